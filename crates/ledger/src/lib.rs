@@ -1,0 +1,7 @@
+//! Message logging: the job's shared segment, the send log, the determinants and their replay.
+//!
+//! The log belongs to the node, not to the rank: everything that must survive a rank lies in one
+//! segment (a memfd held by the node daemon), mapped by every rank of the node and by the daemon.
+//! See `docs/formats/segment.md` for its bytes and `docs/architecture.md` for the protocol.
+
+pub mod segment;

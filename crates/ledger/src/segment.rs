@@ -1,0 +1,462 @@
+//! The job's shared segment: layout, creation (daemon) and mapping (ranks).
+//!
+//! One memfd holds, in this order: the job header, a control block per rank, a channel block per
+//! ordered pair of ranks, the chunk directories, the determinant logs, and the log pools. It is
+//! sparse: only pages that were written exist. All offsets follow from the geometry in the header.
+//!
+//! Kept true: every field that more than one process touches is an atomic; who writes it is stated
+//! at the field. The segment survives any rank; no field is ever valid only inside one process.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// First word of a segment ("EYRIESEG", little endian).
+pub const MAGIC: u64 = 0x4745_5345_4952_5945;
+/// Layout version; a rank whose library knows another one refuses to start.
+pub const VERSION: u32 = 1;
+/// Name prefix of the memfd; process images leave mappings of this name out.
+pub const MEMFD_PREFIX: &str = "eyrie-job:";
+/// Most ranks one segment may hold.
+pub const MAX_RANKS: u32 = 1024;
+/// Bytes of the text field in a rank's control block.
+pub const TEXT_BYTES: usize = 3072;
+
+/// Record non-deterministic outcomes.
+pub const FT_DETERMINANTS: u32 = 1;
+/// Keep payload until the receiver's checkpoints cover it (otherwise: until it is consumed).
+pub const FT_RETAIN: u32 = 2;
+/// Keep a hash chain over every channel, payload included (`eyrie verify`).
+pub const FT_HASH: u32 = 4;
+/// The job is checkpointed and may be replayed: no single-copy reads out of a rank's own memory.
+pub const FT_PROTECT: u32 = 8;
+/// `--ft logged`.
+pub const FT_LOGGED: u32 = FT_DETERMINANTS | FT_RETAIN | FT_PROTECT;
+
+/// `RankCtl::lib`: the rank is in its own code.
+pub const LIB_OUT: u32 = 0;
+/// `RankCtl::lib`: inside the library, private and shared state may disagree: no freeze.
+pub const LIB_IN: u32 = 1;
+/// `RankCtl::lib`: in the waiting place (spinning or asleep): may be frozen.
+pub const LIB_WAIT: u32 = 2;
+/// `RankCtl::lib`: parked on `freeze_req`, because the daemon asked: may be frozen.
+pub const LIB_PARKED: u32 = 3;
+
+/// `RankCtl::state`: the process has not called `MPI_Init` yet.
+pub const STATE_STARTED: u32 = 0;
+/// `RankCtl::state`: between init and finalize.
+pub const STATE_RUNNING: u32 = 1;
+/// `RankCtl::state`: `MPI_Finalize` returned.
+pub const STATE_FINALIZED: u32 = 2;
+/// `RankCtl::state`: `MPI_Abort` was called; `exit_code` and `text` say how.
+pub const STATE_ABORTED: u32 = 3;
+/// `RankCtl::state`: a replay did not reproduce what was recorded; `text` holds the report.
+pub const STATE_DIVERGED: u32 = 4;
+
+/// Sizes that fix the layout. All are stored in the header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Number of ranks, 1..=MAX_RANKS.
+    pub ranks: u32,
+    /// Bytes of one log chunk, a power of two >= 4096.
+    pub chunk_bytes: u32,
+    /// Chunks in each rank's log pool.
+    pub pool_chunks: u32,
+    /// Words (8 bytes) in each rank's determinant log, a power of two.
+    pub det_words: u64,
+}
+
+impl Geometry {
+    /// A layout for `ranks` ranks with about `log_bytes` of send log for each.
+    pub fn new(ranks: u32, log_bytes: u64) -> Self {
+        let chunk_bytes = 256 * 1024;
+        let least = u64::from(ranks).saturating_mul(2).max(8);
+        let pool_chunks = (log_bytes / u64::from(chunk_bytes)).clamp(least, 1 << 20) as u32;
+        Geometry { ranks, chunk_bytes, pool_chunks, det_words: 8 << 20 }
+    }
+
+    fn valid(&self) -> bool {
+        (1..=MAX_RANKS).contains(&self.ranks)
+            && self.chunk_bytes.is_power_of_two()
+            && (4096..=1 << 30).contains(&self.chunk_bytes)
+            && (1..=1 << 24).contains(&self.pool_chunks)
+            && self.det_words.is_power_of_two()
+            && (1024..=1 << 32).contains(&self.det_words)
+    }
+
+    /// Entries in a channel's chunk directory.
+    pub fn dir_cap(&self) -> u64 {
+        u64::from(self.pool_chunks).next_power_of_two()
+    }
+
+    fn pairs(&self) -> u64 {
+        u64::from(self.ranks) * u64::from(self.ranks)
+    }
+
+    fn ctl_off(&self) -> u64 {
+        page_up(size_of::<JobHeader>() as u64)
+    }
+
+    fn chan_off(&self) -> u64 {
+        page_up(self.ctl_off() + u64::from(self.ranks) * size_of::<RankCtl>() as u64)
+    }
+
+    fn dir_off(&self) -> u64 {
+        page_up(self.chan_off() + self.pairs() * size_of::<ChannelCtl>() as u64)
+    }
+
+    fn det_off(&self) -> u64 {
+        page_up(self.dir_off() + self.pairs() * self.dir_cap() * size_of::<DirEntry>() as u64)
+    }
+
+    fn pool_off(&self) -> u64 {
+        let end = self.det_off() + u64::from(self.ranks) * self.det_words * 8;
+        end.next_multiple_of(2 << 20)
+    }
+
+    /// Bytes of the whole segment (virtual; it is sparse).
+    pub fn total_bytes(&self) -> u64 {
+        let pool = u64::from(self.pool_chunks) * u64::from(self.chunk_bytes);
+        self.pool_off() + u64::from(self.ranks) * pool.next_multiple_of(2 << 20)
+    }
+}
+
+fn page_up(n: u64) -> u64 {
+    n.next_multiple_of(4096)
+}
+
+/// First page of the segment. Written once by the daemon, before any rank starts.
+#[repr(C, align(64))]
+pub struct JobHeader {
+    magic: u64,
+    version: u32,
+    /// Bits `FT_*`.
+    pub ft: AtomicU32,
+    ranks: u32,
+    chunk_bytes: u32,
+    pool_chunks: u32,
+    /// Cores the ranks of this node share; the library spins less when there are more ranks.
+    pub cores: AtomicU32,
+    det_words: u64,
+    /// The daemon's futex: bumped by a rank that wants the daemon to look (park, pressure, state).
+    pub bell: AtomicU32,
+    /// Set by the daemon when log space cannot be had by checkpoints: ranks then release payload
+    /// when it is consumed, and the job is no longer protected.
+    pub unprotected: AtomicU32,
+}
+
+/// One rank's control block.
+#[repr(C, align(64))]
+pub struct RankCtl {
+    // Line 0: read on every library call by the rank, written rarely by the daemon.
+    /// Grows by one with every start of this rank, 1 for the first. Written by the daemon while
+    /// no incarnation lives.
+    pub incarnation: AtomicU32,
+    /// Daemon asks the library to park at its next safe point: 1, else 0. A futex of the rank.
+    pub freeze_req: AtomicU32,
+    /// Where the rank is: `LIB_*`. Written by the rank.
+    pub lib: AtomicU32,
+    /// `STATE_*`. Written by the rank; reset by the daemon before a start.
+    pub state: AtomicU32,
+    /// Process that called `MPI_Init`. Written by the rank.
+    pub pid: AtomicU32,
+    /// Exit code given to `MPI_Abort`.
+    pub exit_code: AtomicU32,
+    /// 1 while the rank re-executes recorded events or sends. Written by the rank.
+    pub replaying: AtomicU32,
+    /// 1 while the rank waits for log space. Written by the rank.
+    pub pressure: AtomicU32,
+    _pad0: [u32; 8],
+    // Line 1: the doorbell, written by every peer.
+    /// The rank's futex: bumped by whoever made something happen for it.
+    pub doorbell: AtomicU32,
+    /// 1 while the rank sleeps (or is about to). Written by the rank.
+    pub sleeping: AtomicU32,
+    _pad1: [u32; 14],
+    // Line 2: determinant log positions, in words, monotonic.
+    /// End of the recorded determinants. Written by the rank.
+    pub det_tail: AtomicU64,
+    /// Where the rank stands: equals `det_tail` unless it is replaying. Written by the rank.
+    pub det_pos: AtomicU64,
+    /// Words before this are no longer needed. Written by the daemon.
+    pub det_trim: AtomicU64,
+    _pad2: [u64; 5],
+    // Line 3: counters for `eyrie status`. Written by the rank.
+    pub msgs_sent: AtomicU64,
+    pub bytes_sent: AtomicU64,
+    pub msgs_received: AtomicU64,
+    pub chunks_used: AtomicU64,
+    /// Sends and events reproduced by replay since the start of this incarnation.
+    pub replayed: AtomicU64,
+    _pad3: [u64; 3],
+    // Line 4: text for STATE_ABORTED and STATE_DIVERGED. Written by the rank before `state`.
+    pub text_len: AtomicU32,
+    _pad4: [u32; 15],
+    text: [AtomicU64; TEXT_BYTES / 8],
+}
+
+/// Shared state of the channel from one rank to another.
+#[repr(C, align(64))]
+pub struct ChannelCtl {
+    // Line 0: written by the sender.
+    pub msgs: AtomicU64,
+    pub bytes: AtomicU64,
+    /// Hash chain over headers and payloads (`FT_HASH` only).
+    pub hash: AtomicU64,
+    _pad0: [u64; 5],
+    // Line 1: written by the receiver.
+    /// Position of the oldest byte that the receiver may still read.
+    pub need: AtomicU64,
+    _pad1: [u64; 7],
+    // Line 2: written by the daemon.
+    /// Position before which no live rank and no kept checkpoint needs the log.
+    pub trim: AtomicU64,
+    _pad2: [u64; 7],
+}
+
+/// Directory entry: which pool chunk holds chunk number `n` of a channel. Written by the sender.
+#[repr(C, align(32))]
+pub struct DirEntry {
+    /// `(n + 1) << 24 | pool index`, 0 when absent.
+    pub tag: AtomicU64,
+    /// Entries in the channel before this chunk.
+    pub seq: AtomicU64,
+    /// Hash chain over the headers of those entries.
+    pub chain: AtomicU64,
+    _pad: u64,
+}
+
+const _: () = assert!(size_of::<RankCtl>() == 64 * 5 + TEXT_BYTES);
+const _: () = assert!(size_of::<ChannelCtl>() == 192);
+const _: () = assert!(size_of::<DirEntry>() == 32);
+
+impl RankCtl {
+    /// Stores a report (cut at `TEXT_BYTES`) for the daemon to read once `state` says so.
+    pub fn set_text(&self, text: &str) {
+        let bytes = &text.as_bytes()[..text.len().min(TEXT_BYTES)];
+        for (i, word) in bytes.chunks(8).enumerate() {
+            let mut w = [0u8; 8];
+            w[..word.len()].copy_from_slice(word);
+            self.text[i].store(u64::from_le_bytes(w), Ordering::Relaxed);
+        }
+        self.text_len.store(bytes.len() as u32, Ordering::Release);
+    }
+
+    /// The report a rank left.
+    pub fn text(&self) -> String {
+        let len = (self.text_len.load(Ordering::Acquire) as usize).min(TEXT_BYTES);
+        let mut out = Vec::with_capacity(len + 8);
+        for word in &self.text[..len.div_ceil(8)] {
+            out.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        out.truncate(len);
+        String::from_utf8_lossy(&out).into_owned()
+    }
+}
+
+/// Why a segment cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SegmentError {
+    #[error("job segment: {0}")]
+    Os(#[from] io::Error),
+    #[error("job segment is not one of Eyrie's")]
+    Magic,
+    #[error("job segment has layout version {0}, this library knows {VERSION}: use one release")]
+    Version(u32),
+    #[error("job segment states impossible sizes: {0:?}")]
+    Geometry(Geometry),
+    #[error("job segment is {have} bytes long, its header needs {need}")]
+    Short { have: u64, need: u64 },
+}
+
+/// A mapped job segment.
+pub struct Segment {
+    base: NonNull<u8>,
+    geo: Geometry,
+    total: usize,
+}
+
+// SAFETY: all shared fields are atomics; pool and determinant memory is handed out as raw pointers
+// whose users state their own rules.
+unsafe impl Send for Segment {}
+// SAFETY: as above.
+unsafe impl Sync for Segment {}
+
+impl Segment {
+    /// Makes the segment of a new job and maps it (daemon). `name` is the job's.
+    pub fn create(name: &str, geo: Geometry, ft: u32, cores: u32) -> Result<(OwnedFd, Self), SegmentError> {
+        if !geo.valid() {
+            return Err(SegmentError::Geometry(geo));
+        }
+        let cname = std::ffi::CString::new(format!("{MEMFD_PREFIX}{name}"))
+            .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        // SAFETY: plain system call with a valid C string.
+        let raw = unsafe { libc::memfd_create(cname.as_ptr(), libc::MFD_CLOEXEC) };
+        if raw < 0 {
+            return Err(io::Error::last_os_error().into());
+        }
+        // SAFETY: memfd_create just returned this descriptor and nobody else owns it.
+        let fd = unsafe { OwnedFd::from_raw_fd(raw) };
+        let file = File::from(fd);
+        file.set_len(geo.total_bytes())?;
+        let fd = OwnedFd::from(file);
+        let seg = Self::map_sized(fd.as_fd(), geo)?;
+        let header = seg.base.as_ptr().cast::<JobHeader>();
+        // SAFETY: the mapping is at least a page long, fresh and not shared with anybody yet.
+        unsafe {
+            (*header).version = VERSION;
+            (*header).ranks = geo.ranks;
+            (*header).chunk_bytes = geo.chunk_bytes;
+            (*header).pool_chunks = geo.pool_chunks;
+            (*header).det_words = geo.det_words;
+            (*header).magic = MAGIC;
+        }
+        seg.header().ft.store(ft, Ordering::Relaxed);
+        seg.header().cores.store(cores, Ordering::Release);
+        Ok((fd, seg))
+    }
+
+    /// Maps an existing segment (rank). Nothing in it is trusted beyond the checked geometry.
+    pub fn open(fd: BorrowedFd<'_>) -> Result<Self, SegmentError> {
+        let file = File::from(fd.try_clone_to_owned()?);
+        let have = file.metadata()?.len();
+        if have < 4096 {
+            return Err(SegmentError::Short { have, need: 4096 });
+        }
+        let mut head = [0u8; size_of::<JobHeader>()];
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut head, 0)?;
+        let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
+        if long(0) != MAGIC {
+            return Err(SegmentError::Magic);
+        }
+        if word(8) != VERSION {
+            return Err(SegmentError::Version(word(8)));
+        }
+        let geo = Geometry {
+            ranks: word(16),
+            chunk_bytes: word(20),
+            pool_chunks: word(24),
+            det_words: long(32),
+        };
+        if !geo.valid() {
+            return Err(SegmentError::Geometry(geo));
+        }
+        if have < geo.total_bytes() {
+            return Err(SegmentError::Short { have, need: geo.total_bytes() });
+        }
+        Self::map_sized(fd, geo)
+    }
+
+    fn map_sized(fd: BorrowedFd<'_>, geo: Geometry) -> Result<Self, SegmentError> {
+        let total = geo.total_bytes() as usize;
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new shared mapping at an address the kernel picks; length checked by the caller
+        // against the file, so no page of it lies past the end.
+        let at = unsafe {
+            libc::mmap(std::ptr::null_mut(), total, prot, libc::MAP_SHARED, fd.as_raw_fd(), 0)
+        };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error().into());
+        }
+        let base = NonNull::new(at.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
+        let seg = Segment { base, geo, total };
+        // SAFETY: advice on our own mapping; a refusal changes nothing but speed.
+        unsafe {
+            let pool = base.as_ptr().add(geo.pool_off() as usize);
+            libc::madvise(pool.cast(), total - geo.pool_off() as usize, libc::MADV_HUGEPAGE);
+        }
+        Ok(seg)
+    }
+
+    /// The sizes of this segment.
+    pub fn geometry(&self) -> Geometry {
+        self.geo
+    }
+
+    fn at<T>(&self, off: u64) -> &T {
+        assert!(off + size_of::<T>() as u64 <= self.total as u64, "segment offset out of range");
+        // SAFETY: in range by the assertion, aligned by the layout, only atomics or fields that
+        // are never written after creation; the mapping lives as long as `self`.
+        unsafe { &*self.base.as_ptr().add(off as usize).cast::<T>() }
+    }
+
+    pub fn header(&self) -> &JobHeader {
+        self.at(0)
+    }
+
+    /// Control block of `rank` (world rank, below `geometry().ranks`).
+    pub fn rank(&self, rank: u32) -> &RankCtl {
+        assert!(rank < self.geo.ranks);
+        self.at(self.geo.ctl_off() + u64::from(rank) * size_of::<RankCtl>() as u64)
+    }
+
+    fn pair(&self, src: u32, dst: u32) -> u64 {
+        assert!(src < self.geo.ranks && dst < self.geo.ranks);
+        u64::from(src) * u64::from(self.geo.ranks) + u64::from(dst)
+    }
+
+    /// Control block of the channel from `src` to `dst`.
+    pub fn channel(&self, src: u32, dst: u32) -> &ChannelCtl {
+        self.at(self.geo.chan_off() + self.pair(src, dst) * size_of::<ChannelCtl>() as u64)
+    }
+
+    /// Directory entry for chunk number `n` of the channel from `src` to `dst`.
+    pub fn dir(&self, src: u32, dst: u32, n: u64) -> &DirEntry {
+        let slot = self.pair(src, dst) * self.geo.dir_cap() + (n & (self.geo.dir_cap() - 1));
+        self.at(self.geo.dir_off() + slot * size_of::<DirEntry>() as u64)
+    }
+
+    /// Word `n` (taken modulo the capacity) of the determinant log of `rank`.
+    pub fn det(&self, rank: u32, n: u64) -> &AtomicU64 {
+        assert!(rank < self.geo.ranks);
+        let word = u64::from(rank) * self.geo.det_words + (n & (self.geo.det_words - 1));
+        self.at(self.geo.det_off() + word * 8)
+    }
+
+    /// First byte of chunk `index` in the log pool of `rank`.
+    pub fn chunk(&self, rank: u32, index: u32) -> NonNull<u8> {
+        assert!(rank < self.geo.ranks && index < self.geo.pool_chunks);
+        let pool = u64::from(self.geo.pool_chunks) * u64::from(self.geo.chunk_bytes);
+        let off = self.geo.pool_off()
+            + u64::from(rank) * pool.next_multiple_of(2 << 20)
+            + u64::from(index) * u64::from(self.geo.chunk_bytes);
+        // SAFETY: in range by the two assertions and the layout.
+        unsafe { self.base.add(off as usize) }
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: unmapping what `map_sized` mapped; borrows of it end with `self`.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.total) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_created_segment_opens_with_the_same_geometry() {
+        let geo = Geometry::new(3, 16 << 20);
+        let (fd, made) = Segment::create("t", geo, FT_LOGGED, 2).unwrap();
+        let opened = Segment::open(fd.as_fd()).unwrap();
+        assert_eq!(opened.geometry(), geo);
+        made.rank(2).set_text("why it stopped");
+        assert_eq!(opened.rank(2).text(), "why it stopped");
+        made.channel(2, 1).need.store(77, Ordering::Relaxed);
+        assert_eq!(opened.channel(2, 1).need.load(Ordering::Relaxed), 77);
+        assert_eq!(opened.channel(1, 2).need.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_foreign_or_short_file_is_refused() {
+        let file = tempfile::tempfile().unwrap();
+        assert!(matches!(Segment::open(file.as_fd()), Err(SegmentError::Short { .. })));
+        file.set_len(8192).unwrap();
+        assert!(matches!(Segment::open(file.as_fd()), Err(SegmentError::Magic)));
+    }
+}
