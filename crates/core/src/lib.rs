@@ -1,1 +1,13 @@
-//! placeholder while the workspace is laid out.
+//! The MPI machine: communicators, matching, requests, datatypes, operations and collectives.
+//!
+//! One `Machine` is one rank. It holds no global state, so that tests run many in one process; the
+//! ABI crates keep the one of the process. No shared memory and no system call is touched here:
+//! messages go through `eyrie_channel::Endpoint`, chance goes through `eyrie_ledger::door`.
+
+pub mod consts;
+pub mod error;
+pub mod handle;
+pub mod status;
+
+pub mod machine;
+pub mod p2p;
