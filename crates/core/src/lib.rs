@@ -11,3 +11,12 @@ pub mod status;
 
 pub mod machine;
 pub mod p2p;
+
+pub mod attr;
+pub mod callback;
+pub mod coll;
+pub mod comm;
+pub mod errhandler;
+pub mod group;
+pub mod info;
+pub mod topo_cart;

@@ -12,7 +12,12 @@ pub struct Machine {
     pub comms: CommTable,
     pub types: TypeTable,
     pub ops: OpTable,
-    // request tables (lead), and: infos, errhandlers, keyvals (helper 'comm')
+    // request tables (lead)
+    pub groups: crate::group::GroupTable,
+    pub infos: crate::info::InfoTable,
+    pub errhandlers: crate::errhandler::ErrTable,
+    pub attrs: crate::attr::AttrTable,
+    pub reentry: crate::callback::Reentry,
 }
 
 impl Machine {
