@@ -1,0 +1,164 @@
+//! One error type per operation; messages are lower-case fragments that fit "failed to ...".
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a process could not be stopped or let go.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FreezeError {
+    /// It has exited or was killed; its exit status is left for its parent to collect.
+    #[error("the process is gone")]
+    Gone,
+    /// Another tracer (a debugger) is attached.
+    #[error("the process is being traced by a debugger")]
+    Traced,
+    /// Only single-threaded processes can be captured.
+    #[error("the process has {0} threads; only single-threaded programs can be checkpointed")]
+    Threads(usize),
+    /// The kernel does not let us trace it.
+    #[error("the kernel does not permit tracing the process")]
+    NotPermitted,
+    /// A system call failed for a reason of its own.
+    #[error("{what}: {source}")]
+    Os {
+        /// What was being done.
+        what: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+/// Why no image of a frozen process could be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CaptureError {
+    /// The process, or its twin, exited or was killed meanwhile.
+    #[error("the process is gone")]
+    Gone,
+    /// Its twin was killed meanwhile.
+    #[error("the frozen twin of the process was killed")]
+    TwinGone,
+    /// A file descriptor that an image cannot bring back.
+    #[error("file descriptor {fd} is {what}, which a checkpoint cannot bring back")]
+    Descriptor {
+        /// Its number in the process.
+        fd: i32,
+        /// What it is, for the user.
+        what: String,
+    },
+    /// A mapping that an image cannot bring back.
+    #[error("the mapping at {start:#x} is {what}, which a checkpoint cannot bring back")]
+    Mapping {
+        /// Its first address.
+        start: u64,
+        /// What it is, for the user.
+        what: String,
+    },
+    /// Some other property of the process that an image cannot bring back.
+    #[error("the process {0}, which a checkpoint cannot bring back")]
+    Unsupported(String),
+    /// What `/proc` said could not be understood.
+    #[error("unexpected content of {0}")]
+    Proc(String),
+    /// No room for the image (disk full, quota, or file size limit); nothing was left behind.
+    #[error("no space for the image {}: {source}", path.display())]
+    NoSpace {
+        /// The image that was to be written.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The image could not be written; nothing was left behind.
+    #[error("cannot write the image {}: {source}", path.display())]
+    Write {
+        /// The image that was to be written.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// A system call failed for a reason of its own.
+    #[error("{what}: {source}")]
+    Os {
+        /// What was being done.
+        what: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+/// Why an image file is refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImageError {
+    /// It could not be read.
+    #[error("cannot read the image {}: {source}", path.display())]
+    Read {
+        /// The image.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// It is no image at all.
+    #[error("not an image file")]
+    NotAnImage,
+    /// It was written by a version that this one does not understand, or for another machine.
+    #[error("image of another kind: {0}")]
+    Other(String),
+    /// It ends early or is longer than it says.
+    #[error("image is {found} bytes long but should be {expected}")]
+    Length {
+        /// Length according to its header.
+        expected: u64,
+        /// Length of the file.
+        found: u64,
+    },
+    /// A checksum does not hold.
+    #[error("checksum of {0} does not hold")]
+    Checksum(String),
+    /// Checksums hold but the content contradicts itself.
+    #[error("image content is not valid: {0}")]
+    Invalid(String),
+}
+
+/// Why a process could not be restored.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RestoreError {
+    /// The image is refused.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// A file the process had open or mapped is gone, or is no longer what it was.
+    #[error("the file {path} {what}")]
+    File {
+        /// Its path.
+        path: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// This machine cannot run the process as it was.
+    #[error("this machine cannot continue the process: {0}")]
+    Machine(String),
+    /// A shared segment that the process had mapped was not handed over.
+    #[error("the shared segment {0} was not handed over")]
+    Segment(String),
+    /// One step of the restorer failed.
+    #[error("restorer failed to {what}: {source}")]
+    Step {
+        /// The step.
+        what: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The restorer died.
+    #[error("restorer died: {0}")]
+    Died(String),
+    /// A system call failed for a reason of its own.
+    #[error("{what}: {source}")]
+    Os {
+        /// What was being done.
+        what: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+}
