@@ -1,0 +1,94 @@
+//! What happened in a job, and when: the lines of `eyrie events` and `eyrie run -v`.
+//!
+//! One flat record for all kinds, so that its JSON is stable and a reader needs no table of
+//! shapes. A field that a kind does not use is `null`.
+
+use serde::{Deserialize, Serialize};
+
+/// What happened. The names are part of the JSON format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EventKind {
+    /// A process of a rank was started from the program's beginning.
+    Started,
+    /// A checkpoint is complete on disk.
+    Checkpointed,
+    /// A checkpoint did not come about; `text` says why.
+    CheckpointFailed,
+    /// A rank was killed on request (`eyrie inject`).
+    Injected,
+    /// A rank died by a signal.
+    Detected,
+    /// A stored image is damaged and was removed.
+    ImageRefused,
+    /// A rank runs again, from an image (`generation`) or from the beginning (generation 0).
+    Restored,
+    /// A rank re-executes what was recorded.
+    Replaying,
+    /// A rank has reproduced all that was recorded.
+    CaughtUp,
+    /// A replay differed from what was recorded.
+    Diverged,
+    /// All ranks go back to the beginning together.
+    RolledBack,
+    /// The job goes on without protection; `text` says why.
+    Unprotected,
+    /// A process of a rank ended by itself.
+    Exited,
+    /// The job is over; `count` is its exit code.
+    Ended,
+}
+
+impl EventKind {
+    /// The name as it stands in JSON and on the terminal.
+    pub fn name(self) -> &'static str {
+        match self {
+            EventKind::Started => "started",
+            EventKind::Checkpointed => "checkpointed",
+            EventKind::CheckpointFailed => "checkpoint-failed",
+            EventKind::Injected => "injected",
+            EventKind::Detected => "detected",
+            EventKind::ImageRefused => "image-refused",
+            EventKind::Restored => "restored",
+            EventKind::Replaying => "replaying",
+            EventKind::CaughtUp => "caught-up",
+            EventKind::Diverged => "diverged",
+            EventKind::RolledBack => "rolled-back",
+            EventKind::Unprotected => "unprotected",
+            EventKind::Exited => "exited",
+            EventKind::Ended => "ended",
+        }
+    }
+}
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Milliseconds since the job started.
+    pub ms: f64,
+    pub event: EventKind,
+    pub rank: Option<u32>,
+    pub generation: Option<u32>,
+    /// How long it took, or how long after its cause it was noticed.
+    pub took_ms: Option<f64>,
+    /// Bytes written or read.
+    pub bytes: Option<u64>,
+    /// Events replayed, exit code: what the kind says.
+    pub count: Option<u64>,
+    pub text: String,
+}
+
+impl Event {
+    pub fn new(ms: f64, event: EventKind) -> Self {
+        Event {
+            ms,
+            event,
+            rank: None,
+            generation: None,
+            took_ms: None,
+            bytes: None,
+            count: None,
+            text: String::new(),
+        }
+    }
+}

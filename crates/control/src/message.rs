@@ -1,0 +1,130 @@
+//! The messages themselves.
+//!
+//! Every connection begins with `Hello` from both sides; versions must be equal, as daemon and
+//! CLI are one binary. The console (the connection of `eyrie run`) then sends `Start`, and the job
+//! lives as long as that connection. All other connections ask one thing and close.
+
+use crate::event::Event;
+use crate::status::JobStatus;
+use serde::{Deserialize, Serialize};
+
+/// Version of this protocol.
+pub const PROTOCOL: u32 = 1;
+/// Most bytes of standard input or output in one message.
+pub const MAX_DATA_BYTES: usize = 256 * 1024;
+
+/// Fault-tolerance mode of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ft {
+    /// Message logging: a rank that dies is recovered alone.
+    Logged,
+    /// Nothing is logged; a rank that dies ends the job.
+    None,
+    /// `eyrie verify`: record, run again under force, compare.
+    Verify,
+}
+
+impl Ft {
+    pub fn name(self) -> &'static str {
+        match self {
+            Ft::Logged => "logged",
+            Ft::None => "none",
+            Ft::Verify => "verify",
+        }
+    }
+}
+
+/// What to run. Working folder and environment are those the daemon was started with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobSpec {
+    pub size: u32,
+    pub ft: Ft,
+    pub checkpoint_every_ms: u64,
+    /// Send log of each rank, in bytes.
+    pub log_limit_bytes: u64,
+    pub name: Option<String>,
+    /// Keep the job's folder when it is over.
+    pub keep: bool,
+    /// Tell the console about every event.
+    pub verbose: bool,
+    /// Resolved path of the program.
+    pub program: Vec<u8>,
+    /// The name the program is called by, and its arguments.
+    pub argv: Vec<Vec<u8>>,
+}
+
+/// A rank's output stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// From a client to the daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ClientMsg {
+    Hello {
+        protocol: u32,
+    },
+    /// Console: start the job.
+    Start(Box<JobSpec>),
+    /// Console: bytes for rank 0, as many as credit was given for.
+    Stdin(Vec<u8>),
+    /// Console: standard input is over.
+    StdinEof,
+    /// Console: a signal that reached the CLI.
+    Signal(i32),
+    Status,
+    /// Checkpoint one rank, or all; answered by `Checkpointed` for each, then `Done`.
+    Checkpoint {
+        rank: Option<u32>,
+    },
+    /// Kill ranks with SIGKILL, as a fault would.
+    Kill {
+        ranks: Vec<u32>,
+    },
+    /// End the job.
+    Abort,
+    /// Events from number `from` on; with `follow` also those to come.
+    Events {
+        from: u64,
+        follow: bool,
+    },
+}
+
+/// From the daemon to a client.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum NodeMsg {
+    Hello {
+        protocol: u32,
+    },
+    /// The console may send this many more bytes of standard input.
+    StdinCredit(u32),
+    /// Whole lines of a rank's output (a part of one only if it is the last, or very long).
+    Output {
+        rank: u32,
+        stream: Stream,
+        bytes: Vec<u8>,
+    },
+    /// A line for the user from the daemon itself.
+    Say(String),
+    Event(Box<Event>),
+    /// Console: the job is over.
+    Exit {
+        code: i32,
+    },
+    Status(Box<JobStatus>),
+    Checkpointed {
+        rank: u32,
+        generation: u32,
+        bytes: u64,
+        took_ms: f64,
+        frozen_ms: f64,
+    },
+    CheckpointFailed {
+        rank: u32,
+        reason: String,
+    },
+    Done,
+    Error(String),
+}

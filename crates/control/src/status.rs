@@ -1,0 +1,71 @@
+//! What `eyrie status` shows; its JSON form is documented in `docs/formats/control.md`.
+
+use serde::{Deserialize, Serialize};
+
+/// A whole job at one moment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobStatus {
+    /// Version of this record.
+    pub format: u32,
+    pub job: String,
+    pub name: Option<String>,
+    pub program: String,
+    pub args: Vec<String>,
+    pub size: u32,
+    pub ft: String,
+    /// `running`, `stopping`, `rolling-back` or `ended`.
+    pub phase: String,
+    pub exit_code: Option<i32>,
+    pub daemon_pid: u32,
+    pub started_unix_ms: u64,
+    pub uptime_ms: u64,
+    pub checkpoint_every_ms: u64,
+    /// Send log of each rank, in bytes.
+    pub log_limit_bytes: u64,
+    /// False when a rank that dies now could not be recovered.
+    pub protected: bool,
+    pub unprotected_reason: Option<String>,
+    pub recoveries: u64,
+    pub rollbacks: u64,
+    /// Connections closed because of malformed frames.
+    pub malformed_frames: u64,
+    pub ranks: Vec<RankStatus>,
+}
+
+/// One rank.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RankStatus {
+    pub rank: u32,
+    pub pid: Option<u32>,
+    /// `starting`, `running`, `waiting`, `checkpointing`, `recovering`, `replaying`,
+    /// `waits-for-log-space`, `finalized`, `exited` or `dead`.
+    pub state: String,
+    pub incarnation: u32,
+    pub recoveries: u64,
+    /// The newest complete checkpoint.
+    pub checkpoint: Option<CheckpointStatus>,
+    /// Why the last attempt did not give a checkpoint; cleared by the next success.
+    pub no_checkpoint_reason: Option<String>,
+    pub log_used_bytes: u64,
+    pub log_chunks: u64,
+    /// Words in the determinant log that are still needed.
+    pub determinant_words: u64,
+    pub messages_sent: u64,
+    pub bytes_sent: u64,
+    pub messages_received: u64,
+}
+
+/// A complete checkpoint.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CheckpointStatus {
+    pub generation: u32,
+    pub age_ms: u64,
+    pub bytes: u64,
+    /// From the request to the complete file.
+    pub took_ms: f64,
+    /// How long the rank stood still.
+    pub frozen_ms: f64,
+}
+
+/// Version of `JobStatus`.
+pub const STATUS_FORMAT: u32 = 1;

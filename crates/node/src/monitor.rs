@@ -1,0 +1,420 @@
+//! The life of a job's ranks: what a death, a report or a signal means, and what is to be done.
+//!
+//! Pure: inputs in, actions out. Kept true: an exit is the program's own decision and final, a
+//! death by signal is a fault and answered by recovery while the job is protected; no rank is
+//! started once the job is ending; `End` comes exactly once, when no process is left.
+
+use std::fmt::Write as _;
+
+/// Deaths by a bug's signal at one and the same point before the program is held responsible.
+pub const SAME_POINT_DEATHS: u32 = 3;
+/// Deaths of any kind in a row without progress before the job is given up.
+pub const FRUITLESS_DEATHS: u32 = 100;
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Death {
+    Exit(i32),
+    Signal(i32),
+}
+
+/// What a rank's control block said last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Said {
+    /// Not between init and finalize.
+    Nothing,
+    /// Between init and finalize.
+    Running,
+    /// `MPI_Abort`.
+    Aborted { code: i32, text: String },
+    /// A replay did not reproduce what was recorded.
+    Diverged { text: String },
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// A process of the rank runs.
+    Started {
+        rank: u32,
+    },
+    Died {
+        rank: u32,
+        death: Death,
+        said: Said,
+        /// Grows whenever the rank gets on.
+        progress: u64,
+        /// Whether the rank can be brought back.
+        protected: bool,
+    },
+    /// Seen in the control block of a live rank.
+    Reported {
+        rank: u32,
+        said: Said,
+    },
+    /// The rank wrote something else than before.
+    OutputDiffers {
+        rank: u32,
+        text: String,
+    },
+    /// Neither an image nor the beginning can be gone back to.
+    Unrecoverable {
+        rank: u32,
+        text: String,
+    },
+    /// The job cannot go on.
+    Fatal {
+        text: String,
+        code: i32,
+    },
+    /// The user asks the job to end.
+    Stop {
+        signal: i32,
+    },
+    /// The console is gone: nobody waits for this job.
+    ConsoleGone,
+    GraceOver,
+}
+
+/// What is to be done, in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Bring this rank back alone.
+    Recover { rank: u32 },
+    /// All processes are gone: start all ranks from the beginning.
+    RestartAll,
+    /// Pass a signal to all ranks.
+    SignalAll(i32),
+    /// Kill every process.
+    KillAll,
+    /// Call `GraceOver` when the time for an orderly end is over.
+    ArmGrace,
+    /// Tell the user.
+    Say(String),
+    /// All is over.
+    End { code: i32 },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// Everybody is being killed; the beginning comes next.
+    RollingBack,
+    /// Ranks may end by themselves.
+    Stopping {
+        signal: i32,
+    },
+    /// Ranks are being killed.
+    Ending,
+    Over,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Life {
+    /// A process is being prepared.
+    Waiting,
+    Alive,
+    /// Ended by itself, as it should.
+    Gone,
+}
+
+#[derive(Debug, Clone)]
+struct Rank {
+    life: Life,
+    last: Option<(i32, u64)>,
+    same_point: u32,
+    fruitless: u32,
+}
+
+/// One job.
+#[derive(Debug, Clone)]
+pub struct Monitor {
+    ranks: Vec<Rank>,
+    phase: Phase,
+    code: i32,
+    rollbacks: u32,
+    /// In `eyrie verify` nothing is brought back: every death and difference is an answer.
+    recovers: bool,
+}
+
+impl Monitor {
+    pub fn new(size: u32, recovers: bool) -> Self {
+        let rank = Rank { life: Life::Waiting, last: None, same_point: 0, fruitless: 0 };
+        Monitor {
+            ranks: vec![rank; size as usize],
+            phase: Phase::Running,
+            code: 0,
+            rollbacks: 0,
+            recovers,
+        }
+    }
+
+    /// The word `eyrie status` shows.
+    pub fn phase(&self) -> &'static str {
+        match self.phase {
+            Phase::Running => "running",
+            Phase::RollingBack => "rolling-back",
+            Phase::Stopping { .. } | Phase::Ending => "stopping",
+            Phase::Over => "ended",
+        }
+    }
+
+    /// Whether a process may be started for `rank` now.
+    pub fn may_start(&self, rank: u32) -> bool {
+        self.phase == Phase::Running && self.ranks[rank as usize].life == Life::Waiting
+    }
+
+    /// Whether checkpoints make sense now.
+    pub fn running(&self) -> bool {
+        self.phase == Phase::Running
+    }
+
+    /// Whether a live rank's reports still count.
+    pub fn listens_to(&self, rank: u32) -> bool {
+        self.phase == Phase::Running && self.ranks[rank as usize].life == Life::Alive
+    }
+
+    /// Takes one input.
+    pub fn step(&mut self, input: Input) -> Vec<Action> {
+        let mut todo = Vec::new();
+        match input {
+            Input::Started { rank } => {
+                self.ranks[rank as usize].life = Life::Alive;
+                if self.phase != Phase::Running {
+                    todo.push(Action::KillAll);
+                }
+            }
+            Input::Died { rank, death, said, progress, protected } => {
+                self.ranks[rank as usize].life = Life::Waiting;
+                match self.phase {
+                    Phase::Running => self.died(rank, death, said, progress, protected, &mut todo),
+                    Phase::Stopping { .. } => self.died_stopping(rank, death),
+                    Phase::RollingBack | Phase::Ending | Phase::Over => {}
+                }
+            }
+            Input::Reported { rank, said } if self.listens_to(rank) => match said {
+                Said::Aborted { code, text } => self.aborted(rank, code, &text, &mut todo),
+                Said::Diverged { text } => self.diverged(rank, &text, &mut todo),
+                Said::Nothing | Said::Running => {}
+            },
+            Input::OutputDiffers { rank, text } if self.phase == Phase::Running => {
+                self.diverged(rank, &text, &mut todo);
+            }
+            Input::Unrecoverable { rank, text } if self.phase == Phase::Running => {
+                let why = format!("rank {rank} cannot be restored alone: {text}");
+                self.roll_back(&why, &mut todo);
+            }
+            Input::Fatal { text, code } if self.phase != Phase::Over => {
+                self.end(code, text, &mut todo);
+            }
+            Input::Stop { signal } => self.stop(signal, &mut todo),
+            Input::ConsoleGone if self.phase != Phase::Over => {
+                self.phase = Phase::Ending;
+                self.code = 128 + libc::SIGHUP;
+                todo.push(Action::KillAll);
+            }
+            Input::GraceOver => {
+                if let Phase::Stopping { signal } = self.phase {
+                    self.kill(128 + signal, &mut todo);
+                }
+            }
+            _ => {}
+        }
+        self.settle(&mut todo);
+        todo
+    }
+
+    fn alive(&self) -> bool {
+        self.ranks.iter().any(|r| r.life == Life::Alive)
+    }
+
+    /// What follows once the last process is gone.
+    fn settle(&mut self, todo: &mut Vec<Action>) {
+        if self.alive() {
+            return;
+        }
+        match self.phase {
+            Phase::Running if self.ranks.iter().all(|r| r.life == Life::Gone) => {}
+            Phase::Stopping { .. } | Phase::Ending => {}
+            Phase::RollingBack => {
+                self.phase = Phase::Running;
+                for rank in &mut self.ranks {
+                    *rank =
+                        Rank { life: Life::Waiting, last: None, same_point: 0, fruitless: 0 };
+                }
+                todo.push(Action::RestartAll);
+                return;
+            }
+            Phase::Running | Phase::Over => return,
+        }
+        self.phase = Phase::Over;
+        todo.push(Action::End { code: self.code });
+    }
+
+    fn died(
+        &mut self,
+        rank: u32,
+        death: Death,
+        said: Said,
+        progress: u64,
+        protected: bool,
+        todo: &mut Vec<Action>,
+    ) {
+        match (said, death) {
+            (Said::Aborted { code, text }, _) => self.aborted(rank, code, &text, todo),
+            (Said::Diverged { text }, _) => self.diverged(rank, &text, todo),
+            (Said::Running, Death::Exit(0)) => {
+                let text = format!("rank {rank} exited without calling MPI_Finalize");
+                self.end(1, text, todo);
+            }
+            (_, Death::Exit(0)) => self.ranks[rank as usize].life = Life::Gone,
+            (_, Death::Exit(code)) => {
+                self.end(code, format!("rank {rank} exited with code {code}"), todo);
+            }
+            (_, Death::Signal(signal)) if !protected || !self.recovers => {
+                let name = signal_name(signal);
+                let mut text = format!("rank {rank} died of {name}");
+                if self.recovers {
+                    let _ = write!(text, "; the job runs without protection and ends");
+                }
+                self.end(128 + signal, text, todo);
+            }
+            (_, Death::Signal(signal)) => self.fault(rank, signal, progress, todo),
+        }
+    }
+
+    fn fault(&mut self, rank: u32, signal: i32, progress: u64, todo: &mut Vec<Action>) {
+        let name = signal_name(signal);
+        let r = &mut self.ranks[rank as usize];
+        let same_progress = r.last.is_some_and(|(_, p)| p == progress);
+        let same_point = same_progress && r.last.is_some_and(|(s, _)| s == signal);
+        r.fruitless = if same_progress { r.fruitless + 1 } else { 1 };
+        r.same_point = if same_point { r.same_point + 1 } else { 1 };
+        r.last = Some((signal, progress));
+        let text = if is_own_bug(signal) && r.same_point >= SAME_POINT_DEATHS {
+            format!(
+                "rank {rank} died of {name} three times at the same point: \
+                 this is the program's own fault"
+            )
+        } else if r.fruitless >= FRUITLESS_DEATHS {
+            format!("rank {rank} died {FRUITLESS_DEATHS} times in a row without getting on")
+        } else {
+            todo.push(Action::Recover { rank });
+            return;
+        };
+        self.end(128 + signal, text, todo);
+    }
+
+    fn died_stopping(&mut self, rank: u32, death: Death) {
+        let code = match death {
+            Death::Exit(0) => {
+                self.ranks[rank as usize].life = Life::Gone;
+                return;
+            }
+            Death::Exit(code) => code,
+            Death::Signal(signal) => 128 + signal,
+        };
+        if self.code == 0 {
+            self.code = code;
+        }
+    }
+
+    fn aborted(&mut self, rank: u32, code: i32, text: &str, todo: &mut Vec<Action>) {
+        let mut line = format!("rank {rank} called MPI_Abort with code {code}");
+        if !text.is_empty() {
+            let _ = write!(line, ": {text}");
+        }
+        // An exit code has eight bits; an abort must not look like success.
+        let code = if code & 0xff == 0 { 1 } else { code & 0xff };
+        self.end(code, line, todo);
+    }
+
+    fn diverged(&mut self, rank: u32, text: &str, todo: &mut Vec<Action>) {
+        let what = format!("REPLAY DIVERGED in rank {rank}: {text}");
+        if !self.recovers {
+            return self.end(1, what, todo);
+        }
+        if self.rollbacks > 0 {
+            let text = format!("{what}\nthis is the second time: the job cannot be recovered");
+            return self.end(1, text, todo);
+        }
+        self.roll_back(&what, todo);
+    }
+
+    fn roll_back(&mut self, why: &str, todo: &mut Vec<Action>) {
+        if self.rollbacks > 0 {
+            let text = format!("{why}; all ranks went back to the beginning once already");
+            return self.end(1, text, todo);
+        }
+        self.rollbacks += 1;
+        self.phase = Phase::RollingBack;
+        todo.push(Action::Say(format!(
+            "{why}\nall ranks go back to the beginning together; what was printed so far is not \
+             printed again"
+        )));
+        todo.push(Action::KillAll);
+    }
+
+    fn end(&mut self, code: i32, text: String, todo: &mut Vec<Action>) {
+        todo.push(Action::Say(text));
+        self.kill(code, todo);
+    }
+
+    fn kill(&mut self, code: i32, todo: &mut Vec<Action>) {
+        self.code = code;
+        self.phase = Phase::Ending;
+        todo.push(Action::KillAll);
+    }
+
+    fn stop(&mut self, signal: i32, todo: &mut Vec<Action>) {
+        match self.phase {
+            Phase::Running | Phase::RollingBack => {
+                self.phase = Phase::Stopping { signal };
+                // Ranks that wait for their recovery are not brought back any more.
+                if self.ranks.iter().any(|r| r.life == Life::Waiting) {
+                    self.code = 128 + signal;
+                }
+                todo.push(Action::SignalAll(signal));
+                todo.push(Action::ArmGrace);
+            }
+            Phase::Stopping { signal } => self.kill(128 + signal, todo),
+            Phase::Ending | Phase::Over => {}
+        }
+    }
+}
+
+/// Signals by which a program's own bug kills it.
+pub fn is_own_bug(signal: i32) -> bool {
+    use libc::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
+    [SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS, SIGTRAP].contains(&signal)
+}
+
+/// The name of a signal.
+pub fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGINT => "SIGINT",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGILL => "SIGILL",
+        libc::SIGTRAP => "SIGTRAP",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGUSR1 => "SIGUSR1",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGUSR2 => "SIGUSR2",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGALRM => "SIGALRM",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGXCPU => "SIGXCPU",
+        libc::SIGXFSZ => "SIGXFSZ",
+        libc::SIGSYS => "SIGSYS",
+        other => return format!("signal {other}"),
+    };
+    name.to_string()
+}
+
+#[cfg(test)]
+#[path = "monitor_tests.rs"]
+mod tests;

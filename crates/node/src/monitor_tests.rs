@@ -1,0 +1,258 @@
+//! Tests of the rank life cycle: the rules one by one, then random histories.
+
+use super::*;
+use crate::testing::Random;
+
+fn started(size: u32) -> Monitor {
+    let mut m = Monitor::new(size, true);
+    for rank in 0..size {
+        assert_eq!(m.step(Input::Started { rank }), []);
+    }
+    m
+}
+
+fn died(rank: u32, death: Death, said: Said, progress: u64) -> Input {
+    Input::Died { rank, death, said, progress, protected: true }
+}
+
+fn ends(actions: &[Action]) -> Option<i32> {
+    actions.iter().find_map(|a| match a {
+        Action::End { code } => Some(*code),
+        _ => None,
+    })
+}
+
+fn says(actions: &[Action]) -> String {
+    let lines = actions.iter().filter_map(|a| match a {
+        Action::Say(text) => Some(text.as_str()),
+        _ => None,
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn all_exit_well() {
+    let mut m = started(2);
+    assert_eq!(m.step(died(0, Death::Exit(0), Said::Nothing, 0)), []);
+    assert_eq!(m.step(died(1, Death::Exit(0), Said::Nothing, 0)), [Action::End { code: 0 }]);
+    assert_eq!(m.phase(), "ended");
+}
+
+#[test]
+fn a_kill_is_recovered_and_the_rank_alone() {
+    let mut m = started(2);
+    let todo = m.step(died(1, Death::Signal(libc::SIGKILL), Said::Running, 7));
+    assert_eq!(todo, [Action::Recover { rank: 1 }]);
+    assert!(m.may_start(1) && !m.may_start(0));
+}
+
+#[test]
+fn an_exit_code_ends_the_job_with_it() {
+    let mut m = started(2);
+    let todo = m.step(died(1, Death::Exit(3), Said::Running, 7));
+    assert_eq!(says(&todo), "rank 1 exited with code 3");
+    assert!(todo.contains(&Action::KillAll) && ends(&todo).is_none());
+    let todo = m.step(died(0, Death::Signal(libc::SIGKILL), Said::Running, 1));
+    assert_eq!(todo, [Action::End { code: 3 }]);
+}
+
+#[test]
+fn exit_without_finalize_is_a_failure() {
+    let mut m = started(1);
+    let todo = m.step(died(0, Death::Exit(0), Said::Running, 7));
+    assert_eq!(says(&todo), "rank 0 exited without calling MPI_Finalize");
+    assert_eq!(ends(&todo), Some(1));
+}
+
+#[test]
+fn abort_gives_its_code_and_never_success() {
+    for (given, code) in [(5, 5), (0, 1), (256, 1), (259, 3)] {
+        let mut m = started(1);
+        let said = Said::Aborted { code: given, text: String::new() };
+        assert!(m.step(Input::Reported { rank: 0, said }).contains(&Action::KillAll));
+        let todo = m.step(died(0, Death::Signal(libc::SIGKILL), Said::Nothing, 0));
+        assert_eq!(ends(&todo), Some(code));
+    }
+}
+
+#[test]
+fn a_bug_at_one_point_is_the_programs_own() {
+    let mut m = started(1);
+    for _ in 0..2 {
+        let todo = m.step(died(0, Death::Signal(libc::SIGSEGV), Said::Running, 42));
+        assert_eq!(todo, [Action::Recover { rank: 0 }]);
+        m.step(Input::Started { rank: 0 });
+    }
+    let todo = m.step(died(0, Death::Signal(libc::SIGSEGV), Said::Running, 42));
+    assert!(says(&todo).contains("SIGSEGV three times at the same point"));
+    assert_eq!(ends(&todo), Some(128 + libc::SIGSEGV));
+}
+
+#[test]
+fn a_bug_at_different_points_and_kills_at_one_are_recovered() {
+    let mut m = started(1);
+    for n in 0..50 {
+        let todo = m.step(died(0, Death::Signal(libc::SIGSEGV), Said::Running, n));
+        assert_eq!(todo, [Action::Recover { rank: 0 }]);
+        m.step(Input::Started { rank: 0 });
+        let todo = m.step(died(0, Death::Signal(libc::SIGKILL), Said::Running, n));
+        assert_eq!(todo, [Action::Recover { rank: 0 }]);
+        m.step(Input::Started { rank: 0 });
+    }
+}
+
+#[test]
+fn without_any_progress_the_job_is_given_up() {
+    let mut m = started(1);
+    let mut deaths = 0;
+    let code = loop {
+        deaths += 1;
+        let todo = m.step(died(0, Death::Signal(libc::SIGKILL), Said::Nothing, 0));
+        if let Some(code) = ends(&todo) {
+            break code;
+        }
+        m.step(Input::Started { rank: 0 });
+    };
+    assert_eq!((deaths, code), (FRUITLESS_DEATHS, 137));
+}
+
+#[test]
+fn an_unprotected_job_ends_with_its_rank() {
+    let mut m = started(1);
+    let todo = m.step(Input::Died {
+        rank: 0,
+        death: Death::Signal(libc::SIGKILL),
+        said: Said::Running,
+        progress: 0,
+        protected: false,
+    });
+    assert_eq!(ends(&todo), Some(137));
+}
+
+#[test]
+fn divergence_rolls_back_all_once() {
+    let mut m = started(2);
+    let said = Said::Diverged { text: "sent 3, recorded 2".into() };
+    let todo = m.step(died(1, Death::Exit(99), said.clone(), 0));
+    assert!(says(&todo).contains("sent 3, recorded 2") && todo.contains(&Action::KillAll));
+    assert!(!m.may_start(1));
+    let todo = m.step(died(0, Death::Signal(libc::SIGKILL), Said::Running, 0));
+    assert_eq!(todo, [Action::RestartAll]);
+    assert!(m.may_start(0) && m.may_start(1));
+    (0..2).for_each(|rank| drop(m.step(Input::Started { rank })));
+    let todo = m.step(died(0, Death::Exit(99), said, 0));
+    assert!(says(&todo).contains("second time"));
+}
+
+#[test]
+fn the_first_signal_asks_and_the_second_kills() {
+    let mut m = started(2);
+    let todo = m.step(Input::Stop { signal: libc::SIGINT });
+    assert_eq!(todo, [Action::SignalAll(libc::SIGINT), Action::ArmGrace]);
+    assert_eq!(m.step(died(0, Death::Signal(libc::SIGINT), Said::Running, 0)), []);
+    assert!(!m.may_start(0));
+    assert_eq!(m.step(Input::Stop { signal: libc::SIGINT }), [Action::KillAll]);
+    let todo = m.step(died(1, Death::Signal(libc::SIGKILL), Said::Running, 0));
+    assert_eq!(todo, [Action::End { code: 130 }]);
+}
+
+#[test]
+fn grace_ends_in_a_kill() {
+    let mut m = started(1);
+    m.step(Input::Stop { signal: libc::SIGTERM });
+    assert_eq!(m.step(Input::GraceOver), [Action::KillAll]);
+    assert_eq!(m.step(Input::GraceOver), []);
+}
+
+#[test]
+fn a_stop_while_a_rank_is_recovered_ends_the_job() {
+    let mut m = started(1);
+    m.step(died(0, Death::Signal(libc::SIGKILL), Said::Running, 0));
+    let todo = m.step(Input::Stop { signal: libc::SIGTERM });
+    assert_eq!(ends(&todo), Some(143));
+    assert!(!m.may_start(0));
+}
+
+#[test]
+fn verify_recovers_nothing() {
+    let mut m = Monitor::new(1, false);
+    m.step(Input::Started { rank: 0 });
+    let todo = m.step(died(0, Death::Signal(libc::SIGKILL), Said::Running, 0));
+    assert_eq!(ends(&todo), Some(137));
+}
+
+/// Random histories against a tiny world that carries out the actions: the job always ends, once,
+/// and with no process left; no rank is started after the end began.
+#[test]
+fn every_history_ends_once_with_nobody_left() {
+    for seed in 0..3000 {
+        let mut random = Random::new(seed);
+        let size = 1 + random.below(4) as u32;
+        let mut m = Monitor::new(size, true);
+        let mut alive = vec![false; size as usize];
+        let mut to_start: Vec<u32> = (0..size).collect();
+        let mut end = None;
+        for step in 0..5000u64 {
+            let rank = random.below(u64::from(size)) as u32;
+            let input = if random.below(3) > 0 && !to_start.is_empty() {
+                let rank = to_start.remove(0);
+                if !m.may_start(rank) {
+                    continue;
+                }
+                alive[rank as usize] = true;
+                Input::Started { rank }
+            } else if alive[rank as usize] && random.below(3) == 0 {
+                alive[rank as usize] = false;
+                let death = match random.below(12) {
+                    0..3 => Death::Exit(0),
+                    3 => Death::Exit(2),
+                    4..9 => Death::Signal(libc::SIGKILL),
+                    _ => Death::Signal(libc::SIGSEGV),
+                };
+                died(rank, death, Said::Nothing, step / 8)
+            } else if random.below(60) == 0 {
+                Input::Unrecoverable { rank, text: "both images are damaged".into() }
+            } else if random.below(100) == 0 {
+                Input::Stop { signal: libc::SIGTERM }
+            } else {
+                Input::GraceOver
+            };
+            for action in m.step(input) {
+                match action {
+                    Action::Recover { rank } => to_start.push(rank),
+                    Action::RestartAll => {
+                        assert!(alive.iter().all(|a| !a), "seed {seed}");
+                        to_start = (0..size).collect();
+                    }
+                    Action::KillAll => {
+                        let killed: Vec<u32> =
+                            (0..size).filter(|r| alive[*r as usize]).collect();
+                        alive.fill(false);
+                        for rank in killed {
+                            let kill = Death::Signal(libc::SIGKILL);
+                            for a in m.step(died(rank, kill, Said::Nothing, 0)) {
+                                match a {
+                                    Action::RestartAll => to_start = (0..size).collect(),
+                                    Action::End { code } => {
+                                        assert_eq!(end.replace(code), None, "seed {seed}");
+                                    }
+                                    _ => {}
+                                }
+                            }
+                        }
+                    }
+                    Action::End { code } => {
+                        assert_eq!(end.replace(code), None, "seed {seed}: two ends");
+                        assert!(alive.iter().all(|a| !a), "seed {seed}: a process is left");
+                    }
+                    _ => {}
+                }
+            }
+            if end.is_some() {
+                assert!((0..size).all(|r| !m.may_start(r)), "seed {seed}");
+                break;
+            }
+        }
+        assert!(end.is_some(), "seed {seed}: no end");
+    }
+}
