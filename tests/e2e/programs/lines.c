@@ -1,0 +1,34 @@
+/* Rank 0 reads standard input line by line; each line goes around all ranks and is printed by the last one. */
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+
+int main(int argc, char **argv)
+{
+    int rank, ranks;
+    char line[4096];
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    for (long count = 0;; count++) {
+        int length = 0;
+        if (rank == 0) {
+            length = fgets(line, sizeof line, stdin) ? (int)strlen(line) : -1;
+            if (length > 0 && line[length - 1] == '\n')
+                line[--length] = 0;
+        }
+        MPI_Bcast(&length, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        if (length < 0) {
+            if (rank == ranks - 1)
+                printf("%ld lines\n", count);
+            break;
+        }
+        MPI_Bcast(line, length + 1, MPI_CHAR, 0, MPI_COMM_WORLD);
+        if (rank == ranks - 1) {
+            printf("%ld: %s\n", count, line);
+            fflush(stdout);
+        }
+    }
+    MPI_Finalize();
+    return 0;
+}
