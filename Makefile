@@ -1,0 +1,77 @@
+# Eyrie's build. `make help` lists the targets. Everything that is built lands in build/ (a staged prefix) and in
+# $(EYRIE_CACHE), outside of the clone, where later builds find it again.
+
+EYRIE_CACHE ?= $(HOME)/.cache/eyrie
+export EYRIE_CACHE
+export CARGO_TARGET_DIR ?= $(EYRIE_CACHE)/target
+CARGO ?= cargo
+-include $(EYRIE_CACHE)/tools.mk
+export CARGO
+
+RELEASE := $(CARGO_TARGET_DIR)/release
+CFLAGS ?= -std=c11 -O2 -Wall -Wextra
+C_EXAMPLES := heat cg sort farm
+EXAMPLES := $(addprefix build/examples/,$(C_EXAMPLES)) build/examples/heat_f
+
+.PHONY: help setup build rust libraries fortran examples demo test lint soak clean
+
+help:
+	@echo 'make build    the staged prefix in build/: bin, lib, libexec, include, and the examples'
+	@echo 'make demo     runs cg twice, kills a rank in the second run, compares the results bit for bit'
+	@echo 'make test     all tests; the last line says how many passed and failed'
+	@echo 'make lint     rustfmt, clippy with warnings denied, the house rules (tests/tidy.py)'
+	@echo 'make soak     benches/kill-storm with RUNS (default 100) runs of each example program'
+	@echo 'make clean    removes build/ and this clone'\''s build artefacts'
+	@echo 'scripts/setup installs what the machine lacks; build, demo and test run it first'
+
+setup:
+	@scripts/setup
+
+# A second make, so that it reads what the setup found out.
+build: setup
+	@$(MAKE) --no-print-directory examples
+
+rust:
+	$(CARGO) build --release --locked --workspace
+
+libraries: rust
+	@mkdir -p build/bin build/lib build/libexec build/include
+	install -m 755 $(RELEASE)/eyrie build/bin/eyrie
+	install -m 755 $(RELEASE)/eyrie-restorer build/libexec/eyrie-restorer
+	install -m 644 include/*.h build/include/
+	install -m 755 scripts/mpicc scripts/mpicxx scripts/mpifort build/bin/
+	sh scripts/link-abi $(RELEASE) build/lib
+
+fortran: libraries
+	sh fortran/build build
+
+examples: libraries fortran
+	@$(MAKE) --no-print-directory $(EXAMPLES)
+
+# The compilers are wrappers of our own; a program is built again when they or the header change.
+build/examples/%: examples/%.c examples/common.h build/include/mpi.h build/bin/mpicc
+	@mkdir -p build/examples
+	build/bin/mpicc $(CFLAGS) -o $@ $< -lm
+
+build/examples/heat_f: examples/heat_f.f90 build/bin/mpifort
+	@mkdir -p build/examples build/obj
+	build/bin/mpifort -O2 -J build/obj -o $@ $<
+
+demo: build
+	@python3 scripts/demo
+
+test: build
+	@python3 tests/run
+
+lint: setup
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	python3 tests/tidy.py
+
+RUNS ?= 100
+soak: build
+	benches/kill-storm --runs $(RUNS)
+
+clean:
+	rm -rf build
+	$(CARGO) clean

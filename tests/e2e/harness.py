@@ -1,0 +1,259 @@
+"""Jobs for tests: starts `eyrie run` with a home of its own, waits for events instead of time, cleans up.
+
+What it keeps true: a job's standard output and error go to files, so that nothing blocks on a pipe; every wait has a
+limit and reports what the job was doing when it is exceeded; at the end no process of the job is left, or the test
+says so.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.path.join(ROOT, "build")
+EYRIE = os.path.join(BUILD, "bin", "eyrie")
+CACHE = os.environ.get("EYRIE_CACHE") or os.path.expanduser("~/.cache/eyrie")
+PYTHON = os.path.join(CACHE, "venv", "bin", "python")
+POLL_S = 0.005
+TIMEOUT_S = float(os.environ.get("EYRIE_TEST_TIMEOUT", "120"))
+
+
+class Hung(Exception):
+    """A wait exceeded its limit."""
+
+
+def example(name):
+    """The command of an example program."""
+    if name == "mc":
+        return [PYTHON, os.path.join(ROOT, "examples", "mc.py")]
+    return [os.path.join(BUILD, "examples", name)]
+
+
+def alive(pid):
+    """Whether a process exists and is no zombie."""
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def limited(text, most=4000):
+    return text if len(text) <= most else text[: most // 2] + "\n[...]\n" + text[-most // 2:]
+
+
+class Job:
+    """One `eyrie run`. Use as a context manager: leaving it ends the job and removes its home."""
+
+    def __init__(self, command, ranks=4, ckpt_every=None, ft=None, options=(), stdin=None, env=None, subcommand="run",
+                 cwd=None):
+        self.home = tempfile.mkdtemp(prefix="eyrie-test-")
+        self.env = dict(os.environ, EYRIE_HOME=self.home, MPI4PY_MPIABI="mpich",
+                        MPI4PY_LIBMPI=os.path.join(BUILD, "lib", "libmpi.so.12"), **(env or {}))
+        self.out_path = os.path.join(self.home, "test.out")
+        self.err_path = os.path.join(self.home, "test.err")
+        arguments = [EYRIE, subcommand, "-n", str(ranks)]
+        if ckpt_every is not None:
+            arguments += ["--ckpt-every", str(ckpt_every)]
+        if ft is not None:
+            arguments += ["--ft", ft]
+        arguments += [*options, "--", *command]
+        self.arguments = arguments
+        self.pids = set()
+        self._events = []
+        self._events_file = None
+        self._events_rest = ""
+        with open(self.out_path, "wb") as out, open(self.err_path, "wb") as err:
+            self.process = subprocess.Popen(
+                arguments, stdout=out, stderr=err, env=self.env, cwd=cwd,
+                stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL, start_new_session=True)
+        if stdin is not None and stdin != "open":
+            self.process.stdin.write(stdin)
+            self.process.stdin.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    # ---- what the job says ----
+
+    def stdout(self):
+        with open(self.out_path, "rb") as f:
+            return f.read().decode(errors="replace")
+
+    def stderr(self):
+        with open(self.err_path, "rb") as f:
+            return f.read().decode(errors="replace")
+
+    def folder(self):
+        """The job's folder under its home, or None before it exists and after it is removed."""
+        jobs = os.path.join(self.home, "jobs")
+        try:
+            names = [n for n in sorted(os.listdir(jobs)) if not n.startswith(".")]
+        except OSError:
+            return None
+        folders = [os.path.join(jobs, n) for n in names if os.path.isdir(os.path.join(jobs, n))]
+        return folders[0] if folders else None
+
+    def events(self):
+        """All events so far. The file is kept open, so that it can be read after the job's folder is gone."""
+        if self._events_file is None:
+            folder = self.folder()
+            if folder:
+                try:
+                    self._events_file = open(os.path.join(folder, "events.jsonl"))
+                except OSError:
+                    pass
+        if self._events_file is not None:
+            self._events_rest += self._events_file.read()
+            *lines, self._events_rest = self._events_rest.split("\n")
+            self._events += [json.loads(line) for line in lines if line]
+        return self._events
+
+    def eyrie(self, *arguments, check=True, timeout=TIMEOUT_S):
+        """Runs another `eyrie` command on the same home; returns (code, stdout, stderr)."""
+        done = subprocess.run([EYRIE, *arguments], env=self.env, capture_output=True, text=True, timeout=timeout,
+                              stdin=subprocess.DEVNULL)
+        if check and done.returncode != 0:
+            raise AssertionError(f"eyrie {' '.join(arguments)} ended with {done.returncode}: {done.stderr}")
+        return done.returncode, done.stdout, done.stderr
+
+    def status(self):
+        """The job's status record, or None when it cannot be asked (not yet or no more there)."""
+        code, out, _ = self.eyrie("status", "last", "--json", check=False, timeout=30)
+        if code != 0 or not out.strip():
+            return None
+        record = json.loads(out)
+        self.pids.update(r["pid"] for r in record["ranks"] if r["pid"])
+        if record.get("daemon_pid"):
+            self.pids.add(record["daemon_pid"])
+        return record
+
+    # ---- waiting ----
+
+    def running(self):
+        return self.process.poll() is None
+
+    def until(self, condition, what, timeout=TIMEOUT_S):
+        """Waits until condition() is true; fails when the job ends before that or time runs out."""
+        limit = time.monotonic() + timeout
+        while True:
+            ended = not self.running()
+            value = condition()
+            if value:
+                return value
+            if ended:
+                raise AssertionError(f"the job ended with {self.process.returncode} before {what}\n" + self.report())
+            if time.monotonic() > limit:
+                raise Hung(f"no {what} within {timeout:.0f} s\n" + self.report())
+            time.sleep(POLL_S)
+
+    def count(self, kind, **fields):
+        return len([e for e in self.events()
+                    if e["event"] == kind and all(e.get(k) == v for k, v in fields.items())])
+
+    def wait_event(self, kind, count=1, timeout=TIMEOUT_S, **fields):
+        """Waits until `count` events of a kind have happened."""
+        self.until(lambda: self.count(kind, **fields) >= count, f"{count} event(s) '{kind}' {fields or ''}", timeout)
+
+    def wait_running(self, ranks):
+        """Waits until every rank has been started and has a process."""
+        def all_there():
+            record = self.status()
+            return record and len([r for r in record["ranks"] if r["pid"]]) == ranks and record
+        return self.until(all_there, f"{ranks} running ranks")
+
+    def wait(self, timeout=TIMEOUT_S):
+        """Waits for the job's end; returns its exit code."""
+        limit = time.monotonic() + timeout
+        while self.running():
+            self.events()
+            if time.monotonic() > limit:
+                raise Hung(f"the job has not ended within {timeout:.0f} s\n" + self.report())
+            time.sleep(POLL_S)
+        self.events()
+        return self.process.returncode
+
+    # ---- what is done to it ----
+
+    def kill_ranks(self, ranks):
+        return self.eyrie("inject", "last", "kill-rank", ",".join(str(r) for r in ranks), check=False)
+
+    def kill_pid(self, rank):
+        """SIGKILL to a rank's process behind Eyrie's back; returns whether there was one."""
+        record = self.status()
+        if not record or not record["ranks"][rank]["pid"]:
+            return False
+        try:
+            os.kill(record["ranks"][rank]["pid"], signal.SIGKILL)
+            return True
+        except ProcessLookupError:
+            return False
+
+    def interrupt(self, number=signal.SIGINT):
+        self.process.send_signal(number)
+
+    def report(self):
+        """All that helps to understand a job that does not do what it should."""
+        parts = [f"command: {' '.join(self.arguments)}"]
+        try:
+            parts.append("status: " + json.dumps(self.status()))
+        except (subprocess.TimeoutExpired, ValueError, OSError) as problem:
+            parts.append(f"status: {problem}")
+        for pid in sorted(self.pids):
+            try:
+                with open(f"/proc/{pid}/status") as f:
+                    state = [l.strip() for l in f if l.startswith(("Name", "State", "TracerPid", "SigPnd"))]
+                with open(f"/proc/{pid}/wchan") as f:
+                    state.append("wchan " + f.read())
+                parts.append(f"process {pid}: {'; '.join(state)}")
+            except OSError:
+                parts.append(f"process {pid}: gone")
+        parts += ["events: " + json.dumps(e) for e in self.events()[-30:]]
+        parts.append("stderr: " + limited(self.stderr()))
+        parts.append("stdout: " + limited(self.stdout()))
+        log = self.folder() and os.path.join(self.folder(), "node.log")
+        if log and os.path.exists(log):
+            with open(log, errors="replace") as f:
+                parts.append("node.log: " + limited(f.read()))
+        return "\n".join(parts)
+
+    def left_over(self):
+        """Processes of the job that are still there, and job folders under its home."""
+        left = [f"process {p}" for p in sorted(self.pids) if alive(p)]
+        folder = self.folder()
+        return left + ([f"folder {folder}"] if folder else [])
+
+    def close(self):
+        if self.running():
+            try:
+                self.status()
+            except (subprocess.TimeoutExpired, ValueError, OSError):
+                pass
+            self.process.kill()
+            self.process.wait()
+            for pid in self.pids:
+                if alive(pid):
+                    try:
+                        os.kill(pid, signal.SIGKILL)
+                    except ProcessLookupError:
+                        pass
+        if self.process.stdin and not self.process.stdin.closed:
+            self.process.stdin.close()
+        if self._events_file:
+            self._events_file.close()
+            self._events_file = None
+        shutil.rmtree(self.home, ignore_errors=True)
+
+
+def run_to_end(command, ranks=4, timeout=TIMEOUT_S, **options):
+    """Runs a job to its end; returns (exit code, stdout, stderr)."""
+    with Job(command, ranks=ranks, **options) as job:
+        code = job.wait(timeout)
+        return code, job.stdout(), job.stderr()
