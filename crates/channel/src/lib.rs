@@ -1,1 +1,13 @@
-//! placeholder while the workspace is laid out.
+//! Ordered, reliable message streams between the ranks of a node, in shared memory.
+//!
+//! - `endpoint`: one rank's end of all its channels: append, poll, acknowledge.
+//! - `presence`: where the rank is (in its own code, inside, waiting, parked): the safe points.
+//! - `waiting`: the one waiting place: spin, yield, sleep on a futex.
+//! - `remote`: single-copy reads out of a peer's memory, for jobs without protection.
+
+pub mod endpoint;
+pub mod presence;
+pub mod remote;
+pub mod waiting;
+
+pub use endpoint::{Endpoint, OpenError};

@@ -1,9 +1,20 @@
-//! One rank's MPI machine: the tables of its objects and its endpoint.
+//! One rank's MPI machine: the tables of its objects, its pending operations, its endpoint.
+//!
+//! Every exported MPI function calls `enter` first and `leave` last (they nest, so that callbacks
+//! may call MPI): between them the process is not frozen except in the waiting place, and `enter`
+//! is where a restored process finds out that it was restored.
 
-use eyrie_channel::Endpoint;
+use eyrie_channel::{Endpoint, OpenError};
 
+use crate::attr::AttrTable;
+use crate::bsend::Attached;
+use crate::callback::Reentry;
 use crate::comm::CommTable;
 use crate::datatype::TypeTable;
+use crate::engine::Engine;
+use crate::errhandler::ErrTable;
+use crate::group::GroupTable;
+use crate::info::InfoTable;
 use crate::op::OpTable;
 
 /// Everything of MPI that one rank has.
@@ -12,17 +23,52 @@ pub struct Machine {
     pub comms: CommTable,
     pub types: TypeTable,
     pub ops: OpTable,
-    // request tables (lead)
-    pub groups: crate::group::GroupTable,
-    pub infos: crate::info::InfoTable,
-    pub errhandlers: crate::errhandler::ErrTable,
-    pub attrs: crate::attr::AttrTable,
-    pub reentry: crate::callback::Reentry,
+    pub groups: GroupTable,
+    pub infos: InfoTable,
+    pub errhandlers: ErrTable,
+    pub attrs: AttrTable,
+    pub reentry: Reentry,
+    pub(crate) engine: Engine,
+    pub(crate) attached: Attached,
 }
 
 impl Machine {
+    /// Joins the job that the environment describes (`MPI_Init`).
+    pub fn from_env() -> Result<Self, OpenError> {
+        Endpoint::from_env().map(Machine::new)
+    }
+
+    /// A machine at this end of the job's channels.
+    pub fn new(endpoint: Endpoint) -> Self {
+        let (me, ranks) = (endpoint.rank(), endpoint.size());
+        Machine {
+            endpoint,
+            comms: CommTable::new(me, ranks),
+            types: TypeTable::new(),
+            ops: OpTable::new(),
+            groups: GroupTable::new(me),
+            infos: InfoTable::new(),
+            errhandlers: ErrTable::new(),
+            attrs: AttrTable::new(ranks),
+            reentry: Reentry::default(),
+            engine: Engine::new(ranks),
+            attached: Attached::default(),
+        }
+    }
+
     /// World rank of this process and number of ranks.
     pub fn world(&self) -> (u32, u32) {
-        todo!()
+        (self.endpoint.rank(), self.endpoint.size())
+    }
+
+    /// `MPI_Finalize`: completes what was started; afterwards the process is no longer restored.
+    pub fn finalize(&mut self) {
+        self.drain_sends();
+        self.endpoint.finalized();
+    }
+
+    /// `MPI_Abort`: ends the job with `code`.
+    pub fn abort(&self, code: i32, why: &str) -> ! {
+        self.endpoint.abort(code, why)
     }
 }

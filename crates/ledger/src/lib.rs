@@ -4,4 +4,14 @@
 //! segment (a memfd held by the node daemon), mapped by every rank of the node and by the daemon.
 //! See `docs/formats/segment.md` for its bytes and `docs/architecture.md` for the protocol.
 
+pub mod divergence;
+pub mod door;
+pub mod entry;
+pub mod reader;
 pub mod segment;
+pub mod sendlog;
+
+#[cfg(test)]
+mod door_tests;
+#[cfg(test)]
+mod log_tests;

@@ -205,7 +205,11 @@ pub struct ChannelCtl {
     pub bytes: AtomicU64,
     /// Hash chain over headers and payloads (`FT_HASH` only).
     pub hash: AtomicU64,
-    _pad0: [u64; 5],
+    /// Number of the oldest chunk that may still be in the directory.
+    pub chunks_first: AtomicU64,
+    /// One more than the number of the newest chunk that may be in the directory.
+    pub chunks_next: AtomicU64,
+    _pad0: [u64; 3],
     // Line 1: written by the receiver.
     /// Position of the oldest byte that the receiver may still read.
     pub need: AtomicU64,
@@ -286,7 +290,12 @@ unsafe impl Sync for Segment {}
 
 impl Segment {
     /// Makes the segment of a new job and maps it (daemon). `name` is the job's.
-    pub fn create(name: &str, geo: Geometry, ft: u32, cores: u32) -> Result<(OwnedFd, Self), SegmentError> {
+    pub fn create(
+        name: &str,
+        geo: Geometry,
+        ft: u32,
+        cores: u32,
+    ) -> Result<(OwnedFd, Self), SegmentError> {
         if !geo.valid() {
             return Err(SegmentError::Geometry(geo));
         }
@@ -327,7 +336,8 @@ impl Segment {
         }
         let mut head = [0u8; size_of::<JobHeader>()];
         std::os::unix::fs::FileExt::read_exact_at(&file, &mut head, 0)?;
-        let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let word =
+            |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
         if long(0) != MAGIC {
             return Err(SegmentError::Magic);
@@ -361,7 +371,8 @@ impl Segment {
         if at == libc::MAP_FAILED {
             return Err(io::Error::last_os_error().into());
         }
-        let base = NonNull::new(at.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
+        let base = NonNull::new(at.cast())
+            .ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
         let seg = Segment { base, geo, total };
         // SAFETY: advice on our own mapping; a refusal changes nothing but speed.
         unsafe {

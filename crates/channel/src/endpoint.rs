@@ -1,0 +1,423 @@
+//! One rank's end of all its channels.
+//!
+//! Holds the send log, a reader for every incoming channel, and the door; enters and leaves the
+//! library; notices that the process was restored and has everything below rebuilt.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use eyrie_ledger::divergence::Divergence;
+use eyrie_ledger::door::Door;
+use eyrie_ledger::entry::{Envelope, REMOTE};
+use eyrie_ledger::reader::{Entry, Reader};
+use eyrie_ledger::segment::{
+    ChannelCtl, FT_PROTECT, Geometry, RankCtl, STATE_ABORTED, STATE_DIVERGED, STATE_FINALIZED,
+    STATE_RUNNING, Segment, SegmentError,
+};
+use eyrie_ledger::sendlog::{Append, Outgoing, SendLog};
+
+use crate::presence::{Presence, ring_daemon};
+use crate::remote;
+use crate::waiting::{self, Patience, Round};
+
+/// Exit code of a rank whose replay diverged (the daemon reads the report in the segment).
+pub const EXIT_DIVERGED: i32 = 86;
+/// Exit code of a rank that met a damaged segment.
+const EXIT_DAMAGED: i32 = 87;
+/// Payload of a remote message's entry: address, length, process.
+const NOTE_BYTES: usize = 24;
+/// Log of a program that was started without `eyrie run`.
+const SINGLETON_LOG_BYTES: u64 = 64 << 20;
+
+/// Why the library cannot join its job.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("environment variable {0} is not a number below its limit")]
+    Environment(&'static str),
+    #[error("cannot reach the job's segment (descriptor {fd}, daemon {daemon}): {source}")]
+    Segment { fd: i32, daemon: u32, source: SegmentError },
+    #[error(transparent)]
+    Own(#[from] SegmentError),
+}
+
+/// One incoming channel: the reader at its front, and what of it is still needed.
+struct Rx {
+    reader: Reader,
+    ctl: &'static ChannelCtl,
+    /// Messages read past but not matched yet: start position and whether still unmatched.
+    held: VecDeque<(u64, bool)>,
+}
+
+impl Rx {
+    fn publish_need(&mut self) {
+        while let Some((_, false)) = self.held.front() {
+            self.held.pop_front();
+        }
+        let need = self.held.front().map_or(self.reader.pos, |(pos, _)| *pos);
+        self.ctl.need.store(need, Release);
+    }
+}
+
+/// A rank's end of all its channels.
+pub struct Endpoint {
+    seg: &'static Segment,
+    ctl: &'static RankCtl,
+    rank: u32,
+    size: u32,
+    log: SendLog,
+    rx: Vec<Rx>,
+    peers: Vec<&'static RankCtl>,
+    pub door: Door,
+    presence: Presence,
+    incarnation: u32,
+    patience: Patience,
+    replaying: bool,
+    /// Large messages may be read straight out of the sender's memory.
+    remote: bool,
+}
+
+impl Endpoint {
+    /// Joins the job described by the environment, or makes a job of one rank.
+    pub fn from_env() -> Result<Self, OpenError> {
+        let number = |name: &'static str| match std::env::var(name) {
+            Ok(text) => text.parse::<u32>().map(Some).map_err(|_| OpenError::Environment(name)),
+            Err(_) => Ok(None),
+        };
+        let (Some(rank), Some(fd)) = (number("EYRIE_RANK")?, number("EYRIE_SEGMENT_FD")?) else {
+            let geo = Geometry::new(1, SINGLETON_LOG_BYTES);
+            let (_, seg) = Segment::create("single", geo, 0, 1)?;
+            return Ok(Self::join(Box::leak(Box::new(seg)), 0));
+        };
+        let daemon = number("EYRIE_NODE_PID")?.unwrap_or(0);
+        let seg = Self::open_segment(fd as i32, daemon)?;
+        if rank >= seg.geometry().ranks {
+            return Err(OpenError::Environment("EYRIE_RANK"));
+        }
+        Ok(Self::join(Box::leak(Box::new(seg)), rank))
+    }
+
+    fn open_segment(fd: i32, daemon: u32) -> Result<Segment, OpenError> {
+        // SAFETY: only asks whether the number is an open descriptor.
+        if unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0 {
+            // SAFETY: the descriptor is open; it was put there by the daemon for us.
+            if let Ok(seg) = Segment::open(unsafe { BorrowedFd::borrow_raw(fd) }) {
+                // SAFETY: it is the segment's descriptor, handed down for this use only.
+                drop(unsafe { OwnedFd::from_raw_fd(fd) });
+                return Ok(seg);
+            }
+        }
+        // A wrapper (a shell, an interpreter) closed or re-used the number: ask the daemon's table.
+        let path = format!("/proc/{daemon}/fd/{fd}");
+        let file = std::fs::OpenOptions::new().read(true).write(true).open(path);
+        let opened = file.map_err(SegmentError::Os).and_then(|f| {
+            // SAFETY: `f` is open during the call.
+            Segment::open(unsafe { BorrowedFd::borrow_raw(f.as_raw_fd()) })
+        });
+        opened.map_err(|source| OpenError::Segment { fd, daemon, source })
+    }
+
+    /// Takes the place of `rank` in the job of `seg`.
+    pub fn join(seg: &'static Segment, rank: u32) -> Self {
+        let size = seg.geometry().ranks;
+        let ctl = seg.rank(rank);
+        let header = seg.header();
+        let protect = header.ft.load(Relaxed) & FT_PROTECT != 0;
+        let single_copy = !protect && size > 1 && remote::works();
+        if single_copy {
+            remote::permit();
+        }
+        let rx = (0..size).map(|s| Rx {
+            reader: Reader::new(seg, s, rank),
+            ctl: seg.channel(s, rank),
+            held: VecDeque::new(),
+        });
+        let mut ep = Endpoint {
+            seg,
+            ctl,
+            rank,
+            size,
+            log: SendLog::new(seg, rank),
+            rx: rx.collect(),
+            peers: (0..size).map(|r| seg.rank(r)).collect(),
+            door: Door::new(seg, rank),
+            presence: Presence::new(ctl, header),
+            incarnation: ctl.incarnation.load(Acquire),
+            patience: Patience::new(size, header.cores.load(Relaxed)),
+            replaying: false,
+            remote: single_copy,
+        };
+        ctl.pid.store(std::process::id(), Relaxed);
+        ctl.state.store(STATE_RUNNING, Release);
+        ep.rx.iter_mut().for_each(Rx::publish_need);
+        ep.begin_replay();
+        ep
+    }
+
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Whether large messages are read out of the sender's memory.
+    pub fn single_copy(&self) -> bool {
+        self.remote
+    }
+
+    // ---- presence and restore
+
+    /// Into the library. True: the process was restored since the last call; the caller rebuilds
+    /// what hangs on the door, then says `rebuilt`.
+    #[inline]
+    #[must_use]
+    pub fn enter(&mut self) -> bool {
+        self.presence.enter();
+        self.ctl.incarnation.load(Relaxed) != self.incarnation && self.restored()
+    }
+
+    #[inline]
+    pub fn leave(&mut self) {
+        self.presence.leave();
+    }
+
+    #[cold]
+    fn restored(&mut self) -> bool {
+        self.incarnation = self.ctl.incarnation.load(Acquire);
+        self.ctl.pid.store(std::process::id(), Relaxed);
+        self.log.rebuild();
+        for rx in &mut self.rx {
+            rx.reader.rebuild();
+            rx.publish_need();
+        }
+        self.door.rebuild();
+        true
+    }
+
+    /// Says in the segment whether the rank is repeating itself.
+    pub fn begin_replay(&mut self) {
+        self.replaying = self.door.replaying() || self.log.behind() > 0;
+        self.ctl.replaying.store(u32::from(self.replaying), Release);
+    }
+
+    /// Notices the end of a replay. True when the door has just become free.
+    #[inline]
+    pub fn end_replay(&mut self) -> bool {
+        if !self.replaying || self.door.replaying() || self.log.behind() > 0 {
+            return false;
+        }
+        self.replaying = false;
+        self.ctl.replaying.store(0, Release);
+        ring_daemon(self.seg.header());
+        true
+    }
+
+    // ---- sending
+
+    /// Appends entries of `msg` until it is whole (true) or the log is full (false).
+    #[inline]
+    pub fn append(
+        &mut self,
+        dst: u32,
+        msg: &mut Outgoing,
+        mut fill: impl FnMut(u64, &mut [u8]),
+    ) -> bool {
+        loop {
+            match self.log.append(dst, msg, &mut fill) {
+                Ok(Append::Whole) => {
+                    waiting::ring(self.peers[dst as usize]);
+                    return true;
+                }
+                Ok(Append::Part) => waiting::ring(self.peers[dst as usize]),
+                Ok(Append::Full) => return false,
+                Err(d) => self.diverged(&d),
+            }
+        }
+    }
+
+    /// Appends a notice that `len` bytes lie at `addr` in this process. See `append`.
+    pub fn append_remote(
+        &mut self,
+        dst: u32,
+        msg: &mut Outgoing,
+        addr: *const u8,
+        len: u64,
+    ) -> bool {
+        let mut note = [0u8; NOTE_BYTES];
+        note[..8].copy_from_slice(&(addr as u64).to_le_bytes());
+        note[8..16].copy_from_slice(&len.to_le_bytes());
+        note[16..20].copy_from_slice(&std::process::id().to_le_bytes());
+        self.append(dst, msg, |_, out| out.copy_from_slice(&note[..out.len()]))
+    }
+
+    /// Envelope of a remote message: its entry carries a note instead of the payload.
+    pub fn remote_envelope(env: Envelope) -> Envelope {
+        Envelope { len: NOTE_BYTES as u64, flags: env.flags | REMOTE, ..env }
+    }
+
+    /// Bytes of the message that starts with `entry`, wherever its payload is.
+    #[inline]
+    pub fn message_bytes(&self, entry: &Entry) -> u64 {
+        if entry.flags & REMOTE == 0 { entry.env.len } else { Self::note(entry).1 }
+    }
+
+    /// Address, length and process of a remote message's payload.
+    fn note(entry: &Entry) -> (u64, u64, u32) {
+        let mut note = [0u8; NOTE_BYTES];
+        if entry.frag == NOTE_BYTES as u64 {
+            // SAFETY: `peek` checked that the entry holds `frag` bytes.
+            note.copy_from_slice(unsafe { std::slice::from_raw_parts(entry.payload, NOTE_BYTES) });
+        }
+        let half =
+            |at: usize| u32::from_le_bytes([note[at], note[at + 1], note[at + 2], note[at + 3]]);
+        let word = |at: usize| u64::from(half(at)) | u64::from(half(at + 4)) << 32;
+        (word(0), word(8), half(16))
+    }
+
+    pub fn acknowledged(&self, dst: u32, start: u64) -> bool {
+        self.log.acknowledged(dst, start)
+    }
+
+    // ---- receiving
+
+    /// The next entry from `src`, if one is there.
+    #[inline]
+    pub fn peek(&mut self, src: u32) -> Option<Entry> {
+        match self.rx[src as usize].reader.peek() {
+            Ok(entry) => entry,
+            Err(damaged) => self.stop(STATE_ABORTED, EXIT_DAMAGED, &damaged.to_string()),
+        }
+    }
+
+    /// Goes behind the entry that `peek` returned; it will not be needed again.
+    #[inline]
+    pub fn consume(&mut self, src: u32, entry: &Entry) {
+        let rx = &mut self.rx[src as usize];
+        rx.reader.pass(entry);
+        rx.publish_need();
+    }
+
+    /// Goes behind the entry, the first of a message that must be kept in the log; returns the
+    /// reader that stands before it.
+    pub fn keep(&mut self, src: u32, entry: &Entry) -> Reader {
+        let rx = &mut self.rx[src as usize];
+        let before = rx.reader;
+        rx.held.push_back((before.pos, true));
+        rx.reader.pass(entry);
+        rx.publish_need();
+        before
+    }
+
+    /// A kept message, which started at `start`, has been read.
+    pub fn release(&mut self, src: u32, start: u64) {
+        let rx = &mut self.rx[src as usize];
+        if let Some(slot) = rx.held.iter_mut().find(|(pos, _)| *pos == start) {
+            slot.1 = false;
+        }
+        rx.publish_need();
+    }
+
+    /// Stream position up to which entries from `src` were taken.
+    pub fn front(&self, src: u32) -> u64 {
+        self.rx[src as usize].reader.pos
+    }
+
+    /// Counts a received message.
+    #[inline]
+    pub fn count_received(&self) {
+        let n = &self.ctl.msgs_received;
+        n.store(n.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// Acknowledges a matched message and wakes its sender.
+    pub fn acknowledge(&mut self, src: u32, entry: &Entry) {
+        entry.acknowledge();
+        waiting::ring(self.peers[src as usize]);
+    }
+
+    /// Reads the first `len` bytes of a remote message's payload.
+    ///
+    /// # Safety
+    /// `out` must be valid for `len` bytes; `entry` must be one with the `REMOTE` flag.
+    pub unsafe fn read_remote(&self, entry: &Entry, out: *mut u8, len: u64) {
+        let (addr, _, pid) = Self::note(entry);
+        // SAFETY: the caller's promise for `out`.
+        if let Err(e) = unsafe { remote::read(pid, addr, out, len) } {
+            let text = format!("cannot read {len} bytes of a message from process {pid}: {e}");
+            self.stop(STATE_ABORTED, EXIT_DAMAGED, &text);
+        }
+    }
+
+    // ---- waiting
+
+    /// One round of waiting after `idle` fruitless ones. `True`: about to sleep; the caller looks
+    /// once more, then calls `sleep` or `disarm` with the value.
+    #[inline]
+    pub fn wait_round(&mut self, idle: u32) -> Option<u32> {
+        match self.patience.round(idle) {
+            Round::Spin => self.presence.waiting(std::hint::spin_loop),
+            Round::Yield => self.presence.waiting(waiting::yield_core),
+            Round::Sleep => return Some(waiting::arm(self.ctl)),
+        }
+        None
+    }
+
+    /// Sleeps on the value that `wait_round` gave.
+    /// `short`: something is awaited that rings no bell (log space).
+    pub fn sleep(&mut self, seen: u32, short: bool) {
+        let ctl = self.ctl;
+        self.presence.waiting(|| waiting::sleep(ctl, seen, short));
+        waiting::disarm(ctl);
+    }
+
+    pub fn disarm(&mut self) {
+        waiting::disarm(self.ctl);
+    }
+
+    /// Whether the process was restored while it waited; see `enter`.
+    #[inline]
+    pub fn woke_restored(&mut self) -> bool {
+        self.ctl.incarnation.load(Relaxed) != self.incarnation && self.restored()
+    }
+
+    /// Gives the core away after a fruitless poll when ranks outnumber the cores.
+    pub fn polled(&mut self, fruitless: u32) {
+        if fruitless % 64 == 63 || self.size > self.seg.header().cores.load(Relaxed) {
+            self.presence.waiting(waiting::yield_core);
+        }
+    }
+
+    /// Asks the daemon for log space (true) or takes the wish back.
+    pub fn press(&mut self, wanted: bool) {
+        if self.ctl.pressure.swap(u32::from(wanted), Relaxed) != u32::from(wanted) && wanted {
+            ring_daemon(self.seg.header());
+        }
+    }
+
+    // ---- the end
+
+    pub fn finalized(&mut self) {
+        self.ctl.state.store(STATE_FINALIZED, Release);
+    }
+
+    /// Ends the job as `MPI_Abort` does.
+    pub fn abort(&self, code: i32, why: &str) -> ! {
+        self.stop(STATE_ABORTED, code, why)
+    }
+
+    /// Stops this rank because its replay differs from the recording.
+    pub fn diverged(&self, what: &Divergence) -> ! {
+        self.stop(STATE_DIVERGED, EXIT_DIVERGED, &what.0)
+    }
+
+    fn stop(&self, state: u32, code: i32, text: &str) -> ! {
+        self.ctl.set_text(text);
+        self.ctl.exit_code.store(code as u32, Relaxed);
+        self.ctl.state.store(state, Release);
+        ring_daemon(self.seg.header());
+        // SAFETY: ends the process without running the program's exit handlers, which may call MPI.
+        unsafe { libc::_exit(code) }
+    }
+}

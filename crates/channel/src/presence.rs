@@ -1,0 +1,81 @@
+//! Where the rank is, for the daemon that wants to freeze it.
+//!
+//! Kept true: whenever `RankCtl::lib` is not `LIB_IN`, the library's private state agrees with the
+//! segment, so that the process may be frozen there. A freeze wanted while inside is put off: the
+//! library parks at the next safe point (leaving, or the waiting place).
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::compiler_fence;
+use std::time::Duration;
+
+use eyrie_ledger::segment::{JobHeader, LIB_IN, LIB_OUT, LIB_PARKED, LIB_WAIT, RankCtl};
+
+use crate::waiting::{futex_wait, futex_wake};
+
+/// Bumps the daemon's bell: something in the segment wants its attention.
+pub fn ring_daemon(header: &JobHeader) {
+    header.bell.fetch_add(1, Release);
+    futex_wake(&header.bell);
+}
+
+/// The presence word of this process's rank.
+pub struct Presence {
+    ctl: &'static RankCtl,
+    header: &'static JobHeader,
+    depth: u32,
+}
+
+impl Presence {
+    pub fn new(ctl: &'static RankCtl, header: &'static JobHeader) -> Self {
+        Presence { ctl, header, depth: 0 }
+    }
+
+    /// Into the library. Calls nest (callbacks of the program may call MPI).
+    #[inline]
+    pub fn enter(&mut self) {
+        self.depth += 1;
+        self.set(LIB_IN);
+    }
+
+    /// Out of the library; parks if the daemon asked for it meanwhile.
+    #[inline]
+    pub fn leave(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+        if self.depth == 0 {
+            self.set(LIB_OUT);
+            if self.ctl.freeze_req.load(Relaxed) != 0 {
+                self.park();
+                self.set(LIB_OUT);
+            }
+        }
+    }
+
+    /// Runs `wait`, which touches no state of the library, as a safe point.
+    #[inline]
+    pub fn waiting(&mut self, wait: impl FnOnce()) {
+        if self.ctl.freeze_req.load(Relaxed) != 0 {
+            self.park();
+        }
+        self.set(LIB_WAIT);
+        wait();
+        self.set(LIB_IN);
+    }
+
+    #[inline]
+    fn set(&self, place: u32) {
+        // The daemon looks only while this process is stopped: program order is enough.
+        compiler_fence(Release);
+        self.ctl.lib.store(place, Relaxed);
+        compiler_fence(Acquire);
+    }
+
+    #[cold]
+    fn park(&self) {
+        self.set(LIB_PARKED);
+        ring_daemon(self.header);
+        while self.ctl.freeze_req.load(Acquire) != 0 {
+            futex_wait(&self.ctl.freeze_req, 1, Duration::from_secs(1));
+        }
+        self.set(LIB_IN);
+    }
+}

@@ -1,0 +1,352 @@
+//! Completion of requests (MPI 5.0 sections 3.7.3 to 3.7.6, 3.8.4): wait, test and cancel.
+//!
+//! Wait and Waitall have one outcome; all others ask the door. An outcome is recorded before it is
+//! returned; after a restore in the middle of a live wait the door is asked again.
+
+use eyrie_ledger::divergence::Divergence;
+use eyrie_ledger::door::{Call, Outcome, Verdict};
+
+use crate::consts::{COMM_SELF, REQUEST_NULL};
+use crate::engine::Wake;
+use crate::error::{Class, Res, class};
+use crate::handle::Handle;
+use crate::machine::Machine;
+use crate::request::{Op, State};
+use crate::status::Status;
+
+impl Machine {
+    /// Asks the door; a replay that does not fit ends here.
+    pub(crate) fn ask(&mut self, call: Call) -> Verdict {
+        match self.endpoint.door.ask(call) {
+            Ok(verdict) => verdict,
+            Err(d) => self.endpoint.diverged(&d),
+        }
+    }
+
+    /// The recorded outcome cannot be one of this call with these arguments.
+    pub(crate) fn misreplayed(&self, call: Call) -> ! {
+        let rank = self.endpoint.rank();
+        let text = format!("rank {rank}: the recorded outcome does not fit this {call:?}");
+        self.endpoint.diverged(&Divergence(text))
+    }
+
+    /// Whether the handle names a request that will complete (not null, not inactive).
+    fn active(&self, req: Handle) -> Res<bool> {
+        if req == REQUEST_NULL {
+            return Ok(false);
+        }
+        let r = self.request(req).ok_or(class::REQUEST)?;
+        Ok(r.state != State::Inactive)
+    }
+
+    fn actives(&self, reqs: &[Handle]) -> Res<bool> {
+        let mut any = false;
+        for &req in reqs {
+            any |= self.active(req)?;
+        }
+        Ok(any)
+    }
+
+    /// Ends a finished request: its status, with its error if it had one.
+    fn take(&mut self, req: &mut Handle) -> (Status, Option<Class>) {
+        let Some(r) = self.engine.reqs.get_mut(*req) else { return (Status::EMPTY, None) };
+        if r.state != State::Done {
+            return (Status::EMPTY, None);
+        }
+        let result = (r.status, r.error);
+        r.op = Op::Nothing;
+        if r.template.is_some() {
+            r.state = State::Inactive;
+        } else {
+            self.engine.reqs.remove(*req);
+            *req = REQUEST_NULL;
+        }
+        result
+    }
+
+    fn take_one(&mut self, req: &mut Handle) -> Res<Status> {
+        let (status, error) = self.take(req);
+        error.map_or(Ok(status), Err)
+    }
+
+    pub fn wait(&mut self, req: &mut Handle) -> Res<Status> {
+        if !self.active(*req)? {
+            return Ok(Status::EMPTY);
+        }
+        self.await_request(*req);
+        self.take_one(req)
+    }
+
+    pub fn test(&mut self, req: &mut Handle) -> Res<Option<Status>> {
+        if !self.active(*req)? {
+            return Ok(Some(Status::EMPTY));
+        }
+        let h = *req;
+        if !self.poll_call(Call::Test, |m| m.engine.is_done(h)) {
+            return Ok(None);
+        }
+        self.take_one(req).map(Some)
+    }
+
+    /// A yes-or-no call: whether `done`, as chance or the recording has it.
+    fn poll_call(&mut self, call: Call, mut done: impl FnMut(&mut Self) -> bool) -> bool {
+        match self.ask(call) {
+            Verdict::Fruitless => false,
+            Verdict::Forced(_) => {
+                self.wait_for(done);
+                true
+            }
+            Verdict::Live => {
+                self.progress();
+                if done(self) {
+                    self.endpoint.door.record(call, &Outcome::One(0));
+                    return true;
+                }
+                self.endpoint.door.fruitless();
+                self.polled();
+                false
+            }
+        }
+    }
+
+    /// Statuses: empty slice when ignored, else one for each request.
+    pub fn waitall(&mut self, reqs: &mut [Handle], statuses: &mut [Status]) -> Res<()> {
+        self.actives(reqs)?;
+        for at in 0..reqs.len() {
+            self.await_request(reqs[at]);
+        }
+        self.take_all(reqs, statuses)
+    }
+
+    fn take_all(&mut self, reqs: &mut [Handle], statuses: &mut [Status]) -> Res<()> {
+        let mut result = Ok(());
+        for (at, req) in reqs.iter_mut().enumerate() {
+            let (mut status, error) = self.take(req);
+            if let Some(error) = error {
+                status.error = error.0;
+                result = Err(class::IN_STATUS);
+            }
+            if let Some(slot) = statuses.get_mut(at) {
+                *slot = status;
+            }
+        }
+        result
+    }
+
+    pub fn testall(&mut self, reqs: &mut [Handle], statuses: &mut [Status]) -> Res<bool> {
+        if self.actives(reqs)? {
+            let all = reqs.to_vec();
+            if !self.poll_call(Call::Testall, |m| all.iter().all(|r| m.engine.is_done(*r))) {
+                return Ok(false);
+            }
+        }
+        self.take_all(reqs, statuses).map(|()| true)
+    }
+
+    fn first_done(&self, reqs: &[Handle]) -> Option<usize> {
+        let done = |r: &Handle| self.request(*r).is_some_and(|r| r.state == State::Done);
+        reqs.iter().position(done)
+    }
+
+    /// `None`: no active request.
+    pub fn waitany(&mut self, reqs: &mut [Handle]) -> Res<Option<(usize, Status)>> {
+        if !self.actives(reqs)? {
+            return Ok(None);
+        }
+        let list = reqs.to_vec();
+        let index = loop {
+            match self.ask(Call::Waitany) {
+                Verdict::Forced(outcome) => break self.forced_index(Call::Waitany, &list, outcome),
+                Verdict::Fruitless => self.misreplayed(Call::Waitany),
+                Verdict::Live => {
+                    if self.wait_until(|m| m.first_done(&list).is_some()) == Wake::Restored {
+                        continue;
+                    }
+                    if let Some(index) = self.first_done(&list) {
+                        let outcome = Outcome::One(index as u32);
+                        self.endpoint.door.record(Call::Waitany, &outcome);
+                        break index;
+                    }
+                }
+            }
+        };
+        self.take_one(&mut reqs[index]).map(|status| Some((index, status)))
+    }
+
+    /// Outer `None`: nothing is complete; inner `None`: no active request.
+    #[allow(clippy::type_complexity)]
+    pub fn testany(&mut self, reqs: &mut [Handle]) -> Res<Option<Option<(usize, Status)>>> {
+        if !self.actives(reqs)? {
+            return Ok(Some(None));
+        }
+        let index = match self.ask(Call::Testany) {
+            Verdict::Fruitless => return Ok(None),
+            Verdict::Forced(outcome) => self.forced_index(Call::Testany, reqs, outcome),
+            Verdict::Live => {
+                self.progress();
+                let Some(index) = self.first_done(reqs) else {
+                    self.endpoint.door.fruitless();
+                    self.polled();
+                    return Ok(None);
+                };
+                self.endpoint.door.record(Call::Testany, &Outcome::One(index as u32));
+                index
+            }
+        };
+        self.take_one(&mut reqs[index]).map(|status| Some(Some((index, status))))
+    }
+
+    /// The recorded index, once that request is complete.
+    fn forced_index(&mut self, call: Call, reqs: &[Handle], outcome: Outcome) -> usize {
+        let Outcome::One(index) = outcome else { self.misreplayed(call) };
+        let Some(&req) = reqs.get(index as usize) else { self.misreplayed(call) };
+        if !self.active(req).unwrap_or(false) {
+            self.misreplayed(call);
+        }
+        self.await_request(req);
+        index as usize
+    }
+
+    /// Indices in the order they are reported; `None`: no active request.
+    pub fn waitsome(&mut self, reqs: &mut [Handle]) -> Res<Option<Vec<(usize, Status)>>> {
+        if !self.actives(reqs)? {
+            return Ok(None);
+        }
+        let list = reqs.to_vec();
+        loop {
+            match self.ask(Call::Waitsome) {
+                Verdict::Forced(outcome) => {
+                    let many = self.forced_many(Call::Waitsome, &list, outcome);
+                    return self.take_some(reqs, &many).map(Some);
+                }
+                Verdict::Fruitless => self.misreplayed(Call::Waitsome),
+                Verdict::Live => {
+                    if self.wait_until(|m| m.first_done(&list).is_some()) == Wake::Restored {
+                        continue;
+                    }
+                    let many = self.record_done(Call::Waitsome, &list);
+                    return self.take_some(reqs, &many).map(Some);
+                }
+            }
+        }
+    }
+
+    pub fn testsome(&mut self, reqs: &mut [Handle]) -> Res<Option<Vec<(usize, Status)>>> {
+        if !self.actives(reqs)? {
+            return Ok(None);
+        }
+        let many = match self.ask(Call::Testsome) {
+            Verdict::Fruitless => return Ok(Some(Vec::new())),
+            Verdict::Forced(outcome) => self.forced_many(Call::Testsome, reqs, outcome),
+            Verdict::Live => {
+                self.progress();
+                if self.first_done(reqs).is_none() {
+                    self.endpoint.door.fruitless();
+                    self.polled();
+                    return Ok(Some(Vec::new()));
+                }
+                self.record_done(Call::Testsome, reqs)
+            }
+        };
+        self.take_some(reqs, &many).map(Some)
+    }
+
+    fn record_done(&mut self, call: Call, reqs: &[Handle]) -> Vec<usize> {
+        let done = |r: &Handle| self.request(*r).is_some_and(|r| r.state == State::Done);
+        let many: Vec<usize> =
+            reqs.iter().enumerate().filter(|(_, r)| done(r)).map(|(i, _)| i).collect();
+        let outcome = Outcome::Many(many.iter().map(|i| *i as u32).collect());
+        self.endpoint.door.record(call, &outcome);
+        many
+    }
+
+    fn forced_many(&mut self, call: Call, reqs: &[Handle], outcome: Outcome) -> Vec<usize> {
+        let Outcome::Many(many) = outcome else { self.misreplayed(call) };
+        for &index in &many {
+            self.forced_index(call, reqs, Outcome::One(index));
+        }
+        many.iter().map(|i| *i as usize).collect()
+    }
+
+    fn take_some(&mut self, reqs: &mut [Handle], many: &[usize]) -> Res<Vec<(usize, Status)>> {
+        let mut out = Vec::with_capacity(many.len());
+        for &index in many {
+            let (mut status, error) = self.take(&mut reqs[index]);
+            status.error = error.map_or(0, |e| e.0);
+            out.push((index, status));
+        }
+        Ok(out)
+    }
+
+    pub fn request_get_status(&mut self, req: Handle) -> Res<Option<Status>> {
+        if !self.active(req)? {
+            return Ok(Some(Status::EMPTY));
+        }
+        if !self.poll_call(Call::GetStatus, |m| m.engine.is_done(req)) {
+            return Ok(None);
+        }
+        Ok(self.request(req).map(|r| r.status))
+    }
+
+    /// Frees the request; an active one goes when it is complete.
+    pub fn request_free(&mut self, req: &mut Handle) -> Res<()> {
+        let r = self.engine.reqs.get_mut(*req).ok_or(class::REQUEST)?;
+        if r.state == State::Active {
+            r.orphan = true;
+            r.template = None;
+        } else {
+            self.engine.reqs.remove(*req);
+        }
+        *req = REQUEST_NULL;
+        Ok(())
+    }
+
+    /// Cancels a receive that has not matched. Sends are in the log already and stay.
+    pub fn cancel(&mut self, req: Handle) -> Res<()> {
+        let r = self.engine.reqs.get(req).ok_or(class::REQUEST)?;
+        let (post, ctx) = match (&r.op, r.state) {
+            (Op::Recv(recv), State::Active) => (recv.post, recv.ctx),
+            (Op::Recv(recv), State::Done) => (recv.post, recv.ctx),
+            (_, State::Inactive) => return Err(class::REQUEST),
+            _ => return Ok(()),
+        };
+        let cancelled = match self.ask(Call::Cancel) {
+            Verdict::Fruitless => self.misreplayed(Call::Cancel),
+            Verdict::Forced(Outcome::One(yes)) => yes == 1,
+            Verdict::Forced(Outcome::Many(_)) => self.misreplayed(Call::Cancel),
+            Verdict::Live => {
+                let matched = self.request(req).is_some_and(
+                    |r| matches!(&r.op, Op::Recv(v) if v.matched) || r.state == State::Done,
+                );
+                if !matched {
+                    self.endpoint.door.record_cancelled(post);
+                }
+                self.endpoint.door.record(Call::Cancel, &Outcome::One(u32::from(!matched)));
+                !matched
+            }
+        };
+        if cancelled {
+            self.engine.queues(ctx).withdraw(req);
+            if let Some(r) = self.engine.reqs.get_mut(req) {
+                r.status = Status { cancelled: true, ..Status::EMPTY };
+            }
+            self.finish(req);
+        }
+        Ok(())
+    }
+
+    /// Communicator whose error handler an error of this request goes to.
+    pub fn request_comm(&self, req: Handle) -> Handle {
+        self.request(req).map_or(COMM_SELF, |r| r.comm_handle)
+    }
+
+    /// Whether any communication is still pending (finalize waits for it).
+    pub fn has_pending_sends(&self) -> bool {
+        self.engine.queued_total > 0 || !self.engine.unacked.is_empty()
+    }
+
+    /// Completes what was started and not waited for.
+    pub fn drain_sends(&mut self) {
+        self.wait_for(|m| !m.has_pending_sends());
+    }
+}

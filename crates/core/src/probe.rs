@@ -1,0 +1,186 @@
+//! Probes, matched probes and matched receives (MPI 5.0 section 3.8).
+//!
+//! Whether a message is there, and from whom, is chance: it goes through the door. A blocking probe
+//! of a named source has only one outcome and does not.
+
+use eyrie_ledger::door::{Call, Outcome, Verdict};
+
+use crate::consts::{MESSAGE_NO_PROC, MESSAGE_NULL};
+use crate::engine::Wake;
+use crate::error::{Res, class};
+use crate::handle::Handle;
+use crate::machine::Machine;
+use crate::p2p::source_of;
+use crate::request::Op;
+use crate::status::Status;
+
+/// What a probe looks for.
+#[derive(Clone, Copy)]
+struct Wanted {
+    ctx: u32,
+    src: Option<u32>,
+    tag: i32,
+}
+
+impl Machine {
+    pub fn probe(&mut self, source: i32, tag: i32, comm: Handle) -> Res<Status> {
+        let Some(want) = self.wanted(source, tag, comm)? else { return Ok(Status::PROC_NULL) };
+        let (slot, _) = self.probe_blocking(Call::Probe, want);
+        self.unexpected_status(slot).ok_or(class::INTERN)
+    }
+
+    pub fn iprobe(&mut self, source: i32, tag: i32, comm: Handle) -> Res<Option<Status>> {
+        let Some(want) = self.wanted(source, tag, comm)? else {
+            return Ok(Some(Status::PROC_NULL));
+        };
+        let Some((slot, _)) = self.probe_now(Call::Iprobe, want) else { return Ok(None) };
+        Ok(self.unexpected_status(slot))
+    }
+
+    pub fn mprobe(&mut self, source: i32, tag: i32, comm: Handle) -> Res<(Handle, Status)> {
+        let Some(want) = self.wanted(source, tag, comm)? else {
+            return Ok((MESSAGE_NO_PROC, Status::PROC_NULL));
+        };
+        let (slot, src) = self.probe_blocking(Call::Mprobe, want);
+        self.take_message(slot, src)
+    }
+
+    pub fn improbe(
+        &mut self,
+        source: i32,
+        tag: i32,
+        comm: Handle,
+    ) -> Res<Option<(Handle, Status)>> {
+        let Some(want) = self.wanted(source, tag, comm)? else {
+            return Ok(Some((MESSAGE_NO_PROC, Status::PROC_NULL)));
+        };
+        match self.probe_now(Call::Improbe, want) {
+            Some((slot, src)) => self.take_message(slot, src).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// # Safety
+    /// `buf` must hold `count` elements of `dt`.
+    pub unsafe fn mrecv(
+        &mut self,
+        buf: *mut u8,
+        count: i64,
+        dt: Handle,
+        message: &mut Handle,
+    ) -> Res<Status> {
+        // SAFETY: the caller's promise.
+        let mut req = unsafe { self.imrecv(buf, count, dt, message)? };
+        self.wait(&mut req)
+    }
+
+    /// # Safety
+    /// `buf` must hold `count` elements of `dt`, until the request is complete.
+    pub unsafe fn imrecv(
+        &mut self,
+        buf: *mut u8,
+        count: i64,
+        dt: Handle,
+        message: &mut Handle,
+    ) -> Res<Handle> {
+        let data = self.data(buf, count, dt)?;
+        let own = crate::consts::COMM_SELF;
+        let comm = self.comms.get(own)?;
+        if *message == MESSAGE_NO_PROC {
+            *message = MESSAGE_NULL;
+            return self.finished_request(&comm, own, Status::PROC_NULL);
+        }
+        let found = self.engine.messages.remove(*message).ok_or(class::REQUEST)?;
+        *message = MESSAGE_NULL;
+        let mut op = self.recv_op(found.ctx, data, Some(found.src), found.tag);
+        op.forced = true;
+        let req = self.new_request(&comm, own, Op::Recv(op))?;
+        self.consume_unexpected(req, found);
+        Ok(req)
+    }
+
+    fn wanted(&self, source: i32, tag: i32, comm: Handle) -> Res<Option<Wanted>> {
+        let comm = self.comms.get(comm)?;
+        let src = source_of(&comm, source, tag)?;
+        Ok(src.map(|src| Wanted { ctx: comm.ctx, src, tag }))
+    }
+
+    fn find(&mut self, want: Wanted) -> Option<(usize, u32)> {
+        let found = self.engine.queues(want.ctx).find_unexpected(want.src, want.tag);
+        found.map(|(src, w)| (w.slot, src))
+    }
+
+    fn await_message(&mut self, want: Wanted) -> (usize, u32) {
+        loop {
+            self.wait_for(|m| m.find(want).is_some());
+            if let Some(found) = self.find(want) {
+                return found;
+            }
+        }
+    }
+
+    /// Waits for a message: its slot and source.
+    fn probe_blocking(&mut self, call: Call, want: Wanted) -> (usize, u32) {
+        if want.src.is_some() {
+            return self.await_message(want);
+        }
+        loop {
+            match self.ask(call) {
+                Verdict::Forced(Outcome::One(src)) => {
+                    return self.await_message(Wanted { src: Some(src), ..want });
+                }
+                Verdict::Forced(_) | Verdict::Fruitless => self.misreplayed(call),
+                Verdict::Live => {
+                    if self.wait_until(|m| m.find(want).is_some()) == Wake::Restored {
+                        continue;
+                    }
+                    if let Some((slot, src)) = self.find(want) {
+                        self.endpoint.door.record(call, &Outcome::One(src));
+                        return (slot, src);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Looks for a message without waiting.
+    fn probe_now(&mut self, call: Call, want: Wanted) -> Option<(usize, u32)> {
+        match self.ask(call) {
+            Verdict::Forced(Outcome::One(src)) => {
+                Some(self.await_message(Wanted { src: Some(src), ..want }))
+            }
+            Verdict::Forced(Outcome::Many(_)) => self.misreplayed(call),
+            Verdict::Fruitless => None,
+            Verdict::Live => {
+                self.progress();
+                let found = self.find(want);
+                match found {
+                    Some((_, src)) => self.endpoint.door.record(call, &Outcome::One(src)),
+                    None => {
+                        self.endpoint.door.fruitless();
+                        self.polled();
+                    }
+                }
+                found
+            }
+        }
+    }
+
+    fn unexpected_status(&self, slot: usize) -> Option<Status> {
+        let u = self.engine.unexpected.get(slot)?.as_ref()?;
+        let source = u.crank as i32;
+        Some(Status { source, tag: u.tag, error: 0, bytes: u.len, cancelled: false })
+    }
+
+    /// A matched probe takes the message away from all receives.
+    fn take_message(&mut self, slot: usize, src: u32) -> Res<(Handle, Status)> {
+        let status = self.unexpected_status(slot).ok_or(class::INTERN)?;
+        let message = self.engine.take_unexpected(slot).ok_or(class::INTERN)?;
+        let whole = message.whole;
+        let handle = self.engine.messages.insert(message)?;
+        if !whole {
+            self.redirect(src, handle);
+        }
+        Ok((handle, status))
+    }
+}

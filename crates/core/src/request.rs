@@ -1,0 +1,151 @@
+//! Requests: what a pending operation needs to be driven on, and to be told of.
+
+use std::rc::Rc;
+
+use eyrie_ledger::reader::Reader;
+use eyrie_ledger::sendlog::Outgoing;
+
+use crate::comm::Comm;
+use crate::datatype::Datatype;
+use crate::error::Class;
+use crate::handle::Handle;
+use crate::p2p::SendMode;
+use crate::status::Status;
+
+/// The program's data of an operation: `count` elements of `dt` at `buf`.
+#[derive(Clone)]
+pub struct Data {
+    pub buf: *mut u8,
+    pub count: u64,
+    pub dt: Rc<Datatype>,
+    /// Packed size in bytes.
+    pub bytes: u64,
+    /// First byte when the data is one run without gaps.
+    pub flat: Option<*mut u8>,
+}
+
+impl Data {
+    pub fn new(buf: *mut u8, count: u64, dt: Rc<Datatype>) -> Self {
+        let bytes = dt.size.saturating_mul(count);
+        let run = if bytes == 0 { Some(0) } else { dt.contiguous_run(count) };
+        let flat = run.map(|off| buf.wrapping_offset(off as isize));
+        Data { buf, count, dt, bytes, flat }
+    }
+
+    /// Copies packed bytes from `offset` on out of the program's memory.
+    ///
+    /// # Safety
+    /// The program promised the memory with the operation; `offset + out.len()` is within `bytes`.
+    #[inline]
+    pub unsafe fn gather(&self, offset: u64, out: &mut [u8]) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.flat {
+                Some(at) => {
+                    let from = at.add(offset as usize);
+                    std::ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len());
+                }
+                None => self.dt.pack_range(self.buf, self.count, offset, out),
+            }
+        }
+    }
+
+    /// Copies `data` to the packed position `offset` of the program's memory, cutting off what
+    /// does not fit.
+    ///
+    /// # Safety
+    /// The program promised the memory with the operation.
+    #[inline]
+    pub unsafe fn scatter(&self, offset: u64, data: &[u8]) {
+        let room = self.bytes.saturating_sub(offset).min(data.len() as u64) as usize;
+        if room == 0 {
+            return;
+        }
+        // SAFETY: the caller's promise; `room` keeps it within.
+        unsafe {
+            match self.flat {
+                Some(at) => {
+                    let to = at.add(offset as usize);
+                    std::ptr::copy_nonoverlapping(data.as_ptr(), to, room);
+                }
+                None => self.dt.unpack_range(self.buf, self.count, offset, &data[..room]),
+            }
+        }
+    }
+}
+
+/// A send on its way.
+pub struct SendOp {
+    pub data: Data,
+    pub dst: u32,
+    pub out: Outgoing,
+    /// The payload is read by the receiver out of our memory.
+    pub remote: bool,
+    /// Complete only when the receiver has acknowledged.
+    pub needs_ack: bool,
+}
+
+/// A receive on its way.
+pub struct RecvOp {
+    pub data: Data,
+    /// World rank, or any.
+    pub src: Option<u32>,
+    pub tag: i32,
+    pub ctx: u32,
+    pub post: u64,
+    /// The door said which source, or that it never matches: not to be asked again.
+    pub forced: bool,
+    /// Bytes received so far.
+    pub got: u64,
+    /// Bytes of the matched message.
+    pub len: u64,
+    pub matched: bool,
+}
+
+pub enum Op {
+    Send(SendOp),
+    Recv(RecvOp),
+    /// To or from MPI_PROC_NULL, or already consumed.
+    Nothing,
+}
+
+/// How a persistent request starts.
+#[derive(Clone)]
+pub enum Template {
+    Send { mode: SendMode, data: Data, dest: i32, tag: i32 },
+    Recv { data: Data, source: i32, tag: i32 },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    Inactive,
+    Active,
+    Done,
+}
+
+/// One request.
+pub struct Request {
+    pub comm: Rc<Comm>,
+    /// Handle for error reports.
+    pub comm_handle: Handle,
+    pub state: State,
+    pub status: Status,
+    pub error: Option<Class>,
+    /// The program freed it while it was active: it goes when it is done.
+    pub orphan: bool,
+    pub template: Option<Template>,
+    pub op: Op,
+}
+
+/// A message in the log that no receive has matched yet (or that a matched probe took).
+pub struct Unexpected {
+    pub src: u32,
+    pub ctx: u32,
+    pub tag: i32,
+    pub crank: u32,
+    pub len: u64,
+    /// Stands before its first entry.
+    pub reader: Reader,
+    /// All its entries have been passed by the channel's front.
+    pub whole: bool,
+}

@@ -1,0 +1,389 @@
+//! The send log of one rank: appends messages to its channels, compares where it repeats itself.
+//!
+//! Kept true: a stamp is stored last (release), and the next slot's stamp is zeroed before, so a
+//! reader never takes old bytes for an entry, whenever the sender is killed. An entry that exists
+//! is never changed; writing over it means comparing with it. All that must outlive the process is
+//! in the segment; the private part (`Tx`) is in the process image and is thereby rolled back with
+//! the program.
+
+use std::ptr;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::divergence::Divergence;
+use crate::entry::{self, Envelope, Header, Step};
+use crate::segment::{ChannelCtl, FT_HASH, FT_RETAIN, Segment};
+
+/// A message on its way into the log; keeps its place when the log is full in between.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing {
+    pub env: Envelope,
+    /// Payload bytes appended so far.
+    pub done: u64,
+    /// Position of its first entry (valid once `started`).
+    pub start: u64,
+    pub started: bool,
+}
+
+impl Outgoing {
+    pub fn new(env: Envelope) -> Self {
+        Outgoing { env, done: 0, start: 0, started: false }
+    }
+}
+
+/// What an append came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Append {
+    /// One entry is published; the message has more.
+    Part,
+    /// The last entry of the message is published.
+    Whole,
+    /// No chunk is free: try again when the log was trimmed.
+    Full,
+}
+
+/// Private state of one outgoing channel.
+struct Tx {
+    ctl: &'static ChannelCtl,
+    /// Stream position of the next entry.
+    pos: u64,
+    /// Entries before `pos`.
+    seq: u64,
+    chain: u64,
+    /// Messages before `pos`.
+    msgs: u64,
+    /// Chunk that holds `pos`; null: not entered yet; `RELEASED`: trimmed, nothing to compare.
+    base: *mut u8,
+}
+
+const RELEASED: *mut u8 = ptr::without_provenance_mut(1);
+const INDEX_BITS: u32 = 24;
+/// Directory tag of chunk number `n` in pool chunk `index`.
+pub(crate) const fn dir_tag(n: u64, index: u32) -> u64 {
+    (n + 1) << INDEX_BITS | index as u64
+}
+/// Pool chunk in a directory tag, if it is the one of chunk number `n`.
+pub(crate) const fn dir_index(tag: u64, n: u64) -> Option<u32> {
+    if tag >> INDEX_BITS == n + 1 { Some((tag & ((1 << INDEX_BITS) - 1)) as u32) } else { None }
+}
+
+/// All outgoing channels of a rank and its log pool.
+pub struct SendLog {
+    seg: &'static Segment,
+    rank: u32,
+    chunk: u64,
+    tx: Vec<Tx>,
+    free: Vec<u32>,
+    /// Messages that existing entries still hold beyond what this incarnation has sent.
+    behind: u64,
+    scratch: Vec<u8>,
+}
+
+impl SendLog {
+    pub fn new(seg: &'static Segment, rank: u32) -> Self {
+        let geo = seg.geometry();
+        let tx = (0..geo.ranks).map(|d| Tx {
+            ctl: seg.channel(rank, d),
+            pos: 0,
+            seq: 0,
+            chain: 0,
+            msgs: 0,
+            base: ptr::null_mut(),
+        });
+        let (chunk, tx) = (u64::from(geo.chunk_bytes), tx.collect());
+        let mut log =
+            SendLog { seg, rank, chunk, tx, free: Vec::new(), behind: 0, scratch: Vec::new() };
+        log.rebuild();
+        log
+    }
+
+    /// Derives what hangs on the segment's state, after a start or restore.
+    pub fn rebuild(&mut self) {
+        let mut used = vec![false; self.seg.geometry().pool_chunks as usize];
+        self.behind = 0;
+        for d in 0..self.tx.len() as u32 {
+            let ctl = self.tx[d as usize].ctl;
+            for n in ctl.chunks_first.load(Acquire)..ctl.chunks_next.load(Acquire) {
+                let tag = self.seg.dir(self.rank, d, n).tag.load(Acquire);
+                if let Some(slot) = dir_index(tag, n).and_then(|i| used.get_mut(i as usize)) {
+                    *slot = true;
+                }
+            }
+            let tx = &mut self.tx[d as usize];
+            self.behind += ctl.msgs.load(Relaxed).saturating_sub(tx.msgs);
+            // A chunk released meanwhile may belong to another channel now.
+            if tx.pos % self.chunk != 0 && tx.base != RELEASED {
+                let tag = self.seg.dir(self.rank, d, tx.pos / self.chunk).tag.load(Acquire);
+                tx.base = match dir_index(tag, tx.pos / self.chunk) {
+                    Some(i) => self.seg.chunk(self.rank, i).as_ptr(),
+                    None => RELEASED,
+                };
+            }
+        }
+        let free = used.iter().enumerate().filter(|(_, u)| !**u).map(|(i, _)| i as u32);
+        self.free = free.rev().collect();
+        self.count_used();
+    }
+
+    fn count_used(&self) {
+        let total = self.seg.geometry().pool_chunks as usize;
+        let used = (total - self.free.len()) as u64;
+        self.seg.rank(self.rank).chunks_used.store(used, Relaxed);
+    }
+
+    /// Messages this incarnation has yet to repeat before it sends anything new.
+    pub fn behind(&self) -> u64 {
+        self.behind
+    }
+
+    /// Whether the receiver has acknowledged the message that starts at `start`.
+    pub fn acknowledged(&self, dst: u32, start: u64) -> bool {
+        let ctl = self.tx[dst as usize].ctl;
+        if ctl.trim.load(Acquire) > start || ctl.need.load(Acquire) > start {
+            return true;
+        }
+        let n = start / self.chunk;
+        match dir_index(self.seg.dir(self.rank, dst, n).tag.load(Acquire), n) {
+            // SAFETY: `start` is the position of an entry this rank published in that chunk.
+            Some(i) => unsafe {
+                let at = self.seg.chunk(self.rank, i).as_ptr().add((start % self.chunk) as usize);
+                (*at.cast::<Header>()).ack.load(Acquire) == 1
+            },
+            None => true,
+        }
+    }
+
+    /// Appends the next entry of `msg` to the channel to `dst`. `fill(offset, out)` writes the
+    /// message's payload bytes from `offset` on.
+    #[inline]
+    pub fn append(
+        &mut self,
+        dst: u32,
+        msg: &mut Outgoing,
+        mut fill: impl FnMut(u64, &mut [u8]),
+    ) -> Result<Append, Divergence> {
+        let chunk = self.chunk;
+        loop {
+            let tx = &self.tx[dst as usize];
+            let offset = tx.pos & (chunk - 1);
+            if (offset == 0 || tx.base.is_null()) && !self.enter_chunk(dst)? {
+                return Ok(Append::Full);
+            }
+            let (frag, flags, size, env) = match entry::step(offset, chunk, msg.env.len - msg.done)
+            {
+                Step::Pad => {
+                    let env = Envelope { len: 0, ctx: 0, tag: 0, crank: 0, flags: 0 };
+                    (0, entry::PAD, chunk - offset, env)
+                }
+                Step::Entry(frag) => {
+                    let first = if msg.started { 0 } else { entry::FIRST };
+                    let last = if msg.done + frag == msg.env.len { entry::LAST } else { 0 };
+                    (frag, msg.env.flags | first | last, entry::entry_bytes(frag), msg.env)
+                }
+            };
+            let pad = flags & entry::PAD != 0;
+            let at = msg.done;
+            self.put(dst, offset, &env, frag, flags, size, |out| fill(at, out))?;
+            if pad {
+                continue;
+            }
+            if !msg.started {
+                msg.started = true;
+                msg.start = self.tx[dst as usize].pos - size;
+            }
+            msg.done += frag;
+            if msg.done < msg.env.len {
+                return Ok(Append::Part);
+            }
+            self.count_message(dst, msg.env.len);
+            return Ok(Append::Whole);
+        }
+    }
+
+    #[inline]
+    fn count_message(&mut self, dst: u32, len: u64) {
+        let tx = &mut self.tx[dst as usize];
+        tx.msgs += 1;
+        let stats = self.seg.rank(self.rank);
+        if self.behind > 0 && tx.msgs <= tx.ctl.msgs.load(Relaxed) {
+            self.behind -= 1;
+            stats.replayed.store(stats.replayed.load(Relaxed) + 1, Relaxed);
+            return;
+        }
+        tx.ctl.msgs.store(tx.msgs, Relaxed);
+        tx.ctl.bytes.store(tx.ctl.bytes.load(Relaxed) + len, Relaxed);
+        stats.msgs_sent.store(stats.msgs_sent.load(Relaxed) + 1, Relaxed);
+        stats.bytes_sent.store(stats.bytes_sent.load(Relaxed) + len, Relaxed);
+    }
+
+    /// Writes one entry at the channel's position, or compares it with the one that is there.
+    #[inline]
+    #[allow(clippy::too_many_arguments)]
+    fn put(
+        &mut self,
+        dst: u32,
+        offset: u64,
+        env: &Envelope,
+        frag: u64,
+        flags: u32,
+        size: u64,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), Divergence> {
+        let ft = self.seg.header().ft.load(Relaxed);
+        let tx = &mut self.tx[dst as usize];
+        let stamp = tx.seq + 1;
+        let base = tx.base;
+        if base != RELEASED {
+            // SAFETY: `offset + size <= chunk` by the layout rule; the chunk belongs to this
+            // channel (directory) and only this process writes entries of it.
+            unsafe {
+                let head = base.add(offset as usize).cast::<Header>();
+                let payload = base.add((offset + entry::payload_offset(frag)) as usize);
+                match (*head).stamp.load(Acquire) {
+                    0 => {
+                        (*head).len = env.len;
+                        (*head).ctx = env.ctx;
+                        (*head).tag = env.tag;
+                        (*head).crank = env.crank;
+                        (*head).frag = frag as u32;
+                        (*head).flags = flags;
+                        (*head).ack.store(0, Relaxed);
+                        if frag > 0 {
+                            fill(std::slice::from_raw_parts_mut(payload, frag as usize));
+                        }
+                        if offset + size < self.chunk {
+                            let next = base.add((offset + size) as usize).cast::<Header>();
+                            (*next).stamp.store(0, Relaxed);
+                        }
+                        if ft & FT_HASH != 0 && flags & entry::PAD == 0 {
+                            let bytes = std::slice::from_raw_parts(payload, frag as usize);
+                            let seen = xxhash_rust::xxh3::xxh3_64_with_seed(bytes, tx.chain);
+                            let old = tx.ctl.hash.load(Relaxed);
+                            let mixed = entry::chain(old ^ seen, env, frag, flags);
+                            tx.ctl.hash.store(mixed, Relaxed);
+                        }
+                        (*head).stamp.store(stamp, Release);
+                    }
+                    found if found == stamp => {
+                        let kept = Kept { head: &*head, payload };
+                        self.scratch.resize(frag as usize, 0);
+                        if frag > 0 {
+                            fill(&mut self.scratch);
+                        }
+                        kept.compare(self.rank, dst, stamp, env, frag, flags, &self.scratch)?;
+                    }
+                    found => return Err(Divergence::stamp(self.rank, dst, stamp, found)),
+                }
+            }
+        }
+        tx.chain = entry::chain(tx.chain, env, frag, flags);
+        tx.seq = stamp;
+        tx.pos += size;
+        Ok(())
+    }
+
+    /// Makes `base` point to the chunk of the channel's position. False when the log is full.
+    #[cold]
+    fn enter_chunk(&mut self, dst: u32) -> Result<bool, Divergence> {
+        let tx = &self.tx[dst as usize];
+        let n = tx.pos / self.chunk;
+        let dir = self.seg.dir(self.rank, dst, n);
+        if let Some(index) = dir_index(dir.tag.load(Acquire), n) {
+            let kept = (dir.seq.load(Relaxed), dir.chain.load(Relaxed));
+            if kept != (tx.seq, tx.chain) {
+                return Err(Divergence::chain(self.rank, dst, n, kept, (tx.seq, tx.chain)));
+            }
+            self.tx[dst as usize].base = self.seg.chunk(self.rank, index).as_ptr();
+            return Ok(true);
+        }
+        if tx.ctl.chunks_next.load(Relaxed) > n && self.released(dst) >= (n + 1) * self.chunk {
+            self.tx[dst as usize].base = RELEASED;
+            return Ok(true);
+        }
+        self.reclaim(dst);
+        if self.free.is_empty() {
+            (0..self.tx.len() as u32).for_each(|d| self.reclaim(d));
+        }
+        let Some(index) = self.free.pop() else { return Ok(false) };
+        let tx = &mut self.tx[dst as usize];
+        tx.base = self.seg.chunk(self.rank, index).as_ptr();
+        // SAFETY: the chunk is free, so nobody reads it; it starts with a header's stamp.
+        unsafe { (*tx.base.cast::<Header>()).stamp.store(0, Relaxed) };
+        dir.seq.store(tx.seq, Relaxed);
+        dir.chain.store(tx.chain, Relaxed);
+        tx.ctl.chunks_next.store(n + 1, Release);
+        dir.tag.store(dir_tag(n, index), Release);
+        self.count_used();
+        Ok(true)
+    }
+
+    /// Stream position before which the channel to `dst` need not be kept.
+    fn released(&self, dst: u32) -> u64 {
+        let ctl = self.tx[dst as usize].ctl;
+        let header = self.seg.header();
+        let retain = header.ft.load(Relaxed) & FT_RETAIN != 0;
+        let trim = ctl.trim.load(Acquire);
+        if retain && header.unprotected.load(Relaxed) == 0 {
+            return trim;
+        }
+        trim.max(ctl.need.load(Acquire))
+    }
+
+    /// Takes back the chunks of the channel to `dst` that nobody needs.
+    fn reclaim(&mut self, dst: u32) {
+        let upto = self.released(dst) / self.chunk;
+        let tx = &self.tx[dst as usize];
+        // The chunk that the position is in stays, also while a replay is behind it.
+        let upto = upto.min(tx.ctl.chunks_next.load(Relaxed).saturating_sub(1));
+        let first = tx.ctl.chunks_first.load(Relaxed);
+        for n in first..upto {
+            let dir = self.seg.dir(self.rank, dst, n);
+            if let Some(index) = dir_index(dir.tag.load(Relaxed), n) {
+                dir.tag.store(0, Release);
+                self.free.push(index);
+            }
+            tx.ctl.chunks_first.store(n + 1, Release);
+        }
+    }
+}
+
+/// An entry found where one is to be written.
+struct Kept<'a> {
+    head: &'a Header,
+    payload: *const u8,
+}
+
+impl Kept<'_> {
+    /// # Safety
+    /// `payload` must hold `frag` bytes.
+    #[allow(clippy::too_many_arguments)]
+    unsafe fn compare(
+        &self,
+        src: u32,
+        dst: u32,
+        stamp: u64,
+        env: &Envelope,
+        frag: u64,
+        flags: u32,
+        payload: &[u8],
+    ) -> Result<(), Divergence> {
+        let head = self.head;
+        let kept = Envelope {
+            len: head.len,
+            ctx: head.ctx,
+            tag: head.tag,
+            crank: head.crank,
+            flags: head.flags,
+        };
+        let ours = Envelope { flags, ..*env };
+        if kept != ours || u64::from(head.frag) != frag {
+            return Err(Divergence::header(src, dst, stamp, &kept, &ours));
+        }
+        // SAFETY: the entry's length was just found to be `frag`.
+        let old = unsafe { std::slice::from_raw_parts(self.payload, frag as usize) };
+        // A remote entry's payload is an address of the old process; it says nothing.
+        if flags & entry::REMOTE == 0 && old != payload {
+            return Err(Divergence::payload(src, dst, stamp, old, payload));
+        }
+        Ok(())
+    }
+}
