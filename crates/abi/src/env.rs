@@ -1,0 +1,215 @@
+//! Startup, shutdown, versions, clocks, memory (MPI 5.0 chapters 9, 11, 20).
+
+use std::ffi::{c_char, c_double, c_int, c_void};
+
+use eyrie_core::attr::AttrKind;
+use eyrie_core::consts::{COMM_SELF, INFO_NULL};
+use eyrie_core::error::class;
+
+use crate::arg::{bytes, put, put_text};
+use crate::global;
+use crate::repr::*;
+use crate::shim::shims;
+
+/// Blocks of `MPI_Alloc_mem` start at a cache line.
+const ALLOC_ALIGN_BYTES: usize = 64;
+const MAX_LIBRARY_VERSION_STRING_BYTES: usize = 8192;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPI_Init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> c_int {
+    global::start("PMPI_Init", 0);
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPI_Init_thread(
+    _argc: *mut c_int,
+    _argv: *mut *mut *mut c_char,
+    required: c_int,
+    provided: *mut c_int,
+) -> c_int {
+    let level = global::start("PMPI_Init_thread", thread_in(required).max(0));
+    if !provided.is_null() {
+        // SAFETY: the program's variable, by MPI's contract.
+        unsafe { provided.write(thread_out(level)) };
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPI_Initialized(flag: *mut c_int) -> c_int {
+    // SAFETY: null or the program's variable, by MPI's contract.
+    answer(unsafe { put(flag, global::initialized().into()) })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPI_Finalized(flag: *mut c_int) -> c_int {
+    // SAFETY: null or the program's variable, by MPI's contract.
+    answer(unsafe { put(flag, global::finalized().into()) })
+}
+
+/// Result of a function that may be called when there is no machine, hence no error handler.
+fn answer(result: eyrie_core::error::Res<()>) -> c_int {
+    result.map_or_else(|e| code_out(e.0), |()| 0)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPI_Get_version(version: *mut c_int, subversion: *mut c_int) -> c_int {
+    // SAFETY: null or the program's variables, by MPI's contract.
+    answer(unsafe { put(version, 5).and_then(|()| put(subversion, 0)) })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPI_Get_library_version(text: *mut c_char, length: *mut c_int) -> c_int {
+    let own = format!("Eyrie {}, {ABI_NAME}", env!("CARGO_PKG_VERSION"));
+    // SAFETY: the program's variables; the text has the room that the header names.
+    answer(unsafe {
+        put_text(text, MAX_LIBRARY_VERSION_STRING_BYTES, own.as_bytes())
+            .and_then(|n| put(length, n))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPI_Abi_get_version(major: *mut c_int, minor: *mut c_int) -> c_int {
+    // SAFETY: null or the program's variables, by MPI's contract.
+    answer(unsafe { put(major, ABI_VERSION.0).and_then(|()| put(minor, ABI_VERSION.1)) })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn PMPI_Wtime() -> c_double {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: fills our variable; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn PMPI_Wtick() -> c_double {
+    1e-9
+}
+
+/// In C its arguments are variable; those after the level are ignored.
+#[unsafe(no_mangle)]
+pub extern "C" fn PMPI_Pcontrol(_level: c_int) -> c_int {
+    0
+}
+
+shims! {
+    fn PMPI_Finalize (); |m| {
+        // Before all else the callbacks on MPI_COMM_SELF (MPI 5.0 section 11.2.4); they may call MPI.
+        m.attr_delete_all(AttrKind::Comm, COMM_SELF)?;
+        m.finalize()?;
+        global::stop();
+    }
+    fn PMPI_Abort (_comm: Comm, code: c_int); |m| {
+        global::abort(m, code);
+    }
+    fn PMPI_Query_thread (provided: *mut c_int); |_m| {
+        put(provided, thread_out(global::level()))?;
+    }
+    fn PMPI_Is_thread_main (flag: *mut c_int); |_m| {
+        put(flag, global::is_main_thread().into())?;
+    }
+    fn PMPI_Get_processor_name (name: *mut c_char, length: *mut c_int); |_m| {
+        let mut host: [c_char; MAX_PROCESSOR_NAME_BYTES] = [0; MAX_PROCESSOR_NAME_BYTES];
+        // The last byte stays zero, should the name be too long.
+        if libc::gethostname(host.as_mut_ptr(), host.len() - 1) != 0 { Err(class::OTHER)? }
+        put(length, put_text(name, MAX_PROCESSOR_NAME_BYTES, bytes(host.as_ptr())?)?)?;
+    }
+    fn PMPI_Alloc_mem (size: Aint, _info: Info, base: *mut c_void); |_m| {
+        let size = usize::try_from(size).map_err(|_| class::ARG)?;
+        let mut at = std::ptr::null_mut();
+        if libc::posix_memalign(&mut at, ALLOC_ALIGN_BYTES, size.max(1)) != 0 {
+            Err(class::NO_MEM)?
+        }
+        put(base.cast::<*mut c_void>(), at)?;
+    }
+    fn PMPI_Free_mem (base: *mut c_void); |_m| {
+        libc::free(base);
+    }
+    fn PMPI_Comm_get_parent (parent: *mut Comm); |_m| {
+        // No process here was spawned.
+        put(parent, Comm::of(eyrie_core::consts::COMM_NULL))?;
+    }
+    fn PMPI_Get_hw_resource_info (info: *mut Info); |m| {
+        // Nothing is known of the hardware: the object is empty.
+        put(info, Info::of(m.info_create()?))?;
+    }
+    fn PMPI_Abi_get_info (info: *mut Info); |m| {
+        let new = m.info_create()?;
+        for (key, bytes) in [
+            ("mpi_aint_size", size_of::<Aint>()),
+            ("mpi_count_size", size_of::<LargeCount>()),
+            ("mpi_offset_size", size_of::<Offset>()),
+        ] {
+            m.info_set(new, key.as_bytes(), bytes.to_string().as_bytes())?;
+        }
+        put(info, Info::of(new))?;
+    }
+    fn PMPI_Abi_get_fortran_info (info: *mut Info); |m| {
+        let new = m.info_create()?;
+        for (key, bytes) in FORTRAN_SIZES {
+            m.info_set(new, key.as_bytes(), bytes.as_bytes())?;
+        }
+        put(info, Info::of(new))?;
+    }
+    fn PMPI_Abi_set_fortran_info (info: Info); |m| {
+        // The sizes are fixed: only a repetition of them is right (MPI 5.0 section 20.4).
+        if info.core() == INFO_NULL { Err(class::INFO)? }
+        for (key, bytes) in FORTRAN_SIZES {
+            let given = m.info_get(info.core(), key.as_bytes())?;
+            if given.is_some_and(|v| v != bytes.as_bytes()) { Err(class::ABI)? }
+        }
+    }
+    fn PMPI_Abi_get_fortran_booleans (size: c_int, yes: *mut c_void, no: *mut c_void,
+                                      is_set: *mut c_int); |_m| {
+        put(is_set, 1)?;
+        put_logical(size, yes, 1)?;
+        put_logical(size, no, 0)?;
+    }
+    fn PMPI_Abi_set_fortran_booleans (size: c_int, yes: *mut c_void, no: *mut c_void); |_m| {
+        let same = get_logical(size, yes)? == 1 && get_logical(size, no)? == 0;
+        if !same { Err(class::ABI)? }
+    }
+}
+
+/// Sizes of Fortran's default kinds, by the keys of MPI 5.0 section 20.4.
+const FORTRAN_SIZES: [(&str, &str); 4] = [
+    ("mpi_logical_size", "4"),
+    ("mpi_integer_size", "4"),
+    ("mpi_real_size", "4"),
+    ("mpi_double_precision_size", "8"),
+];
+
+/// # Safety
+/// `at` is null or points to a Fortran LOGICAL of `size` bytes.
+unsafe fn put_logical(size: c_int, at: *mut c_void, value: u8) -> eyrie_core::error::Res<()> {
+    // SAFETY: by the caller's word.
+    unsafe {
+        match size {
+            1 => put(at.cast::<u8>(), value),
+            2 => put(at.cast::<u16>(), value.into()),
+            4 => put(at.cast::<u32>(), value.into()),
+            8 => put(at.cast::<u64>(), value.into()),
+            16 => put(at.cast::<u128>(), value.into()),
+            _ => Err(class::ARG),
+        }
+    }
+}
+
+/// # Safety
+/// `at` is null or points to a Fortran LOGICAL of `size` bytes.
+unsafe fn get_logical(size: c_int, at: *const c_void) -> eyrie_core::error::Res<u128> {
+    use crate::arg::get;
+    // SAFETY: by the caller's word.
+    unsafe {
+        match size {
+            1 => get(at.cast::<u8>()).map(u128::from),
+            2 => get(at.cast::<u16>()).map(u128::from),
+            4 => get(at.cast::<u32>()).map(u128::from),
+            8 => get(at.cast::<u64>()).map(u128::from),
+            16 => get(at.cast::<u128>()),
+            _ => Err(class::ARG),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The process's one machine, and the ends of the process.
+//!
+//! Kept true: `CURRENT` points to the machine between init and finalize. A function of MPI reborrows
+//! it for its own duration; while a callback of the program runs, `CURRENT` is derived from the borrow
+//! that the machine lent for it (`Machine::lend`), so that a call from the callback is a reborrow too.
+//! The program serialises its calls: at most MPI_THREAD_SERIALIZED is ever provided.
+
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize};
+
+use eyrie_channel::Endpoint;
+use eyrie_core::consts::THREAD_SERIALIZED;
+use eyrie_core::machine::Machine;
+
+static CURRENT: AtomicPtr<Machine> = AtomicPtr::new(null_mut());
+static PHASE: AtomicI32 = AtomicI32::new(BEFORE);
+/// Thread level that was provided.
+static LEVEL: AtomicI32 = AtomicI32::new(0);
+/// `pthread_self` of the thread that called init. (Not its number: that changes with a restore.)
+static MAIN_THREAD: AtomicUsize = AtomicUsize::new(0);
+
+const BEFORE: i32 = 0;
+const RUNNING: i32 = 1;
+const FINALIZED: i32 = 2;
+
+/// The machine, for the duration of a call.
+#[inline]
+pub fn enter(name: &'static str) -> &'static mut Machine {
+    let at = CURRENT.load(Relaxed);
+    if at.is_null() {
+        not_running(name);
+    }
+    // SAFETY: see above: it points to a live machine, and calls are serialised and properly nested.
+    unsafe { &mut *at }
+}
+
+/// The hook of `Machine::lend`.
+fn set_current(at: *mut Machine) -> *mut Machine {
+    CURRENT.swap(at, Relaxed)
+}
+
+pub fn initialized() -> bool {
+    PHASE.load(Relaxed) != BEFORE
+}
+
+pub fn finalized() -> bool {
+    PHASE.load(Relaxed) == FINALIZED
+}
+
+pub fn level() -> i32 {
+    LEVEL.load(Relaxed)
+}
+
+fn this_thread() -> usize {
+    // SAFETY: has no preconditions.
+    unsafe { libc::pthread_self() as usize }
+}
+
+pub fn is_main_thread() -> bool {
+    MAIN_THREAD.load(Relaxed) == this_thread()
+}
+
+/// Starts the machine; returns the thread level provided.
+pub fn start(name: &'static str, required: i32) -> i32 {
+    if initialized() {
+        let how = if finalized() { "after MPI_Finalize" } else { "twice" };
+        die(&format!("{} was called {how}; it may be called once", public(name)));
+    }
+    let endpoint = match Endpoint::from_env() {
+        Ok(endpoint) => endpoint,
+        Err(e) => die(&format!("{} cannot join its job: {e}", public(name))),
+    };
+    let machine = Box::leak(Box::new(Machine::new(endpoint)));
+    machine.set_reentry_hook(set_current);
+    let provided = required.min(THREAD_SERIALIZED);
+    describe(machine, provided);
+    LEVEL.store(provided, Relaxed);
+    MAIN_THREAD.store(this_thread(), Relaxed);
+    CURRENT.store(machine, Relaxed);
+    PHASE.store(RUNNING, Relaxed);
+    provided
+}
+
+/// Fills MPI_INFO_ENV (MPI 5.0 section 11.2.2).
+fn describe(m: &mut Machine, level: i32) {
+    use std::os::unix::ffi::OsStrExt;
+    let mut args = std::env::args_os();
+    if let Some(command) = args.next() {
+        m.info_env_set(b"command", command.as_bytes());
+    }
+    let rest: Vec<Vec<u8>> = args.map(|a| a.as_bytes().to_vec()).collect();
+    m.info_env_set(b"argv", &rest.join(&b' '));
+    m.info_env_set(b"maxprocs", m.world().1.to_string().as_bytes());
+    if let Ok(dir) = std::env::current_dir() {
+        m.info_env_set(b"wdir", dir.as_os_str().as_bytes());
+    }
+    m.info_env_set(b"arch", std::env::consts::ARCH.as_bytes());
+    m.info_env_set(b"mpi_memory_alloc_kinds", b"mpi,system");
+    let level = match level {
+        0 => "MPI_THREAD_SINGLE",
+        1024 => "MPI_THREAD_FUNNELED",
+        _ => "MPI_THREAD_SERIALIZED",
+    };
+    m.info_env_set(b"thread_level", level.as_bytes());
+}
+
+/// The machine is done; every later call but a few is an error.
+pub fn stop() {
+    CURRENT.store(null_mut(), Relaxed);
+    PHASE.store(FINALIZED, Relaxed);
+}
+
+/// A function's name without the P of its profiling twin.
+pub fn public(name: &str) -> &str {
+    name.strip_prefix('P').unwrap_or(name)
+}
+
+#[cold]
+fn not_running(name: &str) -> ! {
+    let when = if finalized() { "after MPI_Finalize" } else { "before MPI_Init" };
+    die(&format!("{} was called {when}", public(name)))
+}
+
+/// Ends the process with a line of explanation; there is no machine to end the job with.
+fn die(text: &str) -> ! {
+    flush();
+    eprintln!("eyrie: {text}");
+    // SAFETY: ends the process; exit handlers are left out, for they may call MPI.
+    unsafe { libc::_exit(1) }
+}
+
+/// Writes out what the program's C streams hold.
+fn flush() {
+    // SAFETY: null stands for all streams.
+    unsafe { libc::fflush(null_mut()) };
+}
+
+/// Ends the job because of an error that is fatal. `code` is a class or code of the machine.
+#[cold]
+pub fn fatal(name: &'static str, code: i32) -> ! {
+    let m = enter(name);
+    let text = m.error_string(code).map_or_else(|_| Vec::new(), <[u8]>::to_vec);
+    let text = String::from_utf8_lossy(&text);
+    let (rank, _) = m.world();
+    let line = format!("rank {rank}: {}: {text} (error {code})", public(name));
+    flush();
+    eprintln!("eyrie: {line}");
+    let exit = if code & 0xff == 0 { 1 } else { code };
+    m.endpoint.abort(exit, &line)
+}
+
+/// `MPI_Abort`.
+pub fn abort(m: &mut Machine, code: i32) -> ! {
+    flush();
+    let (rank, _) = m.world();
+    m.endpoint.abort(code, &format!("rank {rank}: MPI_Abort with code {code}"))
+}

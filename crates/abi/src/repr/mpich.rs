@@ -1,0 +1,412 @@
+//! MPICH's ABI (libmpi.so.12): handles and most constants differ from the machine's.
+//!
+//! Handles are `int`. A dynamic handle passes as the machine's 32 bits; predefined ones are
+//! translated by the tables here. Values without a counterpart become `Handle(0)` or an integer that
+//! the machine refuses, so that a wrong argument stays wrong.
+
+use std::ffi::c_int;
+
+use eyrie_core::handle::Handle;
+use eyrie_core::status::Status as CoreStatus;
+
+use super::CHandle;
+
+/// Rank, tag or key that no translation gives: the machine refuses it.
+const NONSENSE: c_int = c_int::MIN;
+const DYNAMIC: u32 = 1 << 31;
+
+macro_rules! handles {
+    ($($name:ident: $($core:literal = $mpich:literal),*;)*) => {$(
+        #[derive(Clone, Copy, PartialEq, Eq)]
+        #[repr(transparent)]
+        pub struct $name(pub c_int);
+
+        impl CHandle for $name {
+            #[inline]
+            fn core(self) -> Handle {
+                match self.0 as u32 {
+                    $($mpich => Handle($core),)*
+                    v if v & DYNAMIC != 0 => Handle(v),
+                    _ => Handle(0),
+                }
+            }
+            #[inline]
+            fn of(handle: Handle) -> Self {
+                match handle.0 {
+                    $($core => $name($mpich as c_int),)*
+                    v => $name(v as c_int),
+                }
+            }
+        }
+    )*};
+}
+
+handles! {
+    Comm: 0x100 = 0x0400_0000, 0x101 = 0x4400_0000, 0x102 = 0x4400_0001;
+    Group: 0x108 = 0x0800_0000, 0x109 = 0x4800_0000;
+    Win: 0x110 = 0x2000_0000;
+    Session: 0x120 = 0x3800_0000;
+    Message: 0x128 = 0x2c00_0000, 0x129 = 0x6c00_0000;
+    Info: 0x130 = 0x1c00_0000, 0x131 = 0x5c00_0001;
+    Errhandler: 0x140 = 0x1400_0000, 0x141 = 0x5400_0000, 0x142 = 0x5400_0003, 0x143 = 0x5400_0001;
+    Request: 0x180 = 0x2c00_0000;
+    Op: 0x20 = 0x1800_0000, 0x21 = 0x5800_0003, 0x22 = 0x5800_0002, 0x23 = 0x5800_0001,
+        0x24 = 0x5800_0004, 0x28 = 0x5800_0006, 0x29 = 0x5800_0008, 0x2a = 0x5800_000a,
+        0x30 = 0x5800_0005, 0x31 = 0x5800_0007, 0x32 = 0x5800_0009, 0x38 = 0x5800_000b,
+        0x39 = 0x5800_000c, 0x3c = 0x5800_000d, 0x3d = 0x5800_000e;
+}
+
+/// `MPI_File` is a pointer in MPICH.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct File(pub usize);
+
+impl CHandle for File {
+    fn core(self) -> Handle {
+        if self.0 == 0 { Handle(0x118) } else { Handle(u32::try_from(self.0).unwrap_or(0)) }
+    }
+    fn of(handle: Handle) -> Self {
+        File(if handle.0 == 0x118 { 0 } else { handle.0 as usize })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Datatype(pub c_int);
+
+/// Predefined datatypes: the machine's handle and MPICH's.
+const TYPES: &[(u32, u32)] = &[
+    (0x200, 0x0c00_0000), // DATATYPE_NULL
+    (0x201, 0x4c00_0843), // AINT
+    (0x202, 0x4c00_0845), // COUNT
+    (0x203, 0x4c00_0844), // OFFSET
+    (0x207, 0x4c00_010f), // PACKED
+    (0x208, 0x4c00_0203), // SHORT
+    (0x209, 0x4c00_0405), // INT
+    (0x20a, 0x4c00_0807), // LONG
+    (0x20b, 0x4c00_0809), // LONG_LONG
+    (0x20c, 0x4c00_0204), // UNSIGNED_SHORT
+    (0x20d, 0x4c00_0406), // UNSIGNED
+    (0x20e, 0x4c00_0808), // UNSIGNED_LONG
+    (0x20f, 0x4c00_0819), // UNSIGNED_LONG_LONG
+    (0x210, 0x4c00_040a), // FLOAT
+    (0x212, 0x4c00_0840), // C_FLOAT_COMPLEX
+    (0x213, 0x4c00_0834), // CXX_FLOAT_COMPLEX
+    (0x214, 0x4c00_080b), // DOUBLE
+    (0x216, 0x4c00_1041), // C_DOUBLE_COMPLEX
+    (0x217, 0x4c00_1035), // CXX_DOUBLE_COMPLEX
+    (0x218, 0x4c00_041d), // LOGICAL
+    (0x219, 0x4c00_041b), // INTEGER
+    (0x21a, 0x4c00_041c), // REAL
+    (0x21b, 0x4c00_081e), // COMPLEX
+    (0x21c, 0x4c00_081f), // DOUBLE_PRECISION
+    (0x21d, 0x4c00_1022), // DOUBLE_COMPLEX
+    (0x21e, 0x4c00_011a), // CHARACTER
+    (0x220, 0x4c00_100c), // LONG_DOUBLE
+    (0x224, 0x4c00_2042), // C_LONG_DOUBLE_COMPLEX
+    (0x225, 0x4c00_2036), // CXX_LONG_DOUBLE_COMPLEX
+    (0x228, 0x8c00_0000), // FLOAT_INT
+    (0x229, 0x8c00_0001), // DOUBLE_INT
+    (0x22a, 0x8c00_0002), // LONG_INT
+    (0x22b, 0x4c00_0816), // 2INT
+    (0x22c, 0x8c00_0003), // SHORT_INT
+    (0x22d, 0x8c00_0004), // LONG_DOUBLE_INT
+    (0x230, 0x4c00_0821), // 2REAL
+    (0x231, 0x4c00_1023), // 2DOUBLE_PRECISION
+    (0x232, 0x4c00_0820), // 2INTEGER
+    (0x238, 0x4c00_013f), // C_BOOL
+    (0x239, 0x4c00_0133), // CXX_BOOL
+    (0x23c, 0x4c00_040e), // WCHAR
+    (0x240, 0x4c00_0137), // INT8_T
+    (0x241, 0x4c00_013b), // UINT8_T
+    (0x243, 0x4c00_0101), // CHAR
+    (0x244, 0x4c00_0118), // SIGNED_CHAR
+    (0x245, 0x4c00_0102), // UNSIGNED_CHAR
+    (0x247, 0x4c00_010d), // BYTE
+    (0x248, 0x4c00_0238), // INT16_T
+    (0x249, 0x4c00_023c), // UINT16_T
+    (0x250, 0x4c00_0439), // INT32_T
+    (0x251, 0x4c00_043d), // UINT32_T
+    (0x258, 0x4c00_083a), // INT64_T
+    (0x259, 0x4c00_083e), // UINT64_T
+    (0x2c0, 0x4c00_0147), // LOGICAL1
+    (0x2c1, 0x4c00_012d), // INTEGER1
+    (0x2c8, 0x4c00_0248), // LOGICAL2
+    (0x2c9, 0x4c00_022f), // INTEGER2
+    (0x2ca, 0x4c00_0226), // REAL2
+    (0x2d0, 0x4c00_0449), // LOGICAL4
+    (0x2d1, 0x4c00_0430), // INTEGER4
+    (0x2d2, 0x4c00_0427), // REAL4
+    (0x2d3, 0x4c00_042e), // COMPLEX4
+    (0x2d8, 0x4c00_084a), // LOGICAL8
+    (0x2d9, 0x4c00_0831), // INTEGER8
+    (0x2da, 0x4c00_0829), // REAL8
+    (0x2db, 0x4c00_0828), // COMPLEX8
+    (0x2e0, 0x4c00_104b), // LOGICAL16
+    (0x2e1, 0x4c00_1032), // INTEGER16
+    (0x2e2, 0x4c00_102b), // REAL16
+    (0x2e3, 0x4c00_102a), // COMPLEX16
+    (0x2eb, 0x4c00_202c), // COMPLEX32
+];
+
+/// `FROM_MPICH[i]`: the machine's handle of MPICH's type number `i` (the low byte of `0x4c00SSii`).
+const FROM_MPICH: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut i = 0;
+    while i < TYPES.len() {
+        let (core, mpich) = TYPES[i];
+        if mpich >> 16 == 0x4c00 {
+            table[(mpich & 0xff) as usize] = core;
+        }
+        i += 1;
+    }
+    table
+};
+
+/// `TO_MPICH[h - 0x200]`: MPICH's value of the machine's predefined type `h`; 0 if it has none.
+const TO_MPICH: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut i = 0;
+    while i < TYPES.len() {
+        let (core, mpich) = TYPES[i];
+        table[(core - 0x200) as usize] = mpich;
+        i += 1;
+    }
+    table
+};
+
+impl CHandle for Datatype {
+    #[inline]
+    fn core(self) -> Handle {
+        let v = self.0 as u32;
+        let core = match v {
+            0x0c00_0000 => 0x200,
+            0x8c00_0000 => 0x228,
+            0x8c00_0001 => 0x229,
+            0x8c00_0002 => 0x22a,
+            0x8c00_0003 => 0x22c,
+            0x8c00_0004 => 0x22d,
+            _ if v & DYNAMIC != 0 => return Handle(v),
+            _ => FROM_MPICH[(v & 0xff) as usize],
+        };
+        // The size stands in the handle too: a value that only resembles a type is refused.
+        if core != 0 && TO_MPICH[(core & 0xff) as usize] == v { Handle(core) } else { Handle(0) }
+    }
+
+    #[inline]
+    fn of(handle: Handle) -> Self {
+        match handle.0 {
+            v @ 0x200..=0x2ff => Datatype(TO_MPICH[(v - 0x200) as usize] as c_int),
+            v => Datatype(v as c_int),
+        }
+    }
+}
+
+/// `MPI_Status`: bit 0 of `count_hi_and_cancelled` is the cancelled flag.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub struct Status {
+    count_lo: c_int,
+    count_hi_and_cancelled: c_int,
+    source: c_int,
+    tag: c_int,
+    error: c_int,
+}
+
+impl Status {
+    pub const ZERO: Status =
+        Status { count_lo: 0, count_hi_and_cancelled: 0, source: 0, tag: 0, error: 0 };
+
+    pub fn store(&mut self, s: &CoreStatus) {
+        *self = Status {
+            count_lo: s.bytes as c_int,
+            count_hi_and_cancelled: (s.bytes >> 32 << 1) as c_int | c_int::from(s.cancelled),
+            source: rank_out(s.source),
+            tag: tag_out(s.tag),
+            error: code_out(s.error),
+        };
+    }
+
+    pub fn load(&self) -> CoreStatus {
+        let high = self.count_hi_and_cancelled as u32;
+        CoreStatus {
+            source: rank_in(self.source),
+            tag: tag_in(self.tag),
+            error: code_in(self.error),
+            bytes: u64::from(self.count_lo as u32) | u64::from(high >> 1) << 32,
+            cancelled: high & 1 != 0,
+        }
+    }
+
+    pub fn error(&self) -> c_int {
+        self.error
+    }
+
+    pub fn set_error(&mut self, error: c_int) {
+        self.error = error;
+    }
+
+    pub fn set_source(&mut self, source: c_int) {
+        self.source = source;
+    }
+
+    pub fn set_tag(&mut self, tag: c_int) {
+        self.tag = tag;
+    }
+
+    pub fn source(&self) -> c_int {
+        self.source
+    }
+
+    pub fn tag(&self) -> c_int {
+        self.tag
+    }
+}
+
+pub const ABI_NAME: &str = "MPICH ABI (libmpi.so.12)";
+/// What `MPI_Abi_get_version` reports: this library is not the standard ABI's.
+pub const ABI_VERSION: (c_int, c_int) = (-1, -1);
+pub const IN_PLACE: usize = usize::MAX;
+pub const BUFFER_AUTOMATIC: usize = usize::MAX - 1;
+pub const MAX_PROCESSOR_NAME_BYTES: usize = 128;
+pub const MAX_OBJECT_NAME_BYTES: usize = 128;
+pub const MAX_ERROR_STRING_BYTES: usize = 512;
+pub const MAX_INFO_KEY_BYTES: usize = 255;
+pub const MAX_INFO_VAL_BYTES: usize = 1024;
+pub const COPY_FN_NULL: usize = 0;
+
+/// MPICH's headers name its `MPI_DUP_FN` by this symbol.
+///
+/// # Safety
+/// As for every attribute copy function: `value_out` and `flag` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIR_Dup_fn(
+    _comm: c_int,
+    _keyval: c_int,
+    _extra_state: *mut std::ffi::c_void,
+    value_in: *mut std::ffi::c_void,
+    value_out: *mut std::ffi::c_void,
+    flag: *mut c_int,
+) -> c_int {
+    // SAFETY: both are the caller's variables, by the contract of attribute copy functions.
+    unsafe {
+        value_out.cast::<*mut std::ffi::c_void>().write(value_in);
+        flag.write(1);
+    }
+    0
+}
+
+/// Whether `f` is `MPI_DUP_FN` in one of its forms: never, here it is an ordinary function.
+pub fn is_dup_fn(_f: usize) -> bool {
+    false
+}
+
+pub fn is_status_ignore(at: *const Status) -> bool {
+    at as usize == 1
+}
+
+/// Constants by pairs: the machine's value and MPICH's.
+macro_rules! pairs {
+    ($to_core:ident, $to_mpich:ident: $($core:literal = $mpich:literal),* $(,)?) => {
+        #[inline]
+        pub fn $to_core(value: c_int) -> c_int {
+            match value {
+                $($mpich => $core,)*
+                v if v >= 0 => v,
+                _ => NONSENSE,
+            }
+        }
+        #[inline]
+        pub fn $to_mpich(value: c_int) -> c_int {
+            match value {
+                $($core => $mpich,)*
+                v => v,
+            }
+        }
+    };
+}
+
+/// As `pairs`, for sets that have no other values.
+macro_rules! closed {
+    ($to_core:ident, $to_mpich:ident: $($core:literal = $mpich:literal),* $(,)?) => {
+        #[allow(dead_code)]
+        pub fn $to_core(value: c_int) -> c_int {
+            match value {
+                $($mpich => $core,)*
+                _ => NONSENSE,
+            }
+        }
+        #[allow(dead_code)]
+        pub fn $to_mpich(value: c_int) -> c_int {
+            match value {
+                $($core => $mpich,)*
+                v => v,
+            }
+        }
+    };
+}
+
+// ANY_SOURCE, PROC_NULL, ROOT, UNDEFINED.
+pairs!(rank_in, rank_out: -1 = -2, -3 = -1, -4 = -3, -32766 = -32766);
+// ANY_TAG.
+pairs!(tag_in, tag_out: -2 = -1);
+closed!(comparison_in, comparison_out: 201 = 0, 202 = 1, 203 = 2, 204 = 3);
+closed!(thread_in, thread_out: 0 = 0, 1024 = 1, 2048 = 2, 4096 = 3);
+closed!(split_type_in, split_type_out: 221 = 1, 222 = 3, 223 = 2, 224 = 4, -32766 = -32766);
+closed!(order_in, order_out: 12 = 56, 15 = 57);
+closed!(distribution_in, distribution_out: 16 = 123, 17 = 121, 18 = 122);
+pairs!(darg_in, darg_out: 19 = -49767);
+closed!(typeclass_in, typeclass_out: 192 = 2, 193 = 1, 194 = 3);
+closed!(topology_in, topology_out: 211 = 2, 212 = 1, 213 = 3, -32766 = -32766);
+closed!(keyval_predefined_in, keyval_predefined_out:
+    0 = 0x2400_0000, 501 = 0x6440_0001, 502 = 0x6440_0005, 503 = 0x6440_0003, 504 = 0x6440_0007,
+    505 = 0x6440_000d, 506 = 0x6440_000b, 507 = 0x6440_0009, 601 = 0x6600_0001,
+    602 = 0x6600_0005, 603 = 0x6600_0003, 604 = 0x6600_0007, 605 = 0x6600_0009);
+closed!(combiner_in, combiner_out:
+    101 = 1, 102 = 2, 103 = 3, 104 = 4, 105 = 6, 106 = 7, 107 = 9, 108 = 10, 109 = 19, 110 = 12,
+    111 = 13, 112 = 14, 113 = 15, 114 = 16, 115 = 17, 116 = 18, 117 = 20);
+closed!(class_in, class_out:
+    0 = 0, 1 = 1, 2 = 2, 3 = 3, 4 = 4, 5 = 5, 6 = 6, 7 = 19, 8 = 7, 9 = 8, 10 = 9, 11 = 10, 12 = 11,
+    13 = 12, 14 = 13, 15 = 14, 16 = 15, 17 = 16, 18 = 18, 19 = 17, 20 = 20, 21 = 21, 22 = 53,
+    23 = 22, 24 = 46, 25 = 23, 26 = 52, 27 = 24, 28 = 25, 29 = 26, 30 = 27, 31 = 29, 32 = 31,
+    33 = 30, 34 = 28, 35 = 32, 36 = 48, 37 = 47, 38 = 33, 39 = 34, 40 = 35, 41 = 36, 42 = 37,
+    43 = 38, 44 = 39, 45 = 40, 46 = 56, 47 = 49, 48 = 55, 49 = 57, 50 = 50, 51 = 41, 52 = 51,
+    53 = 42, 54 = 43, 55 = 44, 56 = 45, 57 = 58, 58 = 76, 59 = 77, 60 = 75, 61 = 80, 62 = 81);
+
+/// `MPI_ERR_LASTCODE` of the machine and of MPICH: codes that the program added lie above.
+const LASTCODE: c_int = 0x3fff;
+const MPICH_LASTCODE: c_int = 0x3fff_ffff;
+/// Numbers up to this are MPICH's classes; others are what a callback of the program returned.
+const MPICH_LAST_CLASS: c_int = 81;
+
+/// Keys: predefined ones are translated, the program's own are the machine's.
+pub fn keyval_in(key: c_int) -> c_int {
+    match keyval_predefined_in(key) {
+        NONSENSE if !(0..1000).contains(&key) => key,
+        known => known,
+    }
+}
+
+pub fn keyval_out(key: c_int) -> c_int {
+    keyval_predefined_out(key)
+}
+
+/// Error codes and classes.
+#[inline]
+pub fn code_in(code: c_int) -> c_int {
+    if code > MPICH_LASTCODE {
+        return code - MPICH_LASTCODE + LASTCODE;
+    }
+    match class_in(code) {
+        NONSENSE if code > MPICH_LAST_CLASS => code,
+        known => known,
+    }
+}
+
+#[inline]
+pub fn code_out(code: c_int) -> c_int {
+    if code > LASTCODE {
+        return code.saturating_add(MPICH_LASTCODE - LASTCODE);
+    }
+    class_out(code)
+}

@@ -1,0 +1,122 @@
+//! The standard ABI of MPI 5.0 (chapter 20): the machine's own integers, handles as pointers.
+//!
+//! A handle's pointer value is the machine's 32-bit handle, extended with zeros: predefined ones are
+//! the header's constants, dynamic ones have bit 31 set.
+
+use std::ffi::c_int;
+
+use eyrie_core::handle::Handle;
+use eyrie_core::status::Status as CoreStatus;
+
+use super::CHandle;
+
+macro_rules! handles {
+    ($($name:ident),*) => {$(
+        #[derive(Clone, Copy, PartialEq, Eq)]
+        #[repr(transparent)]
+        pub struct $name(pub usize);
+
+        impl CHandle for $name {
+            #[inline]
+            fn core(self) -> Handle {
+                Handle(u32::try_from(self.0).unwrap_or(0))
+            }
+            #[inline]
+            fn of(handle: Handle) -> Self {
+                $name(handle.0 as usize)
+            }
+        }
+    )*};
+}
+
+handles!(Comm, Group, Datatype, Op, Request, Errhandler, Info, Message, Win, File, Session);
+
+/// `MPI_Status`: the count's halves and the cancelled flag are in `internal`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub struct Status {
+    source: c_int,
+    tag: c_int,
+    error: c_int,
+    internal: [c_int; 5],
+}
+
+impl Status {
+    pub fn store(&mut self, s: &CoreStatus) {
+        *self = Status {
+            source: s.source,
+            tag: s.tag,
+            error: s.error,
+            internal: [s.bytes as c_int, (s.bytes >> 32) as c_int, c_int::from(s.cancelled), 0, 0],
+        };
+    }
+
+    pub fn load(&self) -> CoreStatus {
+        let [low, high, cancelled, ..] = self.internal;
+        CoreStatus {
+            source: self.source,
+            tag: self.tag,
+            error: self.error,
+            bytes: u64::from(low as u32) | u64::from(high as u32) << 32,
+            cancelled: cancelled != 0,
+        }
+    }
+
+    pub fn error(&self) -> c_int {
+        self.error
+    }
+
+    pub fn set_error(&mut self, error: c_int) {
+        self.error = error;
+    }
+
+    pub fn set_source(&mut self, source: c_int) {
+        self.source = source;
+    }
+
+    pub fn set_tag(&mut self, tag: c_int) {
+        self.tag = tag;
+    }
+
+    pub fn source(&self) -> c_int {
+        self.source
+    }
+
+    pub fn tag(&self) -> c_int {
+        self.tag
+    }
+}
+
+pub const ABI_NAME: &str = "MPI standard ABI 1.0";
+/// What `MPI_Abi_get_version` reports.
+pub const ABI_VERSION: (c_int, c_int) = (1, 0);
+pub const IN_PLACE: usize = 1;
+pub const BUFFER_AUTOMATIC: usize = 2;
+pub const MAX_PROCESSOR_NAME_BYTES: usize = 256;
+pub const MAX_OBJECT_NAME_BYTES: usize = 128;
+pub const MAX_ERROR_STRING_BYTES: usize = 512;
+pub const MAX_INFO_KEY_BYTES: usize = 256;
+pub const MAX_INFO_VAL_BYTES: usize = 1024;
+pub const COPY_FN_NULL: usize = 0;
+/// Whether `f` is one of `MPI_DUP_FN`, `MPI_COMM_DUP_FN`, `MPI_TYPE_DUP_FN`, `MPI_WIN_DUP_FN`.
+pub fn is_dup_fn(f: usize) -> bool {
+    f == 1
+}
+
+pub fn is_status_ignore(at: *const Status) -> bool {
+    at.is_null()
+}
+
+macro_rules! same {
+    ($($name:ident),*) => {$(
+        #[inline]
+        pub fn $name(value: c_int) -> c_int {
+            value
+        }
+    )*};
+}
+
+same!(rank_in, rank_out, tag_in, tag_out, code_in, code_out, keyval_in, keyval_out);
+same!(thread_in, thread_out, comparison_out, combiner_out, split_type_in);
+same!(order_in, order_out, distribution_in, distribution_out, darg_in, darg_out);
+same!(typeclass_in, topology_out);

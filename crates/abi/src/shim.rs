@@ -1,0 +1,111 @@
+//! The form of an exported function: find the machine, do the work, give errors to their handler.
+
+use std::ffi::c_int;
+
+use eyrie_core::errhandler::Action;
+use eyrie_core::error::Class;
+use eyrie_core::handle::Handle;
+
+use crate::repr::code_out;
+
+/// An error and the object whose handler it goes to.
+#[derive(Clone, Copy)]
+pub struct Fail {
+    pub class: Class,
+    /// A communicator; `Handle(0)`: the function's default.
+    pub on: Handle,
+}
+
+pub type Outcome = Result<(), Fail>;
+
+impl From<Class> for Fail {
+    fn from(class: Class) -> Fail {
+        Fail { class, on: Handle(0) }
+    }
+}
+
+impl Fail {
+    pub fn on(on: Handle) -> impl Fn(Class) -> Fail {
+        move |class| Fail { class, on }
+    }
+}
+
+/// Defines exported functions that return an error code.
+///
+/// `fn PMPI_X | PMPI_X_c (args) on COMM; |m| { body }`: the body may use `?` on errors of the machine;
+/// they go to the error handler of COMM, by default MPI_COMM_SELF's (MPI 5.0 section 9.3). With a
+/// second name the function is made twice, with `Count` and `Disp` meaning `int` in the first and
+/// `MPI_Count` and `MPI_Aint` in the second.
+macro_rules! shims {
+    () => {};
+    (fn $name:ident | $large:ident ($($a:ident: $t:ty),* $(,)?) $(on $on:expr)?;
+     |$m:ident| $body:block $($rest:tt)*) => {
+        $crate::shim::shim!(
+            $name, std::ffi::c_int, std::ffi::c_int, ($($a: $t),*), ($($on)?), $m, $body);
+        $crate::shim::shim!(
+            $large, $crate::repr::LargeCount, $crate::repr::Aint, ($($a: $t),*), ($($on)?), $m,
+            $body);
+        $crate::shim::shims!($($rest)*);
+    };
+    (fn $name:ident ($($a:ident: $t:ty),* $(,)?) $(on $on:expr)?;
+     |$m:ident| $body:block $($rest:tt)*) => {
+        $crate::shim::shim!(
+            $name, std::ffi::c_int, std::ffi::c_int, ($($a: $t),*), ($($on)?), $m, $body);
+        $crate::shim::shims!($($rest)*);
+    };
+}
+
+macro_rules! shim {
+    ($name:ident, $count:ty, $disp:ty, ($($a:ident: $t:ty),*), ($($on:expr)?), $m:ident,
+     $body:block) => {
+        pub(crate) mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+
+            #[allow(dead_code)]
+            type Count = $count;
+            #[allow(dead_code)]
+            type Disp = $disp;
+            /// Whether this is the large-count form.
+            #[allow(dead_code)]
+            const LARGE: bool = size_of::<$count>() == 8;
+
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name($($a: $t),*) -> std::ffi::c_int {
+                #[allow(unused_variables)]
+                let $m = $crate::global::enter(stringify!($name));
+                // SAFETY: the program keeps to MPI's contract for the arguments (what can be
+                // checked is checked), and to a thread level of at most MPI_THREAD_SERIALIZED.
+                #[allow(unused_unsafe)]
+                let outcome = (|| -> $crate::shim::Outcome { unsafe { $body }; Ok(()) })();
+                match outcome {
+                    Ok(()) => 0,
+                    Err(fail) => {
+                        #[allow(unused_mut, unused_assignments)]
+                        let mut default = eyrie_core::consts::COMM_SELF;
+                        $(default = $crate::repr::CHandle::core($on);)?
+                        $crate::shim::fail(stringify!($name), fail, default)
+                    }
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use {shim, shims};
+
+/// Gives an error to its handler; returns the code for the program.
+///
+/// It looks the machine up itself instead of taking it as an argument, so that nothing borrows the
+/// machine while the program's handler runs and calls MPI.
+#[cold]
+pub fn fail(name: &'static str, fail: Fail, default: Handle) -> c_int {
+    let on = if fail.on == Handle(0) { default } else { fail.on };
+    let action = crate::global::enter(name).raise(on, fail.class);
+    match action {
+        Action::Return => {}
+        Action::Call(f, object) => f(object, fail.class.0),
+        Action::Abort => crate::global::fatal(name, fail.class.0),
+    }
+    code_out(fail.class.0)
+}
