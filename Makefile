@@ -1,5 +1,5 @@
-# Eyrie's build. `make help` lists the targets. Everything that is built lands in build/ (a staged prefix) and in
-# $(EYRIE_CACHE), outside of the clone, where later builds find it again.
+# Eyrie's build. `make help` lists the targets. Everything that is built lands in build/ (a staged
+# prefix) and in $(EYRIE_CACHE), outside of the clone, where later builds find it again.
 
 EYRIE_CACHE ?= $(HOME)/.cache/eyrie
 export EYRIE_CACHE

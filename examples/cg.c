@@ -1,9 +1,11 @@
 /*
- * Conjugate gradient after the NAS Parallel Benchmarks' CG: the smallest eigenvalue of a sparse symmetric matrix by
- * inverse power iteration. The matrix is the one that the benchmark's report defines (a sum of weighted outer products
- * of sparse random vectors plus a diagonal), and the result is compared with the report's value.
+ * Conjugate gradient after the NAS Parallel Benchmarks' CG: the smallest eigenvalue of a sparse
+ * symmetric matrix by inverse power iteration. The matrix is the one that the benchmark's report
+ * defines (a sum of weighted outer products of sparse random vectors plus a diagonal), and the
+ * result is compared with the report's value.
  *
- * Rows are cut in blocks over the ranks (any number); the vector is gathered with MPI_Allgatherv in each product.
+ * Rows are cut in blocks over the ranks (any number); the vector is gathered with MPI_Allgatherv in
+ * each product.
  */
 #include "common.h"
 #include <math.h>
@@ -103,7 +105,8 @@ static int by_place(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Adds up equal columns of one row, in the order in which they were made; returns how many are left. */
+/* Adds up equal columns of one row, in the order in which they were made; returns how many are
+ * left. */
 static size_t merge_row(int *column, double *value, size_t count, double *sum, char *seen)
 {
     size_t kept = 0;
@@ -197,7 +200,8 @@ static double dot(const struct solver *s, const double *a, const double *b)
 
 static void multiply(struct solver *s, const double *in, double *out)
 {
-    MPI_Allgatherv(in, s->m.rows, MPI_DOUBLE, s->whole, s->counts, s->starts, MPI_DOUBLE, MPI_COMM_WORLD);
+    MPI_Allgatherv(in, s->m.rows, MPI_DOUBLE, s->whole, s->counts, s->starts, MPI_DOUBLE,
+                   MPI_COMM_WORLD);
     for (int i = 0; i < s->m.rows; i++) {
         double sum = 0;
         for (size_t k = s->m.start[i]; k < s->m.start[i + 1]; k++)

@@ -1,6 +1,7 @@
 /*
- * What the C examples share: a 64-bit hash that shows every bit of a result, option parsing, and a checked
- * allocation. Everything here is deterministic: no clock, no address, no process number enters a result.
+ * What the C examples share: a 64-bit hash that shows every bit of a result, option parsing, and a
+ * checked allocation. Everything here is deterministic: no clock, no address, no process number
+ * enters a result.
  */
 #ifndef EYRIE_EXAMPLES_COMMON_H
 #define EYRIE_EXAMPLES_COMMON_H
@@ -38,7 +39,8 @@ static inline uint64_t bits_of(double value)
     return bits;
 }
 
-/* Hash of a value at a place. Summed over all places it does not depend on who holds which place. */
+/* Hash of a value at a place. Summed over all places it does not depend on who holds which place.
+ */
 static inline uint64_t place_hash(uint64_t place, uint64_t value)
 {
     return fold64(mix64(place + 1), value);
@@ -82,7 +84,8 @@ static inline void *must_alloc(size_t count, size_t size)
     return memory;
 }
 
-/* The cursor of a hand-made option parser: options are `--name`, `--name VALUE` or `--name=VALUE`. */
+/* The cursor of a hand-made option parser: options are `--name`, `--name VALUE` or `--name=VALUE`.
+ */
 struct args {
     int argc;
     char **argv;

@@ -1,13 +1,14 @@
 /*
- * Master and workers whose course depends on the order in which messages happen to arrive, written so that an inexact
- * replay contradicts itself.
+ * Master and workers whose course depends on the order in which messages happen to arrive, written
+ * so that an inexact replay contradicts itself.
  *
- * Rank 0 deals tasks; workers also send each other notes. Messages are received with MPI_ANY_SOURCE, by polling with
- * MPI_Iprobe, from posted wildcard receives with MPI_Waitany, and their sends are finished with MPI_Testsome. Each
- * rank folds all it sees (who came first, which request was done, how many polls were in vain) into a history hash,
- * and puts that hash and the count of vain polls into every message it sends. Both ends keep a journal of every
- * message. At the end each pair of ranks compares journals, message by message; the first difference ends the job
- * with an error. What is printed is a sum over the tasks and does not depend on the order.
+ * Rank 0 deals tasks; workers also send each other notes. Messages are received with
+ * MPI_ANY_SOURCE, by polling with MPI_Iprobe, from posted wildcard receives with MPI_Waitany, and
+ * their sends are finished with MPI_Testsome. Each rank folds all it sees (who came first, which
+ * request was done, how many polls were in vain) into a history hash, and puts that hash and the
+ * count of vain polls into every message it sends. Both ends keep a journal of every message. At
+ * the end each pair of ranks compares journals, message by message; the first difference ends the
+ * job with an error. What is printed is a sum over the tasks and does not depend on the order.
  */
 #include "common.h"
 
@@ -125,11 +126,12 @@ static void take(struct farm *f, const struct message *m, const MPI_Status *stat
     int bytes;
     MPI_Get_count(status, MPI_BYTE, &bytes);
     if ((size_t)bytes < sizeof m->head || (size_t)bytes != message_bytes(m))
-        fail("rank %d: a message of %d bytes from rank %d is malformed", f->rank, bytes, status->MPI_SOURCE);
+        fail("rank %d: a message of %d bytes from rank %d is malformed", f->rank, bytes,
+             status->MPI_SOURCE);
     for (size_t i = 0; i < m->head.words; i++)
         if (m->payload[i] != mix64(m->head.history + i))
-            fail("rank %d: word %zu of message %" PRIu64 " from rank %d is wrong", f->rank, i, m->head.sequence,
-                 status->MPI_SOURCE);
+            fail("rank %d: word %zu of message %" PRIu64 " from rank %d is wrong", f->rank, i,
+                 m->head.sequence, status->MPI_SOURCE);
     uint64_t hash = hash_bytes((uint64_t)status->MPI_TAG, m, (size_t)bytes);
     note_in_journal(&f->received[status->MPI_SOURCE], m->head.sequence, hash);
     see(f, (uint64_t)status->MPI_SOURCE << 32 | (uint64_t)status->MPI_TAG);
@@ -216,7 +218,8 @@ static void result_by_polling(struct master *m)
 static void result_by_wildcard(struct master *m)
 {
     MPI_Status status;
-    MPI_Recv(m->f->inbox, sizeof *m->f->inbox, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status);
+    MPI_Recv(m->f->inbox, sizeof *m->f->inbox, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG,
+             MPI_COMM_WORLD, &status);
     take_result(m, m->f->inbox, &status);
 }
 
@@ -226,7 +229,8 @@ static void results_by_waitany(struct master *m, int count)
     struct farm *f = m->f;
     MPI_Request requests[POSTED];
     for (int i = 0; i < count; i++)
-        MPI_Irecv(&f->inbox[i], sizeof *f->inbox, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &requests[i]);
+        MPI_Irecv(&f->inbox[i], sizeof *f->inbox, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG,
+                  MPI_COMM_WORLD, &requests[i]);
     for (int k = 0; k < count; k++) {
         MPI_Status status;
         int index;
@@ -325,7 +329,8 @@ static void run_worker(struct farm *f)
 /* Takes the notes that are still under way: each rank learns how many were sent to it. */
 static void drain_notes(struct farm *f)
 {
-    long *sent = must_alloc((size_t)f->ranks, sizeof *sent), *due = must_alloc((size_t)f->ranks, sizeof *due);
+    long *sent = must_alloc((size_t)f->ranks, sizeof *sent),
+         *due = must_alloc((size_t)f->ranks, sizeof *due);
     for (int r = 0; r < f->ranks; r++)
         sent[r] = (long)f->sent[r].count;
     MPI_Alltoall(sent, 1, MPI_LONG, due, 1, MPI_LONG, MPI_COMM_WORLD);
@@ -344,13 +349,14 @@ static void compare_with(struct farm *f, int peer)
 {
     const struct journal *own = &f->received[peer], *sent = &f->sent[peer];
     unsigned long mine = sent->count, theirs = 0;
-    MPI_Sendrecv(&mine, 1, MPI_UNSIGNED_LONG, peer, TAG_JOURNAL, &theirs, 1, MPI_UNSIGNED_LONG, peer, TAG_JOURNAL,
-                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(&mine, 1, MPI_UNSIGNED_LONG, peer, TAG_JOURNAL, &theirs, 1, MPI_UNSIGNED_LONG,
+                 peer, TAG_JOURNAL, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     if (theirs != own->count)
-        fail("rank %d received %zu messages of rank %d, which knows of %lu", f->rank, own->count, peer, theirs);
+        fail("rank %d received %zu messages of rank %d, which knows of %lu", f->rank, own->count,
+             peer, theirs);
     uint64_t *journal = must_alloc(theirs, sizeof *journal);
-    MPI_Sendrecv(sent->hashes, (int)mine, MPI_UINT64_T, peer, TAG_JOURNAL, journal, (int)theirs, MPI_UINT64_T, peer,
-                 TAG_JOURNAL, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(sent->hashes, (int)mine, MPI_UINT64_T, peer, TAG_JOURNAL, journal, (int)theirs,
+                 MPI_UINT64_T, peer, TAG_JOURNAL, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     for (size_t i = 0; i < theirs; i++)
         if (journal[i] != own->hashes[i])
             fail("message %zu from rank %d to rank %d: the sender remembers %016" PRIx64
@@ -379,7 +385,8 @@ static void parse(struct farm *f, int argc, char **argv)
             usage_and_exit(f->rank, USAGE);
         else if (arg_flag(&a, "--progress"))
             f->progress = 1;
-        else if (!arg_long(&a, "--tasks", 1, 1L << 40, &f->tasks) && !arg_long(&a, "--work", 0, 1L << 30, &f->work))
+        else if (!arg_long(&a, "--tasks", 1, 1L << 40, &f->tasks) &&
+                 !arg_long(&a, "--work", 0, 1L << 30, &f->work))
             fail("unknown option '%s' (--help lists them)", argv[a.at]);
     }
 }
@@ -410,12 +417,14 @@ int main(int argc, char **argv)
     drain_notes(&f);
     unsigned long messages = compare_journals(&f);
     if (f.rank == 0) {
-        /* The number of messages depends on the order of arrival: only that all agree is printed. */
+        /* The number of messages depends on the order of arrival: only that all agree is printed.
+         */
         printf("farm: %ld tasks, %d ranks, journals %s\n", f.tasks, f.ranks,
                messages || f.ranks == 1 ? "agree" : "are empty");
         printf("farm: checksum %016" PRIx64 "\n", sum);
         if (getenv("FARM_COUNTS"))
-            fprintf(stderr, "farm: %lu messages, %" PRIu64 " vain polls of the master\n", messages, f.polls);
+            fprintf(stderr, "farm: %lu messages, %" PRIu64 " vain polls of the master\n", messages,
+                    f.polls);
     }
     MPI_Finalize();
     return 0;

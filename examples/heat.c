@@ -1,9 +1,10 @@
 /*
- * Heat on a square plate: a five-point stencil, the grid cut in blocks over all ranks, halos exchanged with
- * non-blocking messages (or MPI_Sendrecv), columns as a derived vector datatype, and the residual by MPI_Allreduce.
+ * Heat on a square plate: a five-point stencil, the grid cut in blocks over all ranks, halos
+ * exchanged with non-blocking messages (or MPI_Sendrecv), columns as a derived vector datatype, and
+ * the residual by MPI_Allreduce.
  *
- * The result does not depend on the number of ranks: each cell's arithmetic is the same everywhere, the residual is a
- * maximum, and the checksum is a sum of per-cell hashes.
+ * The result does not depend on the number of ranks: each cell's arithmetic is the same everywhere,
+ * the residual is a maximum, and the checksum is a sum of per-cell hashes.
  */
 #include "common.h"
 
@@ -43,8 +44,10 @@ static struct options parse(int argc, char **argv, int rank)
             o.sendrecv = 1;
         else if (arg_flag(&a, "--progress"))
             o.progress = 1;
-        else if (!arg_long(&a, "--size", 4, 1L << 20, &o.size) && !arg_long(&a, "--mib", 1, 1L << 20, &o.mib) &&
-                 !arg_long(&a, "--steps", 1, 1L << 40, &o.steps) && !arg_long(&a, "--every", 1, 1L << 40, &o.every))
+        else if (!arg_long(&a, "--size", 4, 1L << 20, &o.size) &&
+                 !arg_long(&a, "--mib", 1, 1L << 20, &o.mib) &&
+                 !arg_long(&a, "--steps", 1, 1L << 40, &o.steps) &&
+                 !arg_long(&a, "--every", 1, 1L << 40, &o.every))
             fail("unknown option '%s' (--help lists them)", argv[a.at]);
     }
     return o;
@@ -116,7 +119,8 @@ static void exchange_nonblocking(const struct block *b, double *f)
     MPI_Irecv(at(b, f, b->rows, 0), (int)b->cols, MPI_DOUBLE, b->south, 2, MPI_COMM_WORLD, &r[1]);
     MPI_Irecv(at(b, f, 0, -1), 1, b->column, b->west, 3, MPI_COMM_WORLD, &r[2]);
     MPI_Irecv(at(b, f, 0, b->cols), 1, b->column, b->east, 4, MPI_COMM_WORLD, &r[3]);
-    MPI_Isend(at(b, f, b->rows - 1, 0), (int)b->cols, MPI_DOUBLE, b->south, 1, MPI_COMM_WORLD, &r[4]);
+    MPI_Isend(at(b, f, b->rows - 1, 0), (int)b->cols, MPI_DOUBLE, b->south, 1, MPI_COMM_WORLD,
+              &r[4]);
     MPI_Isend(at(b, f, 0, 0), (int)b->cols, MPI_DOUBLE, b->north, 2, MPI_COMM_WORLD, &r[5]);
     MPI_Isend(at(b, f, 0, b->cols - 1), 1, b->column, b->east, 3, MPI_COMM_WORLD, &r[6]);
     MPI_Isend(at(b, f, 0, 0), 1, b->column, b->west, 4, MPI_COMM_WORLD, &r[7]);
@@ -125,14 +129,14 @@ static void exchange_nonblocking(const struct block *b, double *f)
 
 static void exchange_sendrecv(const struct block *b, double *f)
 {
-    MPI_Sendrecv(at(b, f, b->rows - 1, 0), (int)b->cols, MPI_DOUBLE, b->south, 1, at(b, f, -1, 0), (int)b->cols,
-                 MPI_DOUBLE, b->north, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    MPI_Sendrecv(at(b, f, 0, 0), (int)b->cols, MPI_DOUBLE, b->north, 2, at(b, f, b->rows, 0), (int)b->cols,
-                 MPI_DOUBLE, b->south, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    MPI_Sendrecv(at(b, f, 0, b->cols - 1), 1, b->column, b->east, 3, at(b, f, 0, -1), 1, b->column, b->west, 3,
-                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    MPI_Sendrecv(at(b, f, 0, 0), 1, b->column, b->west, 4, at(b, f, 0, b->cols), 1, b->column, b->east, 4,
-                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(at(b, f, b->rows - 1, 0), (int)b->cols, MPI_DOUBLE, b->south, 1, at(b, f, -1, 0),
+                 (int)b->cols, MPI_DOUBLE, b->north, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(at(b, f, 0, 0), (int)b->cols, MPI_DOUBLE, b->north, 2, at(b, f, b->rows, 0),
+                 (int)b->cols, MPI_DOUBLE, b->south, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(at(b, f, 0, b->cols - 1), 1, b->column, b->east, 3, at(b, f, 0, -1), 1, b->column,
+                 b->west, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(at(b, f, 0, 0), 1, b->column, b->west, 4, at(b, f, 0, b->cols), 1, b->column,
+                 b->east, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
 /* One step from `now` to `next`. */

@@ -1,6 +1,7 @@
-! Heat on a square plate in Fortran: a five-point stencil, columns cut over the ranks, halos exchanged with
-! non-blocking messages, the block's rows sent as a derived vector type around a ring of diagnostics, and the residual
-! by MPI_Allreduce. The field's checksum does not depend on the number of ranks.
+! Heat on a square plate in Fortran: a five-point stencil, columns cut over the ranks, halos
+! exchanged with non-blocking messages, the block's rows sent as a derived vector type around a ring
+! of diagnostics, and the residual by MPI_Allreduce. The field's checksum does not depend on the
+! number of ranks.
 !
 ! usage: heat_f [size [steps [every]]]     (defaults 512, 4000, 100)
 program heat_f
@@ -20,7 +21,8 @@ program heat_f
   steps = argument(2, 4000)
   every = argument(3, 100)
   if (size < ranks .or. steps < 1 .or. every < 1) then
-    if (rank == 0) write (0, '(a)') 'error: usage: heat_f [size [steps [every]]], size not below the number of ranks'
+    if (rank == 0) write (0, '(a)') &
+      'error: usage: heat_f [size [steps [every]]], size not below the number of ranks'
     call MPI_Abort(MPI_COMM_WORLD, 2, ierr)
   end if
 
@@ -82,10 +84,14 @@ contains
 
   subroutine exchange()
     integer :: requests(4), statuses(MPI_STATUS_SIZE, 4)
-    call MPI_Irecv(now(1, 0), size, MPI_DOUBLE_PRECISION, west, 1, MPI_COMM_WORLD, requests(1), ierr)
-    call MPI_Irecv(now(1, cols + 1), size, MPI_DOUBLE_PRECISION, east, 2, MPI_COMM_WORLD, requests(2), ierr)
-    call MPI_Isend(now(1, cols), size, MPI_DOUBLE_PRECISION, east, 1, MPI_COMM_WORLD, requests(3), ierr)
-    call MPI_Isend(now(1, 1), size, MPI_DOUBLE_PRECISION, west, 2, MPI_COMM_WORLD, requests(4), ierr)
+    call MPI_Irecv(now(1, 0), size, MPI_DOUBLE_PRECISION, west, 1, &
+                   MPI_COMM_WORLD, requests(1), ierr)
+    call MPI_Irecv(now(1, cols + 1), size, MPI_DOUBLE_PRECISION, east, 2, &
+                   MPI_COMM_WORLD, requests(2), ierr)
+    call MPI_Isend(now(1, cols), size, MPI_DOUBLE_PRECISION, east, 1, &
+                   MPI_COMM_WORLD, requests(3), ierr)
+    call MPI_Isend(now(1, 1), size, MPI_DOUBLE_PRECISION, west, 2, &
+                   MPI_COMM_WORLD, requests(4), ierr)
     call MPI_Waitall(4, requests, statuses, ierr)
     call MPI_F_sync_reg(now)
   end subroutine exchange
@@ -94,8 +100,8 @@ contains
     integer :: i, j
     do j = 1, cols
       do i = 1, size
-        next(i, j) = now(i, j) + 0.2_real64 * (now(i - 1, j) + now(i + 1, j) + now(i, j - 1) + now(i, j + 1) &
-                                               - 4 * now(i, j))
+        next(i, j) = now(i, j) + 0.2_real64 * (now(i - 1, j) + now(i + 1, j) &
+                                               + now(i, j - 1) + now(i, j + 1) - 4 * now(i, j))
       end do
     end do
   end subroutine relax
@@ -110,9 +116,10 @@ contains
     call MPI_Type_commit(row_type, ierr)
     to = mod(rank + 1, ranks)
     from = mod(rank + ranks - 1, ranks)
-    call MPI_Sendrecv(now(1, 1), 1, row_type, to, 3, got, least_cols, MPI_DOUBLE_PRECISION, from, 3, &
-                      MPI_COMM_WORLD, status, ierr)
-    call MPI_Allgather(now(1, 1), 1, MPI_DOUBLE_PRECISION, all_first, 1, MPI_DOUBLE_PRECISION, MPI_COMM_WORLD, ierr)
+    call MPI_Sendrecv(now(1, 1), 1, row_type, to, 3, got, least_cols, MPI_DOUBLE_PRECISION, &
+                      from, 3, MPI_COMM_WORLD, status, ierr)
+    call MPI_Allgather(now(1, 1), 1, MPI_DOUBLE_PRECISION, all_first, 1, MPI_DOUBLE_PRECISION, &
+                       MPI_COMM_WORLD, ierr)
     call MPI_Type_free(row_type, ierr)
     if (status(MPI_SOURCE) /= from .or. got(1) /= all_first(from + 1)) then
       write (0, '(a,i0)') 'error: the row of the neighbour is wrong on rank ', rank
@@ -154,7 +161,8 @@ contains
     call MPI_Reduce(mine64, all64, 2, MPI_INTEGER8, MPI_SUM, 0, MPI_COMM_WORLD, ierr)
     if (rank == 0) then
       write (*, '(a,i0,a,i0,a,i0,a)') 'heat_f: size ', size, ', ', steps, ' steps, ', ranks, ' ranks'
-      write (*, '(a,z16.16,a,es24.16)') 'heat_f: residual ', transfer(residual, low), ' ', residual
+      write (*, '(a,z16.16,a,es24.16)') 'heat_f: residual ', transfer(residual, low), ' ', &
+        residual
       write (*, '(a,z8.8,z8.8)') 'heat_f: checksum ', iand(all64(1), mask), iand(all64(2), mask)
     end if
   end subroutine report

@@ -1,8 +1,9 @@
 """Distributed power iteration and Monte-Carlo integration with numpy and mpi4py.
 
-Uses both of mpi4py's ways to communicate: numpy buffers (upper-case calls) and pickled objects (lower-case calls,
-among them wildcard receives whose order of arrival does not change the result). Seeds are fixed and the arithmetic is
-single-threaded, so two runs with the same number of ranks agree bit for bit.
+Uses both of mpi4py's ways to communicate: numpy buffers (upper-case calls) and pickled objects
+(lower-case calls, among them wildcard receives whose order of arrival does not change the result).
+Seeds are fixed and the arithmetic is single-threaded, so two runs with the same number of ranks
+agree bit for bit.
 
 usage: mc.py [--size N] [--iterations K] [--samples S] [--progress]
 """
@@ -26,8 +27,12 @@ def parse():
     parser = argparse.ArgumentParser(description="power iteration and Monte-Carlo over MPI")
     parser.add_argument("--size", type=int, default=600, help="order of the matrix (default 600)")
     parser.add_argument("--iterations", type=int, default=300, help="iterations (default 300)")
-    parser.add_argument("--samples", type=int, default=20000, help="Monte-Carlo samples per iteration and rank")
-    parser.add_argument("--progress", action="store_true", help="one line for every tenth of the iterations")
+    parser.add_argument(
+        "--samples", type=int, default=20000, help="Monte-Carlo samples per iteration and rank"
+    )
+    parser.add_argument(
+        "--progress", action="store_true", help="one line for every tenth of the iterations"
+    )
     return parser.parse_args()
 
 
@@ -58,7 +63,8 @@ def power_step(comm, matrix, vector, counts, starts):
 
 
 def tally_step(comm, generator, samples, iteration):
-    """Monte-Carlo with pickled messages; rank 0 takes the tallies in any order and adds them in rank order."""
+    """Monte-Carlo with pickled messages; rank 0 takes the tallies in any order and adds them in rank
+order."""
     x, y = generator.random(samples), generator.random(samples)
     inside = int(np.count_nonzero(x * x + y * y < 1.0))
     tally = {"rank": comm.rank, "iteration": iteration, "inside": inside, "head": x[:4].tolist()}
@@ -76,7 +82,9 @@ def tally_step(comm, generator, samples, iteration):
         tallies[got["rank"]] = got
         # Nobody is ahead: the broadcast at the end of an iteration holds the others back.
     ordered = [tallies[r] for r in range(comm.size)]
-    return comm.bcast({"inside": sum(t["inside"] for t in ordered), "heads": [t["head"] for t in ordered]}, root=0)
+    return comm.bcast(
+        {"inside": sum(t["inside"] for t in ordered), "heads": [t["head"] for t in ordered]}, root=0
+    )
 
 
 def main():
@@ -93,7 +101,11 @@ def main():
         result = tally_step(comm, generator, options.samples, iteration)
         inside += result["inside"]
         digest.update(repr((iteration, result)).encode())
-        if options.progress and comm.rank == 0 and iteration % max(1, options.iterations // 10) == 0:
+        if (
+            options.progress
+            and comm.rank == 0
+            and iteration % max(1, options.iterations // 10) == 0
+        ):
             print(f"mc: iteration {iteration} estimate {estimate.hex()}", flush=True)
     digest.update(vector.tobytes())
     digests = comm.gather(digest.hexdigest(), root=0)

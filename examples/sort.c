@@ -1,8 +1,9 @@
 /*
- * Bucket sort of integers in the manner of the NAS Parallel Benchmarks' IS: keys with a bell-shaped distribution are
- * counted in buckets (MPI_Allreduce), the buckets are dealt out so that each rank gets about as many keys
- * (MPI_Alltoall for the counts, MPI_Alltoallv for the keys), and each rank ranks what it got. The keys change from
- * iteration to iteration, and each iteration's result is verified in full.
+ * Bucket sort of integers in the manner of the NAS Parallel Benchmarks' IS: keys with a bell-shaped
+ * distribution are counted in buckets (MPI_Allreduce), the buckets are dealt out so that each rank
+ * gets about as many keys (MPI_Alltoall for the counts, MPI_Alltoallv for the keys), and each rank
+ * ranks what it got. The keys change from iteration to iteration, and each iteration's result is
+ * verified in full.
  *
  * The result does not depend on the number of ranks.
  */
@@ -40,7 +41,8 @@ static struct options parse(int argc, char **argv, int rank)
             usage_and_exit(rank, USAGE);
         else if (arg_flag(&a, "--progress"))
             o.progress = 1;
-        else if (!arg_long(&a, "--log2", 4, 30, &o.log2) && !arg_long(&a, "--iterations", 1, 1L << 40, &o.iterations))
+        else if (!arg_long(&a, "--log2", 4, 30, &o.log2) &&
+                 !arg_long(&a, "--iterations", 1, 1L << 40, &o.iterations))
             fail("unknown option '%s' (--help lists them)", argv[a.at]);
     }
     return o;
@@ -61,7 +63,8 @@ static struct sorter make_sorter(const struct options *o)
     MPI_Comm_rank(MPI_COMM_WORLD, &s.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &s.ranks);
     s.total = 1L << o->log2;
-    s.first = s.total / s.ranks * s.rank + (s.rank < s.total % s.ranks ? s.rank : s.total % s.ranks);
+    s.first =
+        s.total / s.ranks * s.rank + (s.rank < s.total % s.ranks ? s.rank : s.total % s.ranks);
     s.own = s.total / s.ranks + (s.rank < s.total % s.ranks);
     s.keys = must_alloc((size_t)s.own, sizeof(int));
     s.by_bucket = must_alloc((size_t)s.own, sizeof(int));
@@ -139,7 +142,8 @@ static void sort_once(struct sorter *s, int *counts, int *histogram)
 {
     long mine[BUCKETS] = {0}, all[BUCKETS];
     int owner[BUCKETS];
-    int *send = counts, *send_at = send + s->ranks, *receive = send_at + s->ranks, *receive_at = receive + s->ranks;
+    int *send = counts, *send_at = send + s->ranks, *receive = send_at + s->ranks,
+        *receive_at = receive + s->ranks;
     for (long i = 0; i < s->own; i++)
         mine[bucket_of(s->keys[i])]++;
     MPI_Allreduce(mine, all, BUCKETS, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
@@ -153,11 +157,13 @@ static void sort_once(struct sorter *s, int *counts, int *histogram)
         s->sorted_room = s->sorted_count + s->sorted_count / 8;
         s->sorted = must_alloc((size_t)s->sorted_room, sizeof(int));
     }
-    MPI_Alltoallv(s->by_bucket, send, send_at, MPI_INT, s->sorted, receive, receive_at, MPI_INT, MPI_COMM_WORLD);
+    MPI_Alltoallv(s->by_bucket, send, send_at, MPI_INT, s->sorted, receive, receive_at, MPI_INT,
+                  MPI_COMM_WORLD);
     rank_keys(s, histogram);
 }
 
-/* Checks order, number and the multiset of keys, and folds the sorted sequence into the result's hash. */
+/* Checks order, number and the multiset of keys, and folds the sorted sequence into the result's
+ * hash. */
 static uint64_t verify(const struct sorter *s, long iteration, uint64_t hash)
 {
     long before = 0;
@@ -204,7 +210,8 @@ int main(int argc, char **argv)
         }
     }
     if (rank == 0) {
-        printf("sort: %ld keys, %ld iterations, %d ranks, every one verified\n", s.total, o.iterations, s.ranks);
+        printf("sort: %ld keys, %ld iterations, %d ranks, every one verified\n", s.total,
+               o.iterations, s.ranks);
         printf("sort: checksum %016" PRIx64 "\n", hash);
     }
     free(counts);

@@ -1,9 +1,9 @@
-"""Jobs for tests: starts `eyrie run` with a home of its own, waits for events instead of time, cleans up.
+"""Jobs for tests: starts `eyrie run` with a home of its own, waits for events instead of time,
+cleans up.
 
-What it keeps true: a job's standard output and error go to files, so that nothing blocks on a pipe; every wait has a
-limit and reports what the job was doing when it is exceeded; at the end no process of the job is left, or the test
-says so.
-"""
+What it keeps true: a job's standard output and error go to files, so that nothing blocks on a pipe;
+every wait has a limit and reports what the job was doing when it is exceeded; at the end no process
+of the job is left, or the test says so."""
 
 import json
 import os
@@ -43,17 +43,32 @@ def alive(pid):
 
 
 def limited(text, most=4000):
-    return text if len(text) <= most else text[: most // 2] + "\n[...]\n" + text[-most // 2:]
+    return text if len(text) <= most else text[: most // 2] + "\n[...]\n" + text[-most // 2 :]
 
 
 class Job:
     """One `eyrie run`. Use as a context manager: leaving it ends the job and removes its home."""
 
-    def __init__(self, command, ranks=4, ckpt_every=None, ft=None, options=(), stdin=None, env=None, subcommand="run",
-                 cwd=None):
+    def __init__(
+        self,
+        command,
+        ranks=4,
+        ckpt_every=None,
+        ft=None,
+        options=(),
+        stdin=None,
+        env=None,
+        subcommand="run",
+        cwd=None,
+    ):
         self.home = tempfile.mkdtemp(prefix="eyrie-test-")
-        self.env = dict(os.environ, EYRIE_HOME=self.home, MPI4PY_MPIABI="mpich",
-                        MPI4PY_LIBMPI=os.path.join(BUILD, "lib", "libmpi.so.12"), **(env or {}))
+        self.env = dict(
+            os.environ,
+            EYRIE_HOME=self.home,
+            MPI4PY_MPIABI="mpich",
+            MPI4PY_LIBMPI=os.path.join(BUILD, "lib", "libmpi.so.12"),
+            **(env or {}),
+        )
         self.out_path = os.path.join(self.home, "test.out")
         self.err_path = os.path.join(self.home, "test.err")
         arguments = [EYRIE, subcommand, "-n", str(ranks)]
@@ -69,8 +84,14 @@ class Job:
         self._events_rest = ""
         with open(self.out_path, "wb") as out, open(self.err_path, "wb") as err:
             self.process = subprocess.Popen(
-                arguments, stdout=out, stderr=err, env=self.env, cwd=cwd,
-                stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL, start_new_session=True)
+                arguments,
+                stdout=out,
+                stderr=err,
+                env=self.env,
+                cwd=cwd,
+                stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+                start_new_session=True,
+            )
         if stdin is not None and stdin != "open":
             self.process.stdin.write(stdin)
             self.process.stdin.close()
@@ -118,10 +139,18 @@ class Job:
 
     def eyrie(self, *arguments, check=True, timeout=TIMEOUT_S):
         """Runs another `eyrie` command on the same home; returns (code, stdout, stderr)."""
-        done = subprocess.run([EYRIE, *arguments], env=self.env, capture_output=True, text=True, timeout=timeout,
-                              stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            [EYRIE, *arguments],
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+        )
         if check and done.returncode != 0:
-            raise AssertionError(f"eyrie {' '.join(arguments)} ended with {done.returncode}: {done.stderr}")
+            raise AssertionError(
+                f"eyrie {' '.join(arguments)} ended with {done.returncode}: {done.stderr}"
+            )
         return done.returncode, done.stdout, done.stderr
 
     def status(self):
@@ -149,24 +178,37 @@ class Job:
             if value:
                 return value
             if ended:
-                raise AssertionError(f"the job ended with {self.process.returncode} before {what}\n" + self.report())
+                raise AssertionError(
+                    f"the job ended with {self.process.returncode} before {what}\n" + self.report()
+                )
             if time.monotonic() > limit:
                 raise Hung(f"no {what} within {timeout:.0f} s\n" + self.report())
             time.sleep(POLL_S)
 
     def count(self, kind, **fields):
-        return len([e for e in self.events()
-                    if e["event"] == kind and all(e.get(k) == v for k, v in fields.items())])
+        return len(
+            [
+                e
+                for e in self.events()
+                if e["event"] == kind and all(e.get(k) == v for k, v in fields.items())
+            ]
+        )
 
     def wait_event(self, kind, count=1, timeout=TIMEOUT_S, **fields):
         """Waits until `count` events of a kind have happened."""
-        self.until(lambda: self.count(kind, **fields) >= count, f"{count} event(s) '{kind}' {fields or ''}", timeout)
+        self.until(
+            lambda: self.count(kind, **fields) >= count,
+            f"{count} event(s) '{kind}' {fields or ''}",
+            timeout,
+        )
 
     def wait_running(self, ranks):
         """Waits until every rank has been started and has a process."""
+
         def all_there():
             record = self.status()
             return record and len([r for r in record["ranks"] if r["pid"]]) == ranks and record
+
         return self.until(all_there, f"{ranks} running ranks")
 
     def wait(self, timeout=TIMEOUT_S):
@@ -183,7 +225,9 @@ class Job:
     # ---- what is done to it ----
 
     def kill_ranks(self, ranks):
-        return self.eyrie("inject", "last", "kill-rank", ",".join(str(r) for r in ranks), check=False)
+        return self.eyrie(
+            "inject", "last", "kill-rank", ",".join(str(r) for r in ranks), check=False
+        )
 
     def kill_pid(self, rank):
         """SIGKILL to a rank's process behind Eyrie's back; returns whether there was one."""
@@ -209,7 +253,11 @@ class Job:
         for pid in sorted(self.pids):
             try:
                 with open(f"/proc/{pid}/status") as f:
-                    state = [l.strip() for l in f if l.startswith(("Name", "State", "TracerPid", "SigPnd"))]
+                    state = [
+                        l.strip()
+                        for l in f
+                        if l.startswith(("Name", "State", "TracerPid", "SigPnd"))
+                    ]
                 with open(f"/proc/{pid}/wchan") as f:
                     state.append("wchan " + f.read())
                 parts.append(f"process {pid}: {'; '.join(state)}")

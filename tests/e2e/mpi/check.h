@@ -1,6 +1,7 @@
 /*
- * For the conformance programs: a check that names what failed and where, and ends the job. A program that comes
- * through prints `ok NAME CHECKS` on rank 0, where CHECKS is the number of checks that were made on all ranks.
+ * For the conformance programs: a check that names what failed and where, and ends the job. A
+ * program that comes through prints `ok NAME CHECKS` on rank 0, where CHECKS is the number of
+ * checks that were made on all ranks.
  */
 #ifndef EYRIE_TESTS_CHECK_H
 #define EYRIE_TESTS_CHECK_H
@@ -14,23 +15,24 @@
 static int rank, ranks;
 static long checks;
 
-#define CHECK(condition, ...)                                                                         \
-    do {                                                                                              \
-        checks++;                                                                                     \
-        if (!(condition)) {                                                                           \
-            fprintf(stderr, "%s:%d: rank %d of %d: %s: ", __FILE__, __LINE__, rank, ranks, #condition); \
-            fprintf(stderr, __VA_ARGS__);                                                             \
-            fputc('\n', stderr);                                                                      \
-            fflush(stderr);                                                                           \
-            MPI_Abort(MPI_COMM_WORLD, 3);                                                             \
-        }                                                                                             \
+#define CHECK(condition, ...)                                                              \
+    do {                                                                                   \
+        checks++;                                                                          \
+        if (!(condition)) {                                                                \
+            fprintf(stderr, "%s:%d: rank %d of %d: %s: ", __FILE__, __LINE__, rank, ranks, \
+                    #condition);                                                           \
+            fprintf(stderr, __VA_ARGS__);                                                  \
+            fputc('\n', stderr);                                                           \
+            fflush(stderr);                                                                \
+            MPI_Abort(MPI_COMM_WORLD, 3);                                                  \
+        }                                                                                  \
     } while (0)
 
 /* For calls that must succeed. */
-#define OK(call)                                                                                      \
-    do {                                                                                              \
-        int code_ = (call);                                                                           \
-        CHECK(code_ == MPI_SUCCESS, "%s returned %d", #call, code_);                                  \
+#define OK(call)                                                     \
+    do {                                                             \
+        int code_ = (call);                                          \
+        CHECK(code_ == MPI_SUCCESS, "%s returned %d", #call, code_); \
     } while (0)
 
 /* The class of an error code. */

@@ -1,6 +1,7 @@
 /*
- * Every blocking collective on intra-communicators of each size from 1 to all ranks, each root, several sizes and
- * types, with MPI_IN_PLACE where it is allowed, checked against local computation.
+ * Every blocking collective on intra-communicators of each size from 1 to all ranks, each root,
+ * several sizes and types, with MPI_IN_PLACE where it is allowed, checked against local
+ * computation.
  */
 #include "check.h"
 
@@ -42,7 +43,8 @@ static void bcast(int count)
         int *data = me == root ? numbers(root, count) : blank((size_t)count);
         OK(MPI_Bcast(data, count, MPI_INT, root, comm));
         for (int i = 0; i < count; i++)
-            CHECK(data[i] == number(root, i), "bcast of %d from %d at %d: %d", count, root, i, data[i]);
+            CHECK(data[i] == number(root, i), "bcast of %d from %d at %d: %d", count, root, i,
+                  data[i]);
         free(data);
     }
 }
@@ -63,10 +65,13 @@ static void gather_scatter(int count)
         /* In place at the root. */
         if (me == root)
             memcpy(all + (size_t)me * (size_t)count, mine, (size_t)count * sizeof *all);
-        OK(MPI_Gather(me == root ? MPI_IN_PLACE : mine, count, MPI_INT, all, count, MPI_INT, root, comm));
-        OK(MPI_Scatter(all, count, MPI_INT, me == root ? MPI_IN_PLACE : back, count, MPI_INT, root, comm));
+        OK(MPI_Gather(me == root ? MPI_IN_PLACE : mine, count, MPI_INT, all, count, MPI_INT, root,
+                      comm));
+        OK(MPI_Scatter(all, count, MPI_INT, me == root ? MPI_IN_PLACE : back, count, MPI_INT, root,
+                       comm));
         for (int i = 0; i < count; i++)
-            CHECK((me == root ? all[me * count + i] : back[i]) == number(me, i), "in place at %d", root);
+            CHECK((me == root ? all[me * count + i] : back[i]) == number(me, i), "in place at %d",
+                  root);
         free(mine);
         free(all);
         free(back);
@@ -76,13 +81,15 @@ static void gather_scatter(int count)
 /* Rank r has r + count % 3 more numbers than count; pieces lie apart by gaps. */
 static void gatherv_scatterv(int count)
 {
-    int *counts = calloc((size_t)size, sizeof *counts), *starts = calloc((size_t)size, sizeof *starts), total = 0;
+    int *counts = calloc((size_t)size, sizeof *counts),
+        *starts = calloc((size_t)size, sizeof *starts), total = 0;
     for (int r = 0; r < size; r++) {
         counts[r] = r == 1 ? 0 : count + r;
         starts[r] = total + 2;
         total += counts[r] + 2;
     }
-    int *mine = numbers(me, counts[me]), *all = blank((size_t)total), *back = blank((size_t)counts[me]);
+    int *mine = numbers(me, counts[me]), *all = blank((size_t)total),
+        *back = blank((size_t)counts[me]);
     for (int root = 0; root < size; root++) {
         OK(MPI_Gatherv(mine, counts[me], MPI_INT, all, counts, starts, MPI_INT, root, comm));
         OK(MPI_Scatterv(all, counts, starts, MPI_INT, back, counts[me], MPI_INT, root, comm));
@@ -175,7 +182,8 @@ static void alltoallv(int count, int by_bytes)
         OK(MPI_Alltoallv(out, sc, ss, MPI_INT, in, rc, rs, MPI_INT, comm));
     for (int r = 0; r < size; r++) {
         for (int i = 0; i < rc[r]; i++)
-            CHECK(in[rs[r] + i] == number(r * 17 + me, i), "alltoall%c from %d at %d", by_bytes ? 'w' : 'v', r, i);
+            CHECK(in[rs[r] + i] == number(r * 17 + me, i), "alltoall%c from %d at %d",
+                  by_bytes ? 'w' : 'v', r, i);
         CHECK(in[rs[r] - 1] == (int)0xeeeeeeee, "a gap was written");
     }
     free(out);
@@ -193,7 +201,8 @@ static void reductions(int count)
             for (int i = 0; i < count; i++)
                 CHECK(result[i] == sum_at(size, i), "reduce to %d at %d: %d", root, i, result[i]);
         int *place = numbers(me, count);
-        OK(MPI_Reduce(me == root ? MPI_IN_PLACE : place, place, count, MPI_INT, MPI_SUM, root, comm));
+        OK(MPI_Reduce(me == root ? MPI_IN_PLACE : place, place, count, MPI_INT, MPI_SUM, root,
+                      comm));
         if (me == root)
             for (int i = 0; i < count; i++)
                 CHECK(place[i] == sum_at(size, i), "reduce in place to %d", root);
@@ -253,7 +262,8 @@ static void reduce_scatters(int count)
 static void typed(void)
 {
     enum { N = 50 };
-    int *out = blank((size_t)(2 * N * size)), *in = blank((size_t)(N * size)), *wide = blank((size_t)(2 * N));
+    int *out = blank((size_t)(2 * N * size)), *in = blank((size_t)(N * size)),
+        *wide = blank((size_t)(2 * N));
     MPI_Datatype every_other, sparse;
     OK(MPI_Type_vector(N, 1, 2, MPI_INT, &every_other));
     OK(MPI_Type_create_resized(every_other, 0, 2 * N * (MPI_Aint)sizeof(int), &sparse));
@@ -306,11 +316,13 @@ int main(int argc, char **argv)
     static const int counts[] = {0, 1, 3, 64, 1000, 5003};
     begin(&argc, &argv);
     for (int parts = 1; parts <= ranks; parts++) {
-        OK(MPI_Comm_split(MPI_COMM_WORLD, rank < parts ? 0 : MPI_UNDEFINED, parts % 2 ? rank : -rank, &comm));
+        OK(MPI_Comm_split(MPI_COMM_WORLD, rank < parts ? 0 : MPI_UNDEFINED,
+                          parts % 2 ? rank : -rank, &comm));
         if (comm != MPI_COMM_NULL) {
             MPI_Comm_rank(comm, &me);
             MPI_Comm_size(comm, &size);
-            CHECK(size == parts && me == (parts % 2 ? rank : parts - 1 - rank), "rank %d of %d", me, size);
+            CHECK(size == parts && me == (parts % 2 ? rank : parts - 1 - rank), "rank %d of %d", me,
+                  size);
             for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
                 bcast(counts[k]);
                 gather_scatter(counts[k]);

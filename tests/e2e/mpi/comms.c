@@ -1,4 +1,5 @@
-/* Groups and communicators: set operations, dup, split, create, create_group, isolation of contexts, comparison. */
+/* Groups and communicators: set operations, dup, split, create, create_group, isolation of
+ * contexts, comparison. */
 #include "check.h"
 
 static void groups(void)
@@ -20,13 +21,15 @@ static void groups(void)
     OK(MPI_Group_compare(all, world, &result));
     CHECK(result == (ranks <= 2 ? MPI_IDENT : MPI_SIMILAR), "union compares as %d", result);
     OK(MPI_Group_intersection(even, odd, &none));
-    CHECK(none == MPI_GROUP_EMPTY || (MPI_Group_size(none, &n) == MPI_SUCCESS && n == 0), "intersection");
+    CHECK(none == MPI_GROUP_EMPTY || (MPI_Group_size(none, &n) == MPI_SUCCESS && n == 0),
+          "intersection");
     OK(MPI_Group_difference(world, odd, &back));
     OK(MPI_Group_compare(back, even, &result));
     CHECK(result == MPI_IDENT, "difference compares as %d", result);
     int from[2] = {0, ranks - 1}, to[2];
     OK(MPI_Group_translate_ranks(world, 2, from, even, to));
-    CHECK(to[0] == 0 && to[1] == ((ranks - 1) % 2 ? MPI_UNDEFINED : (ranks - 1) / 2), "%d %d", to[0], to[1]);
+    CHECK(to[0] == 0 && to[1] == ((ranks - 1) % 2 ? MPI_UNDEFINED : (ranks - 1) / 2), "%d %d",
+          to[0], to[1]);
     MPI_Group reversed;
     int range[1][3] = {{ranks - 1, 0, -1}};
     OK(MPI_Group_range_incl(world, 1, range, &reversed));
@@ -69,7 +72,8 @@ static void groups(void)
 static void isolation(void)
 {
     MPI_Comm dup;
-    int to = (rank + 1) % ranks, from = (rank + ranks - 1) % ranks, a = 1000 + rank, b = 2000 + rank, in = 0, result;
+    int to = (rank + 1) % ranks, from = (rank + ranks - 1) % ranks, a = 1000 + rank,
+        b = 2000 + rank, in = 0, result;
     MPI_Request r[2];
     OK(MPI_Comm_dup(MPI_COMM_WORLD, &dup));
     OK(MPI_Comm_compare(dup, MPI_COMM_WORLD, &result));

@@ -1,4 +1,5 @@
-/* Attributes, error handlers, error classes and codes, info objects, version, time, thread level. */
+/* Attributes, error handlers, error classes and codes, info objects, version, time, thread level.
+ */
 #include "check.h"
 
 static int copies, deletes;
@@ -91,10 +92,12 @@ static void error_handlers(void)
     OK(MPI_Errhandler_free(&own));
     CHECK(own == MPI_ERRHANDLER_NULL, "a freed handler");
     MPI_Send(&value, 1, MPI_INT, ranks + 5, 0, comm);
-    CHECK(handled == 1 && handled_class == MPI_ERR_RANK, "%d calls, class %d", handled, handled_class);
+    CHECK(handled == 1 && handled_class == MPI_ERR_RANK, "%d calls, class %d", handled,
+          handled_class);
     OK(MPI_Comm_dup(comm, &copy)); /* the copy inherits it */
     MPI_Recv(&value, -2, MPI_INT, 0, 0, copy, MPI_STATUS_IGNORE);
-    CHECK(handled == 2 && handled_class == MPI_ERR_COUNT, "%d calls, class %d", handled, handled_class);
+    CHECK(handled == 2 && handled_class == MPI_ERR_COUNT, "%d calls, class %d", handled,
+          handled_class);
     OK(MPI_Comm_call_errhandler(comm, MPI_ERR_OTHER));
     CHECK(handled == 3 && handled_class == MPI_ERR_OTHER, "%d calls", handled);
     OK(MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN));

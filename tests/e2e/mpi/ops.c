@@ -4,29 +4,29 @@
 #include <limits.h>
 #include <stdbool.h>
 
-#define FOR_TYPE(TYPE, MPI, VALUE)                                                                    \
-    static void sums_of_##MPI(void)                                                                   \
-    {                                                                                                 \
-        TYPE mine[3], out[3], sum = 0, product = 1, least = 0, most = 0;                              \
-        for (int r = 0; r < ranks; r++) {                                                             \
-            TYPE v = (TYPE)(VALUE);                                                                   \
-            sum = (TYPE)(sum + v);                                                                    \
-            product = (TYPE)(product * (TYPE)(1 + r % 2));                                            \
-            least = r == 0 || v < least ? v : least;                                                  \
-            most = r == 0 || v > most ? v : most;                                                     \
-            if (r == rank) {                                                                          \
-                mine[0] = mine[2] = v;                                                                \
-                mine[1] = (TYPE)(1 + r % 2);                                                          \
-            }                                                                                         \
-        }                                                                                             \
-        OK(MPI_Allreduce(mine, out, 3, MPI, MPI_SUM, MPI_COMM_WORLD));                                \
-        CHECK(out[0] == sum && out[2] == sum, "sum of " #MPI);                                        \
-        OK(MPI_Allreduce(mine, out, 3, MPI, MPI_PROD, MPI_COMM_WORLD));                               \
-        CHECK(out[1] == product, "product of " #MPI);                                                 \
-        OK(MPI_Allreduce(mine, out, 3, MPI, MPI_MIN, MPI_COMM_WORLD));                                \
-        CHECK(out[0] == least && out[2] == least, "min of " #MPI);                                    \
-        OK(MPI_Allreduce(mine, out, 3, MPI, MPI_MAX, MPI_COMM_WORLD));                                \
-        CHECK(out[0] == most && out[2] == most, "max of " #MPI);                                      \
+#define FOR_TYPE(TYPE, MPI, VALUE)                                       \
+    static void sums_of_##MPI(void)                                      \
+    {                                                                    \
+        TYPE mine[3], out[3], sum = 0, product = 1, least = 0, most = 0; \
+        for (int r = 0; r < ranks; r++) {                                \
+            TYPE v = (TYPE)(VALUE);                                      \
+            sum = (TYPE)(sum + v);                                       \
+            product = (TYPE)(product * (TYPE)(1 + r % 2));               \
+            least = r == 0 || v < least ? v : least;                     \
+            most = r == 0 || v > most ? v : most;                        \
+            if (r == rank) {                                             \
+                mine[0] = mine[2] = v;                                   \
+                mine[1] = (TYPE)(1 + r % 2);                             \
+            }                                                            \
+        }                                                                \
+        OK(MPI_Allreduce(mine, out, 3, MPI, MPI_SUM, MPI_COMM_WORLD));   \
+        CHECK(out[0] == sum && out[2] == sum, "sum of " #MPI);           \
+        OK(MPI_Allreduce(mine, out, 3, MPI, MPI_PROD, MPI_COMM_WORLD));  \
+        CHECK(out[1] == product, "product of " #MPI);                    \
+        OK(MPI_Allreduce(mine, out, 3, MPI, MPI_MIN, MPI_COMM_WORLD));   \
+        CHECK(out[0] == least && out[2] == least, "min of " #MPI);       \
+        OK(MPI_Allreduce(mine, out, 3, MPI, MPI_MAX, MPI_COMM_WORLD));   \
+        CHECK(out[0] == most && out[2] == most, "max of " #MPI);         \
     }
 
 FOR_TYPE(signed char, MPI_SIGNED_CHAR, r % 2 ? -r - 1 : r + 1)
@@ -69,14 +69,17 @@ static void bits_and_logic(void)
     CHECK(out == all_xor, "bxor %x", out);
     unsigned char byte = (unsigned char)(1 << rank % 8), byte_out;
     OK(MPI_Allreduce(&byte, &byte_out, 1, MPI_BYTE, MPI_BOR, MPI_COMM_WORLD));
-    CHECK(byte_out == (unsigned char)((1 << (ranks < 8 ? ranks : 8)) - 1), "bor of bytes %x", byte_out);
+    CHECK(byte_out == (unsigned char)((1 << (ranks < 8 ? ranks : 8)) - 1), "bor of bytes %x",
+          byte_out);
     int yes[3] = {5, rank, 0}, said[3];
     OK(MPI_Allreduce(yes, said, 3, MPI_INT, MPI_LAND, MPI_COMM_WORLD));
     CHECK(said[0] && !said[1] && said[2] == 0, "land %d %d %d", said[0], said[1], said[2]);
     OK(MPI_Allreduce(yes, said, 3, MPI_INT, MPI_LOR, MPI_COMM_WORLD));
-    CHECK(said[0] && !!said[1] == (ranks > 1) && said[2] == 0, "lor %d %d %d", said[0], said[1], said[2]);
+    CHECK(said[0] && !!said[1] == (ranks > 1) && said[2] == 0, "lor %d %d %d", said[0], said[1],
+          said[2]);
     OK(MPI_Allreduce(yes, said, 3, MPI_INT, MPI_LXOR, MPI_COMM_WORLD));
-    CHECK(!!said[0] == ranks % 2 && said[1] == (ranks - 1) % 2 && said[2] == 0, "lxor %d %d", said[0], said[1]);
+    CHECK(!!said[0] == ranks % 2 && said[1] == (ranks - 1) % 2 && said[2] == 0, "lxor %d %d",
+          said[0], said[1]);
     bool flag = rank == 0, any = false;
     OK(MPI_Allreduce(&flag, &any, 1, MPI_C_BOOL, MPI_LOR, MPI_COMM_WORLD));
     CHECK(any, "lor of C bools");
@@ -139,8 +142,10 @@ static void times(void *in, void *inout, int *count, MPI_Datatype *type)
     uint32_t *a = in, *b = inout;
     (void)type;
     for (int i = 0; i < *count; i++, a += 4, b += 4) {
-        uint64_t c[4] = {(uint64_t)a[0] * b[0] + (uint64_t)a[1] * b[2], (uint64_t)a[0] * b[1] + (uint64_t)a[1] * b[3],
-                         (uint64_t)a[2] * b[0] + (uint64_t)a[3] * b[2], (uint64_t)a[2] * b[1] + (uint64_t)a[3] * b[3]};
+        uint64_t c[4] = {(uint64_t)a[0] * b[0] + (uint64_t)a[1] * b[2],
+                         (uint64_t)a[0] * b[1] + (uint64_t)a[1] * b[3],
+                         (uint64_t)a[2] * b[0] + (uint64_t)a[3] * b[2],
+                         (uint64_t)a[2] * b[1] + (uint64_t)a[3] * b[3]};
         for (int k = 0; k < 4; k++)
             b[k] = (uint32_t)(c[k] % 65521);
     }
@@ -213,9 +218,11 @@ static void reproducible(void)
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
-    sums_of_MPI_SIGNED_CHAR(), sums_of_MPI_UNSIGNED_CHAR(), sums_of_MPI_SHORT(), sums_of_MPI_UNSIGNED_SHORT();
+    sums_of_MPI_SIGNED_CHAR(), sums_of_MPI_UNSIGNED_CHAR(), sums_of_MPI_SHORT(),
+        sums_of_MPI_UNSIGNED_SHORT();
     sums_of_MPI_INT(), sums_of_MPI_UNSIGNED(), sums_of_MPI_LONG(), sums_of_MPI_UNSIGNED_LONG();
-    sums_of_MPI_LONG_LONG(), sums_of_MPI_UNSIGNED_LONG_LONG(), sums_of_MPI_FLOAT(), sums_of_MPI_DOUBLE();
+    sums_of_MPI_LONG_LONG(), sums_of_MPI_UNSIGNED_LONG_LONG(), sums_of_MPI_FLOAT(),
+        sums_of_MPI_DOUBLE();
     sums_of_MPI_LONG_DOUBLE(), sums_of_MPI_INT8_T(), sums_of_MPI_INT16_T(), sums_of_MPI_INT32_T();
     sums_of_MPI_INT64_T(), sums_of_MPI_UINT8_T(), sums_of_MPI_UINT16_T(), sums_of_MPI_UINT32_T();
     sums_of_MPI_UINT64_T(), sums_of_MPI_AINT(), sums_of_MPI_OFFSET(), sums_of_MPI_COUNT();

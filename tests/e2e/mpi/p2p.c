@@ -1,13 +1,16 @@
-/* Point-to-point in every send mode, blocking and not, all sizes, self-sends, order, MPI_PROC_NULL, truncation. */
+/* Point-to-point in every send mode, blocking and not, all sizes, self-sends, order, MPI_PROC_NULL,
+ * truncation. */
 #include "check.h"
 
-static const size_t SIZES[] = {0, 1, 7, 8, 63, 64, 65, 1000, 4096, 65536, 65537, 300000, 1 << 20, (5 << 20) + 3};
+static const size_t SIZES[] = {0,    1,    7,     8,     63,     64,      65,
+                               1000, 4096, 65536, 65537, 300000, 1 << 20, (5 << 20) + 3};
 enum { SIZE_COUNT = sizeof SIZES / sizeof *SIZES };
 
 typedef int send_fn(const void *, int, MPI_Datatype, int, int, MPI_Comm);
 typedef int isend_fn(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
 
-/* Around the ring with one blocking mode: even ranks send first. A ready send needs its receive posted. */
+/* Around the ring with one blocking mode: even ranks send first. A ready send needs its receive
+ * posted. */
 static void ring_blocking(send_fn *send, int ready)
 {
     int to = (rank + 1) % ranks, from = (rank + ranks - 1) % ranks;
@@ -25,7 +28,8 @@ static void ring_blocking(send_fn *send, int ready)
         OK(MPI_Wait(&request, &status));
         int count;
         OK(MPI_Get_count(&status, MPI_BYTE, &count));
-        CHECK(status.MPI_SOURCE == from && status.MPI_TAG == k, "from %d tag %d", status.MPI_SOURCE, status.MPI_TAG);
+        CHECK(status.MPI_SOURCE == from && status.MPI_TAG == k, "from %d tag %d", status.MPI_SOURCE,
+              status.MPI_TAG);
         CHECK((size_t)count == SIZES[k], "%d bytes instead of %zu", count, SIZES[k]);
         CHECK(is_filled(in, SIZES[k], (unsigned)from), "content of %zu bytes", SIZES[k]);
         free(out);
@@ -38,22 +42,27 @@ static void all_to_all(isend_fn *isend, int ready)
 {
     for (int k = 0; k < SIZE_COUNT - 1; k++) {
         size_t bytes = SIZES[k];
-        unsigned char *out = malloc((size_t)ranks * bytes + 1), *in = calloc((size_t)ranks * bytes + 1, 1);
+        unsigned char *out = malloc((size_t)ranks * bytes + 1),
+                      *in = calloc((size_t)ranks * bytes + 1, 1);
         MPI_Request *r = malloc(2 * (size_t)ranks * sizeof *r);
         MPI_Status *s = malloc(2 * (size_t)ranks * sizeof *s);
         for (int p = 0; p < ranks; p++)
-            OK(MPI_Irecv(in + (size_t)p * bytes, (int)bytes, MPI_BYTE, p, 5, MPI_COMM_WORLD, &r[p]));
+            OK(MPI_Irecv(in + (size_t)p * bytes, (int)bytes, MPI_BYTE, p, 5, MPI_COMM_WORLD,
+                         &r[p]));
         if (ready)
             OK(MPI_Barrier(MPI_COMM_WORLD));
         for (int p = 0; p < ranks; p++) {
             fill(out + (size_t)p * bytes, bytes, (unsigned)(rank * 100 + p));
-            OK(isend(out + (size_t)p * bytes, (int)bytes, MPI_BYTE, p, 5, MPI_COMM_WORLD, &r[ranks + p]));
+            OK(isend(out + (size_t)p * bytes, (int)bytes, MPI_BYTE, p, 5, MPI_COMM_WORLD,
+                     &r[ranks + p]));
         }
         OK(MPI_Waitall(2 * ranks, r, s));
         for (int p = 0; p < ranks; p++) {
             CHECK(s[p].MPI_SOURCE == p, "source %d", s[p].MPI_SOURCE);
-            CHECK(is_filled(in + (size_t)p * bytes, bytes, (unsigned)(p * 100 + rank)), "%zu bytes of %d", bytes, p);
-            CHECK(r[p] == MPI_REQUEST_NULL && r[ranks + p] == MPI_REQUEST_NULL, "requests are null after Waitall");
+            CHECK(is_filled(in + (size_t)p * bytes, bytes, (unsigned)(p * 100 + rank)),
+                  "%zu bytes of %d", bytes, p);
+            CHECK(r[p] == MPI_REQUEST_NULL && r[ranks + p] == MPI_REQUEST_NULL,
+                  "requests are null after Waitall");
         }
         free(out);
         free(in);
@@ -69,10 +78,11 @@ static void sendrecv(void)
         unsigned char *out = malloc(SIZES[k] + 1), *in = calloc(SIZES[k] + 1, 1);
         MPI_Status status;
         fill(out, SIZES[k], (unsigned)rank + 7);
-        OK(MPI_Sendrecv(out, (int)SIZES[k], MPI_BYTE, to, 3, in, (int)SIZES[k], MPI_BYTE, from, 3, MPI_COMM_WORLD,
-                        &status));
+        OK(MPI_Sendrecv(out, (int)SIZES[k], MPI_BYTE, to, 3, in, (int)SIZES[k], MPI_BYTE, from, 3,
+                        MPI_COMM_WORLD, &status));
         CHECK(is_filled(in, SIZES[k], (unsigned)from + 7), "sendrecv of %zu", SIZES[k]);
-        OK(MPI_Sendrecv_replace(out, (int)SIZES[k], MPI_BYTE, to, 4, from, 4, MPI_COMM_WORLD, &status));
+        OK(MPI_Sendrecv_replace(out, (int)SIZES[k], MPI_BYTE, to, 4, from, 4, MPI_COMM_WORLD,
+                                &status));
         CHECK(is_filled(out, SIZES[k], (unsigned)from + 7), "sendrecv_replace of %zu", SIZES[k]);
         CHECK(status.MPI_SOURCE == from && status.MPI_TAG == 4, "status");
         free(out);
@@ -99,7 +109,8 @@ static void order(void)
             if (i % 3 == 2)
                 continue;
             OK(MPI_Recv(&got, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status));
-            CHECK(status.MPI_TAG < 2 && got == expected[status.MPI_TAG], "got %d with tag %d", got, status.MPI_TAG);
+            CHECK(status.MPI_TAG < 2 && got == expected[status.MPI_TAG], "got %d with tag %d", got,
+                  status.MPI_TAG);
             CHECK(got == i, "wildcard took %d instead of %d", got, i);
             expected[status.MPI_TAG] += 3;
         }
@@ -123,7 +134,8 @@ static void posted_order(void)
     for (int i = 0; i < 4; i++)
         OK(MPI_Send(&out[i], 1, MPI_INT, peer, tags[i], MPI_COMM_WORLD));
     OK(MPI_Waitall(4, r, s));
-    CHECK(in[0] == 100 && in[1] == 101 && in[2] == 103 && in[3] == 102, "%d %d %d %d", in[0], in[1], in[2], in[3]);
+    CHECK(in[0] == 100 && in[1] == 101 && in[2] == 103 && in[3] == 102, "%d %d %d %d", in[0], in[1],
+          in[2], in[3]);
     CHECK(s[1].MPI_TAG == 12 && s[2].MPI_SOURCE == peer, "statuses");
 }
 
@@ -137,7 +149,8 @@ static void proc_null(void)
     OK(MPI_Recv(&value, 1, MPI_INT, MPI_PROC_NULL, 9, MPI_COMM_WORLD, &status));
     int count;
     OK(MPI_Get_count(&status, MPI_INT, &count));
-    CHECK(value == 42 && status.MPI_SOURCE == MPI_PROC_NULL && status.MPI_TAG == MPI_ANY_TAG && count == 0,
+    CHECK(value == 42 && status.MPI_SOURCE == MPI_PROC_NULL && status.MPI_TAG == MPI_ANY_TAG &&
+              count == 0,
           "source %d tag %d count %d", status.MPI_SOURCE, status.MPI_TAG, count);
     OK(MPI_Irecv(&value, 1, MPI_INT, MPI_PROC_NULL, 9, MPI_COMM_WORLD, &request));
     OK(MPI_Wait(&request, &status));
@@ -186,7 +199,8 @@ int main(int argc, char **argv)
     all_to_all(MPI_Issend, 0);
     all_to_all(MPI_Irsend, 1);
     OK(MPI_Buffer_detach(&detached, &detached_room));
-    CHECK(detached == buffer && detached_room == room, "detached %p of %d", detached, detached_room);
+    CHECK(detached == buffer && detached_room == room, "detached %p of %d", detached,
+          detached_room);
     free(buffer);
     sendrecv();
     order();

@@ -15,9 +15,11 @@ static void probe_then_receive(void)
         int count, data[100] = {0};
         OK(MPI_Probe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &found));
         OK(MPI_Get_count(&found, MPI_INT, &count));
-        CHECK(found.MPI_TAG == found.MPI_SOURCE && count == found.MPI_SOURCE * 3, "count %d", count);
+        CHECK(found.MPI_TAG == found.MPI_SOURCE && count == found.MPI_SOURCE * 3, "count %d",
+              count);
         OK(MPI_Recv(data, count, MPI_INT, found.MPI_SOURCE, found.MPI_TAG, MPI_COMM_WORLD, &got));
-        CHECK(got.MPI_SOURCE == found.MPI_SOURCE, "received of %d, found of %d", got.MPI_SOURCE, found.MPI_SOURCE);
+        CHECK(got.MPI_SOURCE == found.MPI_SOURCE, "received of %d, found of %d", got.MPI_SOURCE,
+              found.MPI_SOURCE);
         for (int i = 0; i < count; i++)
             CHECK(data[i] == got.MPI_SOURCE * 1000 + i, "data %d", data[i]);
     }

@@ -117,7 +117,8 @@ static void null_requests(void)
     int flag = 0, count = -1;
     OK(MPI_Wait(&null, &status));
     OK(MPI_Get_count(&status, MPI_INT, &count));
-    CHECK(status.MPI_SOURCE == MPI_ANY_SOURCE && status.MPI_TAG == MPI_ANY_TAG && count == 0, "empty status");
+    CHECK(status.MPI_SOURCE == MPI_ANY_SOURCE && status.MPI_TAG == MPI_ANY_TAG && count == 0,
+          "empty status");
     OK(MPI_Test(&null, &flag, &status));
     CHECK(flag, "a null request is done");
     OK(MPI_Waitall(0, NULL, MPI_STATUSES_IGNORE));

@@ -1,13 +1,16 @@
 /*
- * Derived datatypes: each constructor's extent and size, what it sends (compared with a list of places made by hand),
- * pack and unpack, envelope and contents, receive with another type of the same signature.
+ * Derived datatypes: each constructor's extent and size, what it sends (compared with a list of
+ * places made by hand), pack and unpack, envelope and contents, receive with another type of the
+ * same signature.
  */
 #include "check.h"
 
 enum { ROOM = 4096 };
 
-/* Sends `count` of `type` from a numbered buffer to itself; the bytes that arrive must be those at `places`. */
-static void sends_places(const char *name, MPI_Datatype type, int count, const int *places, int place_count)
+/* Sends `count` of `type` from a numbered buffer to itself; the bytes that arrive must be those at
+ * `places`. */
+static void sends_places(const char *name, MPI_Datatype type, int count, const int *places,
+                         int place_count)
 {
     static int from[ROOM], packed[ROOM], back[ROOM];
     int size, position = 0, pack_bytes;
@@ -52,7 +55,8 @@ static void has_extent(const char *name, MPI_Datatype type, MPI_Aint lb, MPI_Ain
 {
     MPI_Aint got_lb, got;
     OK(MPI_Type_get_extent(type, &got_lb, &got));
-    CHECK(got_lb == lb && got == extent, "%s: lower bound %ld extent %ld", name, (long)got_lb, (long)got);
+    CHECK(got_lb == lb && got == extent, "%s: lower bound %ld extent %ld", name, (long)got_lb,
+          (long)got);
 }
 
 #define I ((MPI_Aint)sizeof(int))
@@ -67,7 +71,8 @@ static void simple(void)
     OK(MPI_Type_vector(2, 1, 3, t, &u));
     OK(MPI_Type_commit(&u));
     has_extent("vector of contiguous", u, 0, 16 * I);
-    sends_places("vector of contiguous", u, 2, (int[]){0, 1, 2, 3, 12, 13, 14, 15, 16, 17, 18, 19, 28, 29, 30, 31}, 16);
+    sends_places("vector of contiguous", u, 2,
+                 (int[]){0, 1, 2, 3, 12, 13, 14, 15, 16, 17, 18, 19, 28, 29, 30, 31}, 16);
     OK(MPI_Type_free(&u));
     CHECK(u == MPI_DATATYPE_NULL, "a freed type is null");
     OK(MPI_Type_create_hvector(3, 2, 5 * I, MPI_INT, &u));
@@ -154,7 +159,8 @@ static void structures(void)
     OK(MPI_Get_elements(&status, type, &count));
     CHECK(count == 24, "elements %d", count);
     for (int i = 0; i < 3; i++)
-        CHECK(in[i].tag == 'a' + i && in[i].number == i * 7 && in[i].value == i * 0.5 && !strcmp(in[i].name, "wxyz"),
+        CHECK(in[i].tag == 'a' + i && in[i].number == i * 7 && in[i].value == i * 0.5 &&
+                  !strcmp(in[i].name, "wxyz"),
               "structure %d", i);
     OK(MPI_Type_free(&raw));
     OK(MPI_Type_free(&type));
@@ -175,7 +181,8 @@ static void arrays(void)
 {
     MPI_Datatype t;
     int places[24], n = 0;
-    OK(MPI_Type_create_subarray(3, (int[]){4, 5, 6}, (int[]){2, 3, 4}, (int[]){1, 2, 1}, MPI_ORDER_C, MPI_INT, &t));
+    OK(MPI_Type_create_subarray(3, (int[]){4, 5, 6}, (int[]){2, 3, 4}, (int[]){1, 2, 1},
+                                MPI_ORDER_C, MPI_INT, &t));
     OK(MPI_Type_commit(&t));
     for (int i = 1; i < 3; i++)
         for (int j = 2; j < 5; j++)
@@ -184,14 +191,17 @@ static void arrays(void)
     has_extent("subarray", t, 0, 120 * I);
     sends_places("subarray", t, 1, places, 24);
     OK(MPI_Type_free(&t));
-    OK(MPI_Type_create_subarray(2, (int[]){6, 4}, (int[]){3, 2}, (int[]){2, 1}, MPI_ORDER_FORTRAN, MPI_INT, &t));
+    OK(MPI_Type_create_subarray(2, (int[]){6, 4}, (int[]){3, 2}, (int[]){2, 1}, MPI_ORDER_FORTRAN,
+                                MPI_INT, &t));
     OK(MPI_Type_commit(&t));
     sends_places("Fortran subarray", t, 1, (int[]){8, 9, 10, 14, 15, 16}, 6);
     OK(MPI_Type_free(&t));
-    /* A 7 x 6 array over a 2 x 2 grid: rows in blocks of 4, columns cyclic by 2. Process 3 has (1, 1). */
+    /* A 7 x 6 array over a 2 x 2 grid: rows in blocks of 4, columns cyclic by 2. Process 3 has (1,
+     * 1). */
     int grid[2] = {2, 2}, distribution[2] = {MPI_DISTRIBUTE_BLOCK, MPI_DISTRIBUTE_CYCLIC};
-    OK(MPI_Type_create_darray(4, 3, 2, (int[]){7, 6}, distribution, (int[]){MPI_DISTRIBUTE_DFLT_DARG, 2}, grid,
-                              MPI_ORDER_C, MPI_INT, &t));
+    OK(MPI_Type_create_darray(4, 3, 2, (int[]){7, 6}, distribution,
+                              (int[]){MPI_DISTRIBUTE_DFLT_DARG, 2}, grid, MPI_ORDER_C, MPI_INT,
+                              &t));
     OK(MPI_Type_commit(&t));
     has_extent("darray", t, 0, 42 * I);
     sends_places("darray", t, 1, (int[]){26, 27, 32, 33, 38, 39}, 6);
@@ -207,15 +217,19 @@ static void envelopes(void)
     CHECK(combiner == MPI_COMBINER_NAMED, "combiner %d", combiner);
     OK(MPI_Type_vector(2, 3, 4, MPI_DOUBLE, &t));
     OK(MPI_Type_get_envelope(t, &integers, &addresses, &types, &combiner));
-    CHECK(combiner == MPI_COMBINER_VECTOR && integers == 3 && addresses == 0 && types == 1, "vector's envelope");
+    CHECK(combiner == MPI_COMBINER_VECTOR && integers == 3 && addresses == 0 && types == 1,
+          "vector's envelope");
     OK(MPI_Type_get_contents(t, 3, 0, 1, values, places, &old));
-    CHECK(values[0] == 2 && values[1] == 3 && values[2] == 4 && old == MPI_DOUBLE, "vector's contents");
+    CHECK(values[0] == 2 && values[1] == 3 && values[2] == 4 && old == MPI_DOUBLE,
+          "vector's contents");
     OK(MPI_Type_free(&t));
     OK(MPI_Type_create_hindexed(2, (int[]){1, 3}, (MPI_Aint[]){40, 8}, MPI_INT, &t));
     OK(MPI_Type_get_envelope(t, &integers, &addresses, &types, &combiner));
-    CHECK(combiner == MPI_COMBINER_HINDEXED && integers == 3 && addresses == 2 && types == 1, "hindexed's envelope");
+    CHECK(combiner == MPI_COMBINER_HINDEXED && integers == 3 && addresses == 2 && types == 1,
+          "hindexed's envelope");
     OK(MPI_Type_get_contents(t, 3, 2, 1, values, places, &old));
-    CHECK(values[0] == 2 && values[1] == 1 && values[2] == 3 && places[0] == 40 && places[1] == 8, "contents");
+    CHECK(values[0] == 2 && values[1] == 1 && values[2] == 3 && places[0] == 40 && places[1] == 8,
+          "contents");
     OK(MPI_Type_free(&t));
     char name[MPI_MAX_OBJECT_NAME];
     int length;
@@ -242,7 +256,8 @@ static void freed_early(void)
     OK(MPI_Isend(out, 1, outer, rank, 6, MPI_COMM_WORLD, &r[1]));
     OK(MPI_Type_free(&outer));
     OK(MPI_Waitall(2, r, MPI_STATUSES_IGNORE));
-    CHECK(in[0] == 1 && in[2] == 3 && in[3] == 4 && in[5] == 6 && in[1] == 0, "%d %d %d", in[0], in[2], in[3]);
+    CHECK(in[0] == 1 && in[2] == 3 && in[3] == 4 && in[5] == 6 && in[1] == 0, "%d %d %d", in[0],
+          in[2], in[3]);
 }
 
 /* A large strided message, longer than any buffer inside. */

@@ -1,4 +1,5 @@
-/* Decides by the clock what it sends, which no log of messages can know: `eyrie verify` must say so. */
+/* Decides by the clock what it sends, which no log of messages can know: `eyrie verify` must say
+ * so. */
 #include <mpi.h>
 #include <stdio.h>
 #include <time.h>
@@ -15,8 +16,8 @@ int main(int argc, char **argv)
         long mine, got;
         clock_gettime(CLOCK_REALTIME, &now);
         mine = now.tv_nsec;
-        MPI_Sendrecv(&mine, 1, MPI_LONG, (rank + 1) % ranks, 1, &got, 1, MPI_LONG, (rank + ranks - 1) % ranks, 1,
-                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Sendrecv(&mine, 1, MPI_LONG, (rank + 1) % ranks, 1, &got, 1, MPI_LONG,
+                     (rank + ranks - 1) % ranks, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         sum += got & 0xff;
     }
     if (rank == 0)

@@ -1,8 +1,9 @@
 /*
- * Keeps state outside of its heap that a restore must bring back: an open file with a position that is read through
- * the run, a file that is written, a signal handler and mask, thread-local data, floating-point rounding, a large
- * mapping with mixed protections, the program break. Argument 1: an input file made by the test; 2: a folder for
- * output; 3: rounds. Ends with an error if anything is not as it was.
+ * Keeps state outside of its heap that a restore must bring back: an open file with a position that
+ * is read through the run, a file that is written, a signal handler and mask, thread-local data,
+ * floating-point rounding, a large mapping with mixed protections, the program break. Argument 1:
+ * an input file made by the test; 2: a folder for output; 3: rounds. Ends with an error if anything
+ * is not as it was.
  */
 #define _GNU_SOURCE
 #include <fenv.h>
@@ -54,7 +55,8 @@ int main(int argc, char **argv)
     sigprocmask(SIG_BLOCK, &blocked, NULL);
     fesetround(FE_UPWARD);
     long page = sysconf(_SC_PAGESIZE);
-    unsigned char *map = mmap(NULL, (size_t)(64 * page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *map =
+        mmap(NULL, (size_t)(64 * page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     expect(map != MAP_FAILED, "mmap", -1);
     memset(map, 7, (size_t)(64 * page));
     mprotect(map + 8 * page, (size_t)(8 * page), PROT_READ);
@@ -79,7 +81,8 @@ int main(int argc, char **argv)
         expect(signals == round + 1, "signal handler", round);
         expect(counter == round + 1, "thread-local data", round);
         expect(fegetround() == FE_UPWARD, "rounding mode", round);
-        expect(map[8 * page] == 7 && map[20 * page] == (unsigned char)(7 + round), "mapping", round);
+        expect(map[8 * page] == 7 && map[20 * page] == (unsigned char)(7 + round), "mapping",
+               round);
         map[20 * page] = (unsigned char)(8 + round);
         expect(sbrk(0) >= edge, "program break", round);
     }

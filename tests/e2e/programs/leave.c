@@ -1,6 +1,7 @@
 /*
- * Ends in the way of argument 1: `exit N` (all ranks exit with N after MPI_Finalize), `early N` (rank 1 exits with N
- * without MPI_Finalize while the others wait for it), `abort N` (rank 1 calls MPI_Abort).
+ * Ends in the way of argument 1: `exit N` (all ranks exit with N after MPI_Finalize), `early N`
+ * (rank 1 exits with N without MPI_Finalize while the others wait for it), `abort N` (rank 1 calls
+ * MPI_Abort).
  */
 #include <mpi.h>
 #include <stdlib.h>

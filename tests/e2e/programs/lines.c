@@ -1,4 +1,5 @@
-/* Rank 0 reads standard input line by line; each line goes around all ranks and is printed by the last one. */
+/* Rank 0 reads standard input line by line; each line goes around all ranks and is printed by the
+ * last one. */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
- * Dies of its own bug: rank 1 writes through a null pointer in round N (argument 1, default 5), each time it gets
- * there. The rounds before are sound.
+ * Dies of its own bug: rank 1 writes through a null pointer in round N (argument 1, default 5),
+ * each time it gets there. The rounds before are sound.
  */
 #include <mpi.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * Has a second thread for as long as argument 1 says, in rounds of a barrier (default 2000): the job must run, and a
- * checkpoint of it must be refused. Prints the sum that the thread made.
+ * Has a second thread for as long as argument 1 says, in rounds of a barrier (default 2000): the
+ * job must run, and a checkpoint of it must be refused. Prints the sum that the thread made.
  */
 #include <mpi.h>
 #include <pthread.h>
