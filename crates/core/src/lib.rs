@@ -5,17 +5,31 @@
 //! messages go through `eyrie_channel::Endpoint`, chance goes through `eyrie_ledger::door`.
 
 pub mod consts;
+pub mod datatype;
 pub mod error;
 pub mod handle;
+pub mod op;
 pub mod status;
 
 pub mod machine;
 pub mod p2p;
 
+mod bsend;
+mod completion;
+mod engine;
+mod matching;
+mod probe;
+mod request;
+#[cfg(test)]
+mod p2p_tests;
+#[cfg(test)]
+mod testing;
+
 pub mod attr;
 pub mod callback;
 pub mod coll;
 pub mod comm;
+pub mod errcode;
 pub mod errhandler;
 pub mod group;
 pub mod info;

@@ -47,3 +47,48 @@ where
         }
     });
 }
+
+/// Runs `f` on `ranks` machines; the machine of `victim` is given up when its `step` has been
+/// called `after` times (`step` then says true and `f` must return), and started again from the
+/// beginning on what the segment holds, as the daemon does with a rank that has no image.
+///
+/// # Panics
+/// When a rank panics.
+pub fn run_killing<F>(ranks: u32, victim: u32, after: u32, f: F)
+where
+    F: Fn(&mut Machine, &mut dyn FnMut() -> bool) + Sync,
+{
+    let geo = Geometry { det_words: 1 << 20, ..Geometry::new(ranks, 64 << 20) };
+    let (_, seg) = Segment::create("test", geo, FT_LOGGED, 2).expect("segment");
+    let seg: &'static Segment = Box::leak(Box::new(seg));
+    std::thread::scope(|scope| {
+        for rank in 0..ranks {
+            let f = &f;
+            scope.spawn(move || {
+                let life = |incarnation: u32, limit: Option<u32>| {
+                    seg.rank(rank).incarnation.store(incarnation, Ordering::Relaxed);
+                    let mut machine = Machine::new(Endpoint::join(seg, rank));
+                    let mut steps = 0;
+                    let mut died = false;
+                    machine.enter();
+                    f(&mut machine, &mut || {
+                        steps += 1;
+                        died |= limit.is_some_and(|l| steps > l);
+                        died
+                    });
+                    if !died {
+                        machine.finalize();
+                    }
+                    machine.leave();
+                    died
+                };
+                if rank == victim && life(1, Some(after)) {
+                    seg.rank(rank).sleeping.store(0, Ordering::Relaxed);
+                    life(2, None);
+                } else if rank != victim {
+                    life(1, None);
+                }
+            });
+        }
+    });
+}
