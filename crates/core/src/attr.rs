@@ -1,14 +1,26 @@
 //! Attribute caching (MPI 5.0 section 7.7) on communicators, datatypes and windows.
+//!
+//! Attributes lie beside the objects, by handle. Kept true: a callback is called through `lend`
+//! with the table free, so it may set, get or delete attributes itself; therefore each step looks
+//! the table up anew and never keeps an index across a call. An attribute whose delete function
+//! fails stays. Values are pointers or integers of the program: never looked into.
 
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use crate::error::Res;
+use crate::consts;
+use crate::error::{Class, Res, class};
 use crate::handle::Handle;
 use crate::machine::Machine;
 
 /// What a keyval may be used on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AttrKind { Comm, Type, Win }
+pub enum AttrKind {
+    Comm,
+    Type,
+    Win,
+}
 
 /// `(old object, keyval, value)` -> the value for the new object, `None` (flag false) or an error
 /// code. The extra state and the calling convention are the closure's affair.
@@ -35,22 +47,196 @@ pub const APPNUM: i32 = 505;
 pub const LASTUSEDCODE: i32 = 506;
 pub const UNIVERSE_SIZE: i32 = 507;
 
-#[allow(unused_variables)]
+const PREDEFINED: usize = (UNIVERSE_SIZE - TAG_UB + 1) as usize;
+/// Dynamic keyvals count up from here: clear of both ABIs' predefined ones, never used twice.
+const FIRST_KEYVAL: i32 = 0x1_0000;
+
+struct Keyval {
+    kind: AttrKind,
+    copy: CopyRule,
+    delete: Option<DeleteFn>,
+}
+
+#[derive(Clone)]
+struct Entry {
+    keyval: i32,
+    functions: Rc<Keyval>,
+    value: usize,
+}
+
+/// All keyvals and attributes of this rank.
+pub struct AttrTable {
+    keyvals: BTreeMap<i32, Rc<Keyval>>,
+    next: i32,
+    /// By object, in the order in which they were first set.
+    sets: BTreeMap<Handle, Vec<Entry>>,
+    /// The program gets addresses into this box.
+    predefined: Box<[Cell<i32>; PREDEFINED]>,
+}
+
+impl AttrTable {
+    /// `ranks`: size of COMM_WORLD.
+    pub fn new(ranks: u32) -> Self {
+        let predefined: Box<[Cell<i32>; PREDEFINED]> = Box::default();
+        let set = |keyval: i32, value: i32| predefined[(keyval - TAG_UB) as usize].set(value);
+        set(TAG_UB, consts::TAG_UB);
+        set(IO, consts::ANY_SOURCE);
+        set(HOST, consts::PROC_NULL);
+        // A rank may go on on another machine, whose clock is another one.
+        set(WTIME_IS_GLOBAL, 0);
+        set(APPNUM, 0);
+        set(LASTUSEDCODE, crate::errhandler::FIRST_DYNAMIC - 1);
+        set(UNIVERSE_SIZE, ranks as i32);
+        AttrTable {
+            keyvals: BTreeMap::new(),
+            next: FIRST_KEYVAL,
+            sets: BTreeMap::new(),
+            predefined,
+        }
+    }
+
+    pub(crate) fn set_last_used_code(&self, code: i32) {
+        self.predefined[(LASTUSEDCODE - TAG_UB) as usize].set(code);
+    }
+
+    fn predefined(&self, keyval: i32) -> Option<&Cell<i32>> {
+        usize::try_from(keyval.checked_sub(TAG_UB)?).ok().and_then(|at| self.predefined.get(at))
+    }
+
+    fn keyval(&self, kind: AttrKind, keyval: i32) -> Res<&Rc<Keyval>> {
+        self.keyvals.get(&keyval).filter(|k| k.kind == kind).ok_or(class::KEYVAL)
+    }
+
+    fn find(&self, object: Handle, keyval: i32) -> Option<&Entry> {
+        self.sets.get(&object)?.iter().find(|e| e.keyval == keyval)
+    }
+
+    fn put(&mut self, object: Handle, entry: Entry) {
+        let set = self.sets.entry(object).or_default();
+        match set.iter_mut().find(|e| e.keyval == entry.keyval) {
+            Some(old) => *old = entry,
+            None => set.push(entry),
+        }
+    }
+
+    fn take(&mut self, object: Handle, keyval: i32) {
+        let Some(set) = self.sets.get_mut(&object) else { return };
+        set.retain(|e| e.keyval != keyval);
+        if set.is_empty() {
+            self.sets.remove(&object);
+        }
+    }
+}
+
 impl Machine {
     /// `delete` `None` is `MPI_*_NULL_DELETE_FN`.
-    pub fn keyval_create(&mut self, kind: AttrKind, copy: CopyRule, delete: Option<DeleteFn>) -> Res<i32> { todo!() }
+    pub fn keyval_create(
+        &mut self,
+        kind: AttrKind,
+        copy: CopyRule,
+        delete: Option<DeleteFn>,
+    ) -> Res<i32> {
+        let keyval = self.attrs.next;
+        self.attrs.next = keyval.checked_add(1).ok_or(class::OTHER)?;
+        self.attrs.keyvals.insert(keyval, Rc::new(Keyval { kind, copy, delete }));
+        Ok(keyval)
+    }
+
     /// Sets `keyval` to `KEYVAL_INVALID`; the functions live on while an attribute uses them.
-    pub fn keyval_free(&mut self, kind: AttrKind, keyval: &mut i32) -> Res<()> { todo!() }
+    pub fn keyval_free(&mut self, kind: AttrKind, keyval: &mut i32) -> Res<()> {
+        self.attrs.keyval(kind, *keyval)?;
+        self.attrs.keyvals.remove(keyval);
+        *keyval = KEYVAL_INVALID;
+        Ok(())
+    }
+
+    fn attr_object(&self, kind: AttrKind, object: Handle) -> Res<()> {
+        match kind {
+            AttrKind::Comm => self.comms.get(object).map(|_| ()),
+            AttrKind::Type => self.types.get(object).map(|_| ()),
+            AttrKind::Win => Err(class::WIN),
+        }
+    }
+
     /// Errors other than classes are the codes of the program's callbacks (also below).
-    pub fn attr_set(&mut self, kind: AttrKind, object: Handle, keyval: i32, value: usize) -> Res<()> { todo!() }
+    pub fn attr_set(
+        &mut self,
+        kind: AttrKind,
+        object: Handle,
+        keyval: i32,
+        value: usize,
+    ) -> Res<()> {
+        self.attr_object(kind, object)?;
+        let functions = self.attrs.keyval(kind, keyval)?.clone();
+        if let Some(old) = self.attrs.find(object, keyval).cloned() {
+            self.attr_call_delete(object, &old)?;
+        }
+        self.attrs.put(object, Entry { keyval, functions, value });
+        Ok(())
+    }
+
     /// For predefined attributes the value is the address of a C `int`.
-    pub fn attr_get(&self, kind: AttrKind, object: Handle, keyval: i32) -> Res<Option<usize>> { todo!() }
-    /// Value of a predefined attribute of COMM_WORLD as a number (for Fortran).
-    pub fn attr_predefined(&self, keyval: i32) -> Option<i32> { todo!() }
-    pub fn attr_delete(&mut self, kind: AttrKind, object: Handle, keyval: i32) -> Res<()> { todo!() }
-    /// Copies by the copy functions; comm_dup does it itself, Type_dup calls it after `types`.
-    pub fn attr_copy_all(&mut self, kind: AttrKind, from: Handle, to: Handle) -> Res<()> { todo!() }
-    /// Runs the delete functions, last set first; comm_free does it itself, Type_free calls it
+    pub fn attr_get(&self, kind: AttrKind, object: Handle, keyval: i32) -> Res<Option<usize>> {
+        self.attr_object(kind, object)?;
+        if kind == AttrKind::Comm
+            && let Some(cell) = self.attrs.predefined(keyval)
+        {
+            return Ok(Some(cell.as_ptr() as usize));
+        }
+        self.attrs.keyval(kind, keyval)?;
+        Ok(self.attrs.find(object, keyval).map(|e| e.value))
+    }
+
+    /// Value of a predefined attribute as a number (for Fortran).
+    pub fn attr_predefined(&self, keyval: i32) -> Option<i32> {
+        self.attrs.predefined(keyval).map(Cell::get)
+    }
+
+    pub fn attr_delete(&mut self, kind: AttrKind, object: Handle, keyval: i32) -> Res<()> {
+        self.attr_object(kind, object)?;
+        self.attrs.keyval(kind, keyval)?;
+        let entry = self.attrs.find(object, keyval).cloned().ok_or(class::KEYVAL)?;
+        self.attr_call_delete(object, &entry)?;
+        self.attrs.take(object, keyval);
+        Ok(())
+    }
+
+    fn attr_call_delete(&mut self, object: Handle, entry: &Entry) -> Res<()> {
+        let Some(delete) = entry.functions.delete.clone() else { return Ok(()) };
+        match self.lend(|| delete(object, entry.keyval, entry.value)) {
+            0 => Ok(()),
+            code => Err(Class(code)),
+        }
+    }
+
+    /// Copies by the copy functions; `comm_dup` does it itself, Type_dup calls it once the new
+    /// type exists.
+    pub fn attr_copy_all(&mut self, kind: AttrKind, from: Handle, to: Handle) -> Res<()> {
+        self.attr_object(kind, from)?;
+        let entries = self.attrs.sets.get(&from).cloned().unwrap_or_default();
+        for entry in entries {
+            let value = match entry.functions.copy.clone() {
+                CopyRule::Null => None,
+                CopyRule::Dup => Some(entry.value),
+                CopyRule::Call(copy) => self
+                    .lend(|| copy(from, entry.keyval, entry.value))
+                    .map_err(|code| if code == 0 { class::OTHER } else { Class(code) })?,
+            };
+            if let Some(value) = value {
+                self.attrs.put(to, Entry { value, ..entry });
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the delete functions, last set first; `comm_free` does it itself, Type_free calls it
     /// before the type goes, MPI_Finalize calls it with (Comm, COMM_SELF) before anything else.
-    pub fn attr_delete_all(&mut self, kind: AttrKind, object: Handle) -> Res<()> { todo!() }
+    pub fn attr_delete_all(&mut self, kind: AttrKind, object: Handle) -> Res<()> {
+        self.attr_object(kind, object)?;
+        while let Some(entry) = self.attrs.sets.get(&object).and_then(|s| s.last()).cloned() {
+            self.attr_call_delete(object, &entry)?;
+            self.attrs.take(object, entry.keyval);
+        }
+        Ok(())
+    }
 }

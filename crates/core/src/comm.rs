@@ -1,35 +1,283 @@
-//! Communicators (MPI 5.0 chapter 7).
+//! Communicators (MPI 5.0 chapter 7): the objects, their table and the local functions.
+//!
+//! A communicator is a group with two message contexts: `ctx` for point-to-point, `ctx + 1` for
+//! collectives. Kept true: a context belongs to one communicator among all that any one process
+//! holds or ever held (see `create`). Freeing takes the handle away; operations under way keep
+//! the object. Inter-communicators are not made here, so none exist.
 
+mod create;
+
+pub(crate) use create::Inherit;
+
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use crate::error::Res;
+use crate::attr::AttrKind;
+use crate::consts::{
+    COMM_NULL, COMM_SELF, COMM_WORLD, CONGRUENT, ERRORS_ARE_FATAL, IDENT, INFO_NULL,
+};
+use crate::error::{Res, class};
 use crate::group::Group;
-use crate::handle::Handle;
+use crate::handle::{Handle, Kind, Slab};
+use crate::info::Info;
 use crate::machine::Machine;
+use crate::topo_cart::Cart;
 
+/// `MPI_COMM_TYPE_*`
 pub const TYPE_SHARED: i32 = 221;
 pub const TYPE_HW_UNGUIDED: i32 = 222;
 pub const TYPE_HW_GUIDED: i32 = 223;
 pub const TYPE_RESOURCE_GUIDED: i32 = 224;
 
-#[allow(unused_variables)]
+/// Longest name in bytes (`MPI_MAX_OBJECT_NAME` less the terminator).
+pub const MAX_NAME_BYTES: usize = 127;
+
+const WORLD_CTX: u32 = 0;
+const SELF_CTX: u32 = 2;
+/// Contexts below are predefined.
+const FIRST_CTX: u32 = 16;
+
+/// Tags of collectives stay below; those of `MPI_Comm_create_group` have this bit.
+const GROUP_TAG: i32 = 1 << 30;
+
+/// The hints that the standard defines on communicators; others are not kept.
+const HINTS: [&[u8]; 4] = [
+    b"mpi_assert_no_any_tag",
+    b"mpi_assert_no_any_source",
+    b"mpi_assert_exact_length",
+    b"mpi_assert_allow_overtaking",
+];
+
+/// One communicator.
+pub struct Comm {
+    /// Even; point-to-point messages carry it, collectives carry `coll_ctx()`.
+    pub ctx: u32,
+    pub group: Rc<Group>,
+    /// This process's rank in it.
+    pub rank: u32,
+    /// The handle it was made under (stale once the communicator is freed).
+    pub handle: Cell<Handle>,
+    pub(crate) errhandler: Cell<Handle>,
+    pub(crate) cart: Option<Cart>,
+    name: RefCell<Vec<u8>>,
+    hints: RefCell<Info>,
+    sequence: Cell<i32>,
+}
+
+impl Comm {
+    fn new(ctx: u32, group: Rc<Group>, me: u32) -> Comm {
+        Comm {
+            ctx,
+            rank: group.rank_of(me).unwrap_or(0),
+            group,
+            handle: Cell::new(COMM_NULL),
+            errhandler: Cell::new(ERRORS_ARE_FATAL),
+            cart: None,
+            name: RefCell::default(),
+            hints: RefCell::default(),
+            sequence: Cell::new(0),
+        }
+    }
+
+    pub fn size(&self) -> u32 {
+        self.group.size()
+    }
+
+    /// World rank of `rank`, which is below `size()`.
+    pub fn world_rank(&self, rank: u32) -> u32 {
+        self.group.world(rank)
+    }
+
+    /// Rank here of a process given by its world rank.
+    pub fn rank_of_world(&self, world: u32) -> Option<u32> {
+        self.group.rank_of(world)
+    }
+
+    /// Context of the collectives.
+    pub fn coll_ctx(&self) -> u32 {
+        self.ctx + 1
+    }
+
+    /// Tag of the next collective operation: the same on all ranks, as all start them in one order.
+    pub(crate) fn next_tag(&self) -> i32 {
+        let tag = self.sequence.get();
+        self.sequence.set((tag + 1) & (GROUP_TAG - 1));
+        tag
+    }
+
+    /// A rank that the program gave for an argument called root.
+    pub(crate) fn root(&self, root: i32) -> Res<u32> {
+        u32::try_from(root).ok().filter(|&r| r < self.size()).ok_or(class::ROOT)
+    }
+
+    fn take_hints(&self, info: Option<&Info>) {
+        let Some(info) = info else { return };
+        let mut hints = self.hints.borrow_mut();
+        for key in HINTS {
+            if let Some(value) = info.get(key) {
+                hints.set(key, value);
+            }
+        }
+    }
+}
+
+/// All communicators of this rank.
+pub struct CommTable {
+    world: Rc<Comm>,
+    own: Rc<Comm>,
+    slab: Slab<Rc<Comm>>,
+    /// Least context that no communicator of this process has ever had.
+    next_ctx: u32,
+    me: u32,
+}
+
+impl CommTable {
+    /// The table of world rank `me` of `ranks`.
+    pub fn new(me: u32, ranks: u32) -> Self {
+        let predefined = |ctx, members, handle, name: &[u8]| {
+            let comm = Comm::new(ctx, Rc::new(Group::new(members, me)), me);
+            comm.handle.set(handle);
+            *comm.name.borrow_mut() = name.to_vec();
+            Rc::new(comm)
+        };
+        let all = (0..ranks).collect();
+        CommTable {
+            world: predefined(WORLD_CTX, all, COMM_WORLD, b"MPI_COMM_WORLD"),
+            own: predefined(SELF_CTX, vec![me], COMM_SELF, b"MPI_COMM_SELF"),
+            slab: Slab::new(Kind::Comm),
+            next_ctx: FIRST_CTX,
+            me,
+        }
+    }
+
+    #[inline]
+    pub fn get(&self, h: Handle) -> Res<Rc<Comm>> {
+        self.get_ref(h).cloned()
+    }
+
+    #[inline]
+    pub fn get_ref(&self, h: Handle) -> Res<&Rc<Comm>> {
+        match h {
+            COMM_WORLD => Ok(&self.world),
+            COMM_SELF => Ok(&self.own),
+            _ => self.slab.get(h).ok_or(class::COMM),
+        }
+    }
+
+    fn insert(&mut self, comm: Comm) -> Res<Handle> {
+        let comm = Rc::new(comm);
+        let handle = self.slab.insert(comm.clone())?;
+        comm.handle.set(handle);
+        Ok(handle)
+    }
+}
+
 impl Machine {
-    pub fn comm_size(&self, comm: Handle) -> Res<i32> { todo!() }
-    pub fn comm_rank(&self, comm: Handle) -> Res<i32> { todo!() }
-    pub fn comm_group(&mut self, comm: Handle) -> Res<Handle> { todo!() }
-    pub fn comm_test_inter(&self, comm: Handle) -> Res<bool> { todo!() }
-    pub fn comm_compare(&self, a: Handle, b: Handle) -> Res<i32> { todo!() }
-    pub fn comm_dup(&mut self, comm: Handle) -> Res<Handle> { todo!() }
-    pub fn comm_dup_with_info(&mut self, comm: Handle, info: Handle) -> Res<Handle> { todo!() }
-    pub fn comm_create(&mut self, comm: Handle, group: Handle) -> Res<Handle> { todo!() }
-    pub fn comm_create_group(&mut self, comm: Handle, group: Handle, tag: i32) -> Res<Handle> { todo!() }
-    pub fn comm_split(&mut self, comm: Handle, color: i32, key: i32) -> Res<Handle> { todo!() }
-    /// `split_type`: `TYPE_*` above or `UNDEFINED`.
-    pub fn comm_split_type(&mut self, comm: Handle, split_type: i32, key: i32, info: Handle) -> Res<Handle> { todo!() }
-    pub fn comm_free(&mut self, comm: &mut Handle) -> Res<()> { todo!() }
-    pub fn comm_set_name(&mut self, comm: Handle, name: &[u8]) -> Res<()> { todo!() }
-    /// Works for COMM_NULL too.
-    pub fn comm_get_name(&self, comm: Handle) -> Res<Vec<u8>> { todo!() }
-    pub fn comm_set_info(&mut self, comm: Handle, info: Handle) -> Res<()> { todo!() }
-    pub fn comm_get_info(&mut self, comm: Handle) -> Res<Handle> { todo!() }
+    pub fn comm_size(&self, comm: Handle) -> Res<i32> {
+        Ok(self.comms.get_ref(comm)?.size() as i32)
+    }
+
+    pub fn comm_rank(&self, comm: Handle) -> Res<i32> {
+        Ok(self.comms.get_ref(comm)?.rank as i32)
+    }
+
+    /// A new handle of its group.
+    pub fn comm_group(&mut self, comm: Handle) -> Res<Handle> {
+        let group = self.comms.get(comm)?.group.clone();
+        self.groups.insert(group)
+    }
+
+    pub fn comm_test_inter(&self, comm: Handle) -> Res<bool> {
+        self.comms.get_ref(comm).map(|_| false)
+    }
+
+    /// `IDENT`, `CONGRUENT`, `SIMILAR` or `UNEQUAL`.
+    pub fn comm_compare(&self, a: Handle, b: Handle) -> Res<i32> {
+        let (a, b) = (self.comms.get_ref(a)?, self.comms.get_ref(b)?);
+        if Rc::ptr_eq(a, b) {
+            return Ok(IDENT);
+        }
+        Ok(match a.group.compare(&b.group) {
+            IDENT => CONGRUENT,
+            other => other,
+        })
+    }
+
+    /// Runs the delete functions of the attributes; if one fails, the communicator stays.
+    pub fn comm_free(&mut self, comm: &mut Handle) -> Res<()> {
+        let handle = *comm;
+        self.comms.get_ref(handle)?;
+        if handle == COMM_WORLD || handle == COMM_SELF {
+            return Err(class::COMM);
+        }
+        self.attr_delete_all(AttrKind::Comm, handle)?;
+        let freed = self.comms.slab.remove(handle).ok_or(class::COMM)?;
+        self.errhandlers.release(freed.errhandler.get());
+        *comm = COMM_NULL;
+        Ok(())
+    }
+
+    /// Cut to `MAX_NAME_BYTES`.
+    pub fn comm_set_name(&mut self, comm: Handle, name: &[u8]) -> Res<()> {
+        let comm = self.comms.get_ref(comm)?;
+        *comm.name.borrow_mut() = name[..name.len().min(MAX_NAME_BYTES)].to_vec();
+        Ok(())
+    }
+
+    /// Works for `COMM_NULL` too.
+    pub fn comm_get_name(&self, comm: Handle) -> Res<Vec<u8>> {
+        if comm == COMM_NULL {
+            return Ok(b"MPI_COMM_NULL".to_vec());
+        }
+        Ok(self.comms.get_ref(comm)?.name.borrow().clone())
+    }
+
+    /// Keeps the hints that the standard defines.
+    pub fn comm_set_info(&mut self, comm: Handle, info: Handle) -> Res<()> {
+        let comm = self.comms.get_ref(comm)?;
+        if info == INFO_NULL {
+            return Err(class::INFO);
+        }
+        comm.take_hints(Some(self.infos.get(info)?));
+        Ok(())
+    }
+
+    /// A new info object with the hints in use.
+    pub fn comm_get_info(&mut self, comm: Handle) -> Res<Handle> {
+        let hints = self.comms.get_ref(comm)?.hints.borrow().clone();
+        self.infos.insert(hints)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn predefined_communicators_know_themselves() {
+        let table = CommTable::new(2, 5);
+        let world = table.get(COMM_WORLD).unwrap();
+        assert_eq!((world.rank, world.size(), world.handle.get()), (2, 5, COMM_WORLD));
+        let own = table.get(COMM_SELF).unwrap();
+        assert_eq!((own.rank, own.size(), own.world_rank(0)), (0, 1, 2));
+        assert!(world.coll_ctx() < own.ctx && own.coll_ctx() < FIRST_CTX);
+        assert_eq!(table.get(COMM_NULL).map(|c| c.rank), Err(class::COMM));
+    }
+
+    #[test]
+    fn collective_tags_wrap_below_those_of_create_group() {
+        let comm = Comm::new(16, Rc::new(Group::new(vec![0], 0)), 0);
+        comm.sequence.set(GROUP_TAG - 1);
+        assert_eq!(comm.next_tag(), GROUP_TAG - 1);
+        assert_eq!(comm.next_tag(), 0);
+    }
+
+    #[test]
+    fn roots_are_checked() {
+        let comm = Comm::new(16, Rc::new(Group::new(vec![4, 0], 0)), 0);
+        assert_eq!(comm.rank, 1);
+        assert_eq!(comm.root(1), Ok(1));
+        assert_eq!(comm.root(2), Err(class::ROOT));
+        assert_eq!(comm.root(-1), Err(class::ROOT));
+    }
 }

@@ -1,14 +1,27 @@
-//! Error handlers, classes, codes and texts (MPI 5.0 chapter 9).
+//! Error handlers and their choice (MPI 5.0 section 9.3); codes and texts are in `errcode`.
+//!
+//! Kept true: handles count their users (the program, objects), so that a handler that the program
+//! has freed lives on while a communicator has it, under the same handle. A handler is never
+//! called from here: `raise` tells the shim what to do once no `&mut Machine` is alive.
 
 use std::rc::Rc;
 
-use crate::error::{Class, Res};
-use crate::handle::Handle;
+pub use crate::errcode::{FIRST_DYNAMIC, MAX_ERROR_STRING};
+
+use crate::consts::{COMM_SELF, ERRHANDLER_NULL, ERRORS_ABORT, ERRORS_ARE_FATAL, ERRORS_RETURN};
+use crate::errcode::Codes;
+use crate::error::{Class, Res, class};
+use crate::handle::{Handle, Kind, Slab};
 use crate::machine::Machine;
 
 /// What kind of object an error handler was created for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ErrKind { Comm, Win, File, Session }
+pub enum ErrKind {
+    Comm,
+    Win,
+    File,
+    Session,
+}
 
 /// The program's handler: `(object, error code)`.
 pub type ErrFn = Rc<dyn Fn(Handle, i32)>;
@@ -24,23 +37,114 @@ pub enum Action {
     Call(ErrFn, Handle),
 }
 
-#[allow(unused_variables)]
-impl Machine {
-    pub fn errhandler_create(&mut self, kind: ErrKind, f: ErrFn) -> Res<Handle> { todo!() }
-    pub fn errhandler_free(&mut self, eh: &mut Handle) -> Res<()> { todo!() }
-    pub fn comm_set_errhandler(&mut self, comm: Handle, eh: Handle) -> Res<()> { todo!() }
-    pub fn comm_get_errhandler(&mut self, comm: Handle) -> Res<Handle> { todo!() }
-    /// Handler for an error in an operation on `comm`; one on no valid communicator goes to
-    /// COMM_SELF's.
-    pub fn raise(&self, comm: Handle, code: Class) -> Action { todo!() }
+struct ErrHandler {
+    kind: ErrKind,
+    function: ErrFn,
+    users: u32,
+}
 
-    pub fn add_error_class(&mut self) -> Res<i32> { todo!() }
-    pub fn add_error_code(&mut self, class: i32) -> Res<i32> { todo!() }
-    pub fn add_error_string(&mut self, code: i32, text: &[u8]) -> Res<()> { todo!() }
-    pub fn remove_error_class(&mut self, class: i32) -> Res<()> { todo!() }
-    pub fn remove_error_code(&mut self, code: i32) -> Res<()> { todo!() }
-    pub fn remove_error_string(&mut self, code: i32) -> Res<()> { todo!() }
-    pub fn error_class(&self, code: i32) -> Res<i32> { todo!() }
-    /// At most MAX_ERROR_STRING - 1 bytes.
-    pub fn error_string(&self, code: i32) -> Res<&[u8]> { todo!() }
+/// All error handlers, and the classes and codes that the program added.
+pub struct ErrTable {
+    slab: Slab<ErrHandler>,
+    pub(crate) codes: Codes,
+}
+
+impl Default for ErrTable {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn is_predefined(eh: Handle) -> bool {
+    [ERRORS_ARE_FATAL, ERRORS_ABORT, ERRORS_RETURN].contains(&eh)
+}
+
+impl ErrTable {
+    pub fn new() -> Self {
+        ErrTable { slab: Slab::new(Kind::Errhandler), codes: Codes::new() }
+    }
+
+    /// One more user of `eh`, which must exist.
+    pub(crate) fn acquire(&mut self, eh: Handle) -> Res<()> {
+        if !is_predefined(eh) {
+            self.slab.get_mut(eh).ok_or(class::ERRHANDLER)?.users += 1;
+        }
+        Ok(())
+    }
+
+    /// One user less; the last one takes it away.
+    pub(crate) fn release(&mut self, eh: Handle) {
+        let Some(handler) = self.slab.get_mut(eh) else { return };
+        handler.users -= 1;
+        if handler.users == 0 {
+            self.slab.remove(eh);
+        }
+    }
+}
+
+impl Machine {
+    pub fn errhandler_create(&mut self, kind: ErrKind, f: ErrFn) -> Res<Handle> {
+        self.errhandlers.slab.insert(ErrHandler { kind, function: f, users: 1 })
+    }
+
+    /// Sets `eh` to `ERRHANDLER_NULL`. Predefined ones, which get_errhandler returns too, live on.
+    pub fn errhandler_free(&mut self, eh: &mut Handle) -> Res<()> {
+        if !is_predefined(*eh) {
+            self.errhandlers.slab.get(*eh).ok_or(class::ERRHANDLER)?;
+            self.errhandlers.release(*eh);
+        }
+        *eh = ERRHANDLER_NULL;
+        Ok(())
+    }
+
+    /// Whether `eh` may be set on objects of `kind`.
+    pub fn errhandler_check(&self, kind: ErrKind, eh: Handle) -> Res<()> {
+        let fits =
+            is_predefined(eh) || self.errhandlers.slab.get(eh).is_some_and(|h| h.kind == kind);
+        if fits { Ok(()) } else { Err(class::ERRHANDLER) }
+    }
+
+    pub fn comm_set_errhandler(&mut self, comm: Handle, eh: Handle) -> Res<()> {
+        let comm = self.comms.get(comm)?;
+        self.errhandler_check(ErrKind::Comm, eh)?;
+        self.errhandlers.acquire(eh)?;
+        let before = comm.errhandler.replace(eh);
+        self.errhandlers.release(before);
+        Ok(())
+    }
+
+    /// The program has to free the handle.
+    pub fn comm_get_errhandler(&mut self, comm: Handle) -> Res<Handle> {
+        let eh = self.comms.get(comm)?.errhandler.get();
+        self.errhandlers.acquire(eh)?;
+        Ok(eh)
+    }
+
+    /// What to do about an error in an operation on `comm`; one on no valid communicator goes to
+    /// COMM_SELF's handler.
+    pub fn raise(&self, comm: Handle, _code: Class) -> Action {
+        let (handle, eh) = match self.comms.get(comm) {
+            Ok(found) => (comm, found.errhandler.get()),
+            Err(_) => match self.comms.get(COMM_SELF) {
+                Ok(own) => (COMM_SELF, own.errhandler.get()),
+                Err(_) => return Action::Abort,
+            },
+        };
+        if eh == ERRORS_RETURN {
+            return Action::Return;
+        }
+        match self.errhandlers.slab.get(eh) {
+            Some(handler) => Action::Call(handler.function.clone(), handle),
+            None => Action::Abort,
+        }
+    }
+
+    /// Handler function behind a handle (for objects that keep their own: files, windows).
+    pub fn errhandler_action(&self, eh: Handle, object: Handle) -> Action {
+        match self.errhandlers.slab.get(eh) {
+            Some(handler) => Action::Call(handler.function.clone(), object),
+            None if eh == ERRORS_RETURN => Action::Return,
+            None => Action::Abort,
+        }
+    }
 }

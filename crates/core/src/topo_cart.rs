@@ -1,30 +1,326 @@
-//! Cartesian topologies (MPI 5.0 chapter 8).
+//! Cartesian topologies (MPI 5.0 chapter 8). Ranks are laid out in row-major order.
 
-use crate::error::Res;
+use std::rc::Rc;
+
+use crate::comm::Inherit;
+use crate::consts::{COMM_NULL, PROC_NULL, UNDEFINED};
+use crate::error::{Res, class};
+use crate::group::Group;
 use crate::handle::Handle;
 use crate::machine::Machine;
 
 /// `MPI_CART`
 pub const CART: i32 = 211;
 
-/// Fills the zeros of `dims` so that the product is `nodes`, balanced, in non-increasing order.
-pub fn dims_create(nodes: i32, dims: &mut [i32]) -> Res<()> { let _ = (nodes, dims); todo!() }
+/// The grid of a communicator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cart {
+    dims: Vec<i32>,
+    periods: Vec<bool>,
+}
 
-#[allow(unused_variables)]
+impl Cart {
+    /// A grid and its number of places.
+    fn new(dims: &[i32], periods: &[bool]) -> Res<(Cart, i32)> {
+        if dims.iter().any(|&d| d <= 0) {
+            return Err(class::DIMS);
+        }
+        let places = dims.iter().try_fold(1i32, |n, &d| n.checked_mul(d)).ok_or(class::DIMS)?;
+        Ok((Cart { dims: dims.to_vec(), periods: periods.to_vec() }, places))
+    }
+
+    /// `coords` has an entry for each dimension.
+    fn rank(&self, coords: &[i32]) -> Res<i32> {
+        let mut rank = 0;
+        for ((&at, &dim), &periodic) in coords.iter().zip(&self.dims).zip(&self.periods) {
+            if !periodic && !(0..dim).contains(&at) {
+                return Err(class::ARG);
+            }
+            rank = rank * dim + at.rem_euclid(dim);
+        }
+        Ok(rank)
+    }
+
+    fn coords(&self, rank: i32) -> Vec<i32> {
+        let mut rest = rank;
+        let mut coords = vec![0; self.dims.len()];
+        for (at, &dim) in coords.iter_mut().zip(&self.dims).rev() {
+            *at = rest % dim;
+            rest /= dim;
+        }
+        coords
+    }
+
+    /// The rank `disp` places from `coords` along a dimension.
+    fn neighbour(&self, coords: &[i32], direction: usize, disp: i64) -> i32 {
+        let dim = i64::from(self.dims[direction]);
+        let mut at = i64::from(coords[direction]) + disp;
+        if self.periods[direction] {
+            at = at.rem_euclid(dim);
+        } else if !(0..dim).contains(&at) {
+            return PROC_NULL;
+        }
+        let mut there = coords.to_vec();
+        there[direction] = at as i32;
+        self.rank(&there).unwrap_or(PROC_NULL)
+    }
+}
+
+/// Fills the zeros of `dims` so that the product is `nodes`, as close to each other as possible
+/// and in non-increasing order.
+pub fn dims_create(nodes: i32, dims: &mut [i32]) -> Res<()> {
+    if nodes <= 0 || dims.iter().any(|&d| d < 0) {
+        return Err(if nodes <= 0 { class::ARG } else { class::DIMS });
+    }
+    let fixed = dims.iter().filter(|&&d| d > 0).try_fold(1i32, |n, &d| n.checked_mul(d));
+    let fixed = fixed.filter(|f| nodes % f == 0).ok_or(class::DIMS)?;
+    let free = dims.iter().filter(|&&d| d == 0).count();
+    let rest = nodes / fixed;
+    if free == 0 {
+        return if rest == 1 { Ok(()) } else { Err(class::DIMS) };
+    }
+    let factors = balanced(rest, free);
+    for (slot, factor) in dims.iter_mut().filter(|d| **d == 0).zip(factors) {
+        *slot = factor;
+    }
+    Ok(())
+}
+
+/// `n` as a product of `parts` factors, non-increasing, the greatest as small as possible, then
+/// the second greatest, and so on.
+fn balanced(n: i32, parts: usize) -> Vec<i32> {
+    let squared = |d: i32| i64::from(d) * i64::from(d);
+    let small = (1..).take_while(|&d| squared(d) <= i64::from(n));
+    let mut divisors: Vec<i32> = small.filter(|d| n % d == 0).collect();
+    let large: Vec<i32> = divisors.iter().rev().map(|d| n / d).collect();
+    divisors.extend(large.into_iter().filter(|&d| squared(d) > i64::from(n)));
+    let mut best = Vec::with_capacity(parts);
+    let mut left = n;
+    let mut most = n;
+    for remaining in (1..=parts).rev() {
+        let fits = |&&d: &&i32| {
+            d <= most && left % d == 0 && splits(left / d, remaining - 1, d, &divisors)
+        };
+        most = divisors.iter().find(fits).copied().unwrap_or(left);
+        left /= most;
+        best.push(most);
+    }
+    best
+}
+
+/// Whether `n` is a product of `parts` of the divisors, none above `most`.
+fn splits(n: i32, parts: usize, most: i32, divisors: &[i32]) -> bool {
+    if n == 1 || parts == 0 {
+        return n == 1;
+    }
+    // The greatest factor is at least the root of `n`: too small a bound cannot do.
+    if f64::from(most).powi(parts.min(64) as i32) < f64::from(n) {
+        return false;
+    }
+    let candidates = divisors.iter().rev().filter(|&&d| d <= most && d > 1 && n % d == 0);
+    candidates.into_iter().any(|&d| splits(n / d, parts - 1, d, divisors))
+}
+
 impl Machine {
+    fn cart(&self, comm: Handle) -> Res<&Cart> {
+        self.comms.get_ref(comm)?.cart.as_ref().ok_or(class::TOPOLOGY)
+    }
+
     /// `CART` or `UNDEFINED`.
-    pub fn topo_test(&self, comm: Handle) -> Res<i32> { todo!() }
-    pub fn cart_create(&mut self, comm: Handle, dims: &[i32], periods: &[bool], reorder: bool) -> Res<Handle> { todo!() }
-    pub fn cartdim_get(&self, comm: Handle) -> Res<i32> { todo!() }
+    pub fn topo_test(&self, comm: Handle) -> Res<i32> {
+        let comm = self.comms.get_ref(comm)?;
+        Ok(if comm.cart.is_some() { CART } else { UNDEFINED })
+    }
+
+    /// Ranks keep their order; those beyond the grid get `COMM_NULL`.
+    pub fn cart_create(
+        &mut self,
+        comm: Handle,
+        dims: &[i32],
+        periods: &[bool],
+        _reorder: bool,
+    ) -> Res<Handle> {
+        let comm = self.comms.get(comm)?;
+        let (cart, places) = Cart::new(dims, periods)?;
+        if places > comm.size() as i32 {
+            return Err(class::DIMS);
+        }
+        let ctx = self.agree_context_of(&comm)?;
+        if comm.rank as i32 >= places {
+            return Ok(COMM_NULL);
+        }
+        let members = comm.group.members()[..places as usize].to_vec();
+        let group = Rc::new(Group::new(members, comm.world_rank(comm.rank)));
+        let inherit = Inherit { cart: Some(cart), ..Inherit::default() };
+        self.comm_install(&comm, ctx, group, inherit)
+    }
+
+    pub fn cartdim_get(&self, comm: Handle) -> Res<i32> {
+        Ok(self.cart(comm)?.dims.len() as i32)
+    }
+
     /// Fills as much as the slices (all of length maxdims) hold.
-    pub fn cart_get(&self, comm: Handle, dims: &mut [i32], periods: &mut [bool], coords: &mut [i32]) -> Res<()> { todo!() }
-    /// `coords` has at least cartdim_get entries.
-    pub fn cart_rank(&self, comm: Handle, coords: &[i32]) -> Res<i32> { todo!() }
-    pub fn cart_coords(&self, comm: Handle, rank: i32, coords: &mut [i32]) -> Res<()> { todo!() }
+    pub fn cart_get(
+        &self,
+        comm: Handle,
+        dims: &mut [i32],
+        periods: &mut [bool],
+        coords: &mut [i32],
+    ) -> Res<()> {
+        let cart = self.cart(comm)?;
+        let own = cart.coords(self.comms.get_ref(comm)?.rank as i32);
+        dims.iter_mut().zip(&cart.dims).for_each(|(to, &from)| *to = from);
+        periods.iter_mut().zip(&cart.periods).for_each(|(to, &from)| *to = from);
+        coords.iter_mut().zip(own).for_each(|(to, from)| *to = from);
+        Ok(())
+    }
+
+    /// `coords` has at least `cartdim_get` entries.
+    pub fn cart_rank(&self, comm: Handle, coords: &[i32]) -> Res<i32> {
+        let cart = self.cart(comm)?;
+        cart.rank(coords.get(..cart.dims.len()).ok_or(class::ARG)?)
+    }
+
+    /// Fills as much as the slice holds.
+    pub fn cart_coords(&self, comm: Handle, rank: i32, coords: &mut [i32]) -> Res<()> {
+        let cart = self.cart(comm)?;
+        if !(0..self.comms.get_ref(comm)?.size() as i32).contains(&rank) {
+            return Err(class::RANK);
+        }
+        coords.iter_mut().zip(cart.coords(rank)).for_each(|(to, from)| *to = from);
+        Ok(())
+    }
+
     /// (source, destination)
-    pub fn cart_shift(&self, comm: Handle, direction: i32, disp: i32) -> Res<(i32, i32)> { todo!() }
-    /// `remain` has at least cartdim_get entries.
-    pub fn cart_sub(&mut self, comm: Handle, remain: &[bool]) -> Res<Handle> { todo!() }
+    pub fn cart_shift(&self, comm: Handle, direction: i32, disp: i32) -> Res<(i32, i32)> {
+        let cart = self.cart(comm)?;
+        let direction = usize::try_from(direction).map_err(|_| class::ARG)?;
+        if direction >= cart.dims.len() {
+            return Err(class::ARG);
+        }
+        let own = cart.coords(self.comms.get_ref(comm)?.rank as i32);
+        let at = |disp| cart.neighbour(&own, direction, disp);
+        Ok((at(-i64::from(disp)), at(i64::from(disp))))
+    }
+
+    /// `remain` has at least `cartdim_get` entries.
+    pub fn cart_sub(&mut self, comm: Handle, remain: &[bool]) -> Res<Handle> {
+        let cart = self.cart(comm)?;
+        if remain.len() < cart.dims.len() {
+            return Err(class::ARG);
+        }
+        let own = cart.coords(self.comms.get_ref(comm)?.rank as i32);
+        let mut sub = Cart { dims: Vec::new(), periods: Vec::new() };
+        // Number the subgrids, and the places within one, in row-major order.
+        let (mut color, mut key) = (0, 0);
+        for (i, &at) in own.iter().enumerate() {
+            if remain[i] {
+                key = key * cart.dims[i] + at;
+                sub.dims.push(cart.dims[i]);
+                sub.periods.push(cart.periods[i]);
+            } else {
+                color = color * cart.dims[i] + at;
+            }
+        }
+        let inherit = Inherit { cart: Some(sub), ..Inherit::default() };
+        self.split_with(comm, color, key, inherit)
+    }
+
     /// New rank or `UNDEFINED`.
-    pub fn cart_map(&self, comm: Handle, dims: &[i32], periods: &[bool]) -> Res<i32> { todo!() }
+    pub fn cart_map(&self, comm: Handle, dims: &[i32], periods: &[bool]) -> Res<i32> {
+        let comm = self.comms.get_ref(comm)?;
+        let (_, places) = Cart::new(dims, periods)?;
+        if places > comm.size() as i32 {
+            return Err(class::DIMS);
+        }
+        let rank = comm.rank as i32;
+        Ok(if rank < places { rank } else { UNDEFINED })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn created(nodes: i32, dims: &[i32]) -> Res<Vec<i32>> {
+        let mut dims = dims.to_vec();
+        dims_create(nodes, &mut dims).map(|()| dims)
+    }
+
+    #[test]
+    fn the_standards_examples() {
+        assert_eq!(created(6, &[0, 0]), Ok(vec![3, 2]));
+        assert_eq!(created(7, &[0, 0]), Ok(vec![7, 1]));
+        assert_eq!(created(6, &[0, 3, 0]), Ok(vec![2, 3, 1]));
+        assert_eq!(created(7, &[0, 3, 0]), Err(class::DIMS));
+    }
+
+    #[test]
+    fn balance_is_as_good_as_possible() {
+        assert_eq!(created(16, &[0, 0, 0]), Ok(vec![4, 2, 2]));
+        assert_eq!(created(36, &[0, 0]), Ok(vec![6, 6]));
+        assert_eq!(created(2 * 3 * 5 * 7, &[0, 0]), Ok(vec![15, 14]));
+        assert_eq!(created(1 << 30, &[0; 30]), Ok(vec![2; 30]));
+        assert_eq!(created(1, &[0, 0]), Ok(vec![1, 1]));
+        assert_eq!(created(i32::MAX, &[0, 0]), Ok(vec![i32::MAX, 1]));
+    }
+
+    #[test]
+    fn wrong_arguments_are_refused() {
+        assert_eq!(created(0, &[0]), Err(class::ARG));
+        assert_eq!(created(4, &[-1, 0]), Err(class::DIMS));
+        assert_eq!(created(4, &[2, 1]), Err(class::DIMS));
+        assert_eq!(created(1, &[]), Ok(vec![]));
+        assert_eq!(created(2, &[]), Err(class::DIMS));
+        assert_eq!(Cart::new(&[2, 0], &[false; 2]), Err(class::DIMS));
+        assert_eq!(Cart::new(&[1 << 20, 1 << 20], &[false; 2]), Err(class::DIMS));
+    }
+
+    proptest! {
+        #[test]
+        fn dims_multiply_to_the_nodes(nodes in 1..5000i32, ndims in 1..6usize) {
+            let dims = created(nodes, &vec![0; ndims]).unwrap();
+            prop_assert_eq!(dims.iter().product::<i32>(), nodes);
+            prop_assert!(dims.is_sorted_by(|a, b| a >= b));
+        }
+
+        #[test]
+        fn no_split_in_three_has_a_smaller_greatest(nodes in 1..400i32) {
+            let dims = created(nodes, &[0, 0, 0]).unwrap();
+            let mut best = nodes;
+            for a in (1..=nodes).filter(|a| nodes % a == 0) {
+                for b in (1..=nodes / a).filter(|b| (nodes / a) % b == 0) {
+                    best = best.min(a.max(b).max(nodes / a / b));
+                }
+            }
+            prop_assert_eq!(dims[0], best);
+        }
+
+        #[test]
+        fn coordinates_and_ranks_are_inverse(dims in proptest::collection::vec(1..5i32, 0..4),
+                                             shift in -9..9i32) {
+            let periods = vec![true; dims.len()];
+            let (cart, places) = Cart::new(&dims, &periods).unwrap();
+            for rank in 0..places {
+                let coords = cart.coords(rank);
+                prop_assert_eq!(cart.rank(&coords), Ok(rank));
+                for d in 0..dims.len() {
+                    let there = cart.neighbour(&coords, d, shift.into());
+                    let back = cart.neighbour(&cart.coords(there), d, i64::from(-shift));
+                    prop_assert_eq!(back, rank);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_grid_without_periods_ends() {
+        let (cart, _) = Cart::new(&[2, 3], &[false, true]).unwrap();
+        assert_eq!(cart.neighbour(&[0, 1], 0, -1), PROC_NULL);
+        assert_eq!(cart.neighbour(&[0, 1], 0, 1), 4);
+        assert_eq!(cart.neighbour(&[0, 2], 1, 1), 0);
+        assert_eq!(cart.rank(&[2, 0]), Err(class::ARG));
+        assert_eq!(cart.rank(&[1, -1]), Ok(5));
+    }
 }

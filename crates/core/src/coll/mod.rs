@@ -1,8 +1,36 @@
 //! Blocking collectives on intra-communicators (MPI 5.0 chapter 6).
+//!
+//! All are made of point-to-point messages on the communicator's collective context. Kept true,
+//! for replay: who sends what to whom, and in which order, follows from the arguments alone; all
+//! receives name their source; the order of a reduction is fixed by rank, and allreduce gives all
+//! ranks the same bits. No rank waits for a send to complete while another may wait for it to
+//! receive: exchanges start the send, receive, then complete the send. An exchange is complete,
+//! even when it fails, before its buffers go.
+//!
+//! Algorithms: `exchange` has the patterns (pairwise, collect, distribute); on shared memory every
+//! message costs two copies whatever the route, so large data goes straight to where it belongs,
+//! and only small data between many ranks takes the logarithmic routes.
 
-use crate::error::Res;
+mod allgather;
+mod alltoall;
+mod bcast;
+mod data;
+mod exchange;
+mod gather;
+mod reduce;
+mod reduce_scatter;
+mod scan;
+
+#[cfg(test)]
+mod tests;
+
+use crate::error::{Res, class};
 use crate::handle::Handle;
-use crate::machine::Machine;
+
+/// More ranks than this take logarithmic routes for small data.
+const FEW_RANKS: u32 = 8;
+/// Reductions and broadcasts of at least this many bytes are cut into a part per rank.
+const LARGE_BYTES: u64 = 32 << 10;
 
 /// An array of counts or displacements as the program passed it: `int` or `MPI_Count`/`MPI_Aint`.
 /// May be null where the standard says that the argument is not significant.
@@ -12,28 +40,43 @@ pub enum Ints {
     I64(*const i64),
 }
 
+impl Ints {
+    /// # Safety
+    /// The array has more than `i` readable entries.
+    unsafe fn at(self, i: u32) -> i64 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Ints::I32(p) => i64::from(p.add(i as usize).read_unaligned()),
+                Ints::I64(p) => p.add(i as usize).read_unaligned(),
+            }
+        }
+    }
+
+    fn is_null(self) -> bool {
+        match self {
+            Ints::I32(p) => p.is_null(),
+            Ints::I64(p) => p.is_null(),
+        }
+    }
+
+    /// Refuses a null array and negative entries among the first `n`.
+    ///
+    /// # Safety
+    /// If not null, the array has `n` readable entries.
+    unsafe fn check_counts(self, n: u32) -> Res<()> {
+        if self.is_null() {
+            return Err(class::ARG);
+        }
+        // SAFETY: the caller's promise.
+        let negative = (0..n).any(|i| unsafe { self.at(i) } < 0);
+        if negative { Err(class::COUNT) } else { Ok(()) }
+    }
+
+    fn check_displs(self) -> Res<()> {
+        if self.is_null() { Err(class::ARG) } else { Ok(()) }
+    }
+}
+
 /// The types of alltoallw by rank.
 pub type TypesOf<'a> = &'a dyn Fn(usize) -> Handle;
-
-#[allow(unused_variables, clippy::too_many_arguments, clippy::missing_safety_doc)]
-impl Machine {
-    pub fn barrier(&mut self, comm: Handle) -> Res<()> { todo!() }
-    pub unsafe fn bcast(&mut self, buf: *mut u8, count: i64, dt: Handle, root: i32, comm: Handle) -> Res<()> { todo!() }
-    pub unsafe fn gather(&mut self, sbuf: *const u8, scount: i64, sdt: Handle, rbuf: *mut u8, rcount: i64, rdt: Handle, root: i32, comm: Handle) -> Res<()> { todo!() }
-    pub unsafe fn gatherv(&mut self, sbuf: *const u8, scount: i64, sdt: Handle, rbuf: *mut u8, rcounts: Ints, displs: Ints, rdt: Handle, root: i32, comm: Handle) -> Res<()> { todo!() }
-    pub unsafe fn scatter(&mut self, sbuf: *const u8, scount: i64, sdt: Handle, rbuf: *mut u8, rcount: i64, rdt: Handle, root: i32, comm: Handle) -> Res<()> { todo!() }
-    pub unsafe fn scatterv(&mut self, sbuf: *const u8, scounts: Ints, displs: Ints, sdt: Handle, rbuf: *mut u8, rcount: i64, rdt: Handle, root: i32, comm: Handle) -> Res<()> { todo!() }
-    pub unsafe fn allgather(&mut self, sbuf: *const u8, scount: i64, sdt: Handle, rbuf: *mut u8, rcount: i64, rdt: Handle, comm: Handle) -> Res<()> { todo!() }
-    pub unsafe fn allgatherv(&mut self, sbuf: *const u8, scount: i64, sdt: Handle, rbuf: *mut u8, rcounts: Ints, displs: Ints, rdt: Handle, comm: Handle) -> Res<()> { todo!() }
-    pub unsafe fn alltoall(&mut self, sbuf: *const u8, scount: i64, sdt: Handle, rbuf: *mut u8, rcount: i64, rdt: Handle, comm: Handle) -> Res<()> { todo!() }
-    pub unsafe fn alltoallv(&mut self, sbuf: *const u8, scounts: Ints, sdispls: Ints, sdt: Handle, rbuf: *mut u8, rcounts: Ints, rdispls: Ints, rdt: Handle, comm: Handle) -> Res<()> { todo!() }
-    /// Displacements in bytes.
-    pub unsafe fn alltoallw(&mut self, sbuf: *const u8, scounts: Ints, sdispls: Ints, sdts: TypesOf, rbuf: *mut u8, rcounts: Ints, rdispls: Ints, rdts: TypesOf, comm: Handle) -> Res<()> { todo!() }
-    pub unsafe fn reduce(&mut self, sbuf: *const u8, rbuf: *mut u8, count: i64, dt: Handle, op: Handle, root: i32, comm: Handle) -> Res<()> { todo!() }
-    pub unsafe fn allreduce(&mut self, sbuf: *const u8, rbuf: *mut u8, count: i64, dt: Handle, op: Handle, comm: Handle) -> Res<()> { todo!() }
-    pub unsafe fn reduce_scatter(&mut self, sbuf: *const u8, rbuf: *mut u8, rcounts: Ints, dt: Handle, op: Handle, comm: Handle) -> Res<()> { todo!() }
-    pub unsafe fn reduce_scatter_block(&mut self, sbuf: *const u8, rbuf: *mut u8, rcount: i64, dt: Handle, op: Handle, comm: Handle) -> Res<()> { todo!() }
-    pub unsafe fn scan(&mut self, sbuf: *const u8, rbuf: *mut u8, count: i64, dt: Handle, op: Handle, comm: Handle) -> Res<()> { todo!() }
-    pub unsafe fn exscan(&mut self, sbuf: *const u8, rbuf: *mut u8, count: i64, dt: Handle, op: Handle, comm: Handle) -> Res<()> { todo!() }
-    pub unsafe fn reduce_local(&mut self, inbuf: *const u8, inout: *mut u8, count: i64, dt: Handle, op: Handle) -> Res<()> { todo!() }
-}

@@ -1,0 +1,155 @@
+//! Barrier and broadcast.
+
+use std::rc::Rc;
+
+use super::LARGE_BYTES;
+use super::data::{Data, Scratch, check_buffer, pack, unpack};
+use crate::comm::Comm;
+use crate::datatype::predefined::BYTE;
+use crate::error::Res;
+use crate::handle::Handle;
+use crate::machine::Machine;
+
+/// Fewer ranks broadcast large data down the tree too.
+const SCATTER_RANKS_MIN: u32 = 4;
+
+/// Part `rank` of `bytes` bytes cut for `n` ranks: offset and length.
+fn part(bytes: u64, n: u32, rank: u32) -> (u64, u64) {
+    let share = bytes.div_ceil(u64::from(n)).next_multiple_of(64);
+    let start = (share * u64::from(rank)).min(bytes);
+    (start, share.min(bytes - start))
+}
+
+impl Machine {
+    /// Dissemination: in round `k` every rank hears from the one `2^k` below.
+    pub fn barrier(&mut self, comm: Handle) -> Res<()> {
+        let (comm, tag) = self.start_collective(comm)?;
+        let (n, me) = (comm.size(), comm.rank);
+        let byte = self.types.get(BYTE)?;
+        let mut step = 1;
+        while step < n {
+            let (to, from) = ((me + step) % n, (me + n - step) % n);
+            // SAFETY: nothing is read or written at the addresses, as the counts are 0.
+            unsafe {
+                let sent = self.coll_isend(&comm, std::ptr::null(), 0, &byte, to, tag)?;
+                let received = self.coll_recv(&comm, std::ptr::null_mut(), 0, &byte, from, tag);
+                received.and(self.coll_wait(&[sent]))?;
+            }
+            step <<= 1;
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// `buf` is valid for the type, as MPI requires.
+    pub unsafe fn bcast(
+        &mut self,
+        buf: *mut u8,
+        count: i64,
+        dt: Handle,
+        root: i32,
+        comm: Handle,
+    ) -> Res<()> {
+        let (comm, tag) = self.start_collective(comm)?;
+        let (count, dt) = self.checked_type(count, dt)?;
+        let root = comm.root(root)?;
+        check_buffer(buf, count, &dt)?;
+        let data = Data::new(buf, count, &dt);
+        if data.bytes() == 0 || comm.size() == 1 {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            if data.bytes() >= 4 * LARGE_BYTES && comm.size() >= SCATTER_RANKS_MIN {
+                self.bcast_parts(&comm, tag, data, root)
+            } else {
+                self.bcast_tree(&comm, tag, data, root)
+            }
+        }
+    }
+
+    /// Binomial tree.
+    unsafe fn bcast_tree(&mut self, comm: &Rc<Comm>, tag: i32, data: Data, root: u32) -> Res<()> {
+        let n = comm.size();
+        let rank = |relative: u32| (relative + root) % n;
+        let me = (comm.rank + n - root) % n;
+        let mut step = 1;
+        while step < n && me & step == 0 {
+            step <<= 1;
+        }
+        // SAFETY: the buffer is valid by the caller's promise.
+        unsafe {
+            let mut result = Ok(());
+            if me != 0 {
+                result = self.receive(comm, tag, data, rank(me & !step));
+            }
+            while step > 1 {
+                step >>= 1;
+                if me + step < n {
+                    result = result.and(self.send_to(comm, tag, data, rank(me + step)));
+                }
+            }
+            result
+        }
+    }
+
+    /// Each rank gets one part from the root and the others from each other.
+    unsafe fn bcast_parts(&mut self, comm: &Rc<Comm>, tag: i32, data: Data, root: u32) -> Res<()> {
+        let (n, me, bytes) = (comm.size(), comm.rank, data.bytes());
+        let byte = self.types.get(BYTE)?;
+        let run = data.dt.contiguous_run(data.count);
+        let mut temporary = Scratch::bytes(if run.is_some() { 0 } else { bytes })?;
+        let base = match run {
+            Some(at) => data.ptr.wrapping_offset(at as isize),
+            None => {
+                temporary.zero();
+                temporary.ptr()
+            }
+        };
+        let of = |rank: u32| {
+            let (start, len) = part(bytes, n, rank);
+            Data::new(base.wrapping_add(start as usize), len, &byte)
+        };
+        let nothing = Data::new(base, 0, &byte);
+        // SAFETY: the parts tile the `bytes` bytes at `base`, which are the program's run or ours.
+        unsafe {
+            let mut result;
+            if me == root {
+                if run.is_none() {
+                    pack(data, base);
+                }
+                result = self.distribute(comm, tag, &of);
+            } else {
+                result = self.receive(comm, tag, of(me), root);
+            }
+            // The root has all parts, and passes on only its own.
+            let to = |rank: u32| if rank == root { nothing } else { of(me) };
+            let from = |rank: u32| if me == root { nothing } else { of(rank) };
+            result = result.and(self.pairwise(comm, tag, &to, &from, false));
+            if run.is_none() && me != root {
+                result = result.and(unpack(base, bytes, data));
+            }
+            result
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::part;
+
+    #[test]
+    fn parts_tile_the_buffer() {
+        for bytes in [1u64, 63, 64, 65, 1000, 131_072, 131_073] {
+            for n in 1..20 {
+                let mut at = 0;
+                for rank in 0..n {
+                    let (start, len) = part(bytes, n, rank);
+                    assert_eq!(start, at);
+                    at += len;
+                }
+                assert_eq!(at, bytes);
+            }
+        }
+    }
+}

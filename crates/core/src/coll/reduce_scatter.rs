@@ -1,0 +1,117 @@
+//! Reduce_scatter and reduce_scatter_block.
+
+use super::data::{Scratch, check_count, copy};
+use super::reduce::{Reduction, input};
+use super::{FEW_RANKS, Ints, LARGE_BYTES};
+use crate::error::{Res, class};
+use crate::handle::Handle;
+use crate::machine::Machine;
+
+impl Machine {
+    /// # Safety
+    /// The buffers are valid for the type, as MPI requires; `rcounts` has an entry per rank.
+    pub unsafe fn reduce_scatter(
+        &mut self,
+        sbuf: *const u8,
+        rbuf: *mut u8,
+        rcounts: Ints,
+        dt: Handle,
+        op: Handle,
+        comm: Handle,
+    ) -> Res<()> {
+        let n = self.comms.get_ref(comm)?.size();
+        // SAFETY: the caller's promise.
+        unsafe { rcounts.check_counts(n)? };
+        let mut starts = Vec::with_capacity(n as usize + 1);
+        let mut total = 0i64;
+        for rank in 0..n {
+            starts.push(total as u64);
+            // SAFETY: the caller's promise.
+            let count = unsafe { rcounts.at(rank) };
+            total = total.checked_add(count).ok_or(class::COUNT)?;
+        }
+        starts.push(total as u64);
+        let (total, r) = self.reduction(total, dt, op, comm)?;
+        let of = |rank: u32| {
+            let (start, end) = (starts[rank as usize], starts[rank as usize + 1]);
+            (start, end - start)
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.scatter_reduced(&r, sbuf, rbuf, total, &of) }
+    }
+
+    /// # Safety
+    /// The buffers are valid for the type, as MPI requires.
+    pub unsafe fn reduce_scatter_block(
+        &mut self,
+        sbuf: *const u8,
+        rbuf: *mut u8,
+        rcount: i64,
+        dt: Handle,
+        op: Handle,
+        comm: Handle,
+    ) -> Res<()> {
+        let n = self.comms.get_ref(comm)?.size();
+        let each = check_count(rcount)?;
+        let total = rcount.checked_mul(i64::from(n)).ok_or(class::COUNT)?;
+        let (total, r) = self.reduction(total, dt, op, comm)?;
+        let of = |rank: u32| (u64::from(rank) * each, each);
+        // SAFETY: the caller's promise.
+        unsafe { self.scatter_reduced(&r, sbuf, rbuf, total, &of) }
+    }
+
+    unsafe fn scatter_reduced(
+        &mut self,
+        r: &Reduction,
+        sbuf: *const u8,
+        rbuf: *mut u8,
+        total: u64,
+        of: &dyn Fn(u32) -> (u64, u64),
+    ) -> Res<()> {
+        let (n, me) = (r.comm.size(), r.comm.rank);
+        let count = of(me).1;
+        let source = input(r, sbuf, rbuf, (total, count))?;
+        if total * r.dt.size == 0 {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise; in place, the result is written only when the whole input
+        // has been sent or reduced.
+        unsafe {
+            if n > FEW_RANKS && total * r.dt.size < LARGE_BYTES {
+                return self.scatter_from_tree(r, source, rbuf, total, of);
+            }
+            if source != rbuf {
+                return self.reduce_shares(r, source, of, rbuf);
+            }
+            let mut result = Scratch::typed(&r.dt, count)?;
+            let at = result.ptr();
+            self.reduce_shares(r, source, of, at)?;
+            copy(r.data(at, count), r.data(rbuf, count))
+        }
+    }
+
+    /// Reduces to rank 0, which gives every rank its share.
+    unsafe fn scatter_from_tree(
+        &mut self,
+        r: &Reduction,
+        source: *mut u8,
+        rbuf: *mut u8,
+        total: u64,
+        of: &dyn Fn(u32) -> (u64, u64),
+    ) -> Res<()> {
+        let me = r.comm.rank;
+        let own = r.data(rbuf, of(me).1);
+        // SAFETY: as for `scatter_reduced`; the temporary holds all shares.
+        unsafe {
+            if me != 0 {
+                self.reduce_tree(r, source, rbuf, total, 0)?;
+                return self.receive(&r.comm, r.tag, own, 0);
+            }
+            let mut whole = Scratch::typed(&r.dt, total)?;
+            let base = whole.ptr();
+            self.reduce_tree(r, source, base, total, 0)?;
+            self.distribute(&r.comm, r.tag, &|rank| r.part(base, of(rank)))?;
+            copy(r.part(base, of(0)), own)
+        }
+    }
+}
