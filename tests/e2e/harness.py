@@ -60,15 +60,16 @@ class Job:
         env=None,
         subcommand="run",
         cwd=None,
+        wrap=(),
     ):
         self.home = tempfile.mkdtemp(prefix="eyrie-test-")
-        self.env = dict(
-            os.environ,
-            EYRIE_HOME=self.home,
-            MPI4PY_MPIABI="mpich",
-            MPI4PY_LIBMPI=os.path.join(BUILD, "lib", "libmpi.so.12"),
+        self.env = {
+            **os.environ,
+            "EYRIE_HOME": self.home,
+            "MPI4PY_MPIABI": "mpich",
+            "MPI4PY_LIBMPI": os.path.join(BUILD, "lib", "libmpi.so.12"),
             **(env or {}),
-        )
+        }
         self.out_path = os.path.join(self.home, "test.out")
         self.err_path = os.path.join(self.home, "test.err")
         arguments = [EYRIE, subcommand, "-n", str(ranks)]
@@ -84,7 +85,7 @@ class Job:
         self._events_rest = ""
         with open(self.out_path, "wb") as out, open(self.err_path, "wb") as err:
             self.process = subprocess.Popen(
-                arguments,
+                [*wrap, *arguments],
                 stdout=out,
                 stderr=err,
                 env=self.env,
@@ -92,6 +93,11 @@ class Job:
                 stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
                 start_new_session=True,
             )
+        # A wrapper may have put the job in a mount namespace of its own: look through its eyes.
+        self.job_home = self.env["EYRIE_HOME"]
+        if wrap:
+            self.job_home = f"/proc/{self.process.pid}/root{self.job_home}"
+            self.env["EYRIE_HOME"] = self.job_home
         if stdin is not None and stdin != "open":
             self.process.stdin.write(stdin)
             self.process.stdin.close()
@@ -114,7 +120,7 @@ class Job:
 
     def folder(self):
         """The job's folder under its home, or None before it exists and after it is removed."""
-        jobs = os.path.join(self.home, "jobs")
+        jobs = os.path.join(self.job_home, "jobs")
         try:
             names = [n for n in sorted(os.listdir(jobs)) if not n.startswith(".")]
         except OSError:

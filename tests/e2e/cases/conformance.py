@@ -1,0 +1,65 @@
+"""The C conformance programs on several numbers of ranks, undisturbed and with kills."""
+
+import os
+
+import harness
+from bad_input import program
+from harness import Job, run_to_end
+
+NAMES = sorted(
+    n[:-2]
+    for n in os.listdir(os.path.join(os.path.dirname(os.path.dirname(__file__)), "mpi"))
+    if n.endswith(".c")
+)
+
+
+def comes_through(name, ranks, **options):
+    code, out, err = run_to_end(program(name), ranks=ranks, **options)
+    assert code == 0 and out.startswith(f"ok {name} "), (code, out, err[-2000:])
+    assert int(out.split()[2]) >= ranks, out
+    return out
+
+
+def survives_kills(name):
+    """Ranks are killed as soon as all are there; a checkpoint may have been taken or not."""
+    with Job(program(name), ranks=4, ckpt_every=0.05) as job:
+        job.until(lambda: job.count("started") >= 4 or not job.running(), "start of all ranks")
+        for victims in ([1], [0, 2], [3]):
+            if job.running():
+                before = job.count("restored")
+                if job.kill_ranks(victims)[0] == 0:
+                    # The next victims are killed after this recovery has begun.
+                    job.until(
+                        lambda: job.count("restored") > before or not job.running(), "a recovery"
+                    )
+        code = job.wait()
+        assert code == 0 and job.stdout().startswith(f"ok {name} "), job.report()
+        assert not job.count("diverged"), job.report()
+
+
+def generated():
+    for name in NAMES:
+        for ranks in (1, 2, 3, 4, 7):
+            yield f"{name}_on_{ranks}", lambda n=name, r=ranks: comes_through(n, r)
+        yield f"{name}_without_ft", lambda n=name: comes_through(n, 3, ft="none")
+        yield f"{name}_with_kills", lambda n=name: survives_kills(n)
+
+
+def test_unsupported_function_names_itself():
+    code, out, err = run_to_end(program("unsupported"), ranks=2)
+    assert code == 0 and out == "unsupported: said so\n", (code, out, err)
+    assert "MPI_Win_create" in err, err
+
+
+def test_unsupported_function_with_fatal_handler():
+    code, _, err = run_to_end(program("unsupported") + ["fatal"], ranks=2)
+    assert code != 0 and "MPI_Win_create" in err, (code, err)
+
+
+def test_wrappers_have_no_surprises():
+    """The compiler wrappers pass on what they do not know and say what they would do."""
+    for wrapper in ("mpicc", "mpicxx", "mpifort"):
+        shown = harness.subprocess.run(
+            [os.path.join(harness.BUILD, "bin", wrapper), "-show"], capture_output=True, text=True
+        )
+        assert shown.returncode == 0 and "-I" in shown.stdout, (wrapper, shown)

@@ -1,0 +1,228 @@
+"""Faults beyond a single kill: damaged images, a program's own bug, full disks, odd moments."""
+
+import os
+import re
+import tempfile
+
+import harness
+from bad_input import program
+from harness import Job, example, run_to_end
+from programs import SIZES, expected
+
+
+def images_of(job, rank):
+    """The image files of a rank, oldest first."""
+    folder = os.path.join(job.folder(), "images")
+    found = []
+    for base, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(base, name)
+            numbers = [int(n) for n in re.findall(r"\d+", os.path.relpath(path, folder))]
+            if len(numbers) >= 2 and numbers[0] == rank and not name.startswith("."):
+                found.append((numbers[1], path))
+    return [path for _, path in sorted(found)]
+
+
+def flip_a_byte(path):
+    size = os.path.getsize(path)
+    with open(path, "r+b") as f:
+        f.seek(size // 2)
+        byte = f.read(1)
+        f.seek(size // 2)
+        f.write(bytes([byte[0] ^ 0x10]))
+
+
+def cut_in_half(path):
+    os.truncate(path, os.path.getsize(path) // 2)
+
+
+def cut_to_nothing(path):
+    os.truncate(path, 0)
+
+
+def damaged(harm, images_to_harm, generation):
+    """Two checkpoints by hand, harm to the newest ones, a kill: an older state must be used."""
+    want = expected("heat")
+    with Job(example("heat") + SIZES["heat"], ckpt_every=3600) as job:
+        job.wait_running(4)
+        for number in (1, 2):
+            job.eyrie("checkpoint", "last")
+            job.wait_event("checkpointed", rank=1, generation=number)
+        files = images_of(job, 1)
+        assert len(files) == 2, files
+        for path in files[len(files) - images_to_harm :]:
+            harm(path)
+        job.kill_ranks([1])
+        job.wait_event("restored", rank=1)
+        assert job.wait() == 0, job.report()
+        assert job.stdout() == want, job.report()
+        assert job.count("image-refused", rank=1) == images_to_harm, job.report()
+        restored = [e for e in job.events() if e["event"] == "restored"]
+        assert [(e["rank"], e["generation"]) for e in restored] == [(1, generation)], restored
+
+
+def test_damaged_image_is_refused_and_the_one_before_used():
+    damaged(flip_a_byte, 1, 1)
+
+
+def test_truncated_image_is_refused_and_the_one_before_used():
+    damaged(cut_in_half, 1, 1)
+
+
+def test_empty_image_is_refused_and_the_one_before_used():
+    damaged(cut_to_nothing, 1, 1)
+
+
+def test_own_bug_at_the_same_point():
+    """A program that dies by its own bug is reported after three times, not restarted for ever."""
+    with Job(program("segv") + ["5"], ranks=3, ckpt_every=3600) as job:
+        code = job.wait()
+        assert code not in (0, None), job.report()
+        assert job.count("detected", rank=1) == 3, job.report()
+        assert re.search(r"SIGSEGV|signal 11|segmentation", job.stderr(), re.I), job.stderr()
+        assert not job.left_over(), job.left_over()
+
+
+def test_own_bug_after_a_checkpoint():
+    with Job(program("segv") + ["400000"], ranks=2, ckpt_every=0.1) as job:
+        code = job.wait()
+        assert code not in (0, None), job.report()
+        assert job.count("detected", rank=1) == 3, job.report()
+
+
+def test_threads_run_but_are_not_checkpointed():
+    with Job(program("threads"), ranks=2, stdin="open") as job:
+        job.wait_running(2)
+        # The program says when its second thread is there.
+        job.until(lambda: "ready" in job.stdout(), "the program's threads")
+        code, out, err = job.eyrie("checkpoint", "last", check=False)
+        assert code != 0 and "thread" in out + err, (code, out, err)
+        record = job.status()
+        assert all("thread" in (r["no_checkpoint_reason"] or "") for r in record["ranks"]), record
+        job.process.stdin.close()
+        assert job.wait() == 0, job.report()
+        assert "threads: sum" in job.stdout(), job.report()
+
+
+def test_checkpoint_of_blocked_ranks():
+    """One rank blocked in read(2), the others in a broadcast: all are checkpointed, killed, restored."""
+    with Job(program("lines"), ranks=3, stdin="open", ckpt_every=3600) as job:
+        job.process.stdin.write(b"one\ntwo\n")
+        job.process.stdin.flush()
+        job.until(lambda: job.stdout() == "0: one\n1: two\n", "two lines")
+        job.eyrie("checkpoint", "last")
+        job.process.stdin.write(b"three\n")
+        job.process.stdin.flush()
+        job.until(lambda: "2: three\n" in job.stdout(), "the third line")
+        job.kill_ranks([0, 2])
+        job.wait_event("restored", count=2)
+        job.process.stdin.write(b"four\n")
+        job.process.stdin.close()
+        assert job.wait() == 0, job.report()
+        assert job.stdout() == "0: one\n1: two\n2: three\n3: four\n4 lines\n", job.report()
+        assert not job.count("diverged"), job.report()
+
+
+def test_state_outside_of_the_heap():
+    """Files with positions, signal mask and handlers, rounding mode, protections, program break."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = os.path.join(folder, "input")
+        with open(source, "w") as f:
+            f.write("".join(f"{i} {i * i % 977}\n" for i in range(5000)))
+        outputs = []
+        for disturbed in (False, True):
+            out = os.path.join(folder, str(disturbed))
+            os.mkdir(out)
+            command = program("files") + [source, out, "60000"]
+            with Job(command, ranks=3, ckpt_every=0.1 if disturbed else 3600) as job:
+                if disturbed:
+                    for victim in (0, 1, 2):
+                        job.wait_event("checkpointed", rank=victim)
+                        job.kill_ranks([victim])
+                        job.wait_event("restored", rank=victim)
+                assert job.wait() == 0, job.report()
+                texts = [open(os.path.join(out, f"out.{r}")).read() for r in range(3)]
+                outputs.append((job.stdout(), texts))
+        assert outputs[0] == outputs[1], "output or files differ"
+
+
+def test_kill_during_replay():
+    """The same rank is killed again as soon as it replays."""
+    want = expected("cg")
+    with Job(example("cg") + SIZES["cg"], ckpt_every=3600) as job:
+        job.until(lambda: job.stdout().count("\n") >= 20, "twenty lines")
+        for number in (1, 2, 3):
+            job.kill_ranks([1])
+            job.wait_event("restored", rank=1, count=number)
+        assert job.wait() == 0, job.report()
+        assert job.stdout() == want, job.report()
+
+
+def test_full_disk():
+    """No room for an image: the job goes on, the status says so, the result is right."""
+    want = expected("heat")
+    small = [
+        "unshare",
+        "-rm",
+        "sh",
+        "-c",
+        'mount -t tmpfs -o size=1m none "$EYRIE_HOME" && exec "$@"',
+        "sh",
+    ]
+    with Job(example("heat") + SIZES["heat"], ckpt_every=0.2, wrap=small) as job:
+        job.until(lambda: job.status(), "status")
+
+        def said():
+            record = job.status()
+            return record and any(r["no_checkpoint_reason"] for r in record["ranks"])
+
+        job.until(said, "reason for a missing checkpoint")
+        assert job.wait() == 0, job.report()
+        assert job.stdout() == want, job.report()
+
+
+def test_output_is_not_repeated():
+    """Lines that were printed before the kill are not printed again by the replay."""
+    want = expected("sort")
+    with Job(example("sort") + SIZES["sort"], ckpt_every=3600) as job:
+        job.until(lambda: job.stdout().count("\n") >= 10, "ten lines")
+        job.kill_ranks([0])
+        assert job.wait() == 0, job.report()
+        assert job.stdout() == want, job.report()
+        assert job.count("restored", rank=0) == 1, job.report()
+
+
+def test_program_without_mpi():
+    """A program that never heard of MPI is started, killed, and started again."""
+    source = (
+        "import sys\nfor i in range(5): print(i, flush=True)\nsys.stdin.readline()\nprint('end')"
+    )
+    with Job(["python3", "-c", source], ranks=1, stdin="open", ckpt_every=3600) as job:
+        job.until(lambda: job.stdout() == "0\n1\n2\n3\n4\n", "five lines")
+        job.kill_ranks([0])
+        job.wait_event("restored", rank=0)
+        job.process.stdin.write(b"\n")
+        job.process.stdin.close()
+        assert job.wait() == 0, job.report()
+        assert job.stdout() == "0\n1\n2\n3\n4\nend\n", job.report()
+
+
+def test_events_command():
+    with Job(example("cg") + SIZES["cg"], ckpt_every=0.2) as job:
+        job.wait_event("checkpointed", rank=0)
+        follower = harness.subprocess.run(
+            [harness.EYRIE, "events", "last", "--follow"],
+            env=job.env,
+            capture_output=True,
+            text=True,
+            timeout=harness.TIMEOUT_S,
+            stdin=harness.subprocess.DEVNULL,
+        )
+        assert job.wait() == 0, job.report()
+        assert "checkpointed" in follower.stdout, follower
+
+
+def test_undisturbed_runs_agree():
+    first = run_to_end(example("farm") + ["--tasks", "4000"])
+    second = run_to_end(example("farm") + ["--tasks", "4000"])
+    assert first[:2] == second[:2] and first[0] == 0, (first, second)
