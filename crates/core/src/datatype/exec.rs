@@ -1,12 +1,18 @@
 //! Runs compiled programs: moves any range of the packed stream between a user's layout and
 //! contiguous bytes, in either direction, without a buffer between.
 //!
-//! Kept true: exactly the bytes of the range are read and written. Addresses are computed with
+//! Kept true: exactly the bytes of the range are read and written, in no particular order (a type
+//! whose elements overlap may be sent, not received). Addresses are computed with
 //! wrapping arithmetic, so a null base with absolute displacements (`MPI_BOTTOM`) is fine.
 
 use std::ptr;
 
 use super::program::{Code, Program};
+
+/// Elements of up to this many runs are moved run by run, a tile of elements at a time.
+const TILED_RUNS_MAX: usize = 16;
+/// Elements of a tile.
+const TILE: u64 = 64;
 
 /// Direction of a move.
 pub(super) trait Mover {
@@ -104,13 +110,22 @@ unsafe fn repeat_whole<M: Mover>(
     unsafe {
         match &body.node.code {
             Code::Run if size as i64 == stride => M::mv(at, packed, (size * count) as usize),
-            Code::Run => strided::<M>(size, stride, count, at, packed),
+            Code::Run => strided::<M>(size, stride, size, count, at, packed),
             &Code::Strided { len, stride: inner, count: n } => {
                 for _ in 0..count {
-                    strided::<M>(len, inner, n, at, packed);
+                    strided::<M>(len, inner, len, n, at, packed);
                     at = at.wrapping_offset(stride as isize);
                     packed = packed.add(size as usize);
                 }
+            }
+            Code::Blocks { len, disps } if disps.len() <= TILED_RUNS_MAX => {
+                let runs = disps.iter().zip(0..).map(|(d, i)| (*d, i * len, *len));
+                tiled::<M>(runs, stride, size, count, at, packed);
+            }
+            Code::Runs { disps, starts } if disps.len() <= TILED_RUNS_MAX => {
+                let ends = starts.windows(2);
+                let runs = disps.iter().zip(ends).map(|(d, w)| (*d, w[0], w[1] - w[0]));
+                tiled::<M>(runs, stride, size, count, at, packed);
             }
             Code::Blocks { len, disps } => {
                 for _ in 0..count {
@@ -137,7 +152,9 @@ unsafe fn whole<M: Mover>(code: &Code, at: *mut u8, packed: *mut u8) {
         match code {
             // A run's length is in its node, so callers move it themselves.
             Code::Run => {}
-            &Code::Strided { len, stride, count } => strided::<M>(len, stride, count, at, packed),
+            &Code::Strided { len, stride, count } => {
+                strided::<M>(len, stride, len, count, at, packed);
+            }
             Code::Blocks { len, disps } => blocks::<M>(*len, disps, at, packed),
             Code::Runs { disps, starts } => {
                 for (d, w) in disps.iter().zip(starts.windows(2)) {
@@ -175,7 +192,7 @@ unsafe fn range<M: Mover>(program: &Program, mem: *mut u8, packed: *mut u8, skip
                     packed,
                     |i| step(at, i as i64, stride),
                     |i, n, p| {
-                        strided::<M>(run, stride, n, step(at, i as i64, stride), p);
+                        strided::<M>(run, stride, run, n, step(at, i as i64, stride), p);
                     },
                 );
             }
@@ -257,43 +274,76 @@ fn pieces(
     }
 }
 
-/// `count` runs of `len` bytes, `stride` apart in memory.
+/// Moves `count` elements of a few runs `(displacement, start in the stream, length)` each, one run
+/// of a tile of elements after the other: each is a tight loop then.
 #[inline]
-unsafe fn strided<M: Mover>(len: u64, stride: i64, count: u64, mem: *mut u8, packed: *mut u8) {
+unsafe fn tiled<M: Mover>(
+    runs: impl Iterator<Item = (i64, u64, u64)> + Clone,
+    stride: i64,
+    size: u64,
+    count: u64,
+    at: *mut u8,
+    packed: *mut u8,
+) {
+    let mut done = 0;
+    while done < count {
+        let n = TILE.min(count - done);
+        let mem = step(at, done as i64, stride);
+        let packed = packed.wrapping_add((done * size) as usize);
+        for (disp, start, len) in runs.clone() {
+            let mem = mem.wrapping_offset(disp as isize);
+            // SAFETY: the run of `n` of the caller's elements.
+            unsafe {
+                strided::<M>(len, stride, size, n, mem, packed.wrapping_add(start as usize));
+            }
+        }
+        done += n;
+    }
+}
+
+/// `count` runs of `len` bytes, `stride` apart in memory and `apart` in the stream.
+#[inline]
+unsafe fn strided<M: Mover>(
+    len: u64,
+    stride: i64,
+    apart: u64,
+    count: u64,
+    mem: *mut u8,
+    packed: *mut u8,
+) {
     #[inline(always)]
     unsafe fn fixed<M: Mover, const L: usize>(
         stride: i64,
+        apart: u64,
         count: u64,
         mut mem: *mut u8,
         mut packed: *mut u8,
     ) {
         for _ in 0..count {
             // SAFETY: one of the caller's runs.
-            unsafe {
-                M::fixed::<L>(mem, packed);
-                packed = packed.add(L);
-            }
+            unsafe { M::fixed::<L>(mem, packed) }
+            packed = packed.wrapping_add(apart as usize);
             mem = mem.wrapping_offset(stride as isize);
         }
     }
     // SAFETY: as for this function; the arms differ in what the compiler knows of the length.
     unsafe {
         match len {
-            1 => fixed::<M, 1>(stride, count, mem, packed),
-            2 => fixed::<M, 2>(stride, count, mem, packed),
-            4 => fixed::<M, 4>(stride, count, mem, packed),
-            8 => fixed::<M, 8>(stride, count, mem, packed),
-            12 => fixed::<M, 12>(stride, count, mem, packed),
-            16 => fixed::<M, 16>(stride, count, mem, packed),
-            24 => fixed::<M, 24>(stride, count, mem, packed),
-            32 => fixed::<M, 32>(stride, count, mem, packed),
-            64 => fixed::<M, 64>(stride, count, mem, packed),
+            1 => fixed::<M, 1>(stride, apart, count, mem, packed),
+            2 => fixed::<M, 2>(stride, apart, count, mem, packed),
+            4 => fixed::<M, 4>(stride, apart, count, mem, packed),
+            8 => fixed::<M, 8>(stride, apart, count, mem, packed),
+            12 => fixed::<M, 12>(stride, apart, count, mem, packed),
+            16 => fixed::<M, 16>(stride, apart, count, mem, packed),
+            24 => fixed::<M, 24>(stride, apart, count, mem, packed),
+            32 => fixed::<M, 32>(stride, apart, count, mem, packed),
+            64 => fixed::<M, 64>(stride, apart, count, mem, packed),
             _ => {
                 let (mut mem, mut packed) = (mem, packed);
                 for _ in 0..count {
                     M::mv(mem, packed, len as usize);
                     mem = mem.wrapping_offset(stride as isize);
-                    packed = packed.add(len as usize);
+                    packed = packed.wrapping_add(apart as usize);
                 }
             }
         }

@@ -104,7 +104,7 @@ impl Datatype {
         match (self.size, bytes) {
             (_, 0) => 0,
             (0, _) => i64::from(UNDEFINED),
-            (size, _) if bytes % size != 0 => i64::from(UNDEFINED),
+            (size, _) if !bytes.is_multiple_of(size) => i64::from(UNDEFINED),
             (size, _) => (bytes / size) as i64,
         }
     }

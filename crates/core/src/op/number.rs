@@ -58,7 +58,7 @@ impl F16 {
         let fraction = u32::from(self.0 & 0x3ff);
         let magnitude = match exponent {
             // Denormal: an integer times 2^-24.
-            0 => (fraction as f32 * 2f32.powi(-24)).to_bits(),
+            0 => (fraction as f32 / (1u32 << 24) as f32).to_bits(),
             0x1f => 0x7f80_0000 | fraction << 13,
             _ => (exponent + 112) << 23 | fraction << 13,
         };

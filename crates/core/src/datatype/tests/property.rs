@@ -40,6 +40,11 @@ fn check_packing(t: &Datatype, m: &Model, count: u64, cuts: &[u16]) {
     let map = stream(m, count, origin);
     let expected: Vec<u8> = map.iter().map(|i| mem[*i]).collect();
     let total = expected.len();
+    let mut unique = map.clone();
+    unique.sort_unstable();
+    unique.dedup();
+    // Only types without overlap may be received.
+    let receivable = unique.len() == total;
     assert_eq!(t.bytes(count), Some(total as u64));
     // SAFETY (throughout): `mem` and `back` hold `count` elements at `origin`, as the model knows.
     let buf = mem[origin..].as_ptr();
@@ -50,7 +55,9 @@ fn check_packing(t: &Datatype, m: &Model, count: u64, cuts: &[u16]) {
         // SAFETY: see above.
         unsafe { t.pack_range(buf, count, from as u64, &mut out) };
         assert_eq!(out, expected[from..from + n], "[{from}, {from}+{n}) of {total}");
-
+        if !receivable {
+            continue;
+        }
         let mut back = vec![0xEE; len];
         let mut naive = back.clone();
         for (i, byte) in map.iter().zip(&expected).skip(from).take(n) {
@@ -59,6 +66,9 @@ fn check_packing(t: &Datatype, m: &Model, count: u64, cuts: &[u16]) {
         // SAFETY: see above.
         unsafe { t.unpack_range(back[origin..].as_mut_ptr(), count, from as u64, &out) };
         assert_eq!(back, naive);
+    }
+    if !receivable {
+        return;
     }
     // The whole stream in pieces, in order.
     let mut back = vec![0xEE; len];
@@ -93,7 +103,7 @@ fn check_run(t: &Datatype, m: &Model, count: u64) {
 fn check_elements(t: &Datatype, m: &Model) {
     let size = m.size();
     for bytes in 0..=2 * size {
-        let whole = if size == 0 { 0 } else { bytes / size };
+        let whole = bytes.checked_div(size).unwrap_or(0);
         let mut rest = bytes - whole * size;
         let mut expected = whole as i64 * m.entries.len() as i64;
         for (_, kind) in &m.entries {
@@ -108,8 +118,8 @@ fn check_elements(t: &Datatype, m: &Model) {
             expected += 1;
         }
         assert_eq!(t.elements_in(bytes), expected, "{bytes} bytes");
-        let count = if size == 0 { 0 } else { bytes / size } as i64;
-        let exact = size == 0 || bytes % size == 0;
+        let count = whole as i64;
+        let exact = bytes == whole * size;
         assert_eq!(t.count_in(bytes), if exact { count } else { i64::from(UNDEFINED) });
     }
 }
