@@ -147,8 +147,13 @@ fn check(spec: &Spec, count: u64, cuts: &[u16]) {
     assert_eq!(table.derived_count(), usize::from(h.is_dynamic()));
 }
 
+/// Many small cases; failures are printed, not written beside the sources.
+fn config() -> ProptestConfig {
+    ProptestConfig { cases: 3000, failure_persistence: None, ..Default::default() }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn random_types_agree_with_the_naive_typemap(
