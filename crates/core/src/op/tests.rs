@@ -39,6 +39,84 @@ fn one<T: Plain>(op: Handle, dt: Handle, left: T, right: T) -> T {
     reduce(op, dt, &[left], &[right]).unwrap()[0]
 }
 
+const INTEGERS: &[Handle] = &[
+    p::SHORT,
+    p::INT,
+    p::LONG,
+    p::LONG_LONG,
+    p::UNSIGNED_SHORT,
+    p::UNSIGNED,
+    p::UNSIGNED_LONG,
+    p::UNSIGNED_LONG_LONG,
+    p::SIGNED_CHAR,
+    p::UNSIGNED_CHAR,
+    p::INT8_T,
+    p::INT16_T,
+    p::INT32_T,
+    p::INT64_T,
+    p::UINT8_T,
+    p::UINT16_T,
+    p::UINT32_T,
+    p::UINT64_T,
+    p::AINT,
+    p::COUNT,
+    p::OFFSET,
+    p::CHAR,
+    p::INTEGER,
+    p::INTEGER1,
+    p::INTEGER2,
+    p::INTEGER4,
+    p::INTEGER8,
+    p::INTEGER16,
+];
+const FLOATS: &[Handle] = &[
+    p::FLOAT,
+    p::DOUBLE,
+    p::LONG_DOUBLE,
+    p::REAL,
+    p::DOUBLE_PRECISION,
+    p::REAL2,
+    p::REAL4,
+    p::REAL8,
+    p::REAL16,
+];
+const COMPLEX: &[Handle] = &[
+    p::C_FLOAT_COMPLEX,
+    p::C_DOUBLE_COMPLEX,
+    p::C_LONG_DOUBLE_COMPLEX,
+    p::CXX_FLOAT_COMPLEX,
+    p::CXX_DOUBLE_COMPLEX,
+    p::CXX_LONG_DOUBLE_COMPLEX,
+    p::COMPLEX,
+    p::DOUBLE_COMPLEX,
+    p::COMPLEX4,
+    p::COMPLEX8,
+    p::COMPLEX16,
+    p::COMPLEX32,
+];
+const LOGICAL: &[Handle] = &[
+    p::LOGICAL,
+    p::LOGICAL1,
+    p::LOGICAL2,
+    p::LOGICAL4,
+    p::LOGICAL8,
+    p::LOGICAL16,
+    p::C_BOOL,
+    p::CXX_BOOL,
+];
+const PAIRS: &[Handle] = &[
+    p::FLOAT_INT,
+    p::DOUBLE_INT,
+    p::LONG_INT,
+    p::TWO_INT,
+    p::SHORT_INT,
+    p::LONG_DOUBLE_INT,
+    p::TWO_REAL,
+    p::TWO_DOUBLE_PRECISION,
+    p::TWO_INTEGER,
+];
+const NOTHING: &[Handle] = &[p::CHARACTER, p::WCHAR, p::PACKED];
+
 #[test]
 fn operations_are_defined_where_the_standard_says() {
     let (ops, types) = (OpTable::new(), TypeTable::new());
@@ -47,95 +125,18 @@ fn operations_are_defined_where_the_standard_says() {
     let bits = [BAND, BOR, BXOR];
     let logic = [LAND, LOR, LXOR];
     let location = [MINLOC, MAXLOC];
-    let integers = vec![
-        p::SHORT,
-        p::INT,
-        p::LONG,
-        p::LONG_LONG,
-        p::UNSIGNED_SHORT,
-        p::UNSIGNED,
-        p::UNSIGNED_LONG,
-        p::UNSIGNED_LONG_LONG,
-        p::SIGNED_CHAR,
-        p::UNSIGNED_CHAR,
-        p::INT8_T,
-        p::INT16_T,
-        p::INT32_T,
-        p::INT64_T,
-        p::UINT8_T,
-        p::UINT16_T,
-        p::UINT32_T,
-        p::UINT64_T,
-        p::AINT,
-        p::COUNT,
-        p::OFFSET,
-        p::CHAR,
-        p::INTEGER,
-        p::INTEGER1,
-        p::INTEGER2,
-        p::INTEGER4,
-        p::INTEGER8,
-        p::INTEGER16,
-    ];
-    let floats = vec![
-        p::FLOAT,
-        p::DOUBLE,
-        p::LONG_DOUBLE,
-        p::REAL,
-        p::DOUBLE_PRECISION,
-        p::REAL2,
-        p::REAL4,
-        p::REAL8,
-        p::REAL16,
-    ];
-    let complex = vec![
-        p::C_FLOAT_COMPLEX,
-        p::C_DOUBLE_COMPLEX,
-        p::C_LONG_DOUBLE_COMPLEX,
-        p::CXX_FLOAT_COMPLEX,
-        p::CXX_DOUBLE_COMPLEX,
-        p::CXX_LONG_DOUBLE_COMPLEX,
-        p::COMPLEX,
-        p::DOUBLE_COMPLEX,
-        p::COMPLEX4,
-        p::COMPLEX8,
-        p::COMPLEX16,
-        p::COMPLEX32,
-    ];
-    let logical = vec![
-        p::LOGICAL,
-        p::LOGICAL1,
-        p::LOGICAL2,
-        p::LOGICAL4,
-        p::LOGICAL8,
-        p::LOGICAL16,
-        p::C_BOOL,
-        p::CXX_BOOL,
-    ];
-    let pairs = vec![
-        p::FLOAT_INT,
-        p::DOUBLE_INT,
-        p::LONG_INT,
-        p::TWO_INT,
-        p::SHORT_INT,
-        p::LONG_DOUBLE_INT,
-        p::TWO_REAL,
-        p::TWO_DOUBLE_PRECISION,
-        p::TWO_INTEGER,
-    ];
-    let nothing = vec![p::CHARACTER, p::WCHAR, p::PACKED];
-    let table: [(Vec<Handle>, Vec<Handle>); 7] = [
-        (integers, [&arithmetic[..], &order, &bits, &logic].concat()),
-        (floats, [arithmetic, order].concat()),
-        (complex, arithmetic.to_vec()),
-        (logical, logic.to_vec()),
-        (pairs, location.to_vec()),
-        (vec![p::BYTE], bits.to_vec()),
-        (nothing, vec![]),
+    let table: [(&[Handle], Vec<Handle>); 7] = [
+        (INTEGERS, [&arithmetic[..], &order, &bits, &logic].concat()),
+        (FLOATS, [arithmetic, order].concat()),
+        (COMPLEX, arithmetic.to_vec()),
+        (LOGICAL, logic.to_vec()),
+        (PAIRS, location.to_vec()),
+        (&[p::BYTE], bits.to_vec()),
+        (NOTHING, vec![]),
     ];
     let mut seen = 0;
     for (handles, defined) in &table {
-        for dt in handles {
+        for dt in *handles {
             let t = types.get(*dt).unwrap();
             for (op, _) in BUILTINS {
                 let expected = if defined.contains(&op) { Ok(()) } else { Err(class::OP) };
