@@ -1,0 +1,187 @@
+/*
+ * Ping-pong between two ranks: one-way times for sizes from 8 B to 4 MiB, in batches. Also a raw
+ * mode without MPI: a cache line passed between two processes, and memcpy.
+ *
+ *   pingpong SIZE:ROUNDS:BATCHES...    prints `SIZE MIN_NS MEDIAN_NS` for each (rank 0)
+ *   pingpong --raw                     prints `line NS` and `memcpy BYTES NS`
+ *
+ * With PINGPONG_GATE=1 it runs a warm-up, says `warm` on standard output, waits for a line on
+ * standard input, and does so twice: the driver takes checkpoints in between, so that log memory is
+ * recycled when the measurement begins.
+ */
+#define _GNU_SOURCE
+#include <mpi.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST_BYTES = 4 << 20, MOST_BATCHES = 1000 };
+
+static double now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void rounds(int rank, char *out, char *in, int bytes, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (rank == 0) {
+            MPI_Send(out, bytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
+            MPI_Recv(in, bytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        } else {
+            MPI_Recv(in, bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(out, bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+        }
+    }
+}
+
+static void measure(int rank, char *out, char *in, int bytes, int count, int batches)
+{
+    static double times[MOST_BATCHES];
+    rounds(rank, out, in, bytes, count);
+    for (int b = 0; b < batches; b++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        double began = now_ns();
+        rounds(rank, out, in, bytes, count);
+        times[b] = (now_ns() - began) / (2.0 * count);
+    }
+    qsort(times, (size_t)batches, sizeof *times, ascending);
+    if (rank == 0) {
+        printf("%d %.1f %.1f\n", bytes, times[0], times[batches / 2]);
+        fflush(stdout);
+    }
+    for (int i = 0; i < bytes; i++)
+        if (in[i] != (char)(i * 7 + 1)) {
+            fprintf(stderr, "pingpong: byte %d of %d is wrong\n", i, bytes);
+            MPI_Abort(MPI_COMM_WORLD, 2);
+        }
+}
+
+/* One cache line passed to and fro between two processes, each on a core of its own. */
+static void raw_line(void)
+{
+    enum { COUNT = 200000 };
+    _Atomic int *word = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (word == MAP_FAILED)
+        exit(2);
+    double best = 1e18;
+    for (int batch = 0; batch < 5; batch++) {
+        atomic_store(word, 0);
+        pid_t child = fork();
+        if (child < 0)
+            exit(2);
+        if (child == 0) {
+            for (int i = 0; i < COUNT; i++) {
+                while (atomic_load_explicit(word, memory_order_acquire) != 2 * i + 1)
+                    continue;
+                atomic_store_explicit(word, 2 * i + 2, memory_order_release);
+            }
+            _exit(0);
+        }
+        double began = 0;
+        for (int i = 0; i < COUNT; i++) {
+            if (i == COUNT / 10)
+                began = now_ns();
+            atomic_store_explicit(word, 2 * i + 1, memory_order_release);
+            while (atomic_load_explicit(word, memory_order_acquire) != 2 * i + 2)
+                continue;
+        }
+        double one_way = (now_ns() - began) / (2.0 * (COUNT - COUNT / 10));
+        best = one_way < best ? one_way : best;
+        waitpid(child, NULL, 0);
+    }
+    printf("line %.1f\n", best);
+}
+
+static void raw_memcpy(int bytes)
+{
+    char *from = malloc(MOST_BYTES), *to = malloc(MOST_BYTES);
+    if (!from || !to)
+        exit(2);
+    memset(from, 1, MOST_BYTES);
+    memset(to, 2, MOST_BYTES);
+    double best = 1e18;
+    for (int batch = 0; batch < 30; batch++) {
+        double began = now_ns();
+        for (int i = 0; i < 10; i++) {
+            from[i] = (char)batch;
+            memcpy(to, from, (size_t)bytes);
+            __asm__ volatile("" : : "r"(to), "r"(from) : "memory");
+        }
+        double each = (now_ns() - began) / 10;
+        best = each < best ? each : best;
+    }
+    printf("memcpy %d %.1f\n", bytes, best);
+    free(from);
+    free(to);
+}
+
+/* Lets the driver do something while both ranks stand still. */
+static void gate(int rank)
+{
+    char line[64];
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+        puts("warm");
+        fflush(stdout);
+        if (!fgets(line, sizeof line, stdin))
+            MPI_Abort(MPI_COMM_WORLD, 3);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "--raw") == 0) {
+        raw_line();
+        raw_memcpy(65536);
+        raw_memcpy(1 << 20);
+        raw_memcpy(MOST_BYTES);
+        return 0;
+    }
+    MPI_Init(&argc, &argv);
+    int rank, ranks;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    char *out = malloc(MOST_BYTES), *in = malloc(MOST_BYTES);
+    if (ranks != 2 || !out || !in)
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    for (int i = 0; i < MOST_BYTES; i++) {
+        out[i] = (char)(i * 7 + 1);
+        in[i] = 0;
+    }
+    if (getenv("PINGPONG_GATE"))
+        for (int turn = 0; turn < 2; turn++) {
+            /* As much as will be sent between checkpoints later on, so that as many pages are used.
+             */
+            rounds(rank, out, in, MOST_BYTES, 60);
+            gate(rank);
+        }
+    for (int i = 1; i < argc; i++) {
+        int bytes, count, batches;
+        if (sscanf(argv[i], "%d:%d:%d", &bytes, &count, &batches) != 3 || bytes < 0 ||
+            bytes > MOST_BYTES || count < 1 || batches < 1 || batches > MOST_BATCHES) {
+            fprintf(stderr, "pingpong: '%s' is not SIZE:ROUNDS:BATCHES\n", argv[i]);
+            MPI_Abort(MPI_COMM_WORLD, 2);
+        }
+        measure(rank, out, in, bytes, count, batches);
+    }
+    free(out);
+    free(in);
+    MPI_Finalize();
+    return 0;
+}
