@@ -94,15 +94,17 @@ pub extern "C" fn PMPI_Pcontrol(_level: c_int) -> c_int {
     0
 }
 
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPI_Abort(_comm: Comm, code: c_int) -> c_int {
+    global::abort(global::machine("PMPI_Abort"), code)
+}
+
 shims! {
     fn PMPI_Finalize (); |m| {
         // Before all else the callbacks on MPI_COMM_SELF (MPI 5.0 section 11.2.4); they may call MPI.
         m.attr_delete_all(AttrKind::Comm, COMM_SELF)?;
-        m.finalize()?;
+        m.finalize();
         global::stop();
-    }
-    fn PMPI_Abort (_comm: Comm, code: c_int); |m| {
-        global::abort(m, code);
     }
     fn PMPI_Query_thread (provided: *mut c_int); |_m| {
         put(provided, thread_out(global::level()))?;

@@ -9,9 +9,10 @@ use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize};
 
-use eyrie_channel::Endpoint;
 use eyrie_core::consts::THREAD_SERIALIZED;
 use eyrie_core::machine::Machine;
+
+use crate::repr::code_out;
 
 static CURRENT: AtomicPtr<Machine> = AtomicPtr::new(null_mut());
 static PHASE: AtomicI32 = AtomicI32::new(BEFORE);
@@ -26,7 +27,7 @@ const FINALIZED: i32 = 2;
 
 /// The machine, for the duration of a call.
 #[inline]
-pub fn enter(name: &'static str) -> &'static mut Machine {
+pub fn machine(name: &'static str) -> &'static mut Machine {
     let at = CURRENT.load(Relaxed);
     if at.is_null() {
         not_running(name);
@@ -67,11 +68,10 @@ pub fn start(name: &'static str, required: i32) -> i32 {
         let how = if finalized() { "after MPI_Finalize" } else { "twice" };
         die(&format!("{} was called {how}; it may be called once", public(name)));
     }
-    let endpoint = match Endpoint::from_env() {
-        Ok(endpoint) => endpoint,
+    let machine = match Machine::from_env() {
+        Ok(machine) => Box::leak(Box::new(machine)),
         Err(e) => die(&format!("{} cannot join its job: {e}", public(name))),
     };
-    let machine = Box::leak(Box::new(Machine::new(endpoint)));
     machine.set_reentry_hook(set_current);
     let provided = required.min(THREAD_SERIALIZED);
     describe(machine, provided);
@@ -139,20 +139,20 @@ fn flush() {
 /// Ends the job because of an error that is fatal. `code` is a class or code of the machine.
 #[cold]
 pub fn fatal(name: &'static str, code: i32) -> ! {
-    let m = enter(name);
+    let m = machine(name);
     let text = m.error_string(code).map_or_else(|_| Vec::new(), <[u8]>::to_vec);
     let text = String::from_utf8_lossy(&text);
     let (rank, _) = m.world();
-    let line = format!("rank {rank}: {}: {text} (error {code})", public(name));
+    let line = format!("rank {rank}: {}: {text} (error {})", public(name), code_out(code));
     flush();
     eprintln!("eyrie: {line}");
     let exit = if code & 0xff == 0 { 1 } else { code };
-    m.endpoint.abort(exit, &line)
+    m.abort(exit, &line)
 }
 
 /// `MPI_Abort`.
 pub fn abort(m: &mut Machine, code: i32) -> ! {
     flush();
     let (rank, _) = m.world();
-    m.endpoint.abort(code, &format!("rank {rank}: MPI_Abort with code {code}"))
+    m.abort(code, &format!("rank {rank}: MPI_Abort with code {code}"))
 }

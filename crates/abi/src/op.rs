@@ -36,7 +36,7 @@ fn apply<N: Num>(f: Function<N>, a: *mut u8, b: *mut u8, n: i64, datatype: Handl
 }
 
 fn extent(datatype: Handle) -> isize {
-    let m = crate::global::enter("PMPI_Op_create");
+    let m = crate::global::machine("PMPI_Op_create");
     m.types.get_ref(datatype).map_or(0, |t| t.extent as isize)
 }
 

@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use eyrie_core::error::{Res, class};
 use eyrie_core::machine::Machine;
 
-use crate::arg::{array, array_mut, bytes, check_buf, get, put, put_num};
+use crate::arg::{array, array_mut, bytes, check_buf, get, put_num};
 use crate::repr::*;
 use crate::shim::shims;
 

@@ -73,11 +73,13 @@ macro_rules! shim {
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($a: $t),*) -> std::ffi::c_int {
                 #[allow(unused_variables)]
-                let $m = $crate::global::enter(stringify!($name));
+                let $m = $crate::global::machine(stringify!($name));
+                $m.enter();
                 // SAFETY: the program keeps to MPI's contract for the arguments (what can be
                 // checked is checked), and to a thread level of at most MPI_THREAD_SERIALIZED.
                 #[allow(unused_unsafe)]
                 let outcome = (|| -> $crate::shim::Outcome { unsafe { $body }; Ok(()) })();
+                $m.leave();
                 match outcome {
                     Ok(()) => 0,
                     Err(fail) => {
@@ -101,7 +103,7 @@ pub(crate) use {shim, shims};
 #[cold]
 pub fn fail(name: &'static str, fail: Fail, default: Handle) -> c_int {
     let on = if fail.on == Handle(0) { default } else { fail.on };
-    let action = crate::global::enter(name).raise(on, fail.class);
+    let action = crate::global::machine(name).raise(on, fail.class);
     match action {
         Action::Return => {}
         Action::Call(f, object) => f(object, fail.class.0),

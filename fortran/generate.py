@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+"""Writes the Fortran interface from the C header: mpif.h, the module's parts, and the entry points in C.
+
+usage: generate.py INCLUDE_DIR OUT_DIR
+
+Reads mpi.h and mpi_functions.h. Writes to OUT_DIR:
+  mpif.h            constants and common blocks; right in fixed and in free form
+  mpi_constants.h   the same without the externals, for the module
+  mpi_interfaces.h  explicit interfaces, for the module
+  entries.c         one function mpi_NAME_ for each routine, on the C interface alone
+
+What the C prototypes do not tell (index bases, callbacks, attributes) stands in special.c and
+attributes.c beside this file, written by hand; the names defined there are left out here.
+"""
+
+import re
+import sys
+
+# Lengths of handle arrays that the prototype does not name by `count` or `incount`.
+LENGTHS = {"MPI_Alltoallw": "comm_size(*comm)"}
+LOGICALS = {"flag", "commute", "reorder", "high", "periods", "remain_dims", "provided_flag"}
+# No Fortran binding, or one that needs more than Eyrie has yet.
+LEFT_OUT = re.compile(
+    r"MPI_(T_|File_|Abi_|.*_(c|toint|fromint|x)$|Comm_spawn|Register_datarep|Grequest_start|Session_|"
+    r"Status_[gs]et_(error|source|tag)|Dist_graph_create|[NI].*eighbor_alltoallw|Ialltoallw|"
+    r".*lltoallw_init|Request_get_status_|.*_create_from_|Group_from_session|Remove_error|.*buffer$|"
+    r"Type_get_value_index|Get_hw_resource|Info_get_string|Win_shared_query)")
+BUFFERS = {"MPI_Buffer_attach"}
+# Functions (not subroutines) of the Fortran binding: declared by hand.
+FUNCTIONS = {"MPI_Wtime", "MPI_Wtick", "MPI_Aint_add", "MPI_Aint_diff"}
+HANDLES = {"Comm", "Group", "Datatype", "Op", "Request", "Errhandler", "Info", "Message", "Win", "File"}
+NULL_FUNCTIONS = ["MPI_DUP_FN", "MPI_NULL_COPY_FN", "MPI_NULL_DELETE_FN"] + [
+    f"MPI_{kind}_{what}" for kind in ("COMM", "TYPE", "WIN")
+    for what in ("DUP_FN", "NULL_COPY_FN", "NULL_DELETE_FN")]
+COMMONS = [  # common block, Fortran name, declaration
+    ("eyrie_mpi_bottom", "MPI_BOTTOM", "INTEGER MPI_BOTTOM"),
+    ("eyrie_mpi_in_place", "MPI_IN_PLACE", "INTEGER MPI_IN_PLACE"),
+    ("eyrie_mpi_status_ignore", "MPI_STATUS_IGNORE", "INTEGER MPI_STATUS_IGNORE(8)"),
+    ("eyrie_mpi_statuses_ignore", "MPI_STATUSES_IGNORE", "INTEGER MPI_STATUSES_IGNORE(8,1)"),
+    ("eyrie_mpi_errcodes_ignore", "MPI_ERRCODES_IGNORE", "INTEGER MPI_ERRCODES_IGNORE(1)"),
+    ("eyrie_mpi_unweighted", "MPI_UNWEIGHTED", "INTEGER MPI_UNWEIGHTED(1)"),
+    ("eyrie_mpi_weights_empty", "MPI_WEIGHTS_EMPTY", "INTEGER MPI_WEIGHTS_EMPTY(1)"),
+    ("eyrie_mpi_argv_null", "MPI_ARGV_NULL", "CHARACTER*1 MPI_ARGV_NULL(1)"),
+    ("eyrie_mpi_argvs_null", "MPI_ARGVS_NULL", "CHARACTER*1 MPI_ARGVS_NULL(1,1)"),
+]
+
+
+def constants(header):
+    """(name, value) of every integer constant and handle of mpi.h, as Fortran sees it."""
+    found = []
+    values = {}
+    for name, value in re.findall(r"^#define (MPI_\w+) +(\S.*?) *$", header, flags=re.M):
+        if value in values:
+            number = values[value]
+        else:
+            m = re.fullmatch(r"\(?(?:\((MPI_\w+)\))?(-?\w+)\)?", value)
+            if not m or (m.group(1) and m.group(1)[4:] not in HANDLES | {"Session"}):
+                continue
+            try:
+                number = int(m.group(2), 0)
+            except ValueError:
+                continue
+        values[name] = number
+        if name.startswith("MPI_T_") or re.match(r"MPI_F_|MPI_MAX_", name):
+            continue
+        found.append((name, number))
+    # In Fortran there is no zero at the end (MPI 5.0 section 2.6.2).
+    for name, value in re.findall(r"^#define (MPI_MAX_\w+) +(\d+)$", header, flags=re.M):
+        found.append((name, int(value) - 1))
+    found += [("MPI_STATUS_SIZE", 8), ("MPI_SOURCE", 1), ("MPI_TAG", 2), ("MPI_ERROR", 3),
+              ("MPI_ADDRESS_KIND", 8), ("MPI_OFFSET_KIND", 8), ("MPI_COUNT_KIND", 8),
+              ("MPI_INTEGER_KIND", 4)]
+    return found
+
+
+def write_constants(out_dir, header):
+    lines = ["! Generated from mpi.h: constants of MPI for Fortran, in fixed and in free form."]
+    for name, value in constants(header):
+        lines.append(f"      INTEGER {name}")
+        if len(f"      PARAMETER ({name}={value})") > 72:
+            sys.exit(f"{name} is too long for fixed form")
+        lines.append(f"      PARAMETER ({name}={value})")
+    for name, value in (("MPI_ASYNC_PROTECTS_NONBLOCKING", ".FALSE."),
+                        ("MPI_SUBARRAYS_SUPPORTED", ".FALSE.")):
+        lines.append(f"      LOGICAL {name}")
+        lines.append(f"      PARAMETER ({name}={value})")
+    lines.append("      INTEGER(8) MPI_DISPLACEMENT_CURRENT")
+    lines.append("      PARAMETER (MPI_DISPLACEMENT_CURRENT=-1)")
+    for block, name, declaration in COMMONS:
+        lines.append(f"      {declaration}")
+        lines.append(f"      COMMON /{block}/ {name}")
+    for name in NULL_FUNCTIONS:
+        lines.append(f"      EXTERNAL {name}")
+    text = "\n".join(lines) + "\n"
+    with open(f"{out_dir}/mpi_constants.h", "w", encoding="ascii") as f:
+        f.write(text)
+    externals = ["      DOUBLE PRECISION MPI_WTIME", "      EXTERNAL MPI_WTIME",
+                 "      DOUBLE PRECISION MPI_WTICK", "      EXTERNAL MPI_WTICK",
+                 "      INTEGER(8) MPI_AINT_ADD", "      EXTERNAL MPI_AINT_ADD",
+                 "      INTEGER(8) MPI_AINT_DIFF", "      EXTERNAL MPI_AINT_DIFF"]
+    with open(f"{out_dir}/mpif.h", "w", encoding="ascii") as f:
+        f.write(text + "\n".join(externals) + "\n")
+
+
+class Argument:
+    """One argument of a routine: how it is declared and passed on both sides."""
+
+    def __init__(self, text, function):
+        m = re.fullmatch(r"(const )?(\w+) ?(\*?)(\w+)((?:\[\d*\])*)", text.strip())
+        if not m:
+            raise ValueError(text)
+        const, kind, star, self.name, array = m.groups()
+        self.const, self.function = bool(const), function
+        pointer, self.array = bool(star), bool(array)
+        handle = kind[4:] if kind.startswith("MPI_") else ""
+        self.hidden = False
+        self.handle = handle
+        if kind == "void":
+            self.kind = "choice"
+        elif kind == "char":
+            self.kind, self.hidden = ("text in" if const else "text out"), True
+        elif handle in HANDLES:
+            self.kind = "handles" if array else "handle out" if pointer else "handle"
+        elif handle == "Status":
+            self.kind = "statuses" if array else "status"
+        elif handle in {"Aint", "Offset", "Count"} or kind == "int":
+            self.kind = "pass" if pointer or array else "value"
+        else:
+            raise ValueError(text)
+        self.wide = handle in {"Aint", "Offset", "Count"}
+        self.ranges = array == "[][3]"
+
+    def fortran(self):
+        """Declaration in an interface."""
+        n = self.name
+        if self.kind == "choice":
+            if n == "baseptr":
+                return [f"integer(8) :: {n}"]
+            return [f"!GCC$ ATTRIBUTES NO_ARG_CHECK :: {n}", f"type(*), dimension(*) :: {n}"]
+        if self.kind.startswith("text"):
+            return [f"character(len=*) :: {n}"]
+        if self.kind == "status":
+            return [f"integer :: {n}(8)"]
+        if self.kind == "statuses":
+            return [f"integer :: {n}(8,*)"]
+        base = "logical" if n in LOGICALS else "integer(8)" if self.wide else "integer"
+        shape = "(3,*)" if self.ranges else "(*)" if self.array else ""
+        return [f"{base} :: {n}{shape}"]
+
+    def parameter(self):
+        if self.kind in ("choice", "status", "statuses"):
+            return f"void *{self.name}"
+        if self.hidden:
+            return f"char *{self.name}"
+        c = "int64_t" if self.wide else "int"
+        return f"{c} *{self.name}"
+
+    def convert(self):
+        """(statements before, expression, statements after)"""
+        n, short = self.name, "Type" if self.handle == "Datatype" else self.handle
+        if self.kind == "choice":
+            return [], f"choice_at({n})", []
+        if self.kind == "value":
+            return [], f"*{n}", []
+        if self.kind == "pass":
+            cast = f"(MPI_{self.handle} *)" if self.wide else ""
+            cast = "(int (*)[3])" if self.ranges else cast
+            return [], f"{cast}{n}", []
+        if self.kind == "status":
+            return [], f"status_at({n})", []
+        if self.kind == "statuses":
+            return [], f"statuses_at({n})", []
+        if self.kind == "handle":
+            return [], f"MPI_{short}_fromint(*{n})", []
+        if self.kind == "handle out":
+            return ([f"MPI_{self.handle} c_{n} = MPI_{short}_fromint(*{n});"], f"&c_{n}",
+                    [f"*{n} = MPI_{short}_toint(c_{n});"])
+        if self.kind == "text in":
+            return [f"char *c_{n} = text_in({n}, l_{n});"], f"c_{n}", [f"free(c_{n});"]
+        if self.kind == "text out":
+            return ([f"char *c_{n} = text_room(l_{n});"], f"c_{n}",
+                    [f"text_out(c_{n}, {n}, l_{n}, *ierror);"])
+        return self.convert_handles(short)
+
+    def convert_handles(self, short):
+        n = self.name
+        length = LENGTHS.get(self.function) or ("*incount" if "some" in self.function else "*count")
+        before = [f"int n_{n} = {length};",
+                  f"MPI_{self.handle} *c_{n} = room(n_{n}, sizeof *c_{n});",
+                  f"for (int i = 0; i < n_{n}; i++) c_{n}[i] = MPI_{short}_fromint({n}[i]);"]
+        after = [f"for (int i = 0; i < n_{n}; i++) {n}[i] = MPI_{short}_toint(c_{n}[i]);"]
+        return before, f"c_{n}", ([] if self.const else after) + [f"free(c_{n});"]
+
+
+def routine(name, arguments):
+    """The C entry point."""
+    parts = [a.convert() for a in arguments]
+    parameters = [a.parameter() for a in arguments] + ["int *ierror"]
+    parameters += [f"size_t l_{a.name}" for a in arguments if a.hidden]
+    lower = name.lower() + "_"
+    lines = [f"ENTRY(p{lower}, {lower}, ({', '.join(parameters)}))", "{"]
+    lines += ["    " + s for before, _, _ in parts for s in before]
+    lines.append(f"    *ierror = {name}({', '.join(e for _, e, _ in parts)});")
+    lines += ["    " + s for _, _, after in parts for s in after]
+    return lines + ["}", ""]
+
+
+def wrapped(head, names, tail=""):
+    """A statement of free form, continued where it gets long."""
+    line, lines = head + "(", []
+    for i, n in enumerate(names):
+        piece = n + (", " if i + 1 < len(names) else ")" + tail)
+        if len(line) + len(piece) > 90:
+            lines.append(line + "&")
+            line = "      "
+        line += piece
+    return lines + [line]
+
+
+def interface(name, arguments):
+    names = [a.name for a in arguments] + ["ierror"]
+    lines = wrapped(f"    subroutine {name}", names)
+    for a in arguments:
+        lines += ["      " + d for d in a.fortran()]
+    return lines + ["      integer :: ierror", f"    end subroutine {name}"]
+
+
+def main():
+    include, out_dir = sys.argv[1:]
+    here = re.sub(r"[^/]*$", "", sys.argv[0])
+    with open(f"{include}/mpi.h", encoding="ascii") as f:
+        write_constants(out_dir, f.read())
+    with open(f"{include}/mpi_functions.h", encoding="ascii") as f:
+        functions = " ".join(f.read().split())
+    by_hand = {f"mpi_{kind}_{what}" for kind in ("comm", "type", "win")
+               for what in ("create_keyval", "set_attr", "get_attr")}
+    for source in ("special.c", "attributes.c"):
+        with open(f"{here}{source}", encoding="ascii") as f:
+            by_hand |= set(re.findall(r"^ENTRY\(p(mpi_\w+)_,", f.read(), flags=re.M))
+
+    entries = ['/* Generated from mpi_functions.h: entry points for Fortran. */', '#include "entry.h"', ""]
+    interfaces = ["! Generated from mpi_functions.h: explicit interfaces.", "  interface"]
+    for name, args in re.findall(r"EYRIE_MPI\(\w+, (\w+), \((.*?)\)\)", functions):
+        name = "MPI_" + name
+        if (LEFT_OUT.match(name) and name not in BUFFERS) or name in FUNCTIONS or name.lower() in by_hand:
+            continue
+        try:
+            arguments = [Argument(a, name) for a in args.split(",") if a.strip() != "void"]
+        except ValueError as e:
+            sys.exit(f"{name}: cannot translate the argument {e}")
+        entries += routine(name, arguments)
+        interfaces += interface(name, arguments)
+    interfaces.append("  end interface")
+    with open(f"{out_dir}/entries.c", "w", encoding="ascii") as f:
+        f.write("\n".join(entries))
+    with open(f"{out_dir}/mpi_interfaces.h", "w", encoding="ascii") as f:
+        f.write("\n".join(interfaces) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+/*
+ * Fortran routines that differ from C in more than how arguments are passed: indices from 1,
+ * callbacks, attributes, names that MPI-3 removed.
+ */
+#include "entry.h"
+
+#include <string.h>
+
+ENTRY(pmpi_init_, mpi_init_, (int *ierror))
+{
+    *ierror = MPI_Init(NULL, NULL);
+}
+
+ENTRY(pmpi_init_thread_, mpi_init_thread_, (int *required, int *provided, int *ierror))
+{
+    *ierror = MPI_Init_thread(NULL, NULL, *required, provided);
+}
+
+ENTRY(pmpi_pcontrol_, mpi_pcontrol_, (int *level))
+{
+    MPI_Pcontrol(*level);
+}
+
+ENTRY(pmpi_info_create_env_, mpi_info_create_env_, (int *info, int *ierror))
+{
+    MPI_Info c_info = MPI_INFO_NULL;
+    *ierror = MPI_Info_create_env(0, NULL, &c_info);
+    *info = MPI_Info_toint(c_info);
+}
+
+/* ---- the functions */
+
+double pmpi_wtime_(void) { return MPI_Wtime(); }
+double mpi_wtime_(void) __attribute__((weak, alias("pmpi_wtime_")));
+double pmpi_wtick_(void) { return MPI_Wtick(); }
+double mpi_wtick_(void) __attribute__((weak, alias("pmpi_wtick_")));
+
+int64_t pmpi_aint_add_(int64_t *base, int64_t *disp) { return MPI_Aint_add(*base, *disp); }
+int64_t mpi_aint_add_(int64_t *, int64_t *) __attribute__((weak, alias("pmpi_aint_add_")));
+int64_t pmpi_aint_diff_(int64_t *a, int64_t *b) { return MPI_Aint_diff(*a, *b); }
+int64_t mpi_aint_diff_(int64_t *, int64_t *) __attribute__((weak, alias("pmpi_aint_diff_")));
+
+/* ---- indices count from 1 */
+
+static MPI_Request *requests_in(int n, const int *requests)
+{
+    MPI_Request *list = room(n, sizeof *list);
+    for (int i = 0; i < n; i++)
+        list[i] = MPI_Request_fromint(requests[i]);
+    return list;
+}
+
+static void requests_out(int n, MPI_Request *list, int *requests)
+{
+    for (int i = 0; i < n; i++)
+        requests[i] = MPI_Request_toint(list[i]);
+    free(list);
+}
+
+ENTRY(pmpi_waitany_, mpi_waitany_, (int *count, int *requests, int *index, void *status, int *ierror))
+{
+    MPI_Request *list = requests_in(*count, requests);
+    *ierror = MPI_Waitany(*count, list, index, status_at(status));
+    requests_out(*count, list, requests);
+    if (*ierror == MPI_SUCCESS && *index != MPI_UNDEFINED)
+        ++*index;
+}
+
+ENTRY(pmpi_testany_, mpi_testany_,
+      (int *count, int *requests, int *index, int *flag, void *status, int *ierror))
+{
+    MPI_Request *list = requests_in(*count, requests);
+    *ierror = MPI_Testany(*count, list, index, flag, status_at(status));
+    requests_out(*count, list, requests);
+    if (*ierror == MPI_SUCCESS && *index != MPI_UNDEFINED)
+        ++*index;
+}
+
+static void count_from_one(int error, int n, int *indices)
+{
+    if ((error == MPI_SUCCESS || error == MPI_ERR_IN_STATUS) && n != MPI_UNDEFINED)
+        for (int i = 0; i < n; i++)
+            ++indices[i];
+}
+
+ENTRY(pmpi_waitsome_, mpi_waitsome_,
+      (int *incount, int *requests, int *outcount, int *indices, void *statuses, int *ierror))
+{
+    MPI_Request *list = requests_in(*incount, requests);
+    *ierror = MPI_Waitsome(*incount, list, outcount, indices, statuses_at(statuses));
+    requests_out(*incount, list, requests);
+    count_from_one(*ierror, *outcount, indices);
+}
+
+ENTRY(pmpi_testsome_, mpi_testsome_,
+      (int *incount, int *requests, int *outcount, int *indices, void *statuses, int *ierror))
+{
+    MPI_Request *list = requests_in(*incount, requests);
+    *ierror = MPI_Testsome(*incount, list, outcount, indices, statuses_at(statuses));
+    requests_out(*incount, list, requests);
+    count_from_one(*ierror, *outcount, indices);
+}
+
+/* ---- buffers: Fortran programs do not get the address back */
+
+ENTRY(pmpi_buffer_detach_, mpi_buffer_detach_, (void *buffer, int *size, int *ierror))
+{
+    void *at = NULL;
+    (void)buffer;
+    *ierror = MPI_Buffer_detach(&at, size);
+}
+
+/* ---- datatypes */
+
+ENTRY(pmpi_type_get_contents_, mpi_type_get_contents_,
+      (int *datatype, int *max_integers, int *max_addresses, int *max_datatypes, int *integers,
+       int64_t *addresses, int *datatypes, int *ierror))
+{
+    MPI_Datatype type = MPI_Type_fromint(*datatype);
+    MPI_Datatype *list = room(*max_datatypes, sizeof *list);
+    int ni, na, nd = 0, combiner;
+    *ierror = MPI_Type_get_envelope(type, &ni, &na, &nd, &combiner);
+    if (*ierror == MPI_SUCCESS)
+        *ierror = MPI_Type_get_contents(type, *max_integers, *max_addresses, *max_datatypes,
+                                        integers, (MPI_Aint *)addresses, list);
+    for (int i = 0; *ierror == MPI_SUCCESS && i < nd; i++)
+        datatypes[i] = MPI_Type_toint(list[i]);
+    free(list);
+}
+
+/* ---- info: the length of the value is that of the program's string at most */
+
+ENTRY(pmpi_info_get_, mpi_info_get_,
+      (int *info, char *key, int *valuelen, char *value, int *flag, int *ierror, size_t l_key,
+       size_t l_value))
+{
+    char *c_key = text_in(key, l_key);
+    char *c_value = text_room(l_value);
+    int most = *valuelen < (int)l_value ? *valuelen : (int)l_value;
+    *ierror = MPI_Info_get(MPI_Info_fromint(*info), c_key, most, c_value, flag);
+    text_out(c_value, value, l_value, *flag ? *ierror : MPI_ERR_OTHER);
+    free(c_key);
+}
+
+ENTRY(pmpi_info_get_string_, mpi_info_get_string_,
+      (int *info, char *key, int *buflen, char *value, int *flag, int *ierror, size_t l_key,
+       size_t l_value))
+{
+    char *c_key = text_in(key, l_key);
+    char *c_value = text_room(l_value);
+    int most = *buflen < (int)l_value ? *buflen : (int)l_value;
+    int length = *buflen > 0 ? most + 1 : 0;
+    *ierror = MPI_Info_get_string(MPI_Info_fromint(*info), c_key, &length, c_value, flag);
+    if (*ierror == MPI_SUCCESS && *flag) {
+        if (*buflen > 0)
+            text_out(c_value, value, l_value, *ierror);
+        else
+            free(c_value);
+        *buflen = length - 1;
+    } else {
+        free(c_value);
+    }
+    free(c_key);
+}
+
+/*
+ * ---- callbacks
+ * A C handle holds its INTEGER in its low half, so that on a little-endian machine the address of
+ * a C handle is the address of the Fortran one: operations and error handlers need no wrapper.
+ */
+
+ENTRY(pmpi_op_create_, mpi_op_create_, (void (*function)(void), int *commute, int *op, int *ierror))
+{
+    MPI_Op c_op = MPI_OP_NULL;
+    *ierror = MPI_Op_create((MPI_User_function *)function, *commute, &c_op);
+    *op = MPI_Op_toint(c_op);
+}
+
+ENTRY(pmpi_comm_create_errhandler_, mpi_comm_create_errhandler_,
+      (void (*function)(void), int *errhandler, int *ierror))
+{
+    MPI_Errhandler c_handler = MPI_ERRHANDLER_NULL;
+    *ierror = MPI_Comm_create_errhandler((MPI_Comm_errhandler_function *)function, &c_handler);
+    *errhandler = MPI_Errhandler_toint(c_handler);
+}
+
+ENTRY(pmpi_win_create_errhandler_, mpi_win_create_errhandler_,
+      (void (*function)(void), int *errhandler, int *ierror))
+{
+    MPI_Errhandler c_handler = MPI_ERRHANDLER_NULL;
+    *ierror = MPI_Win_create_errhandler((MPI_Win_errhandler_function *)function, &c_handler);
+    *errhandler = MPI_Errhandler_toint(c_handler);
+}
+
+ENTRY(pmpi_file_create_errhandler_, mpi_file_create_errhandler_,
+      (void (*function)(void), int *errhandler, int *ierror))
+{
+    MPI_Errhandler c_handler = MPI_ERRHANDLER_NULL;
+    *ierror = MPI_File_create_errhandler((MPI_File_errhandler_function *)function, &c_handler);
+    *errhandler = MPI_Errhandler_toint(c_handler);
+}
