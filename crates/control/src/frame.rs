@@ -26,8 +26,7 @@ pub enum FrameError {
 
 /// One message as a frame.
 pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, FrameError> {
-    let payload =
-        postcard::to_stdvec(message).map_err(|e| FrameError::Malformed(e.to_string()))?;
+    let payload = postcard::to_stdvec(message).map_err(|e| FrameError::Malformed(e.to_string()))?;
     if payload.len() > MAX_FRAME_BYTES {
         return Err(FrameError::TooLong(payload.len()));
     }
@@ -75,8 +74,8 @@ impl Decoder {
         let Some(payload) = rest.get(HEADER_BYTES..HEADER_BYTES + length) else {
             return Ok(None);
         };
-        let (message, left) = postcard::take_from_bytes(payload)
-            .map_err(|e| FrameError::Malformed(e.to_string()))?;
+        let (message, left) =
+            postcard::take_from_bytes(payload).map_err(|e| FrameError::Malformed(e.to_string()))?;
         if !left.is_empty() {
             return Err(FrameError::Trailing(left.len()));
         }

@@ -109,6 +109,11 @@ pub enum NodeMsg {
     /// A line for the user from the daemon itself.
     Say(String),
     Event(Box<Event>),
+    /// Console: what `eyrie verify` found.
+    Verdict {
+        ok: bool,
+        text: String,
+    },
     /// Console: the job is over.
     Exit {
         code: i32,

@@ -239,8 +239,7 @@ impl Monitor {
             Phase::RollingBack => {
                 self.phase = Phase::Running;
                 for rank in &mut self.ranks {
-                    *rank =
-                        Rank { life: Life::Waiting, last: None, same_point: 0, fruitless: 0 };
+                    *rank = Rank { life: Life::Waiting, last: None, same_point: 0, fruitless: 0 };
                 }
                 todo.push(Action::RestartAll);
                 return;

@@ -225,8 +225,7 @@ fn every_history_ends_once_with_nobody_left() {
                         to_start = (0..size).collect();
                     }
                     Action::KillAll => {
-                        let killed: Vec<u32> =
-                            (0..size).filter(|r| alive[*r as usize]).collect();
+                        let killed: Vec<u32> = (0..size).filter(|r| alive[*r as usize]).collect();
                         alive.fill(false);
                         for rank in killed {
                             let kill = Death::Signal(libc::SIGKILL);

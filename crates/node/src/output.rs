@@ -31,6 +31,8 @@ pub struct Tape {
     history: VecDeque<u8>,
     limit: usize,
     compare: bool,
+    /// Bytes before this come from a course of the job that was given up.
+    foreign: u64,
     pending: Vec<u8>,
 }
 
@@ -42,6 +44,7 @@ impl Tape {
             history: VecDeque::new(),
             limit,
             compare: true,
+            foreign: 0,
             pending: Vec::new(),
         }
     }
@@ -56,12 +59,18 @@ impl Tape {
         self.received
     }
 
-    /// A new incarnation begins at `position`. With `compare` false, what it repeats is dropped
-    /// unseen.
-    pub fn rewind(&mut self, position: u64, compare: bool) {
+    /// A new incarnation begins at `position`.
+    pub fn rewind(&mut self, position: u64) {
         debug_assert!(position <= self.received);
         self.position = position.min(self.received);
-        self.compare = compare;
+        self.compare = self.position >= self.foreign;
+    }
+
+    /// The program begins anew and need not write the same again: what it repeats of the bytes so
+    /// far is dropped unseen.
+    pub fn give_up(&mut self) {
+        self.foreign = self.received;
+        self.rewind(0);
     }
 
     /// Takes bytes as they came from the pipe. Returns complete lines to forward. On a difference
@@ -166,7 +175,7 @@ mod tests {
     fn a_repeated_part_is_not_forwarded() {
         let mut tape = Tape::new(100);
         tape.feed(b"one\ntwo\nth").unwrap();
-        tape.rewind(4, true);
+        tape.rewind(4);
         assert_eq!(tape.feed(b"two\n"), Ok(None));
         assert_eq!(tape.feed(b"three\n"), Ok(Some(b"three\n".to_vec())));
         assert_eq!(tape.position(), tape.received());
@@ -176,14 +185,19 @@ mod tests {
     fn a_difference_names_both_versions() {
         let mut tape = Tape::new(100);
         tape.feed(b"one\ntwo\n").unwrap();
-        tape.rewind(0, true);
+        tape.rewind(0);
         let found = tape.feed(b"one\ntoo\n").unwrap_err();
         assert_eq!(found, Difference { position: 5, before: "wo".into(), now: "oo".into() });
-        tape.rewind(0, false);
+        tape.rewind(4);
+        assert_eq!(tape.check_complete().unwrap_err().before, "two");
+        tape.give_up();
         assert_eq!(tape.feed(b"one\ntoo\n"), Ok(None));
         assert!(tape.check_complete().is_ok());
-        tape.rewind(4, true);
-        assert_eq!(tape.check_complete().unwrap_err().before, "two");
+        tape.feed(b"new\n").unwrap();
+        tape.rewind(8);
+        assert!(tape.feed(b"nix\n").is_err());
+        tape.rewind(4);
+        assert_eq!(tape.feed(b"too\nnew\n"), Ok(None));
     }
 
     /// Random deaths and restores: what comes out is what an undisturbed program writes.
@@ -202,7 +216,7 @@ mod tests {
                     0 => point = at,
                     1 => {
                         at = point;
-                        tape.rewind(point as u64, true);
+                        tape.rewind(point as u64);
                     }
                     _ => {
                         let n = (1 + random.below(90) as usize).min(whole.len() - at);

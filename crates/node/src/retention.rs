@@ -71,6 +71,13 @@ impl Retention {
         }
     }
 
+    /// The program starts anew: only its start is kept, and numbers go on.
+    pub fn restart(&mut self) {
+        let start = Point::start(self.floor.need.len() as u32);
+        self.kept = vec![Kept { generation: 0, point: start.clone() }];
+        self.floor = start;
+    }
+
     /// The number of a checkpoint about to be taken.
     pub fn begin(&mut self) -> u32 {
         let generation = self.next;

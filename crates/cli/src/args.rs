@@ -1,0 +1,242 @@
+//! The command line.
+
+use crate::units::{parse_bytes, parse_millis};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Runs MPI programs that outlive their ranks.
+#[derive(Debug, Parser)]
+#[command(name = "eyrie", version, arg_required_else_help = true)]
+#[command(after_help = "Examples:\n  \
+    eyrie run -n 4 ./heat 1000          run an MPI program on 4 ranks\n  \
+    eyrie status last                   how the newest job is doing\n  \
+    eyrie inject last kill-rank 2       kill a rank and watch it come back\n\n\
+    State lives under $EYRIE_HOME (default ~/.eyrie).")]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a program on this machine
+    Run(Run),
+    /// Run a program twice, the second time forced to the first one's outcomes, and compare
+    Verify(Verify),
+    /// List jobs
+    Ps(Ps),
+    /// Show a job's ranks, checkpoints and logs
+    Status(Status),
+    /// Checkpoint a job now and wait until it is complete
+    Checkpoint(Checkpoint),
+    /// Cause a fault on purpose
+    Inject(Inject),
+    /// End a job
+    Abort(Abort),
+    /// Show what happened in a job
+    Events(Events),
+    /// Print a completion script for a shell
+    #[command(after_help = "Example:\n  eyrie completions bash > ~/.bash_completion.d/eyrie")]
+    Completions { shell: clap_complete::Shell },
+    /// The node daemon (started by `eyrie run`)
+    #[command(name = "__node", hide = true)]
+    Node(Node),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FtMode {
+    /// Message logging: a rank that dies is restored alone
+    Logged,
+    /// No protection: a rank that dies ends the job
+    None,
+}
+
+fn parse_size(text: &str) -> Result<u32, String> {
+    let most = eyrie_ledger::segment::MAX_RANKS;
+    match text.parse::<u32>() {
+        Ok(n) if (1..=most).contains(&n) => Ok(n),
+        _ => Err(format!("give a number of ranks from 1 to {most}")),
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    eyrie run -n 4 ./cg B\n  \
+    eyrie run -n 4 -l -v --ckpt-every 10 -- ./heat 2000 --steps 500\n  \
+    eyrie run -n 2 --ft none python3 pi.py\n\n\
+    Ctrl-C asks the program to end; a second one kills it. The exit code is 0 if all ranks\n\
+    exit with 0, else that of the first rank that failed (128 + signal if one killed it).")]
+pub struct Run {
+    /// Number of ranks
+    #[arg(short = 'n', long = "np", value_name = "N", default_value = "1")]
+    #[arg(value_parser = parse_size, allow_negative_numbers = true)]
+    pub size: u32,
+    /// Fault tolerance
+    #[arg(long, value_enum, default_value = "logged")]
+    pub ft: FtMode,
+    /// Time between two checkpoints of a rank (seconds, or with unit); 0: only on request
+    #[arg(long, value_name = "SECS", default_value = "60", value_parser = parse_millis)]
+    pub ckpt_every: u64,
+    /// Most memory for the send log of each rank [default: 512M, less if memory is short]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub log_limit: Option<u64>,
+    /// Begin every output line with [rank]
+    #[arg(short, long)]
+    pub label: bool,
+    /// A name shown by `eyrie ps`
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Keep the job's folder (events, last status, log) when it is over
+    #[arg(long)]
+    pub keep: bool,
+    /// Tell on standard error what happens, with milliseconds since the start
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// The program
+    #[arg(value_name = "PROGRAM")]
+    pub program: OsString,
+    /// Its arguments
+    #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub args: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    eyrie verify -n 4 -- ./farm 100\n\n\
+    Exit code 0: the second run sent the same messages and printed the same. 1: it did not.")]
+pub struct Verify {
+    /// Number of ranks
+    #[arg(short = 'n', long = "np", value_name = "N", default_value = "1")]
+    #[arg(value_parser = parse_size, allow_negative_numbers = true)]
+    pub size: u32,
+    /// Most memory for the send log of each rank
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub log_limit: Option<u64>,
+    /// Begin every output line with [rank]
+    #[arg(short, long)]
+    pub label: bool,
+    /// Tell on standard error what happens
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// The program
+    #[arg(value_name = "PROGRAM")]
+    pub program: OsString,
+    /// Its arguments
+    #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub args: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  eyrie ps --json | jq -r '.[].job'")]
+pub struct Ps {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  eyrie status last\n  eyrie status k7mq --json")]
+pub struct Status {
+    /// The job: its id, the beginning of one, or `last`
+    pub job: String,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  eyrie checkpoint last\n  eyrie checkpoint k7mq --rank 3")]
+pub struct Checkpoint {
+    /// The job: its id, the beginning of one, or `last`
+    pub job: String,
+    /// Only this rank
+    #[arg(long)]
+    pub rank: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    eyrie inject last kill-rank 2\n  \
+    eyrie inject k7mq kill-rank 0,3")]
+pub struct Inject {
+    /// The job: its id, the beginning of one, or `last`
+    pub job: String,
+    #[command(subcommand)]
+    pub fault: Fault,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Fault {
+    /// Kill ranks with SIGKILL, all at the same moment
+    KillRank {
+        /// Ranks, separated by commas
+        #[arg(value_name = "R[,R..]", value_delimiter = ',', required = true)]
+        ranks: Vec<u32>,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  eyrie abort last")]
+pub struct Abort {
+    /// The job: its id, the beginning of one, or `last`
+    pub job: String,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  eyrie events last\n  eyrie events last --follow --json")]
+pub struct Events {
+    /// The job: its id, the beginning of one, or `last`
+    pub job: String,
+    /// Go on until the job is over
+    #[arg(short, long)]
+    pub follow: bool,
+    /// As JSON, one event a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Node {
+    #[arg(long)]
+    pub id: String,
+    #[arg(long)]
+    pub folder: PathBuf,
+    #[arg(long)]
+    pub console_fd: i32,
+    #[arg(long)]
+    pub lock_fd: i32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    fn run(words: &[&str]) -> Run {
+        match Cli::try_parse_from(words).map(|c| c.command) {
+            Ok(Command::Run(run)) => run,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_programs_own_options_are_left_to_it() {
+        let r = run(&["eyrie", "run", "-n", "2", "prog", "-n", "7", "--ft", "x"]);
+        assert_eq!((r.size, r.args.len()), (2, 4));
+        let r = run(&["eyrie", "run", "-n2", "--", "prog", "--", "-l"]);
+        assert_eq!((r.program, r.args), ("prog".into(), vec!["--".into(), "-l".into()]));
+    }
+
+    #[test]
+    fn wrong_sizes_are_refused() {
+        for bad in ["0", "-3", "1025", "x", "1.5"] {
+            assert!(Cli::try_parse_from(["eyrie", "run", "-n", bad, "p"]).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The console of a job: terminal on one side, daemon on the other.
+//!
+//! Kept true: output comes out in the order and in the pieces the daemon sends (whole lines);
+//! signals that were ignored when we started stay ignored; nothing but `Exit` gives an exit code.
+
+use crate::show;
+use anyhow::{Context, bail};
+use eyrie_control::message::MAX_DATA_BYTES;
+use eyrie_control::{ClientMsg, Decoder, JobSpec, NodeMsg, PROTOCOL, Stream, encode};
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, mpsc};
+
+/// Exit code when our standard output was closed, as for a program killed by SIGPIPE.
+const BROKEN_PIPE: i32 = 128 + libc::SIGPIPE;
+
+/// The signals that are passed on.
+const PASSED: [i32; 5] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
+
+/// Blocks the signals that a thread will wait for; those ignored from outside (nohup) stay so.
+/// Must be called before any thread is started.
+pub fn hold_signals() -> libc::sigset_t {
+    // SAFETY: all calls get valid places; zero is a valid sigset_t to be initialised.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for signal in PASSED {
+            let mut old: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &mut old);
+            if old.sa_sigaction != libc::SIG_IGN {
+                libc::sigaddset(&mut set, signal);
+            }
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+        set
+    }
+}
+
+/// The sending side, shared by the threads.
+#[derive(Clone)]
+struct Sender(Arc<Mutex<UnixStream>>);
+
+impl Sender {
+    /// False when the daemon is gone.
+    fn send(&self, message: &ClientMsg) -> bool {
+        let Ok(frame) = encode(message) else { return false };
+        let Ok(mut socket) = self.0.lock() else { return false };
+        socket.write_all(&frame).is_ok()
+    }
+}
+
+/// The console of one job.
+pub struct Console {
+    socket: UnixStream,
+    sender: Sender,
+    label: bool,
+    exit: Option<i32>,
+}
+
+impl Console {
+    pub fn new(socket: UnixStream, label: bool) -> anyhow::Result<Console> {
+        let writer = socket.try_clone().context("socket")?;
+        let sender = Sender(Arc::new(Mutex::new(writer)));
+        Ok(Console { socket, sender, label, exit: None })
+    }
+
+    /// Starts the job and stays with it. `None`: the daemon went away without an exit code.
+    pub fn converse(
+        mut self,
+        spec: JobSpec,
+        signals: libc::sigset_t,
+    ) -> anyhow::Result<Option<i32>> {
+        let frame = encode(&ClientMsg::Start(Box::new(spec)))
+            .context("the program's arguments are too long")?;
+        self.sender.send(&ClientMsg::Hello { protocol: PROTOCOL });
+        if let Ok(mut socket) = self.sender.0.lock() {
+            let _ = socket.write_all(&frame);
+        }
+        pass_signals(signals, self.sender.clone())?;
+        let credit = pass_input(self.sender.clone())?;
+        let mut decoder = Decoder::new();
+        let mut buffer = vec![0u8; 256 * 1024];
+        loop {
+            while let Some(message) = decoder.next_message::<NodeMsg>()? {
+                self.take(message, &credit)?;
+            }
+            match self.socket.read(&mut buffer) {
+                Ok(0) => return Ok(self.exit),
+                Ok(count) => decoder.push(&buffer[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Ok(self.exit),
+            }
+        }
+    }
+
+    fn take(&mut self, message: NodeMsg, credit: &mpsc::Sender<u32>) -> anyhow::Result<()> {
+        match message {
+            NodeMsg::Hello { protocol } if protocol != PROTOCOL => {
+                bail!("the daemon speaks protocol {protocol}, not {PROTOCOL}")
+            }
+            NodeMsg::StdinCredit(bytes) => drop(credit.send(bytes)),
+            NodeMsg::Output { rank, stream, bytes } => self.output(rank, stream, &bytes),
+            NodeMsg::Say(text) => say(&text),
+            NodeMsg::Error(text) => say(&text),
+            NodeMsg::Event(event) => say(&show::event_line(&event)),
+            NodeMsg::Verdict { ok, text } => {
+                let head = if ok { "" } else { "NOT deterministic under replay: " };
+                self.write(Stream::Stdout, format!("eyrie verify: {head}{text}\n").as_bytes());
+            }
+            NodeMsg::Exit { code } => {
+                self.exit.get_or_insert(code);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn output(&mut self, rank: u32, stream: Stream, bytes: &[u8]) {
+        if !self.label {
+            return self.write(stream, bytes);
+        }
+        let mut labelled = Vec::with_capacity(bytes.len() + 64);
+        for line in bytes.split_inclusive(|b| *b == b'\n') {
+            labelled.extend_from_slice(format!("[{rank}] ").as_bytes());
+            labelled.extend_from_slice(line);
+        }
+        if labelled.last() != Some(&b'\n') {
+            labelled.push(b'\n');
+        }
+        self.write(stream, &labelled);
+    }
+
+    fn write(&mut self, stream: Stream, bytes: &[u8]) {
+        let result = match stream {
+            Stream::Stdout => {
+                let mut out = io::stdout().lock();
+                out.write_all(bytes).and_then(|()| out.flush())
+            }
+            Stream::Stderr => io::stderr().lock().write_all(bytes),
+        };
+        if result.is_err() && stream == Stream::Stdout && self.exit.is_none() {
+            // Nobody reads on: end the job by hanging up.
+            self.exit = Some(BROKEN_PIPE);
+            let _ = self.socket.shutdown(Shutdown::Write);
+        }
+    }
+}
+
+/// A message of Eyrie itself, every line marked.
+fn say(text: &str) {
+    let mut err = io::stderr().lock();
+    for line in text.lines() {
+        let _ = writeln!(err, "eyrie: {line}");
+    }
+}
+
+/// Passes signals to the daemon.
+fn pass_signals(set: libc::sigset_t, sender: Sender) -> anyhow::Result<()> {
+    let wait = move || {
+        let mut asked = false;
+        loop {
+            let mut signal = 0;
+            // SAFETY: both places are valid; the set was blocked before any thread began.
+            if unsafe { libc::sigwait(&set, &mut signal) } != 0 {
+                return;
+            }
+            if signal == libc::SIGINT && !asked {
+                asked = true;
+                say("ending the job; press Ctrl-C again to kill it");
+            }
+            if !sender.send(&ClientMsg::Signal(signal)) {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(wait).context("thread")?;
+    Ok(())
+}
+
+/// Passes standard input to the daemon, as much as it gives credit for.
+fn pass_input(sender: Sender) -> anyhow::Result<mpsc::Sender<u32>> {
+    // In the background of a terminal a read would stop us; ignored, it ends the input instead.
+    // SAFETY: changes a disposition of this process only, after the daemon was started.
+    unsafe { libc::signal(libc::SIGTTIN, libc::SIG_IGN) };
+    let (give, given) = mpsc::channel::<u32>();
+    let pass = move || {
+        let mut buffer = vec![0u8; MAX_DATA_BYTES.min(64 * 1024)];
+        let mut credit = 0usize;
+        loop {
+            while credit == 0 {
+                match given.recv() {
+                    Ok(more) => credit += more as usize,
+                    Err(_) => return,
+                }
+            }
+            credit += given.try_iter().map(|more| more as usize).sum::<usize>();
+            let most = credit.min(buffer.len());
+            let message = match io::stdin().lock().read(&mut buffer[..most]) {
+                Ok(0) => ClientMsg::StdinEof,
+                Ok(count) => {
+                    credit -= count;
+                    ClientMsg::Stdin(buffer[..count].to_vec())
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => ClientMsg::StdinEof,
+            };
+            if !sender.send(&message) || message == ClientMsg::StdinEof {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new().name("stdin".into()).spawn(pass).context("thread")?;
+    Ok(give)
+}

@@ -1,0 +1,180 @@
+//! `eyrie run` and `eyrie verify`: checks, the job's folder, the daemon, and the console on it.
+//!
+//! Kept true: whatever happens, the job's folder is gone when the command returns (unless it is to
+//! be kept), and the daemon is waited for.
+
+use crate::args::{FtMode, Node, Run, Verify};
+use crate::console::{self, Console};
+use crate::{FAILED, Failure};
+use anyhow::Context;
+use eyrie_control::{Ft, JobSpec};
+use eyrie_node::home::{self, JobFolder};
+use eyrie_node::program;
+use eyrie_node::serve;
+use eyrie_node::spawn::Prefix;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// Send log of each rank when none is asked for.
+const LOG_BYTES: u64 = 512 << 20;
+/// The least that is taken when memory is short.
+const LEAST_LOG_BYTES: u64 = 16 << 20;
+
+pub fn run(run: &Run) -> Result<i32, Failure> {
+    let program = checked_program(&run.program)?;
+    let ft = match run.ft {
+        FtMode::Logged => Ft::Logged,
+        FtMode::None => Ft::None,
+    };
+    let spec = JobSpec {
+        size: run.size,
+        ft,
+        checkpoint_every_ms: run.ckpt_every,
+        log_limit_bytes: run.log_limit.unwrap_or_else(|| default_log(run.size)),
+        name: run.name.clone(),
+        keep: run.keep,
+        verbose: run.verbose,
+        program: program.as_os_str().as_bytes().to_vec(),
+        argv: argv(&run.program, &run.args),
+    };
+    start(spec, run.label)
+}
+
+pub fn verify(verify: &Verify) -> Result<i32, Failure> {
+    let program = checked_program(&verify.program)?;
+    let spec = JobSpec {
+        size: verify.size,
+        ft: Ft::Verify,
+        checkpoint_every_ms: 0,
+        log_limit_bytes: verify.log_limit.unwrap_or_else(|| default_log(verify.size)),
+        name: None,
+        keep: false,
+        verbose: verify.verbose,
+        program: program.as_os_str().as_bytes().to_vec(),
+        argv: argv(&verify.program, &verify.args),
+    };
+    start(spec, verify.label)
+}
+
+fn checked_program(name: &OsStr) -> Result<PathBuf, Failure> {
+    let fail = |e: program::ProgramError| Failure::new(e.exit_code(), e);
+    let path = program::find(name).map_err(fail)?;
+    program::check_mpi(&path).map_err(fail)?;
+    Ok(path)
+}
+
+fn argv(program: &OsStr, args: &[OsString]) -> Vec<Vec<u8>> {
+    let words = std::iter::once(program).chain(args.iter().map(OsString::as_os_str));
+    words.map(|w| w.as_bytes().to_vec()).collect()
+}
+
+/// Half a gibibyte for each rank, but all of them together at most a quarter of the memory.
+fn default_log(size: u32) -> u64 {
+    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = info
+        .lines()
+        .find_map(|l| l.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let share = kib.map_or(LOG_BYTES, |k| k * 1024 / 4 / u64::from(size));
+    LOG_BYTES.min(share).max(LEAST_LOG_BYTES)
+}
+
+fn start(spec: JobSpec, label: bool) -> Result<i32, Failure> {
+    let binary = std::env::current_exe().context("cannot find the eyrie binary itself")?;
+    if spec.ft == Ft::Logged && Prefix::of(&binary).restorer.is_none() {
+        return Err(Failure::new(
+            FAILED,
+            anyhow::anyhow!(
+                "the program eyrie-restorer is missing beside {} and in ../libexec: install it, \
+                 or run with --ft none",
+                binary.display()
+            ),
+        ));
+    }
+    let folder = home::create(&home::home()?)?;
+    let (ours, theirs) = UnixStream::pair().context("socket pair")?;
+    let result = start_in(&folder, &binary, theirs, ours, spec, label);
+    // The daemon removes it; if it died, it is up to us.
+    if !folder.path.join(home::ENDED).exists() {
+        let _ = std::fs::remove_dir_all(&folder.path);
+    }
+    result
+}
+
+fn start_in(
+    folder: &JobFolder,
+    binary: &Path,
+    theirs: UnixStream,
+    ours: UnixStream,
+    spec: JobSpec,
+    label: bool,
+) -> Result<i32, Failure> {
+    let signals = console::hold_signals();
+    let mut daemon = spawn_daemon(folder, binary, theirs)?;
+    let ended = Console::new(ours, label)?.converse(spec, signals);
+    let status = daemon.wait().context("node daemon")?;
+    match ended? {
+        Some(code) => Ok(code),
+        None => {
+            let log = std::fs::read_to_string(folder.path.join(home::LOG)).unwrap_or_default();
+            let last = log.lines().last().unwrap_or("it left no message").to_string();
+            let error = anyhow::anyhow!("the node daemon ended early ({status}): {last}");
+            Err(Failure::new(FAILED, error))
+        }
+    }
+}
+
+/// Starts the daemon in a session of its own, so that the terminal's signals reach only us.
+fn spawn_daemon(folder: &JobFolder, binary: &Path, console: UnixStream) -> Result<Child, Failure> {
+    let log = File::create(folder.path.join(home::LOG)).context("daemon's log")?;
+    let (console_fd, lock_fd) = (console.as_raw_fd(), folder.lock.as_raw_fd());
+    let mut command = Command::new(binary);
+    command.arg("__node").arg("--id").arg(&folder.id).arg("--folder").arg(&folder.path);
+    command.arg("--console-fd").arg(console_fd.to_string());
+    command.arg("--lock-fd").arg(lock_fd.to_string());
+    command.stdin(Stdio::null()).stdout(log.try_clone().context("log")?).stderr(log);
+    // SAFETY: only async-signal-safe system calls between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            libc::setsid();
+            for fd in [console_fd, lock_fd] {
+                if libc::fcntl(fd, libc::F_SETFD, 0) < 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+            }
+            Ok(())
+        });
+    }
+    Ok(command.spawn().context("cannot start the node daemon")?)
+}
+
+/// The daemon's side.
+pub fn node(node: Node) -> Result<i32, Failure> {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("EYRIE_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).init();
+    let binary = std::env::current_exe().context("cannot find the eyrie binary itself")?;
+    let options = serve::Options {
+        id: node.id,
+        folder: node.folder,
+        console: inherited(node.console_fd)?,
+        lock: inherited(node.lock_fd)?,
+        prefix: Prefix::of(&binary),
+    };
+    Ok(serve::run(options)?)
+}
+
+/// Takes over a descriptor the CLI handed down; ranks do not inherit it.
+fn inherited(fd: i32) -> Result<OwnedFd, Failure> {
+    // SAFETY: plain system call; a number that is not open is refused by it.
+    if fd < 3 || unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+        return Err(Failure::new(FAILED, anyhow::anyhow!("descriptor {fd} was not handed down")));
+    }
+    // SAFETY: the descriptor is open, was handed down for us, and nobody else here knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

@@ -1,1 +1,0 @@
-//! placeholder while the workspace is laid out.

@@ -1,0 +1,185 @@
+//! The commands that ask a running job's daemon.
+
+use crate::args::{Abort, Checkpoint, Events, Fault, Inject, Ps, Status};
+use crate::{FAILED, Failure, show, units};
+use anyhow::{Context, anyhow, bail};
+use eyrie_control::{ClientMsg, Decoder, Event, JobStatus, NodeMsg, PROTOCOL, encode};
+use eyrie_node::home::{self, JobEntry};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// Longest wait for an answer that needs no work.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// A connection to a job's daemon.
+struct Remote {
+    socket: UnixStream,
+    decoder: Decoder,
+}
+
+impl Remote {
+    fn connect(job: &JobEntry) -> anyhow::Result<Remote> {
+        let gone = || format!("cannot reach job {}", job.id);
+        let folder = File::open(&job.path).with_context(gone)?;
+        let socket =
+            UnixStream::connect(home::short_path(&folder, home::SOCKET)).with_context(gone)?;
+        socket.set_read_timeout(Some(ANSWER_LIMIT))?;
+        let mut remote = Remote { socket, decoder: Decoder::new() };
+        remote.send(&ClientMsg::Hello { protocol: PROTOCOL })?;
+        match remote.next()? {
+            NodeMsg::Hello { protocol: PROTOCOL } => Ok(remote),
+            NodeMsg::Hello { protocol } => bail!(
+                "job {} speaks protocol {protocol}, this eyrie {PROTOCOL}: use the one that \
+                 started it",
+                job.id
+            ),
+            other => bail!("unexpected greeting: {other:?}"),
+        }
+    }
+
+    fn send(&mut self, message: &ClientMsg) -> anyhow::Result<()> {
+        Ok(self.socket.write_all(&encode(message)?)?)
+    }
+
+    /// The next message; an error answer is an error.
+    fn next(&mut self) -> anyhow::Result<NodeMsg> {
+        let mut buffer = [0u8; 16 * 1024];
+        loop {
+            match self.decoder.next_message()? {
+                Some(NodeMsg::Error(text)) => bail!(text),
+                Some(message) => return Ok(message),
+                None => {}
+            }
+            match self.socket.read(&mut buffer).context("no answer from the job's daemon")? {
+                0 => bail!("the job has ended"),
+                count => self.decoder.push(&buffer[..count]),
+            }
+        }
+    }
+
+    fn ask(job: &JobEntry, message: &ClientMsg) -> anyhow::Result<NodeMsg> {
+        let mut remote = Remote::connect(job)?;
+        remote.send(message)?;
+        remote.next()
+    }
+
+    /// For answers that take as long as they take.
+    fn patient(mut self, message: &ClientMsg) -> anyhow::Result<Remote> {
+        self.socket.set_read_timeout(None)?;
+        self.send(message)?;
+        Ok(self)
+    }
+}
+
+fn find(name: &str) -> Result<JobEntry, Failure> {
+    Ok(home::resolve(&home::home()?, name)?)
+}
+
+fn find_running(name: &str) -> Result<JobEntry, Failure> {
+    let job = find(name)?;
+    if !job.alive {
+        return Err(Failure::new(FAILED, anyhow!("job {} has ended", job.id)));
+    }
+    Ok(job)
+}
+
+fn job_status(job: &JobEntry) -> anyhow::Result<JobStatus> {
+    if !job.alive {
+        let text = std::fs::read(job.path.join(home::ENDED)).context("its status is gone")?;
+        return serde_json::from_slice(&text).context("its status does not decode");
+    }
+    match Remote::ask(job, &ClientMsg::Status)? {
+        NodeMsg::Status(status) => Ok(*status),
+        other => bail!("unexpected answer: {other:?}"),
+    }
+}
+
+pub fn ps(ps: &Ps) -> Result<i32, Failure> {
+    // A job that ends while we ask is just not listed.
+    let all: Vec<JobStatus> =
+        home::jobs(&home::home()?).iter().filter_map(|j| job_status(j).ok()).collect();
+    if ps.json {
+        show::print(&(serde_json::to_string_pretty(&all)? + "\n"));
+    } else {
+        show::print(&show::jobs(&all));
+    }
+    Ok(0)
+}
+
+pub fn status(args: &Status) -> Result<i32, Failure> {
+    let status = job_status(&find(&args.job)?)?;
+    if args.json {
+        show::print(&(serde_json::to_string_pretty(&status)? + "\n"));
+    } else {
+        show::print(&show::status(&status));
+    }
+    Ok(0)
+}
+
+pub fn checkpoint(args: &Checkpoint) -> Result<i32, Failure> {
+    let job = find_running(&args.job)?;
+    let ask = ClientMsg::Checkpoint { rank: args.rank };
+    let mut remote = Remote::connect(&job)?.patient(&ask)?;
+    let mut failed = 0;
+    loop {
+        match remote.next()? {
+            NodeMsg::Checkpointed { rank, generation, bytes, took_ms, frozen_ms } => {
+                show::print(&format!(
+                    "rank {rank}: checkpoint {generation}, {}, {}, stood still {}\n",
+                    units::bytes(bytes),
+                    units::millis(took_ms),
+                    units::millis(frozen_ms)
+                ));
+            }
+            NodeMsg::CheckpointFailed { rank, reason } => {
+                failed += 1;
+                eprintln!("eyrie: no checkpoint of rank {rank}: {reason}");
+            }
+            NodeMsg::Done => return Ok(if failed > 0 { FAILED } else { 0 }),
+            other => return Err(anyhow!("unexpected answer: {other:?}").into()),
+        }
+    }
+}
+
+pub fn inject(args: &Inject) -> Result<i32, Failure> {
+    let Fault::KillRank { ranks } = &args.fault;
+    let job = find_running(&args.job)?;
+    Remote::ask(&job, &ClientMsg::Kill { ranks: ranks.clone() })?;
+    Ok(0)
+}
+
+pub fn abort(args: &Abort) -> Result<i32, Failure> {
+    let job = find_running(&args.job)?;
+    Remote::ask(&job, &ClientMsg::Abort)?;
+    Ok(0)
+}
+
+pub fn events(args: &Events) -> Result<i32, Failure> {
+    let job = find(&args.job)?;
+    let tell = |event: &Event| -> anyhow::Result<()> {
+        let line = if args.json { serde_json::to_string(event)? } else { show::event_line(event) };
+        show::print(&(line + "\n"));
+        Ok(())
+    };
+    if !job.alive {
+        let text = std::fs::read_to_string(job.path.join(home::EVENTS)).context("no events")?;
+        for line in text.lines() {
+            tell(&serde_json::from_str(line).context("an event does not decode")?)?;
+        }
+        return Ok(0);
+    }
+    let ask = ClientMsg::Events { from: 0, follow: args.follow };
+    let mut remote = Remote::connect(&job)?.patient(&ask)?;
+    loop {
+        match remote.next() {
+            Ok(NodeMsg::Event(event)) => tell(&event)?,
+            Ok(NodeMsg::Done) => return Ok(0),
+            Ok(other) => return Err(anyhow!("unexpected answer: {other:?}").into()),
+            // The job ended: that is where following ends.
+            Err(_) if args.follow => return Ok(0),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! How things look in the terminal.
+
+use crate::units::{bytes, millis};
+use eyrie_control::{Event, JobStatus, RankStatus};
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+/// Writes to standard output; a reader that went away ends the command quietly.
+pub fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+        std::process::exit(128 + libc::SIGPIPE);
+    }
+}
+
+/// One event as a line.
+pub fn event_line(event: &Event) -> String {
+    let mut line = format!("[{:>10.1} ms] ", event.ms);
+    if let Some(rank) = event.rank {
+        let _ = write!(line, "rank {rank} ");
+    }
+    line.push_str(event.event.name());
+    if let Some(generation) = event.generation.filter(|g| *g > 0) {
+        let _ = write!(line, " checkpoint {generation}");
+    }
+    if let Some(size) = event.bytes {
+        let _ = write!(line, ", {}", bytes(size));
+    }
+    if let Some(took) = event.took_ms {
+        let _ = write!(line, " after {}", millis(took));
+    }
+    if !event.text.is_empty() {
+        let _ = write!(line, ": {}", event.text);
+    }
+    line
+}
+
+/// Rows with columns of equal width; the last column is as wide as it likes.
+fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |c: usize| rows.iter().filter_map(|r| Some(r.get(c)?.chars().count())).max();
+    let widths: Vec<usize> = (0..columns).map(|c| width(c).unwrap_or(0)).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(&widths).map(|(cell, w)| format!("{cell:<w$}"));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn row(cells: &[&str]) -> Vec<String> {
+    cells.iter().map(|c| (*c).to_string()).collect()
+}
+
+/// The list of jobs.
+pub fn jobs(all: &[JobStatus]) -> String {
+    let mut rows =
+        vec![row(&["JOB", "NAME", "STATE", "RANKS", "FT", "UP", "RECOVERED", "PROGRAM"])];
+    for job in all {
+        let state = match job.exit_code {
+            Some(code) => format!("ended ({code})"),
+            None => job.phase.clone(),
+        };
+        rows.push(vec![
+            job.job.clone(),
+            job.name.clone().unwrap_or_else(|| "-".into()),
+            state,
+            job.size.to_string(),
+            job.ft.clone(),
+            millis(job.uptime_ms as f64),
+            job.recoveries.to_string(),
+            command(job),
+        ]);
+    }
+    table(&rows)
+}
+
+fn command(job: &JobStatus) -> String {
+    let name = job.program.rsplit('/').next().unwrap_or(&job.program);
+    std::iter::once(name).chain(job.args.iter().map(String::as_str)).collect::<Vec<_>>().join(" ")
+}
+
+/// One job in full.
+pub fn status(job: &JobStatus) -> String {
+    let mut text = format!("job {}: {}, {} ranks, up {}", job.job, job.phase, job.size, {
+        millis(job.uptime_ms as f64)
+    });
+    if let Some(code) = job.exit_code {
+        let _ = write!(text, ", exit code {code}");
+    }
+    let _ = writeln!(text, "\nprogram: {}", command(job));
+    let protection = match (&job.unprotected_reason, job.ft.as_str()) {
+        (Some(why), _) => format!("LOST: {why}"),
+        (None, "logged") => format!(
+            "logged, a checkpoint every {}, log up to {} a rank",
+            millis(job.checkpoint_every_ms as f64),
+            bytes(job.log_limit_bytes)
+        ),
+        (None, other) => other.to_string(),
+    };
+    let _ = writeln!(text, "protection: {protection}");
+    let _ = writeln!(text, "recoveries: {}, rollbacks: {}", job.recoveries, job.rollbacks);
+    let head = [
+        "RANK",
+        "PID",
+        "STATE",
+        "INC",
+        "RECOVERED",
+        "LOG",
+        "EVENTS",
+        "SENT",
+        "RECEIVED",
+        "CHECKPOINT",
+    ];
+    let mut rows = vec![row(&head)];
+    rows.extend(job.ranks.iter().map(rank_row));
+    text.push_str(&table(&rows));
+    text
+}
+
+fn rank_row(r: &RankStatus) -> Vec<String> {
+    let mut checkpoint = match &r.checkpoint {
+        Some(c) => format!(
+            "{}: {} ago, {}, {}, stood still {}",
+            c.generation,
+            millis(c.age_ms as f64),
+            bytes(c.bytes),
+            millis(c.took_ms),
+            millis(c.frozen_ms)
+        ),
+        None => String::from("none"),
+    };
+    if let Some(why) = &r.no_checkpoint_reason {
+        let _ = write!(checkpoint, " ({why})");
+    }
+    vec![
+        r.rank.to_string(),
+        r.pid.map_or_else(|| "-".into(), |p| p.to_string()),
+        r.state.clone(),
+        r.incarnation.to_string(),
+        r.recoveries.to_string(),
+        bytes(r.log_used_bytes),
+        r.determinant_words.to_string(),
+        r.messages_sent.to_string(),
+        r.messages_received.to_string(),
+        checkpoint,
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eyrie_control::EventKind;
+
+    #[test]
+    fn an_event_says_when_who_and_what() {
+        let mut event = Event::new(12.34, EventKind::Restored);
+        event.rank = Some(2);
+        event.generation = Some(3);
+        event.took_ms = Some(41.0);
+        event.text = "pid 7".into();
+        assert_eq!(
+            event_line(&event),
+            "[      12.3 ms] rank 2 restored checkpoint 3 after 41 ms: pid 7"
+        );
+    }
+
+    #[test]
+    fn columns_are_aligned() {
+        let rows = [row(&["A", "B"]), row(&["long", "x"])];
+        assert_eq!(table(&rows), "A     B\nlong  x\n");
+    }
+}

@@ -1,0 +1,226 @@
+//! One checkpoint of one rank, in a thread of its own (a freeze is bound to its thread).
+//!
+//! Kept true: the rank is only captured where its private and the shared state agree; it always
+//! goes on afterwards, whatever failed; what lies outside its memory (log positions, bytes in
+//! pipes) is read while it stands still.
+
+use crate::futex;
+use crate::meta::Meta;
+use eyrie_image::{CaptureError, FreezeError, Frozen, ImageReport};
+use eyrie_ledger::segment::{self, RankCtl, Segment};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Longest wait for a rank to come to a safe point.
+const PARK_LIMIT: Duration = Duration::from_secs(20);
+/// How often a rank on its way to a safe point is looked at if the bell does not ring.
+const PARK_LOOK: Duration = Duration::from_millis(2);
+
+/// Which rank, and where its image goes.
+pub struct Order {
+    pub segment: Arc<Segment>,
+    pub job: String,
+    pub rank: u32,
+    pub pid: libc::pid_t,
+    pub generation: u32,
+    pub path: PathBuf,
+}
+
+/// What only the daemon's main thread knows: the rank's position in its pipes.
+#[derive(Debug, Clone, Copy)]
+pub struct Pipes {
+    pub output: [u64; 2],
+    pub input: u64,
+}
+
+/// Why there is no checkpoint.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    #[error(transparent)]
+    Freeze(#[from] FreezeError),
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    #[error("it stayed inside the MPI library for {} s", PARK_LIMIT.as_secs())]
+    Busy,
+    #[error(
+        "MPI_Init was called by process {0}, not by the process that eyrie started: let the \
+         wrapper start the program with exec"
+    )]
+    Wrapped(u32),
+    #[error("the process died meanwhile")]
+    Dead,
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
+    #[error("{0}")]
+    Meta(#[from] crate::meta::MetaError),
+}
+
+impl CheckpointError {
+    /// Whether a later attempt would fail for the same reason.
+    pub fn is_lasting(&self) -> bool {
+        matches!(
+            self,
+            CheckpointError::Freeze(FreezeError::Threads(_) | FreezeError::NotPermitted)
+                | CheckpointError::Wrapped(_)
+                | CheckpointError::Capture(
+                    CaptureError::Descriptor { .. }
+                        | CaptureError::Mapping { .. }
+                        | CaptureError::Unsupported(_)
+                )
+        )
+    }
+
+    /// The rank died; its recovery is on the way and needs no report.
+    pub fn is_death(&self) -> bool {
+        matches!(
+            self,
+            CheckpointError::Dead
+                | CheckpointError::Freeze(FreezeError::Gone)
+                | CheckpointError::Capture(CaptureError::Gone)
+        )
+    }
+}
+
+/// A complete checkpoint.
+#[derive(Debug)]
+pub struct Taken {
+    pub meta: Meta,
+    pub report: ImageReport,
+    pub frozen: Duration,
+    pub took: Duration,
+}
+
+/// What the thread tells the main thread, in this order.
+pub enum Report {
+    /// The rank stands still: answer with its position in its pipes (`None`: it is dead).
+    Standing(mpsc::Sender<Option<Pipes>>),
+    /// The rank runs again, or is dead: it is not touched from here any more.
+    LetGo,
+    Over(Box<Result<Taken, CheckpointError>>),
+}
+
+/// Starts the checkpoint.
+pub fn start(order: Order, tell: impl Fn(Report) + Send + 'static) -> Result<(), CheckpointError> {
+    let run = move || {
+        let result = take(&order, &tell);
+        if result.is_err() {
+            let _ = std::fs::remove_file(&order.path);
+        }
+        tell(Report::Over(Box::new(result)));
+    };
+    let name = String::from("eyrie-ckpt");
+    std::thread::Builder::new().name(name).spawn(run).map_err(CheckpointError::Thread)?;
+    Ok(())
+}
+
+fn take(order: &Order, tell: &impl Fn(Report)) -> Result<Taken, CheckpointError> {
+    let begin = Instant::now();
+    let ctl = order.segment.rank(order.rank);
+    let frozen = freeze_and_twin(order, ctl, tell);
+    // Whatever happened, nobody may stay parked.
+    ctl.freeze_req.store(0, Ordering::Release);
+    futex::wake(&ctl.freeze_req);
+    tell(Report::LetGo);
+    let (twin, meta, stood) = frozen?;
+    let report = twin.write_image(&order.path, &meta.encode()?)?;
+    Ok(Taken { meta, report, frozen: stood, took: begin.elapsed() })
+}
+
+type Captured = (eyrie_image::Twin, Meta, Duration);
+
+fn freeze_and_twin(
+    order: &Order,
+    ctl: &RankCtl,
+    tell: &impl Fn(Report),
+) -> Result<Captured, CheckpointError> {
+    let mut frozen = Frozen::stop(order.pid)?;
+    let mut stopped = Instant::now();
+    if ctl.lib.load(Ordering::Acquire) == segment::LIB_IN {
+        stopped = bring_to_safe_point(&mut frozen, order, ctl)?;
+    }
+    let state = ctl.state.load(Ordering::Acquire);
+    let caller = ctl.pid.load(Ordering::Acquire);
+    if state == segment::STATE_RUNNING && caller != order.pid as u32 {
+        frozen.release()?;
+        return Err(CheckpointError::Wrapped(caller));
+    }
+    let (answer, answered) = mpsc::channel();
+    tell(Report::Standing(answer));
+    let Ok(Some(pipes)) = answered.recv() else {
+        // It is dead or the daemon is ending; letting go of a dead process may fail.
+        let _ = frozen.release();
+        return Err(CheckpointError::Dead);
+    };
+    let ranks = order.segment.geometry().ranks;
+    let need = |s| order.segment.channel(s, order.rank).need.load(Ordering::Acquire);
+    let meta = Meta {
+        format: crate::meta::META_FORMAT,
+        job: order.job.clone(),
+        rank: order.rank,
+        generation: order.generation,
+        incarnation: ctl.incarnation.load(Ordering::Acquire),
+        state,
+        lib: ctl.lib.load(Ordering::Acquire),
+        det_pos: ctl.det_pos.load(Ordering::Acquire),
+        need: (0..ranks).map(need).collect(),
+        output: pipes.output,
+        input: pipes.input,
+    };
+    let twin = frozen.twin();
+    let stood = stopped.elapsed();
+    let released = frozen.release();
+    let twin = twin?;
+    match released {
+        // The twin is whole even if its original was killed a moment later.
+        Ok(()) | Err(FreezeError::Gone) => Ok((twin, meta, stood)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Lets a rank that was caught inside the library run to a place where it may be frozen.
+fn bring_to_safe_point(
+    frozen: &mut Frozen,
+    order: &Order,
+    ctl: &RankCtl,
+) -> Result<Instant, CheckpointError> {
+    let end = Instant::now() + PARK_LIMIT;
+    ctl.freeze_req.store(1, Ordering::Release);
+    loop {
+        frozen.go_on()?;
+        let bell = &order.segment.header().bell;
+        while ctl.lib.load(Ordering::Acquire) == segment::LIB_IN {
+            if Instant::now() > end {
+                // Dropping `frozen` lets it go.
+                return Err(CheckpointError::Busy);
+            }
+            if !alive(order.pid) {
+                return Err(CheckpointError::Dead);
+            }
+            let seen = bell.load(Ordering::Acquire);
+            if ctl.lib.load(Ordering::Acquire) == segment::LIB_IN {
+                futex::wait(bell, seen, PARK_LOOK);
+            }
+        }
+        frozen.stop_again()?;
+        let stopped = Instant::now();
+        if ctl.lib.load(Ordering::Acquire) != segment::LIB_IN {
+            return Ok(stopped);
+        }
+    }
+}
+
+/// Whether a traced child still runs; a dead one cannot be collected by others while we trace it,
+/// so the number is its own.
+fn alive(pid: libc::pid_t) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
+/// The file of an image.
+pub fn image_path(images: &Path, rank: u32, generation: u32) -> PathBuf {
+    images.join(format!("rank-{rank}.gen-{generation}"))
+}

@@ -1,0 +1,213 @@
+//! `$EYRIE_HOME`: the folders of jobs.
+//!
+//! Kept true: a job's folder is 0700 and appears under its name only once its `lock` is held; the
+//! lock is held (flock, inherited) as long as the job's daemon or its CLI lives. A folder whose
+//! lock is free and that has no `ended.json` belongs to a job that died: it may be removed.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// The socket of a job's daemon.
+pub const SOCKET: &str = "node.sock";
+/// Held while the job lives.
+pub const LOCK: &str = "lock";
+/// Last status of a job that was started with `--keep`.
+pub const ENDED: &str = "ended.json";
+/// One event a line.
+pub const EVENTS: &str = "events.jsonl";
+/// What the daemon logged.
+pub const LOG: &str = "node.log";
+/// Standard input as far as it was read, for ranks that start again.
+pub const STDIN: &str = "stdin";
+/// Checkpoint images.
+pub const IMAGES: &str = "images";
+
+const ALPHABET: &[u8] = b"abcdefghjkmnpqrstuvwxyz23456789";
+const LETTERS: u32 = 23;
+const ID_LENGTH: usize = 4;
+/// A folder without a held lock is only taken for dead at this age.
+const UNBORN_AGE: Duration = Duration::from_secs(60);
+
+/// Why a job's folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum HomeError {
+    #[error("neither EYRIE_HOME nor HOME is set")]
+    NoHome,
+    #[error("{0}: {1}")]
+    Io(PathBuf, io::Error),
+    #[error("no free job name found in {0}")]
+    NoName(PathBuf),
+    #[error("no job '{0}' (see `eyrie ps`)")]
+    NoJob(String),
+    #[error("'{0}' names more than one job: {1}")]
+    Ambiguous(String, String),
+}
+
+/// The folder all of Eyrie's state lives under.
+pub fn home() -> Result<PathBuf, HomeError> {
+    if let Some(dir) = std::env::var_os("EYRIE_HOME").filter(|d| !d.is_empty()) {
+        let dir = PathBuf::from(dir);
+        return std::path::absolute(&dir).map_err(|e| HomeError::Io(dir, e));
+    }
+    let home = std::env::var_os("HOME").filter(|d| !d.is_empty()).ok_or(HomeError::NoHome)?;
+    Ok(PathBuf::from(home).join(".eyrie"))
+}
+
+/// The folder of a new job.
+#[derive(Debug)]
+pub struct JobFolder {
+    pub id: String,
+    pub path: PathBuf,
+    pub lock: File,
+}
+
+/// A job found under the home.
+#[derive(Debug, Clone)]
+pub struct JobEntry {
+    pub id: String,
+    pub path: PathBuf,
+    pub alive: bool,
+    /// Kept after its end.
+    pub ended: bool,
+    pub created: SystemTime,
+}
+
+fn private_dir(path: &Path) -> Result<(), HomeError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|e| HomeError::Io(path.into(), e))
+}
+
+fn try_lock(file: &File) -> bool {
+    // SAFETY: plain system call on a descriptor that `file` keeps open.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+}
+
+fn random_id() -> String {
+    let mut id = String::with_capacity(ID_LENGTH);
+    let mut words = [0u32; ID_LENGTH];
+    // SAFETY: the buffer is as long as stated; on failure the words stay as they are.
+    let got = unsafe { libc::getrandom(words.as_mut_ptr().cast(), size_of_val(&words), 0) };
+    if got < 0 {
+        words[0] = std::process::id();
+    }
+    for (i, word) in words.iter().enumerate() {
+        // The first is a letter, so that a job's name is never taken for a number.
+        let range = if i == 0 { LETTERS } else { ALPHABET.len() as u32 };
+        id.push(char::from(ALPHABET[(word % range) as usize]));
+    }
+    id
+}
+
+/// Makes the folder of a new job and takes its lock.
+pub fn create(home: &Path) -> Result<JobFolder, HomeError> {
+    let jobs = home.join("jobs");
+    private_dir(&jobs)?;
+    for _ in 0..64 {
+        let id = random_id();
+        let path = jobs.join(&id);
+        let unborn = jobs.join(format!(".{id}-{}", std::process::id()));
+        private_dir(&unborn)?;
+        let lock_path = unborn.join(LOCK);
+        let lock = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&lock_path);
+        let lock = lock.map_err(|e| HomeError::Io(lock_path, e))?;
+        if try_lock(&lock) && !path.exists() && fs::rename(&unborn, &path).is_ok() {
+            return Ok(JobFolder { id, path, lock });
+        }
+        let _ = fs::remove_dir_all(&unborn);
+    }
+    Err(HomeError::NoName(jobs))
+}
+
+fn entry(path: PathBuf) -> Option<JobEntry> {
+    let id = path.file_name()?.to_str()?.to_string();
+    let lock = OpenOptions::new().write(true).open(path.join(LOCK)).ok();
+    let created = match &lock {
+        Some(file) => file.metadata(),
+        None => fs::metadata(&path),
+    };
+    let created = created.and_then(|m| m.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+    let alive = lock.is_some_and(|file| !try_lock(&file));
+    let ended = path.join(ENDED).exists();
+    Some(JobEntry { id, path, alive, ended, created })
+}
+
+/// All jobs, oldest first; folders of jobs that died are removed on the way.
+pub fn jobs(home: &Path) -> Vec<JobEntry> {
+    let Ok(list) = fs::read_dir(home.join("jobs")) else { return Vec::new() };
+    let mut found: Vec<JobEntry> =
+        list.filter_map(|e| entry(e.ok()?.path())).filter(|e| e.path.is_dir()).collect();
+    found.retain(|job| {
+        let unborn = job.id.starts_with('.');
+        let young = job.created.elapsed().map_or(true, |age| age < UNBORN_AGE);
+        let dead = !job.alive && !job.ended;
+        if dead && !(unborn && young) {
+            let _ = fs::remove_dir_all(&job.path);
+            return false;
+        }
+        !unborn
+    });
+    found.sort_by_key(|job| job.created);
+    found
+}
+
+/// The job called `name`: its id, the beginning of one, or `last`.
+pub fn resolve(home: &Path, name: &str) -> Result<JobEntry, HomeError> {
+    let mut all = jobs(home);
+    let missing = || HomeError::NoJob(name.to_string());
+    if name == "last" {
+        return all.pop().ok_or_else(missing);
+    }
+    if let Some(exact) = all.iter().position(|j| j.id == name) {
+        return Ok(all.swap_remove(exact));
+    }
+    all.retain(|j| j.id.starts_with(name) && !name.is_empty());
+    if all.len() > 1 {
+        let names: Vec<&str> = all.iter().map(|j| j.id.as_str()).collect();
+        return Err(HomeError::Ambiguous(name.to_string(), names.join(", ")));
+    }
+    all.pop().ok_or_else(missing)
+}
+
+/// A path for a file of `folder` that fits the 108 bytes of a Unix socket address however deep
+/// the folder lies. Valid as long as `folder` stays open.
+pub fn short_path(folder: &File, name: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_lives_as_long_as_its_lock() {
+        let home = tempfile::tempdir().unwrap();
+        let first = create(home.path()).unwrap();
+        let second = create(home.path()).unwrap();
+        assert_ne!(first.id, second.id);
+        let alive: Vec<String> = jobs(home.path()).into_iter().map(|j| j.id).collect();
+        assert_eq!(alive.len(), 2);
+        assert_eq!(resolve(home.path(), &first.id).unwrap().path, first.path);
+        drop(first.lock);
+        let left: Vec<String> = jobs(home.path()).into_iter().map(|j| j.id).collect();
+        assert_eq!(left, std::slice::from_ref(&second.id));
+        assert!(!first.path.exists());
+        assert_eq!(resolve(home.path(), "last").unwrap().id, second.id);
+        assert_eq!(resolve(home.path(), &second.id[..3]).unwrap().id, second.id);
+        assert!(matches!(resolve(home.path(), "zz"), Err(HomeError::NoJob(_))));
+        assert!(matches!(resolve(home.path(), ""), Err(HomeError::NoJob(_))));
+    }
+
+    #[test]
+    fn a_kept_job_is_not_removed() {
+        let home = tempfile::tempdir().unwrap();
+        let job = create(home.path()).unwrap();
+        fs::write(job.path.join(ENDED), "{}").unwrap();
+        drop(job.lock);
+        let all = jobs(home.path());
+        assert!(all.len() == 1 && all[0].ended && !all[0].alive);
+    }
+}

@@ -1,0 +1,103 @@
+//! What the daemon writes into an image besides the process: where the rank stood in everything
+//! outside its own memory.
+
+use crate::retention::Point;
+use serde::{Deserialize, Serialize};
+
+/// Version of `Meta`.
+pub const META_FORMAT: u32 = 1;
+
+/// The daemon's part of an image (postcard).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meta {
+    pub format: u32,
+    pub job: String,
+    pub rank: u32,
+    pub generation: u32,
+    pub incarnation: u32,
+    /// `RankCtl::state` and `RankCtl::lib` at the freeze.
+    pub state: u32,
+    pub lib: u32,
+    pub det_pos: u64,
+    pub need: Vec<u64>,
+    /// Bytes written to standard output and standard error.
+    pub output: [u64; 2],
+    /// Bytes of standard input consumed (rank 0).
+    pub input: u64,
+}
+
+/// Why an image's meta data cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum MetaError {
+    #[error("its description does not decode: {0}")]
+    Malformed(#[from] postcard::Error),
+    #[error("its description has format {0}, this release knows {META_FORMAT}")]
+    Format(u32),
+    #[error("it is an image of {0}")]
+    Foreign(String),
+}
+
+impl Meta {
+    pub fn encode(&self) -> Result<Vec<u8>, MetaError> {
+        Ok(postcard::to_stdvec(self)?)
+    }
+
+    /// Reads the description of an image that ought to be of this rank.
+    pub fn decode(
+        bytes: &[u8],
+        job: &str,
+        rank: u32,
+        generation: u32,
+        ranks: u32,
+    ) -> Result<Meta, MetaError> {
+        let meta: Meta = postcard::from_bytes(bytes)?;
+        if meta.format != META_FORMAT {
+            return Err(MetaError::Format(meta.format));
+        }
+        let own = meta.job == job
+            && meta.rank == rank
+            && meta.generation == generation
+            && meta.need.len() == ranks as usize;
+        if !own {
+            let Meta { job, rank, generation, .. } = meta;
+            return Err(MetaError::Foreign(format!("job {job} rank {rank} gen {generation}")));
+        }
+        Ok(meta)
+    }
+
+    pub fn point(&self) -> Point {
+        Point { need: self.need.clone(), det_pos: self.det_pos, output: self.output }
+    }
+
+    /// The start of a program.
+    pub fn start(job: &str, rank: u32, ranks: u32) -> Meta {
+        Meta {
+            format: META_FORMAT,
+            job: job.to_string(),
+            rank,
+            generation: 0,
+            incarnation: 0,
+            state: 0,
+            lib: 0,
+            det_pos: 0,
+            need: vec![0; ranks as usize],
+            output: [0; 2],
+            input: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_of_another_rank_is_refused() {
+        let meta = Meta::start("abcd", 1, 3);
+        let bytes = meta.encode().unwrap();
+        assert_eq!(Meta::decode(&bytes, "abcd", 1, 0, 3).unwrap(), meta);
+        assert!(matches!(Meta::decode(&bytes, "abcd", 2, 0, 3), Err(MetaError::Foreign(_))));
+        assert!(matches!(Meta::decode(&bytes, "abcd", 1, 0, 4), Err(MetaError::Foreign(_))));
+        assert!(Meta::decode(&bytes[..5], "abcd", 1, 0, 3).is_err());
+    }
+}

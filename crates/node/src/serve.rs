@@ -1,0 +1,323 @@
+//! The daemon itself: its connections and its main loop.
+//!
+//! Kept true: the job lives as long as the console's connection; malformed input closes a
+//! connection and is counted; on the way out no process, image or segment is left.
+
+use crate::home;
+use crate::job::{self, Job, Msg, Place, Shared};
+use crate::outlet::Outlet;
+use crate::reap;
+use crate::spawn::Prefix;
+use eyrie_control::{ClientMsg, Decoder, JobSpec, NodeMsg, PROTOCOL};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream as StdStream;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::OwnedReadHalf;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::{self, UnboundedSender};
+
+/// Longest wait for a console that does not take the last messages.
+const FLUSH_LIMIT: Duration = Duration::from_secs(20);
+const READ_BYTES: usize = 64 * 1024;
+
+/// How the daemon is started.
+pub struct Options {
+    pub id: String,
+    pub folder: PathBuf,
+    /// The connection of `eyrie run`.
+    pub console: OwnedFd,
+    /// The job's lock, held until the end.
+    pub lock: OwnedFd,
+    pub prefix: Prefix,
+}
+
+/// Why a daemon ends without a job's exit code.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error("{what}: {source}")]
+    Os { what: &'static str, source: io::Error },
+    #[error("the console {0}")]
+    Console(String),
+}
+
+fn os(what: &'static str) -> impl Fn(io::Error) -> ServeError {
+    move |source| ServeError::Os { what, source }
+}
+
+/// Runs a job to its end, on the calling (main) thread.
+pub fn run(options: Options) -> Result<i32, ServeError> {
+    reap::adopt_orphans().map_err(os("subreaper"))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(os("runtime"))?;
+    let local = tokio::task::LocalSet::new();
+    runtime.block_on(local.run_until(serve(options)))
+}
+
+async fn serve(options: Options) -> Result<i32, ServeError> {
+    let console = StdStream::from(options.console);
+    console.set_nonblocking(true).map_err(os("console"))?;
+    let (reader, writer) = UnixStream::from_std(console).map_err(os("console"))?.into_split();
+    let outlet = Outlet::new(writer);
+    let mut reader = Reader::new(reader);
+    let spec = match greeting(&mut reader, &outlet).await {
+        Ok(spec) => spec,
+        Err(error) => {
+            outlet.send(&NodeMsg::Error(error.to_string()));
+            outlet.send(&NodeMsg::Exit { code: 1 });
+            outlet.flushed().await;
+            return Err(error);
+        }
+    };
+    let folder = options.folder.clone();
+    let place = Place { id: options.id, folder: folder.clone(), prefix: options.prefix };
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let job = match Job::begin(place, spec, outlet.clone(), tell.clone()) {
+        Ok(job) => job,
+        Err(error) => {
+            outlet.send(&NodeMsg::Error(error.to_string()));
+            return finish(None, &folder, &outlet, 1).await;
+        }
+    };
+    let listener = listen(&folder)?;
+    tokio::task::spawn_local(accept(listener, Rc::clone(&job)));
+    tokio::task::spawn_local(console_input(reader, Rc::clone(&job), tell.clone()));
+    watch_signals(&tell)?;
+    job.borrow_mut().start_all();
+    let over = job.borrow().over();
+    loop {
+        let look = job.borrow().next_look();
+        tokio::select! {
+            biased;
+            () = over.notified() => break,
+            message = told.recv() => match message {
+                Some(message) => job.borrow_mut().take(message),
+                None => break,
+            },
+            () = tokio::time::sleep(look) => job.borrow_mut().tick(),
+        }
+    }
+    let code = job.borrow().exit_code().unwrap_or(1);
+    let code = finish(Some(&job), &folder, &outlet, code).await;
+    drop(options.lock);
+    code
+}
+
+/// Leaves nothing behind, then tells the console.
+async fn finish(
+    job: Option<&Shared>,
+    folder: &Path,
+    outlet: &Outlet,
+    code: i32,
+) -> Result<i32, ServeError> {
+    let left = reap::clear();
+    if left > 0 {
+        outlet.send(&NodeMsg::Say(format!("{left} processes cannot be killed")));
+    }
+    let removed = match job.filter(|j| j.borrow().keeps_folder()) {
+        Some(job) => keep(&job.borrow(), folder),
+        None => std::fs::remove_dir_all(folder),
+    };
+    if let Err(error) = removed.or_else(absent_is_fine) {
+        outlet.send(&NodeMsg::Say(format!("cannot clear {}: {error}", folder.display())));
+    }
+    outlet.send(&NodeMsg::Exit { code });
+    let _ = tokio::time::timeout(FLUSH_LIMIT, outlet.flushed()).await;
+    Ok(code)
+}
+
+fn absent_is_fine(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+}
+
+/// Keeps what tells about the job; images and sockets go in any case.
+fn keep(job: &Job, folder: &Path) -> io::Result<()> {
+    let status = serde_json::to_vec_pretty(&job.status())?;
+    std::fs::write(folder.join(home::ENDED), status)?;
+    std::fs::remove_dir_all(folder.join(home::IMAGES)).or_else(absent_is_fine)?;
+    for name in [home::SOCKET, home::STDIN] {
+        std::fs::remove_file(folder.join(name)).or_else(absent_is_fine)?;
+    }
+    Ok(())
+}
+
+fn listen(folder: &Path) -> Result<UnixListener, ServeError> {
+    let dir = File::open(folder).map_err(os("job folder"))?;
+    let listener =
+        UnixListener::bind(home::short_path(&dir, home::SOCKET)).map_err(os("socket"))?;
+    let mode = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(folder.join(home::SOCKET), mode).map_err(os("socket"))?;
+    Ok(listener)
+}
+
+/// The daemon is asked to end: so is the job.
+fn watch_signals(tell: &UnboundedSender<Msg>) -> Result<(), ServeError> {
+    for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
+        let mut signals = signal(kind).map_err(os("signals"))?;
+        let tell = tell.clone();
+        tokio::task::spawn_local(async move {
+            while signals.recv().await.is_some() {
+                let _ = tell.send(Msg::Stop { signal: kind.as_raw_value() });
+            }
+        });
+    }
+    Ok(())
+}
+
+/// The receiving side of a connection.
+struct Reader {
+    socket: OwnedReadHalf,
+    decoder: Decoder,
+    buffer: Vec<u8>,
+}
+
+impl Reader {
+    fn new(socket: OwnedReadHalf) -> Reader {
+        Reader { socket, decoder: Decoder::new(), buffer: vec![0; READ_BYTES] }
+    }
+
+    /// The next message; `None` when the connection is over.
+    async fn next(&mut self) -> Result<Option<ClientMsg>, eyrie_control::FrameError> {
+        loop {
+            if let Some(message) = self.decoder.next_message()? {
+                return Ok(Some(message));
+            }
+            match self.socket.read(&mut self.buffer).await {
+                Ok(0) | Err(_) => return Ok(None),
+                Ok(count) => self.decoder.push(&self.buffer[..count]),
+            }
+        }
+    }
+}
+
+fn check_hello(message: Option<ClientMsg>) -> Result<(), String> {
+    match message {
+        Some(ClientMsg::Hello { protocol: PROTOCOL }) => Ok(()),
+        Some(ClientMsg::Hello { protocol }) => Err(format!(
+            "speaks protocol {protocol}, this daemon {PROTOCOL}: use the eyrie that started the job"
+        )),
+        Some(_) => Err(String::from("did not say hello")),
+        None => Err(String::from("is gone")),
+    }
+}
+
+async fn greeting(reader: &mut Reader, outlet: &Outlet) -> Result<JobSpec, ServeError> {
+    outlet.send(&NodeMsg::Hello { protocol: PROTOCOL });
+    let bad = |e: eyrie_control::FrameError| ServeError::Console(e.to_string());
+    check_hello(reader.next().await.map_err(bad)?).map_err(ServeError::Console)?;
+    match reader.next().await.map_err(bad)? {
+        Some(ClientMsg::Start(spec)) => check_spec(*spec).map_err(ServeError::Console),
+        _ => Err(ServeError::Console(String::from("sent no job"))),
+    }
+}
+
+fn check_spec(spec: JobSpec) -> Result<JobSpec, String> {
+    let most = eyrie_ledger::segment::MAX_RANKS;
+    if !(1..=most).contains(&spec.size) {
+        return Err(format!("asks for {} ranks; one node holds 1 to {most}", spec.size));
+    }
+    if spec.argv.is_empty() || spec.program.is_empty() {
+        return Err(String::from("names no program"));
+    }
+    Ok(spec)
+}
+
+async fn console_input(mut reader: Reader, job: Shared, tell: UnboundedSender<Msg>) {
+    loop {
+        match reader.next().await {
+            Ok(Some(ClientMsg::Stdin(bytes))) => job::take_input(&job, &bytes),
+            Ok(Some(ClientMsg::StdinEof)) => job::end_input(&job),
+            Ok(Some(ClientMsg::Signal(signal))) => {
+                let _ = tell.send(Msg::Stop { signal });
+            }
+            Ok(Some(_)) | Ok(None) => break,
+            Err(error) => {
+                tracing::warn!(%error, "console");
+                job.borrow_mut().malformed += 1;
+                break;
+            }
+        }
+    }
+    let _ = tell.send(Msg::ConsoleGone);
+}
+
+async fn accept(listener: UnixListener, job: Shared) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                tokio::task::spawn_local(client(stream, Rc::clone(&job)));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "accept");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+/// Serves one client until it hangs up or errs.
+async fn client(stream: UnixStream, job: Shared) {
+    // SAFETY: plain system call.
+    let own = unsafe { libc::geteuid() };
+    if !stream.peer_cred().is_ok_and(|c| c.uid() == own || c.uid() == 0) {
+        return;
+    }
+    let (reader, writer) = stream.into_split();
+    let outlet = Outlet::new(writer);
+    let mut reader = Reader::new(reader);
+    outlet.send(&NodeMsg::Hello { protocol: PROTOCOL });
+    let mut greeted = false;
+    loop {
+        let message = match reader.next().await {
+            Ok(Some(message)) => message,
+            Ok(None) => return,
+            Err(error) => {
+                job.borrow_mut().malformed += 1;
+                outlet.send(&NodeMsg::Error(error.to_string()));
+                return outlet.flushed().await;
+            }
+        };
+        if !greeted {
+            if let Err(text) = check_hello(Some(message)) {
+                outlet.send(&NodeMsg::Error(format!("client {text}")));
+                return outlet.flushed().await;
+            }
+            greeted = true;
+            continue;
+        }
+        if let Err(text) = answer(message, &job, &outlet) {
+            outlet.send(&NodeMsg::Error(text));
+        }
+    }
+}
+
+fn answer(message: ClientMsg, job: &Shared, outlet: &Outlet) -> Result<(), String> {
+    let mut job = job.borrow_mut();
+    match message {
+        ClientMsg::Status => outlet.send(&NodeMsg::Status(Box::new(job.status()))),
+        ClientMsg::Checkpoint { rank } => return job.ask_checkpoint(rank, outlet.clone()),
+        ClientMsg::Kill { ranks } => {
+            job.inject(&ranks)?;
+            outlet.send(&NodeMsg::Done);
+        }
+        ClientMsg::Abort => {
+            job.stop(libc::SIGTERM);
+            outlet.send(&NodeMsg::Done);
+        }
+        ClientMsg::Events { from, follow } => job.tell_events(from, follow, outlet.clone()),
+        ClientMsg::Hello { .. }
+        | ClientMsg::Start(_)
+        | ClientMsg::Stdin(_)
+        | ClientMsg::StdinEof
+        | ClientMsg::Signal(_) => return Err(String::from("not asked for on this connection")),
+    }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! Starting a rank's process from the program's beginning.
+//!
+//! Kept true: called from the daemon's main thread only (the death signal is tied to the thread
+//! that forks); a rank has its own process group, dies with the daemon, and inherits nothing but
+//! its standard streams and the job segment.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Descriptor numbers below this are left to the program.
+const HIGH_FD: libc::c_int = 200;
+
+/// Where Eyrie's own parts are installed.
+#[derive(Debug, Clone)]
+pub struct Prefix {
+    pub lib: Option<PathBuf>,
+    pub restorer: Option<PathBuf>,
+}
+
+impl Prefix {
+    /// Found from the place of the `eyrie` binary: `../lib`, `../libexec/eyrie-restorer`, or the
+    /// restorer beside it (build folder).
+    pub fn of(binary: &Path) -> Prefix {
+        let bin = binary.parent().unwrap_or(Path::new("/"));
+        let root = bin.parent().unwrap_or(Path::new("/"));
+        let lib = Some(root.join("lib")).filter(|p| p.is_dir());
+        let places = [root.join("libexec/eyrie-restorer"), bin.join("eyrie-restorer")];
+        Prefix { lib, restorer: places.into_iter().find(|p| p.is_file()) }
+    }
+}
+
+/// What a rank is started with.
+pub struct Launch<'a> {
+    pub program: &'a Path,
+    /// First the name, then the arguments.
+    pub argv: &'a [OsString],
+    pub rank: u32,
+    pub size: u32,
+    pub job: &'a str,
+    pub segment: BorrowedFd<'a>,
+    pub lib: Option<&'a Path>,
+    /// Bind all symbols at start, so that an image holds no half-resolved ones.
+    pub bind_now: bool,
+    pub stdio: [OwnedFd; 3],
+}
+
+/// Moves a descriptor out of the way of programs that use fixed small numbers.
+pub fn high(fd: OwnedFd) -> OwnedFd {
+    // SAFETY: duplicates an open descriptor; the result is checked.
+    let raw = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, HIGH_FD) };
+    if raw < 0 {
+        return fd;
+    }
+    // SAFETY: fcntl just made this descriptor and nobody else owns it.
+    unsafe { OwnedFd::from_raw_fd(raw) }
+}
+
+/// Starts the process and returns its number.
+pub fn spawn(launch: Launch<'_>) -> io::Result<libc::pid_t> {
+    let (name, args) =
+        launch.argv.split_first().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let daemon = std::process::id();
+    let segment = launch.segment.as_raw_fd();
+    let [stdin, stdout, stderr] = launch.stdio;
+    let mut command = Command::new(launch.program);
+    command.arg0(name).args(args);
+    command.stdin(Stdio::from(stdin)).stdout(Stdio::from(stdout)).stderr(Stdio::from(stderr));
+    command.env("EYRIE_RANK", launch.rank.to_string());
+    command.env("EYRIE_SIZE", launch.size.to_string());
+    command.env("EYRIE_SEGMENT_FD", segment.to_string());
+    command.env("EYRIE_NODE_PID", daemon.to_string());
+    command.env("EYRIE_JOB", launch.job);
+    if let Some(lib) = launch.lib {
+        command.env("LD_LIBRARY_PATH", library_path(lib));
+    }
+    if launch.bind_now {
+        command.env("LD_BIND_NOW", "1");
+    }
+    // SAFETY: the closure makes only async-signal-safe system calls between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            if libc::getppid() != daemon as libc::pid_t {
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            }
+            libc::setpgid(0, 0);
+            if libc::fcntl(segment, libc::F_SETFD, 0) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(())
+        });
+    }
+    let child = command.spawn()?;
+    Ok(child.id() as libc::pid_t)
+}
+
+fn library_path(lib: &Path) -> OsString {
+    let mut path = lib.as_os_str().to_os_string();
+    if let Some(old) = std::env::var_os("LD_LIBRARY_PATH").filter(|p| !p.is_empty()) {
+        path.push(OsStr::new(":"));
+        path.push(old);
+    }
+    path
+}
+
+/// A descriptor that becomes readable when the process has ended. The process must be a child
+/// that was not reaped yet.
+pub fn pidfd(pid: libc::pid_t) -> io::Result<OwnedFd> {
+    let pid = rustix::process::Pid::from_raw(pid)
+        .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
+}
