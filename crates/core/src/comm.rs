@@ -6,6 +6,9 @@
 //! the object. Inter-communicators are not made here, so none exist.
 
 mod create;
+#[cfg(test)]
+#[path = "comm/tests.rs"]
+mod job_tests;
 
 pub(crate) use create::Inherit;
 

@@ -4,7 +4,7 @@ mod moving;
 mod reducing;
 mod wrong;
 
-use crate::consts::IN_PLACE;
+use crate::consts::{COMM_WORLD, IN_PLACE};
 use crate::datatype::predefined::UINT64_T;
 use crate::handle::Handle;
 use crate::machine::Machine;
@@ -23,6 +23,9 @@ fn all_sizes(f: impl Fn(&mut Machine, u32, u32) + Sync) {
         testing::run(ranks, |m| {
             let (me, n) = m.world();
             f(m, me, n);
+            m.barrier(COMM_WORLD).unwrap();
+            m.progress();
+            assert!(m.engine.unexpected.iter().all(Option::is_none), "a message nobody received");
         });
     }
 }

@@ -12,7 +12,7 @@ use crate::op::SUM;
 fn arguments_are_checked() {
     testing::run(2, |m| {
         let mut data = [1u64; 8];
-        let mut other = [2u64; 8];
+        let mut other = [9u64; 8];
         let (a, b) = (data.as_mut_ptr().cast::<u8>(), other.as_mut_ptr().cast::<u8>());
         let uncommitted = m.types.contiguous(2, U64).unwrap();
         // SAFETY: the buffers are large enough for every count here.
