@@ -2,50 +2,43 @@
 //! twin to a checksummed file, and turn such a file back into a process at the same addresses.
 //!
 //! The process does not co-operate and has no code of ours for this. Nothing here needs privileges
-//! as long as the process is a child of the caller. Protocol, timing and naming of images are the
-//! caller's affair.
+//! as long as the process is a child of the caller. When images are taken, where they are kept and
+//! what a restored process finds in its shared segments is the caller's affair.
 
+mod capture;
+mod check;
+mod descriptors;
 mod error;
+mod format;
+mod freeze;
+mod image;
+mod memory;
+mod plan;
+mod procfs;
+mod pull;
+mod regions;
+mod reopen;
+mod restore;
+mod scan;
+mod spawn;
+mod state;
+mod trace;
+mod twin;
+mod wire;
+mod write;
 
 pub use error::{CaptureError, FreezeError, ImageError, RestoreError};
+pub use freeze::Frozen;
+pub use image::{Image, Summary};
+pub use restore::{RestoreSpec, restore};
+pub use twin::Twin;
 
-use std::marker::PhantomData;
-use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::time::Duration;
 
-/// placeholder signatures while the crate is being filled in.
-pub struct Frozen {
-    _here: PhantomData<*const ()>,
-}
-
-impl Frozen {
-    pub fn stop(_pid: libc::pid_t) -> Result<Frozen, FreezeError> {
-        todo!()
-    }
-    pub fn go_on(&mut self) -> Result<(), FreezeError> {
-        todo!()
-    }
-    pub fn stop_again(&mut self) -> Result<(), FreezeError> {
-        todo!()
-    }
-    pub fn twin(&mut self) -> Result<Twin, CaptureError> {
-        todo!()
-    }
-    pub fn release(self) -> Result<(), FreezeError> {
-        todo!()
-    }
-}
-
-pub struct Twin {
-    _here: PhantomData<*const ()>,
-}
-
-impl Twin {
-    pub fn write_image(self, _path: &Path, _meta: &[u8]) -> Result<ImageReport, CaptureError> {
-        todo!()
-    }
-}
+/// Size of a page.
+const PAGE_BYTES: u64 = 4096;
+/// Shared segments (memfds) whose name begins so are not part of an image but handed over at restore.
+pub const SEGMENT_PREFIX: &str = "eyrie-job:";
 
 /// What writing an image took.
 #[derive(Debug, Clone, Default)]
@@ -55,7 +48,7 @@ pub struct ImageReport {
     pub bytes: u64,
     /// Pages of 4 KiB stored in it.
     pub pages: u64,
-    /// From the stop to the release: how long the process stood still.
+    /// From the stop to the release: how long the process stood still. Zero if it still does.
     pub freeze: Duration,
     /// The part of it that making the twin took.
     pub twin: Duration,
@@ -63,48 +56,4 @@ pub struct ImageReport {
     pub pull: Duration,
     /// From the start of `write_image` to the durable file.
     pub write: Duration,
-}
-
-/// What an image holds, in figures.
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct Summary {
-    /// Process number at capture.
-    pub pid: i32,
-    /// Name of the program.
-    pub comm: String,
-    /// Memory mappings.
-    pub regions: usize,
-    /// Open files.
-    pub files: usize,
-    /// Pages of 4 KiB stored.
-    pub pages: u64,
-    /// Size of the file.
-    pub bytes: u64,
-}
-
-pub struct Image;
-
-impl Image {
-    pub fn open(_path: &Path) -> Result<Image, ImageError> {
-        todo!()
-    }
-    pub fn meta(&self) -> &[u8] {
-        todo!()
-    }
-    pub fn summary(&self) -> Summary {
-        todo!()
-    }
-}
-
-pub struct RestoreSpec<'a> {
-    pub image: &'a Path,
-    pub restorer: &'a Path,
-    pub stdio: [OwnedFd; 3],
-    pub segments: Vec<(String, OwnedFd)>,
-    pub start_stopped: bool,
-}
-
-pub fn restore(_spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
-    todo!()
 }

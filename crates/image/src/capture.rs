@@ -1,0 +1,441 @@
+//! The kernel's side of a stopped process: registers, signals, timers, registrations.
+//!
+//! Read in two steps to keep the freeze short: from the frozen process what a twin does not inherit,
+//! from the twin the rest. Some of it the kernel tells only to the process itself; it is then asked
+//! by a system call made in its name, with a few bytes of its own memory borrowed for the answer.
+
+use crate::PAGE_BYTES;
+use crate::descriptors;
+use crate::error::CaptureError;
+use crate::freeze::{Borrowed, Frozen};
+use crate::memory;
+use crate::procfs::{self, Mapping, Stat, Status};
+use crate::state::{
+    Action, Description, Descriptor, Layout, Pending, Rseq, Special, State, Thread,
+};
+use crate::trace::{ALL_SIGNALS, Regs, Stop, TraceError, Tracee};
+use std::io;
+use xxhash_rust::xxh3::xxh3_128;
+
+/// Bytes borrowed for answers.
+const SCRATCH_BYTES: usize = 256;
+/// Most instructions stepped to get out of the vdso.
+const MAX_STEPS: usize = 4096;
+const USER_CODE_SEGMENT: u64 = 0x33;
+const ARCH_GET_XCOMP_PERM: u64 = 0x1022;
+const PR_GET_TID_ADDRESS: u64 = 40;
+const PR_GET_THP_DISABLE: u64 = 42;
+const RLIM_NLIMITS: u32 = 16;
+const AFFINITY_BYTES: usize = 1024;
+
+impl From<TraceError> for CaptureError {
+    fn from(e: TraceError) -> CaptureError {
+        match e {
+            TraceError::Gone => CaptureError::Gone,
+            TraceError::Os { what, source } => CaptureError::Os { what, source },
+        }
+    }
+}
+
+/// System calls in another process's name.
+pub(crate) struct Agent {
+    tracee: Tracee,
+    /// Address of a `syscall` instruction.
+    site: u64,
+    /// Memory for answers, and what was there.
+    scratch: u64,
+    saved: [u8; SCRATCH_BYTES],
+    base: Regs,
+}
+
+impl Agent {
+    /// Borrows memory of `tracee`, all of whose signals must be blocked.
+    pub fn new(tracee: Tracee, base: Regs, maps: &[Mapping]) -> Result<Agent, CaptureError> {
+        let site = syscall_site(tracee.0, maps)?;
+        let scratch = scratch(maps)?;
+        let mut saved = [0; SCRATCH_BYTES];
+        memory::read_exact(tracee.0, scratch, &mut saved)?;
+        Ok(Agent { tracee, site, scratch, saved, base })
+    }
+
+    /// The same for a twin of the process.
+    pub fn of_twin(&self, twin: Tracee) -> Agent {
+        Agent { tracee: twin, ..*self }
+    }
+
+    /// Makes a call; a negative result is the error.
+    pub fn call(&self, nr: libc::c_long, args: &[u64]) -> Result<i64, CaptureError> {
+        Ok(self.tracee.syscall(self.site, &self.base, nr, args, &mut None)?)
+    }
+
+    /// Makes a call that writes `N` words to the scratch memory, whose address is `args[slot]`.
+    pub fn ask<const N: usize>(
+        &self,
+        nr: libc::c_long,
+        args: &[u64],
+        slot: usize,
+    ) -> Result<Result<[u64; N], i64>, CaptureError> {
+        const { assert!(N * 8 <= SCRATCH_BYTES) };
+        let mut args = args.to_vec();
+        args[slot] = self.scratch;
+        memory::write_exact(self.tracee.0, self.scratch, &[0; SCRATCH_BYTES])?;
+        let result = self.call(nr, &args)?;
+        if result < 0 {
+            return Ok(Err(result));
+        }
+        Ok(Ok(memory::read_words(self.tracee.0, self.scratch)?))
+    }
+
+    /// Makes a twin and puts its number in `born`, also if the process dies while it is made.
+    pub fn fork(&self, born: &mut Option<libc::pid_t>) -> Result<(), CaptureError> {
+        let args = [libc::CLONE_PARENT as u64, 0, 0, 0, 0];
+        let result = self.tracee.syscall(self.site, &self.base, libc::SYS_clone, &args, born)?;
+        if born.is_some() {
+            return Ok(());
+        }
+        Err(CaptureError::Os {
+            what: "make a twin of the process",
+            source: io::Error::from_raw_os_error((-result) as i32),
+        })
+    }
+
+    /// Puts the borrowed memory back.
+    pub fn finish(&self) -> Result<(), CaptureError> {
+        memory::write_exact(self.tracee.0, self.scratch, &self.saved)
+    }
+}
+
+/// A `syscall` instruction of the process: in its vdso, or else anywhere in its code.
+pub(crate) fn syscall_site(pid: libc::pid_t, maps: &[Mapping]) -> Result<u64, CaptureError> {
+    const MAX_SEARCH_BYTES: u64 = 4 << 20;
+    let code = |m: &&Mapping| m.prot & libc::PROT_EXEC as u32 != 0 && !m.is_vsyscall();
+    let vdso = maps.iter().filter(|m| m.path == b"[vdso]");
+    for m in vdso.chain(maps.iter().filter(code)) {
+        let mut bytes = vec![0; (m.end - m.start).min(MAX_SEARCH_BYTES) as usize];
+        if memory::read_exact(pid, m.start, &mut bytes).is_err() {
+            continue;
+        }
+        if let Some(i) = bytes.windows(2).position(|w| w == [0x0f, 0x05]) {
+            return Ok(m.start + i as u64);
+        }
+    }
+    Err(CaptureError::Unsupported("has no system call instruction in its code".into()))
+}
+
+/// The end of the initial stack (the program's name stands there), or of another writable mapping.
+fn scratch(maps: &[Mapping]) -> Result<u64, CaptureError> {
+    let writable = |m: &&Mapping| m.is_anon() && m.prot & 3 == 3;
+    maps.iter()
+        .filter(writable)
+        .max_by_key(|m| m.path == b"[stack]")
+        .map(|m| m.end - SCRATCH_BYTES as u64)
+        .ok_or_else(|| CaptureError::Unsupported("has no writable memory".into()))
+}
+
+/// What was read while the process stood still.
+pub(crate) struct Snapshot {
+    pub thread: Thread,
+    pub pending: Vec<Pending>,
+    pub timers: [[i64; 4]; 3],
+    pub status: Status,
+    pub stat: Stat,
+    pub maps: Vec<Mapping>,
+    pub cwd: Vec<u8>,
+    pub limits: Vec<[u64; 2]>,
+    pub affinity: Vec<u8>,
+    pub descriptors: Vec<Descriptor>,
+    pub descriptions: Vec<Description>,
+}
+
+/// Reads the frozen process and prepares it for calls in its name.
+pub(crate) fn freeze_state(frozen: &mut Frozen) -> Result<(Snapshot, Agent), CaptureError> {
+    let tracee = frozen.tracee;
+    let pid = tracee.0;
+    let status = Status::read(pid)?;
+    let stat = Stat::read(pid)?;
+    let maps = procfs::parse_maps(&procfs::read(pid, "maps")?)?;
+    refuse_unsupported(&status, &maps)?;
+    let sigmask = tracee.sigmask()?;
+    let mut regs = tracee.regs()?;
+    if regs.cs != USER_CODE_SEGMENT {
+        return Err(CaptureError::Unsupported("runs 32-bit code".into()));
+    }
+    let rseq = leave_critical_section(tracee, &mut regs)?;
+    tracee.set_regs(&regs)?;
+    frozen.borrowed = Some(Borrowed { regs, sigmask });
+    leave_vdso(frozen, &status, &maps)?;
+    let regs = frozen.borrowed.as_ref().map_or(regs, |b| b.regs);
+    let xstate = tracee.xstate()?;
+    let mut pending = Vec::new();
+    for shared in [false, true] {
+        let infos = tracee.pending(shared)?.into_iter();
+        pending.extend(infos.map(|info| Pending { thread: !shared, info }));
+    }
+    tracee.set_sigmask(ALL_SIGNALS)?;
+    let (descriptors, descriptions) = descriptors::collect(pid)?;
+    let agent = Agent::new(tracee, regs, &maps)?;
+    let mut timers = [[0; 4]; 3];
+    for (which, timer) in timers.iter_mut().enumerate() {
+        let words = agent.ask::<4>(libc::SYS_getitimer, &[which as u64, 0], 1)?;
+        *timer = words.unwrap_or([0; 4]).map(|w| w as i64);
+    }
+    refuse_children(&agent)?;
+    let tid = agent.ask::<1>(libc::SYS_prctl, &[PR_GET_TID_ADDRESS, 0], 1)?;
+    let thread = Thread {
+        regs: regs_to_words(&regs),
+        xstate,
+        sigmask,
+        altstack: [0, 2, 0],
+        robust: robust_list(pid),
+        tid_address: tid.map_or(0, |[address]| address),
+        rseq,
+        xcomp_perm: 0,
+    };
+    let snapshot = Snapshot {
+        thread,
+        pending,
+        timers,
+        stat,
+        maps,
+        cwd: procfs::link(pid, "cwd")?,
+        limits: limits(pid),
+        affinity: affinity(pid),
+        status,
+        descriptors,
+        descriptions,
+    };
+    Ok((snapshot, agent))
+}
+
+fn refuse_unsupported(status: &Status, maps: &[Mapping]) -> Result<(), CaptureError> {
+    let refuse = |what: &str| Err(CaptureError::Unsupported(what.into()));
+    let own = Status::read(std::process::id() as libc::pid_t)?;
+    if status.field("x86_Thread_features").contains("shstk") {
+        return refuse("uses a shadow stack (CET)");
+    }
+    if status.field("Uid") != own.field("Uid") || status.field("Gid") != own.field("Gid") {
+        return refuse("runs as another user");
+    }
+    if status.field("Seccomp_filters") != own.field("Seccomp_filters") {
+        return refuse("has installed a seccomp filter");
+    }
+    if !maps.iter().any(|m| m.path == b"[vdso]") {
+        return refuse("has no vdso");
+    }
+    Ok(())
+}
+
+/// Asked of the frozen process itself, because not every kernel lists children.
+fn refuse_children(agent: &Agent) -> Result<(), CaptureError> {
+    let options = libc::WEXITED | libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    let args = [libc::P_ALL as u64, 0, 0, options as u64, 0];
+    if agent.call(libc::SYS_waitid, &args)? == -i64::from(libc::ECHILD) {
+        return Ok(());
+    }
+    Err(CaptureError::Unsupported("has child processes".into()))
+}
+
+/// A thread that was interrupted in a restartable sequence is sent to its abort handler, as the kernel
+/// would have done on its next return to it; whatever we do in its name would hide that it must.
+fn leave_critical_section(
+    tracee: Tracee,
+    regs: &mut Regs,
+) -> Result<Option<Rseq>, CaptureError> {
+    let Some(config) = tracee.rseq()?.filter(|c| c.pointer != 0) else { return Ok(None) };
+    let section_at = config.pointer.wrapping_add(8);
+    let [section] = memory::read_words(tracee.0, section_at)?;
+    if section != 0 {
+        let [_, start, length, abort] = memory::read_words(tracee.0, section)?;
+        if regs.rip.wrapping_sub(start) < length {
+            regs.rip = abort;
+            memory::write_exact(tracee.0, section_at, &[0; 8])?;
+        }
+    }
+    Ok(Some(Rseq { addr: config.pointer, bytes: config.size, signature: config.signature }))
+}
+
+/// Steps the process out of the vdso, whose code belongs to the kernel it runs on. Not where `SIGTRAP`
+/// is ignored: the kernel would reset that for good; such a process stays where it is, which a restore
+/// under the same kernel bears.
+fn leave_vdso(
+    frozen: &mut Frozen,
+    status: &Status,
+    maps: &[Mapping],
+) -> Result<(), CaptureError> {
+    let tracee = frozen.tracee;
+    let Some(borrowed) = frozen.borrowed.as_mut() else { return Ok(()) };
+    let inside = |rip: u64| {
+        maps.iter().any(|m| m.path == b"[vdso]" && (m.start..m.end).contains(&rip))
+    };
+    let trap = 1u64 << (libc::SIGTRAP - 1);
+    let ignored = status.number("SigIgn", 16)? & trap != 0;
+    if ignored || borrowed.regs.orig_rax as i64 >= 0 || !inside(borrowed.regs.rip) {
+        return Ok(());
+    }
+    tracee.set_sigmask(ALL_SIGNALS & !trap)?;
+    let mut signal = 0;
+    for _ in 0..MAX_STEPS {
+        tracee.step(signal)?;
+        signal = match tracee.wait()? {
+            // A SIGSTOP from elsewhere: let it become a group stop.
+            Stop::Signal(stop) if stop != libc::SIGTRAP => stop,
+            _ => 0,
+        };
+        borrowed.regs = tracee.regs()?;
+        if !inside(borrowed.regs.rip) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn robust_list(pid: libc::pid_t) -> [u64; 2] {
+    let (mut head, mut bytes) = (0u64, 0u64);
+    // SAFETY: both results are live words of the kernel's size.
+    let r = unsafe {
+        libc::syscall(libc::SYS_get_robust_list, pid, &raw mut head, &raw mut bytes)
+    };
+    if r == 0 { [head, bytes] } else { [0, 0] }
+}
+
+fn limits(pid: libc::pid_t) -> Vec<[u64; 2]> {
+    let one = |number: u32| {
+        let mut limit = libc::rlimit64 { rlim_cur: u64::MAX, rlim_max: u64::MAX };
+        // SAFETY: reads into a live structure.
+        let r = unsafe { libc::prlimit64(pid, number, std::ptr::null(), &raw mut limit) };
+        if r == 0 { [limit.rlim_cur, limit.rlim_max] } else { [u64::MAX; 2] }
+    };
+    (0..RLIM_NLIMITS).map(one).collect()
+}
+
+fn affinity(pid: libc::pid_t) -> Vec<u8> {
+    let mut mask = vec![0u8; AFFINITY_BYTES];
+    // SAFETY: the mask is live and as long as said.
+    let n = unsafe {
+        libc::syscall(libc::SYS_sched_getaffinity, pid, mask.len(), mask.as_mut_ptr())
+    };
+    mask.truncate(usize::try_from(n).unwrap_or(0));
+    mask
+}
+
+/// `user_regs_struct` as the image stores it.
+pub(crate) fn regs_to_words(regs: &Regs) -> [u64; 27] {
+    const _: () = assert!(size_of::<Regs>() == 27 * 8);
+    // SAFETY: 27 words without padding; every bit pattern is valid.
+    unsafe { std::mem::transmute_copy(regs) }
+}
+
+/// The inverse of [`regs_to_words`].
+pub(crate) fn words_to_regs(words: &[u64; 27]) -> Regs {
+    // SAFETY: as above.
+    unsafe { std::mem::transmute_copy(words) }
+}
+
+/// Completes the state from the twin. Regions, files and guards are filled in later.
+pub(crate) fn twin_state(
+    pid: libc::pid_t,
+    mut snapshot: Snapshot,
+    agent: &Agent,
+    twin: libc::pid_t,
+) -> Result<State, CaptureError> {
+    let altstack = agent.ask::<3>(libc::SYS_sigaltstack, &[0, 0], 1)?;
+    if let Ok([sp, flags, bytes]) = altstack {
+        // SS_ONSTACK says where the stack pointer is and cannot be set.
+        let flags = flags & 0xffff_ffff & !(libc::SS_ONSTACK as u64);
+        snapshot.thread.altstack = [sp, flags, bytes];
+    }
+    let perm = agent.ask::<1>(libc::SYS_arch_prctl, &[ARCH_GET_XCOMP_PERM, 0], 1)?;
+    snapshot.thread.xcomp_perm = perm.map_or(0, |[mask]| mask);
+    let prctl = |option: u64| agent.call(libc::SYS_prctl, &[option]);
+    let dumpable = prctl(libc::PR_GET_DUMPABLE as u64)?;
+    let thp_disable = prctl(PR_GET_THP_DISABLE)?;
+    let actions = actions(&snapshot.status, agent)?;
+    let brk = agent.call(libc::SYS_brk, &[0])? as u64;
+    agent.finish()?;
+    let (status, stat) = (&snapshot.status, &snapshot.stat);
+    let specials: Vec<Special> = snapshot
+        .maps
+        .iter()
+        .filter(|m| m.is_special())
+        .map(|m| Special { name: m.path.clone(), start: m.start, end: m.end })
+        .collect();
+    let personality = procfs::read(twin, "personality").unwrap_or_default();
+    let personality = String::from_utf8_lossy(&personality);
+    let comm = procfs::read(twin, "comm")?;
+    Ok(State {
+        pid,
+        group_leader: stat.field(5) == pid as u64,
+        session_leader: stat.field(6) == pid as u64,
+        comm: comm.strip_suffix(b"\n").unwrap_or(&comm).to_vec(),
+        exe: procfs::link(twin, "exe")?,
+        cwd: snapshot.cwd,
+        umask: u32::from_str_radix(status.field("Umask"), 8).unwrap_or(0o22),
+        personality: u32::from_str_radix(personality.trim(), 16).unwrap_or(0),
+        dumpable: dumpable.max(0) as u32,
+        no_new_privs: status.field("NoNewPrivs") == "1",
+        thp_disable: thp_disable > 0,
+        limits: snapshot.limits,
+        affinity: snapshot.affinity,
+        thread: snapshot.thread,
+        actions,
+        pending: snapshot.pending,
+        timers: snapshot.timers,
+        layout: layout(stat, brk, procfs::read(twin, "auxv")?),
+        vdso_hash: vdso_hash(twin, &specials)?,
+        specials,
+        files: Vec::new(),
+        regions: Vec::new(),
+        guards: Vec::new(),
+        descriptions: snapshot.descriptions,
+        descriptors: snapshot.descriptors,
+    })
+}
+
+fn layout(stat: &Stat, brk: u64, auxv: Vec<u8>) -> Layout {
+    Layout {
+        start_code: stat.field(26),
+        end_code: stat.field(27),
+        start_stack: stat.field(28),
+        start_data: stat.field(45),
+        end_data: stat.field(46),
+        start_brk: stat.field(47),
+        arg_start: stat.field(48),
+        arg_end: stat.field(49),
+        env_start: stat.field(50),
+        env_end: stat.field(51),
+        brk,
+        auxv,
+    }
+}
+
+/// Dispositions of the signals that are caught or ignored.
+fn actions(status: &Status, agent: &Agent) -> Result<Vec<Action>, CaptureError> {
+    let (caught, ignored) = (status.number("SigCgt", 16)?, status.number("SigIgn", 16)?);
+    let mut all = Vec::new();
+    for signal in 1..=64u32 {
+        if (caught | ignored) >> (signal - 1) & 1 == 0 {
+            continue;
+        }
+        let args = [u64::from(signal), 0, 0, 8];
+        let words = agent.ask::<4>(libc::SYS_rt_sigaction, &args, 2)?;
+        let [handler, flags, restorer, mask] = words.map_err(|_| {
+            CaptureError::Unsupported(format!("does not tell its handler of signal {signal}"))
+        })?;
+        all.push(Action { signal, handler, flags, restorer, mask });
+    }
+    Ok(all)
+}
+
+/// Hash of the bytes of the vdso of `pid`.
+pub(crate) fn vdso_hash(
+    pid: libc::pid_t,
+    specials: &[Special],
+) -> Result<[u8; 16], CaptureError> {
+    let mut bytes = Vec::new();
+    for m in specials.iter().filter(|m| m.name == b"[vdso]") {
+        let mut part = vec![0; (m.end - m.start).next_multiple_of(PAGE_BYTES) as usize];
+        memory::read_exact(pid, m.start, &mut part)?;
+        bytes.append(&mut part);
+    }
+    Ok(xxh3_128(&bytes).to_le_bytes())
+}

@@ -1,0 +1,172 @@
+//! Holds the content of an image against itself. Checksums tell that the bytes are those that were
+//! written; this tells that they make sense, so that the planner may rely on it.
+
+use crate::PAGE_BYTES;
+use crate::state::{Backing, FileId, PROT_MASK, Region, Run, State, Target, region};
+use eyrie_restorer::plan::{AREA_END, RESTORER_BASE};
+
+/// End of what a process can map (with five-level page tables).
+const ADDRESS_LIMIT: u64 = 1 << 56;
+const MAX_PATH_BYTES: usize = 4096;
+const MAX_DESCRIPTORS: u32 = 1 << 20;
+const MAX_XSTATE_BYTES: usize = 64 * 1024;
+const MIN_XSTATE_BYTES: usize = 576;
+const MAX_AUXV_BYTES: usize = 64 * 16;
+const MAX_COMM_BYTES: usize = 15;
+const MAX_LIMITS: usize = 32;
+const MAX_SPECIALS: usize = 16;
+
+type Finding = Result<(), String>;
+
+fn ensure(holds: bool, what: impl FnOnce() -> String) -> Finding {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+/// Checks everything; the error says what does not hold.
+pub fn check(state: &State, runs: &[Run], page_bytes: u64) -> Finding {
+    scalars(state)?;
+    signals(state)?;
+    let mut ranges = Vec::new();
+    for r in &state.regions {
+        check_region(r, state)?;
+        ranges.push((r.start, r.end));
+    }
+    ensure(ranges.is_sorted(), || "regions are not in order".into())?;
+    let mut vdso = 0;
+    for s in &state.specials {
+        vdso += usize::from(s.name == b"[vdso]");
+        let known = s.name == b"[vdso]" || s.name.starts_with(b"[vvar");
+        ensure(known, || "an unknown special mapping".into())?;
+        ranges.push((s.start, s.end));
+    }
+    ensure(vdso == 1 && state.specials.len() <= MAX_SPECIALS, || "no single vdso".into())?;
+    ranges.push((RESTORER_BASE, AREA_END));
+    disjoint(ranges)?;
+    check_runs(state, runs, page_bytes)?;
+    let inside = |start: u64, end: u64| {
+        start < end && find(&state.regions, start).is_some_and(|r| end <= r.end)
+    };
+    for g in &state.guards {
+        let aligned = g.start.is_multiple_of(PAGE_BYTES) && g.end.is_multiple_of(PAGE_BYTES);
+        ensure(aligned && inside(g.start, g.end), || "guard pages outside a region".into())?;
+    }
+    files(state)
+}
+
+fn disjoint(mut ranges: Vec<(u64, u64)>) -> Finding {
+    for &(start, end) in &ranges {
+        let aligned = start.is_multiple_of(PAGE_BYTES) && end.is_multiple_of(PAGE_BYTES);
+        ensure(aligned && start < end && end <= ADDRESS_LIMIT, || {
+            format!("a mapping from {start:#x} to {end:#x}")
+        })?;
+    }
+    ranges.sort_unstable();
+    let apart = ranges.windows(2).all(|w| w[0].1 <= w[1].0);
+    ensure(apart, || "mappings overlap each other or the restorer".into())
+}
+
+/// The region that holds `address`; regions are in order.
+pub fn find(regions: &[Region], address: u64) -> Option<&Region> {
+    let after = regions.partition_point(|r| r.start <= address);
+    regions.get(after.checked_sub(1)?).filter(|r| address < r.end)
+}
+
+fn check_region(r: &Region, state: &State) -> Finding {
+    let bad = |what: &str| format!("region at {:#x}: {what}", r.start);
+    ensure(r.prot & !PROT_MASK == 0 && r.flags & !region::ALL == 0, || bad("unknown flags"))?;
+    ensure(r.name.len() < 80 && !r.name.contains(&0), || bad("its name"))?;
+    let shared = r.flags & region::SHARED != 0;
+    let offset = match &r.backing {
+        Backing::Anon {} => {
+            ensure(!shared, || bad("shared memory without a file"))?;
+            0
+        }
+        Backing::File { file, offset } => {
+            ensure((*file as usize) < state.files.len(), || bad("unknown file"))?;
+            *offset
+        }
+        Backing::Segment { name, offset } => {
+            ensure(shared, || bad("a private segment"))?;
+            ensure(!name.is_empty() && !name.contains(&0), || bad("segment name"))?;
+            *offset
+        }
+    };
+    let fits = offset.checked_add(r.end.wrapping_sub(r.start)).is_some_and(|e| e >> 63 == 0);
+    ensure(offset.is_multiple_of(PAGE_BYTES) && fits, || bad("offset"))
+}
+
+fn check_runs(state: &State, runs: &[Run], page_bytes: u64) -> Finding {
+    let (mut last, mut pages) = (0u64, 0u64);
+    for run in runs {
+        let bad = || format!("pages at {:#x} belong nowhere", run.start);
+        let end = run.pages.checked_mul(PAGE_BYTES).and_then(|b| b.checked_add(run.start));
+        let end = end.ok_or_else(bad)?;
+        let home = find(&state.regions, run.start).ok_or_else(bad)?;
+        let private = home.flags & region::SHARED == 0;
+        let aligned = run.start.is_multiple_of(PAGE_BYTES);
+        ensure(private && aligned && run.pages > 0 && end <= home.end, bad)?;
+        ensure(run.start >= last, || "pages are not in order".into())?;
+        last = end;
+        pages = pages.checked_add(run.pages).ok_or_else(bad)?;
+    }
+    let whole = pages.checked_mul(PAGE_BYTES) == Some(page_bytes);
+    ensure(whole, || "runs and pages have different lengths".into())
+}
+
+fn scalars(state: &State) -> Finding {
+    let thread = &state.thread;
+    ensure(state.pid > 0, || "process number".into())?;
+    let comm = state.comm.len() <= MAX_COMM_BYTES && !state.comm.contains(&0);
+    ensure(comm, || "name of the process".into())?;
+    ensure(path_holds(&state.exe) && path_holds(&state.cwd), || "program or folder".into())?;
+    ensure(state.umask <= 0o7777, || "umask".into())?;
+    let xstate = (MIN_XSTATE_BYTES..=MAX_XSTATE_BYTES).contains(&thread.xstate.len());
+    ensure(xstate, || "size of the vector registers".into())?;
+    let auxv = &state.layout.auxv;
+    let auxv_holds = auxv.len() <= MAX_AUXV_BYTES && auxv.len().is_multiple_of(16);
+    ensure(auxv_holds, || "auxiliary vector".into())?;
+    ensure(state.limits.len() <= MAX_LIMITS, || "resource limits".into())?;
+    let addresses = [thread.robust[0], thread.tid_address, thread.altstack[0]];
+    let rseq = thread.rseq.as_ref().map_or(0, |r| r.addr);
+    let holds = addresses.iter().chain([&rseq]).all(|&a| a < ADDRESS_LIMIT);
+    ensure(holds, || "an address outside the address space".into())
+}
+
+fn signals(state: &State) -> Finding {
+    let mut last = 0;
+    for action in &state.actions {
+        let settable = ![libc::SIGKILL as u32, libc::SIGSTOP as u32].contains(&action.signal);
+        ensure(action.signal > last && action.signal <= 64 && settable, || {
+            "signal dispositions".into()
+        })?;
+        last = action.signal;
+    }
+    let number = |info: &[u64; 16]| (info[0] & 0xffff_ffff) as u32;
+    let holds = state.pending.iter().all(|p| (1..=64).contains(&number(&p.info)));
+    ensure(holds, || "pending signals".into())
+}
+
+fn path_holds(path: &[u8]) -> bool {
+    path.starts_with(b"/") && path.len() < MAX_PATH_BYTES && !path.contains(&0)
+}
+
+fn files(state: &State) -> Finding {
+    let id_holds = |id: &FileId| path_holds(&id.path);
+    ensure(state.files.iter().all(id_holds), || "path of a mapped file".into())?;
+    for d in &state.descriptions {
+        let holds = match &d.target {
+            Target::Stdio { which } => *which < 3,
+            Target::File { id, .. } => id_holds(id),
+            Target::Device { path, .. } => path_holds(path),
+            Target::Segment { name } => !name.is_empty() && !name.contains(&0),
+        };
+        ensure(holds && d.offset >> 63 == 0, || "an open file".into())?;
+    }
+    let mut next = 0;
+    for d in &state.descriptors {
+        let known = (d.description as usize) < state.descriptions.len();
+        ensure(known && d.fd >= next && d.fd < MAX_DESCRIPTORS, || "descriptors".into())?;
+        next = d.fd + 1;
+    }
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! The frame of an image file: header, section table, blocks. Bytes in `docs/formats/image.md`.
+
+use crate::wire::{self, Malformed, Reader, Wire, wire_struct};
+use xxhash_rust::xxh3::xxh3_128;
+
+/// First bytes of an image.
+pub const MAGIC: [u8; 8] = *b"EYRIEIMG";
+/// Version of everything in the file.
+pub const VERSION: u32 = 1;
+/// x86-64.
+pub const MACHINE: u32 = 1;
+/// The header takes the first page; pages of memory start behind it.
+pub const HEADER_BYTES: u64 = 4096;
+/// Part of the header that has content; zeros follow.
+const HEADER_USED_BYTES: usize = 72;
+/// Most bytes of page data under one checksum.
+pub const BLOCK_BYTES: usize = 1 << 20;
+/// Largest caller's part, in bytes.
+pub const MAX_META_BYTES: u64 = 64 << 20;
+/// Largest state section, in bytes.
+pub const MAX_STATE_BYTES: u64 = 64 << 20;
+/// Sections of version 1.
+pub const SECTIONS: [u32; 5] =
+    [section::PAGES, section::BLOCKS, section::RUNS, section::STATE, section::META];
+
+/// Kinds of sections, in their order in the file.
+pub mod section {
+    /// Content of memory.
+    pub const PAGES: u32 = 1;
+    /// Checksums of the content.
+    pub const BLOCKS: u32 = 2;
+    /// Where the content belongs.
+    pub const RUNS: u32 = 3;
+    /// [`crate::state::State`].
+    pub const STATE: u32 = 4;
+    /// The caller's bytes.
+    pub const META: u32 = 5;
+}
+
+wire_struct! {
+    /// Head of the file.
+    pub struct Header {
+        /// [`MAGIC`].
+        pub magic: [u8; 8],
+        /// [`VERSION`].
+        pub version: u32,
+        /// [`MACHINE`].
+        pub machine: u32,
+        /// Length of the file.
+        pub file_bytes: u64,
+        /// Where the section table lies.
+        pub table_offset: u64,
+        /// Number of its entries.
+        pub table_entries: u32,
+        /// Size of a page.
+        pub page_bytes: u32,
+        /// XXH3-128 of the section table.
+        pub table_hash: [u8; 16],
+        /// XXH3-128 of all fields before.
+        pub hash: [u8; 16],
+    }
+}
+
+wire_struct! {
+    /// Entry of the section table.
+    pub struct Section {
+        /// One of [`section`].
+        pub kind: u32,
+        /// Zero.
+        pub reserved: u32,
+        /// Offset in the file.
+        pub offset: u64,
+        /// Length.
+        pub bytes: u64,
+        /// XXH3-128 of its bytes; zero for `PAGES`, whose blocks have their own.
+        pub hash: [u8; 16],
+    }
+}
+
+wire_struct! {
+    /// A block of page data.
+    pub struct Block {
+        /// Its length, at most [`BLOCK_BYTES`].
+        pub bytes: u64,
+        /// XXH3-128 of it.
+        pub hash: [u8; 16],
+    }
+}
+
+const _: () = assert!(Header::MIN_BYTES == HEADER_USED_BYTES);
+
+/// The checksum of the format.
+pub fn hash(bytes: &[u8]) -> [u8; 16] {
+    xxh3_128(bytes).to_le_bytes()
+}
+
+/// The header page, its own checksum filled in.
+pub fn header_page(header: &Header) -> Vec<u8> {
+    let mut page = wire::encode(header);
+    let own = HEADER_USED_BYTES - 16;
+    let sum = hash(&page[..own]);
+    page[own..].copy_from_slice(&sum);
+    page.resize(HEADER_BYTES as usize, 0);
+    page
+}
+
+/// Why a header page is refused.
+#[derive(Debug, PartialEq, Eq)]
+pub enum BadHeader {
+    /// Not an image.
+    Magic,
+    /// Its checksum does not hold.
+    Checksum,
+    /// Another version (the number) or machine.
+    Version(u32),
+    /// Made for another machine or page size.
+    Machine,
+}
+
+/// Reads and checks a header page.
+pub fn parse_header(page: &[u8]) -> Result<Header, BadHeader> {
+    let header = Header::get(&mut Reader::new(page)).map_err(|_: Malformed| BadHeader::Magic)?;
+    if header.magic != MAGIC {
+        return Err(BadHeader::Magic);
+    }
+    // A later version may have another header; it must be named before it is found damaged.
+    if header.version != VERSION {
+        return Err(BadHeader::Version(header.version));
+    }
+    let own = HEADER_USED_BYTES - 16;
+    let padding_holds = page[HEADER_USED_BYTES..].iter().all(|&b| b == 0);
+    if hash(&page[..own]) != header.hash || !padding_holds {
+        return Err(BadHeader::Checksum);
+    }
+    if header.machine != MACHINE || u64::from(header.page_bytes) != crate::PAGE_BYTES {
+        return Err(BadHeader::Machine);
+    }
+    Ok(header)
+}

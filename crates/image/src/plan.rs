@@ -1,0 +1,406 @@
+//! From an image to the list of system calls that the restorer makes ([`eyrie_restorer::plan`]).
+//!
+//! Order matters: descriptors first (they are needed for mapping), then the address space is cleared
+//! and filled, then what the kernel knows about the process, last what the kernel would already act
+//! on (timers, pending signals, rseq). All signals are blocked meanwhile.
+
+use crate::PAGE_BYTES;
+use crate::check;
+use crate::error::RestoreError;
+use crate::procfs::Mapping;
+use crate::state::{Backing, Lock, Region, Run, State, Target, region};
+use eyrie_restorer::plan::{
+    AREA_END, DATA_OFFSET, Header, MAGIC, MAX_PLAN_BYTES, PARK_BASE, PLAN_BASE, RESTORER_BASE,
+    Step, expect, special,
+};
+
+const MAP_DROPPABLE: i32 = 0x08;
+const MADV_GUARD_INSTALL: u64 = 102;
+const PR_SET_VMA: u64 = 0x5356_4d41;
+const PR_SET_THP_DISABLE: u64 = 41;
+const ARCH_REQ_XCOMP_PERM: u64 = 0x1023;
+const XFEATURE_TILE_DATA: u64 = 18;
+const SIGNAL_SET_BYTES: u64 = 8;
+/// Most bytes read in one step.
+const MAX_READ_BYTES: u64 = 256 << 20;
+/// Ranges of one read (`IOV_MAX`).
+const MAX_RANGES: usize = 1024;
+/// Status flags of standard streams that `F_SETFL` gives back.
+const STREAM_FLAGS: u32 = (libc::O_APPEND | libc::O_NONBLOCK) as u32;
+/// `MADV_*` for each flag of a region that has one.
+const ADVICE: [(u32, i32); 8] = [
+    (region::HUGE, libc::MADV_HUGEPAGE),
+    (region::NO_HUGE, libc::MADV_NOHUGEPAGE),
+    (region::DONT_DUMP, libc::MADV_DONTDUMP),
+    (region::DONT_FORK, libc::MADV_DONTFORK),
+    (region::WIPE_ON_FORK, libc::MADV_WIPEONFORK),
+    (region::MERGEABLE, libc::MADV_MERGEABLE),
+    (region::RANDOM, libc::MADV_RANDOM),
+    (region::SEQUENTIAL, libc::MADV_SEQUENTIAL),
+];
+
+/// Where the child finds, from [`Placed::base`] on, the descriptors it was born with.
+pub struct Placed {
+    /// Lowest of their numbers; the image uses only lower ones.
+    pub base: u64,
+    /// For each description.
+    pub descriptions: Vec<u64>,
+    /// For each mapped file.
+    pub files: Vec<u64>,
+    /// For each region, the segment behind it.
+    pub segments: Vec<Option<u64>>,
+    /// The image itself.
+    pub image: u64,
+}
+
+/// A plan being made.
+#[derive(Default)]
+pub struct Plan {
+    steps: Vec<Step>,
+    /// What each step is for.
+    names: Vec<String>,
+    data: Vec<u8>,
+}
+
+impl Plan {
+    fn step(&mut self, name: impl Into<String>, call: libc::c_long, args: &[u64]) -> &mut Step {
+        let mut all = [0; 6];
+        all[..args.len()].copy_from_slice(args);
+        let step = Step { call: call as u32, expect: expect::SUCCESS, args: all, value: 0 };
+        self.names.push(name.into());
+        self.steps.push(step);
+        let last = self.steps.len() - 1;
+        &mut self.steps[last]
+    }
+
+    fn exact(&mut self, name: impl Into<String>, call: libc::c_long, args: &[u64], value: u64) {
+        let step = self.step(name, call, args);
+        step.expect = expect::VALUE;
+        step.value = value;
+    }
+
+    fn tolerant(&mut self, name: &str, call: libc::c_long, args: &[u64]) {
+        self.step(name, call, args).expect = expect::ANY;
+    }
+
+    /// Puts bytes beside the steps and returns their address in the restorer.
+    fn put(&mut self, bytes: &[u8]) -> u64 {
+        self.data.resize(self.data.len().next_multiple_of(16), 0);
+        let at = PLAN_BASE + DATA_OFFSET + self.data.len() as u64;
+        self.data.extend_from_slice(bytes);
+        at
+    }
+
+    fn words(&mut self, words: &[u64]) -> u64 {
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        self.put(&bytes)
+    }
+
+    fn text(&mut self, text: &[u8]) -> u64 {
+        let mut bytes = text.to_vec();
+        bytes.push(0);
+        self.put(&bytes)
+    }
+
+    /// What step `i` was for.
+    pub fn name(&self, i: u64) -> &str {
+        self.names.get(i as usize).map_or("finish its plan", |n| n)
+    }
+
+    /// Head and steps, and the data that goes to [`DATA_OFFSET`].
+    pub fn encode(&self) -> Result<(Vec<u8>, &[u8]), RestoreError> {
+        let steps = self.steps.len() as u64;
+        let head = Header { magic: MAGIC, steps, done: 0, result: 0 };
+        let mut out = Vec::new();
+        for word in [head.magic, head.steps, head.done, head.result as u64] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        for step in &self.steps {
+            out.extend_from_slice(&step.call.to_le_bytes());
+            out.extend_from_slice(&step.expect.to_le_bytes());
+            step.args.iter().for_each(|a| out.extend_from_slice(&a.to_le_bytes()));
+            out.extend_from_slice(&step.value.to_le_bytes());
+        }
+        let fits = out.len() as u64 <= DATA_OFFSET
+            && DATA_OFFSET + self.data.len() as u64 <= MAX_PLAN_BYTES;
+        if !fits {
+            return Err(RestoreError::Machine("its memory is in too many pieces".into()));
+        }
+        Ok((out, &self.data))
+    }
+}
+
+/// Makes the plan for the child `pid`, whose mappings are `own`.
+pub fn plan(
+    state: &State,
+    runs: &[Run],
+    placed: &Placed,
+    own: &[Mapping],
+    pid: libc::pid_t,
+) -> Result<Plan, RestoreError> {
+    let mut plan = Plan::default();
+    descriptors(&mut plan, state, placed);
+    clear(&mut plan, own);
+    map(&mut plan, state, runs, placed);
+    read(&mut plan, runs, placed);
+    protect(&mut plan, state, runs);
+    place_specials(&mut plan, state, own)?;
+    layout(&mut plan, state);
+    process(&mut plan, state);
+    thread(&mut plan, state, pid);
+    plan.step("close the spare descriptors", libc::SYS_close_range, &[placed.base, !0 >> 32, 0]);
+    Ok(plan)
+}
+
+fn descriptors(plan: &mut Plan, state: &State, placed: &Placed) {
+    plan.step("close descriptors", libc::SYS_close_range, &[0, placed.base - 1, 0]);
+    let mut locked = vec![false; state.descriptions.len()];
+    for d in &state.descriptors {
+        let fd = u64::from(d.fd);
+        let flags = if d.cloexec { libc::O_CLOEXEC as u64 } else { 0 };
+        let from = placed.descriptions[d.description as usize];
+        let name = format!("put back file descriptor {fd}");
+        plan.exact(name, libc::SYS_dup3, &[from, fd, flags], fd);
+        let description = &state.descriptions[d.description as usize];
+        if matches!(description.target, Target::Stdio { .. }) {
+            let flags = u64::from(description.flags & STREAM_FLAGS);
+            let args = [fd, libc::F_SETFL as u64, flags];
+            plan.step(format!("set flags of stream {fd}"), libc::SYS_fcntl, &args);
+        }
+        if !std::mem::replace(&mut locked[d.description as usize], true) {
+            description.locks.iter().for_each(|lock| lock_again(plan, fd, lock));
+        }
+    }
+}
+
+fn lock_again(plan: &mut Plan, fd: u64, lock: &Lock) {
+    let name = format!("lock file descriptor {fd} again");
+    if lock.flock {
+        let kind = if lock.exclusive { libc::LOCK_EX } else { libc::LOCK_SH } | libc::LOCK_NB;
+        plan.step(name, libc::SYS_flock, &[fd, kind as u64]);
+        return;
+    }
+    let kind = if lock.exclusive { libc::F_WRLCK } else { libc::F_RDLCK };
+    // struct flock: type, whence (absolute), start, length, pid.
+    let at = plan.words(&[kind as u64 & 0xffff, lock.start, lock.bytes, 0]);
+    plan.step(name, libc::SYS_fcntl, &[fd, libc::F_SETLK as u64, at]);
+}
+
+/// Unmaps what the restorer was born with and parks vvar and vdso.
+fn clear(plan: &mut Plan, own: &[Mapping]) {
+    let movable = |m: &&Mapping| {
+        !m.is_vsyscall() && !(RESTORER_BASE..AREA_END).contains(&m.start)
+    };
+    let first = own.iter().find(|m| m.is_special()).map_or(0, |m| m.start);
+    for m in own.iter().filter(movable) {
+        if m.is_special() {
+            let to = PARK_BASE + (m.start - first);
+            relocate(plan, m.start, m.end - m.start, to);
+        } else {
+            plan.step("clear the address space", libc::SYS_munmap, &[m.start, m.end - m.start]);
+        }
+    }
+}
+
+fn relocate(plan: &mut Plan, from: u64, bytes: u64, to: u64) {
+    let flags = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;
+    let args = [from, bytes, bytes, flags, to];
+    plan.exact("move the vdso", libc::SYS_mremap, &args, to);
+}
+
+fn has_content(r: &Region, runs: &[Run]) -> bool {
+    let i = runs.partition_point(|run| run.start < r.start);
+    runs.get(i).is_some_and(|run| run.start < r.end)
+}
+
+/// Protection under which a region is filled.
+fn filling_prot(r: &Region, runs: &[Run]) -> u32 {
+    let write = (libc::PROT_READ | libc::PROT_WRITE) as u32;
+    if has_content(r, runs) { r.prot | write } else { r.prot }
+}
+
+fn map(plan: &mut Plan, state: &State, runs: &[Run], placed: &Placed) {
+    for (i, r) in state.regions.iter().enumerate() {
+        let shared = r.flags & region::SHARED != 0;
+        let mut flags = if shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
+        if r.flags & region::DROPPABLE != 0 {
+            flags = MAP_DROPPABLE;
+        }
+        flags |= libc::MAP_FIXED_NOREPLACE;
+        if r.flags & region::GROWSDOWN != 0 {
+            flags |= libc::MAP_GROWSDOWN;
+        }
+        if r.flags & region::NORESERVE != 0 {
+            flags |= libc::MAP_NORESERVE;
+        }
+        let (fd, offset) = match &r.backing {
+            Backing::Anon {} => {
+                flags |= libc::MAP_ANONYMOUS;
+                (u64::MAX, 0)
+            }
+            Backing::File { file, offset } => (placed.files[*file as usize], *offset),
+            Backing::Segment { offset, .. } => (placed.segments[i].unwrap_or(u64::MAX), *offset),
+        };
+        let prot = u64::from(filling_prot(r, runs));
+        let args = [r.start, r.end - r.start, prot, flags as u64, fd, offset];
+        plan.exact(format!("map {:#x}", r.start), libc::SYS_mmap, &args, r.start);
+        // Before there is content: huge pages are decided when pages are first touched.
+        for (_, advice) in ADVICE.iter().filter(|(flag, _)| r.flags & flag != 0) {
+            let args = [r.start, r.end - r.start, *advice as u64];
+            plan.step(format!("advise on {:#x}", r.start), libc::SYS_madvise, &args);
+        }
+        if !r.name.is_empty() {
+            let name = plan.text(&r.name);
+            let args = [PR_SET_VMA, 0, r.start, r.end - r.start, name];
+            plan.tolerant("name a mapping", libc::SYS_prctl, &args);
+        }
+    }
+}
+
+/// Reads the content; runs that follow each other lie one after the other in the image.
+fn read(plan: &mut Plan, runs: &[Run], placed: &Placed) {
+    let mut offset = crate::format::HEADER_BYTES;
+    let mut ranges: Vec<u64> = Vec::new();
+    let mut bytes = 0;
+    let mut flush = |plan: &mut Plan, ranges: &mut Vec<u64>, bytes: &mut u64| {
+        if *bytes > 0 {
+            let at = plan.words(ranges);
+            let args = [placed.image, at, ranges.len() as u64 / 2, offset, 0];
+            plan.exact("read memory from the image", libc::SYS_preadv, &args, *bytes);
+            offset += *bytes;
+            ranges.clear();
+            *bytes = 0;
+        }
+    };
+    for run in runs {
+        let (mut start, mut left) = (run.start, run.pages * PAGE_BYTES);
+        while left > 0 {
+            let part = left.min(MAX_READ_BYTES - bytes);
+            ranges.extend([start, part]);
+            bytes += part;
+            start += part;
+            left -= part;
+            if bytes == MAX_READ_BYTES || ranges.len() == 2 * MAX_RANGES {
+                flush(plan, &mut ranges, &mut bytes);
+            }
+        }
+    }
+    flush(plan, &mut ranges, &mut bytes);
+}
+
+fn protect(plan: &mut Plan, state: &State, runs: &[Run]) {
+    for r in &state.regions {
+        if filling_prot(r, runs) != r.prot {
+            let args = [r.start, r.end - r.start, u64::from(r.prot)];
+            plan.step(format!("protect {:#x}", r.start), libc::SYS_mprotect, &args);
+        }
+    }
+    for g in &state.guards {
+        if check::find(&state.regions, g.start).is_some() {
+            let args = [g.start, g.end - g.start, MADV_GUARD_INSTALL];
+            plan.step(format!("install guard pages at {:#x}", g.start), libc::SYS_madvise, &args);
+        }
+    }
+}
+
+fn place_specials(plan: &mut Plan, state: &State, own: &[Mapping]) -> Result<(), RestoreError> {
+    let own: Vec<&Mapping> = own.iter().filter(|m| m.is_special()).collect();
+    let alike = own.len() == state.specials.len()
+        && own.iter().zip(&state.specials).all(|(here, there)| {
+            here.path == there.name && here.end - here.start == there.end - there.start
+        });
+    if !alike {
+        return Err(RestoreError::Machine("its kernel has another vdso".into()));
+    }
+    let first = own.first().map_or(0, |m| m.start);
+    for (here, there) in own.iter().zip(&state.specials) {
+        let from = PARK_BASE + (here.start - first);
+        relocate(plan, from, here.end - here.start, there.start);
+    }
+    Ok(())
+}
+
+fn layout(plan: &mut Plan, state: &State) {
+    let l = &state.layout;
+    let auxv = plan.put(&l.auxv);
+    let exe_fd = u64::from(u32::MAX);
+    // struct prctl_mm_map
+    let words = [
+        l.start_code, l.end_code, l.start_data, l.end_data, l.start_brk, l.brk, l.start_stack,
+        l.arg_start, l.arg_end, l.env_start, l.env_end, auxv,
+        l.auxv.len() as u64 | exe_fd << 32,
+    ];
+    let at = plan.words(&words);
+    let (set_mm, set_map) = (libc::PR_SET_MM as u64, libc::PR_SET_MM_MAP as u64);
+    // Without it (a kernel built without checkpoint support) malloc uses mmap instead of brk.
+    let args = [set_mm, set_map, at, size_of_val(&words) as u64, 0];
+    plan.tolerant("set the memory layout", libc::SYS_prctl, &args);
+}
+
+fn process(plan: &mut Plan, state: &State) {
+    if state.session_leader {
+        plan.step("lead a session", libc::SYS_setsid, &[]);
+    } else if state.group_leader {
+        plan.step("lead a process group", libc::SYS_setpgid, &[0, 0]);
+    }
+    let cwd = plan.text(&state.cwd);
+    let name = format!("enter its working folder {}", String::from_utf8_lossy(&state.cwd));
+    plan.step(name, libc::SYS_chdir, &[cwd]);
+    plan.step("set umask", libc::SYS_umask, &[u64::from(state.umask)]);
+    plan.step("set personality", libc::SYS_personality, &[u64::from(state.personality)]);
+    let comm = plan.text(&state.comm);
+    plan.step("set its name", libc::SYS_prctl, &[libc::PR_SET_NAME as u64, comm]);
+    if state.no_new_privs {
+        let args = [libc::PR_SET_NO_NEW_PRIVS as u64, 1];
+        plan.step("renounce privileges", libc::SYS_prctl, &args);
+    }
+    if state.thp_disable {
+        plan.step("renounce huge pages", libc::SYS_prctl, &[PR_SET_THP_DISABLE, 1]);
+    }
+    if state.dumpable < 2 {
+        let args = [libc::PR_SET_DUMPABLE as u64, u64::from(state.dumpable)];
+        plan.step("set dumpable", libc::SYS_prctl, &args);
+    }
+}
+
+fn thread(plan: &mut Plan, state: &State, pid: libc::pid_t) {
+    let t = &state.thread;
+    if t.xcomp_perm >> XFEATURE_TILE_DATA & 1 != 0 {
+        let args = [ARCH_REQ_XCOMP_PERM, XFEATURE_TILE_DATA];
+        plan.step("ask for AMX", libc::SYS_arch_prctl, &args);
+        plan.step("use AMX", libc::c_long::from(special::TOUCH_AMX), &[]);
+    }
+    for action in &state.actions {
+        let at = plan.words(&[action.handler, action.flags, action.restorer, action.mask]);
+        let args = [u64::from(action.signal), at, 0, SIGNAL_SET_BYTES];
+        let name = format!("set the handler of signal {}", action.signal);
+        plan.step(name, libc::SYS_rt_sigaction, &args);
+    }
+    let altstack = plan.words(&t.altstack);
+    plan.step("set the alternate signal stack", libc::SYS_sigaltstack, &[altstack, 0]);
+    plan.step("set its cleared address", libc::SYS_set_tid_address, &[t.tid_address]);
+    if t.robust[0] != 0 {
+        plan.step("set the robust futex list", libc::SYS_set_robust_list, &t.robust);
+    }
+    for (which, timer) in state.timers.iter().enumerate() {
+        if timer.iter().any(|&v| v != 0) {
+            let at = plan.words(&timer.map(|v| v as u64));
+            plan.step("set a timer", libc::SYS_setitimer, &[which as u64, at, 0]);
+        }
+    }
+    for pending in &state.pending {
+        let info = plan.words(&pending.info);
+        let signal = pending.info[0] & 0xffff_ffff;
+        let pid = pid as u64;
+        if pending.thread {
+            let args = [pid, pid, signal, info];
+            plan.step("queue a signal", libc::SYS_rt_tgsigqueueinfo, &args);
+        } else {
+            plan.step("queue a signal", libc::SYS_rt_sigqueueinfo, &[pid, signal, info]);
+        }
+    }
+    if let Some(rseq) = &t.rseq {
+        let args = [rseq.addr, u64::from(rseq.bytes), 0, u64::from(rseq.signature)];
+        plan.step("register restartable sequences", libc::SYS_rseq, &args);
+    }
+}

@@ -1,0 +1,147 @@
+//! From the kernel's list of mappings to the regions of an image: what lies behind each, which flags
+//! bring it back exactly, and what cannot be brought back.
+
+use crate::descriptors::{file_id, segment_name};
+use crate::error::CaptureError;
+use crate::procfs::Mapping;
+use crate::state::{Backing, FileId, Region, region};
+use eyrie_restorer::plan::{AREA_END, RESTORER_BASE};
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+
+/// `VmFlags` and what they are here.
+const FLAGS: [(&[u8; 2], u32); 10] = [
+    (b"gd", region::GROWSDOWN),
+    (b"nr", region::NORESERVE),
+    (b"dp", region::DROPPABLE),
+    (b"hg", region::HUGE),
+    (b"nh", region::NO_HUGE),
+    (b"dd", region::DONT_DUMP),
+    (b"wf", region::WIPE_ON_FORK),
+    (b"mg", region::MERGEABLE),
+    (b"rr", region::RANDOM),
+    (b"sr", region::SEQUENTIAL),
+];
+
+/// Which content of a region goes into the image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// None: shared, or such as the kernel may drop.
+    Nothing,
+    /// Pages that the process has changed.
+    Own,
+    /// All pages, because the file behind cannot be had again.
+    All,
+}
+
+/// Regions in order, each with what is stored of it, and the files behind them.
+#[derive(Debug, Default)]
+pub struct Regions {
+    /// The regions.
+    pub list: Vec<(Region, Content)>,
+    /// The files.
+    pub files: Vec<FileId>,
+}
+
+impl Regions {
+    /// Adds one mapping of the process.
+    pub fn add(&mut self, m: &Mapping, dont_fork: bool) -> Result<(), CaptureError> {
+        if m.is_special() || m.is_vsyscall() {
+            return Ok(());
+        }
+        refuse(m)?;
+        let mut flags = FLAGS.iter().filter(|(f, _)| m.has(f)).fold(0, |all, (_, bit)| all | bit);
+        if dont_fork {
+            flags |= region::DONT_FORK;
+        }
+        let (backing, content) = if m.shared {
+            flags |= region::SHARED;
+            if m.has(b"mw") {
+                flags |= region::MAY_WRITE;
+            }
+            (self.shared(m)?, Content::Nothing)
+        } else if flags & region::DROPPABLE != 0 {
+            (Backing::Anon {}, Content::Nothing)
+        } else {
+            self.private(m)
+        };
+        let name = m.path.strip_prefix(b"[anon:").and_then(|n| n.strip_suffix(b"]"));
+        let region = Region {
+            start: m.start,
+            end: m.end,
+            prot: m.prot,
+            flags,
+            backing,
+            name: name.unwrap_or_default().to_vec(),
+        };
+        self.list.push((region, content));
+        Ok(())
+    }
+
+    fn private(&mut self, m: &Mapping) -> (Backing, Content) {
+        if m.is_anon() || m.path.starts_with(b"/dev/zero") {
+            return (Backing::Anon {}, Content::Own);
+        }
+        match identify(m) {
+            Some(id) => (self.file(id, m.offset), Content::Own),
+            None => (Backing::Anon {}, Content::All),
+        }
+    }
+
+    fn shared(&mut self, m: &Mapping) -> Result<Backing, CaptureError> {
+        if let Some(name) = segment_name(&m.path) {
+            return Ok(Backing::Segment { name, offset: m.offset });
+        }
+        let unnamed: [&[u8]; 4] = [b"/dev/zero", b"/memfd:", b"/SYSV", b"[anon_shmem"];
+        let what = if m.path.is_empty() || unnamed.iter().any(|u| m.path.starts_with(u)) {
+            "shared memory without a file"
+        } else if let Some(id) = identify(m) {
+            return Ok(self.file(id, m.offset));
+        } else {
+            "a shared mapping of a file that was deleted or is no plain file"
+        };
+        let what = format!("{what} ({})", String::from_utf8_lossy(&m.path));
+        Err(CaptureError::Mapping { start: m.start, what })
+    }
+
+    fn file(&mut self, id: FileId, offset: u64) -> Backing {
+        let known = self.files.iter().position(|f| *f == id);
+        let file = known.unwrap_or_else(|| {
+            self.files.push(id);
+            self.files.len() - 1
+        });
+        Backing::File { file: file as u32, offset }
+    }
+}
+
+/// The file behind a mapping, if its path still leads to it and it can be read.
+fn identify(m: &Mapping) -> Option<FileId> {
+    let path = OsString::from_vec(m.path.clone());
+    let meta = fs::metadata(&path).ok()?;
+    let dev = u64::from(libc::major(meta.dev())) << 32 | u64::from(libc::minor(meta.dev()));
+    let same = meta.is_file() && meta.ino() == m.ino && dev == m.dev;
+    (same && fs::File::open(&path).is_ok()).then(|| file_id(m.path.clone(), &meta))
+}
+
+fn refuse(m: &Mapping) -> Result<(), CaptureError> {
+    let exec_only = m.prot == libc::PROT_EXEC as u32;
+    let what = if m.has(b"ht") {
+        "huge pages of hugetlbfs"
+    } else if m.has(b"ss") {
+        "a shadow stack"
+    } else if m.has(b"io") || m.has(b"pf") {
+        "memory of a device"
+    } else if m.has(b"um") || m.has(b"uw") {
+        "watched by userfaultfd"
+    } else if m.pkey != 0 && !exec_only {
+        "under a protection key"
+    } else if m.start < AREA_END && RESTORER_BASE < m.end {
+        "where the restorer has to lie"
+    } else {
+        return Ok(());
+    };
+    let what = format!("{what} ({})", String::from_utf8_lossy(&m.path));
+    Err(CaptureError::Mapping { start: m.start, what })
+}

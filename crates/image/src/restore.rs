@@ -1,0 +1,365 @@
+//! Turning an image back into a process.
+//!
+//! The child starts as the restorer under our trace, carries out its plan and stops. What is left is done
+//! from here, in its name, with the `syscall` instruction of its own vdso: the restorer is unmapped,
+//! the registers are set, and it is let go. Until then a failure at any step kills the child and
+//! changes nothing else; files are cut back last.
+
+use crate::capture::{syscall_site, vdso_hash, words_to_regs};
+use crate::error::RestoreError;
+use crate::image::Image;
+use crate::memory;
+use crate::plan::{self, Placed, Plan};
+use crate::procfs::{self, Mapping};
+use crate::reopen::{self, Reopened};
+use crate::spawn::{self, Start};
+use crate::state::{Backing, Special, State};
+use crate::trace::{ALL_SIGNALS, Regs, Stop, TraceError, Tracee};
+use crate::twin::reap;
+use eyrie_restorer::plan::{AREA_END, DATA_OFFSET, Header, PLAN_BASE, RESTORER_BASE};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Where ptrace's XSAVE layout tells which features are enabled.
+const XCR0_OFFSET: usize = 464;
+const RESTART_BLOCK: i64 = -516;
+/// Offset of the thread number in glibc's thread block (2.11 and later).
+const GLIBC_TID_OFFSET: u64 = 720;
+/// How far into a libc's thread block its number is looked for.
+const TID_SEARCH_BYTES: usize = 1024;
+
+/// What to restore, and with what.
+pub struct RestoreSpec<'a> {
+    /// The image.
+    pub image: &'a Path,
+    /// Path of the `eyrie-restorer` program.
+    pub restorer: &'a Path,
+    /// What becomes of descriptors 0, 1, 2, and of every descriptor that was the same pipe, socket or
+    /// terminal as one of them.
+    pub stdio: [OwnedFd; 3],
+    /// Shared segments by name (or beginning of the name) of their memfd.
+    pub segments: Vec<(String, OwnedFd)>,
+    /// Leave the process stopped by `SIGSTOP`.
+    pub start_stopped: bool,
+}
+
+/// The child while it is being made; killed and reaped unless it is finished.
+struct Child {
+    tracee: Tracee,
+    finished: bool,
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if !self.finished {
+            // SAFETY: our own child, not reaped yet.
+            unsafe { libc::kill(self.tracee.0, libc::SIGKILL) };
+            reap(self.tracee.0);
+        }
+    }
+}
+
+fn last(what: &'static str) -> RestoreError {
+    RestoreError::Os { what, source: io::Error::last_os_error() }
+}
+
+impl From<TraceError> for RestoreError {
+    fn from(e: TraceError) -> RestoreError {
+        match e {
+            TraceError::Gone => RestoreError::Died("it was killed".into()),
+            TraceError::Os { what, source } => RestoreError::Os { what, source },
+        }
+    }
+}
+
+/// Restores the process of an image as a child of the caller and returns its number. To be called from
+/// the thread on whose death it shall die (`PDEATHSIG`), in a daemon the main thread.
+pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
+    let image = Image::open(spec.image)?;
+    let state = &image.state;
+    File::open(spec.restorer).map_err(|source| RestoreError::Os {
+        what: "open the restorer",
+        source,
+    })?;
+    let reopened = reopen::reopen(state, &spec.stdio, &spec.segments)?;
+    let plan_file = memfd()?;
+    let (given, placed, plan_slot) = place(&image, &reopened, &spec, &plan_file)?;
+    let start = Start {
+        program: spec.restorer,
+        descriptors: &given,
+        base: placed.base as RawFd,
+        pid: state.pid,
+    };
+    let pid = spawn::start(&start)?;
+    let mut child = Child { tracee: Tracee(pid), finished: false };
+    let tracee = child.tracee;
+    wait_for(tracee, libc::SIGTRAP)?;
+    tracee.set_options(libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACESYSGOOD)?;
+    tracee.set_sigmask(ALL_SIGNALS)?;
+    let own = own_maps(pid)?;
+    check_machine(tracee, state, &own)?;
+    let plan = plan::plan(state, &image.runs, &placed, &own, pid)?;
+    carry_out(tracee, &plan, &plan_file, placed.base + plan_slot)?;
+    let regs = words_to_regs(&state.thread.regs);
+    forget_restorer(tracee, &regs, &own)?;
+    if pid != state.pid {
+        renumber(pid, state, &regs)?;
+    }
+    limits(pid, state);
+    for (file, size) in &reopened.cuts {
+        file.set_len(*size).map_err(|source| RestoreError::Os {
+            what: "cut a file back to its size at the checkpoint",
+            source,
+        })?;
+    }
+    let_go(tracee, state, regs, spec.start_stopped)?;
+    child.finished = true;
+    Ok(pid)
+}
+
+fn memfd() -> Result<File, RestoreError> {
+    // SAFETY: the name is a constant; the result is checked.
+    let fd = unsafe { libc::memfd_create(c"eyrie-plan".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(last("make the restorer's plan"));
+    }
+    // SAFETY: just made, and nobody else's.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+/// Numbers the descriptors that the child is given.
+fn place(
+    image: &Image,
+    reopened: &Reopened,
+    spec: &RestoreSpec<'_>,
+    plan: &File,
+) -> Result<(Vec<RawFd>, Placed, u64), RestoreError> {
+    let mut given: Vec<RawFd> = Vec::new();
+    let mut slot = |fd: RawFd| {
+        given.push(fd);
+        given.len() as u64 - 1
+    };
+    let descriptions: Vec<u64> = reopened.descriptions.iter().map(|&fd| slot(fd)).collect();
+    let files: Vec<u64> = reopened.files.iter().map(|&fd| slot(fd)).collect();
+    let mut segments = Vec::new();
+    for r in &image.state.regions {
+        segments.push(match &r.backing {
+            Backing::Segment { name, .. } => {
+                Some(slot(reopen::segment(&spec.segments, name)?.as_raw_fd()))
+            }
+            _ => None,
+        });
+    }
+    let image_slot = slot(image.file.as_raw_fd());
+    let plan_slot = slot(plan.as_raw_fd());
+    let used = image.state.descriptors.last().map_or(0, |d| u64::from(d.fd));
+    let ours = given.iter().copied().max().unwrap_or(0) as u64;
+    let base = used.max(ours) + 1;
+    let at = |slots: Vec<u64>| slots.into_iter().map(|s| base + s).collect::<Vec<u64>>();
+    let placed = Placed {
+        base,
+        descriptions: at(descriptions),
+        files: at(files),
+        segments: segments.into_iter().map(|s| s.map(|s| base + s)).collect(),
+        image: base + image_slot,
+    };
+    Ok((given, placed, plan_slot))
+}
+
+fn own_maps(pid: libc::pid_t) -> Result<Vec<Mapping>, RestoreError> {
+    let text = procfs::read(pid, "maps").map_err(|e| RestoreError::Died(e.to_string()))?;
+    procfs::parse_maps(&text).map_err(|e| RestoreError::Died(e.to_string()))
+}
+
+/// Waits until the child is about to get `signal`; its death is explained.
+fn wait_for(tracee: Tracee, signal: i32) -> Result<(), RestoreError> {
+    match tracee.wait() {
+        Ok(Stop::Signal(s)) if s == signal => Ok(()),
+        Ok(other) => Err(RestoreError::Died(format!("unexpected stop {other:?}"))),
+        Err(TraceError::Gone) => Err(RestoreError::Died(match tracee.exit_status() {
+            Some((libc::CLD_EXITED, status)) => spawn::explain_exit(status).into(),
+            Some((_, signal)) => format!("killed by signal {signal}"),
+            None => "it is gone".into(),
+        })),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// The processor and the kernel must be able to go on where the image stopped.
+fn check_machine(tracee: Tracee, state: &State, own: &[Mapping]) -> Result<(), RestoreError> {
+    let here = tracee.xstate()?;
+    let there = &state.thread.xstate;
+    let features = |area: &[u8]| {
+        let bytes = area.get(XCR0_OFFSET..XCR0_OFFSET + 8);
+        bytes.map_or(0, |b| b.iter().rev().fold(0u64, |w, &x| w << 8 | u64::from(x)))
+    };
+    let missing = features(there) & !features(&here);
+    if missing != 0 {
+        let what = format!("its processor lacks register features {missing:#x}");
+        return Err(RestoreError::Machine(what));
+    }
+    if here.len() != there.len() {
+        return Err(RestoreError::Machine("its processor has other vector registers".into()));
+    }
+    let specials: Vec<Special> = own
+        .iter()
+        .filter(|m| m.is_special())
+        .map(|m| Special { name: m.path.clone(), start: m.start, end: m.end })
+        .collect();
+    match vdso_hash(tracee.0, &specials) {
+        Ok(hash) if hash == state.vdso_hash => Ok(()),
+        Ok(_) => Err(RestoreError::Machine("its kernel has another vdso".into())),
+        Err(e) => Err(RestoreError::Died(e.to_string())),
+    }
+}
+
+/// Hands the plan over and waits until it is done.
+fn carry_out(
+    tracee: Tracee,
+    plan: &Plan,
+    file: &File,
+    plan_fd: u64,
+) -> Result<(), RestoreError> {
+    let (steps, data) = plan.encode()?;
+    let bytes = DATA_OFFSET + data.len() as u64;
+    let write = || {
+        file.set_len(bytes)?;
+        file.write_all_at(&steps, 0)?;
+        file.write_all_at(data, DATA_OFFSET)
+    };
+    write().map_err(|source| RestoreError::Os { what: "write the restorer's plan", source })?;
+    let mut regs = tracee.regs()?;
+    (regs.rdi, regs.rsi) = (plan_fd, bytes);
+    tracee.set_regs(&regs)?;
+    tracee.resume(0)?;
+    wait_for(tracee, libc::SIGSTOP).map_err(|died| explain(plan, file, died))
+}
+
+/// Which step failed, by what the restorer has noted in the plan.
+fn explain(plan: &Plan, file: &File, died: RestoreError) -> RestoreError {
+    let mut head = [0u8; size_of::<Header>()];
+    if file.read_exact_at(&mut head, 0).is_err() {
+        return died;
+    }
+    let word = |i: usize| {
+        head[i * 8..i * 8 + 8].iter().rev().fold(0u64, |w, &b| w << 8 | u64::from(b))
+    };
+    let (done, result) = (word(2), word(3) as i64);
+    if result == 0 {
+        return match died {
+            RestoreError::Died(how) => {
+                RestoreError::Died(format!("{how} (while to {})", plan.name(done)))
+            }
+            other => other,
+        };
+    }
+    let source = if (-4095..0).contains(&result) {
+        io::Error::from_raw_os_error((-result) as i32)
+    } else {
+        io::Error::other(format!("unexpected result {result:#x}"))
+    };
+    RestoreError::Step { what: plan.name(done).to_owned(), source }
+}
+
+/// Unmaps the restorer and its plan from within the process that it has become.
+fn forget_restorer(tracee: Tracee, base: &Regs, own: &[Mapping]) -> Result<(), RestoreError> {
+    let maps = own_maps(tracee.0)?;
+    let site = syscall_site(tracee.0, &maps)
+        .map_err(|e| RestoreError::Machine(e.to_string()))?;
+    let call = |nr: libc::c_long, args: &[u64]| -> Result<(), RestoreError> {
+        match tracee.syscall(site, base, nr, args, &mut None)? {
+            0 => Ok(()),
+            error => Err(RestoreError::Step {
+                what: "leave the address space".into(),
+                source: io::Error::from_raw_os_error((-error) as i32),
+            }),
+        }
+    };
+    for m in own.iter().filter(|m| (RESTORER_BASE..AREA_END).contains(&m.start)) {
+        call(libc::SYS_munmap, &[m.start, m.end - m.start])?;
+    }
+    call(libc::SYS_munmap, &[PLAN_BASE, AREA_END - PLAN_BASE])
+}
+
+/// The number of the process is in its libc's memory too.
+fn renumber(pid: libc::pid_t, state: &State, regs: &Regs) -> Result<(), RestoreError> {
+    let old = (state.pid as u32).to_le_bytes();
+    let holds_old = |at: u64| {
+        let mut word = [0; 4];
+        at != 0 && memory::read_exact(pid, at, &mut word).is_ok() && word == old
+    };
+    let usual = [state.thread.tid_address, regs.fs_base.wrapping_add(GLIBC_TID_OFFSET)];
+    let mut place = usual.into_iter().find(|&at| holds_old(at));
+    if place.is_none() && regs.fs_base != 0 {
+        // Another libc: its thread block begins where FS points.
+        let words = (0..TID_SEARCH_BYTES as u64).step_by(4);
+        place = words.map(|i| regs.fs_base.wrapping_add(i)).find(|&at| holds_old(at));
+    }
+    let Some(at) = place else { return Ok(()) };
+    memory::write_exact(pid, at, &(pid as u32).to_le_bytes())
+        .map_err(|e| RestoreError::Died(e.to_string()))
+}
+
+/// Resource limits and processors as far as they can be had again.
+fn limits(pid: libc::pid_t, state: &State) {
+    for (number, &[soft, hard]) in state.limits.iter().enumerate() {
+        let number = number as u32;
+        let mut now = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: reads into a live structure.
+        if unsafe { libc::prlimit64(pid, number, std::ptr::null(), &raw mut now) } != 0 {
+            continue;
+        }
+        let hard = hard.min(now.rlim_max);
+        let new = libc::rlimit64 { rlim_cur: soft.min(hard), rlim_max: hard };
+        // SAFETY: reads a live structure; a refusal leaves the limit as it is.
+        unsafe { libc::prlimit64(pid, number, &raw const new, std::ptr::null_mut()) };
+    }
+    let mask = &state.affinity;
+    if !mask.is_empty() {
+        // SAFETY: the mask is live and as long as said; processors that are not there are ignored.
+        unsafe { libc::syscall(libc::SYS_sched_setaffinity, pid, mask.len(), mask.as_ptr()) };
+    }
+}
+
+/// Sets the registers and lets the process run.
+///
+/// This is done in a stop before signal delivery, so that the kernel treats an interrupted system call
+/// as it would have done in the old process, in the light of the signals that are pending.
+fn let_go(
+    tracee: Tracee,
+    state: &State,
+    mut regs: Regs,
+    stopped: bool,
+) -> Result<(), RestoreError> {
+    // SAFETY: signals our own child.
+    if unsafe { libc::kill(tracee.0, libc::SIGSTOP) } != 0 {
+        return Err(last("stop the restored process"));
+    }
+    tracee.resume(0)?;
+    wait_for(tracee, libc::SIGSTOP)?;
+    let interrupted = regs.orig_rax as i64 >= 0 && regs.rax as i64 == RESTART_BLOCK;
+    if interrupted && !signal_waits(state) {
+        // The kernel's note on how to continue the call is lost with the old process: begin it anew.
+        regs.rax = regs.orig_rax;
+        regs.rip = regs.rip.wrapping_sub(2);
+        regs.orig_rax = u64::MAX;
+    }
+    tracee.set_xstate(&state.thread.xstate)?;
+    tracee.set_regs(&regs)?;
+    tracee.set_sigmask(state.thread.sigmask)?;
+    tracee.detach(if stopped { libc::SIGSTOP } else { 0 })?;
+    Ok(())
+}
+
+/// Whether a signal with a handler will be delivered at once.
+fn signal_waits(state: &State) -> bool {
+    state.pending.iter().any(|p| {
+        let signal = (p.info[0] & 0xffff_ffff) as u32;
+        let blocked = state.thread.sigmask >> (signal.max(1) - 1) & 1 != 0;
+        let handled = |a: &crate::state::Action| a.signal == signal && a.handler > 1;
+        !blocked && state.actions.iter().any(handled)
+    })
+}

@@ -1,0 +1,158 @@
+//! Which pages of a private mapping have content of their own.
+//!
+//! `PAGEMAP_SCAN` (Linux 6.7) tells it in one call; older kernels have `/proc/PID/pagemap`. Neither
+//! faults anything in. `EYRIE_IMAGE_NO_PAGEMAP_SCAN=1` forces the old way, for tests.
+
+use crate::PAGE_BYTES;
+use crate::error::CaptureError;
+use crate::state::Run;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+
+const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
+const PAGE_IS_FILE: u64 = 1 << 2;
+const PAGE_IS_PRESENT: u64 = 1 << 3;
+const PAGE_IS_SWAPPED: u64 = 1 << 4;
+const PAGE_IS_PFNZERO: u64 = 1 << 5;
+const PM_PRESENT: u64 = 1 << 63;
+const PM_SWAPPED: u64 = 1 << 62;
+const PM_FILE: u64 = 1 << 61;
+/// Ranges taken in one call.
+const BATCH: usize = 4096;
+
+#[repr(C)]
+#[derive(Default)]
+struct ScanArg {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct PageRegion {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+/// The page tables of one process.
+pub struct Pagemap {
+    file: File,
+    scan: bool,
+}
+
+impl Pagemap {
+    /// Opens them.
+    pub fn open(pid: libc::pid_t) -> Result<Pagemap, CaptureError> {
+        let file = File::open(format!("/proc/{pid}/pagemap")).map_err(|source| {
+            match source.raw_os_error() {
+                Some(libc::ESRCH | libc::ENOENT) => CaptureError::Gone,
+                _ => CaptureError::Os { what: "open the page map", source },
+            }
+        })?;
+        let forced = std::env::var_os("EYRIE_IMAGE_NO_PAGEMAP_SCAN").is_some_and(|v| v == "1");
+        Ok(Pagemap { file, scan: !forced })
+    }
+
+    /// Appends to `to` the runs of pages in `start..end` with content of their own, up to `limit`
+    /// pages.
+    pub fn own_pages(
+        &mut self,
+        start: u64,
+        end: u64,
+        limit: u64,
+        to: &mut Vec<Run>,
+    ) -> Result<(), CaptureError> {
+        if self.scan {
+            match self.scan(start, end, limit, to) {
+                Err(e) if matches!(e.raw_os_error(), Some(libc::ENOTTY | libc::EINVAL)) => {
+                    self.scan = false;
+                }
+                other => return other.map_err(|e| error("scan the page map", e)),
+            }
+        }
+        self.read(start, end, limit, to).map_err(|e| error("read the page map", e))
+    }
+
+    fn scan(&self, start: u64, end: u64, limit: u64, to: &mut Vec<Run>) -> io::Result<()> {
+        let mut found = vec![PageRegion::default(); if limit == 1 { 1 } else { BATCH }];
+        let mut at = start;
+        while at < end {
+            let mut arg = ScanArg {
+                size: size_of::<ScanArg>() as u64,
+                start: at,
+                end,
+                vec: found.as_mut_ptr() as u64,
+                vec_len: found.len() as u64,
+                max_pages: if limit == u64::MAX { 0 } else { limit },
+                category_inverted: PAGE_IS_FILE | PAGE_IS_PFNZERO,
+                category_mask: PAGE_IS_FILE | PAGE_IS_PFNZERO,
+                category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
+                return_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
+                ..ScanArg::default()
+            };
+            // SAFETY: arg and the vector it points to are live and as long as arg says.
+            let n = unsafe { libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN, &raw mut arg) };
+            let n = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
+            for region in found.iter().take(n) {
+                push(to, region.start, region.end);
+            }
+            if n == 0 || limit != u64::MAX || arg.walk_end <= at {
+                break;
+            }
+            at = arg.walk_end;
+        }
+        Ok(())
+    }
+
+    fn read(&self, start: u64, end: u64, limit: u64, to: &mut Vec<Run>) -> io::Result<()> {
+        let mut raw = vec![0u8; BATCH * 8];
+        let (mut at, mut left) = (start, limit);
+        while at < end {
+            let entries = ((end - at) / PAGE_BYTES).min(BATCH as u64) as usize;
+            let raw = &mut raw[..entries * 8];
+            self.file.read_exact_at(raw, at / PAGE_BYTES * 8)?;
+            for (i, bytes) in raw.chunks_exact(8).enumerate() {
+                let entry = bytes.iter().rev().fold(0u64, |w, &b| w << 8 | u64::from(b));
+                if entry & (PM_PRESENT | PM_SWAPPED) != 0 && entry & PM_FILE == 0 {
+                    let page = at + i as u64 * PAGE_BYTES;
+                    push(to, page, page + PAGE_BYTES);
+                    left = left.saturating_sub(1);
+                    if left == 0 {
+                        return Ok(());
+                    }
+                }
+            }
+            at += entries as u64 * PAGE_BYTES;
+        }
+        Ok(())
+    }
+}
+
+/// Appends a range, joined to the last one where they touch.
+pub fn push(to: &mut Vec<Run>, start: u64, end: u64) {
+    let pages = (end - start) / PAGE_BYTES;
+    match to.last_mut() {
+        Some(last) if last.start + last.pages * PAGE_BYTES == start => last.pages += pages,
+        _ => to.push(Run { start, pages }),
+    }
+}
+
+fn error(what: &'static str, source: io::Error) -> CaptureError {
+    match source.raw_os_error() {
+        Some(libc::ESRCH) => CaptureError::Gone,
+        _ => CaptureError::Os { what, source },
+    }
+}

@@ -1,0 +1,137 @@
+//! Starting the restorer as a traced child that has the right descriptors and, where the system lets
+//! us choose it, the right number.
+
+use crate::error::RestoreError;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Exit status of a child that did not get as far as its program.
+const EXIT_SETUP: i32 = 120;
+const EXIT_EXEC: i32 = 121;
+
+/// `struct clone_args` up to `set_tid_size`.
+#[repr(C, align(8))]
+#[derive(Default)]
+struct CloneArgs {
+    flags: u64,
+    pidfd: u64,
+    child_tid: u64,
+    parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_size: u64,
+    tls: u64,
+    set_tid: u64,
+    set_tid_size: u64,
+}
+
+/// What the child is given.
+pub struct Start<'a> {
+    /// The restorer's path.
+    pub program: &'a Path,
+    /// Descriptors of ours that it gets, as numbers from `base` on.
+    pub descriptors: &'a [RawFd],
+    /// Higher than all of them, and than all that the image uses.
+    pub base: RawFd,
+    /// The number it should have.
+    pub pid: libc::pid_t,
+}
+
+/// Why a child died before its first instruction, by its exit status.
+pub fn explain_exit(status: i32) -> &'static str {
+    match status {
+        EXIT_SETUP => "its descriptors could not be set up (limit on open files?)",
+        EXIT_EXEC => "its program could not be executed",
+        _ => "it stopped working",
+    }
+}
+
+/// Starts the child; it stops with `SIGTRAP` when its program is loaded.
+pub fn start(start: &Start<'_>) -> Result<libc::pid_t, RestoreError> {
+    let fail = |what| RestoreError::Os { what, source: io::Error::last_os_error() };
+    let invalid = |_| RestoreError::Machine("path of the restorer".into());
+    let program = CString::new(start.program.as_os_str().as_bytes()).map_err(invalid)?;
+    let name = CString::from(c"eyrie-restorer");
+    let argv = [name.as_ptr(), std::ptr::null()];
+    let envp = [std::ptr::null()];
+    // SAFETY: no arguments.
+    let parent = unsafe { libc::getpid() };
+    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    let mut old = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // The child keeps all signals blocked: handlers of ours must not run in it.
+    // SAFETY: both sets are live; the first is filled before it is used.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr());
+    }
+    let mut pid = clone(Some(start.pid));
+    if pid < 0 {
+        // No right to choose numbers, or the number is taken, or no clone3: take what comes.
+        pid = clone(None);
+    }
+    if pid == 0 {
+        // SAFETY: we are the only thread of the new process, and everything used was made before.
+        unsafe { child(start, parent, &program, argv.as_ptr(), envp.as_ptr()) }
+    }
+    let error = fail("start the restorer");
+    // SAFETY: restores the mask filled above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), std::ptr::null_mut()) };
+    libc::pid_t::try_from(pid).ok().filter(|&p| p > 0).ok_or(error)
+}
+
+fn clone(pid: Option<libc::pid_t>) -> libc::c_long {
+    let Some(pid) = pid else {
+        // SAFETY: a plain fork without libc's handlers: the child only makes system calls.
+        return unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+    };
+    let args = CloneArgs {
+        exit_signal: libc::SIGCHLD as u64,
+        set_tid: &raw const pid as u64,
+        set_tid_size: 1,
+        ..CloneArgs::default()
+    };
+    // SAFETY: as above; args and pid are live.
+    unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<CloneArgs>()) }
+}
+
+/// The child's way to its program.
+///
+/// # Safety
+/// Runs in a new process with one thread; must make nothing but system calls.
+unsafe fn child(
+    start: &Start<'_>,
+    parent: libc::pid_t,
+    program: &CString,
+    argv: *const *const libc::c_char,
+    envp: *const *const libc::c_char,
+) -> ! {
+    // SAFETY: system calls on numbers and live memory only; see the function's contract.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if libc::getppid() != parent {
+            libc::_exit(EXIT_SETUP);
+        }
+        let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+        libc::prlimit64(0, libc::RLIMIT_NOFILE, std::ptr::null(), &raw mut limit);
+        limit.rlim_cur = limit.rlim_max;
+        libc::prlimit64(0, libc::RLIMIT_NOFILE, &raw const limit, std::ptr::null_mut());
+        let mut to = start.base;
+        for &from in start.descriptors {
+            if libc::dup3(from, to, 0) < 0 {
+                libc::_exit(EXIT_SETUP);
+            }
+            to += 1;
+        }
+        // The stop at execve comes as a SIGTRAP, which must not be blocked.
+        let mut trap = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        libc::sigemptyset(trap.as_mut_ptr());
+        libc::sigaddset(trap.as_mut_ptr(), libc::SIGTRAP);
+        libc::sigprocmask(libc::SIG_UNBLOCK, trap.as_ptr(), std::ptr::null_mut());
+        libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
+        libc::execve(program.as_ptr(), argv, envp);
+        libc::_exit(EXIT_EXEC)
+    }
+}

@@ -1,0 +1,345 @@
+//! What an image holds of a process besides the content of its memory.
+//!
+//! These types are the file format of the `STATE` section (`docs/formats/image.md`): a change here is a
+//! change of version.
+
+use crate::wire::{wire_enum, wire_struct};
+
+/// Protection bits of [`Region::prot`], as `mmap` takes them.
+pub const PROT_MASK: u32 = 7;
+
+/// Bits of [`Region::flags`].
+pub mod region {
+    /// Shared mapping.
+    pub const SHARED: u32 = 1 << 0;
+    /// Grows downwards (a stack).
+    pub const GROWSDOWN: u32 = 1 << 1;
+    /// Not accounted for.
+    pub const NORESERVE: u32 = 1 << 2;
+    /// The kernel may drop its pages at any time (vgetrandom).
+    pub const DROPPABLE: u32 = 1 << 3;
+    /// A shared file mapping that may be made writable later (its file was open for writing).
+    pub const MAY_WRITE: u32 = 1 << 4;
+    /// `MADV_HUGEPAGE`.
+    pub const HUGE: u32 = 1 << 5;
+    /// `MADV_NOHUGEPAGE`.
+    pub const NO_HUGE: u32 = 1 << 6;
+    /// `MADV_DONTDUMP`.
+    pub const DONT_DUMP: u32 = 1 << 7;
+    /// `MADV_DONTFORK`.
+    pub const DONT_FORK: u32 = 1 << 8;
+    /// `MADV_WIPEONFORK`.
+    pub const WIPE_ON_FORK: u32 = 1 << 9;
+    /// `MADV_MERGEABLE`.
+    pub const MERGEABLE: u32 = 1 << 10;
+    /// `MADV_RANDOM`.
+    pub const RANDOM: u32 = 1 << 11;
+    /// `MADV_SEQUENTIAL`.
+    pub const SEQUENTIAL: u32 = 1 << 12;
+    /// All bits that have a meaning.
+    pub const ALL: u32 = (1 << 13) - 1;
+}
+
+wire_struct! {
+    /// Identity of a file, checked before it is used again.
+    pub struct FileId {
+        /// Absolute path.
+        pub path: Vec<u8>,
+        /// Device number.
+        pub dev: u64,
+        /// Inode number.
+        pub ino: u64,
+        /// Size in bytes.
+        pub size: u64,
+        /// Modification time, nanoseconds since 1970.
+        pub mtime_ns: i64,
+    }
+}
+
+wire_enum! {
+    /// What lies behind a region.
+    pub enum Backing {
+        /// Nothing: zeros.
+        Anon = 0 {},
+        /// A file.
+        File = 1 {
+            /// Index in [`State::files`].
+            file: u32,
+            /// Offset of the region's start in it.
+            offset: u64,
+        },
+        /// A shared segment that is handed over at restore and not part of the image.
+        Segment = 2 {
+            /// Name of its memfd.
+            name: Vec<u8>,
+            /// Offset of the region's start in it.
+            offset: u64,
+        },
+    }
+}
+
+wire_struct! {
+    /// One mapping.
+    pub struct Region {
+        /// First address.
+        pub start: u64,
+        /// One past the last.
+        pub end: u64,
+        /// `PROT_*` bits.
+        pub prot: u32,
+        /// Bits of [`region`].
+        pub flags: u32,
+        /// What lies behind it.
+        pub backing: Backing,
+        /// Name given by `PR_SET_VMA_ANON_NAME`, or empty.
+        pub name: Vec<u8>,
+    }
+}
+
+wire_struct! {
+    /// A range of guard pages (`MADV_GUARD_INSTALL`).
+    pub struct Guard {
+        /// First address.
+        pub start: u64,
+        /// One past the last.
+        pub end: u64,
+    }
+}
+
+wire_struct! {
+    /// A mapping that the kernel made (vdso, vvar).
+    pub struct Special {
+        /// Its name in `/proc/PID/maps`, with brackets.
+        pub name: Vec<u8>,
+        /// First address.
+        pub start: u64,
+        /// One past the last.
+        pub end: u64,
+    }
+}
+
+wire_enum! {
+    /// What an open file description refers to.
+    pub enum Target {
+        /// What the process had as standard input, output or error.
+        Stdio = 0 {
+            /// 0, 1 or 2.
+            which: u32,
+        },
+        /// A regular file or directory.
+        File = 1 {
+            /// Its identity; the size matters for files opened for writing.
+            id: FileId,
+            /// Whether it is a directory.
+            dir: bool,
+        },
+        /// A memory device such as `/dev/null`.
+        Device = 2 {
+            /// Its path.
+            path: Vec<u8>,
+            /// Its device number.
+            rdev: u64,
+        },
+        /// A shared segment handed over at restore.
+        Segment = 3 {
+            /// Name of its memfd.
+            name: Vec<u8>,
+        },
+    }
+}
+
+wire_struct! {
+    /// A file lock.
+    pub struct Lock {
+        /// Whether it is a `flock` lock; otherwise a POSIX record lock.
+        pub flock: bool,
+        /// Whether it excludes others.
+        pub exclusive: bool,
+        /// First byte.
+        pub start: u64,
+        /// Number of bytes, 0 to the end of the file.
+        pub bytes: u64,
+    }
+}
+
+wire_struct! {
+    /// An open file description.
+    pub struct Description {
+        /// What it refers to.
+        pub target: Target,
+        /// Access mode and status flags as `F_GETFL` returns them.
+        pub flags: u32,
+        /// File offset.
+        pub offset: u64,
+        /// Locks held through it.
+        pub locks: Vec<Lock>,
+    }
+}
+
+wire_struct! {
+    /// A file descriptor.
+    pub struct Descriptor {
+        /// Its number.
+        pub fd: u32,
+        /// Whether it is closed on exec.
+        pub cloexec: bool,
+        /// Index in [`State::descriptions`].
+        pub description: u32,
+    }
+}
+
+wire_struct! {
+    /// Disposition of one signal, as `rt_sigaction` takes it.
+    pub struct Action {
+        /// Signal number.
+        pub signal: u32,
+        /// Handler, or `SIG_IGN`.
+        pub handler: u64,
+        /// `SA_*` flags.
+        pub flags: u64,
+        /// Return trampoline.
+        pub restorer: u64,
+        /// Signals blocked while it runs.
+        pub mask: u64,
+    }
+}
+
+wire_struct! {
+    /// A pending signal.
+    pub struct Pending {
+        /// Whether it was sent to the thread and not to the process.
+        pub thread: bool,
+        /// `siginfo_t`.
+        pub info: [u64; 16],
+    }
+}
+
+wire_struct! {
+    /// Registration of restartable sequences.
+    pub struct Rseq {
+        /// Address of the area.
+        pub addr: u64,
+        /// Its length.
+        pub bytes: u32,
+        /// Signature before abort handlers.
+        pub signature: u32,
+    }
+}
+
+wire_struct! {
+    /// What `PR_SET_MM_MAP` sets.
+    pub struct Layout {
+        /// Code.
+        pub start_code: u64,
+        /// End of code.
+        pub end_code: u64,
+        /// Data.
+        pub start_data: u64,
+        /// End of data.
+        pub end_data: u64,
+        /// Heap.
+        pub start_brk: u64,
+        /// End of the heap.
+        pub brk: u64,
+        /// Bottom of the stack.
+        pub start_stack: u64,
+        /// Arguments.
+        pub arg_start: u64,
+        /// End of arguments.
+        pub arg_end: u64,
+        /// Environment.
+        pub env_start: u64,
+        /// End of environment.
+        pub env_end: u64,
+        /// Auxiliary vector.
+        pub auxv: Vec<u8>,
+    }
+}
+
+wire_struct! {
+    /// The kernel's side of the one thread.
+    pub struct Thread {
+        /// `user_regs_struct`.
+        pub regs: [u64; 27],
+        /// XSAVE area in ptrace's layout.
+        pub xstate: Vec<u8>,
+        /// Blocked signals.
+        pub sigmask: u64,
+        /// Alternate stack: address, flags, size.
+        pub altstack: [u64; 3],
+        /// Robust futex list: head, length.
+        pub robust: [u64; 2],
+        /// Address that is cleared at exit.
+        pub tid_address: u64,
+        /// Restartable sequences.
+        pub rseq: Option<Rseq>,
+        /// Dynamic CPU features that the process has permission for.
+        pub xcomp_perm: u64,
+    }
+}
+
+wire_struct! {
+    /// Everything but the content of memory.
+    pub struct State {
+        /// Process number.
+        pub pid: i32,
+        /// Whether it led its process group.
+        pub group_leader: bool,
+        /// Whether it led its session.
+        pub session_leader: bool,
+        /// Name shown by `ps`.
+        pub comm: Vec<u8>,
+        /// Path of the program.
+        pub exe: Vec<u8>,
+        /// Working folder.
+        pub cwd: Vec<u8>,
+        /// File mode creation mask.
+        pub umask: u32,
+        /// `personality`.
+        pub personality: u32,
+        /// `PR_SET_DUMPABLE`.
+        pub dumpable: u32,
+        /// `PR_SET_NO_NEW_PRIVS`.
+        pub no_new_privs: bool,
+        /// `PR_SET_THP_DISABLE`.
+        pub thp_disable: bool,
+        /// Soft and hard limits by number.
+        pub limits: Vec<[u64; 2]>,
+        /// CPUs that it may run on, as a bit mask.
+        pub affinity: Vec<u8>,
+        /// The thread.
+        pub thread: Thread,
+        /// Signals whose disposition is not the default.
+        pub actions: Vec<Action>,
+        /// Pending signals in order.
+        pub pending: Vec<Pending>,
+        /// `setitimer` timers: interval s, us, value s, us.
+        pub timers: [[i64; 4]; 3],
+        /// Memory layout as the kernel keeps it.
+        pub layout: Layout,
+        /// vvar and vdso.
+        pub specials: Vec<Special>,
+        /// XXH3-128 of the vdso's bytes.
+        pub vdso_hash: [u8; 16],
+        /// Files behind regions.
+        pub files: Vec<FileId>,
+        /// Mappings in order of address.
+        pub regions: Vec<Region>,
+        /// Guard pages in order of address.
+        pub guards: Vec<Guard>,
+        /// Open file descriptions.
+        pub descriptions: Vec<Description>,
+        /// File descriptors in order of number.
+        pub descriptors: Vec<Descriptor>,
+    }
+}
+
+wire_struct! {
+    /// A stretch of pages whose content the image stores.
+    pub struct Run {
+        /// First address.
+        pub start: u64,
+        /// Pages of 4 KiB.
+        pub pages: u64,
+    }
+}

@@ -1,0 +1,324 @@
+//! ptrace, made to tell apart what can happen: a stop, or the process being gone.
+//!
+//! A tracee can be killed at any moment; every request here then answers [`TraceError::Gone`] and
+//! leaves the exit status to the parent. Stops are awaited for one process at a time, never for all.
+
+use std::io;
+use std::mem::{MaybeUninit, zeroed};
+
+/// Highest number of bytes of an XSAVE area that we expect.
+const MAX_XSTATE_BYTES: usize = 64 * 1024;
+const NT_PRSTATUS: usize = 1;
+const NT_X86_XSTATE: usize = 0x202;
+const PTRACE_GETSIGMASK: libc::c_uint = 0x420a;
+const PTRACE_SETSIGMASK: libc::c_uint = 0x420b;
+const PTRACE_GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
+const PTRACE_PEEKSIGINFO_SHARED: u32 = 1;
+/// Mask that blocks all signals that can be blocked.
+pub const ALL_SIGNALS: u64 = !0;
+
+/// General registers.
+pub type Regs = libc::user_regs_struct;
+
+/// Why a request failed.
+#[derive(Debug)]
+pub enum TraceError {
+    /// The process has died.
+    Gone,
+    /// The kernel refused.
+    Os {
+        /// What was being done.
+        what: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+impl TraceError {
+    /// The last system error, told apart.
+    pub fn last(what: &'static str) -> TraceError {
+        TraceError::from(what, io::Error::last_os_error())
+    }
+
+    fn from(what: &'static str, source: io::Error) -> TraceError {
+        match source.raw_os_error() {
+            Some(libc::ESRCH | libc::ECHILD) => TraceError::Gone,
+            _ => TraceError::Os { what, source },
+        }
+    }
+}
+
+/// A stop that was waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// About to be given this signal.
+    Signal(i32),
+    /// `PTRACE_EVENT_*`, with the signal that came with it.
+    Event(i32, i32),
+    /// Entering or leaving a system call.
+    Syscall,
+}
+
+/// A process that this thread traces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tracee(pub libc::pid_t);
+
+impl Tracee {
+    fn request(
+        self,
+        what: &'static str,
+        request: libc::c_uint,
+        addr: usize,
+        data: usize,
+    ) -> Result<libc::c_long, TraceError> {
+        // SAFETY: callers pass addresses of live buffers of the size that the request needs.
+        let r = unsafe { libc::ptrace(request, self.0, addr, data) };
+        if r == -1 { Err(TraceError::last(what)) } else { Ok(r) }
+    }
+
+    /// Attaches without stopping.
+    pub fn seize(self, options: i32) -> Result<(), TraceError> {
+        self.request("attach to the process", libc::PTRACE_SEIZE, 0, options as usize).map(drop)
+    }
+
+    /// Changes the options.
+    pub fn set_options(self, options: i32) -> Result<(), TraceError> {
+        self.request("set trace options", libc::PTRACE_SETOPTIONS, 0, options as usize).map(drop)
+    }
+
+    /// Asks for a stop.
+    pub fn interrupt(self) -> Result<(), TraceError> {
+        self.request("interrupt the process", libc::PTRACE_INTERRUPT, 0, 0).map(drop)
+    }
+
+    /// Lets it run, giving it `signal` unless 0.
+    pub fn resume(self, signal: i32) -> Result<(), TraceError> {
+        self.request("continue the process", libc::PTRACE_CONT, 0, signal as usize).map(drop)
+    }
+
+    /// Lets it run to the next entry to or exit from a system call, giving it `signal` unless 0.
+    fn resume_to_syscall(self, signal: i32) -> Result<(), TraceError> {
+        let what = "continue to a system call";
+        self.request(what, libc::PTRACE_SYSCALL, 0, signal as usize).map(drop)
+    }
+
+    /// Lets it execute one instruction, giving it `signal` unless 0.
+    pub fn step(self, signal: i32) -> Result<(), TraceError> {
+        let what = "single-step the process";
+        self.request(what, libc::PTRACE_SINGLESTEP, 0, signal as usize).map(drop)
+    }
+
+    /// Detaches, giving it `signal` unless 0.
+    pub fn detach(self, signal: i32) -> Result<(), TraceError> {
+        self.request("detach from the process", libc::PTRACE_DETACH, 0, signal as usize).map(drop)
+    }
+
+    /// Number that came with the last event.
+    pub fn event_message(self) -> Result<u64, TraceError> {
+        let mut message: libc::c_ulong = 0;
+        let at = &raw mut message as usize;
+        self.request("read a trace event", libc::PTRACE_GETEVENTMSG, 0, at)?;
+        Ok(message)
+    }
+
+    /// Waits for its next stop. An exit is seen but left for the parent to collect.
+    pub fn wait(self) -> Result<Stop, TraceError> {
+        let peek = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT;
+        let info = wait_for(self.0, peek)?;
+        if !matches!(info.si_code, libc::CLD_TRAPPED | libc::CLD_STOPPED) {
+            return Err(TraceError::Gone);
+        }
+        let info = wait_for(self.0, libc::WSTOPPED | libc::WNOHANG)?;
+        // SAFETY: a SIGCHLD siginfo has a pid and a status.
+        let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
+        if pid == 0 {
+            // Killed between the two calls.
+            return Err(TraceError::Gone);
+        }
+        let (signal, event) = (status & 0xff, status >> 8);
+        Ok(match (event, signal) {
+            (0, s) if s == libc::SIGTRAP | 0x80 => Stop::Syscall,
+            (0, s) => Stop::Signal(s),
+            (e, s) => Stop::Event(e, s),
+        })
+    }
+
+    /// How it died (`CLD_*` and status or signal), left for its parent to collect.
+    pub fn exit_status(self) -> Option<(i32, i32)> {
+        let info = wait_for(self.0, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT).ok()?;
+        // SAFETY: a SIGCHLD siginfo has a pid and a status.
+        let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
+        (pid != 0).then_some((info.si_code, status))
+    }
+
+    /// General registers.
+    pub fn regs(self) -> Result<Regs, TraceError> {
+        // SAFETY: all-zero is a valid value of this plain structure.
+        let mut regs: Regs = unsafe { zeroed() };
+        let at = &raw mut regs;
+        let iov = libc::iovec { iov_base: at.cast(), iov_len: size_of::<Regs>() };
+        self.request("read registers", libc::PTRACE_GETREGSET, NT_PRSTATUS, &raw const iov as usize)?;
+        Ok(regs)
+    }
+
+    /// Sets the general registers.
+    pub fn set_regs(self, regs: &Regs) -> Result<(), TraceError> {
+        let at = (&raw const *regs).cast_mut();
+        let iov = libc::iovec { iov_base: at.cast(), iov_len: size_of::<Regs>() };
+        let iov = &raw const iov as usize;
+        self.request("set registers", libc::PTRACE_SETREGSET, NT_PRSTATUS, iov).map(drop)
+    }
+
+    /// The XSAVE area.
+    pub fn xstate(self) -> Result<Vec<u8>, TraceError> {
+        let mut area = vec![0u8; MAX_XSTATE_BYTES];
+        let iov = libc::iovec { iov_base: area.as_mut_ptr().cast(), iov_len: area.len() };
+        let iov_at = &raw const iov as usize;
+        self.request("read vector registers", libc::PTRACE_GETREGSET, NT_X86_XSTATE, iov_at)?;
+        // SAFETY: the kernel has written the length it filled into this live structure.
+        let filled = unsafe { (&raw const iov.iov_len).read_volatile() };
+        area.truncate(filled);
+        Ok(area)
+    }
+
+    /// Sets the XSAVE area.
+    pub fn set_xstate(self, area: &[u8]) -> Result<(), TraceError> {
+        let at = area.as_ptr().cast_mut();
+        let iov = libc::iovec { iov_base: at.cast(), iov_len: area.len() };
+        let iov = &raw const iov as usize;
+        self.request("set vector registers", libc::PTRACE_SETREGSET, NT_X86_XSTATE, iov).map(drop)
+    }
+
+    /// Blocked signals, as the program believes them to be.
+    pub fn sigmask(self) -> Result<u64, TraceError> {
+        let mut mask = 0u64;
+        let at = &raw mut mask as usize;
+        self.request("read the signal mask", PTRACE_GETSIGMASK, 8, at)?;
+        Ok(mask)
+    }
+
+    /// Sets the blocked signals.
+    pub fn set_sigmask(self, mask: u64) -> Result<(), TraceError> {
+        let at = &raw const mask as usize;
+        self.request("set the signal mask", PTRACE_SETSIGMASK, 8, at).map(drop)
+    }
+
+    /// Registration of restartable sequences; `None` where the kernel cannot tell (before 5.13).
+    pub fn rseq(self) -> Result<Option<RseqConfig>, TraceError> {
+        let mut config = MaybeUninit::<RseqConfig>::zeroed();
+        let at = config.as_mut_ptr() as usize;
+        let size = size_of::<RseqConfig>();
+        match self.request("read rseq", PTRACE_GET_RSEQ_CONFIGURATION, size, at) {
+            // SAFETY: the kernel filled it, and all bit patterns are valid.
+            Ok(_) => Ok(Some(unsafe { config.assume_init() })),
+            Err(TraceError::Os { .. }) => Ok(None),
+            Err(gone) => Err(gone),
+        }
+    }
+
+    /// Pending signals of the thread, or of the whole process.
+    pub fn pending(self, shared: bool) -> Result<Vec<[u64; 16]>, TraceError> {
+        const BATCH: usize = 32;
+        const _: () = assert!(size_of::<libc::siginfo_t>() == 128);
+        let mut all = Vec::new();
+        loop {
+            let mut batch = [[0u64; 16]; BATCH];
+            let args = PeekArgs {
+                off: all.len() as u64,
+                flags: if shared { PTRACE_PEEKSIGINFO_SHARED } else { 0 },
+                nr: BATCH as i32,
+            };
+            let n = self.request(
+                "read pending signals",
+                libc::PTRACE_PEEKSIGINFO as libc::c_uint,
+                &raw const args as usize,
+                &raw mut batch as usize,
+            )?;
+            let n = usize::try_from(n).unwrap_or(0).min(BATCH);
+            all.extend_from_slice(&batch[..n]);
+            if n < BATCH {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Makes one system call in the stopped process, at the `syscall` instruction at `site`.
+    /// `base` supplies the registers that are not arguments. Leaves it in the exit stop. A clone puts
+    /// the number of the new process in `born`, also if the caller dies before it returns.
+    pub fn syscall(
+        self,
+        site: u64,
+        base: &Regs,
+        nr: libc::c_long,
+        args: &[u64],
+        born: &mut Option<libc::pid_t>,
+    ) -> Result<i64, TraceError> {
+        let mut regs = *base;
+        let arg = |i: usize| args.get(i).copied().unwrap_or(0);
+        regs.rip = site;
+        regs.rax = nr as u64;
+        regs.orig_rax = u64::MAX;
+        (regs.rdi, regs.rsi, regs.rdx) = (arg(0), arg(1), arg(2));
+        (regs.r10, regs.r8, regs.r9) = (arg(3), arg(4), arg(5));
+        self.set_regs(&regs)?;
+        for _ in 0..2 {
+            let mut signal = 0;
+            loop {
+                self.resume_to_syscall(signal)?;
+                signal = 0;
+                match self.wait()? {
+                    Stop::Syscall => break,
+                    Stop::Event(libc::PTRACE_EVENT_CLONE, _) => {
+                        *born = libc::pid_t::try_from(self.event_message()?).ok();
+                    }
+                    // A group stop: the kernel remembers it and it holds again when we detach.
+                    Stop::Event(..) => {}
+                    // Callers block all signals, so this is SIGSTOP: let it become a group stop.
+                    Stop::Signal(stop) => signal = stop,
+                }
+            }
+        }
+        Ok(self.regs()?.rax as i64)
+    }
+}
+
+/// Answer to `PTRACE_GET_RSEQ_CONFIGURATION`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct RseqConfig {
+    /// Address of the area, 0 if none is registered.
+    pub pointer: u64,
+    /// Its size.
+    pub size: u32,
+    /// Signature.
+    pub signature: u32,
+    /// Flags.
+    pub flags: u32,
+    /// Padding.
+    pub pad: u32,
+}
+
+#[repr(C)]
+struct PeekArgs {
+    off: u64,
+    flags: u32,
+    nr: i32,
+}
+
+fn wait_for(pid: libc::pid_t, options: i32) -> Result<libc::siginfo_t, TraceError> {
+    loop {
+        // SAFETY: all-zero is a valid siginfo_t.
+        let mut info: libc::siginfo_t = unsafe { zeroed() };
+        // SAFETY: the buffer is live and of the right type.
+        let r = unsafe {
+            libc::waitid(libc::P_PID, pid as libc::id_t, &raw mut info, options | libc::__WALL)
+        };
+        if r == 0 {
+            return Ok(info);
+        }
+        let source = io::Error::last_os_error();
+        if source.kind() != io::ErrorKind::Interrupted {
+            return Err(TraceError::from("wait for the process", source));
+        }
+    }
+}

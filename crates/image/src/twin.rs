@@ -1,0 +1,303 @@
+//! The frozen twin: a copy-on-write copy of a stopped process that never runs. The process goes on while
+//! the twin is read at leisure, then it is killed.
+//!
+//! The twin is a child of the process's own parent, with no exit signal: the process never learns of
+//! it. It dies with its tracer whatever happens, and holds no descriptor, so that no pipe stays open
+//! on its account.
+
+use crate::capture::{self, Agent, Snapshot};
+use crate::check;
+use crate::error::CaptureError;
+use crate::freeze::Frozen;
+use crate::memory;
+use crate::procfs::{self, Mapping};
+use crate::pull::{Kind, Puller};
+use crate::regions::{Content, Regions};
+use crate::scan::Pagemap;
+use crate::state::{Backing, Region, Run, State};
+use crate::trace::{Stop, TraceError, Tracee};
+use crate::write::ImageWriter;
+use crate::{ImageReport, PAGE_BYTES};
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::marker::PhantomData;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+const OPTIONS: i32 =
+    libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_EXITKILL;
+
+/// A frozen copy of a process. Owned by the thread that made it; killed and reaped when dropped.
+pub struct Twin {
+    process: Process,
+    /// The process that it is a copy of.
+    original: libc::pid_t,
+    snapshot: Snapshot,
+    agent: Agent,
+    saved: Vec<Saved>,
+    /// Mappings that it has not inherited.
+    dont_fork: Vec<Mapping>,
+    made: Duration,
+    born: Instant,
+    stood: Rc<Cell<Option<Duration>>>,
+    _this_thread: PhantomData<*const ()>,
+}
+
+/// Content that the twin does not inherit, read from the frozen process.
+struct Saved {
+    start: u64,
+    content: Vec<u8>,
+}
+
+/// The twin's process, killed and reaped when dropped.
+struct Process(Tracee);
+
+thread_local! {
+    /// Twins of this thread.
+    static LIVE: RefCell<Vec<libc::pid_t>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Process {
+    fn new(pid: libc::pid_t) -> Process {
+        LIVE.with_borrow_mut(|live| live.push(pid));
+        Process(Tracee(pid))
+    }
+
+    fn fork(agent: &Agent) -> Result<Process, CaptureError> {
+        let mut born = None;
+        let result = agent.fork(&mut born);
+        let process = born.map(Process::new);
+        if matches!(result, Err(CaptureError::Gone)) && process.is_none() {
+            reap_unannounced();
+        }
+        result?;
+        process.ok_or(CaptureError::Gone)
+    }
+}
+
+/// A process killed in the middle of the clone may leave a twin whose number was never told. It is a
+/// stopped child of ours with no exit signal that this thread traces and does not know.
+fn reap_unannounced() {
+    // SAFETY: no arguments.
+    let own_thread = unsafe { libc::gettid() };
+    let Ok(entries) = std::fs::read_dir("/proc") else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|n| n.parse::<libc::pid_t>().ok()) else {
+            continue;
+        };
+        let (Ok(stat), Ok(status)) = (procfs::Stat::read(pid), procfs::Status::read(pid)) else {
+            continue;
+        };
+        let ours = stat.field(4) == u64::from(std::process::id())
+            && stat.field(38) == 0
+            && status.number("TracerPid", 10).is_ok_and(|t| t == own_thread as u64);
+        if ours && !LIVE.with_borrow(|live| live.contains(&pid)) {
+            drop(Process::new(pid));
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let pid = self.0.0;
+        LIVE.with_borrow_mut(|live| live.retain(|&p| p != pid));
+        // SAFETY: the twin is our traced child and not reaped before this, so the number is its own.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        reap(pid);
+    }
+}
+
+/// Waits until a killed child is gone, through any stops that it may still report.
+pub(crate) fn reap(pid: libc::pid_t) {
+    loop {
+        let mut status = 0;
+        // SAFETY: waits for this one child and writes to a live integer.
+        let r = unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) };
+        let interrupted =
+            r == -1 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted;
+        let stopped = r == pid && libc::WIFSTOPPED(status);
+        if !interrupted && !stopped {
+            return;
+        }
+    }
+}
+
+impl Frozen {
+    /// Makes a copy-on-write twin and reads what only the frozen process itself can tell. Afterwards the
+    /// process may be released.
+    pub fn twin(&mut self) -> Result<Twin, CaptureError> {
+        let begun = Instant::now();
+        let (snapshot, agent) = capture::freeze_state(self)?;
+        agent.finish()?;
+        self.tracee.set_options(OPTIONS)?;
+        let process = Process::fork(&agent)?;
+        let twin = process.0;
+        match twin.wait() {
+            Ok(Stop::Event(..) | Stop::Signal(_)) => {}
+            Ok(Stop::Syscall) | Err(TraceError::Gone) => return Err(CaptureError::TwinGone),
+            Err(e) => return Err(e.into()),
+        }
+        self.tracee.set_options(libc::PTRACE_O_TRACESYSGOOD)?;
+        let inherited = procfs::parse_maps(&procfs::read(twin.0, "maps")?)?;
+        let (saved, dont_fork) = not_inherited(self.tracee.0, &snapshot.maps, twin.0, &inherited)?;
+        Ok(Twin {
+            process,
+            original: self.tracee.0,
+            snapshot,
+            agent: agent.of_twin(twin),
+            saved,
+            dont_fork,
+            made: begun.elapsed(),
+            born: Instant::now(),
+            stood: Rc::clone(&self.stood),
+            _this_thread: PhantomData,
+        })
+    }
+}
+
+/// Reads from the frozen process the content of private mappings that its twin does not have
+/// (`MADV_DONTFORK`) or has empty (`MADV_WIPEONFORK`).
+fn not_inherited(
+    pid: libc::pid_t,
+    maps: &[Mapping],
+    twin: libc::pid_t,
+    inherited: &[Mapping],
+) -> Result<(Vec<Saved>, Vec<Mapping>), CaptureError> {
+    let (mut saved, mut dont_fork) = (Vec::new(), Vec::new());
+    let (mut own, mut copy) = (Pagemap::open(pid)?, Pagemap::open(twin)?);
+    for m in maps.iter().filter(|m| !m.is_special() && !m.is_vsyscall()) {
+        let has = inherited.binary_search_by_key(&m.start, |i| i.start).is_ok();
+        if !has {
+            dont_fork.push(m.clone());
+        }
+        if m.shared {
+            continue;
+        }
+        let mut first = Vec::new();
+        own.own_pages(m.start, m.end, 1, &mut first)?;
+        let Some(page) = first.first() else { continue };
+        if has {
+            let mut copied = Vec::new();
+            copy.own_pages(page.start, page.start + PAGE_BYTES, 1, &mut copied)?;
+            if !copied.is_empty() {
+                continue;
+            }
+        }
+        let mut runs = Vec::new();
+        own.own_pages(m.start, m.end, u64::MAX, &mut runs)?;
+        for run in runs {
+            let mut content = vec![0; (run.pages * PAGE_BYTES) as usize];
+            // Guard pages of such a mapping have no content and stay unread.
+            if memory::read_exact(pid, run.start, &mut content).is_ok() {
+                saved.push(Saved { start: run.start, content });
+            }
+        }
+    }
+    Ok((saved, dont_fork))
+}
+
+impl Twin {
+    /// Process number of the twin.
+    pub fn pid(&self) -> libc::pid_t {
+        self.process.0.0
+    }
+
+    /// Pulls the twin's memory and writes the image `path` atomically and durably, with `meta` in it.
+    /// After any error no file is left behind.
+    pub fn write_image(self, path: &Path, meta: &[u8]) -> Result<ImageReport, CaptureError> {
+        let begun = Instant::now();
+        let twin = self.pid();
+        self.write(path, meta, begun).map_err(|e| match e {
+            // From here on only the twin is read.
+            CaptureError::Gone => CaptureError::TwinGone,
+            // ptrace and /proc disagree about one that is just being killed.
+            CaptureError::Proc(_) if procfs::Status::read(twin).is_err() => CaptureError::TwinGone,
+            other => other,
+        })
+    }
+
+    fn write(self, path: &Path, meta: &[u8], begun: Instant) -> Result<ImageReport, CaptureError> {
+        let twin = self.process.0.0;
+        self.agent.call(libc::SYS_close_range, &[0, u64::from(u32::MAX), 0])?;
+        let mut state = capture::twin_state(self.original, self.snapshot, &self.agent, twin)?;
+        let regions = regions(twin, &self.dont_fork)?;
+        let mut writer = ImageWriter::create(path)?;
+        let mut puller = Puller::new(twin, &mut writer)?;
+        pull(&mut puller, twin, &regions, &self.saved)?;
+        let (runs, guards) = (puller.runs, puller.guards);
+        let pull = self.born.elapsed();
+        drop(self.process);
+        state.guards = guards;
+        state.files = regions.files;
+        state.regions = regions.list.into_iter().map(|(region, _)| region).collect();
+        let pages = runs.iter().map(|r| r.pages).sum();
+        finish(&state, &runs, pages)?;
+        let bytes = writer.commit(&state, &runs, meta)?;
+        Ok(ImageReport {
+            bytes,
+            pages,
+            freeze: self.stood.get().unwrap_or_default(),
+            twin: self.made,
+            pull,
+            write: begun.elapsed(),
+        })
+    }
+}
+
+/// What would be refused on opening must not be written.
+fn finish(state: &State, runs: &[Run], pages: u64) -> Result<(), CaptureError> {
+    check::check(state, runs, pages * PAGE_BYTES)
+        .map_err(|what| CaptureError::Unsupported(format!("is not as expected: {what}")))
+}
+
+fn regions(twin: libc::pid_t, dont_fork: &[Mapping]) -> Result<Regions, CaptureError> {
+    let mut maps = procfs::parse_maps(&procfs::read(twin, "smaps")?)?;
+    let inherited = maps.len();
+    maps.extend_from_slice(dont_fork);
+    let mut order: Vec<usize> = (0..maps.len()).collect();
+    order.sort_by_key(|&i| maps[i].start);
+    let mut regions = Regions::default();
+    for i in order {
+        regions.add(&maps[i], i >= inherited)?;
+    }
+    Ok(regions)
+}
+
+fn pull(
+    puller: &mut Puller<'_>,
+    twin: libc::pid_t,
+    regions: &Regions,
+    saved: &[Saved],
+) -> Result<(), CaptureError> {
+    let mut pagemap = Pagemap::open(twin)?;
+    for (region, content) in &regions.list {
+        let kept = |s: &&Saved| (region.start..region.end).contains(&s.start);
+        for s in saved.iter().filter(kept) {
+            puller.take_saved(s.start, &s.content)?;
+        }
+        if saved.iter().any(|s| kept(&s)) {
+            continue;
+        }
+        match content {
+            Content::Nothing => {}
+            Content::All => {
+                let pages = (region.end - region.start) / PAGE_BYTES;
+                puller.take(&Run { start: region.start, pages }, Kind::Lost)?;
+            }
+            Content::Own => {
+                let mut runs = Vec::new();
+                pagemap.own_pages(region.start, region.end, u64::MAX, &mut runs)?;
+                for run in &runs {
+                    puller.take(run, kind(region))?;
+                }
+            }
+        }
+    }
+    puller.flush()
+}
+
+fn kind(region: &Region) -> Kind {
+    if region.backing == (Backing::Anon {}) { Kind::Anon } else { Kind::File }
+}

@@ -1,0 +1,234 @@
+//! Real processes for the tests: small C programs compiled on the spot, frozen, killed and restored.
+//!
+//! Each test process uses its own folder, and every process it starts dies with the thread that
+//! started it.
+
+#![allow(dead_code)]
+
+use eyrie_image::{CaptureError, FreezeError, Frozen, Image, ImageReport, RestoreSpec, restore};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Longest that anything here may take before it counts as hung.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Path of the restorer, built once for this run.
+pub fn restorer() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let exe = std::env::current_exe().unwrap();
+        // TARGET/debug/deps/test
+        let profile = exe.parent().unwrap().parent().unwrap();
+        let target = profile.parent().unwrap();
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--package", "eyrie-restorer", "--target-dir"]).arg(target);
+        if profile.ends_with("release") {
+            cargo.arg("--release");
+        }
+        let status = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap();
+        assert!(status.success(), "cannot build the restorer");
+        profile.join("eyrie-restorer")
+    })
+}
+
+/// A small generator, seeded by the clock and printed, so that a failure can be looked into.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new() -> Random {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let seed = now.as_nanos() as u64 | 1;
+        println!("seed {seed}");
+        Random(seed)
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
+
+/// Compiles `tests/programs/NAME.c`.
+pub fn compile(folder: &Path, name: &str, flags: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
+    let program = folder.join(name);
+    let status = Command::new("cc")
+        .args(["-O2", "-g", "-o"])
+        .arg(&program)
+        .arg(&source)
+        .args(flags)
+        .args(["-lm", "-lpthread"])
+        .status()
+        .unwrap();
+    assert!(status.success(), "cannot compile {name}");
+    program
+}
+
+/// A running program.
+pub struct Process {
+    pub pid: libc::pid_t,
+    reaped: bool,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if !self.reaped {
+            self.kill();
+        }
+    }
+}
+
+fn null() -> OwnedFd {
+    File::options().read(true).write(true).open("/dev/null").unwrap().into()
+}
+
+fn output(folder: &Path) -> OwnedFd {
+    let path = folder.join("stdout");
+    File::options().append(true).create(true).open(path).unwrap().into()
+}
+
+impl Process {
+    /// Starts a program; its output goes nowhere, results are written to files.
+    pub fn start(program: &Path, args: &[&str], folder: &Path) -> Process {
+        let mut command = Command::new(program);
+        command.args(args).current_dir(folder);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output(folder));
+        Process::spawn(&mut command)
+    }
+
+    pub fn spawn(command: &mut Command) -> Process {
+        // SAFETY: prctl only.
+        unsafe {
+            command.pre_exec(|| {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                Ok(())
+            });
+        }
+        let child = command.spawn().unwrap();
+        Process { pid: child.id() as libc::pid_t, reaped: false }
+    }
+
+    pub fn of(pid: libc::pid_t) -> Process {
+        Process { pid, reaped: false }
+    }
+
+    pub fn kill(&mut self) {
+        // SAFETY: our own child.
+        unsafe { libc::kill(self.pid, libc::SIGKILL) };
+        self.wait();
+    }
+
+    /// Waits for its end and returns the raw status.
+    pub fn wait(&mut self) -> i32 {
+        let begun = Instant::now();
+        loop {
+            let mut status = 0;
+            // SAFETY: a live integer.
+            let r = unsafe { libc::waitpid(self.pid, &mut status, libc::WNOHANG) };
+            assert!(r >= 0, "waitpid: {}", io::Error::last_os_error());
+            if r == self.pid && !libc::WIFSTOPPED(status) {
+                self.reaped = true;
+                return status;
+            }
+            assert!(begun.elapsed() < PATIENCE, "process {} hangs", self.pid);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Waits and expects a clean exit.
+    pub fn succeed(&mut self) {
+        let status = self.wait();
+        assert!(libc::WIFEXITED(status), "killed by signal {}", libc::WTERMSIG(status));
+        assert_eq!(libc::WEXITSTATUS(status), 0, "exit status");
+    }
+}
+
+/// Freezes, writes an image, lets the process go on.
+pub fn checkpoint(pid: libc::pid_t, image: &Path) -> Result<ImageReport, CaptureError> {
+    let freeze = |e| match e {
+        FreezeError::Gone => CaptureError::Gone,
+        other => panic!("{other}"),
+    };
+    let mut frozen = Frozen::stop(pid).map_err(freeze)?;
+    let twin = frozen.twin()?;
+    frozen.release().map_err(freeze)?;
+    twin.write_image(image, b"meta")
+}
+
+pub fn bring_back(image: &Path) -> Process {
+    let spec = RestoreSpec {
+        image,
+        restorer: restorer(),
+        stdio: [null(), null(), output(image.parent().unwrap())],
+        segments: vec![],
+        start_stopped: false,
+    };
+    Process::of(restore(spec).unwrap_or_else(|e| panic!("{e}")))
+}
+
+/// Runs a program that writes its result to the file `out`, once undisturbed and once frozen, killed
+/// and restored `cycles` times at random instants, and compares the results byte for byte.
+pub fn survives(name: &str, flags: &[&str], args: &[&str], cycles: usize) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), name, flags);
+    let result = |which: &str| {
+        let sub = folder.path().join(which);
+        fs::create_dir_all(&sub).unwrap();
+        sub
+    };
+    let plain = result("plain");
+    let begun = Instant::now();
+    Process::start(&program, args, &plain).succeed();
+    let whole = begun.elapsed().as_micros() as u64;
+    let expected = fs::read(plain.join("out")).unwrap();
+    assert!(!expected.is_empty());
+    let mut random = Random::new();
+    // A program that is over too soon is tried again with shorter waits.
+    for attempt in 0..8 {
+        let sub = result(&format!("run{attempt}"));
+        let longest = (whole >> attempt) / (2 * cycles as u64) + 1;
+        if !run_cycles(&program, args, &sub, cycles, longest, &mut random) {
+            continue;
+        }
+        let found = fs::read(sub.join("out")).unwrap();
+        assert!(found == expected, "{name}: the result differs: {}", sub.join("out").display());
+        return;
+    }
+    panic!("{name} is over before it can be frozen {cycles} times");
+}
+
+fn run_cycles(
+    program: &Path,
+    args: &[&str],
+    folder: &Path,
+    cycles: usize,
+    longest_us: u64,
+    random: &mut Random,
+) -> bool {
+    let mut process = Process::start(program, args, folder);
+    for cycle in 0..cycles {
+        std::thread::sleep(Duration::from_micros(random.below(longest_us)));
+        let image = folder.join(format!("image{cycle}"));
+        match checkpoint(process.pid, &image) {
+            Ok(report) => println!("{report:?}"),
+            Err(CaptureError::Gone) => return false,
+            Err(e) => panic!("{e}"),
+        }
+        std::thread::sleep(Duration::from_micros(random.below(longest_us)));
+        process.kill();
+        assert_eq!(Image::open(&image).unwrap().meta(), b"meta");
+        let begun = Instant::now();
+        process = bring_back(&image);
+        println!("restored in {:?}", begun.elapsed());
+    }
+    process.succeed();
+    true
+}
