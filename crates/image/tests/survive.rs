@@ -7,5 +7,87 @@ use common::survives;
 
 #[test]
 fn heap_and_stdio() {
-    survives("plain", &[], &["10000"], 3);
+    survives("plain", &[], &["6000"], 3);
+}
+
+#[test]
+fn static_program() {
+    survives("plain", &["-static"], &["6000"], 3);
+}
+
+#[test]
+fn growing_stack() {
+    survives("stack", &[], &["2000"], 3);
+}
+
+#[test]
+fn avx512_registers() {
+    if !std::arch::is_x86_feature_detected!("avx512f") {
+        println!("NOT RUN: this processor has no AVX-512");
+        return;
+    }
+    survives("avx512", &["-mavx512f", "-O3"], &["20000000"], 3);
+}
+
+#[test]
+fn amx_tiles() {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+    if !cpuinfo.contains("amx_int8") {
+        println!("NOT RUN: this processor has no AMX");
+        return;
+    }
+    survives("amx", &["-mamx-tile", "-mamx-int8"], &["20000000"], 3);
+}
+
+#[test]
+fn signals_and_timers() {
+    survives("signals", &[], &["60"], 3);
+}
+
+#[test]
+fn inside_the_vdso() {
+    survives("clock", &[], &["6000000"], 3);
+}
+
+#[test]
+fn blocked_in_system_calls() {
+    survives("blocked", &[], &["60"], 3);
+}
+
+#[test]
+fn heap_of_256_mib() {
+    survives("bigheap", &[], &["3"], 3);
+}
+
+#[test]
+fn restartable_sequences() {
+    survives("rseq", &[], &["20000"], 3);
+}
+
+#[test]
+fn protected_and_guard_pages() {
+    survives("guards", &[], &["20000"], 3);
+}
+
+#[test]
+fn mapped_files() {
+    survives("mapped", &[], &["200"], 3);
+}
+
+#[test]
+fn open_files() {
+    survives("files", &[], &["40000"], 3);
+}
+
+#[test]
+fn state_in_the_kernel() {
+    // Choosing the process number is a privilege.
+    // SAFETY: no arguments.
+    let root = unsafe { libc::geteuid() } == 0;
+    survives("state", &[], &["3000", if root { "same-pid" } else { "any-pid" }], 3);
+}
+
+#[test]
+fn state_in_the_kernel_of_a_static_program() {
+    survives("state", &["-static"], &["3000", "any-pid"], 3);
 }

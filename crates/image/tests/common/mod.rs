@@ -105,10 +105,12 @@ impl Process {
     }
 
     pub fn spawn(command: &mut Command) -> Process {
-        // SAFETY: prctl only.
+        // SAFETY: system calls only.
         unsafe {
             command.pre_exec(|| {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                // What the test itself was born with is not the program's.
+                libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
                 Ok(())
             });
         }
@@ -184,7 +186,7 @@ pub fn survives(name: &str, flags: &[&str], args: &[&str], cycles: usize) {
         fs::create_dir_all(&sub).unwrap();
         sub
     };
-    let plain = result("plain");
+    let plain = result("undisturbed");
     let begun = Instant::now();
     Process::start(&program, args, &plain).succeed();
     let whole = begun.elapsed().as_micros() as u64;
