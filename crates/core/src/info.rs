@@ -13,10 +13,12 @@ pub const MAX_KEY_BYTES: usize = 254;
 /// Most bytes of a value, without the terminator.
 pub const MAX_VALUE_BYTES: usize = 1023;
 
+type Text = Box<[u8]>;
+
 /// One info object.
 #[derive(Clone, Default, Debug)]
 pub struct Info {
-    pairs: Vec<(Box<[u8]>, Box<[u8]>)>,
+    pairs: Vec<(Text, Text)>,
 }
 
 impl Info {

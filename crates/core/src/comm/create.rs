@@ -135,9 +135,7 @@ impl Machine {
             TYPE_HW_GUIDED | TYPE_HW_UNGUIDED | TYPE_RESOURCE_GUIDED | UNDEFINED => UNDEFINED,
             _ => return Err(class::ARG),
         };
-        let mut inherit = Inherit::default();
-        inherit.hints = info;
-        self.split_with(comm, color, key, inherit)
+        self.split_with(comm, color, key, Inherit { hints: info, cart: None })
     }
 
     pub(crate) fn split_with(
