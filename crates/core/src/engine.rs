@@ -166,7 +166,7 @@ impl Machine {
             let Some(posted) = posted else { return self.take_unexpected_entry(src, entry) };
             let len = self.endpoint.message_bytes(entry);
             self.begin(posted.req, src, entry.env.crank, entry.env.tag, len);
-            if entry.flags & SYNC != 0 {
+            if matched_is_enough(entry) {
                 self.endpoint.acknowledge(src, entry);
             }
             self.engine.inbound[src as usize] = Some(Sink::Request(posted.req));
@@ -297,7 +297,7 @@ impl Machine {
         let front = self.endpoint.front(src);
         while reader.pos < front {
             let Ok(Some(entry)) = reader.peek() else { break };
-            if entry.is_first() && entry.flags & SYNC != 0 {
+            if entry.is_first() && matched_is_enough(&entry) {
                 self.endpoint.acknowledge(src, &entry);
             }
             self.deliver(req, src, &entry);
@@ -463,6 +463,11 @@ impl Machine {
             op,
         })
     }
+}
+
+/// Whether the sender waits for the match; a remote message is acknowledged when it was read.
+fn matched_is_enough(entry: &Entry) -> bool {
+    entry.flags & (SYNC | REMOTE) == SYNC
 }
 
 impl RecvOp {
