@@ -216,6 +216,8 @@ impl Machine {
         self.attr_delete_all(AttrKind::Comm, handle)?;
         let freed = self.comms.slab.remove(handle).ok_or(class::COMM)?;
         self.errhandlers.release(freed.errhandler.get());
+        self.engine.forget(freed.ctx);
+        self.engine.forget(freed.coll_ctx());
         *comm = COMM_NULL;
         Ok(())
     }

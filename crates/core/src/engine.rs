@@ -79,6 +79,18 @@ impl Engine {
         self.contexts.entry(ctx).or_insert_with(|| Queues::new(ranks))
     }
 
+    /// Gives up the queues of a context that is not used any more, if nothing is in them.
+    pub(crate) fn forget(&mut self, ctx: u32) {
+        if self.contexts.get(&ctx).is_some_and(Queues::is_idle) {
+            self.contexts.remove(&ctx);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn contexts_held(&self) -> usize {
+        self.contexts.len()
+    }
+
     fn store_unexpected(&mut self, message: Unexpected) -> usize {
         match self.free_unexpected.pop() {
             Some(slot) => {

@@ -56,6 +56,12 @@ impl Queues {
         }
     }
 
+    /// Whether nothing is posted and nothing waits.
+    pub fn is_idle(&self) -> bool {
+        let posted = self.named.iter().all(VecDeque::is_empty) && self.any.is_empty();
+        posted && self.held.is_empty() && self.unexpected.iter().all(VecDeque::is_empty)
+    }
+
     fn reserved(&self, tag: i32) -> bool {
         self.held.iter().any(|h| accepts(h.tag, tag))
     }

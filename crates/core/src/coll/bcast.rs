@@ -5,6 +5,7 @@ use std::rc::Rc;
 use super::LARGE_BYTES;
 use super::data::{Data, Scratch, check_buffer, pack, unpack};
 use crate::comm::Comm;
+use crate::consts::REQUEST_NULL;
 use crate::datatype::predefined::BYTE;
 use crate::error::Res;
 use crate::handle::Handle;
@@ -83,13 +84,23 @@ impl Machine {
             if me != 0 {
                 result = self.receive(comm, tag, data, rank(me & !step));
             }
+            let mut sends = [REQUEST_NULL; u32::BITS as usize];
+            let mut used = 0;
             while step > 1 {
                 step >>= 1;
-                if me + step < n {
-                    result = result.and(self.send_to(comm, tag, data, rank(me + step)));
+                if me + step >= n {
+                    continue;
+                }
+                let to = rank(me + step);
+                match self.coll_isend(comm, data.ptr, data.count, data.dt, to, tag) {
+                    Ok(request) => {
+                        sends[used] = request;
+                        used += 1;
+                    }
+                    Err(e) => result = result.and(Err(e)),
                 }
             }
-            result
+            result.and(self.coll_wait(&sends[..used]))
         }
     }
 

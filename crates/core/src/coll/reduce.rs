@@ -16,6 +16,9 @@ use crate::handle::Handle;
 use crate::machine::Machine;
 use crate::op::{self, Op};
 
+/// Large reductions are worked off in pieces of this size.
+const SEGMENT_BYTES: u64 = 64 << 10;
+
 /// What one reduction is about.
 pub(super) struct Reduction {
     pub(super) comm: Rc<Comm>,
@@ -321,12 +324,39 @@ impl Machine {
         of: &dyn Fn(u32) -> (u64, u64),
         target: *mut u8,
     ) -> Res<()> {
+        let count = of(r.comm.rank).1;
+        let most = (0..r.comm.size()).map(|rank| of(rank).1).max().unwrap_or(0);
+        // In segments, so that what arrives is still in the cache when it is combined.
+        let segment = (SEGMENT_BYTES / r.dt.size.max(1)).max(1);
+        let ordered = !r.op.is_commutative();
+        let mut one = Scratch::typed(&r.dt, count.min(segment))?;
+        let mut two = Scratch::typed(&r.dt, if ordered { count.min(segment) } else { 0 })?;
+        let (one, two) = (one.ptr(), two.ptr());
+        for done in (0..most).step_by(segment as usize) {
+            let of = |rank: u32| {
+                let (start, count) = of(rank);
+                let skipped = done.min(count);
+                (start + skipped, (count - skipped).min(segment))
+            };
+            let target = element(target, done as i64, &r.dt);
+            // SAFETY: the caller's promise; the temporaries hold a segment.
+            unsafe { self.reduce_segment(r, source, &of, target, (one, two))? };
+        }
+        Ok(())
+    }
+
+    /// One segment of `reduce_shares`, with two temporaries (the second if order matters).
+    unsafe fn reduce_segment(
+        &mut self,
+        r: &Reduction,
+        source: *mut u8,
+        of: &dyn Fn(u32) -> (u64, u64),
+        target: *mut u8,
+        (mut fresh, mut above): (*mut u8, *mut u8),
+    ) -> Res<()> {
         let (n, me) = (r.comm.size(), r.comm.rank);
         let count = of(me).1;
         let ordered = !r.op.is_commutative() && me + 1 < n;
-        let mut one = Scratch::typed(&r.dt, if n > 1 { count } else { 0 })?;
-        let mut two = Scratch::typed(&r.dt, if ordered { count } else { 0 })?;
-        let (mut fresh, mut above) = (one.ptr(), two.ptr());
         // SAFETY: all buffers hold `count` elements.
         unsafe {
             let own = r.part(source, of(me));

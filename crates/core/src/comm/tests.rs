@@ -295,3 +295,16 @@ fn grids_and_their_parts() {
         assert_eq!(m.cart_shift(COMM_WORLD, 0, 1), Err(class::TOPOLOGY));
     });
 }
+
+#[test]
+fn freed_communicators_leave_nothing_behind() {
+    testing::run(3, |m| {
+        for _ in 0..50 {
+            let mut dup = m.comm_dup(COMM_WORLD).unwrap();
+            assert_eq!(sum_of_ranks(m, dup), 3);
+            m.comm_free(&mut dup).unwrap();
+        }
+        // Those of COMM_WORLD, and those of a duplicate that another rank is ahead with.
+        assert!(m.engine.contexts_held() <= 4);
+    });
+}

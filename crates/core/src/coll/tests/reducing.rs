@@ -99,6 +99,25 @@ fn allreduce_keeps_the_order_of_ranks() {
 }
 
 #[test]
+fn large_reductions_keep_the_order_piece_by_piece() {
+    for ranks in [2, 3, 4] {
+        testing::run(ranks, |m| {
+            let (me, n) = m.world();
+            let (pair, op) = composition(m);
+            let count = 20_000 + n as usize;
+            let own = affines(me, count);
+            let mut all = vec![[0; 2]; count];
+            // SAFETY: the buffers hold `count` elements.
+            unsafe {
+                let (from, at) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
+                m.allreduce(from, at, count as i64, pair, op, WORLD).unwrap();
+            }
+            assert_eq!(all, composed(0..n, count));
+        });
+    }
+}
+
+#[test]
 fn all_ranks_get_the_same_bits() {
     all_sizes(|m, me, n| {
         for count in COUNTS {
