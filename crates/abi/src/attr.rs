@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::rc::Rc;
 
 use eyrie_core::attr::{AttrKind, CopyRule, DeleteFn};
-use eyrie_core::consts::{COMM_SELF, COMM_NULL};
+use eyrie_core::consts::{COMM_NULL, COMM_SELF};
 use eyrie_core::handle::Handle;
 
 use crate::arg::{get, put};
@@ -13,9 +13,8 @@ use crate::shim::shims;
 
 /// Address of a copy function, or one of the predefined ones.
 type CopyAddress = usize;
-type CopyC<H> = unsafe extern "C" fn(
-    H, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_int,
-) -> c_int;
+type CopyC<H> =
+    unsafe extern "C" fn(H, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_int) -> c_int;
 type DeleteC<H> = unsafe extern "C" fn(H, c_int, *mut c_void, *mut c_void) -> c_int;
 
 /// The rule for a copy function of the program.
@@ -47,7 +46,10 @@ unsafe fn copy_rule<H: CHandle + 'static>(address: CopyAddress, extra: *mut c_vo
 }
 
 /// The closure for a delete function of the program.
-fn delete_rule<H: CHandle + 'static>(f: Option<DeleteC<H>>, extra: *mut c_void) -> Option<DeleteFn> {
+fn delete_rule<H: CHandle + 'static>(
+    f: Option<DeleteC<H>>,
+    extra: *mut c_void,
+) -> Option<DeleteFn> {
     let f = f?;
     Some(Rc::new(move |object: Handle, keyval, value| {
         // SAFETY: the arguments are those of an attribute delete function.

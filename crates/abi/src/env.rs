@@ -150,17 +150,17 @@ shims! {
     }
     fn PMPI_Abi_get_fortran_info (info: *mut Info); |m| {
         let new = m.info_create()?;
-        for (key, bytes) in FORTRAN_SIZES {
-            m.info_set(new, key.as_bytes(), bytes.as_bytes())?;
+        for (key, value) in FORTRAN_INFO {
+            m.info_set(new, key.as_bytes(), value.as_bytes())?;
         }
         put(info, Info::of(new))?;
     }
     fn PMPI_Abi_set_fortran_info (info: Info); |m| {
-        // The sizes are fixed: only a repetition of them is right (MPI 5.0 section 20.4).
+        // They are fixed: only a repetition of them is right (MPI 5.0 section 20.4).
         if info.core() == INFO_NULL { Err(class::INFO)? }
-        for (key, bytes) in FORTRAN_SIZES {
+        for (key, value) in FORTRAN_INFO {
             let given = m.info_get(info.core(), key.as_bytes())?;
-            if given.is_some_and(|v| v != bytes.as_bytes()) { Err(class::ABI)? }
+            if given.is_some_and(|v| v != value.as_bytes()) { Err(class::ABI)? }
         }
     }
     fn PMPI_Abi_get_fortran_booleans (size: c_int, yes: *mut c_void, no: *mut c_void,
@@ -175,12 +175,31 @@ shims! {
     }
 }
 
-/// Sizes of Fortran's default kinds, by the keys of MPI 5.0 section 20.4.
-const FORTRAN_SIZES: [(&str, &str); 4] = [
+/// Sizes of Fortran's default kinds and the optional types, by the keys of MPI 5.0 section 20.4.
+const FORTRAN_INFO: [(&str, &str); 23] = [
     ("mpi_logical_size", "4"),
     ("mpi_integer_size", "4"),
     ("mpi_real_size", "4"),
     ("mpi_double_precision_size", "8"),
+    ("mpi_logical1_supported", "true"),
+    ("mpi_logical2_supported", "true"),
+    ("mpi_logical4_supported", "true"),
+    ("mpi_logical8_supported", "true"),
+    ("mpi_logical16_supported", "true"),
+    ("mpi_integer1_supported", "true"),
+    ("mpi_integer2_supported", "true"),
+    ("mpi_integer4_supported", "true"),
+    ("mpi_integer8_supported", "true"),
+    ("mpi_integer16_supported", "true"),
+    ("mpi_real2_supported", "true"),
+    ("mpi_real4_supported", "true"),
+    ("mpi_real8_supported", "true"),
+    ("mpi_real16_supported", "true"),
+    ("mpi_complex4_supported", "true"),
+    ("mpi_complex8_supported", "true"),
+    ("mpi_complex16_supported", "true"),
+    ("mpi_complex32_supported", "true"),
+    ("mpi_double_complex_supported", "true"),
 ];
 
 /// # Safety

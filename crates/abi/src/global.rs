@@ -27,6 +27,7 @@ const FINALIZED: i32 = 2;
 
 /// The machine, for the duration of a call.
 #[inline]
+#[allow(clippy::mut_from_ref)] // the name is not where it comes from
 pub fn machine(name: &'static str) -> &'static mut Machine {
     let at = CURRENT.load(Relaxed);
     if at.is_null() {

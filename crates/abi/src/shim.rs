@@ -77,7 +77,7 @@ macro_rules! shim {
                 $m.enter();
                 // SAFETY: the program keeps to MPI's contract for the arguments (what can be
                 // checked is checked), and to a thread level of at most MPI_THREAD_SERIALIZED.
-                #[allow(unused_unsafe)]
+                #[allow(unused_unsafe, clippy::redundant_closure_call)]
                 let outcome = (|| -> $crate::shim::Outcome { unsafe { $body }; Ok(()) })();
                 $m.leave();
                 match outcome {

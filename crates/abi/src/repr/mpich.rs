@@ -267,7 +267,6 @@ pub const ABI_NAME: &str = "MPICH ABI (libmpi.so.12)";
 /// What `MPI_Abi_get_version` reports: this library is not the standard ABI's.
 pub const ABI_VERSION: (c_int, c_int) = (-1, -1);
 pub const IN_PLACE: usize = usize::MAX;
-pub const BUFFER_AUTOMATIC: usize = usize::MAX - 1;
 pub const MAX_PROCESSOR_NAME_BYTES: usize = 128;
 pub const MAX_OBJECT_NAME_BYTES: usize = 128;
 pub const MAX_ERROR_STRING_BYTES: usize = 512;
@@ -373,10 +372,8 @@ closed!(class_in, class_out:
     43 = 38, 44 = 39, 45 = 40, 46 = 56, 47 = 49, 48 = 55, 49 = 57, 50 = 50, 51 = 41, 52 = 51,
     53 = 42, 54 = 43, 55 = 44, 56 = 45, 57 = 58, 58 = 76, 59 = 77, 60 = 75, 61 = 80, 62 = 81);
 
-/// `MPI_ERR_LASTCODE` of the machine and of MPICH: codes that the program added lie above.
-const LASTCODE: c_int = 0x3fff;
-const MPICH_LASTCODE: c_int = 0x3fff_ffff;
-/// Numbers up to this are MPICH's classes; others are what a callback of the program returned.
+/// Numbers above this are no classes of MPICH: they pass as they are. (The machine numbers the
+/// classes and codes that the program adds above MPI_ERR_LASTCODE of both ABIs.)
 const MPICH_LAST_CLASS: c_int = 81;
 
 /// Keys: predefined ones are translated, the program's own are the machine's.
@@ -394,9 +391,6 @@ pub fn keyval_out(key: c_int) -> c_int {
 /// Error codes and classes.
 #[inline]
 pub fn code_in(code: c_int) -> c_int {
-    if code > MPICH_LASTCODE {
-        return code - MPICH_LASTCODE + LASTCODE;
-    }
     match class_in(code) {
         NONSENSE if code > MPICH_LAST_CLASS => code,
         known => known,
@@ -405,8 +399,5 @@ pub fn code_in(code: c_int) -> c_int {
 
 #[inline]
 pub fn code_out(code: c_int) -> c_int {
-    if code > LASTCODE {
-        return code.saturating_add(MPICH_LASTCODE - LASTCODE);
-    }
     class_out(code)
 }

@@ -91,7 +91,6 @@ pub const ABI_NAME: &str = "MPI standard ABI 1.0";
 /// What `MPI_Abi_get_version` reports.
 pub const ABI_VERSION: (c_int, c_int) = (1, 0);
 pub const IN_PLACE: usize = 1;
-pub const BUFFER_AUTOMATIC: usize = 2;
 pub const MAX_PROCESSOR_NAME_BYTES: usize = 256;
 pub const MAX_OBJECT_NAME_BYTES: usize = 128;
 pub const MAX_ERROR_STRING_BYTES: usize = 512;

@@ -1,0 +1,88 @@
+! Free form with the module: choice buffers of several types and ranks through one explicit interface,
+! array sections, 64-bit addresses. A job of one rank.
+program module_test
+  use mpi
+  implicit none
+  integer :: ierr, good = 0, bad = 0, newtype, status(MPI_STATUS_SIZE), n, position
+  integer :: dims(2), coords(2), cart, left, right, world, few(1), sub
+  logical :: periods(2), flag
+  integer(kind=MPI_ADDRESS_KIND) :: addresses(2), base
+  real :: a(4, 3), b(4, 3)
+  double precision :: s, r
+  character(len=5) :: word, heard
+  character(len=MPI_MAX_LIBRARY_VERSION_STRING) :: version
+  integer(1) :: packed(64)
+  type particle
+    sequence
+    integer :: id
+    double precision :: mass
+  end type particle
+  type(particle) :: p, q
+
+  call MPI_Init(ierr)
+  s = 2.5d0
+  call MPI_Allreduce(s, r, 1, MPI_DOUBLE_PRECISION, MPI_SUM, MPI_COMM_WORLD, ierr)
+  call check(r == 2.5d0, 'scalar buffer')
+  a = reshape([1., 2., 3., 4., 5., 6., 7., 8., 9., 10., 11., 12.], [4, 3])
+  b = 0
+  call MPI_Sendrecv(a, 12, MPI_REAL, 0, 1, b, 12, MPI_REAL, 0, 1, MPI_COMM_WORLD, status, ierr)
+  call check(all(a == b), 'array buffer')
+  call MPI_Bcast(word, 5, MPI_CHARACTER, 0, MPI_COMM_WORLD, ierr)
+  word = 'hello'
+  call MPI_Sendrecv(word, 5, MPI_CHARACTER, 0, 2, heard, 5, MPI_CHARACTER, 0, 2, &
+       MPI_COMM_WORLD, MPI_STATUS_IGNORE, ierr)
+  call check(heard == 'hello', 'character buffer')
+
+  call MPI_Get_address(p, base, ierr)
+  call MPI_Get_address(p%id, addresses(1), ierr)
+  call MPI_Get_address(p%mass, addresses(2), ierr)
+  addresses(1) = MPI_Aint_diff(addresses(1), base)
+  addresses(2) = MPI_Aint_diff(addresses(2), base)
+  call MPI_Type_create_struct(2, [1, 1], addresses, [MPI_INTEGER, MPI_DOUBLE_PRECISION], newtype, ierr)
+  call MPI_Type_commit(newtype, ierr)
+  p = particle(7, 1.25d0)
+  q = particle(0, 0d0)
+  call MPI_Sendrecv(p, 1, newtype, 0, 3, q, 1, newtype, 0, 3, MPI_COMM_WORLD, status, ierr)
+  call check(q%id == 7 .and. q%mass == 1.25d0, 'derived type')
+  call MPI_Get_elements(status, newtype, n, ierr)
+  call check(n == 2, 'elements')
+  position = 0
+  call MPI_Pack(p, 1, newtype, packed, 64, position, MPI_COMM_WORLD, ierr)
+  call check(position == 12, 'packed size')
+  call MPI_Type_free(newtype, ierr)
+
+  dims = 0
+  call MPI_Dims_create(1, 2, dims, ierr)
+  periods = .true.
+  call MPI_Cart_create(MPI_COMM_WORLD, 2, dims, periods, .false., cart, ierr)
+  call MPI_Cart_shift(cart, 0, 1, left, right, ierr)
+  call check(left == 0 .and. right == 0, 'periodic shift')
+  periods = .false.
+  call MPI_Cart_get(cart, 2, dims, periods, coords, ierr)
+  call check(all(periods) .and. all(coords == 0), 'logical array')
+  call MPI_Comm_free(cart, ierr)
+
+  call MPI_Comm_group(MPI_COMM_WORLD, world, ierr)
+  few = 0
+  call MPI_Group_incl(world, 1, few, sub, ierr)
+  call MPI_Group_compare(world, sub, n, ierr)
+  call check(n == MPI_IDENT, 'groups')
+  call MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, flag, status, ierr)
+  call check(.not. flag, 'iprobe')
+  call MPI_Get_library_version(version, n, ierr)
+  call check(version(1:5) == 'Eyrie' .and. len_trim(version) == n, 'library version')
+  call MPI_Finalize(ierr)
+  print '(a,i0,a,i0,a)', 'module: ', good, ' passed, ', bad, ' failed'
+  if (bad /= 0) stop 1
+contains
+  subroutine check(ok, what)
+    logical, intent(in) :: ok
+    character(len=*), intent(in) :: what
+    if (ok) then
+      good = good + 1
+    else
+      bad = bad + 1
+      print *, 'module.f90: not so: ', what
+    end if
+  end subroutine check
+end program module_test

@@ -1,0 +1,195 @@
+#!/bin/sh
+# Tests the C and Fortran surface of a staged prefix: names, header, values, wrappers, both ABIs.
+#
+#   tests/abi/run.sh [PREFIX]      default: build
+#
+# MPICH's wheel, whose headers are the measure, is fetched with pip into $EYRIE_CACHE (default
+# ~/.cache/eyrie). Nothing is skipped: what cannot be had counts as failed.
+set -u
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+here=$root/tests/abi
+prefix=$(CDPATH='' cd -- "${1:-$root/build}" && pwd) || exit 2
+names=$root/crates/abi/names
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT INT TERM
+passed=0
+failed=0
+
+# expect DESCRIPTION COMMAND...: one test; shows the command's output if it fails.
+expect() {
+    what=$1
+    shift
+    if "$@" >"$tmp/log" 2>&1; then
+        passed=$((passed + 1))
+        echo "ok      $what"
+    else
+        failed=$((failed + 1))
+        echo "FAILED  $what"
+        sed 's/^/        /' "$tmp/log" | head -n 40
+    fi
+}
+
+exports() { nm -D --defined-only "$1" | awk '{ print $3 }' | LC_ALL=C sort; }
+listed() { cat "$@" | grep -v '^#'; }
+
+# exports_all LIB NAMES...: every name is there as MPI_ and PMPI_.
+exports_all() {
+    lib=$1
+    shift
+    exports "$lib" >"$tmp/exports"
+    listed "$@" | awk '{ print; print "P" $0 }' | LC_ALL=C sort >"$tmp/wanted"
+    LC_ALL=C comm -13 "$tmp/exports" "$tmp/wanted" >"$tmp/missing"
+    [ -s "$tmp/wanted" ] && [ ! -s "$tmp/missing" ] || { cat "$tmp/missing"; return 1; }
+}
+
+# exports_only LIB: nothing but names of MPI (and MPICH's name for MPI_DUP_FN).
+exports_only() {
+    ! exports "$1" | grep -Ev '^(P?MPIX?_|MPIR_Dup_fn$)'
+}
+
+# needs_only LIB SONAME: the soname, and no library but those of the compiler and of libc.
+needs_only() {
+    readelf -d "$1" >"$tmp/dynamic"
+    grep -q "SONAME.*\[$2\]" "$tmp/dynamic" || { echo "soname is not $2"; return 1; }
+    ! grep NEEDED "$tmp/dynamic" |
+        grep -Ev '\[(libc\.so\.6|libm\.so\.6|libgcc_s\.so\.1|ld-linux-x86-64\.so\.2)\]'
+}
+
+# A stub is a PMPI_ name without a strong definition.
+stubs() { nm -D --defined-only "$1" | awk '$2 == "W" && $3 ~ /^PMPI_/ { print substr($3, 2) }'; }
+
+# at_most_stubs LIB: the number of stubs has not grown (it shrinks as functions are written).
+at_most_stubs() {
+    count=$(stubs "$1" | wc -l)
+    echo "$count stubs, allowed are $stubs_most"
+    [ "$count" -gt 0 ] && [ "$count" -le "$stubs_most" ]
+}
+stubs_most=359
+
+same_header() {
+    python3 "$here/check_header.py" "$mpich/include/mpi_abi.h" "$names/standard.txt" \
+        >"$tmp/check_header.c" || return 1
+    cc -std=gnu11 -Wall -Werror -I"$prefix/include" -fsyntax-only "$tmp/check_header.c"
+}
+
+# detects_change: the comparison of headers fails when a value differs.
+detects_change() {
+    mkdir -p "$tmp/wrong"
+    cp "$prefix/include/mpi_functions.h" "$tmp/wrong/"
+    sed 's/^\(#define MPI_ERR_TAG *\)4$/\199/' "$prefix/include/mpi.h" >"$tmp/wrong/mpi.h"
+    ! cmp -s "$prefix/include/mpi.h" "$tmp/wrong/mpi.h" || return 1
+    ! cc -std=gnu11 -I"$tmp/wrong" -fsyntax-only "$tmp/check_header.c"
+}
+
+strict_c() {
+    echo '#include <mpi.h>' >"$tmp/strict.c"
+    echo 'int main(void) { return MPI_Init((int *)0, (char ***)0); }' >>"$tmp/strict.c"
+    "$prefix/bin/mpicc" -std=c99 -Wall -Wextra -Werror -pedantic -o "$tmp/strict" "$tmp/strict.c"
+}
+
+strict_cxx() {
+    cp "$tmp/strict.c" "$tmp/strict.cc"
+    "$prefix/bin/mpicxx" -std=c++17 -Wall -Wextra -Werror -pedantic -o "$tmp/strict" "$tmp/strict.cc" &&
+        "$tmp/strict"
+}
+
+standard_surface() {
+    "$prefix/bin/mpicc" -Wall -Wextra -Werror -o "$tmp/surface" "$here/surface.c" &&
+        "$tmp/surface"
+}
+
+# The same source with MPICH's own header, hence its values, and our library.
+mpich_surface() {
+    cc -Wall -Wextra -Werror -I"$mpich/include" -o "$tmp/surface12" "$here/surface.c" \
+        "$prefix/lib/libmpi.so.12" -Wl,-rpath,"$prefix/lib" && "$tmp/surface12"
+}
+
+# Without a handler of its own a program dies of a function that is not there, and is told which.
+unsupported_is_fatal() {
+    cat >"$tmp/fatal.c" <<'EOF'
+#include <mpi.h>
+int main(int argc, char **argv)
+{
+    MPI_File file;
+    MPI_Init(&argc, &argv);
+    MPI_File_open(MPI_COMM_WORLD, "x", MPI_MODE_RDONLY, MPI_INFO_NULL, &file);
+    return 0;
+}
+EOF
+    "$prefix/bin/mpicc" -o "$tmp/fatal" "$tmp/fatal.c" || return 1
+    "$tmp/fatal" >"$tmp/out" 2>&1 && return 1
+    cat "$tmp/out"
+    grep -q 'MPI_File_open is not supported' "$tmp/out"
+}
+
+before_init() {
+    echo '#include <mpi.h>' >"$tmp/early.c"
+    echo 'int main(void) { int n; return MPI_Comm_size(MPI_COMM_WORLD, &n); }' >>"$tmp/early.c"
+    "$prefix/bin/mpicc" -o "$tmp/early" "$tmp/early.c" || return 1
+    "$tmp/early" >"$tmp/out" 2>&1 && return 1
+    grep -q 'MPI_Comm_size was called before MPI_Init' "$tmp/out"
+}
+
+# A prefix that was moved still compiles programs, and those find the library there.
+relocated() {
+    mkdir -p "$tmp/moved dir/bin" || return 1
+    cp -a "$prefix/bin/mpicc" "$tmp/moved dir/bin/" &&
+        cp -a "$prefix/lib" "$prefix/include" "$tmp/moved dir/" &&
+        "$tmp/moved dir/bin/mpicc" -o "$tmp/moved" "$tmp/strict.c" &&
+        readelf -d "$tmp/moved" | grep -q 'RUNPATH.*moved dir/lib' && "$tmp/moved"
+}
+
+shows() {
+    "$prefix/bin/mpicc" -show x.c -o x | grep -q -- "-I$prefix/include x.c -o x .*-lmpi_abi" &&
+        ! "$prefix/bin/mpicc" -show -c x.c | grep -q -- -lmpi_abi &&
+        EYRIE_CC='some compiler' "$prefix/bin/mpicc" -show x.c | grep -q '^some compiler -I' &&
+        "$prefix/bin/mpifort" -link-info | grep -q -- '-leyrie_fortran -lmpi_abi'
+}
+
+fixed_form() {
+    "$prefix/bin/mpif77" -w -o "$tmp/fixed" "$here/fixed.f" && "$tmp/fixed"
+}
+
+module() {
+    "$prefix/bin/mpif90" -Wall -Werror -o "$tmp/module" "$here/module.f90" && "$tmp/module"
+}
+
+# mpif.h has to do in free form as well.
+free_form() {
+    printf "program p\n  implicit none\n  include 'mpif.h'\n  integer :: e\n" >"$tmp/free.f90"
+    printf "  call MPI_Init(e)\n  call MPI_Finalize(e)\nend program p\n" >>"$tmp/free.f90"
+    "$prefix/bin/mpifort" -std=f2008 -o "$tmp/free" "$tmp/free.f90" && "$tmp/free"
+}
+
+mpich=$(cd "$root/benches" && python3 -c 'import peers; print(peers.prefix("mpich"))') || mpich=/nonexistent
+
+std=$prefix/lib/libmpi_abi.so.1
+old=$prefix/lib/libmpi.so.12
+expect "libmpi_abi.so.1 exports all names twice" exports_all "$std" "$names/standard.txt"
+expect "libmpi.so.12 exports all names twice" exports_all "$old" "$names/standard.txt" "$names/mpich.txt"
+expect "libmpi_abi.so.1 exports nothing else" exports_only "$std"
+expect "libmpi.so.12 exports nothing else" exports_only "$old"
+expect "libmpi_abi.so.1: soname and needed libraries" needs_only "$std" libmpi_abi.so.1
+expect "libmpi.so.12: soname and needed libraries" needs_only "$old" libmpi.so.12
+expect "libmpi_abi.so.1: no more stubs than allowed" at_most_stubs "$std"
+expect "libmpich.so.12 is there for Debian's binaries" test -e "$prefix/lib/libmpich.so.12"
+expect "mpi.h agrees with MPICH's mpi_abi.h in every value and prototype" same_header
+expect "a changed value in mpi.h is noticed" detects_change
+expect "mpi.h in strict C99" strict_c
+expect "mpi.h in strict C++17, mpicxx" strict_cxx
+expect "surface, standard ABI" standard_surface
+expect "surface, MPICH ABI" mpich_surface
+expect "an unsupported function ends the program and names itself" unsupported_is_fatal
+expect "a call before MPI_Init is told as such" before_init
+expect "wrappers show what they do" shows
+expect "a moved prefix works" relocated
+expect "Fortran: fixed form with mpif.h" fixed_form
+expect "Fortran: free form with mpif.h" free_form
+expect "Fortran: module mpi" module
+
+echo "not there yet ($(stubs "$std" | wc -l) functions, exported as stubs):"
+stubs "$std" | tr '\n' ' ' | fold -s -w 100 | sed 's/^/    /'
+echo
+echo "abi: $passed passed, $failed failed"
+[ "$failed" -eq 0 ]
