@@ -2,6 +2,8 @@
 
 use std::ffi::{c_char, c_int};
 
+use eyrie_core::error::class;
+
 use crate::arg::{bytes, get, put, put_text};
 use crate::repr::*;
 use crate::shim::shims;
@@ -18,6 +20,15 @@ shims! {
     }
     fn PMPI_Comm_test_inter (comm: Comm, flag: *mut c_int) on comm; |m| {
         put(flag, m.comm_test_inter(comm.core())?.into())?;
+    }
+    // Every communicator here is an intra-communicator: these have no right argument.
+    fn PMPI_Comm_remote_size (comm: Comm, _size: *mut c_int) on comm; |m| {
+        m.comm_size(comm.core())?;
+        Err(class::COMM)?
+    }
+    fn PMPI_Comm_remote_group (comm: Comm, _group: *mut Group) on comm; |m| {
+        m.comm_size(comm.core())?;
+        Err(class::COMM)?
     }
     fn PMPI_Comm_compare (a: Comm, b: Comm, result: *mut c_int) on a; |m| {
         put(result, comparison_out(m.comm_compare(a.core(), b.core())?))?;

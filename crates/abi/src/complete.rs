@@ -162,6 +162,21 @@ shims! {
             put_status(status, &s, false);
         }
     }
+    fn PMPI_Request_get_status_all (count: c_int, requests: *const Request, flag: *mut c_int,
+                                    statuses: *mut Status); |m| {
+        let list = handles(requests, len(count)?)?;
+        let mut found = Vec::with_capacity(list.len());
+        for h in &list {
+            let Some(s) = m.request_get_status(*h).map_err(Fail::on(m.request_comm(*h)))? else {
+                break;
+            };
+            found.push(s);
+        }
+        put(flag, (found.len() == list.len()).into())?;
+        if found.len() == list.len() {
+            put_statuses(statuses, &found, false);
+        }
+    }
     fn PMPI_Request_free (request: *mut Request); |m| {
         let mut h = get(request)?.core();
         let on = m.request_comm(h);

@@ -186,6 +186,8 @@ impl CHandle for Datatype {
             0x8c00_0002 => 0x22a,
             0x8c00_0003 => 0x22c,
             0x8c00_0004 => 0x22d,
+            // MPICH's own name for the type that Fortran calls REAL*2.
+            0x4c00_0246 => return Handle(0x2ca),
             _ if v & DYNAMIC != 0 => return Handle(v),
             _ => FROM_MPICH[(v & 0xff) as usize],
         };
