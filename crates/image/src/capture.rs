@@ -237,10 +237,7 @@ fn refuse_children(agent: &Agent) -> Result<(), CaptureError> {
 
 /// A thread that was interrupted in a restartable sequence is sent to its abort handler, as the kernel
 /// would have done on its next return to it; whatever we do in its name would hide that it must.
-fn leave_critical_section(
-    tracee: Tracee,
-    regs: &mut Regs,
-) -> Result<Option<Rseq>, CaptureError> {
+fn leave_critical_section(tracee: Tracee, regs: &mut Regs) -> Result<Option<Rseq>, CaptureError> {
     let Some(config) = tracee.rseq()?.filter(|c| c.pointer != 0) else { return Ok(None) };
     let section_at = config.pointer.wrapping_add(8);
     let [section] = memory::read_words(tracee.0, section_at)?;
@@ -257,16 +254,11 @@ fn leave_critical_section(
 /// Steps the process out of the vdso, whose code belongs to the kernel it runs on. Not where `SIGTRAP`
 /// is ignored: the kernel would reset that for good; such a process stays where it is, which a restore
 /// under the same kernel bears.
-fn leave_vdso(
-    frozen: &mut Frozen,
-    status: &Status,
-    maps: &[Mapping],
-) -> Result<(), CaptureError> {
+fn leave_vdso(frozen: &mut Frozen, status: &Status, maps: &[Mapping]) -> Result<(), CaptureError> {
     let tracee = frozen.tracee;
     let Some(borrowed) = frozen.borrowed.as_mut() else { return Ok(()) };
-    let inside = |rip: u64| {
-        maps.iter().any(|m| m.path == b"[vdso]" && (m.start..m.end).contains(&rip))
-    };
+    let inside =
+        |rip: u64| maps.iter().any(|m| m.path == b"[vdso]" && (m.start..m.end).contains(&rip));
     let trap = 1u64 << (libc::SIGTRAP - 1);
     let ignored = status.number("SigIgn", 16)? & trap != 0;
     if ignored || borrowed.regs.orig_rax as i64 >= 0 || !inside(borrowed.regs.rip) {
@@ -292,9 +284,7 @@ fn leave_vdso(
 fn robust_list(pid: libc::pid_t) -> [u64; 2] {
     let (mut head, mut bytes) = (0u64, 0u64);
     // SAFETY: both results are live words of the kernel's size.
-    let r = unsafe {
-        libc::syscall(libc::SYS_get_robust_list, pid, &raw mut head, &raw mut bytes)
-    };
+    let r = unsafe { libc::syscall(libc::SYS_get_robust_list, pid, &raw mut head, &raw mut bytes) };
     if r == 0 { [head, bytes] } else { [0, 0] }
 }
 
@@ -311,9 +301,8 @@ fn limits(pid: libc::pid_t) -> Vec<[u64; 2]> {
 fn affinity(pid: libc::pid_t) -> Vec<u8> {
     let mut mask = vec![0u8; AFFINITY_BYTES];
     // SAFETY: the mask is live and as long as said.
-    let n = unsafe {
-        libc::syscall(libc::SYS_sched_getaffinity, pid, mask.len(), mask.as_mut_ptr())
-    };
+    let n =
+        unsafe { libc::syscall(libc::SYS_sched_getaffinity, pid, mask.len(), mask.as_mut_ptr()) };
     mask.truncate(usize::try_from(n).unwrap_or(0));
     mask
 }
@@ -427,10 +416,7 @@ fn actions(status: &Status, agent: &Agent) -> Result<Vec<Action>, CaptureError> 
 }
 
 /// Hash of the bytes of the vdso of `pid`.
-pub(crate) fn vdso_hash(
-    pid: libc::pid_t,
-    specials: &[Special],
-) -> Result<[u8; 16], CaptureError> {
+pub(crate) fn vdso_hash(pid: libc::pid_t, specials: &[Special]) -> Result<[u8; 16], CaptureError> {
     let mut bytes = Vec::new();
     for m in specials.iter().filter(|m| m.name == b"[vdso]") {
         let mut part = vec![0; (m.end - m.start).next_multiple_of(PAGE_BYTES) as usize];

@@ -23,16 +23,13 @@ struct Open {
 }
 
 /// Descriptors and descriptions of `pid`, which must stand still.
-pub fn collect(
-    pid: libc::pid_t,
-) -> Result<(Vec<Descriptor>, Vec<Description>), CaptureError> {
+pub fn collect(pid: libc::pid_t) -> Result<(Vec<Descriptor>, Vec<Description>), CaptureError> {
     let open = procfs::numbers(pid, "fd")?
         .into_iter()
         .map(|fd| {
             let link = procfs::link(pid, &format!("fd/{fd}"))?;
-            let meta = fs::metadata(format!("/proc/{pid}/fd/{fd}")).map_err(|source| {
-                CaptureError::Os { what: "examine a file descriptor", source }
-            })?;
+            let meta = fs::metadata(format!("/proc/{pid}/fd/{fd}"))
+                .map_err(|source| CaptureError::Os { what: "examine a file descriptor", source })?;
             Ok(Open { fd, link, meta, info: procfs::fdinfo(pid, fd)? })
         })
         .collect::<Result<Vec<Open>, CaptureError>>()?;

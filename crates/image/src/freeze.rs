@@ -7,7 +7,7 @@
 
 use crate::error::FreezeError;
 use crate::procfs::{self, Status};
-use crate::trace::{Regs, Stop, TraceError, Tracee};
+use crate::trace::{Listed, Regs, Stop, TraceError, Tracee};
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -20,7 +20,7 @@ const EVENT_STOP: i32 = 128;
 /// lets the process run on.
 pub struct Frozen {
     pub(crate) tracee: Tracee,
-    attached: bool,
+    attached: Option<Listed>,
     /// What to put back before it runs on.
     pub(crate) borrowed: Option<Borrowed>,
     since: Instant,
@@ -49,7 +49,7 @@ impl Frozen {
     pub fn stop(pid: libc::pid_t) -> Result<Frozen, FreezeError> {
         let mut frozen = Frozen {
             tracee: Tracee(pid),
-            attached: false,
+            attached: None,
             borrowed: None,
             since: Instant::now(),
             stood: Rc::default(),
@@ -67,11 +67,11 @@ impl Frozen {
     /// Lets it go on; [`Frozen::stop_again`] stops it again. In between it is not traced, so that its
     /// signals reach it as ever.
     pub fn go_on(&mut self) -> Result<(), FreezeError> {
-        if !self.attached {
+        if self.attached.is_none() {
             return Ok(());
         }
         self.give_back()?;
-        self.attached = false;
+        self.attached = None;
         self.tracee.detach(0)?;
         self.stood.set(Some(self.since.elapsed()));
         Ok(())
@@ -79,14 +79,14 @@ impl Frozen {
 
     /// Stops it again after [`Frozen::go_on`].
     pub fn stop_again(&mut self) -> Result<(), FreezeError> {
-        if self.attached {
+        if self.attached.is_some() {
             return Ok(());
         }
         self.check_threads()?;
         self.since = Instant::now();
         self.stood = Rc::default();
         self.tracee.seize(libc::PTRACE_O_TRACESYSGOOD).map_err(|e| self.explain(e))?;
-        self.attached = true;
+        self.attached = Some(Listed::new(self.tracee.0));
         self.tracee.interrupt()?;
         self.wait_for_stop()?;
         self.check_threads()

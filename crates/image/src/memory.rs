@@ -57,9 +57,7 @@ pub fn write_exact(pid: libc::pid_t, at: u64, from: &[u8]) -> Result<(), Capture
     let local = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
     let remote = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: from.len() };
     // SAFETY: the local buffer is only read; the remote address is checked by the kernel.
-    let n = unsafe {
-        libc::process_vm_writev(pid, &raw const local, 1, &raw const remote, 1, 0)
-    };
+    let n = unsafe { libc::process_vm_writev(pid, &raw const local, 1, &raw const remote, 1, 0) };
     match usize::try_from(n) {
         Ok(n) if n == from.len() => Ok(()),
         Ok(_) => Err(gone(what, io::Error::from_raw_os_error(libc::EFAULT))),

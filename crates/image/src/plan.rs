@@ -8,7 +8,8 @@ use crate::PAGE_BYTES;
 use crate::check;
 use crate::error::RestoreError;
 use crate::procfs::Mapping;
-use crate::state::{Backing, Lock, Region, Run, State, Target, region};
+use crate::reopen::{OPEN_FLAGS, own_proc_file};
+use crate::state::{Backing, Description, Lock, Region, Run, State, Target, region};
 use eyrie_restorer::plan::{
     AREA_END, DATA_OFFSET, Header, MAGIC, MAX_PLAN_BYTES, PARK_BASE, PLAN_BASE, RESTORER_BASE,
     Step, expect, special,
@@ -43,8 +44,8 @@ const ADVICE: [(u32, i32); 8] = [
 pub struct Placed {
     /// Lowest of their numbers; the image uses only lower ones.
     pub base: u64,
-    /// For each description.
-    pub descriptions: Vec<u64>,
+    /// For each description; `None` for those that the process opens itself.
+    pub descriptions: Vec<Option<u64>>,
     /// For each mapped file.
     pub files: Vec<u64>,
     /// For each region, the segment behind it.
@@ -154,22 +155,54 @@ pub fn plan(
 
 fn descriptors(plan: &mut Plan, state: &State, placed: &Placed) {
     plan.step("close descriptors", libc::SYS_close_range, &[0, placed.base - 1, 0]);
-    let mut locked = vec![false; state.descriptions.len()];
+    let mut from = placed.descriptions.clone();
     for d in &state.descriptors {
         let fd = u64::from(d.fd);
-        let flags = if d.cloexec { libc::O_CLOEXEC as u64 } else { 0 };
-        let from = placed.descriptions[d.description as usize];
-        let name = format!("put back file descriptor {fd}");
-        plan.exact(name, libc::SYS_dup3, &[from, fd, flags], fd);
         let description = &state.descriptions[d.description as usize];
+        let first =
+            !state.descriptors.iter().any(|e| e.fd < d.fd && e.description == d.description);
+        let cloexec = if d.cloexec { libc::O_CLOEXEC as u64 } else { 0 };
+        let name = format!("put back file descriptor {fd}");
+        match from[d.description as usize] {
+            Some(source) => {
+                plan.exact(name, libc::SYS_dup3, &[source, fd, cloexec], fd);
+            }
+            None => {
+                open_own(plan, state, description, d.fd, cloexec);
+                from[d.description as usize] = Some(fd);
+            }
+        }
         if matches!(description.target, Target::Stdio { .. }) {
             let flags = u64::from(description.flags & STREAM_FLAGS);
             let args = [fd, libc::F_SETFL as u64, flags];
             plan.step(format!("set flags of stream {fd}"), libc::SYS_fcntl, &args);
         }
-        if !std::mem::replace(&mut locked[d.description as usize], true) {
+        if first {
             description.locks.iter().for_each(|lock| lock_again(plan, fd, lock));
         }
+    }
+}
+
+/// Opens a file of the process's own `/proc` folder as descriptor `fd`. It gets the lowest number that
+/// is free, which is known: lower ones of the image were put back before.
+fn open_own(plan: &mut Plan, state: &State, file: &Description, fd: u32, cloexec: u64) {
+    let Target::File { id, .. } = &file.target else { return };
+    let rest = own_proc_file(state, &id.path).unwrap_or_default();
+    let path = plan.text(&[b"/proc/self", rest].concat());
+    let taken = |n: u32| state.descriptors.iter().any(|d| d.fd == n && n < fd);
+    let free = u64::from((0..fd).find(|&n| !taken(n)).unwrap_or(fd));
+    let name = format!("open file descriptor {fd} again");
+    let kept = libc::O_ACCMODE | OPEN_FLAGS;
+    let flags = u64::from(file.flags & kept as u32) | cloexec;
+    let at_cwd = libc::AT_FDCWD as u64;
+    plan.exact(name.clone(), libc::SYS_openat, &[at_cwd, path, flags, 0], free);
+    if file.offset != 0 {
+        plan.step(name.clone(), libc::SYS_lseek, &[free, file.offset, libc::SEEK_SET as u64]);
+    }
+    let fd = u64::from(fd);
+    if free != fd {
+        plan.exact(name.clone(), libc::SYS_dup3, &[free, fd, cloexec], fd);
+        plan.step(name, libc::SYS_close, &[free]);
     }
 }
 
@@ -188,9 +221,7 @@ fn lock_again(plan: &mut Plan, fd: u64, lock: &Lock) {
 
 /// Unmaps what the restorer was born with and parks vvar and vdso.
 fn clear(plan: &mut Plan, own: &[Mapping]) {
-    let movable = |m: &&Mapping| {
-        !m.is_vsyscall() && !(RESTORER_BASE..AREA_END).contains(&m.start)
-    };
+    let movable = |m: &&Mapping| !m.is_vsyscall() && !(RESTORER_BASE..AREA_END).contains(&m.start);
     let first = own.iter().find(|m| m.is_special()).map_or(0, |m| m.start);
     for m in own.iter().filter(movable) {
         if m.is_special() {
@@ -326,8 +357,18 @@ fn layout(plan: &mut Plan, state: &State) {
     let exe_fd = u64::from(u32::MAX);
     // struct prctl_mm_map
     let words = [
-        l.start_code, l.end_code, l.start_data, l.end_data, l.start_brk, l.brk, l.start_stack,
-        l.arg_start, l.arg_end, l.env_start, l.env_end, auxv,
+        l.start_code,
+        l.end_code,
+        l.start_data,
+        l.end_data,
+        l.start_brk,
+        l.brk,
+        l.start_stack,
+        l.arg_start,
+        l.arg_end,
+        l.env_start,
+        l.env_end,
+        auxv,
         l.auxv.len() as u64 | exe_fd << 32,
     ];
     let at = plan.words(&words);
@@ -382,9 +423,13 @@ fn thread(plan: &mut Plan, state: &State, pid: libc::pid_t) {
     if t.robust[0] != 0 {
         plan.step("set the robust futex list", libc::SYS_set_robust_list, &t.robust);
     }
-    for (which, timer) in state.timers.iter().enumerate() {
-        if timer.iter().any(|&v| v != 0) {
-            let at = plan.words(&timer.map(|v| v as u64));
+    for (which, &[every_s, every_us, mut in_s, mut in_us]) in state.timers.iter().enumerate() {
+        if [in_s, in_us] == [0, 0] {
+            // Its signal is pending: the kernel starts it again when that is delivered.
+            [in_s, in_us] = [every_s, every_us];
+        }
+        if [in_s, in_us] != [0, 0] {
+            let at = plan.words(&[every_s, every_us, in_s, in_us].map(|v| v as u64));
             plan.step("set a timer", libc::SYS_setitimer, &[which as u64, at, 0]);
         }
     }

@@ -71,9 +71,7 @@ pub fn link(pid: libc::pid_t, name: &str) -> Result<Vec<u8>, CaptureError> {
 fn proc_error(name: &str, source: io::Error) -> CaptureError {
     match source.raw_os_error() {
         Some(libc::ESRCH | libc::ENOENT) => CaptureError::Gone,
-        _ => {
-            CaptureError::Proc(format!("/proc/PID/{name}: {source}"))
-        }
+        _ => CaptureError::Proc(format!("/proc/PID/{name}: {source}")),
     }
 }
 
@@ -93,10 +91,7 @@ pub fn parse_maps(text: &[u8]) -> Result<Vec<Mapping>, CaptureError> {
             return Err(CaptureError::Proc("/proc/PID/maps".into()));
         };
         if let Some(flags) = line.strip_prefix(b"VmFlags:") {
-            last.vm_flags = flags
-                .split(|&b| b == b' ')
-                .filter_map(|f| f.try_into().ok())
-                .collect();
+            last.vm_flags = flags.split(|&b| b == b' ').filter_map(|f| f.try_into().ok()).collect();
         } else if let Some(key) = line.strip_prefix(b"ProtectionKey:") {
             last.pkey = number(key.trim_ascii(), 10).unwrap_or(0) as u32;
         }
@@ -258,7 +253,10 @@ mod tests {
         let pid = std::process::id() as i32;
         let maps = parse_maps(&read(pid, "smaps").unwrap()).unwrap();
         assert!(maps.iter().any(|m| m.path == b"[stack]" && m.has(b"gd")));
-        assert_eq!(Stat::read(pid).unwrap().field(4), u64::from(std::os::unix::process::parent_id()));
+        assert_eq!(
+            Stat::read(pid).unwrap().field(4),
+            u64::from(std::os::unix::process::parent_id())
+        );
         assert_eq!(Status::read(pid).unwrap().number("Pid", 10).unwrap(), pid as u64);
     }
 }

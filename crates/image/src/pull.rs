@@ -144,11 +144,7 @@ impl<'a> Puller<'a> {
     }
 
     /// Reads the queued pages one after the other; tells which could be read unless all could.
-    fn read(
-        &self,
-        queued: &[Piece],
-        to: &mut [u8],
-    ) -> Result<Option<Vec<bool>>, CaptureError> {
+    fn read(&self, queued: &[Piece], to: &mut [u8]) -> Result<Option<Vec<bool>>, CaptureError> {
         let ranges = ranges_from(queued, 0);
         if ranges.is_empty() {
             return Ok(None);
@@ -160,7 +156,8 @@ impl<'a> Puller<'a> {
         let mut readable = vec![true; to.len() / PAGE];
         while done < to.len() {
             let page = done / PAGE;
-            readable[page] = self.read_one(page_address(queued, page), &mut to[page * PAGE..][..PAGE])?;
+            readable[page] =
+                self.read_one(page_address(queued, page), &mut to[page * PAGE..][..PAGE])?;
             done = (page + 1) * PAGE;
             let ranges = ranges_from(queued, page + 1);
             if !ranges.is_empty() {

@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 
 /// Status flags that are given again on opening.
-const OPEN_FLAGS: i32 = libc::O_APPEND
+pub const OPEN_FLAGS: i32 = libc::O_APPEND
     | libc::O_NONBLOCK
     | libc::O_DIRECT
     | libc::O_SYNC
@@ -23,8 +23,8 @@ const OPEN_FLAGS: i32 = libc::O_APPEND
 
 /// What a restored process gets.
 pub struct Reopened {
-    /// For each description, a descriptor.
-    pub descriptions: Vec<RawFd>,
+    /// For each description, a descriptor; `None` for what only the process itself can open.
+    pub descriptions: Vec<Option<RawFd>>,
     /// For each mapped file, a descriptor.
     pub files: Vec<RawFd>,
     /// Files to be cut back to a size.
@@ -53,6 +53,12 @@ pub fn segment<'a>(
         .ok_or_else(|| RestoreError::Segment(String::from_utf8_lossy(name).into_owned()))
 }
 
+/// The rest of a path under the process's own folder of `/proc`.
+pub fn own_proc_file<'a>(state: &State, path: &'a [u8]) -> Option<&'a [u8]> {
+    let own = format!("/proc/{}", state.pid);
+    path.strip_prefix(own.as_bytes()).filter(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}
+
 /// Opens everything.
 pub fn reopen(
     state: &State,
@@ -72,12 +78,16 @@ pub fn reopen(
                 }
                 all.keep(file)
             }
+            Target::File { id, .. } if own_proc_file(state, &id.path).is_some() => {
+                all.descriptions.push(None);
+                continue;
+            }
             Target::File { id, dir } => {
                 let file = reopen_file(description, id, *dir, &mut all.cuts)?;
                 all.keep(file)
             }
         };
-        all.descriptions.push(fd);
+        all.descriptions.push(Some(fd));
     }
     for (i, id) in state.files.iter().enumerate() {
         let file = reopen_mapped(state, i as u32, id)?;

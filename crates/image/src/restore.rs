@@ -14,7 +14,7 @@ use crate::procfs::{self, Mapping};
 use crate::reopen::{self, Reopened};
 use crate::spawn::{self, Start};
 use crate::state::{Backing, Special, State};
-use crate::trace::{ALL_SIGNALS, Regs, Stop, TraceError, Tracee};
+use crate::trace::{ALL_SIGNALS, Listed, Regs, Stop, TraceError, Tracee};
 use crate::twin::reap;
 use eyrie_restorer::plan::{AREA_END, DATA_OFFSET, Header, PLAN_BASE, RESTORER_BASE};
 use std::fs::File;
@@ -50,6 +50,7 @@ pub struct RestoreSpec<'a> {
 struct Child {
     tracee: Tracee,
     finished: bool,
+    _listed: Listed,
 }
 
 impl Drop for Child {
@@ -80,10 +81,8 @@ impl From<TraceError> for RestoreError {
 pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     let image = Image::open(spec.image)?;
     let state = &image.state;
-    File::open(spec.restorer).map_err(|source| RestoreError::Os {
-        what: "open the restorer",
-        source,
-    })?;
+    File::open(spec.restorer)
+        .map_err(|source| RestoreError::Os { what: "open the restorer", source })?;
     let reopened = reopen::reopen(state, &spec.stdio, &spec.segments)?;
     let plan_file = memfd()?;
     let (given, placed, plan_slot) = place(&image, &reopened, &spec, &plan_file)?;
@@ -94,7 +93,7 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
         pid: state.pid,
     };
     let pid = spawn::start(&start)?;
-    let mut child = Child { tracee: Tracee(pid), finished: false };
+    let mut child = Child { tracee: Tracee(pid), finished: false, _listed: Listed::new(pid) };
     let tracee = child.tracee;
     wait_for(tracee, libc::SIGTRAP)?;
     tracee.set_options(libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACESYSGOOD)?;
@@ -142,7 +141,8 @@ fn place(
         given.push(fd);
         given.len() as u64 - 1
     };
-    let descriptions: Vec<u64> = reopened.descriptions.iter().map(|&fd| slot(fd)).collect();
+    let descriptions: Vec<Option<u64>> =
+        reopened.descriptions.iter().map(|fd| fd.map(&mut slot)).collect();
     let files: Vec<u64> = reopened.files.iter().map(|&fd| slot(fd)).collect();
     let mut segments = Vec::new();
     for r in &image.state.regions {
@@ -161,7 +161,7 @@ fn place(
     let at = |slots: Vec<u64>| slots.into_iter().map(|s| base + s).collect::<Vec<u64>>();
     let placed = Placed {
         base,
-        descriptions: at(descriptions),
+        descriptions: descriptions.into_iter().map(|s| s.map(|s| base + s)).collect(),
         files: at(files),
         segments: segments.into_iter().map(|s| s.map(|s| base + s)).collect(),
         image: base + image_slot,
@@ -217,12 +217,7 @@ fn check_machine(tracee: Tracee, state: &State, own: &[Mapping]) -> Result<(), R
 }
 
 /// Hands the plan over and waits until it is done.
-fn carry_out(
-    tracee: Tracee,
-    plan: &Plan,
-    file: &File,
-    plan_fd: u64,
-) -> Result<(), RestoreError> {
+fn carry_out(tracee: Tracee, plan: &Plan, file: &File, plan_fd: u64) -> Result<(), RestoreError> {
     let (steps, data) = plan.encode()?;
     let bytes = DATA_OFFSET + data.len() as u64;
     let write = || {
@@ -244,9 +239,8 @@ fn explain(plan: &Plan, file: &File, died: RestoreError) -> RestoreError {
     if file.read_exact_at(&mut head, 0).is_err() {
         return died;
     }
-    let word = |i: usize| {
-        head[i * 8..i * 8 + 8].iter().rev().fold(0u64, |w, &b| w << 8 | u64::from(b))
-    };
+    let word =
+        |i: usize| head[i * 8..i * 8 + 8].iter().rev().fold(0u64, |w, &b| w << 8 | u64::from(b));
     let (done, result) = (word(2), word(3) as i64);
     if result == 0 {
         return match died {
@@ -267,8 +261,7 @@ fn explain(plan: &Plan, file: &File, died: RestoreError) -> RestoreError {
 /// Unmaps the restorer and its plan from within the process that it has become.
 fn forget_restorer(tracee: Tracee, base: &Regs, own: &[Mapping]) -> Result<(), RestoreError> {
     let maps = own_maps(tracee.0)?;
-    let site = syscall_site(tracee.0, &maps)
-        .map_err(|e| RestoreError::Machine(e.to_string()))?;
+    let site = syscall_site(tracee.0, &maps).map_err(|e| RestoreError::Machine(e.to_string()))?;
     let call = |nr: libc::c_long, args: &[u64]| -> Result<(), RestoreError> {
         match tracee.syscall(site, base, nr, args, &mut None)? {
             0 => Ok(()),

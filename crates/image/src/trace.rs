@@ -3,6 +3,7 @@
 //! A tracee can be killed at any moment; every request here then answers [`TraceError::Gone`] and
 //! leaves the exit status to the parent. Stops are awaited for one process at a time, never for all.
 
+use std::cell::RefCell;
 use std::io;
 use std::mem::{MaybeUninit, zeroed};
 
@@ -62,6 +63,32 @@ pub enum Stop {
 /// A process that this thread traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tracee(pub libc::pid_t);
+
+thread_local! {
+    static KNOWN: RefCell<Vec<libc::pid_t>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Keeps a process on this thread's list of those that it traces, as long as it lives.
+pub struct Listed(libc::pid_t);
+
+impl Listed {
+    /// Puts it on the list.
+    pub fn new(pid: libc::pid_t) -> Listed {
+        KNOWN.with_borrow_mut(|known| known.push(pid));
+        Listed(pid)
+    }
+
+    /// Whether a process is on the list.
+    pub fn has(pid: libc::pid_t) -> bool {
+        KNOWN.with_borrow(|known| known.contains(&pid))
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        KNOWN.with_borrow_mut(|known| known.retain(|&pid| pid != self.0));
+    }
+}
 
 impl Tracee {
     fn request(
@@ -157,7 +184,12 @@ impl Tracee {
         let mut regs: Regs = unsafe { zeroed() };
         let at = &raw mut regs;
         let iov = libc::iovec { iov_base: at.cast(), iov_len: size_of::<Regs>() };
-        self.request("read registers", libc::PTRACE_GETREGSET, NT_PRSTATUS, &raw const iov as usize)?;
+        self.request(
+            "read registers",
+            libc::PTRACE_GETREGSET,
+            NT_PRSTATUS,
+            &raw const iov as usize,
+        )?;
         Ok(regs)
     }
 

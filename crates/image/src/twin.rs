@@ -1,8 +1,7 @@
 //! The frozen twin: a copy-on-write copy of a stopped process that never runs. The process goes on while
 //! the twin is read at leisure, then it is killed.
 //!
-//! The twin is a child of the process's own parent, with no exit signal: the process never learns of
-//! it. It dies with its tracer whatever happens, and holds no descriptor, so that no pipe stays open
+//! The twin is a child of the process's own parent: the process never learns of it. It dies with its tracer whatever happens, and holds no descriptor, so that no pipe stays open
 //! on its account.
 
 use crate::capture::{self, Agent, Snapshot};
@@ -15,10 +14,10 @@ use crate::pull::{Kind, Puller};
 use crate::regions::{Content, Regions};
 use crate::scan::Pagemap;
 use crate::state::{Backing, Region, Run, State};
-use crate::trace::{Stop, TraceError, Tracee};
+use crate::trace::{Listed, Stop, TraceError, Tracee};
 use crate::write::ImageWriter;
 use crate::{ImageReport, PAGE_BYTES};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::io;
 use std::marker::PhantomData;
 use std::path::Path;
@@ -30,10 +29,12 @@ const OPTIONS: i32 =
 
 /// A frozen copy of a process. Owned by the thread that made it; killed and reaped when dropped.
 pub struct Twin {
-    process: Process,
+    /// Gone once its memory has been read.
+    process: Option<Process>,
+    pid: libc::pid_t,
     /// The process that it is a copy of.
     original: libc::pid_t,
-    snapshot: Snapshot,
+    snapshot: Option<Snapshot>,
     agent: Agent,
     saved: Vec<Saved>,
     /// Mappings that it has not inherited.
@@ -51,17 +52,11 @@ struct Saved {
 }
 
 /// The twin's process, killed and reaped when dropped.
-struct Process(Tracee);
-
-thread_local! {
-    /// Twins of this thread.
-    static LIVE: RefCell<Vec<libc::pid_t>> = const { RefCell::new(Vec::new()) };
-}
+struct Process(Tracee, #[allow(dead_code, reason = "held for its drop")] Listed);
 
 impl Process {
     fn new(pid: libc::pid_t) -> Process {
-        LIVE.with_borrow_mut(|live| live.push(pid));
-        Process(Tracee(pid))
+        Process(Tracee(pid), Listed::new(pid))
     }
 
     fn fork(agent: &Agent) -> Result<Process, CaptureError> {
@@ -77,7 +72,7 @@ impl Process {
 }
 
 /// A process killed in the middle of the clone may leave a twin whose number was never told. It is a
-/// stopped child of ours with no exit signal that this thread traces and does not know.
+/// child of ours that this thread traces and does not know.
 fn reap_unannounced() {
     // SAFETY: no arguments.
     let own_thread = unsafe { libc::gettid() };
@@ -91,9 +86,8 @@ fn reap_unannounced() {
             continue;
         };
         let ours = stat.field(4) == u64::from(std::process::id())
-            && stat.field(38) == 0
             && status.number("TracerPid", 10).is_ok_and(|t| t == own_thread as u64);
-        if ours && !LIVE.with_borrow(|live| live.contains(&pid)) {
+        if ours && !Listed::has(pid) {
             drop(Process::new(pid));
         }
     }
@@ -102,7 +96,6 @@ fn reap_unannounced() {
 impl Drop for Process {
     fn drop(&mut self) {
         let pid = self.0.0;
-        LIVE.with_borrow_mut(|live| live.retain(|&p| p != pid));
         // SAFETY: the twin is our traced child and not reaped before this, so the number is its own.
         unsafe { libc::kill(pid, libc::SIGKILL) };
         reap(pid);
@@ -128,6 +121,14 @@ impl Frozen {
     /// Makes a copy-on-write twin and reads what only the frozen process itself can tell. Afterwards the
     /// process may be released.
     pub fn twin(&mut self) -> Result<Twin, CaptureError> {
+        // What /proc shows of a dying process is empty or wrong; that it dies is the better reason.
+        self.make_twin().map_err(|e| match self.tracee.regs() {
+            Ok(_) => e,
+            Err(_) => CaptureError::Gone,
+        })
+    }
+
+    fn make_twin(&mut self) -> Result<Twin, CaptureError> {
         let begun = Instant::now();
         let (snapshot, agent) = capture::freeze_state(self)?;
         agent.finish()?;
@@ -143,9 +144,10 @@ impl Frozen {
         let inherited = procfs::parse_maps(&procfs::read(twin.0, "maps")?)?;
         let (saved, dont_fork) = not_inherited(self.tracee.0, &snapshot.maps, twin.0, &inherited)?;
         Ok(Twin {
-            process,
+            process: Some(process),
+            pid: twin.0,
             original: self.tracee.0,
-            snapshot,
+            snapshot: Some(snapshot),
             agent: agent.of_twin(twin),
             saved,
             dont_fork,
@@ -201,34 +203,37 @@ fn not_inherited(
 impl Twin {
     /// Process number of the twin.
     pub fn pid(&self) -> libc::pid_t {
-        self.process.0.0
+        self.pid
     }
 
     /// Pulls the twin's memory and writes the image `path` atomically and durably, with `meta` in it.
     /// After any error no file is left behind.
-    pub fn write_image(self, path: &Path, meta: &[u8]) -> Result<ImageReport, CaptureError> {
+    pub fn write_image(mut self, path: &Path, meta: &[u8]) -> Result<ImageReport, CaptureError> {
         let begun = Instant::now();
-        let twin = self.pid();
-        self.write(path, meta, begun).map_err(|e| match e {
-            // From here on only the twin is read.
-            CaptureError::Gone => CaptureError::TwinGone,
-            // ptrace and /proc disagree about one that is just being killed.
-            CaptureError::Proc(_) if procfs::Status::read(twin).is_err() => CaptureError::TwinGone,
-            other => other,
+        let result = self.write(path, meta, begun);
+        result.map_err(|e| match &self.process {
+            Some(process) if process.0.regs().is_err() => CaptureError::TwinGone,
+            _ => e,
         })
     }
 
-    fn write(self, path: &Path, meta: &[u8], begun: Instant) -> Result<ImageReport, CaptureError> {
-        let twin = self.process.0.0;
+    fn write(
+        &mut self,
+        path: &Path,
+        meta: &[u8],
+        begun: Instant,
+    ) -> Result<ImageReport, CaptureError> {
+        let twin = self.pid;
         self.agent.call(libc::SYS_close_range, &[0, u64::from(u32::MAX), 0])?;
-        let mut state = capture::twin_state(self.original, self.snapshot, &self.agent, twin)?;
+        let snapshot = self.snapshot.take().ok_or(CaptureError::TwinGone)?;
+        let mut state = capture::twin_state(self.original, snapshot, &self.agent, twin)?;
         let regions = regions(twin, &self.dont_fork)?;
         let mut writer = ImageWriter::create(path)?;
         let mut puller = Puller::new(twin, &mut writer)?;
         pull(&mut puller, twin, &regions, &self.saved)?;
         let (runs, guards) = (puller.runs, puller.guards);
         let pull = self.born.elapsed();
-        drop(self.process);
+        self.process = None;
         state.guards = guards;
         state.files = regions.files;
         state.regions = regions.list.into_iter().map(|(region, _)| region).collect();

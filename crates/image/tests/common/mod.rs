@@ -22,6 +22,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub fn restorer() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
+        // Set where this test binary runs itself as a user who cannot build.
+        if let Some(built) = std::env::var_os("EYRIE_TEST_RESTORER") {
+            return built.into();
+        }
         let exe = std::env::current_exe().unwrap();
         // TARGET/debug/deps/test
         let profile = exe.parent().unwrap().parent().unwrap();
@@ -58,8 +62,13 @@ impl Random {
 
 /// Compiles `tests/programs/NAME.c`.
 pub fn compile(folder: &Path, name: &str, flags: &[&str]) -> PathBuf {
+    compile_as(folder, name, name, flags)
+}
+
+/// The same under another name, by which `/proc` tells it from those of other tests.
+pub fn compile_as(folder: &Path, name: &str, program: &str, flags: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
-    let program = folder.join(name);
+    let program = folder.join(program);
     let status = Command::new("cc")
         .args(["-O2", "-g", "-o"])
         .arg(&program)
@@ -233,4 +242,41 @@ fn run_cycles(
     }
     process.succeed();
     true
+}
+
+/// Names in a folder.
+pub fn files_in(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name());
+    let mut names: Vec<String> = names.map(|n| n.to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// Children of this process that run under the name of `comm`, and what they are doing.
+pub fn children_named(comm: &str) -> Vec<libc::pid_t> {
+    let own = format!("PPid:\t{}", std::process::id());
+    let name = format!("Name:\t{comm}");
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+        if status.lines().any(|l| l == own) && status.lines().any(|l| l == name) {
+            found.push(entry.file_name().to_str().unwrap().parse().unwrap());
+        }
+    }
+    found
+}
+
+/// Reads until the program has said that it is there.
+pub fn wait_for_line(folder: &Path) {
+    while !fs::read_to_string(folder.join("ready")).is_ok_and(|t| t.contains("ready")) {
+        std::thread::yield_now();
+    }
+}
+
+/// Starts `waiting.c` and waits until it is ready. `name` is the test's own, of at most 15 bytes.
+pub fn start_waiting(folder: &Path, name: &str, args: &[&str]) -> Process {
+    let program = compile_as(folder, "waiting", name, &[]);
+    let process = Process::start(&program, args, folder);
+    wait_for_line(folder);
+    process
 }

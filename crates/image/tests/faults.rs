@@ -1,0 +1,251 @@
+//! What must be refused, and what must be left behind when something dies in the middle: nothing.
+
+mod common;
+
+use common::{
+    Process, bring_back, checkpoint, children_named, compile_as, files_in, restorer, start_waiting,
+};
+use eyrie_image::{CaptureError, FreezeError, Frozen, Image, ImageError, RestoreSpec, restore};
+use std::fs::{self, File};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Duration;
+
+fn stdio() -> [OwnedFd; 3] {
+    [0; 3].map(|_| File::options().read(true).write(true).open("/dev/null").unwrap().into())
+}
+
+fn try_restore(image: &Path) -> Result<libc::pid_t, eyrie_image::RestoreError> {
+    let spec = RestoreSpec {
+        image,
+        restorer: restorer(),
+        stdio: stdio(),
+        segments: vec![],
+        start_stopped: false,
+    };
+    restore(spec)
+}
+
+#[test]
+fn damaged_images_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    let process = start_waiting(folder.path(), "w-damaged", &["10000"]);
+    checkpoint(process.pid, &image).unwrap();
+    drop(process);
+    let good = fs::read(&image).unwrap();
+    assert_eq!(Image::open(&image).unwrap().summary().comm, "w-damaged");
+    let bad = folder.path().join("bad");
+    for cut in [0, 1, 100, 4095, 4096, good.len() / 2, good.len() - 1] {
+        fs::write(&bad, &good[..cut]).unwrap();
+        assert!(Image::open(&bad).is_err(), "cut to {cut}");
+    }
+    let mut longer = good.clone();
+    longer.push(0);
+    fs::write(&bad, &longer).unwrap();
+    assert!(matches!(Image::open(&bad), Err(ImageError::Length { .. })));
+    // Every byte of header and tables, and a sample of the pages.
+    let tables = good.len() - 4096;
+    let positions =
+        (0..4096).step_by(7).chain((4096..tables).step_by(997)).chain(tables..good.len());
+    let mut damaged = good.clone();
+    let file = File::create(&bad).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &good, 0).unwrap();
+    for position in positions {
+        damaged[position] ^= 1 << (position % 8);
+        let byte = [damaged[position]];
+        std::os::unix::fs::FileExt::write_all_at(&file, &byte, position as u64).unwrap();
+        assert!(Image::open(&bad).is_err(), "bit flipped in byte {position}");
+        damaged[position] = good[position];
+        let byte = [good[position]];
+        std::os::unix::fs::FileExt::write_all_at(&file, &byte, position as u64).unwrap();
+    }
+    assert!(Image::open(&bad).is_ok());
+    std::os::unix::fs::FileExt::write_all_at(&file, &[1], 5000).unwrap();
+    assert!(try_restore(&bad).is_err());
+    assert!(
+        matches!(try_restore(&folder.path().join("none")), Err(e) if e.to_string().contains("none"))
+    );
+}
+
+#[test]
+fn threads_are_refused_by_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = start_waiting(folder.path(), "w-threaded", &["10000", "threads"]);
+    match Frozen::stop(process.pid) {
+        Err(FreezeError::Threads(3)) => {}
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("three threads were frozen"),
+    }
+}
+
+#[test]
+fn what_cannot_come_back_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    for (what, expected) in [
+        ("pipe", "a pipe of the program's own"),
+        ("socket", "a socket"),
+        ("epoll", "eventpoll"),
+        ("deleted", "was deleted"),
+        ("shared", "shared memory without a file"),
+        ("child", "has child processes"),
+    ] {
+        fs::remove_file(folder.path().join("ready")).ok();
+        let process = start_waiting(folder.path(), "w-refused", &["10000", what]);
+        let error = checkpoint(process.pid, &folder.path().join("image")).unwrap_err();
+        assert!(error.to_string().contains(expected), "{what}: {error}");
+        assert!(!files_in(folder.path()).iter().any(|f| f.contains("image")));
+        assert_eq!(children_named("w-refused"), [process.pid], "{what}");
+    }
+}
+
+#[test]
+fn a_traced_process_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = start_waiting(folder.path(), "w-traced", &["10000"]);
+    let pid = process.pid;
+    let frozen = Frozen::stop(pid).unwrap();
+    let other = std::thread::spawn(move || Frozen::stop(pid).map(drop).unwrap_err());
+    assert!(matches!(other.join().unwrap(), FreezeError::Traced));
+    frozen.release().unwrap();
+    Frozen::stop(pid).unwrap().release().unwrap();
+}
+
+#[test]
+fn a_process_killed_during_capture_is_gone_and_leaves_no_twin() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut random = common::Random::new();
+    let mut outcomes = [0; 2];
+    let program = compile_as(folder.path(), "waiting", "w-killed", &[]);
+    for round in 0..200 {
+        let mut process = Process::start(&program, &["10000"], folder.path());
+        let pid = process.pid;
+        let delay = Duration::from_micros(random.below(1500));
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(delay);
+            // SAFETY: a child that is reaped only after this thread is joined.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        });
+        let image = folder.path().join(format!("image{round}"));
+        let result = checkpoint(pid, &image);
+        killer.join().unwrap();
+        // Its exit status is still there for its parent.
+        let status = process.wait();
+        assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL);
+        match result {
+            Ok(_) => {
+                outcomes[0] += 1;
+                Image::open(&image).unwrap();
+            }
+            Err(CaptureError::Gone) => outcomes[1] += 1,
+            Err(other) => panic!("round {round}: {other}"),
+        }
+        assert_eq!(children_named("w-killed"), [], "round {round}");
+    }
+    println!("{} images, {} gone", outcomes[0], outcomes[1]);
+    let left = files_in(folder.path());
+    assert!(!left.iter().any(|f| f.contains("tmp")), "{left:?}");
+}
+
+#[test]
+fn a_killed_twin_is_an_error_and_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = start_waiting(folder.path(), "w-twinless", &["10000"]);
+    let mut frozen = Frozen::stop(process.pid).unwrap();
+    let twin = frozen.twin().unwrap();
+    frozen.release().unwrap();
+    // SAFETY: the twin is ours.
+    unsafe { libc::kill(twin.pid(), libc::SIGKILL) };
+    let image = folder.path().join("image");
+    assert!(matches!(twin.write_image(&image, b""), Err(CaptureError::TwinGone)));
+    assert!(!files_in(folder.path()).iter().any(|f| f.contains("image")));
+    assert_eq!(children_named("w-twinless"), [process.pid]);
+    // The process itself is none the worse for it.
+    checkpoint(process.pid, &image).unwrap();
+}
+
+#[test]
+fn a_mapped_file_that_changed_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = start_waiting(folder.path(), "w-changed", &["10000"]);
+    let image = folder.path().join("image");
+    checkpoint(process.pid, &image).unwrap();
+    process.kill();
+    let program = folder.path().join("w-changed");
+    let content = fs::read(&program).unwrap();
+    fs::remove_file(&program).unwrap();
+    let error = try_restore(&image).unwrap_err().to_string();
+    assert!(error.contains("w-changed") && error.contains("gone"), "{error}");
+    fs::write(&program, content).unwrap();
+    let error = try_restore(&image).unwrap_err().to_string();
+    assert!(error.contains("w-changed"), "{error}");
+    assert_eq!(children_named("w-changed"), []);
+}
+
+#[test]
+fn an_open_file_that_shrank_or_went_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = start_waiting(folder.path(), "w-shrunk", &["10000", "log"]);
+    let image = folder.path().join("image");
+    checkpoint(process.pid, &image).unwrap();
+    process.kill();
+    let log = folder.path().join("log");
+    let whole = fs::read(&log).unwrap();
+    let writer = File::options().write(true).open(&log).unwrap();
+    writer.set_len(1).unwrap();
+    let error = try_restore(&image).unwrap_err().to_string();
+    assert!(error.contains("log") && error.contains("shrunk"), "{error}");
+    // What was appended after the checkpoint is cut off at restore, and only then.
+    fs::write(&log, [whole.as_slice(), b"and more"].concat()).unwrap();
+    let again = bring_back(&image);
+    assert_eq!(fs::read(&log).unwrap(), whole);
+    drop(again);
+    fs::remove_file(&log).unwrap();
+    let error = try_restore(&image).unwrap_err().to_string();
+    assert!(error.contains("log") && error.contains("gone"), "{error}");
+}
+
+#[test]
+fn a_missing_restorer_and_a_wrong_one_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = start_waiting(folder.path(), "w-restorerless", &["10000"]);
+    let image = folder.path().join("image");
+    checkpoint(process.pid, &image).unwrap();
+    process.kill();
+    for restorer in ["/nowhere/restorer", "/dev/null", "/bin/true"] {
+        let spec = RestoreSpec {
+            image: &image,
+            restorer: Path::new(restorer),
+            stdio: stdio(),
+            segments: vec![],
+            start_stopped: false,
+        };
+        assert!(restore(spec).is_err(), "{restorer}");
+    }
+}
+
+#[test]
+fn started_stopped_it_waits_for_sigcont() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = start_waiting(folder.path(), "w-stopped", &["10000"]);
+    let image = folder.path().join("image");
+    checkpoint(process.pid, &image).unwrap();
+    process.kill();
+    let spec = RestoreSpec {
+        image: &image,
+        restorer: restorer(),
+        stdio: stdio(),
+        segments: vec![],
+        start_stopped: true,
+    };
+    let process = Process::of(restore(spec).unwrap());
+    let mut status = 0;
+    // SAFETY: waits for our own child.
+    unsafe {
+        assert_eq!(libc::waitpid(process.pid, &mut status, libc::WUNTRACED), process.pid);
+        assert!(libc::WIFSTOPPED(status) && libc::WSTOPSIG(status) == libc::SIGSTOP);
+        libc::kill(process.pid, libc::SIGCONT);
+        assert_eq!(libc::waitpid(process.pid, &mut status, libc::WCONTINUED), process.pid);
+        assert!(libc::WIFCONTINUED(status));
+    }
+}

@@ -1,0 +1,171 @@
+//! What a restored process is handed anew: standard streams, shared segments, and at times a number.
+
+mod common;
+
+use common::{Process, checkpoint, compile, restorer};
+use eyrie_image::{Image, RestoreError, RestoreSpec, restore};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+fn segment(name: &std::ffi::CStr) -> File {
+    // SAFETY: the name is a C string; the descriptor is new and ours.
+    let file = unsafe { File::from_raw_fd(libc::memfd_create(name.as_ptr(), 0)) };
+    file.set_len(12288).unwrap();
+    file
+}
+
+fn pipe() -> (OwnedFd, OwnedFd) {
+    let mut ends = [0; 2];
+    // SAFETY: fills a live array; the descriptors are new and ours.
+    unsafe {
+        assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0);
+        (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
+    }
+}
+
+fn count(segment: &File) -> u64 {
+    let mut word = [0; 8];
+    segment.read_exact_at(&mut word, 4096).unwrap();
+    u64::from_le_bytes(word)
+}
+
+fn echo(input: &mut impl Write, output: &mut impl BufRead, text: &str) {
+    input.write_all(text.as_bytes()).unwrap();
+    for _ in 0..2 {
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        assert_eq!(line, text);
+    }
+}
+
+fn streams_and_segment(keep: bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "handover", &[]);
+    let shared = segment(c"eyrie-job:test");
+    let number = shared.as_raw_fd();
+    let mut command = Command::new(program);
+    command.args([number.to_string(), if keep { "keep".into() } else { String::new() }]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // SAFETY: system calls only.
+    unsafe {
+        use std::os::unix::process::CommandExt;
+        command.pre_exec(move || {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
+            libc::fcntl(number, libc::F_SETFD, 0);
+            Ok(())
+        });
+    }
+    let mut child = command.spawn().unwrap();
+    let mut process = Process::of(child.id() as libc::pid_t);
+    let mut input = child.stdin.take().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    echo(&mut input, &mut output, "before\n");
+    for cycle in 0..3u64 {
+        let image = folder.path().join(format!("image{cycle}"));
+        checkpoint(process.pid, &image).unwrap();
+        assert!(Image::open(&image).unwrap().summary().pages < 200);
+        process.kill();
+        assert_eq!(count(&shared), cycle + 1);
+        let ((stdin, feed), (read, stdout), (errors, stderr)) = (pipe(), pipe(), pipe());
+        let spec = RestoreSpec {
+            image: &image,
+            restorer: restorer(),
+            stdio: [stdin, stdout, stderr],
+            segments: vec![("eyrie-job:test".into(), shared.try_clone().unwrap().into())],
+            start_stopped: false,
+        };
+        process = Process::of(restore(spec).unwrap());
+        let mut feed = File::from(feed);
+        let mut read = BufReader::new(File::from(read));
+        echo(&mut feed, &mut read, "after\n");
+        let mut mark = [0; 1];
+        File::from(errors).read_exact(&mut mark).unwrap();
+        assert_eq!(&mark, b"!");
+        // The next cycle finds these as its standard streams.
+        std::mem::forget((feed, read));
+    }
+    assert_eq!(count(&shared), 4);
+}
+
+#[test]
+fn new_streams_and_the_segment_without_its_descriptor() {
+    streams_and_segment(false);
+}
+
+#[test]
+fn new_streams_and_the_segment_with_its_descriptor() {
+    streams_and_segment(true);
+}
+
+#[test]
+fn a_segment_that_is_not_handed_over_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "handover", &[]);
+    let shared = segment(c"eyrie-job:lost");
+    let number = shared.as_raw_fd();
+    let mut command = Command::new(program);
+    command.arg(number.to_string()).stdin(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    // SAFETY: system calls only.
+    unsafe {
+        use std::os::unix::process::CommandExt;
+        command.pre_exec(move || {
+            libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
+            libc::fcntl(number, libc::F_SETFD, 0);
+            Ok(())
+        });
+    }
+    let mut child = command.spawn().unwrap();
+    let mut process = Process::of(child.id() as libc::pid_t);
+    let mut input = child.stdin.take().unwrap();
+    echo(&mut input, &mut BufReader::new(child.stdout.take().unwrap()), "x\n");
+    let image = folder.path().join("image");
+    checkpoint(process.pid, &image).unwrap();
+    process.kill();
+    let spec = RestoreSpec {
+        image: &image,
+        restorer: restorer(),
+        stdio: [0; 3].map(|_| File::open("/dev/null").unwrap().into()),
+        segments: vec![],
+        start_stopped: false,
+    };
+    match restore(spec) {
+        Err(RestoreError::Segment(name)) => assert_eq!(name, "eyrie-job:lost"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn with_its_number_taken_it_gets_another_and_knows_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "state", &[]);
+    for flags in [&[][..], &["-static"][..]] {
+        let program = if flags.is_empty() {
+            program.clone()
+        } else {
+            common::compile_as(folder.path(), "state", "state-static", flags)
+        };
+        fs::remove_file(folder.path().join("out")).ok();
+        let mut original = Process::start(&program, &["3000", "any-pid"], folder.path());
+        let image = folder.path().join("image");
+        // In its loop as soon as it has made its folder.
+        while !folder.path().join("sub").exists() {
+            std::thread::yield_now();
+        }
+        checkpoint(original.pid, &image).unwrap();
+        // The original lives on and keeps its number.
+        let mut again = common::bring_back(&image);
+        assert_ne!(again.pid, original.pid);
+        again.succeed();
+        let result = fs::read_to_string(folder.path().join("out")).unwrap();
+        assert_eq!(result, "3000 rounds 0 wrong\n");
+        original.succeed();
+        assert_eq!(Path::new(&folder.path().join("sub")).is_dir(), true);
+        fs::remove_dir(folder.path().join("sub")).unwrap();
+    }
+}

@@ -1,0 +1,54 @@
+// Waits, with something open or mapped that an image may not be able to bring back.
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <signal.h>
+
+static void *idle(void *arg) {
+    for (;;) pause();
+    return arg;
+}
+
+int main(int argc, char **argv) {
+    int seconds = argc > 1 ? atoi(argv[1]) : 10;
+    const char *what = argc > 2 ? argv[2] : "";
+    int fds[2];
+    if (!strcmp(what, "pipe") && pipe(fds)) return 1;
+    if (!strcmp(what, "socket") && socketpair(AF_UNIX, SOCK_STREAM, 0, fds)) return 1;
+    if (!strcmp(what, "epoll") && epoll_create1(0) < 0) return 1;
+    if (!strcmp(what, "deleted")) {
+        if (open("scratch", O_RDWR | O_CREAT, 0600) < 0 || unlink("scratch")) return 1;
+    }
+    if (!strcmp(what, "shared")) {
+        char *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        *p = 1;
+    }
+    if (!strcmp(what, "threads")) {
+        pthread_t t;
+        for (int i = 0; i < 2; i++) pthread_create(&t, NULL, idle, NULL);
+    }
+    if (!strcmp(what, "child") && fork() == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        prctl(PR_SET_NAME, "child");
+        for (;;) pause();
+    }
+    if (!strcmp(what, "log")) {
+        int log = open("log", O_WRONLY | O_CREAT | O_APPEND, 0600);
+        if (write(log, "hello\n", 6) != 6) return 1;
+    }
+    char *heap = malloc(300000);
+    for (int i = 0; i < 300000; i++) heap[i] = (char)(i * 7 + i / 256);
+    FILE *ready = fopen("ready", "w");
+    fputs("ready\n", ready);
+    fclose(ready);
+    sleep(seconds);
+    return heap[17] == 0;
+}
