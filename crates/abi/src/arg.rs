@@ -132,8 +132,8 @@ pub unsafe fn bytes<'a>(s: *const c_char) -> Res<&'a [u8]> {
     Ok(unsafe { CStr::from_ptr(s) }.to_bytes())
 }
 
-/// Copies `text` with a zero at its end into `to`, which holds `room` bytes; what does not fit is cut.
-/// Returns the length without the zero.
+/// Copies `text` with a zero at its end into `to`, which holds `room` bytes; what does not fit is
+/// cut. Returns the length without the zero.
 ///
 /// # Safety
 /// `to` is null or has `room` bytes.

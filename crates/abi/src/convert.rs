@@ -1,7 +1,8 @@
-//! Handles as integers: `MPI_X_toint` and `MPI_X_fromint` (MPI 5.0 section 20.3), and in MPICH's ABI
-//! `MPI_X_c2f` and `MPI_X_f2c` (MPI 4.1 section 19.3.4).
+//! Handles as integers: `MPI_X_toint` and `MPI_X_fromint` (MPI 5.0 section 20.3), and in MPICH's
+//! ABI `MPI_X_c2f` and `MPI_X_f2c` (MPI 4.1 section 19.3.4).
 //!
-//! Kept true: the integer is the handle's own value, so both directions are total and need no table.
+//! Kept true: the integer is the handle's own value, so both directions are total and need no
+//! table.
 
 use std::ffi::c_int;
 

@@ -101,7 +101,8 @@ pub unsafe extern "C" fn PMPI_Abort(_comm: Comm, code: c_int) -> c_int {
 
 shims! {
     fn PMPI_Finalize (); |m| {
-        // Before all else the callbacks on MPI_COMM_SELF (MPI 5.0 section 11.2.4); they may call MPI.
+        // Before all else the callbacks on MPI_COMM_SELF (MPI 5.0 section 11.2.4); they may call
+        // MPI.
         m.attr_delete_all(AttrKind::Comm, COMM_SELF)?;
         m.finalize();
         global::stop();

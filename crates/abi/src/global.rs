@@ -1,9 +1,10 @@
 //! The process's one machine, and the ends of the process.
 //!
-//! Kept true: `CURRENT` points to the machine between init and finalize. A function of MPI reborrows
-//! it for its own duration; while a callback of the program runs, `CURRENT` is derived from the borrow
-//! that the machine lent for it (`Machine::lend`), so that a call from the callback is a reborrow too.
-//! The program serialises its calls: at most MPI_THREAD_SERIALIZED is ever provided.
+//! Kept true: `CURRENT` points to the machine between init and finalize. A function of MPI
+//! reborrows it for its own duration; while a callback of the program runs, `CURRENT` is derived
+//! from the borrow that the machine lent for it (`Machine::lend`), so that a call from the callback
+//! is a reborrow too. The program serialises its calls: at most MPI_THREAD_SERIALIZED is ever
+//! provided.
 
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,8 +1,8 @@
 //! The C surface of MPI: entry points, and nothing that belongs in the machine.
 //!
-//! One source makes two libraries: `eyrie-abi` speaks the standard ABI of MPI 5.0, `eyrie-abi-mpich`
-//! (the same files, with `cfg(abi_mpich)`) speaks MPICH's. All that differs is in `repr`; one file
-//! here is one chapter of the standard.
+//! One source makes two libraries: `eyrie-abi` speaks the standard ABI of MPI 5.0,
+//! `eyrie-abi-mpich` (the same files, with `cfg(abi_mpich)`) speaks MPICH's. All that differs is in
+//! `repr`; one file here is one chapter of the standard.
 //!
 //! Kept true: a function named `PMPI_X` here is exported as `PMPI_X` and, by a jump that
 //! `scripts/link-abi` writes, as `MPI_X`; names without a function here are exported too and raise

@@ -47,7 +47,8 @@ sends!(Buffered: PMPI_Bsend PMPI_Bsend_c, PMPI_Ibsend PMPI_Ibsend_c,
        PMPI_Bsend_init PMPI_Bsend_init_c);
 sends!(Synchronous: PMPI_Ssend PMPI_Ssend_c, PMPI_Issend PMPI_Issend_c,
        PMPI_Ssend_init PMPI_Ssend_init_c);
-sends!(Ready: PMPI_Rsend PMPI_Rsend_c, PMPI_Irsend PMPI_Irsend_c, PMPI_Rsend_init PMPI_Rsend_init_c);
+sends!(Ready: PMPI_Rsend PMPI_Rsend_c, PMPI_Irsend PMPI_Irsend_c,
+       PMPI_Rsend_init PMPI_Rsend_init_c);
 
 shims! {
     fn PMPI_Recv | PMPI_Recv_c (buf: Buf, count: Count, datatype: Datatype, source: c_int,

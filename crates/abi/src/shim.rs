@@ -32,10 +32,10 @@ impl Fail {
 
 /// Defines exported functions that return an error code.
 ///
-/// `fn PMPI_X | PMPI_X_c (args) on COMM; |m| { body }`: the body may use `?` on errors of the machine;
-/// they go to the error handler of COMM, by default MPI_COMM_SELF's (MPI 5.0 section 9.3). With a
-/// second name the function is made twice, with `Count` and `Disp` meaning `int` in the first and
-/// `MPI_Count` and `MPI_Aint` in the second.
+/// `fn PMPI_X | PMPI_X_c (args) on COMM; |m| { body }`: the body may use `?` on errors of the
+/// machine; they go to the error handler of COMM, by default MPI_COMM_SELF's (MPI 5.0 section 9.3).
+/// With a second name the function is made twice, with `Count` and `Disp` meaning `int` in the
+/// first and `MPI_Count` and `MPI_Aint` in the second.
 macro_rules! shims {
     () => {};
     (fn $name:ident | $large:ident ($($a:ident: $t:ty),* $(,)?) $(on $on:expr)?;

@@ -10,6 +10,8 @@ use eyrie_core::status::Status as CoreStatus;
 
 #[cfg(abi_mpich)]
 mod mpich;
+#[cfg(abi_mpich)]
+mod mpich_types;
 #[cfg(not(abi_mpich))]
 mod standard;
 

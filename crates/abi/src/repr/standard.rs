@@ -1,7 +1,7 @@
 //! The standard ABI of MPI 5.0 (chapter 20): the machine's own integers, handles as pointers.
 //!
-//! A handle's pointer value is the machine's 32-bit handle, extended with zeros: predefined ones are
-//! the header's constants, dynamic ones have bit 31 set.
+//! A handle's pointer value is the machine's 32-bit handle, extended with zeros: predefined ones
+//! are the header's constants, dynamic ones have bit 31 set.
 
 use std::ffi::c_int;
 
