@@ -93,12 +93,9 @@ pub struct Run {
     /// Tell on standard error what happens, with milliseconds since the start
     #[arg(short, long)]
     pub verbose: bool,
-    /// The program
-    #[arg(value_name = "PROGRAM")]
-    pub program: OsString,
-    /// Its arguments
-    #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
-    pub args: Vec<OsString>,
+    /// The program and its arguments
+    #[arg(value_names = ["PROGRAM", "ARGS"], trailing_var_arg = true, required = true)]
+    pub command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
@@ -119,12 +116,9 @@ pub struct Verify {
     /// Tell on standard error what happens
     #[arg(short, long)]
     pub verbose: bool,
-    /// The program
-    #[arg(value_name = "PROGRAM")]
-    pub program: OsString,
-    /// Its arguments
-    #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
-    pub args: Vec<OsString>,
+    /// The program and its arguments
+    #[arg(value_names = ["PROGRAM", "ARGS"], trailing_var_arg = true, required = true)]
+    pub command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
@@ -228,9 +222,10 @@ mod tests {
     #[test]
     fn the_programs_own_options_are_left_to_it() {
         let r = run(&["eyrie", "run", "-n", "2", "prog", "-n", "7", "--ft", "x"]);
-        assert_eq!((r.size, r.args.len()), (2, 4));
+        assert_eq!((r.size, r.command.len()), (2, 5));
         let r = run(&["eyrie", "run", "-n2", "--", "prog", "--", "-l"]);
-        assert_eq!((r.program, r.args), ("prog".into(), vec!["--".into(), "-l".into()]));
+        assert_eq!(r.command, ["prog", "--", "-l"]);
+        assert!(Cli::try_parse_from(["eyrie", "run", "--unknown", "prog"]).is_err());
     }
 
     #[test]

@@ -27,7 +27,7 @@ const LOG_BYTES: u64 = 512 << 20;
 const LEAST_LOG_BYTES: u64 = 16 << 20;
 
 pub fn run(run: &Run) -> Result<i32, Failure> {
-    let program = checked_program(&run.program)?;
+    let program = checked_program(&run.command)?;
     let ft = match run.ft {
         FtMode::Logged => Ft::Logged,
         FtMode::None => Ft::None,
@@ -41,13 +41,13 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         keep: run.keep,
         verbose: run.verbose,
         program: program.as_os_str().as_bytes().to_vec(),
-        argv: argv(&run.program, &run.args),
+        argv: argv(&run.command),
     };
     start(spec, run.label)
 }
 
 pub fn verify(verify: &Verify) -> Result<i32, Failure> {
-    let program = checked_program(&verify.program)?;
+    let program = checked_program(&verify.command)?;
     let spec = JobSpec {
         size: verify.size,
         ft: Ft::Verify,
@@ -57,21 +57,21 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         keep: false,
         verbose: verify.verbose,
         program: program.as_os_str().as_bytes().to_vec(),
-        argv: argv(&verify.program, &verify.args),
+        argv: argv(&verify.command),
     };
     start(spec, verify.label)
 }
 
-fn checked_program(name: &OsStr) -> Result<PathBuf, Failure> {
+fn checked_program(command: &[OsString]) -> Result<PathBuf, Failure> {
+    let name = command.first().map_or(OsStr::new(""), OsString::as_os_str);
     let fail = |e: program::ProgramError| Failure::new(e.exit_code(), e);
     let path = program::find(name).map_err(fail)?;
     program::check_mpi(&path).map_err(fail)?;
     Ok(path)
 }
 
-fn argv(program: &OsStr, args: &[OsString]) -> Vec<Vec<u8>> {
-    let words = std::iter::once(program).chain(args.iter().map(OsString::as_os_str));
-    words.map(|w| w.as_bytes().to_vec()).collect()
+fn argv(command: &[OsString]) -> Vec<Vec<u8>> {
+    command.iter().map(|w| w.as_bytes().to_vec()).collect()
 }
 
 /// Half a gibibyte for each rank, but all of them together at most a quarter of the memory.
@@ -122,8 +122,10 @@ fn start_in(
         Some(code) => Ok(code),
         None => {
             let log = std::fs::read_to_string(folder.path.join(home::LOG)).unwrap_or_default();
-            let last = log.lines().last().unwrap_or("it left no message").to_string();
-            let error = anyhow::anyhow!("the node daemon ended early ({status}): {last}");
+            // Its own last words, if it had any; a killed one has none.
+            let words = log.lines().rev().find_map(|l| l.strip_prefix("eyrie: "));
+            let words = words.map(|w| format!(": {w}")).unwrap_or_default();
+            let error = anyhow::anyhow!("the node daemon ended early ({status}){words}");
             Err(Failure::new(FAILED, error))
         }
     }
@@ -142,6 +144,7 @@ fn spawn_daemon(folder: &JobFolder, binary: &Path, console: UnixStream) -> Resul
     unsafe {
         command.pre_exec(move || {
             libc::setsid();
+            eyrie_node::spawn::shut_inherited();
             for fd in [console_fd, lock_fd] {
                 if libc::fcntl(fd, libc::F_SETFD, 0) < 0 {
                     return Err(std::io::Error::last_os_error());

@@ -54,6 +54,9 @@ fn os(what: &'static str) -> impl Fn(io::Error) -> ServeError {
 /// Runs a job to its end, on the calling (main) thread.
 pub fn run(options: Options) -> Result<i32, ServeError> {
     reap::adopt_orphans().map_err(os("subreaper"))?;
+    // SAFETY: sets a disposition before any other thread exists. A write beyond the file size
+    // limit then fails like one on a full disk.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

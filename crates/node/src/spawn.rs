@@ -90,6 +90,9 @@ pub fn spawn(launch: Launch<'_>) -> io::Result<libc::pid_t> {
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }
             libc::setpgid(0, 0);
+            // The daemon ignores it (a full disk must not kill it); the program need not.
+            libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
+            shut_inherited();
             if libc::fcntl(segment, libc::F_SETFD, 0) < 0 {
                 return Err(io::Error::last_os_error());
             }
@@ -98,6 +101,15 @@ pub fn spawn(launch: Launch<'_>) -> io::Result<libc::pid_t> {
     }
     let child = command.spawn()?;
     Ok(child.id() as libc::pid_t)
+}
+
+/// Lets no descriptor beyond the standard streams through an exec; an image could not bring
+/// strangers' descriptors back, and they would keep strangers' pipes open.
+pub fn shut_inherited() {
+    // SAFETY: plain system call, async-signal-safe; it only sets a flag.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
+    }
 }
 
 fn library_path(lib: &Path) -> OsString {

@@ -131,7 +131,7 @@ impl Job {
         self.rank(rank).capturing = None;
         self.scheduler.finished(rank, now);
         match result {
-            Ok(_) if self.rank(rank).gone || !self.monitor.running() => {
+            Ok(_) if self.rank(rank).gone => {
                 let _ = std::fs::remove_file(self.image_file(rank, generation));
             }
             Ok(taken) => self.complete(rank, generation, taken),
@@ -191,7 +191,8 @@ impl Job {
 
     fn checkpoint_failed(&mut self, rank: u32, generation: u32, error: &CheckpointError) {
         if error.is_death() {
-            return self.fail_asks(rank, "the process died meanwhile");
+            // Those who wait for it are served after the recovery.
+            return;
         }
         let reason = error.to_string();
         let r = self.rank(rank);
@@ -202,12 +203,12 @@ impl Job {
             self.say(format!(
                 "no checkpoint of rank {rank}: {reason}; the job goes on, the last checkpoint stays"
             ));
+            let mut event = self.event(EventKind::CheckpointFailed);
+            event.rank = Some(rank);
+            event.generation = Some(generation);
+            event.text = reason.clone();
+            self.log_event(event);
         }
-        let mut event = self.event(EventKind::CheckpointFailed);
-        event.rank = Some(rank);
-        event.generation = Some(generation);
-        event.text = reason.clone();
-        self.log_event(event);
         let answer = NodeMsg::CheckpointFailed { rank, reason };
         self.answer_asks(rank, Some(generation), &answer);
     }
@@ -329,12 +330,13 @@ impl Job {
         };
         let mut left = Vec::new();
         for r in ranks {
-            if self.scheduler.request(r) {
-                left.push((r, self.rank(r).capturing.unwrap_or(0)));
-            } else {
-                let reason = if self.rank(r).gone { "it has ended" } else { "it is recovered" };
-                let reason = reason.to_string();
+            if self.rank(r).gone {
+                let reason = String::from("it has ended");
                 outlet.send(&NodeMsg::CheckpointFailed { rank: r, reason });
+            } else {
+                // One that is being recovered is asked when it runs again.
+                self.scheduler.request(r);
+                left.push((r, self.rank(r).capturing.unwrap_or(0)));
             }
         }
         if left.is_empty() {
@@ -344,6 +346,13 @@ impl Job {
         }
         self.schedule();
         Ok(())
+    }
+
+    /// A rank runs again: those who wait for its checkpoint get it now.
+    pub(super) fn renew_asks(&mut self, rank: u32) {
+        if self.asks.iter().any(|ask| ask.left.iter().any(|(r, _)| *r == rank)) {
+            self.scheduler.request(rank);
+        }
     }
 
     pub(super) fn fail_asks(&mut self, rank: u32, reason: &str) {

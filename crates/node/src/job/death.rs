@@ -73,7 +73,6 @@ impl Job {
             unsafe { libc::kill(-pid, libc::SIGKILL) };
         }
         self.scheduler.set_live(rank, false);
-        self.fail_asks(rank, "the process died meanwhile");
         self.report_death(rank, death);
         if self.rank(rank).gone {
             self.rank_is_done(rank);
@@ -104,6 +103,7 @@ impl Job {
     /// The rank ended well: it is never restored, so nothing is kept for it any more.
     fn rank_is_done(&mut self, rank: u32) {
         self.flush_output(rank);
+        self.fail_asks(rank, "it has ended");
         if self.verify.is_some() {
             return;
         }

@@ -72,6 +72,7 @@ impl Job {
             Some(Proc { pid, pidfd, epoch, pipes, tasks: Vec::new(), mute: false });
         self.attend(rank, from, feed)?;
         self.scheduler.set_live(rank, self.spec.ft == Ft::Logged && self.unprotected.is_none());
+        self.renew_asks(rank);
         self.step(monitor::Input::Started { rank });
         if image.is_none() {
             let mut event = self.event(EventKind::Started);
