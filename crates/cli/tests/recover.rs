@@ -27,9 +27,7 @@ fn sorted(text: &str) -> String {
 fn start<'w>(world: &'w World, program: &str, go: &str, every: &str) -> common::Job<'w> {
     let args = ["run", "-n", "2", "-l", "--ckpt-every", every, program, LINES, STOP, go];
     let job = world.start(&args, Stdio::null());
-    for rank in 0..2 {
-        job.wait_line(&format!("[{rank}] {STOP} "));
-    }
+    job.wait_lines(&[&format!("[0] {STOP} "), &format!("[1] {STOP} ")]);
     job
 }
 

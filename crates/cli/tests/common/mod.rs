@@ -157,7 +157,16 @@ impl<'w> Job<'w> {
 
     /// Waits for a line of output that begins like this.
     pub fn wait_line(&self, start: &str) {
-        while !self.seen.recv_timeout(PATIENCE).expect("no such line").starts_with(start) {}
+        self.wait_lines(&[start]);
+    }
+
+    /// Waits for lines that begin like these, in any order.
+    pub fn wait_lines(&self, starts: &[&str]) {
+        let mut open = starts.to_vec();
+        while !open.is_empty() {
+            let line = self.seen.recv_timeout(PATIENCE).expect("no such line");
+            open.retain(|start| !line.starts_with(start));
+        }
     }
 
     pub fn status(&self) -> serde_json::Value {
