@@ -428,7 +428,8 @@ fn make_segment(id: &str, spec: &JobSpec) -> Result<(OwnedFd, Arc<Segment>), Beg
     let ft = match spec.ft {
         Ft::Logged => segment::FT_LOGGED,
         Ft::None => 0,
-        Ft::Verify => segment::FT_DETERMINANTS | segment::FT_HASH,
+        // Payload through the log (FT_PROTECT), so that the chain covers it and not its address.
+        Ft::Verify => segment::FT_DETERMINANTS | segment::FT_HASH | segment::FT_PROTECT,
     };
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
     let geometry = Geometry::new(spec.size, spec.log_limit_bytes);
