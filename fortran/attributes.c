@@ -1,8 +1,8 @@
 /*
  * Attributes for Fortran: values are integers, callbacks take everything by address.
  *
- * Kept true: a key made here carries a record of its Fortran callbacks as C's extra state. The record
- * lives as long as the process, for attributes may outlive their key.
+ * Kept true: a key made here carries a record of its Fortran callbacks as C's extra state. The
+ * record lives as long as the process, for attributes may outlive their key.
  */
 #include "entry.h"
 
@@ -76,7 +76,7 @@ static struct record *record_of(void (*copy)(void), void (*delete)(void), int64_
     return r;
 }
 
-/* The functions for one kind of object: C's name, the handle's type, its converter, Fortran's name. */
+/* The functions for one kind of object: C's name, handle, its conversions, Fortran's name. */
 #define KIND(Name, Handle, Toint, Fromint, name)                                              \
     static int name##_copy(Handle object, int key, void *extra, void *in, void *out, int *flag) \
     {                                                                                         \

@@ -11,7 +11,7 @@
 
 #include "mpi.h"
 
-/* A routine under its profiling name, and a weak one under its plain name (lower case, underscore). */
+/* A routine under its profiling name, and a weak one under its plain name. */
 #define ENTRY(name, plain, parameters)                              \
     void name parameters;                                          \
     void plain parameters __attribute__((weak, alias(#name)));     \
@@ -44,7 +44,7 @@ static inline MPI_Status *statuses_at(void *at)
     return at == eyrie_mpi_statuses_ignore_ ? MPI_STATUSES_IGNORE : at;
 }
 
-/* In text.c. All return zeroed or copied memory that the caller frees, and end the job if there is none. */
+/* In text.c. What they return the caller frees; they end the job if there is no memory. */
 void *room(int count, size_t size);
 char *text_in(const char *text, size_t length);
 char *text_room(size_t length);

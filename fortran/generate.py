@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the Fortran interface from the C header: mpif.h, the module's parts, and the entry points in C.
+"""Writes the Fortran interface from the C header: mpif.h, the module's parts, entry points in C.
 
 usage: generate.py INCLUDE_DIR OUT_DIR
 
@@ -23,12 +23,14 @@ LOGICALS = {"flag", "commute", "reorder", "high", "periods", "remain_dims", "pro
 LEFT_OUT = re.compile(
     r"MPI_(T_|File_|Abi_|.*_(c|toint|fromint|x)$|Comm_spawn|Register_datarep|Grequest_start|Session_|"
     r"Status_[gs]et_(error|source|tag)|Dist_graph_create|[NI].*eighbor_alltoallw|Ialltoallw|"
-    r".*lltoallw_init|Request_get_status_|.*_create_from_|Group_from_session|Remove_error|.*buffer$|"
+    r".*lltoallw_init|Request_get_status_|.*_create_from_|Group_from_session|Remove_error|"
+    r".*buffer$|"
     r"Type_get_value_index|Get_hw_resource|Info_get_string|Win_shared_query)")
 BUFFERS = {"MPI_Buffer_attach"}
 # Functions (not subroutines) of the Fortran binding: declared by hand.
 FUNCTIONS = {"MPI_Wtime", "MPI_Wtick", "MPI_Aint_add", "MPI_Aint_diff"}
-HANDLES = {"Comm", "Group", "Datatype", "Op", "Request", "Errhandler", "Info", "Message", "Win", "File"}
+HANDLES = {"Comm", "Group", "Datatype", "Op", "Request", "Errhandler", "Info", "Message", "Win",
+           "File"}
 NULL_FUNCTIONS = ["MPI_DUP_FN", "MPI_NULL_COPY_FN", "MPI_NULL_DELETE_FN"] + [
     f"MPI_{kind}_{what}" for kind in ("COMM", "TYPE", "WIN")
     for what in ("DUP_FN", "NULL_COPY_FN", "NULL_DELETE_FN")]
@@ -238,11 +240,14 @@ def main():
         with open(f"{here}{source}", encoding="ascii") as f:
             by_hand |= set(re.findall(r"^ENTRY\(p(mpi_\w+)_,", f.read(), flags=re.M))
 
-    entries = ['/* Generated from mpi_functions.h: entry points for Fortran. */', '#include "entry.h"', ""]
+    entries = ['/* Generated from mpi_functions.h: entry points for Fortran. */',
+               '#include "entry.h"', ""]
     interfaces = ["! Generated from mpi_functions.h: explicit interfaces.", "  interface"]
     for name, args in re.findall(r"EYRIE_MPI\(\w+, (\w+), \((.*?)\)\)", functions):
         name = "MPI_" + name
-        if (LEFT_OUT.match(name) and name not in BUFFERS) or name in FUNCTIONS or name.lower() in by_hand:
+        if LEFT_OUT.match(name) and name not in BUFFERS:
+            continue
+        if name in FUNCTIONS or name.lower() in by_hand:
             continue
         try:
             arguments = [Argument(a, name) for a in args.split(",") if a.strip() != "void"]
