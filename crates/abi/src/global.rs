@@ -51,6 +51,10 @@ pub fn finalized() -> bool {
     PHASE.load(Relaxed) == FINALIZED
 }
 
+pub fn running() -> bool {
+    PHASE.load(Relaxed) == RUNNING
+}
+
 pub fn level() -> i32 {
     LEVEL.load(Relaxed)
 }
@@ -126,8 +130,13 @@ fn not_running(name: &str) -> ! {
 
 /// Ends the process with a line of explanation; there is no machine to end the job with.
 fn die(text: &str) -> ! {
-    flush();
     eprintln!("eyrie: {text}");
+    exit()
+}
+
+/// Ends a process that has no machine, and failed.
+pub fn exit() -> ! {
+    flush();
     // SAFETY: ends the process; exit handlers are left out, for they may call MPI.
     unsafe { libc::_exit(1) }
 }

@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_char, c_int};
 use eyrie_core::consts::COMM_WORLD;
 use eyrie_core::error::class;
 
+use crate::global;
 use crate::shim::fail;
 
 /// What functions of the tool interface return, which never call an error handler:
@@ -23,6 +24,9 @@ pub unsafe extern "C" fn eyrie_unsupported(name: *const c_char) -> c_int {
     eprintln!("eyrie: {name} is not supported by this version of Eyrie");
     if name.starts_with("MPI_T_") {
         return T_CANNOT_INIT;
+    }
+    if !global::running() {
+        global::exit();
     }
     fail(name, class::UNSUPPORTED_OPERATION.into(), COMM_WORLD)
 }
