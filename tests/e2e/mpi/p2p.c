@@ -164,6 +164,8 @@ static void errors(void)
     MPI_Status status;
     MPI_Request request;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    /* Errors that belong to no communicator go to MPI_COMM_SELF's handler. */
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     OK(MPI_Isend(out, 8, MPI_INT, rank, 1, MPI_COMM_WORLD, &request));
     int code = MPI_Recv(in, 4, MPI_INT, rank, 1, MPI_COMM_WORLD, &status);
     CHECK(class_of(code) == MPI_ERR_TRUNCATE, "class %d", class_of(code));
@@ -179,6 +181,7 @@ static void errors(void)
     code = MPI_Send(out, 1, MPI_DATATYPE_NULL, rank, 0, MPI_COMM_WORLD);
     CHECK(class_of(code) == MPI_ERR_TYPE, "class %d", class_of(code));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
 }
 
 int main(int argc, char **argv)
