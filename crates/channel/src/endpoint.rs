@@ -357,6 +357,7 @@ impl Endpoint {
     #[inline]
     pub fn wait_round(&mut self, idle: u32) -> Option<u32> {
         match self.patience.round(idle) {
+            Round::Look => self.presence.waiting(|| ()),
             Round::Spin => self.presence.waiting(std::hint::spin_loop),
             Round::Yield => self.presence.waiting(waiting::yield_core),
             Round::Sleep => return Some(waiting::arm(self.ctl)),

@@ -18,6 +18,8 @@ const NAP: Duration = Duration::from_millis(1);
 /// What to do in the next round of waiting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Round {
+    /// Look again at once: a peer on another core answers within a microsecond.
+    Look,
     Spin,
     Yield,
     Sleep,
@@ -26,6 +28,7 @@ pub enum Round {
 /// How patiently a rank waits; fewer cores than ranks means less spinning.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
+    looks: u32,
     spins: u32,
     yields: u32,
 }
@@ -33,15 +36,17 @@ pub struct Patience {
 impl Patience {
     pub fn new(ranks: u32, cores: u32) -> Self {
         if ranks <= cores {
-            Patience { spins: 20_000, yields: 100 }
+            Patience { looks: 2_000, spins: 20_000, yields: 100 }
         } else {
-            Patience { spins: 50, yields: 20 }
+            Patience { looks: 0, spins: 50, yields: 20 }
         }
     }
 
     /// What to do after `idle` rounds without any progress.
     pub fn round(&self, idle: u32) -> Round {
-        if idle < self.spins {
+        if idle < self.looks {
+            Round::Look
+        } else if idle < self.spins {
             Round::Spin
         } else if idle < self.spins + self.yields {
             Round::Yield

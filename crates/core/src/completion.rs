@@ -112,8 +112,8 @@ impl Machine {
     /// Statuses: empty slice when ignored, else one for each request.
     pub fn waitall(&mut self, reqs: &mut [Handle], statuses: &mut [Status]) -> Res<()> {
         self.actives(reqs)?;
-        for at in 0..reqs.len() {
-            self.await_request(reqs[at]);
+        for req in reqs.iter() {
+            self.await_request(*req);
         }
         self.take_all(reqs, statuses)
     }
@@ -315,9 +315,9 @@ impl Machine {
             Verdict::Forced(Outcome::One(yes)) => yes == 1,
             Verdict::Forced(Outcome::Many(_)) => self.misreplayed(Call::Cancel),
             Verdict::Live => {
-                let matched = self.request(req).is_some_and(
-                    |r| matches!(&r.op, Op::Recv(v) if v.matched) || r.state == State::Done,
-                );
+                let matched = self.request(req).is_some_and(|r| {
+                    matches!(&r.op, Op::Recv(v) if v.matched) || r.state == State::Done
+                });
                 if !matched {
                     self.endpoint.door.record_cancelled(post);
                 }

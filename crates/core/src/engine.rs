@@ -36,10 +36,38 @@ pub(crate) enum Wake {
     Restored,
 }
 
+/// Hashes a context: they are small numbers that the library gives itself, so nobody can craft
+/// collisions, and this is on the path of every message.
+#[derive(Default, Clone, Copy)]
+pub(crate) struct Spread(u64);
+
+impl std::hash::BuildHasher for Spread {
+    type Hasher = Spread;
+    fn build_hasher(&self) -> Spread {
+        Spread(0)
+    }
+}
+
+impl std::hash::Hasher for Spread {
+    fn write(&mut self, bytes: &[u8]) {
+        for b in bytes {
+            self.write_u32(u32::from(*b));
+        }
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        self.0 = (self.0 ^ u64::from(n)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 /// All pending operations of a rank.
 pub struct Engine {
     pub(crate) reqs: Slab<Request>,
-    contexts: HashMap<u32, Queues>,
+    contexts: HashMap<u32, Queues, Spread>,
     pub(crate) unexpected: Vec<Option<Unexpected>>,
     free_unexpected: Vec<usize>,
     inbound: Vec<Option<Sink>>,
@@ -59,7 +87,7 @@ impl Engine {
         let n = ranks as usize;
         Engine {
             reqs: Slab::new(Kind::Request),
-            contexts: HashMap::new(),
+            contexts: HashMap::default(),
             unexpected: Vec::new(),
             free_unexpected: Vec::new(),
             inbound: vec![None; n],
@@ -214,15 +242,8 @@ impl Machine {
         let reader = self.endpoint.keep(src, entry);
         let (ctx, tag, crank) = (entry.env.ctx, entry.env.tag, entry.env.crank);
         let whole = entry.is_last();
-        let slot = self.engine.store_unexpected(Unexpected {
-            src,
-            ctx,
-            tag,
-            crank,
-            len,
-            reader,
-            whole,
-        });
+        let slot =
+            self.engine.store_unexpected(Unexpected { src, ctx, tag, crank, len, reader, whole });
         self.engine.arrivals += 1;
         let arrival = self.engine.arrivals;
         self.engine.queues(ctx).push_unexpected(src, Waiting { arrival, tag, slot });
@@ -326,7 +347,9 @@ impl Machine {
 
     /// Posts a receive: takes its message if it is here, else queues it.
     pub(crate) fn post_recv(&mut self, req: Handle) {
-        let Some(Request { op: Op::Recv(recv), .. }) = self.engine.reqs.get_mut(req) else { return };
+        let Some(Request { op: Op::Recv(recv), .. }) = self.engine.reqs.get_mut(req) else {
+            return;
+        };
         let wildcard = recv.src.is_none();
         let posted = Posted { post: recv.post, tag: recv.tag, req };
         let (mut src, ctx, tag) = (recv.src, recv.ctx, recv.tag);
@@ -375,8 +398,7 @@ impl Machine {
         contexts.sort_unstable();
         for ctx in contexts {
             for posted in self.engine.queues(ctx).take_all_posted() {
-                let Some(Request { op: Op::Recv(recv), .. }) =
-                    self.engine.reqs.get_mut(posted.req)
+                let Some(Request { op: Op::Recv(recv), .. }) = self.engine.reqs.get_mut(posted.req)
                 else {
                     continue;
                 };

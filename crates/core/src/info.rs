@@ -78,8 +78,12 @@ impl InfoTable {
         self.slab.insert(info)
     }
 
-    // INFO_ENV is read-only for the program.
-    fn get_mut(&mut self, h: Handle) -> Res<&mut Info> {
+    pub fn remove(&mut self, h: Handle) -> Res<Info> {
+        self.slab.remove(h).ok_or(class::INFO)
+    }
+
+    /// An object to be changed; `INFO_ENV` is read-only for the program.
+    pub fn get_mut(&mut self, h: Handle) -> Res<&mut Info> {
         self.slab.get_mut(h).ok_or(class::INFO)
     }
 }

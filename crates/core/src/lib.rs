@@ -18,10 +18,10 @@ mod bsend;
 mod completion;
 mod engine;
 mod matching;
-mod probe;
-mod request;
 #[cfg(test)]
 mod p2p_tests;
+mod probe;
+mod request;
 #[cfg(test)]
 mod testing;
 

@@ -72,7 +72,8 @@ impl Machine {
     }
 
     /// # Safety
-    /// `buf` must hold `count` elements of `dt`, until `coll_wait`.
+    /// `buf` must hold `count` elements of `dt`, until `coll_wait`. The null request if the message
+    /// is in the log already.
     pub unsafe fn coll_isend(
         &mut self,
         comm: &Rc<Comm>,
@@ -84,6 +85,9 @@ impl Machine {
     ) -> Res<ReqId> {
         let data = Data::new(buf.cast_mut(), count, dt.clone());
         let op = self.start_send(comm, comm.ctx + 1, data, dest, tag, SendMode::Standard);
+        if op.is_logged() && !op.needs_ack {
+            return Ok(crate::consts::REQUEST_NULL);
+        }
         self.send_request(comm, crate::consts::COMM_SELF, op)
     }
 
@@ -299,7 +303,7 @@ impl Machine {
         let req = self.new_request(comm, handle, Op::Nothing)?;
         if let Some(r) = self.engine.reqs.get_mut(req) {
             r.state = State::Inactive;
-            r.template = Some(template);
+            r.template = Some(Box::new(template));
         }
         Ok(req)
     }
@@ -307,7 +311,7 @@ impl Machine {
     /// Starts a persistent request.
     pub fn start(&mut self, req: Handle) -> Res<()> {
         let r = self.engine.reqs.get(req).ok_or(class::REQUEST)?;
-        let template = r.template.clone().ok_or(class::REQUEST)?;
+        let template = *r.template.clone().ok_or(class::REQUEST)?;
         if r.state != State::Inactive {
             return Err(class::REQUEST);
         }

@@ -116,7 +116,7 @@ fn bad_arguments_are_classified() {
 #[test]
 fn a_restarted_rank_repeats_its_course() {
     for (victim, after) in [(0, 1), (0, 37), (0, 200), (1, 5), (2, 60), (3, 99)] {
-        let courses: Mutex<HashMap<u32, Vec<Vec<(i32, u64)>>>> = Mutex::default();
+        let courses: Mutex<HashMap<u32, Vec<Course>>> = Mutex::default();
         testing::run_killing(4, victim, after, |m, die| {
             let me = m.world().0;
             let course = if me == 0 { master(m, die) } else { worker(m, me, die) };
@@ -132,7 +132,10 @@ fn a_restarted_rank_repeats_its_course() {
 
 const TASKS: u64 = 200;
 
-fn master(m: &mut Machine, die: &mut dyn FnMut() -> bool) -> Vec<(i32, u64)> {
+/// What a rank was told, by whom, in order.
+type Course = Vec<(i32, u64)>;
+
+fn master(m: &mut Machine, die: &mut dyn FnMut() -> bool) -> Course {
     let mut course = Vec::new();
     let mut fruitless = 0u64;
     let mut given = 0u64;
@@ -141,7 +144,7 @@ fn master(m: &mut Machine, die: &mut dyn FnMut() -> bool) -> Vec<(i32, u64)> {
         if die() {
             return course;
         }
-        let probe = if given % 3 == 0 {
+        let probe = if given.is_multiple_of(3) {
             m.iprobe(ANY_SOURCE, ANY_TAG, W).unwrap()
         } else {
             Some(m.probe(ANY_SOURCE, 1, W).unwrap())
@@ -162,7 +165,7 @@ fn master(m: &mut Machine, die: &mut dyn FnMut() -> bool) -> Vec<(i32, u64)> {
     course
 }
 
-fn worker(m: &mut Machine, me: u32, die: &mut dyn FnMut() -> bool) -> Vec<(i32, u64)> {
+fn worker(m: &mut Machine, me: u32, die: &mut dyn FnMut() -> bool) -> Course {
     let mut course = Vec::new();
     loop {
         if die() {

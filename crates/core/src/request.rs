@@ -133,7 +133,7 @@ pub struct Request {
     pub error: Option<Class>,
     /// The program freed it while it was active: it goes when it is done.
     pub orphan: bool,
-    pub template: Option<Template>,
+    pub template: Option<Box<Template>>,
     pub op: Op,
 }
 

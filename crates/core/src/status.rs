@@ -20,8 +20,13 @@ impl Status {
     pub const EMPTY: Status =
         Status { source: ANY_SOURCE, tag: ANY_TAG, error: 0, bytes: 0, cancelled: false };
     /// Status of a receive from `MPI_PROC_NULL`.
-    pub const PROC_NULL: Status =
-        Status { source: crate::consts::PROC_NULL, tag: ANY_TAG, error: 0, bytes: 0, cancelled: false };
+    pub const PROC_NULL: Status = Status {
+        source: crate::consts::PROC_NULL,
+        tag: ANY_TAG,
+        error: 0,
+        bytes: 0,
+        cancelled: false,
+    };
 }
 
 impl Default for Status {

@@ -1,12 +1,23 @@
 //! Jobs of threads for tests: every rank is a machine in its own thread over one segment.
 
 use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
+use std::thread::Scope;
 
 use eyrie_channel::Endpoint;
 use eyrie_ledger::segment::{FT_LOGGED, Geometry, Segment};
 
 use crate::machine::Machine;
+
+/// A rank's thread. Its panic ends the process: the other ranks would wait for it for ever.
+fn spawn<'scope>(scope: &'scope Scope<'scope, '_>, body: impl FnOnce() + Send + 'scope) {
+    scope.spawn(move || {
+        if catch_unwind(AssertUnwindSafe(body)).is_err() {
+            std::process::abort();
+        }
+    });
+}
 
 /// Runs `f` on `ranks` machines at once, with logging on.
 ///
@@ -36,7 +47,7 @@ where
     std::thread::scope(|scope| {
         for rank in 0..ranks {
             let f = &f;
-            scope.spawn(move || {
+            spawn(scope, move || {
                 seg.rank(rank).incarnation.store(1, Ordering::Relaxed);
                 let mut machine = Machine::new(Endpoint::join(seg, rank));
                 machine.enter();
@@ -64,7 +75,7 @@ where
     std::thread::scope(|scope| {
         for rank in 0..ranks {
             let f = &f;
-            scope.spawn(move || {
+            spawn(scope, move || {
                 let life = |incarnation: u32, limit: Option<u32>| {
                     seg.rank(rank).incarnation.store(incarnation, Ordering::Relaxed);
                     let mut machine = Machine::new(Endpoint::join(seg, rank));

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::divergence::Divergence;
 use crate::entry::{self, Envelope, Header, Step};
-use crate::segment::{ChannelCtl, FT_HASH, FT_RETAIN, Segment};
+use crate::segment::{ChannelCtl, FT_HASH, FT_RETAIN, RankCtl, Segment};
 
 /// A message on its way into the log; keeps its place when the log is full in between.
 #[derive(Clone, Copy, Debug)]
@@ -69,8 +69,11 @@ pub(crate) const fn dir_index(tag: u64, n: u64) -> Option<u32> {
 /// All outgoing channels of a rank and its log pool.
 pub struct SendLog {
     seg: &'static Segment,
+    ctl: &'static RankCtl,
     rank: u32,
     chunk: u64,
+    /// Keep a hash chain over payloads too.
+    hash: bool,
     tx: Vec<Tx>,
     free: Vec<u32>,
     /// Messages that existing entries still hold beyond what this incarnation has sent.
@@ -90,8 +93,17 @@ impl SendLog {
             base: ptr::null_mut(),
         });
         let (chunk, tx) = (u64::from(geo.chunk_bytes), tx.collect());
-        let mut log =
-            SendLog { seg, rank, chunk, tx, free: Vec::new(), behind: 0, scratch: Vec::new() };
+        let mut log = SendLog {
+            seg,
+            ctl: seg.rank(rank),
+            rank,
+            chunk,
+            hash: seg.header().ft.load(Relaxed) & FT_HASH != 0,
+            tx,
+            free: Vec::new(),
+            behind: 0,
+            scratch: Vec::new(),
+        };
         log.rebuild();
         log
     }
@@ -111,7 +123,7 @@ impl SendLog {
             let tx = &mut self.tx[d as usize];
             self.behind += ctl.msgs.load(Relaxed).saturating_sub(tx.msgs);
             // A chunk released meanwhile may belong to another channel now.
-            if tx.pos % self.chunk != 0 && tx.base != RELEASED {
+            if !tx.pos.is_multiple_of(self.chunk) && tx.base != RELEASED {
                 let tag = self.seg.dir(self.rank, d, tx.pos / self.chunk).tag.load(Acquire);
                 tx.base = match dir_index(tag, tx.pos / self.chunk) {
                     Some(i) => self.seg.chunk(self.rank, i).as_ptr(),
@@ -127,7 +139,7 @@ impl SendLog {
     fn count_used(&self) {
         let total = self.seg.geometry().pool_chunks as usize;
         let used = (total - self.free.len()) as u64;
-        self.seg.rank(self.rank).chunks_used.store(used, Relaxed);
+        self.ctl.chunks_used.store(used, Relaxed);
     }
 
     /// Messages this incarnation has yet to repeat before it sends anything new.
@@ -203,7 +215,7 @@ impl SendLog {
     fn count_message(&mut self, dst: u32, len: u64) {
         let tx = &mut self.tx[dst as usize];
         tx.msgs += 1;
-        let stats = self.seg.rank(self.rank);
+        let stats = self.ctl;
         if self.behind > 0 && tx.msgs <= tx.ctl.msgs.load(Relaxed) {
             self.behind -= 1;
             stats.replayed.store(stats.replayed.load(Relaxed) + 1, Relaxed);
@@ -228,7 +240,7 @@ impl SendLog {
         size: u64,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<(), Divergence> {
-        let ft = self.seg.header().ft.load(Relaxed);
+        let hash = self.hash;
         let tx = &mut self.tx[dst as usize];
         let stamp = tx.seq + 1;
         let base = tx.base;
@@ -254,7 +266,7 @@ impl SendLog {
                             let next = base.add((offset + size) as usize).cast::<Header>();
                             (*next).stamp.store(0, Relaxed);
                         }
-                        if ft & FT_HASH != 0 && flags & entry::PAD == 0 {
+                        if hash && flags & entry::PAD == 0 {
                             let bytes = std::slice::from_raw_parts(payload, frag as usize);
                             let seen = xxhash_rust::xxh3::xxh3_64_with_seed(bytes, tx.chain);
                             let old = tx.ctl.hash.load(Relaxed);
