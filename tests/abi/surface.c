@@ -388,10 +388,16 @@ static void environment(void)
 int main(int argc, char **argv)
 {
     int provided = -1, flag = -1;
+    char colour[8] = "";
+    MPI_Info early;
+    MPI_Info_create(&early);
+    MPI_Info_set(early, "colour", "blue");
     MPI_Initialized(&flag);
     CHECK(flag == 0);
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     CHECK(provided == MPI_THREAD_SERIALIZED);
+    MPI_Info_get(early, "colour", 7, colour, &flag);
+    CHECK(flag == 1 && !strcmp(colour, "blue"));
     environment();
     types();
     derived_types();
@@ -404,6 +410,8 @@ int main(int argc, char **argv)
     MPI_Finalize();
     MPI_Finalized(&flag);
     CHECK(flag == 1);
+    MPI_Info_free(&early);
+    CHECK(early == MPI_INFO_NULL);
     printf("surface: %d passed, %d failed\n", passed, failed);
     return failed != 0;
 }

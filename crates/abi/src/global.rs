@@ -11,11 +11,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize};
 
 use eyrie_core::consts::THREAD_SERIALIZED;
+use eyrie_core::info::InfoTable;
 use eyrie_core::machine::Machine;
 
 use crate::repr::code_out;
 
 static CURRENT: AtomicPtr<Machine> = AtomicPtr::new(null_mut());
+/// The machine after finalize: only its info objects are used.
+static FORMER: AtomicPtr<Machine> = AtomicPtr::new(null_mut());
+/// Info objects that were made before init.
+static EARLY_INFOS: AtomicPtr<InfoTable> = AtomicPtr::new(null_mut());
 static PHASE: AtomicI32 = AtomicI32::new(BEFORE);
 /// Thread level that was provided.
 static LEVEL: AtomicI32 = AtomicI32::new(0);
@@ -36,6 +41,21 @@ pub fn machine(name: &'static str) -> &'static mut Machine {
     }
     // SAFETY: see above: it points to a live machine, and calls are serialised and properly nested.
     unsafe { &mut *at }
+}
+
+/// The table of info objects, which is there at all times.
+pub fn infos() -> &'static mut InfoTable {
+    for at in [CURRENT.load(Relaxed), FORMER.load(Relaxed)] {
+        if !at.is_null() {
+            // SAFETY: as in `machine`; a former machine is never freed and has no other user.
+            return unsafe { &mut (*at).infos };
+        }
+    }
+    if EARLY_INFOS.load(Relaxed).is_null() {
+        EARLY_INFOS.store(Box::into_raw(Box::new(InfoTable::new())), Relaxed);
+    }
+    // SAFETY: not null, and `start` moves it away only when `CURRENT` is there to be used.
+    unsafe { &mut *EARLY_INFOS.load(Relaxed) }
 }
 
 /// The hook of `Machine::lend`.
@@ -79,6 +99,11 @@ pub fn start(name: &'static str, required: i32) -> i32 {
         Err(e) => die(&format!("{} cannot join its job: {e}", public(name))),
     };
     machine.set_reentry_hook(set_current);
+    let early = EARLY_INFOS.swap(null_mut(), Relaxed);
+    if !early.is_null() {
+        // SAFETY: made by `Box::into_raw` in `infos`, and nothing else points to it any more.
+        machine.infos = *unsafe { Box::from_raw(early) };
+    }
     let provided = required.min(THREAD_SERIALIZED);
     describe(machine, provided);
     LEVEL.store(provided, Relaxed);
@@ -113,7 +138,7 @@ fn describe(m: &mut Machine, level: i32) {
 
 /// The machine is done; every later call but a few is an error.
 pub fn stop() {
-    CURRENT.store(null_mut(), Relaxed);
+    FORMER.store(CURRENT.swap(null_mut(), Relaxed), Relaxed);
     PHASE.store(FINALIZED, Relaxed);
 }
 
@@ -129,7 +154,7 @@ fn not_running(name: &str) -> ! {
 }
 
 /// Ends the process with a line of explanation; there is no machine to end the job with.
-fn die(text: &str) -> ! {
+pub fn die(text: &str) -> ! {
     eprintln!("eyrie: {text}");
     exit()
 }
