@@ -1,15 +1,16 @@
 //! Getting the content of a twin's memory into the image.
 //!
-//! Pages are read in blocks with `process_vm_readv`, which is the fastest way measured; what it cannot
-//! read (pages without read permission) comes through `/proc/PID/mem`. Reading never faults a page
-//! in that the process had not touched. Pages of zeros in memory without a file are left out: they
-//! come back by themselves.
+//! Pages are read through `/proc/PID/mem`. `process_vm_readv` looks like the better choice and is the
+//! worse one: it pins pages, and for a page that the twin still shares with the process the kernel
+//! then first makes a copy of its own for the twin, which halves the speed and doubles the memory.
+//!
+//! Only pages that the process has touched are read, so that none is faulted in. Pages of zeros in
+//! memory without a file are left out: they come back by themselves.
 
 use crate::PAGE_BYTES;
 use crate::error::CaptureError;
 use crate::format::BLOCK_BYTES;
-use crate::memory::{self, MAX_RANGES};
-use crate::scan;
+use crate::scan::{self, Pagemap};
 use crate::state::{Guard, Run};
 use crate::write::ImageWriter;
 use std::fs::File;
@@ -23,7 +24,7 @@ const PAGE: usize = PAGE_BYTES as usize;
 pub enum Kind {
     /// No file behind: zero pages are left out, unreadable ones are guard pages.
     Anon,
-    /// A private copy of a file's page.
+    /// A private copy of a file's page; unreadable ones are guard pages.
     File,
     /// A page that stands for one of a lost file: unreadable ones lie beyond its end.
     Lost,
@@ -33,14 +34,16 @@ pub enum Kind {
 struct Piece {
     run: Run,
     kind: Kind,
+    /// Whether the program may read them.
+    legible: bool,
     /// Whether it begins a run of its own even if it touches the last one.
     fresh: bool,
 }
 
 /// Pages on their way into an image.
 pub struct Puller<'a> {
-    pid: libc::pid_t,
     mem: File,
+    pagemap: Pagemap,
     writer: &'a mut ImageWriter,
     buffer: Vec<u8>,
     /// Pages to be read with the next block.
@@ -57,8 +60,8 @@ impl<'a> Puller<'a> {
     pub fn new(pid: libc::pid_t, writer: &'a mut ImageWriter) -> Result<Self, CaptureError> {
         let mem = File::open(format!("/proc/{pid}/mem")).map_err(|_| CaptureError::TwinGone)?;
         Ok(Puller {
-            pid,
             mem,
+            pagemap: Pagemap::open(pid)?,
             writer,
             buffer: vec![0; BLOCK_BYTES],
             queued: Vec::new(),
@@ -68,18 +71,31 @@ impl<'a> Puller<'a> {
         })
     }
 
+    /// Takes the pages of a region that have content of their own.
+    pub fn take_own(
+        &mut self,
+        start: u64,
+        end: u64,
+        kind: Kind,
+        legible: bool,
+    ) -> Result<(), CaptureError> {
+        let mut runs = Vec::new();
+        self.pagemap.own_pages(start, end, u64::MAX, &mut runs)?;
+        runs.iter().try_for_each(|run| self.take(run, kind, legible))
+    }
+
     /// Takes the pages of `run`, which lies within one region.
-    pub fn take(&mut self, run: &Run, kind: Kind) -> Result<(), CaptureError> {
+    pub fn take(&mut self, run: &Run, kind: Kind, legible: bool) -> Result<(), CaptureError> {
         let mut left = run.clone();
         while left.pages > 0 {
             let room = (BLOCK_BYTES / PAGE - self.queued_pages) as u64;
             let pages = left.pages.min(room);
             let fresh = left.start == run.start;
-            self.queued.push(Piece { run: Run { start: left.start, pages }, kind, fresh });
+            self.queued.push(Piece { run: Run { start: left.start, pages }, kind, legible, fresh });
             self.queued_pages += pages as usize;
             left.start += pages * PAGE_BYTES;
             left.pages -= pages;
-            if self.queued_pages == BLOCK_BYTES / PAGE || self.queued.len() == MAX_RANGES {
+            if self.queued_pages == BLOCK_BYTES / PAGE {
                 self.flush()?;
             }
         }
@@ -100,32 +116,43 @@ impl<'a> Puller<'a> {
     /// Reads and writes what is queued.
     pub fn flush(&mut self) -> Result<(), CaptureError> {
         let queued = std::mem::take(&mut self.queued);
+        self.queued_pages = 0;
         let mut buffer = std::mem::take(&mut self.buffer);
-        let total = std::mem::take(&mut self.queued_pages) * PAGE;
-        let readable = self.read(&queued, &mut buffer[..total])?;
         let mut kept = 0;
-        let mut at = 0;
-        for Piece { run, kind, fresh } in &queued {
-            for i in 0..run.pages {
-                let page = at..at + PAGE;
-                at += PAGE;
-                let address = run.start + i * PAGE_BYTES;
-                if readable.as_ref().is_some_and(|r| !r[page.start / PAGE]) {
-                    if *kind == Kind::Anon {
-                        self.guard(address);
-                    }
-                } else if *kind == Kind::File || !is_zero(&buffer[page.clone()]) {
-                    if kept != page.start {
-                        buffer.copy_within(page, kept);
-                    }
-                    kept += PAGE;
-                    self.stored(address, 1, *fresh && i == 0);
+        for piece in &queued {
+            let mut done = 0;
+            while done < piece.run.pages {
+                let at = piece.run.start + done * PAGE_BYTES;
+                let bytes = ((piece.run.pages - done) * PAGE_BYTES) as usize;
+                let read = self.read(at, &mut buffer[kept..kept + bytes])?;
+                kept += self.sift(piece, at, &mut buffer[kept..kept + read]);
+                done += (read / PAGE) as u64;
+                if read < bytes {
+                    self.unreadable(piece, piece.run.start + done * PAGE_BYTES)?;
+                    done += 1;
                 }
             }
         }
         let result = self.writer.append(&buffer[..kept]);
         self.buffer = buffer;
         result
+    }
+
+    /// Moves the pages that are to be stored to the front and notes them; returns their bytes.
+    fn sift(&mut self, piece: &Piece, start: u64, pages: &mut [u8]) -> usize {
+        let mut kept = 0;
+        for at in (0..pages.len()).step_by(PAGE) {
+            if piece.kind != Kind::File && is_zero(&pages[at..at + PAGE]) {
+                continue;
+            }
+            if kept != at {
+                pages.copy_within(at..at + PAGE, kept);
+            }
+            kept += PAGE;
+            let address = start + at as u64;
+            self.stored(address, 1, piece.fresh && address == piece.run.start);
+        }
+        kept
     }
 
     fn stored(&mut self, start: u64, pages: u64, fresh: bool) {
@@ -136,86 +163,41 @@ impl<'a> Puller<'a> {
         }
     }
 
-    fn guard(&mut self, page: u64) {
+    /// A page that cannot be read although it is there is a guard page.
+    fn unreadable(&mut self, piece: &Piece, page: u64) -> Result<(), CaptureError> {
+        if piece.kind == Kind::Lost {
+            return Ok(());
+        }
+        // Where the program may not read either, the kernel must confirm it: it may be one that does
+        // not let a tracer read what the program may not.
+        if !piece.legible && !self.pagemap.is_guard(page)? {
+            let what = "not readable and not shown to us either".into();
+            return Err(CaptureError::Mapping { start: page, what });
+        }
         match self.guards.last_mut() {
             Some(last) if last.end == page => last.end += PAGE_BYTES,
             _ => self.guards.push(Guard { start: page, end: page + PAGE_BYTES }),
         }
+        Ok(())
     }
 
-    /// Reads the queued pages one after the other; tells which could be read unless all could.
-    fn read(&self, queued: &[Piece], to: &mut [u8]) -> Result<Option<Vec<bool>>, CaptureError> {
-        let ranges = ranges_from(queued, 0);
-        if ranges.is_empty() {
-            return Ok(None);
-        }
-        let mut done = self.read_ranges(&ranges, to)?;
-        if done == to.len() {
-            return Ok(None);
-        }
-        let mut readable = vec![true; to.len() / PAGE];
+    /// Reads from `address` on, whatever the protection, up to a page without content.
+    fn read(&self, address: u64, to: &mut [u8]) -> Result<usize, CaptureError> {
+        let mut done = 0;
         while done < to.len() {
-            let page = done / PAGE;
-            readable[page] =
-                self.read_one(page_address(queued, page), &mut to[page * PAGE..][..PAGE])?;
-            done = (page + 1) * PAGE;
-            let ranges = ranges_from(queued, page + 1);
-            if !ranges.is_empty() {
-                done += self.read_ranges(&ranges, &mut to[done..])?;
+            match self.mem.read_at(&mut to[done..], address + done as u64) {
+                // The memory of a process that has died reads as empty.
+                Ok(0) => return Err(CaptureError::TwinGone),
+                Ok(n) => done += n,
+                Err(e) if e.raw_os_error() == Some(libc::EIO) => break,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => {
+                    return Err(CaptureError::Os { what: "read the twin's memory", source });
+                }
             }
         }
-        Ok(Some(readable))
+        Ok(done / PAGE * PAGE)
     }
-
-    fn read_ranges(&self, ranges: &[libc::iovec], to: &mut [u8]) -> Result<usize, CaptureError> {
-        match memory::read_ranges(self.pid, ranges, to) {
-            Ok(n) => Ok(n / PAGE * PAGE),
-            Err(e) => match e.raw_os_error() {
-                Some(libc::EFAULT) => Ok(0),
-                Some(libc::ESRCH) => Err(CaptureError::TwinGone),
-                _ => Err(CaptureError::Os { what: "read the twin's memory", source: e }),
-            },
-        }
-    }
-
-    /// Reads a page whatever its protection; `false` if it has no content.
-    fn read_one(&self, address: u64, to: &mut [u8]) -> Result<bool, CaptureError> {
-        match self.mem.read_exact_at(to, address) {
-            Ok(()) => Ok(true),
-            Err(e) if e.raw_os_error() == Some(libc::EIO) => Ok(false),
-            // The memory of a process that has died reads as empty.
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(CaptureError::TwinGone),
-            Err(source) => Err(CaptureError::Os { what: "read the twin's memory", source }),
-        }
-    }
-}
-
-/// The queued pages from page number `skip` on, as ranges.
-fn ranges_from(queued: &[Piece], skip: usize) -> Vec<libc::iovec> {
-    let mut skip = skip as u64;
-    let mut ranges = Vec::with_capacity(queued.len());
-    for Piece { run, .. } in queued {
-        let left_out = skip.min(run.pages);
-        skip -= left_out;
-        if left_out < run.pages {
-            ranges.push(libc::iovec {
-                iov_base: (run.start + left_out * PAGE_BYTES) as *mut libc::c_void,
-                iov_len: ((run.pages - left_out) * PAGE_BYTES) as usize,
-            });
-        }
-    }
-    ranges
-}
-
-fn page_address(queued: &[Piece], page: usize) -> u64 {
-    let mut page = page as u64;
-    for Piece { run, .. } in queued {
-        if page < run.pages {
-            return run.start + page * PAGE_BYTES;
-        }
-        page -= run.pages;
-    }
-    0
 }
 
 fn is_zero(page: &[u8]) -> bool {

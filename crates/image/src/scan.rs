@@ -19,6 +19,7 @@ const PAGE_IS_PFNZERO: u64 = 1 << 5;
 const PM_PRESENT: u64 = 1 << 63;
 const PM_SWAPPED: u64 = 1 << 62;
 const PM_FILE: u64 = 1 << 61;
+const PM_GUARD: u64 = 1 << 58;
 /// Ranges taken in one call.
 const BATCH: usize = 4096;
 
@@ -64,6 +65,19 @@ impl Pagemap {
         })?;
         let forced = std::env::var_os("EYRIE_IMAGE_NO_PAGEMAP_SCAN").is_some_and(|v| v == "1");
         Ok(Pagemap { file, scan: !forced })
+    }
+
+    /// Whether empty stretches cost nothing to search.
+    pub fn is_fast(&self) -> bool {
+        self.scan
+    }
+
+    /// Whether a page is a guard page (kernels since 6.15 tell).
+    pub fn is_guard(&self, page: u64) -> Result<bool, CaptureError> {
+        let mut raw = [0; 8];
+        let read = self.file.read_exact_at(&mut raw, page / PAGE_BYTES * 8);
+        read.map_err(|e| error("read the page map", e))?;
+        Ok(u64::from_le_bytes(raw) & PM_GUARD != 0)
     }
 
     /// Appends to `to` the runs of pages in `start..end` with content of their own, up to `limit`
@@ -153,6 +167,8 @@ pub fn push(to: &mut Vec<Run>, start: u64, end: u64) {
 fn error(what: &'static str, source: io::Error) -> CaptureError {
     match source.raw_os_error() {
         Some(libc::ESRCH) => CaptureError::Gone,
+        // The page table of a process that has died reads as empty.
+        None if source.kind() == io::ErrorKind::UnexpectedEof => CaptureError::Gone,
         _ => CaptureError::Os { what, source },
     }
 }

@@ -118,12 +118,10 @@ unsafe fn child(
         libc::prlimit64(0, libc::RLIMIT_NOFILE, std::ptr::null(), &raw mut limit);
         limit.rlim_cur = limit.rlim_max;
         libc::prlimit64(0, libc::RLIMIT_NOFILE, &raw const limit, std::ptr::null_mut());
-        let mut to = start.base;
-        for &from in start.descriptors {
+        for (to, &from) in (start.base..).zip(start.descriptors) {
             if libc::dup3(from, to, 0) < 0 {
                 libc::_exit(EXIT_SETUP);
             }
-            to += 1;
         }
         // The stop at execve comes as a SIGTRAP, which must not be blocked.
         let mut trap = std::mem::MaybeUninit::<libc::sigset_t>::uninit();

@@ -13,7 +13,7 @@ use crate::procfs::{self, Mapping};
 use crate::pull::{Kind, Puller};
 use crate::regions::{Content, Regions};
 use crate::scan::Pagemap;
-use crate::state::{Backing, Region, Run, State};
+use crate::state::{Backing, Region, Run, State, region};
 use crate::trace::{Listed, Stop, TraceError, Tracee};
 use crate::write::ImageWriter;
 use crate::{ImageReport, PAGE_BYTES};
@@ -26,6 +26,9 @@ use std::time::{Duration, Instant};
 
 const OPTIONS: i32 =
     libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_EXITKILL;
+
+/// Largest mapping whose page table is read entry by entry while the process stands still.
+const MAX_SLOW_SEARCH_BYTES: u64 = 16 << 20;
 
 /// A frozen copy of a process. Owned by the thread that made it; killed and reaped when dropped.
 pub struct Twin {
@@ -177,6 +180,9 @@ fn not_inherited(
         if m.shared {
             continue;
         }
+        if has && !own.is_fast() && m.end - m.start > MAX_SLOW_SEARCH_BYTES {
+            continue;
+        }
         let mut first = Vec::new();
         own.own_pages(m.start, m.end, 1, &mut first)?;
         let Some(page) = first.first() else { continue };
@@ -191,10 +197,14 @@ fn not_inherited(
         own.own_pages(m.start, m.end, u64::MAX, &mut runs)?;
         for run in runs {
             let mut content = vec![0; (run.pages * PAGE_BYTES) as usize];
-            // Guard pages of such a mapping have no content and stay unread.
-            if memory::read_exact(pid, run.start, &mut content).is_ok() {
-                saved.push(Saved { start: run.start, content });
-            }
+            memory::read_exact(pid, run.start, &mut content).map_err(|e| match e {
+                CaptureError::Gone => e,
+                _ => CaptureError::Mapping {
+                    start: run.start,
+                    what: "not readable and not inherited on fork".into(),
+                },
+            })?;
+            saved.push(Saved { start: run.start, content });
         }
     }
     Ok((saved, dont_fork))
@@ -230,10 +240,11 @@ impl Twin {
         let regions = regions(twin, &self.dont_fork)?;
         let mut writer = ImageWriter::create(path)?;
         let mut puller = Puller::new(twin, &mut writer)?;
-        pull(&mut puller, twin, &regions, &self.saved)?;
+        pull(&mut puller, &regions, &self.saved)?;
         let (runs, guards) = (puller.runs, puller.guards);
         let pull = self.born.elapsed();
         self.process = None;
+        refuse_lost(&regions, &runs)?;
         state.guards = guards;
         state.files = regions.files;
         state.regions = regions.list.into_iter().map(|(region, _)| region).collect();
@@ -249,6 +260,22 @@ impl Twin {
             write: begun.elapsed(),
         })
     }
+}
+
+/// On old kernels large mappings are not searched for content that the twin did not inherit; one that
+/// is empty because of that must not pass for an image.
+fn refuse_lost(regions: &Regions, runs: &[Run]) -> Result<(), CaptureError> {
+    for (r, content) in &regions.list {
+        let suspect = r.flags & region::WIPE_ON_FORK != 0
+            && *content == Content::Own
+            && r.end - r.start > MAX_SLOW_SEARCH_BYTES
+            && !runs.iter().any(|run| (r.start..r.end).contains(&run.start));
+        if suspect {
+            let what = "large and wiped on fork".into();
+            return Err(CaptureError::Mapping { start: r.start, what });
+        }
+    }
+    Ok(())
 }
 
 /// What would be refused on opening must not be written.
@@ -270,13 +297,7 @@ fn regions(twin: libc::pid_t, dont_fork: &[Mapping]) -> Result<Regions, CaptureE
     Ok(regions)
 }
 
-fn pull(
-    puller: &mut Puller<'_>,
-    twin: libc::pid_t,
-    regions: &Regions,
-    saved: &[Saved],
-) -> Result<(), CaptureError> {
-    let mut pagemap = Pagemap::open(twin)?;
+fn pull(puller: &mut Puller<'_>, regions: &Regions, saved: &[Saved]) -> Result<(), CaptureError> {
     for (region, content) in &regions.list {
         let kept = |s: &&Saved| (region.start..region.end).contains(&s.start);
         for s in saved.iter().filter(kept) {
@@ -285,18 +306,15 @@ fn pull(
         if saved.iter().any(|s| kept(&s)) {
             continue;
         }
+        let legible = region.prot & libc::PROT_READ as u32 != 0;
         match content {
             Content::Nothing => {}
             Content::All => {
                 let pages = (region.end - region.start) / PAGE_BYTES;
-                puller.take(&Run { start: region.start, pages }, Kind::Lost)?;
+                puller.take(&Run { start: region.start, pages }, Kind::Lost, legible)?;
             }
             Content::Own => {
-                let mut runs = Vec::new();
-                pagemap.own_pages(region.start, region.end, u64::MAX, &mut runs)?;
-                for run in &runs {
-                    puller.take(run, kind(region))?;
-                }
+                puller.take_own(region.start, region.end, kind(region), legible)?;
             }
         }
     }

@@ -126,5 +126,5 @@ fn without_privileges_and_without_pagemap_scan() {
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}\n{errors}");
-    assert!(text.contains("7 passed"), "{text}");
+    assert!(text.contains("8 passed"), "{text}");
 }
