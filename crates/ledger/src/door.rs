@@ -138,6 +138,8 @@ impl Door {
                 K_FRUITLESS => self.calls.push_back((first, 0, Outcome::One(0))),
                 K_ONE => self.calls.push_back((first, call, Outcome::One(value as u32))),
                 K_MANY => {
+                    // No more than there is: a damaged count becomes a divergence, not a crash.
+                    let value = value.min(tail - at);
                     let many = (at..at + value).map(|w| self.word(w) as u32).collect();
                     self.calls.push_back((first, call, Outcome::Many(many)));
                     at += value;
