@@ -2,9 +2,10 @@
 //!
 //! Read in two steps to keep the freeze short: from the frozen process what a twin does not inherit,
 //! from the twin the rest. Some of it the kernel tells only to the process itself; it is then asked
-//! by a system call made in its name, with a few bytes of its own memory borrowed for the answer.
+//! in the process's name ([`crate::agent`]).
 
 use crate::PAGE_BYTES;
+use crate::agent::Agent;
 use crate::descriptors;
 use crate::error::CaptureError;
 use crate::freeze::{Borrowed, Frozen};
@@ -14,11 +15,8 @@ use crate::state::{
     Action, Description, Descriptor, Layout, Pending, Rseq, Special, State, Thread,
 };
 use crate::trace::{ALL_SIGNALS, Regs, Stop, TraceError, Tracee};
-use std::io;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Bytes borrowed for answers.
-const SCRATCH_BYTES: usize = 256;
 /// Most instructions stepped to get out of the vdso.
 const MAX_STEPS: usize = 4096;
 const USER_CODE_SEGMENT: u64 = 0x33;
@@ -35,101 +33,6 @@ impl From<TraceError> for CaptureError {
             TraceError::Os { what, source } => CaptureError::Os { what, source },
         }
     }
-}
-
-/// System calls in another process's name.
-pub(crate) struct Agent {
-    tracee: Tracee,
-    /// Address of a `syscall` instruction.
-    site: u64,
-    /// Memory for answers, and what was there.
-    scratch: u64,
-    saved: [u8; SCRATCH_BYTES],
-    base: Regs,
-}
-
-impl Agent {
-    /// Borrows memory of `tracee`, all of whose signals must be blocked.
-    pub fn new(tracee: Tracee, base: Regs, maps: &[Mapping]) -> Result<Agent, CaptureError> {
-        let site = syscall_site(tracee.0, maps)?;
-        let scratch = scratch(maps)?;
-        let mut saved = [0; SCRATCH_BYTES];
-        memory::read_exact(tracee.0, scratch, &mut saved)?;
-        Ok(Agent { tracee, site, scratch, saved, base })
-    }
-
-    /// The same for a twin of the process.
-    pub fn of_twin(&self, twin: Tracee) -> Agent {
-        Agent { tracee: twin, ..*self }
-    }
-
-    /// Makes a call; a negative result is the error.
-    pub fn call(&self, nr: libc::c_long, args: &[u64]) -> Result<i64, CaptureError> {
-        Ok(self.tracee.syscall(self.site, &self.base, nr, args, &mut None)?)
-    }
-
-    /// Makes a call that writes `N` words to the scratch memory, whose address is `args[slot]`.
-    pub fn ask<const N: usize>(
-        &self,
-        nr: libc::c_long,
-        args: &[u64],
-        slot: usize,
-    ) -> Result<Result<[u64; N], i64>, CaptureError> {
-        const { assert!(N * 8 <= SCRATCH_BYTES) };
-        let mut args = args.to_vec();
-        args[slot] = self.scratch;
-        memory::write_exact(self.tracee.0, self.scratch, &[0; SCRATCH_BYTES])?;
-        let result = self.call(nr, &args)?;
-        if result < 0 {
-            return Ok(Err(result));
-        }
-        Ok(Ok(memory::read_words(self.tracee.0, self.scratch)?))
-    }
-
-    /// Makes a twin and puts its number in `born`, also if the process dies while it is made.
-    pub fn fork(&self, born: &mut Option<libc::pid_t>) -> Result<(), CaptureError> {
-        let args = [libc::CLONE_PARENT as u64, 0, 0, 0, 0];
-        let result = self.tracee.syscall(self.site, &self.base, libc::SYS_clone, &args, born)?;
-        if born.is_some() {
-            return Ok(());
-        }
-        Err(CaptureError::Os {
-            what: "make a twin of the process",
-            source: io::Error::from_raw_os_error((-result) as i32),
-        })
-    }
-
-    /// Puts the borrowed memory back.
-    pub fn finish(&self) -> Result<(), CaptureError> {
-        memory::write_exact(self.tracee.0, self.scratch, &self.saved)
-    }
-}
-
-/// A `syscall` instruction of the process: in its vdso, or else anywhere in its code.
-pub(crate) fn syscall_site(pid: libc::pid_t, maps: &[Mapping]) -> Result<u64, CaptureError> {
-    const MAX_SEARCH_BYTES: u64 = 4 << 20;
-    let code = |m: &&Mapping| m.prot & libc::PROT_EXEC as u32 != 0 && !m.is_vsyscall();
-    let vdso = maps.iter().filter(|m| m.path == b"[vdso]");
-    for m in vdso.chain(maps.iter().filter(code)) {
-        let mut bytes = vec![0; (m.end - m.start).min(MAX_SEARCH_BYTES) as usize];
-        if memory::read_exact(pid, m.start, &mut bytes).is_err() {
-            continue;
-        }
-        if let Some(i) = bytes.windows(2).position(|w| w == [0x0f, 0x05]) {
-            return Ok(m.start + i as u64);
-        }
-    }
-    Err(CaptureError::Unsupported("has no system call instruction in its code".into()))
-}
-
-/// The end of the initial stack (the program's name stands there), or of another writable mapping.
-fn scratch(maps: &[Mapping]) -> Result<u64, CaptureError> {
-    let writable = |m: &&Mapping| m.is_anon() && m.prot & 3 == 3;
-    maps.iter()
-        .filter(writable)
-        .max_by_key(|m| m.path == b"[stack]")
-        .map(|m| m.end - SCRATCH_BYTES as u64)
-        .ok_or_else(|| CaptureError::Unsupported("has no writable memory".into()))
 }
 
 /// What was read while the process stood still.

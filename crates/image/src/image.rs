@@ -195,3 +195,7 @@ fn verify_blocks(
     }
     if at == end { Ok(()) } else { Err(invalid()) }
 }
+
+#[cfg(test)]
+#[path = "image_tests.rs"]
+mod tests;

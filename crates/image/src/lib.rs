@@ -5,6 +5,7 @@
 //! as long as the process is a child of the caller. When images are taken, where they are kept and
 //! what a restored process finds in its shared segments is the caller's affair.
 
+mod agent;
 mod capture;
 mod check;
 mod descriptors;
@@ -32,6 +33,19 @@ pub use freeze::Frozen;
 pub use image::{Image, Summary};
 pub use restore::{RestoreSpec, restore};
 pub use twin::Twin;
+
+/// For the fuzzer: decodes and checks the bytes of a state section.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub fn fuzz_state(bytes: &[u8]) -> bool {
+    match wire::decode::<state::State>(bytes) {
+        Ok(state) => {
+            assert_eq!(wire::encode(&state), bytes, "encoding is not unique");
+            check::check(&state, &[], 0).is_ok()
+        }
+        Err(_) => false,
+    }
+}
 
 use std::time::Duration;
 

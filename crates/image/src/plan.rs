@@ -61,6 +61,8 @@ pub struct Plan {
     /// What each step is for.
     names: Vec<String>,
     data: Vec<u8>,
+    /// `struct prctl_mm_map`, to be used once more when the restorer is gone.
+    pub layout: [u64; 13],
 }
 
 impl Plan {
@@ -354,8 +356,6 @@ fn place_specials(plan: &mut Plan, state: &State, own: &[Mapping]) -> Result<(),
 fn layout(plan: &mut Plan, state: &State) {
     let l = &state.layout;
     let auxv = plan.put(&l.auxv);
-    let exe_fd = u64::from(u32::MAX);
-    // struct prctl_mm_map
     let words = [
         l.start_code,
         l.end_code,
@@ -369,13 +369,22 @@ fn layout(plan: &mut Plan, state: &State) {
         l.env_start,
         l.env_end,
         auxv,
-        l.auxv.len() as u64 | exe_fd << 32,
+        with_exe(l.auxv.len() as u64, -1),
     ];
+    plan.layout = words;
     let at = plan.words(&words);
-    let (set_mm, set_map) = (libc::PR_SET_MM as u64, libc::PR_SET_MM_MAP as u64);
     // Without it (a kernel built without checkpoint support) malloc uses mmap instead of brk.
-    let args = [set_mm, set_map, at, size_of_val(&words) as u64, 0];
-    plan.tolerant("set the memory layout", libc::SYS_prctl, &args);
+    plan.tolerant("set the memory layout", libc::SYS_prctl, &set_layout(at));
+}
+
+/// The last word of `struct prctl_mm_map`: length of the auxiliary vector and a descriptor.
+pub fn with_exe(last: u64, exe: i32) -> u64 {
+    last & 0xffff_ffff | u64::from(exe as u32) << 32
+}
+
+/// Arguments of the `prctl` that takes a `struct prctl_mm_map` at `at`.
+pub fn set_layout(at: u64) -> [u64; 5] {
+    [libc::PR_SET_MM as u64, libc::PR_SET_MM_MAP as u64, at, 13 * 8, 0]
 }
 
 fn process(plan: &mut Plan, state: &State) {

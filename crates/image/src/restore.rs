@@ -5,7 +5,8 @@
 //! the registers are set, and it is let go. Until then a failure at any step kills the child and
 //! changes nothing else; files are cut back last.
 
-use crate::capture::{syscall_site, vdso_hash, words_to_regs};
+use crate::agent::syscall_site;
+use crate::capture::{vdso_hash, words_to_regs};
 use crate::error::RestoreError;
 use crate::image::Image;
 use crate::memory;
@@ -102,8 +103,8 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     check_machine(tracee, state, &own)?;
     let plan = plan::plan(state, &image.runs, &placed, &own, pid)?;
     carry_out(tracee, &plan, &plan_file, placed.base + plan_slot)?;
+    forget_restorer(tracee, &plan, state, &own)?;
     let regs = words_to_regs(&state.thread.regs);
-    forget_restorer(tracee, &regs, &own)?;
     if pid != state.pid {
         renumber(pid, state, &regs)?;
     }
@@ -259,22 +260,44 @@ fn explain(plan: &Plan, file: &File, died: RestoreError) -> RestoreError {
 }
 
 /// Unmaps the restorer and its plan from within the process that it has become.
-fn forget_restorer(tracee: Tracee, base: &Regs, own: &[Mapping]) -> Result<(), RestoreError> {
+fn forget_restorer(
+    tracee: Tracee,
+    plan: &Plan,
+    state: &State,
+    own: &[Mapping],
+) -> Result<(), RestoreError> {
+    let base = words_to_regs(&state.thread.regs);
     let maps = own_maps(tracee.0)?;
     let site = syscall_site(tracee.0, &maps).map_err(|e| RestoreError::Machine(e.to_string()))?;
-    let call = |nr: libc::c_long, args: &[u64]| -> Result<(), RestoreError> {
-        match tracee.syscall(site, base, nr, args, &mut None)? {
-            0 => Ok(()),
-            error => Err(RestoreError::Step {
-                what: "leave the address space".into(),
-                source: io::Error::from_raw_os_error((-error) as i32),
-            }),
-        }
+    let call = |nr: libc::c_long, args: &[u64]| tracee.syscall(site, &base, nr, args, &mut None);
+    let leave = |start: u64, end: u64| match call(libc::SYS_munmap, &[start, end - start])? {
+        0 => Ok(()),
+        error => Err(RestoreError::Step {
+            what: "leave the address space".into(),
+            source: io::Error::from_raw_os_error((-error) as i32),
+        }),
     };
     for m in own.iter().filter(|m| (RESTORER_BASE..AREA_END).contains(&m.start)) {
-        call(libc::SYS_munmap, &[m.start, m.end - m.start])?;
+        leave(m.start, m.end)?;
     }
-    call(libc::SYS_munmap, &[PLAN_BASE, AREA_END - PLAN_BASE])
+    // `/proc/PID/exe` can only be changed now that the restorer is not mapped any more, and only with
+    // privileges; without them it goes on naming the restorer.
+    let mut path = state.exe.clone();
+    path.push(0);
+    if memory::write_exact(tracee.0, PLAN_BASE, &path).is_ok() {
+        let open = [libc::AT_FDCWD as u64, PLAN_BASE, libc::O_RDONLY as u64];
+        let fd = call(libc::SYS_openat, &open)?;
+        if fd >= 0 {
+            let mut layout = plan.layout;
+            layout[12] = plan::with_exe(layout[12], fd as i32);
+            let bytes: Vec<u8> = layout.iter().flat_map(|w| w.to_le_bytes()).collect();
+            if memory::write_exact(tracee.0, PLAN_BASE, &bytes).is_ok() {
+                call(libc::SYS_prctl, &plan::set_layout(PLAN_BASE))?;
+            }
+            call(libc::SYS_close, &[fd as u64])?;
+        }
+    }
+    leave(PLAN_BASE, AREA_END)
 }
 
 /// The number of the process is in its libc's memory too.

@@ -4,7 +4,8 @@
 //! The twin is a child of the process's own parent: the process never learns of it. It dies with its tracer whatever happens, and holds no descriptor, so that no pipe stays open
 //! on its account.
 
-use crate::capture::{self, Agent, Snapshot};
+use crate::agent::Agent;
+use crate::capture::{self, Snapshot};
 use crate::check;
 use crate::error::CaptureError;
 use crate::freeze::Frozen;

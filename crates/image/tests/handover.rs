@@ -6,10 +6,10 @@ use common::{Process, checkpoint, compile, restorer};
 use eyrie_image::{Image, RestoreError, RestoreSpec, restore};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 fn segment(name: &std::ffi::CStr) -> File {
     // SAFETY: the name is a C string; the descriptor is new and ours.
@@ -42,28 +42,24 @@ fn echo(input: &mut impl Write, output: &mut impl BufRead, text: &str) {
     }
 }
 
+/// Starts `handover.c` with pipes for its streams and the segment under its own number.
+fn start(program: &Path, number: RawFd, keep: &str) -> (Process, ChildStdin, ChildStdout) {
+    let mut command = Command::new(program);
+    command.args([number.to_string().as_str(), keep]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let (process, mut child) = Process::spawn_with(&mut command, number);
+    // Stays open: the program writes to it.
+    std::mem::forget(child.stderr.take());
+    (process, child.stdin.unwrap(), child.stdout.unwrap())
+}
+
 fn streams_and_segment(keep: bool) {
     let folder = tempfile::tempdir().unwrap();
     let program = compile(folder.path(), "handover", &[]);
     let shared = segment(c"eyrie-job:test");
     let number = shared.as_raw_fd();
-    let mut command = Command::new(program);
-    command.args([number.to_string(), if keep { "keep".into() } else { String::new() }]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // SAFETY: system calls only.
-    unsafe {
-        use std::os::unix::process::CommandExt;
-        command.pre_exec(move || {
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
-            libc::fcntl(number, libc::F_SETFD, 0);
-            Ok(())
-        });
-    }
-    let mut child = command.spawn().unwrap();
-    let mut process = Process::of(child.id() as libc::pid_t);
-    let mut input = child.stdin.take().unwrap();
-    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let (mut process, mut input, output) = start(&program, number, if keep { "keep" } else { "" });
+    let mut output = BufReader::new(output);
     echo(&mut input, &mut output, "before\n");
     for cycle in 0..3u64 {
         let image = folder.path().join(format!("image{cycle}"));
@@ -108,22 +104,8 @@ fn a_segment_that_is_not_handed_over_is_named() {
     let program = compile(folder.path(), "handover", &[]);
     let shared = segment(c"eyrie-job:lost");
     let number = shared.as_raw_fd();
-    let mut command = Command::new(program);
-    command.arg(number.to_string()).stdin(Stdio::piped());
-    command.stdout(Stdio::piped()).stderr(Stdio::null());
-    // SAFETY: system calls only.
-    unsafe {
-        use std::os::unix::process::CommandExt;
-        command.pre_exec(move || {
-            libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
-            libc::fcntl(number, libc::F_SETFD, 0);
-            Ok(())
-        });
-    }
-    let mut child = command.spawn().unwrap();
-    let mut process = Process::of(child.id() as libc::pid_t);
-    let mut input = child.stdin.take().unwrap();
-    echo(&mut input, &mut BufReader::new(child.stdout.take().unwrap()), "x\n");
+    let (mut process, mut input, output) = start(&program, number, "");
+    echo(&mut input, &mut BufReader::new(output), "x\n");
     let image = folder.path().join("image");
     checkpoint(process.pid, &image).unwrap();
     process.kill();
@@ -165,7 +147,37 @@ fn with_its_number_taken_it_gets_another_and_knows_it() {
         let result = fs::read_to_string(folder.path().join("out")).unwrap();
         assert_eq!(result, "3000 rounds 0 wrong\n");
         original.succeed();
-        assert_eq!(Path::new(&folder.path().join("sub")).is_dir(), true);
         fs::remove_dir(folder.path().join("sub")).unwrap();
     }
+}
+
+#[test]
+fn a_stopped_process_is_frozen_and_stays_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = common::start_waiting(folder.path(), "w-sigstop", &["10000"]);
+    let stopped = |pid| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        status.lines().any(|l| l.starts_with("State:\tT (stopped)"))
+    };
+    let mut status = 0;
+    // SAFETY: our own child.
+    unsafe {
+        libc::kill(process.pid, libc::SIGSTOP);
+        assert_eq!(libc::waitpid(process.pid, &mut status, libc::WUNTRACED), process.pid);
+    }
+    assert!(stopped(process.pid));
+    let image = folder.path().join("image");
+    checkpoint(process.pid, &image).unwrap();
+    while !stopped(process.pid) {
+        std::thread::yield_now();
+    }
+    // SAFETY: as above.
+    unsafe {
+        libc::kill(process.pid, libc::SIGCONT);
+        assert_eq!(libc::waitpid(process.pid, &mut status, libc::WCONTINUED), process.pid);
+    }
+    assert!(!stopped(process.pid));
+    process.kill();
+    let again = common::bring_back(&image);
+    assert!(!stopped(again.pid));
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::survives;
+use common::{does_not_notice, survives};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -93,6 +93,14 @@ fn state_in_the_kernel() {
 #[test]
 fn state_in_the_kernel_of_a_static_program() {
     survives("state", &["-static"], &["3000", "any-pid"], 3);
+}
+
+#[test]
+fn frozen_and_let_go_again_and_again() {
+    does_not_notice("blocked", &["60"]);
+    does_not_notice("signals", &["60"]);
+    does_not_notice("clock", &["1000000"]);
+    does_not_notice("plain", &["1000"]);
 }
 
 /// Without root, and with the page tables read in the old way.

@@ -8,10 +8,10 @@
 use eyrie_image::{CaptureError, FreezeError, Frozen, Image, ImageReport, RestoreSpec, restore};
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -114,17 +114,23 @@ impl Process {
     }
 
     pub fn spawn(command: &mut Command) -> Process {
+        Process::spawn_with(command, -1).0
+    }
+
+    /// The same with the standard streams; the descriptor `keep` is inherited if there is one.
+    pub fn spawn_with(command: &mut Command, keep: RawFd) -> (Process, Child) {
         // SAFETY: system calls only.
         unsafe {
-            command.pre_exec(|| {
+            command.pre_exec(move || {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 // What the test itself was born with is not the program's.
                 libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
+                libc::fcntl(keep, libc::F_SETFD, 0);
                 Ok(())
             });
         }
         let child = command.spawn().unwrap();
-        Process { pid: child.id() as libc::pid_t, reaped: false }
+        (Process { pid: child.id() as libc::pid_t, reaped: false }, child)
     }
 
     pub fn of(pid: libc::pid_t) -> Process {
@@ -279,4 +285,30 @@ pub fn start_waiting(folder: &Path, name: &str, args: &[&str]) -> Process {
     let process = Process::start(&program, args, folder);
     wait_for_line(folder);
     process
+}
+
+/// Freezes a program again and again without ever killing it; its result is the undisturbed one.
+pub fn does_not_notice(name: &str, args: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), name, &[]);
+    let (plain, frozen) = (folder.path().join("undisturbed"), folder.path().join("frozen"));
+    fs::create_dir(&plain).unwrap();
+    fs::create_dir(&frozen).unwrap();
+    Process::start(&program, args, &plain).succeed();
+    let mut random = Random::new();
+    let mut process = Process::start(&program, args, &frozen);
+    let mut images = 0;
+    loop {
+        match checkpoint(process.pid, &frozen.join("image")) {
+            Ok(_) => images += 1,
+            Err(CaptureError::Gone) => break,
+            Err(e) => panic!("{e}"),
+        }
+        std::thread::sleep(Duration::from_micros(random.below(5000)));
+    }
+    process.succeed();
+    println!("{images} images");
+    assert!(images > 0);
+    let (expected, found) = (fs::read(plain.join("out")), fs::read(frozen.join("out")));
+    assert_eq!(expected.unwrap(), found.unwrap(), "{name}");
 }

@@ -41,7 +41,13 @@ static void look(int same_pid) {
     add("robust", (unsigned long)head);
     add("tid address", (unsigned long)tid);
     add("tid matches", *tid == syscall(SYS_gettid));
-    if (same_pid) add("pid", getpid());
+    char exe[1024] = "";
+    // Both are privileges.
+    if (same_pid) {
+        add("pid", getpid());
+        if (readlink("/proc/self/exe", exe, sizeof exe - 1) < 0) add("no exe", 1);
+        strcat(strcat(text, exe), "\n");
+    }
     add("leads group", getpgrp() == getpid());
     add("break is ours", (unsigned long)sbrk(0) == (unsigned long)syscall(SYS_brk, 0));
     mode_t mask = umask(0);
