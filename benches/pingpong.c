@@ -5,9 +5,9 @@
  *   pingpong SIZE:ROUNDS:BATCHES...    prints `SIZE MIN_NS MEDIAN_NS` for each (rank 0)
  *   pingpong --raw                     prints `line NS` and `memcpy BYTES NS`
  *
- * With PINGPONG_GATE=1 it runs a warm-up, says `warm` on standard output, waits for a line on
- * standard input, and does so twice: the driver takes checkpoints in between, so that log memory is
- * recycled when the measurement begins.
+ * With PINGPONG_GATE=1 it warms up, and before each size says `warm` on standard output and waits
+ * for a line on standard input: the driver takes checkpoints there, so that the log is empty and
+ * its pages are recycled ones when the measurement begins.
  */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -164,13 +164,10 @@ int main(int argc, char **argv)
         out[i] = (char)(i * 7 + 1);
         in[i] = 0;
     }
-    if (getenv("PINGPONG_GATE"))
-        for (int turn = 0; turn < 2; turn++) {
-            /* As much as will be sent between checkpoints later on, so that as many pages are used.
-             */
-            rounds(rank, out, in, MOST_BYTES, 60);
-            gate(rank);
-        }
+    int gated = getenv("PINGPONG_GATE") != NULL;
+    if (gated) /* more than any size sends, so that all pages that will be used have been faulted in
+                */
+        rounds(rank, out, in, MOST_BYTES, 70);
     for (int i = 1; i < argc; i++) {
         int bytes, count, batches;
         if (sscanf(argv[i], "%d:%d:%d", &bytes, &count, &batches) != 3 || bytes < 0 ||
@@ -178,6 +175,8 @@ int main(int argc, char **argv)
             fprintf(stderr, "pingpong: '%s' is not SIZE:ROUNDS:BATCHES\n", argv[i]);
             MPI_Abort(MPI_COMM_WORLD, 2);
         }
+        if (gated)
+            gate(rank);
         measure(rank, out, in, bytes, count, batches);
     }
     free(out);
