@@ -1,5 +1,5 @@
-//! System calls made in a stopped process's name, at a `syscall` instruction of its own code, with a few
-//! bytes of its memory borrowed for answers and put back.
+//! System calls made in a stopped process's name, at a `syscall` instruction of its own code, with
+//! a few bytes of its memory borrowed for answers and put back.
 
 use crate::error::CaptureError;
 use crate::memory;

@@ -1,8 +1,8 @@
 //! The kernel's side of a stopped process: registers, signals, timers, registrations.
 //!
-//! Read in two steps to keep the freeze short: from the frozen process what a twin does not inherit,
-//! from the twin the rest. Some of it the kernel tells only to the process itself; it is then asked
-//! in the process's name ([`crate::agent`]).
+//! Read in two steps to keep the freeze short: from the frozen process what a twin does not
+//! inherit, from the twin the rest. Some of it the kernel tells only to the process itself; it is
+//! then asked in the process's name ([`crate::agent`]).
 
 use crate::PAGE_BYTES;
 use crate::agent::Agent;
@@ -138,8 +138,9 @@ fn refuse_children(agent: &Agent) -> Result<(), CaptureError> {
     Err(CaptureError::Unsupported("has child processes".into()))
 }
 
-/// A thread that was interrupted in a restartable sequence is sent to its abort handler, as the kernel
-/// would have done on its next return to it; whatever we do in its name would hide that it must.
+/// A thread that was interrupted in a restartable sequence is sent to its abort handler, as the
+/// kernel would have done on its next return to it; whatever we do in its name would hide that it
+/// must.
 fn leave_critical_section(tracee: Tracee, regs: &mut Regs) -> Result<Option<Rseq>, CaptureError> {
     let Some(config) = tracee.rseq()?.filter(|c| c.pointer != 0) else { return Ok(None) };
     let section_at = config.pointer.wrapping_add(8);
@@ -154,9 +155,9 @@ fn leave_critical_section(tracee: Tracee, regs: &mut Regs) -> Result<Option<Rseq
     Ok(Some(Rseq { addr: config.pointer, bytes: config.size, signature: config.signature }))
 }
 
-/// Steps the process out of the vdso, whose code belongs to the kernel it runs on. Not where `SIGTRAP`
-/// is ignored: the kernel would reset that for good; such a process stays where it is, which a restore
-/// under the same kernel bears.
+/// Steps the process out of the vdso, whose code belongs to the kernel it runs on. Not where
+/// `SIGTRAP` is ignored: the kernel would reset that for good; such a process stays where it is,
+/// which a restore under the same kernel bears.
 fn leave_vdso(frozen: &mut Frozen, status: &Status, maps: &[Mapping]) -> Result<(), CaptureError> {
     let tracee = frozen.tracee;
     let Some(borrowed) = frozen.borrowed.as_mut() else { return Ok(()) };

@@ -1,9 +1,9 @@
 //! Stopping a process from outside and letting it go on as if nothing had happened.
 //!
-//! What stays true: whatever was done to the stopped process is undone before it runs on. Its registers
-//! are put back while it stands in a stop from which the kernel itself decides about interrupted
-//! system calls, so that these restart, or return `EINTR` to a signal that came meanwhile, exactly as
-//! without us.
+//! What stays true: whatever was done to the stopped process is undone before it runs on. Its
+//! registers are put back while it stands in a stop from which the kernel itself decides about
+//! interrupted system calls, so that these restart, or return `EINTR` to a signal that came
+//! meanwhile, exactly as without us.
 
 use crate::error::FreezeError;
 use crate::procfs::{self, Status};
@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 /// `PTRACE_EVENT_STOP`.
 const EVENT_STOP: i32 = 128;
 
-/// A process that this *thread* traces. All calls must come from the thread that stopped it. Dropping
-/// lets the process run on.
+/// A process that this *thread* traces. All calls must come from the thread that stopped it.
+/// Dropping lets the process run on.
 pub struct Frozen {
     pub(crate) tracee: Tracee,
     attached: Option<Listed>,
@@ -64,8 +64,8 @@ impl Frozen {
         self.tracee.0
     }
 
-    /// Lets it go on; [`Frozen::stop_again`] stops it again. In between it is not traced, so that its
-    /// signals reach it as ever.
+    /// Lets it go on; [`Frozen::stop_again`] stops it again. In between it is not traced, so that
+    /// its signals reach it as ever.
     pub fn go_on(&mut self) -> Result<(), FreezeError> {
         if self.attached.is_none() {
             return Ok(());

@@ -1,5 +1,5 @@
-//! Opening an image: every byte is under a checksum, and every checksum is checked before anything in
-//! the file is believed. Then the content is held against itself ([`crate::check`]).
+//! Opening an image: every byte is under a checksum, and every checksum is checked before anything
+//! in the file is believed. Then the content is held against itself ([`crate::check`]).
 
 use crate::check;
 use crate::error::ImageError;
@@ -154,7 +154,8 @@ fn load(
     Ok(bytes)
 }
 
-/// Reads a section of equal elements. They are few against the pages they describe, which bounds them.
+/// Reads a section of equal elements. They are few against the pages they describe, which bounds
+/// them.
 fn load_list<T: Wire>(
     file: &File,
     section: &Section,

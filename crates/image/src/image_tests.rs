@@ -1,5 +1,5 @@
-//! Hostile image files: any change of a good one is refused, and what hides behind right checksums is
-//! held against itself.
+//! Hostile image files: any change of a good one is refused, and what hides behind right checksums
+//! is held against itself.
 
 use super::*;
 use crate::state::{
@@ -157,6 +157,16 @@ fn contradictions_behind_right_checksums_are_refused() {
             other => panic!("{what}: {other:?}"),
         }
     }
+}
+
+/// A change of any byte that is written for the same content is a change of version.
+#[test]
+fn the_format_does_not_change_unnoticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("image");
+    write(&path, &state(), &runs());
+    let golden = u128::from_le_bytes(format::hash(&fs::read(&path).unwrap()));
+    assert_eq!(golden, 169815465052855269802987701968361110371);
 }
 
 #[test]

@@ -51,7 +51,8 @@ use std::time::Duration;
 
 /// Size of a page.
 const PAGE_BYTES: u64 = 4096;
-/// Shared segments (memfds) whose name begins so are not part of an image but handed over at restore.
+/// Shared segments (memfds) whose name begins so are not part of an image but handed over at
+/// restore.
 pub const SEGMENT_PREFIX: &str = "eyrie-job:";
 
 /// What writing an image took.

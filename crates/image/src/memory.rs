@@ -15,8 +15,8 @@ pub fn read_exact(pid: libc::pid_t, at: u64, to: &mut [u8]) -> Result<(), Captur
     let what = "read the process's memory";
     let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
     let remote = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: to.len() };
-    // SAFETY: the local buffer is live and exclusively borrowed; the remote address is checked by the
-    // kernel.
+    // SAFETY: the local buffer is live and exclusively borrowed; the remote address is checked by
+    // the kernel.
     let n = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
     match usize::try_from(n) {
         Ok(n) if n == to.len() => Ok(()),

@@ -1,8 +1,8 @@
 //! From an image to the list of system calls that the restorer makes ([`eyrie_restorer::plan`]).
 //!
-//! Order matters: descriptors first (they are needed for mapping), then the address space is cleared
-//! and filled, then what the kernel knows about the process, last what the kernel would already act
-//! on (timers, pending signals, rseq). All signals are blocked meanwhile.
+//! Order matters: descriptors first (they are needed for mapping), then the address space is
+//! cleared and filled, then what the kernel knows about the process, last what the kernel would
+//! already act on (timers, pending signals, rseq). All signals are blocked meanwhile.
 
 use crate::PAGE_BYTES;
 use crate::check;
@@ -185,8 +185,8 @@ fn descriptors(plan: &mut Plan, state: &State, placed: &Placed) {
     }
 }
 
-/// Opens a file of the process's own `/proc` folder as descriptor `fd`. It gets the lowest number that
-/// is free, which is known: lower ones of the image were put back before.
+/// Opens a file of the process's own `/proc` folder as descriptor `fd`. It gets the lowest number
+/// that is free, which is known: lower ones of the image were put back before.
 fn open_own(plan: &mut Plan, state: &State, file: &Description, fd: u32, cloexec: u64) {
     let Target::File { id, .. } = &file.target else { return };
     let rest = own_proc_file(state, &id.path).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! What `/proc` says about a process, parsed. Everything here is text that the kernel made, partly out
-//! of names that users chose; a line that makes no sense is an error, never a guess.
+//! What `/proc` says about a process, parsed. Everything here is text that the kernel made, partly
+//! out of names that users chose; a line that makes no sense is an error, never a guess.
 
 use crate::error::CaptureError;
 use std::fs;

@@ -1,8 +1,9 @@
 //! Getting the content of a twin's memory into the image.
 //!
-//! Pages are read through `/proc/PID/mem`. `process_vm_readv` looks like the better choice and is the
-//! worse one: it pins pages, and for a page that the twin still shares with the process the kernel
-//! then first makes a copy of its own for the twin, which halves the speed and doubles the memory.
+//! Pages are read through `/proc/PID/mem`. `process_vm_readv` looks like the better choice and is
+//! the worse one: it pins pages, and for a page that the twin still shares with the process the
+//! kernel then first makes a copy of its own for the twin, which halves the speed and doubles the
+//! memory.
 //!
 //! Only pages that the process has touched are read, so that none is faulted in. Pages of zeros in
 //! memory without a file are left out: they come back by themselves.
@@ -168,8 +169,8 @@ impl<'a> Puller<'a> {
         if piece.kind == Kind::Lost {
             return Ok(());
         }
-        // Where the program may not read either, the kernel must confirm it: it may be one that does
-        // not let a tracer read what the program may not.
+        // Where the program may not read either, the kernel must confirm it: it may be one that
+        // does not let a tracer read what the program may not.
         if !piece.legible && !self.pagemap.is_guard(page)? {
             let what = "not readable and not shown to us either".into();
             return Err(CaptureError::Mapping { start: page, what });

@@ -1,5 +1,5 @@
-//! From the kernel's list of mappings to the regions of an image: what lies behind each, which flags
-//! bring it back exactly, and what cannot be brought back.
+//! From the kernel's list of mappings to the regions of an image: what lies behind each, which
+//! flags bring it back exactly, and what cannot be brought back.
 
 use crate::descriptors::{file_id, segment_name};
 use crate::error::CaptureError;

@@ -1,9 +1,9 @@
 //! Turning an image back into a process.
 //!
-//! The child starts as the restorer under our trace, carries out its plan and stops. What is left is done
-//! from here, in its name, with the `syscall` instruction of its own vdso: the restorer is unmapped,
-//! the registers are set, and it is let go. Until then a failure at any step kills the child and
-//! changes nothing else; files are cut back last.
+//! The child starts as the restorer under our trace, carries out its plan and stops. What is left
+//! is done from here, in its name, with the `syscall` instruction of its own vdso: the restorer is
+//! unmapped, the registers are set, and it is let go. Until then a failure at any step kills the
+//! child and changes nothing else; files are cut back last.
 
 use crate::agent::syscall_site;
 use crate::capture::{vdso_hash, words_to_regs};
@@ -38,8 +38,8 @@ pub struct RestoreSpec<'a> {
     pub image: &'a Path,
     /// Path of the `eyrie-restorer` program.
     pub restorer: &'a Path,
-    /// What becomes of descriptors 0, 1, 2, and of every descriptor that was the same pipe, socket or
-    /// terminal as one of them.
+    /// What becomes of descriptors 0, 1, 2, and of every descriptor that was the same pipe, socket
+    /// or terminal as one of them.
     pub stdio: [OwnedFd; 3],
     /// Shared segments by name (or beginning of the name) of their memfd.
     pub segments: Vec<(String, OwnedFd)>,
@@ -77,8 +77,8 @@ impl From<TraceError> for RestoreError {
     }
 }
 
-/// Restores the process of an image as a child of the caller and returns its number. To be called from
-/// the thread on whose death it shall die (`PDEATHSIG`), in a daemon the main thread.
+/// Restores the process of an image as a child of the caller and returns its number. To be called
+/// from the thread on whose death it shall die (`PDEATHSIG`), in a daemon the main thread.
 pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     let image = Image::open(spec.image)?;
     let state = &image.state;
@@ -280,8 +280,8 @@ fn forget_restorer(
     for m in own.iter().filter(|m| (RESTORER_BASE..AREA_END).contains(&m.start)) {
         leave(m.start, m.end)?;
     }
-    // `/proc/PID/exe` can only be changed now that the restorer is not mapped any more, and only with
-    // privileges; without them it goes on naming the restorer.
+    // `/proc/PID/exe` can only be changed now that the restorer is not mapped any more, and only
+    // with privileges; without them it goes on naming the restorer.
     let mut path = state.exe.clone();
     path.push(0);
     if memory::write_exact(tracee.0, PLAN_BASE, &path).is_ok() {
@@ -342,8 +342,8 @@ fn limits(pid: libc::pid_t, state: &State) {
 
 /// Sets the registers and lets the process run.
 ///
-/// This is done in a stop before signal delivery, so that the kernel treats an interrupted system call
-/// as it would have done in the old process, in the light of the signals that are pending.
+/// This is done in a stop before signal delivery, so that the kernel treats an interrupted system
+/// call as it would have done in the old process, in the light of the signals that are pending.
 fn let_go(
     tracee: Tracee,
     state: &State,
@@ -358,7 +358,8 @@ fn let_go(
     wait_for(tracee, libc::SIGSTOP)?;
     let interrupted = regs.orig_rax as i64 >= 0 && regs.rax as i64 == RESTART_BLOCK;
     if interrupted && !signal_waits(state) {
-        // The kernel's note on how to continue the call is lost with the old process: begin it anew.
+        // The kernel's note on how to continue the call is lost with the old process: begin it
+        // anew.
         regs.rax = regs.orig_rax;
         regs.rip = regs.rip.wrapping_sub(2);
         regs.orig_rax = u64::MAX;

@@ -1,5 +1,5 @@
-//! Starting the restorer as a traced child that has the right descriptors and, where the system lets
-//! us choose it, the right number.
+//! Starting the restorer as a traced child that has the right descriptors and, where the system
+//! lets us choose it, the right number.
 
 use crate::error::RestoreError;
 use std::ffi::CString;

@@ -1,7 +1,7 @@
 //! What an image holds of a process besides the content of its memory.
 //!
-//! These types are the file format of the `STATE` section (`docs/formats/image.md`): a change here is a
-//! change of version.
+//! These types are the file format of the `STATE` section (`docs/formats/image.md`): a change here
+//! is a change of version.
 
 use crate::wire::{wire_enum, wire_struct};
 

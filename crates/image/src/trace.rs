@@ -1,7 +1,8 @@
 //! ptrace, made to tell apart what can happen: a stop, or the process being gone.
 //!
 //! A tracee can be killed at any moment; every request here then answers [`TraceError::Gone`] and
-//! leaves the exit status to the parent. Stops are awaited for one process at a time, never for all.
+//! leaves the exit status to the parent. Stops are awaited for one process at a time, never for
+//! all.
 
 use std::cell::RefCell;
 use std::io;
@@ -274,9 +275,9 @@ impl Tracee {
         }
     }
 
-    /// Makes one system call in the stopped process, at the `syscall` instruction at `site`.
-    /// `base` supplies the registers that are not arguments. Leaves it in the exit stop. A clone puts
-    /// the number of the new process in `born`, also if the caller dies before it returns.
+    /// Makes one system call in the stopped process, at the `syscall` instruction at `site`. `base`
+    /// supplies the registers that are not arguments. Leaves it in the exit stop. A clone puts the
+    /// number of the new process in `born`, also if the caller dies before it returns.
     pub fn syscall(
         self,
         site: u64,

@@ -1,8 +1,8 @@
-//! The frozen twin: a copy-on-write copy of a stopped process that never runs. The process goes on while
-//! the twin is read at leisure, then it is killed.
+//! The frozen twin: a copy-on-write copy of a stopped process that never runs. The process goes on
+//! while the twin is read at leisure, then it is killed.
 //!
-//! The twin is a child of the process's own parent: the process never learns of it. It dies with its tracer whatever happens, and holds no descriptor, so that no pipe stays open
-//! on its account.
+//! The twin is a child of the process's own parent: the process never learns of it. It dies with
+//! its tracer whatever happens, and holds no descriptor, so that no pipe stays open on its account.
 
 use crate::agent::Agent;
 use crate::capture::{self, Snapshot};
@@ -75,8 +75,8 @@ impl Process {
     }
 }
 
-/// A process killed in the middle of the clone may leave a twin whose number was never told. It is a
-/// child of ours that this thread traces and does not know.
+/// A process killed in the middle of the clone may leave a twin whose number was never told. It is
+/// a child of ours that this thread traces and does not know.
 fn reap_unannounced() {
     // SAFETY: no arguments.
     let own_thread = unsafe { libc::gettid() };
@@ -100,7 +100,8 @@ fn reap_unannounced() {
 impl Drop for Process {
     fn drop(&mut self) {
         let pid = self.0.0;
-        // SAFETY: the twin is our traced child and not reaped before this, so the number is its own.
+        // SAFETY: the twin is our traced child and not reaped before this, so the number is its
+        // own.
         unsafe { libc::kill(pid, libc::SIGKILL) };
         reap(pid);
     }
@@ -122,8 +123,8 @@ pub(crate) fn reap(pid: libc::pid_t) {
 }
 
 impl Frozen {
-    /// Makes a copy-on-write twin and reads what only the frozen process itself can tell. Afterwards the
-    /// process may be released.
+    /// Makes a copy-on-write twin and reads what only the frozen process itself can tell.
+    /// Afterwards the process may be released.
     pub fn twin(&mut self) -> Result<Twin, CaptureError> {
         // What /proc shows of a dying process is empty or wrong; that it dies is the better reason.
         self.make_twin().map_err(|e| match self.tracee.regs() {
@@ -217,8 +218,8 @@ impl Twin {
         self.pid
     }
 
-    /// Pulls the twin's memory and writes the image `path` atomically and durably, with `meta` in it.
-    /// After any error no file is left behind.
+    /// Pulls the twin's memory and writes the image `path` atomically and durably, with `meta` in
+    /// it. After any error no file is left behind.
     pub fn write_image(mut self, path: &Path, meta: &[u8]) -> Result<ImageReport, CaptureError> {
         let begun = Instant::now();
         let result = self.write(path, meta, begun);
@@ -263,8 +264,8 @@ impl Twin {
     }
 }
 
-/// On old kernels large mappings are not searched for content that the twin did not inherit; one that
-/// is empty because of that must not pass for an image.
+/// On old kernels large mappings are not searched for content that the twin did not inherit; one
+/// that is empty because of that must not pass for an image.
 fn refuse_lost(regions: &Regions, runs: &[Run]) -> Result<(), CaptureError> {
     for (r, content) in &regions.list {
         let suspect = r.flags & region::WIPE_ON_FORK != 0

@@ -1,4 +1,5 @@
-//! What a restored process is handed anew: standard streams, shared segments, and at times a number.
+//! What a restored process is handed anew: standard streams, shared segments, and at times a
+//! number.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! No room for an image: an error, and nothing left behind. In a file of its own because the limit that
-//! stands in for a full disk (without root) holds for a whole process.
+//! No room for an image: an error, and nothing left behind. In a file of its own because the limit
+//! that stands in for a full disk (without root) holds for a whole process.
 
 mod common;
 
@@ -29,8 +29,8 @@ fn no_space_leaves_nothing_behind() {
         assert!(left.is_empty(), "{left:?}");
         error
     } else {
-        // Without the right to mount, a limit on the size of files stands in for a full disk. It holds
-        // for this whole test process, which is why this test has one of its own.
+        // Without the right to mount, a limit on the size of files stands in for a full disk. It
+        // holds for this whole test process, which is why this test has one of its own.
         let error = limited(|| checkpoint(process.pid, &full.join("image")));
         assert!(common::files_in(&full).is_empty());
         error
@@ -42,7 +42,8 @@ fn no_space_leaves_nothing_behind() {
     assert_eq!(common::children_named("w-full"), [process.pid]);
 }
 
-/// Runs with a limit of 64 KiB on files and `SIGXFSZ` ignored, as a daemon that wants an error does.
+/// Runs with a limit of 64 KiB on files and `SIGXFSZ` ignored, as a daemon that wants an error
+/// does.
 fn limited<T>(run: impl FnOnce() -> T) -> T {
     let mut old = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: plain system calls on live structures.

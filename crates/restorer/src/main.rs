@@ -1,10 +1,10 @@
 //! `eyrie-restorer`: carries out a restore plan in its own process and stops itself.
 //!
-//! It is started under ptrace by `eyrie_image::restore`, which puts the plan's descriptor in `rdi` and
-//! its length in `rsi` before the first instruction, and which later takes the registers of the
-//! restored process into its own hands. It has no libc, no heap, no thread-local storage and a stack
-//! of its own, so that every mapping and every registration it was born with can be taken away
-//! under it. Started by hand it says so and exits.
+//! It is started under ptrace by `eyrie_image::restore`, which puts the plan's descriptor in `rdi`
+//! and its length in `rsi` before the first instruction, and which later takes the registers of the
+//! restored process into its own hands. It has no libc, no heap, no thread-local storage and a
+//! stack of its own, so that every mapping and every registration it was born with can be taken
+//! away under it. Started by hand it says so and exits.
 
 #![no_std]
 #![no_main]
@@ -89,8 +89,8 @@ fn exit(code: u64) -> ! {
 /// Uses AMX once. The kernel takes the trap of the first use as the occasion to grow this thread's
 /// state buffer; without it, setting AMX registers from outside fails.
 fn touch_amx() -> i64 {
-    // SAFETY: the planner asked for the permission to use AMX in the step before, and the tile state
-    // is released at once; no other register is touched.
+    // SAFETY: the planner asked for the permission to use AMX in the step before, and the tile
+    // state is released at once; no other register is touched.
     unsafe {
         asm!(
             "ldtilecfg [{c}]",

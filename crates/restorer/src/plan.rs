@@ -1,10 +1,10 @@
 //! The plan: a list of system calls that turns the restorer into the process of an image.
 //!
-//! All decisions are taken by the planner (`eyrie-image`), which has checked the image; the restorer
-//! makes the calls one after the other and compares what they return. It never reads the image's own
-//! tables. The plan lies in a memfd that planner and restorer share: a [`Header`], then [`Step`]s,
-//! then data that the steps' arguments point into. Addresses are absolute: the restorer maps the
-//! memfd at [`PLAN_BASE`]. The memfd is sparse between steps and data.
+//! All decisions are taken by the planner (`eyrie-image`), which has checked the image; the
+//! restorer makes the calls one after the other and compares what they return. It never reads the
+//! image's own tables. The plan lies in a memfd that planner and restorer share: a [`Header`], then
+//! [`Step`]s, then data that the steps' arguments point into. Addresses are absolute: the restorer
+//! maps the memfd at [`PLAN_BASE`]. The memfd is sparse between steps and data.
 
 /// Where the restorer is linked to (`restorer.ld`).
 pub const RESTORER_BASE: u64 = 0x100_0000_0000;

@@ -1,4 +1,5 @@
-//! Real processes for the tests: small C programs compiled on the spot, frozen, killed and restored.
+//! Real processes for the tests: small C programs compiled on the spot, frozen, killed and
+//! restored.
 //!
 //! Each test process uses its own folder, and every process it starts dies with the thread that
 //! started it.
@@ -191,8 +192,8 @@ pub fn bring_back(image: &Path) -> Process {
     Process::of(restore(spec).unwrap_or_else(|e| panic!("{e}")))
 }
 
-/// Runs a program that writes its result to the file `out`, once undisturbed and once frozen, killed
-/// and restored `cycles` times at random instants, and compares the results byte for byte.
+/// Runs a program that writes its result to the file `out`, once undisturbed and once frozen,
+/// killed and restored `cycles` times at random instants, and compares the results byte for byte.
 pub fn survives(name: &str, flags: &[&str], args: &[&str], cycles: usize) {
     let folder = tempfile::tempdir().unwrap();
     let program = compile(folder.path(), name, flags);
