@@ -157,6 +157,7 @@ def rust_faults(path, text):
     code = code_only(text)
     is_test = (
         "/tests/" in path
+        or "/fuzz/" in path
         or path.endswith("_tests.rs")
         or path.endswith("/tests.rs")
         or "/testing" in path
