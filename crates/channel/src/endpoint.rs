@@ -73,6 +73,8 @@ pub struct Endpoint {
     incarnation: u32,
     patience: Patience,
     replaying: bool,
+    /// Messages received; rolled back with the program, so that it says where the program is.
+    received: u64,
     /// Large messages may be read straight out of the sender's memory.
     remote: bool,
 }
@@ -145,6 +147,7 @@ impl Endpoint {
             incarnation: ctl.incarnation.load(Acquire),
             patience: Patience::new(size, header.cores.load(Relaxed)),
             replaying: false,
+            received: 0,
             remote: single_copy,
         };
         ctl.pid.store(std::process::id(), Relaxed);
@@ -194,6 +197,16 @@ impl Endpoint {
         }
         self.door.rebuild();
         true
+    }
+
+    /// Whether the rank is repeating itself.
+    pub fn replaying(&self) -> bool {
+        self.replaying
+    }
+
+    /// How often a look for an answer from another core is worth it.
+    pub fn looks(&self) -> u32 {
+        self.patience.looks()
     }
 
     /// Says in the segment whether the rank is repeating itself.
@@ -326,9 +339,9 @@ impl Endpoint {
 
     /// Counts a received message.
     #[inline]
-    pub fn count_received(&self) {
-        let n = &self.ctl.msgs_received;
-        n.store(n.load(Relaxed) + 1, Relaxed);
+    pub fn count_received(&mut self) {
+        self.received += 1;
+        self.ctl.msgs_received.store(self.received, Relaxed);
     }
 
     /// Acknowledges a matched message and wakes its sender.

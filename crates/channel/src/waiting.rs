@@ -42,6 +42,11 @@ impl Patience {
         }
     }
 
+    /// How often to look at once, without leaving the core to anybody.
+    pub fn looks(&self) -> u32 {
+        self.looks
+    }
+
     /// What to do after `idle` rounds without any progress.
     pub fn round(&self, idle: u32) -> Round {
         if idle < self.looks {

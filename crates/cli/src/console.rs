@@ -19,11 +19,13 @@ const BROKEN_PIPE: i32 = 128 + libc::SIGPIPE;
 const PASSED: [i32; 5] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
 
 /// Blocks the signals that a thread will wait for; those ignored from outside (nohup) stay so.
-/// Must be called before any thread is started.
-pub fn hold_signals() -> libc::sigset_t {
+/// Must be called before any thread is started. Returns those signals, and the mask there was
+/// before, which is the one that the job's programs start with.
+pub fn hold_signals() -> (libc::sigset_t, libc::sigset_t) {
     // SAFETY: all calls get valid places; zero is a valid sigset_t to be initialised.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut set);
         for signal in PASSED {
             let mut old: libc::sigaction = std::mem::zeroed();
@@ -32,8 +34,8 @@ pub fn hold_signals() -> libc::sigset_t {
                 libc::sigaddset(&mut set, signal);
             }
         }
-        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
-        set
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before);
+        (set, before)
     }
 }
 

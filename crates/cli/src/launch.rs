@@ -114,8 +114,8 @@ fn start_in(
     spec: JobSpec,
     label: bool,
 ) -> Result<i32, Failure> {
-    let signals = console::hold_signals();
-    let mut daemon = spawn_daemon(folder, binary, theirs)?;
+    let (signals, mask) = console::hold_signals();
+    let mut daemon = spawn_daemon(folder, binary, theirs, mask)?;
     let ended = Console::new(ours, label)?.converse(spec, signals);
     let status = daemon.wait().context("node daemon")?;
     match ended? {
@@ -132,7 +132,13 @@ fn start_in(
 }
 
 /// Starts the daemon in a session of its own, so that the terminal's signals reach only us.
-fn spawn_daemon(folder: &JobFolder, binary: &Path, console: UnixStream) -> Result<Child, Failure> {
+/// It, and through it the ranks, get the signal `mask` that we were started with.
+fn spawn_daemon(
+    folder: &JobFolder,
+    binary: &Path,
+    console: UnixStream,
+    mask: libc::sigset_t,
+) -> Result<Child, Failure> {
     let log = File::create(folder.path.join(home::LOG)).context("daemon's log")?;
     let (console_fd, lock_fd) = (console.as_raw_fd(), folder.lock.as_raw_fd());
     let mut command = Command::new(binary);
@@ -144,6 +150,7 @@ fn spawn_daemon(folder: &JobFolder, binary: &Path, console: UnixStream) -> Resul
     unsafe {
         command.pre_exec(move || {
             libc::setsid();
+            libc::sigprocmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut());
             eyrie_node::spawn::shut_inherited();
             for fd in [console_fd, lock_fd] {
                 if libc::fcntl(fd, libc::F_SETFD, 0) < 0 {

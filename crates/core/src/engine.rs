@@ -140,6 +140,15 @@ impl Engine {
         Some(message)
     }
 
+    /// Whether a message from `src` in this context can only be for the next receive of it.
+    #[inline]
+    pub(crate) fn nothing_pending(&self, ctx: u32, src: u32) -> bool {
+        self.queued_total == 0
+            && self.unacked.is_empty()
+            && self.inbound[src as usize].is_none()
+            && self.contexts.get(&ctx).is_none_or(|q| q.is_clear_for(src))
+    }
+
     pub(crate) fn is_done(&self, req: Handle) -> bool {
         self.reqs.get(req).is_none_or(|r| r.state != State::Active)
     }

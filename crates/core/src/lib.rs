@@ -16,6 +16,7 @@ pub mod p2p;
 
 mod bsend;
 mod completion;
+mod direct;
 mod engine;
 mod matching;
 #[cfg(test)]

@@ -62,6 +62,15 @@ impl Queues {
         posted && self.held.is_empty() && self.unexpected.iter().all(VecDeque::is_empty)
     }
 
+    /// Whether nothing posted or waiting here concerns messages from `src`.
+    #[inline]
+    pub fn is_clear_for(&self, src: u32) -> bool {
+        self.named[src as usize].is_empty()
+            && self.unexpected[src as usize].is_empty()
+            && self.any.is_empty()
+            && self.held.is_empty()
+    }
+
     fn reserved(&self, tag: i32) -> bool {
         self.held.iter().any(|h| accepts(h.tag, tag))
     }

@@ -13,6 +13,7 @@ use eyrie_ledger::sendlog::Outgoing;
 use crate::comm::Comm;
 use crate::consts::{ANY_SOURCE, ANY_TAG, PROC_NULL};
 use crate::datatype::Datatype;
+use crate::direct::Sent;
 use crate::error::{Res, class};
 use crate::handle::Handle;
 use crate::machine::Machine;
@@ -136,11 +137,26 @@ impl Machine {
         tag: i32,
         comm: Handle,
     ) -> Res<()> {
+        let mut begun = None;
+        if mode != SendMode::Synchronous {
+            // SAFETY: the caller's promise.
+            match unsafe { self.send_direct(buf, count, dt, dest, tag, comm) } {
+                Sent::Whole => return Ok(()),
+                Sent::Part(out) => begun = Some(out),
+                Sent::No => {}
+            }
+        }
         let comm = self.comms.get(comm)?;
         let data = self.data(buf.cast_mut(), count, dt)?;
         check_tag(tag)?;
         let Some(dest) = peer(&comm, dest)? else { return Ok(()) };
-        let op = self.start_send(&comm, comm.ctx, data, dest, tag, mode);
+        let op = match begun {
+            Some(out) => {
+                let dst = comm.world_rank(dest);
+                SendOp { data, dst, out, remote: false, needs_ack: false }
+            }
+            None => self.start_send(&comm, comm.ctx, data, dest, tag, mode),
+        };
         self.complete_send(&comm, op)
     }
 
@@ -177,6 +193,10 @@ impl Machine {
         tag: i32,
         comm: Handle,
     ) -> Res<Status> {
+        // SAFETY: the caller's promise.
+        if let Some(got) = unsafe { self.recv_direct(buf, count, dt, source, tag, comm) } {
+            return got;
+        }
         // SAFETY: the caller's promise.
         let mut req = unsafe { self.irecv(buf, count, dt, source, tag, comm)? };
         self.wait(&mut req)
