@@ -31,6 +31,9 @@ BUFFERS = {"MPI_Buffer_attach"}
 FUNCTIONS = {"MPI_Wtime", "MPI_Wtick", "MPI_Aint_add", "MPI_Aint_diff"}
 HANDLES = {"Comm", "Group", "Datatype", "Op", "Request", "Errhandler", "Info", "Message", "Win",
            "File"}
+# Handles by address that a routine reads as well: all others are only given back.
+READ_AND_WRITTEN = re.compile(
+    r"MPI_(\w+_(free|commit|disconnect)|Cancel|Start|Test|Wait) \w+|MPI_I?mrecv message")
 NULL_FUNCTIONS = ["MPI_DUP_FN", "MPI_NULL_COPY_FN", "MPI_NULL_DELETE_FN"] + [
     f"MPI_{kind}_{what}" for kind in ("COMM", "TYPE", "WIN")
     for what in ("DUP_FN", "NULL_COPY_FN", "NULL_DELETE_FN")]
@@ -175,14 +178,24 @@ class Argument:
         if self.kind == "handle":
             return [], f"MPI_{short}_fromint(*{n})", []
         if self.kind == "handle out":
-            return ([f"MPI_{self.handle} c_{n} = MPI_{short}_fromint(*{n});"], f"&c_{n}",
-                    [f"*{n} = MPI_{short}_toint(c_{n});"])
+            return self.convert_handle_out(short)
         if self.kind == "text in":
             return [f"char *c_{n} = text_in({n}, l_{n});"], f"c_{n}", [f"free(c_{n});"]
         if self.kind == "text out":
             return ([f"char *c_{n} = text_room(l_{n});"], f"c_{n}",
                     [f"text_out(c_{n}, {n}, l_{n}, *ierror);"])
         return self.convert_handles(short)
+
+    def convert_handle_out(self, short):
+        n = self.name
+        given_back = f"*{n} = MPI_{short}_toint(c_{n});"
+        if READ_AND_WRITTEN.fullmatch(f"{self.function} {n}"):
+            first = f"MPI_{short}_fromint(*{n})"
+        else:
+            # The program's variable may hold anything, and keeps it if the call fails.
+            first = f"MPI_{self.handle.upper()}_NULL"
+            given_back = "if (*ierror == MPI_SUCCESS) " + given_back
+        return [f"MPI_{self.handle} c_{n} = {first};"], f"&c_{n}", [given_back]
 
     def convert_handles(self, short):
         n = self.name

@@ -15,6 +15,10 @@ module mpi
     subroutine MPI_Pcontrol(level)
       integer :: level
     end subroutine MPI_Pcontrol
+    subroutine MPI_F_sync_reg(buf)
+      !GCC$ ATTRIBUTES NO_ARG_CHECK :: buf
+      type(*), dimension(*) :: buf
+    end subroutine MPI_F_sync_reg
     subroutine MPI_Info_create_env(info, ierror)
       integer :: info, ierror
     end subroutine MPI_Info_create_env

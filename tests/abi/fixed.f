@@ -51,11 +51,15 @@ C A job of one rank; prints one line for each failed check and a count at the en
       call MPI_WAITANY(2, reqs, idx, MPI_STATUS_IGNORE, ierr)
       call check(idx .eq. 1, 'waitany counts from one')
       call check(reqs(1) .eq. MPI_REQUEST_NULL, 'request is null')
+C     What a variable holds before a handle is given back does not count.
+      reqs(1) = -123456789
+      reqs(2) = 2147483647
       call MPI_IRECV(ibuf, 4, MPI_INTEGER, 0, 8, MPI_COMM_WORLD,
      &               reqs(1), ierr)
       call MPI_ISEND(obuf, 4, MPI_INTEGER, 0, 8, MPI_COMM_WORLD,
      &               reqs(2), ierr)
       call MPI_WAITALL(2, reqs, stats, ierr)
+      call MPI_F_SYNC_REG(ibuf)
       call check(stats(MPI_TAG,1) .eq. 8, 'statuses')
       call MPI_WAITALL(2, reqs, MPI_STATUSES_IGNORE, ierr)
       call check(ierr .eq. 0, 'waitall of nothing')
@@ -90,6 +94,9 @@ C A job of one rank; prints one line for each failed check and a count at the en
       call MPI_COMM_SET_ERRHANDLER(comm, handler, ierr)
       call MPI_SEND(obuf, 1, MPI_INTEGER, 99, 0, comm, ierr)
       call check(ierr .eq. MPI_ERR_RANK .and. errs .eq. 1, 'handler')
+      reqs(1) = 4711
+      call MPI_ISEND(obuf, 1, MPI_INTEGER, 99, 0, comm, reqs(1), ierr)
+      call check(ierr .ne. 0 .and. reqs(1) .eq. 4711, 'failed request')
       call MPI_ERROR_STRING(ierr, text, length, ierr)
       call check(text(1:12) .eq. 'MPI_ERR_RANK', 'error string')
       call MPI_COMM_FREE(comm, ierr)

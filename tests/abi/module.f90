@@ -31,6 +31,8 @@ program module_test
   word = 'hello'
   call MPI_Sendrecv(word, 5, MPI_CHARACTER, 0, 2, heard, 5, MPI_CHARACTER, 0, 2, &
        MPI_COMM_WORLD, MPI_STATUS_IGNORE, ierr)
+  call MPI_F_sync_reg(heard)
+  call MPI_F_sync_reg(b)
   call check(heard == 'hello', 'character buffer')
 
   call MPI_Get_address(p, base, ierr)
