@@ -3,7 +3,8 @@
 //! Attributes lie beside the objects, by handle. Kept true: a callback is called through `lend`
 //! with the table free, so it may set, get or delete attributes itself; therefore each step looks
 //! the table up anew and never keeps an index across a call. An attribute whose delete function
-//! fails stays. Values are pointers or integers of the program: never looked into.
+//! fails stays. A freed keyval that attributes still use remains one, for those who saved its
+//! number, until the last of them is gone. Values are pointers or integers of the program: never looked into.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -55,6 +56,8 @@ struct Keyval {
     kind: AttrKind,
     copy: CopyRule,
     delete: Option<DeleteFn>,
+    /// The program gave it up; attributes may still use it.
+    freed: Cell<bool>,
 }
 
 #[derive(Clone)]
@@ -111,7 +114,9 @@ impl AttrTable {
         self.sets.get(&object)?.iter().find(|e| e.keyval == keyval)
     }
 
+    /// The keyval comes along: a callback may have deleted its last attribute meanwhile.
     fn put(&mut self, object: Handle, entry: Entry) {
+        self.keyvals.entry(entry.keyval).or_insert_with(|| entry.functions.clone());
         let set = self.sets.entry(object).or_default();
         match set.iter_mut().find(|e| e.keyval == entry.keyval) {
             Some(old) => *old = entry,
@@ -124,6 +129,15 @@ impl AttrTable {
         set.retain(|e| e.keyval != keyval);
         if set.is_empty() {
             self.sets.remove(&object);
+        }
+        self.forget_if_unused(keyval);
+    }
+
+    /// Drops a keyval that was freed once no attribute uses it.
+    fn forget_if_unused(&mut self, keyval: i32) {
+        let freed = self.keyvals.get(&keyval).is_some_and(|k| k.freed.get());
+        if freed && !self.sets.values().flatten().any(|e| e.keyval == keyval) {
+            self.keyvals.remove(&keyval);
         }
     }
 }
@@ -138,14 +152,16 @@ impl Machine {
     ) -> Res<i32> {
         let keyval = self.attrs.next;
         self.attrs.next = keyval.checked_add(1).ok_or(class::OTHER)?;
-        self.attrs.keyvals.insert(keyval, Rc::new(Keyval { kind, copy, delete }));
+        let freed = Cell::new(false);
+        self.attrs.keyvals.insert(keyval, Rc::new(Keyval { kind, copy, delete, freed }));
         Ok(keyval)
     }
 
-    /// Sets `keyval` to `KEYVAL_INVALID`; the functions live on while an attribute uses them.
+    /// Sets `keyval` to `KEYVAL_INVALID`; through a saved copy it can be used, and freed again,
+    /// while an attribute uses it.
     pub fn keyval_free(&mut self, kind: AttrKind, keyval: &mut i32) -> Res<()> {
-        self.attrs.keyval(kind, *keyval)?;
-        self.attrs.keyvals.remove(keyval);
+        self.attrs.keyval(kind, *keyval)?.freed.set(true);
+        self.attrs.forget_if_unused(*keyval);
         *keyval = KEYVAL_INVALID;
         Ok(())
     }

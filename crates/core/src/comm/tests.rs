@@ -204,6 +204,82 @@ fn attributes_follow_their_functions() {
     });
 }
 
+/// Frees its own keyval, as a program may.
+fn delete_and_free() -> attr::DeleteFn {
+    Rc::new(|_, mut keyval, _| {
+        // SAFETY: the machine lent itself for this call, and nothing else uses it meanwhile.
+        let machine = unsafe { &mut *CURRENT.get() };
+        machine.keyval_free(AttrKind::Comm, &mut keyval).map_or(1, |()| 0)
+    })
+}
+
+#[test]
+fn a_freed_keyval_lives_as_long_as_its_attributes() {
+    testing::run(1, |m| {
+        let kind = AttrKind::Comm;
+        let saved = m.keyval_create(kind, CopyRule::Dup, None).unwrap();
+        let mut a = m.comm_dup(COMM_WORLD).unwrap();
+        m.attr_set(kind, a, saved, 1).unwrap();
+        m.keyval_free(kind, &mut saved.clone()).unwrap();
+        // It still copies, is found, set and deleted, and no new one gets its number.
+        let mut b = m.comm_dup(a).unwrap();
+        assert_eq!(m.attr_get(kind, b, saved), Ok(Some(1)));
+        assert_eq!(m.attr_set(kind, b, saved, 2), Ok(()));
+        assert_eq!(m.attr_get(kind, b, saved), Ok(Some(2)));
+        assert_eq!(m.attr_set(AttrKind::Type, U64, saved, 1), Err(class::KEYVAL));
+        assert_ne!(m.keyval_create(kind, CopyRule::Dup, None), Ok(saved));
+        assert_eq!(m.attr_delete(kind, a, saved), Ok(()));
+        assert_eq!(m.attr_get(kind, a, saved), Ok(None));
+        // The last one takes the keyval along.
+        m.comm_free(&mut b).unwrap();
+        assert_eq!(m.attr_get(kind, a, saved), Err(class::KEYVAL));
+        assert_eq!(m.attr_set(kind, a, saved, 1), Err(class::KEYVAL));
+        m.comm_free(&mut a).unwrap();
+    });
+}
+
+#[test]
+fn a_keyval_may_be_freed_once_for_each_who_holds_it() {
+    testing::run(1, |m| {
+        m.set_reentry_hook(set_current);
+        let kind = AttrKind::Comm;
+        let mut key = m.keyval_create(kind, CopyRule::Null, Some(delete_and_free())).unwrap();
+        let mut saved = key;
+        let number = key;
+        let mut a = m.comm_dup(COMM_WORLD).unwrap();
+        m.attr_set(kind, COMM_WORLD, key, 0).unwrap();
+        m.attr_set(kind, a, key, 0).unwrap();
+        m.comm_free(&mut a).unwrap();
+        assert_eq!(m.keyval_free(kind, &mut key), Ok(()));
+        assert_eq!(m.keyval_free(kind, &mut saved), Ok(()));
+        assert_eq!((key, saved), (attr::KEYVAL_INVALID, attr::KEYVAL_INVALID));
+        assert_eq!(m.attr_delete(kind, COMM_WORLD, number), Ok(()));
+        assert_eq!(m.keyval_free(kind, &mut number.clone()), Err(class::KEYVAL));
+    });
+}
+
+#[test]
+fn a_copy_that_comes_after_the_last_attribute_keeps_the_keyval() {
+    testing::run(1, |m| {
+        m.set_reentry_hook(set_current);
+        let kind = AttrKind::Comm;
+        let copy = CopyRule::Call(Rc::new(|comm, keyval, value| {
+            // SAFETY: the machine lent itself for this call, and nothing else uses it meanwhile.
+            let machine = unsafe { &mut *CURRENT.get() };
+            machine.attr_delete(AttrKind::Comm, comm, keyval).map_err(|e| e.0)?;
+            Ok(Some(value + 1))
+        }));
+        let saved = m.keyval_create(kind, copy, None).unwrap();
+        m.attr_set(kind, COMM_WORLD, saved, 1).unwrap();
+        m.keyval_free(kind, &mut saved.clone()).unwrap();
+        let mut a = m.comm_dup(COMM_WORLD).unwrap();
+        assert_eq!(m.attr_get(kind, COMM_WORLD, saved), Ok(None));
+        assert_eq!(m.attr_get(kind, a, saved), Ok(Some(2)));
+        m.comm_free(&mut a).unwrap();
+        assert_eq!(m.attr_get(kind, COMM_WORLD, saved), Err(class::KEYVAL));
+    });
+}
+
 #[test]
 fn keyvals_belong_to_their_kind() {
     testing::run(1, |m| {
