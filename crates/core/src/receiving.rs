@@ -1,7 +1,7 @@
 //! How an entry gets from the log to the receive that it is for.
 //!
-//! A message that nobody has asked for stays in the log; only its place is remembered. The match of a
-//! wildcard receive is recorded here, before anything of it can be seen.
+//! A message that nobody has asked for stays in the log; only its place is remembered. The match
+//! of a wildcard receive is recorded here, before anything of it can be seen.
 
 use eyrie_channel::Endpoint;
 use eyrie_ledger::door::Post;

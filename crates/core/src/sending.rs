@@ -1,7 +1,7 @@
 //! How a send gets into the log, and when it is complete.
 //!
-//! Kept true: sends to one peer enter the log in the order of the calls; one that finds the log full
-//! waits in a queue of its peer, and everything after it does too.
+//! Kept true: sends to one peer enter the log in the order of the calls; one that finds the log
+//! full waits in a queue of its peer, and everything after it does too.
 
 use std::rc::Rc;
 
