@@ -4,7 +4,7 @@
 //! segment, so that the process may be frozen there. A freeze wanted while inside is put off: the
 //! library parks at the next safe point (leaving, or the waiting place).
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::compiler_fence;
 use std::time::Duration;
 
@@ -63,10 +63,11 @@ impl Presence {
 
     #[inline]
     fn set(&self, place: u32) {
-        // The daemon looks only while this process is stopped: program order is enough.
-        compiler_fence(Release);
+        // The daemon looks only while this process is stopped: program order is enough, but in both
+        // directions: nothing of the library's may move out of the stretch marked as inside.
+        compiler_fence(SeqCst);
         self.ctl.lib.store(place, Relaxed);
-        compiler_fence(Acquire);
+        compiler_fence(SeqCst);
     }
 
     #[cold]

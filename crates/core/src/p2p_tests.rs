@@ -282,3 +282,54 @@ fn persistent_requests_and_matched_probes() {
         }
     });
 }
+
+/// The channel's front stands behind padding, the next entry comes only then, and the message is
+/// taken out of the unexpected ones before the front moves on: no entry may be delivered twice.
+#[test]
+fn a_message_cut_by_padding_is_delivered_once() {
+    use eyrie_channel::Endpoint;
+    use eyrie_ledger::entry::Envelope;
+    use eyrie_ledger::segment::{FT_LOGGED, Geometry, Segment};
+    use eyrie_ledger::sendlog::{Append, Outgoing, SendLog};
+    use std::sync::atomic::Ordering::Relaxed;
+
+    let chunk = 64 * 1024;
+    let geo = Geometry { ranks: 2, chunk_bytes: chunk, pool_chunks: 3, det_words: 1 << 18 };
+    let (_, seg) = Segment::create("test", geo, FT_LOGGED, 2).unwrap();
+    let seg: &'static Segment = Box::leak(Box::new(seg));
+    let mut log = SendLog::new(seg, 0);
+    let put = |log: &mut SendLog, dst: u32, out: &mut Outgoing, data: &[u8]| {
+        log.append(dst, out, |at, to| {
+            to.copy_from_slice(&data[at as usize..at as usize + to.len()]);
+        })
+        .unwrap()
+    };
+    let env = |len: u64, tag: i32| Envelope { len, ctx: 0, tag, crank: 0, flags: 0 };
+    // Two of the three chunks go to the channel to itself, so that the third is the last.
+    let small = [1u8; 24];
+    for _ in 0..chunk / 64 + 1 {
+        assert_eq!(put(&mut log, 0, &mut Outgoing::new(env(24, 0)), &small), Append::Whole);
+    }
+    // After these and a first part of 32 KiB, 1024 bytes are left: padding.
+    let mut m = Machine::new(Endpoint::join(seg, 1));
+    let ctx = m.comms.get(W).unwrap().ctx;
+    let env = |len: u64, tag: i32| Envelope { ctx, ..env(len, tag) };
+    for _ in 0..495 {
+        assert_eq!(put(&mut log, 1, &mut Outgoing::new(env(24, 1)), &small), Append::Whole);
+    }
+    let data = bytes(5, 2 * 32768 + 48);
+    let mut big = Outgoing::new(env(data.len() as u64, 2));
+    assert_eq!(put(&mut log, 1, &mut big, &data), Append::Part);
+    assert_eq!(put(&mut log, 1, &mut big, &data), Append::Full);
+    m.enter();
+    assert_eq!(m.iprobe(0, 2, W).unwrap().map(|s| s.bytes), Some(data.len() as u64));
+    seg.channel(0, 0).trim.store(u64::from(chunk), Relaxed);
+    assert_eq!(put(&mut log, 1, &mut big, &data), Append::Part);
+    let mut out = vec![0u8; data.len()];
+    // SAFETY: as long as the message.
+    let mut req = unsafe { m.irecv(out.as_mut_ptr(), out.len() as i64, BYTE, 0, 2, W).unwrap() };
+    assert_eq!(put(&mut log, 1, &mut big, &data), Append::Whole);
+    m.wait(&mut req).unwrap();
+    m.leave();
+    assert_eq!(out, data);
+}

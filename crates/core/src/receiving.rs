@@ -142,10 +142,14 @@ impl Machine {
         self.begin(req, src, message.crank, message.tag, message.len);
         let mut reader = message.reader;
         reader.rebuild();
-        // Entries up to the channel's front are ours to read; those behind it come by `poll`.
         let front = self.endpoint.front(src);
-        while reader.pos < front {
-            let Ok(Some(entry)) = reader.peek() else { break };
+        // Entries up to the channel's front are ours to read; those behind it come by `poll`. The
+        // front may stand behind padding whose successor was not there when it got there: so the
+        // question is where the entry lies, not where the reader stood before it looked.
+        while let Ok(Some(entry)) = reader.peek() {
+            if reader.pos >= front {
+                break;
+            }
             if entry.is_first() && matched_is_enough(&entry) {
                 self.endpoint.acknowledge(src, &entry);
             }
