@@ -6,8 +6,8 @@ use eyrie_ledger::reader::Reader;
 use eyrie_ledger::sendlog::Outgoing;
 
 use crate::comm::Comm;
-use crate::datatype::{Basic, Datatype};
 use crate::datatype::predefined::Element;
+use crate::datatype::{Basic, Datatype};
 use crate::error::Class;
 use crate::handle::Handle;
 use crate::p2p::SendMode;
