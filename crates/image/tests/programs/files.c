@@ -13,7 +13,8 @@
 
 int main(int argc, char **argv) {
     long rounds = argc > 1 ? atol(argv[1]) : 20000;
-    int log = open("out", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    // Truncated first: an image from before this line comes back to a file that was written since.
+    int log = open("out", O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
     int data = open("data", O_RDWR | O_CREAT | O_TRUNC, 0600);
     for (int i = 0; i < 10000; i++) if (write(data, &i, 4) != 4) return 3;
     int in = open("data", O_RDONLY), same = dup2(in, 77);
