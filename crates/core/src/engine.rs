@@ -214,7 +214,7 @@ impl Machine {
                 else {
                     continue;
                 };
-                let (src, tag) = (recv.wanted(), recv.tag);
+                let (src, tag) = (recv.src, recv.tag);
                 self.match_or_queue(src, ctx, tag, posted);
             }
         }
@@ -247,7 +247,7 @@ impl Machine {
                         continue;
                     }
                 }
-                let src = recv.wanted();
+                let src = recv.src;
                 self.engine.queues(ctx).post(src, posted);
             }
         }
@@ -329,11 +329,7 @@ impl Machine {
 }
 
 impl RecvOp {
-    /// The source that it matches: the program's, or the one the door dictated.
-    pub(crate) fn wanted(&self) -> Option<u32> {
-        self.src
-    }
-
+    /// The door dictates the source.
     pub(crate) fn force(&mut self, src: u32) {
         self.src = Some(src);
         self.forced = true;

@@ -116,7 +116,7 @@ impl Queues {
         }
     }
 
-    /// Whether anything unexpected is here at all.
+    /// Takes the message in `slot` out of those that wait from `src`.
     pub fn remove_unexpected(&mut self, src: u32, slot: usize) {
         let queue = &mut self.unexpected[src as usize];
         if let Some(at) = queue.iter().position(|w| w.slot == slot) {
