@@ -69,17 +69,6 @@ fn damaged_images_are_refused() {
 }
 
 #[test]
-fn threads_are_refused_by_number() {
-    let folder = tempfile::tempdir().unwrap();
-    let process = start_waiting(folder.path(), "w-threaded", &["10000", "threads"]);
-    match Frozen::stop(process.pid) {
-        Err(FreezeError::Threads(3)) => {}
-        Err(other) => panic!("{other}"),
-        Ok(_) => panic!("three threads were frozen"),
-    }
-}
-
-#[test]
 fn what_cannot_come_back_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     for (what, expected) in [
@@ -113,12 +102,21 @@ fn a_traced_process_is_refused() {
 
 #[test]
 fn a_process_killed_during_capture_is_gone_and_leaves_no_twin() {
+    killed_during_capture("w-killed", &["10000"]);
+}
+
+#[test]
+fn a_process_with_threads_killed_during_capture_is_gone_too() {
+    killed_during_capture("w-killed-too", &["10000", "threads"]);
+}
+
+fn killed_during_capture(name: &str, args: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let mut random = common::Random::new();
     let mut outcomes = [0; 2];
-    let program = compile_as(folder.path(), "waiting", "w-killed", &[]);
+    let program = compile_as(folder.path(), "waiting", name, &[]);
     for round in 0..200 {
-        let mut process = Process::start(&program, &["10000"], folder.path());
+        let mut process = Process::start(&program, args, folder.path());
         let pid = process.pid;
         let delay = Duration::from_micros(random.below(1500));
         let killer = std::thread::spawn(move || {
@@ -140,7 +138,7 @@ fn a_process_killed_during_capture_is_gone_and_leaves_no_twin() {
             Err(CaptureError::Gone) => outcomes[1] += 1,
             Err(other) => panic!("round {round}: {other}"),
         }
-        assert_eq!(children_named("w-killed"), [], "round {round}");
+        assert_eq!(children_named(name), [], "round {round}");
     }
     println!("{} images, {} gone", outcomes[0], outcomes[1]);
     let left = files_in(folder.path());

@@ -63,7 +63,9 @@ impl CheckpointError {
     pub fn is_lasting(&self) -> bool {
         matches!(
             self,
-            CheckpointError::Freeze(FreezeError::Threads(_) | FreezeError::NotPermitted)
+            CheckpointError::Freeze(FreezeError::Threads { .. }
+                    | FreezeError::FirstThreadEnded
+                    | FreezeError::NotPermitted)
                 | CheckpointError::Wrapped(_)
                 | CheckpointError::Capture(
                     CaptureError::Descriptor { .. }

@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Longest that anything here may take before it counts as hung.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Path of the restorer, built once for this run.
 pub fn restorer() -> &'static Path {
@@ -312,4 +312,36 @@ pub fn does_not_notice(name: &str, args: &[&str]) {
     assert!(images > 0);
     let (expected, found) = (fs::read(plain.join("out")), fs::read(frozen.join("out")));
     assert_eq!(expected.unwrap(), found.unwrap(), "{name}");
+}
+
+/// Runs some tests of this test program once more, without privileges and with the page tables read
+/// in the old way; `count` of them must pass.
+pub fn as_nobody(name: &str, tests: &[&str], count: usize) {
+    // SAFETY: no arguments.
+    if unsafe { libc::geteuid() } != 0 {
+        println!("all tests of this file already run without privileges");
+        return;
+    }
+    let nobody = 65534;
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chown(folder.path(), Some(nobody), Some(nobody)).unwrap();
+    let exe = folder.path().join(name);
+    let built = folder.path().join("eyrie-restorer");
+    fs::copy(std::env::current_exe().unwrap(), &exe).unwrap();
+    fs::copy(restorer(), &built).unwrap();
+    let output = Command::new(&exe)
+        .arg("--nocapture")
+        .args(tests)
+        .env("EYRIE_TEST_RESTORER", &built)
+        .env("EYRIE_IMAGE_NO_PAGEMAP_SCAN", "1")
+        .env("TMPDIR", folder.path())
+        .current_dir(folder.path())
+        .uid(nobody)
+        .gid(nobody)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}\n{errors}");
+    assert!(text.contains(&format!("{count} passed")), "{text}");
 }

@@ -1,0 +1,110 @@
+//! Programs with several threads: frozen, killed and restored like the others in `survive.rs`.
+
+mod common;
+
+use common::{bring_back, checkpoint, does_not_notice, start_waiting, survives};
+use eyrie_image::{FreezeError, Frozen, Image};
+use std::fs;
+
+/// Choosing the numbers of threads is a privilege.
+fn numbers() -> &'static str {
+    // SAFETY: no arguments.
+    if unsafe { libc::geteuid() } == 0 { "same" } else { "any" }
+}
+
+#[test]
+fn threads_with_mutex_and_condition() {
+    survives("pingpong", &[], &["20000"], 3);
+}
+
+#[test]
+fn threads_of_a_static_program() {
+    survives("pingpong", &["-static"], &["20000"], 3);
+}
+
+#[test]
+fn threads_of_openmp() {
+    survives("omp", &["-fopenmp"], &["3000"], 3);
+}
+
+#[test]
+fn threads_with_state_and_blocked_threads() {
+    survives("threadstate", &[], &["1500", numbers()], 3);
+}
+
+#[test]
+fn threads_that_come_and_go() {
+    survives("threadstorm", &[], &["2000"], 3);
+}
+
+#[test]
+fn threads_frozen_and_let_go_again_and_again() {
+    does_not_notice("threadstate", &["1000", "same"]);
+    does_not_notice("threadstorm", &["1000"]);
+    does_not_notice("pingpong", &["5000"]);
+}
+
+#[test]
+fn threads_without_privileges_and_without_pagemap_scan() {
+    common::as_nobody("threads", &["mutex", "openmp", "with_state", "come_and_go"], 4);
+}
+
+#[test]
+fn more_threads_than_can_be_stopped_are_refused_by_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = start_waiting(folder.path(), "w-many", &["10000", "many"]);
+    match Frozen::stop(process.pid) {
+        Err(FreezeError::Threads { found: 1031, limit: 1024 }) => {}
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("too many threads were frozen"),
+    }
+}
+
+#[test]
+fn a_process_whose_first_thread_has_ended_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = start_waiting(folder.path(), "w-first-ends", &["10000", "first-ends"]);
+    let begun = std::time::Instant::now();
+    loop {
+        match Frozen::stop(process.pid) {
+            Err(FreezeError::FirstThreadEnded) => break,
+            Err(other) => panic!("{other}"),
+            // It has said that it is ready and is on the way to its end.
+            Ok(frozen) => frozen.release().unwrap(),
+        }
+        assert!(begun.elapsed() < common::PATIENCE);
+    }
+}
+
+#[test]
+fn a_thread_that_does_not_stop_is_named_and_the_others_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = start_waiting(folder.path(), "w-stuck", &["10000", "stuck"]);
+    let pid = process.pid;
+    // In a thread of its own: what could not be let go is let go when that ends.
+    let refused = std::thread::spawn(move || Frozen::stop(pid).map(drop).unwrap_err());
+    match refused.join().unwrap() {
+        FreezeError::Stuck(tid) => assert_ne!(tid, pid),
+        other => panic!("{other}"),
+    }
+    let child = fs::read_to_string(folder.path().join("child")).unwrap();
+    // SAFETY: the program's child, which it has not collected yet.
+    unsafe { libc::kill(child.parse().unwrap(), libc::SIGKILL) };
+    while fs::exists(format!("/proc/{child}")).unwrap() {
+        std::thread::yield_now();
+    }
+    let image = folder.path().join("image");
+    checkpoint(pid, &image).unwrap();
+}
+
+#[test]
+fn all_threads_are_in_the_image_and_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = start_waiting(folder.path(), "w-three", &["10000", "threads"]);
+    let image = folder.path().join("image");
+    checkpoint(process.pid, &image).unwrap();
+    assert_eq!(Image::open(&image).unwrap().summary().threads, 3);
+    process.kill();
+    let process = bring_back(&image);
+    assert_eq!(fs::read_dir(format!("/proc/{}/task", process.pid)).unwrap().count(), 3);
+}
