@@ -178,7 +178,7 @@ fn the_format_does_not_change_unnoticed() {
     let path = folder.path().join("image");
     write(&path, &state(), &runs());
     let golden = u128::from_le_bytes(format::hash(&fs::read(&path).unwrap()));
-    assert_eq!(golden, 169815465052855269802987701968361110371);
+    assert_eq!(golden, 24346753569387940511070463609240001148);
 }
 
 #[test]
