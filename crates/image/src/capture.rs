@@ -51,7 +51,7 @@ pub(crate) fn freeze_state(frozen: &mut Frozen) -> Result<(Snapshot, Agent), Cap
     let status = Status::read(pid)?;
     let stat = Stat::read(pid)?;
     let maps = procfs::parse_maps(&procfs::read(pid, "maps")?)?;
-    refuse_unsupported(&status, &maps)?;
+    refuse_unsupported(pid, &status, &maps)?;
     let traps_ignored = status.number("SigIgn", 16)? & threads::TRAP != 0;
     let mut threads = Vec::new();
     for thread in frozen.threads() {
@@ -89,7 +89,11 @@ pub(crate) fn freeze_state(frozen: &mut Frozen) -> Result<(Snapshot, Agent), Cap
     Ok((snapshot, agent))
 }
 
-fn refuse_unsupported(status: &Status, maps: &[Mapping]) -> Result<(), CaptureError> {
+fn refuse_unsupported(
+    pid: libc::pid_t,
+    status: &Status,
+    maps: &[Mapping],
+) -> Result<(), CaptureError> {
     let refuse = |what: &str| Err(CaptureError::Unsupported(what.into()));
     let own = Status::read(std::process::id() as libc::pid_t)?;
     if status.field("Uid") != own.field("Uid") || status.field("Gid") != own.field("Gid") {
@@ -97,6 +101,10 @@ fn refuse_unsupported(status: &Status, maps: &[Mapping]) -> Result<(), CaptureEr
     }
     if status.field("Seccomp_filters") != own.field("Seccomp_filters") {
         return refuse("has installed a seccomp filter");
+    }
+    // Not every kernel lists them.
+    if !procfs::read(pid, "timers").unwrap_or_default().is_empty() {
+        return refuse("has POSIX timers");
     }
     if !maps.iter().any(|m| m.path == b"[vdso]") {
         return refuse("has no vdso");

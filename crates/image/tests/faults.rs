@@ -78,6 +78,7 @@ fn what_cannot_come_back_is_refused_by_name() {
         ("deleted", "was deleted"),
         ("shared", "shared memory without a file"),
         ("child", "has child processes"),
+        ("timer", "has POSIX timers"),
     ] {
         fs::remove_file(folder.path().join("ready")).ok();
         let process = start_waiting(folder.path(), "w-refused", &["10000", what]);

@@ -2,9 +2,14 @@
 
 mod common;
 
-use common::{bring_back, checkpoint, does_not_notice, start_waiting, survives};
-use eyrie_image::{FreezeError, Frozen, Image};
-use std::fs;
+use common::{
+    Process, Random, bring_back, checkpoint, does_not_notice, program_survives, restorer,
+    start_waiting, survives,
+};
+use eyrie_image::{FreezeError, Frozen, Image, RestoreSpec, restore};
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::Duration;
 
 #[test]
 fn threads_with_mutex_and_condition() {
@@ -29,6 +34,15 @@ fn threads_with_state_and_blocked_threads() {
 #[test]
 fn threads_that_come_and_go() {
     survives("threadstorm", &[], &["2000"], 3);
+}
+
+#[test]
+fn threads_of_python() {
+    let python = Path::new("/usr/bin/python3");
+    assert!(python.exists(), "needs {}", python.display());
+    let folder = tempfile::tempdir().unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/threads.py");
+    program_survives(folder.path(), &python.canonicalize().unwrap(), &[script, "3000"], 3);
 }
 
 #[test]
@@ -89,6 +103,56 @@ fn a_thread_that_does_not_stop_is_named_and_the_others_go_on() {
     }
     let image = folder.path().join("image");
     checkpoint(pid, &image).unwrap();
+}
+
+/// Whether a process is a child of this one.
+fn is_ours(pid: libc::pid_t) -> bool {
+    let own = format!("PPid:\t{}", std::process::id());
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.lines().any(|line| line == own)
+}
+
+#[test]
+fn a_process_with_threads_killed_during_restore_is_an_error_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = start_waiting(folder.path(), "w-half-way", &["10000", "threads"]);
+    let image = folder.path().join("image");
+    let old = process.pid;
+    checkpoint(old, &image).unwrap();
+    process.kill();
+    let mut random = Random::new();
+    let (mut restored, mut failed) = (0, 0);
+    for _ in 0..100 {
+        let delay = Duration::from_micros(random.below(20_000));
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(delay);
+            if is_ours(old) {
+                // SAFETY: our own child, or nobody.
+                unsafe { libc::kill(old, libc::SIGKILL) };
+            }
+        });
+        let null = || File::options().read(true).write(true).open("/dev/null").unwrap().into();
+        let spec = RestoreSpec {
+            image: &image,
+            restorer: restorer(),
+            stdio: [null(), null(), null()],
+            segments: vec![],
+            start_stopped: false,
+        };
+        match restore(spec) {
+            Ok(pid) => {
+                restored += 1;
+                killer.join().unwrap();
+                Process::of(pid).kill();
+            }
+            Err(e) => {
+                failed += 1;
+                killer.join().unwrap();
+                assert!(!is_ours(old), "{e}");
+            }
+        }
+    }
+    println!("{restored} restored, {failed} killed");
 }
 
 #[test]

@@ -197,14 +197,20 @@ pub fn bring_back(image: &Path) -> Process {
 pub fn survives(name: &str, flags: &[&str], args: &[&str], cycles: usize) {
     let folder = tempfile::tempdir().unwrap();
     let program = compile(folder.path(), name, flags);
+    program_survives(folder.path(), &program, args, cycles);
+}
+
+/// The same with a program that is there.
+pub fn program_survives(folder: &Path, program: &Path, args: &[&str], cycles: usize) {
+    let name = program.display();
     let result = |which: &str| {
-        let sub = folder.path().join(which);
+        let sub = folder.join(which);
         fs::create_dir_all(&sub).unwrap();
         sub
     };
     let plain = result("undisturbed");
     let begun = Instant::now();
-    Process::start(&program, args, &plain).succeed();
+    Process::start(program, args, &plain).succeed();
     let whole = begun.elapsed().as_micros() as u64;
     let expected = fs::read(plain.join("out")).unwrap();
     assert!(!expected.is_empty());
@@ -213,7 +219,7 @@ pub fn survives(name: &str, flags: &[&str], args: &[&str], cycles: usize) {
     for attempt in 0..8 {
         let sub = result(&format!("run{attempt}"));
         let longest = (whole >> attempt) / (2 * cycles as u64) + 1;
-        if !run_cycles(&program, args, &sub, cycles, longest, &mut random) {
+        if !run_cycles(program, args, &sub, cycles, longest, &mut random) {
             continue;
         }
         let found = fs::read(sub.join("out")).unwrap();

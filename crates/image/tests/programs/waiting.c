@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <signal.h>
+#include <time.h>
 
 static void *idle(void *arg) {
     for (;;) pause();
@@ -46,6 +47,11 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "shared")) {
         char *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         *p = 1;
+    }
+    if (!strcmp(what, "timer")) {
+        timer_t timer;
+        struct sigevent event = {.sigev_notify = SIGEV_NONE};
+        if (timer_create(CLOCK_MONOTONIC, &event, &timer)) return 1;
     }
     if (!strcmp(what, "threads")) {
         pthread_t t;
