@@ -58,6 +58,8 @@ pub(crate) fn make(
     if others.iter().any(uses_tiles) {
         put_tile_code(Caller { tracee: first, site, base })?;
     }
+    // A thread is traced before we know its number.
+    let _more = Listed::more_to_come(first.0);
     first.set_options(OPTIONS | libc::PTRACE_O_TRACECLONE)?;
     for thread in others {
         let tracee = Tracee(start(Caller { tracee: first, site, base }, thread.tid)?);

@@ -91,6 +91,11 @@ impl Listed {
         Listed(tid)
     }
 
+    /// Notes that the process `pid` is about to have more threads that are traced.
+    pub fn more_to_come(pid: libc::pid_t) -> Listed {
+        Listed::thread(-pid, pid)
+    }
+
     /// Whether a thread is on the list.
     pub fn has(tid: libc::pid_t) -> bool {
         KNOWN.with_borrow(|known| known.iter().any(|k| k.0 == tid))

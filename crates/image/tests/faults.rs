@@ -103,23 +103,27 @@ fn a_traced_process_is_refused() {
 
 #[test]
 fn a_process_killed_during_capture_is_gone_and_leaves_no_twin() {
-    killed_during_capture("w-killed", &["10000"]);
+    killed_during_capture("w-killed", &["10000"], false, 1500);
 }
 
 #[test]
 fn a_process_with_threads_killed_during_capture_is_gone_too() {
-    killed_during_capture("w-killed-too", &["10000", "threads"]);
+    killed_during_capture("w-killed-too", &["10000", "threads"], true, 12_000);
 }
 
-fn killed_during_capture(name: &str, args: &[&str]) {
+fn killed_during_capture(name: &str, args: &[&str], when_ready: bool, longest_us: u64) {
     let folder = tempfile::tempdir().unwrap();
     let mut random = common::Random::new();
     let mut outcomes = [0; 2];
     let program = compile_as(folder.path(), "waiting", name, &[]);
     for round in 0..200 {
+        fs::remove_file(folder.path().join("ready")).ok();
         let mut process = Process::start(&program, args, folder.path());
+        if when_ready {
+            common::wait_for_line(folder.path());
+        }
         let pid = process.pid;
-        let delay = Duration::from_micros(random.below(1500));
+        let delay = Duration::from_micros(random.below(longest_us));
         let killer = std::thread::spawn(move || {
             std::thread::sleep(delay);
             // SAFETY: a child that is reaped only after this thread is joined.

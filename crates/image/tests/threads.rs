@@ -9,6 +9,8 @@ use common::{
 use eyrie_image::{FreezeError, Frozen, Image, RestoreSpec, restore};
 use std::fs::{self, File};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 #[test]
@@ -123,8 +125,13 @@ fn a_process_with_threads_killed_during_restore_is_an_error_and_leaves_nothing()
     let mut random = Random::new();
     let (mut restored, mut failed) = (0, 0);
     for _ in 0..100 {
-        let delay = Duration::from_micros(random.below(20_000));
+        let delay = Duration::from_micros(random.below(10_000));
+        let over = Arc::new(AtomicBool::new(false));
+        let watched = Arc::clone(&over);
         let killer = std::thread::spawn(move || {
+            while !is_ours(old) && !watched.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
             std::thread::sleep(delay);
             if is_ours(old) {
                 // SAFETY: our own child, or nobody.
@@ -139,7 +146,9 @@ fn a_process_with_threads_killed_during_restore_is_an_error_and_leaves_nothing()
             segments: vec![],
             start_stopped: false,
         };
-        match restore(spec) {
+        let result = restore(spec);
+        over.store(true, Ordering::SeqCst);
+        match result {
             Ok(pid) => {
                 restored += 1;
                 killer.join().unwrap();
