@@ -37,6 +37,8 @@ pub enum EventKind {
     Exited,
     /// The job is over; `count` is its exit code.
     Ended,
+    /// A checkpoint begins: the rank is about to be stopped.
+    Checkpointing,
 }
 
 impl EventKind {
@@ -57,6 +59,7 @@ impl EventKind {
             EventKind::Unprotected => "unprotected",
             EventKind::Exited => "exited",
             EventKind::Ended => "ended",
+            EventKind::Checkpointing => "checkpointing",
         }
     }
 }

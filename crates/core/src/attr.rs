@@ -4,7 +4,8 @@
 //! with the table free, so it may set, get or delete attributes itself; therefore each step looks
 //! the table up anew and never keeps an index across a call. An attribute whose delete function
 //! fails stays. A freed keyval that attributes still use remains one, for those who saved its
-//! number, until the last of them is gone. Values are pointers or integers of the program: never looked into.
+//! number, until the last of them is gone. Values are pointers or integers of the program: never
+//! looked into.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -8,15 +8,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
-use eyrie_channel::Endpoint;
 use eyrie_ledger::door::Post;
-use eyrie_ledger::entry::{REMOTE, SYNC};
-use eyrie_ledger::reader::Entry;
 
-use crate::error::class;
 use crate::handle::{Handle, Kind, Slab};
 use crate::machine::Machine;
-use crate::matching::{Posted, Queues, Waiting};
+use crate::matching::Queues;
 use crate::request::{Op, RecvOp, Request, State, Unexpected};
 
 /// Where the rest of a message that is coming in goes.
@@ -70,14 +66,14 @@ pub struct Engine {
     contexts: HashMap<u32, Queues, Spread>,
     pub(crate) unexpected: Vec<Option<Unexpected>>,
     free_unexpected: Vec<usize>,
-    inbound: Vec<Option<Sink>>,
+    pub(crate) inbound: Vec<Option<Sink>>,
     /// Sends that wait for log space, by destination, first come first served.
     pub(crate) queued: Vec<VecDeque<Handle>>,
     pub(crate) queued_total: usize,
     /// Sends that wait for their receiver's acknowledgement.
     pub(crate) unacked: Vec<Handle>,
     pub(crate) next_post: u64,
-    arrivals: u64,
+    pub(crate) arrivals: u64,
     pub(crate) messages: Slab<Unexpected>,
     fruitless: u32,
 }
@@ -119,7 +115,7 @@ impl Engine {
         self.contexts.len()
     }
 
-    fn store_unexpected(&mut self, message: Unexpected) -> usize {
+    pub(crate) fn store_unexpected(&mut self, message: Unexpected) -> usize {
         match self.free_unexpected.pop() {
             Some(slot) => {
                 self.unexpected[slot] = Some(message);
@@ -207,182 +203,6 @@ impl Machine {
             moved = true;
         }
         moved
-    }
-
-    fn take_entry(&mut self, src: u32, entry: &Entry) {
-        if entry.is_first() {
-            let posted = self.engine.queues(entry.env.ctx).take_posted(src, entry.env.tag);
-            let Some(posted) = posted else { return self.take_unexpected_entry(src, entry) };
-            let len = self.endpoint.message_bytes(entry);
-            self.begin(posted.req, src, entry.env.crank, entry.env.tag, len);
-            if matched_is_enough(entry) {
-                self.endpoint.acknowledge(src, entry);
-            }
-            self.engine.inbound[src as usize] = Some(Sink::Request(posted.req));
-        }
-        match self.engine.inbound[src as usize] {
-            Some(Sink::Request(req)) => {
-                self.deliver(req, src, entry);
-                self.endpoint.consume(src, entry);
-            }
-            Some(Sink::Unexpected(slot)) => {
-                if let (true, Some(Some(u))) =
-                    (entry.is_last(), self.engine.unexpected.get_mut(slot))
-                {
-                    u.whole = true;
-                }
-                self.endpoint.consume(src, entry);
-            }
-            Some(Sink::Message(h)) => {
-                if let (true, Some(u)) = (entry.is_last(), self.engine.messages.get_mut(h)) {
-                    u.whole = true;
-                }
-                self.endpoint.consume(src, entry);
-            }
-            None => self.endpoint.consume(src, entry),
-        }
-        if entry.is_last() {
-            self.engine.inbound[src as usize] = None;
-        }
-    }
-
-    fn take_unexpected_entry(&mut self, src: u32, entry: &Entry) {
-        let len = self.endpoint.message_bytes(entry);
-        let reader = self.endpoint.keep(src, entry);
-        let (ctx, tag, crank) = (entry.env.ctx, entry.env.tag, entry.env.crank);
-        let whole = entry.is_last();
-        let slot =
-            self.engine.store_unexpected(Unexpected { src, ctx, tag, crank, len, reader, whole });
-        self.engine.arrivals += 1;
-        let arrival = self.engine.arrivals;
-        self.engine.queues(ctx).push_unexpected(src, Waiting { arrival, tag, slot });
-        if !whole {
-            self.engine.inbound[src as usize] = Some(Sink::Unexpected(slot));
-        }
-    }
-
-    /// A receive has met its message: records the match if it was left to chance.
-    fn begin(&mut self, req: Handle, src: u32, crank: u32, tag: i32, len: u64) {
-        self.endpoint.count_received();
-        let Some(Request { op: Op::Recv(recv), status, error, .. }) = self.engine.reqs.get_mut(req)
-        else {
-            return;
-        };
-        recv.matched = true;
-        recv.len = len;
-        status.source = crank as i32;
-        status.tag = tag;
-        status.bytes = len.min(recv.data.bytes);
-        if len > recv.data.bytes {
-            *error = Some(class::TRUNCATE);
-        }
-        if recv.src.is_none() && !recv.forced {
-            self.endpoint.door.record_match(recv.post, src);
-        }
-    }
-
-    /// Copies an entry's payload to the receive's buffer.
-    fn deliver(&mut self, req: Handle, src: u32, entry: &Entry) {
-        let Some(r) = self.engine.reqs.get_mut(req) else { return };
-        let Op::Recv(recv) = &mut r.op else { return };
-        if entry.flags & REMOTE != 0 {
-            Self::deliver_remote(&self.endpoint, recv, entry);
-            self.endpoint.acknowledge(src, entry);
-        } else if entry.frag > 0 {
-            // SAFETY: `peek` checked that the entry holds `frag` bytes; the entry stays until the
-            // channel's `need` passes it, which happens after this. The buffer is the program's
-            // promise with the receive.
-            unsafe {
-                let bytes = std::slice::from_raw_parts(entry.payload, entry.frag as usize);
-                recv.data.scatter(recv.got, bytes);
-            }
-            recv.got += entry.frag;
-        }
-        if entry.is_last() {
-            self.finish(req);
-        }
-    }
-
-    fn deliver_remote(endpoint: &Endpoint, recv: &RecvOp, entry: &Entry) {
-        let len = recv.len.min(recv.data.bytes);
-        match recv.data.flat {
-            // SAFETY: at most the buffer's size, which is the program's promise.
-            Some(at) => unsafe { endpoint.read_remote(entry, at, len) },
-            None => {
-                let mut copy = vec![0u8; len as usize];
-                // SAFETY: `copy` is `len` bytes long; the buffer as above.
-                unsafe {
-                    endpoint.read_remote(entry, copy.as_mut_ptr(), len);
-                    recv.data.scatter(0, &copy);
-                }
-            }
-        }
-    }
-
-    /// The operation is complete.
-    pub(crate) fn finish(&mut self, req: Handle) {
-        let Some(r) = self.engine.reqs.get_mut(req) else { return };
-        r.state = State::Done;
-        if r.orphan {
-            self.engine.reqs.remove(req);
-        }
-    }
-
-    /// Lets a receive take an unexpected message, as far as that has come.
-    pub(crate) fn consume_unexpected(&mut self, req: Handle, message: Unexpected) {
-        let src = message.src;
-        let start = message.reader.pos;
-        self.begin(req, src, message.crank, message.tag, message.len);
-        let mut reader = message.reader;
-        reader.rebuild();
-        // Entries up to the channel's front are ours to read; those behind it come by `poll`.
-        let front = self.endpoint.front(src);
-        while reader.pos < front {
-            let Ok(Some(entry)) = reader.peek() else { break };
-            if entry.is_first() && matched_is_enough(&entry) {
-                self.endpoint.acknowledge(src, &entry);
-            }
-            self.deliver(req, src, &entry);
-            reader.pass(&entry);
-            if entry.is_last() {
-                break;
-            }
-        }
-        if !message.whole {
-            self.engine.inbound[src as usize] = Some(Sink::Request(req));
-        }
-        self.endpoint.release(src, start);
-    }
-
-    /// Posts a receive: takes its message if it is here, else queues it.
-    pub(crate) fn post_recv(&mut self, req: Handle) {
-        let Some(Request { op: Op::Recv(recv), .. }) = self.engine.reqs.get_mut(req) else {
-            return;
-        };
-        let wildcard = recv.src.is_none();
-        let posted = Posted { post: recv.post, tag: recv.tag, req };
-        let (mut src, ctx, tag) = (recv.src, recv.ctx, recv.tag);
-        match self.endpoint.door.ask_post(recv.post, wildcard) {
-            Post::Free => {}
-            Post::Source(s) => {
-                recv.force(s);
-                src = Some(s);
-            }
-            Post::Held => return self.engine.queues(ctx).hold(posted),
-            Post::Never => {
-                recv.forced = true;
-                return;
-            }
-        }
-        self.match_or_queue(src, ctx, tag, posted);
-    }
-
-    fn match_or_queue(&mut self, src: Option<u32>, ctx: u32, tag: i32, posted: Posted) {
-        let found = self.engine.queues(ctx).find_unexpected(src, tag);
-        match found.and_then(|(_, w)| self.engine.take_unexpected(w.slot)) {
-            Some(message) => self.consume_unexpected(posted.req, message),
-            None => self.engine.queues(ctx).post(src, posted),
-        }
     }
 
     /// The replay is over: what was held may match now, in the order of posting.
@@ -508,18 +328,13 @@ impl Machine {
     }
 }
 
-/// Whether the sender waits for the match; a remote message is acknowledged when it was read.
-fn matched_is_enough(entry: &Entry) -> bool {
-    entry.flags & (SYNC | REMOTE) == SYNC
-}
-
 impl RecvOp {
     /// The source that it matches: the program's, or the one the door dictated.
     pub(crate) fn wanted(&self) -> Option<u32> {
         self.src
     }
 
-    fn force(&mut self, src: u32) {
+    pub(crate) fn force(&mut self, src: u32) {
         self.src = Some(src);
         self.forced = true;
     }

@@ -15,14 +15,18 @@ pub mod machine;
 pub mod p2p;
 
 mod bsend;
+mod coll_p2p;
 mod completion;
 mod direct;
 mod engine;
 mod matching;
 #[cfg(test)]
 mod p2p_tests;
+mod persistent;
 mod probe;
+mod receiving;
 mod request;
+mod sending;
 #[cfg(test)]
 mod testing;
 

@@ -7,8 +7,8 @@
 //!
 //! Two kinds of event (the list is that of sender-based pessimistic logging, see
 //! `docs/formats/segment.md`):
-//! - *calls*, in program order: what Test*, Waitany, Waitsome, Iprobe, Probe, Cancel returned. A run
-//!   of fruitless calls is one word whose count grows in place.
+//! - *calls*, in program order: what Test*, Waitany, Waitsome, Iprobe, Probe, Cancel returned. A
+//!   run of fruitless calls is one word whose count grows in place.
 //! - *posts*, by the number of the posted receive: which source a wildcard matched, or that the
 //!   receive was cancelled. They are known at posting in a replay, however late they happened.
 

@@ -55,7 +55,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn messages_arrive_whole_and_in_order_and_can_be_repeated(
-        lens in prop::collection::vec(prop_oneof![0u64..200, 900u64..1100, 30_000u64..200_000], 1..60),
+        lens in prop::collection::vec(
+            prop_oneof![0u64..200, 900u64..1100, 30_000u64..200_000],
+            1..60,
+        ),
         restart in 0usize..60,
     ) {
         let seg = segment(256);

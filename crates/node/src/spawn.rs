@@ -106,9 +106,19 @@ pub fn spawn(launch: Launch<'_>) -> io::Result<libc::pid_t> {
 /// Lets no descriptor beyond the standard streams through an exec; an image could not bring
 /// strangers' descriptors back, and they would keep strangers' pipes open.
 pub fn shut_inherited() {
-    // SAFETY: plain system call, async-signal-safe; it only sets a flag.
+    // SAFETY: plain system calls, async-signal-safe; they only set a flag, and the limit is
+    // written to a place of our own.
     unsafe {
-        libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
+        let flag = libc::CLOSE_RANGE_CLOEXEC;
+        if libc::syscall(libc::SYS_close_range, 3, u32::MAX, flag) == 0 {
+            return;
+        }
+        // Before Linux 5.11: one by one.
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+        for fd in 3..limit.rlim_cur.min(1 << 20) as i32 {
+            libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
+        }
     }
 }
 

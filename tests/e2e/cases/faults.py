@@ -109,6 +109,16 @@ def test_threads_are_restored():
         assert {e["rank"] for e in restored} == {0, 1}, job.report()
 
 
+def test_full_log_without_checkpoints():
+    """The log is full and no checkpoint can free it: the job ends well, and says what it lost."""
+    with Job(program("flood"), ranks=2, ckpt_every=3600, options=["--log-limit", "8M"]) as job:
+        assert job.wait() == 0, job.report()
+        want = 2 * sum(i % 256 for i in range(1000))
+        assert job.stdout() == f"flood: sum {want}\n", job.report()
+        assert "WITHOUT protection" in job.stderr(), job.report()
+        assert "socket" in job.stderr(), job.report()
+
+
 def test_checkpoint_of_blocked_ranks():
     """One rank blocked in read(2), the others in a broadcast: all are checkpointed, killed, restored."""
     with Job(program("lines"), ranks=3, stdin="open", ckpt_every=3600) as job:

@@ -72,6 +72,10 @@ impl Job {
         };
         self.rank(rank).capturing = Some(generation);
         self.rank(rank).freezing = true;
+        let mut event = self.event(EventKind::Checkpointing);
+        event.rank = Some(rank);
+        event.generation = Some(generation);
+        self.log_event(event);
         let tell = self.tell.clone();
         let report = move |report| {
             let _ = tell.send(Msg::Checkpoint { rank, generation, epoch, report });
