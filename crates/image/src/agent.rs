@@ -2,6 +2,7 @@
 //! a few bytes of its memory borrowed for answers and put back.
 
 use crate::error::CaptureError;
+use crate::freeze::Borrowed;
 use crate::memory;
 use crate::procfs::Mapping;
 use crate::trace::{Regs, Tracee};
@@ -34,6 +35,11 @@ impl Agent {
     /// The same for a twin of the process.
     pub fn of_twin(&self, twin: Tracee) -> Agent {
         Agent { tracee: twin, ..*self }
+    }
+
+    /// The same for a thread of the process.
+    pub fn of_thread(&self, thread: &Borrowed) -> Agent {
+        Agent { tracee: thread.tracee, base: thread.regs, ..*self }
     }
 
     /// Makes a call; a negative result is the error.

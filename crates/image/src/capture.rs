@@ -1,4 +1,5 @@
-//! The kernel's side of a stopped process: registers, signals, timers, registrations.
+//! The kernel's side of a stopped process: signals, timers, limits, descriptors; of its threads see
+//! [`crate::threads`].
 //!
 //! Read in two steps to keep the freeze short: from the frozen process what a twin does not
 //! inherit, from the twin the rest. Some of it the kernel tells only to the process itself; it is
@@ -8,23 +9,17 @@ use crate::PAGE_BYTES;
 use crate::agent::Agent;
 use crate::descriptors;
 use crate::error::CaptureError;
-use crate::freeze::{Borrowed, Frozen};
+use crate::freeze::Frozen;
 use crate::memory;
 use crate::procfs::{self, Mapping, Stat, Status};
-use crate::state::{
-    Action, Description, Descriptor, Layout, Pending, Rseq, Special, State, Thread,
-};
-use crate::trace::{ALL_SIGNALS, Regs, Stop, TraceError, Tracee};
+use crate::state::{Action, Description, Descriptor, Layout, Pending, Special, State, Thread};
+use crate::threads;
+use crate::trace::{ALL_SIGNALS, Regs, TraceError};
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Most instructions stepped to get out of the vdso.
-const MAX_STEPS: usize = 4096;
-const USER_CODE_SEGMENT: u64 = 0x33;
 const ARCH_GET_XCOMP_PERM: u64 = 0x1022;
-const PR_GET_TID_ADDRESS: u64 = 40;
 const PR_GET_THP_DISABLE: u64 = 42;
 const RLIM_NLIMITS: u32 = 16;
-const AFFINITY_BYTES: usize = 1024;
 
 impl From<TraceError> for CaptureError {
     fn from(e: TraceError) -> CaptureError {
@@ -37,7 +32,7 @@ impl From<TraceError> for CaptureError {
 
 /// What was read while the process stood still.
 pub(crate) struct Snapshot {
-    pub thread: Thread,
+    pub threads: Vec<Thread>,
     pub pending: Vec<Pending>,
     pub timers: [[i64; 4]; 3],
     pub status: Status,
@@ -45,7 +40,6 @@ pub(crate) struct Snapshot {
     pub maps: Vec<Mapping>,
     pub cwd: Vec<u8>,
     pub limits: Vec<[u64; 2]>,
-    pub affinity: Vec<u8>,
     pub descriptors: Vec<Descriptor>,
     pub descriptions: Vec<Description>,
 }
@@ -57,25 +51,19 @@ pub(crate) fn freeze_state(frozen: &mut Frozen) -> Result<(Snapshot, Agent), Cap
     let status = Status::read(pid)?;
     let stat = Stat::read(pid)?;
     let maps = procfs::parse_maps(&procfs::read(pid, "maps")?)?;
-    refuse_unsupported(&status, &maps)?;
-    let sigmask = tracee.sigmask()?;
-    let mut regs = tracee.regs()?;
-    if regs.cs != USER_CODE_SEGMENT {
-        return Err(CaptureError::Unsupported("runs 32-bit code".into()));
+    refuse_unsupported(pid, &status, &maps)?;
+    let traps_ignored = status.number("SigIgn", 16)? & threads::TRAP != 0;
+    let mut threads = Vec::new();
+    for thread in frozen.threads() {
+        threads::refuse_unlike(thread, tracee, &status)?;
+        threads.push(threads::read(frozen, thread, &maps, traps_ignored)?);
     }
-    let rseq = leave_critical_section(tracee, &mut regs)?;
-    tracee.set_regs(&regs)?;
-    frozen.borrowed = Some(Borrowed { regs, sigmask });
-    leave_vdso(frozen, &status, &maps)?;
-    let regs = frozen.borrowed.as_ref().map_or(regs, |b| b.regs);
-    let xstate = tracee.xstate()?;
-    let mut pending = Vec::new();
-    for shared in [false, true] {
-        let infos = tracee.pending(shared)?.into_iter();
-        pending.extend(infos.map(|info| Pending { thread: !shared, info }));
+    let pending = threads::pending(tracee, true)?;
+    for thread in frozen.threads() {
+        thread.set_sigmask(ALL_SIGNALS)?;
     }
-    tracee.set_sigmask(ALL_SIGNALS)?;
     let (descriptors, descriptions) = descriptors::collect(pid)?;
+    let regs = frozen.borrowed.first().map(|b| b.regs).ok_or(CaptureError::Gone)?;
     let agent = Agent::new(tracee, regs, &maps)?;
     let mut timers = [[0; 4]; 3];
     for (which, timer) in timers.iter_mut().enumerate() {
@@ -83,26 +71,17 @@ pub(crate) fn freeze_state(frozen: &mut Frozen) -> Result<(Snapshot, Agent), Cap
         *timer = words.unwrap_or([0; 4]).map(|w| w as i64);
     }
     refuse_children(&agent)?;
-    let tid = agent.ask::<1>(libc::SYS_prctl, &[PR_GET_TID_ADDRESS, 0], 1)?;
-    let thread = Thread {
-        regs: regs_to_words(&regs),
-        xstate,
-        sigmask,
-        altstack: [0, 2, 0],
-        robust: robust_list(pid),
-        tid_address: tid.map_or(0, |[address]| address),
-        rseq,
-        xcomp_perm: 0,
-    };
+    for (thread, borrowed) in threads.iter_mut().zip(&frozen.borrowed) {
+        threads::ask(thread, &agent.of_thread(borrowed))?;
+    }
     let snapshot = Snapshot {
-        thread,
+        threads,
         pending,
         timers,
         stat,
         maps,
         cwd: procfs::link(pid, "cwd")?,
         limits: limits(pid),
-        affinity: affinity(pid),
         status,
         descriptors,
         descriptions,
@@ -110,17 +89,22 @@ pub(crate) fn freeze_state(frozen: &mut Frozen) -> Result<(Snapshot, Agent), Cap
     Ok((snapshot, agent))
 }
 
-fn refuse_unsupported(status: &Status, maps: &[Mapping]) -> Result<(), CaptureError> {
+fn refuse_unsupported(
+    pid: libc::pid_t,
+    status: &Status,
+    maps: &[Mapping],
+) -> Result<(), CaptureError> {
     let refuse = |what: &str| Err(CaptureError::Unsupported(what.into()));
     let own = Status::read(std::process::id() as libc::pid_t)?;
-    if status.field("x86_Thread_features").contains("shstk") {
-        return refuse("uses a shadow stack (CET)");
-    }
     if status.field("Uid") != own.field("Uid") || status.field("Gid") != own.field("Gid") {
         return refuse("runs as another user");
     }
     if status.field("Seccomp_filters") != own.field("Seccomp_filters") {
         return refuse("has installed a seccomp filter");
+    }
+    // Not every kernel lists them.
+    if !procfs::read(pid, "timers").unwrap_or_default().is_empty() {
+        return refuse("has POSIX timers");
     }
     if !maps.iter().any(|m| m.path == b"[vdso]") {
         return refuse("has no vdso");
@@ -138,60 +122,6 @@ fn refuse_children(agent: &Agent) -> Result<(), CaptureError> {
     Err(CaptureError::Unsupported("has child processes".into()))
 }
 
-/// A thread that was interrupted in a restartable sequence is sent to its abort handler, as the
-/// kernel would have done on its next return to it; whatever we do in its name would hide that it
-/// must.
-fn leave_critical_section(tracee: Tracee, regs: &mut Regs) -> Result<Option<Rseq>, CaptureError> {
-    let Some(config) = tracee.rseq()?.filter(|c| c.pointer != 0) else { return Ok(None) };
-    let section_at = config.pointer.wrapping_add(8);
-    let [section] = memory::read_words(tracee.0, section_at)?;
-    if section != 0 {
-        let [_, start, length, abort] = memory::read_words(tracee.0, section)?;
-        if regs.rip.wrapping_sub(start) < length {
-            regs.rip = abort;
-            memory::write_exact(tracee.0, section_at, &[0; 8])?;
-        }
-    }
-    Ok(Some(Rseq { addr: config.pointer, bytes: config.size, signature: config.signature }))
-}
-
-/// Steps the process out of the vdso, whose code belongs to the kernel it runs on. Not where
-/// `SIGTRAP` is ignored: the kernel would reset that for good; such a process stays where it is,
-/// which a restore under the same kernel bears.
-fn leave_vdso(frozen: &mut Frozen, status: &Status, maps: &[Mapping]) -> Result<(), CaptureError> {
-    let tracee = frozen.tracee;
-    let Some(borrowed) = frozen.borrowed.as_mut() else { return Ok(()) };
-    let inside =
-        |rip: u64| maps.iter().any(|m| m.path == b"[vdso]" && (m.start..m.end).contains(&rip));
-    let trap = 1u64 << (libc::SIGTRAP - 1);
-    let ignored = status.number("SigIgn", 16)? & trap != 0;
-    if ignored || borrowed.regs.orig_rax as i64 >= 0 || !inside(borrowed.regs.rip) {
-        return Ok(());
-    }
-    tracee.set_sigmask(ALL_SIGNALS & !trap)?;
-    let mut signal = 0;
-    for _ in 0..MAX_STEPS {
-        tracee.step(signal)?;
-        signal = match tracee.wait()? {
-            // A SIGSTOP from elsewhere: let it become a group stop.
-            Stop::Signal(stop) if stop != libc::SIGTRAP => stop,
-            _ => 0,
-        };
-        borrowed.regs = tracee.regs()?;
-        if !inside(borrowed.regs.rip) {
-            break;
-        }
-    }
-    Ok(())
-}
-
-fn robust_list(pid: libc::pid_t) -> [u64; 2] {
-    let (mut head, mut bytes) = (0u64, 0u64);
-    // SAFETY: both results are live words of the kernel's size.
-    let r = unsafe { libc::syscall(libc::SYS_get_robust_list, pid, &raw mut head, &raw mut bytes) };
-    if r == 0 { [head, bytes] } else { [0, 0] }
-}
-
 fn limits(pid: libc::pid_t) -> Vec<[u64; 2]> {
     let one = |number: u32| {
         let mut limit = libc::rlimit64 { rlim_cur: u64::MAX, rlim_max: u64::MAX };
@@ -200,15 +130,6 @@ fn limits(pid: libc::pid_t) -> Vec<[u64; 2]> {
         if r == 0 { [limit.rlim_cur, limit.rlim_max] } else { [u64::MAX; 2] }
     };
     (0..RLIM_NLIMITS).map(one).collect()
-}
-
-fn affinity(pid: libc::pid_t) -> Vec<u8> {
-    let mut mask = vec![0u8; AFFINITY_BYTES];
-    // SAFETY: the mask is live and as long as said.
-    let n =
-        unsafe { libc::syscall(libc::SYS_sched_getaffinity, pid, mask.len(), mask.as_mut_ptr()) };
-    mask.truncate(usize::try_from(n).unwrap_or(0));
-    mask
 }
 
 /// `user_regs_struct` as the image stores it.
@@ -227,18 +148,11 @@ pub(crate) fn words_to_regs(words: &[u64; 27]) -> Regs {
 /// Completes the state from the twin. Regions, files and guards are filled in later.
 pub(crate) fn twin_state(
     pid: libc::pid_t,
-    mut snapshot: Snapshot,
+    snapshot: Snapshot,
     agent: &Agent,
     twin: libc::pid_t,
 ) -> Result<State, CaptureError> {
-    let altstack = agent.ask::<3>(libc::SYS_sigaltstack, &[0, 0], 1)?;
-    if let Ok([sp, flags, bytes]) = altstack {
-        // SS_ONSTACK says where the stack pointer is and cannot be set.
-        let flags = flags & 0xffff_ffff & !(libc::SS_ONSTACK as u64);
-        snapshot.thread.altstack = [sp, flags, bytes];
-    }
     let perm = agent.ask::<1>(libc::SYS_arch_prctl, &[ARCH_GET_XCOMP_PERM, 0], 1)?;
-    snapshot.thread.xcomp_perm = perm.map_or(0, |[mask]| mask);
     let prctl = |option: u64| agent.call(libc::SYS_prctl, &[option]);
     let dumpable = prctl(libc::PR_GET_DUMPABLE as u64)?;
     let thp_disable = prctl(PR_GET_THP_DISABLE)?;
@@ -254,12 +168,10 @@ pub(crate) fn twin_state(
         .collect();
     let personality = procfs::read(twin, "personality").unwrap_or_default();
     let personality = String::from_utf8_lossy(&personality);
-    let comm = procfs::read(twin, "comm")?;
     Ok(State {
         pid,
         group_leader: stat.field(5) == pid as u64,
         session_leader: stat.field(6) == pid as u64,
-        comm: comm.strip_suffix(b"\n").unwrap_or(&comm).to_vec(),
         exe: procfs::link(twin, "exe")?,
         cwd: snapshot.cwd,
         umask: u32::from_str_radix(status.field("Umask"), 8).unwrap_or(0o22),
@@ -268,8 +180,8 @@ pub(crate) fn twin_state(
         no_new_privs: status.field("NoNewPrivs") == "1",
         thp_disable: thp_disable > 0,
         limits: snapshot.limits,
-        affinity: snapshot.affinity,
-        thread: snapshot.thread,
+        xcomp_perm: perm.map_or(0, |[mask]| mask),
+        threads: snapshot.threads,
         actions,
         pending: snapshot.pending,
         timers: snapshot.timers,

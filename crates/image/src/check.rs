@@ -2,7 +2,7 @@
 //! written; this tells that they make sense, so that the planner may rely on it.
 
 use crate::PAGE_BYTES;
-use crate::state::{Backing, FileId, PROT_MASK, Region, Run, State, Target, region};
+use crate::state::{Backing, FileId, PROT_MASK, Region, Run, State, Target, Thread, region};
 use eyrie_restorer::plan::{AREA_END, RESTORER_BASE};
 
 /// End of what a process can map (with five-level page tables).
@@ -25,6 +25,7 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Finding {
 /// Checks everything; the error says what does not hold.
 pub fn check(state: &State, runs: &[Run], page_bytes: u64) -> Finding {
     scalars(state)?;
+    threads(state)?;
     signals(state)?;
     let mut ranges = Vec::new();
     for r in &state.regions {
@@ -114,18 +115,32 @@ fn check_runs(state: &State, runs: &[Run], page_bytes: u64) -> Finding {
 }
 
 fn scalars(state: &State) -> Finding {
-    let thread = &state.thread;
     ensure(state.pid > 0, || "process number".into())?;
-    let comm = state.comm.len() <= MAX_COMM_BYTES && !state.comm.contains(&0);
-    ensure(comm, || "name of the process".into())?;
     ensure(path_holds(&state.exe) && path_holds(&state.cwd), || "program or folder".into())?;
     ensure(state.umask <= 0o7777, || "umask".into())?;
-    let xstate = (MIN_XSTATE_BYTES..=MAX_XSTATE_BYTES).contains(&thread.xstate.len());
-    ensure(xstate, || "size of the vector registers".into())?;
     let auxv = &state.layout.auxv;
     let auxv_holds = auxv.len() <= MAX_AUXV_BYTES && auxv.len().is_multiple_of(16);
     ensure(auxv_holds, || "auxiliary vector".into())?;
-    ensure(state.limits.len() <= MAX_LIMITS, || "resource limits".into())?;
+    ensure(state.limits.len() <= MAX_LIMITS, || "resource limits".into())
+}
+
+fn threads(state: &State) -> Finding {
+    let first = state.threads.first().map(|t| t.tid);
+    ensure(first == Some(state.pid), || "first thread".into())?;
+    let mut numbers: Vec<i32> = state.threads.iter().map(|t| t.tid).collect();
+    numbers.sort_unstable();
+    let distinct = numbers[0] > 0 && numbers.windows(2).all(|w| w[0] < w[1]);
+    ensure(distinct, || "thread numbers".into())?;
+    // One size: that of the processor.
+    let xstate = state.threads[0].xstate.len();
+    state.threads.iter().try_for_each(|t| thread(t, xstate))
+}
+
+fn thread(thread: &Thread, xstate: usize) -> Finding {
+    let comm = thread.comm.len() <= MAX_COMM_BYTES && !thread.comm.contains(&0);
+    ensure(comm, || "name of a thread".into())?;
+    let fits = (MIN_XSTATE_BYTES..=MAX_XSTATE_BYTES).contains(&xstate);
+    ensure(fits && thread.xstate.len() == xstate, || "size of the vector registers".into())?;
     let addresses = [thread.robust[0], thread.tid_address, thread.altstack[0]];
     let rseq = thread.rseq.as_ref().map_or(0, |r| r.addr);
     let holds = addresses.iter().chain([&rseq]).all(|&a| a < ADDRESS_LIMIT);
@@ -141,8 +156,8 @@ fn signals(state: &State) -> Finding {
         })?;
         last = action.signal;
     }
-    let number = |info: &[u64; 16]| (info[0] & 0xffff_ffff) as u32;
-    let holds = state.pending.iter().all(|p| (1..=64).contains(&number(&p.info)));
+    let pending = state.pending.iter().chain(state.threads.iter().flat_map(|t| &t.pending));
+    let holds = pending.clone().all(|p| (1..=64).contains(&p.signal()));
     ensure(holds, || "pending signals".into())
 }
 

@@ -13,9 +13,23 @@ pub enum FreezeError {
     /// Another tracer (a debugger) is attached.
     #[error("the process is being traced by a debugger")]
     Traced,
-    /// Only single-threaded processes can be captured.
-    #[error("the process has {0} threads; only single-threaded programs can be checkpointed")]
-    Threads(usize),
+    /// It has more threads than are stopped.
+    #[error("the process has {found} threads; at most {limit} can be checkpointed")]
+    Threads {
+        /// How many it has.
+        found: usize,
+        /// How many it may have.
+        limit: usize,
+    },
+    /// A thread waits in the kernel for something that cannot be interrupted.
+    #[error("thread {0} is blocked in the kernel and does not stop")]
+    Stuck(libc::pid_t),
+    /// It goes on starting threads faster than they can be stopped.
+    #[error("the process starts threads faster than they can be stopped")]
+    Restless,
+    /// `main` has ended by `pthread_exit` while other threads go on.
+    #[error("the first thread of the process has ended; its other threads cannot be checkpointed")]
+    FirstThreadEnded,
     /// The kernel does not let us trace it.
     #[error("the kernel does not permit tracing the process")]
     NotPermitted,

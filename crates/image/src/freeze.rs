@@ -1,5 +1,7 @@
 //! Stopping a process from outside and letting it go on as if nothing had happened.
 //!
+//! All threads are stopped in one pass, which is repeated until no new one turns up.
+//!
 //! What stays true: whatever was done to the stopped process is undone before it runs on. Its
 //! registers are put back while it stands in a stop from which the kernel itself decides about
 //! interrupted system calls, so that these restart, or return `EINTR` to a signal that came
@@ -8,6 +10,7 @@
 use crate::error::FreezeError;
 use crate::procfs::{self, Status};
 use crate::trace::{Listed, Regs, Stop, TraceError, Tracee};
+use crate::twin::reap;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -16,21 +19,39 @@ use std::time::{Duration, Instant};
 /// `PTRACE_EVENT_STOP`.
 const EVENT_STOP: i32 = 128;
 
+/// Most threads that a process may have to be stopped.
+const MAX_THREADS: usize = 1024;
+/// How long the threads have to come to a stop.
+const STOP_LIMIT: Duration = Duration::from_secs(5);
+/// How long one that has not stopped is waited for when all is called off.
+const RELEASE_LIMIT: Duration = Duration::from_millis(100);
+
 /// A process that this *thread* traces. All calls must come from the thread that stopped it.
 /// Dropping lets the process run on.
 pub struct Frozen {
+    /// Its first thread.
     pub(crate) tracee: Tracee,
-    attached: Option<Listed>,
+    attached: Vec<Attached>,
     /// What to put back before it runs on.
-    pub(crate) borrowed: Option<Borrowed>,
+    pub(crate) borrowed: Vec<Borrowed>,
     since: Instant,
     /// How long it stood still, once it does not any more; shared with the twin's report.
     pub(crate) stood: Rc<Cell<Option<Duration>>>,
     _this_thread: PhantomData<*const ()>,
 }
 
-/// State of the process that was changed for the time of the freeze.
+/// A traced thread.
+struct Attached {
+    tracee: Tracee,
+    /// Whether the stop that was asked for has come.
+    stopped: bool,
+    #[allow(dead_code, reason = "held for its drop")]
+    listed: Listed,
+}
+
+/// State of a thread that was changed for the time of the freeze.
 pub(crate) struct Borrowed {
+    pub tracee: Tracee,
     pub regs: Regs,
     pub sigmask: u64,
 }
@@ -45,12 +66,14 @@ impl From<TraceError> for FreezeError {
 }
 
 impl Frozen {
-    /// Seizes `pid` and stops it at once.
+    /// Seizes `pid` and stops all its threads at once. A thread that sleeps in the kernel and
+    /// cannot be woken makes this fail after some seconds ([`FreezeError::Stuck`]); such a thread
+    /// stays traced until the calling thread ends, the others are let go.
     pub fn stop(pid: libc::pid_t) -> Result<Frozen, FreezeError> {
         let mut frozen = Frozen {
             tracee: Tracee(pid),
-            attached: None,
-            borrowed: None,
+            attached: Vec::new(),
+            borrowed: Vec::new(),
             since: Instant::now(),
             stood: Rc::default(),
             _this_thread: PhantomData,
@@ -64,32 +87,40 @@ impl Frozen {
         self.tracee.0
     }
 
+    /// Its threads, the first one first.
+    pub(crate) fn threads(&self) -> Vec<Tracee> {
+        self.attached.iter().map(|thread| thread.tracee).collect()
+    }
+
     /// Lets it go on; [`Frozen::stop_again`] stops it again. In between it is not traced, so that
     /// its signals reach it as ever.
     pub fn go_on(&mut self) -> Result<(), FreezeError> {
-        if self.attached.is_none() {
+        if self.attached.is_empty() {
             return Ok(());
         }
-        self.give_back()?;
-        self.attached = None;
-        self.tracee.detach(0)?;
+        let mut result = self.give_back();
+        // The others before the first: of a process that was killed in the meantime the first
+        // thread's end is only told when the others are collected.
+        while let Some(thread) = self.attached.pop() {
+            result = result.and(thread.detach(self.tracee));
+        }
         self.stood.set(Some(self.since.elapsed()));
-        Ok(())
+        Ok(result?)
     }
 
     /// Stops it again after [`Frozen::go_on`].
     pub fn stop_again(&mut self) -> Result<(), FreezeError> {
-        if self.attached.is_some() {
+        if !self.attached.is_empty() {
             return Ok(());
         }
-        self.check_threads()?;
         self.since = Instant::now();
         self.stood = Rc::default();
-        self.tracee.seize(libc::PTRACE_O_TRACESYSGOOD).map_err(|e| self.explain(e))?;
-        self.attached = Some(Listed::new(self.tracee.0));
-        self.tracee.interrupt()?;
-        self.wait_for_stop()?;
-        self.check_threads()
+        let result = self.stop_threads();
+        if result.is_err() {
+            // The reason why it could not be stopped is what counts.
+            let _ = self.go_on();
+        }
+        result
     }
 
     /// Detaches; the process runs on.
@@ -97,57 +128,156 @@ impl Frozen {
         self.go_on()
     }
 
-    /// Waits for the stop that was asked for. A signal that comes first is passed on, and the stop
-    /// asked for again: any trap of the process takes back an earlier request.
-    fn wait_for_stop(&self) -> Result<(), FreezeError> {
+    /// Stops all threads that there are, until there are no new ones: then none runs that could
+    /// start another.
+    fn stop_threads(&mut self) -> Result<(), FreezeError> {
+        let end = Instant::now() + STOP_LIMIT;
         loop {
-            match self.tracee.wait()? {
-                Stop::Event(EVENT_STOP, _) => return Ok(()),
-                Stop::Signal(signal) => {
-                    self.tracee.interrupt()?;
-                    self.tracee.resume(signal)?;
-                }
-                Stop::Event(..) | Stop::Syscall => {
-                    self.tracee.interrupt()?;
-                    self.tracee.resume(0)?;
-                }
+            let mut tasks =
+                procfs::numbers(self.tracee.0, "task").map_err(|_| FreezeError::Gone)?;
+            if tasks.len() > MAX_THREADS {
+                return Err(FreezeError::Threads { found: tasks.len(), limit: MAX_THREADS });
             }
+            tasks.sort_by_key(|&tid| tid as libc::pid_t != self.tracee.0);
+            let known = self.attached.len();
+            for tid in tasks.into_iter().map(|tid| Tracee(tid as libc::pid_t)) {
+                self.attach(tid)?;
+            }
+            if self.attached.len() == known {
+                break;
+            }
+            let mut result = Ok(());
+            for mut thread in self.attached.split_off(known) {
+                let stopped = wait_for_stop(thread.tracee, Some(end));
+                if matches!(stopped, Err(TraceError::Gone)) {
+                    thread.forget(self.tracee);
+                    continue;
+                }
+                result = result.and(stopped.map(|stopped| thread.stopped = stopped));
+                self.attached.push(thread);
+            }
+            result?;
+            if let Some(stuck) = self.attached.iter().find(|thread| !thread.stopped) {
+                return Err(FreezeError::Stuck(stuck.tracee.0));
+            }
+            if Instant::now() >= end {
+                return Err(FreezeError::Restless);
+            }
+        }
+        match self.attached.first() {
+            Some(first) if first.tracee == self.tracee => Ok(()),
+            // A thread that stands still tells that the process is not about to end.
+            Some(other) if other.tracee.regs().is_ok() => Err(FreezeError::FirstThreadEnded),
+            _ => Err(FreezeError::Gone),
+        }
+    }
+
+    /// Seizes a thread, unless that was done or it has ended, and asks it to stop.
+    fn attach(&mut self, tracee: Tracee) -> Result<(), FreezeError> {
+        if self.attached.iter().any(|thread| thread.tracee == tracee) {
+            return Ok(());
+        }
+        match tracee.seize(libc::PTRACE_O_TRACESYSGOOD).map_err(|e| explain(tracee, e)) {
+            Ok(()) => {}
+            Err(FreezeError::Gone) => return Ok(()),
+            Err(e) => return Err(e),
+        }
+        let listed = Listed::thread(tracee.0, self.tracee.0);
+        self.attached.push(Attached { tracee, stopped: false, listed });
+        match tracee.interrupt() {
+            // Its end will be seen by the one who waits for its stop.
+            Ok(()) | Err(TraceError::Gone) => Ok(()),
+            Err(e) => Err(e.into()),
         }
     }
 
     /// Puts back what was borrowed, in a stop from which the kernel restarts system calls.
-    fn give_back(&mut self) -> Result<(), FreezeError> {
-        let Some(borrowed) = self.borrowed.take() else { return Ok(()) };
-        self.tracee.set_options(libc::PTRACE_O_TRACESYSGOOD)?;
-        self.tracee.interrupt()?;
-        self.tracee.resume(0)?;
-        self.wait_for_stop()?;
-        self.tracee.set_regs(&borrowed.regs)?;
-        self.tracee.set_sigmask(borrowed.sigmask)?;
-        Ok(())
+    fn give_back(&mut self) -> Result<(), TraceError> {
+        let mut result = Ok(());
+        let mut on_the_way = Vec::new();
+        for borrowed in std::mem::take(&mut self.borrowed) {
+            let tracee = borrowed.tracee;
+            let go = tracee
+                .set_options(libc::PTRACE_O_TRACESYSGOOD)
+                .and_then(|()| tracee.interrupt())
+                .and_then(|()| tracee.resume(0));
+            if go.is_ok() {
+                on_the_way.push(borrowed);
+            }
+            result = result.and(go);
+        }
+        for Borrowed { tracee, regs, sigmask } in on_the_way {
+            let done = wait_for_stop(tracee, None)
+                .and_then(|_| tracee.set_regs(&regs))
+                .and_then(|()| tracee.set_sigmask(sigmask));
+            result = result.and(done);
+        }
+        result
+    }
+}
+
+impl Attached {
+    /// Lets it go; if it was killed meanwhile, it is collected, unless it is the first thread.
+    fn detach(self, first: Tracee) -> Result<(), TraceError> {
+        if !self.stopped {
+            match wait_for_stop(self.tracee, Some(Instant::now() + RELEASE_LIMIT)) {
+                Ok(true) => {}
+                // The kernel lets it go when this thread ends.
+                Ok(false) => return Ok(()),
+                Err(e) => {
+                    self.forget(first);
+                    return Err(e);
+                }
+            }
+        }
+        let result = self.tracee.detach(0);
+        if matches!(result, Err(TraceError::Gone)) {
+            self.forget(first);
+        }
+        result
     }
 
-    fn check_threads(&self) -> Result<(), FreezeError> {
-        match procfs::numbers(self.tracee.0, "task") {
-            Ok(tasks) if tasks.len() > 1 => Err(FreezeError::Threads(tasks.len())),
-            Ok(_) => Ok(()),
-            Err(_) => Err(FreezeError::Gone),
+    /// Collects a thread that has ended or was killed, so that the end of its process is told. The
+    /// first thread's status is its parent's to collect.
+    fn forget(self, first: Tracee) {
+        if self.tracee != first {
+            reap(self.tracee.0);
         }
     }
+}
 
-    fn explain(&self, e: TraceError) -> FreezeError {
-        let TraceError::Os { what, source } = e else { return FreezeError::Gone };
-        if source.raw_os_error() != Some(libc::EPERM) {
-            return FreezeError::Os { what, source };
-        }
-        let Ok(status) = Status::read(self.tracee.0) else { return FreezeError::Gone };
-        if status.field("State").starts_with(['Z', 'X']) {
-            FreezeError::Gone
-        } else if status.number("TracerPid", 10).is_ok_and(|tracer| tracer != 0) {
-            FreezeError::Traced
-        } else {
-            FreezeError::NotPermitted
-        }
+/// Waits for the stop that was asked for, until `end`; tells whether it came. A signal that comes
+/// first is passed on, and the stop asked for again: any trap takes back an earlier request.
+fn wait_for_stop(tracee: Tracee, end: Option<Instant>) -> Result<bool, TraceError> {
+    loop {
+        let stop = match end {
+            Some(end) => tracee.wait_until(Some(end))?,
+            None => Some(tracee.wait()?),
+        };
+        let signal = match stop {
+            None => return Ok(false),
+            Some(Stop::Event(EVENT_STOP, _)) => return Ok(true),
+            Some(Stop::Signal(signal)) => signal,
+            Some(Stop::Event(..) | Stop::Syscall) => 0,
+        };
+        tracee.interrupt()?;
+        tracee.resume(signal)?;
+    }
+}
+
+/// Why a thread could not be seized.
+fn explain(tracee: Tracee, e: TraceError) -> FreezeError {
+    let TraceError::Os { what, source } = e else { return FreezeError::Gone };
+    if source.raw_os_error() != Some(libc::EPERM) {
+        return FreezeError::Os { what, source };
+    }
+    let Ok(status) = Status::read(tracee.0) else { return FreezeError::Gone };
+    if status.field("State").starts_with(['Z', 'X']) {
+        FreezeError::Gone
+    } else if status.number("TracerPid", 10).is_ok_and(|tracer| tracer != 0) {
+        FreezeError::Traced
+    } else {
+        FreezeError::NotPermitted
     }
 }
 

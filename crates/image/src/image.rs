@@ -32,6 +32,8 @@ pub struct Summary {
     pub pid: i32,
     /// Name of the program.
     pub comm: String,
+    /// Threads.
+    pub threads: usize,
     /// Memory mappings.
     pub regions: usize,
     /// Open files (without standard streams and devices).
@@ -92,7 +94,8 @@ impl Image {
         let is_file = |t: &Target| matches!(t, Target::File { .. });
         Summary {
             pid: self.state.pid,
-            comm: String::from_utf8_lossy(&self.state.comm).into_owned(),
+            comm: String::from_utf8_lossy(&self.state.leader().comm).into_owned(),
+            threads: self.state.threads.len(),
             regions: self.state.regions.len(),
             files: self.state.descriptions.iter().filter(|d| is_file(&d.target)).count(),
             pages: self.runs.iter().map(|r| r.pages).sum(),

@@ -20,12 +20,27 @@ fn region(start: u64, end: u64, backing: Backing) -> Region {
     Region { start, end, prot: 3, flags: 0, backing, name: vec![] }
 }
 
+fn thread(tid: i32) -> Thread {
+    Thread {
+        tid,
+        comm: b"name".to_vec(),
+        affinity: vec![3; 8],
+        regs: [5; 27],
+        xstate: vec![6; 2696],
+        sigmask: 0,
+        altstack: [0, 2, 0],
+        robust: [0x7000, 24],
+        tid_address: 0x7100,
+        rseq: Some(Rseq { addr: 0x7200, bytes: 32, signature: 0x5305_3053 }),
+        pending: vec![Pending { info: [12; 16] }],
+    }
+}
+
 fn state() -> State {
     State {
         pid: 42,
         group_leader: true,
         session_leader: false,
-        comm: b"name".to_vec(),
         exe: b"/bin/x".to_vec(),
         cwd: b"/".to_vec(),
         umask: 0o22,
@@ -34,19 +49,10 @@ fn state() -> State {
         no_new_privs: false,
         thp_disable: false,
         limits: vec![[1, 2]; 16],
-        affinity: vec![3; 8],
-        thread: Thread {
-            regs: [5; 27],
-            xstate: vec![6; 2696],
-            sigmask: 0,
-            altstack: [0, 2, 0],
-            robust: [0x7000, 24],
-            tid_address: 0x7100,
-            rseq: Some(Rseq { addr: 0x7200, bytes: 32, signature: 0x5305_3053 }),
-            xcomp_perm: 0,
-        },
+        xcomp_perm: 0,
+        threads: vec![thread(42), thread(43)],
         actions: vec![Action { signal: 14, handler: 0x1000, flags: 0, restorer: 0, mask: 0 }],
-        pending: vec![Pending { thread: false, info: [10; 16] }],
+        pending: vec![Pending { info: [10; 16] }],
         timers: [[0; 4]; 3],
         layout: Layout {
             start_code: 0,
@@ -146,10 +152,16 @@ fn contradictions_behind_right_checksums_are_refused() {
         ("signal number", |s, _| s.actions[0].signal = 65),
         ("signal that cannot be caught", |s, _| s.actions[0].signal = 9),
         ("pending signal", |s, _| s.pending[0].info[0] = 0),
-        ("vector registers", |s, _| s.thread.xstate.truncate(8)),
-        ("name", |s, _| s.comm = vec![b'x'; 16]),
+        ("vector registers", |s, _| s.threads[0].xstate.truncate(8)),
+        ("vector registers of another size", |s, _| s.threads[1].xstate.truncate(2632)),
+        ("no thread", |s, _| s.threads.clear()),
+        ("first thread", |s, _| s.threads.swap(0, 1)),
+        ("thread twice", |s, _| s.threads[1].tid = 42),
+        ("thread number", |s, _| s.threads[1].tid = -1),
+        ("pending signal of a thread", |s, _| s.threads[1].pending[0].info[0] = 99),
+        ("name", |s, _| s.threads[1].comm = vec![b'x'; 16]),
         ("guard", |s, _| s.guards.push(crate::state::Guard { start: 30 * PAGE, end: 31 * PAGE })),
-        ("rseq", |s, _| s.thread.rseq.as_mut().unwrap().addr = u64::MAX),
+        ("rseq", |s, _| s.threads[1].rseq.as_mut().unwrap().addr = u64::MAX),
     ];
     for (what, change) in changes {
         match received(change) {
@@ -166,7 +178,7 @@ fn the_format_does_not_change_unnoticed() {
     let path = folder.path().join("image");
     write(&path, &state(), &runs());
     let golden = u128::from_le_bytes(format::hash(&fs::read(&path).unwrap()));
-    assert_eq!(golden, 169815465052855269802987701968361110371);
+    assert_eq!(golden, 24346753569387940511070463609240001148);
 }
 
 #[test]
@@ -175,9 +187,9 @@ fn another_version_is_named() {
     let path = folder.path().join("image");
     write(&path, &state(), &runs());
     let mut bytes = fs::read(&path).unwrap();
-    bytes[8] = 2;
+    bytes[8] = 3;
     fs::write(&path, bytes).unwrap();
-    assert!(matches!(Image::open(&path), Err(ImageError::Other(v)) if v == "version 2"));
+    assert!(matches!(Image::open(&path), Err(ImageError::Other(v)) if v == "version 3"));
 }
 
 /// A file that claims to be huge costs neither memory nor time.

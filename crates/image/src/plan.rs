@@ -398,7 +398,7 @@ fn process(plan: &mut Plan, state: &State) {
     plan.step(name, libc::SYS_chdir, &[cwd]);
     plan.step("set umask", libc::SYS_umask, &[u64::from(state.umask)]);
     plan.step("set personality", libc::SYS_personality, &[u64::from(state.personality)]);
-    let comm = plan.text(&state.comm);
+    let comm = plan.text(&state.leader().comm);
     plan.step("set its name", libc::SYS_prctl, &[libc::PR_SET_NAME as u64, comm]);
     if state.no_new_privs {
         let args = [libc::PR_SET_NO_NEW_PRIVS as u64, 1];
@@ -413,9 +413,10 @@ fn process(plan: &mut Plan, state: &State) {
     }
 }
 
+/// The first thread; the others are made when all else is done ([`crate::rethread`]).
 fn thread(plan: &mut Plan, state: &State, pid: libc::pid_t) {
-    let t = &state.thread;
-    if t.xcomp_perm >> XFEATURE_TILE_DATA & 1 != 0 {
+    let t = state.leader();
+    if state.xcomp_perm >> XFEATURE_TILE_DATA & 1 != 0 {
         let args = [ARCH_REQ_XCOMP_PERM, XFEATURE_TILE_DATA];
         plan.step("ask for AMX", libc::SYS_arch_prctl, &args);
         plan.step("use AMX", libc::c_long::from(special::TOUCH_AMX), &[]);
@@ -442,16 +443,14 @@ fn thread(plan: &mut Plan, state: &State, pid: libc::pid_t) {
             plan.step("set a timer", libc::SYS_setitimer, &[which as u64, at, 0]);
         }
     }
+    let pid = pid as u64;
+    for pending in &t.pending {
+        let args = [pid, pid, u64::from(pending.signal()), plan.words(&pending.info)];
+        plan.step("queue a signal", libc::SYS_rt_tgsigqueueinfo, &args);
+    }
     for pending in &state.pending {
-        let info = plan.words(&pending.info);
-        let signal = pending.info[0] & 0xffff_ffff;
-        let pid = pid as u64;
-        if pending.thread {
-            let args = [pid, pid, signal, info];
-            plan.step("queue a signal", libc::SYS_rt_tgsigqueueinfo, &args);
-        } else {
-            plan.step("queue a signal", libc::SYS_rt_sigqueueinfo, &[pid, signal, info]);
-        }
+        let args = [pid, u64::from(pending.signal()), plan.words(&pending.info)];
+        plan.step("queue a signal", libc::SYS_rt_sigqueueinfo, &args);
     }
     if let Some(rseq) = &t.rseq {
         let args = [rseq.addr, u64::from(rseq.bytes), 0, u64::from(rseq.signature)];

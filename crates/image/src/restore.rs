@@ -13,9 +13,10 @@ use crate::memory;
 use crate::plan::{self, Placed, Plan};
 use crate::procfs::{self, Mapping};
 use crate::reopen::{self, Reopened};
+use crate::rethread::{self, Made};
 use crate::spawn::{self, Start};
-use crate::state::{Backing, Special, State};
-use crate::trace::{ALL_SIGNALS, Listed, Regs, Stop, TraceError, Tracee};
+use crate::state::{Backing, Pending, Special, State, Thread};
+use crate::trace::{ALL_SIGNALS, Listed, Stop, TraceError, Tracee};
 use crate::twin::reap;
 use eyrie_restorer::plan::{AREA_END, DATA_OFFSET, Header, PLAN_BASE, RESTORER_BASE};
 use std::fs::File;
@@ -50,6 +51,8 @@ pub struct RestoreSpec<'a> {
 /// The child while it is being made; killed and reaped unless it is finished.
 struct Child {
     tracee: Tracee,
+    /// Its other threads.
+    others: Vec<Made>,
     finished: bool,
     _listed: Listed,
 }
@@ -59,6 +62,7 @@ impl Drop for Child {
         if !self.finished {
             // SAFETY: our own child, not reaped yet.
             unsafe { libc::kill(self.tracee.0, libc::SIGKILL) };
+            rethread::collect_killed(self.tracee.0);
             reap(self.tracee.0);
         }
     }
@@ -94,19 +98,21 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
         pid: state.pid,
     };
     let pid = spawn::start(&start)?;
-    let mut child = Child { tracee: Tracee(pid), finished: false, _listed: Listed::new(pid) };
-    let tracee = child.tracee;
+    let tracee = Tracee(pid);
+    let mut child = Child { tracee, others: vec![], finished: false, _listed: Listed::new(pid) };
     wait_for(tracee, libc::SIGTRAP)?;
-    tracee.set_options(libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACESYSGOOD)?;
+    tracee.set_options(rethread::OPTIONS)?;
     tracee.set_sigmask(ALL_SIGNALS)?;
     let own = own_maps(pid)?;
     check_machine(tracee, state, &own)?;
     let plan = plan::plan(state, &image.runs, &placed, &own, pid)?;
     carry_out(tracee, &plan, &plan_file, placed.base + plan_slot)?;
-    forget_restorer(tracee, &plan, state, &own)?;
-    let regs = words_to_regs(&state.thread.regs);
-    if pid != state.pid {
-        renumber(pid, state, &regs)?;
+    forget_restorer(&mut child, &plan, state, &own)?;
+    let others = child.others.iter().map(|made| made.tracee);
+    let threads: Vec<Tracee> = std::iter::once(tracee).chain(others).collect();
+    for (thread, made) in state.threads.iter().zip(&threads) {
+        renumber(pid, thread, made.0)?;
+        bind(made.0, &thread.affinity);
     }
     limits(pid, state);
     for (file, size) in &reopened.cuts {
@@ -115,7 +121,7 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
             source,
         })?;
     }
-    let_go(tracee, state, regs, spec.start_stopped)?;
+    let_go(&threads, state, spec.start_stopped)?;
     child.finished = true;
     Ok(pid)
 }
@@ -176,7 +182,7 @@ fn own_maps(pid: libc::pid_t) -> Result<Vec<Mapping>, RestoreError> {
 }
 
 /// Waits until the child is about to get `signal`; its death is explained.
-fn wait_for(tracee: Tracee, signal: i32) -> Result<(), RestoreError> {
+pub(crate) fn wait_for(tracee: Tracee, signal: i32) -> Result<(), RestoreError> {
     match tracee.wait() {
         Ok(Stop::Signal(s)) if s == signal => Ok(()),
         Ok(other) => Err(RestoreError::Died(format!("unexpected stop {other:?}"))),
@@ -192,7 +198,7 @@ fn wait_for(tracee: Tracee, signal: i32) -> Result<(), RestoreError> {
 /// The processor and the kernel must be able to go on where the image stopped.
 fn check_machine(tracee: Tracee, state: &State, own: &[Mapping]) -> Result<(), RestoreError> {
     let here = tracee.xstate()?;
-    let there = &state.thread.xstate;
+    let there = &state.leader().xstate;
     let features = |area: &[u8]| {
         let bytes = area.get(XCR0_OFFSET..XCR0_OFFSET + 8);
         bytes.map_or(0, |b| b.iter().rev().fold(0u64, |w, &x| w << 8 | u64::from(x)))
@@ -251,35 +257,40 @@ fn explain(plan: &Plan, file: &File, died: RestoreError) -> RestoreError {
             other => other,
         };
     }
+    explain_failure(plan.name(done), result)
+}
+
+/// A call in the child's name that returned the wrong thing.
+pub(crate) fn explain_failure(what: &str, result: i64) -> RestoreError {
     let source = if (-4095..0).contains(&result) {
         io::Error::from_raw_os_error((-result) as i32)
     } else {
         io::Error::other(format!("unexpected result {result:#x}"))
     };
-    RestoreError::Step { what: plan.name(done).to_owned(), source }
+    RestoreError::Step { what: what.to_owned(), source }
 }
 
-/// Unmaps the restorer and its plan from within the process that it has become.
+/// Unmaps the restorer and its plan from within the process that it has become. In between, what
+/// is left to do needs room for arguments: the other threads, and the name of the program.
 fn forget_restorer(
-    tracee: Tracee,
+    child: &mut Child,
     plan: &Plan,
     state: &State,
     own: &[Mapping],
 ) -> Result<(), RestoreError> {
-    let base = words_to_regs(&state.thread.regs);
+    let tracee = child.tracee;
+    let base = words_to_regs(&state.leader().regs);
     let maps = own_maps(tracee.0)?;
     let site = syscall_site(tracee.0, &maps).map_err(|e| RestoreError::Machine(e.to_string()))?;
     let call = |nr: libc::c_long, args: &[u64]| tracee.syscall(site, &base, nr, args, &mut None);
     let leave = |start: u64, end: u64| match call(libc::SYS_munmap, &[start, end - start])? {
         0 => Ok(()),
-        error => Err(RestoreError::Step {
-            what: "leave the address space".into(),
-            source: io::Error::from_raw_os_error((-error) as i32),
-        }),
+        error => Err(explain_failure("leave the address space", error)),
     };
     for m in own.iter().filter(|m| (RESTORER_BASE..AREA_END).contains(&m.start)) {
         leave(m.start, m.end)?;
     }
+    rethread::make(tracee, state, site, &mut child.others)?;
     // `/proc/PID/exe` can only be changed now that the restorer is not mapped any more, and only
     // with privileges; without them it goes on naming the restorer.
     let mut path = state.exe.clone();
@@ -300,22 +311,26 @@ fn forget_restorer(
     leave(PLAN_BASE, AREA_END)
 }
 
-/// The number of the process is in its libc's memory too.
-fn renumber(pid: libc::pid_t, state: &State, regs: &Regs) -> Result<(), RestoreError> {
-    let old = (state.pid as u32).to_le_bytes();
+/// The number of a thread is in its libc's memory too.
+fn renumber(pid: libc::pid_t, thread: &Thread, new: libc::pid_t) -> Result<(), RestoreError> {
+    if thread.tid == new {
+        return Ok(());
+    }
+    let fs_base = words_to_regs(&thread.regs).fs_base;
+    let old = (thread.tid as u32).to_le_bytes();
     let holds_old = |at: u64| {
         let mut word = [0; 4];
         at != 0 && memory::read_exact(pid, at, &mut word).is_ok() && word == old
     };
-    let usual = [state.thread.tid_address, regs.fs_base.wrapping_add(GLIBC_TID_OFFSET)];
+    let usual = [thread.tid_address, fs_base.wrapping_add(GLIBC_TID_OFFSET)];
     let mut place = usual.into_iter().find(|&at| holds_old(at));
-    if place.is_none() && regs.fs_base != 0 {
+    if place.is_none() && fs_base != 0 {
         // Another libc: its thread block begins where FS points.
         let words = (0..TID_SEARCH_BYTES as u64).step_by(4);
-        place = words.map(|i| regs.fs_base.wrapping_add(i)).find(|&at| holds_old(at));
+        place = words.map(|i| fs_base.wrapping_add(i)).find(|&at| holds_old(at));
     }
     let Some(at) = place else { return Ok(()) };
-    memory::write_exact(pid, at, &(pid as u32).to_le_bytes())
+    memory::write_exact(pid, at, &(new as u32).to_le_bytes())
         .map_err(|e| RestoreError::Died(e.to_string()))
 }
 
@@ -333,50 +348,60 @@ fn limits(pid: libc::pid_t, state: &State) {
         // SAFETY: reads a live structure; a refusal leaves the limit as it is.
         unsafe { libc::prlimit64(pid, number, &raw const new, std::ptr::null_mut()) };
     }
-    let mask = &state.affinity;
+}
+
+/// The processors that a thread may run on, as far as they are there.
+fn bind(tid: libc::pid_t, mask: &[u8]) {
     if !mask.is_empty() {
         // SAFETY: the mask is live and as long as said; processors that are not there are ignored.
-        unsafe { libc::syscall(libc::SYS_sched_setaffinity, pid, mask.len(), mask.as_ptr()) };
+        unsafe { libc::syscall(libc::SYS_sched_setaffinity, tid, mask.len(), mask.as_ptr()) };
     }
 }
 
-/// Sets the registers and lets the process run.
+/// Sets the registers of all threads and lets the process run.
 ///
-/// This is done in a stop before signal delivery, so that the kernel treats an interrupted system
+/// This is done in stops before signal delivery, so that the kernel treats an interrupted system
 /// call as it would have done in the old process, in the light of the signals that are pending.
-fn let_go(
-    tracee: Tracee,
-    state: &State,
-    mut regs: Regs,
-    stopped: bool,
-) -> Result<(), RestoreError> {
-    // SAFETY: signals our own child.
-    if unsafe { libc::kill(tracee.0, libc::SIGSTOP) } != 0 {
-        return Err(last("stop the restored process"));
+fn let_go(threads: &[Tracee], state: &State, stopped: bool) -> Result<(), RestoreError> {
+    let pid = threads[0].0;
+    for (i, (&tracee, thread)) in threads.iter().zip(&state.threads).enumerate() {
+        // SAFETY: signals a thread of our own child.
+        if unsafe { libc::syscall(libc::SYS_tgkill, pid, tracee.0, libc::SIGSTOP) } != 0 {
+            return Err(last("stop the restored process"));
+        }
+        tracee.resume(0)?;
+        wait_for(tracee, libc::SIGSTOP)?;
+        let mut regs = words_to_regs(&thread.regs);
+        let interrupted = regs.orig_rax as i64 >= 0 && regs.rax as i64 == RESTART_BLOCK;
+        if interrupted && !signal_waits(state, i) {
+            // The kernel's note on how to continue the call is lost with the old process: begin it
+            // anew.
+            regs.rax = regs.orig_rax;
+            regs.rip = regs.rip.wrapping_sub(2);
+            regs.orig_rax = u64::MAX;
+        }
+        tracee.set_xstate(&thread.xstate)?;
+        tracee.set_regs(&regs)?;
     }
-    tracee.resume(0)?;
-    wait_for(tracee, libc::SIGSTOP)?;
-    let interrupted = regs.orig_rax as i64 >= 0 && regs.rax as i64 == RESTART_BLOCK;
-    if interrupted && !signal_waits(state) {
-        // The kernel's note on how to continue the call is lost with the old process: begin it
-        // anew.
-        regs.rax = regs.orig_rax;
-        regs.rip = regs.rip.wrapping_sub(2);
-        regs.orig_rax = u64::MAX;
+    // Only now: a signal for the process must not be taken by a thread that is not ready.
+    for (tracee, thread) in threads.iter().zip(&state.threads) {
+        tracee.set_sigmask(thread.sigmask)?;
     }
-    tracee.set_xstate(&state.thread.xstate)?;
-    tracee.set_regs(&regs)?;
-    tracee.set_sigmask(state.thread.sigmask)?;
-    tracee.detach(if stopped { libc::SIGSTOP } else { 0 })?;
+    for tracee in threads {
+        tracee.detach(if stopped { libc::SIGSTOP } else { 0 })?;
+    }
     Ok(())
 }
 
-/// Whether a signal with a handler will be delivered at once.
-fn signal_waits(state: &State) -> bool {
-    state.pending.iter().any(|p| {
-        let signal = (p.info[0] & 0xffff_ffff) as u32;
-        let blocked = state.thread.sigmask >> (signal.max(1) - 1) & 1 != 0;
-        let handled = |a: &crate::state::Action| a.signal == signal && a.handler > 1;
-        !blocked && state.actions.iter().any(handled)
-    })
+/// Whether a signal with a handler will be delivered to thread `i` at once: one of its own, or one
+/// of the process if no thread before it takes that.
+fn signal_waits(state: &State, i: usize) -> bool {
+    let blocks = |t: &Thread, p: &Pending| t.sigmask >> (p.signal().max(1) - 1) & 1 != 0;
+    let handled =
+        |p: &&Pending| state.actions.iter().any(|a| a.signal == p.signal() && a.handler > 1);
+    let thread = &state.threads[i];
+    let before = &state.threads[..i];
+    let own = thread.pending.iter();
+    let shared = state.pending.iter().filter(|p| before.iter().all(|t| blocks(t, p)));
+    own.chain(shared).filter(handled).any(|p| !blocks(thread, p))
 }

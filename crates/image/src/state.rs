@@ -207,8 +207,6 @@ wire_struct! {
 wire_struct! {
     /// A pending signal.
     pub struct Pending {
-        /// Whether it was sent to the thread and not to the process.
-        pub thread: bool,
         /// `siginfo_t`.
         pub info: [u64; 16],
     }
@@ -257,8 +255,14 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// The kernel's side of the one thread.
+    /// The kernel's side of a thread.
     pub struct Thread {
+        /// Its number.
+        pub tid: i32,
+        /// Name shown by `ps`.
+        pub comm: Vec<u8>,
+        /// CPUs that it may run on, as a bit mask.
+        pub affinity: Vec<u8>,
         /// `user_regs_struct`.
         pub regs: [u64; 27],
         /// XSAVE area in ptrace's layout.
@@ -273,8 +277,8 @@ wire_struct! {
         pub tid_address: u64,
         /// Restartable sequences.
         pub rseq: Option<Rseq>,
-        /// Dynamic CPU features that the process has permission for.
-        pub xcomp_perm: u64,
+        /// Signals pending for it alone, in order.
+        pub pending: Vec<Pending>,
     }
 }
 
@@ -287,8 +291,6 @@ wire_struct! {
         pub group_leader: bool,
         /// Whether it led its session.
         pub session_leader: bool,
-        /// Name shown by `ps`.
-        pub comm: Vec<u8>,
         /// Path of the program.
         pub exe: Vec<u8>,
         /// Working folder.
@@ -305,13 +307,13 @@ wire_struct! {
         pub thp_disable: bool,
         /// Soft and hard limits by number.
         pub limits: Vec<[u64; 2]>,
-        /// CPUs that it may run on, as a bit mask.
-        pub affinity: Vec<u8>,
-        /// The thread.
-        pub thread: Thread,
+        /// Dynamic CPU features that it has permission for.
+        pub xcomp_perm: u64,
+        /// Its threads; the first is the one that it was started with.
+        pub threads: Vec<Thread>,
         /// Signals whose disposition is not the default.
         pub actions: Vec<Action>,
-        /// Pending signals in order.
+        /// Signals pending for the process as a whole, in order.
         pub pending: Vec<Pending>,
         /// `setitimer` timers: interval s, us, value s, us.
         pub timers: [[i64; 4]; 3],
@@ -341,5 +343,19 @@ wire_struct! {
         pub start: u64,
         /// Pages of 4 KiB.
         pub pages: u64,
+    }
+}
+
+impl Pending {
+    /// Its number.
+    pub fn signal(&self) -> u32 {
+        (self.info[0] & 0xffff_ffff) as u32
+    }
+}
+
+impl State {
+    /// The thread that the process was started with. Every image has one ([`crate::check`]).
+    pub fn leader(&self) -> &Thread {
+        &self.threads[0]
     }
 }

@@ -1,12 +1,14 @@
 //! ptrace, made to tell apart what can happen: a stop, or the process being gone.
 //!
 //! A tracee can be killed at any moment; every request here then answers [`TraceError::Gone`] and
-//! leaves the exit status to the parent. Stops are awaited for one process at a time, never for
-//! all.
+//! leaves the exit status to the parent. Stops are awaited for one thread at a time, never for all.
+//! The end of a first thread is not told before its tracer has collected the others; while those
+//! are traced, the first is therefore looked at again and again instead of waited for.
 
 use std::cell::RefCell;
 use std::io;
 use std::mem::{MaybeUninit, zeroed};
+use std::time::{Duration, Instant};
 
 /// Highest number of bytes of an XSAVE area that we expect.
 const MAX_XSTATE_BYTES: usize = 64 * 1024;
@@ -16,6 +18,10 @@ const PTRACE_GETSIGMASK: libc::c_uint = 0x420a;
 const PTRACE_SETSIGMASK: libc::c_uint = 0x420b;
 const PTRACE_GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
 const PTRACE_PEEKSIGINFO_SHARED: u32 = 1;
+/// Looks for a stop that only give way to others, before there are pauses between them.
+const EAGER_LOOKS: u32 = 256;
+const FIRST_PAUSE: Duration = Duration::from_micros(20);
+const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 /// Mask that blocks all signals that can be blocked.
 pub const ALL_SIGNALS: u64 = !0;
 
@@ -61,33 +67,49 @@ pub enum Stop {
     Syscall,
 }
 
-/// A process that this thread traces.
+/// A thread of a process that this thread traces; all that a process with one thread has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tracee(pub libc::pid_t);
 
 thread_local! {
-    static KNOWN: RefCell<Vec<libc::pid_t>> = const { RefCell::new(Vec::new()) };
+    /// Threads that are traced, each with the first of its process.
+    static KNOWN: RefCell<Vec<(libc::pid_t, libc::pid_t)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Keeps a process on this thread's list of those that it traces, as long as it lives.
+/// Keeps a thread on this thread's list of those that it traces, as long as it lives.
 pub struct Listed(libc::pid_t);
 
 impl Listed {
-    /// Puts it on the list.
+    /// Puts the first thread of a process on the list.
     pub fn new(pid: libc::pid_t) -> Listed {
-        KNOWN.with_borrow_mut(|known| known.push(pid));
-        Listed(pid)
+        Listed::thread(pid, pid)
     }
 
-    /// Whether a process is on the list.
-    pub fn has(pid: libc::pid_t) -> bool {
-        KNOWN.with_borrow(|known| known.contains(&pid))
+    /// Puts a thread of the process `pid` on the list.
+    pub fn thread(tid: libc::pid_t, pid: libc::pid_t) -> Listed {
+        KNOWN.with_borrow_mut(|known| known.push((tid, pid)));
+        Listed(tid)
+    }
+
+    /// Notes that the process `pid` is about to have more threads that are traced.
+    pub fn more_to_come(pid: libc::pid_t) -> Listed {
+        Listed::thread(-pid, pid)
+    }
+
+    /// Whether a thread is on the list.
+    pub fn has(tid: libc::pid_t) -> bool {
+        KNOWN.with_borrow(|known| known.iter().any(|k| k.0 == tid))
+    }
+
+    /// Whether another thread of the process `pid` is on the list.
+    fn has_others(pid: libc::pid_t) -> bool {
+        KNOWN.with_borrow(|known| known.iter().any(|k| k.1 == pid && k.0 != pid))
     }
 }
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        KNOWN.with_borrow_mut(|known| known.retain(|&pid| pid != self.0));
+        KNOWN.with_borrow_mut(|known| known.retain(|k| k.0 != self.0));
     }
 }
 
@@ -116,7 +138,13 @@ impl Tracee {
 
     /// Asks for a stop.
     pub fn interrupt(self) -> Result<(), TraceError> {
-        self.request("interrupt the process", libc::PTRACE_INTERRUPT, 0, 0).map(drop)
+        match self.request("interrupt the process", libc::PTRACE_INTERRUPT, 0, 0) {
+            // Seized as it was about to end.
+            Err(TraceError::Os { source, .. }) if source.raw_os_error() == Some(libc::EIO) => {
+                Err(TraceError::Gone)
+            }
+            other => other.map(drop),
+        }
     }
 
     /// Lets it run, giving it `signal` unless 0.
@@ -151,8 +179,50 @@ impl Tracee {
 
     /// Waits for its next stop. An exit is seen but left for the parent to collect.
     pub fn wait(self) -> Result<Stop, TraceError> {
-        let peek = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT;
-        let info = wait_for(self.0, peek)?;
+        if Listed::has_others(self.0) {
+            return self.wait_until(None)?.ok_or(TraceError::Gone);
+        }
+        let info = wait_for(self.0, libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT)?;
+        self.collect(&info)
+    }
+
+    /// The same, but not for longer than to `end`: then `None`.
+    pub fn wait_until(self, end: Option<Instant>) -> Result<Option<Stop>, TraceError> {
+        let look = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::WNOHANG;
+        let (mut looks, mut pause) = (0, FIRST_PAUSE);
+        loop {
+            let info = wait_for(self.0, look)?;
+            // SAFETY: a SIGCHLD siginfo has a pid; it is zero if there was nothing to report.
+            if unsafe { info.si_pid() } != 0 {
+                return self.collect(&info).map(Some);
+            }
+            looks += 1;
+            if looks <= EAGER_LOOKS {
+                std::thread::yield_now();
+                continue;
+            }
+            if self.has_ended() {
+                return Err(TraceError::Gone);
+            }
+            if end.is_some_and(|end| Instant::now() >= end) {
+                return Ok(None);
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Whether it has ended, collected or not.
+    pub fn has_ended(self) -> bool {
+        let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/stat", self.0)) else {
+            return true;
+        };
+        let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
+        matches!(state, None | Some('Z' | 'X'))
+    }
+
+    /// Takes the stop that was seen.
+    fn collect(self, info: &libc::siginfo_t) -> Result<Stop, TraceError> {
         if !matches!(info.si_code, libc::CLD_TRAPPED | libc::CLD_STOPPED) {
             return Err(TraceError::Gone);
         }

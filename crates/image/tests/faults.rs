@@ -69,17 +69,6 @@ fn damaged_images_are_refused() {
 }
 
 #[test]
-fn threads_are_refused_by_number() {
-    let folder = tempfile::tempdir().unwrap();
-    let process = start_waiting(folder.path(), "w-threaded", &["10000", "threads"]);
-    match Frozen::stop(process.pid) {
-        Err(FreezeError::Threads(3)) => {}
-        Err(other) => panic!("{other}"),
-        Ok(_) => panic!("three threads were frozen"),
-    }
-}
-
-#[test]
 fn what_cannot_come_back_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     for (what, expected) in [
@@ -89,6 +78,7 @@ fn what_cannot_come_back_is_refused_by_name() {
         ("deleted", "was deleted"),
         ("shared", "shared memory without a file"),
         ("child", "has child processes"),
+        ("timer", "has POSIX timers"),
     ] {
         fs::remove_file(folder.path().join("ready")).ok();
         let process = start_waiting(folder.path(), "w-refused", &["10000", what]);
@@ -113,14 +103,27 @@ fn a_traced_process_is_refused() {
 
 #[test]
 fn a_process_killed_during_capture_is_gone_and_leaves_no_twin() {
+    killed_during_capture("w-killed", &["10000"], false, 1500);
+}
+
+#[test]
+fn a_process_with_threads_killed_during_capture_is_gone_too() {
+    killed_during_capture("w-killed-too", &["10000", "threads"], true, 12_000);
+}
+
+fn killed_during_capture(name: &str, args: &[&str], when_ready: bool, longest_us: u64) {
     let folder = tempfile::tempdir().unwrap();
     let mut random = common::Random::new();
     let mut outcomes = [0; 2];
-    let program = compile_as(folder.path(), "waiting", "w-killed", &[]);
+    let program = compile_as(folder.path(), "waiting", name, &[]);
     for round in 0..200 {
-        let mut process = Process::start(&program, &["10000"], folder.path());
+        fs::remove_file(folder.path().join("ready")).ok();
+        let mut process = Process::start(&program, args, folder.path());
+        if when_ready {
+            common::wait_for_line(folder.path());
+        }
         let pid = process.pid;
-        let delay = Duration::from_micros(random.below(1500));
+        let delay = Duration::from_micros(random.below(longest_us));
         let killer = std::thread::spawn(move || {
             std::thread::sleep(delay);
             // SAFETY: a child that is reaped only after this thread is joined.
@@ -140,7 +143,7 @@ fn a_process_killed_during_capture_is_gone_and_leaves_no_twin() {
             Err(CaptureError::Gone) => outcomes[1] += 1,
             Err(other) => panic!("round {round}: {other}"),
         }
-        assert_eq!(children_named("w-killed"), [], "round {round}");
+        assert_eq!(children_named(name), [], "round {round}");
     }
     println!("{} images, {} gone", outcomes[0], outcomes[1]);
     let left = files_in(folder.path());

@@ -4,9 +4,6 @@
 mod common;
 
 use common::{does_not_notice, survives};
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::Command;
 
 #[test]
 fn heap_and_stdio() {
@@ -106,33 +103,6 @@ fn frozen_and_let_go_again_and_again() {
 /// Without root, and with the page tables read in the old way.
 #[test]
 fn without_privileges_and_without_pagemap_scan() {
-    // SAFETY: no arguments.
-    if unsafe { libc::geteuid() } != 0 {
-        println!("all tests of this file already run without privileges");
-        return;
-    }
-    let nobody = 65534;
-    let folder = tempfile::tempdir().unwrap();
-    let own = |path: &Path| {
-        std::os::unix::fs::chown(path, Some(nobody), Some(nobody)).unwrap();
-    };
-    own(folder.path());
-    let exe = folder.path().join("survive");
-    let restorer = folder.path().join("eyrie-restorer");
-    std::fs::copy(std::env::current_exe().unwrap(), &exe).unwrap();
-    std::fs::copy(common::restorer(), &restorer).unwrap();
-    let output = Command::new(&exe)
-        .args(["--nocapture", "heap_", "state_in", "signals_", "mapped_", "protected_", "open_"])
-        .env("EYRIE_TEST_RESTORER", &restorer)
-        .env("EYRIE_IMAGE_NO_PAGEMAP_SCAN", "1")
-        .env("TMPDIR", folder.path())
-        .current_dir(folder.path())
-        .uid(nobody)
-        .gid(nobody)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}\n{errors}");
-    assert!(text.contains("8 passed"), "{text}");
+    let tests = ["heap_", "state_in", "signals_", "mapped_", "protected_", "open_"];
+    common::as_nobody("survive", &tests, 8);
 }

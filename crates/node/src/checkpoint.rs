@@ -63,8 +63,11 @@ impl CheckpointError {
     pub fn is_lasting(&self) -> bool {
         matches!(
             self,
-            CheckpointError::Freeze(FreezeError::Threads(_) | FreezeError::NotPermitted)
-                | CheckpointError::Wrapped(_)
+            CheckpointError::Freeze(
+                FreezeError::Threads { .. }
+                    | FreezeError::FirstThreadEnded
+                    | FreezeError::NotPermitted
+            ) | CheckpointError::Wrapped(_)
                 | CheckpointError::Capture(
                     CaptureError::Descriptor { .. }
                         | CaptureError::Mapping { .. }

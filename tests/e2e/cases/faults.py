@@ -90,18 +90,23 @@ def test_own_bug_after_a_checkpoint():
         assert job.count("detected", rank=1) == 3, job.report()
 
 
-def test_threads_run_but_are_not_checkpointed():
-    with Job(program("threads"), ranks=2, stdin="open") as job:
-        job.wait_running(2)
-        # The program says when its second thread is there.
-        job.until(lambda: "ready" in job.stdout(), "the program's threads")
-        code, out, err = job.eyrie("checkpoint", "last", check=False)
-        assert code != 0 and "thread" in out + err, (code, out, err)
-        record = job.status()
-        assert all("thread" in (r["no_checkpoint_reason"] or "") for r in record["ranks"]), record
-        job.process.stdin.close()
+def test_threads_are_restored():
+    """Every rank has five threads; each rank is killed once after a checkpoint of its own."""
+    command = program("threads") + ["30000"]
+    with Job(command, ranks=2, ckpt_every=3600) as job:
         assert job.wait() == 0, job.report()
-        assert "threads: sum" in job.stdout(), job.report()
+        want = job.stdout()
+    assert want.startswith("threads: sum "), want
+    with Job(command, ranks=2, ckpt_every=0.1) as job:
+        for victim in (0, 1):
+            job.wait_event("checkpointed", rank=victim)
+            job.kill_ranks([victim])
+            job.wait_event("restored", rank=victim)
+        assert job.wait() == 0, job.report()
+        assert job.stdout() == want, job.report()
+        assert not job.count("diverged"), job.report()
+        restored = [e for e in job.events() if e["event"] == "restored"]
+        assert {e["rank"] for e in restored} == {0, 1}, job.report()
 
 
 def test_full_log_without_checkpoints():

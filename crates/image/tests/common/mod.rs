@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Longest that anything here may take before it counts as hung.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Path of the restorer, built once for this run.
 pub fn restorer() -> &'static Path {
@@ -197,14 +197,20 @@ pub fn bring_back(image: &Path) -> Process {
 pub fn survives(name: &str, flags: &[&str], args: &[&str], cycles: usize) {
     let folder = tempfile::tempdir().unwrap();
     let program = compile(folder.path(), name, flags);
+    program_survives(folder.path(), &program, args, cycles);
+}
+
+/// The same with a program that is there.
+pub fn program_survives(folder: &Path, program: &Path, args: &[&str], cycles: usize) {
+    let name = program.display();
     let result = |which: &str| {
-        let sub = folder.path().join(which);
+        let sub = folder.join(which);
         fs::create_dir_all(&sub).unwrap();
         sub
     };
     let plain = result("undisturbed");
     let begun = Instant::now();
-    Process::start(&program, args, &plain).succeed();
+    Process::start(program, args, &plain).succeed();
     let whole = begun.elapsed().as_micros() as u64;
     let expected = fs::read(plain.join("out")).unwrap();
     assert!(!expected.is_empty());
@@ -213,11 +219,14 @@ pub fn survives(name: &str, flags: &[&str], args: &[&str], cycles: usize) {
     for attempt in 0..8 {
         let sub = result(&format!("run{attempt}"));
         let longest = (whole >> attempt) / (2 * cycles as u64) + 1;
-        if !run_cycles(&program, args, &sub, cycles, longest, &mut random) {
+        if !run_cycles(program, args, &sub, cycles, longest, &mut random) {
             continue;
         }
         let found = fs::read(sub.join("out")).unwrap();
-        assert!(found == expected, "{name}: the result differs: {}", sub.join("out").display());
+        let mut said = fs::read_to_string(sub.join("stdout")).unwrap_or_default();
+        said.truncate(said.floor_char_boundary(2000));
+        let out = sub.join("out");
+        assert!(found == expected, "{name}: the result differs: {}\n{said}", out.display());
         return;
     }
     panic!("{name} is over before it can be frozen {cycles} times");
@@ -312,4 +321,36 @@ pub fn does_not_notice(name: &str, args: &[&str]) {
     assert!(images > 0);
     let (expected, found) = (fs::read(plain.join("out")), fs::read(frozen.join("out")));
     assert_eq!(expected.unwrap(), found.unwrap(), "{name}");
+}
+
+/// Runs some tests of this test program once more, without privileges and with the page tables read
+/// in the old way; `count` of them must pass.
+pub fn as_nobody(name: &str, tests: &[&str], count: usize) {
+    // SAFETY: no arguments.
+    if unsafe { libc::geteuid() } != 0 {
+        println!("all tests of this file already run without privileges");
+        return;
+    }
+    let nobody = 65534;
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chown(folder.path(), Some(nobody), Some(nobody)).unwrap();
+    let exe = folder.path().join(name);
+    let built = folder.path().join("eyrie-restorer");
+    fs::copy(std::env::current_exe().unwrap(), &exe).unwrap();
+    fs::copy(restorer(), &built).unwrap();
+    let output = Command::new(&exe)
+        .arg("--nocapture")
+        .args(tests)
+        .env("EYRIE_TEST_RESTORER", &built)
+        .env("EYRIE_IMAGE_NO_PAGEMAP_SCAN", "1")
+        .env("TMPDIR", folder.path())
+        .current_dir(folder.path())
+        .uid(nobody)
+        .gid(nobody)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}\n{errors}");
+    assert!(text.contains(&format!("{count} passed")), "{text}");
 }

@@ -9,11 +9,28 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <signal.h>
+#include <time.h>
 
 static void *idle(void *arg) {
     for (;;) pause();
+    return arg;
+}
+
+// Sleeps in the kernel, not to be interrupted, until its child ends.
+static void *stuck(void *arg) {
+    pid_t child = vfork();
+    if (child == 0) {
+        char text[16];
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        int bytes = snprintf(text, sizeof text, "%d", getpid());
+        int out = open("child.new", O_WRONLY | O_CREAT, 0600);
+        if (write(out, text, (size_t)bytes) != bytes || rename("child.new", "child")) _exit(1);
+        for (;;) pause();
+    }
+    waitpid(child, NULL, 0);
     return arg;
 }
 
@@ -31,9 +48,29 @@ int main(int argc, char **argv) {
         char *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         *p = 1;
     }
+    if (!strcmp(what, "timer")) {
+        timer_t timer;
+        struct sigevent event = {.sigev_notify = SIGEV_NONE};
+        if (timer_create(CLOCK_MONOTONIC, &event, &timer)) return 1;
+    }
     if (!strcmp(what, "threads")) {
         pthread_t t;
         for (int i = 0; i < 2; i++) pthread_create(&t, NULL, idle, NULL);
+    }
+    if (!strcmp(what, "many") || !strcmp(what, "first-ends")) {
+        pthread_t t;
+        pthread_attr_t small;
+        pthread_attr_init(&small);
+        pthread_attr_setstacksize(&small, 65536);
+        int count = !strcmp(what, "many") ? 1030 : 1;
+        for (int i = 0; i < count; i++) {
+            if (pthread_create(&t, &small, idle, NULL)) return 2;
+        }
+    }
+    if (!strcmp(what, "stuck")) {
+        pthread_t t;
+        pthread_create(&t, NULL, stuck, NULL);
+        while (access("child", F_OK)) usleep(1000);
     }
     if (!strcmp(what, "child") && fork() == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -49,6 +86,7 @@ int main(int argc, char **argv) {
     FILE *ready = fopen("ready", "w");
     fputs("ready\n", ready);
     fclose(ready);
+    if (!strcmp(what, "first-ends")) pthread_exit(NULL);
     sleep(seconds);
     return heap[17] == 0;
 }
