@@ -5,6 +5,7 @@
 
 use crate::PAGE_BYTES;
 use crate::error::CaptureError;
+use crate::spans::Span;
 use crate::state::Run;
 use std::fs::File;
 use std::io;
@@ -12,6 +13,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
+const SCAN_WP_MATCHING: u64 = 1 << 0;
+const SCAN_CHECK_WPASYNC: u64 = 1 << 1;
+const PAGE_IS_WRITTEN: u64 = 1 << 1;
 const PAGE_IS_FILE: u64 = 1 << 2;
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_SWAPPED: u64 = 1 << 4;
@@ -117,9 +121,7 @@ impl Pagemap {
                 return_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
                 ..ScanArg::default()
             };
-            // SAFETY: arg and the vector it points to are live and as long as arg says.
-            let n = unsafe { libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN, &raw mut arg) };
-            let n = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
+            let n = self.ioctl(&mut arg)?;
             for region in found.iter().take(n) {
                 push(to, region.start, region.end);
             }
@@ -129,6 +131,41 @@ impl Pagemap {
             at = arg.walk_end;
         }
         Ok(())
+    }
+
+    /// Adds to `to` the pages in `start..end`, one mapping, that have content of their own and were
+    /// written since they were last taken here, and takes them. `EPERM`: its writes are not noted.
+    pub fn take_written(&self, start: u64, end: u64, to: &mut Vec<Span>) -> io::Result<()> {
+        let mut found = vec![PageRegion::default(); BATCH];
+        let mut at = start;
+        while at < end {
+            let mut arg = ScanArg {
+                size: size_of::<ScanArg>() as u64,
+                flags: SCAN_WP_MATCHING | SCAN_CHECK_WPASYNC,
+                start: at,
+                end,
+                vec: found.as_mut_ptr() as u64,
+                vec_len: found.len() as u64,
+                category_inverted: PAGE_IS_FILE | PAGE_IS_PFNZERO,
+                category_mask: PAGE_IS_FILE | PAGE_IS_PFNZERO | PAGE_IS_WRITTEN,
+                category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
+                return_mask: PAGE_IS_WRITTEN,
+                ..ScanArg::default()
+            };
+            let n = self.ioctl(&mut arg)?;
+            to.extend(found.iter().take(n).map(|r| Span { start: r.start, end: r.end }));
+            if arg.walk_end <= at {
+                break;
+            }
+            at = arg.walk_end;
+        }
+        Ok(())
+    }
+
+    fn ioctl(&self, arg: &mut ScanArg) -> io::Result<usize> {
+        // SAFETY: arg and the vector it points to are live and as long as arg says.
+        let n = unsafe { libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN, &raw mut *arg) };
+        usize::try_from(n).map_err(|_| io::Error::last_os_error())
     }
 
     fn read(&self, start: u64, end: u64, limit: u64, to: &mut Vec<Run>) -> io::Result<()> {
