@@ -8,6 +8,7 @@
 mod agent;
 mod capture;
 mod check;
+mod cost;
 mod descriptors;
 mod error;
 #[cfg(feature = "faults")]
@@ -16,6 +17,7 @@ pub mod fault;
 mod fault;
 mod format;
 mod freeze;
+mod hashes;
 mod image;
 mod memory;
 mod plan;
@@ -26,13 +28,16 @@ mod reopen;
 mod restore;
 mod rethread;
 mod scan;
+mod spans;
 mod spawn;
 mod state;
 mod threads;
 mod trace;
 mod twin;
+mod uffd;
 mod wire;
 mod write;
+mod writes;
 
 pub use error::{CaptureError, FreezeError, ImageError, RestoreError};
 pub use freeze::Frozen;
