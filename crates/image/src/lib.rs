@@ -12,6 +12,10 @@ mod check;
 mod codec;
 mod descriptors;
 mod error;
+#[cfg(feature = "faults")]
+pub mod fault;
+#[cfg(not(feature = "faults"))]
+mod fault;
 mod format;
 mod frame;
 mod freeze;

@@ -10,6 +10,7 @@
 
 use crate::PAGE_BYTES;
 use crate::error::CaptureError;
+use crate::fault;
 use crate::format::{BLOCK_BYTES, Extent, codec};
 use crate::scan::Pagemap;
 use crate::state::{Guard, Run};
@@ -138,7 +139,10 @@ impl<'a> Puller<'a> {
                 }
             }
         }
-        let result = self.writer.append(codec::NONE, &buffer[..kept]);
+        let result = match fault::point(fault::BLOCK_READ) {
+            Ok(()) => self.writer.append(codec::NONE, &buffer[..kept]),
+            Err(fault) => Err(fault.into()),
+        };
         self.buffer = buffer;
         result
     }

@@ -2,6 +2,7 @@
 
 use crate::codec::Codec;
 use crate::error::CaptureError;
+use crate::fault;
 use crate::format::{
     self, Ancestor, BLOCK_BYTES, Block, Extent, HEADER_BYTES, Header, MACHINE, MAGIC, Section,
     VERSION, codec, section,
@@ -70,7 +71,7 @@ impl ImageWriter {
                 write_error(path, e)
             })?;
         let path = path.to_path_buf();
-        Ok(ImageWriter {
+        let writer = ImageWriter {
             file,
             path,
             temporary,
@@ -80,7 +81,9 @@ impl ImageWriter {
             page_bytes: 0,
             codec: Codec::default(),
             packed: vec![],
-        })
+        };
+        fault::point(fault::FILE_BEGUN)?;
+        Ok(writer)
     }
 
     /// Number of pages so far: the index of the next one.
@@ -118,7 +121,8 @@ impl ImageWriter {
         self.pages += u64::from(block.raw) / crate::PAGE_BYTES;
         self.page_bytes += u64::from(block.stored);
         self.blocks.push(block);
-        self.file.write_all(stored).map_err(|e| write_error(&self.path, e))
+        self.file.write_all(stored).map_err(|e| write_error(&self.path, e))?;
+        Ok(fault::point(fault::BLOCK_WRITTEN)?)
     }
 
     /// Appends whatever the test wants to stand there.
@@ -170,11 +174,15 @@ impl ImageWriter {
             self.file.write_all(bytes)?;
         }
         self.file.write_all(&table)?;
+        fault::point(fault::TABLES_WRITTEN)?;
         // The header comes last: a file torn by a crash has none.
         let page = format::header_page(&header);
         self.file.write_all_at(&page, 0)?;
+        fault::point(fault::HEADER_WRITTEN)?;
         self.file.sync_all()?;
+        fault::point(fault::SYNCED)?;
         fs::rename(&self.temporary, &self.path)?;
+        fault::point(fault::RENAMED)?;
         let folder = self.path.parent().filter(|p| !p.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
         Ok(Written { bytes: header.file_bytes, identity: format::identity(&page, &table) })
