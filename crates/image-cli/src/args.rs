@@ -64,9 +64,10 @@ pub struct Way {
 #[command(after_help = "Examples:\n  \
     eyrie-image run ./simulate 5000\n  \
     eyrie-image run --dir images --every 60 -- python3 train.py --steps 900\n\n\
-    Signals are passed on to the program; the exit code is its own (128 + signal if one killed it).\n\
-    It inherits no descriptors but its standard streams. The program dies with this command. Without --dir, its images are removed when it ends by itself\n\
-    or by a signal that was passed on; if something else kills it, `restart` brings it back.")]
+    Signals are passed on to the program; the exit code is its own (128 + signal if one killed\n\
+    it). It inherits no descriptors but its standard streams, and dies with this command. Without\n\
+    --dir its images are removed when it ends by itself or by a signal that was passed on; if\n\
+    something else kills it, `restart` brings it back.")]
 pub struct Run {
     #[command(flatten)]
     pub keeping: Keeping,

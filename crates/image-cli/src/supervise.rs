@@ -1,7 +1,7 @@
 //! Being a program's parent: images at intervals and on request, signals, its end.
 //!
 //! Kept true: at most one image is being taken at a time; the command ends only when the program
-//! has ended and no thread touches it any more; nothing but images that were to be kept is left behind.
+//! has ended and no thread touches it any more; only images that were to be kept are left behind.
 
 use crate::args::{Keeping, Way};
 use crate::home::{self, Held, RunRecord};
