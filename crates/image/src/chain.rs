@@ -10,6 +10,8 @@
 use crate::PAGE_BYTES;
 use crate::format::{Ancestor, Extent};
 use crate::spans::{Span, Spans};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 
 /// Most ancestors that an image is left with.
 const MAX_FILES: usize = 8;
@@ -56,6 +58,22 @@ impl Index {
         Index { files: vec![file], extents, blank: self.blank.clone() }
     }
 
+    /// Its own file, then those that it needs besides.
+    pub fn files(&self) -> &[Known] {
+        &self.files
+    }
+
+    /// Names of the files that it needs beside its own.
+    pub fn names(&self) -> Vec<OsString> {
+        let name = |known: &Known| OsString::from_vec(known.file.name.clone());
+        self.ancestors().iter().map(name).collect()
+    }
+
+    /// Pages stored in its own file.
+    pub fn own_pages(&self) -> u64 {
+        self.extents.iter().filter(|e| e.home == 0).map(|e| e.pages).sum()
+    }
+
     /// The files that it needs beside its own.
     pub fn ancestors(&self) -> &[Known] {
         self.files.get(1..).unwrap_or_default()
@@ -67,8 +85,8 @@ impl Index {
         held.saturating_sub(self.pages())
     }
 
-    /// Pages that it refers to.
-    fn pages(&self) -> u64 {
+    /// Pages that it refers to, in its own file and in others.
+    pub fn pages(&self) -> u64 {
         self.extents.iter().map(|e| e.pages).sum()
     }
 

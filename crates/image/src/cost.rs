@@ -74,8 +74,8 @@ pub struct Choice {
 pub struct Load {
     /// Memory of the process that a twin shares with it.
     pub own_bytes: u64,
-    /// What has to be stored of it, if that is known.
-    pub changed_bytes: Option<u64>,
+    /// What has to be stored of it.
+    pub changed_bytes: u64,
     /// How long ago that was unchanged.
     pub interval: Option<Duration>,
 }
@@ -143,13 +143,12 @@ impl Cost {
         let choice = |mode, why: String| Choice { mode, why };
         match (wish, load.changed_bytes) {
             (Mode::Twin | Mode::Sync, _) => choice(wish, "as asked for".into()),
-            (_, None) => choice(Mode::Twin, "what has changed is not known yet".into()),
-            (_, Some(changed)) if changed > MAX_COPY_BYTES => {
+            (_, changed) if changed > MAX_COPY_BYTES => {
                 let (changed, most) = (mib(changed), mib(MAX_COPY_BYTES));
                 choice(Mode::Twin, format!("{changed:.0} MiB to store, copied are {most:.0} at most"))
             }
-            (Mode::Copy, Some(_)) => choice(Mode::Copy, "as asked for".into()),
-            (Mode::Auto, Some(changed)) => {
+            (Mode::Copy, _) => choice(Mode::Copy, "as asked for".into()),
+            (Mode::Auto, changed) => {
                 let (copy, twin) = (self.copy_s(load, changed), self.twin_s(load, changed));
                 let (mode, less, more, other) = if copy <= twin {
                     (Mode::Copy, copy, twin, "a twin")
@@ -168,10 +167,10 @@ impl Cost {
 mod tests {
     use super::*;
 
-    fn load(own_mib: u64, changed_mib: Option<u64>) -> Load {
+    fn load(own_mib: u64, changed_mib: u64) -> Load {
         Load {
             own_bytes: own_mib << 20,
-            changed_bytes: changed_mib.map(|m| m << 20),
+            changed_bytes: changed_mib << 20,
             interval: Some(Duration::from_secs(10)),
         }
     }
@@ -180,17 +179,16 @@ mod tests {
     fn little_is_copied_and_much_has_a_twin() {
         let cost = Cost::default();
         let mode = |own, changed| cost.choose(Mode::Auto, &load(own, changed)).mode;
-        assert_eq!(mode(1024, Some(1)), Mode::Copy);
-        assert_eq!(mode(1024, Some(60)), Mode::Twin);
-        assert_eq!(mode(65536, Some(60)), Mode::Copy);
-        assert_eq!(mode(65536, Some(65)), Mode::Twin);
-        assert_eq!(mode(1024, None), Mode::Twin);
+        assert_eq!(mode(1024, 1), Mode::Copy);
+        assert_eq!(mode(1024, 60), Mode::Twin);
+        assert_eq!(mode(65536, 60), Mode::Copy);
+        assert_eq!(mode(65536, 65), Mode::Twin);
     }
 
     #[test]
     fn measurements_replace_assumptions() {
         let mut cost = Cost::default();
-        let small = load(1024, Some(8));
+        let small = load(1024, 8);
         assert_eq!(cost.choose(Mode::Auto, &small).mode, Mode::Copy);
         // Huge pages: a twin is made in no time.
         for _ in 0..8 {
@@ -203,7 +201,7 @@ mod tests {
             cost.listed(1 << 30, Duration::from_micros(100));
             cost.copied(1 << 30, Duration::from_millis(100));
         }
-        assert_eq!(cost.choose(Mode::Auto, &load(1024, Some(1))).mode, Mode::Copy);
+        assert_eq!(cost.choose(Mode::Auto, &load(1024, 1)).mode, Mode::Copy);
         assert_eq!(cost.choose(Mode::Auto, &small).mode, Mode::Twin);
     }
 
@@ -212,17 +210,16 @@ mod tests {
         let mut cost = Cost::default();
         // Storage so slow that the twin lives as long as the whole interval.
         cost.stored(1 << 20, Duration::from_secs(1));
-        assert_eq!(cost.choose(Mode::Auto, &load(1024, Some(30))).mode, Mode::Copy);
+        assert_eq!(cost.choose(Mode::Auto, &load(1024, 30)).mode, Mode::Copy);
     }
 
     #[test]
     fn wishes_are_granted_within_bounds() {
         let cost = Cost::default();
         let mode = |wish, changed| cost.choose(wish, &load(1024, changed)).mode;
-        assert_eq!(mode(Mode::Twin, Some(1)), Mode::Twin);
-        assert_eq!(mode(Mode::Sync, Some(1000)), Mode::Sync);
-        assert_eq!(mode(Mode::Copy, Some(60)), Mode::Copy);
-        assert_eq!(mode(Mode::Copy, Some(65)), Mode::Twin);
-        assert_eq!(mode(Mode::Copy, None), Mode::Twin);
+        assert_eq!(mode(Mode::Twin, 1), Mode::Twin);
+        assert_eq!(mode(Mode::Sync, 1000), Mode::Sync);
+        assert_eq!(mode(Mode::Copy, 60), Mode::Copy);
+        assert_eq!(mode(Mode::Copy, 65), Mode::Twin);
     }
 }

@@ -6,8 +6,11 @@
 //! what a restored process finds in its shared segments is the caller's affair.
 
 mod agent;
+mod blocks;
 mod capture;
+mod chain;
 mod check;
+mod codec;
 mod cost;
 mod descriptors;
 mod error;
@@ -16,10 +19,13 @@ pub mod fault;
 #[cfg(not(feature = "faults"))]
 mod fault;
 mod format;
+mod frame;
 mod freeze;
 mod hashes;
 mod image;
+mod load;
 mod memory;
+mod parallel;
 mod plan;
 mod procfs;
 mod pull;
@@ -28,21 +34,28 @@ mod reopen;
 mod restore;
 mod rethread;
 mod scan;
+mod shot;
+mod sort;
+mod source;
 mod spans;
 mod spawn;
 mod state;
 mod threads;
 mod trace;
+mod track;
 mod twin;
 mod uffd;
 mod wire;
 mod write;
 mod writes;
 
+pub use cost::{Choice, Mode};
 pub use error::{CaptureError, FreezeError, ImageError, RestoreError};
 pub use freeze::Frozen;
 pub use image::{Image, Summary};
 pub use restore::{RestoreSpec, restore};
+pub use shot::Shot;
+pub use track::{Tracker, Tracking};
 pub use twin::Twin;
 
 /// For the fuzzer: decodes and checks the bytes of a state section.
@@ -52,12 +65,13 @@ pub fn fuzz_state(bytes: &[u8]) -> bool {
     match wire::decode::<state::State>(bytes) {
         Ok(state) => {
             assert_eq!(wire::encode(&state), bytes, "encoding is not unique");
-            check::check(&state, &[], 0).is_ok()
+            check::check(&state, &[], &[0]).is_ok()
         }
         Err(_) => false,
     }
 }
 
+use std::ffi::OsString;
 use std::time::Duration;
 
 /// Size of a page.
@@ -74,6 +88,14 @@ pub struct ImageReport {
     pub bytes: u64,
     /// Pages of 4 KiB stored in it.
     pub pages: u64,
+    /// What tells the image from all others.
+    pub identity: [u8; 16],
+    /// Pages that have not changed and lie in earlier files.
+    pub referred_pages: u64,
+    /// The names of these files, in the same folder.
+    pub ancestors: Vec<OsString>,
+    /// How the content was kept from the freeze on, and why so.
+    pub mode: Choice,
     /// From the stop to the release: how long the process stood still. Zero if it still does.
     pub freeze: Duration,
     /// The part of it that making the twin took.

@@ -1,23 +1,17 @@
 //! Getting the content of a twin's memory into the image.
 //!
-//! Pages are read through `/proc/PID/mem`. `process_vm_readv` looks like the better choice and is
-//! the worse one: it pins pages, and for a page that the twin still shares with the process the
-//! kernel then first makes a copy of its own for the twin, which halves the speed and doubles the
-//! memory.
-//!
 //! Only pages that the process has touched are read, so that none is faulted in. Pages of zeros in
 //! memory without a file are left out: they come back by themselves.
 
 use crate::PAGE_BYTES;
 use crate::error::CaptureError;
 use crate::fault;
-use crate::format::BLOCK_BYTES;
-use crate::scan::{self, Pagemap};
+use crate::format::{BLOCK_BYTES, Extent, codec};
+use crate::scan::Pagemap;
+use crate::shot::illegible;
+use crate::source::Source;
 use crate::state::{Guard, Run};
 use crate::write::ImageWriter;
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
 
 const PAGE: usize = PAGE_BYTES as usize;
 
@@ -44,46 +38,43 @@ struct Piece {
 
 /// Pages on their way into an image.
 pub struct Puller<'a> {
-    mem: File,
-    pagemap: Pagemap,
+    source: Source,
+    /// Where the source is a process.
+    pagemap: Option<Pagemap>,
     writer: &'a mut ImageWriter,
     buffer: Vec<u8>,
     /// Pages to be read with the next block.
     queued: Vec<Piece>,
     queued_pages: usize,
     /// What was stored, in order.
-    pub runs: Vec<Run>,
+    extents: Vec<Extent>,
+    /// Pages that were stored or are about to be.
+    pages: u64,
     /// Guard pages found, in order.
-    pub guards: Vec<Guard>,
+    guards: Vec<Guard>,
 }
 
 impl<'a> Puller<'a> {
-    /// Reads from `pid` into `writer`.
-    pub fn new(pid: libc::pid_t, writer: &'a mut ImageWriter) -> Result<Self, CaptureError> {
-        let mem = File::open(format!("/proc/{pid}/mem")).map_err(|_| CaptureError::TwinGone)?;
-        Ok(Puller {
-            mem,
-            pagemap: Pagemap::open(pid)?,
+    /// Reads from `source` into `writer`; without `pagemap` all that cannot be read is known to be
+    /// a guard page.
+    pub fn new(source: Source, pagemap: Option<Pagemap>, writer: &'a mut ImageWriter) -> Self {
+        let pages = writer.pages();
+        Puller {
+            source,
+            pagemap,
             writer,
             buffer: vec![0; BLOCK_BYTES],
             queued: Vec::new(),
             queued_pages: 0,
-            runs: Vec::new(),
+            extents: Vec::new(),
+            pages,
             guards: Vec::new(),
-        })
+        }
     }
 
-    /// Takes the pages of a region that have content of their own.
-    pub fn take_own(
-        &mut self,
-        start: u64,
-        end: u64,
-        kind: Kind,
-        legible: bool,
-    ) -> Result<(), CaptureError> {
-        let mut runs = Vec::new();
-        self.pagemap.own_pages(start, end, u64::MAX, &mut runs)?;
-        runs.iter().try_for_each(|run| self.take(run, kind, legible))
+    /// What was stored and the guard pages found, both in order.
+    pub fn finish(self) -> (Vec<Extent>, Vec<Guard>, Source) {
+        (self.extents, self.guards, self.source)
     }
 
     /// Takes the pages of `run`, which lies within one region.
@@ -109,7 +100,7 @@ impl<'a> Puller<'a> {
         self.flush()?;
         for (i, block) in content.chunks(BLOCK_BYTES).enumerate() {
             let at = start + (i * BLOCK_BYTES) as u64;
-            self.writer.append(block)?;
+            self.writer.append(codec::NONE, block)?;
             self.stored(at, (block.len() / PAGE) as u64, i == 0);
         }
         Ok(())
@@ -126,7 +117,7 @@ impl<'a> Puller<'a> {
             while done < piece.run.pages {
                 let at = piece.run.start + done * PAGE_BYTES;
                 let bytes = ((piece.run.pages - done) * PAGE_BYTES) as usize;
-                let read = self.read(at, &mut buffer[kept..kept + bytes])?;
+                let read = self.source.read(at, &mut buffer[kept..kept + bytes])?;
                 kept += self.sift(piece, at, &mut buffer[kept..kept + read]);
                 done += (read / PAGE) as u64;
                 if read < bytes {
@@ -136,7 +127,7 @@ impl<'a> Puller<'a> {
             }
         }
         let result = match fault::point(fault::BLOCK_READ) {
-            Ok(()) => self.writer.append(&buffer[..kept]),
+            Ok(()) => self.writer.append(codec::NONE, &buffer[..kept]),
             Err(fault) => Err(fault.into()),
         };
         self.buffer = buffer;
@@ -160,11 +151,15 @@ impl<'a> Puller<'a> {
         kept
     }
 
+    /// Notes that pages follow those that are stored.
     fn stored(&mut self, start: u64, pages: u64, fresh: bool) {
-        if fresh {
-            self.runs.push(Run { start, pages });
-        } else {
-            scan::push(&mut self.runs, start, start + pages * PAGE_BYTES);
+        let first = self.pages;
+        self.pages += pages;
+        match self.extents.last_mut() {
+            Some(last) if !fresh && last.start + last.pages * PAGE_BYTES == start => {
+                last.pages += pages;
+            }
+            _ => self.extents.push(Extent { start, pages, home: 0, reserved: 0, first }),
         }
     }
 
@@ -175,33 +170,17 @@ impl<'a> Puller<'a> {
         }
         // Where the program may not read either, the kernel must confirm it: it may be one that
         // does not let a tracer read what the program may not.
-        if !piece.legible && !self.pagemap.is_guard(page)? {
-            let what = "not readable and not shown to us either".into();
-            return Err(CaptureError::Mapping { start: page, what });
+        let pagemap = self.pagemap.as_ref().filter(|_| !piece.legible);
+        if let Some(pagemap) = pagemap
+            && !pagemap.is_guard(page)?
+        {
+            return Err(illegible(page));
         }
         match self.guards.last_mut() {
             Some(last) if last.end == page => last.end += PAGE_BYTES,
             _ => self.guards.push(Guard { start: page, end: page + PAGE_BYTES }),
         }
         Ok(())
-    }
-
-    /// Reads from `address` on, whatever the protection, up to a page without content.
-    fn read(&self, address: u64, to: &mut [u8]) -> Result<usize, CaptureError> {
-        let mut done = 0;
-        while done < to.len() {
-            match self.mem.read_at(&mut to[done..], address + done as u64) {
-                // The memory of a process that has died reads as empty.
-                Ok(0) => return Err(CaptureError::TwinGone),
-                Ok(n) => done += n,
-                Err(e) if e.raw_os_error() == Some(libc::EIO) => break,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => {
-                    return Err(CaptureError::Os { what: "read the twin's memory", source });
-                }
-            }
-        }
-        Ok(done / PAGE * PAGE)
     }
 }
 

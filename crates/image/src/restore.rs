@@ -10,6 +10,7 @@ use crate::capture::{vdso_hash, words_to_regs};
 use crate::error::RestoreError;
 use crate::fault;
 use crate::image::Image;
+use crate::load;
 use crate::memory;
 use crate::plan::{self, Placed, Plan};
 use crate::procfs::{self, Mapping};
@@ -110,9 +111,9 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     tracee.set_sigmask(ALL_SIGNALS)?;
     let own = own_maps(pid)?;
     check_machine(tracee, state, &own)?;
-    let plan = plan::plan(state, &image.runs, &placed, &own, pid)?;
+    let plan = plan::plan(state, &image.extents, &placed, &own, pid)?;
     fault::point(fault::PLAN_MADE)?;
-    carry_out(tracee, &plan, &plan_file, placed.base + plan_slot)?;
+    carry_out(tracee, &plan, &plan_file, placed.base + plan_slot, || load::fill(&image, pid))?;
     fault::point(fault::PLAN_DONE)?;
     forget_restorer(&mut child, &plan, state, &own)?;
     fault::point(fault::RESTORER_GONE)?;
@@ -170,7 +171,6 @@ fn place(
             _ => None,
         });
     }
-    let image_slot = slot(image.file.as_raw_fd());
     let plan_slot = slot(plan.as_raw_fd());
     let used = image.state.descriptors.last().map_or(0, |d| u64::from(d.fd));
     let ours = given.iter().copied().max().unwrap_or(0) as u64;
@@ -181,7 +181,6 @@ fn place(
         descriptions: descriptions.into_iter().map(|s| s.map(|s| base + s)).collect(),
         files: at(files),
         segments: segments.into_iter().map(|s| s.map(|s| base + s)).collect(),
-        image: base + image_slot,
     };
     Ok((given, placed, plan_slot))
 }
@@ -233,8 +232,14 @@ fn check_machine(tracee: Tracee, state: &State, own: &[Mapping]) -> Result<(), R
     }
 }
 
-/// Hands the plan over and waits until it is done.
-fn carry_out(tracee: Tracee, plan: &Plan, file: &File, plan_fd: u64) -> Result<(), RestoreError> {
+/// Hands the plan over, fills the memory where the plan waits for it, and waits until all is done.
+fn carry_out(
+    tracee: Tracee,
+    plan: &Plan,
+    file: &File,
+    plan_fd: u64,
+    fill: impl FnOnce() -> Result<(), RestoreError>,
+) -> Result<(), RestoreError> {
     let (steps, data) = plan.encode()?;
     let bytes = DATA_OFFSET + data.len() as u64;
     let write = || {
@@ -246,8 +251,13 @@ fn carry_out(tracee: Tracee, plan: &Plan, file: &File, plan_fd: u64) -> Result<(
     let mut regs = tracee.regs()?;
     (regs.rdi, regs.rsi) = (plan_fd, bytes);
     tracee.set_regs(&regs)?;
-    tracee.resume(0)?;
-    wait_for(tracee, libc::SIGSTOP).map_err(|died| explain(plan, file, died))
+    let next_stop = || {
+        tracee.resume(0)?;
+        wait_for(tracee, libc::SIGSTOP).map_err(|died| explain(plan, file, died))
+    };
+    next_stop()?;
+    fill()?;
+    next_stop()
 }
 
 /// Which step failed, by what the restorer has noted in the plan.

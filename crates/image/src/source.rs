@@ -74,7 +74,9 @@ impl Copied {
         mut buffer: Vec<u8>,
     ) -> Result<Copied, CaptureError> {
         let list: Vec<Span> = spans.iter().collect();
-        buffer.resize(spans.bytes() as usize, 0);
+        if buffer.len() < spans.bytes() as usize {
+            buffer.resize(spans.bytes() as usize, 0);
+        }
         let mut copied = Copied { bytes: buffer, parts: Vec::with_capacity(list.len()) };
         let mem = Source::open(pid)?;
         let mut at = 0;
@@ -128,6 +130,14 @@ impl Copied {
             done += n;
         }
         done
+    }
+
+    /// The pages of `spans` that could not be read.
+    pub fn missing(&self, spans: &Spans) -> Vec<u64> {
+        let mut read = Spans::default();
+        self.parts.iter().for_each(|(span, _)| read.push(span.start, span.end));
+        let rest = spans.without(&read);
+        rest.iter().flat_map(|s| (s.start..s.end).step_by(PAGE_BYTES as usize)).collect()
     }
 
     /// The memory it took, to be used again.

@@ -5,26 +5,22 @@
 //! its tracer whatever happens, and holds no descriptor, so that no pipe stays open on its account.
 
 use crate::agent::Agent;
-use crate::capture::{self, Snapshot};
-use crate::check;
+use crate::cost::Mode;
 use crate::error::CaptureError;
 use crate::fault;
+use crate::format::Extent;
 use crate::freeze::Frozen;
 use crate::memory;
 use crate::procfs::{self, Mapping};
-use crate::pull::{Kind, Puller};
 use crate::regions::{Content, Regions};
 use crate::scan::Pagemap;
-use crate::state::{Backing, Region, Run, State, region};
+use crate::shot::Shot;
+use crate::state::region;
 use crate::trace::{Listed, Stop, TraceError, Tracee};
-use crate::write::ImageWriter;
+use crate::track::{Tracker, Tracking};
 use crate::{ImageReport, PAGE_BYTES};
-use std::cell::Cell;
 use std::io;
-use std::marker::PhantomData;
 use std::path::Path;
-use std::rc::Rc;
-use std::time::{Duration, Instant};
 
 const OPTIONS: i32 =
     libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_EXITKILL;
@@ -33,35 +29,34 @@ const OPTIONS: i32 =
 const MAX_SLOW_SEARCH_BYTES: u64 = 16 << 20;
 
 /// A frozen copy of a process. Owned by the thread that made it; killed and reaped when dropped.
-pub struct Twin {
-    /// Gone once its memory has been read.
-    process: Option<Process>,
-    pid: libc::pid_t,
-    /// The process that it is a copy of.
-    original: libc::pid_t,
-    snapshot: Option<Snapshot>,
-    agent: Agent,
-    saved: Vec<Saved>,
-    /// Mappings that it has not inherited.
-    dont_fork: Vec<Mapping>,
-    made: Duration,
-    born: Instant,
-    stood: Rc<Cell<Option<Duration>>>,
-    _this_thread: PhantomData<*const ()>,
-}
+pub struct Twin(Shot);
 
 /// Content that the twin does not inherit, read from the frozen process.
-struct Saved {
-    start: u64,
-    content: Vec<u8>,
+pub(crate) struct Saved {
+    pub start: u64,
+    pub content: Vec<u8>,
 }
 
 /// The twin's process, killed and reaped when dropped.
-struct Process(Tracee, #[allow(dead_code, reason = "held for its drop")] Listed);
+pub(crate) struct Process(Tracee, #[allow(dead_code, reason = "held for its drop")] Listed);
 
 impl Process {
     fn new(pid: libc::pid_t) -> Process {
         Process(Tracee(pid), Listed::new(pid))
+    }
+
+    /// Makes a twin of a frozen process, in whose name `agent` makes calls.
+    pub fn of(frozen: &mut Frozen, agent: &Agent) -> Result<Process, CaptureError> {
+        frozen.tracee.set_options(OPTIONS)?;
+        let process = Process::fork(agent)?;
+        fault::point(fault::TWIN_BORN)?;
+        match process.0.wait() {
+            Ok(Stop::Event(..) | Stop::Signal(_)) => {}
+            Ok(Stop::Syscall) | Err(TraceError::Gone) => return Err(CaptureError::TwinGone),
+            Err(e) => return Err(e.into()),
+        }
+        frozen.tracee.set_options(libc::PTRACE_O_TRACESYSGOOD)?;
+        Ok(process)
     }
 
     fn fork(agent: &Agent) -> Result<Process, CaptureError> {
@@ -73,6 +68,16 @@ impl Process {
         }
         result?;
         process.ok_or(CaptureError::Gone)
+    }
+
+    /// Its process number.
+    pub fn pid(&self) -> libc::pid_t {
+        self.0.0
+    }
+
+    /// Whether somebody has killed it.
+    pub fn is_gone(&self) -> bool {
+        self.0.regs().is_err()
     }
 }
 
@@ -125,57 +130,21 @@ pub(crate) fn reap(pid: libc::pid_t) {
 
 impl Frozen {
     /// Makes a copy-on-write twin and reads what only the frozen process itself can tell.
-    /// Afterwards the process may be released.
+    /// Afterwards the process may be released. Its image will be full; [`Frozen::shot`] does more.
     pub fn twin(&mut self) -> Result<Twin, CaptureError> {
-        // What /proc shows of a dying process is empty or wrong; that it dies is the better reason.
-        self.make_twin().map_err(|e| match self.tracee.regs() {
-            Ok(_) => e,
-            Err(_) => CaptureError::Gone,
-        })
-    }
-
-    fn make_twin(&mut self) -> Result<Twin, CaptureError> {
-        let begun = Instant::now();
-        let (snapshot, agent) = capture::freeze_state(self)?;
-        agent.finish()?;
-        fault::point(fault::BEFORE_TWIN)?;
-        self.tracee.set_options(OPTIONS)?;
-        let process = Process::fork(&agent)?;
-        let twin = process.0;
-        fault::point(fault::TWIN_BORN)?;
-        match twin.wait() {
-            Ok(Stop::Event(..) | Stop::Signal(_)) => {}
-            Ok(Stop::Syscall) | Err(TraceError::Gone) => return Err(CaptureError::TwinGone),
-            Err(e) => return Err(e.into()),
-        }
-        self.tracee.set_options(libc::PTRACE_O_TRACESYSGOOD)?;
-        let inherited = procfs::parse_maps(&procfs::read(twin.0, "maps")?)?;
-        fault::point(fault::TWIN_TOLD)?;
-        let (saved, dont_fork) = not_inherited(self.tracee.0, &snapshot.maps, twin.0, &inherited)?;
-        Ok(Twin {
-            process: Some(process),
-            pid: twin.0,
-            original: self.tracee.0,
-            snapshot: Some(snapshot),
-            agent: agent.of_twin(twin),
-            saved,
-            dont_fork,
-            made: begun.elapsed(),
-            born: Instant::now(),
-            stood: Rc::clone(&self.stood),
-            _this_thread: PhantomData,
-        })
+        self.shoot(None, &mut Tracker::new(Tracking::Off), Mode::Twin).map(Twin)
     }
 }
 
 /// Reads from the frozen process the content of private mappings that its twin does not have
 /// (`MADV_DONTFORK`) or has empty (`MADV_WIPEONFORK`).
-fn not_inherited(
+pub(crate) fn not_inherited(
     pid: libc::pid_t,
     maps: &[Mapping],
     twin: libc::pid_t,
-    inherited: &[Mapping],
 ) -> Result<(Vec<Saved>, Vec<Mapping>), CaptureError> {
+    let inherited = procfs::parse_maps(&procfs::read(twin, "maps")?)?;
+    fault::point(fault::TWIN_TOLD)?;
     let (mut saved, mut dont_fork) = (Vec::new(), Vec::new());
     let (mut own, mut copy) = (Pagemap::open(pid)?, Pagemap::open(twin)?);
     for m in maps.iter().filter(|m| !m.is_special() && !m.is_vsyscall()) {
@@ -219,117 +188,33 @@ fn not_inherited(
 impl Twin {
     /// Process number of the twin.
     pub fn pid(&self) -> libc::pid_t {
-        self.pid
+        self.0.pid
     }
 
-    /// Pulls the twin's memory and writes the image `path` atomically and durably, with `meta` in
-    /// it. After any error no file is left behind.
-    pub fn write_image(mut self, path: &Path, meta: &[u8]) -> Result<ImageReport, CaptureError> {
-        let begun = Instant::now();
-        let result = self.write(path, meta, begun);
-        result.map_err(|e| match &self.process {
-            Some(process) if process.0.regs().is_err() => CaptureError::TwinGone,
-            _ => e,
-        })
-    }
-
-    fn write(
-        &mut self,
-        path: &Path,
-        meta: &[u8],
-        begun: Instant,
-    ) -> Result<ImageReport, CaptureError> {
-        let twin = self.pid;
-        self.agent.call(libc::SYS_close_range, &[0, u64::from(u32::MAX), 0])?;
-        let snapshot = self.snapshot.take().ok_or(CaptureError::TwinGone)?;
-        let mut state = capture::twin_state(self.original, snapshot, &self.agent, twin)?;
-        fault::point(fault::TWIN_ASKED)?;
-        let regions = regions(twin, &self.dont_fork)?;
-        fault::point(fault::REGIONS_KNOWN)?;
-        let mut writer = ImageWriter::create(path)?;
-        let mut puller = Puller::new(twin, &mut writer)?;
-        pull(&mut puller, &regions, &self.saved)?;
-        let (runs, guards) = (puller.runs, puller.guards);
-        let pull = self.born.elapsed();
-        self.process = None;
-        fault::point(fault::MEMORY_PULLED)?;
-        refuse_lost(&regions, &runs)?;
-        state.guards = guards;
-        state.files = regions.files;
-        state.regions = regions.list.into_iter().map(|(region, _)| region).collect();
-        let pages = runs.iter().map(|r| r.pages).sum();
-        finish(&state, &runs, pages)?;
-        let bytes = writer.commit(&state, &runs, meta)?;
-        Ok(ImageReport {
-            bytes,
-            pages,
-            freeze: self.stood.get().unwrap_or_default(),
-            twin: self.made,
-            pull,
-            write: begun.elapsed(),
-        })
+    /// Pulls the twin's memory and writes the full image `path` atomically and durably, with
+    /// `meta` in it. After any error no file is left behind.
+    pub fn write_image(self, path: &Path, meta: &[u8]) -> Result<ImageReport, CaptureError> {
+        self.0.write_to(path, meta, &mut Tracker::new(Tracking::Off))
     }
 }
 
 /// On old kernels large mappings are not searched for content that the twin did not inherit; one
 /// that is empty because of that must not pass for an image.
-fn refuse_lost(regions: &Regions, runs: &[Run]) -> Result<(), CaptureError> {
+pub(crate) fn refuse_lost(
+    regions: &Regions,
+    stored: &[Extent],
+    referred: &[Extent],
+) -> Result<(), CaptureError> {
     for (r, content) in &regions.list {
+        let lies_here = |e: &Extent| (r.start..r.end).contains(&e.start);
         let suspect = r.flags & region::WIPE_ON_FORK != 0
             && *content == Content::Own
             && r.end - r.start > MAX_SLOW_SEARCH_BYTES
-            && !runs.iter().any(|run| (r.start..r.end).contains(&run.start));
+            && !stored.iter().chain(referred).any(lies_here);
         if suspect {
             let what = "large and wiped on fork".into();
             return Err(CaptureError::Mapping { start: r.start, what });
         }
     }
     Ok(())
-}
-
-/// What would be refused on opening must not be written.
-fn finish(state: &State, runs: &[Run], pages: u64) -> Result<(), CaptureError> {
-    check::check(state, runs, pages * PAGE_BYTES)
-        .map_err(|what| CaptureError::Unsupported(format!("is not as expected: {what}")))
-}
-
-fn regions(twin: libc::pid_t, dont_fork: &[Mapping]) -> Result<Regions, CaptureError> {
-    let mut maps = procfs::parse_maps(&procfs::read(twin, "smaps")?)?;
-    let inherited = maps.len();
-    maps.extend_from_slice(dont_fork);
-    let mut order: Vec<usize> = (0..maps.len()).collect();
-    order.sort_by_key(|&i| maps[i].start);
-    let mut regions = Regions::default();
-    for i in order {
-        regions.add(&maps[i], i >= inherited)?;
-    }
-    Ok(regions)
-}
-
-fn pull(puller: &mut Puller<'_>, regions: &Regions, saved: &[Saved]) -> Result<(), CaptureError> {
-    for (region, content) in &regions.list {
-        let kept = |s: &&Saved| (region.start..region.end).contains(&s.start);
-        for s in saved.iter().filter(kept) {
-            puller.take_saved(s.start, &s.content)?;
-        }
-        if saved.iter().any(|s| kept(&s)) {
-            continue;
-        }
-        let legible = region.prot & libc::PROT_READ as u32 != 0;
-        match content {
-            Content::Nothing => {}
-            Content::All => {
-                let pages = (region.end - region.start) / PAGE_BYTES;
-                puller.take(&Run { start: region.start, pages }, Kind::Lost, legible)?;
-            }
-            Content::Own => {
-                puller.take_own(region.start, region.end, kind(region), legible)?;
-            }
-        }
-    }
-    puller.flush()
-}
-
-fn kind(region: &Region) -> Kind {
-    if region.backing == (Backing::Anon {}) { Kind::Anon } else { Kind::File }
 }
