@@ -3,7 +3,6 @@
 
 use crate::PAGE_BYTES;
 use crate::state::{Backing, FileId, PROT_MASK, Region, Run, State, Target, Thread, region};
-use eyrie_restorer::plan::{AREA_END, RESTORER_BASE};
 
 /// End of what a process can map (with five-level page tables).
 const ADDRESS_LIMIT: u64 = 1 << 56;
@@ -41,7 +40,6 @@ pub fn check(state: &State, runs: &[Run], page_bytes: u64) -> Finding {
         ranges.push((s.start, s.end));
     }
     ensure(vdso == 1 && state.specials.len() <= MAX_SPECIALS, || "no single vdso".into())?;
-    ranges.push((RESTORER_BASE, AREA_END));
     disjoint(ranges)?;
     check_runs(state, runs, page_bytes)?;
     let inside = |start: u64, end: u64| {
@@ -63,7 +61,7 @@ fn disjoint(mut ranges: Vec<(u64, u64)>) -> Finding {
     }
     ranges.sort_unstable();
     let apart = ranges.windows(2).all(|w| w[0].1 <= w[1].0);
-    ensure(apart, || "mappings overlap each other or the restorer".into())
+    ensure(apart, || "mappings overlap each other".into())
 }
 
 /// The region that holds `address`; regions are in order.
