@@ -8,6 +8,7 @@ use crate::agent::Agent;
 use crate::capture::{self, Snapshot};
 use crate::check;
 use crate::error::CaptureError;
+use crate::fault;
 use crate::freeze::Frozen;
 use crate::memory;
 use crate::procfs::{self, Mapping};
@@ -137,9 +138,11 @@ impl Frozen {
         let begun = Instant::now();
         let (snapshot, agent) = capture::freeze_state(self)?;
         agent.finish()?;
+        fault::point(fault::BEFORE_TWIN)?;
         self.tracee.set_options(OPTIONS)?;
         let process = Process::fork(&agent)?;
         let twin = process.0;
+        fault::point(fault::TWIN_BORN)?;
         match twin.wait() {
             Ok(Stop::Event(..) | Stop::Signal(_)) => {}
             Ok(Stop::Syscall) | Err(TraceError::Gone) => return Err(CaptureError::TwinGone),
@@ -147,6 +150,7 @@ impl Frozen {
         }
         self.tracee.set_options(libc::PTRACE_O_TRACESYSGOOD)?;
         let inherited = procfs::parse_maps(&procfs::read(twin.0, "maps")?)?;
+        fault::point(fault::TWIN_TOLD)?;
         let (saved, dont_fork) = not_inherited(self.tracee.0, &snapshot.maps, twin.0, &inherited)?;
         Ok(Twin {
             process: Some(process),
@@ -239,13 +243,16 @@ impl Twin {
         self.agent.call(libc::SYS_close_range, &[0, u64::from(u32::MAX), 0])?;
         let snapshot = self.snapshot.take().ok_or(CaptureError::TwinGone)?;
         let mut state = capture::twin_state(self.original, snapshot, &self.agent, twin)?;
+        fault::point(fault::TWIN_ASKED)?;
         let regions = regions(twin, &self.dont_fork)?;
+        fault::point(fault::REGIONS_KNOWN)?;
         let mut writer = ImageWriter::create(path)?;
         let mut puller = Puller::new(twin, &mut writer)?;
         pull(&mut puller, &regions, &self.saved)?;
         let (runs, guards) = (puller.runs, puller.guards);
         let pull = self.born.elapsed();
         self.process = None;
+        fault::point(fault::MEMORY_PULLED)?;
         refuse_lost(&regions, &runs)?;
         state.guards = guards;
         state.files = regions.files;
