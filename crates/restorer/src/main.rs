@@ -1,11 +1,11 @@
 //! `eyrie-restorer`: carries out a restore plan in its own process and stops itself.
 //!
-//! It is started under ptrace by `eyrie_image::restore`, which puts the plan's descriptor in `rdi`
+//! It is started under ptrace by `eyrie_image::restore`, which puts the plan's descriptor in `rdi`,
 //! its length in `rsi` and the address to map it at in `rdx` before the first instruction, and which
 //! later takes the registers of the restored process into its own hands. It runs wherever its bytes
-//! were copied to: nothing in it is an absolute address. It has no libc, no heap, no thread-local storage and a
-//! stack of its own, so that every mapping and every registration it was born with can be taken
-//! away under it. Started by hand it says so and exits.
+//! were moved to: nothing that it uses is an absolute address. It has no libc, no heap, no
+//! thread-local storage and a stack of its own, so that every mapping and every registration it was
+//! born with can be taken away under it. Started by hand it says so and exits.
 
 #![no_std]
 #![no_main]
