@@ -11,6 +11,7 @@ use crate::capture::{vdso_hash, words_to_regs};
 use crate::error::RestoreError;
 use crate::fault;
 use crate::image::Image;
+use crate::load;
 use crate::memory;
 use crate::plan::{self, Placed, Plan};
 use crate::procfs::{self, Mapping};
@@ -114,9 +115,9 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     let area = Area::choose(state, &own)?;
     area.enter(tracee, &own)?;
     let own = own_maps(pid)?;
-    let plan = plan::plan(state, &image.runs, &placed, &own, area, pid)?;
+    let plan = plan::plan(state, &image.extents, &placed, &own, area, pid)?;
     fault::point(fault::PLAN_MADE)?;
-    carry_out(tracee, &plan, &plan_file, placed.base + plan_slot, area)?;
+    carry_out(tracee, &plan, &plan_file, placed.base + plan_slot, || load::fill(&image, pid))?;
     fault::point(fault::PLAN_DONE)?;
     forget_restorer(&mut child, &plan, state, area)?;
     fault::point(fault::RESTORER_GONE)?;
@@ -174,7 +175,6 @@ fn place(
             _ => None,
         });
     }
-    let image_slot = slot(image.file.as_raw_fd());
     let plan_slot = slot(plan.as_raw_fd());
     let used = image.state.descriptors.last().map_or(0, |d| u64::from(d.fd));
     let ours = given.iter().copied().max().unwrap_or(0) as u64;
@@ -185,7 +185,6 @@ fn place(
         descriptions: descriptions.into_iter().map(|s| s.map(|s| base + s)).collect(),
         files: at(files),
         segments: segments.into_iter().map(|s| s.map(|s| base + s)).collect(),
-        image: base + image_slot,
     };
     Ok((given, placed, plan_slot))
 }
@@ -237,13 +236,13 @@ fn check_machine(tracee: Tracee, state: &State, own: &[Mapping]) -> Result<(), R
     }
 }
 
-/// Hands the plan over and waits until it is done.
+/// Hands the plan over, fills the memory where the plan waits for it, and waits until all is done.
 fn carry_out(
     tracee: Tracee,
     plan: &Plan,
     file: &File,
     plan_fd: u64,
-    area: Area,
+    fill: impl FnOnce() -> Result<(), RestoreError>,
 ) -> Result<(), RestoreError> {
     let (steps, data) = plan.encode()?;
     let bytes = DATA_OFFSET + data.len() as u64;
@@ -254,10 +253,15 @@ fn carry_out(
     };
     write().map_err(|source| RestoreError::Os { what: "write the restorer's plan", source })?;
     let mut regs = tracee.regs()?;
-    (regs.rdi, regs.rsi, regs.rdx) = (plan_fd, bytes, area.plan());
+    (regs.rdi, regs.rsi, regs.rdx) = (plan_fd, bytes, plan.area.plan());
     tracee.set_regs(&regs)?;
-    tracee.resume(0)?;
-    wait_for(tracee, libc::SIGSTOP).map_err(|died| explain(plan, file, died))
+    let next_stop = || {
+        tracee.resume(0)?;
+        wait_for(tracee, libc::SIGSTOP).map_err(|died| explain(plan, file, died))
+    };
+    next_stop()?;
+    fill()?;
+    next_stop()
 }
 
 /// Which step failed, by what the restorer has noted in the plan.

@@ -1,7 +1,7 @@
 //! `eyrie-restorer`: carries out a restore plan in its own process and stops itself.
 //!
 //! It is started under ptrace by `eyrie_image::restore`, which puts the plan's descriptor in `rdi`,
-//! its length in `rsi` and the address to map it at in `rdx` before the first instruction, and which
+//! its length in `rsi` and the address to map it at in `rdx` before the first instruction, and that
 //! later takes the registers of the restored process into its own hands. It runs wherever its bytes
 //! were moved to: nothing that it uses is an absolute address. It has no libc, no heap, no
 //! thread-local storage and a stack of its own, so that every mapping and every registration it was
