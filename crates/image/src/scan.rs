@@ -125,10 +125,10 @@ impl Pagemap {
             for region in found.iter().take(n) {
                 push(to, region.start, region.end);
             }
-            if n == 0 || limit != u64::MAX || arg.walk_end <= at {
+            if n < found.len() || limit != u64::MAX {
                 break;
             }
-            at = arg.walk_end;
+            at = arg.walk_end.max(found[n - 1].end);
         }
         Ok(())
     }
@@ -154,14 +154,17 @@ impl Pagemap {
             };
             let n = self.ioctl(&mut arg)?;
             to.extend(found.iter().take(n).map(|r| Span { start: r.start, end: r.end }));
-            if arg.walk_end <= at {
+            if n < found.len() {
                 break;
             }
-            at = arg.walk_end;
+            at = arg.walk_end.max(found[n - 1].end);
         }
         Ok(())
     }
 
+    /// Makes the call and returns the number of ranges. If there was room for more, it is done:
+    /// `walk_end` then is not always the end (Linux 6.18 leaves the place where it last emptied an
+    /// inner buffer of 512 ranges).
     fn ioctl(&self, arg: &mut ScanArg) -> io::Result<usize> {
         // SAFETY: arg and the vector it points to are live and as long as arg says.
         let n = unsafe { libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN, &raw mut *arg) };
@@ -207,5 +210,43 @@ fn error(what: &'static str, source: io::Error) -> CaptureError {
         // The page table of a process that has died reads as empty.
         None if source.kind() == io::ErrorKind::UnexpectedEof => CaptureError::Gone,
         _ => CaptureError::Os { what, source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// More ranges than the kernel buffers, and than are asked for at once.
+    #[test]
+    fn many_ranges_are_found_once() {
+        for pages in [2 * 700, 2 * BATCH, 2 * BATCH + 1400] {
+            let bytes = pages * PAGE_BYTES as usize;
+            let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
+            let flags = flags | libc::MAP_ANONYMOUS;
+            // SAFETY: a new mapping of our own.
+            let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, prot, flags, -1, 0) };
+            assert_ne!(at, libc::MAP_FAILED);
+            let start = at as u64;
+            // SAFETY: within our own mapping; single pages are wanted.
+            unsafe { libc::madvise(at, bytes, libc::MADV_NOHUGEPAGE) };
+            let touched: Vec<u64> =
+                (0..pages as u64).step_by(2).map(|i| start + i * PAGE_BYTES).collect();
+            for &page in &touched {
+                // SAFETY: within our own mapping.
+                unsafe { (page as *mut u8).write_volatile(1) };
+            }
+            for scan in [true, false] {
+                let mut pagemap = Pagemap::open(std::process::id() as i32).unwrap();
+                pagemap.scan &= scan;
+                let mut runs = Vec::new();
+                pagemap.own_pages(start, start + bytes as u64, u64::MAX, &mut runs).unwrap();
+                let found: Vec<u64> = runs.iter().map(|run| run.start).collect();
+                assert!(runs.iter().all(|run| run.pages == 1));
+                assert!(found == touched, "{} of {} found", found.len(), touched.len());
+            }
+            // SAFETY: nobody uses it any more.
+            unsafe { libc::munmap(at, bytes) };
+        }
     }
 }

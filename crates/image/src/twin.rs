@@ -148,7 +148,9 @@ pub(crate) fn not_inherited(
     let (mut saved, mut dont_fork) = (Vec::new(), Vec::new());
     let (mut own, mut copy) = (Pagemap::open(pid)?, Pagemap::open(twin)?);
     for m in maps.iter().filter(|m| !m.is_special() && !m.is_vsyscall()) {
-        let has = inherited.binary_search_by_key(&m.start, |i| i.start).is_ok();
+        // Neighbours that differed in nothing but that their writes were not noted yet are one now.
+        let after = inherited.partition_point(|i| i.start <= m.start);
+        let has = after > 0 && m.end <= inherited[after - 1].end;
         if !has {
             dont_fork.push(m.clone());
         }

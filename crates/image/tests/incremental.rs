@@ -134,5 +134,5 @@ fn everyday_programs() {
     survives("plain", &["6000"], Tracking::Auto, Mode::Auto);
     survives("stack", &["2000"], Tracking::Auto, Mode::Copy);
     survives("guards", &["20000"], Tracking::Auto, Mode::Copy);
-    survives("mapped", &["200"], Tracking::Auto, Mode::Auto);
+    survives("mapped", &["2000"], Tracking::Auto, Mode::Auto);
 }

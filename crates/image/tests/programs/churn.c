@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define PAGE 4096ul
-#define PAGES 2048ul
+#define PAGES 1024ul
 #define SLOTS 16
 
 static uint64_t h = 88172645463325252ull;
@@ -88,7 +88,7 @@ int main(int argc, char **argv) {
         case 8: page[next() % PAGE] = (char)next(); page[0] = 7; break;
         default: fill(page, PAGE);
         }
-        if (r % 50) continue;
+        if (r % 100) continue;
         uint64_t s = sum(base, PAGES * PAGE, 1);
         s = sum(moved, 64 * PAGE, sum(file, 8 * PAGE, s));
         for (int i = 0; i < SLOTS; i++) s = sum(slots[i], 1000 * (i + 1), s);
