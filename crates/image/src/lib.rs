@@ -6,6 +6,7 @@
 //! what a restored process finds in its shared segments is the caller's affair.
 
 mod agent;
+mod area;
 mod blocks;
 mod capture;
 mod check;
