@@ -212,8 +212,8 @@ pub enum ImageAction {
 #[command(after_help = "Examples:\n  \
     eyrie image inspect rank-0.gen-3\n  \
     eyrie image inspect heat.2.img --json | jq '.threads[].ip'\n\n\
-    The image is verified first. PAGES are those stored, CHANGED those stored in this file and not\n\
-    in an earlier one that it builds on.")]
+    The image is verified first. PAGES are those stored, CHANGED those stored in this file and\n\
+    not in an earlier one that it builds on.")]
 pub struct ImageInspect {
     /// The image
     pub file: PathBuf,

@@ -15,7 +15,7 @@ struct node *list;
 int answer = 42;
 const char *message = "text in read-only data";
 char zeros[100000];
-static __thread long mine;
+static volatile __thread long mine;
 static pthread_barrier_t ready;
 
 static void *work(void *number) {
