@@ -142,7 +142,10 @@ impl<'a> References<'a> {
         if !anon {
             return rest;
         }
-        index.blank.within(stretch.start, stretch.end).for_each(|s| self.blank.push(s.start, s.end));
+        index
+            .blank
+            .within(stretch.start, stretch.end)
+            .for_each(|s| self.blank.push(s.start, s.end));
         rest.without(&self.blank)
     }
 

@@ -145,7 +145,10 @@ impl Cost {
             (Mode::Twin | Mode::Sync, _) => choice(wish, "as asked for".into()),
             (_, changed) if changed > MAX_COPY_BYTES => {
                 let (changed, most) = (mib(changed), mib(MAX_COPY_BYTES));
-                choice(Mode::Twin, format!("{changed:.0} MiB to store, copied are {most:.0} at most"))
+                choice(
+                    Mode::Twin,
+                    format!("{changed:.0} MiB to store, copied are {most:.0} at most"),
+                )
             }
             (Mode::Copy, _) => choice(Mode::Copy, "as asked for".into()),
             (Mode::Auto, changed) => {
@@ -156,7 +159,8 @@ impl Cost {
                     (Mode::Twin, twin, copy, "a copy")
                 };
                 let (less, more) = (less * 1e3, more * 1e3);
-                let what = format!("{:.1} of {:.0} MiB to store", mib(changed), mib(load.own_bytes));
+                let what =
+                    format!("{:.1} of {:.0} MiB to store", mib(changed), mib(load.own_bytes));
                 choice(mode, format!("{what}: {less:.1} ms expected, {more:.1} with {other}"))
             }
         }

@@ -11,6 +11,7 @@ use crate::fault;
 use crate::format::{Ancestor, Extent};
 use crate::freeze::Frozen;
 use crate::hashes::Hashes;
+use crate::orphans::Orphans;
 use crate::procfs::{self, Mapping};
 use crate::pull::{Kind, Puller};
 use crate::regions::{Content, Regions};
@@ -18,7 +19,7 @@ use crate::scan::Pagemap;
 use crate::sort::{self, Share, Sorted};
 use crate::source::{Copied, Source};
 use crate::spans::{Span, Spans};
-use crate::state::{Backing, Guard, Region, Run, State};
+use crate::state::{Backing, Guard, ORPHAN_BASE, Region, Run, State};
 use crate::trace::Tracee;
 use crate::track::{Changes, Tracker};
 use crate::twin::{self, Process, Saved};
@@ -51,9 +52,18 @@ pub struct Shot {
 /// How much of it was read at the freeze.
 enum Stage {
     /// What only the frozen process itself can tell.
-    Asked { snapshot: Box<Snapshot>, agent: Agent, saved: Vec<Saved>, dont_fork: Vec<Mapping> },
+    Asked(Box<Asked>),
     /// All that is needed.
     Copied { outline: Box<Outline>, own: Vec<Share>, sorted: Option<Sorted>, pages: Copied },
+}
+
+/// What only the frozen process itself can tell.
+struct Asked {
+    snapshot: Snapshot,
+    agent: Agent,
+    saved: Vec<Saved>,
+    /// Mappings that the twin has not inherited.
+    dont_fork: Vec<Mapping>,
 }
 
 /// All of a process but the content of its memory.
@@ -97,7 +107,7 @@ impl Frozen {
     ) -> Result<Shot, CaptureError> {
         let begun = Instant::now();
         let pid = self.tracee.0;
-        let (snapshot, agent) = capture::freeze_state(self)?;
+        let (mut snapshot, agent) = capture::freeze_state(self)?;
         agent.finish()?;
         let changes = tracker.freeze(pid, &snapshot, &agent, path)?;
         let own_bytes = snapshot.status.kib("RssAnon") << 10;
@@ -107,6 +117,8 @@ impl Frozen {
         let (mut twin, mut source) = (None, pid);
         let stage;
         let plan = match choice.mode {
+            // Shared memory is read by way of a twin.
+            Mode::Copy if !snapshot.orphans.is_empty() => Err("it shares memory with others"),
             Mode::Copy => plan_copy(pid, &changes)?,
             _ => Err("as asked for"),
         };
@@ -121,14 +133,20 @@ impl Frozen {
             let process = Process::of(self, &agent)?;
             tracker.cost.forked(own_bytes, forked.elapsed());
             source = process.pid();
-            let (saved, dont_fork) = twin::not_inherited(pid, &snapshot.maps, source)?;
+            let (mut saved, dont_fork) = twin::not_inherited(pid, &snapshot.maps, source)?;
             let agent = agent.of_twin(Tracee(source));
+            saved.append(&mut snapshot.orphans.read(pid, &agent)?);
             twin = Some(process);
-            let snapshot = Box::new(snapshot);
-            stage = Stage::Asked { snapshot, agent, saved, dont_fork };
+            stage = Stage::Asked(Box::new(Asked { snapshot, agent, saved, dont_fork }));
         } else {
-            let snapshot = Box::new(snapshot);
-            stage = Stage::Asked { snapshot, agent, saved: vec![], dont_fork: vec![] };
+            let mut saved = Vec::new();
+            if !snapshot.orphans.is_empty() {
+                let helper = Process::of(self, &agent)?;
+                let agent = agent.of_twin(Tracee(helper.pid()));
+                saved = snapshot.orphans.read(pid, &agent)?;
+            }
+            let dont_fork = vec![];
+            stage = Stage::Asked(Box::new(Asked { snapshot, agent, saved, dont_fork }));
         }
         Ok(Shot {
             path: path.unwrap_or(Path::new("")).to_path_buf(),
@@ -165,14 +183,14 @@ fn plan_copy(
     if !pagemap.is_fast() {
         return Ok(Err("on this kernel, finding pages to copy takes too long"));
     }
-    let regions = regions(pid, None)?;
+    let regions = regions(pid, None, Orphans::default())?;
     if regions.list.iter().any(|(_, content)| *content == Content::All) {
         return Ok(Err("a file that it has mapped is gone and must be stored whole"));
     }
     let own = sort::own(&mut pagemap, &regions, |_, _| false)?;
     let index = changes.base.as_ref().map(|base| &base.index);
-    let sorted = (!changes.hash)
-        .then(|| sort::sort(own.clone(), &regions, changes.pages.as_ref(), index));
+    let sorted =
+        (!changes.hash).then(|| sort::sort(own.clone(), &regions, changes.pages.as_ref(), index));
     let spans = sort::all(sorted.as_ref().map_or(&own, |sorted| &sorted.take));
     if spans.bytes() > MAX_COPY_BYTES {
         return Ok(Err("there is more to store than may be copied"));
@@ -224,7 +242,11 @@ fn state(
 }
 
 /// The regions of a process that stands still, or of its twin, which lacks those in `dont_fork`.
-fn regions(pid: libc::pid_t, dont_fork: Option<&[Mapping]>) -> Result<Regions, CaptureError> {
+fn regions(
+    pid: libc::pid_t,
+    dont_fork: Option<&[Mapping]>,
+    orphans: Orphans,
+) -> Result<Regions, CaptureError> {
     let mut maps = procfs::parse_maps(&procfs::read(pid, "smaps")?)?;
     let inherited = maps.len();
     match dont_fork {
@@ -235,7 +257,7 @@ fn regions(pid: libc::pid_t, dont_fork: Option<&[Mapping]>) -> Result<Regions, C
     }
     let mut order: Vec<usize> = (0..maps.len()).collect();
     order.sort_by_key(|&i| maps[i].start);
-    let mut regions = Regions::default();
+    let mut regions = Regions { orphans, ..Regions::default() };
     for i in order {
         let kept_from_children = dont_fork.is_none() && maps[i].has(b"dc");
         regions.add(&maps[i], i >= inherited || kept_from_children)?;
@@ -320,6 +342,7 @@ impl Shot {
         let blank = blank(&regions, &sorted, &stored, &guards);
         state.guards = guards;
         state.files = regions.files;
+        state.orphans = regions.orphans.into_list();
         state.regions = regions.list.into_iter().map(|(region, _)| region).collect();
         let done = Done { state, stored, referred: sorted.extents, files: sorted.ancestors, blank };
         let (written, index) = finish(done, writer, path, meta)?;
@@ -342,22 +365,22 @@ impl Shot {
     /// Finds out what was not found out at the freeze.
     fn ready(&mut self) -> Result<Ready, CaptureError> {
         let stage = self.stage.take().ok_or(CaptureError::TwinGone)?;
-        let (snapshot, agent, saved, dont_fork) = match stage {
-            Stage::Asked { snapshot, agent, saved, dont_fork } => {
-                (snapshot, agent, saved, dont_fork)
-            }
+        let asked = match stage {
+            Stage::Asked(asked) => *asked,
             Stage::Copied { outline, own, sorted, pages } => {
                 let (outline, source) = (*outline, Source::Copied(pages));
                 return Ok(Ready { outline, own, sorted, saved: vec![], source, pagemap: None });
             }
         };
+        let Asked { mut snapshot, agent, saved, dont_fork } = asked;
         let is_twin = self.twin.is_some();
         if is_twin {
             agent.call(libc::SYS_close_range, &[0, u64::from(u32::MAX), 0])?;
         }
-        let state = state(self.original, *snapshot, &agent, self.pid)?;
+        let orphans = std::mem::take(&mut snapshot.orphans);
+        let state = state(self.original, snapshot, &agent, self.pid)?;
         fault::point(fault::TWIN_ASKED)?;
-        let regions = regions(self.pid, is_twin.then_some(&dont_fork))?;
+        let regions = regions(self.pid, is_twin.then_some(&dont_fork), orphans)?;
         let mut pagemap = Pagemap::open(self.pid)?;
         let is_saved = |start, end| saved.iter().any(|s| (start..end).contains(&s.start));
         let own = sort::own(&mut pagemap, &regions, is_saved)?;
@@ -444,6 +467,10 @@ fn pull(
             let pages = (region.end - region.start) / PAGE_BYTES;
             puller.take(&Run { start: region.start, pages }, Kind::Lost, legible)?;
         }
+    }
+    // Shared objects lie behind all regions.
+    for s in saved.iter().filter(|s| s.start >= ORPHAN_BASE) {
+        puller.take_saved(s.start, &s.content)?;
     }
     puller.flush()
 }

@@ -21,11 +21,6 @@ impl Spans {
         self.0.iter().copied()
     }
 
-    /// Whether there is nothing in it.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// How much is in it.
     pub fn bytes(&self) -> u64 {
         self.0.iter().map(|s| s.end - s.start).sum()
@@ -125,7 +120,6 @@ mod tests {
             let ((x, xs), (y, ys)) = (both(&a), both(&b));
             prop_assert_eq!(pages(&x), xs.clone());
             prop_assert_eq!(x.bytes(), xs.len() as u64);
-            prop_assert_eq!(x.is_empty(), xs.is_empty());
             let all = [
                 (x.union(&y), xs.union(&ys).copied().collect::<Pages>()),
                 (x.intersection(&y), xs.intersection(&ys).copied().collect()),

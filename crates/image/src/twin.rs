@@ -31,9 +31,11 @@ const MAX_SLOW_SEARCH_BYTES: u64 = 16 << 20;
 /// A frozen copy of a process. Owned by the thread that made it; killed and reaped when dropped.
 pub struct Twin(Shot);
 
-/// Content that the twin does not inherit, read from the frozen process.
+/// Content that is not the twin's own, read from the frozen process.
 pub(crate) struct Saved {
+    /// First address.
     pub start: u64,
+    /// Whole pages.
     pub content: Vec<u8>,
 }
 

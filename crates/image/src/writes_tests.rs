@@ -82,7 +82,10 @@ impl Puppet {
         frozen.release().unwrap();
         let end = self.memory + PAGES * PAGE;
         let within = found.within(self.memory, end);
-        within.flat_map(|s| (s.start..s.end).step_by(4096)).map(|a| (a - self.memory) / PAGE).collect()
+        within
+            .flat_map(|s| (s.start..s.end).step_by(4096))
+            .map(|a| (a - self.memory) / PAGE)
+            .collect()
     }
 }
 

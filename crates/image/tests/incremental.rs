@@ -44,7 +44,42 @@ fn remove_others(folder: &Path, kept: &Path) {
     }
 }
 
-fn survives(name: &str, args: &[&str], tracking: Tracking, mode: Mode) {
+/// How images are made.
+type Variant = (Tracking, Mode, bool);
+
+/// Runs `churn` until it was killed and restored often enough, and compares with as long an
+/// undisturbed run.
+fn churn_survives(variant: Variant) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "churn", &[]);
+    let (disturbed, plain) = (folder.path().join("disturbed"), folder.path().join("undisturbed"));
+    fs::create_dir(&disturbed).unwrap();
+    fs::create_dir(&plain).unwrap();
+    let process = Process::start(&program, &[], &disturbed);
+    wait_for_output(&disturbed);
+    let lived = live(process, &disturbed, variant, 30_000, &mut Random::new());
+    let (mut process, referred) = lived.expect("it goes on until it is told to stop");
+    fs::write(disturbed.join("stop"), "").unwrap();
+    process.succeed();
+    assert!(referred > 0, "no page was ever unchanged");
+    let found = fs::read_to_string(disturbed.join("out")).unwrap();
+    let last: u64 = found.lines().last().unwrap().split(' ').next().unwrap().parse().unwrap();
+    let rounds = (last + 1).to_string();
+    Process::start(&program, &[&rounds], &plain).succeed();
+    let expected = fs::read_to_string(plain.join("out")).unwrap();
+    let same = expected.lines().zip(found.lines()).take_while(|(a, b)| a == b).count();
+    assert!(found == expected, "{variant:?}: the result differs after {same} lines");
+}
+
+/// Waits until the program has come so far that it has written something.
+fn wait_for_output(folder: &Path) {
+    while !fs::metadata(folder.join("out")).is_ok_and(|m| m.len() > 0) {
+        std::thread::yield_now();
+    }
+}
+
+/// The same for programs that end by themselves.
+fn survives(name: &str, args: &[&str], variant: Variant) {
     let folder = tempfile::tempdir().unwrap();
     let program = compile(folder.path(), name, &[]);
     let plain = folder.path().join("undisturbed");
@@ -58,26 +93,28 @@ fn survives(name: &str, args: &[&str], tracking: Tracking, mode: Mode) {
         let sub = folder.path().join(format!("run{attempt}"));
         fs::create_dir(&sub).unwrap();
         let longest = (whole >> attempt) / (IMAGES * LIVES) as u64 + 1;
-        if !run(&program, args, &sub, (tracking, mode), longest, &mut random) {
+        let process = Process::start(&program, args, &sub);
+        let Some((mut process, _)) = live(process, &sub, variant, longest, &mut random) else {
             continue;
-        }
+        };
+        process.succeed();
         let found = fs::read(sub.join("out")).unwrap();
         let said = fs::read_to_string(sub.join("stdout")).unwrap_or_default();
-        assert!(found == expected, "{name} {tracking:?} {mode:?}: the result differs\n{said}");
+        assert!(found == expected, "{name} {variant:?}: the result differs\n{said}");
         return;
     }
     panic!("{name} is over before it can be frozen {} times", IMAGES * LIVES);
 }
 
-fn run(
-    program: &Path,
-    args: &[&str],
+/// Takes images of a process, kills and restores it; `None` if it ends meanwhile. Returns how many
+/// pages were referred to.
+fn live(
+    mut process: Process,
     folder: &Path,
-    (tracking, mode): (Tracking, Mode),
+    (tracking, mode, consolidated): Variant,
     longest_us: u64,
     random: &mut Random,
-) -> bool {
-    let mut process = Process::start(program, args, folder);
+) -> Option<(Process, u64)> {
     let mut tracker = Tracker::new(tracking);
     let pause = |random: &mut Random| {
         std::thread::sleep(Duration::from_micros(random.below(longest_us)));
@@ -90,12 +127,20 @@ fn run(
             let image = folder.join(format!("image{life}.{n}"));
             let report = match checkpoint(process.pid, &image, &mut tracker, mode) {
                 Ok(report) => report,
-                Err(CaptureError::Gone) => return false,
+                Err(CaptureError::Gone) => return None,
                 Err(e) => panic!("{e}"),
             };
             println!("{} {:?}: {report:?}", tracker.method().name(), tracker.obstacle());
             assert!(n > 0 || report.referred_pages == 0, "the first is full");
             referred += report.referred_pages;
+            if consolidated && n % 2 == 1 {
+                let before = report.pages + report.referred_pages;
+                let whole = tracker.consolidate().unwrap();
+                assert_eq!(whole.is_some(), !report.ancestors.is_empty());
+                let image = Image::open(&image).unwrap();
+                assert_eq!(image.ancestors().count(), 0);
+                assert_eq!((image.summary().pages, image.meta()), (before, &b"meta"[..]));
+            }
             last = Some(image);
         }
         let last = last.unwrap();
@@ -105,34 +150,34 @@ fn run(
         process = bring_back(&last);
         tracker.restart();
     }
-    process.succeed();
-    // One that is frozen before it has begun has nothing to refer to.
-    referred > 0
+    Some((process, referred))
 }
 
 macro_rules! variants {
-    ($($test:ident: $tracking:ident, $mode:ident;)*) => {$(
+    ($($test:ident: $tracking:ident, $mode:ident, $consolidated:literal;)*) => {$(
         #[test]
         fn $test() {
-            survives("churn", &["20000"], Tracking::$tracking, Mode::$mode);
+            churn_survives((Tracking::$tracking, Mode::$mode, $consolidated));
         }
     )*};
 }
 
 variants! {
-    written_pages_from_a_twin: WriteProtect, Twin;
-    written_pages_copied: WriteProtect, Copy;
-    written_pages_while_it_stands_still: WriteProtect, Sync;
-    written_pages_as_the_cost_says: Auto, Auto;
-    hashed_pages_from_a_twin: Hash, Twin;
-    hashed_pages_copied: Hash, Copy;
-    hashed_pages_while_it_stands_still: Hash, Sync;
+    written_pages_from_a_twin: WriteProtect, Twin, false;
+    written_pages_copied: WriteProtect, Copy, false;
+    written_pages_while_it_stands_still: WriteProtect, Sync, false;
+    written_pages_as_the_cost_says: Auto, Auto, false;
+    hashed_pages_from_a_twin: Hash, Twin, false;
+    hashed_pages_copied: Hash, Copy, false;
+    hashed_pages_while_it_stands_still: Hash, Sync, false;
+    written_pages_consolidated: WriteProtect, Copy, true;
+    hashed_pages_consolidated: Hash, Twin, true;
 }
 
 #[test]
 fn everyday_programs() {
-    survives("plain", &["6000"], Tracking::Auto, Mode::Auto);
-    survives("stack", &["2000"], Tracking::Auto, Mode::Copy);
-    survives("guards", &["20000"], Tracking::Auto, Mode::Copy);
-    survives("mapped", &["2000"], Tracking::Auto, Mode::Auto);
+    survives("plain", &["6000"], (Tracking::Auto, Mode::Auto, false));
+    survives("stack", &["2000"], (Tracking::Auto, Mode::Copy, true));
+    survives("guards", &["20000"], (Tracking::Auto, Mode::Copy, true));
+    survives("mapped", &["2000"], (Tracking::Auto, Mode::Auto, false));
 }

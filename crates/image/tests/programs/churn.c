@@ -1,6 +1,7 @@
 // Memory that changes a little at a time, in every way that memory can: written, dropped, unmapped,
 // mapped anew in the same place, moved, protected, grown, zeroed, read into by the kernel. What all
-// of it holds goes into a running hash.
+// of it holds goes into a running hash. Without a number of rounds it goes on until there is a file
+// "stop".
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
@@ -42,7 +43,7 @@ static uint64_t sum(const char *p, size_t n, uint64_t s) {
 }
 
 int main(int argc, char **argv) {
-    long rounds = argc > 1 ? atol(argv[1]) : 1000;
+    long rounds = argc > 1 ? atol(argv[1]) : 0;
     char *base = area(PAGES), *moved = area(64), *slots[SLOTS];
     fill(base, PAGES / 2 * PAGE);  // the other half is never touched, or zeros
     memset(base + PAGES / 4 * 3 * PAGE, 0, 64 * PAGE);
@@ -56,7 +57,7 @@ int main(int argc, char **argv) {
     FILE *out = fopen("out", "w");
     int zero = open("/dev/zero", O_RDONLY);
     if (!out || zero < 0) return 1;
-    for (long r = 0; r < rounds; r++) {
+    for (long r = 0; !rounds || r < rounds; r++) {
         char *page = base + next() % PAGES * PAGE;
         switch (next() % 10) {
         case 0: madvise(page, PAGE, MADV_DONTNEED); break;
@@ -93,6 +94,7 @@ int main(int argc, char **argv) {
         s = sum(moved, 64 * PAGE, sum(file, 8 * PAGE, s));
         for (int i = 0; i < SLOTS; i++) s = sum(slots[i], 1000 * (i + 1), s);
         fprintf(out, "%ld %016llx\n", r, (unsigned long long)s);
+        if (!rounds && !access("stop", F_OK)) break;
     }
     return fclose(out);
 }
