@@ -6,8 +6,11 @@
 //! what a restored process finds in its shared segments is the caller's affair.
 
 mod agent;
+mod area;
+mod blocks;
 mod capture;
 mod check;
+mod codec;
 mod descriptors;
 mod error;
 #[cfg(feature = "faults")]
@@ -15,9 +18,12 @@ pub mod fault;
 #[cfg(not(feature = "faults"))]
 mod fault;
 mod format;
+mod frame;
 mod freeze;
 mod image;
+mod load;
 mod memory;
+mod parallel;
 mod plan;
 mod procfs;
 mod pull;
@@ -47,7 +53,7 @@ pub fn fuzz_state(bytes: &[u8]) -> bool {
     match wire::decode::<state::State>(bytes) {
         Ok(state) => {
             assert_eq!(wire::encode(&state), bytes, "encoding is not unique");
-            check::check(&state, &[], 0).is_ok()
+            check::check(&state, &[], &[0]).is_ok()
         }
         Err(_) => false,
     }
@@ -69,6 +75,8 @@ pub struct ImageReport {
     pub bytes: u64,
     /// Pages of 4 KiB stored in it.
     pub pages: u64,
+    /// What tells the image from all others.
+    pub identity: [u8; 16],
     /// From the stop to the release: how long the process stood still. Zero if it still does.
     pub freeze: Duration,
     /// The part of it that making the twin took.

@@ -9,6 +9,7 @@ use crate::capture::{self, Snapshot};
 use crate::check;
 use crate::error::CaptureError;
 use crate::fault;
+use crate::format::Extent;
 use crate::freeze::Frozen;
 use crate::memory;
 use crate::procfs::{self, Mapping};
@@ -17,7 +18,7 @@ use crate::regions::{Content, Regions};
 use crate::scan::Pagemap;
 use crate::state::{Backing, Region, Run, State, region};
 use crate::trace::{Listed, Stop, TraceError, Tracee};
-use crate::write::ImageWriter;
+use crate::write::{Contents, ImageWriter};
 use crate::{ImageReport, PAGE_BYTES};
 use std::cell::Cell;
 use std::io;
@@ -249,19 +250,21 @@ impl Twin {
         let mut writer = ImageWriter::create(path)?;
         let mut puller = Puller::new(twin, &mut writer)?;
         pull(&mut puller, &regions, &self.saved)?;
-        let (runs, guards) = (puller.runs, puller.guards);
+        let (extents, guards) = (puller.extents, puller.guards);
         let pull = self.born.elapsed();
         self.process = None;
         fault::point(fault::MEMORY_PULLED)?;
-        refuse_lost(&regions, &runs)?;
+        refuse_lost(&regions, &extents)?;
         state.guards = guards;
         state.files = regions.files;
         state.regions = regions.list.into_iter().map(|(region, _)| region).collect();
-        let pages = runs.iter().map(|r| r.pages).sum();
-        finish(&state, &runs, pages)?;
-        let bytes = writer.commit(&state, &runs, meta)?;
+        let pages = writer.pages();
+        finish(&state, &extents, &[pages])?;
+        let contents = Contents { state: &state, extents: &extents, ancestors: &[], meta };
+        let written = writer.commit(&contents)?;
         Ok(ImageReport {
-            bytes,
+            bytes: written.bytes,
+            identity: written.identity,
             pages,
             freeze: self.stood.get().unwrap_or_default(),
             twin: self.made,
@@ -273,12 +276,12 @@ impl Twin {
 
 /// On old kernels large mappings are not searched for content that the twin did not inherit; one
 /// that is empty because of that must not pass for an image.
-fn refuse_lost(regions: &Regions, runs: &[Run]) -> Result<(), CaptureError> {
+fn refuse_lost(regions: &Regions, extents: &[Extent]) -> Result<(), CaptureError> {
     for (r, content) in &regions.list {
         let suspect = r.flags & region::WIPE_ON_FORK != 0
             && *content == Content::Own
             && r.end - r.start > MAX_SLOW_SEARCH_BYTES
-            && !runs.iter().any(|run| (r.start..r.end).contains(&run.start));
+            && !extents.iter().any(|e| (r.start..r.end).contains(&e.start));
         if suspect {
             let what = "large and wiped on fork".into();
             return Err(CaptureError::Mapping { start: r.start, what });
@@ -288,8 +291,8 @@ fn refuse_lost(regions: &Regions, runs: &[Run]) -> Result<(), CaptureError> {
 }
 
 /// What would be refused on opening must not be written.
-fn finish(state: &State, runs: &[Run], pages: u64) -> Result<(), CaptureError> {
-    check::check(state, runs, pages * PAGE_BYTES)
+fn finish(state: &State, extents: &[Extent], homes: &[u64]) -> Result<(), CaptureError> {
+    check::check(state, extents, homes)
         .map_err(|what| CaptureError::Unsupported(format!("is not as expected: {what}")))
 }
 
