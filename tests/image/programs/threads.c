@@ -79,11 +79,9 @@ int main(int argc, char **argv) {
     pthread_key_create(&key, NULL);
     sem_init(&tokens, 0, 2);
     for (long i = 0; i < THREADS; i++) NEED(!pthread_create(&threads[i], NULL, worker, (void *)i));
-    for (int i = 0; i < THREADS; i++) {
-        void *result;
-        CHECK(pthread_join(threads[i], &result) == 0);
-        add((uint64_t)(uintptr_t)result);
-    }
+    void *results[THREADS];
+    for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], &results[i]) == 0);
+    for (int i = 0; i < THREADS; i++) add((uint64_t)(uintptr_t)results[i]);
     add_bytes(table, sizeof table);
     add((uint64_t)prepared);
     return finish("threads");

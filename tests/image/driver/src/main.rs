@@ -3,6 +3,7 @@
 //!
 //!     image-driver start FOLDER -- PROGRAM ARGS     runs a program in FOLDER; output to FOLDER/out
 //!     image-driver restore FOLDER IMAGE RESTORER HOW
+//!     image-driver points                           lists the fault points
 //!
 //!     freeze HOW IMAGE DELAY_US   after a delay, freezes and writes an image
 //!     fault NUMBER ACTION         arms a fault point: fail, die, kill (the program), kill-others
@@ -31,6 +32,10 @@ fn main() -> ExitCode {
     // SAFETY: numbers only. What a killed program leaves behind becomes our child, so that we see it.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
     let begun = match words.as_slice() {
+        ["points"] => {
+            fault::POINTS.iter().for_each(|p| println!("{} {}", p.number, p.what));
+            return ExitCode::SUCCESS;
+        }
         ["start", folder, "--", program, args @ ..] => start(Path::new(folder), program, args),
         ["restore", folder, image, restorer, how] => {
             bring_back(Path::new(folder), Path::new(image), Path::new(restorer), how)
