@@ -11,6 +11,9 @@ mod blocks;
 mod capture;
 mod check;
 mod codec;
+mod content;
+mod core_file;
+mod core_notes;
 mod descriptors;
 mod error;
 #[cfg(feature = "faults")]
@@ -21,30 +24,38 @@ mod format;
 mod frame;
 mod freeze;
 mod image;
+mod inspect;
 mod load;
 mod memory;
+mod orphans;
 mod parallel;
 mod plan;
 mod procfs;
 mod pull;
 mod regions;
 mod reopen;
+mod reorphan;
 mod restore;
 mod rethread;
 mod scan;
 mod spawn;
 mod state;
+mod state_orphans;
 mod threads;
 mod trace;
 mod twin;
+mod verify;
 mod wire;
 mod write;
 
+pub use core_file::{CoreError, CoreReport};
 pub use error::{CaptureError, FreezeError, ImageError, RestoreError};
 pub use freeze::Frozen;
 pub use image::{Image, Summary};
+pub use inspect::{AncestorInfo, FileInfo, Inspection, RegionInfo, ThreadInfo};
 pub use restore::{RestoreSpec, restore};
 pub use twin::Twin;
+pub use verify::Verdict;
 
 /// For the fuzzer: decodes and checks the bytes of a state section.
 #[cfg(feature = "fuzzing")]

@@ -269,7 +269,9 @@ fn map(plan: &mut Plan, state: &State, extents: &[Extent], placed: &Placed) {
                 (u64::MAX, 0)
             }
             Backing::File { file, offset } => (placed.files[*file as usize], *offset),
-            Backing::Segment { offset, .. } => (placed.segments[i].unwrap_or(u64::MAX), *offset),
+            Backing::Segment { offset, .. } | Backing::Orphan { offset, .. } => {
+                (placed.segments[i].unwrap_or(u64::MAX), *offset)
+            }
         };
         let prot = u64::from(filling_prot(r, extents));
         let args = [r.start, r.end - r.start, prot, flags as u64, fd, offset];

@@ -16,9 +16,10 @@ use crate::memory;
 use crate::plan::{self, Placed, Plan};
 use crate::procfs::{self, Mapping};
 use crate::reopen::{self, Reopened};
+use crate::reorphan::Remade;
 use crate::rethread::{self, Made};
 use crate::spawn::{self, Start};
-use crate::state::{Backing, Pending, Special, State, Thread};
+use crate::state::{Backing, Pending, Special, State, Thread, region};
 use crate::trace::{ALL_SIGNALS, Listed, Stop, TraceError, Tracee};
 use crate::twin::reap;
 use eyrie_restorer::plan::{DATA_OFFSET, Header};
@@ -117,7 +118,9 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     let own = own_maps(pid)?;
     let plan = plan::plan(state, &image.extents, &placed, &own, area, pid)?;
     fault::point(fault::PLAN_MADE)?;
-    carry_out(tracee, &plan, &plan_file, placed.base + plan_slot, || load::fill(&image, pid))?;
+    carry_out(tracee, &plan, &plan_file, placed.base + plan_slot, || {
+        load::fill(&image, pid, &reopened.orphans)
+    })?;
     fault::point(fault::PLAN_DONE)?;
     forget_restorer(&mut child, &plan, state, area)?;
     fault::point(fault::RESTORER_GONE)?;
@@ -136,6 +139,7 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
         })?;
     }
     fault::point(fault::FILES_CUT)?;
+    reopened.orphans.iter().try_for_each(Remade::seal)?;
     let_go(&threads, state, spec.start_stopped)?;
     child.finished = true;
     Ok(pid)
@@ -171,6 +175,10 @@ fn place(
         segments.push(match &r.backing {
             Backing::Segment { name, .. } => {
                 Some(slot(reopen::segment(&spec.segments, name)?.as_raw_fd()))
+            }
+            Backing::Orphan { orphan, .. } => {
+                let writable = r.flags & region::MAY_WRITE != 0;
+                Some(slot(reopened.orphans[*orphan as usize].fd(writable)))
             }
             _ => None,
         });

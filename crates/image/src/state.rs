@@ -3,6 +3,7 @@
 //! These types are the file format of the `STATE` section (`docs/formats/image.md`): a change here
 //! is a change of version.
 
+pub use crate::state_orphans::*;
 use crate::wire::{wire_enum, wire_struct};
 
 /// Protection bits of [`Region::prot`], as `mmap` takes them.
@@ -75,6 +76,13 @@ wire_enum! {
             /// Offset of the region's start in it.
             offset: u64,
         },
+        /// A shared object without a path.
+        Orphan = 3 {
+            /// Index in [`State::orphans`].
+            orphan: u32,
+            /// Offset of the region's start in it.
+            offset: u64,
+        },
     }
 }
 
@@ -144,6 +152,11 @@ wire_enum! {
         Segment = 3 {
             /// Name of its memfd.
             name: Vec<u8>,
+        },
+        /// A shared object without a path.
+        Orphan = 10 {
+            /// Index in [`State::orphans`].
+            orphan: u32,
         },
     }
 }
@@ -325,6 +338,8 @@ wire_struct! {
         pub vdso_hash: [u8; 16],
         /// Files behind regions.
         pub files: Vec<FileId>,
+        /// Shared objects without a path.
+        pub orphans: Vec<Orphan>,
         /// Mappings in order of address.
         pub regions: Vec<Region>,
         /// Guard pages in order of address.
