@@ -1,8 +1,9 @@
 """Building the programs of the matrix, once for each way; and what else a test needs of the machine.
 
-What is missing is said in words, with what would help; a test that needs it counts as failed unless
-it is left out on request."""
+What is missing is said in words, with what would help. A test whose compiler is missing counts as
+failed unless it is left out on request; one that needs privileges or hardware is named at the end."""
 
+import atexit
 import os
 import shutil
 import subprocess
@@ -20,7 +21,11 @@ HUGE_PAGES = 8
 
 
 class Missing(Exception):
-    """Something that a test needs is not there."""
+    """Something that a test needs is not there, and could be."""
+
+
+class CannotHere(Exception):
+    """Something that this machine or this user does not have: said, and not counted as a failure."""
 
 
 def compiler(build, source, out):
@@ -55,7 +60,7 @@ def command(program, build):
     arguments = compiler(build, source, f"{out}.new")
     if not shutil.which(arguments[0]):
         raise Missing(f"the compiler {arguments[0]} (scripts/setup test installs it)")
-    env = {**os.environ, "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local"}
+    env = {**os.environ, "GOTOOLCHAIN": "local"}
     done = subprocess.run(arguments, capture_output=True, text=True, env=env, cwd=OUT)
     if done.returncode != 0 or "warning:" in done.stderr:
         raise Missing(f"a program: {' '.join(arguments)}:\n{done.stderr}")
@@ -64,20 +69,34 @@ def command(program, build):
 
 
 def huge_pages():
-    """Reserves some huge pages, where that is allowed and not done."""
+    """Reserves some huge pages, where that is allowed and not done; they are given back at the end."""
     path = "/proc/sys/vm/nr_hugepages"
-    try:
+
+    def reserved():
         with open(path) as f:
-            if int(f.read()) >= HUGE_PAGES:
-                return
+            return int(f.read())
+
+    def reserve(count):
         with open(path, "w") as f:
-            f.write(str(HUGE_PAGES))
-        with open(path) as f:
-            if int(f.read()) >= HUGE_PAGES:
-                return
+            f.write(str(count))
+
+    try:
+        before = reserved()
+        if before >= HUGE_PAGES:
+            return
+        atexit.register(reserve, before)
+        reserve(HUGE_PAGES)
+        if reserved() >= HUGE_PAGES:
+            return
     except (OSError, ValueError):
         pass
-    raise Missing(f"{HUGE_PAGES} huge pages: as root, echo {HUGE_PAGES} > {path}")
+    raise CannotHere(f"{HUGE_PAGES} huge pages: as root, echo {HUGE_PAGES} > {path}")
 
 
-NEEDS = {"hugetlb": huge_pages}
+def numbers():
+    """Choosing the numbers of threads is a privilege."""
+    if os.geteuid() != 0:
+        raise CannotHere("to be run as root: only then do restored threads keep their numbers")
+
+
+NEEDS = {"hugetlb": huge_pages, "numbers": numbers}

@@ -1,5 +1,6 @@
-//! A small daemon for `tests/image` and the benches: it starts or restores one program, and freezes,
-//! kills or awaits it as its standard input says, one command a line, one line of answer each.
+//! A small daemon for `tests/image` and the benches: it starts or restores one program, and
+//! freezes, kills or awaits it as its standard input says, one command a line, one line of answer
+//! each.
 //!
 //!     image-driver start FOLDER -- PROGRAM ARGS     runs a program in FOLDER; output to FOLDER/out
 //!     image-driver restore FOLDER IMAGE RESTORER HOW
@@ -29,7 +30,7 @@ type Answer = Result<String, String>;
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().collect();
     let words: Vec<&str> = args.iter().skip(1).map(String::as_str).collect();
-    // SAFETY: numbers only. What a killed program leaves behind becomes our child, so that we see it.
+    // SAFETY: numbers only. What a killed program leaves behind becomes our child: we see it.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
     let begun = match words.as_slice() {
         ["points"] => {
