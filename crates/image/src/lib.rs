@@ -40,6 +40,7 @@ mod state_orphans;
 mod threads;
 mod trace;
 mod twin;
+mod vdso;
 mod wire;
 mod write;
 

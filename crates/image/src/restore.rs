@@ -7,7 +7,7 @@
 
 use crate::agent::syscall_site;
 use crate::area::Area;
-use crate::capture::{vdso_hash, words_to_regs};
+use crate::capture::{self, words_to_regs};
 use crate::error::RestoreError;
 use crate::fault;
 use crate::image::Image;
@@ -19,9 +19,10 @@ use crate::reopen::{self, Reopened};
 use crate::reorphan::Remade;
 use crate::rethread::{self, Made};
 use crate::spawn::{self, Start};
-use crate::state::{Backing, Pending, Special, State, Thread, region};
+use crate::state::{Backing, Pending, State, Thread, region};
 use crate::trace::{ALL_SIGNALS, Listed, Stop, TraceError, Tracee};
 use crate::twin::reap;
+use crate::vdso::{self, Vdso};
 use eyrie_restorer::plan::{DATA_OFFSET, Header};
 use std::fs::File;
 use std::io;
@@ -112,13 +113,16 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     tracee.set_options(rethread::OPTIONS)?;
     tracee.set_sigmask(ALL_SIGNALS)?;
     let own = own_maps(pid)?;
-    check_machine(tracee, state, &own)?;
+    check_machine(tracee, state)?;
+    let vdso = capture::vdso(pid, &own).map_err(|e| RestoreError::Died(e.to_string()))?;
     let area = Area::choose(state, &own)?;
+    let vdso = Vdso::choose(state, &own, &vdso, area)?;
     area.enter(tracee, &own)?;
     let own = own_maps(pid)?;
-    let plan = plan::plan(state, &image.extents, &placed, &own, area, pid)?;
+    let plan = plan::plan(state, &image.extents, &placed, &own, &vdso, area, pid)?;
     fault::point(fault::PLAN_MADE)?;
     carry_out(tracee, &plan, &plan_file, placed.base + plan_slot, || {
+        vdso::fill(&vdso, pid)?;
         load::fill(&image, pid, &reopened.orphans)
     })?;
     fault::point(fault::PLAN_DONE)?;
@@ -217,7 +221,7 @@ pub(crate) fn wait_for(tracee: Tracee, signal: i32) -> Result<(), RestoreError> 
 }
 
 /// The processor and the kernel must be able to go on where the image stopped.
-fn check_machine(tracee: Tracee, state: &State, own: &[Mapping]) -> Result<(), RestoreError> {
+fn check_machine(tracee: Tracee, state: &State) -> Result<(), RestoreError> {
     let here = tracee.xstate()?;
     let there = &state.leader().xstate;
     let features = |area: &[u8]| {
@@ -232,16 +236,7 @@ fn check_machine(tracee: Tracee, state: &State, own: &[Mapping]) -> Result<(), R
     if here.len() != there.len() {
         return Err(RestoreError::Machine("its processor has other vector registers".into()));
     }
-    let specials: Vec<Special> = own
-        .iter()
-        .filter(|m| m.is_special())
-        .map(|m| Special { name: m.path.clone(), start: m.start, end: m.end })
-        .collect();
-    match vdso_hash(tracee.0, &specials) {
-        Ok(hash) if hash == state.vdso_hash => Ok(()),
-        Ok(_) => Err(RestoreError::Machine("its kernel has another vdso".into())),
-        Err(e) => Err(RestoreError::Died(e.to_string())),
-    }
+    Ok(())
 }
 
 /// Hands the plan over, fills the memory where the plan waits for it, and waits until all is done.
