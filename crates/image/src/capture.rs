@@ -10,13 +10,14 @@ use crate::agent::Agent;
 use crate::descriptors;
 use crate::error::CaptureError;
 use crate::family::Kin;
+use crate::fault;
 use crate::freeze::Frozen;
 use crate::memory;
 use crate::procfs::{self, Mapping, Stat, Status};
 use crate::state::{Action, Description, Descriptor, Layout, Pending, Special, State, Thread};
 use crate::threads;
-use crate::tree;
 use crate::trace::{ALL_SIGNALS, Regs, TraceError};
+use crate::tree;
 use xxhash_rust::xxh3::xxh3_128;
 
 const ARCH_GET_XCOMP_PERM: u64 = 0x1022;
@@ -62,21 +63,18 @@ pub(crate) fn freeze_state(frozen: &mut Frozen) -> Result<(Snapshot, Agent), Cap
         threads.push(threads::read(frozen, thread, &maps, traps_ignored)?);
     }
     let pending = threads::pending(tracee, true)?;
+    fault::point(fault::THREADS_READ)?;
     for thread in frozen.threads() {
         thread.set_sigmask(ALL_SIGNALS)?;
     }
     let (descriptors, descriptions) = descriptors::collect(pid)?;
+    fault::point(fault::DESCRIPTORS_READ)?;
     let regs = frozen.borrowed.first().map(|b| b.regs).ok_or(CaptureError::Gone)?;
     let agent = Agent::new(tracee, regs, &maps)?;
-    let mut timers = [[0; 4]; 3];
-    for (which, timer) in timers.iter_mut().enumerate() {
-        let words = agent.ask::<4>(libc::SYS_getitimer, &[which as u64, 0], 1)?;
-        *timer = words.unwrap_or([0; 4]).map(|w| w as i64);
-    }
-    let kin = tree::kin(frozen, &agent, &stat)?;
-    for (thread, borrowed) in threads.iter_mut().zip(&frozen.borrowed) {
-        threads::ask(thread, &agent.of_thread(borrowed))?;
-    }
+    let (timers, kin) = ask(&agent, frozen, &mut threads, &stat).inspect_err(|_| {
+        // The error is what counts; a process that is gone has nothing to be given back.
+        let _ = agent.finish();
+    })?;
     let snapshot = Snapshot {
         threads,
         kin,
@@ -91,6 +89,28 @@ pub(crate) fn freeze_state(frozen: &mut Frozen) -> Result<(Snapshot, Agent), Cap
         descriptions,
     };
     Ok((snapshot, agent))
+}
+
+/// What the process tells about itself and its threads in its own name; returns its interval
+/// timers. Leaves the answers in the borrowed memory.
+fn ask(
+    agent: &Agent,
+    frozen: &Frozen,
+    threads: &mut [Thread],
+    stat: &Stat,
+) -> Result<([[i64; 4]; 3], Kin), CaptureError> {
+    fault::point(fault::MEMORY_BORROWED)?;
+    let mut timers = [[0; 4]; 3];
+    for (which, timer) in timers.iter_mut().enumerate() {
+        let words = agent.ask::<4>(libc::SYS_getitimer, &[which as u64, 0], 1)?;
+        *timer = words.unwrap_or([0; 4]).map(|w| w as i64);
+    }
+    let kin = tree::kin(frozen, agent, stat)?;
+    for (thread, borrowed) in threads.iter_mut().zip(&frozen.borrowed) {
+        threads::ask(thread, &agent.of_thread(borrowed))?;
+    }
+    fault::point(fault::ANSWERS_READ)?;
+    Ok((timers, kin))
 }
 
 fn refuse_unsupported(

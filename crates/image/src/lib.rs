@@ -11,6 +11,10 @@ mod check;
 mod descriptors;
 mod error;
 mod family;
+#[cfg(feature = "faults")]
+pub mod fault;
+#[cfg(not(feature = "faults"))]
+mod fault;
 mod format;
 mod freeze;
 mod image;

@@ -10,6 +10,7 @@
 
 use crate::PAGE_BYTES;
 use crate::error::CaptureError;
+use crate::fault;
 use crate::format::BLOCK_BYTES;
 use crate::scan::{self, Pagemap};
 use crate::state::{Guard, Run};
@@ -134,7 +135,10 @@ impl<'a> Puller<'a> {
                 }
             }
         }
-        let result = self.writer.append(&buffer[..kept]);
+        let result = match fault::point(fault::BLOCK_READ) {
+            Ok(()) => self.writer.append(&buffer[..kept]),
+            Err(fault) => Err(fault.into()),
+        };
         self.buffer = buffer;
         result
     }

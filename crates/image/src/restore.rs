@@ -8,6 +8,7 @@
 use crate::agent::syscall_site;
 use crate::capture::{vdso_hash, words_to_regs};
 use crate::error::RestoreError;
+use crate::fault;
 use crate::image::Image;
 use crate::memory;
 use crate::plan::{self, Placed, Plan};
@@ -85,12 +86,15 @@ impl From<TraceError> for RestoreError {
 /// from the thread on whose death it shall die (`PDEATHSIG`), in a daemon the main thread.
 pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     let image = Image::open(spec.image)?;
+    fault::point(fault::IMAGE_CHECKED)?;
     let state = &image.state;
     File::open(spec.restorer)
         .map_err(|source| RestoreError::Os { what: "open the restorer", source })?;
     let reopened = reopen::reopen(state, &spec.stdio, &spec.segments)?;
+    fault::point(fault::FILES_REOPENED)?;
     let plan_file = memfd()?;
     let (given, placed, plan_slot) = place(&image, &reopened, &spec, &plan_file)?;
+    fault::point(fault::PLANNED)?;
     let start = Start {
         program: spec.restorer,
         descriptors: &given,
@@ -100,14 +104,18 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     let pid = spawn::start(&start)?;
     let tracee = Tracee(pid);
     let mut child = Child { tracee, others: vec![], finished: false, _listed: Listed::new(pid) };
+    fault::point(fault::CHILD_STARTED)?;
     wait_for(tracee, libc::SIGTRAP)?;
     tracee.set_options(rethread::OPTIONS)?;
     tracee.set_sigmask(ALL_SIGNALS)?;
     let own = own_maps(pid)?;
     check_machine(tracee, state, &own)?;
     let plan = plan::plan(state, &image.runs, &placed, &own, pid)?;
+    fault::point(fault::PLAN_MADE)?;
     carry_out(tracee, &plan, &plan_file, placed.base + plan_slot)?;
+    fault::point(fault::PLAN_DONE)?;
     forget_restorer(&mut child, &plan, state, &own)?;
+    fault::point(fault::RESTORER_GONE)?;
     let others = child.others.iter().map(|made| made.tracee);
     let threads: Vec<Tracee> = std::iter::once(tracee).chain(others).collect();
     for (thread, made) in state.threads.iter().zip(&threads) {
@@ -115,12 +123,14 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
         bind(made.0, &thread.affinity);
     }
     limits(pid, state);
+    fault::point(fault::LIMITS_SET)?;
     for (file, size) in &reopened.cuts {
         file.set_len(*size).map_err(|source| RestoreError::Os {
             what: "cut a file back to its size at the checkpoint",
             source,
         })?;
     }
+    fault::point(fault::FILES_CUT)?;
     let_go(&threads, state, spec.start_stopped)?;
     child.finished = true;
     Ok(pid)
@@ -291,6 +301,7 @@ fn forget_restorer(
         leave(m.start, m.end)?;
     }
     rethread::make(tracee, state, site, &mut child.others)?;
+    fault::point(fault::THREADS_MADE)?;
     // `/proc/PID/exe` can only be changed now that the restorer is not mapped any more, and only
     // with privileges; without them it goes on naming the restorer.
     let mut path = state.exe.clone();

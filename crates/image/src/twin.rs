@@ -8,6 +8,7 @@ use crate::agent::Agent;
 use crate::capture::{self, Snapshot};
 use crate::check;
 use crate::error::CaptureError;
+use crate::fault;
 use crate::freeze::Frozen;
 use crate::memory;
 use crate::procfs::{self, Mapping};
@@ -16,6 +17,7 @@ use crate::regions::{Content, Regions};
 use crate::scan::Pagemap;
 use crate::state::{Backing, Region, Run, State, region};
 use crate::trace::{Listed, Stop, TraceError, Tracee};
+use crate::tree;
 use crate::write::ImageWriter;
 use crate::{ImageReport, PAGE_BYTES};
 use std::cell::Cell;
@@ -43,6 +45,8 @@ pub struct Twin {
     saved: Vec<Saved>,
     /// Mappings that it has not inherited.
     dont_fork: Vec<Mapping>,
+    /// Twins of its children.
+    children: Vec<Twin>,
     made: Duration,
     born: Instant,
     stood: Rc<Cell<Option<Duration>>>,
@@ -63,15 +67,36 @@ impl Process {
         Process(Tracee(pid), Listed::new(pid))
     }
 
-    fn fork(agent: &Agent) -> Result<Process, CaptureError> {
+    /// Has the agent's process make another, which stands still.
+    fn fork(agent: &Agent, flags: i32) -> Result<Process, CaptureError> {
         let mut born = None;
-        let result = agent.fork(&mut born);
+        let result = agent.fork(flags, &mut born);
         let process = born.map(Process::new);
         if matches!(result, Err(CaptureError::Gone)) && process.is_none() {
             reap_unannounced();
         }
         result?;
-        process.ok_or(CaptureError::Gone)
+        let process = process.ok_or(CaptureError::Gone)?;
+        fault::point(fault::TWIN_BORN)?;
+        match process.0.wait() {
+            Ok(Stop::Event(..) | Stop::Signal(_)) => Ok(process),
+            Ok(Stop::Syscall) | Err(TraceError::Gone) => Err(CaptureError::TwinGone),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Makes a copy of a process that is not our child: its parent, or it itself, would learn of a
+    /// child that is not its own. So it makes a process that shares its memory, that makes the
+    /// copy, and is killed and collected at once; the copy goes to who takes orphans.
+    fn fork_orphan(agent: &Agent) -> Result<Process, CaptureError> {
+        let shared = libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES;
+        let between = Process::fork(agent, shared)?;
+        let number = between.0.0;
+        let twin = Process::fork(&agent.of_twin(between.0), 0);
+        drop(between);
+        let options = (libc::__WALL | libc::WNOHANG) as u64;
+        agent.call(libc::SYS_wait4, &[number as u64, 0, options, 0])?;
+        twin
     }
 }
 
@@ -86,11 +111,9 @@ fn reap_unannounced() {
         let Some(pid) = name.to_str().and_then(|n| n.parse::<libc::pid_t>().ok()) else {
             continue;
         };
-        let (Ok(stat), Ok(status)) = (procfs::Stat::read(pid), procfs::Status::read(pid)) else {
-            continue;
-        };
-        let ours = stat.field(4) == u64::from(std::process::id())
-            && status.number("TracerPid", 10).is_ok_and(|t| t == own_thread as u64);
+        let Ok(status) = procfs::Status::read(pid) else { continue };
+        // The child of a process that was killed too may have gone to another parent.
+        let ours = status.number("TracerPid", 10).is_ok_and(|t| t == own_thread as u64);
         if ours && !Listed::has(pid) {
             drop(Process::new(pid));
         }
@@ -127,6 +150,7 @@ impl Frozen {
     /// Afterwards the process may be released.
     pub fn twin(&mut self) -> Result<Twin, CaptureError> {
         // What /proc shows of a dying process is empty or wrong; that it dies is the better reason.
+        tree::check_family(self)?;
         self.make_twin().map_err(|e| match self.tracee.regs() {
             Ok(_) => e,
             Err(_) => CaptureError::Gone,
@@ -137,18 +161,25 @@ impl Frozen {
         let begun = Instant::now();
         let (snapshot, agent) = capture::freeze_state(self)?;
         agent.finish()?;
+        fault::point(fault::BEFORE_TWIN)?;
         self.tracee.set_options(OPTIONS)?;
-        let process = Process::fork(&agent)?;
+        let ours = snapshot.stat.field(4) == u64::from(std::process::id());
+        let process = match ours {
+            true => Process::fork(&agent, libc::CLONE_PARENT)?,
+            false => Process::fork_orphan(&agent)?,
+        };
         let twin = process.0;
-        match twin.wait() {
-            Ok(Stop::Event(..) | Stop::Signal(_)) => {}
-            Ok(Stop::Syscall) | Err(TraceError::Gone) => return Err(CaptureError::TwinGone),
-            Err(e) => return Err(e.into()),
-        }
         self.tracee.set_options(libc::PTRACE_O_TRACESYSGOOD)?;
         let inherited = procfs::parse_maps(&procfs::read(twin.0, "maps")?)?;
+        fault::point(fault::TWIN_TOLD)?;
         let (saved, dont_fork) = not_inherited(self.tracee.0, &snapshot.maps, twin.0, &inherited)?;
+        let children = self.children.iter_mut();
+        let children = children.map(|child| {
+            let number = child.pid();
+            child.make_twin().map_err(|why| tree::of_child(number, why))
+        });
         Ok(Twin {
+            children: children.collect::<Result<_, _>>()?,
             process: Some(process),
             pid: twin.0,
             original: self.tracee.0,
@@ -239,13 +270,16 @@ impl Twin {
         self.agent.call(libc::SYS_close_range, &[0, u64::from(u32::MAX), 0])?;
         let snapshot = self.snapshot.take().ok_or(CaptureError::TwinGone)?;
         let mut state = capture::twin_state(self.original, snapshot, &self.agent, twin)?;
+        fault::point(fault::TWIN_ASKED)?;
         let regions = regions(twin, &self.dont_fork)?;
+        fault::point(fault::REGIONS_KNOWN)?;
         let mut writer = ImageWriter::create(path)?;
         let mut puller = Puller::new(twin, &mut writer)?;
         pull(&mut puller, &regions, &self.saved)?;
         let (runs, guards) = (puller.runs, puller.guards);
         let pull = self.born.elapsed();
         self.process = None;
+        fault::point(fault::MEMORY_PULLED)?;
         refuse_lost(&regions, &runs)?;
         state.guards = guards;
         state.files = regions.files;

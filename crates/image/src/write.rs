@@ -1,6 +1,7 @@
 //! Writing an image file: whole and durable under its name, or not there at all.
 
 use crate::error::CaptureError;
+use crate::fault;
 use crate::format::{
     self, BLOCK_BYTES, Block, HEADER_BYTES, Header, MACHINE, MAGIC, Section, VERSION, section,
 };
@@ -44,7 +45,10 @@ impl ImageWriter {
                 write_error(path, e)
             })?;
         let path = path.to_path_buf();
-        Ok(ImageWriter { file, path, temporary, committed: false, blocks: vec![], page_bytes: 0 })
+        let writer =
+            ImageWriter { file, path, temporary, committed: false, blocks: vec![], page_bytes: 0 };
+        fault::point(fault::FILE_BEGUN)?;
+        Ok(writer)
     }
 
     /// Appends content of pages, at most a block of it.
@@ -55,7 +59,8 @@ impl ImageWriter {
         }
         self.blocks.push(Block { bytes: pages.len() as u64, hash: format::hash(pages) });
         self.page_bytes += pages.len() as u64;
-        self.file.write_all(pages).map_err(|e| write_error(&self.path, e))
+        self.file.write_all(pages).map_err(|e| write_error(&self.path, e))?;
+        Ok(fault::point(fault::BLOCK_WRITTEN)?)
     }
 
     /// Writes the tables, makes everything durable and gives it its name. Returns the length.
@@ -97,10 +102,14 @@ impl ImageWriter {
             self.file.write_all(bytes)?;
         }
         self.file.write_all(&table)?;
+        fault::point(fault::TABLES_WRITTEN)?;
         // The header comes last: a file torn by a crash has none.
         self.file.write_all_at(&format::header_page(&header), 0)?;
+        fault::point(fault::HEADER_WRITTEN)?;
         self.file.sync_all()?;
+        fault::point(fault::SYNCED)?;
         fs::rename(&self.temporary, &self.path)?;
+        fault::point(fault::RENAMED)?;
         let folder = self.path.parent().filter(|p| !p.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
         Ok(header.file_bytes)
