@@ -156,6 +156,16 @@ pub enum ImageError {
     /// A checksum does not hold.
     #[error("checksum of {0} does not hold")]
     Checksum(String),
+    /// The image of a child process is not as it was.
+    #[error("the image {} of its child process {pid}: {source}", path.display())]
+    Child {
+        /// Number of the child.
+        pid: i32,
+        /// Its image.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<ImageError>,
+    },
     /// Checksums hold but the content contradicts itself.
     #[error("image content is not valid: {0}")]
     Invalid(String),

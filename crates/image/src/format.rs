@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::xxh3_128;
 /// First bytes of an image.
 pub const MAGIC: [u8; 8] = *b"EYRIEIMG";
 /// Version of everything in the file.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// x86-64.
 pub const MACHINE: u32 = 1;
 /// The header takes the first page; pages of memory start behind it.
@@ -19,7 +19,7 @@ pub const BLOCK_BYTES: usize = 1 << 20;
 pub const MAX_META_BYTES: u64 = 64 << 20;
 /// Largest state section, in bytes.
 pub const MAX_STATE_BYTES: u64 = 64 << 20;
-/// Sections of version 2.
+/// Sections of version 3.
 pub const SECTIONS: [u32; 5] =
     [section::PAGES, section::BLOCKS, section::RUNS, section::STATE, section::META];
 
@@ -92,6 +92,14 @@ const _: () = assert!(Header::MIN_BYTES == HEADER_USED_BYTES);
 /// The checksum of the format.
 pub fn hash(bytes: &[u8]) -> [u8; 16] {
     xxh3_128(bytes).to_le_bytes()
+}
+
+/// What tells an image from all others: the hash of its header's fields and its section table. As
+/// these hold the hashes of everything else, it stands for the whole content.
+pub fn identity(header_page: &[u8], table: &[u8]) -> [u8; 16] {
+    let mut bytes = header_page[..HEADER_USED_BYTES].to_vec();
+    bytes.extend_from_slice(table);
+    hash(&bytes)
 }
 
 /// The header page, its own checksum filled in.

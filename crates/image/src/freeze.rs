@@ -9,9 +9,9 @@
 
 use crate::error::FreezeError;
 use crate::fault;
-use crate::procfs::{self, Status};
+use crate::procfs::{self, Stat, Status};
 use crate::trace::{Listed, Regs, Stop, TraceError, Tracee};
-use crate::twin::reap;
+use crate::twin::{reap, try_reap};
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -40,6 +40,8 @@ pub struct Frozen {
     pub(crate) children: Vec<Frozen>,
     /// Children that have ended and were not waited for yet.
     pub(crate) ended: Vec<libc::pid_t>,
+    /// Its first thread ended while it was traced.
+    first_ended: bool,
     /// How long it stood still, once it does not any more; shared with the twin's report.
     pub(crate) stood: Rc<Cell<Option<Duration>>>,
     _this_thread: PhantomData<*const ()>,
@@ -99,6 +101,7 @@ impl Frozen {
             since: Instant::now(),
             children: Vec::new(),
             ended: Vec::new(),
+            first_ended: false,
             stood: Rc::default(),
             _this_thread: PhantomData,
         }
@@ -135,16 +138,38 @@ impl Frozen {
         }
         self.ended.clear();
         if self.attached.is_empty() {
+            self.collect_first();
             return Ok(());
         }
         let mut result = self.give_back();
         // The others before the first: of a process that was killed in the meantime the first
         // thread's end is only told when the others are collected.
         while let Some(thread) = self.attached.pop() {
-            result = result.and(thread.detach(self.tracee));
+            let first = thread.tracee == self.tracee;
+            let detached = thread.detach(self.tracee);
+            self.first_ended |= first && matches!(detached, Err(TraceError::Gone));
+            result = result.and(detached);
         }
+        self.collect_first();
         self.stood.set(Some(self.since.elapsed()));
         Ok(result?)
+    }
+
+    /// Tells the parent of a process that ended under our trace. A child of our own is left to be
+    /// collected by its parent: that is us.
+    fn collect_first(&mut self) {
+        let pid = self.tracee.0;
+        let own = u64::from(std::process::id());
+        if !std::mem::take(&mut self.first_ended)
+            || Stat::read(pid).is_ok_and(|stat| stat.field(4) == own)
+        {
+            return;
+        }
+        let end = Instant::now() + RELEASE_LIMIT;
+        // Its other threads, if they are let go and live on, are waited for by the kernel.
+        while !try_reap(pid) && Instant::now() < end {
+            std::thread::yield_now();
+        }
     }
 
     /// Stops it again after [`Frozen::go_on`].
@@ -190,6 +215,7 @@ impl Frozen {
             for mut thread in self.attached.split_off(known) {
                 let stopped = wait_for_stop(thread.tracee, Some(end));
                 if matches!(stopped, Err(TraceError::Gone)) {
+                    self.first_ended |= thread.tracee == self.tracee;
                     thread.forget(self.tracee);
                     continue;
                 }

@@ -1,6 +1,7 @@
 //! Opening an image: every byte is under a checksum, and every checksum is checked before anything
 //! in the file is believed. Then the content is held against itself ([`crate::check`]).
 
+use crate::brood;
 use crate::check;
 use crate::error::ImageError;
 use crate::format::{
@@ -22,6 +23,9 @@ pub struct Image {
     pub(crate) runs: Vec<Run>,
     meta: Vec<u8>,
     file_bytes: u64,
+    identity: [u8; 16],
+    /// Images of its children.
+    pub(crate) children: Vec<Image>,
 }
 
 /// What an image holds, in figures.
@@ -45,8 +49,16 @@ pub struct Summary {
 }
 
 impl Image {
-    /// Opens and verifies the image; an error says what is wrong with it.
+    /// Opens and verifies the image, and those of the process's children; an error says what is
+    /// wrong with it.
     pub fn open(path: &Path) -> Result<Image, ImageError> {
+        let mut image = Image::open_alone(path)?;
+        image.children = brood::open_children(path, &image.state.kin)?;
+        Ok(image)
+    }
+
+    /// The same without those of its children.
+    pub(crate) fn open_alone(path: &Path) -> Result<Image, ImageError> {
         let fail = |source| ImageError::Read { path: path.to_path_buf(), source };
         let file = File::open(path).map_err(fail)?;
         let found = file.metadata().map_err(fail)?.len();
@@ -72,7 +84,8 @@ impl Image {
         if header.file_bytes != found {
             return Err(ImageError::Length { expected: header.file_bytes, found });
         }
-        let table = section_table(&file, &header, &fail)?;
+        let (table, raw) = section_table(&file, &header, &fail)?;
+        let identity = format::identity(&page, &raw);
         let blocks: Vec<Block> = load_list(&file, &table[1], "block table", &fail)?;
         verify_blocks(&file, &table[0], &blocks, &fail)?;
         let runs: Vec<Run> = load_list(&file, &table[2], "run table", &fail)?;
@@ -81,12 +94,22 @@ impl Image {
         let state: State = wire::decode(&state)
             .map_err(|e| ImageError::Invalid(format!("state cannot be decoded ({e:?})")))?;
         check::check(&state, &runs, table[0].bytes).map_err(ImageError::Invalid)?;
-        Ok(Image { file, state, runs, meta, file_bytes: found })
+        Ok(Image { file, state, runs, meta, file_bytes: found, identity, children: vec![] })
     }
 
     /// The caller's bytes.
     pub fn meta(&self) -> &[u8] {
         &self.meta
+    }
+
+    /// What tells this image from all others.
+    pub fn identity(&self) -> [u8; 16] {
+        self.identity
+    }
+
+    /// Images of the process's children that were checkpointed with it.
+    pub fn children(&self) -> &[Image] {
+        &self.children
     }
 
     /// What it holds, in figures.
@@ -109,7 +132,7 @@ fn section_table(
     file: &File,
     header: &Header,
     fail: &impl Fn(io::Error) -> ImageError,
-) -> Result<Vec<Section>, ImageError> {
+) -> Result<(Vec<Section>, Vec<u8>), ImageError> {
     let invalid = |what: &str| ImageError::Invalid(what.into());
     let bytes = SECTIONS.len() * Section::MIN_BYTES;
     let end = header.table_offset.checked_add(bytes as u64);
@@ -135,7 +158,7 @@ fn section_table(
     if at != header.table_offset {
         return Err(invalid("sections do not fill the file"));
     }
-    Ok(table)
+    Ok((table, raw))
 }
 
 /// Reads one section, which is known to lie inside the file.

@@ -2,6 +2,7 @@
 //! is held against itself.
 
 use super::*;
+use crate::family::Kin;
 use crate::state::{
     Action, Backing, Description, Descriptor, FileId, Layout, Pending, Region, Rseq, Special,
     Thread,
@@ -39,8 +40,15 @@ fn thread(tid: i32) -> Thread {
 fn state() -> State {
     State {
         pid: 42,
-        group_leader: true,
-        session_leader: false,
+        kin: Kin {
+            group: 42,
+            session: 41,
+            stopped: false,
+            death_signal: 9,
+            adopts: false,
+            children: vec![],
+            ended: vec![],
+        },
         exe: b"/bin/x".to_vec(),
         cwd: b"/".to_vec(),
         umask: 0o22,
@@ -187,9 +195,9 @@ fn another_version_is_named() {
     let path = folder.path().join("image");
     write(&path, &state(), &runs());
     let mut bytes = fs::read(&path).unwrap();
-    bytes[8] = 3;
+    bytes[8] = 4;
     fs::write(&path, bytes).unwrap();
-    assert!(matches!(Image::open(&path), Err(ImageError::Other(v)) if v == "version 3"));
+    assert!(matches!(Image::open(&path), Err(ImageError::Other(v)) if v == "version 4"));
 }
 
 /// A file that claims to be huge costs neither memory nor time.

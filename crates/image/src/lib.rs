@@ -6,6 +6,7 @@
 //! what a restored process finds in its shared segments is the caller's affair.
 
 mod agent;
+mod brood;
 mod capture;
 mod check;
 mod descriptors;
@@ -27,6 +28,7 @@ mod reopen;
 mod restore;
 mod rethread;
 mod scan;
+mod skeleton;
 mod spawn;
 mod state;
 mod threads;
@@ -40,6 +42,7 @@ pub use error::{CaptureError, FreezeError, ImageError, RestoreError};
 pub use freeze::Frozen;
 pub use image::{Image, Summary};
 pub use restore::{RestoreSpec, restore};
+pub use tree::remove_image;
 pub use twin::Twin;
 
 /// For the fuzzer: decodes and checks the bytes of a state section.
@@ -67,10 +70,12 @@ pub const SEGMENT_PREFIX: &str = "eyrie-job:";
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ImageReport {
-    /// Size of the image file.
+    /// Size of the image file, and of those of child processes.
     pub bytes: u64,
-    /// Pages of 4 KiB stored in it.
+    /// Pages of 4 KiB stored in them.
     pub pages: u64,
+    /// What tells the image from all others.
+    pub identity: [u8; 16],
     /// From the stop to the release: how long the process stood still. Zero if it still does.
     pub freeze: Duration,
     /// The part of it that making the twin took.

@@ -9,10 +9,19 @@ use crate::error::{CaptureError, FreezeError};
 use crate::family::{self, Child, Ended, Kin, Member};
 use crate::freeze::Frozen;
 use crate::procfs::{self, Stat, Status};
+use crate::trace::Tracee;
+use std::ffi::OsString;
 use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Most processes that are frozen together.
 pub(crate) const MAX_PROCESSES: usize = 256;
+/// How long a process that is ending may take to end, and how often it is looked at.
+const END_LIMIT: Duration = Duration::from_secs(5);
+const END_PAUSE: Duration = Duration::from_micros(100);
 const PR_GET_PDEATHSIG: u64 = 2;
 const PR_GET_CHILD_SUBREAPER: u64 = 37;
 const KCMP_VM: u64 = 1;
@@ -84,7 +93,13 @@ impl Frozen {
                         self.children.push(child);
                         result?;
                     }
-                    Err(FreezeError::Gone) => self.ended.push(pid),
+                    Err(FreezeError::Gone) if ends(pid) => {
+                        // One that its parent does not want to wait for leaves nothing.
+                        if Stat::read(pid).is_ok() {
+                            self.ended.push(pid);
+                        }
+                    }
+                    Err(FreezeError::Gone) => return Err(fail(FreezeError::Stuck(pid))),
                     Err(why) => return Err(fail(why)),
                 }
             }
@@ -95,12 +110,33 @@ impl Frozen {
     }
 }
 
+/// Waits until a process that is ending has ended; tells whether it has.
+fn ends(pid: libc::pid_t) -> bool {
+    let end = Instant::now() + END_LIMIT;
+    loop {
+        // A first thread may have ended before others.
+        let alone = procfs::numbers(pid, "task").map_or(0, |tasks| tasks.len()) <= 1;
+        if alone && Tracee(pid).has_ended() {
+            return true;
+        }
+        if Instant::now() >= end {
+            return false;
+        }
+        std::thread::sleep(END_PAUSE);
+    }
+}
+
 /// Asks for what a stopped process is to its relatives. The images of its children do not exist
 /// yet; their identities are filled in later.
 pub(crate) fn kin(frozen: &Frozen, agent: &Agent, stat: &Stat) -> Result<Kin, CaptureError> {
-    let prctl = |option: u64| Ok(agent.ask::<1>(libc::SYS_prctl, &[option, 0], 1)?.unwrap_or([0]));
-    let [death_signal] = prctl(PR_GET_PDEATHSIG)?;
-    let [adopts] = prctl(PR_GET_CHILD_SUBREAPER)?;
+    let prctl = |option: u64| agent.ask::<1>(libc::SYS_prctl, &[option, 0], 1);
+    let [death_signal] = prctl(PR_GET_PDEATHSIG)?.unwrap_or([0]);
+    let [adopts] = prctl(PR_GET_CHILD_SUBREAPER)?.unwrap_or([0]);
+    if adopts & 0xffff_ffff != 0 && !frozen.children.is_empty() {
+        // The twins of its descendants would become its children.
+        let what = "adopts orphans (PR_SET_CHILD_SUBREAPER) and has children";
+        return Err(CaptureError::Unsupported(what.into()));
+    }
     if frozen.children.is_empty() && frozen.ended.is_empty() && waits_for_someone(agent)? {
         let what = "traces or waits for processes that are not its children";
         return Err(CaptureError::Unsupported(what.into()));
@@ -112,9 +148,13 @@ pub(crate) fn kin(frozen: &Frozen, agent: &Agent, stat: &Stat) -> Result<Kin, Ca
         stopped: frozen.group_stopped(),
         death_signal: death_signal as u32 & 0x7f,
         adopts: adopts & 0xffff_ffff != 0,
-        children: frozen.children.iter().map(|c| Child { pid: c.pid(), identity: [0; 16] }).collect(),
+        children: frozen.children.iter().map(unborn).collect(),
         ended,
     })
+}
+
+fn unborn(child: &Frozen) -> Child {
+    Child { pid: child.pid(), identity: [0; 16] }
 }
 
 /// Whether the process could wait for another.
@@ -211,4 +251,28 @@ fn collect(frozen: &Frozen, parent: usize, to: &mut Vec<Member>) -> Result<(), C
         to.push(member(pid, own)?);
     }
     Ok(())
+}
+
+/// The image of child `n`, counted from 0, of the process whose image is `path`.
+pub(crate) fn child_path(path: &Path, n: usize) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(format!(".{}", n + 1));
+    name.into()
+}
+
+/// Removes an image and those of the process's descendants.
+pub fn remove_image(path: &Path) -> io::Result<()> {
+    let result = fs::remove_file(path);
+    let own = path.file_name().unwrap_or_default().as_bytes();
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
+    for entry in fs::read_dir(folder.unwrap_or(Path::new(".")))?.flatten() {
+        let name = entry.file_name();
+        let rest = name.as_bytes().strip_prefix(own).unwrap_or_default();
+        let digits = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+        let mut parts = rest.split(|&b| b == b'.');
+        if parts.next() == Some(b"") && rest.len() > 1 && parts.all(digits) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    result
 }

@@ -130,6 +130,14 @@ impl Drop for Process {
     }
 }
 
+/// Collects a process that has ended, if it can be collected already or is none of ours.
+pub(crate) fn try_reap(pid: libc::pid_t) -> bool {
+    let mut status = 0;
+    // SAFETY: asks about this one child and writes to a live integer.
+    let r = unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL | libc::WNOHANG) };
+    r != 0 && !(r == pid && libc::WIFSTOPPED(status))
+}
+
 /// Waits until a killed child is gone, through any stops that it may still report.
 pub(crate) fn reap(pid: libc::pid_t) {
     loop {
@@ -250,10 +258,50 @@ impl Twin {
     }
 
     /// Pulls the twin's memory and writes the image `path` atomically and durably, with `meta` in
-    /// it. After any error no file is left behind.
+    /// it. The images of its children, if it has any, are written before: `path` with `.1`, `.2`
+    /// ... appended. After any error no file is left behind.
     pub fn write_image(mut self, path: &Path, meta: &[u8]) -> Result<ImageReport, CaptureError> {
+        let children = self.write_children(path)?;
+        let written = children.len();
+        self.write_own(path, meta, &children).inspect_err(|_| {
+            // The error is what counts.
+            (0..written).for_each(|n| drop(tree::remove_image(&tree::child_path(path, n))));
+        })
+    }
+
+    fn write_children(&mut self, path: &Path) -> Result<Vec<ImageReport>, CaptureError> {
+        let mut reports = Vec::new();
+        for (n, child) in std::mem::take(&mut self.children).into_iter().enumerate() {
+            let pid = child.original;
+            match child.write_image(&tree::child_path(path, n), b"") {
+                Ok(report) => reports.push(report),
+                Err(why) => {
+                    (0..n).for_each(|n| drop(tree::remove_image(&tree::child_path(path, n))));
+                    return Err(tree::of_child(pid, why));
+                }
+            }
+        }
+        Ok(reports)
+    }
+
+    fn write_own(
+        &mut self,
+        path: &Path,
+        meta: &[u8],
+        children: &[ImageReport],
+    ) -> Result<ImageReport, CaptureError> {
         let begun = Instant::now();
+        let snapshot = self.snapshot.as_mut().ok_or(CaptureError::TwinGone)?;
+        for (child, report) in snapshot.kin.children.iter_mut().zip(children) {
+            child.identity = report.identity;
+        }
         let result = self.write(path, meta, begun);
+        let result = result.map(|own| {
+            let all = |of: fn(&ImageReport) -> u64| of(&own) + children.iter().map(of).sum::<u64>();
+            let (bytes, pages) = (all(|r| r.bytes), all(|r| r.pages));
+            let write = own.write + children.iter().map(|r| r.write).sum();
+            ImageReport { bytes, pages, write, ..own }
+        });
         result.map_err(|e| match &self.process {
             Some(process) if process.0.regs().is_err() => CaptureError::TwinGone,
             _ => e,
@@ -286,9 +334,10 @@ impl Twin {
         state.regions = regions.list.into_iter().map(|(region, _)| region).collect();
         let pages = runs.iter().map(|r| r.pages).sum();
         finish(&state, &runs, pages)?;
-        let bytes = writer.commit(&state, &runs, meta)?;
+        let (bytes, identity) = writer.commit(&state, &runs, meta)?;
         Ok(ImageReport {
             bytes,
+            identity,
             pages,
             freeze: self.stood.get().unwrap_or_default(),
             twin: self.made,

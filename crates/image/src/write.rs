@@ -64,13 +64,13 @@ impl ImageWriter {
     }
 
     /// Writes the tables, makes everything durable and gives it its name. Returns the length.
-    pub fn commit(mut self, state: &State, runs: &[Run], meta: &[u8]) -> Result<u64, CaptureError> {
+    pub fn commit(mut self, state: &State, runs: &[Run], meta: &[u8]) -> Result<(u64, [u8; 16]), CaptureError> {
         let bytes = self.finish(state, runs, meta).map_err(|e| write_error(&self.path, e))?;
         self.committed = true;
         Ok(bytes)
     }
 
-    fn finish(&mut self, state: &State, runs: &[Run], meta: &[u8]) -> io::Result<u64> {
+    fn finish(&mut self, state: &State, runs: &[Run], meta: &[u8]) -> io::Result<(u64, [u8; 16])> {
         let mut at = HEADER_BYTES;
         let mut table = Vec::new();
         let mut put = |kind: u32, bytes: u64, hash: [u8; 16]| {
@@ -112,7 +112,7 @@ impl ImageWriter {
         fault::point(fault::RENAMED)?;
         let folder = self.path.parent().filter(|p| !p.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
-        Ok(header.file_bytes)
+        Ok((header.file_bytes, format::identity(&format::header_page(&header), &table)))
     }
 }
 
