@@ -17,8 +17,11 @@ fn open_below(path: &Path, kin: &Kin, left: &mut usize) -> Result<Vec<Image>, Im
     let mut all = Vec::new();
     for (n, child) in kin.children.iter().enumerate() {
         let path = tree::child_path(path, n);
-        let blame =
-            |source| ImageError::Child { pid: child.pid, path: path.clone(), source: Box::new(source) };
+        let blame = |source| ImageError::Child {
+            pid: child.pid,
+            path: path.clone(),
+            source: Box::new(source),
+        };
         let invalid = |what: &str| blame(ImageError::Invalid(what.into()));
         *left = left.checked_sub(1).ok_or_else(|| invalid("too many processes"))?;
         let mut image = Image::open_alone(&path).map_err(blame)?;

@@ -3,7 +3,8 @@
 
 use crate::PAGE_BYTES;
 use crate::family::Kin;
-use crate::state::{Backing, FileId, PROT_MASK, Region, Run, State, Target, Thread, region};
+use crate::format::Extent;
+use crate::state::{Backing, FileId, PROT_MASK, Region, State, Target, Thread, region};
 use crate::tree::MAX_PROCESSES;
 use eyrie_restorer::plan::{AREA_END, RESTORER_BASE};
 
@@ -24,8 +25,9 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Finding {
     if holds { Ok(()) } else { Err(what()) }
 }
 
-/// Checks everything; the error says what does not hold.
-pub fn check(state: &State, runs: &[Run], page_bytes: u64) -> Finding {
+/// Checks everything; the error says what does not hold. `homes` are the numbers of pages of the
+/// file itself and of those before it that it needs.
+pub fn check(state: &State, extents: &[Extent], homes: &[u64]) -> Finding {
     scalars(state)?;
     kin(&state.kin)?;
     threads(state)?;
@@ -46,7 +48,7 @@ pub fn check(state: &State, runs: &[Run], page_bytes: u64) -> Finding {
     ensure(vdso == 1 && state.specials.len() <= MAX_SPECIALS, || "no single vdso".into())?;
     ranges.push((RESTORER_BASE, AREA_END));
     disjoint(ranges)?;
-    check_runs(state, runs, page_bytes)?;
+    check_extents(state, extents, homes)?;
     let inside = |start: u64, end: u64| {
         start < end && find(&state.regions, start).is_some_and(|r| end <= r.end)
     };
@@ -99,22 +101,29 @@ fn check_region(r: &Region, state: &State) -> Finding {
     ensure(offset.is_multiple_of(PAGE_BYTES) && fits, || bad("offset"))
 }
 
-fn check_runs(state: &State, runs: &[Run], page_bytes: u64) -> Finding {
-    let (mut last, mut pages) = (0u64, 0u64);
-    for run in runs {
-        let bad = || format!("pages at {:#x} belong nowhere", run.start);
-        let end = run.pages.checked_mul(PAGE_BYTES).and_then(|b| b.checked_add(run.start));
+fn check_extents(state: &State, extents: &[Extent], homes: &[u64]) -> Finding {
+    let mut last = 0u64;
+    for extent in extents {
+        let bad = || format!("pages at {:#x} belong nowhere", extent.start);
+        let end = extent.pages.checked_mul(PAGE_BYTES).and_then(|b| b.checked_add(extent.start));
         let end = end.ok_or_else(bad)?;
-        let home = find(&state.regions, run.start).ok_or_else(bad)?;
-        let private = home.flags & region::SHARED == 0;
-        let aligned = run.start.is_multiple_of(PAGE_BYTES);
-        ensure(private && aligned && run.pages > 0 && end <= home.end, bad)?;
-        ensure(run.start >= last, || "pages are not in order".into())?;
+        let region = find(&state.regions, extent.start).ok_or_else(bad)?;
+        let private = region.flags & region::SHARED == 0;
+        let aligned = extent.start.is_multiple_of(PAGE_BYTES);
+        ensure(private && aligned && extent.pages > 0 && end <= region.end, bad)?;
+        ensure(extent.start >= last, || "pages are not in order".into())?;
         last = end;
-        pages = pages.checked_add(run.pages).ok_or_else(bad)?;
+        let missing = || format!("pages at {:#x} are in no file", extent.start);
+        let stored = *homes.get(extent.home as usize).ok_or_else(missing)?;
+        let after = extent.first.checked_add(extent.pages).ok_or_else(missing)?;
+        ensure(after <= stored && extent.reserved == 0, missing)?;
     }
-    let whole = pages.checked_mul(PAGE_BYTES) == Some(page_bytes);
-    ensure(whole, || "runs and pages have different lengths".into())
+    // No stored page belongs in two places.
+    let mut order: Vec<(u32, u64, u64)> =
+        extents.iter().map(|e| (e.home, e.first, e.first + e.pages)).collect();
+    order.sort_unstable();
+    let apart = order.windows(2).all(|w| w[0].0 != w[1].0 || w[0].2 <= w[1].1);
+    ensure(apart, || "a stored page belongs in two places".into())
 }
 
 fn scalars(state: &State) -> Finding {
@@ -134,7 +143,8 @@ fn kin(kin: &Kin) -> Finding {
     numbers.extend(kin.ended.iter().map(|e| e.pid));
     let few = numbers.len() < MAX_PROCESSES;
     numbers.sort_unstable();
-    let distinct = numbers.windows(2).all(|w| w[0] < w[1]) && numbers.first().is_none_or(|&n| n > 0);
+    let distinct =
+        numbers.windows(2).all(|w| w[0] < w[1]) && numbers.first().is_none_or(|&n| n > 0);
     ensure(few && distinct, || "numbers of child processes".into())?;
     let ended = kin.ended.iter().all(|e| match e.exited {
         true => (0..256).contains(&e.status),

@@ -166,6 +166,14 @@ pub enum ImageError {
         /// What is wrong with it.
         source: Box<ImageError>,
     },
+    /// An earlier file in which part of its content lies is not as it was.
+    #[error("the earlier image {name} that it builds on: {source}")]
+    Ancestor {
+        /// The earlier file.
+        name: String,
+        /// What is wrong with it.
+        source: Box<ImageError>,
+    },
     /// Checksums hold but the content contradicts itself.
     #[error("image content is not valid: {0}")]
     Invalid(String),

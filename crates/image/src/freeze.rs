@@ -348,8 +348,12 @@ fn explain(tracee: Tracee, e: TraceError) -> FreezeError {
     let Ok(status) = Status::read(tracee.0) else { return FreezeError::Gone };
     if status.field("State").starts_with(['Z', 'X']) {
         FreezeError::Gone
-    } else if status.number("TracerPid", 10).is_ok_and(|tracer| tracer != 0) {
-        FreezeError::Traced
+    } else if let Ok(tracer @ 1..) = status.number("TracerPid", 10) {
+        // SAFETY: no arguments.
+        let ours = tracer == unsafe { libc::gettid() } as u64;
+        // One that we attached to before, and whose end we have seen coming.
+        let ends = ours && !Listed::has(tracee.0);
+        if ends { FreezeError::Gone } else { FreezeError::Traced }
     } else {
         FreezeError::NotPermitted
     }

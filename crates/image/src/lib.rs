@@ -6,9 +6,11 @@
 //! what a restored process finds in its shared segments is the caller's affair.
 
 mod agent;
+mod blocks;
 mod brood;
 mod capture;
 mod check;
+mod codec;
 mod descriptors;
 mod error;
 mod family;
@@ -17,9 +19,12 @@ pub mod fault;
 #[cfg(not(feature = "faults"))]
 mod fault;
 mod format;
+mod frame;
 mod freeze;
 mod image;
+mod load;
 mod memory;
+mod parallel;
 mod plan;
 mod procfs;
 mod pull;
@@ -52,7 +57,7 @@ pub fn fuzz_state(bytes: &[u8]) -> bool {
     match wire::decode::<state::State>(bytes) {
         Ok(state) => {
             assert_eq!(wire::encode(&state), bytes, "encoding is not unique");
-            check::check(&state, &[], 0).is_ok()
+            check::check(&state, &[], &[0]).is_ok()
         }
         Err(_) => false,
     }

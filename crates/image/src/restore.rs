@@ -12,6 +12,7 @@ use crate::error::RestoreError;
 use crate::family::Member;
 use crate::fault;
 use crate::image::Image;
+use crate::load;
 use crate::memory;
 use crate::plan::{self, Placed, Plan};
 use crate::procfs::{self, Mapping};
@@ -176,9 +177,9 @@ fn rebuild(child: &mut Child, part: &Part<'_>) -> Result<(), RestoreError> {
     let pid = tracee.0;
     let own = own_maps(pid)?;
     check_machine(tracee, state, &own)?;
-    let plan = plan::plan(state, &part.image.runs, &part.placed, &own, pid)?;
+    let plan = plan::plan(state, &part.image.extents, &part.placed, &own, pid)?;
     fault::point(fault::PLAN_MADE)?;
-    carry_out(tracee, &plan, &part.plan, part.plan_fd)?;
+    carry_out(tracee, &plan, &part.plan, part.plan_fd, || load::fill(part.image, pid))?;
     fault::point(fault::PLAN_DONE)?;
     forget_restorer(child, &plan, state, &own)?;
     fault::point(fault::RESTORER_GONE)?;
@@ -256,8 +257,7 @@ fn place_one(
             _ => None,
         });
     }
-    let image = slot(image.file.as_raw_fd());
-    Ok(Placed { base: 0, descriptions, files, segments, image, child })
+    Ok(Placed { base: 0, descriptions, files, segments, child })
 }
 
 fn own_maps(pid: libc::pid_t) -> Result<Vec<Mapping>, RestoreError> {
@@ -307,8 +307,14 @@ fn check_machine(tracee: Tracee, state: &State, own: &[Mapping]) -> Result<(), R
     }
 }
 
-/// Hands the plan over and waits until it is done.
-fn carry_out(tracee: Tracee, plan: &Plan, file: &File, plan_fd: u64) -> Result<(), RestoreError> {
+/// Hands the plan over, fills the memory where the plan waits for it, and waits until all is done.
+fn carry_out(
+    tracee: Tracee,
+    plan: &Plan,
+    file: &File,
+    plan_fd: u64,
+    fill: impl FnOnce() -> Result<(), RestoreError>,
+) -> Result<(), RestoreError> {
     let (steps, data) = plan.encode()?;
     let bytes = DATA_OFFSET + data.len() as u64;
     let write = || {
@@ -320,8 +326,13 @@ fn carry_out(tracee: Tracee, plan: &Plan, file: &File, plan_fd: u64) -> Result<(
     let mut regs = tracee.regs()?;
     (regs.rdi, regs.rsi) = (plan_fd, bytes);
     tracee.set_regs(&regs)?;
-    tracee.resume(0)?;
-    wait_for(tracee, libc::SIGSTOP).map_err(|died| explain(plan, file, died))
+    let next_stop = || {
+        tracee.resume(0)?;
+        wait_for(tracee, libc::SIGSTOP).map_err(|died| explain(plan, file, died))
+    };
+    next_stop()?;
+    fill()?;
+    next_stop()
 }
 
 /// Which step failed, by what the restorer has noted in the plan.

@@ -108,7 +108,8 @@ impl Start {
 
     /// Lets a process end as it had ended.
     fn end(&self, tracee: Tracee, how: &Ended) -> Result<(), RestoreError> {
-        let unexpected = |what: &str| RestoreError::Died(format!("{what} by a process that had ended"));
+        let unexpected =
+            |what: &str| RestoreError::Died(format!("{what} by a process that had ended"));
         if how.exited {
             let args = [how.status as u64];
             match tracee.syscall(self.site, &self.regs, libc::SYS_exit_group, &args, &mut None) {
@@ -160,9 +161,7 @@ pub(crate) fn refused(pid: libc::pid_t, result: i64) -> RestoreError {
         Some(libc::EPERM) => "choosing numbers takes CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN, \
                               which a program with child processes cannot be restored without"
             .into(),
-        Some(libc::ENOSYS | libc::E2BIG) => {
-            "choosing numbers takes Linux 5.5 or newer".to_string()
-        }
+        Some(libc::ENOSYS | libc::E2BIG) => "choosing numbers takes Linux 5.5 or newer".to_string(),
         _ => error.to_string(),
     };
     RestoreError::Number { pid, why }

@@ -9,6 +9,7 @@ use crate::capture::{self, Snapshot};
 use crate::check;
 use crate::error::CaptureError;
 use crate::fault;
+use crate::format::Extent;
 use crate::freeze::Frozen;
 use crate::memory;
 use crate::procfs::{self, Mapping};
@@ -18,7 +19,7 @@ use crate::scan::Pagemap;
 use crate::state::{Backing, Region, Run, State, region};
 use crate::trace::{Listed, Stop, TraceError, Tracee};
 use crate::tree;
-use crate::write::ImageWriter;
+use crate::write::{Contents, ImageWriter};
 use crate::{ImageReport, PAGE_BYTES};
 use std::cell::Cell;
 use std::io;
@@ -67,10 +68,13 @@ impl Process {
         Process(Tracee(pid), Listed::new(pid))
     }
 
-    /// Has the agent's process make another, which stands still.
-    fn fork(agent: &Agent, flags: i32) -> Result<Process, CaptureError> {
-        let mut born = None;
-        let result = agent.fork(flags, &mut born);
+    /// Has the agent's process make another, which stands still; `born` gets its number.
+    fn fork(
+        agent: &Agent,
+        flags: i32,
+        born: &mut Option<libc::pid_t>,
+    ) -> Result<Process, CaptureError> {
+        let result = agent.fork(flags, born);
         let process = born.map(Process::new);
         if matches!(result, Err(CaptureError::Gone)) && process.is_none() {
             reap_unannounced();
@@ -90,12 +94,14 @@ impl Process {
     /// copy, and is killed and collected at once; the copy goes to who takes orphans.
     fn fork_orphan(agent: &Agent) -> Result<Process, CaptureError> {
         let shared = libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES;
-        let between = Process::fork(agent, shared)?;
-        let number = between.0.0;
-        let twin = Process::fork(&agent.of_twin(between.0), 0);
-        drop(between);
-        let options = (libc::__WALL | libc::WNOHANG) as u64;
-        agent.call(libc::SYS_wait4, &[number as u64, 0, options, 0])?;
+        let mut number = None;
+        let between = Process::fork(agent, shared, &mut number);
+        // It is killed and collected, by us, at the end of this line.
+        let twin = between.and_then(|b| Process::fork(&agent.of_twin(b.0), 0, &mut None));
+        if let Some(number) = number {
+            let options = (libc::__WALL | libc::WNOHANG) as u64;
+            agent.call(libc::SYS_wait4, &[number as u64, 0, options, 0])?;
+        }
         twin
     }
 }
@@ -173,7 +179,7 @@ impl Frozen {
         self.tracee.set_options(OPTIONS)?;
         let ours = snapshot.stat.field(4) == u64::from(std::process::id());
         let process = match ours {
-            true => Process::fork(&agent, libc::CLONE_PARENT)?,
+            true => Process::fork(&agent, libc::CLONE_PARENT, &mut None)?,
             false => Process::fork_orphan(&agent)?,
         };
         let twin = process.0;
@@ -324,20 +330,21 @@ impl Twin {
         let mut writer = ImageWriter::create(path)?;
         let mut puller = Puller::new(twin, &mut writer)?;
         pull(&mut puller, &regions, &self.saved)?;
-        let (runs, guards) = (puller.runs, puller.guards);
+        let (extents, guards) = (puller.extents, puller.guards);
         let pull = self.born.elapsed();
         self.process = None;
         fault::point(fault::MEMORY_PULLED)?;
-        refuse_lost(&regions, &runs)?;
+        refuse_lost(&regions, &extents)?;
         state.guards = guards;
         state.files = regions.files;
         state.regions = regions.list.into_iter().map(|(region, _)| region).collect();
-        let pages = runs.iter().map(|r| r.pages).sum();
-        finish(&state, &runs, pages)?;
-        let (bytes, identity) = writer.commit(&state, &runs, meta)?;
+        let pages = writer.pages();
+        finish(&state, &extents, &[pages])?;
+        let contents = Contents { state: &state, extents: &extents, ancestors: &[], meta };
+        let written = writer.commit(&contents)?;
         Ok(ImageReport {
-            bytes,
-            identity,
+            bytes: written.bytes,
+            identity: written.identity,
             pages,
             freeze: self.stood.get().unwrap_or_default(),
             twin: self.made,
@@ -349,12 +356,12 @@ impl Twin {
 
 /// On old kernels large mappings are not searched for content that the twin did not inherit; one
 /// that is empty because of that must not pass for an image.
-fn refuse_lost(regions: &Regions, runs: &[Run]) -> Result<(), CaptureError> {
+fn refuse_lost(regions: &Regions, extents: &[Extent]) -> Result<(), CaptureError> {
     for (r, content) in &regions.list {
         let suspect = r.flags & region::WIPE_ON_FORK != 0
             && *content == Content::Own
             && r.end - r.start > MAX_SLOW_SEARCH_BYTES
-            && !runs.iter().any(|run| (r.start..r.end).contains(&run.start));
+            && !extents.iter().any(|e| (r.start..r.end).contains(&e.start));
         if suspect {
             let what = "large and wiped on fork".into();
             return Err(CaptureError::Mapping { start: r.start, what });
@@ -364,8 +371,8 @@ fn refuse_lost(regions: &Regions, runs: &[Run]) -> Result<(), CaptureError> {
 }
 
 /// What would be refused on opening must not be written.
-fn finish(state: &State, runs: &[Run], pages: u64) -> Result<(), CaptureError> {
-    check::check(state, runs, pages * PAGE_BYTES)
+fn finish(state: &State, extents: &[Extent], homes: &[u64]) -> Result<(), CaptureError> {
+    check::check(state, extents, homes)
         .map_err(|what| CaptureError::Unsupported(format!("is not as expected: {what}")))
 }
 

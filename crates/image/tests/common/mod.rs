@@ -258,7 +258,8 @@ pub fn program_survives(folder: &Path, program: &Path, args: &[&str], cycles: us
         let mut said = fs::read_to_string(sub.join("stdout")).unwrap_or_default();
         said.truncate(said.floor_char_boundary(2000));
         let out = sub.join("out");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(1000)]).into_owned();
+        let text =
+            |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(1000)]).into_owned();
         let both = format!("{}\ninstead of\n{}", text(&found), text(&expected));
         assert!(found == expected, "{name}: {}: {both}\n{said}", out.display());
         return;
