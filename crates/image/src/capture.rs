@@ -13,6 +13,7 @@ use crate::family::Kin;
 use crate::fault;
 use crate::freeze::Frozen;
 use crate::memory;
+use crate::orphans::Orphans;
 use crate::procfs::{self, Mapping, Stat, Status};
 use crate::state::{Action, Description, Descriptor, Layout, Pending, Special, State, Thread};
 use crate::threads;
@@ -44,6 +45,7 @@ pub(crate) struct Snapshot {
     pub maps: Vec<Mapping>,
     pub cwd: Vec<u8>,
     pub limits: Vec<[u64; 2]>,
+    pub orphans: Orphans,
     pub descriptors: Vec<Descriptor>,
     pub descriptions: Vec<Description>,
 }
@@ -67,7 +69,8 @@ pub(crate) fn freeze_state(frozen: &mut Frozen) -> Result<(Snapshot, Agent), Cap
     for thread in frozen.threads() {
         thread.set_sigmask(ALL_SIGNALS)?;
     }
-    let (descriptors, descriptions) = descriptors::collect(pid)?;
+    let mut orphans = Orphans::of_mappings(&maps)?;
+    let (descriptors, descriptions) = descriptors::collect(pid, &mut orphans)?;
     fault::point(fault::DESCRIPTORS_READ)?;
     let regs = frozen.borrowed.first().map(|b| b.regs).ok_or(CaptureError::Gone)?;
     let agent = Agent::new(tracee, regs, &maps)?;
@@ -85,6 +88,7 @@ pub(crate) fn freeze_state(frozen: &mut Frozen) -> Result<(Snapshot, Agent), Cap
         cwd: procfs::link(pid, "cwd")?,
         limits: limits(pid),
         status,
+        orphans,
         descriptors,
         descriptions,
     };
@@ -196,6 +200,7 @@ pub(crate) fn twin_state(
         vdso_hash: vdso_hash(twin, &specials)?,
         specials,
         files: Vec::new(),
+        orphans: Vec::new(),
         regions: Vec::new(),
         guards: Vec::new(),
         descriptions: snapshot.descriptions,

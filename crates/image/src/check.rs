@@ -4,9 +4,11 @@
 use crate::PAGE_BYTES;
 use crate::family::Kin;
 use crate::format::Extent;
-use crate::state::{Backing, FileId, PROT_MASK, Region, State, Target, Thread, region};
+use crate::state::{
+    Backing, FileId, MAX_ORPHAN_BYTES, MAX_ORPHANS, OrphanKind, PROT_MASK, Region, State, Target,
+    Thread, orphan_at, orphan_of, region,
+};
 use crate::tree::MAX_PROCESSES;
-use eyrie_restorer::plan::{AREA_END, RESTORER_BASE};
 
 /// End of what a process can map (with five-level page tables).
 const ADDRESS_LIMIT: u64 = 1 << 56;
@@ -18,6 +20,8 @@ const MAX_AUXV_BYTES: usize = 64 * 16;
 const MAX_COMM_BYTES: usize = 15;
 const MAX_LIMITS: usize = 32;
 const MAX_SPECIALS: usize = 16;
+/// 4 KiB, 2 MiB, 1 GiB.
+const PAGE_SHIFTS: [u32; 3] = [12, 21, 30];
 
 type Finding = Result<(), String>;
 
@@ -32,6 +36,7 @@ pub fn check(state: &State, extents: &[Extent], homes: &[u64]) -> Finding {
     kin(&state.kin)?;
     threads(state)?;
     signals(state)?;
+    orphans(state)?;
     let mut ranges = Vec::new();
     for r in &state.regions {
         check_region(r, state)?;
@@ -46,7 +51,6 @@ pub fn check(state: &State, extents: &[Extent], homes: &[u64]) -> Finding {
         ranges.push((s.start, s.end));
     }
     ensure(vdso == 1 && state.specials.len() <= MAX_SPECIALS, || "no single vdso".into())?;
-    ranges.push((RESTORER_BASE, AREA_END));
     disjoint(ranges)?;
     check_extents(state, extents, homes)?;
     let inside = |start: u64, end: u64| {
@@ -68,7 +72,7 @@ fn disjoint(mut ranges: Vec<(u64, u64)>) -> Finding {
     }
     ranges.sort_unstable();
     let apart = ranges.windows(2).all(|w| w[0].1 <= w[1].0);
-    ensure(apart, || "mappings overlap each other or the restorer".into())
+    ensure(apart, || "mappings overlap each other".into())
 }
 
 /// The region that holds `address`; regions are in order.
@@ -91,6 +95,11 @@ fn check_region(r: &Region, state: &State) -> Finding {
             ensure((*file as usize) < state.files.len(), || bad("unknown file"))?;
             *offset
         }
+        Backing::Orphan { orphan, offset } => {
+            ensure(shared, || bad("a private shared object"))?;
+            ensure((*orphan as usize) < state.orphans.len(), || bad("unknown object"))?;
+            *offset
+        }
         Backing::Segment { name, offset } => {
             ensure(shared, || bad("a private segment"))?;
             ensure(!name.is_empty() && !name.contains(&0), || bad("segment name"))?;
@@ -107,10 +116,9 @@ fn check_extents(state: &State, extents: &[Extent], homes: &[u64]) -> Finding {
         let bad = || format!("pages at {:#x} belong nowhere", extent.start);
         let end = extent.pages.checked_mul(PAGE_BYTES).and_then(|b| b.checked_add(extent.start));
         let end = end.ok_or_else(bad)?;
-        let region = find(&state.regions, extent.start).ok_or_else(bad)?;
-        let private = region.flags & region::SHARED == 0;
+        let limit = home_of(state, extent.start).ok_or_else(bad)?;
         let aligned = extent.start.is_multiple_of(PAGE_BYTES);
-        ensure(private && aligned && extent.pages > 0 && end <= region.end, bad)?;
+        ensure(aligned && extent.pages > 0 && end <= limit, bad)?;
         ensure(extent.start >= last, || "pages are not in order".into())?;
         last = end;
         let missing = || format!("pages at {:#x} are in no file", extent.start);
@@ -124,6 +132,29 @@ fn check_extents(state: &State, extents: &[Extent], homes: &[u64]) -> Finding {
     order.sort_unstable();
     let apart = order.windows(2).all(|w| w[0].0 != w[1].0 || w[0].2 <= w[1].1);
     ensure(apart, || "a stored page belongs in two places".into())
+}
+
+/// End of the private region or the object that pages at `address` belong to.
+fn home_of(state: &State, address: u64) -> Option<u64> {
+    if let Some((i, _)) = orphan_of(address) {
+        let orphan = state.orphans.get(i).filter(|o| o.held)?;
+        return Some(orphan_at(i) + orphan.bytes.next_multiple_of(PAGE_BYTES));
+    }
+    find(&state.regions, address).filter(|r| r.flags & region::SHARED == 0).map(|r| r.end)
+}
+
+fn orphans(state: &State) -> Finding {
+    ensure(state.orphans.len() <= MAX_ORPHANS, || "number of shared objects".into())?;
+    for o in &state.orphans {
+        let holds = match &o.kind {
+            OrphanKind::Memory { name, .. } => name.len() < MAX_PATH_BYTES && !name.contains(&0),
+            OrphanKind::Deleted { path } => path_holds(path),
+            OrphanKind::Anonymous {} | OrphanKind::SystemV { .. } => true,
+        };
+        let fits = o.bytes <= MAX_ORPHAN_BYTES && o.mode <= 0o7777;
+        ensure(holds && fits && PAGE_SHIFTS.contains(&o.page_shift), || "a shared object".into())?;
+    }
+    Ok(())
 }
 
 fn scalars(state: &State) -> Finding {
@@ -202,6 +233,7 @@ fn files(state: &State) -> Finding {
             Target::Stdio { which } => *which < 3,
             Target::File { id, .. } => id_holds(id),
             Target::Device { path, .. } => path_holds(path),
+            Target::Orphan { orphan } => (*orphan as usize) < state.orphans.len(),
             Target::Segment { name } => !name.is_empty() && !name.contains(&0),
         };
         ensure(holds && d.offset >> 63 == 0, || "an open file".into())?;

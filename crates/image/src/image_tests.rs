@@ -81,6 +81,7 @@ fn state() -> State {
         specials: vec![Special { name: b"[vdso]".to_vec(), start: 64 * PAGE, end: 66 * PAGE }],
         vdso_hash: [7; 16],
         files: vec![file_id()],
+        orphans: vec![],
         regions: vec![
             region(PAGE, 5 * PAGE, Backing::Anon {}),
             region(5 * PAGE, 9 * PAGE, Backing::File { file: 0, offset: PAGE }),
@@ -341,9 +342,6 @@ fn contradictions_behind_right_checksums_are_refused() {
         ("unaligned", |s, _| s.regions[0].start += 1),
         ("empty", |s, _| s.regions[0].start = s.regions[0].end),
         ("beyond the address space", |s, _| s.regions[1].end = 1 << 60),
-        ("over the restorer", |s, _| {
-            s.regions.push(region(0x100_0000_1000, 0x100_0000_2000, Backing::Anon {}));
-        }),
         ("over the vdso", |s, _| {
             s.regions.push(region(65 * PAGE, 67 * PAGE, Backing::Anon {}));
         }),
@@ -389,7 +387,7 @@ fn contradictions_behind_right_checksums_are_refused() {
     for (what, change) in changes {
         match received(change) {
             Err(ImageError::Invalid(_)) => {}
-            other => panic!("{what}: {other:?}"),
+            other => panic!("{what}: {:?}", other.map(|_| ())),
         }
     }
 }
@@ -401,7 +399,7 @@ fn the_format_does_not_change_unnoticed() {
     let path = folder.path().join("image");
     write(&path, &state(), &extents());
     let golden = u128::from_le_bytes(format::hash(&fs::read(&path).unwrap()));
-    assert_eq!(golden, 172210707752456183783947341372934251024);
+    assert_eq!(golden, 176221959718013261752901684265749792979);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! what a restored process finds in its shared segments is the caller's affair.
 
 mod agent;
+mod area;
 mod blocks;
 mod brood;
 mod capture;
@@ -24,18 +25,21 @@ mod freeze;
 mod image;
 mod load;
 mod memory;
+mod orphans;
 mod parallel;
 mod plan;
 mod procfs;
 mod pull;
 mod regions;
 mod reopen;
+mod reorphan;
 mod restore;
 mod rethread;
 mod scan;
 mod skeleton;
 mod spawn;
 mod state;
+mod state_orphans;
 mod threads;
 mod trace;
 mod tree;

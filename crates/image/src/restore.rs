@@ -6,6 +6,7 @@
 //! child and changes nothing else; files are cut back last.
 
 use crate::agent::syscall_site;
+use crate::area::Area;
 use crate::brood::{self, Account};
 use crate::capture::{vdso_hash, words_to_regs};
 use crate::error::RestoreError;
@@ -17,13 +18,14 @@ use crate::memory;
 use crate::plan::{self, Placed, Plan};
 use crate::procfs::{self, Mapping};
 use crate::reopen::{self, Reopened};
+use crate::reorphan::Remade;
 use crate::rethread::{self, Made};
 use crate::skeleton;
 use crate::spawn::{self, Start};
-use crate::state::{Backing, Pending, Special, State, Thread};
+use crate::state::{Backing, Pending, Special, State, Thread, region};
 use crate::trace::{ALL_SIGNALS, Listed, Stop, TraceError, Tracee};
 use crate::twin::reap;
-use eyrie_restorer::plan::{AREA_END, DATA_OFFSET, Header, PLAN_BASE, RESTORER_BASE};
+use eyrie_restorer::plan::{DATA_OFFSET, Header};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -158,6 +160,8 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
         })?;
     }
     fault::point(fault::FILES_CUT)?;
+    let orphans = parts.iter().flat_map(|part| &part.reopened.orphans);
+    orphans.map(Remade::seal).collect::<Result<(), _>>()?;
     for (child, part) in alive.iter().zip(&parts) {
         make_ready(&child.threads(), &part.image.state)?;
     }
@@ -177,11 +181,16 @@ fn rebuild(child: &mut Child, part: &Part<'_>) -> Result<(), RestoreError> {
     let pid = tracee.0;
     let own = own_maps(pid)?;
     check_machine(tracee, state, &own)?;
-    let plan = plan::plan(state, &part.image.extents, &part.placed, &own, pid)?;
+    let area = Area::choose(state, &own)?;
+    area.enter(tracee, &own)?;
+    let own = own_maps(pid)?;
+    let plan = plan::plan(state, &part.image.extents, &part.placed, &own, area, pid)?;
     fault::point(fault::PLAN_MADE)?;
-    carry_out(tracee, &plan, &part.plan, part.plan_fd, || load::fill(part.image, pid))?;
+    carry_out(tracee, &plan, &part.plan, part.plan_fd, || {
+        load::fill(part.image, pid, &part.reopened.orphans)
+    })?;
     fault::point(fault::PLAN_DONE)?;
-    forget_restorer(child, &plan, state, &own)?;
+    forget_restorer(child, &plan, state, area)?;
     fault::point(fault::RESTORER_GONE)?;
     for (thread, made) in state.threads.iter().zip(&child.threads()) {
         renumber(pid, thread, made.0)?;
@@ -254,6 +263,10 @@ fn place_one(
             Backing::Segment { name, .. } => {
                 Some(slot(reopen::segment(&spec.segments, name)?.as_raw_fd()))
             }
+            Backing::Orphan { orphan, .. } => {
+                let writable = r.flags & region::MAY_WRITE != 0;
+                Some(slot(reopened.orphans[*orphan as usize].fd(writable)))
+            }
             _ => None,
         });
     }
@@ -324,7 +337,7 @@ fn carry_out(
     };
     write().map_err(|source| RestoreError::Os { what: "write the restorer's plan", source })?;
     let mut regs = tracee.regs()?;
-    (regs.rdi, regs.rsi) = (plan_fd, bytes);
+    (regs.rdi, regs.rsi, regs.rdx) = (plan_fd, bytes, plan.area.plan());
     tracee.set_regs(&regs)?;
     let next_stop = || {
         tracee.resume(0)?;
@@ -371,7 +384,7 @@ fn forget_restorer(
     child: &mut Child,
     plan: &Plan,
     state: &State,
-    own: &[Mapping],
+    area: Area,
 ) -> Result<(), RestoreError> {
     let tracee = child.tracee;
     let base = words_to_regs(&state.leader().regs);
@@ -382,29 +395,28 @@ fn forget_restorer(
         0 => Ok(()),
         error => Err(explain_failure("leave the address space", error)),
     };
-    for m in own.iter().filter(|m| (RESTORER_BASE..AREA_END).contains(&m.start)) {
-        leave(m.start, m.end)?;
-    }
-    rethread::make(tracee, state, site, &mut child.others)?;
+    let room = area.plan();
+    leave(area.base, room)?;
+    rethread::make(tracee, state, site, room, &mut child.others)?;
     fault::point(fault::THREADS_MADE)?;
     // `/proc/PID/exe` can only be changed now that the restorer is not mapped any more, and only
     // with privileges; without them it goes on naming the restorer.
     let mut path = state.exe.clone();
     path.push(0);
-    if memory::write_exact(tracee.0, PLAN_BASE, &path).is_ok() {
-        let open = [libc::AT_FDCWD as u64, PLAN_BASE, libc::O_RDONLY as u64];
+    if memory::write_exact(tracee.0, room, &path).is_ok() {
+        let open = [libc::AT_FDCWD as u64, room, libc::O_RDONLY as u64];
         let fd = call(libc::SYS_openat, &open)?;
         if fd >= 0 {
             let mut layout = plan.layout;
             layout[12] = plan::with_exe(layout[12], fd as i32);
             let bytes: Vec<u8> = layout.iter().flat_map(|w| w.to_le_bytes()).collect();
-            if memory::write_exact(tracee.0, PLAN_BASE, &bytes).is_ok() {
-                call(libc::SYS_prctl, &plan::set_layout(PLAN_BASE))?;
+            if memory::write_exact(tracee.0, room, &bytes).is_ok() {
+                call(libc::SYS_prctl, &plan::set_layout(room))?;
             }
             call(libc::SYS_close, &[fd as u64])?;
         }
     }
-    leave(PLAN_BASE, AREA_END)
+    leave(room, area.end())
 }
 
 /// The number of a thread is in its libc's memory too.

@@ -4,6 +4,7 @@
 //! is a change of version.
 
 use crate::family::Kin;
+pub use crate::state_orphans::*;
 use crate::wire::{wire_enum, wire_struct};
 
 /// Protection bits of [`Region::prot`], as `mmap` takes them.
@@ -76,6 +77,13 @@ wire_enum! {
             /// Offset of the region's start in it.
             offset: u64,
         },
+        /// A shared object without a path.
+        Orphan = 3 {
+            /// Index in [`State::orphans`].
+            orphan: u32,
+            /// Offset of the region's start in it.
+            offset: u64,
+        },
     }
 }
 
@@ -145,6 +153,11 @@ wire_enum! {
         Segment = 3 {
             /// Name of its memfd.
             name: Vec<u8>,
+        },
+        /// A shared object without a path.
+        Orphan = 10 {
+            /// Index in [`State::orphans`].
+            orphan: u32,
         },
     }
 }
@@ -324,6 +337,8 @@ wire_struct! {
         pub vdso_hash: [u8; 16],
         /// Files behind regions.
         pub files: Vec<FileId>,
+        /// Shared objects without a path.
+        pub orphans: Vec<Orphan>,
         /// Mappings in order of address.
         pub regions: Vec<Region>,
         /// Guard pages in order of address.

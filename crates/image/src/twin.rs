@@ -12,11 +12,12 @@ use crate::fault;
 use crate::format::Extent;
 use crate::freeze::Frozen;
 use crate::memory;
+use crate::orphans::Orphans;
 use crate::procfs::{self, Mapping};
 use crate::pull::{Kind, Puller};
 use crate::regions::{Content, Regions};
 use crate::scan::Pagemap;
-use crate::state::{Backing, Region, Run, State, region};
+use crate::state::{Backing, ORPHAN_BASE, Region, Run, State, region};
 use crate::trace::{Listed, Stop, TraceError, Tracee};
 use crate::tree;
 use crate::write::{Contents, ImageWriter};
@@ -54,10 +55,12 @@ pub struct Twin {
     _this_thread: PhantomData<*const ()>,
 }
 
-/// Content that the twin does not inherit, read from the frozen process.
-struct Saved {
-    start: u64,
-    content: Vec<u8>,
+/// Content that is not the twin's own, read from the frozen process.
+pub(crate) struct Saved {
+    /// First address.
+    pub start: u64,
+    /// Whole pages.
+    pub content: Vec<u8>,
 }
 
 /// The twin's process, killed and reaped when dropped.
@@ -173,7 +176,7 @@ impl Frozen {
 
     fn make_twin(&mut self) -> Result<Twin, CaptureError> {
         let begun = Instant::now();
-        let (snapshot, agent) = capture::freeze_state(self)?;
+        let (mut snapshot, agent) = capture::freeze_state(self)?;
         agent.finish()?;
         fault::point(fault::BEFORE_TWIN)?;
         self.tracee.set_options(OPTIONS)?;
@@ -186,7 +189,9 @@ impl Frozen {
         self.tracee.set_options(libc::PTRACE_O_TRACESYSGOOD)?;
         let inherited = procfs::parse_maps(&procfs::read(twin.0, "maps")?)?;
         fault::point(fault::TWIN_TOLD)?;
-        let (saved, dont_fork) = not_inherited(self.tracee.0, &snapshot.maps, twin.0, &inherited)?;
+        let pid = self.tracee.0;
+        let (mut saved, dont_fork) = not_inherited(pid, &snapshot.maps, twin.0, &inherited)?;
+        saved.append(&mut snapshot.orphans.read(pid, &agent.of_twin(twin))?);
         let children = self.children.iter_mut();
         let children = children.map(|child| {
             let number = child.pid();
@@ -322,10 +327,11 @@ impl Twin {
     ) -> Result<ImageReport, CaptureError> {
         let twin = self.pid;
         self.agent.call(libc::SYS_close_range, &[0, u64::from(u32::MAX), 0])?;
-        let snapshot = self.snapshot.take().ok_or(CaptureError::TwinGone)?;
+        let mut snapshot = self.snapshot.take().ok_or(CaptureError::TwinGone)?;
+        let orphans = std::mem::take(&mut snapshot.orphans);
         let mut state = capture::twin_state(self.original, snapshot, &self.agent, twin)?;
         fault::point(fault::TWIN_ASKED)?;
-        let regions = regions(twin, &self.dont_fork)?;
+        let regions = regions(twin, &self.dont_fork, orphans)?;
         fault::point(fault::REGIONS_KNOWN)?;
         let mut writer = ImageWriter::create(path)?;
         let mut puller = Puller::new(twin, &mut writer)?;
@@ -337,6 +343,7 @@ impl Twin {
         refuse_lost(&regions, &extents)?;
         state.guards = guards;
         state.files = regions.files;
+        state.orphans = regions.orphans.into_list();
         state.regions = regions.list.into_iter().map(|(region, _)| region).collect();
         let pages = writer.pages();
         finish(&state, &extents, &[pages])?;
@@ -376,13 +383,17 @@ fn finish(state: &State, extents: &[Extent], homes: &[u64]) -> Result<(), Captur
         .map_err(|what| CaptureError::Unsupported(format!("is not as expected: {what}")))
 }
 
-fn regions(twin: libc::pid_t, dont_fork: &[Mapping]) -> Result<Regions, CaptureError> {
+fn regions(
+    twin: libc::pid_t,
+    dont_fork: &[Mapping],
+    orphans: Orphans,
+) -> Result<Regions, CaptureError> {
     let mut maps = procfs::parse_maps(&procfs::read(twin, "smaps")?)?;
     let inherited = maps.len();
     maps.extend_from_slice(dont_fork);
     let mut order: Vec<usize> = (0..maps.len()).collect();
     order.sort_by_key(|&i| maps[i].start);
-    let mut regions = Regions::default();
+    let mut regions = Regions { orphans, ..Regions::default() };
     for i in order {
         regions.add(&maps[i], i >= inherited)?;
     }
@@ -409,6 +420,10 @@ fn pull(puller: &mut Puller<'_>, regions: &Regions, saved: &[Saved]) -> Result<(
                 puller.take_own(region.start, region.end, kind(region), legible)?;
             }
         }
+    }
+    // Objects lie behind all regions.
+    for s in saved.iter().filter(|s| s.start >= ORPHAN_BASE) {
+        puller.take_saved(s.start, &s.content)?;
     }
     puller.flush()
 }
