@@ -12,6 +12,9 @@ mod brood;
 mod capture;
 mod check;
 mod codec;
+mod content;
+mod core_file;
+mod core_notes;
 mod descriptors;
 mod error;
 mod family;
@@ -23,6 +26,7 @@ mod format;
 mod frame;
 mod freeze;
 mod image;
+mod inspect;
 mod load;
 mod memory;
 mod orphans;
@@ -44,15 +48,19 @@ mod threads;
 mod trace;
 mod tree;
 mod twin;
+mod verify;
 mod wire;
 mod write;
 
+pub use core_file::{CoreError, CoreReport};
 pub use error::{CaptureError, FreezeError, ImageError, RestoreError};
 pub use freeze::Frozen;
 pub use image::{Image, Summary};
+pub use inspect::{AncestorInfo, FileInfo, Inspection, RegionInfo, ThreadInfo};
 pub use restore::{RestoreSpec, restore};
 pub use tree::remove_image;
 pub use twin::Twin;
+pub use verify::Verdict;
 
 /// For the fuzzer: decodes and checks the bytes of a state section.
 #[cfg(feature = "fuzzing")]
