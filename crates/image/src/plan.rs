@@ -45,6 +45,17 @@ pub struct Placed {
     pub files: Vec<u64>,
     /// For each region, the segment behind it.
     pub segments: Vec<Option<u64>>,
+    /// Whether its parent was restored with it.
+    pub child: bool,
+}
+
+impl Placed {
+    /// Has the numbers, which were counted from 0, begin at `base`.
+    pub fn shift(&mut self, base: u64) {
+        self.base = base;
+        let known = self.descriptions.iter_mut().chain(&mut self.segments).flatten();
+        known.chain(&mut self.files).for_each(|fd| *fd += base);
+    }
 }
 
 /// A plan being made.
@@ -150,6 +161,10 @@ pub fn plan(
     place_specials(&mut plan, state, own, vdso);
     layout(&mut plan, state);
     process(&mut plan, state);
+    if placed.child && state.kin.death_signal != 0 {
+        let args = [libc::PR_SET_PDEATHSIG as u64, u64::from(state.kin.death_signal)];
+        plan.step("set its parent's death signal", libc::SYS_prctl, &args);
+    }
     thread(&mut plan, state, pid);
     plan.step("close the spare descriptors", libc::SYS_close_range, &[placed.base, !0 >> 32, 0]);
     Ok(plan)
@@ -375,10 +390,8 @@ pub fn set_layout(at: u64) -> [u64; 5] {
 }
 
 fn process(plan: &mut Plan, state: &State) {
-    if state.session_leader {
-        plan.step("lead a session", libc::SYS_setsid, &[]);
-    } else if state.group_leader {
-        plan.step("lead a process group", libc::SYS_setpgid, &[0, 0]);
+    if state.kin.adopts {
+        plan.step("adopt orphans", libc::SYS_prctl, &[libc::PR_SET_CHILD_SUBREAPER as u64, 1]);
     }
     let cwd = plan.text(&state.cwd);
     let name = format!("enter its working folder {}", String::from_utf8_lossy(&state.cwd));
