@@ -8,6 +8,7 @@
 mod agent;
 mod area;
 mod blocks;
+mod brood;
 mod capture;
 mod check;
 mod codec;
@@ -16,6 +17,7 @@ mod core_file;
 mod core_notes;
 mod descriptors;
 mod error;
+mod family;
 #[cfg(feature = "faults")]
 pub mod fault;
 #[cfg(not(feature = "faults"))]
@@ -38,12 +40,15 @@ mod reorphan;
 mod restore;
 mod rethread;
 mod scan;
+mod skeleton;
 mod spawn;
 mod state;
 mod state_orphans;
 mod threads;
 mod trace;
+mod tree;
 mod twin;
+mod vdso;
 mod verify;
 mod wire;
 mod write;
@@ -54,6 +59,7 @@ pub use freeze::Frozen;
 pub use image::{Image, Summary};
 pub use inspect::{AncestorInfo, FileInfo, Inspection, RegionInfo, ThreadInfo};
 pub use restore::{RestoreSpec, restore};
+pub use tree::remove_image;
 pub use twin::Twin;
 pub use verify::Verdict;
 
@@ -82,9 +88,9 @@ pub const SEGMENT_PREFIX: &str = "eyrie-job:";
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ImageReport {
-    /// Size of the image file.
+    /// Size of the image file, and of those of child processes.
     pub bytes: u64,
-    /// Pages of 4 KiB stored in it.
+    /// Pages of 4 KiB stored in them.
     pub pages: u64,
     /// What tells the image from all others.
     pub identity: [u8; 16],
