@@ -8,6 +8,7 @@
 mod agent;
 mod area;
 mod blocks;
+mod brood;
 mod capture;
 mod chain;
 mod check;
@@ -19,6 +20,7 @@ mod core_notes;
 mod cost;
 mod descriptors;
 mod error;
+mod family;
 #[cfg(feature = "faults")]
 pub mod fault;
 #[cfg(not(feature = "faults"))]
@@ -43,6 +45,7 @@ mod restore;
 mod rethread;
 mod scan;
 mod shot;
+mod skeleton;
 mod sort;
 mod source;
 mod spans;
@@ -52,8 +55,10 @@ mod state_orphans;
 mod threads;
 mod trace;
 mod track;
+mod tree;
 mod twin;
 mod uffd;
+mod vdso;
 mod verify;
 mod wire;
 mod write;
@@ -69,6 +74,7 @@ pub use inspect::{AncestorInfo, FileInfo, Inspection, RegionInfo, ThreadInfo};
 pub use restore::{RestoreSpec, restore};
 pub use shot::Shot;
 pub use track::{Tracker, Tracking};
+pub use tree::remove_image;
 pub use twin::Twin;
 pub use verify::Verdict;
 
@@ -98,9 +104,9 @@ pub const SEGMENT_PREFIX: &str = "eyrie-job:";
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ImageReport {
-    /// Size of the image file.
+    /// Size of the image file, and of those of child processes.
     pub bytes: u64,
-    /// Pages of 4 KiB stored in it.
+    /// Pages of 4 KiB stored in them.
     pub pages: u64,
     /// What tells the image from all others.
     pub identity: [u8; 16],

@@ -21,7 +21,8 @@ use crate::source::{Copied, Source};
 use crate::spans::{Span, Spans};
 use crate::state::{Backing, Guard, ORPHAN_BASE, Region, Run, State};
 use crate::trace::Tracee;
-use crate::track::{Changes, Tracker};
+use crate::track::{Changes, Tracker, Tracking};
+use crate::tree;
 use crate::twin::{self, Process, Saved};
 use crate::write::{Contents, ImageWriter, Written};
 use crate::{ImageReport, PAGE_BYTES};
@@ -41,6 +42,8 @@ pub struct Shot {
     pub(crate) pid: libc::pid_t,
     original: libc::pid_t,
     stage: Option<Stage>,
+    /// Those of its children.
+    children: Vec<Shot>,
     changes: Changes,
     choice: Choice,
     made: Duration,
@@ -92,10 +95,13 @@ impl Frozen {
         tracker: &mut Tracker,
         wish: Mode,
     ) -> Result<Shot, CaptureError> {
+        tree::check_family(self)?;
         // What /proc shows of a dying process is empty or wrong; that it dies is the better reason.
-        self.take_shot(path, tracker, wish).map_err(|e| match self.tracee.regs() {
-            Ok(_) => e,
-            Err(_) => CaptureError::Gone,
+        self.take_shot(path, tracker, wish).map_err(|e| match (self.tracee.regs(), e) {
+            // It stands there, so it is the other one that is gone.
+            (Ok(_), CaptureError::Gone) => CaptureError::TwinGone,
+            (Ok(_), e) => e,
+            (Err(_), _) => CaptureError::Gone,
         })
     }
 
@@ -110,6 +116,7 @@ impl Frozen {
         let (mut snapshot, agent) = capture::freeze_state(self)?;
         agent.finish()?;
         let changes = tracker.freeze(pid, &snapshot, &agent, path)?;
+        let ours = snapshot.stat.field(4) == u64::from(std::process::id());
         let own_bytes = snapshot.status.kib("RssAnon") << 10;
         let mut choice = tracker.choose(wish, own_bytes, &changes);
         fault::point(fault::BEFORE_TWIN)?;
@@ -130,7 +137,7 @@ impl Frozen {
                 choice = Choice { mode: Mode::Twin, why: why.into() };
             }
             let forked = Instant::now();
-            let process = Process::of(self, &agent)?;
+            let process = Process::of(self, &agent, ours)?;
             tracker.cost.forked(own_bytes, forked.elapsed());
             source = process.pid();
             let (mut saved, dont_fork) = twin::not_inherited(pid, &snapshot.maps, source)?;
@@ -141,7 +148,7 @@ impl Frozen {
         } else {
             let mut saved = Vec::new();
             if !snapshot.orphans.is_empty() {
-                let helper = Process::of(self, &agent)?;
+                let helper = Process::of(self, &agent, ours)?;
                 let agent = agent.of_twin(Tracee(helper.pid()));
                 saved = snapshot.orphans.read(pid, &agent)?;
             }
@@ -154,6 +161,7 @@ impl Frozen {
             pid: source,
             original: pid,
             stage: Some(stage),
+            children: self.shots_of_children(wish)?,
             changes,
             choice,
             made: begun.elapsed(),
@@ -161,6 +169,17 @@ impl Frozen {
             stood: Rc::clone(&self.stood),
             _this_thread: PhantomData,
         })
+    }
+
+    /// Their images are always full.
+    fn shots_of_children(&mut self, wish: Mode) -> Result<Vec<Shot>, CaptureError> {
+        let wish = if wish == Mode::Sync { wish } else { Mode::Twin };
+        let shots = self.children.iter_mut().map(|child| {
+            let number = child.pid();
+            let shot = child.take_shot(None, &mut Tracker::new(Tracking::Off), wish);
+            shot.map_err(|why| tree::of_child(number, why))
+        });
+        shots.collect()
     }
 }
 
@@ -273,7 +292,9 @@ impl Shot {
 
     /// Writes the image atomically and durably, with `meta` in it; `tracker` is the one that was
     /// there at the freeze. In [`Mode::Sync`] to be called before the process is released. After
-    /// any error no file is left behind, and the next image stores what this one would have.
+    /// any error no file is left behind, and the next image stores what this one would have. The
+    /// images of its children, if it has any, are written before: the same name with `.1`, `.2` ...
+    /// appended.
     pub fn write_image(
         mut self,
         meta: &[u8],
@@ -293,8 +314,52 @@ impl Shot {
             let what = "was let go before its synchronous image was written";
             return Err(CaptureError::Unsupported(what.into()));
         }
+        let children = self.write_children(path)?;
+        let written = children.len();
+        self.write_own(path, meta, tracker, &children).inspect_err(|_| {
+            // The error is what counts.
+            (0..written).for_each(|n| drop(tree::remove_image(&tree::child_path(path, n))));
+        })
+    }
+
+    fn write_children(&mut self, path: &Path) -> Result<Vec<ImageReport>, CaptureError> {
+        let mut reports = Vec::new();
+        for (n, child) in std::mem::take(&mut self.children).into_iter().enumerate() {
+            let (pid, mut tracker) = (child.original, Tracker::new(Tracking::Off));
+            match child.write_to(&tree::child_path(path, n), b"", &mut tracker) {
+                Ok(report) => reports.push(report),
+                Err(why) => {
+                    (0..n).for_each(|n| drop(tree::remove_image(&tree::child_path(path, n))));
+                    return Err(tree::of_child(pid, why));
+                }
+            }
+        }
+        Ok(reports)
+    }
+
+    fn write_own(
+        &mut self,
+        path: &Path,
+        meta: &[u8],
+        tracker: &mut Tracker,
+        children: &[ImageReport],
+    ) -> Result<ImageReport, CaptureError> {
         let begun = Instant::now();
+        let kin = match &mut self.stage {
+            Some(Stage::Asked(asked)) => &mut asked.snapshot.kin,
+            Some(Stage::Copied { outline, .. }) => &mut outline.state.kin,
+            None => return Err(CaptureError::TwinGone),
+        };
+        for (child, report) in kin.children.iter_mut().zip(children) {
+            child.identity = report.identity;
+        }
         let result = self.write(path, meta, tracker, begun);
+        let result = result.map(|own| {
+            let all = |of: fn(&ImageReport) -> u64| of(&own) + children.iter().map(of).sum::<u64>();
+            let (bytes, pages) = (all(|r| r.bytes), all(|r| r.pages));
+            let write = own.write + children.iter().map(|r| r.write).sum();
+            ImageReport { bytes, pages, write, ..own }
+        });
         let standing = self.choice.mode == Mode::Sync;
         result.map_err(|e| match &self.twin {
             Some(twin) if twin.is_gone() => CaptureError::TwinGone,

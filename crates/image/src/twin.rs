@@ -47,29 +47,16 @@ impl Process {
         Process(Tracee(pid), Listed::new(pid))
     }
 
-    /// Makes a twin of a frozen process, in whose name `agent` makes calls.
-    pub fn of(frozen: &mut Frozen, agent: &Agent) -> Result<Process, CaptureError> {
+    /// Makes a twin of a frozen process, in whose name `agent` makes calls. `ours`: the process is
+    /// a child of ours.
+    pub fn of(frozen: &mut Frozen, agent: &Agent, ours: bool) -> Result<Process, CaptureError> {
         frozen.tracee.set_options(OPTIONS)?;
-        let process = Process::fork(agent)?;
-        fault::point(fault::TWIN_BORN)?;
-        match process.0.wait() {
-            Ok(Stop::Event(..) | Stop::Signal(_)) => {}
-            Ok(Stop::Syscall) | Err(TraceError::Gone) => return Err(CaptureError::TwinGone),
-            Err(e) => return Err(e.into()),
-        }
+        let process = match ours {
+            true => Process::fork(agent, libc::CLONE_PARENT, &mut None)?,
+            false => Process::fork_orphan(agent)?,
+        };
         frozen.tracee.set_options(libc::PTRACE_O_TRACESYSGOOD)?;
         Ok(process)
-    }
-
-    fn fork(agent: &Agent) -> Result<Process, CaptureError> {
-        let mut born = None;
-        let result = agent.fork(&mut born);
-        let process = born.map(Process::new);
-        if matches!(result, Err(CaptureError::Gone)) && process.is_none() {
-            reap_unannounced();
-        }
-        result?;
-        process.ok_or(CaptureError::Gone)
     }
 
     /// Its process number.
@@ -80,6 +67,43 @@ impl Process {
     /// Whether somebody has killed it.
     pub fn is_gone(&self) -> bool {
         self.0.regs().is_err()
+    }
+
+    /// Has the agent's process make another, which stands still; `born` gets its number.
+    fn fork(
+        agent: &Agent,
+        flags: i32,
+        born: &mut Option<libc::pid_t>,
+    ) -> Result<Process, CaptureError> {
+        let result = agent.fork(flags, born);
+        let process = born.map(Process::new);
+        if matches!(result, Err(CaptureError::Gone)) && process.is_none() {
+            reap_unannounced();
+        }
+        result?;
+        let process = process.ok_or(CaptureError::Gone)?;
+        fault::point(fault::TWIN_BORN)?;
+        match process.0.wait() {
+            Ok(Stop::Event(..) | Stop::Signal(_)) => Ok(process),
+            Ok(Stop::Syscall) | Err(TraceError::Gone) => Err(CaptureError::TwinGone),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Makes a copy of a process that is not our child: its parent, or it itself, would learn of a
+    /// child that is not its own. So it makes a process that shares its memory, that makes the
+    /// copy, and is killed and collected at once; the copy goes to who takes orphans.
+    fn fork_orphan(agent: &Agent) -> Result<Process, CaptureError> {
+        let shared = libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES;
+        let mut number = None;
+        let between = Process::fork(agent, shared, &mut number);
+        // It is killed and collected, by us, at the end of this line.
+        let twin = between.and_then(|b| Process::fork(&agent.of_twin(b.0), 0, &mut None));
+        if let Some(number) = number {
+            let options = (libc::__WALL | libc::WNOHANG) as u64;
+            agent.call(libc::SYS_wait4, &[number as u64, 0, options, 0])?;
+        }
+        twin
     }
 }
 
@@ -94,11 +118,9 @@ fn reap_unannounced() {
         let Some(pid) = name.to_str().and_then(|n| n.parse::<libc::pid_t>().ok()) else {
             continue;
         };
-        let (Ok(stat), Ok(status)) = (procfs::Stat::read(pid), procfs::Status::read(pid)) else {
-            continue;
-        };
-        let ours = stat.field(4) == u64::from(std::process::id())
-            && status.number("TracerPid", 10).is_ok_and(|t| t == own_thread as u64);
+        let Ok(status) = procfs::Status::read(pid) else { continue };
+        // The child of a process that was killed too may have gone to another parent.
+        let ours = status.number("TracerPid", 10).is_ok_and(|t| t == own_thread as u64);
         if ours && !Listed::has(pid) {
             drop(Process::new(pid));
         }
@@ -113,6 +135,14 @@ impl Drop for Process {
         unsafe { libc::kill(pid, libc::SIGKILL) };
         reap(pid);
     }
+}
+
+/// Collects a process that has ended, if it can be collected already or is none of ours.
+pub(crate) fn try_reap(pid: libc::pid_t) -> bool {
+    let mut status = 0;
+    // SAFETY: asks about this one child and writes to a live integer.
+    let r = unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL | libc::WNOHANG) };
+    r != 0 && !(r == pid && libc::WIFSTOPPED(status))
 }
 
 /// Waits until a killed child is gone, through any stops that it may still report.

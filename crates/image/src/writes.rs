@@ -75,18 +75,6 @@ impl Writes {
         Ok(Ok(self.changed.iter().fold(Spans::default(), |all, (_, s)| all.union(s))))
     }
 
-    /// While the process runs: what was written since the last time.
-    pub fn running(&mut self, pid: libc::pid_t, maps: &[Mapping], freeze: u64) -> Taken {
-        match self.take(pid, maps, false)? {
-            Ok(Some(spans)) => {
-                self.changed.push((freeze, spans.clone()));
-                Ok(Ok(spans))
-            }
-            Ok(None) => Err(CaptureError::Gone),
-            Err(obstacle) => Ok(Err(obstacle)),
-        }
-    }
-
     /// The image of a freeze is complete: what had changed before is in it.
     pub fn imaged(&mut self, freeze: u64) {
         self.changed.retain(|(at, _)| *at > freeze);

@@ -54,7 +54,7 @@ int main(int argc, char **argv) {
     if (file == MAP_FAILED) return 2;
     for (int i = 0; i < SLOTS; i++) slots[i] = malloc(1000 * (i + 1));
     for (int i = 0; i < SLOTS; i++) fill(slots[i], 1000 * (i + 1));
-    FILE *out = fopen("out", "w");
+    FILE *out = fopen("out", "a");  // cut back at restore
     int zero = open("/dev/zero", O_RDONLY);
     if (!out || zero < 0) return 1;
     for (long r = 0; !rounds || r < rounds; r++) {
