@@ -17,7 +17,7 @@ use eyrie_ledger::segment::{ChannelCtl, RankCtl};
 use crate::remote;
 
 /// Bytes read between two looks whether the message is still shown: what is lost at most.
-const PIECE_BYTES: u64 = 128 * 1024;
+const PIECE_BYTES: u64 = 1024 * 1024;
 
 /// Shows the message that starts at position `start` of the channel and lies at `at`.
 pub fn show(ctl: &ChannelCtl, start: u64, at: u64, pid: u32, incarnation: u32) {

@@ -109,7 +109,7 @@ int main(int argc, char **argv)
     }
     MPI_Reduce(rank ? &all : MPI_IN_PLACE, &all, 1, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
     if (rank == 0)
-        printf("bulk: sum %016llx\n", (unsigned long long)all);
+        printf("bulk: checksum %016llx\n", (unsigned long long)all);
     MPI_Type_free(&pair);
     MPI_Finalize();
     return 0;
