@@ -19,7 +19,6 @@ use crate::state::{Action, Description, Descriptor, Layout, Pending, Special, St
 use crate::threads;
 use crate::trace::{ALL_SIGNALS, Regs, TraceError};
 use crate::tree;
-use xxhash_rust::xxh3::xxh3_128;
 
 const ARCH_GET_XCOMP_PERM: u64 = 0x1022;
 const PR_GET_THP_DISABLE: u64 = 42;
@@ -197,7 +196,7 @@ pub(crate) fn twin_state(
         pending: snapshot.pending,
         timers: snapshot.timers,
         layout: layout(stat, brk, procfs::read(twin, "auxv")?),
-        vdso_hash: vdso_hash(twin, &specials)?,
+        vdso: vdso(twin, &snapshot.maps)?,
         specials,
         files: Vec::new(),
         orphans: Vec::new(),
@@ -243,13 +242,13 @@ fn actions(status: &Status, agent: &Agent) -> Result<Vec<Action>, CaptureError> 
     Ok(all)
 }
 
-/// Hash of the bytes of the vdso of `pid`.
-pub(crate) fn vdso_hash(pid: libc::pid_t, specials: &[Special]) -> Result<[u8; 16], CaptureError> {
+/// The bytes of the vdso of `pid`.
+pub(crate) fn vdso(pid: libc::pid_t, maps: &[Mapping]) -> Result<Vec<u8>, CaptureError> {
     let mut bytes = Vec::new();
-    for m in specials.iter().filter(|m| m.name == b"[vdso]") {
+    for m in maps.iter().filter(|m| m.path == b"[vdso]") {
         let mut part = vec![0; (m.end - m.start).next_multiple_of(PAGE_BYTES) as usize];
         memory::read_exact(pid, m.start, &mut part)?;
         bytes.append(&mut part);
     }
-    Ok(xxh3_128(&bytes).to_le_bytes())
+    Ok(bytes)
 }

@@ -9,6 +9,7 @@ use crate::state::{
     Thread, orphan_at, orphan_of, region,
 };
 use crate::tree::MAX_PROCESSES;
+use crate::vdso::MAX_VDSO_BYTES;
 
 /// End of what a process can map (with five-level page tables).
 const ADDRESS_LIMIT: u64 = 1 << 56;
@@ -45,12 +46,17 @@ pub fn check(state: &State, extents: &[Extent], homes: &[u64]) -> Finding {
     ensure(ranges.is_sorted(), || "regions are not in order".into())?;
     let mut vdso = 0;
     for s in &state.specials {
-        vdso += usize::from(s.name == b"[vdso]");
+        if s.name == b"[vdso]" {
+            vdso += 1;
+            let whole = s.end.checked_sub(s.start) == Some(state.vdso.len() as u64);
+            ensure(whole, || "the vdso has another size".into())?;
+        }
         let known = s.name == b"[vdso]" || s.name.starts_with(b"[vvar");
         ensure(known, || "an unknown special mapping".into())?;
         ranges.push((s.start, s.end));
     }
-    ensure(vdso == 1 && state.specials.len() <= MAX_SPECIALS, || "no single vdso".into())?;
+    let vdso = vdso == 1 && state.vdso.len() <= MAX_VDSO_BYTES;
+    ensure(vdso && state.specials.len() <= MAX_SPECIALS, || "no single vdso".into())?;
     disjoint(ranges)?;
     check_extents(state, extents, homes)?;
     let inside = |start: u64, end: u64| {

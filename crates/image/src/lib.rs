@@ -49,6 +49,7 @@ mod threads;
 mod trace;
 mod tree;
 mod twin;
+mod vdso;
 mod verify;
 mod wire;
 mod write;

@@ -8,7 +8,7 @@
 use crate::agent::syscall_site;
 use crate::area::Area;
 use crate::brood::{self, Account};
-use crate::capture::{vdso_hash, words_to_regs};
+use crate::capture::{self, words_to_regs};
 use crate::error::RestoreError;
 use crate::family::Member;
 use crate::fault;
@@ -23,9 +23,10 @@ use crate::reorphan::Remade;
 use crate::rethread::{self, Made};
 use crate::skeleton;
 use crate::spawn::{self, Start};
-use crate::state::{Backing, Pending, Special, State, Thread, region};
+use crate::state::{Backing, Pending, State, Thread, region};
 use crate::trace::{ALL_SIGNALS, Listed, Stop, TraceError, Tracee};
 use crate::twin::reap;
+use crate::vdso::{self, Vdso};
 use eyrie_restorer::plan::{DATA_OFFSET, Header};
 use std::fs::File;
 use std::io;
@@ -160,8 +161,8 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
         })?;
     }
     fault::point(fault::FILES_CUT)?;
-    let orphans = parts.iter().flat_map(|part| &part.reopened.orphans);
-    orphans.map(Remade::seal).collect::<Result<(), _>>()?;
+    let mut orphans = parts.iter().flat_map(|part| &part.reopened.orphans);
+    orphans.try_for_each(Remade::seal)?;
     for (child, part) in alive.iter().zip(&parts) {
         make_ready(&child.threads(), &part.image.state)?;
     }
@@ -180,13 +181,16 @@ fn rebuild(child: &mut Child, part: &Part<'_>) -> Result<(), RestoreError> {
     let (state, tracee) = (&part.image.state, child.tracee);
     let pid = tracee.0;
     let own = own_maps(pid)?;
-    check_machine(tracee, state, &own)?;
+    check_machine(tracee, state)?;
+    let vdso = capture::vdso(pid, &own).map_err(|e| RestoreError::Died(e.to_string()))?;
     let area = Area::choose(state, &own)?;
+    let vdso = Vdso::choose(state, &own, &vdso, area)?;
     area.enter(tracee, &own)?;
     let own = own_maps(pid)?;
-    let plan = plan::plan(state, &part.image.extents, &part.placed, &own, area, pid)?;
+    let plan = plan::plan(state, &part.image.extents, &part.placed, &own, &vdso, area, pid)?;
     fault::point(fault::PLAN_MADE)?;
     carry_out(tracee, &plan, &part.plan, part.plan_fd, || {
+        vdso::fill(&vdso, pid)?;
         load::fill(part.image, pid, &part.reopened.orphans)
     })?;
     fault::point(fault::PLAN_DONE)?;
@@ -293,7 +297,7 @@ pub(crate) fn wait_for(tracee: Tracee, signal: i32) -> Result<(), RestoreError> 
 }
 
 /// The processor and the kernel must be able to go on where the image stopped.
-fn check_machine(tracee: Tracee, state: &State, own: &[Mapping]) -> Result<(), RestoreError> {
+fn check_machine(tracee: Tracee, state: &State) -> Result<(), RestoreError> {
     let here = tracee.xstate()?;
     let there = &state.leader().xstate;
     let features = |area: &[u8]| {
@@ -308,16 +312,7 @@ fn check_machine(tracee: Tracee, state: &State, own: &[Mapping]) -> Result<(), R
     if here.len() != there.len() {
         return Err(RestoreError::Machine("its processor has other vector registers".into()));
     }
-    let specials: Vec<Special> = own
-        .iter()
-        .filter(|m| m.is_special())
-        .map(|m| Special { name: m.path.clone(), start: m.start, end: m.end })
-        .collect();
-    match vdso_hash(tracee.0, &specials) {
-        Ok(hash) if hash == state.vdso_hash => Ok(()),
-        Ok(_) => Err(RestoreError::Machine("its kernel has another vdso".into())),
-        Err(e) => Err(RestoreError::Died(e.to_string())),
-    }
+    Ok(())
 }
 
 /// Hands the plan over, fills the memory where the plan waits for it, and waits until all is done.

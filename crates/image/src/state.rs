@@ -333,8 +333,8 @@ wire_struct! {
         pub layout: Layout,
         /// vvar and vdso.
         pub specials: Vec<Special>,
-        /// XXH3-128 of the vdso's bytes.
-        pub vdso_hash: [u8; 16],
+        /// The vdso's bytes.
+        pub vdso: Vec<u8>,
         /// Files behind regions.
         pub files: Vec<FileId>,
         /// Shared objects without a path.

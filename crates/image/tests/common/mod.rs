@@ -389,3 +389,18 @@ pub fn as_nobody(name: &str, tests: &[&str], count: usize) {
     assert!(output.status.success(), "{text}\n{errors}");
     assert!(text.contains(&format!("{count} passed")), "{text}");
 }
+
+/// Runs some tests of this test program once more, with a variable set; `count` of them must pass.
+pub fn again_with(variable: &str, value: &str, tests: &[&str], count: usize) {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .arg("--nocapture")
+        .args(tests)
+        .env("EYRIE_TEST_RESTORER", restorer())
+        .env(variable, value)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}\n{errors}");
+    assert!(text.contains(&format!("{count} passed")), "{text}");
+}
