@@ -6,6 +6,7 @@
 //! what a restored process finds in its shared segments is the caller's affair.
 
 mod agent;
+mod aligned;
 mod blocks;
 mod capture;
 mod check;
@@ -22,6 +23,7 @@ mod freeze;
 mod image;
 mod load;
 mod memory;
+mod pack;
 mod parallel;
 mod plan;
 mod procfs;
@@ -31,6 +33,7 @@ mod reopen;
 mod restore;
 mod rethread;
 mod scan;
+mod sink;
 mod spawn;
 mod state;
 mod threads;
@@ -43,6 +46,7 @@ pub use error::{CaptureError, FreezeError, ImageError, RestoreError};
 pub use freeze::Frozen;
 pub use image::{Image, Summary};
 pub use restore::{RestoreSpec, restore};
+pub use sink::receive;
 pub use twin::Twin;
 
 /// For the fuzzer: decodes and checks the bytes of a state section.

@@ -247,8 +247,8 @@ impl Twin {
         fault::point(fault::TWIN_ASKED)?;
         let regions = regions(twin, &self.dont_fork)?;
         fault::point(fault::REGIONS_KNOWN)?;
-        let mut writer = ImageWriter::create(path)?;
-        let mut puller = Puller::new(twin, &mut writer)?;
+        let writer = ImageWriter::create(path)?;
+        let mut puller = Puller::new(twin, &writer)?;
         pull(&mut puller, &regions, &self.saved)?;
         let (extents, guards) = (puller.extents, puller.guards);
         let pull = self.born.elapsed();
@@ -309,11 +309,15 @@ fn regions(twin: libc::pid_t, dont_fork: &[Mapping]) -> Result<Regions, CaptureE
     Ok(regions)
 }
 
-fn pull(puller: &mut Puller<'_>, regions: &Regions, saved: &[Saved]) -> Result<(), CaptureError> {
+fn pull<'a>(
+    puller: &mut Puller<'a>,
+    regions: &Regions,
+    saved: &'a [Saved],
+) -> Result<(), CaptureError> {
     for (region, content) in &regions.list {
         let kept = |s: &&Saved| (region.start..region.end).contains(&s.start);
         for s in saved.iter().filter(kept) {
-            puller.take_saved(s.start, &s.content)?;
+            puller.take_saved(s.start, &s.content);
         }
         if saved.iter().any(|s| kept(&s)) {
             continue;
@@ -323,14 +327,14 @@ fn pull(puller: &mut Puller<'_>, regions: &Regions, saved: &[Saved]) -> Result<(
             Content::Nothing => {}
             Content::All => {
                 let pages = (region.end - region.start) / PAGE_BYTES;
-                puller.take(&Run { start: region.start, pages }, Kind::Lost, legible)?;
+                puller.take(&Run { start: region.start, pages }, Kind::Lost, legible);
             }
             Content::Own => {
                 puller.take_own(region.start, region.end, kind(region), legible)?;
             }
         }
     }
-    puller.flush()
+    puller.pull()
 }
 
 fn kind(region: &Region) -> Kind {
