@@ -4,7 +4,6 @@
 use crate::PAGE_BYTES;
 use crate::format::Extent;
 use crate::state::{Backing, FileId, PROT_MASK, Region, State, Target, Thread, region};
-use eyrie_restorer::plan::{AREA_END, RESTORER_BASE};
 
 /// End of what a process can map (with five-level page tables).
 const ADDRESS_LIMIT: u64 = 1 << 56;
@@ -43,7 +42,6 @@ pub fn check(state: &State, extents: &[Extent], homes: &[u64]) -> Finding {
         ranges.push((s.start, s.end));
     }
     ensure(vdso == 1 && state.specials.len() <= MAX_SPECIALS, || "no single vdso".into())?;
-    ranges.push((RESTORER_BASE, AREA_END));
     disjoint(ranges)?;
     check_extents(state, extents, homes)?;
     let inside = |start: u64, end: u64| {
@@ -65,7 +63,7 @@ fn disjoint(mut ranges: Vec<(u64, u64)>) -> Finding {
     }
     ranges.sort_unstable();
     let apart = ranges.windows(2).all(|w| w[0].1 <= w[1].0);
-    ensure(apart, || "mappings overlap each other or the restorer".into())
+    ensure(apart, || "mappings overlap each other".into())
 }
 
 /// The region that holds `address`; regions are in order.

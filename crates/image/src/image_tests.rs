@@ -331,9 +331,6 @@ fn contradictions_behind_right_checksums_are_refused() {
         ("unaligned", |s, _| s.regions[0].start += 1),
         ("empty", |s, _| s.regions[0].start = s.regions[0].end),
         ("beyond the address space", |s, _| s.regions[1].end = 1 << 60),
-        ("over the restorer", |s, _| {
-            s.regions.push(region(0x100_0000_1000, 0x100_0000_2000, Backing::Anon {}));
-        }),
         ("over the vdso", |s, _| {
             s.regions.push(region(65 * PAGE, 67 * PAGE, Backing::Anon {}));
         }),
@@ -379,7 +376,7 @@ fn contradictions_behind_right_checksums_are_refused() {
     for (what, change) in changes {
         match received(change) {
             Err(ImageError::Invalid(_)) => {}
-            other => panic!("{what}: {other:?}"),
+            other => panic!("{what}: {:?}", other.map(|_| ())),
         }
     }
 }

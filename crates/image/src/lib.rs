@@ -7,6 +7,7 @@
 
 mod agent;
 mod aligned;
+mod area;
 mod blocks;
 mod capture;
 mod check;

@@ -73,13 +73,13 @@ impl Packer {
             Block { raw, stored: raw, codec: codec::NONE, reserved: 0, hash, stored_hash: hash };
         let (how, lz4) = self.choose(tuner, pages)?;
         let begun = Instant::now();
-        let Some(bytes) = self.codec.compress(how, pages, &mut self.room)? else {
-            return Ok(Packed { block: plain, padded: pages });
-        };
+        let bytes = self.codec.compress(how, pages, &mut self.room)?;
         if let (codec::ZSTD, Some([time, length])) = (how, lz4) {
+            let share = bytes.map_or(1.0, |bytes| bytes as f64 / pages.len() as f64);
             let took = begun.elapsed().as_secs_f64() / pages.len() as f64;
-            tuner.zstd_took([took / time, bytes as f64 / pages.len() as f64 / length]);
+            tuner.zstd_took([took / time, share / length]);
         }
+        let Some(bytes) = bytes else { return Ok(Packed { block: plain, padded: pages }) };
         let end = bytes.next_multiple_of(PAGE_BYTES as usize);
         self.room[bytes..end].fill(0);
         let stored_hash = format::hash(&self.room[..bytes]);
@@ -222,9 +222,7 @@ mod tests {
         let tuner = tuner(0.3e-9, 2e-9);
         assert!(tuner.storage_is_slow());
         assert_eq!(tuner.choose([1e-9, 0.4]), codec::LZ4);
-        // Noise is not worth the trouble.
-        assert_eq!(tuner.choose([0.5e-9, 1.0]), codec::NONE);
-        // Nor is what takes the processors longer than the storage.
+        // What takes the processors longer than the storage is not worth it.
         assert_eq!(tuner.choose([4e-9, 0.4]), codec::NONE);
     }
 
@@ -235,6 +233,8 @@ mod tests {
         // Unless it turns out not to be shorter.
         (0..100).for_each(|_| tuner.zstd_took([3.0, 1.0]));
         assert_eq!(tuner.choose([1e-9, 0.4]), codec::LZ4);
+        // And noise is left alone.
+        assert_eq!(tuner.choose([0.5e-9, 1.0]), codec::NONE);
     }
 
     #[test]

@@ -4,16 +4,14 @@
 //! cleared and filled, then what the kernel knows about the process, last what the kernel would
 //! already act on (timers, pending signals, rseq). All signals are blocked meanwhile.
 
+use crate::area::Area;
 use crate::check;
 use crate::error::RestoreError;
 use crate::format::Extent;
 use crate::procfs::Mapping;
 use crate::reopen::{OPEN_FLAGS, own_proc_file};
 use crate::state::{Backing, Description, Lock, Region, State, Target, region};
-use eyrie_restorer::plan::{
-    AREA_END, DATA_OFFSET, Header, MAGIC, MAX_PLAN_BYTES, PARK_BASE, PLAN_BASE, RESTORER_BASE,
-    Step, expect, special,
-};
+use eyrie_restorer::plan::{DATA_OFFSET, Header, MAGIC, MAX_PLAN_BYTES, Step, expect, special};
 
 const MAP_DROPPABLE: i32 = 0x08;
 const MADV_GUARD_INSTALL: u64 = 102;
@@ -51,6 +49,8 @@ pub struct Placed {
 /// A plan being made.
 #[derive(Default)]
 pub struct Plan {
+    /// Where it is carried out.
+    pub area: Area,
     steps: Vec<Step>,
     /// What each step is for.
     names: Vec<String>,
@@ -83,7 +83,7 @@ impl Plan {
     /// Puts bytes beside the steps and returns their address in the restorer.
     fn put(&mut self, bytes: &[u8]) -> u64 {
         self.data.resize(self.data.len().next_multiple_of(16), 0);
-        let at = PLAN_BASE + DATA_OFFSET + self.data.len() as u64;
+        let at = self.area.plan() + DATA_OFFSET + self.data.len() as u64;
         self.data.extend_from_slice(bytes);
         at
     }
@@ -133,9 +133,10 @@ pub fn plan(
     extents: &[Extent],
     placed: &Placed,
     own: &[Mapping],
+    area: Area,
     pid: libc::pid_t,
 ) -> Result<Plan, RestoreError> {
-    let mut plan = Plan::default();
+    let mut plan = Plan { area, ..Plan::default() };
     descriptors(&mut plan, state, placed);
     clear(&mut plan, own);
     map(&mut plan, state, extents, placed);
@@ -218,11 +219,12 @@ fn lock_again(plan: &mut Plan, fd: u64, lock: &Lock) {
 
 /// Unmaps what the restorer was born with and parks vvar and vdso.
 fn clear(plan: &mut Plan, own: &[Mapping]) {
-    let movable = |m: &&Mapping| !m.is_vsyscall() && !(RESTORER_BASE..AREA_END).contains(&m.start);
+    let area = plan.area;
+    let movable = |m: &&Mapping| !m.is_vsyscall() && !area.contains(m.start);
     let first = own.iter().find(|m| m.is_special()).map_or(0, |m| m.start);
     for m in own.iter().filter(movable) {
         if m.is_special() {
-            let to = PARK_BASE + (m.start - first);
+            let to = area.park() + (m.start - first);
             relocate(plan, m.start, m.end - m.start, to);
         } else {
             plan.step("clear the address space", libc::SYS_munmap, &[m.start, m.end - m.start]);
@@ -311,7 +313,7 @@ fn place_specials(plan: &mut Plan, state: &State, own: &[Mapping]) -> Result<(),
     }
     let first = own.first().map_or(0, |m| m.start);
     for (here, there) in own.iter().zip(&state.specials) {
-        let from = PARK_BASE + (here.start - first);
+        let from = plan.area.park() + (here.start - first);
         relocate(plan, from, here.end - here.start, there.start);
     }
     Ok(())

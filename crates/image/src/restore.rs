@@ -6,6 +6,7 @@
 //! child and changes nothing else; files are cut back last.
 
 use crate::agent::syscall_site;
+use crate::area::Area;
 use crate::capture::{vdso_hash, words_to_regs};
 use crate::error::RestoreError;
 use crate::fault;
@@ -20,7 +21,7 @@ use crate::spawn::{self, Start};
 use crate::state::{Backing, Pending, Special, State, Thread};
 use crate::trace::{ALL_SIGNALS, Listed, Stop, TraceError, Tracee};
 use crate::twin::reap;
-use eyrie_restorer::plan::{AREA_END, DATA_OFFSET, Header, PLAN_BASE, RESTORER_BASE};
+use eyrie_restorer::plan::{DATA_OFFSET, Header};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -111,11 +112,14 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     tracee.set_sigmask(ALL_SIGNALS)?;
     let own = own_maps(pid)?;
     check_machine(tracee, state, &own)?;
-    let plan = plan::plan(state, &image.extents, &placed, &own, pid)?;
+    let area = Area::choose(state, &own)?;
+    area.enter(tracee, &own)?;
+    let own = own_maps(pid)?;
+    let plan = plan::plan(state, &image.extents, &placed, &own, area, pid)?;
     fault::point(fault::PLAN_MADE)?;
     carry_out(tracee, &plan, &plan_file, placed.base + plan_slot, || load::fill(&image, pid))?;
     fault::point(fault::PLAN_DONE)?;
-    forget_restorer(&mut child, &plan, state, &own)?;
+    forget_restorer(&mut child, &plan, state, area)?;
     fault::point(fault::RESTORER_GONE)?;
     let others = child.others.iter().map(|made| made.tracee);
     let threads: Vec<Tracee> = std::iter::once(tracee).chain(others).collect();
@@ -249,7 +253,7 @@ fn carry_out(
     };
     write().map_err(|source| RestoreError::Os { what: "write the restorer's plan", source })?;
     let mut regs = tracee.regs()?;
-    (regs.rdi, regs.rsi) = (plan_fd, bytes);
+    (regs.rdi, regs.rsi, regs.rdx) = (plan_fd, bytes, plan.area.plan());
     tracee.set_regs(&regs)?;
     let next_stop = || {
         tracee.resume(0)?;
@@ -296,7 +300,7 @@ fn forget_restorer(
     child: &mut Child,
     plan: &Plan,
     state: &State,
-    own: &[Mapping],
+    area: Area,
 ) -> Result<(), RestoreError> {
     let tracee = child.tracee;
     let base = words_to_regs(&state.leader().regs);
@@ -307,29 +311,28 @@ fn forget_restorer(
         0 => Ok(()),
         error => Err(explain_failure("leave the address space", error)),
     };
-    for m in own.iter().filter(|m| (RESTORER_BASE..AREA_END).contains(&m.start)) {
-        leave(m.start, m.end)?;
-    }
-    rethread::make(tracee, state, site, &mut child.others)?;
+    let room = area.plan();
+    leave(area.base, room)?;
+    rethread::make(tracee, state, site, room, &mut child.others)?;
     fault::point(fault::THREADS_MADE)?;
     // `/proc/PID/exe` can only be changed now that the restorer is not mapped any more, and only
     // with privileges; without them it goes on naming the restorer.
     let mut path = state.exe.clone();
     path.push(0);
-    if memory::write_exact(tracee.0, PLAN_BASE, &path).is_ok() {
-        let open = [libc::AT_FDCWD as u64, PLAN_BASE, libc::O_RDONLY as u64];
+    if memory::write_exact(tracee.0, room, &path).is_ok() {
+        let open = [libc::AT_FDCWD as u64, room, libc::O_RDONLY as u64];
         let fd = call(libc::SYS_openat, &open)?;
         if fd >= 0 {
             let mut layout = plan.layout;
             layout[12] = plan::with_exe(layout[12], fd as i32);
             let bytes: Vec<u8> = layout.iter().flat_map(|w| w.to_le_bytes()).collect();
-            if memory::write_exact(tracee.0, PLAN_BASE, &bytes).is_ok() {
-                call(libc::SYS_prctl, &plan::set_layout(PLAN_BASE))?;
+            if memory::write_exact(tracee.0, room, &bytes).is_ok() {
+                call(libc::SYS_prctl, &plan::set_layout(room))?;
             }
             call(libc::SYS_close, &[fd as u64])?;
         }
     }
-    leave(PLAN_BASE, AREA_END)
+    leave(room, area.end())
 }
 
 /// The number of a thread is in its libc's memory too.

@@ -16,12 +16,13 @@ use crate::procfs::{self, Mapping};
 use crate::pull::{Kind, Puller};
 use crate::regions::{Content, Regions};
 use crate::scan::Pagemap;
+use crate::sink::StreamSink;
 use crate::state::{Backing, Region, Run, State, region};
 use crate::trace::{Listed, Stop, TraceError, Tracee};
 use crate::write::{Contents, ImageWriter};
 use crate::{ImageReport, PAGE_BYTES};
 use std::cell::Cell;
-use std::io;
+use std::io::{self, Write};
 use std::marker::PhantomData;
 use std::path::Path;
 use std::rc::Rc;
@@ -225,21 +226,38 @@ impl Twin {
 
     /// Pulls the twin's memory and writes the image `path` atomically and durably, with `meta` in
     /// it. After any error no file is left behind.
-    pub fn write_image(mut self, path: &Path, meta: &[u8]) -> Result<ImageReport, CaptureError> {
-        let begun = Instant::now();
-        let result = self.write(path, meta, begun);
+    pub fn write_image(self, path: &Path, meta: &[u8]) -> Result<ImageReport, CaptureError> {
+        self.write_to(|| ImageWriter::create(path), meta)
+    }
+
+    /// The same as a stream: what is pulled is sent on at once. Whoever receives it turns it into
+    /// an image with [`crate::receive`]. A failure shows there as a stream that ends early.
+    pub fn write_stream(
+        self,
+        to: impl Write + Send,
+        meta: &[u8],
+    ) -> Result<ImageReport, CaptureError> {
+        self.write_to(|| Ok(ImageWriter::to(Box::new(StreamSink::new(to)?))), meta)
+    }
+
+    fn write_to<'a>(
+        mut self,
+        begin: impl FnOnce() -> Result<ImageWriter<'a>, CaptureError>,
+        meta: &[u8],
+    ) -> Result<ImageReport, CaptureError> {
+        let result = self.write(begin, meta);
         result.map_err(|e| match &self.process {
             Some(process) if process.0.regs().is_err() => CaptureError::TwinGone,
             _ => e,
         })
     }
 
-    fn write(
+    fn write<'a>(
         &mut self,
-        path: &Path,
+        begin: impl FnOnce() -> Result<ImageWriter<'a>, CaptureError>,
         meta: &[u8],
-        begun: Instant,
     ) -> Result<ImageReport, CaptureError> {
+        let begun = Instant::now();
         let twin = self.pid;
         self.agent.call(libc::SYS_close_range, &[0, u64::from(u32::MAX), 0])?;
         let snapshot = self.snapshot.take().ok_or(CaptureError::TwinGone)?;
@@ -247,7 +265,7 @@ impl Twin {
         fault::point(fault::TWIN_ASKED)?;
         let regions = regions(twin, &self.dont_fork)?;
         fault::point(fault::REGIONS_KNOWN)?;
-        let writer = ImageWriter::create(path)?;
+        let writer = begin()?;
         let mut puller = Puller::new(twin, &writer)?;
         pull(&mut puller, &regions, &self.saved)?;
         let (extents, guards) = (puller.extents, puller.guards);

@@ -100,6 +100,7 @@ impl<'a> ImageWriter<'a> {
     }
 
     /// Appends a block while no turns are taken.
+    #[cfg(test)]
     pub fn append(&self, packed: &Packed<'_>) -> Result<(), CaptureError> {
         let progress = self.progress();
         self.store(progress, packed)
