@@ -4,6 +4,7 @@
 //! A stream is the file with zeros for its header page, and then the header page: what is sent is
 //! complete only when that has come. [`receive`] turns it into the file again.
 
+use crate::PAGE_BYTES;
 use crate::error::CaptureError;
 use crate::fault;
 use crate::format::HEADER_BYTES;
@@ -77,10 +78,11 @@ impl FileSink {
 
 impl Sink for FileSink {
     fn put(&self, bytes: &[u8], at: u64) -> io::Result<()> {
-        if let Some(direct) = &self.direct {
-            let whole = bytes.len() & !4095;
-            direct.write_all_at(&bytes[..whole], at)?;
-            return self.file.write_all_at(&bytes[whole..], at + whole as u64);
+        let aligned = [bytes.as_ptr() as u64, bytes.len() as u64, at];
+        if let Some(direct) = &self.direct
+            && aligned.iter().all(|n| n.is_multiple_of(PAGE_BYTES))
+        {
+            return direct.write_all_at(bytes, at);
         }
         self.file.write_all_at(bytes, at)?;
         // Begin to write to the disk now, so that little is left to do at the end.
