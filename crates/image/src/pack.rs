@@ -1,9 +1,9 @@
 //! From pages to a block as it is stored: hashes, and compression where it pays.
 //!
 //! Compression pays where the storage is slower than the processors: a block is compressed if the
-//! slower of the two would be done with it sooner. The storage is measured by the writes so far, what
-//! compression costs and saves by a small sample of the block itself. `EYRIE_IMAGE_CODEC` (`none`,
-//! `lz4`, `zstd`) fixes the choice, for tests and comparisons.
+//! slower of the two would be done with it sooner. The storage is measured by the writes so far,
+//! what compression costs and saves by a small sample of the block itself. `EYRIE_IMAGE_CODEC`
+//! (`none`, `lz4`, `zstd`) fixes the choice, for tests and comparisons.
 
 use crate::PAGE_BYTES;
 use crate::aligned::Buffer;
