@@ -2,8 +2,14 @@
 //! written; this tells that they make sense, so that the planner may rely on it.
 
 use crate::PAGE_BYTES;
-use crate::state::{Backing, FileId, PROT_MASK, Region, Run, State, Target, Thread, region};
-use eyrie_restorer::plan::{AREA_END, RESTORER_BASE};
+use crate::family::Kin;
+use crate::format::Extent;
+use crate::state::{
+    Backing, FileId, MAX_ORPHAN_BYTES, MAX_ORPHANS, OrphanKind, PROT_MASK, Region, State, Target,
+    Thread, orphan_at, orphan_of, region,
+};
+use crate::tree::MAX_PROCESSES;
+use crate::vdso::MAX_VDSO_BYTES;
 
 /// End of what a process can map (with five-level page tables).
 const ADDRESS_LIMIT: u64 = 1 << 56;
@@ -15,6 +21,8 @@ const MAX_AUXV_BYTES: usize = 64 * 16;
 const MAX_COMM_BYTES: usize = 15;
 const MAX_LIMITS: usize = 32;
 const MAX_SPECIALS: usize = 16;
+/// 4 KiB, 2 MiB, 1 GiB.
+const PAGE_SHIFTS: [u32; 3] = [12, 21, 30];
 
 type Finding = Result<(), String>;
 
@@ -22,11 +30,14 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Finding {
     if holds { Ok(()) } else { Err(what()) }
 }
 
-/// Checks everything; the error says what does not hold.
-pub fn check(state: &State, runs: &[Run], page_bytes: u64) -> Finding {
+/// Checks everything; the error says what does not hold. `homes` are the numbers of pages of the
+/// file itself and of those before it that it needs.
+pub fn check(state: &State, extents: &[Extent], homes: &[u64]) -> Finding {
     scalars(state)?;
+    kin(&state.kin)?;
     threads(state)?;
     signals(state)?;
+    orphans(state)?;
     let mut ranges = Vec::new();
     for r in &state.regions {
         check_region(r, state)?;
@@ -35,15 +46,19 @@ pub fn check(state: &State, runs: &[Run], page_bytes: u64) -> Finding {
     ensure(ranges.is_sorted(), || "regions are not in order".into())?;
     let mut vdso = 0;
     for s in &state.specials {
-        vdso += usize::from(s.name == b"[vdso]");
+        if s.name == b"[vdso]" {
+            vdso += 1;
+            let whole = s.end.checked_sub(s.start) == Some(state.vdso.len() as u64);
+            ensure(whole, || "the vdso has another size".into())?;
+        }
         let known = s.name == b"[vdso]" || s.name.starts_with(b"[vvar");
         ensure(known, || "an unknown special mapping".into())?;
         ranges.push((s.start, s.end));
     }
-    ensure(vdso == 1 && state.specials.len() <= MAX_SPECIALS, || "no single vdso".into())?;
-    ranges.push((RESTORER_BASE, AREA_END));
+    let vdso = vdso == 1 && state.vdso.len() <= MAX_VDSO_BYTES;
+    ensure(vdso && state.specials.len() <= MAX_SPECIALS, || "no single vdso".into())?;
     disjoint(ranges)?;
-    check_runs(state, runs, page_bytes)?;
+    check_extents(state, extents, homes)?;
     let inside = |start: u64, end: u64| {
         start < end && find(&state.regions, start).is_some_and(|r| end <= r.end)
     };
@@ -63,7 +78,7 @@ fn disjoint(mut ranges: Vec<(u64, u64)>) -> Finding {
     }
     ranges.sort_unstable();
     let apart = ranges.windows(2).all(|w| w[0].1 <= w[1].0);
-    ensure(apart, || "mappings overlap each other or the restorer".into())
+    ensure(apart, || "mappings overlap each other".into())
 }
 
 /// The region that holds `address`; regions are in order.
@@ -86,6 +101,11 @@ fn check_region(r: &Region, state: &State) -> Finding {
             ensure((*file as usize) < state.files.len(), || bad("unknown file"))?;
             *offset
         }
+        Backing::Orphan { orphan, offset } => {
+            ensure(shared, || bad("a private shared object"))?;
+            ensure((*orphan as usize) < state.orphans.len(), || bad("unknown object"))?;
+            *offset
+        }
         Backing::Segment { name, offset } => {
             ensure(shared, || bad("a private segment"))?;
             ensure(!name.is_empty() && !name.contains(&0), || bad("segment name"))?;
@@ -96,22 +116,51 @@ fn check_region(r: &Region, state: &State) -> Finding {
     ensure(offset.is_multiple_of(PAGE_BYTES) && fits, || bad("offset"))
 }
 
-fn check_runs(state: &State, runs: &[Run], page_bytes: u64) -> Finding {
-    let (mut last, mut pages) = (0u64, 0u64);
-    for run in runs {
-        let bad = || format!("pages at {:#x} belong nowhere", run.start);
-        let end = run.pages.checked_mul(PAGE_BYTES).and_then(|b| b.checked_add(run.start));
+fn check_extents(state: &State, extents: &[Extent], homes: &[u64]) -> Finding {
+    let mut last = 0u64;
+    for extent in extents {
+        let bad = || format!("pages at {:#x} belong nowhere", extent.start);
+        let end = extent.pages.checked_mul(PAGE_BYTES).and_then(|b| b.checked_add(extent.start));
         let end = end.ok_or_else(bad)?;
-        let home = find(&state.regions, run.start).ok_or_else(bad)?;
-        let private = home.flags & region::SHARED == 0;
-        let aligned = run.start.is_multiple_of(PAGE_BYTES);
-        ensure(private && aligned && run.pages > 0 && end <= home.end, bad)?;
-        ensure(run.start >= last, || "pages are not in order".into())?;
+        let limit = home_of(state, extent.start).ok_or_else(bad)?;
+        let aligned = extent.start.is_multiple_of(PAGE_BYTES);
+        ensure(aligned && extent.pages > 0 && end <= limit, bad)?;
+        ensure(extent.start >= last, || "pages are not in order".into())?;
         last = end;
-        pages = pages.checked_add(run.pages).ok_or_else(bad)?;
+        let missing = || format!("pages at {:#x} are in no file", extent.start);
+        let stored = *homes.get(extent.home as usize).ok_or_else(missing)?;
+        let after = extent.first.checked_add(extent.pages).ok_or_else(missing)?;
+        ensure(after <= stored && extent.reserved == 0, missing)?;
     }
-    let whole = pages.checked_mul(PAGE_BYTES) == Some(page_bytes);
-    ensure(whole, || "runs and pages have different lengths".into())
+    // No stored page belongs in two places.
+    let mut order: Vec<(u32, u64, u64)> =
+        extents.iter().map(|e| (e.home, e.first, e.first + e.pages)).collect();
+    order.sort_unstable();
+    let apart = order.windows(2).all(|w| w[0].0 != w[1].0 || w[0].2 <= w[1].1);
+    ensure(apart, || "a stored page belongs in two places".into())
+}
+
+/// End of the private region or the object that pages at `address` belong to.
+fn home_of(state: &State, address: u64) -> Option<u64> {
+    if let Some((i, _)) = orphan_of(address) {
+        let orphan = state.orphans.get(i).filter(|o| o.held)?;
+        return Some(orphan_at(i) + orphan.bytes.next_multiple_of(PAGE_BYTES));
+    }
+    find(&state.regions, address).filter(|r| r.flags & region::SHARED == 0).map(|r| r.end)
+}
+
+fn orphans(state: &State) -> Finding {
+    ensure(state.orphans.len() <= MAX_ORPHANS, || "number of shared objects".into())?;
+    for o in &state.orphans {
+        let holds = match &o.kind {
+            OrphanKind::Memory { name, .. } => name.len() < MAX_PATH_BYTES && !name.contains(&0),
+            OrphanKind::Deleted { path } => path_holds(path),
+            OrphanKind::Anonymous {} | OrphanKind::SystemV { .. } => true,
+        };
+        let fits = o.bytes <= MAX_ORPHAN_BYTES && o.mode <= 0o7777;
+        ensure(holds && fits && PAGE_SHIFTS.contains(&o.page_shift), || "a shared object".into())?;
+    }
+    Ok(())
 }
 
 fn scalars(state: &State) -> Finding {
@@ -122,6 +171,23 @@ fn scalars(state: &State) -> Finding {
     let auxv_holds = auxv.len() <= MAX_AUXV_BYTES && auxv.len().is_multiple_of(16);
     ensure(auxv_holds, || "auxiliary vector".into())?;
     ensure(state.limits.len() <= MAX_LIMITS, || "resource limits".into())
+}
+
+fn kin(kin: &Kin) -> Finding {
+    let holds = kin.group >= 0 && kin.session >= 0 && kin.death_signal <= 64;
+    ensure(holds, || "group, session or death signal".into())?;
+    let mut numbers: Vec<i32> = kin.children.iter().map(|c| c.pid).collect();
+    numbers.extend(kin.ended.iter().map(|e| e.pid));
+    let few = numbers.len() < MAX_PROCESSES;
+    numbers.sort_unstable();
+    let distinct =
+        numbers.windows(2).all(|w| w[0] < w[1]) && numbers.first().is_none_or(|&n| n > 0);
+    ensure(few && distinct, || "numbers of child processes".into())?;
+    let ended = kin.ended.iter().all(|e| match e.exited {
+        true => (0..256).contains(&e.status),
+        false => (1..=64).contains(&e.status),
+    });
+    ensure(ended, || "how a child process ended".into())
 }
 
 fn threads(state: &State) -> Finding {
@@ -173,6 +239,7 @@ fn files(state: &State) -> Finding {
             Target::Stdio { which } => *which < 3,
             Target::File { id, .. } => id_holds(id),
             Target::Device { path, .. } => path_holds(path),
+            Target::Orphan { orphan } => (*orphan as usize) < state.orphans.len(),
             Target::Segment { name } => !name.is_empty() && !name.contains(&0),
         };
         ensure(holds && d.offset >> 63 == 0, || "an open file".into())?;

@@ -2,6 +2,7 @@
 
 use crate::SEGMENT_PREFIX;
 use crate::error::CaptureError;
+use crate::orphans::Orphans;
 use crate::procfs::{self, FdInfo};
 use crate::state::{Description, Descriptor, FileId, Lock, Target};
 use std::fs::{self, Metadata};
@@ -23,7 +24,10 @@ struct Open {
 }
 
 /// Descriptors and descriptions of `pid`, which must stand still.
-pub fn collect(pid: libc::pid_t) -> Result<(Vec<Descriptor>, Vec<Description>), CaptureError> {
+pub fn collect(
+    pid: libc::pid_t,
+    orphans: &mut Orphans,
+) -> Result<(Vec<Descriptor>, Vec<Description>), CaptureError> {
     let open = procfs::numbers(pid, "fd")?
         .into_iter()
         .map(|fd| {
@@ -40,7 +44,7 @@ pub fn collect(pid: libc::pid_t) -> Result<(Vec<Descriptor>, Vec<Description>), 
         let description = match twin {
             Some(j) => descriptors[j].description,
             None => {
-                descriptions.push(describe(this, &open)?);
+                descriptions.push(describe(this, &open, orphans)?);
                 descriptions.len() as u32 - 1
             }
         };
@@ -83,12 +87,18 @@ fn stdio(this: &Open, open: &[Open]) -> Option<u32> {
     numbers.first().copied()
 }
 
-fn describe(this: &Open, open: &[Open]) -> Result<Description, CaptureError> {
+fn describe(
+    this: &Open,
+    open: &[Open],
+    orphans: &mut Orphans,
+) -> Result<Description, CaptureError> {
     let refuse = |what: String| CaptureError::Descriptor { fd: this.fd as i32, what };
     let shown = String::from_utf8_lossy(&this.link).into_owned();
     let target = if let Some(name) = segment_name(&this.link) {
         Target::Segment { name }
-    } else if this.link.starts_with(b"anon_inode:") || this.link.starts_with(b"/memfd:") {
+    } else if let Some(orphan) = orphans.of_descriptor(this.fd, &this.link, &this.meta)? {
+        Target::Orphan { orphan }
+    } else if this.link.starts_with(b"anon_inode:") {
         return Err(refuse(format!("of the kind {shown}")));
     } else if is_stream(&this.meta) {
         match stdio(this, open) {
@@ -99,9 +109,6 @@ fn describe(this: &Open, open: &[Open]) -> Result<Description, CaptureError> {
         match this.meta.mode() & libc::S_IFMT {
             libc::S_IFCHR => Target::Device { path: this.link.clone(), rdev: this.meta.rdev() },
             libc::S_IFREG | libc::S_IFDIR => {
-                if this.meta.nlink() == 0 {
-                    return Err(refuse(format!("a file that was deleted, {shown}")));
-                }
                 let id = file_id(this.link.clone(), &this.meta);
                 if !path_is(&id) {
                     return Err(refuse(format!("a file that {shown} does not name any more")));

@@ -6,35 +6,67 @@
 //! what a restored process finds in its shared segments is the caller's affair.
 
 mod agent;
+mod aligned;
+mod area;
+mod blocks;
+mod brood;
 mod capture;
 mod check;
+mod codec;
+mod content;
+mod core_file;
+mod core_notes;
 mod descriptors;
 mod error;
+mod family;
+#[cfg(feature = "faults")]
+pub mod fault;
+#[cfg(not(feature = "faults"))]
+mod fault;
 mod format;
+mod frame;
 mod freeze;
 mod image;
+mod inspect;
+mod interrupted;
+mod load;
 mod memory;
+mod orphans;
+mod pack;
+mod parallel;
 mod plan;
 mod procfs;
 mod pull;
 mod regions;
 mod reopen;
+mod reorphan;
 mod restore;
 mod rethread;
 mod scan;
+mod sink;
+mod skeleton;
 mod spawn;
 mod state;
+mod state_orphans;
 mod threads;
 mod trace;
+mod tree;
 mod twin;
+mod vdso;
+mod verify;
 mod wire;
 mod write;
 
+pub use core_file::{CoreError, CoreReport};
 pub use error::{CaptureError, FreezeError, ImageError, RestoreError};
 pub use freeze::Frozen;
 pub use image::{Image, Summary};
+pub use inspect::{AncestorInfo, FileInfo, Inspection, RegionInfo, ThreadInfo};
 pub use restore::{RestoreSpec, restore};
+pub use sink::receive;
+pub use tree::remove_image;
 pub use twin::Twin;
+pub use verify::Verdict;
 
 /// For the fuzzer: decodes and checks the bytes of a state section.
 #[cfg(feature = "fuzzing")]
@@ -43,7 +75,7 @@ pub fn fuzz_state(bytes: &[u8]) -> bool {
     match wire::decode::<state::State>(bytes) {
         Ok(state) => {
             assert_eq!(wire::encode(&state), bytes, "encoding is not unique");
-            check::check(&state, &[], 0).is_ok()
+            check::check(&state, &[], &[0]).is_ok()
         }
         Err(_) => false,
     }
@@ -61,10 +93,12 @@ pub const SEGMENT_PREFIX: &str = "eyrie-job:";
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ImageReport {
-    /// Size of the image file.
+    /// Size of the image file, and of those of child processes.
     pub bytes: u64,
-    /// Pages of 4 KiB stored in it.
+    /// Pages of 4 KiB stored in them.
     pub pages: u64,
+    /// What tells the image from all others.
+    pub identity: [u8; 16],
     /// From the stop to the release: how long the process stood still. Zero if it still does.
     pub freeze: Duration,
     /// The part of it that making the twin took.

@@ -4,16 +4,15 @@
 //! cleared and filled, then what the kernel knows about the process, last what the kernel would
 //! already act on (timers, pending signals, rseq). All signals are blocked meanwhile.
 
-use crate::PAGE_BYTES;
+use crate::area::Area;
 use crate::check;
 use crate::error::RestoreError;
+use crate::format::Extent;
 use crate::procfs::Mapping;
 use crate::reopen::{OPEN_FLAGS, own_proc_file};
-use crate::state::{Backing, Description, Lock, Region, Run, State, Target, region};
-use eyrie_restorer::plan::{
-    AREA_END, DATA_OFFSET, Header, MAGIC, MAX_PLAN_BYTES, PARK_BASE, PLAN_BASE, RESTORER_BASE,
-    Step, expect, special,
-};
+use crate::state::{Backing, Description, Lock, Region, State, Target, region};
+use crate::vdso::Vdso;
+use eyrie_restorer::plan::{DATA_OFFSET, Header, MAGIC, MAX_PLAN_BYTES, Step, expect, special};
 
 const MAP_DROPPABLE: i32 = 0x08;
 const MADV_GUARD_INSTALL: u64 = 102;
@@ -22,10 +21,6 @@ const PR_SET_THP_DISABLE: u64 = 41;
 const ARCH_REQ_XCOMP_PERM: u64 = 0x1023;
 const XFEATURE_TILE_DATA: u64 = 18;
 const SIGNAL_SET_BYTES: u64 = 8;
-/// Most bytes read in one step.
-const MAX_READ_BYTES: u64 = 256 << 20;
-/// Ranges of one read (`IOV_MAX`).
-const MAX_RANGES: usize = 1024;
 /// Status flags of standard streams that `F_SETFL` gives back.
 const STREAM_FLAGS: u32 = (libc::O_APPEND | libc::O_NONBLOCK) as u32;
 /// `MADV_*` for each flag of a region that has one.
@@ -50,13 +45,24 @@ pub struct Placed {
     pub files: Vec<u64>,
     /// For each region, the segment behind it.
     pub segments: Vec<Option<u64>>,
-    /// The image itself.
-    pub image: u64,
+    /// Whether its parent was restored with it.
+    pub child: bool,
+}
+
+impl Placed {
+    /// Has the numbers, which were counted from 0, begin at `base`.
+    pub fn shift(&mut self, base: u64) {
+        self.base = base;
+        let known = self.descriptions.iter_mut().chain(&mut self.segments).flatten();
+        known.chain(&mut self.files).for_each(|fd| *fd += base);
+    }
 }
 
 /// A plan being made.
 #[derive(Default)]
 pub struct Plan {
+    /// Where it is carried out.
+    pub area: Area,
     steps: Vec<Step>,
     /// What each step is for.
     names: Vec<String>,
@@ -89,7 +95,7 @@ impl Plan {
     /// Puts bytes beside the steps and returns their address in the restorer.
     fn put(&mut self, bytes: &[u8]) -> u64 {
         self.data.resize(self.data.len().next_multiple_of(16), 0);
-        let at = PLAN_BASE + DATA_OFFSET + self.data.len() as u64;
+        let at = self.area.plan() + DATA_OFFSET + self.data.len() as u64;
         self.data.extend_from_slice(bytes);
         at
     }
@@ -136,20 +142,29 @@ impl Plan {
 /// Makes the plan for the child `pid`, whose mappings are `own`.
 pub fn plan(
     state: &State,
-    runs: &[Run],
+    extents: &[Extent],
     placed: &Placed,
     own: &[Mapping],
+    vdso: &Vdso,
+    area: Area,
     pid: libc::pid_t,
 ) -> Result<Plan, RestoreError> {
-    let mut plan = Plan::default();
+    let mut plan = Plan { area, ..Plan::default() };
     descriptors(&mut plan, state, placed);
     clear(&mut plan, own);
-    map(&mut plan, state, runs, placed);
-    read(&mut plan, runs, placed);
-    protect(&mut plan, state, runs);
-    place_specials(&mut plan, state, own)?;
+    map(&mut plan, state, extents, placed);
+    map_old_vdso(&mut plan, vdso);
+    // Here its memory is filled from outside.
+    plan.step("wait for its memory", libc::SYS_kill, &[pid as u64, libc::SIGSTOP as u64]);
+    protect(&mut plan, state, extents);
+    protect_old_vdso(&mut plan, vdso);
+    place_specials(&mut plan, state, own, vdso);
     layout(&mut plan, state);
     process(&mut plan, state);
+    if placed.child && state.kin.death_signal != 0 {
+        let args = [libc::PR_SET_PDEATHSIG as u64, u64::from(state.kin.death_signal)];
+        plan.step("set its parent's death signal", libc::SYS_prctl, &args);
+    }
     thread(&mut plan, state, pid);
     plan.step("close the spare descriptors", libc::SYS_close_range, &[placed.base, !0 >> 32, 0]);
     Ok(plan)
@@ -223,11 +238,12 @@ fn lock_again(plan: &mut Plan, fd: u64, lock: &Lock) {
 
 /// Unmaps what the restorer was born with and parks vvar and vdso.
 fn clear(plan: &mut Plan, own: &[Mapping]) {
-    let movable = |m: &&Mapping| !m.is_vsyscall() && !(RESTORER_BASE..AREA_END).contains(&m.start);
+    let area = plan.area;
+    let movable = |m: &&Mapping| !m.is_vsyscall() && !area.contains(m.start);
     let first = own.iter().find(|m| m.is_special()).map_or(0, |m| m.start);
     for m in own.iter().filter(movable) {
         if m.is_special() {
-            let to = PARK_BASE + (m.start - first);
+            let to = area.park() + (m.start - first);
             relocate(plan, m.start, m.end - m.start, to);
         } else {
             plan.step("clear the address space", libc::SYS_munmap, &[m.start, m.end - m.start]);
@@ -241,18 +257,18 @@ fn relocate(plan: &mut Plan, from: u64, bytes: u64, to: u64) {
     plan.exact("move the vdso", libc::SYS_mremap, &args, to);
 }
 
-fn has_content(r: &Region, runs: &[Run]) -> bool {
-    let i = runs.partition_point(|run| run.start < r.start);
-    runs.get(i).is_some_and(|run| run.start < r.end)
+fn has_content(r: &Region, extents: &[Extent]) -> bool {
+    let i = extents.partition_point(|extent| extent.start < r.start);
+    extents.get(i).is_some_and(|extent| extent.start < r.end)
 }
 
 /// Protection under which a region is filled.
-fn filling_prot(r: &Region, runs: &[Run]) -> u32 {
+fn filling_prot(r: &Region, extents: &[Extent]) -> u32 {
     let write = (libc::PROT_READ | libc::PROT_WRITE) as u32;
-    if has_content(r, runs) { r.prot | write } else { r.prot }
+    if has_content(r, extents) { r.prot | write } else { r.prot }
 }
 
-fn map(plan: &mut Plan, state: &State, runs: &[Run], placed: &Placed) {
+fn map(plan: &mut Plan, state: &State, extents: &[Extent], placed: &Placed) {
     for (i, r) in state.regions.iter().enumerate() {
         let shared = r.flags & region::SHARED != 0;
         let mut flags = if shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
@@ -272,9 +288,11 @@ fn map(plan: &mut Plan, state: &State, runs: &[Run], placed: &Placed) {
                 (u64::MAX, 0)
             }
             Backing::File { file, offset } => (placed.files[*file as usize], *offset),
-            Backing::Segment { offset, .. } => (placed.segments[i].unwrap_or(u64::MAX), *offset),
+            Backing::Segment { offset, .. } | Backing::Orphan { offset, .. } => {
+                (placed.segments[i].unwrap_or(u64::MAX), *offset)
+            }
         };
-        let prot = u64::from(filling_prot(r, runs));
+        let prot = u64::from(filling_prot(r, extents));
         let args = [r.start, r.end - r.start, prot, flags as u64, fd, offset];
         plan.exact(format!("map {:#x}", r.start), libc::SYS_mmap, &args, r.start);
         // Before there is content: huge pages are decided when pages are first touched.
@@ -290,40 +308,9 @@ fn map(plan: &mut Plan, state: &State, runs: &[Run], placed: &Placed) {
     }
 }
 
-/// Reads the content; runs that follow each other lie one after the other in the image.
-fn read(plan: &mut Plan, runs: &[Run], placed: &Placed) {
-    let mut offset = crate::format::HEADER_BYTES;
-    let mut ranges: Vec<u64> = Vec::new();
-    let mut bytes = 0;
-    let mut flush = |plan: &mut Plan, ranges: &mut Vec<u64>, bytes: &mut u64| {
-        if *bytes > 0 {
-            let at = plan.words(ranges);
-            let args = [placed.image, at, ranges.len() as u64 / 2, offset, 0];
-            plan.exact("read memory from the image", libc::SYS_preadv, &args, *bytes);
-            offset += *bytes;
-            ranges.clear();
-            *bytes = 0;
-        }
-    };
-    for run in runs {
-        let (mut start, mut left) = (run.start, run.pages * PAGE_BYTES);
-        while left > 0 {
-            let part = left.min(MAX_READ_BYTES - bytes);
-            ranges.extend([start, part]);
-            bytes += part;
-            start += part;
-            left -= part;
-            if bytes == MAX_READ_BYTES || ranges.len() == 2 * MAX_RANGES {
-                flush(plan, &mut ranges, &mut bytes);
-            }
-        }
-    }
-    flush(plan, &mut ranges, &mut bytes);
-}
-
-fn protect(plan: &mut Plan, state: &State, runs: &[Run]) {
+fn protect(plan: &mut Plan, state: &State, extents: &[Extent]) {
     for r in &state.regions {
-        if filling_prot(r, runs) != r.prot {
+        if filling_prot(r, extents) != r.prot {
             let args = [r.start, r.end - r.start, u64::from(r.prot)];
             plan.step(format!("protect {:#x}", r.start), libc::SYS_mprotect, &args);
         }
@@ -336,21 +323,36 @@ fn protect(plan: &mut Plan, state: &State, runs: &[Run]) {
     }
 }
 
-fn place_specials(plan: &mut Plan, state: &State, own: &[Mapping]) -> Result<(), RestoreError> {
+/// Moves the kernel's own mappings to where those of the image were, or to their new place.
+fn place_specials(plan: &mut Plan, state: &State, own: &[Mapping], vdso: &Vdso) {
     let own: Vec<&Mapping> = own.iter().filter(|m| m.is_special()).collect();
-    let alike = own.len() == state.specials.len()
-        && own.iter().zip(&state.specials).all(|(here, there)| {
-            here.path == there.name && here.end - here.start == there.end - there.start
-        });
-    if !alike {
-        return Err(RestoreError::Machine("its kernel has another vdso".into()));
-    }
     let first = own.first().map_or(0, |m| m.start);
-    for (here, there) in own.iter().zip(&state.specials) {
-        let from = PARK_BASE + (here.start - first);
-        relocate(plan, from, here.end - here.start, there.start);
+    for (i, here) in own.iter().enumerate() {
+        let from = plan.area.park() + (here.start - first);
+        let to = match vdso {
+            Vdso::Same => state.specials[i].start,
+            Vdso::Foreign { place, .. } => place + (here.start - first),
+        };
+        relocate(plan, from, here.end - here.start, to);
     }
-    Ok(())
+}
+
+/// Makes room for the vdso of another kernel.
+fn map_old_vdso(plan: &mut Plan, vdso: &Vdso) {
+    let Vdso::Foreign { start, bytes, .. } = vdso else { return };
+    let prot = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
+    let args = [*start, bytes.len() as u64, prot, flags, u64::MAX, 0];
+    plan.exact("map its old vdso", libc::SYS_mmap, &args, *start);
+    let name = plan.text(b"eyrie: vdso of another kernel");
+    let args = [PR_SET_VMA, 0, *start, bytes.len() as u64, name];
+    plan.tolerant("name a mapping", libc::SYS_prctl, &args);
+}
+
+fn protect_old_vdso(plan: &mut Plan, vdso: &Vdso) {
+    let Vdso::Foreign { start, bytes, .. } = vdso else { return };
+    let prot = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+    plan.step("protect its old vdso", libc::SYS_mprotect, &[*start, bytes.len() as u64, prot]);
 }
 
 fn layout(plan: &mut Plan, state: &State) {
@@ -388,10 +390,8 @@ pub fn set_layout(at: u64) -> [u64; 5] {
 }
 
 fn process(plan: &mut Plan, state: &State) {
-    if state.session_leader {
-        plan.step("lead a session", libc::SYS_setsid, &[]);
-    } else if state.group_leader {
-        plan.step("lead a process group", libc::SYS_setpgid, &[0, 0]);
+    if state.kin.adopts {
+        plan.step("adopt orphans", libc::SYS_prctl, &[libc::PR_SET_CHILD_SUBREAPER as u64, 1]);
     }
     let cwd = plan.text(&state.cwd);
     let name = format!("enter its working folder {}", String::from_utf8_lossy(&state.cwd));

@@ -3,9 +3,9 @@
 
 use crate::descriptors::{file_id, segment_name};
 use crate::error::CaptureError;
+use crate::orphans::Orphans;
 use crate::procfs::Mapping;
 use crate::state::{Backing, FileId, Region, region};
-use eyrie_restorer::plan::{AREA_END, RESTORER_BASE};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
@@ -43,6 +43,8 @@ pub struct Regions {
     pub list: Vec<(Region, Content)>,
     /// The files.
     pub files: Vec<FileId>,
+    /// Shared objects that are known.
+    pub orphans: Orphans,
 }
 
 impl Regions {
@@ -94,15 +96,15 @@ impl Regions {
         if let Some(name) = segment_name(&m.path) {
             return Ok(Backing::Segment { name, offset: m.offset });
         }
-        let unnamed: [&[u8]; 4] = [b"/dev/zero", b"/memfd:", b"/SYSV", b"[anon_shmem"];
-        let what = if m.path.is_empty() || unnamed.iter().any(|u| m.path.starts_with(u)) {
-            "shared memory without a file"
-        } else if let Some(id) = identify(m) {
+        if let Some(orphan) = self.orphans.index(m.dev, m.ino) {
+            self.orphans.note_page_size(orphan, m.page_shift);
+            return Ok(Backing::Orphan { orphan: orphan as u32, offset: m.offset });
+        }
+        if let Some(id) = identify(m) {
             return Ok(self.file(id, m.offset));
-        } else {
-            "a shared mapping of a file that was deleted or is no plain file"
-        };
-        let what = format!("{what} ({})", String::from_utf8_lossy(&m.path));
+        }
+        let shown = String::from_utf8_lossy(&m.path);
+        let what = format!("a shared mapping of what is no plain file ({shown})");
         Err(CaptureError::Mapping { start: m.start, what })
     }
 
@@ -127,9 +129,7 @@ fn identify(m: &Mapping) -> Option<FileId> {
 
 fn refuse(m: &Mapping) -> Result<(), CaptureError> {
     let exec_only = m.prot == libc::PROT_EXEC as u32;
-    let what = if m.has(b"ht") {
-        "huge pages of hugetlbfs"
-    } else if m.has(b"ss") {
+    let what = if m.has(b"ss") {
         "a shadow stack"
     } else if m.has(b"io") || m.has(b"pf") {
         "memory of a device"
@@ -137,8 +137,6 @@ fn refuse(m: &Mapping) -> Result<(), CaptureError> {
         "watched by userfaultfd"
     } else if m.pkey != 0 && !exec_only {
         "under a protection key"
-    } else if m.start < AREA_END && RESTORER_BASE < m.end {
-        "where the restorer has to lie"
     } else {
         return Ok(());
     };

@@ -4,6 +4,7 @@
 //! everything else has succeeded.
 
 use crate::error::RestoreError;
+use crate::reorphan::{self, Remade};
 use crate::state::{Backing, Description, FileId, State, Target, region};
 use std::ffi::OsString;
 use std::fs::{File, Metadata, OpenOptions};
@@ -29,6 +30,8 @@ pub struct Reopened {
     pub files: Vec<RawFd>,
     /// Files to be cut back to a size.
     pub cuts: Vec<(File, u64)>,
+    /// Shared objects without a path.
+    pub orphans: Vec<Remade>,
     /// Keeps the descriptors open.
     _open: Vec<File>,
 }
@@ -65,11 +68,22 @@ pub fn reopen(
     stdio: &[OwnedFd; 3],
     segments: &[(String, OwnedFd)],
 ) -> Result<Reopened, RestoreError> {
-    let mut all = Reopened { descriptions: vec![], files: vec![], cuts: vec![], _open: vec![] };
+    let mut all = Reopened {
+        descriptions: vec![],
+        files: vec![],
+        cuts: vec![],
+        orphans: reorphan::remake(state)?,
+        _open: vec![],
+    };
     for description in &state.descriptions {
         let fd = match &description.target {
             Target::Stdio { which } => stdio[*which as usize % 3].as_raw_fd(),
             Target::Segment { name } => segment(segments, name)?.as_raw_fd(),
+            Target::Orphan { orphan } => {
+                let object = &all.orphans[*orphan as usize];
+                let file = object.open(description.flags as i32, description.offset)?;
+                all.keep(file)
+            }
             Target::Device { path, rdev } => {
                 let file = open(path, description.flags as i32)?;
                 let meta = file.metadata().map_err(|e| file_error(path, e.to_string()))?;

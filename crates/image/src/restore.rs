@@ -6,19 +6,28 @@
 //! child and changes nothing else; files are cut back last.
 
 use crate::agent::syscall_site;
-use crate::capture::{vdso_hash, words_to_regs};
+use crate::area::Area;
+use crate::brood::{self, Account};
+use crate::capture::{self, words_to_regs};
 use crate::error::RestoreError;
+use crate::family::Member;
+use crate::fault;
 use crate::image::Image;
+use crate::interrupted;
+use crate::load;
 use crate::memory;
 use crate::plan::{self, Placed, Plan};
 use crate::procfs::{self, Mapping};
 use crate::reopen::{self, Reopened};
+use crate::reorphan::Remade;
 use crate::rethread::{self, Made};
+use crate::skeleton;
 use crate::spawn::{self, Start};
-use crate::state::{Backing, Pending, Special, State, Thread};
+use crate::state::{Backing, Pending, State, Thread, region};
 use crate::trace::{ALL_SIGNALS, Listed, Stop, TraceError, Tracee};
 use crate::twin::reap;
-use eyrie_restorer::plan::{AREA_END, DATA_OFFSET, Header, PLAN_BASE, RESTORER_BASE};
+use crate::vdso::{self, Vdso};
+use eyrie_restorer::plan::{DATA_OFFSET, Header};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -27,7 +36,6 @@ use std::path::Path;
 
 /// Where ptrace's XSAVE layout tells which features are enabled.
 const XCR0_OFFSET: usize = 464;
-const RESTART_BLOCK: i64 = -516;
 /// Offset of the thread number in glibc's thread block (2.11 and later).
 const GLIBC_TID_OFFSET: u64 = 720;
 /// How far into a libc's thread block its number is looked for.
@@ -48,18 +56,39 @@ pub struct RestoreSpec<'a> {
     pub start_stopped: bool,
 }
 
-/// The child while it is being made; killed and reaped unless it is finished.
-struct Child {
-    tracee: Tracee,
+/// A process while it is being made; killed and reaped unless it is finished.
+pub(crate) struct Child {
+    pub tracee: Tracee,
     /// Its other threads.
     others: Vec<Made>,
     finished: bool,
+    /// It has ended, and its parent knows.
+    pub ended: bool,
     _listed: Listed,
+}
+
+impl Child {
+    pub fn new(pid: libc::pid_t) -> Child {
+        let tracee = Tracee(pid);
+        Child { tracee, others: vec![], finished: false, ended: false, _listed: Listed::new(pid) }
+    }
+
+    /// Its threads, the first one first.
+    fn threads(&self) -> Vec<Tracee> {
+        let others = self.others.iter().map(|made| made.tracee);
+        std::iter::once(self.tracee).chain(others).collect()
+    }
 }
 
 impl Drop for Child {
     fn drop(&mut self) {
-        if !self.finished {
+        if self.ended {
+            // If its parent was killed too, it may be ours to collect now.
+            let mut status = 0;
+            let options = libc::__WALL | libc::WNOHANG;
+            // SAFETY: asks about one process and writes to a live integer.
+            unsafe { libc::waitpid(self.tracee.0, &raw mut status, options) };
+        } else if !self.finished {
             // SAFETY: our own child, not reaped yet.
             unsafe { libc::kill(self.tracee.0, libc::SIGKILL) };
             rethread::collect_killed(self.tracee.0);
@@ -81,49 +110,102 @@ impl From<TraceError> for RestoreError {
     }
 }
 
-/// Restores the process of an image as a child of the caller and returns its number. To be called
-/// from the thread on whose death it shall die (`PDEATHSIG`), in a daemon the main thread.
+/// One process to be restored, and with what.
+struct Part<'a> {
+    image: &'a Image,
+    reopened: Reopened,
+    plan: File,
+    placed: Placed,
+    /// Number that the plan's descriptor has in the process.
+    plan_fd: u64,
+}
+
+/// Restores the process of an image as a child of the caller, with the child processes that were
+/// checkpointed with it, and returns its number. To be called from the thread on whose death it
+/// shall die (`PDEATHSIG`), in a daemon the main thread.
 pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     let image = Image::open(spec.image)?;
-    let state = &image.state;
+    fault::point(fault::IMAGE_CHECKED)?;
     File::open(spec.restorer)
         .map_err(|source| RestoreError::Os { what: "open the restorer", source })?;
-    let reopened = reopen::reopen(state, &spec.stdio, &spec.segments)?;
-    let plan_file = memfd()?;
-    let (given, placed, plan_slot) = place(&image, &reopened, &spec, &plan_file)?;
+    let accounts = brood::accounts(&image);
+    let (given, parts) = place(&accounts, &spec)?;
+    fault::point(fault::PLANNED)?;
+    let base = parts.first().map_or(0, |part| part.placed.base);
     let start = Start {
         program: spec.restorer,
         descriptors: &given,
-        base: placed.base as RawFd,
-        pid: state.pid,
+        base: base as RawFd,
+        pid: image.state.pid,
+        only_this: accounts.len() > 1,
     };
     let pid = spawn::start(&start)?;
     let tracee = Tracee(pid);
-    let mut child = Child { tracee, others: vec![], finished: false, _listed: Listed::new(pid) };
+    let mut made: Vec<Option<Child>> = accounts.iter().map(|_| None).collect();
+    made[0] = Some(Child::new(pid));
+    fault::point(fault::CHILD_STARTED)?;
     wait_for(tracee, libc::SIGTRAP)?;
     tracee.set_options(rethread::OPTIONS)?;
     tracee.set_sigmask(ALL_SIGNALS)?;
-    let own = own_maps(pid)?;
-    check_machine(tracee, state, &own)?;
-    let plan = plan::plan(state, &image.runs, &placed, &own, pid)?;
-    carry_out(tracee, &plan, &plan_file, placed.base + plan_slot)?;
-    forget_restorer(&mut child, &plan, state, &own)?;
-    let others = child.others.iter().map(|made| made.tracee);
-    let threads: Vec<Tracee> = std::iter::once(tracee).chain(others).collect();
-    for (thread, made) in state.threads.iter().zip(&threads) {
-        renumber(pid, thread, made.0)?;
-        bind(made.0, &thread.affinity);
+    skeleton::make(tracee, site(pid)?, &accounts, &mut made)?;
+    fault::point(fault::FAMILY_MADE)?;
+    let mut alive: Vec<&mut Child> = made.iter_mut().flatten().filter(|c| !c.ended).collect();
+    for (child, part) in alive.iter_mut().zip(&parts) {
+        rebuild(child, part)?;
     }
-    limits(pid, state);
-    for (file, size) in &reopened.cuts {
+    fault::point(fault::LIMITS_SET)?;
+    for (file, size) in parts.iter().flat_map(|part| &part.reopened.cuts) {
         file.set_len(*size).map_err(|source| RestoreError::Os {
             what: "cut a file back to its size at the checkpoint",
             source,
         })?;
     }
-    let_go(&threads, state, spec.start_stopped)?;
-    child.finished = true;
+    fault::point(fault::FILES_CUT)?;
+    let mut orphans = parts.iter().flat_map(|part| &part.reopened.orphans);
+    orphans.try_for_each(Remade::seal)?;
+    for (child, part) in alive.iter().zip(&parts) {
+        make_ready(&child.threads(), &part.image.state)?;
+    }
+    for (i, (child, part)) in alive.iter().zip(&parts).enumerate() {
+        let stopped = part.image.state.kin.stopped || i == 0 && spec.start_stopped;
+        for thread in child.threads() {
+            thread.detach(if stopped { libc::SIGSTOP } else { 0 })?;
+        }
+    }
+    alive.iter_mut().for_each(|child| child.finished = true);
     Ok(pid)
+}
+
+/// Turns the restorer into the process of an image, all but the registers of its threads.
+fn rebuild(child: &mut Child, part: &Part<'_>) -> Result<(), RestoreError> {
+    let (state, tracee) = (&part.image.state, child.tracee);
+    let pid = tracee.0;
+    let own = own_maps(pid)?;
+    check_machine(tracee, state)?;
+    let vdso = capture::vdso(pid, &own).map_err(|e| RestoreError::Died(e.to_string()))?;
+    let area = Area::choose(state, &own)?;
+    let vdso = Vdso::choose(state, &own, &vdso, area)?;
+    area.enter(tracee, &own)?;
+    let own = own_maps(pid)?;
+    let plan = plan::plan(state, &part.image.extents, &part.placed, &own, &vdso, area, pid)?;
+    fault::point(fault::PLAN_MADE)?;
+    carry_out(tracee, &plan, &part.plan, part.plan_fd, || {
+        vdso::fill(&vdso, pid)?;
+        load::fill(part.image, pid, &part.reopened.orphans)
+    })?;
+    fault::point(fault::PLAN_DONE)?;
+    forget_restorer(child, &plan, state, area)?;
+    fault::point(fault::RESTORER_GONE)?;
+    for (thread, made) in state.threads.iter().zip(&child.threads()) {
+        renumber(pid, thread, made.0)?;
+        bind(made.0, &thread.affinity);
+    }
+    limits(pid, state);
+    Ok(())
+}
+
+fn site(pid: libc::pid_t) -> Result<u64, RestoreError> {
+    syscall_site(pid, &own_maps(pid)?).map_err(|e| RestoreError::Machine(e.to_string()))
 }
 
 fn memfd() -> Result<File, RestoreError> {
@@ -136,44 +218,63 @@ fn memfd() -> Result<File, RestoreError> {
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
-/// Numbers the descriptors that the child is given.
-fn place(
+/// Opens what the processes had open, and numbers the descriptors that the first one is given for
+/// itself and for all others.
+fn place<'a>(
+    accounts: &[(Member, Account<'a>)],
+    spec: &RestoreSpec<'_>,
+) -> Result<(Vec<RawFd>, Vec<Part<'a>>), RestoreError> {
+    let mut given: Vec<RawFd> = Vec::new();
+    let mut parts: Vec<Part<'a>> = Vec::new();
+    for (_, account) in accounts {
+        let Account::Alive(image) = account else { continue };
+        let reopened = reopen::reopen(&image.state, &spec.stdio, &spec.segments)?;
+        fault::point(fault::FILES_REOPENED)?;
+        let plan = memfd()?;
+        let placed = place_one(image, &reopened, spec, !parts.is_empty(), &mut given)?;
+        given.push(plan.as_raw_fd());
+        let plan_fd = given.len() as u64 - 1;
+        parts.push(Part { image, reopened, plan, placed, plan_fd });
+    }
+    let last = |part: &Part<'_>| part.image.state.descriptors.last().map_or(0, |d| d.fd);
+    let used = parts.iter().map(last).max().unwrap_or(0);
+    let ours = given.iter().copied().max().unwrap_or(0) as u64;
+    let base = u64::from(used).max(ours) + 1;
+    for part in &mut parts {
+        part.placed.shift(base);
+        part.plan_fd += base;
+    }
+    Ok((given, parts))
+}
+
+/// Numbers the descriptors of one process, counted from where they will begin.
+fn place_one(
     image: &Image,
     reopened: &Reopened,
     spec: &RestoreSpec<'_>,
-    plan: &File,
-) -> Result<(Vec<RawFd>, Placed, u64), RestoreError> {
-    let mut given: Vec<RawFd> = Vec::new();
+    child: bool,
+    given: &mut Vec<RawFd>,
+) -> Result<Placed, RestoreError> {
     let mut slot = |fd: RawFd| {
         given.push(fd);
         given.len() as u64 - 1
     };
-    let descriptions: Vec<Option<u64>> =
-        reopened.descriptions.iter().map(|fd| fd.map(&mut slot)).collect();
-    let files: Vec<u64> = reopened.files.iter().map(|&fd| slot(fd)).collect();
+    let descriptions = reopened.descriptions.iter().map(|fd| fd.map(&mut slot)).collect();
+    let files = reopened.files.iter().map(|&fd| slot(fd)).collect();
     let mut segments = Vec::new();
     for r in &image.state.regions {
         segments.push(match &r.backing {
             Backing::Segment { name, .. } => {
                 Some(slot(reopen::segment(&spec.segments, name)?.as_raw_fd()))
             }
+            Backing::Orphan { orphan, .. } => {
+                let writable = r.flags & region::MAY_WRITE != 0;
+                Some(slot(reopened.orphans[*orphan as usize].fd(writable)))
+            }
             _ => None,
         });
     }
-    let image_slot = slot(image.file.as_raw_fd());
-    let plan_slot = slot(plan.as_raw_fd());
-    let used = image.state.descriptors.last().map_or(0, |d| u64::from(d.fd));
-    let ours = given.iter().copied().max().unwrap_or(0) as u64;
-    let base = used.max(ours) + 1;
-    let at = |slots: Vec<u64>| slots.into_iter().map(|s| base + s).collect::<Vec<u64>>();
-    let placed = Placed {
-        base,
-        descriptions: descriptions.into_iter().map(|s| s.map(|s| base + s)).collect(),
-        files: at(files),
-        segments: segments.into_iter().map(|s| s.map(|s| base + s)).collect(),
-        image: base + image_slot,
-    };
-    Ok((given, placed, plan_slot))
+    Ok(Placed { base: 0, descriptions, files, segments, child })
 }
 
 fn own_maps(pid: libc::pid_t) -> Result<Vec<Mapping>, RestoreError> {
@@ -196,7 +297,7 @@ pub(crate) fn wait_for(tracee: Tracee, signal: i32) -> Result<(), RestoreError> 
 }
 
 /// The processor and the kernel must be able to go on where the image stopped.
-fn check_machine(tracee: Tracee, state: &State, own: &[Mapping]) -> Result<(), RestoreError> {
+fn check_machine(tracee: Tracee, state: &State) -> Result<(), RestoreError> {
     let here = tracee.xstate()?;
     let there = &state.leader().xstate;
     let features = |area: &[u8]| {
@@ -211,20 +312,17 @@ fn check_machine(tracee: Tracee, state: &State, own: &[Mapping]) -> Result<(), R
     if here.len() != there.len() {
         return Err(RestoreError::Machine("its processor has other vector registers".into()));
     }
-    let specials: Vec<Special> = own
-        .iter()
-        .filter(|m| m.is_special())
-        .map(|m| Special { name: m.path.clone(), start: m.start, end: m.end })
-        .collect();
-    match vdso_hash(tracee.0, &specials) {
-        Ok(hash) if hash == state.vdso_hash => Ok(()),
-        Ok(_) => Err(RestoreError::Machine("its kernel has another vdso".into())),
-        Err(e) => Err(RestoreError::Died(e.to_string())),
-    }
+    Ok(())
 }
 
-/// Hands the plan over and waits until it is done.
-fn carry_out(tracee: Tracee, plan: &Plan, file: &File, plan_fd: u64) -> Result<(), RestoreError> {
+/// Hands the plan over, fills the memory where the plan waits for it, and waits until all is done.
+fn carry_out(
+    tracee: Tracee,
+    plan: &Plan,
+    file: &File,
+    plan_fd: u64,
+    fill: impl FnOnce() -> Result<(), RestoreError>,
+) -> Result<(), RestoreError> {
     let (steps, data) = plan.encode()?;
     let bytes = DATA_OFFSET + data.len() as u64;
     let write = || {
@@ -234,10 +332,15 @@ fn carry_out(tracee: Tracee, plan: &Plan, file: &File, plan_fd: u64) -> Result<(
     };
     write().map_err(|source| RestoreError::Os { what: "write the restorer's plan", source })?;
     let mut regs = tracee.regs()?;
-    (regs.rdi, regs.rsi) = (plan_fd, bytes);
+    (regs.rdi, regs.rsi, regs.rdx) = (plan_fd, bytes, plan.area.plan());
     tracee.set_regs(&regs)?;
-    tracee.resume(0)?;
-    wait_for(tracee, libc::SIGSTOP).map_err(|died| explain(plan, file, died))
+    let next_stop = || {
+        tracee.resume(0)?;
+        wait_for(tracee, libc::SIGSTOP).map_err(|died| explain(plan, file, died))
+    };
+    next_stop()?;
+    fill()?;
+    next_stop()
 }
 
 /// Which step failed, by what the restorer has noted in the plan.
@@ -276,7 +379,7 @@ fn forget_restorer(
     child: &mut Child,
     plan: &Plan,
     state: &State,
-    own: &[Mapping],
+    area: Area,
 ) -> Result<(), RestoreError> {
     let tracee = child.tracee;
     let base = words_to_regs(&state.leader().regs);
@@ -287,28 +390,28 @@ fn forget_restorer(
         0 => Ok(()),
         error => Err(explain_failure("leave the address space", error)),
     };
-    for m in own.iter().filter(|m| (RESTORER_BASE..AREA_END).contains(&m.start)) {
-        leave(m.start, m.end)?;
-    }
-    rethread::make(tracee, state, site, &mut child.others)?;
+    let room = area.plan();
+    leave(area.base, room)?;
+    rethread::make(tracee, state, site, room, &mut child.others)?;
+    fault::point(fault::THREADS_MADE)?;
     // `/proc/PID/exe` can only be changed now that the restorer is not mapped any more, and only
     // with privileges; without them it goes on naming the restorer.
     let mut path = state.exe.clone();
     path.push(0);
-    if memory::write_exact(tracee.0, PLAN_BASE, &path).is_ok() {
-        let open = [libc::AT_FDCWD as u64, PLAN_BASE, libc::O_RDONLY as u64];
+    if memory::write_exact(tracee.0, room, &path).is_ok() {
+        let open = [libc::AT_FDCWD as u64, room, libc::O_RDONLY as u64];
         let fd = call(libc::SYS_openat, &open)?;
         if fd >= 0 {
             let mut layout = plan.layout;
             layout[12] = plan::with_exe(layout[12], fd as i32);
             let bytes: Vec<u8> = layout.iter().flat_map(|w| w.to_le_bytes()).collect();
-            if memory::write_exact(tracee.0, PLAN_BASE, &bytes).is_ok() {
-                call(libc::SYS_prctl, &plan::set_layout(PLAN_BASE))?;
+            if memory::write_exact(tracee.0, room, &bytes).is_ok() {
+                call(libc::SYS_prctl, &plan::set_layout(room))?;
             }
             call(libc::SYS_close, &[fd as u64])?;
         }
     }
-    leave(PLAN_BASE, AREA_END)
+    leave(room, area.end())
 }
 
 /// The number of a thread is in its libc's memory too.
@@ -358,27 +461,25 @@ fn bind(tid: libc::pid_t, mask: &[u8]) {
     }
 }
 
-/// Sets the registers of all threads and lets the process run.
+/// Sets the registers of all threads, so that nothing is left to do but to let them go.
 ///
 /// This is done in stops before signal delivery, so that the kernel treats an interrupted system
 /// call as it would have done in the old process, in the light of the signals that are pending.
-fn let_go(threads: &[Tracee], state: &State, stopped: bool) -> Result<(), RestoreError> {
+fn make_ready(threads: &[Tracee], state: &State) -> Result<(), RestoreError> {
     let pid = threads[0].0;
     for (i, (&tracee, thread)) in threads.iter().zip(&state.threads).enumerate() {
+        let mut regs = words_to_regs(&thread.regs);
+        let sleeps = interrupted::fall_asleep(tracee, &regs)?;
         // SAFETY: signals a thread of our own child.
         if unsafe { libc::syscall(libc::SYS_tgkill, pid, tracee.0, libc::SIGSTOP) } != 0 {
             return Err(last("stop the restored process"));
         }
-        tracee.resume(0)?;
-        wait_for(tracee, libc::SIGSTOP)?;
-        let mut regs = words_to_regs(&thread.regs);
-        let interrupted = regs.orig_rax as i64 >= 0 && regs.rax as i64 == RESTART_BLOCK;
-        if interrupted && !signal_waits(state, i) {
-            // The kernel's note on how to continue the call is lost with the old process: begin it
-            // anew.
-            regs.rax = regs.orig_rax;
-            regs.rip = regs.rip.wrapping_sub(2);
-            regs.orig_rax = u64::MAX;
+        interrupted::run_into(tracee, libc::SIGSTOP)?;
+        if sleeps {
+            regs = interrupted::asleep(tracee, &regs)?;
+        } else if interrupted::needs_note(&regs) && !signal_waits(state, i) {
+            // What was left of its time nobody knows.
+            interrupted::begin_anew(&mut regs);
         }
         tracee.set_xstate(&thread.xstate)?;
         tracee.set_regs(&regs)?;
@@ -386,9 +487,6 @@ fn let_go(threads: &[Tracee], state: &State, stopped: bool) -> Result<(), Restor
     // Only now: a signal for the process must not be taken by a thread that is not ready.
     for (tracee, thread) in threads.iter().zip(&state.threads) {
         tracee.set_sigmask(thread.sigmask)?;
-    }
-    for tracee in threads {
-        tracee.detach(if stopped { libc::SIGSTOP } else { 0 })?;
     }
     Ok(())
 }

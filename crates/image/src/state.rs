@@ -3,6 +3,8 @@
 //! These types are the file format of the `STATE` section (`docs/formats/image.md`): a change here
 //! is a change of version.
 
+use crate::family::Kin;
+pub use crate::state_orphans::*;
 use crate::wire::{wire_enum, wire_struct};
 
 /// Protection bits of [`Region::prot`], as `mmap` takes them.
@@ -75,6 +77,13 @@ wire_enum! {
             /// Offset of the region's start in it.
             offset: u64,
         },
+        /// A shared object without a path.
+        Orphan = 3 {
+            /// Index in [`State::orphans`].
+            orphan: u32,
+            /// Offset of the region's start in it.
+            offset: u64,
+        },
     }
 }
 
@@ -144,6 +153,11 @@ wire_enum! {
         Segment = 3 {
             /// Name of its memfd.
             name: Vec<u8>,
+        },
+        /// A shared object without a path.
+        Orphan = 10 {
+            /// Index in [`State::orphans`].
+            orphan: u32,
         },
     }
 }
@@ -287,10 +301,8 @@ wire_struct! {
     pub struct State {
         /// Process number.
         pub pid: i32,
-        /// Whether it led its process group.
-        pub group_leader: bool,
-        /// Whether it led its session.
-        pub session_leader: bool,
+        /// Its relatives among the processes that are checkpointed together.
+        pub kin: Kin,
         /// Path of the program.
         pub exe: Vec<u8>,
         /// Working folder.
@@ -321,10 +333,12 @@ wire_struct! {
         pub layout: Layout,
         /// vvar and vdso.
         pub specials: Vec<Special>,
-        /// XXH3-128 of the vdso's bytes.
-        pub vdso_hash: [u8; 16],
+        /// The vdso's bytes.
+        pub vdso: Vec<u8>,
         /// Files behind regions.
         pub files: Vec<FileId>,
+        /// Shared objects without a path.
+        pub orphans: Vec<Orphan>,
         /// Mappings in order of address.
         pub regions: Vec<Region>,
         /// Guard pages in order of address.

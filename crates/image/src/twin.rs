@@ -8,18 +8,23 @@ use crate::agent::Agent;
 use crate::capture::{self, Snapshot};
 use crate::check;
 use crate::error::CaptureError;
+use crate::fault;
+use crate::format::Extent;
 use crate::freeze::Frozen;
 use crate::memory;
+use crate::orphans::Orphans;
 use crate::procfs::{self, Mapping};
 use crate::pull::{Kind, Puller};
 use crate::regions::{Content, Regions};
 use crate::scan::Pagemap;
-use crate::state::{Backing, Region, Run, State, region};
+use crate::sink::StreamSink;
+use crate::state::{Backing, ORPHAN_BASE, Region, Run, State, region};
 use crate::trace::{Listed, Stop, TraceError, Tracee};
-use crate::write::ImageWriter;
+use crate::tree;
+use crate::write::{Contents, ImageWriter};
 use crate::{ImageReport, PAGE_BYTES};
 use std::cell::Cell;
-use std::io;
+use std::io::{self, Write};
 use std::marker::PhantomData;
 use std::path::Path;
 use std::rc::Rc;
@@ -43,16 +48,20 @@ pub struct Twin {
     saved: Vec<Saved>,
     /// Mappings that it has not inherited.
     dont_fork: Vec<Mapping>,
+    /// Twins of its children.
+    children: Vec<Twin>,
     made: Duration,
     born: Instant,
     stood: Rc<Cell<Option<Duration>>>,
     _this_thread: PhantomData<*const ()>,
 }
 
-/// Content that the twin does not inherit, read from the frozen process.
-struct Saved {
-    start: u64,
-    content: Vec<u8>,
+/// Content that is not the twin's own, read from the frozen process.
+pub(crate) struct Saved {
+    /// First address.
+    pub start: u64,
+    /// Whole pages.
+    pub content: Vec<u8>,
 }
 
 /// The twin's process, killed and reaped when dropped.
@@ -63,15 +72,41 @@ impl Process {
         Process(Tracee(pid), Listed::new(pid))
     }
 
-    fn fork(agent: &Agent) -> Result<Process, CaptureError> {
-        let mut born = None;
-        let result = agent.fork(&mut born);
+    /// Has the agent's process make another, which stands still; `born` gets its number.
+    fn fork(
+        agent: &Agent,
+        flags: i32,
+        born: &mut Option<libc::pid_t>,
+    ) -> Result<Process, CaptureError> {
+        let result = agent.fork(flags, born);
         let process = born.map(Process::new);
         if matches!(result, Err(CaptureError::Gone)) && process.is_none() {
             reap_unannounced();
         }
         result?;
-        process.ok_or(CaptureError::Gone)
+        let process = process.ok_or(CaptureError::Gone)?;
+        fault::point(fault::TWIN_BORN)?;
+        match process.0.wait() {
+            Ok(Stop::Event(..) | Stop::Signal(_)) => Ok(process),
+            Ok(Stop::Syscall) | Err(TraceError::Gone) => Err(CaptureError::TwinGone),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Makes a copy of a process that is not our child: its parent, or it itself, would learn of a
+    /// child that is not its own. So it makes a process that shares its memory, that makes the
+    /// copy, and is killed and collected at once; the copy goes to who takes orphans.
+    fn fork_orphan(agent: &Agent) -> Result<Process, CaptureError> {
+        let shared = libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES;
+        let mut number = None;
+        let between = Process::fork(agent, shared, &mut number);
+        // It is killed and collected, by us, at the end of this line.
+        let twin = between.and_then(|b| Process::fork(&agent.of_twin(b.0), 0, &mut None));
+        if let Some(number) = number {
+            let options = (libc::__WALL | libc::WNOHANG) as u64;
+            agent.call(libc::SYS_wait4, &[number as u64, 0, options, 0])?;
+        }
+        twin
     }
 }
 
@@ -86,11 +121,9 @@ fn reap_unannounced() {
         let Some(pid) = name.to_str().and_then(|n| n.parse::<libc::pid_t>().ok()) else {
             continue;
         };
-        let (Ok(stat), Ok(status)) = (procfs::Stat::read(pid), procfs::Status::read(pid)) else {
-            continue;
-        };
-        let ours = stat.field(4) == u64::from(std::process::id())
-            && status.number("TracerPid", 10).is_ok_and(|t| t == own_thread as u64);
+        let Ok(status) = procfs::Status::read(pid) else { continue };
+        // The child of a process that was killed too may have gone to another parent.
+        let ours = status.number("TracerPid", 10).is_ok_and(|t| t == own_thread as u64);
         if ours && !Listed::has(pid) {
             drop(Process::new(pid));
         }
@@ -105,6 +138,14 @@ impl Drop for Process {
         unsafe { libc::kill(pid, libc::SIGKILL) };
         reap(pid);
     }
+}
+
+/// Collects a process that has ended, if it can be collected already or is none of ours.
+pub(crate) fn try_reap(pid: libc::pid_t) -> bool {
+    let mut status = 0;
+    // SAFETY: asks about this one child and writes to a live integer.
+    let r = unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL | libc::WNOHANG) };
+    r != 0 && !(r == pid && libc::WIFSTOPPED(status))
 }
 
 /// Waits until a killed child is gone, through any stops that it may still report.
@@ -127,28 +168,40 @@ impl Frozen {
     /// Afterwards the process may be released.
     pub fn twin(&mut self) -> Result<Twin, CaptureError> {
         // What /proc shows of a dying process is empty or wrong; that it dies is the better reason.
-        self.make_twin().map_err(|e| match self.tracee.regs() {
-            Ok(_) => e,
-            Err(_) => CaptureError::Gone,
+        tree::check_family(self)?;
+        self.make_twin().map_err(|e| match (self.tracee.regs(), e) {
+            // It stands there, so it is the other one that is gone.
+            (Ok(_), CaptureError::Gone) => CaptureError::TwinGone,
+            (Ok(_), e) => e,
+            (Err(_), _) => CaptureError::Gone,
         })
     }
 
     fn make_twin(&mut self) -> Result<Twin, CaptureError> {
         let begun = Instant::now();
-        let (snapshot, agent) = capture::freeze_state(self)?;
+        let (mut snapshot, agent) = capture::freeze_state(self)?;
         agent.finish()?;
+        fault::point(fault::BEFORE_TWIN)?;
         self.tracee.set_options(OPTIONS)?;
-        let process = Process::fork(&agent)?;
+        let ours = snapshot.stat.field(4) == u64::from(std::process::id());
+        let process = match ours {
+            true => Process::fork(&agent, libc::CLONE_PARENT, &mut None)?,
+            false => Process::fork_orphan(&agent)?,
+        };
         let twin = process.0;
-        match twin.wait() {
-            Ok(Stop::Event(..) | Stop::Signal(_)) => {}
-            Ok(Stop::Syscall) | Err(TraceError::Gone) => return Err(CaptureError::TwinGone),
-            Err(e) => return Err(e.into()),
-        }
         self.tracee.set_options(libc::PTRACE_O_TRACESYSGOOD)?;
         let inherited = procfs::parse_maps(&procfs::read(twin.0, "maps")?)?;
-        let (saved, dont_fork) = not_inherited(self.tracee.0, &snapshot.maps, twin.0, &inherited)?;
+        fault::point(fault::TWIN_TOLD)?;
+        let pid = self.tracee.0;
+        let (mut saved, dont_fork) = not_inherited(pid, &snapshot.maps, twin.0, &inherited)?;
+        saved.append(&mut snapshot.orphans.read(pid, &agent.of_twin(twin))?);
+        let children = self.children.iter_mut();
+        let children = children.map(|child| {
+            let number = child.pid();
+            child.make_twin().map_err(|why| tree::of_child(number, why))
+        });
         Ok(Twin {
+            children: children.collect::<Result<_, _>>()?,
             process: Some(process),
             pid: twin.0,
             original: self.tracee.0,
@@ -219,42 +272,109 @@ impl Twin {
     }
 
     /// Pulls the twin's memory and writes the image `path` atomically and durably, with `meta` in
-    /// it. After any error no file is left behind.
+    /// it. The images of its children, if it has any, are written before: `path` with `.1`, `.2`
+    /// ... appended. After any error no file is left behind.
     pub fn write_image(mut self, path: &Path, meta: &[u8]) -> Result<ImageReport, CaptureError> {
-        let begun = Instant::now();
-        let result = self.write(path, meta, begun);
+        let children = self.write_children(path)?;
+        let written = children.len();
+        self.write_own(path, meta, &children).inspect_err(|_| {
+            // The error is what counts.
+            (0..written).for_each(|n| drop(tree::remove_image(&tree::child_path(path, n))));
+        })
+    }
+
+    /// Pulls the twin's memory and sends it on at once, as a stream that [`crate::receive`] turns
+    /// into an image. A failure shows there as a stream that ends early. Only of a process without
+    /// children.
+    pub fn write_stream(
+        mut self,
+        to: impl Write + Send,
+        meta: &[u8],
+    ) -> Result<ImageReport, CaptureError> {
+        if !self.children.is_empty() {
+            let what = "has child processes, and one stream holds one process";
+            return Err(CaptureError::Unsupported(what.into()));
+        }
+        let result = self.write(|| Ok(ImageWriter::to(Box::new(StreamSink::new(to)?))), meta);
+        self.blame_death(result)
+    }
+
+    fn write_children(&mut self, path: &Path) -> Result<Vec<ImageReport>, CaptureError> {
+        let mut reports = Vec::new();
+        for (n, child) in std::mem::take(&mut self.children).into_iter().enumerate() {
+            let pid = child.original;
+            match child.write_image(&tree::child_path(path, n), b"") {
+                Ok(report) => reports.push(report),
+                Err(why) => {
+                    (0..n).for_each(|n| drop(tree::remove_image(&tree::child_path(path, n))));
+                    return Err(tree::of_child(pid, why));
+                }
+            }
+        }
+        Ok(reports)
+    }
+
+    fn write_own(
+        &mut self,
+        path: &Path,
+        meta: &[u8],
+        children: &[ImageReport],
+    ) -> Result<ImageReport, CaptureError> {
+        let snapshot = self.snapshot.as_mut().ok_or(CaptureError::TwinGone)?;
+        for (child, report) in snapshot.kin.children.iter_mut().zip(children) {
+            child.identity = report.identity;
+        }
+        let result = self.write(|| ImageWriter::create(path), meta);
+        let result = result.map(|own| {
+            let all = |of: fn(&ImageReport) -> u64| of(&own) + children.iter().map(of).sum::<u64>();
+            let (bytes, pages) = (all(|r| r.bytes), all(|r| r.pages));
+            let write = own.write + children.iter().map(|r| r.write).sum();
+            ImageReport { bytes, pages, write, ..own }
+        });
+        self.blame_death(result)
+    }
+
+    /// That the twin has died is the better reason.
+    fn blame_death<T>(&self, result: Result<T, CaptureError>) -> Result<T, CaptureError> {
         result.map_err(|e| match &self.process {
             Some(process) if process.0.regs().is_err() => CaptureError::TwinGone,
             _ => e,
         })
     }
 
-    fn write(
+    fn write<'a>(
         &mut self,
-        path: &Path,
+        begin: impl FnOnce() -> Result<ImageWriter<'a>, CaptureError>,
         meta: &[u8],
-        begun: Instant,
     ) -> Result<ImageReport, CaptureError> {
+        let begun = Instant::now();
         let twin = self.pid;
         self.agent.call(libc::SYS_close_range, &[0, u64::from(u32::MAX), 0])?;
-        let snapshot = self.snapshot.take().ok_or(CaptureError::TwinGone)?;
+        let mut snapshot = self.snapshot.take().ok_or(CaptureError::TwinGone)?;
+        let orphans = std::mem::take(&mut snapshot.orphans);
         let mut state = capture::twin_state(self.original, snapshot, &self.agent, twin)?;
-        let regions = regions(twin, &self.dont_fork)?;
-        let mut writer = ImageWriter::create(path)?;
-        let mut puller = Puller::new(twin, &mut writer)?;
+        fault::point(fault::TWIN_ASKED)?;
+        let regions = regions(twin, &self.dont_fork, orphans)?;
+        fault::point(fault::REGIONS_KNOWN)?;
+        let writer = begin()?;
+        let mut puller = Puller::new(twin, &writer)?;
         pull(&mut puller, &regions, &self.saved)?;
-        let (runs, guards) = (puller.runs, puller.guards);
+        let (extents, guards) = (puller.extents, puller.guards);
         let pull = self.born.elapsed();
         self.process = None;
-        refuse_lost(&regions, &runs)?;
+        fault::point(fault::MEMORY_PULLED)?;
+        refuse_lost(&regions, &extents)?;
         state.guards = guards;
         state.files = regions.files;
+        state.orphans = regions.orphans.into_list();
         state.regions = regions.list.into_iter().map(|(region, _)| region).collect();
-        let pages = runs.iter().map(|r| r.pages).sum();
-        finish(&state, &runs, pages)?;
-        let bytes = writer.commit(&state, &runs, meta)?;
+        let pages = writer.pages();
+        finish(&state, &extents, &[pages])?;
+        let contents = Contents { state: &state, extents: &extents, ancestors: &[], meta };
+        let written = writer.commit(&contents)?;
         Ok(ImageReport {
-            bytes,
+            bytes: written.bytes,
+            identity: written.identity,
             pages,
             freeze: self.stood.get().unwrap_or_default(),
             twin: self.made,
@@ -266,12 +386,12 @@ impl Twin {
 
 /// On old kernels large mappings are not searched for content that the twin did not inherit; one
 /// that is empty because of that must not pass for an image.
-fn refuse_lost(regions: &Regions, runs: &[Run]) -> Result<(), CaptureError> {
+fn refuse_lost(regions: &Regions, extents: &[Extent]) -> Result<(), CaptureError> {
     for (r, content) in &regions.list {
         let suspect = r.flags & region::WIPE_ON_FORK != 0
             && *content == Content::Own
             && r.end - r.start > MAX_SLOW_SEARCH_BYTES
-            && !runs.iter().any(|run| (r.start..r.end).contains(&run.start));
+            && !extents.iter().any(|e| (r.start..r.end).contains(&e.start));
         if suspect {
             let what = "large and wiped on fork".into();
             return Err(CaptureError::Mapping { start: r.start, what });
@@ -281,29 +401,37 @@ fn refuse_lost(regions: &Regions, runs: &[Run]) -> Result<(), CaptureError> {
 }
 
 /// What would be refused on opening must not be written.
-fn finish(state: &State, runs: &[Run], pages: u64) -> Result<(), CaptureError> {
-    check::check(state, runs, pages * PAGE_BYTES)
+fn finish(state: &State, extents: &[Extent], homes: &[u64]) -> Result<(), CaptureError> {
+    check::check(state, extents, homes)
         .map_err(|what| CaptureError::Unsupported(format!("is not as expected: {what}")))
 }
 
-fn regions(twin: libc::pid_t, dont_fork: &[Mapping]) -> Result<Regions, CaptureError> {
+fn regions(
+    twin: libc::pid_t,
+    dont_fork: &[Mapping],
+    orphans: Orphans,
+) -> Result<Regions, CaptureError> {
     let mut maps = procfs::parse_maps(&procfs::read(twin, "smaps")?)?;
     let inherited = maps.len();
     maps.extend_from_slice(dont_fork);
     let mut order: Vec<usize> = (0..maps.len()).collect();
     order.sort_by_key(|&i| maps[i].start);
-    let mut regions = Regions::default();
+    let mut regions = Regions { orphans, ..Regions::default() };
     for i in order {
         regions.add(&maps[i], i >= inherited)?;
     }
     Ok(regions)
 }
 
-fn pull(puller: &mut Puller<'_>, regions: &Regions, saved: &[Saved]) -> Result<(), CaptureError> {
+fn pull<'a>(
+    puller: &mut Puller<'a>,
+    regions: &Regions,
+    saved: &'a [Saved],
+) -> Result<(), CaptureError> {
     for (region, content) in &regions.list {
         let kept = |s: &&Saved| (region.start..region.end).contains(&s.start);
         for s in saved.iter().filter(kept) {
-            puller.take_saved(s.start, &s.content)?;
+            puller.take_saved(s.start, &s.content);
         }
         if saved.iter().any(|s| kept(&s)) {
             continue;
@@ -313,14 +441,18 @@ fn pull(puller: &mut Puller<'_>, regions: &Regions, saved: &[Saved]) -> Result<(
             Content::Nothing => {}
             Content::All => {
                 let pages = (region.end - region.start) / PAGE_BYTES;
-                puller.take(&Run { start: region.start, pages }, Kind::Lost, legible)?;
+                puller.take(&Run { start: region.start, pages }, Kind::Lost, legible);
             }
             Content::Own => {
                 puller.take_own(region.start, region.end, kind(region), legible)?;
             }
         }
     }
-    puller.flush()
+    // Objects lie behind all regions.
+    for s in saved.iter().filter(|s| s.start >= ORPHAN_BASE) {
+        puller.take_saved(s.start, &s.content);
+    }
+    puller.pull()
 }
 
 fn kind(region: &Region) -> Kind {

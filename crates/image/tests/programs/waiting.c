@@ -41,13 +41,6 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "pipe") && pipe(fds)) return 1;
     if (!strcmp(what, "socket") && socketpair(AF_UNIX, SOCK_STREAM, 0, fds)) return 1;
     if (!strcmp(what, "epoll") && epoll_create1(0) < 0) return 1;
-    if (!strcmp(what, "deleted")) {
-        if (open("scratch", O_RDWR | O_CREAT, 0600) < 0 || unlink("scratch")) return 1;
-    }
-    if (!strcmp(what, "shared")) {
-        char *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        *p = 1;
-    }
     if (!strcmp(what, "timer")) {
         timer_t timer;
         struct sigevent event = {.sigev_notify = SIGEV_NONE};

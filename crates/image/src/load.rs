@@ -1,0 +1,74 @@
+//! Filling the memory of a process that is being made from an image.
+//!
+//! All blocks were verified when the image was opened; they are read again here, by a few threads,
+//! and what they hold is written to where it belongs. A block that has changed since fails.
+
+use crate::blocks::{Blocks, Piece};
+use crate::error::RestoreError;
+use crate::image::Image;
+use crate::parallel;
+use crate::reorphan::Remade;
+use crate::state::{ORPHAN_BASE, orphan_of};
+use std::io;
+
+/// Ranges of one call (`IOV_MAX`).
+const MAX_RANGES: usize = 1024;
+
+/// Writes all content of `image` to the memory of `pid`, whose regions are mapped writable, and to
+/// its shared objects.
+pub fn fill(image: &Image, pid: libc::pid_t, orphans: &[Remade]) -> Result<(), RestoreError> {
+    let wants = &image.wants;
+    parallel::for_each(wants.blocks.len(), Blocks::default, |blocks, i| {
+        let wanted = &wants.blocks[i];
+        let pages = blocks.pages(&image.parts[wanted.part], wanted.block)?;
+        wants.pieces_of(wanted).chunks(MAX_RANGES).try_for_each(|pieces| {
+            // Objects lie behind all memory.
+            let (memory, shared) =
+                pieces.split_at(pieces.partition_point(|p| p.address < ORPHAN_BASE));
+            share(orphans, shared, pages)?;
+            write(pid, memory, pages)
+        })
+    })
+}
+
+fn share(orphans: &[Remade], pieces: &[Piece], pages: &[u8]) -> Result<(), RestoreError> {
+    for piece in pieces {
+        let place = orphan_of(piece.address).and_then(|(i, at)| Some((orphans.get(i)?, at)));
+        let (orphan, at) =
+            place.ok_or_else(|| RestoreError::Machine("an unknown object".into()))?;
+        orphan.fill(at, &pages[piece.offset..piece.offset + piece.bytes])?;
+    }
+    Ok(())
+}
+
+fn write(pid: libc::pid_t, pieces: &[Piece], pages: &[u8]) -> Result<(), RestoreError> {
+    if pieces.is_empty() {
+        return Ok(());
+    }
+    let fail = |source| RestoreError::Os { what: "write the restored process's memory", source };
+    let local: Vec<libc::iovec> = pieces
+        .iter()
+        .map(|p| libc::iovec {
+            iov_base: pages[p.offset..p.offset + p.bytes].as_ptr().cast_mut().cast(),
+            iov_len: p.bytes,
+        })
+        .collect();
+    let remote: Vec<libc::iovec> = pieces
+        .iter()
+        .map(|p| libc::iovec { iov_base: p.address as *mut libc::c_void, iov_len: p.bytes })
+        .collect();
+    let count = pieces.len() as libc::c_ulong;
+    let (local, remote) = (local.as_ptr(), remote.as_ptr());
+    // SAFETY: the local ranges lie within `pages` and are only read; the kernel checks the others.
+    let n = unsafe { libc::process_vm_writev(pid, local, count, remote, count, 0) };
+    match usize::try_from(n) {
+        Ok(n) if n == pieces.iter().map(|p| p.bytes).sum::<usize>() => Ok(()),
+        Ok(_) => Err(fail(io::Error::from_raw_os_error(libc::ENOMEM))),
+        Err(_) => match io::Error::last_os_error() {
+            e if e.raw_os_error() == Some(libc::ESRCH) => {
+                Err(RestoreError::Died("it was killed".into()))
+            }
+            e => Err(fail(e)),
+        },
+    }
+}
