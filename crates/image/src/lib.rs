@@ -27,6 +27,7 @@ mod frame;
 mod freeze;
 mod image;
 mod inspect;
+mod interrupted;
 mod load;
 mod memory;
 mod orphans;

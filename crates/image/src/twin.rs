@@ -168,9 +168,11 @@ impl Frozen {
     pub fn twin(&mut self) -> Result<Twin, CaptureError> {
         // What /proc shows of a dying process is empty or wrong; that it dies is the better reason.
         tree::check_family(self)?;
-        self.make_twin().map_err(|e| match self.tracee.regs() {
-            Ok(_) => e,
-            Err(_) => CaptureError::Gone,
+        self.make_twin().map_err(|e| match (self.tracee.regs(), e) {
+            // It stands there, so it is the other one that is gone.
+            (Ok(_), CaptureError::Gone) => CaptureError::TwinGone,
+            (Ok(_), e) => e,
+            (Err(_), _) => CaptureError::Gone,
         })
     }
 
