@@ -3,12 +3,14 @@
 //! Blocks of which all is needed are taken over as they are stored, others are packed anew. The new
 //! file takes the place of the old in one step; the files that it needed are left to the caller.
 
+use crate::aligned::Buffer;
 use crate::blocks::{Blocks, Wanted};
 use crate::chain::Known;
 use crate::check;
 use crate::error::{CaptureError, ImageError};
-use crate::format::{Ancestor, BLOCK_BYTES, Extent, codec};
+use crate::format::{Ancestor, BLOCK_BYTES, Extent};
 use crate::image::Image;
+use crate::pack::{Packed, Packer};
 use crate::track::Tracker;
 use crate::write::{Contents, ImageWriter, Written};
 use crate::{ImageReport, PAGE_BYTES};
@@ -75,13 +77,14 @@ fn rewrite(path: &Path) -> Result<Option<Rewritten>, ConsolidateError> {
     if image.parts.len() == 1 {
         return Ok(None);
     }
-    let mut packer = Packer { writer: ImageWriter::create(path)?, buffer: vec![], extents: vec![] };
+    let writer = ImageWriter::create(path)?;
+    let mut gatherer = Gatherer::new(&writer);
     let mut blocks = Blocks::default();
     for wanted in &image.wants.blocks {
-        packer.take(&image, wanted, &mut blocks)?;
+        gatherer.take(&image, wanted, &mut blocks)?;
     }
-    packer.flush()?;
-    let Packer { writer, extents, .. } = packer;
+    gatherer.flush()?;
+    let extents = std::mem::take(&mut gatherer.extents);
     let extents = joined(extents, &image);
     let pages = writer.pages();
     check::check(&image.state, &extents, &[pages]).map_err(ImageError::Invalid)?;
@@ -99,13 +102,27 @@ fn rewrite(path: &Path) -> Result<Option<Rewritten>, ConsolidateError> {
 }
 
 /// Pages on their way into the new file, in the order in which they lie in the old ones.
-struct Packer {
-    writer: ImageWriter,
-    buffer: Vec<u8>,
+struct Gatherer<'a> {
+    writer: &'a ImageWriter<'a>,
+    /// Pages that are not written yet, and how many bytes they are.
+    buffer: Buffer,
+    held: usize,
+    packer: Packer,
+    /// File that the last pages are from.
+    part: usize,
+    /// Blocks written.
+    blocks: usize,
     extents: Vec<Extent>,
 }
 
-impl Packer {
+impl<'a> Gatherer<'a> {
+    fn new(writer: &'a ImageWriter<'a>) -> Gatherer<'a> {
+        let mut buffer = Buffer::default();
+        buffer.resize(BLOCK_BYTES);
+        let packer = Packer::default();
+        Gatherer { writer, buffer, held: 0, packer, part: 0, blocks: 0, extents: vec![] }
+    }
+
     fn take(
         &mut self,
         image: &Image,
@@ -117,10 +134,12 @@ impl Packer {
         let block = &part.blocks()[wanted.block];
         let needed: usize = pieces.iter().map(|p| p.bytes).sum();
         let whole = needed == block.raw as usize;
-        if whole {
+        // Shared objects lie behind all else in their block: pages of two files never share one.
+        if whole || self.held + needed > BLOCK_BYTES || self.part != wanted.part {
             self.flush()?;
         }
-        let first = self.writer.pages() + self.buffer.len() as u64 / PAGE_BYTES;
+        self.part = wanted.part;
+        let first = self.writer.pages() + self.held as u64 / PAGE_BYTES;
         let mut next = first;
         for piece in pieces {
             // In a block that is taken over, each piece stays where it is.
@@ -133,23 +152,31 @@ impl Packer {
         if whole {
             let mut stored = Vec::new();
             part.stored(wanted.block, &mut stored)?;
-            self.writer.append_block(block.clone(), &stored)?;
+            stored.resize(stored.len().next_multiple_of(PAGE_BYTES as usize), 0);
+            let packed = Packed { block: block.clone(), padded: &stored };
+            self.writer.turn(self.blocks).store(Some(&packed), |_| ())?;
+            self.blocks += 1;
             return Ok(());
         }
         let pages = blocks.pages(part, wanted.block)?;
         for piece in pieces {
-            self.buffer.extend_from_slice(&pages[piece.offset..piece.offset + piece.bytes]);
-        }
-        while self.buffer.len() >= BLOCK_BYTES {
-            self.writer.append(codec::NONE, &self.buffer[..BLOCK_BYTES])?;
-            self.buffer.drain(..BLOCK_BYTES);
+            let from = &pages[piece.offset..piece.offset + piece.bytes];
+            self.buffer[self.held..self.held + piece.bytes].copy_from_slice(from);
+            self.held += piece.bytes;
         }
         Ok(())
     }
 
     fn flush(&mut self) -> Result<(), CaptureError> {
-        self.writer.append(codec::NONE, &self.buffer)?;
-        self.buffer.clear();
+        if self.held == 0 {
+            return Ok(());
+        }
+        let pages = &self.buffer[..std::mem::take(&mut self.held)];
+        let packed = self.packer.pack(&self.writer.tuner, pages);
+        let packed =
+            packed.map_err(|source| CaptureError::Os { what: "compress a block", source })?;
+        self.writer.turn(self.blocks).store(Some(&packed), |_| ())?;
+        self.blocks += 1;
         Ok(())
     }
 }

@@ -30,22 +30,27 @@ impl Hashes {
             blocks.extend(starts.map(|s| Span { start: s, end: span.end.min(s + BLOCK_BYTES) }));
         }
         let done: Vec<Mutex<Vec<(u64, u128)>>> = blocks.iter().map(|_| Mutex::default()).collect();
-        parallel::for_each(blocks.len(), Vec::new, |buffer: &mut Vec<u8>, i| {
-            let mut list = done[i].lock().unwrap_or_else(|e| e.into_inner());
-            let mut at = blocks[i].start;
-            while at < blocks[i].end {
-                buffer.resize((blocks[i].end - at) as usize, 0);
-                let read = source.read(at, buffer)?;
-                for page in buffer[..read].chunks(PAGE_BYTES as usize) {
-                    list.push((at, xxh3_128(page)));
-                    at += PAGE_BYTES;
+        parallel::for_each(
+            parallel::threads(),
+            blocks.len(),
+            Vec::new,
+            |buffer: &mut Vec<u8>, i| {
+                let mut list = done[i].lock().unwrap_or_else(|e| e.into_inner());
+                let mut at = blocks[i].start;
+                while at < blocks[i].end {
+                    buffer.resize((blocks[i].end - at) as usize, 0);
+                    let read = source.read(at, buffer)?;
+                    for page in buffer[..read].chunks(PAGE_BYTES as usize) {
+                        list.push((at, xxh3_128(page)));
+                        at += PAGE_BYTES;
+                    }
+                    if read < buffer.len() {
+                        at += PAGE_BYTES;
+                    }
                 }
-                if read < buffer.len() {
-                    at += PAGE_BYTES;
-                }
-            }
-            Ok::<(), CaptureError>(())
-        })?;
+                Ok::<(), CaptureError>(())
+            },
+        )?;
         let mut all = Hashes::default();
         for list in done {
             let list = list.into_inner().unwrap_or_else(|e| e.into_inner());

@@ -19,7 +19,7 @@ use crate::state::region;
 use crate::trace::{Listed, Stop, TraceError, Tracee};
 use crate::track::{Tracker, Tracking};
 use crate::{ImageReport, PAGE_BYTES};
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 
 const OPTIONS: i32 =
@@ -229,6 +229,17 @@ impl Twin {
     /// `meta` in it. After any error no file is left behind.
     pub fn write_image(self, path: &Path, meta: &[u8]) -> Result<ImageReport, CaptureError> {
         self.0.write_to(path, meta, &mut Tracker::new(Tracking::Off))
+    }
+
+    /// Pulls the twin's memory and sends it on at once, as a stream that [`crate::receive`] turns
+    /// into an image. A failure shows there as a stream that ends early. Only of a process without
+    /// children.
+    pub fn write_stream(
+        self,
+        to: impl Write + Send,
+        meta: &[u8],
+    ) -> Result<ImageReport, CaptureError> {
+        self.0.write_stream(to, meta)
     }
 }
 
