@@ -115,6 +115,13 @@ impl Replay {
         }
         let segment = &loaded.segment;
         segment.header().ft.fetch_or(FT_REPLAY, Ordering::AcqRel);
+        for other in 0..segment.geometry().ranks {
+            for channel in [segment.channel(other, meta.rank), segment.channel(meta.rank, other)] {
+                // What was shown lay in the memory of a process that is gone.
+                channel.shown.store(0, Ordering::Relaxed);
+                channel.viewing.store(0, Ordering::Relaxed);
+            }
+        }
         reset_control(segment, meta.rank, &meta);
         let exe = opened.inspect().exe;
         Ok(Replay { meta, exe, image: path, loaded })
@@ -148,6 +155,7 @@ impl Replay {
             stdio,
             segments: vec![(format!("{MEMFD_PREFIX}{}", self.meta.job), segment)],
             start_stopped: stopped,
+            options: Default::default(),
         })
         .map_err(|source| ReplayError::Restore { rank, source })?;
         self.ctl().pid.store(pid as u32, Ordering::Release);
