@@ -7,12 +7,13 @@
 
 use crate::PAGE_BYTES;
 use crate::agent::Agent;
-use crate::descriptors;
+use crate::descriptors::{self, Table};
 use crate::error::CaptureError;
 use crate::freeze::Frozen;
 use crate::memory;
+use crate::orphans::Found;
 use crate::procfs::{self, Mapping, Stat, Status};
-use crate::state::{Action, Description, Descriptor, Layout, Pending, Special, State, Thread};
+use crate::state::{Action, Layout, Pending, Special, State, Thread};
 use crate::threads;
 use crate::trace::{ALL_SIGNALS, Regs, TraceError};
 use xxhash_rust::xxh3::xxh3_128;
@@ -40,8 +41,7 @@ pub(crate) struct Snapshot {
     pub maps: Vec<Mapping>,
     pub cwd: Vec<u8>,
     pub limits: Vec<[u64; 2]>,
-    pub descriptors: Vec<Descriptor>,
-    pub descriptions: Vec<Description>,
+    pub files: Table,
 }
 
 /// Reads the frozen process and prepares it for calls in its name.
@@ -62,7 +62,7 @@ pub(crate) fn freeze_state(frozen: &mut Frozen) -> Result<(Snapshot, Agent), Cap
     for thread in frozen.threads() {
         thread.set_sigmask(ALL_SIGNALS)?;
     }
-    let (descriptors, descriptions) = descriptors::collect(pid)?;
+    let files = descriptors::collect(&[pid])?.pop().ok_or(CaptureError::Gone)?;
     let regs = frozen.borrowed.first().map(|b| b.regs).ok_or(CaptureError::Gone)?;
     let agent = Agent::new(tracee, regs, &maps)?;
     let mut timers = [[0; 4]; 3];
@@ -83,8 +83,7 @@ pub(crate) fn freeze_state(frozen: &mut Frozen) -> Result<(Snapshot, Agent), Cap
         cwd: procfs::link(pid, "cwd")?,
         limits: limits(pid),
         status,
-        descriptors,
-        descriptions,
+        files,
     };
     Ok((snapshot, agent))
 }
@@ -145,13 +144,14 @@ pub(crate) fn words_to_regs(words: &[u64; 27]) -> Regs {
     unsafe { std::mem::transmute_copy(words) }
 }
 
-/// Completes the state from the twin. Regions, files and guards are filled in later.
+/// Completes the state from the twin. Regions, files and guards are filled in later; so is the
+/// content of the files without a path, which come with it.
 pub(crate) fn twin_state(
     pid: libc::pid_t,
     snapshot: Snapshot,
     agent: &Agent,
     twin: libc::pid_t,
-) -> Result<State, CaptureError> {
+) -> Result<(State, Vec<Found>), CaptureError> {
     let perm = agent.ask::<1>(libc::SYS_arch_prctl, &[ARCH_GET_XCOMP_PERM, 0], 1)?;
     let prctl = |option: u64| agent.call(libc::SYS_prctl, &[option]);
     let dumpable = prctl(libc::PR_GET_DUMPABLE as u64)?;
@@ -159,7 +159,8 @@ pub(crate) fn twin_state(
     let actions = actions(&snapshot.status, agent)?;
     let brk = agent.call(libc::SYS_brk, &[0])? as u64;
     agent.finish()?;
-    let (status, stat) = (&snapshot.status, &snapshot.stat);
+    let (status, stat, files) = (&snapshot.status, &snapshot.stat, snapshot.files);
+    let orphans = files.orphans;
     let specials: Vec<Special> = snapshot
         .maps
         .iter()
@@ -168,7 +169,7 @@ pub(crate) fn twin_state(
         .collect();
     let personality = procfs::read(twin, "personality").unwrap_or_default();
     let personality = String::from_utf8_lossy(&personality);
-    Ok(State {
+    let state = State {
         pid,
         group_leader: stat.field(5) == pid as u64,
         session_leader: stat.field(6) == pid as u64,
@@ -185,15 +186,18 @@ pub(crate) fn twin_state(
         actions,
         pending: snapshot.pending,
         timers: snapshot.timers,
+        posix_timers: Vec::new(),
         layout: layout(stat, brk, procfs::read(twin, "auxv")?),
         vdso_hash: vdso_hash(twin, &specials)?,
         specials,
         files: Vec::new(),
         regions: Vec::new(),
         guards: Vec::new(),
-        descriptions: snapshot.descriptions,
-        descriptors: snapshot.descriptors,
-    })
+        orphans: orphans.iter().map(|found| found.orphan.clone()).collect(),
+        descriptions: files.descriptions,
+        descriptors: files.descriptors,
+    };
+    Ok((state, orphans))
 }
 
 fn layout(stat: &Stat, brk: u64, auxv: Vec<u8>) -> Layout {

@@ -2,13 +2,13 @@
 //! written; this tells that they make sense, so that the planner may rely on it.
 
 use crate::PAGE_BYTES;
-use crate::state::{Backing, FileId, PROT_MASK, Region, Run, State, Target, Thread, region};
+use crate::check_files;
+use crate::state::{Backing, FileId, ORPHAN_BASE, PROT_MASK, Region, Run, State, Thread, region};
 use eyrie_restorer::plan::{AREA_END, RESTORER_BASE};
 
 /// End of what a process can map (with five-level page tables).
 const ADDRESS_LIMIT: u64 = 1 << 56;
 const MAX_PATH_BYTES: usize = 4096;
-const MAX_DESCRIPTORS: u32 = 1 << 20;
 const MAX_XSTATE_BYTES: usize = 64 * 1024;
 const MIN_XSTATE_BYTES: usize = 576;
 const MAX_AUXV_BYTES: usize = 64 * 16;
@@ -16,9 +16,9 @@ const MAX_COMM_BYTES: usize = 15;
 const MAX_LIMITS: usize = 32;
 const MAX_SPECIALS: usize = 16;
 
-type Finding = Result<(), String>;
+pub(crate) type Finding = Result<(), String>;
 
-fn ensure(holds: bool, what: impl FnOnce() -> String) -> Finding {
+pub(crate) fn ensure(holds: bool, what: impl FnOnce() -> String) -> Finding {
     if holds { Ok(()) } else { Err(what()) }
 }
 
@@ -86,6 +86,11 @@ fn check_region(r: &Region, state: &State) -> Finding {
             ensure((*file as usize) < state.files.len(), || bad("unknown file"))?;
             *offset
         }
+        Backing::Orphan { orphan, offset } => {
+            let known = (*orphan as usize) < state.orphans.len();
+            ensure(shared && known, || bad("unknown file without a path"))?;
+            *offset
+        }
         Backing::Segment { name, offset } => {
             ensure(shared, || bad("a private segment"))?;
             ensure(!name.is_empty() && !name.contains(&0), || bad("segment name"))?;
@@ -102,10 +107,14 @@ fn check_runs(state: &State, runs: &[Run], page_bytes: u64) -> Finding {
         let bad = || format!("pages at {:#x} belong nowhere", run.start);
         let end = run.pages.checked_mul(PAGE_BYTES).and_then(|b| b.checked_add(run.start));
         let end = end.ok_or_else(bad)?;
-        let home = find(&state.regions, run.start).ok_or_else(bad)?;
-        let private = home.flags & region::SHARED == 0;
         let aligned = run.start.is_multiple_of(PAGE_BYTES);
-        ensure(private && aligned && run.pages > 0 && end <= home.end, bad)?;
+        let inside = if run.start >= ORPHAN_BASE {
+            check_files::in_orphan(state, run.start, end)
+        } else {
+            let home = find(&state.regions, run.start).ok_or_else(bad)?;
+            home.flags & region::SHARED == 0 && end <= home.end
+        };
+        ensure(inside && aligned && run.pages > 0, bad)?;
         ensure(run.start >= last, || "pages are not in order".into())?;
         last = end;
         pages = pages.checked_add(run.pages).ok_or_else(bad)?;
@@ -161,27 +170,12 @@ fn signals(state: &State) -> Finding {
     ensure(holds, || "pending signals".into())
 }
 
-fn path_holds(path: &[u8]) -> bool {
+pub(crate) fn path_holds(path: &[u8]) -> bool {
     path.starts_with(b"/") && path.len() < MAX_PATH_BYTES && !path.contains(&0)
 }
 
 fn files(state: &State) -> Finding {
     let id_holds = |id: &FileId| path_holds(&id.path);
     ensure(state.files.iter().all(id_holds), || "path of a mapped file".into())?;
-    for d in &state.descriptions {
-        let holds = match &d.target {
-            Target::Stdio { which } => *which < 3,
-            Target::File { id, .. } => id_holds(id),
-            Target::Device { path, .. } => path_holds(path),
-            Target::Segment { name } => !name.is_empty() && !name.contains(&0),
-        };
-        ensure(holds && d.offset >> 63 == 0, || "an open file".into())?;
-    }
-    let mut next = 0;
-    for d in &state.descriptors {
-        let known = (d.description as usize) < state.descriptions.len();
-        ensure(known && d.fd >= next && d.fd < MAX_DESCRIPTORS, || "descriptors".into())?;
-        next = d.fd + 1;
-    }
-    Ok(())
+    check_files::check(state)
 }

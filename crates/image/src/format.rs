@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::xxh3_128;
 /// First bytes of an image.
 pub const MAGIC: [u8; 8] = *b"EYRIEIMG";
 /// Version of everything in the file.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// x86-64.
 pub const MACHINE: u32 = 1;
 /// The header takes the first page; pages of memory start behind it.
@@ -19,7 +19,7 @@ pub const BLOCK_BYTES: usize = 1 << 20;
 pub const MAX_META_BYTES: u64 = 64 << 20;
 /// Largest state section, in bytes.
 pub const MAX_STATE_BYTES: u64 = 64 << 20;
-/// Sections of version 2.
+/// Sections of version 3.
 pub const SECTIONS: [u32; 5] =
     [section::PAGES, section::BLOCKS, section::RUNS, section::STATE, section::META];
 

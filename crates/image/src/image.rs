@@ -89,6 +89,11 @@ impl Image {
         &self.meta
     }
 
+    /// Reads pages of its content, from page `first` of all that are stored.
+    pub(crate) fn read_pages(&self, first: u64, to: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(to, HEADER_BYTES + first * crate::PAGE_BYTES)
+    }
+
     /// What it holds, in figures.
     pub fn summary(&self) -> Summary {
         let is_file = |t: &Target| matches!(t, Target::File { .. });

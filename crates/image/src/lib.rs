@@ -6,15 +6,25 @@
 //! what a restored process finds in its shared segments is the caller's affair.
 
 mod agent;
+mod append;
 mod capture;
 mod check;
+mod check_files;
+mod counters;
 mod descriptors;
+mod epoll;
 mod error;
 mod format;
 mod freeze;
 mod image;
+mod inotify;
+mod lend;
+mod locks;
 mod memory;
+mod orphans;
+mod pipes;
 mod plan;
+mod plan_files;
 mod procfs;
 mod pull;
 mod regions;
@@ -22,11 +32,15 @@ mod reopen;
 mod restore;
 mod rethread;
 mod scan;
+mod sockdiag;
+mod sockets;
 mod spawn;
 mod state;
+mod state_files;
 mod threads;
 mod trace;
 mod twin;
+mod unix;
 mod wire;
 mod write;
 

@@ -43,6 +43,8 @@ pub struct Regions {
     pub list: Vec<(Region, Content)>,
     /// The files.
     pub files: Vec<FileId>,
+    /// Device and inode number of the files without a path that the image holds.
+    pub orphans: Vec<(u64, u64)>,
 }
 
 impl Regions {
@@ -94,6 +96,10 @@ impl Regions {
         if let Some(name) = segment_name(&m.path) {
             return Ok(Backing::Segment { name, offset: m.offset });
         }
+        let orphan = self.orphans.iter().position(|&(dev, ino)| ino == m.ino && is_on(dev, m));
+        if let Some(orphan) = orphan {
+            return Ok(Backing::Orphan { orphan: orphan as u32, offset: m.offset });
+        }
         let unnamed: [&[u8]; 4] = [b"/dev/zero", b"/memfd:", b"/SYSV", b"[anon_shmem"];
         let what = if m.path.is_empty() || unnamed.iter().any(|u| m.path.starts_with(u)) {
             "shared memory without a file"
@@ -116,12 +122,16 @@ impl Regions {
     }
 }
 
+/// Whether what is mapped lies on a device, by the number that `stat` gives.
+fn is_on(dev: u64, m: &Mapping) -> bool {
+    u64::from(libc::major(dev)) << 32 | u64::from(libc::minor(dev)) == m.dev
+}
+
 /// The file behind a mapping, if its path still leads to it and it can be read.
 fn identify(m: &Mapping) -> Option<FileId> {
     let path = OsString::from_vec(m.path.clone());
     let meta = fs::metadata(&path).ok()?;
-    let dev = u64::from(libc::major(meta.dev())) << 32 | u64::from(libc::minor(meta.dev()));
-    let same = meta.is_file() && meta.ino() == m.ino && dev == m.dev;
+    let same = meta.is_file() && meta.ino() == m.ino && is_on(meta.dev(), m);
     (same && fs::File::open(&path).is_ok()).then(|| file_id(m.path.clone(), &meta))
 }
 

@@ -11,8 +11,9 @@ use crate::error::RestoreError;
 use crate::image::Image;
 use crate::memory;
 use crate::plan::{self, Placed, Plan};
+use crate::plan_files;
 use crate::procfs::{self, Mapping};
-use crate::reopen::{self, Reopened};
+use crate::reopen::{self, Reopened, Reopener};
 use crate::rethread::{self, Made};
 use crate::spawn::{self, Start};
 use crate::state::{Backing, Pending, Special, State, Thread};
@@ -88,7 +89,9 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     let state = &image.state;
     File::open(spec.restorer)
         .map_err(|source| RestoreError::Os { what: "open the restorer", source })?;
-    let reopened = reopen::reopen(state, &spec.stdio, &spec.segments)?;
+    let mut reopener = Reopener::new(&spec.stdio, &spec.segments, &[&image]);
+    let reopened = reopener.open(&image)?;
+    reopener.settle();
     let plan_file = memfd()?;
     let (given, placed, plan_slot) = place(&image, &reopened, &spec, &plan_file)?;
     let start = Start {
@@ -115,12 +118,7 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
         bind(made.0, &thread.affinity);
     }
     limits(pid, state);
-    for (file, size) in &reopened.cuts {
-        file.set_len(*size).map_err(|source| RestoreError::Os {
-            what: "cut a file back to its size at the checkpoint",
-            source,
-        })?;
-    }
+    reopener.finish()?;
     let_go(&threads, state, spec.start_stopped)?;
     child.finished = true;
     Ok(pid)
@@ -151,6 +149,7 @@ fn place(
     let descriptions: Vec<Option<u64>> =
         reopened.descriptions.iter().map(|fd| fd.map(&mut slot)).collect();
     let files: Vec<u64> = reopened.files.iter().map(|&fd| slot(fd)).collect();
+    let orphans: Vec<u64> = reopened.orphans.iter().map(|&fd| slot(fd)).collect();
     let mut segments = Vec::new();
     for r in &image.state.regions {
         segments.push(match &r.backing {
@@ -162,7 +161,7 @@ fn place(
     }
     let image_slot = slot(image.file.as_raw_fd());
     let plan_slot = slot(plan.as_raw_fd());
-    let used = image.state.descriptors.last().map_or(0, |d| u64::from(d.fd));
+    let used = plan_files::highest(&image.state);
     let ours = given.iter().copied().max().unwrap_or(0) as u64;
     let base = used.max(ours) + 1;
     let at = |slots: Vec<u64>| slots.into_iter().map(|s| base + s).collect::<Vec<u64>>();
@@ -170,6 +169,7 @@ fn place(
         base,
         descriptions: descriptions.into_iter().map(|s| s.map(|s| base + s)).collect(),
         files: at(files),
+        orphans: at(orphans),
         segments: segments.into_iter().map(|s| s.map(|s| base + s)).collect(),
         image: base + image_slot,
     };

@@ -5,11 +5,13 @@
 //! its tracer whatever happens, and holds no descriptor, so that no pipe stays open on its account.
 
 use crate::agent::Agent;
+use crate::append;
 use crate::capture::{self, Snapshot};
 use crate::check;
 use crate::error::CaptureError;
 use crate::freeze::Frozen;
 use crate::memory;
+use crate::orphans::{self, Found};
 use crate::procfs::{self, Mapping};
 use crate::pull::{Kind, Puller};
 use crate::regions::{Content, Regions};
@@ -238,11 +240,13 @@ impl Twin {
         let twin = self.pid;
         self.agent.call(libc::SYS_close_range, &[0, u64::from(u32::MAX), 0])?;
         let snapshot = self.snapshot.take().ok_or(CaptureError::TwinGone)?;
-        let mut state = capture::twin_state(self.original, snapshot, &self.agent, twin)?;
-        let regions = regions(twin, &self.dont_fork)?;
+        let (mut state, orphans) = capture::twin_state(self.original, snapshot, &self.agent, twin)?;
+        append::mark_shared(&[self.original, twin], &mut state.descriptions);
+        let regions = regions(twin, &self.dont_fork, &orphans)?;
         let mut writer = ImageWriter::create(path)?;
         let mut puller = Puller::new(twin, &mut writer)?;
         pull(&mut puller, &regions, &self.saved)?;
+        orphans::pull(&mut puller, &orphans)?;
         let (runs, guards) = (puller.runs, puller.guards);
         let pull = self.born.elapsed();
         self.process = None;
@@ -286,13 +290,18 @@ fn finish(state: &State, runs: &[Run], pages: u64) -> Result<(), CaptureError> {
         .map_err(|what| CaptureError::Unsupported(format!("is not as expected: {what}")))
 }
 
-fn regions(twin: libc::pid_t, dont_fork: &[Mapping]) -> Result<Regions, CaptureError> {
+fn regions(
+    twin: libc::pid_t,
+    dont_fork: &[Mapping],
+    orphans: &[Found],
+) -> Result<Regions, CaptureError> {
     let mut maps = procfs::parse_maps(&procfs::read(twin, "smaps")?)?;
     let inherited = maps.len();
     maps.extend_from_slice(dont_fork);
     let mut order: Vec<usize> = (0..maps.len()).collect();
     order.sort_by_key(|&i| maps[i].start);
-    let mut regions = Regions::default();
+    let orphans = orphans.iter().map(|found| found.file).collect();
+    let mut regions = Regions { orphans, ..Regions::default() };
     for i in order {
         regions.add(&maps[i], i >= inherited)?;
     }
