@@ -36,7 +36,7 @@ rust:
 
 libraries: rust
 	@mkdir -p build/bin build/lib build/libexec build/include
-	install -m 755 $(RELEASE)/eyrie build/bin/eyrie
+	install -m 755 $(RELEASE)/eyrie $(RELEASE)/eyrie-image build/bin/
 	install -m 755 $(RELEASE)/eyrie-restorer build/libexec/eyrie-restorer
 	install -m 644 include/*.h build/include/
 	install -m 755 scripts/mpicc scripts/mpicxx scripts/mpifort build/bin/

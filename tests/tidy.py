@@ -31,8 +31,9 @@ UNSAFE_ALLOWED = (
     "crates/restorer/",  # no libc, raw system calls
     "crates/node/",  # fork, futex, the segment
     "crates/cli/",  # signals, terminal
+    "crates/image-cli/",  # signals, waiting for a child
 )
-NO_UNWRAP = ("abi", "core", "channel", "ledger", "image", "node", "control")
+NO_UNWRAP = ("abi", "core", "channel", "ledger", "image", "image-cli", "node", "control")
 
 # path -> {rule: reason}
 EXCEPTIONS = {}

@@ -9,6 +9,7 @@ use crate::PAGE_BYTES;
 use crate::agent::Agent;
 use crate::descriptors::{self, Table};
 use crate::error::CaptureError;
+use crate::fault;
 use crate::freeze::Frozen;
 use crate::memory;
 use crate::orphans::Found;
@@ -59,21 +60,18 @@ pub(crate) fn freeze_state(frozen: &mut Frozen) -> Result<(Snapshot, Agent), Cap
         threads.push(threads::read(frozen, thread, &maps, traps_ignored)?);
     }
     let pending = threads::pending(tracee, true)?;
+    fault::point(fault::THREADS_READ)?;
     for thread in frozen.threads() {
         thread.set_sigmask(ALL_SIGNALS)?;
     }
     let files = descriptors::collect(&[pid])?.pop().ok_or(CaptureError::Gone)?;
+    fault::point(fault::DESCRIPTORS_READ)?;
     let regs = frozen.borrowed.first().map(|b| b.regs).ok_or(CaptureError::Gone)?;
     let agent = Agent::new(tracee, regs, &maps)?;
-    let mut timers = [[0; 4]; 3];
-    for (which, timer) in timers.iter_mut().enumerate() {
-        let words = agent.ask::<4>(libc::SYS_getitimer, &[which as u64, 0], 1)?;
-        *timer = words.unwrap_or([0; 4]).map(|w| w as i64);
-    }
-    refuse_children(&agent)?;
-    for (thread, borrowed) in threads.iter_mut().zip(&frozen.borrowed) {
-        threads::ask(thread, &agent.of_thread(borrowed))?;
-    }
+    let timers = ask(&agent, frozen, &mut threads).inspect_err(|_| {
+        // The error is what counts; a process that is gone has nothing to be given back.
+        let _ = agent.finish();
+    })?;
     let snapshot = Snapshot {
         threads,
         pending,
@@ -86,6 +84,27 @@ pub(crate) fn freeze_state(frozen: &mut Frozen) -> Result<(Snapshot, Agent), Cap
         files,
     };
     Ok((snapshot, agent))
+}
+
+/// What the process tells about itself and its threads in its own name; returns its interval
+/// timers. Leaves the answers in the borrowed memory.
+fn ask(
+    agent: &Agent,
+    frozen: &Frozen,
+    threads: &mut [Thread],
+) -> Result<[[i64; 4]; 3], CaptureError> {
+    fault::point(fault::MEMORY_BORROWED)?;
+    let mut timers = [[0; 4]; 3];
+    for (which, timer) in timers.iter_mut().enumerate() {
+        let words = agent.ask::<4>(libc::SYS_getitimer, &[which as u64, 0], 1)?;
+        *timer = words.unwrap_or([0; 4]).map(|w| w as i64);
+    }
+    refuse_children(agent)?;
+    for (thread, borrowed) in threads.iter_mut().zip(&frozen.borrowed) {
+        threads::ask(thread, &agent.of_thread(borrowed))?;
+    }
+    fault::point(fault::ANSWERS_READ)?;
+    Ok(timers)
 }
 
 fn refuse_unsupported(

@@ -3,8 +3,8 @@
 
 use crate::PAGE_BYTES;
 use crate::check_files;
-use crate::state::{Backing, FileId, ORPHAN_BASE, PROT_MASK, Region, Run, State, Thread, region};
-use eyrie_restorer::plan::{AREA_END, RESTORER_BASE};
+use crate::format::Extent;
+use crate::state::{Backing, FileId, ORPHAN_BASE, PROT_MASK, Region, State, Thread, region};
 
 /// End of what a process can map (with five-level page tables).
 const ADDRESS_LIMIT: u64 = 1 << 56;
@@ -22,8 +22,9 @@ pub(crate) fn ensure(holds: bool, what: impl FnOnce() -> String) -> Finding {
     if holds { Ok(()) } else { Err(what()) }
 }
 
-/// Checks everything; the error says what does not hold.
-pub fn check(state: &State, runs: &[Run], page_bytes: u64) -> Finding {
+/// Checks everything; the error says what does not hold. `homes` are the numbers of pages of the
+/// file itself and of those before it that it needs.
+pub fn check(state: &State, extents: &[Extent], homes: &[u64]) -> Finding {
     scalars(state)?;
     threads(state)?;
     signals(state)?;
@@ -41,9 +42,8 @@ pub fn check(state: &State, runs: &[Run], page_bytes: u64) -> Finding {
         ranges.push((s.start, s.end));
     }
     ensure(vdso == 1 && state.specials.len() <= MAX_SPECIALS, || "no single vdso".into())?;
-    ranges.push((RESTORER_BASE, AREA_END));
     disjoint(ranges)?;
-    check_runs(state, runs, page_bytes)?;
+    check_extents(state, extents, homes)?;
     let inside = |start: u64, end: u64| {
         start < end && find(&state.regions, start).is_some_and(|r| end <= r.end)
     };
@@ -63,7 +63,7 @@ fn disjoint(mut ranges: Vec<(u64, u64)>) -> Finding {
     }
     ranges.sort_unstable();
     let apart = ranges.windows(2).all(|w| w[0].1 <= w[1].0);
-    ensure(apart, || "mappings overlap each other or the restorer".into())
+    ensure(apart, || "mappings overlap each other".into())
 }
 
 /// The region that holds `address`; regions are in order.
@@ -101,26 +101,33 @@ fn check_region(r: &Region, state: &State) -> Finding {
     ensure(offset.is_multiple_of(PAGE_BYTES) && fits, || bad("offset"))
 }
 
-fn check_runs(state: &State, runs: &[Run], page_bytes: u64) -> Finding {
-    let (mut last, mut pages) = (0u64, 0u64);
-    for run in runs {
-        let bad = || format!("pages at {:#x} belong nowhere", run.start);
-        let end = run.pages.checked_mul(PAGE_BYTES).and_then(|b| b.checked_add(run.start));
+fn check_extents(state: &State, extents: &[Extent], homes: &[u64]) -> Finding {
+    let mut last = 0u64;
+    for extent in extents {
+        let bad = || format!("pages at {:#x} belong nowhere", extent.start);
+        let end = extent.pages.checked_mul(PAGE_BYTES).and_then(|b| b.checked_add(extent.start));
         let end = end.ok_or_else(bad)?;
-        let aligned = run.start.is_multiple_of(PAGE_BYTES);
-        let inside = if run.start >= ORPHAN_BASE {
-            check_files::in_orphan(state, run.start, end)
+        let aligned = extent.start.is_multiple_of(PAGE_BYTES);
+        let inside = if extent.start >= ORPHAN_BASE {
+            check_files::in_orphan(state, extent.start, end)
         } else {
-            let home = find(&state.regions, run.start).ok_or_else(bad)?;
-            home.flags & region::SHARED == 0 && end <= home.end
+            let region = find(&state.regions, extent.start).ok_or_else(bad)?;
+            region.flags & region::SHARED == 0 && end <= region.end
         };
-        ensure(inside && aligned && run.pages > 0, bad)?;
-        ensure(run.start >= last, || "pages are not in order".into())?;
+        ensure(inside && aligned && extent.pages > 0, bad)?;
+        ensure(extent.start >= last, || "pages are not in order".into())?;
         last = end;
-        pages = pages.checked_add(run.pages).ok_or_else(bad)?;
+        let missing = || format!("pages at {:#x} are in no file", extent.start);
+        let stored = *homes.get(extent.home as usize).ok_or_else(missing)?;
+        let after = extent.first.checked_add(extent.pages).ok_or_else(missing)?;
+        ensure(after <= stored && extent.reserved == 0, missing)?;
     }
-    let whole = pages.checked_mul(PAGE_BYTES) == Some(page_bytes);
-    ensure(whole, || "runs and pages have different lengths".into())
+    // No stored page belongs in two places.
+    let mut order: Vec<(u32, u64, u64)> =
+        extents.iter().map(|e| (e.home, e.first, e.first + e.pages)).collect();
+    order.sort_unstable();
+    let apart = order.windows(2).all(|w| w[0].0 != w[1].0 || w[0].2 <= w[1].1);
+    ensure(apart, || "a stored page belongs in two places".into())
 }
 
 fn scalars(state: &State) -> Finding {

@@ -130,6 +130,14 @@ pub enum ImageError {
     /// A checksum does not hold.
     #[error("checksum of {0} does not hold")]
     Checksum(String),
+    /// An earlier file in which part of its content lies is not as it was.
+    #[error("the earlier image {name} that it builds on: {source}")]
+    Ancestor {
+        /// The earlier file.
+        name: String,
+        /// What is wrong with it.
+        source: Box<ImageError>,
+    },
     /// Checksums hold but the content contradicts itself.
     #[error("image content is not valid: {0}")]
     Invalid(String),

@@ -19,22 +19,46 @@ pub const BLOCK_BYTES: usize = 1 << 20;
 pub const MAX_META_BYTES: u64 = 64 << 20;
 /// Largest state section, in bytes.
 pub const MAX_STATE_BYTES: u64 = 64 << 20;
-/// Sections of version 3.
-pub const SECTIONS: [u32; 5] =
-    [section::PAGES, section::BLOCKS, section::RUNS, section::STATE, section::META];
+/// Largest table of blocks or of extents, in bytes.
+pub const MAX_TABLE_BYTES: u64 = 1 << 30;
+/// Most earlier files that one file may need.
+pub const MAX_ANCESTORS: usize = 1024;
+/// Longest name of a file, in bytes.
+pub const MAX_NAME_BYTES: usize = 255;
+/// Sections of version 3, in their order in the file.
+pub const SECTIONS: [u32; 6] = [
+    section::PAGES,
+    section::BLOCKS,
+    section::ANCESTORS,
+    section::RUNS,
+    section::STATE,
+    section::META,
+];
 
-/// Kinds of sections, in their order in the file.
+/// Kinds of sections.
 pub mod section {
     /// Content of memory.
     pub const PAGES: u32 = 1;
-    /// Checksums of the content.
+    /// How the content is stored, with checksums.
     pub const BLOCKS: u32 = 2;
-    /// Where the content belongs.
+    /// Where in memory content belongs, and in which file it is.
     pub const RUNS: u32 = 3;
     /// [`crate::state::State`].
     pub const STATE: u32 = 4;
     /// The caller's bytes.
     pub const META: u32 = 5;
+    /// Earlier files that hold part of the content.
+    pub const ANCESTORS: u32 = 6;
+}
+
+/// How a block is stored.
+pub mod codec {
+    /// As it is.
+    pub const NONE: u32 = 0;
+    /// LZ4 block format.
+    pub const LZ4: u32 = 1;
+    /// One Zstandard frame.
+    pub const ZSTD: u32 = 2;
 }
 
 wire_struct! {
@@ -80,10 +104,44 @@ wire_struct! {
 wire_struct! {
     /// A block of page data.
     pub struct Block {
-        /// Its length, at most [`BLOCK_BYTES`].
-        pub bytes: u64,
-        /// XXH3-128 of it.
+        /// Its length, a multiple of the page size and at most [`BLOCK_BYTES`].
+        pub raw: u32,
+        /// Its length in the file.
+        pub stored: u32,
+        /// One of [`codec`].
+        pub codec: u32,
+        /// Zero.
+        pub reserved: u32,
+        /// XXH3-128 of the pages.
         pub hash: [u8; 16],
+        /// XXH3-128 of the bytes in the file.
+        pub stored_hash: [u8; 16],
+    }
+}
+
+wire_struct! {
+    /// Pages that follow each other in memory and in a file.
+    pub struct Extent {
+        /// Address of the first.
+        pub start: u64,
+        /// How many.
+        pub pages: u64,
+        /// The file: 0 for this one, `k` for the `k`-th ancestor.
+        pub home: u32,
+        /// Zero.
+        pub reserved: u32,
+        /// Index of the first among all pages of that file.
+        pub first: u64,
+    }
+}
+
+wire_struct! {
+    /// An earlier image in the same folder that holds part of the content.
+    pub struct Ancestor {
+        /// Its file name.
+        pub name: Vec<u8>,
+        /// Its [`identity`].
+        pub identity: [u8; 16],
     }
 }
 
@@ -92,6 +150,14 @@ const _: () = assert!(Header::MIN_BYTES == HEADER_USED_BYTES);
 /// The checksum of the format.
 pub fn hash(bytes: &[u8]) -> [u8; 16] {
     xxh3_128(bytes).to_le_bytes()
+}
+
+/// What tells an image from all others: the hash of its header's fields and its section table. As
+/// these hold the hashes of everything else, it stands for the whole content.
+pub fn identity(header_page: &[u8], table: &[u8]) -> [u8; 16] {
+    let mut bytes = header_page[..HEADER_USED_BYTES].to_vec();
+    bytes.extend_from_slice(table);
+    hash(&bytes)
 }
 
 /// The header page, its own checksum filled in.

@@ -8,6 +8,7 @@
 //! meanwhile, exactly as without us.
 
 use crate::error::FreezeError;
+use crate::fault;
 use crate::procfs::{self, Status};
 use crate::trace::{Listed, Regs, Stop, TraceError, Tracee};
 use crate::twin::reap;
@@ -115,7 +116,7 @@ impl Frozen {
         }
         self.since = Instant::now();
         self.stood = Rc::default();
-        let result = self.stop_threads();
+        let result = self.stop_threads().and_then(|()| Ok(fault::point(fault::STOPPED)?));
         if result.is_err() {
             // The reason why it could not be stopped is what counts.
             let _ = self.go_on();
@@ -184,6 +185,7 @@ impl Frozen {
         }
         let listed = Listed::thread(tracee.0, self.tracee.0);
         self.attached.push(Attached { tracee, stopped: false, listed });
+        fault::point(fault::SEIZED)?;
         match tracee.interrupt() {
             // Its end will be seen by the one who waits for its stop.
             Ok(()) | Err(TraceError::Gone) => Ok(()),

@@ -1,27 +1,35 @@
 //! Opening an image: every byte is under a checksum, and every checksum is checked before anything
 //! in the file is believed. Then the content is held against itself ([`crate::check`]).
+//!
+//! Content may lie in earlier files of the same folder. Of these only the frame and the blocks that
+//! are needed are read, and each must be the very file that was there when this one was written.
 
+use crate::blocks::{self, Wants};
 use crate::check;
 use crate::error::ImageError;
 use crate::format::{
-    self, BLOCK_BYTES, BadHeader, Block, HEADER_BYTES, Header, MAX_META_BYTES, MAX_STATE_BYTES,
-    SECTIONS, Section,
+    Ancestor, Extent, MAX_ANCESTORS, MAX_META_BYTES, MAX_NAME_BYTES, MAX_STATE_BYTES,
+    MAX_TABLE_BYTES, section,
 };
-use crate::state::{Run, State, Target};
-use crate::wire::{self, Reader, Wire};
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
+use crate::frame::Part;
+use crate::state::{State, Target};
+use crate::wire;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// An opened and fully verified image.
 #[derive(Debug)]
 pub struct Image {
-    pub(crate) file: File,
     pub(crate) state: State,
-    pub(crate) runs: Vec<Run>,
+    /// Where the content of memory is, in order of address.
+    pub(crate) extents: Vec<Extent>,
+    /// The file itself, then its ancestors in their order.
+    pub(crate) parts: Vec<Part>,
+    pub(crate) ancestors: Vec<Ancestor>,
+    /// The blocks that hold the content.
+    pub(crate) wants: Wants,
     meta: Vec<u8>,
-    file_bytes: u64,
 }
 
 /// What an image holds, in figures.
@@ -38,8 +46,12 @@ pub struct Summary {
     pub regions: usize,
     /// Open files (without standard streams and devices).
     pub files: usize,
-    /// Pages of 4 KiB stored.
+    /// Pages of 4 KiB of the process.
     pub pages: u64,
+    /// How many of them are stored in this file.
+    pub own_pages: u64,
+    /// Earlier files that it needs.
+    pub ancestors: usize,
     /// Size of the file.
     pub bytes: u64,
 }
@@ -47,41 +59,22 @@ pub struct Summary {
 impl Image {
     /// Opens and verifies the image; an error says what is wrong with it.
     pub fn open(path: &Path) -> Result<Image, ImageError> {
-        let fail = |source| ImageError::Read { path: path.to_path_buf(), source };
-        let file = File::open(path).map_err(fail)?;
-        let found = file.metadata().map_err(fail)?.len();
-        Image::verify(file, found, fail)
-    }
-
-    fn verify(
-        file: File,
-        found: u64,
-        fail: impl Fn(io::Error) -> ImageError,
-    ) -> Result<Image, ImageError> {
-        if found < HEADER_BYTES {
-            return Err(ImageError::NotAnImage);
-        }
-        let mut page = vec![0; HEADER_BYTES as usize];
-        file.read_exact_at(&mut page, 0).map_err(&fail)?;
-        let header = format::parse_header(&page).map_err(|bad| match bad {
-            BadHeader::Magic => ImageError::NotAnImage,
-            BadHeader::Checksum => ImageError::Checksum("the header".into()),
-            BadHeader::Version(v) => ImageError::Other(format!("version {v}")),
-            BadHeader::Machine => ImageError::Other("made for another machine".into()),
-        })?;
-        if header.file_bytes != found {
-            return Err(ImageError::Length { expected: header.file_bytes, found });
-        }
-        let table = section_table(&file, &header, &fail)?;
-        let blocks: Vec<Block> = load_list(&file, &table[1], "block table", &fail)?;
-        verify_blocks(&file, &table[0], &blocks, &fail)?;
-        let runs: Vec<Run> = load_list(&file, &table[2], "run table", &fail)?;
-        let state = load(&file, &table[3], "state", MAX_STATE_BYTES, &fail)?;
-        let meta = load(&file, &table[4], "caller's part", MAX_META_BYTES, &fail)?;
+        let own = Part::open(path)?;
+        let ancestors = ancestors(&own)?;
+        let extents: Vec<Extent> = own.list(section::RUNS, "run table", MAX_TABLE_BYTES)?;
+        let state = own.section(section::STATE, "state", MAX_STATE_BYTES)?;
+        let meta = own.section(section::META, "caller's part", MAX_META_BYTES)?;
         let state: State = wire::decode(&state)
             .map_err(|e| ImageError::Invalid(format!("state cannot be decoded ({e:?})")))?;
-        check::check(&state, &runs, table[0].bytes).map_err(ImageError::Invalid)?;
-        Ok(Image { file, state, runs, meta, file_bytes: found })
+        let mut parts = vec![own];
+        for ancestor in &ancestors {
+            parts.push(open_ancestor(path, ancestor)?);
+        }
+        let homes: Vec<u64> = parts.iter().map(Part::pages).collect();
+        check::check(&state, &extents, &homes).map_err(ImageError::Invalid)?;
+        let wants = Wants::new(&parts, &extents);
+        blocks::verify(&parts, &wants)?;
+        Ok(Image { state, extents, parts, ancestors, wants, meta })
     }
 
     /// The caller's bytes.
@@ -89,120 +82,68 @@ impl Image {
         &self.meta
     }
 
-    /// Reads pages of its content, from page `first` of all that are stored.
-    pub(crate) fn read_pages(&self, first: u64, to: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(to, HEADER_BYTES + first * crate::PAGE_BYTES)
+    /// What tells this image from all others.
+    pub fn identity(&self) -> [u8; 16] {
+        self.parts[0].identity
+    }
+
+    /// Names of the earlier files in the same folder that it needs.
+    pub fn ancestors(&self) -> impl Iterator<Item = &OsStr> {
+        self.ancestors.iter().map(|a| OsStr::from_bytes(&a.name))
     }
 
     /// What it holds, in figures.
     pub fn summary(&self) -> Summary {
         let is_file = |t: &Target| matches!(t, Target::File { .. });
+        let own = self.extents.iter().filter(|e| e.home == 0);
         Summary {
             pid: self.state.pid,
             comm: String::from_utf8_lossy(&self.state.leader().comm).into_owned(),
             threads: self.state.threads.len(),
             regions: self.state.regions.len(),
             files: self.state.descriptions.iter().filter(|d| is_file(&d.target)).count(),
-            pages: self.runs.iter().map(|r| r.pages).sum(),
-            bytes: self.file_bytes,
+            pages: self.extents.iter().map(|e| e.pages).sum(),
+            own_pages: own.map(|e| e.pages).sum(),
+            ancestors: self.ancestors.len(),
+            bytes: self.parts[0].file_bytes,
         }
     }
 }
 
-/// Reads the section table; its entries are those of [`SECTIONS`] in order, without gaps.
-fn section_table(
-    file: &File,
-    header: &Header,
-    fail: &impl Fn(io::Error) -> ImageError,
-) -> Result<Vec<Section>, ImageError> {
-    let invalid = |what: &str| ImageError::Invalid(what.into());
-    let bytes = SECTIONS.len() * Section::MIN_BYTES;
-    let end = header.table_offset.checked_add(bytes as u64);
-    if header.table_entries as usize != SECTIONS.len() || end != Some(header.file_bytes) {
-        return Err(invalid("section table has another length"));
+/// Reads the list of earlier files; their names stay within the folder.
+fn ancestors(own: &Part) -> Result<Vec<Ancestor>, ImageError> {
+    const LIMIT: u64 = (MAX_ANCESTORS * (MAX_NAME_BYTES + 20) + 4) as u64;
+    let invalid = |what: &str| ImageError::Invalid(format!("list of earlier files: {what}"));
+    let bytes = own.section(section::ANCESTORS, "list of earlier files", LIMIT)?;
+    let list: Vec<Ancestor> = wire::decode(&bytes).map_err(|_| invalid("malformed"))?;
+    if list.len() > MAX_ANCESTORS {
+        return Err(invalid("too many"));
     }
-    let mut raw = vec![0; bytes];
-    file.read_exact_at(&mut raw, header.table_offset).map_err(fail)?;
-    if format::hash(&raw) != header.table_hash {
-        return Err(ImageError::Checksum("the section table".into()));
-    }
-    let mut from = Reader::new(&raw);
-    let mut table = Vec::new();
-    let mut at = HEADER_BYTES;
-    for kind in SECTIONS {
-        let section = Section::get(&mut from).map_err(|_| invalid("section table is short"))?;
-        if section.kind != kind || section.reserved != 0 || section.offset != at {
-            return Err(invalid("sections are not in order"));
+    for (i, ancestor) in list.iter().enumerate() {
+        let name = ancestor.name.as_slice();
+        let plain = !name.is_empty() && name.len() <= MAX_NAME_BYTES;
+        if !plain || name.contains(&b'/') || name.contains(&0) || name == b"." || name == b".." {
+            return Err(invalid("a name"));
         }
-        at = at.checked_add(section.bytes).ok_or_else(|| invalid("section is too long"))?;
-        table.push(section);
+        if list[..i].iter().any(|a| a.name == ancestor.name) {
+            return Err(invalid("a name twice"));
+        }
     }
-    if at != header.table_offset {
-        return Err(invalid("sections do not fill the file"));
-    }
-    Ok(table)
-}
-
-/// Reads one section, which is known to lie inside the file.
-fn load(
-    file: &File,
-    section: &Section,
-    name: &str,
-    limit: u64,
-    fail: &impl Fn(io::Error) -> ImageError,
-) -> Result<Vec<u8>, ImageError> {
-    if section.bytes > limit {
-        return Err(ImageError::Invalid(format!("{name} has {} bytes", section.bytes)));
-    }
-    let mut bytes = vec![0; section.bytes as usize];
-    file.read_exact_at(&mut bytes, section.offset).map_err(fail)?;
-    if format::hash(&bytes) != section.hash {
-        return Err(ImageError::Checksum(format!("the {name}")));
-    }
-    Ok(bytes)
-}
-
-/// Reads a section of equal elements. They are few against the pages they describe, which bounds
-/// them.
-fn load_list<T: Wire>(
-    file: &File,
-    section: &Section,
-    name: &str,
-    fail: &impl Fn(io::Error) -> ImageError,
-) -> Result<Vec<T>, ImageError> {
-    // At most one element for a page, and one more.
-    let limit = (section.offset / crate::PAGE_BYTES + 1) * T::MIN_BYTES as u64;
-    let bytes = load(file, section, name, limit, fail)?;
-    let mut from = Reader::new(&bytes);
-    let count = bytes.len() / T::MIN_BYTES;
-    let invalid = |_| ImageError::Invalid(format!("{name} is malformed"));
-    let list = (0..count).map(|_| T::get(&mut from)).collect::<Result<_, _>>().map_err(invalid)?;
-    from.finish().map_err(invalid)?;
     Ok(list)
 }
 
-fn verify_blocks(
-    file: &File,
-    pages: &Section,
-    blocks: &[Block],
-    fail: &impl Fn(io::Error) -> ImageError,
-) -> Result<(), ImageError> {
-    let invalid = || ImageError::Invalid("blocks do not fill their section".into());
-    let mut buffer = vec![0; BLOCK_BYTES];
-    let (mut at, end) = (pages.offset, pages.offset + pages.bytes);
-    for (i, block) in blocks.iter().enumerate() {
-        let fits = block.bytes <= (end - at).min(BLOCK_BYTES as u64);
-        if block.bytes == 0 || !block.bytes.is_multiple_of(crate::PAGE_BYTES) || !fits {
-            return Err(invalid());
-        }
-        let bytes = &mut buffer[..block.bytes as usize];
-        file.read_exact_at(bytes, at).map_err(fail)?;
-        if format::hash(bytes) != block.hash {
-            return Err(ImageError::Checksum(format!("block {i} of the pages")));
-        }
-        at += block.bytes;
+fn open_ancestor(path: &Path, ancestor: &Ancestor) -> Result<Part, ImageError> {
+    let name = OsStr::from_bytes(&ancestor.name);
+    let blame = |source| ImageError::Ancestor {
+        name: name.to_string_lossy().into_owned(),
+        source: Box::new(source),
+    };
+    let part = Part::open(&path.with_file_name(name)).map_err(blame)?;
+    if part.identity != ancestor.identity {
+        let what = "it was replaced after the image that needs it was written";
+        return Err(blame(ImageError::Invalid(what.into())));
     }
-    if at == end { Ok(()) } else { Err(invalid()) }
+    Ok(part)
 }
 
 #[cfg(test)]

@@ -7,21 +7,31 @@
 
 mod agent;
 mod append;
+mod area;
+mod blocks;
 mod capture;
 mod check;
 mod check_files;
+mod codec;
 mod counters;
 mod descriptors;
 mod epoll;
 mod error;
+#[cfg(feature = "faults")]
+pub mod fault;
+#[cfg(not(feature = "faults"))]
+mod fault;
 mod format;
+mod frame;
 mod freeze;
 mod image;
 mod inotify;
 mod lend;
+mod load;
 mod locks;
 mod memory;
 mod orphans;
+mod parallel;
 mod pipes;
 mod plan;
 mod plan_files;
@@ -57,7 +67,7 @@ pub fn fuzz_state(bytes: &[u8]) -> bool {
     match wire::decode::<state::State>(bytes) {
         Ok(state) => {
             assert_eq!(wire::encode(&state), bytes, "encoding is not unique");
-            check::check(&state, &[], 0).is_ok()
+            check::check(&state, &[], &[0]).is_ok()
         }
         Err(_) => false,
     }
@@ -79,6 +89,8 @@ pub struct ImageReport {
     pub bytes: u64,
     /// Pages of 4 KiB stored in it.
     pub pages: u64,
+    /// What tells the image from all others.
+    pub identity: [u8; 16],
     /// From the stop to the release: how long the process stood still. Zero if it still does.
     pub freeze: Duration,
     /// The part of it that making the twin took.

@@ -5,15 +5,16 @@
 //! stands still, to a file without a path of our own: beside a deleted file where its folder lets us
 //! (which costs nothing where the file system can share blocks), else in memory.
 
+use crate::PAGE_BYTES;
 use crate::descriptors::{Open, refused};
 use crate::error::{CaptureError, RestoreError};
 use crate::image::Image;
 use crate::lend;
+use crate::load;
 use crate::pull::Puller;
 use crate::reopen::{Reopener, cannot, file_error, path_of, reopen_fd, seek};
 use crate::state::orphan_at;
 use crate::state::{Description, MAX_ORPHAN_BYTES, MAX_ORPHANS, Orphan, OrphanKind, State};
-use crate::{PAGE_BYTES, state};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -221,25 +222,12 @@ fn deleted(path: &[u8], mode: u32) -> io::Result<File> {
 }
 
 fn fill(image: &Image, orphan: &Orphan, i: usize, to: &File) -> Result<(), RestoreError> {
-    let failed = |source| RestoreError::Os { what: "write a deleted file again", source };
-    let (start, mut page) = (orphan_at(i), 0);
-    let mut buffer = vec![0; CHUNK_BYTES];
-    for run in &image.runs {
-        if run.start >= start && run.start < start + state::MAX_ORPHAN_BYTES {
-            let mut done = 0;
-            while done < run.pages {
-                let at = run.start - start + done * PAGE_BYTES;
-                let pages = (run.pages - done).min((CHUNK_BYTES as u64) / PAGE_BYTES);
-                let part = &mut buffer[..(pages * PAGE_BYTES) as usize];
-                image.read_pages(page + done, part).map_err(failed)?;
-                let inside = orphan.bytes.saturating_sub(at).min(part.len() as u64);
-                to.write_all_at(&part[..inside as usize], at).map_err(failed)?;
-                done += pages;
-            }
-        }
-        page += run.pages;
-    }
-    Ok(())
+    let start = orphan_at(i);
+    load::each(image, start..start + MAX_ORPHAN_BYTES, |address, content| {
+        let at = address - start;
+        let inside = orphan.bytes.saturating_sub(at).min(content.len() as u64);
+        to.write_all_at(&content[..inside as usize], at)
+    })
 }
 
 /// Opens an orphan as a description had it.

@@ -4,16 +4,14 @@
 //! cleared and filled, then what the kernel knows about the process, last what the kernel would
 //! already act on (timers, pending signals, rseq). All signals are blocked meanwhile.
 
-use crate::PAGE_BYTES;
+use crate::area::Area;
 use crate::check;
 use crate::error::RestoreError;
+use crate::format::Extent;
 use crate::plan_files;
 use crate::procfs::Mapping;
-use crate::state::{Backing, ORPHAN_BASE, Region, Run, State, region};
-use eyrie_restorer::plan::{
-    AREA_END, DATA_OFFSET, Header, MAGIC, MAX_PLAN_BYTES, PARK_BASE, PLAN_BASE, RESTORER_BASE,
-    Step, expect, special,
-};
+use crate::state::{Backing, ORPHAN_BASE, Region, State, region};
+use eyrie_restorer::plan::{DATA_OFFSET, Header, MAGIC, MAX_PLAN_BYTES, Step, expect, special};
 
 const MAP_DROPPABLE: i32 = 0x08;
 const MADV_GUARD_INSTALL: u64 = 102;
@@ -22,10 +20,6 @@ const PR_SET_THP_DISABLE: u64 = 41;
 const ARCH_REQ_XCOMP_PERM: u64 = 0x1023;
 const XFEATURE_TILE_DATA: u64 = 18;
 const SIGNAL_SET_BYTES: u64 = 8;
-/// Most bytes read in one step.
-const MAX_READ_BYTES: u64 = 256 << 20;
-/// Ranges of one read (`IOV_MAX`).
-const MAX_RANGES: usize = 1024;
 /// `MADV_*` for each flag of a region that has one.
 const ADVICE: [(u32, i32); 8] = [
     (region::HUGE, libc::MADV_HUGEPAGE),
@@ -50,13 +44,13 @@ pub struct Placed {
     pub orphans: Vec<u64>,
     /// For each region, the segment behind it.
     pub segments: Vec<Option<u64>>,
-    /// The image itself.
-    pub image: u64,
 }
 
 /// A plan being made.
 #[derive(Default)]
 pub struct Plan {
+    /// Where it is carried out.
+    pub area: Area,
     steps: Vec<Step>,
     /// What each step is for.
     names: Vec<String>,
@@ -89,7 +83,7 @@ impl Plan {
     /// Puts bytes beside the steps and returns their address in the restorer.
     pub fn put(&mut self, bytes: &[u8]) -> u64 {
         self.data.resize(self.data.len().next_multiple_of(16), 0);
-        let at = PLAN_BASE + DATA_OFFSET + self.data.len() as u64;
+        let at = self.area.plan() + DATA_OFFSET + self.data.len() as u64;
         self.data.extend_from_slice(bytes);
         at
     }
@@ -136,19 +130,21 @@ impl Plan {
 /// Makes the plan for the child `pid`, whose mappings are `own`.
 pub fn plan(
     state: &State,
-    runs: &[Run],
+    extents: &[Extent],
     placed: &Placed,
     own: &[Mapping],
+    area: Area,
     pid: libc::pid_t,
 ) -> Result<Plan, RestoreError> {
-    let mut plan = Plan::default();
+    let mut plan = Plan { area, ..Plan::default() };
     // What belongs to files without a path is in them already.
-    let runs = &runs[..runs.partition_point(|run| run.start < ORPHAN_BASE)];
+    let extents = &extents[..extents.partition_point(|e| e.start < ORPHAN_BASE)];
     plan_files::descriptors(&mut plan, state, placed, pid);
     clear(&mut plan, own);
-    map(&mut plan, state, runs, placed);
-    read(&mut plan, runs, placed);
-    protect(&mut plan, state, runs);
+    map(&mut plan, state, extents, placed);
+    // Here its memory is filled from outside.
+    plan.step("wait for its memory", libc::SYS_kill, &[pid as u64, libc::SIGSTOP as u64]);
+    protect(&mut plan, state, extents);
     place_specials(&mut plan, state, own)?;
     layout(&mut plan, state);
     process(&mut plan, state);
@@ -159,11 +155,12 @@ pub fn plan(
 
 /// Unmaps what the restorer was born with and parks vvar and vdso.
 fn clear(plan: &mut Plan, own: &[Mapping]) {
-    let movable = |m: &&Mapping| !m.is_vsyscall() && !(RESTORER_BASE..AREA_END).contains(&m.start);
+    let area = plan.area;
+    let movable = |m: &&Mapping| !m.is_vsyscall() && !area.contains(m.start);
     let first = own.iter().find(|m| m.is_special()).map_or(0, |m| m.start);
     for m in own.iter().filter(movable) {
         if m.is_special() {
-            let to = PARK_BASE + (m.start - first);
+            let to = area.park() + (m.start - first);
             relocate(plan, m.start, m.end - m.start, to);
         } else {
             plan.step("clear the address space", libc::SYS_munmap, &[m.start, m.end - m.start]);
@@ -177,18 +174,18 @@ fn relocate(plan: &mut Plan, from: u64, bytes: u64, to: u64) {
     plan.exact("move the vdso", libc::SYS_mremap, &args, to);
 }
 
-fn has_content(r: &Region, runs: &[Run]) -> bool {
-    let i = runs.partition_point(|run| run.start < r.start);
-    runs.get(i).is_some_and(|run| run.start < r.end)
+fn has_content(r: &Region, extents: &[Extent]) -> bool {
+    let i = extents.partition_point(|extent| extent.start < r.start);
+    extents.get(i).is_some_and(|extent| extent.start < r.end)
 }
 
 /// Protection under which a region is filled.
-fn filling_prot(r: &Region, runs: &[Run]) -> u32 {
+fn filling_prot(r: &Region, extents: &[Extent]) -> u32 {
     let write = (libc::PROT_READ | libc::PROT_WRITE) as u32;
-    if has_content(r, runs) { r.prot | write } else { r.prot }
+    if has_content(r, extents) { r.prot | write } else { r.prot }
 }
 
-fn map(plan: &mut Plan, state: &State, runs: &[Run], placed: &Placed) {
+fn map(plan: &mut Plan, state: &State, extents: &[Extent], placed: &Placed) {
     for (i, r) in state.regions.iter().enumerate() {
         let shared = r.flags & region::SHARED != 0;
         let mut flags = if shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
@@ -211,7 +208,7 @@ fn map(plan: &mut Plan, state: &State, runs: &[Run], placed: &Placed) {
             Backing::Orphan { orphan, offset } => (placed.orphans[*orphan as usize], *offset),
             Backing::Segment { offset, .. } => (placed.segments[i].unwrap_or(u64::MAX), *offset),
         };
-        let prot = u64::from(filling_prot(r, runs));
+        let prot = u64::from(filling_prot(r, extents));
         let args = [r.start, r.end - r.start, prot, flags as u64, fd, offset];
         plan.exact(format!("map {:#x}", r.start), libc::SYS_mmap, &args, r.start);
         // Before there is content: huge pages are decided when pages are first touched.
@@ -227,40 +224,9 @@ fn map(plan: &mut Plan, state: &State, runs: &[Run], placed: &Placed) {
     }
 }
 
-/// Reads the content; runs that follow each other lie one after the other in the image.
-fn read(plan: &mut Plan, runs: &[Run], placed: &Placed) {
-    let mut offset = crate::format::HEADER_BYTES;
-    let mut ranges: Vec<u64> = Vec::new();
-    let mut bytes = 0;
-    let mut flush = |plan: &mut Plan, ranges: &mut Vec<u64>, bytes: &mut u64| {
-        if *bytes > 0 {
-            let at = plan.words(ranges);
-            let args = [placed.image, at, ranges.len() as u64 / 2, offset, 0];
-            plan.exact("read memory from the image", libc::SYS_preadv, &args, *bytes);
-            offset += *bytes;
-            ranges.clear();
-            *bytes = 0;
-        }
-    };
-    for run in runs {
-        let (mut start, mut left) = (run.start, run.pages * PAGE_BYTES);
-        while left > 0 {
-            let part = left.min(MAX_READ_BYTES - bytes);
-            ranges.extend([start, part]);
-            bytes += part;
-            start += part;
-            left -= part;
-            if bytes == MAX_READ_BYTES || ranges.len() == 2 * MAX_RANGES {
-                flush(plan, &mut ranges, &mut bytes);
-            }
-        }
-    }
-    flush(plan, &mut ranges, &mut bytes);
-}
-
-fn protect(plan: &mut Plan, state: &State, runs: &[Run]) {
+fn protect(plan: &mut Plan, state: &State, extents: &[Extent]) {
     for r in &state.regions {
-        if filling_prot(r, runs) != r.prot {
+        if filling_prot(r, extents) != r.prot {
             let args = [r.start, r.end - r.start, u64::from(r.prot)];
             plan.step(format!("protect {:#x}", r.start), libc::SYS_mprotect, &args);
         }
@@ -284,7 +250,7 @@ fn place_specials(plan: &mut Plan, state: &State, own: &[Mapping]) -> Result<(),
     }
     let first = own.first().map_or(0, |m| m.start);
     for (here, there) in own.iter().zip(&state.specials) {
-        let from = PARK_BASE + (here.start - first);
+        let from = plan.area.park() + (here.start - first);
         relocate(plan, from, here.end - here.start, there.start);
     }
     Ok(())

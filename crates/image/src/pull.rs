@@ -10,8 +10,9 @@
 
 use crate::PAGE_BYTES;
 use crate::error::CaptureError;
-use crate::format::BLOCK_BYTES;
-use crate::scan::{self, Pagemap};
+use crate::fault;
+use crate::format::{BLOCK_BYTES, Extent, codec};
+use crate::scan::Pagemap;
 use crate::state::{Guard, Run};
 use crate::write::ImageWriter;
 use std::fs::File;
@@ -51,7 +52,9 @@ pub struct Puller<'a> {
     queued: Vec<Piece>,
     queued_pages: usize,
     /// What was stored, in order.
-    pub runs: Vec<Run>,
+    pub extents: Vec<Extent>,
+    /// Pages that were stored or are about to be.
+    pages: u64,
     /// Guard pages found, in order.
     pub guards: Vec<Guard>,
 }
@@ -60,6 +63,7 @@ impl<'a> Puller<'a> {
     /// Reads from `pid` into `writer`.
     pub fn new(pid: libc::pid_t, writer: &'a mut ImageWriter) -> Result<Self, CaptureError> {
         let mem = File::open(format!("/proc/{pid}/mem")).map_err(|_| CaptureError::TwinGone)?;
+        let pages = writer.pages();
         Ok(Puller {
             mem,
             pagemap: Pagemap::open(pid)?,
@@ -67,7 +71,8 @@ impl<'a> Puller<'a> {
             buffer: vec![0; BLOCK_BYTES],
             queued: Vec::new(),
             queued_pages: 0,
-            runs: Vec::new(),
+            extents: Vec::new(),
+            pages,
             guards: Vec::new(),
         })
     }
@@ -108,7 +113,7 @@ impl<'a> Puller<'a> {
         self.flush()?;
         for (i, block) in content.chunks(BLOCK_BYTES).enumerate() {
             let at = start + (i * BLOCK_BYTES) as u64;
-            self.writer.append(block)?;
+            self.writer.append(codec::NONE, block)?;
             self.stored(at, (block.len() / PAGE) as u64, i == 0);
         }
         Ok(())
@@ -151,7 +156,10 @@ impl<'a> Puller<'a> {
                 }
             }
         }
-        let result = self.writer.append(&buffer[..kept]);
+        let result = match fault::point(fault::BLOCK_READ) {
+            Ok(()) => self.writer.append(codec::NONE, &buffer[..kept]),
+            Err(fault) => Err(fault.into()),
+        };
         self.buffer = buffer;
         result
     }
@@ -173,11 +181,15 @@ impl<'a> Puller<'a> {
         kept
     }
 
+    /// Notes that pages follow those that are stored.
     fn stored(&mut self, start: u64, pages: u64, fresh: bool) {
-        if fresh {
-            self.runs.push(Run { start, pages });
-        } else {
-            scan::push(&mut self.runs, start, start + pages * PAGE_BYTES);
+        let first = self.pages;
+        self.pages += pages;
+        match self.extents.last_mut() {
+            Some(last) if !fresh && last.start + last.pages * PAGE_BYTES == start => {
+                last.pages += pages;
+            }
+            _ => self.extents.push(Extent { start, pages, home: 0, reserved: 0, first }),
         }
     }
 

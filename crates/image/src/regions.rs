@@ -5,7 +5,6 @@ use crate::descriptors::{file_id, segment_name};
 use crate::error::CaptureError;
 use crate::procfs::Mapping;
 use crate::state::{Backing, FileId, Region, region};
-use eyrie_restorer::plan::{AREA_END, RESTORER_BASE};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
@@ -147,8 +146,6 @@ fn refuse(m: &Mapping) -> Result<(), CaptureError> {
         "watched by userfaultfd"
     } else if m.pkey != 0 && !exec_only {
         "under a protection key"
-    } else if m.start < AREA_END && RESTORER_BASE < m.end {
-        "where the restorer has to lie"
     } else {
         return Ok(());
     };

@@ -6,9 +6,12 @@
 //! child and changes nothing else; files are cut back last.
 
 use crate::agent::syscall_site;
+use crate::area::Area;
 use crate::capture::{vdso_hash, words_to_regs};
 use crate::error::RestoreError;
+use crate::fault;
 use crate::image::Image;
+use crate::load;
 use crate::memory;
 use crate::plan::{self, Placed, Plan};
 use crate::plan_files;
@@ -19,7 +22,7 @@ use crate::spawn::{self, Start};
 use crate::state::{Backing, Pending, Special, State, Thread};
 use crate::trace::{ALL_SIGNALS, Listed, Stop, TraceError, Tracee};
 use crate::twin::reap;
-use eyrie_restorer::plan::{AREA_END, DATA_OFFSET, Header, PLAN_BASE, RESTORER_BASE};
+use eyrie_restorer::plan::{DATA_OFFSET, Header};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -86,14 +89,17 @@ impl From<TraceError> for RestoreError {
 /// from the thread on whose death it shall die (`PDEATHSIG`), in a daemon the main thread.
 pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     let image = Image::open(spec.image)?;
+    fault::point(fault::IMAGE_CHECKED)?;
     let state = &image.state;
     File::open(spec.restorer)
         .map_err(|source| RestoreError::Os { what: "open the restorer", source })?;
     let mut reopener = Reopener::new(&spec.stdio, &spec.segments, &[&image]);
     let reopened = reopener.open(&image)?;
     reopener.settle();
+    fault::point(fault::FILES_REOPENED)?;
     let plan_file = memfd()?;
     let (given, placed, plan_slot) = place(&image, &reopened, &spec, &plan_file)?;
+    fault::point(fault::PLANNED)?;
     let start = Start {
         program: spec.restorer,
         descriptors: &given,
@@ -103,14 +109,21 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     let pid = spawn::start(&start)?;
     let tracee = Tracee(pid);
     let mut child = Child { tracee, others: vec![], finished: false, _listed: Listed::new(pid) };
+    fault::point(fault::CHILD_STARTED)?;
     wait_for(tracee, libc::SIGTRAP)?;
     tracee.set_options(rethread::OPTIONS)?;
     tracee.set_sigmask(ALL_SIGNALS)?;
     let own = own_maps(pid)?;
     check_machine(tracee, state, &own)?;
-    let plan = plan::plan(state, &image.runs, &placed, &own, pid)?;
-    carry_out(tracee, &plan, &plan_file, placed.base + plan_slot)?;
-    forget_restorer(&mut child, &plan, state, &own)?;
+    let area = Area::choose(state, &own)?;
+    area.enter(tracee, &own)?;
+    let own = own_maps(pid)?;
+    let plan = plan::plan(state, &image.extents, &placed, &own, area, pid)?;
+    fault::point(fault::PLAN_MADE)?;
+    carry_out(tracee, &plan, &plan_file, placed.base + plan_slot, || load::fill(&image, pid))?;
+    fault::point(fault::PLAN_DONE)?;
+    forget_restorer(&mut child, &plan, state, area)?;
+    fault::point(fault::RESTORER_GONE)?;
     let others = child.others.iter().map(|made| made.tracee);
     let threads: Vec<Tracee> = std::iter::once(tracee).chain(others).collect();
     for (thread, made) in state.threads.iter().zip(&threads) {
@@ -118,7 +131,9 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
         bind(made.0, &thread.affinity);
     }
     limits(pid, state);
+    fault::point(fault::LIMITS_SET)?;
     reopener.finish()?;
+    fault::point(fault::FILES_CUT)?;
     let_go(&threads, state, spec.start_stopped)?;
     child.finished = true;
     Ok(pid)
@@ -159,7 +174,6 @@ fn place(
             _ => None,
         });
     }
-    let image_slot = slot(image.file.as_raw_fd());
     let plan_slot = slot(plan.as_raw_fd());
     let used = plan_files::highest(&image.state);
     let ours = given.iter().copied().max().unwrap_or(0) as u64;
@@ -171,7 +185,6 @@ fn place(
         files: at(files),
         orphans: at(orphans),
         segments: segments.into_iter().map(|s| s.map(|s| base + s)).collect(),
-        image: base + image_slot,
     };
     Ok((given, placed, plan_slot))
 }
@@ -223,8 +236,14 @@ fn check_machine(tracee: Tracee, state: &State, own: &[Mapping]) -> Result<(), R
     }
 }
 
-/// Hands the plan over and waits until it is done.
-fn carry_out(tracee: Tracee, plan: &Plan, file: &File, plan_fd: u64) -> Result<(), RestoreError> {
+/// Hands the plan over, fills the memory where the plan waits for it, and waits until all is done.
+fn carry_out(
+    tracee: Tracee,
+    plan: &Plan,
+    file: &File,
+    plan_fd: u64,
+    fill: impl FnOnce() -> Result<(), RestoreError>,
+) -> Result<(), RestoreError> {
     let (steps, data) = plan.encode()?;
     let bytes = DATA_OFFSET + data.len() as u64;
     let write = || {
@@ -234,10 +253,15 @@ fn carry_out(tracee: Tracee, plan: &Plan, file: &File, plan_fd: u64) -> Result<(
     };
     write().map_err(|source| RestoreError::Os { what: "write the restorer's plan", source })?;
     let mut regs = tracee.regs()?;
-    (regs.rdi, regs.rsi) = (plan_fd, bytes);
+    (regs.rdi, regs.rsi, regs.rdx) = (plan_fd, bytes, plan.area.plan());
     tracee.set_regs(&regs)?;
-    tracee.resume(0)?;
-    wait_for(tracee, libc::SIGSTOP).map_err(|died| explain(plan, file, died))
+    let next_stop = || {
+        tracee.resume(0)?;
+        wait_for(tracee, libc::SIGSTOP).map_err(|died| explain(plan, file, died))
+    };
+    next_stop()?;
+    fill()?;
+    next_stop()
 }
 
 /// Which step failed, by what the restorer has noted in the plan.
@@ -276,7 +300,7 @@ fn forget_restorer(
     child: &mut Child,
     plan: &Plan,
     state: &State,
-    own: &[Mapping],
+    area: Area,
 ) -> Result<(), RestoreError> {
     let tracee = child.tracee;
     let base = words_to_regs(&state.leader().regs);
@@ -287,28 +311,28 @@ fn forget_restorer(
         0 => Ok(()),
         error => Err(explain_failure("leave the address space", error)),
     };
-    for m in own.iter().filter(|m| (RESTORER_BASE..AREA_END).contains(&m.start)) {
-        leave(m.start, m.end)?;
-    }
-    rethread::make(tracee, state, site, &mut child.others)?;
+    let room = area.plan();
+    leave(area.base, room)?;
+    rethread::make(tracee, state, site, room, &mut child.others)?;
+    fault::point(fault::THREADS_MADE)?;
     // `/proc/PID/exe` can only be changed now that the restorer is not mapped any more, and only
     // with privileges; without them it goes on naming the restorer.
     let mut path = state.exe.clone();
     path.push(0);
-    if memory::write_exact(tracee.0, PLAN_BASE, &path).is_ok() {
-        let open = [libc::AT_FDCWD as u64, PLAN_BASE, libc::O_RDONLY as u64];
+    if memory::write_exact(tracee.0, room, &path).is_ok() {
+        let open = [libc::AT_FDCWD as u64, room, libc::O_RDONLY as u64];
         let fd = call(libc::SYS_openat, &open)?;
         if fd >= 0 {
             let mut layout = plan.layout;
             layout[12] = plan::with_exe(layout[12], fd as i32);
             let bytes: Vec<u8> = layout.iter().flat_map(|w| w.to_le_bytes()).collect();
-            if memory::write_exact(tracee.0, PLAN_BASE, &bytes).is_ok() {
-                call(libc::SYS_prctl, &plan::set_layout(PLAN_BASE))?;
+            if memory::write_exact(tracee.0, room, &bytes).is_ok() {
+                call(libc::SYS_prctl, &plan::set_layout(room))?;
             }
             call(libc::SYS_close, &[fd as u64])?;
         }
     }
-    leave(PLAN_BASE, AREA_END)
+    leave(room, area.end())
 }
 
 /// The number of a thread is in its libc's memory too.

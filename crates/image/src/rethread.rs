@@ -11,7 +11,6 @@ use crate::memory;
 use crate::restore::{explain_failure, wait_for};
 use crate::state::{State, Thread};
 use crate::trace::{Listed, Regs, Tracee};
-use eyrie_restorer::plan::PLAN_BASE;
 
 const FLAGS: u64 = (libc::CLONE_VM
     | libc::CLONE_FS
@@ -23,10 +22,10 @@ const FLAGS: u64 = (libc::CLONE_VM
 pub(crate) const OPTIONS: i32 = libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACESYSGOOD;
 /// Words of `struct clone_args` up to `set_tid_size`.
 const CLONE_ARGS_WORDS: usize = 10;
-/// Where a thread's number for `clone3` lies.
-const NUMBER_AT: u64 = PLAN_BASE + 256;
+/// Where among the arguments a thread's number for `clone3` lies.
+const NUMBER_OFFSET: u64 = 256;
 /// Where code lies, and behind it what it reads.
-const CODE_AT: u64 = PLAN_BASE + 4096;
+const CODE_OFFSET: u64 = 4096;
 /// Where ptrace's XSAVE layout tells which states are in use.
 const XSTATE_BV_OFFSET: usize = 512;
 const TILE_DATA: u64 = 1 << 18;
@@ -44,6 +43,7 @@ pub(crate) fn make(
     first: Tracee,
     state: &State,
     site: u64,
+    room: u64,
     made: &mut Vec<Made>,
 ) -> Result<(), RestoreError> {
     if state.threads.len() < 2 {
@@ -56,18 +56,18 @@ pub(crate) fn make(
     };
     let others = &state.threads[1..];
     if others.iter().any(uses_tiles) {
-        put_tile_code(Caller { tracee: first, site, base })?;
+        put_tile_code(Caller { tracee: first, site, base, room })?;
     }
     // A thread is traced before we know its number.
     let _more = Listed::more_to_come(first.0);
     first.set_options(OPTIONS | libc::PTRACE_O_TRACECLONE)?;
     for thread in others {
-        let tracee = Tracee(start(Caller { tracee: first, site, base }, thread.tid)?);
+        let tracee = Tracee(start(Caller { tracee: first, site, base, room }, thread.tid)?);
         made.push(Made { tracee, listed: Listed::thread(tracee.0, first.0) });
         wait_for(tracee, libc::SIGSTOP)?;
-        let caller = Caller { tracee, site, base: words_to_regs(&thread.regs) };
+        let caller = Caller { tracee, site, base: words_to_regs(&thread.regs), room };
         if uses_tiles(thread) {
-            Caller { site: CODE_AT, ..caller }.call("use AMX", libc::SYS_gettid, &[])?;
+            Caller { site: room + CODE_OFFSET, ..caller }.call("use AMX", libc::SYS_gettid, &[])?;
         }
         register(caller, thread, first.0)?;
     }
@@ -81,6 +81,8 @@ struct Caller {
     tracee: Tracee,
     site: u64,
     base: Regs,
+    /// Where arguments lie.
+    room: u64,
 }
 
 impl Caller {
@@ -104,10 +106,10 @@ impl Caller {
 
 /// Starts a thread, with the number it had if we may choose and the number is free.
 fn start(first: Caller, number: libc::pid_t) -> Result<libc::pid_t, RestoreError> {
-    let set_tid = first.put(NUMBER_AT, &[u64::from(number as u32)])?;
+    let set_tid = first.put(first.room + NUMBER_OFFSET, &[u64::from(number as u32)])?;
     let mut args = [0; CLONE_ARGS_WORDS];
     (args[0], args[8], args[9]) = (FLAGS, set_tid, 1);
-    let args = first.put(PLAN_BASE, &args)?;
+    let args = first.put(first.room, &args)?;
     let mut born = None;
     let bytes = CLONE_ARGS_WORDS as u64 * 8;
     let tracee = first.tracee;
@@ -124,9 +126,9 @@ fn start(first: Caller, number: libc::pid_t) -> Result<libc::pid_t, RestoreError
 fn register(caller: Caller, thread: &Thread, pid: libc::pid_t) -> Result<(), RestoreError> {
     let mut name = thread.comm.clone();
     name.push(0);
-    let at = caller.put_bytes(PLAN_BASE, &name)?;
+    let at = caller.put_bytes(caller.room, &name)?;
     caller.call("name a thread", libc::SYS_prctl, &[libc::PR_SET_NAME as u64, at])?;
-    let at = caller.put(PLAN_BASE, &thread.altstack)?;
+    let at = caller.put(caller.room, &thread.altstack)?;
     caller.call("set the alternate signal stack of a thread", libc::SYS_sigaltstack, &[at, 0])?;
     let what = "set the cleared address of a thread";
     caller.call(what, libc::SYS_set_tid_address, &[thread.tid_address])?;
@@ -135,7 +137,7 @@ fn register(caller: Caller, thread: &Thread, pid: libc::pid_t) -> Result<(), Res
         caller.call(what, libc::SYS_set_robust_list, &thread.robust)?;
     }
     for pending in &thread.pending {
-        let info = caller.put(PLAN_BASE, &pending.info)?;
+        let info = caller.put(caller.room, &pending.info)?;
         let args = [pid as u64, caller.tracee.0 as u64, u64::from(pending.signal()), info];
         caller.call("queue a signal of a thread", libc::SYS_rt_tgsigqueueinfo, &args)?;
     }
@@ -161,9 +163,10 @@ fn put_tile_code(caller: Caller) -> Result<(), RestoreError> {
     page[..CODE.len()].copy_from_slice(&CODE);
     // Palette 1 with one tile of 16 rows and 64 bytes a row.
     (page[64], page[64 + 16], page[64 + 48]) = (1, 64, 16);
-    caller.put_bytes(CODE_AT, &page)?;
+    let code = caller.room + CODE_OFFSET;
+    caller.put_bytes(code, &page)?;
     let rwx = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) as u64;
-    caller.call("make room for code", libc::SYS_mprotect, &[CODE_AT, 4096, rwx]).map(drop)
+    caller.call("make room for code", libc::SYS_mprotect, &[code, 4096, rwx]).map(drop)
 }
 
 /// Collects the threads of a killed process, whose end would otherwise not be told.

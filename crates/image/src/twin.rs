@@ -9,6 +9,8 @@ use crate::append;
 use crate::capture::{self, Snapshot};
 use crate::check;
 use crate::error::CaptureError;
+use crate::fault;
+use crate::format::Extent;
 use crate::freeze::Frozen;
 use crate::memory;
 use crate::orphans::{self, Found};
@@ -18,7 +20,7 @@ use crate::regions::{Content, Regions};
 use crate::scan::Pagemap;
 use crate::state::{Backing, Region, Run, State, region};
 use crate::trace::{Listed, Stop, TraceError, Tracee};
-use crate::write::ImageWriter;
+use crate::write::{Contents, ImageWriter};
 use crate::{ImageReport, PAGE_BYTES};
 use std::cell::Cell;
 use std::io;
@@ -139,9 +141,11 @@ impl Frozen {
         let begun = Instant::now();
         let (snapshot, agent) = capture::freeze_state(self)?;
         agent.finish()?;
+        fault::point(fault::BEFORE_TWIN)?;
         self.tracee.set_options(OPTIONS)?;
         let process = Process::fork(&agent)?;
         let twin = process.0;
+        fault::point(fault::TWIN_BORN)?;
         match twin.wait() {
             Ok(Stop::Event(..) | Stop::Signal(_)) => {}
             Ok(Stop::Syscall) | Err(TraceError::Gone) => return Err(CaptureError::TwinGone),
@@ -149,6 +153,7 @@ impl Frozen {
         }
         self.tracee.set_options(libc::PTRACE_O_TRACESYSGOOD)?;
         let inherited = procfs::parse_maps(&procfs::read(twin.0, "maps")?)?;
+        fault::point(fault::TWIN_TOLD)?;
         let (saved, dont_fork) = not_inherited(self.tracee.0, &snapshot.maps, twin.0, &inherited)?;
         Ok(Twin {
             process: Some(process),
@@ -241,24 +246,29 @@ impl Twin {
         self.agent.call(libc::SYS_close_range, &[0, u64::from(u32::MAX), 0])?;
         let snapshot = self.snapshot.take().ok_or(CaptureError::TwinGone)?;
         let (mut state, orphans) = capture::twin_state(self.original, snapshot, &self.agent, twin)?;
+        fault::point(fault::TWIN_ASKED)?;
         append::mark_shared(&[self.original, twin], &mut state.descriptions);
         let regions = regions(twin, &self.dont_fork, &orphans)?;
+        fault::point(fault::REGIONS_KNOWN)?;
         let mut writer = ImageWriter::create(path)?;
         let mut puller = Puller::new(twin, &mut writer)?;
         pull(&mut puller, &regions, &self.saved)?;
         orphans::pull(&mut puller, &orphans)?;
-        let (runs, guards) = (puller.runs, puller.guards);
+        let (extents, guards) = (puller.extents, puller.guards);
         let pull = self.born.elapsed();
         self.process = None;
-        refuse_lost(&regions, &runs)?;
+        fault::point(fault::MEMORY_PULLED)?;
+        refuse_lost(&regions, &extents)?;
         state.guards = guards;
         state.files = regions.files;
         state.regions = regions.list.into_iter().map(|(region, _)| region).collect();
-        let pages = runs.iter().map(|r| r.pages).sum();
-        finish(&state, &runs, pages)?;
-        let bytes = writer.commit(&state, &runs, meta)?;
+        let pages = writer.pages();
+        finish(&state, &extents, &[pages])?;
+        let contents = Contents { state: &state, extents: &extents, ancestors: &[], meta };
+        let written = writer.commit(&contents)?;
         Ok(ImageReport {
-            bytes,
+            bytes: written.bytes,
+            identity: written.identity,
             pages,
             freeze: self.stood.get().unwrap_or_default(),
             twin: self.made,
@@ -270,12 +280,12 @@ impl Twin {
 
 /// On old kernels large mappings are not searched for content that the twin did not inherit; one
 /// that is empty because of that must not pass for an image.
-fn refuse_lost(regions: &Regions, runs: &[Run]) -> Result<(), CaptureError> {
+fn refuse_lost(regions: &Regions, extents: &[Extent]) -> Result<(), CaptureError> {
     for (r, content) in &regions.list {
         let suspect = r.flags & region::WIPE_ON_FORK != 0
             && *content == Content::Own
             && r.end - r.start > MAX_SLOW_SEARCH_BYTES
-            && !runs.iter().any(|run| (r.start..r.end).contains(&run.start));
+            && !extents.iter().any(|e| (r.start..r.end).contains(&e.start));
         if suspect {
             let what = "large and wiped on fork".into();
             return Err(CaptureError::Mapping { start: r.start, what });
@@ -285,8 +295,8 @@ fn refuse_lost(regions: &Regions, runs: &[Run]) -> Result<(), CaptureError> {
 }
 
 /// What would be refused on opening must not be written.
-fn finish(state: &State, runs: &[Run], pages: u64) -> Result<(), CaptureError> {
-    check::check(state, runs, pages * PAGE_BYTES)
+fn finish(state: &State, extents: &[Extent], homes: &[u64]) -> Result<(), CaptureError> {
+    check::check(state, extents, homes)
         .map_err(|what| CaptureError::Unsupported(format!("is not as expected: {what}")))
 }
 

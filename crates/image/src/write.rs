@@ -1,10 +1,13 @@
 //! Writing an image file: whole and durable under its name, or not there at all.
 
+use crate::codec::Codec;
 use crate::error::CaptureError;
+use crate::fault;
 use crate::format::{
-    self, BLOCK_BYTES, Block, HEADER_BYTES, Header, MACHINE, MAGIC, Section, VERSION, section,
+    self, Ancestor, BLOCK_BYTES, Block, Extent, HEADER_BYTES, Header, MACHINE, MAGIC, Section,
+    VERSION, codec, section,
 };
-use crate::state::{Run, State};
+use crate::state::State;
 use crate::wire;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -19,7 +22,31 @@ pub struct ImageWriter {
     temporary: PathBuf,
     committed: bool,
     blocks: Vec<Block>,
+    pages: u64,
     page_bytes: u64,
+    codec: Codec,
+    packed: Vec<u8>,
+}
+
+/// What an image holds besides the pages.
+pub struct Contents<'a> {
+    /// The process.
+    pub state: &'a State,
+    /// Where its pages are, in this file and in earlier ones.
+    pub extents: &'a [Extent],
+    /// The earlier files, in the order in which the extents number them from 1 on.
+    pub ancestors: &'a [Ancestor],
+    /// The caller's bytes.
+    pub meta: &'a [u8],
+}
+
+/// A finished image.
+#[derive(Debug, Clone, Copy)]
+pub struct Written {
+    /// Length of the file.
+    pub bytes: u64,
+    /// What tells it from all others.
+    pub identity: [u8; 16],
 }
 
 impl ImageWriter {
@@ -44,28 +71,77 @@ impl ImageWriter {
                 write_error(path, e)
             })?;
         let path = path.to_path_buf();
-        Ok(ImageWriter { file, path, temporary, committed: false, blocks: vec![], page_bytes: 0 })
+        let writer = ImageWriter {
+            file,
+            path,
+            temporary,
+            committed: false,
+            blocks: vec![],
+            pages: 0,
+            page_bytes: 0,
+            codec: Codec::default(),
+            packed: vec![],
+        };
+        fault::point(fault::FILE_BEGUN)?;
+        Ok(writer)
     }
 
-    /// Appends content of pages, at most a block of it.
-    pub fn append(&mut self, pages: &[u8]) -> Result<(), CaptureError> {
+    /// Number of pages so far: the index of the next one.
+    pub fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    /// Appends content of pages, at most a block of it, compressed as `how` says ([`codec`]) if
+    /// that saves enough.
+    pub fn append(&mut self, how: u32, pages: &[u8]) -> Result<(), CaptureError> {
         debug_assert!(pages.len() <= BLOCK_BYTES);
         if pages.is_empty() {
             return Ok(());
         }
-        self.blocks.push(Block { bytes: pages.len() as u64, hash: format::hash(pages) });
-        self.page_bytes += pages.len() as u64;
-        self.file.write_all(pages).map_err(|e| write_error(&self.path, e))
+        let (raw, hash) = (pages.len() as u32, format::hash(pages));
+        let plain =
+            Block { raw, stored: raw, codec: codec::NONE, reserved: 0, hash, stored_hash: hash };
+        let mut packed = std::mem::take(&mut self.packed);
+        let compressed = self.codec.compress(how, pages, &mut packed);
+        let result = match compressed.map_err(|e| write_error(&self.path, e))? {
+            true => {
+                let stored_hash = format::hash(&packed);
+                let stored = packed.len() as u32;
+                self.append_block(Block { stored, codec: how, stored_hash, ..plain }, &packed)
+            }
+            false => self.append_block(plain, pages),
+        };
+        self.packed = packed;
+        result
     }
 
-    /// Writes the tables, makes everything durable and gives it its name. Returns the length.
-    pub fn commit(mut self, state: &State, runs: &[Run], meta: &[u8]) -> Result<u64, CaptureError> {
-        let bytes = self.finish(state, runs, meta).map_err(|e| write_error(&self.path, e))?;
+    /// Appends a block that is ready to be stored.
+    pub fn append_block(&mut self, block: Block, stored: &[u8]) -> Result<(), CaptureError> {
+        debug_assert!(block.stored as usize == stored.len());
+        self.pages += u64::from(block.raw) / crate::PAGE_BYTES;
+        self.page_bytes += u64::from(block.stored);
+        self.blocks.push(block);
+        self.file.write_all(stored).map_err(|e| write_error(&self.path, e))?;
+        Ok(fault::point(fault::BLOCK_WRITTEN)?)
+    }
+
+    /// Appends whatever the test wants to stand there.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub fn append_raw(&mut self, blocks: &[Block], stored: &[u8]) -> io::Result<()> {
+        self.pages += blocks.iter().map(|b| u64::from(b.raw) / crate::PAGE_BYTES).sum::<u64>();
+        self.page_bytes += stored.len() as u64;
+        self.blocks.extend_from_slice(blocks);
+        self.file.write_all(stored)
+    }
+
+    /// Writes the tables, makes everything durable and gives it its name.
+    pub fn commit(mut self, contents: &Contents<'_>) -> Result<Written, CaptureError> {
+        let written = self.finish(contents).map_err(|e| write_error(&self.path, e))?;
         self.committed = true;
-        Ok(bytes)
+        Ok(written)
     }
 
-    fn finish(&mut self, state: &State, runs: &[Run], meta: &[u8]) -> io::Result<u64> {
+    fn finish(&mut self, contents: &Contents<'_>) -> io::Result<Written> {
         let mut at = HEADER_BYTES;
         let mut table = Vec::new();
         let mut put = |kind: u32, bytes: u64, hash: [u8; 16]| {
@@ -75,9 +151,10 @@ impl ImageWriter {
         put(section::PAGES, self.page_bytes, [0; 16]);
         let parts = [
             (section::BLOCKS, list(&self.blocks)),
-            (section::RUNS, list(runs)),
-            (section::STATE, wire::encode(state)),
-            (section::META, meta.to_vec()),
+            (section::ANCESTORS, wire::encode(&contents.ancestors.to_vec())),
+            (section::RUNS, list(contents.extents)),
+            (section::STATE, wire::encode(contents.state)),
+            (section::META, contents.meta.to_vec()),
         ];
         for (kind, bytes) in &parts {
             put(*kind, bytes.len() as u64, format::hash(bytes));
@@ -97,13 +174,18 @@ impl ImageWriter {
             self.file.write_all(bytes)?;
         }
         self.file.write_all(&table)?;
+        fault::point(fault::TABLES_WRITTEN)?;
         // The header comes last: a file torn by a crash has none.
-        self.file.write_all_at(&format::header_page(&header), 0)?;
+        let page = format::header_page(&header);
+        self.file.write_all_at(&page, 0)?;
+        fault::point(fault::HEADER_WRITTEN)?;
         self.file.sync_all()?;
+        fault::point(fault::SYNCED)?;
         fs::rename(&self.temporary, &self.path)?;
+        fault::point(fault::RENAMED)?;
         let folder = self.path.parent().filter(|p| !p.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
-        Ok(header.file_bytes)
+        Ok(Written { bytes: header.file_bytes, identity: format::identity(&page, &table) })
     }
 }
 

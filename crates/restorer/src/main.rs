@@ -1,21 +1,18 @@
 //! `eyrie-restorer`: carries out a restore plan in its own process and stops itself.
 //!
-//! It is started under ptrace by `eyrie_image::restore`, which puts the plan's descriptor in `rdi`
-//! and its length in `rsi` before the first instruction, and which later takes the registers of the
-//! restored process into its own hands. It has no libc, no heap, no thread-local storage and a
-//! stack of its own, so that every mapping and every registration it was born with can be taken
-//! away under it. Started by hand it says so and exits.
+//! It is started under ptrace by `eyrie_image::restore`, which puts the plan's descriptor in `rdi`,
+//! its length in `rsi` and the address to map it at in `rdx` before the first instruction, and that
+//! later takes the registers of the restored process into its own hands. It runs wherever its bytes
+//! were moved to: nothing that it uses is an absolute address. It has no libc, no heap, no
+//! thread-local storage and a stack of its own, so that every mapping and every registration it was
+//! born with can be taken away under it. Started by hand it says so and exits.
 
 #![no_std]
 #![no_main]
 
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use eyrie_restorer::plan::{
-    AREA_END, Header, MAGIC, MAX_PLAN_BYTES, PLAN_BASE, Step, expect, special,
-};
-
-const _: () = assert!(PLAN_BASE < AREA_END);
+use eyrie_restorer::plan::{Header, MAGIC, MAX_PLAN_BYTES, Step, expect, special};
 
 const SYS_WRITE: u64 = 1;
 const SYS_MMAP: u64 = 9;
@@ -119,7 +116,7 @@ fn holds(step: &Step, result: i64) -> bool {
     }
 }
 
-extern "C" fn run(fd: u64, bytes: u64) -> ! {
+extern "C" fn run(fd: u64, bytes: u64, place: u64) -> ! {
     if bytes < size_of::<Header>() as u64 || bytes > MAX_PLAN_BYTES {
         let text = b"eyrie-restorer is started by eyrie and is of no use by itself\n";
         let args = [2, text.as_ptr() as u64, text.len() as u64, 0, 0, 0];
@@ -127,19 +124,19 @@ extern "C" fn run(fd: u64, bytes: u64) -> ! {
         unsafe { syscall(SYS_WRITE, &args) };
         exit(2);
     }
-    let args = [PLAN_BASE, bytes, PROT_READ_WRITE, MAP_SHARED_FIXED_NOREPLACE, fd, 0];
-    // SAFETY: nothing can lie at PLAN_BASE yet; the flags see to it.
-    if unsafe { syscall(SYS_MMAP, &args) } as u64 != PLAN_BASE {
+    let args = [place, bytes, PROT_READ_WRITE, MAP_SHARED_FIXED_NOREPLACE, fd, 0];
+    // SAFETY: nothing can lie there yet; the flags see to it.
+    if unsafe { syscall(SYS_MMAP, &args) } as u64 != place {
         exit(3);
     }
-    let head = PLAN_BASE as *mut Header;
+    let head = place as *mut Header;
     // SAFETY: the plan is mapped, at least a header long, page-aligned and stays mapped.
     let (magic, count) = unsafe { ((*head).magic, (*head).steps) };
     let room = (bytes - size_of::<Header>() as u64) / size_of::<Step>() as u64;
     if magic != MAGIC || count > room {
         exit(4);
     }
-    let steps = (PLAN_BASE + size_of::<Header>() as u64) as *const Step;
+    let steps = (place + size_of::<Header>() as u64) as *const Step;
     // SAFETY: the fields are aligned, mapped, and shared with the planner's pread only.
     let done = unsafe { AtomicU64::from_ptr(&raw mut (*head).done) };
     // SAFETY: as above.

@@ -3,21 +3,22 @@
 //! All decisions are taken by the planner (`eyrie-image`), which has checked the image; the
 //! restorer makes the calls one after the other and compares what they return. It never reads the
 //! image's own tables. The plan lies in a memfd that planner and restorer share: a [`Header`], then
-//! [`Step`]s, then data that the steps' arguments point into. Addresses are absolute: the restorer
-//! maps the memfd at [`PLAN_BASE`]. The memfd is sparse between steps and data.
+//! [`Step`]s, then data that the steps' arguments point into. Addresses are absolute: the planner
+//! says where the restorer maps the memfd. The memfd is sparse between steps and data.
 
-/// Where the restorer is linked to (`restorer.ld`).
+/// Where the restorer is linked to (`restorer.ld`), the usual start of its area. It works wherever
+/// its planner copies it.
 pub const RESTORER_BASE: u64 = 0x100_0000_0000;
-/// Where it maps its plan.
-pub const PLAN_BASE: u64 = 0x100_1000_0000;
+/// Offset in the restorer's area at which it maps its plan.
+pub const PLAN_OFFSET: u64 = 0x1000_0000;
 /// Where in the plan the data begins that the steps' arguments point into; steps lie before it.
 pub const DATA_OFFSET: u64 = 0x100_0000;
-/// Where vvar and vdso wait while the old address space is cleared.
-pub const PARK_BASE: u64 = 0x100_3000_0000;
-/// End of the range that the restorer uses; no region of an image may reach into it.
-pub const AREA_END: u64 = 0x100_4000_0000;
+/// Offset in the area at which vvar and vdso wait while the old address space is cleared.
+pub const PARK_OFFSET: u64 = 0x3000_0000;
+/// Size of the area that the restorer uses; no region of the image may reach into it.
+pub const AREA_BYTES: u64 = 0x4000_0000;
 /// Largest plan, in bytes.
-pub const MAX_PLAN_BYTES: u64 = PARK_BASE - PLAN_BASE;
+pub const MAX_PLAN_BYTES: u64 = PARK_OFFSET - PLAN_OFFSET;
 /// First field of a plan.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"EYRPLAN\x01");
 

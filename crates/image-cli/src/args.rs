@@ -1,0 +1,142 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Checkpoints and restarts programs that do not use MPI.
+#[derive(Debug, Parser)]
+#[command(name = "eyrie-image", version, arg_required_else_help = true)]
+#[command(after_help = "Examples:\n  \
+    eyrie-image run --every 60 ./simulate 5000    run it, with a checkpoint every minute\n  \
+    eyrie-image checkpoint last                   a checkpoint now\n  \
+    eyrie-image restart last                      go on from the newest checkpoint\n  \
+    eyrie-image list                              what runs, and what can be restarted\n\n\
+    State lives under $EYRIE_HOME/images (default ~/.eyrie/images). Programs that use MPI are run\n\
+    with `eyrie run`.")]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a program so that it can be checkpointed
+    Run(Run),
+    /// Write an image of a running program
+    Checkpoint(Checkpoint),
+    /// Turn an image back into a running program
+    Restart(Restart),
+    /// List the programs that run, and those that were killed and can be restarted
+    List(List),
+}
+
+/// When images are taken, and where they lie.
+#[derive(Debug, Args)]
+pub struct Keeping {
+    /// Keep the images in this folder; without it they lie under $EYRIE_HOME and go when the
+    /// program ends
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Time between two checkpoints (seconds, or with unit: 500ms, 10m); without it only on request
+    #[arg(long, value_name = "SECS", value_parser = crate::units::parse_millis)]
+    pub every: Option<u64>,
+    /// How many images are kept; older ones are removed
+    #[arg(long, value_name = "N", default_value = "2")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub keep: u32,
+    /// Tell on standard error about every checkpoint
+    #[arg(short, long)]
+    pub verbose: bool,
+    #[command(flatten)]
+    pub way: Way,
+}
+
+/// How an image is taken.
+#[derive(Debug, Clone, Copy, Default, Args, serde::Serialize, serde::Deserialize)]
+pub struct Way {
+    /// Let the program stand still until its image is written
+    #[arg(long)]
+    pub sync: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    eyrie-image run ./simulate 5000\n  \
+    eyrie-image run --dir images --every 60 -- python3 train.py --steps 900\n\n\
+    Signals are passed on to the program; the exit code is its own (128 + signal if one killed\n\
+    it). It inherits no descriptors but its standard streams, and dies with this command. Without\n\
+    --dir its images are removed when it ends by itself or by a signal that was passed on; if\n\
+    something else kills it, `restart` brings it back.")]
+pub struct Run {
+    #[command(flatten)]
+    pub keeping: Keeping,
+    /// The program and its arguments
+    #[arg(value_names = ["PROGRAM", "ARGS"], trailing_var_arg = true, required = true)]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    eyrie-image checkpoint last\n  \
+    eyrie-image checkpoint 4711 -o before-the-upgrade.img\n\n\
+    Prints where the image lies, its size, how long the program stood still, how long all took.")]
+pub struct Checkpoint {
+    /// The program: its process number, its name in `eyrie-image list`, its folder of images, or
+    /// `last`
+    #[arg(value_name = "PID|NAME|DIR")]
+    pub target: OsString,
+    /// Where the image shall lie
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub way: Way,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    eyrie-image restart last\n  \
+    eyrie-image restart before-the-upgrade.img\n  \
+    eyrie-image restart --every 60 --dir images images\n\n\
+    Standard streams that were a pipe or a terminal are those of this command; files are opened\n\
+    again where they were. Of a folder the newest image that is whole is taken.")]
+pub struct Restart {
+    #[command(flatten)]
+    pub keeping: Keeping,
+    /// The image, a folder of images, a name in `eyrie-image list`, or `last`
+    #[arg(value_name = "FILE|DIR|NAME")]
+    pub image: OsString,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  eyrie-image list --json | jq -r '.[].name'")]
+pub struct List {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_programs_own_options_are_left_to_it() {
+        let words = ["eyrie-image", "run", "--every", "2", "prog", "--every", "x", "-v"];
+        match Cli::try_parse_from(words).map(|c| c.command) {
+            Ok(Command::Run(run)) => {
+                assert_eq!((run.keeping.every, run.command.len()), (Some(2000), 4));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! `eyrie-image restart`: an image becomes our child, with our standard streams.
+
+use crate::args::Restart;
+use crate::supervise::{self, Started};
+use crate::{Failure, find, home, program, say, signals};
+use anyhow::{Context, anyhow};
+use eyrie_image::{Image, RestoreError, RestoreSpec};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// Descriptors of ours that are handed over have numbers from here on.
+const HIGH_FD: libc::c_int = 200;
+
+pub fn restart(args: &Restart) -> Result<i32, Failure> {
+    let restorer = restorer()?;
+    let home = home::home()?;
+    let (images, entry) = find::images(&home, &args.image)?;
+    let (image, comm) = newest_whole(&images)?;
+    let (set, _) = signals::hold();
+    let name = image_name(&image).unwrap_or_else(|| program::short_name(OsStr::new(&comm)));
+    let folder = match &entry {
+        Some(entry) => home::adopt(entry)?,
+        None => home::create(&home, &name)?,
+    };
+    let made = eyrie_image::restore(RestoreSpec {
+        image: &image,
+        restorer: &restorer,
+        stdio: stdio()?,
+        segments: Vec::new(),
+        start_stopped: false,
+    });
+    let pid = match made {
+        Ok(pid) => pid,
+        Err(error) => {
+            if let Some(record) = entry.as_ref().and_then(|e| e.record.as_ref()) {
+                folder.announce(record)?;
+            }
+            folder.close(true);
+            return Err(refusal(&image, error).into());
+        }
+    };
+    let command = match entry.and_then(|e| e.record) {
+        Some(record) => record.command,
+        None => format!("{comm} (from {})", image.display()),
+    };
+    let started = Started { pid, folder, name, command, set };
+    supervise::supervise(started, &args.keeping)
+}
+
+/// The program that turns itself into the process, installed beside us or in `../libexec`.
+pub fn restorer() -> anyhow::Result<PathBuf> {
+    let binary = std::env::current_exe().context("cannot find the eyrie-image binary itself")?;
+    let bin = binary.parent().unwrap_or(Path::new("/"));
+    let root = bin.parent().unwrap_or(Path::new("/"));
+    let places = [root.join("libexec/eyrie-restorer"), bin.join("eyrie-restorer")];
+    places.into_iter().find(|p| p.is_file()).ok_or_else(|| {
+        anyhow!(
+            "the program eyrie-restorer is missing beside {} and in ../libexec: install it",
+            binary.display()
+        )
+    })
+}
+
+/// The first image that is whole, and the name of its program.
+fn newest_whole(images: &[PathBuf]) -> anyhow::Result<(PathBuf, String)> {
+    let mut refused = None;
+    for path in images {
+        match Image::open(path) {
+            Ok(image) => return Ok((path.clone(), image.summary().comm)),
+            Err(error) => {
+                let error = anyhow!(error).context(format!("cannot use {}", path.display()));
+                if let Some(earlier) = refused.replace(error) {
+                    say(&format!("{earlier:#}; the one before is taken"));
+                }
+            }
+        }
+    }
+    Err(refused.unwrap_or_else(|| anyhow!("there is no image")))
+}
+
+/// What an image of ours is named after.
+fn image_name(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str()?.strip_suffix(home::SUFFIX)?;
+    let (name, number) = name.rsplit_once('.')?;
+    number.parse::<u64>().ok().filter(|_| !name.is_empty()).map(|_| name.to_string())
+}
+
+fn refusal(image: &Path, error: RestoreError) -> anyhow::Error {
+    let image = image.display();
+    match error {
+        RestoreError::Segment(_) => {
+            anyhow!("{image} is of a rank of an MPI job, which only its job can restore")
+        }
+        error => anyhow!(error).context(format!("cannot restart {image}")),
+    }
+}
+
+/// Our standard streams, out of the way of the program's own descriptors.
+fn stdio() -> anyhow::Result<[OwnedFd; 3]> {
+    let one = |fd: libc::c_int| -> io::Result<OwnedFd> {
+        // SAFETY: duplicates a descriptor; the result is checked.
+        let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, HIGH_FD) };
+        if copy >= 0 {
+            // SAFETY: just made, and nobody else's.
+            return Ok(unsafe { OwnedFd::from_raw_fd(copy) });
+        }
+        Ok(File::options().read(true).write(true).open("/dev/null")?.into())
+    };
+    Ok([one(0)?, one(1)?, one(2)?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_keep_their_name() {
+        assert_eq!(image_name(Path::new("/x/a.b.3.img")), Some("a.b".into()));
+        for other in ["/x/a.img", "/x/.3.img", "/x/a.3"] {
+            assert_eq!(image_name(Path::new(other)), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Being a program's parent: images at intervals and on request, signals, its end.
+//!
+//! Kept true: at most one image is being taken at a time; the command ends only when the program
+//! has ended and no thread touches it any more; only images that were to be kept are left behind.
+
+use crate::args::{Keeping, Way};
+use crate::home::{self, Held, RunRecord};
+use crate::protocol::{Request, Written};
+use crate::signals::{self, Seen};
+use crate::{Failure, say, serve, take, units};
+use anyhow::{Context, bail};
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A child that was just started, and what we know of it.
+pub struct Started {
+    pub pid: libc::pid_t,
+    pub folder: Held,
+    /// Images are named so.
+    pub name: String,
+    pub command: String,
+    /// Signals that wait to be passed on.
+    pub set: libc::sigset_t,
+}
+
+/// What the threads share.
+pub struct Program {
+    pid: libc::pid_t,
+    dir: PathBuf,
+    name: String,
+    keep: usize,
+    verbose: bool,
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+struct State {
+    /// It has ended, or is about to be collected: not to be touched any more.
+    over: bool,
+    /// Number of the next image that is named by us.
+    next: u64,
+    /// Those there are, oldest first.
+    images: Vec<PathBuf>,
+    /// Why the last one that nobody asked for failed.
+    complaint: String,
+}
+
+/// How the program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Exit(i32),
+    Signal(i32),
+}
+
+/// Stays with the program to its end; returns the exit code.
+pub fn supervise(started: Started, keeping: &Keeping) -> Result<i32, Failure> {
+    let Started { pid, folder, name, command, set } = started;
+    let seen = Seen::default();
+    let begun = begin(pid, &folder, name.clone(), &command, set, keeping, seen.clone());
+    let (program, pidfd) = match begun {
+        Ok(begun) => begun,
+        Err(error) => {
+            kill(pid);
+            folder.close(true);
+            return Err(error.into());
+        }
+    };
+    let end = wait(&pidfd);
+    program.close();
+    let end = end.context("cannot wait for the program")?;
+    let killed = matches!(end, End::Signal(signal) if !seen.has(signal));
+    let kept = folder.name.clone();
+    let images = home::images(&folder.path).len();
+    folder.close(killed);
+    match end {
+        End::Exit(code) => Ok(code),
+        End::Signal(signal) => {
+            if killed && images > 0 {
+                say(&format!(
+                    "{name} was killed by signal {signal}; `eyrie-image restart {kept}` goes on \
+                     from its last checkpoint"
+                ));
+            }
+            Ok(128 + signal)
+        }
+    }
+}
+
+/// Everything that can fail before the program is just waited for.
+fn begin(
+    pid: libc::pid_t,
+    folder: &Held,
+    name: String,
+    command: &str,
+    set: libc::sigset_t,
+    keeping: &Keeping,
+    seen: Seen,
+) -> anyhow::Result<(Arc<Program>, OwnedFd)> {
+    let dir = match &keeping.dir {
+        None => folder.path.clone(),
+        Some(dir) => {
+            fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+            fs::canonicalize(dir).with_context(|| format!("cannot use {}", dir.display()))?
+        }
+    };
+    let pidfd = pidfd(pid).context("cannot watch the program")?;
+    let passed = pidfd.try_clone().context("descriptor")?;
+    // SAFETY: plain system calls.
+    let same_group = unsafe { libc::getpgid(pid) == libc::getpgrp() };
+    let images: Vec<PathBuf> =
+        home::images(&dir).into_iter().filter(|p| number(p, &name).is_some()).collect();
+    let next = images.iter().filter_map(|p| number(p, &name)).max().map_or(1, |n| n + 1);
+    let state = State { over: false, next, images, complaint: String::new() };
+    let program = Arc::new(Program {
+        pid,
+        dir: dir.clone(),
+        name,
+        keep: keeping.keep as usize,
+        verbose: keeping.verbose,
+        state: Mutex::new(state),
+        ended: Condvar::new(),
+    });
+    signals::pass_on(set, passed, same_group, seen)?;
+    serve::listen(folder, Arc::clone(&program))?;
+    if let Some(every) = keeping.every {
+        let (program, way) = (Arc::clone(&program), keeping.way);
+        let run = move || program.at_intervals(Duration::from_millis(every), way);
+        std::thread::Builder::new().name("interval".into()).spawn(run).context("thread")?;
+    }
+    let supervisor = std::process::id() as i32;
+    folder.announce(&RunRecord { pid, supervisor, dir, command: command.into() })?;
+    Ok((program, pidfd))
+}
+
+/// The number in the name of an image of `program`.
+fn number(path: &std::path::Path, program: &str) -> Option<u64> {
+    let name = path.file_name()?.to_str()?;
+    name.strip_prefix(program)?.strip_prefix('.')?.strip_suffix(home::SUFFIX)?.parse().ok()
+}
+
+impl Program {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A thread that panicked has left nothing half done here that matters.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes an image; waits while another one is being taken.
+    pub fn checkpoint(&self, request: &Request) -> anyhow::Result<Written> {
+        let mut state = self.state();
+        if state.over {
+            bail!("the program has ended");
+        }
+        let path = match &request.output {
+            Some(path) => path.clone(),
+            None => self.dir.join(format!("{}.{}{}", self.name, state.next, home::SUFFIX)),
+        };
+        let written = take::take(self.pid, &path, request.way)?;
+        if request.output.is_none() {
+            state.next += 1;
+            state.images.push(path);
+            let spare = state.images.len().saturating_sub(self.keep);
+            for old in state.images.drain(..spare) {
+                let _ = fs::remove_file(old);
+            }
+        }
+        if self.verbose {
+            say(&describe(&written));
+        }
+        Ok(written)
+    }
+
+    fn at_intervals(&self, every: Duration, way: Way) {
+        let mut due = Instant::now() + every;
+        loop {
+            let mut state = self.state();
+            while !state.over {
+                let left = due.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    break;
+                }
+                let waited = self.ended.wait_timeout(state, left);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+            if state.over {
+                return;
+            }
+            drop(state);
+            let result = self.checkpoint(&Request { output: None, way });
+            self.complain(result.err());
+            // Time that a checkpoint took is not made up for.
+            due = Instant::now() + every;
+        }
+    }
+
+    /// A reason is told when it is new.
+    fn complain(&self, error: Option<anyhow::Error>) {
+        let mut state = self.state();
+        let ended = state.over || error.as_ref().is_some_and(take::is_end);
+        let text = error.map(|e| format!("{e:#}")).unwrap_or_default();
+        if !ended && !text.is_empty() && text != state.complaint {
+            say(&text);
+        }
+        state.complaint = text;
+    }
+
+    /// Waits until no thread touches the program, and keeps them from it.
+    fn close(&self) {
+        self.state().over = true;
+        self.ended.notify_all();
+    }
+}
+
+/// An image as a line.
+pub fn describe(written: &Written) -> String {
+    format!(
+        "{}: {}, stood still {}, took {}",
+        written.image.display(),
+        units::bytes(written.bytes),
+        units::millis(written.pause_ms),
+        units::millis(written.took_ms)
+    )
+}
+
+fn pidfd(pid: libc::pid_t) -> io::Result<OwnedFd> {
+    // SAFETY: a plain system call; the process is our child and not collected.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: just made, and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+fn kill(pid: libc::pid_t) {
+    // SAFETY: our own child, not collected yet.
+    unsafe {
+        libc::kill(pid, libc::SIGKILL);
+        libc::waitpid(pid, std::ptr::null_mut(), libc::__WALL);
+    }
+}
+
+/// Waits for the end of the process, and collects it. Only its end: the stops of a checkpoint are
+/// for the thread that takes it, and `waitid` would take them away from it.
+fn wait(pidfd: &OwnedFd) -> io::Result<End> {
+    let fd = pidfd.as_raw_fd();
+    loop {
+        let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one live entry.
+        if unsafe { libc::poll(&mut poll, 1, -1) } < 0 {
+            let error = io::Error::last_os_error();
+            if error.kind() == io::ErrorKind::Interrupted {
+                continue;
+            }
+            return Err(error);
+        }
+        // SAFETY: siginfo_t is plain data for which zero is valid.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let options = libc::WEXITED | libc::WNOHANG;
+        // SAFETY: a valid place for the answer.
+        if unsafe { libc::waitid(libc::P_PIDFD, fd as libc::id_t, &mut info, options) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: these two fields are the ones that waitid sets.
+        let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
+        match (pid, info.si_code) {
+            // A thread that takes a checkpoint has yet to see that it is over.
+            (0, _) => std::thread::sleep(Duration::from_millis(1)),
+            (_, libc::CLD_EXITED) => return Ok(End::Exit(status)),
+            _ => return Ok(End::Signal(status)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn images_are_told_by_their_names() {
+        assert_eq!(number(Path::new("/x/heat.12.img"), "heat"), Some(12));
+        for other in ["/x/heat.img", "/x/heat.a.img", "/x/heat2.1.img", "/x/heat.1.tmp"] {
+            assert_eq!(number(Path::new(other), "heat"), None);
+        }
+    }
+}

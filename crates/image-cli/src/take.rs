@@ -1,0 +1,47 @@
+//! Taking one image of a child.
+
+use crate::args::Way;
+use crate::protocol::Written;
+use anyhow::Context;
+use eyrie_image::{CaptureError, FreezeError, Frozen};
+use std::path::Path;
+use std::time::Instant;
+
+/// What stands in the caller's part of our images.
+const META: &[u8] = b"eyrie-image 1\n";
+
+/// Freezes `pid`, lets it go on as soon as may be, and writes its image to `path`.
+pub fn take(pid: libc::pid_t, path: &Path, way: Way) -> anyhow::Result<Written> {
+    let begun = Instant::now();
+    let mut frozen = Frozen::stop(pid).context("no checkpoint")?;
+    let stopped = Instant::now();
+    let twin = frozen.twin().context("no checkpoint")?;
+    let (report, pause) = if way.sync {
+        let report = twin.write_image(path, META).context("no checkpoint")?;
+        let released = frozen.release();
+        (report, released.map(|()| stopped.elapsed()))
+    } else {
+        let released = frozen.release();
+        let pause = stopped.elapsed();
+        (twin.write_image(path, META).context("no checkpoint")?, released.map(|()| pause))
+    };
+    let pause = match pause {
+        Ok(pause) => pause,
+        // The image is whole even if the program was killed a moment later.
+        Err(FreezeError::Gone) => stopped.elapsed(),
+        Err(error) => return Err(error).context("the program does not go on"),
+    };
+    Ok(Written {
+        image: path.to_path_buf(),
+        bytes: report.bytes,
+        pages: report.pages,
+        pause_ms: pause.as_secs_f64() * 1e3,
+        took_ms: begun.elapsed().as_secs_f64() * 1e3,
+    })
+}
+
+/// Whether the program ended in the midst of it, which needs no report.
+pub fn is_end(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(FreezeError::Gone))
+        || matches!(error.downcast_ref(), Some(CaptureError::Gone))
+}

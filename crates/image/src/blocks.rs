@@ -1,0 +1,117 @@
+//! Which blocks of which files hold the memory of a process, and what of them belongs where.
+
+use crate::PAGE_BYTES;
+use crate::codec::Codec;
+use crate::error::ImageError;
+use crate::format::Extent;
+use crate::frame::Part;
+use crate::parallel;
+use std::ops::Range;
+
+/// Part of a block that belongs in one place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// Address in the process.
+    pub address: u64,
+    /// Where it begins in the block's pages.
+    pub offset: usize,
+    /// Its length.
+    pub bytes: usize,
+}
+
+/// A block that is needed.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// Index of its file.
+    pub part: usize,
+    /// Index in that file.
+    pub block: usize,
+    /// Its pieces.
+    pub pieces: Range<usize>,
+}
+
+/// All blocks that are needed, in the order of the files.
+#[derive(Debug, Default)]
+pub struct Wants {
+    /// The blocks, none of them twice.
+    pub blocks: Vec<Wanted>,
+    /// Their pieces.
+    pub pieces: Vec<Piece>,
+}
+
+impl Wants {
+    /// Finds the blocks of checked extents. No page belongs in two places ([`crate::check`]), which
+    /// bounds the number of pieces.
+    pub fn new(parts: &[Part], extents: &[Extent]) -> Wants {
+        let mut order: Vec<&Extent> = extents.iter().collect();
+        order.sort_unstable_by_key(|e| (e.home, e.first));
+        let mut wants = Wants::default();
+        for extent in order {
+            let part = extent.home as usize;
+            let (mut page, mut address) = (extent.first, extent.start);
+            let end = extent.first + extent.pages;
+            let mut block = parts[part].block_of(page);
+            while page < end {
+                let after = parts[part].first_page(block + 1).min(end);
+                let offset = (page - parts[part].first_page(block)) * PAGE_BYTES;
+                let bytes = (after - page) * PAGE_BYTES;
+                let (offset, bytes) = (offset as usize, bytes as usize);
+                wants.add(part, block, Piece { address, offset, bytes });
+                address += bytes as u64;
+                page = after;
+                block += 1;
+            }
+        }
+        wants
+    }
+
+    fn add(&mut self, part: usize, block: usize, piece: Piece) {
+        self.pieces.push(piece);
+        let end = self.pieces.len();
+        match self.blocks.last_mut() {
+            Some(last) if (last.part, last.block) == (part, block) => last.pieces.end = end,
+            _ => self.blocks.push(Wanted { part, block, pieces: end - 1..end }),
+        }
+    }
+
+    /// The pieces of a block.
+    pub fn pieces_of(&self, wanted: &Wanted) -> &[Piece] {
+        &self.pieces[wanted.pieces.clone()]
+    }
+}
+
+/// Holds against their checksums all blocks of the first file and those of the others that are
+/// needed.
+pub fn verify(parts: &[Part], wants: &Wants) -> Result<(), ImageError> {
+    let own = parts[0].blocks().len();
+    let others: Vec<(usize, usize)> =
+        wants.blocks.iter().filter(|w| w.part > 0).map(|w| (w.part, w.block)).collect();
+    parallel::for_each(own + others.len(), Vec::new, |buffer, i| {
+        let (part, block) = if i < own { (0, i) } else { others[i - own] };
+        parts[part].stored(block, buffer).map_err(|e| match part {
+            0 => e,
+            _ => parts[part].blame(e),
+        })
+    })
+}
+
+/// A thread's means to read blocks.
+#[derive(Default)]
+pub struct Blocks {
+    codec: Codec,
+    stored: Vec<u8>,
+    pages: Vec<u8>,
+}
+
+impl Blocks {
+    /// The pages of a block.
+    pub fn pages(&mut self, part: &Part, block: usize) -> Result<&[u8], ImageError> {
+        part.stored(block, &mut self.stored)?;
+        if part.blocks()[block].codec == crate::format::codec::NONE {
+            // One hash stands for both.
+            return Ok(&self.stored);
+        }
+        part.decode(block, &self.stored, &mut self.codec, &mut self.pages)?;
+        Ok(&self.pages)
+    }
+}

@@ -1,0 +1,231 @@
+//! The frame of one file: header, section table, and how its pages are stored. What is here was
+//! checked against its checksums and against itself, except for the content of the blocks
+//! ([`crate::blocks`]).
+
+use crate::PAGE_BYTES;
+use crate::codec::Codec;
+use crate::error::ImageError;
+use crate::format::{
+    self, BLOCK_BYTES, BadHeader, Block, HEADER_BYTES, Header, MAX_TABLE_BYTES, SECTIONS, Section,
+    codec, section,
+};
+use crate::wire::{Reader, Wire};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// An opened file.
+#[derive(Debug)]
+pub struct Part {
+    file: File,
+    path: PathBuf,
+    table: Vec<Section>,
+    blocks: Vec<Block>,
+    /// For each block its first page and where it lies in the file; one more for their end.
+    starts: Vec<(u64, u64)>,
+    /// What tells it from all others.
+    pub identity: [u8; 16],
+    /// Length of the file.
+    pub file_bytes: u64,
+}
+
+impl Part {
+    /// Opens a file and checks its frame.
+    pub fn open(path: &Path) -> Result<Part, ImageError> {
+        let fail = |source| ImageError::Read { path: path.to_path_buf(), source };
+        let file = File::open(path).map_err(fail)?;
+        let found = file.metadata().map_err(fail)?.len();
+        if found < HEADER_BYTES {
+            return Err(ImageError::NotAnImage);
+        }
+        let mut page = vec![0; HEADER_BYTES as usize];
+        file.read_exact_at(&mut page, 0).map_err(fail)?;
+        let header = format::parse_header(&page).map_err(|bad| match bad {
+            BadHeader::Magic => ImageError::NotAnImage,
+            BadHeader::Checksum => ImageError::Checksum("the header".into()),
+            BadHeader::Version(v) => ImageError::Other(format!("version {v}")),
+            BadHeader::Machine => ImageError::Other("made for another machine".into()),
+        })?;
+        if header.file_bytes != found {
+            return Err(ImageError::Length { expected: header.file_bytes, found });
+        }
+        let raw = raw_table(&file, &header, &fail)?;
+        let mut part = Part {
+            table: section_table(&raw, &header)?,
+            identity: format::identity(&page, &raw),
+            path: path.to_path_buf(),
+            blocks: Vec::new(),
+            starts: Vec::new(),
+            file_bytes: found,
+            file,
+        };
+        part.blocks = part.list(section::BLOCKS, "block table", MAX_TABLE_BYTES)?;
+        part.starts = starts(&part.blocks, part.find(section::PAGES)?)?;
+        Ok(part)
+    }
+
+    /// Its blocks.
+    pub fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// Number of pages in it.
+    pub fn pages(&self) -> u64 {
+        self.starts.last().map_or(0, |s| s.0)
+    }
+
+    /// First page of block `i`.
+    pub fn first_page(&self, i: usize) -> u64 {
+        self.starts[i].0
+    }
+
+    /// The block that holds `page`, which must be less than [`Part::pages`].
+    pub fn block_of(&self, page: u64) -> usize {
+        self.starts.partition_point(|s| s.0 <= page) - 1
+    }
+
+    /// Reads one section, whose checksum must hold.
+    pub fn section(&self, kind: u32, name: &str, limit: u64) -> Result<Vec<u8>, ImageError> {
+        let section = self.find(kind)?;
+        if section.bytes > limit {
+            return Err(ImageError::Invalid(format!("{name} has {} bytes", section.bytes)));
+        }
+        // It lies inside the file, which bounds what is allocated.
+        let mut bytes = vec![0; section.bytes as usize];
+        self.read(&mut bytes, section.offset)?;
+        if format::hash(&bytes) != section.hash {
+            return Err(ImageError::Checksum(format!("the {name}")));
+        }
+        Ok(bytes)
+    }
+
+    /// Reads a section that is a list of elements of one size.
+    pub fn list<T: Wire>(&self, kind: u32, name: &str, limit: u64) -> Result<Vec<T>, ImageError> {
+        let bytes = self.section(kind, name, limit)?;
+        let mut from = Reader::new(&bytes);
+        let count = bytes.len() / T::MIN_BYTES;
+        let invalid = |_| ImageError::Invalid(format!("{name} is malformed"));
+        let list = (0..count).map(|_| T::get(&mut from)).collect::<Result<_, _>>();
+        let list = list.map_err(invalid)?;
+        from.finish().map_err(invalid)?;
+        Ok(list)
+    }
+
+    /// Reads block `i` as it is stored and holds it against its checksum.
+    pub fn stored(&self, i: usize, to: &mut Vec<u8>) -> Result<(), ImageError> {
+        let block = &self.blocks[i];
+        to.resize(block.stored as usize, 0);
+        self.read(to, self.starts[i].1)?;
+        if format::hash(to) != block.stored_hash {
+            return Err(damaged(i));
+        }
+        Ok(())
+    }
+
+    /// Decodes block `i` from what is stored to its pages.
+    pub fn decode(
+        &self,
+        i: usize,
+        stored: &[u8],
+        codec: &mut Codec,
+        to: &mut Vec<u8>,
+    ) -> Result<(), ImageError> {
+        let block = &self.blocks[i];
+        to.resize(block.raw as usize, 0);
+        let whole = codec.decode(block.codec, stored, to).map_err(|e| self.fail(e))?;
+        if !whole || format::hash(to) != block.hash {
+            return Err(damaged(i));
+        }
+        Ok(())
+    }
+
+    /// An error of this file as one of the image that needs it.
+    pub fn blame(&self, source: ImageError) -> ImageError {
+        let name = self.path.file_name().unwrap_or_default();
+        let name = name.to_string_lossy().into_owned();
+        ImageError::Ancestor { name, source: Box::new(source) }
+    }
+
+    fn read(&self, to: &mut [u8], at: u64) -> Result<(), ImageError> {
+        self.file.read_exact_at(to, at).map_err(|e| self.fail(e))
+    }
+
+    fn fail(&self, source: io::Error) -> ImageError {
+        ImageError::Read { path: self.path.clone(), source }
+    }
+
+    fn find(&self, kind: u32) -> Result<&Section, ImageError> {
+        let missing = || ImageError::Invalid("a section is missing".into());
+        self.table.iter().find(|s| s.kind == kind).ok_or_else(missing)
+    }
+}
+
+fn damaged(block: usize) -> ImageError {
+    ImageError::Checksum(format!("block {block} of the pages"))
+}
+
+fn raw_table(
+    file: &File,
+    header: &Header,
+    fail: &impl Fn(io::Error) -> ImageError,
+) -> Result<Vec<u8>, ImageError> {
+    let bytes = SECTIONS.len() * Section::MIN_BYTES;
+    let end = header.table_offset.checked_add(bytes as u64);
+    if header.table_entries as usize != SECTIONS.len() || end != Some(header.file_bytes) {
+        return Err(ImageError::Invalid("section table has another length".into()));
+    }
+    let mut raw = vec![0; bytes];
+    file.read_exact_at(&mut raw, header.table_offset).map_err(fail)?;
+    if format::hash(&raw) != header.table_hash {
+        return Err(ImageError::Checksum("the section table".into()));
+    }
+    Ok(raw)
+}
+
+/// The entries are those of [`SECTIONS`] in order, without gaps.
+fn section_table(raw: &[u8], header: &Header) -> Result<Vec<Section>, ImageError> {
+    let invalid = |what: &str| ImageError::Invalid(what.into());
+    let mut from = Reader::new(raw);
+    let mut table = Vec::new();
+    let mut at = HEADER_BYTES;
+    for kind in SECTIONS {
+        let section = Section::get(&mut from).map_err(|_| invalid("section table is short"))?;
+        if section.kind != kind || section.reserved != 0 || section.offset != at {
+            return Err(invalid("sections are not in order"));
+        }
+        at = at.checked_add(section.bytes).ok_or_else(|| invalid("section is too long"))?;
+        table.push(section);
+    }
+    if at != header.table_offset {
+        return Err(invalid("sections do not fill the file"));
+    }
+    Ok(table)
+}
+
+/// Where the blocks begin; they must make sense and fill their section.
+fn starts(blocks: &[Block], pages: &Section) -> Result<Vec<(u64, u64)>, ImageError> {
+    let invalid = |i: usize| ImageError::Invalid(format!("block {i} is not valid"));
+    let (mut page, mut at) = (0, pages.offset);
+    let mut starts = vec![(page, at)];
+    for (i, block) in blocks.iter().enumerate() {
+        let raw = u64::from(block.raw);
+        let sized = raw > 0 && raw.is_multiple_of(PAGE_BYTES) && raw <= BLOCK_BYTES as u64;
+        let coded = match block.codec {
+            codec::NONE => block.stored == block.raw && block.stored_hash == block.hash,
+            codec::LZ4 | codec::ZSTD => block.stored > 0 && block.stored < block.raw,
+            _ => false,
+        };
+        let end = at + u64::from(block.stored);
+        if !sized || !coded || block.reserved != 0 || end > pages.offset + pages.bytes {
+            return Err(invalid(i));
+        }
+        page += raw / PAGE_BYTES;
+        at = end;
+        starts.push((page, at));
+    }
+    if at != pages.offset + pages.bytes {
+        return Err(ImageError::Invalid("blocks do not fill their section".into()));
+    }
+    Ok(starts)
+}

@@ -1,0 +1,82 @@
+//! Filling the memory of a process that is being made from an image.
+//!
+//! All blocks were verified when the image was opened; they are read again here, by a few threads,
+//! and what they hold is written to where it belongs. A block that has changed since fails.
+
+use crate::blocks::{Blocks, Piece};
+use crate::error::RestoreError;
+use crate::image::Image;
+use crate::parallel;
+use crate::state::ORPHAN_BASE;
+use std::io;
+use std::ops::Range;
+
+/// Ranges of one call (`IOV_MAX`).
+const MAX_RANGES: usize = 1024;
+
+/// Writes all content of `image` to the memory of `pid`, whose regions are mapped writable.
+pub fn fill(image: &Image, pid: libc::pid_t) -> Result<(), RestoreError> {
+    let wants = &image.wants;
+    parallel::for_each(wants.blocks.len(), Blocks::default, |blocks, i| {
+        let wanted = &wants.blocks[i];
+        let mut pieces = wants.pieces_of(wanted).to_vec();
+        // What belongs to files without a path is in them already.
+        pieces.retain(|piece| piece.address < ORPHAN_BASE);
+        if pieces.is_empty() {
+            return Ok(());
+        }
+        let pages = blocks.pages(&image.parts[wanted.part], wanted.block)?;
+        pieces.chunks(MAX_RANGES).try_for_each(|pieces| write(pid, pieces, pages))
+    })
+}
+
+/// Hands out the content between two addresses, in pieces in no particular order.
+pub fn each(
+    image: &Image,
+    range: Range<u64>,
+    mut take: impl FnMut(u64, &[u8]) -> io::Result<()>,
+) -> Result<(), RestoreError> {
+    let mut blocks = Blocks::default();
+    for wanted in &image.wants.blocks {
+        let pieces = image.wants.pieces_of(wanted).iter();
+        let pieces: Vec<&Piece> = pieces.filter(|p| range.contains(&p.address)).collect();
+        if pieces.is_empty() {
+            continue;
+        }
+        let pages = blocks.pages(&image.parts[wanted.part], wanted.block)?;
+        for piece in pieces {
+            take(piece.address, &pages[piece.offset..piece.offset + piece.bytes])
+                .map_err(|source| RestoreError::Os { what: "write a file again", source })?;
+        }
+    }
+    Ok(())
+}
+
+fn write(pid: libc::pid_t, pieces: &[Piece], pages: &[u8]) -> Result<(), RestoreError> {
+    let fail = |source| RestoreError::Os { what: "write the restored process's memory", source };
+    let local: Vec<libc::iovec> = pieces
+        .iter()
+        .map(|p| libc::iovec {
+            iov_base: pages[p.offset..p.offset + p.bytes].as_ptr().cast_mut().cast(),
+            iov_len: p.bytes,
+        })
+        .collect();
+    let remote: Vec<libc::iovec> = pieces
+        .iter()
+        .map(|p| libc::iovec { iov_base: p.address as *mut libc::c_void, iov_len: p.bytes })
+        .collect();
+    let count = pieces.len() as libc::c_ulong;
+    let (local, remote) = (local.as_ptr(), remote.as_ptr());
+    // SAFETY: the local ranges lie within `pages` and are only read; the kernel checks the others.
+    let n = unsafe { libc::process_vm_writev(pid, local, count, remote, count, 0) };
+    match usize::try_from(n) {
+        Ok(n) if n == pieces.iter().map(|p| p.bytes).sum::<usize>() => Ok(()),
+        Ok(_) => Err(fail(io::Error::from_raw_os_error(libc::ENOMEM))),
+        Err(_) => match io::Error::last_os_error() {
+            e if e.raw_os_error() == Some(libc::ESRCH) => {
+                Err(RestoreError::Died("it was killed".into()))
+            }
+            e => Err(fail(e)),
+        },
+    }
+}

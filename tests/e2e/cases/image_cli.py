@@ -1,0 +1,256 @@
+"""`eyrie-image`: programs without MPI are run, checkpointed, killed and restarted, with their output,
+exit code and signals; what a user may get wrong is one clear line; nothing is left behind."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import harness
+
+PROGRAM = os.path.join(harness.BUILD, "bin", "eyrie-image")
+COUNTS = os.path.join(harness.BUILD, "tests", "counts")
+
+
+class Home:
+    """A home of its own, and the supervisors started with it."""
+
+    def __init__(self):
+        self.path = tempfile.mkdtemp(prefix="eyrie-test-")
+        self.env = {**os.environ, "EYRIE_HOME": os.path.join(self.path, "home")}
+        self.started = []
+        self.pids = set()
+
+    def run(self, *arguments, timeout=harness.TIMEOUT_S):
+        """Runs one command to its end; returns (code, stdout, stderr)."""
+        done = subprocess.run(
+            [PROGRAM, *arguments],
+            env=self.env,
+            cwd=self.path,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    def good(self, *arguments):
+        code, out, err = self.run(*arguments)
+        assert code == 0, (arguments, code, out, err)
+        return out
+
+    def start(self, *arguments):
+        """Starts a supervisor, with pipes as its standard streams."""
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(
+            [PROGRAM, *arguments], env=self.env, cwd=self.path, stdin=pipe, stdout=pipe, stderr=pipe
+        )
+        self.started.append(process)
+        return process
+
+    def list(self):
+        return json.loads(self.good("list", "--json"))
+
+    def until(self, condition, what):
+        limit = time.monotonic() + harness.TIMEOUT_S
+        while True:
+            value = condition()
+            if value:
+                return value
+            assert time.monotonic() < limit, f"no {what}: {self.list()}"
+            time.sleep(harness.POLL_S)
+
+    def running(self):
+        """Waits for a program to run; returns its record."""
+        record = self.until(lambda: [r for r in self.list() if r["state"] == "running"], "program")
+        self.pids.update({record[0]["pid"], record[0]["supervisor"]})
+        return record[0]
+
+    def left_over(self):
+        images = os.path.join(self.env["EYRIE_HOME"], "images")
+        left = os.listdir(images) if os.path.isdir(images) else []
+        return left + [p for p in self.pids if harness.alive(p)]
+
+    def close(self):
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout, process.stderr):
+                stream.close()
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def home():
+    place = Home()
+    try:
+        yield place
+    finally:
+        place.close()
+
+
+def lines(process, count):
+    """Reads lines until the one that says `count`."""
+    read = []
+    while not read or read[-1] != f"{count}\n":
+        line = process.stdout.readline().decode()
+        assert line, (read, process.stderr.read().decode())
+        read.append(line)
+    return read
+
+
+def rest(process, timeout=harness.TIMEOUT_S):
+    out, err = process.communicate(timeout=timeout)
+    return process.returncode, out.decode(), err.decode()
+
+
+def refused(place, *arguments, words=(), code=None):
+    got, out, err = place.run(*arguments)
+    assert got != 0 and got < 128 and (code is None or got == code), (arguments, got, err)
+    assert out == "" and len(err.splitlines()) == 1, (arguments, out, err)
+    for word in words:
+        assert word in err, (arguments, word, err)
+
+
+def test_killed_and_restarted_twice():
+    """Its output goes on in the new caller's pipe; the exit code is the program's own."""
+    with home() as place:
+        first = place.start("run", "--", COUNTS, "--steps", "60")
+        lines(first, 5)
+        record = place.running()
+        written = json.loads(place.good("checkpoint", str(record["pid"]), "--json"))
+        assert written["bytes"] == os.path.getsize(written["image"]), written
+        assert 0 < written["pause_ms"] <= written["took_ms"], written
+        os.kill(record["pid"], signal.SIGKILL)
+        code, _, err = rest(first)
+        assert code == 128 + signal.SIGKILL and "eyrie-image restart" in err, (code, err)
+        assert [r["state"] for r in place.list()] == ["killed"], place.list()
+        second = place.start("restart", "last")
+        started = int(second.stdout.readline())
+        assert started >= 4, started
+        lines(second, started + 5)
+        record = place.running()
+        assert len(record["images"]) == 1, record
+        place.good("checkpoint", "last", "--sync")
+        os.kill(record["pid"], signal.SIGKILL)
+        assert rest(second)[0] == 128 + signal.SIGKILL
+        third = place.start("restart", record["name"])
+        code, out, err = rest(third)
+        assert code == 3 and err == "", (code, err)
+        got = [int(n) for n in out.splitlines()]
+        assert got == list(range(got[0], 60)) and got[0] > started, got
+        assert not place.left_over(), place.left_over()
+
+
+def test_image_under_a_name():
+    """An image with -o stays, and is restarted as often as wanted."""
+    with home() as place:
+        image = os.path.join(place.path, "at five.img")
+        first = place.start("run", COUNTS, "--steps", "20")
+        lines(first, 5)
+        out = place.good("checkpoint", "last", "-o", "at five.img")
+        assert image in out and "stood still" in out, out
+        code, out, _ = rest(first)
+        assert code == 3 and out.endswith("19\n"), out
+        assert not place.left_over(), place.left_over()
+        for _ in range(2):
+            code, out, err = place.run("restart", "at five.img")
+            assert code == 3 and out.endswith("19\n") and err == "", (code, out, err)
+        assert not place.left_over() and os.path.exists(image), place.left_over()
+
+
+def test_checkpoints_at_intervals():
+    """The newest two stay in the folder that was given; a damaged newest one is passed over."""
+    with home() as place:
+        images = os.path.join(place.path, "images")
+        arguments = ["run", "--dir", images, "--every", "0.1", "-v", COUNTS, "--steps", "1000000"]
+        process = place.start(*arguments)
+        place.until(lambda: os.path.exists(os.path.join(images, "counts.4.img")), "fourth image")
+        record = place.running()
+        assert record["images"] and len(record["images"]) <= 3, record
+        out = place.good("checkpoint", images)
+        assert os.path.join(images, "counts.") in out, out
+        os.kill(record["pid"], signal.SIGKILL)
+        assert rest(process)[0] == 128 + signal.SIGKILL
+        left = sorted(n for n in os.listdir(images) if not n.startswith("."))
+        assert len(left) == 2, left
+        assert not place.left_over(), place.left_over()
+        newest = max((os.path.join(images, n) for n in left), key=os.path.getmtime)
+        with open(newest, "r+b") as file:
+            file.seek(5000)
+            file.write(b"damage")
+        again = place.start("restart", images)
+        assert int(again.stdout.readline()) > 0
+        place.running()
+        again.send_signal(signal.SIGTERM)
+        assert rest(again)[0] == 128 + signal.SIGTERM
+
+
+def test_signals_and_input_reach_the_program():
+    """What it handles it handles; what ends it leaves nothing behind; its input is the caller's."""
+    with home() as place:
+        process = place.start("run", COUNTS, "--echo")
+        process.stdin.write(b"one\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"one\n"
+        place.running()
+        process.send_signal(signal.SIGUSR1)
+        assert process.stdout.readline() == b"SIGUSR1\n"
+        place.good("checkpoint", "last", "-o", "echo.img")
+        process.send_signal(signal.SIGINT)
+        # Its input stays open: the end of that would end it too.
+        assert process.wait(harness.TIMEOUT_S) == 128 + signal.SIGINT
+        assert not place.left_over(), place.left_over()
+        again = place.start("restart", "echo.img")
+        again.stdin.write(b"two\n")
+        again.stdin.flush()
+        assert again.stdout.readline() == b"two\n"
+        place.running()
+        again.send_signal(signal.SIGUSR1)
+        assert again.stdout.readline() == b"SIGUSR1\n"
+        again.stdin.close()
+        assert again.wait(harness.TIMEOUT_S) == 3
+        assert not place.left_over(), place.left_over()
+
+
+def test_death_of_the_supervisor():
+    """The program dies with it; its images can be restarted."""
+    with home() as place:
+        process = place.start("run", COUNTS, "--steps", "1000000")
+        lines(process, 3)
+        record = place.running()
+        place.good("checkpoint", record["name"])
+        process.kill()
+        process.wait()
+        place.until(lambda: not harness.alive(record["pid"]), "end of the program")
+        assert [r["state"] for r in place.list()] == ["killed"], place.list()
+        again = place.start("restart", "last")
+        assert int(again.stdout.readline()) >= 3
+        again.kill()
+
+
+def test_what_cannot_be_done_is_said():
+    """One line each, with what to do."""
+    with home() as place:
+        refused(place, "run", "no-such-program-of-eyrie", words=["no-such-program"], code=127)
+        refused(place, "run", os.path.join(harness.ROOT, "README.md"), words=["README"], code=126)
+        refused(place, "run", "--every", "0", COUNTS, words=["no time"], code=2)
+        refused(place, "checkpoint", "last", words=["eyrie-image list"])
+        refused(place, "checkpoint", "nobody", words=["nobody"])
+        refused(place, "checkpoint", str(os.getpid()), words=["eyrie-image run"])
+        refused(place, "restart", "nothing", words=["nothing"])
+        refused(place, "restart", "/nowhere/an.img", words=["/nowhere/an.img"])
+        refused(place, "restart", COUNTS, words=["not an image"])
+        refused(place, "restart", place.path, words=["no image in"])
+        refused(place, "sleep", words=["sleep"], code=2)
+        process = place.start("run", COUNTS, "--socket", "--steps", "1000000")
+        lines(process, 2)
+        target = str(place.running()["pid"])
+        refused(place, "checkpoint", target, words=["socket"])
+        refused(place, "checkpoint", target, "-o", "/nowhere/an.img", words=["checkpoint"])
+        lines(process, int(process.stdout.readline()) + 2)
