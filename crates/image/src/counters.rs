@@ -8,11 +8,15 @@ use crate::state::{Description, FdTimer, Target};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// `TFD_IOC_SET_TICKS`.
 const SET_TICKS: u64 = 0x4008_5400;
 const KERNEL_SIGSET_BYTES: usize = 8;
+/// How often, and how long apart, a timerfd that shows nothing left is looked at again.
+const LOOKS: u32 = 5;
+const BETWEEN_LOOKS: Duration = Duration::from_micros(200);
 
 fn unclear(this: &Open) -> CaptureError {
     CaptureError::Proc(format!("/proc/PID/fdinfo/{}", this.fd))
@@ -77,17 +81,31 @@ pub fn restore_event(
     Ok(fd)
 }
 
-/// Reads a timerfd.
-pub fn timer(this: &Open, lender: &Lender) -> Result<Target, CaptureError> {
-    // Asking for the time lets the kernel count what has expired and start the timer again.
-    let fd = lender.borrow(this.fd)?;
+/// Time left and interval of a timerfd.
+fn time(fd: &OwnedFd) -> Result<libc::itimerspec, CaptureError> {
     let mut times = MaybeUninit::<libc::itimerspec>::zeroed();
     // SAFETY: fills a live structure.
     if unsafe { libc::timerfd_gettime(fd.as_raw_fd(), times.as_mut_ptr()) } != 0 {
         return Err(lend::os("read a timerfd"));
     }
     // SAFETY: zeroed or filled.
-    let times = unsafe { times.assume_init() };
+    Ok(unsafe { times.assume_init() })
+}
+
+/// Reads a timerfd.
+pub fn timer(this: &Open, lender: &Lender) -> Result<Target, CaptureError> {
+    // Asking for the time lets the kernel count what has expired and start the timer again.
+    let fd = lender.borrow(this.fd)?;
+    let mut times = time(&fd)?;
+    // One whose time has just come shows nothing left, like one that is not armed. It expires in a
+    // moment, and then it shows its next interval.
+    for _ in 0..LOOKS {
+        if nanoseconds(&times.it_value) > 0 || nanoseconds(&times.it_interval) == 0 {
+            break;
+        }
+        std::thread::sleep(BETWEEN_LOOKS);
+        times = time(&fd)?;
+    }
     drop(fd);
     let info = crate::procfs::fdinfo(this.pid, this.fd)?;
     let field = |name: &str, radix| info.number(name, radix).ok_or_else(|| unclear(this));

@@ -272,8 +272,8 @@ pub(crate) fn reopen_fd(
     description: &Description,
 ) -> Result<OwnedFd, RestoreError> {
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    // Not waiting for another end.
-    let flags = description.flags as i32 | libc::O_NONBLOCK;
+    // Not waiting for another end. O_TMPFILE stays in the flags of a file, and says "a folder".
+    let flags = (description.flags as i32 | libc::O_NONBLOCK) & !libc::O_DIRECTORY;
     let access = flags & libc::O_ACCMODE;
     OpenOptions::new()
         .read(access != libc::O_WRONLY)

@@ -30,9 +30,15 @@ fn files_without_a_path() {
     survives("unlinked", &[], &["20000"], 3);
 }
 
+/// Events that wait to be read are refused, and then it is tried again.
+#[test]
+fn watched_folders() {
+    survives("watching", &[], &["20000"], 3);
+}
+
 /// Without root, and with the page tables read in the old way.
 #[test]
 fn without_privileges() {
-    let tests = ["pipes", "socketpairs", "counters_", "epoll_", "files_"];
-    common::as_nobody("descriptors", &tests, 5);
+    let tests = ["pipes", "socketpairs", "counters_", "epoll_", "files_", "watched_"];
+    common::as_nobody("descriptors", &tests, 6);
 }

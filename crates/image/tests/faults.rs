@@ -72,10 +72,10 @@ fn damaged_images_are_refused() {
 fn what_cannot_come_back_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     for (what, expected) in [
-        ("pipe", "a pipe of the program's own"),
-        ("socket", "a socket"),
-        ("epoll", "eventpoll"),
-        ("deleted", "was deleted"),
+        ("pipe", "a pipe to a process outside"),
+        ("rights", "with file descriptors in flight"),
+        ("events", "events that the program has not read"),
+        ("uring", "io_uring"),
         ("shared", "shared memory without a file"),
         ("child", "has child processes"),
         ("timer", "has POSIX timers"),
