@@ -36,6 +36,8 @@ pub enum Command {
     Abort(Abort),
     /// Show what happened in a job
     Events(Events),
+    /// Look into, verify or extract a process image
+    Image(Image),
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  eyrie completions bash > ~/.bash_completion.d/eyrie")]
     Completions { shell: clap_complete::Shell },
@@ -188,6 +190,70 @@ pub struct Events {
     /// As JSON, one event a line
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Image {
+    #[command(subcommand)]
+    pub action: ImageAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ImageAction {
+    /// Show what an image holds: memory, threads, files, sizes
+    Inspect(ImageInspect),
+    /// Say of each part of an image whether it holds
+    Verify(ImageVerify),
+    /// Write a core file that gdb opens, or the bytes of one region
+    Extract(ImageExtract),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    eyrie image inspect rank-0.gen-3\n  \
+    eyrie image inspect heat.2.img --json | jq '.threads[].ip'\n\n\
+    The image is verified first. PAGES are those stored, CHANGED those stored in this file and\n\
+    not in an earlier one that it builds on.")]
+pub struct ImageInspect {
+    /// The image
+    pub file: PathBuf,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  eyrie image verify heat.2.img && echo it holds\n\n\
+    Exit code 0: every part holds. 1: one does not.")]
+pub struct ImageVerify {
+    /// The image
+    pub file: PathBuf,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    eyrie image extract heat.2.img -o heat.core && gdb ./heat heat.core\n  \
+    eyrie image extract heat.2.img --region 0x7ffc20000000 -o stack.bin\n\n\
+    Pages of a region that are not stored (zeros, or those of its unchanged file) are zeros in\n\
+    what --region writes.")]
+pub struct ImageExtract {
+    /// The image
+    pub file: PathBuf,
+    /// Where to write [default: the image's name with .core, or with .ADDR.bin]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Only the region that holds this address
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    pub region: Option<u64>,
+}
+
+fn parse_address(text: &str) -> Result<u64, String> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    u64::from_str_radix(digits, 16)
+        .map_err(|_| format!("'{text}' is no address: write for example 0x7f0012345000"))
 }
 
 #[derive(Debug, Args)]

@@ -2,6 +2,7 @@
 
 mod args;
 mod console;
+mod image;
 mod launch;
 mod remote;
 mod show;
@@ -85,6 +86,7 @@ fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Inject(inject) => remote::inject(&inject),
         Command::Abort(abort) => remote::abort(&abort),
         Command::Events(events) => remote::events(&events),
+        Command::Image(image) => image::image(&image),
         Command::Completions { shell } => {
             let mut out = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "eyrie", &mut out);

@@ -36,7 +36,7 @@ pub fn event_line(event: &Event) -> String {
 }
 
 /// Rows with columns of equal width; the last column is as wide as it likes.
-fn table(rows: &[Vec<String>]) -> String {
+pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |c: usize| rows.iter().filter_map(|r| Some(r.get(c)?.chars().count())).max();
     let widths: Vec<usize> = (0..columns).map(|c| width(c).unwrap_or(0)).collect();

@@ -1,6 +1,7 @@
 //! System calls made in a stopped process's name, at a `syscall` instruction of its own code, with
 //! a few bytes of its memory borrowed for answers and put back.
 
+use crate::PAGE_BYTES;
 use crate::error::CaptureError;
 use crate::freeze::Borrowed;
 use crate::memory;
@@ -76,6 +77,34 @@ impl Agent {
             what: "make a twin of the process",
             source: io::Error::from_raw_os_error((-result) as i32),
         })
+    }
+
+    /// Maps memory in a twin for longer answers.
+    pub fn map(&self, bytes: u64) -> Result<u64, CaptureError> {
+        let prot = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+        let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+        let at = self.call(libc::SYS_mmap, &[0, bytes, prot, flags, u64::MAX, 0])?;
+        u64::try_from(at).map_err(|_| CaptureError::Os {
+            what: "map memory for answers",
+            source: io::Error::from_raw_os_error(at.unsigned_abs() as i32),
+        })
+    }
+
+    /// Undoes [`Agent::map`].
+    pub fn unmap(&self, at: u64, bytes: u64) -> Result<(), CaptureError> {
+        self.call(libc::SYS_munmap, &[at, bytes]).map(drop)
+    }
+
+    /// Which of some pages of a shared mapping are in memory, a byte each, by way of memory `room`
+    /// of the twin. Of what cannot be told, all are.
+    pub fn resident(&self, start: u64, pages: usize, room: u64) -> Result<Vec<u8>, CaptureError> {
+        let args = [start, pages as u64 * PAGE_BYTES, room];
+        if self.call(libc::SYS_mincore, &args)? < 0 {
+            return Ok(vec![1; pages]);
+        }
+        let mut there = vec![0; pages];
+        memory::read_exact(self.tracee.0, room, &mut there)?;
+        Ok(there)
     }
 
     /// Puts the borrowed memory back.

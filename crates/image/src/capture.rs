@@ -12,7 +12,7 @@ use crate::error::CaptureError;
 use crate::fault;
 use crate::freeze::Frozen;
 use crate::memory;
-use crate::orphans::Found;
+use crate::orphans::Orphans;
 use crate::procfs::{self, Mapping, Stat, Status};
 use crate::state::{Action, Layout, Pending, Special, State, Thread};
 use crate::threads;
@@ -42,6 +42,7 @@ pub(crate) struct Snapshot {
     pub maps: Vec<Mapping>,
     pub cwd: Vec<u8>,
     pub limits: Vec<[u64; 2]>,
+    pub orphans: Orphans,
     pub files: Table,
 }
 
@@ -64,7 +65,9 @@ pub(crate) fn freeze_state(frozen: &mut Frozen) -> Result<(Snapshot, Agent), Cap
     for thread in frozen.threads() {
         thread.set_sigmask(ALL_SIGNALS)?;
     }
-    let files = descriptors::collect(&[pid])?.pop().ok_or(CaptureError::Gone)?;
+    let mut orphans = Orphans::of_mappings(&maps)?;
+    let files = descriptors::collect(&[pid], std::slice::from_mut(&mut orphans))?;
+    let files = files.into_iter().next().ok_or(CaptureError::Gone)?;
     fault::point(fault::DESCRIPTORS_READ)?;
     let regs = frozen.borrowed.first().map(|b| b.regs).ok_or(CaptureError::Gone)?;
     let agent = Agent::new(tracee, regs, &maps)?;
@@ -81,6 +84,7 @@ pub(crate) fn freeze_state(frozen: &mut Frozen) -> Result<(Snapshot, Agent), Cap
         cwd: procfs::link(pid, "cwd")?,
         limits: limits(pid),
         status,
+        orphans,
         files,
     };
     Ok((snapshot, agent))
@@ -163,14 +167,13 @@ pub(crate) fn words_to_regs(words: &[u64; 27]) -> Regs {
     unsafe { std::mem::transmute_copy(words) }
 }
 
-/// Completes the state from the twin. Regions, files and guards are filled in later; so is the
-/// content of the files without a path, which come with it.
+/// Completes the state from the twin. Regions, files and guards are filled in later.
 pub(crate) fn twin_state(
     pid: libc::pid_t,
     snapshot: Snapshot,
     agent: &Agent,
     twin: libc::pid_t,
-) -> Result<(State, Vec<Found>), CaptureError> {
+) -> Result<State, CaptureError> {
     let perm = agent.ask::<1>(libc::SYS_arch_prctl, &[ARCH_GET_XCOMP_PERM, 0], 1)?;
     let prctl = |option: u64| agent.call(libc::SYS_prctl, &[option]);
     let dumpable = prctl(libc::PR_GET_DUMPABLE as u64)?;
@@ -178,8 +181,7 @@ pub(crate) fn twin_state(
     let actions = actions(&snapshot.status, agent)?;
     let brk = agent.call(libc::SYS_brk, &[0])? as u64;
     agent.finish()?;
-    let (status, stat, files) = (&snapshot.status, &snapshot.stat, snapshot.files);
-    let orphans = files.orphans;
+    let (status, stat) = (&snapshot.status, &snapshot.stat);
     let specials: Vec<Special> = snapshot
         .maps
         .iter()
@@ -188,7 +190,7 @@ pub(crate) fn twin_state(
         .collect();
     let personality = procfs::read(twin, "personality").unwrap_or_default();
     let personality = String::from_utf8_lossy(&personality);
-    let state = State {
+    Ok(State {
         pid,
         group_leader: stat.field(5) == pid as u64,
         session_leader: stat.field(6) == pid as u64,
@@ -210,13 +212,12 @@ pub(crate) fn twin_state(
         vdso_hash: vdso_hash(twin, &specials)?,
         specials,
         files: Vec::new(),
+        orphans: Vec::new(),
         regions: Vec::new(),
         guards: Vec::new(),
-        orphans: orphans.iter().map(|found| found.orphan.clone()).collect(),
-        descriptions: files.descriptions,
-        descriptors: files.descriptors,
-    };
-    Ok((state, orphans))
+        descriptions: snapshot.files.descriptions,
+        descriptors: snapshot.files.descriptors,
+    })
 }
 
 fn layout(stat: &Stat, brk: u64, auxv: Vec<u8>) -> Layout {

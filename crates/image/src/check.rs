@@ -4,7 +4,10 @@
 use crate::PAGE_BYTES;
 use crate::check_files;
 use crate::format::Extent;
-use crate::state::{Backing, FileId, ORPHAN_BASE, PROT_MASK, Region, State, Thread, region};
+use crate::state::{
+    Backing, FileId, MAX_ORPHAN_BYTES, MAX_ORPHANS, OrphanKind, PROT_MASK, Region, State, Thread,
+    orphan_at, orphan_of, region,
+};
 
 /// End of what a process can map (with five-level page tables).
 const ADDRESS_LIMIT: u64 = 1 << 56;
@@ -15,6 +18,8 @@ const MAX_AUXV_BYTES: usize = 64 * 16;
 const MAX_COMM_BYTES: usize = 15;
 const MAX_LIMITS: usize = 32;
 const MAX_SPECIALS: usize = 16;
+/// 4 KiB, 2 MiB, 1 GiB.
+const PAGE_SHIFTS: [u32; 3] = [12, 21, 30];
 
 pub(crate) type Finding = Result<(), String>;
 
@@ -28,6 +33,7 @@ pub fn check(state: &State, extents: &[Extent], homes: &[u64]) -> Finding {
     scalars(state)?;
     threads(state)?;
     signals(state)?;
+    orphans(state)?;
     let mut ranges = Vec::new();
     for r in &state.regions {
         check_region(r, state)?;
@@ -87,8 +93,8 @@ fn check_region(r: &Region, state: &State) -> Finding {
             *offset
         }
         Backing::Orphan { orphan, offset } => {
-            let known = (*orphan as usize) < state.orphans.len();
-            ensure(shared && known, || bad("unknown file without a path"))?;
+            ensure(shared, || bad("a private shared object"))?;
+            ensure((*orphan as usize) < state.orphans.len(), || bad("unknown object"))?;
             *offset
         }
         Backing::Segment { name, offset } => {
@@ -107,14 +113,9 @@ fn check_extents(state: &State, extents: &[Extent], homes: &[u64]) -> Finding {
         let bad = || format!("pages at {:#x} belong nowhere", extent.start);
         let end = extent.pages.checked_mul(PAGE_BYTES).and_then(|b| b.checked_add(extent.start));
         let end = end.ok_or_else(bad)?;
+        let limit = home_of(state, extent.start).ok_or_else(bad)?;
         let aligned = extent.start.is_multiple_of(PAGE_BYTES);
-        let inside = if extent.start >= ORPHAN_BASE {
-            check_files::in_orphan(state, extent.start, end)
-        } else {
-            let region = find(&state.regions, extent.start).ok_or_else(bad)?;
-            region.flags & region::SHARED == 0 && end <= region.end
-        };
-        ensure(inside && aligned && extent.pages > 0, bad)?;
+        ensure(aligned && extent.pages > 0 && end <= limit, bad)?;
         ensure(extent.start >= last, || "pages are not in order".into())?;
         last = end;
         let missing = || format!("pages at {:#x} are in no file", extent.start);
@@ -128,6 +129,29 @@ fn check_extents(state: &State, extents: &[Extent], homes: &[u64]) -> Finding {
     order.sort_unstable();
     let apart = order.windows(2).all(|w| w[0].0 != w[1].0 || w[0].2 <= w[1].1);
     ensure(apart, || "a stored page belongs in two places".into())
+}
+
+/// End of the private region or the object that pages at `address` belong to.
+fn home_of(state: &State, address: u64) -> Option<u64> {
+    if let Some((i, _)) = orphan_of(address) {
+        let orphan = state.orphans.get(i).filter(|o| o.held)?;
+        return Some(orphan_at(i) + orphan.bytes.next_multiple_of(PAGE_BYTES));
+    }
+    find(&state.regions, address).filter(|r| r.flags & region::SHARED == 0).map(|r| r.end)
+}
+
+fn orphans(state: &State) -> Finding {
+    ensure(state.orphans.len() <= MAX_ORPHANS, || "number of shared objects".into())?;
+    for o in &state.orphans {
+        let holds = match &o.kind {
+            OrphanKind::Memory { name, .. } => name.len() < MAX_PATH_BYTES && !name.contains(&0),
+            OrphanKind::Deleted { path } => path_holds(path),
+            OrphanKind::Anonymous {} | OrphanKind::SystemV { .. } => true,
+        };
+        let fits = o.bytes <= MAX_ORPHAN_BYTES && o.mode <= 0o7777;
+        ensure(holds && fits && PAGE_SHIFTS.contains(&o.page_shift), || "a shared object".into())?;
+    }
+    Ok(())
 }
 
 fn scalars(state: &State) -> Finding {

@@ -1,37 +1,15 @@
 //! Holds what an image says of open files, sockets and timers against itself ([`crate::check`]).
 
 use crate::check::{Finding, ensure, path_holds};
-use crate::state::{
-    Description, MAX_ORPHAN_BYTES, MAX_ORPHANS, ORPHAN_BASE, OrphanKind, Owner, PosixTimer, Socket,
-    State, Target, lock, orphan_at,
-};
+use crate::state::{Description, Owner, PosixTimer, Socket, State, Target, lock};
 
 const MAX_DESCRIPTORS: u32 = 1 << 20;
 const MAX_ADDRESS_BYTES: usize = 128;
 const MAX_OPTION_BYTES: usize = 16;
-const MAX_NAME_BYTES: usize = 250;
 const NANOSECONDS_END: u64 = 1 << 63;
-
-/// Whether a run of content lies within an orphan.
-pub fn in_orphan(state: &State, start: u64, end: u64) -> bool {
-    let i = ((start - ORPHAN_BASE) / MAX_ORPHAN_BYTES) as usize;
-    state.orphans.get(i).is_some_and(|orphan| {
-        let bytes = orphan.bytes.min(MAX_ORPHAN_BYTES).next_multiple_of(crate::PAGE_BYTES);
-        end <= orphan_at(i) + bytes
-    })
-}
 
 /// Checks everything.
 pub fn check(state: &State) -> Finding {
-    ensure(state.orphans.len() <= MAX_ORPHANS, || "too many files without a path".into())?;
-    for orphan in &state.orphans {
-        let name = match &orphan.kind {
-            OrphanKind::Memory { name, .. } => name.len() < MAX_NAME_BYTES && !name.contains(&0),
-            OrphanKind::Deleted { path } => path_holds(path),
-        };
-        let fits = orphan.bytes <= MAX_ORPHAN_BYTES && orphan.mode <= 0o7777;
-        ensure(name && fits, || "a file without a path".into())?;
-    }
     for d in &state.descriptions {
         ensure(description(state, d), || "an open file".into())?;
     }

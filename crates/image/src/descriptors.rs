@@ -8,10 +8,10 @@ use crate::SEGMENT_PREFIX;
 use crate::error::CaptureError;
 use crate::lend::{self, Lender};
 use crate::locks;
-use crate::orphans::Found;
+use crate::orphans::Orphans;
 use crate::procfs::{self, FdInfo};
 use crate::state::{Description, Descriptor, FileId, Owner, Target};
-use crate::{counters, epoll, inotify, orphans, pipes, sockets};
+use crate::{counters, epoll, inotify, pipes, sockets};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
@@ -100,8 +100,6 @@ pub struct Table {
     pub descriptors: Vec<Descriptor>,
     /// What they refer to.
     pub descriptions: Vec<Description>,
-    /// Files without a path among that.
-    pub orphans: Vec<Found>,
 }
 
 /// What must be told apart over all processes looked at.
@@ -116,8 +114,9 @@ pub fn refused(this: &Open, what: String) -> CaptureError {
     CaptureError::Descriptor { fd: this.fd as i32, what }
 }
 
-/// What the processes `pids`, which must stand still, have open.
-pub fn collect(pids: &[libc::pid_t]) -> Result<Vec<Table>, CaptureError> {
+/// What the processes `pids`, which must stand still, have open. `orphans` are the shared objects
+/// of each of them; those that only descriptors lead to are added.
+pub fn collect(pids: &[libc::pid_t], orphans: &mut [Orphans]) -> Result<Vec<Table>, CaptureError> {
     let mut all = Vec::new();
     for &pid in pids {
         for fd in procfs::numbers(pid, "fd")? {
@@ -129,7 +128,7 @@ pub fn collect(pids: &[libc::pid_t]) -> Result<Vec<Table>, CaptureError> {
     }
     number(&mut all);
     let mut known = Known::default();
-    pids.iter().map(|&pid| table(pid, &all, &mut known)).collect()
+    pids.iter().zip(orphans).map(|(&pid, orphans)| table(pid, &all, orphans, &mut known)).collect()
 }
 
 /// Gives each open file description a number, by the kernel's own order of them.
@@ -164,8 +163,13 @@ fn compare(a: &Open, b: &Open) -> Ordering {
     }
 }
 
-fn table(pid: libc::pid_t, all: &[Open], known: &mut Known) -> Result<Table, CaptureError> {
-    let mut table = Table { descriptors: vec![], descriptions: vec![], orphans: vec![] };
+fn table(
+    pid: libc::pid_t,
+    all: &[Open],
+    orphans: &mut Orphans,
+    known: &mut Known,
+) -> Result<Table, CaptureError> {
+    let mut table = Table { descriptors: vec![], descriptions: vec![] };
     let lender = Lender::new(pid)?;
     let own = || all.iter().filter(|o| o.pid == pid);
     for this in own() {
@@ -173,7 +177,7 @@ fn table(pid: libc::pid_t, all: &[Open], known: &mut Known) -> Result<Table, Cap
         let description = match twin {
             Some(j) => j,
             None => {
-                let new = describe(this, all, &lender, &mut table.orphans, known)?;
+                let new = describe(this, all, &lender, orphans, known)?;
                 table.descriptions.push(new);
                 table.descriptions.len() - 1
             }
@@ -211,10 +215,10 @@ fn describe(
     this: &Open,
     all: &[Open],
     lender: &Lender,
-    found: &mut Vec<Found>,
+    orphans: &mut Orphans,
     known: &mut Known,
 ) -> Result<Description, CaptureError> {
-    let target = target(this, all, lender, found, known)?;
+    let target = target(this, all, lender, orphans, known)?;
     let flags = this.info.flags & !CLOEXEC;
     let owner = if flags & libc::O_ASYNC as u32 != 0 { owner(this, lender)? } else { None };
     Ok(Description {
@@ -232,7 +236,7 @@ fn target(
     this: &Open,
     all: &[Open],
     lender: &Lender,
-    found: &mut Vec<Found>,
+    orphans: &mut Orphans,
     known: &mut Known,
 ) -> Result<Target, CaptureError> {
     let refuse = |what: String| Err(refused(this, what));
@@ -242,8 +246,8 @@ fn target(
     if let Some(kind) = this.link.strip_prefix(b"anon_inode:") {
         return anonymous(this, kind, lender);
     }
-    if this.meta.nlink() == 0 && this.kind() == libc::S_IFREG {
-        return Ok(Target::Orphan { orphan: orphans::find(this, found)? });
+    if let Some(orphan) = orphans.of_descriptor(this.fd, &this.link, &this.meta)? {
+        return Ok(Target::Orphan { orphan });
     }
     match this.kind() {
         libc::S_IFREG | libc::S_IFDIR => file(this),

@@ -65,6 +65,11 @@ impl Part {
         Ok(part)
     }
 
+    /// Opens the same file once more.
+    pub fn again(&self) -> Result<Part, ImageError> {
+        Part::open(&self.path)
+    }
+
     /// Its blocks.
     pub fn blocks(&self) -> &[Block] {
         &self.blocks

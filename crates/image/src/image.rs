@@ -111,7 +111,7 @@ impl Image {
 }
 
 /// Reads the list of earlier files; their names stay within the folder.
-fn ancestors(own: &Part) -> Result<Vec<Ancestor>, ImageError> {
+pub(crate) fn ancestors(own: &Part) -> Result<Vec<Ancestor>, ImageError> {
     const LIMIT: u64 = (MAX_ANCESTORS * (MAX_NAME_BYTES + 20) + 4) as u64;
     let invalid = |what: &str| ImageError::Invalid(format!("list of earlier files: {what}"));
     let bytes = own.section(section::ANCESTORS, "list of earlier files", LIMIT)?;
@@ -132,7 +132,7 @@ fn ancestors(own: &Part) -> Result<Vec<Ancestor>, ImageError> {
     Ok(list)
 }
 
-fn open_ancestor(path: &Path, ancestor: &Ancestor) -> Result<Part, ImageError> {
+pub(crate) fn open_ancestor(path: &Path, ancestor: &Ancestor) -> Result<Part, ImageError> {
     let name = OsStr::from_bytes(&ancestor.name);
     let blame = |source| ImageError::Ancestor {
         name: name.to_string_lossy().into_owned(),

@@ -7,52 +7,44 @@ use crate::blocks::{Blocks, Piece};
 use crate::error::RestoreError;
 use crate::image::Image;
 use crate::parallel;
-use crate::state::ORPHAN_BASE;
+use crate::reorphan::Remade;
+use crate::state::{ORPHAN_BASE, orphan_of};
 use std::io;
-use std::ops::Range;
 
 /// Ranges of one call (`IOV_MAX`).
 const MAX_RANGES: usize = 1024;
 
-/// Writes all content of `image` to the memory of `pid`, whose regions are mapped writable.
-pub fn fill(image: &Image, pid: libc::pid_t) -> Result<(), RestoreError> {
+/// Writes all content of `image` to the memory of `pid`, whose regions are mapped writable, and to
+/// its shared objects.
+pub fn fill(image: &Image, pid: libc::pid_t, orphans: &[Remade]) -> Result<(), RestoreError> {
     let wants = &image.wants;
     parallel::for_each(wants.blocks.len(), Blocks::default, |blocks, i| {
         let wanted = &wants.blocks[i];
-        let mut pieces = wants.pieces_of(wanted).to_vec();
-        // What belongs to files without a path is in them already.
-        pieces.retain(|piece| piece.address < ORPHAN_BASE);
-        if pieces.is_empty() {
-            return Ok(());
-        }
         let pages = blocks.pages(&image.parts[wanted.part], wanted.block)?;
-        pieces.chunks(MAX_RANGES).try_for_each(|pieces| write(pid, pieces, pages))
+        wants.pieces_of(wanted).chunks(MAX_RANGES).try_for_each(|pieces| {
+            // Objects lie behind all memory.
+            let (memory, shared) =
+                pieces.split_at(pieces.partition_point(|p| p.address < ORPHAN_BASE));
+            share(orphans, shared, pages)?;
+            write(pid, memory, pages)
+        })
     })
 }
 
-/// Hands out the content between two addresses, in pieces in no particular order.
-pub fn each(
-    image: &Image,
-    range: Range<u64>,
-    mut take: impl FnMut(u64, &[u8]) -> io::Result<()>,
-) -> Result<(), RestoreError> {
-    let mut blocks = Blocks::default();
-    for wanted in &image.wants.blocks {
-        let pieces = image.wants.pieces_of(wanted).iter();
-        let pieces: Vec<&Piece> = pieces.filter(|p| range.contains(&p.address)).collect();
-        if pieces.is_empty() {
-            continue;
-        }
-        let pages = blocks.pages(&image.parts[wanted.part], wanted.block)?;
-        for piece in pieces {
-            take(piece.address, &pages[piece.offset..piece.offset + piece.bytes])
-                .map_err(|source| RestoreError::Os { what: "write a file again", source })?;
-        }
+fn share(orphans: &[Remade], pieces: &[Piece], pages: &[u8]) -> Result<(), RestoreError> {
+    for piece in pieces {
+        let place = orphan_of(piece.address).and_then(|(i, at)| Some((orphans.get(i)?, at)));
+        let (orphan, at) =
+            place.ok_or_else(|| RestoreError::Machine("an unknown object".into()))?;
+        orphan.fill(at, &pages[piece.offset..piece.offset + piece.bytes])?;
     }
     Ok(())
 }
 
 fn write(pid: libc::pid_t, pieces: &[Piece], pages: &[u8]) -> Result<(), RestoreError> {
+    if pieces.is_empty() {
+        return Ok(());
+    }
     let fail = |source| RestoreError::Os { what: "write the restored process's memory", source };
     let local: Vec<libc::iovec> = pieces
         .iter()

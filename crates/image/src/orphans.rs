@@ -1,257 +1,354 @@
-//! Files that no path leads to: memfds and deleted files. Their content goes into the image, and at
-//! restore they are made anew.
+//! Shared objects without a path, as found in a frozen process: shared anonymous memory, memfds,
+//! deleted files, System V segments.
 //!
-//! The process may change such a file as soon as it runs on, so the content is copied while it
-//! stands still, to a file without a path of our own: beside a deleted file where its folder lets us
-//! (which costs nothing where the file system can share blocks), else in memory.
+//! A twin shares them with the process instead of having a copy. Their content is therefore read
+//! while the process stands still: through a descriptor where one can be had, else through a
+//! mapping, and then only pages that are there, so that holes stay holes.
 
-use crate::PAGE_BYTES;
-use crate::descriptors::{Open, refused};
-use crate::error::{CaptureError, RestoreError};
-use crate::image::Image;
-use crate::lend;
-use crate::load;
-use crate::pull::Puller;
-use crate::reopen::{Reopener, cannot, file_error, path_of, reopen_fd, seek};
-use crate::state::orphan_at;
-use crate::state::{Description, MAX_ORPHAN_BYTES, MAX_ORPHANS, Orphan, OrphanKind, State};
-use std::fs::{File, OpenOptions};
+use crate::agent::Agent;
+use crate::error::CaptureError;
+use crate::procfs::{self, Mapping};
+use crate::state::{MAX_ORPHAN_BYTES, MAX_ORPHANS, Orphan, OrphanKind, orphan_at, orphan_id};
+use crate::twin::Saved;
+use crate::{PAGE_BYTES, SEGMENT_PREFIX};
+use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
+/// Name of the memfd that stands for shared anonymous memory in a restored process.
+pub const ANONYMOUS_NAME: &str = "eyrie-anonymous";
+/// What the kernel appends to the path of a file that has none any more.
 const DELETED: &[u8] = b" (deleted)";
-const MEMFD: &[u8] = b"/memfd:";
-const HUGETLBFS_MAGIC: i64 = 0x958458f6;
-/// Bytes copied at a time.
+const HUGETLBFS_MAGIC: i64 = 0x9584_58f6;
+/// Pages that are asked for at a time, a byte each.
+const ROOM_BYTES: usize = 1 << 18;
+/// Bytes read at a time.
 const CHUNK_BYTES: usize = 1 << 20;
+const PAGE: usize = PAGE_BYTES as usize;
 
-/// An orphan of a frozen process.
-pub struct Found {
-    /// What goes into the state.
-    pub orphan: Orphan,
-    /// Device and inode number.
-    pub file: (u64, u64),
-    /// Its content when the process stood still.
-    copy: File,
+/// One of them, and where the process has it.
+#[derive(Debug)]
+struct Found {
+    orphan: Orphan,
+    dev: u64,
+    ino: u64,
+    /// A descriptor of it.
+    fd: Option<u32>,
+    /// Where it is mapped.
+    maps: Vec<Mapping>,
 }
 
-/// Index of the orphan behind `this`, copied if it is new.
-pub fn find(this: &Open, found: &mut Vec<Found>) -> Result<u32, CaptureError> {
-    let file = (this.meta.dev(), this.meta.ino());
-    if let Some(known) = found.iter().position(|f| f.file == file) {
-        return Ok(known as u32);
+/// All of a process, each known by device and inode.
+#[derive(Debug, Default)]
+pub struct Orphans(Vec<Found>);
+
+/// Device number as `/proc/PID/maps` has it.
+pub fn device(dev: u64) -> u64 {
+    u64::from(libc::major(dev)) << 32 | u64::from(libc::minor(dev))
+}
+
+/// What a shared mapping or descriptor shown as `path` is, if it is nothing with a path.
+fn kind(path: &[u8], ino: u64) -> Result<Option<OrphanKind>, &'static str> {
+    if path.starts_with(b"[anon_shmem") || path.starts_with(b"/anon_hugepage") {
+        return Ok(Some(OrphanKind::Anonymous {}));
     }
-    let refuse = |what: String| Err(refused(this, what));
-    if this.meta.size() > MAX_ORPHAN_BYTES || found.len() >= MAX_ORPHANS {
-        return refuse(format!("a deleted file of {} bytes", this.meta.size()));
+    if path.starts_with(b"/[aio]") {
+        return Err("a context of asynchronous I/O (io_setup)");
     }
-    let source = File::open(format!("/proc/{}/fd/{}", this.pid, this.fd)).map_err(|e| {
-        refused(this, format!("a file that was deleted and cannot be read, {} ({e})", this.shown()))
-    })?;
-    if file_system(&source) == HUGETLBFS_MAGIC {
-        return refuse(format!("memory of huge pages, {}", this.shown()));
+    if path.starts_with(b"anon_inode:[io_uring]") {
+        return Err("a ring of io_uring");
     }
-    let link = this.link.strip_suffix(DELETED).unwrap_or(&this.link);
-    let kind = match link.strip_prefix(MEMFD) {
-        Some(name) => OrphanKind::Memory { name: name.to_vec(), seals: seals(&source) },
-        None => OrphanKind::Deleted { path: link.to_vec() },
-    };
-    let copy = copy(&source, &kind, this.meta.size())
-        .map_err(|source| CaptureError::Os { what: "copy a deleted file", source })?;
-    // Device and inode tell it from others for as long as it exists.
-    let id = this.meta.ino() ^ this.meta.dev().rotate_left(40);
-    let mode = this.meta.mode() & 0o7777;
-    let orphan = Orphan { id, kind, mode, bytes: this.meta.size() };
-    found.push(Found { orphan, file, copy });
-    Ok(found.len() as u32 - 1)
-}
-
-fn file_system(file: &File) -> i64 {
-    let mut about = std::mem::MaybeUninit::<libc::statfs>::zeroed();
-    // SAFETY: fills a live structure; its zeros stay on failure.
-    unsafe {
-        libc::fstatfs(file.as_raw_fd(), about.as_mut_ptr());
-        about.assume_init().f_type
+    if path.starts_with(b"/secretmem") {
+        return Err("secret memory (memfd_secret)");
     }
-}
-
-fn seals(file: &File) -> u32 {
-    // SAFETY: a query; files without seals answer with an error.
-    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
-    u32::try_from(seals).unwrap_or(0)
-}
-
-fn memfd(name: &[u8]) -> io::Result<File> {
-    let name: Vec<u8> = name.iter().copied().filter(|&b| b != 0).collect();
-    let name = std::ffi::CString::new(name)?;
-    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // SAFETY: the name is a C string.
-    lend::made(unsafe { libc::memfd_create(name.as_ptr(), flags) }.into()).map(File::from)
-}
-
-/// A new file without a name in a folder.
-fn nameless(folder: Option<&Path>, mode: u32) -> io::Result<File> {
-    let folder = folder.ok_or(io::ErrorKind::NotFound)?;
-    OpenOptions::new().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(mode).open(folder)
-}
-
-fn copy(source: &File, kind: &OrphanKind, bytes: u64) -> io::Result<File> {
-    let beside = match kind {
-        OrphanKind::Deleted { path } => nameless(Path::new(&path_of(path)).parent(), 0o600).ok(),
-        OrphanKind::Memory { .. } => None,
-    };
-    if let Some(copy) = beside {
-        // SAFETY: numbers only; refused where blocks cannot be shared.
-        let r = unsafe { libc::ioctl(copy.as_raw_fd(), libc::FICLONE, source.as_raw_fd()) };
-        if r == 0 {
-            return Ok(copy);
+    let Some(path) = path.strip_suffix(DELETED) else { return Ok(None) };
+    if path == b"/dev/zero" {
+        return Ok(Some(OrphanKind::Anonymous {}));
+    }
+    if let Some(name) = path.strip_prefix(b"/memfd:") {
+        if name.starts_with(SEGMENT_PREFIX.as_bytes()) {
+            return Ok(None);
         }
+        if name == ANONYMOUS_NAME.as_bytes() {
+            return Ok(Some(OrphanKind::Anonymous {}));
+        }
+        return Ok(Some(OrphanKind::Memory { name: name.to_vec(), seals: 0 }));
     }
-    let copy = memfd(b"eyrie-copy")?;
-    copy.set_len(bytes)?;
-    let mut buffer = vec![0; CHUNK_BYTES];
-    extents(source, bytes, |start, end| {
-        let mut at = start;
-        while at < end {
-            let part = &mut buffer[..(end - at).min(CHUNK_BYTES as u64) as usize];
-            source.read_exact_at(part, at)?;
-            copy.write_all_at(part, at)?;
-            at += part.len() as u64;
+    if let Some(key) = path.strip_prefix(b"/SYSV").and_then(|k| std::str::from_utf8(k).ok()) {
+        let key = u32::from_str_radix(key, 16).unwrap_or(0);
+        return Ok(Some(OrphanKind::SystemV { key, number: ino as i32, doomed: true }));
+    }
+    Ok(Some(OrphanKind::Deleted { path: path.to_vec() }))
+}
+
+impl Orphans {
+    /// Those that a process has mapped.
+    pub fn of_mappings(maps: &[Mapping]) -> Result<Orphans, CaptureError> {
+        let mut all = Orphans::default();
+        for m in maps.iter().filter(|m| m.shared && !m.is_special()) {
+            let refuse = |what: &str| CaptureError::Mapping { start: m.start, what: what.into() };
+            if let Some(kind) = kind(&m.path, m.ino).map_err(refuse)? {
+                let i = all.add(m.dev, m.ino, kind)?;
+                all.0[i].maps.push(m.clone());
+            }
+        }
+        Ok(all)
+    }
+
+    fn add(&mut self, dev: u64, ino: u64, kind: OrphanKind) -> Result<usize, CaptureError> {
+        if let Some(known) = self.index(dev, ino) {
+            return Ok(known);
+        }
+        if self.0.len() >= MAX_ORPHANS {
+            let what = format!("has more than {MAX_ORPHANS} shared objects without a path");
+            return Err(CaptureError::Unsupported(what));
+        }
+        let id = orphan_id(dev, ino);
+        let orphan = Orphan { id, kind, mode: 0o600, bytes: 0, page_shift: 12, held: true };
+        self.0.push(Found { orphan, dev, ino, fd: None, maps: Vec::new() });
+        Ok(self.0.len() - 1)
+    }
+
+    /// The index of one that is behind a descriptor shown as `link`; `None` if there is a path to
+    /// it, or it is nothing of the kind.
+    pub fn of_descriptor(
+        &mut self,
+        fd: u32,
+        link: &[u8],
+        meta: &fs::Metadata,
+    ) -> Result<Option<u32>, CaptureError> {
+        if !meta.is_file() {
+            return Ok(None);
+        }
+        let refuse = |what: &str| CaptureError::Descriptor { fd: fd as i32, what: what.into() };
+        let Some(kind) = kind(link, meta.ino()).map_err(refuse)? else { return Ok(None) };
+        let i = self.add(device(meta.dev()), meta.ino(), kind)?;
+        self.0[i].fd.get_or_insert(fd);
+        Ok(Some(i as u32))
+    }
+
+    /// The index of the one that is file `ino` of device `dev`.
+    pub fn index(&self, dev: u64, ino: u64) -> Option<usize> {
+        self.0.iter().position(|f| f.dev == dev && f.ino == ino)
+    }
+
+    /// Reads what they are and hold. `twin` shares them with the process.
+    pub fn read(&mut self, pid: libc::pid_t, twin: &Agent) -> Result<Vec<Saved>, CaptureError> {
+        let mut saved = Vec::new();
+        if self.0.is_empty() {
+            return Ok(saved);
+        }
+        self.find_descriptors(pid)?;
+        for (i, found) in self.0.iter_mut().enumerate() {
+            let mut to = Sieve { at: orphan_at(i), saved: &mut saved };
+            match open(pid, found) {
+                Some(file) => {
+                    describe(found, &file)?;
+                    read_file(&file, found, &mut to)?;
+                }
+                None => read_mappings(pid, twin, found, &mut to)?,
+            }
+            if found.orphan.bytes > MAX_ORPHAN_BYTES {
+                let what = format!("shares an object of {} bytes", found.orphan.bytes);
+                return Err(CaptureError::Unsupported(what));
+            }
+        }
+        Ok(saved)
+    }
+
+    /// Descriptors of those that were found as mappings.
+    fn find_descriptors(&mut self, pid: libc::pid_t) -> Result<(), CaptureError> {
+        if self.0.iter().all(|f| f.fd.is_some()) {
+            return Ok(());
+        }
+        for fd in procfs::numbers(pid, "fd")? {
+            let Ok(meta) = fs::metadata(format!("/proc/{pid}/fd/{fd}")) else { continue };
+            if let Some(i) = self.index(device(meta.dev()), meta.ino()) {
+                self.0[i].fd.get_or_insert(fd);
+            }
         }
         Ok(())
-    })?;
-    Ok(copy)
-}
-
-/// Calls `each` with the parts of a file that have content.
-fn extents(
-    file: &File,
-    bytes: u64,
-    mut each: impl FnMut(u64, u64) -> io::Result<()>,
-) -> io::Result<()> {
-    let find = |from: u64, what: i32| {
-        // SAFETY: moves the offset of a description of ours.
-        let at = unsafe { libc::lseek(file.as_raw_fd(), from as libc::off_t, what) };
-        u64::try_from(at).ok()
-    };
-    let mut at = 0;
-    while at < bytes {
-        // No content from here on, or a file system that does not know.
-        let Some(start) = find(at, libc::SEEK_DATA) else { break };
-        let end = find(start, libc::SEEK_HOLE).unwrap_or(bytes).min(bytes);
-        if start >= end {
-            break;
-        }
-        each(start, end)?;
-        at = end;
     }
-    Ok(())
-}
 
-/// Puts the content of the orphans into an image.
-pub fn pull(puller: &mut Puller<'_>, found: &[Found]) -> Result<(), CaptureError> {
-    let failed = |source| CaptureError::Os { what: "read a copied file", source };
-    let mut buffer = vec![0; CHUNK_BYTES];
-    for (i, orphan) in found.iter().enumerate() {
-        let bytes = orphan.orphan.bytes;
-        let mut parts = Vec::new();
-        let note = |start: u64, end: u64| {
-            parts.push((start / PAGE_BYTES * PAGE_BYTES, end.next_multiple_of(PAGE_BYTES)));
-            Ok(())
-        };
-        extents(&orphan.copy, bytes, note).map_err(failed)?;
-        let mut done = 0;
-        for (start, end) in parts {
-            let mut at = start.max(done);
-            while at < end {
-                let part = (end - at).min(CHUNK_BYTES as u64) as usize;
-                let inside = (bytes - at).min(part as u64) as usize;
-                buffer[inside..part].fill(0);
-                orphan.copy.read_exact_at(&mut buffer[..inside], at).map_err(failed)?;
-                puller.take_nonzero(orphan_at(i) + at, &buffer[..part])?;
-                at += part as u64;
-            }
-            done = at;
-        }
+    /// Notes the size of the pages behind a mapping of one.
+    pub fn note_page_size(&mut self, index: usize, shift: u32) {
+        self.0[index].orphan.page_shift = shift;
     }
-    Ok(())
-}
 
-/// An orphan that was made again.
-pub struct Restored {
-    /// It.
-    pub file: File,
-    seals: u32,
-}
-
-/// Makes orphan `i` of an image again.
-pub fn restore(image: &Image, orphan: &Orphan, i: usize) -> Result<Restored, RestoreError> {
-    let (path, seals): (&[u8], u32) = match &orphan.kind {
-        OrphanKind::Memory { name, seals } => (name, *seals),
-        OrphanKind::Deleted { path } => (path, 0),
-    };
-    let failed = |e: io::Error| file_error(path, format!("cannot be made again: {e}"));
-    let file = match &orphan.kind {
-        OrphanKind::Memory { name, .. } => memfd(name),
-        OrphanKind::Deleted { path } => deleted(path, orphan.mode),
-    }
-    .map_err(failed)?;
-    file.set_len(orphan.bytes).map_err(failed)?;
-    fill(image, orphan, i, &file)?;
-    // SAFETY: changes a file of ours.
-    if unsafe { libc::fchmod(file.as_raw_fd(), orphan.mode) } != 0 {
-        return Err(failed(io::Error::last_os_error()));
-    }
-    Ok(Restored { file, seals })
-}
-
-/// A file under its old name, if that is free, and at once without it.
-fn deleted(path: &[u8], mode: u32) -> io::Result<File> {
-    let path = path_of(path);
-    let new = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
-    match new {
-        Ok(file) => {
-            std::fs::remove_file(&path)?;
-            Ok(file)
-        }
-        Err(_) => nameless(Path::new(&path).parent(), mode)
-            .or_else(|_| nameless(Some(&std::env::temp_dir()), mode)),
+    /// As the image stores them.
+    pub fn into_list(self) -> Vec<Orphan> {
+        self.0.into_iter().map(|f| f.orphan).collect()
     }
 }
 
-fn fill(image: &Image, orphan: &Orphan, i: usize, to: &File) -> Result<(), RestoreError> {
-    let start = orphan_at(i);
-    load::each(image, start..start + MAX_ORPHAN_BYTES, |address, content| {
-        let at = address - start;
-        let inside = orphan.bytes.saturating_sub(at).min(content.len() as u64);
-        to.write_all_at(&content[..inside as usize], at)
+/// Opens one through a descriptor of the process, or (with privileges) through a mapping.
+fn open(pid: libc::pid_t, found: &Found) -> Option<File> {
+    let by_fd = found.fd.map(|fd| format!("/proc/{pid}/fd/{fd}"));
+    let map = |m: &Mapping| format!("/proc/{pid}/map_files/{:x}-{:x}", m.start, m.end);
+    let system_v = matches!(found.orphan.kind, OrphanKind::SystemV { .. });
+    let by_map = found.maps.first().filter(|_| !system_v).map(map);
+    by_fd.into_iter().chain(by_map).find_map(|path| {
+        let file = File::open(path).ok()?;
+        let meta = file.metadata().ok()?;
+        (meta.ino() == found.ino && meta.is_file()).then_some(file)
     })
 }
 
-/// Opens an orphan as a description had it.
-pub fn open(
-    reopener: &Reopener<'_>,
-    state: &State,
-    description: &Description,
-    orphan: u32,
-) -> Result<OwnedFd, RestoreError> {
-    let gone = || cannot(description, io::ErrorKind::NotFound.into());
-    let id = state.orphans.get(orphan as usize).ok_or_else(gone)?.id;
-    let restored = reopener.orphans.get(&id).ok_or_else(gone)?;
-    let fd = reopen_fd(&restored.file, description)?;
-    seek(&fd, description.offset).map_err(|e| cannot(description, e))?;
-    Ok(fd)
+fn os(what: &'static str) -> impl Fn(io::Error) -> CaptureError {
+    move |source| CaptureError::Os { what, source }
 }
 
-/// Seals a memfd, when everything is mapped that was.
-pub fn seal(restored: &Restored) -> Result<(), RestoreError> {
-    let fd = restored.file.as_raw_fd();
-    // SAFETY: numbers only.
-    if restored.seals != 0 && unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, restored.seals) } != 0 {
-        let source = io::Error::last_os_error();
-        return Err(RestoreError::Os { what: "seal its memfd again", source });
+fn describe(found: &mut Found, file: &File) -> Result<(), CaptureError> {
+    let meta = file.metadata().map_err(os("examine a shared object"))?;
+    found.orphan.bytes = meta.len();
+    found.orphan.mode = meta.mode() & 0o7777;
+    // SAFETY: all-zero is a valid value of this plain structure.
+    let mut fs: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: fills a live structure.
+    if unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut fs) } == 0 && fs.f_type == HUGETLBFS_MAGIC
+    {
+        found.orphan.page_shift = (fs.f_bsize as u64).trailing_zeros();
+    }
+    if let OrphanKind::Memory { seals, .. } = &mut found.orphan.kind {
+        // SAFETY: a number only; an object without seals answers with an error.
+        let now = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+        *seals = u32::try_from(now).unwrap_or(0);
     }
     Ok(())
+}
+
+/// Takes content and keeps what is not all zeros.
+struct Sieve<'a> {
+    at: u64,
+    saved: &'a mut Vec<Saved>,
+}
+
+impl Sieve<'_> {
+    /// Takes what lies at `offset`, a whole number of pages.
+    fn take(&mut self, offset: u64, pages: &[u8]) {
+        for (i, page) in pages.chunks(PAGE).enumerate() {
+            if page.iter().all(|&b| b == 0) {
+                continue;
+            }
+            let start = self.at + offset + (i * PAGE) as u64;
+            match self.saved.last_mut() {
+                Some(last) if last.start + last.content.len() as u64 == start => {
+                    last.content.extend_from_slice(page);
+                }
+                _ => self.saved.push(Saved { start, content: page.to_vec() }),
+            }
+        }
+    }
+}
+
+fn read_file(file: &File, found: &Found, to: &mut Sieve<'_>) -> Result<(), CaptureError> {
+    let fail = os("read a shared object");
+    let bytes = found.orphan.bytes;
+    let mut buffer = vec![0; CHUNK_BYTES];
+    let mut at = 0;
+    while at < bytes {
+        // SAFETY: moves the offset of a description of our own.
+        let data = unsafe { libc::lseek(file.as_raw_fd(), at as libc::off_t, libc::SEEK_DATA) };
+        if data >= 0 {
+            at = data as u64 / PAGE_BYTES * PAGE_BYTES;
+        } else if io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO) {
+            break;
+        }
+        let part = (bytes - at).min(CHUNK_BYTES as u64) as usize;
+        file.read_exact_at(&mut buffer[..part], at).map_err(&fail)?;
+        let whole = part.next_multiple_of(PAGE);
+        buffer[part..whole].fill(0);
+        to.take(at, &buffer[..whole]);
+        at += whole as u64;
+    }
+    Ok(())
+}
+
+/// Reads what can be seen of an object in the process's mappings.
+fn read_mappings(
+    pid: libc::pid_t,
+    twin: &Agent,
+    found: &mut Found,
+    to: &mut Sieve<'_>,
+) -> Result<(), CaptureError> {
+    if let OrphanKind::SystemV { number, .. } = found.orphan.kind {
+        found.orphan.bytes = system_v_bytes(number)?;
+    }
+    let mem = File::open(format!("/proc/{pid}/mem")).map_err(|_| CaptureError::Gone)?;
+    // Pages that are swapped out count as not in memory.
+    let room = if swaps() { 0 } else { twin.map(ROOM_BYTES as u64)? };
+    found.maps.sort_by_key(|m| m.offset);
+    let mut seen = 0;
+    for m in &found.maps {
+        let end = m.offset + (m.end - m.start);
+        let mut at = m.offset.max(seen);
+        while at < end {
+            let pages = ((end - at) / PAGE_BYTES).min(ROOM_BYTES as u64) as usize;
+            let address = m.start + (at - m.offset);
+            let there =
+                if room == 0 { vec![1; pages] } else { twin.resident(address, pages, room)? };
+            read_resident(&mem, address, at, &there, to)?;
+            at += pages as u64 * PAGE_BYTES;
+        }
+        seen = seen.max(end);
+    }
+    if found.orphan.bytes == 0 {
+        found.orphan.bytes = seen;
+    }
+    if room == 0 { Ok(()) } else { twin.unmap(room, ROOM_BYTES as u64) }
+}
+
+/// Reads the pages at `address` that are there. Reading others would make them.
+fn read_resident(
+    mem: &File,
+    address: u64,
+    offset: u64,
+    there: &[u8],
+    to: &mut Sieve<'_>,
+) -> Result<(), CaptureError> {
+    let mut buffer = vec![0; CHUNK_BYTES];
+    let mut i = 0;
+    while i < there.len() {
+        let most = (there.len() - i).min(CHUNK_BYTES / PAGE);
+        let run = there[i..i + most].iter().take_while(|&&b| b & 1 != 0).count();
+        if run > 0 {
+            let bytes = &mut buffer[..run * PAGE];
+            mem_read(mem, address + (i * PAGE) as u64, bytes)?;
+            to.take(offset + (i * PAGE) as u64, bytes);
+        }
+        i += run.max(1);
+    }
+    Ok(())
+}
+
+/// Whether this machine has somewhere to swap to.
+fn swaps() -> bool {
+    // The first line is the heading.
+    fs::read_to_string("/proc/swaps").is_ok_and(|text| text.lines().count() > 1)
+}
+
+/// Reads pages; those beyond the end of the object count as zeros.
+fn mem_read(mem: &File, start: u64, to: &mut [u8]) -> Result<(), CaptureError> {
+    if mem.read_exact_at(to, start).is_ok() {
+        return Ok(());
+    }
+    for (i, page) in to.chunks_mut(PAGE).enumerate() {
+        match mem.read_exact_at(page, start + (i * PAGE) as u64) {
+            Ok(()) => {}
+            Err(e) if e.raw_os_error() == Some(libc::EIO) => page.fill(0),
+            Err(e) => return Err(os("read shared memory")(e)),
+        }
+    }
+    Ok(())
+}
+
+fn system_v_bytes(number: i32) -> Result<u64, CaptureError> {
+    // SAFETY: all-zero is a valid value of this plain structure.
+    let mut info: libc::shmid_ds = unsafe { std::mem::zeroed() };
+    // SAFETY: fills a live structure.
+    if unsafe { libc::shmctl(number, libc::IPC_STAT, &raw mut info) } < 0 {
+        return Err(os("examine a System V segment")(io::Error::last_os_error()));
+    }
+    Ok(info.shm_segsz as u64)
 }

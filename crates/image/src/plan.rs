@@ -10,7 +10,7 @@ use crate::error::RestoreError;
 use crate::format::Extent;
 use crate::plan_files;
 use crate::procfs::Mapping;
-use crate::state::{Backing, ORPHAN_BASE, Region, State, region};
+use crate::state::{Backing, Region, State, region};
 use eyrie_restorer::plan::{DATA_OFFSET, Header, MAGIC, MAX_PLAN_BYTES, Step, expect, special};
 
 const MAP_DROPPABLE: i32 = 0x08;
@@ -40,8 +40,6 @@ pub struct Placed {
     pub descriptions: Vec<Option<u64>>,
     /// For each mapped file.
     pub files: Vec<u64>,
-    /// For each file without a path.
-    pub orphans: Vec<u64>,
     /// For each region, the segment behind it.
     pub segments: Vec<Option<u64>>,
 }
@@ -137,8 +135,6 @@ pub fn plan(
     pid: libc::pid_t,
 ) -> Result<Plan, RestoreError> {
     let mut plan = Plan { area, ..Plan::default() };
-    // What belongs to files without a path is in them already.
-    let extents = &extents[..extents.partition_point(|e| e.start < ORPHAN_BASE)];
     plan_files::descriptors(&mut plan, state, placed, pid);
     clear(&mut plan, own);
     map(&mut plan, state, extents, placed);
@@ -205,8 +201,9 @@ fn map(plan: &mut Plan, state: &State, extents: &[Extent], placed: &Placed) {
                 (u64::MAX, 0)
             }
             Backing::File { file, offset } => (placed.files[*file as usize], *offset),
-            Backing::Orphan { orphan, offset } => (placed.orphans[*orphan as usize], *offset),
-            Backing::Segment { offset, .. } => (placed.segments[i].unwrap_or(u64::MAX), *offset),
+            Backing::Segment { offset, .. } | Backing::Orphan { offset, .. } => {
+                (placed.segments[i].unwrap_or(u64::MAX), *offset)
+            }
         };
         let prot = u64::from(filling_prot(r, extents));
         let args = [r.start, r.end - r.start, prot, flags as u64, fd, offset];

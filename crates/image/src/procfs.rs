@@ -31,6 +31,8 @@ pub struct Mapping {
     pub vm_flags: Vec<[u8; 2]>,
     /// Protection key.
     pub pkey: u32,
+    /// Size of its pages as a power of two.
+    pub page_shift: u32,
 }
 
 impl Mapping {
@@ -94,6 +96,9 @@ pub fn parse_maps(text: &[u8]) -> Result<Vec<Mapping>, CaptureError> {
             last.vm_flags = flags.split(|&b| b == b' ').filter_map(|f| f.try_into().ok()).collect();
         } else if let Some(key) = line.strip_prefix(b"ProtectionKey:") {
             last.pkey = number(key.trim_ascii(), 10).unwrap_or(0) as u32;
+        } else if let Some(size) = line.strip_prefix(b"KernelPageSize:") {
+            let kib = size.trim_ascii().strip_suffix(b" kB").and_then(|kib| number(kib, 10));
+            last.page_shift = kib.map_or(12, |kib| (kib << 10).trailing_zeros());
         }
     }
     Ok(all)
@@ -124,6 +129,7 @@ fn parse_map_line(line: &[u8]) -> Option<Mapping> {
         path: unescape(path),
         vm_flags: Vec::new(),
         pkey: 0,
+        page_shift: 12,
     })
 }
 

@@ -119,23 +119,6 @@ impl<'a> Puller<'a> {
         Ok(())
     }
 
-    /// Takes those pages of `content` that are not all zeros.
-    pub fn take_nonzero(&mut self, start: u64, content: &[u8]) -> Result<(), CaptureError> {
-        let mut from = None;
-        for at in (0..=content.len()).step_by(PAGE) {
-            let zero = content.get(at..at + PAGE).is_none_or(is_zero);
-            match from {
-                Some(begin) if zero => {
-                    self.take_saved(start + begin as u64, &content[begin..at])?;
-                    from = None;
-                }
-                None if !zero => from = Some(at),
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
     /// Reads and writes what is queued.
     pub fn flush(&mut self) -> Result<(), CaptureError> {
         let queued = std::mem::take(&mut self.queued);

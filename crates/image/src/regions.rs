@@ -3,6 +3,7 @@
 
 use crate::descriptors::{file_id, segment_name};
 use crate::error::CaptureError;
+use crate::orphans::Orphans;
 use crate::procfs::Mapping;
 use crate::state::{Backing, FileId, Region, region};
 use std::ffi::OsString;
@@ -42,8 +43,8 @@ pub struct Regions {
     pub list: Vec<(Region, Content)>,
     /// The files.
     pub files: Vec<FileId>,
-    /// Device and inode number of the files without a path that the image holds.
-    pub orphans: Vec<(u64, u64)>,
+    /// Shared objects that are known.
+    pub orphans: Orphans,
 }
 
 impl Regions {
@@ -95,19 +96,15 @@ impl Regions {
         if let Some(name) = segment_name(&m.path) {
             return Ok(Backing::Segment { name, offset: m.offset });
         }
-        let orphan = self.orphans.iter().position(|&(dev, ino)| ino == m.ino && is_on(dev, m));
-        if let Some(orphan) = orphan {
+        if let Some(orphan) = self.orphans.index(m.dev, m.ino) {
+            self.orphans.note_page_size(orphan, m.page_shift);
             return Ok(Backing::Orphan { orphan: orphan as u32, offset: m.offset });
         }
-        let unnamed: [&[u8]; 4] = [b"/dev/zero", b"/memfd:", b"/SYSV", b"[anon_shmem"];
-        let what = if m.path.is_empty() || unnamed.iter().any(|u| m.path.starts_with(u)) {
-            "shared memory without a file"
-        } else if let Some(id) = identify(m) {
+        if let Some(id) = identify(m) {
             return Ok(self.file(id, m.offset));
-        } else {
-            "a shared mapping of a file that was deleted or is no plain file"
-        };
-        let what = format!("{what} ({})", String::from_utf8_lossy(&m.path));
+        }
+        let shown = String::from_utf8_lossy(&m.path);
+        let what = format!("a shared mapping of what is no plain file ({shown})");
         Err(CaptureError::Mapping { start: m.start, what })
     }
 
@@ -121,24 +118,18 @@ impl Regions {
     }
 }
 
-/// Whether what is mapped lies on a device, by the number that `stat` gives.
-fn is_on(dev: u64, m: &Mapping) -> bool {
-    u64::from(libc::major(dev)) << 32 | u64::from(libc::minor(dev)) == m.dev
-}
-
 /// The file behind a mapping, if its path still leads to it and it can be read.
 fn identify(m: &Mapping) -> Option<FileId> {
     let path = OsString::from_vec(m.path.clone());
     let meta = fs::metadata(&path).ok()?;
-    let same = meta.is_file() && meta.ino() == m.ino && is_on(meta.dev(), m);
+    let dev = u64::from(libc::major(meta.dev())) << 32 | u64::from(libc::minor(meta.dev()));
+    let same = meta.is_file() && meta.ino() == m.ino && dev == m.dev;
     (same && fs::File::open(&path).is_ok()).then(|| file_id(m.path.clone(), &meta))
 }
 
 fn refuse(m: &Mapping) -> Result<(), CaptureError> {
     let exec_only = m.prot == libc::PROT_EXEC as u32;
-    let what = if m.has(b"ht") {
-        "huge pages of hugetlbfs"
-    } else if m.has(b"ss") {
+    let what = if m.has(b"ss") {
         "a shadow stack"
     } else if m.has(b"io") || m.has(b"pf") {
         "memory of a device"

@@ -7,7 +7,7 @@
 use crate::append::{self, Cuts};
 use crate::error::RestoreError;
 use crate::image::Image;
-use crate::orphans::{self, Restored};
+use crate::reorphan::{self, Remade};
 use crate::state::{Backing, Description, FileId, Socket, State, Target, region};
 use crate::{counters, inotify, pipes, sockets, unix};
 use std::collections::HashMap;
@@ -35,8 +35,8 @@ pub struct Reopened {
     pub descriptions: Vec<Option<RawFd>>,
     /// For each mapped file, a descriptor.
     pub files: Vec<RawFd>,
-    /// For each file without a path, a descriptor to map it by.
-    pub orphans: Vec<RawFd>,
+    /// Shared objects without a path.
+    pub orphans: Vec<Remade>,
 }
 
 /// Opens files again, for one process after the other.
@@ -48,7 +48,6 @@ pub struct Reopener<'a> {
     pub(crate) pipes: HashMap<u64, pipes::Ends>,
     pub(crate) sockets: HashMap<u64, unix::Ends>,
     pub(crate) sockets_made: Vec<(OwnedFd, Socket)>,
-    pub(crate) orphans: HashMap<u64, Restored>,
     /// Status flags to be set when all contents are in place.
     flags: Vec<(RawFd, u32)>,
     cuts: Cuts,
@@ -112,7 +111,6 @@ impl<'a> Reopener<'a> {
             pipes: HashMap::new(),
             sockets: HashMap::new(),
             sockets_made: Vec::new(),
-            orphans: HashMap::new(),
             flags: Vec::new(),
             // Before anything is open for writing: this asks who else has it so.
             cuts: Cuts::find(images.iter().map(|image| &image.state)),
@@ -123,19 +121,13 @@ impl<'a> Reopener<'a> {
     /// Opens everything of one process.
     pub fn open(&mut self, image: &Image) -> Result<Reopened, RestoreError> {
         let state = &image.state;
-        let mut all = Reopened { descriptions: vec![], files: vec![], orphans: vec![] };
-        for (i, orphan) in state.orphans.iter().enumerate() {
-            if !self.orphans.contains_key(&orphan.id) {
-                let restored = orphans::restore(image, orphan, i)?;
-                self.orphans.insert(orphan.id, restored);
-            }
-            all.orphans.extend(self.orphans.get(&orphan.id).map(|o| o.file.as_raw_fd()));
-        }
+        let orphans = reorphan::remake(state)?;
+        let mut all = Reopened { descriptions: vec![], files: vec![], orphans };
         for description in &state.descriptions {
             let known = self.known.get(&description.id).copied();
             let fd = match known {
                 Some(fd) => Some(fd),
-                None => self.description(state, description)?,
+                None => self.description(state, description, &all.orphans)?,
             };
             if let Some(fd) = fd {
                 self.known.insert(description.id, fd);
@@ -155,6 +147,7 @@ impl<'a> Reopener<'a> {
         &mut self,
         state: &State,
         description: &Description,
+        orphans: &[Remade],
     ) -> Result<Option<RawFd>, RestoreError> {
         let fd: OwnedFd = match &description.target {
             Target::Stdio { which } => {
@@ -186,7 +179,9 @@ impl<'a> Reopener<'a> {
                 let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
                 crate::lend::made(fd.into()).map_err(|e| cannot(description, e))?
             }
-            Target::Orphan { orphan } => orphans::open(self, state, description, *orphan)?,
+            Target::Orphan { orphan } => {
+                orphans[*orphan as usize].open(description.flags as i32, description.offset)?.into()
+            }
             Target::Inotify { watches } => inotify::restore(description, watches)?,
         };
         self.set_flags(fd.as_raw_fd(), description);
@@ -223,7 +218,6 @@ impl<'a> Reopener<'a> {
 
     /// The last step, which changes what others can see.
     pub fn finish(&mut self) -> Result<(), RestoreError> {
-        self.orphans.values().try_for_each(orphans::seal)?;
         self.cuts.cut()
     }
 

@@ -17,9 +17,10 @@ use crate::plan::{self, Placed, Plan};
 use crate::plan_files;
 use crate::procfs::{self, Mapping};
 use crate::reopen::{self, Reopened, Reopener};
+use crate::reorphan::Remade;
 use crate::rethread::{self, Made};
 use crate::spawn::{self, Start};
-use crate::state::{Backing, Pending, Special, State, Thread};
+use crate::state::{Backing, Pending, Special, State, Thread, region};
 use crate::trace::{ALL_SIGNALS, Listed, Stop, TraceError, Tracee};
 use crate::twin::reap;
 use eyrie_restorer::plan::{DATA_OFFSET, Header};
@@ -120,7 +121,9 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     let own = own_maps(pid)?;
     let plan = plan::plan(state, &image.extents, &placed, &own, area, pid)?;
     fault::point(fault::PLAN_MADE)?;
-    carry_out(tracee, &plan, &plan_file, placed.base + plan_slot, || load::fill(&image, pid))?;
+    carry_out(tracee, &plan, &plan_file, placed.base + plan_slot, || {
+        load::fill(&image, pid, &reopened.orphans)
+    })?;
     fault::point(fault::PLAN_DONE)?;
     forget_restorer(&mut child, &plan, state, area)?;
     fault::point(fault::RESTORER_GONE)?;
@@ -134,6 +137,7 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     fault::point(fault::LIMITS_SET)?;
     reopener.finish()?;
     fault::point(fault::FILES_CUT)?;
+    reopened.orphans.iter().try_for_each(Remade::seal)?;
     let_go(&threads, state, spec.start_stopped)?;
     child.finished = true;
     Ok(pid)
@@ -164,12 +168,15 @@ fn place(
     let descriptions: Vec<Option<u64>> =
         reopened.descriptions.iter().map(|fd| fd.map(&mut slot)).collect();
     let files: Vec<u64> = reopened.files.iter().map(|&fd| slot(fd)).collect();
-    let orphans: Vec<u64> = reopened.orphans.iter().map(|&fd| slot(fd)).collect();
     let mut segments = Vec::new();
     for r in &image.state.regions {
         segments.push(match &r.backing {
             Backing::Segment { name, .. } => {
                 Some(slot(reopen::segment(&spec.segments, name)?.as_raw_fd()))
+            }
+            Backing::Orphan { orphan, .. } => {
+                let writable = r.flags & region::MAY_WRITE != 0;
+                Some(slot(reopened.orphans[*orphan as usize].fd(writable)))
             }
             _ => None,
         });
@@ -183,7 +190,6 @@ fn place(
         base,
         descriptions: descriptions.into_iter().map(|s| s.map(|s| base + s)).collect(),
         files: at(files),
-        orphans: at(orphans),
         segments: segments.into_iter().map(|s| s.map(|s| base + s)).collect(),
     };
     Ok((given, placed, plan_slot))

@@ -4,6 +4,7 @@
 //! is a change of version.
 
 pub use crate::state_files::*;
+pub use crate::state_orphans::*;
 use crate::wire::{wire_enum, wire_struct};
 
 /// Protection bits of [`Region::prot`], as `mmap` takes them.
@@ -60,7 +61,7 @@ wire_enum! {
             /// Offset of the region's start in it.
             offset: u64,
         },
-        /// A shared mapping of a file without a path.
+        /// A shared object without a path.
         Orphan = 3 {
             /// Index in [`State::orphans`].
             orphan: u32,
@@ -249,12 +250,12 @@ wire_struct! {
         pub vdso_hash: [u8; 16],
         /// Files behind regions.
         pub files: Vec<FileId>,
+        /// Shared objects without a path.
+        pub orphans: Vec<Orphan>,
         /// Mappings in order of address.
         pub regions: Vec<Region>,
         /// Guard pages in order of address.
         pub guards: Vec<Guard>,
-        /// Files without a path.
-        pub orphans: Vec<Orphan>,
         /// Open file descriptions.
         pub descriptions: Vec<Description>,
         /// File descriptors in order of number.

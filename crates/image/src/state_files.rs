@@ -17,18 +17,6 @@ pub mod lock {
     pub const OFD: u8 = 2;
 }
 
-/// Where the content of orphans lies in the list of runs: above all addresses of a process.
-pub const ORPHAN_BASE: u64 = 1 << 62;
-/// Largest orphan, in bytes, and so the distance of two of them there.
-pub const MAX_ORPHAN_BYTES: u64 = 1 << 44;
-/// Most orphans of a process.
-pub const MAX_ORPHANS: usize = 1 << 17;
-
-/// Where the content of orphan `i` begins in the list of runs.
-pub fn orphan_at(i: usize) -> u64 {
-    ORPHAN_BASE + i as u64 * MAX_ORPHAN_BYTES
-}
-
 wire_struct! {
     /// Identity of a file, checked before it is used again.
     pub struct FileId {
@@ -233,38 +221,6 @@ wire_enum! {
             /// Its number.
             pid: i32,
         },
-    }
-}
-
-wire_enum! {
-    /// Where an orphan comes from.
-    pub enum OrphanKind {
-        /// `memfd_create`.
-        Memory = 0 {
-            /// Its name.
-            name: Vec<u8>,
-            /// `F_SEAL_*`.
-            seals: u32,
-        },
-        /// A file that was deleted.
-        Deleted = 1 {
-            /// Where it was.
-            path: Vec<u8>,
-        },
-    }
-}
-
-wire_struct! {
-    /// A file that no path leads to. Its content is part of the image (see [`orphan_at`]).
-    pub struct Orphan {
-        /// Its number.
-        pub id: u64,
-        /// Where it comes from.
-        pub kind: OrphanKind,
-        /// Access rights.
-        pub mode: u32,
-        /// Size in bytes.
-        pub bytes: u64,
     }
 }
 

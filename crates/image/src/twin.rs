@@ -13,12 +13,12 @@ use crate::fault;
 use crate::format::Extent;
 use crate::freeze::Frozen;
 use crate::memory;
-use crate::orphans::{self, Found};
+use crate::orphans::Orphans;
 use crate::procfs::{self, Mapping};
 use crate::pull::{Kind, Puller};
 use crate::regions::{Content, Regions};
 use crate::scan::Pagemap;
-use crate::state::{Backing, Region, Run, State, region};
+use crate::state::{Backing, ORPHAN_BASE, Region, Run, State, region};
 use crate::trace::{Listed, Stop, TraceError, Tracee};
 use crate::write::{Contents, ImageWriter};
 use crate::{ImageReport, PAGE_BYTES};
@@ -53,10 +53,12 @@ pub struct Twin {
     _this_thread: PhantomData<*const ()>,
 }
 
-/// Content that the twin does not inherit, read from the frozen process.
-struct Saved {
-    start: u64,
-    content: Vec<u8>,
+/// Content that is not the twin's own, read from the frozen process.
+pub(crate) struct Saved {
+    /// First address.
+    pub start: u64,
+    /// Whole pages.
+    pub content: Vec<u8>,
 }
 
 /// The twin's process, killed and reaped when dropped.
@@ -139,7 +141,7 @@ impl Frozen {
 
     fn make_twin(&mut self) -> Result<Twin, CaptureError> {
         let begun = Instant::now();
-        let (snapshot, agent) = capture::freeze_state(self)?;
+        let (mut snapshot, agent) = capture::freeze_state(self)?;
         agent.finish()?;
         fault::point(fault::BEFORE_TWIN)?;
         self.tracee.set_options(OPTIONS)?;
@@ -154,7 +156,9 @@ impl Frozen {
         self.tracee.set_options(libc::PTRACE_O_TRACESYSGOOD)?;
         let inherited = procfs::parse_maps(&procfs::read(twin.0, "maps")?)?;
         fault::point(fault::TWIN_TOLD)?;
-        let (saved, dont_fork) = not_inherited(self.tracee.0, &snapshot.maps, twin.0, &inherited)?;
+        let pid = self.tracee.0;
+        let (mut saved, dont_fork) = not_inherited(pid, &snapshot.maps, twin.0, &inherited)?;
+        saved.append(&mut snapshot.orphans.read(pid, &agent.of_twin(twin))?);
         Ok(Twin {
             process: Some(process),
             pid: twin.0,
@@ -244,16 +248,16 @@ impl Twin {
     ) -> Result<ImageReport, CaptureError> {
         let twin = self.pid;
         self.agent.call(libc::SYS_close_range, &[0, u64::from(u32::MAX), 0])?;
-        let snapshot = self.snapshot.take().ok_or(CaptureError::TwinGone)?;
-        let (mut state, orphans) = capture::twin_state(self.original, snapshot, &self.agent, twin)?;
-        fault::point(fault::TWIN_ASKED)?;
+        let mut snapshot = self.snapshot.take().ok_or(CaptureError::TwinGone)?;
+        let orphans = std::mem::take(&mut snapshot.orphans);
+        let mut state = capture::twin_state(self.original, snapshot, &self.agent, twin)?;
         append::mark_shared(&[self.original, twin], &mut state.descriptions);
-        let regions = regions(twin, &self.dont_fork, &orphans)?;
+        fault::point(fault::TWIN_ASKED)?;
+        let regions = regions(twin, &self.dont_fork, orphans)?;
         fault::point(fault::REGIONS_KNOWN)?;
         let mut writer = ImageWriter::create(path)?;
         let mut puller = Puller::new(twin, &mut writer)?;
         pull(&mut puller, &regions, &self.saved)?;
-        orphans::pull(&mut puller, &orphans)?;
         let (extents, guards) = (puller.extents, puller.guards);
         let pull = self.born.elapsed();
         self.process = None;
@@ -261,6 +265,7 @@ impl Twin {
         refuse_lost(&regions, &extents)?;
         state.guards = guards;
         state.files = regions.files;
+        state.orphans = regions.orphans.into_list();
         state.regions = regions.list.into_iter().map(|(region, _)| region).collect();
         let pages = writer.pages();
         finish(&state, &extents, &[pages])?;
@@ -303,14 +308,13 @@ fn finish(state: &State, extents: &[Extent], homes: &[u64]) -> Result<(), Captur
 fn regions(
     twin: libc::pid_t,
     dont_fork: &[Mapping],
-    orphans: &[Found],
+    orphans: Orphans,
 ) -> Result<Regions, CaptureError> {
     let mut maps = procfs::parse_maps(&procfs::read(twin, "smaps")?)?;
     let inherited = maps.len();
     maps.extend_from_slice(dont_fork);
     let mut order: Vec<usize> = (0..maps.len()).collect();
     order.sort_by_key(|&i| maps[i].start);
-    let orphans = orphans.iter().map(|found| found.file).collect();
     let mut regions = Regions { orphans, ..Regions::default() };
     for i in order {
         regions.add(&maps[i], i >= inherited)?;
@@ -338,6 +342,10 @@ fn pull(puller: &mut Puller<'_>, regions: &Regions, saved: &[Saved]) -> Result<(
                 puller.take_own(region.start, region.end, kind(region), legible)?;
             }
         }
+    }
+    // Objects lie behind all regions.
+    for s in saved.iter().filter(|s| s.start >= ORPHAN_BASE) {
+        puller.take_saved(s.start, &s.content)?;
     }
     puller.flush()
 }

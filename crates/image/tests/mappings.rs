@@ -9,3 +9,14 @@ use common::survives;
 fn mappings_where_the_restorer_works() {
     survives("occupy", &[], &["4000"], 3);
 }
+
+#[test]
+fn shared_memory_without_a_file() {
+    survives("shared", &["-lrt"], &["400"], 3);
+}
+
+/// Without root, and with the page tables read in the old way.
+#[test]
+fn without_privileges_and_without_pagemap_scan() {
+    common::as_nobody("mappings", &["mappings_where", "shared_"], 2);
+}

@@ -1,0 +1,156 @@
+//! Making shared objects without a path again.
+//!
+//! They are made here, given to the restorer as descriptors, and filled from the image while it
+//! waits for its memory. What a memfd forbids is forbidden last.
+
+use crate::error::RestoreError;
+use crate::orphans::ANONYMOUS_NAME;
+use crate::reopen::OPEN_FLAGS;
+use crate::state::{Orphan, OrphanKind, State};
+use std::ffi::{CString, OsStr};
+use std::fs::{File, OpenOptions, Permissions};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+/// Where `memfd_create` takes the size of huge pages.
+const HUGE_SHIFT: u32 = 26;
+const PAGE_SHIFT: u32 = 12;
+
+/// One that was made.
+pub struct Remade {
+    /// To read and write.
+    file: File,
+    /// To read only: a mapping made with it cannot become writable.
+    read_only: File,
+    /// Seals that it is to have.
+    seals: u32,
+    /// Whether it cannot be written to like a file.
+    huge: bool,
+    bytes: u64,
+}
+
+fn os(what: &'static str) -> impl Fn(io::Error) -> RestoreError {
+    move |source| RestoreError::Os { what, source }
+}
+
+/// Makes all of an image, empty.
+pub fn remake(state: &State) -> Result<Vec<Remade>, RestoreError> {
+    state.orphans.iter().map(one).collect()
+}
+
+fn one(orphan: &Orphan) -> Result<Remade, RestoreError> {
+    let huge = orphan.page_shift > PAGE_SHIFT;
+    let (file, seals) = match &orphan.kind {
+        OrphanKind::Memory { name, seals } => (memfd(name, orphan, *seals)?, *seals),
+        OrphanKind::Anonymous {} | OrphanKind::SystemV { .. } => {
+            (memfd(ANONYMOUS_NAME.as_bytes(), orphan, 0)?, 0)
+        }
+        OrphanKind::Deleted { path } => (unnamed(path, orphan)?, 0),
+    };
+    let fail = os("make a shared object again");
+    file.set_len(orphan.bytes).map_err(&fail)?;
+    // Refused for a file of another user's making; it stays usable for this one.
+    let _ = file.set_permissions(Permissions::from_mode(orphan.mode));
+    let read_only = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(&fail)?;
+    Ok(Remade { file, read_only, seals, huge, bytes: orphan.bytes })
+}
+
+fn memfd(name: &[u8], orphan: &Orphan, seals: u32) -> Result<File, RestoreError> {
+    let fail = os("make a memfd again");
+    let text = CString::new(name).map_err(|e| fail(io::Error::other(e)))?;
+    let mut flags = libc::MFD_CLOEXEC;
+    // A memfd that may not be sealed counts as sealed against seals.
+    if seals != libc::F_SEAL_SEAL as u32 {
+        flags |= libc::MFD_ALLOW_SEALING;
+    }
+    if orphan.page_shift > PAGE_SHIFT {
+        flags |= libc::MFD_HUGETLB | orphan.page_shift << HUGE_SHIFT;
+    }
+    // SAFETY: the name is a live C string; the result is checked.
+    let fd = unsafe { libc::memfd_create(text.as_ptr(), flags) };
+    if fd < 0 {
+        return Err(fail(io::Error::last_os_error()));
+    }
+    // SAFETY: just made, and nobody else's.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+/// A file without a name in the folder where it was, or else in memory.
+fn unnamed(path: &[u8], orphan: &Orphan) -> Result<File, RestoreError> {
+    let path = Path::new(OsStr::from_bytes(path));
+    let here = path.parent().and_then(|folder| {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE);
+        options.open(folder).ok()
+    });
+    match here {
+        Some(file) => Ok(file),
+        None => memfd(path.file_name().unwrap_or_default().as_bytes(), orphan, 0),
+    }
+}
+
+impl Remade {
+    /// The descriptor for a mapping that may be written to, or may not.
+    pub fn fd(&self, writable: bool) -> RawFd {
+        if writable { self.file.as_raw_fd() } else { self.read_only.as_raw_fd() }
+    }
+
+    /// Opens it once more.
+    pub fn open(&self, flags: i32, offset: u64) -> Result<File, RestoreError> {
+        let fail = os("open a shared object again");
+        let access = flags & libc::O_ACCMODE;
+        let file = OpenOptions::new()
+            .read(access != libc::O_WRONLY)
+            .write(access != libc::O_RDONLY)
+            .custom_flags(flags & (OPEN_FLAGS & !libc::O_DIRECTORY))
+            .open(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+            .map_err(&fail)?;
+        if flags & libc::O_PATH == 0 {
+            let offset = offset as libc::off_t;
+            // SAFETY: moves the offset of a description of our own.
+            if unsafe { libc::lseek(file.as_raw_fd(), offset, libc::SEEK_SET) } < 0 {
+                return Err(fail(io::Error::last_os_error()));
+            }
+        }
+        Ok(file)
+    }
+
+    /// Fills in content.
+    pub fn fill(&self, offset: u64, pages: &[u8]) -> Result<(), RestoreError> {
+        let fail = os("fill a shared object");
+        let left = self.bytes.saturating_sub(offset).min(pages.len() as u64) as usize;
+        if !self.huge {
+            return self.file.write_all_at(&pages[..left], offset).map_err(fail);
+        }
+        // Files of huge pages cannot be written to.
+        let whole = usize::try_from(self.bytes).unwrap_or(usize::MAX);
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        let fd = self.file.as_raw_fd();
+        // SAFETY: a new mapping wherever there is room; its result is checked.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), whole, prot, libc::MAP_SHARED, fd, 0) };
+        if at == libc::MAP_FAILED {
+            return Err(fail(io::Error::last_os_error()));
+        }
+        // SAFETY: `offset + left` is within the mapping of `whole` bytes, whose huge pages were
+        // reserved when it was made; nobody else knows of it.
+        unsafe {
+            let to = at.cast::<u8>().add(offset as usize);
+            std::ptr::copy_nonoverlapping(pages.as_ptr(), to, left);
+            libc::munmap(at, whole);
+        }
+        Ok(())
+    }
+
+    /// Forbids what was forbidden, when all is filled and mapped.
+    pub fn seal(&self) -> Result<(), RestoreError> {
+        if [0, libc::F_SEAL_SEAL as u32].contains(&self.seals) {
+            return Ok(());
+        }
+        // SAFETY: numbers only.
+        let r = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_ADD_SEALS, self.seals) };
+        if r < 0 { Err(os("seal a memfd again")(io::Error::last_os_error())) } else { Ok(()) }
+    }
+}

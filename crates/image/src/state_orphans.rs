@@ -1,0 +1,82 @@
+//! Shared objects without a path: part of the file format of the `STATE` section
+//! (`docs/formats/image.md`): a change here is a change of version.
+//!
+//! Mappings and descriptors refer to an object by its index, so that its content is stored once,
+//! however often it is mapped and opened. Processes that were frozen together use the same numbers
+//! (`id`) for the same objects.
+
+use crate::wire::{wire_enum, wire_struct};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Where the content of orphans lies among the pages of an image: above all addresses of a process.
+pub const ORPHAN_BASE: u64 = 1 << 62;
+/// Largest orphan, in bytes, and so the distance of two of them there.
+pub const MAX_ORPHAN_BYTES: u64 = 1 << 44;
+/// Most orphans of a process.
+pub const MAX_ORPHANS: usize = 1 << 16;
+
+/// Where the content of orphan `i` begins among the pages of an image.
+pub fn orphan_at(i: usize) -> u64 {
+    ORPHAN_BASE + i as u64 * MAX_ORPHAN_BYTES
+}
+
+/// Orphan and offset in it of an address above all those of a process.
+pub fn orphan_of(address: u64) -> Option<(usize, u64)> {
+    let at = address.checked_sub(ORPHAN_BASE)?;
+    Some(((at / MAX_ORPHAN_BYTES) as usize, at % MAX_ORPHAN_BYTES))
+}
+
+/// Number of the orphan that is file `ino` of device `dev` (`major << 32 | minor`).
+pub fn orphan_id(dev: u64, ino: u64) -> u64 {
+    let mut raw = [0; 16];
+    raw[..8].copy_from_slice(&dev.to_le_bytes());
+    raw[8..].copy_from_slice(&ino.to_le_bytes());
+    xxh3_64(&raw)
+}
+
+wire_enum! {
+    /// Where an orphan comes from.
+    pub enum OrphanKind {
+        /// `memfd_create`.
+        Memory = 0 {
+            /// Its name.
+            name: Vec<u8>,
+            /// `F_SEAL_*`.
+            seals: u32,
+        },
+        /// A file that was deleted.
+        Deleted = 1 {
+            /// Where it was.
+            path: Vec<u8>,
+        },
+        /// `MAP_SHARED | MAP_ANONYMOUS`.
+        Anonymous = 2 {},
+        /// `shmget`.
+        SystemV = 3 {
+            /// Its key.
+            key: u32,
+            /// Its number.
+            number: i32,
+            /// Whether it goes away with its last user (`IPC_RMID`).
+            doomed: bool,
+        },
+    }
+}
+
+wire_struct! {
+    /// An object that no path leads to. Its content is part of the image (see [`orphan_at`]).
+    pub struct Orphan {
+        /// Its number.
+        pub id: u64,
+        /// Where it comes from.
+        pub kind: OrphanKind,
+        /// Access rights.
+        pub mode: u32,
+        /// Size in bytes.
+        pub bytes: u64,
+        /// Size of its pages as a power of two, more than 12 for huge pages.
+        pub page_shift: u32,
+        /// Whether its content is in this image, and not in that of another process.
+        pub held: bool,
+    }
+}
