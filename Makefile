@@ -13,7 +13,7 @@ CFLAGS ?= -std=c11 -O2 -Wall -Wextra
 C_EXAMPLES := heat cg sort farm
 EXAMPLES := $(addprefix build/examples/,$(C_EXAMPLES)) build/examples/heat_f
 
-.PHONY: help setup build rust libraries fortran examples demo test lint soak clean
+.PHONY: help setup test-setup build rust libraries fortran examples demo test lint soak clean
 
 help:
 	@echo 'make build    the staged prefix in build/: bin, lib, libexec, include, and the examples'
@@ -60,12 +60,17 @@ build/examples/heat_f: examples/heat_f.f90 build/bin/mpifort
 demo: build
 	@python3 scripts/demo
 
-test: build
+test: test-setup build
 	@python3 tests/run
+
+# Compilers that only tests need.
+test-setup:
+	@scripts/setup --test
 
 lint: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy -p eyrie-image-driver --features faults --locked -- -D warnings
 	python3 tests/tidy.py
 
 RUNS ?= 100

@@ -32,6 +32,8 @@ UNSAFE_ALLOWED = (
     "crates/node/",  # fork, futex, the segment
     "crates/cli/",  # signals, terminal
     "crates/image-cli/",  # signals, waiting for a child
+    "tests/image/driver/",  # signals, waiting for a child
+    "tests/image/programs/",  # calls to MPI
 )
 NO_UNWRAP = ("abi", "core", "channel", "ledger", "image", "image-cli", "node", "control")
 

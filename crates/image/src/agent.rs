@@ -66,9 +66,10 @@ impl Agent {
         Ok(Ok(memory::read_words(self.tracee.0, self.scratch)?))
     }
 
-    /// Makes a twin and puts its number in `born`, also if the process dies while it is made.
-    pub fn fork(&self, born: &mut Option<libc::pid_t>) -> Result<(), CaptureError> {
-        let args = [libc::CLONE_PARENT as u64, 0, 0, 0, 0];
+    /// Makes a process with these flags for `clone` and puts its number in `born`, also if the
+    /// process dies meanwhile.
+    pub fn fork(&self, flags: i32, born: &mut Option<libc::pid_t>) -> Result<(), CaptureError> {
+        let args = [flags as u64, 0, 0, 0, 0];
         let result = self.tracee.syscall(self.site, &self.base, libc::SYS_clone, &args, born)?;
         if born.is_some() {
             return Ok(());

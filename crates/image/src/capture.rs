@@ -7,8 +7,9 @@
 
 use crate::PAGE_BYTES;
 use crate::agent::Agent;
-use crate::descriptors::{self, Table};
+use crate::descriptors::{Survey, Table};
 use crate::error::CaptureError;
+use crate::family::Kin;
 use crate::fault;
 use crate::freeze::Frozen;
 use crate::memory;
@@ -17,7 +18,7 @@ use crate::procfs::{self, Mapping, Stat, Status};
 use crate::state::{Action, Layout, Pending, Special, State, Thread};
 use crate::threads;
 use crate::trace::{ALL_SIGNALS, Regs, TraceError};
-use xxhash_rust::xxh3::xxh3_128;
+use crate::tree;
 
 const ARCH_GET_XCOMP_PERM: u64 = 0x1022;
 const PR_GET_THP_DISABLE: u64 = 42;
@@ -35,6 +36,7 @@ impl From<TraceError> for CaptureError {
 /// What was read while the process stood still.
 pub(crate) struct Snapshot {
     pub threads: Vec<Thread>,
+    pub kin: Kin,
     pub pending: Vec<Pending>,
     pub timers: [[i64; 4]; 3],
     pub status: Status,
@@ -47,7 +49,10 @@ pub(crate) struct Snapshot {
 }
 
 /// Reads the frozen process and prepares it for calls in its name.
-pub(crate) fn freeze_state(frozen: &mut Frozen) -> Result<(Snapshot, Agent), CaptureError> {
+pub(crate) fn freeze_state(
+    frozen: &mut Frozen,
+    survey: &mut Survey,
+) -> Result<(Snapshot, Agent), CaptureError> {
     let tracee = frozen.tracee;
     let pid = tracee.0;
     let status = Status::read(pid)?;
@@ -66,17 +71,17 @@ pub(crate) fn freeze_state(frozen: &mut Frozen) -> Result<(Snapshot, Agent), Cap
         thread.set_sigmask(ALL_SIGNALS)?;
     }
     let mut orphans = Orphans::of_mappings(&maps)?;
-    let files = descriptors::collect(&[pid], std::slice::from_mut(&mut orphans))?;
-    let files = files.into_iter().next().ok_or(CaptureError::Gone)?;
+    let files = survey.table(pid, &mut orphans)?;
     fault::point(fault::DESCRIPTORS_READ)?;
     let regs = frozen.borrowed.first().map(|b| b.regs).ok_or(CaptureError::Gone)?;
     let agent = Agent::new(tracee, regs, &maps)?;
-    let timers = ask(&agent, frozen, &mut threads).inspect_err(|_| {
+    let (timers, kin) = ask(&agent, frozen, &mut threads, &stat).inspect_err(|_| {
         // The error is what counts; a process that is gone has nothing to be given back.
         let _ = agent.finish();
     })?;
     let snapshot = Snapshot {
         threads,
+        kin,
         pending,
         timers,
         stat,
@@ -96,19 +101,20 @@ fn ask(
     agent: &Agent,
     frozen: &Frozen,
     threads: &mut [Thread],
-) -> Result<[[i64; 4]; 3], CaptureError> {
+    stat: &Stat,
+) -> Result<([[i64; 4]; 3], Kin), CaptureError> {
     fault::point(fault::MEMORY_BORROWED)?;
     let mut timers = [[0; 4]; 3];
     for (which, timer) in timers.iter_mut().enumerate() {
         let words = agent.ask::<4>(libc::SYS_getitimer, &[which as u64, 0], 1)?;
         *timer = words.unwrap_or([0; 4]).map(|w| w as i64);
     }
-    refuse_children(agent)?;
+    let kin = tree::kin(frozen, agent, stat)?;
     for (thread, borrowed) in threads.iter_mut().zip(&frozen.borrowed) {
         threads::ask(thread, &agent.of_thread(borrowed))?;
     }
     fault::point(fault::ANSWERS_READ)?;
-    Ok(timers)
+    Ok((timers, kin))
 }
 
 fn refuse_unsupported(
@@ -117,13 +123,7 @@ fn refuse_unsupported(
     maps: &[Mapping],
 ) -> Result<(), CaptureError> {
     let refuse = |what: &str| Err(CaptureError::Unsupported(what.into()));
-    let own = Status::read(std::process::id() as libc::pid_t)?;
-    if status.field("Uid") != own.field("Uid") || status.field("Gid") != own.field("Gid") {
-        return refuse("runs as another user");
-    }
-    if status.field("Seccomp_filters") != own.field("Seccomp_filters") {
-        return refuse("has installed a seccomp filter");
-    }
+    tree::refuse_stranger(pid, status)?;
     // Not every kernel lists them.
     if !procfs::read(pid, "timers").unwrap_or_default().is_empty() {
         return refuse("has POSIX timers");
@@ -132,16 +132,6 @@ fn refuse_unsupported(
         return refuse("has no vdso");
     }
     Ok(())
-}
-
-/// Asked of the frozen process itself, because not every kernel lists children.
-fn refuse_children(agent: &Agent) -> Result<(), CaptureError> {
-    let options = libc::WEXITED | libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
-    let args = [libc::P_ALL as u64, 0, 0, options as u64, 0];
-    if agent.call(libc::SYS_waitid, &args)? == -i64::from(libc::ECHILD) {
-        return Ok(());
-    }
-    Err(CaptureError::Unsupported("has child processes".into()))
 }
 
 fn limits(pid: libc::pid_t) -> Vec<[u64; 2]> {
@@ -192,8 +182,7 @@ pub(crate) fn twin_state(
     let personality = String::from_utf8_lossy(&personality);
     Ok(State {
         pid,
-        group_leader: stat.field(5) == pid as u64,
-        session_leader: stat.field(6) == pid as u64,
+        kin: snapshot.kin,
         exe: procfs::link(twin, "exe")?,
         cwd: snapshot.cwd,
         umask: u32::from_str_radix(status.field("Umask"), 8).unwrap_or(0o22),
@@ -209,7 +198,7 @@ pub(crate) fn twin_state(
         timers: snapshot.timers,
         posix_timers: Vec::new(),
         layout: layout(stat, brk, procfs::read(twin, "auxv")?),
-        vdso_hash: vdso_hash(twin, &specials)?,
+        vdso: vdso(twin, &snapshot.maps)?,
         specials,
         files: Vec::new(),
         orphans: Vec::new(),
@@ -255,13 +244,13 @@ fn actions(status: &Status, agent: &Agent) -> Result<Vec<Action>, CaptureError> 
     Ok(all)
 }
 
-/// Hash of the bytes of the vdso of `pid`.
-pub(crate) fn vdso_hash(pid: libc::pid_t, specials: &[Special]) -> Result<[u8; 16], CaptureError> {
+/// The bytes of the vdso of `pid`.
+pub(crate) fn vdso(pid: libc::pid_t, maps: &[Mapping]) -> Result<Vec<u8>, CaptureError> {
     let mut bytes = Vec::new();
-    for m in specials.iter().filter(|m| m.name == b"[vdso]") {
+    for m in maps.iter().filter(|m| m.path == b"[vdso]") {
         let mut part = vec![0; (m.end - m.start).next_multiple_of(PAGE_BYTES) as usize];
         memory::read_exact(pid, m.start, &mut part)?;
         bytes.append(&mut part);
     }
-    Ok(xxh3_128(&bytes).to_le_bytes())
+    Ok(bytes)
 }

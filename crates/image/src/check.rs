@@ -3,11 +3,14 @@
 
 use crate::PAGE_BYTES;
 use crate::check_files;
+use crate::family::Kin;
 use crate::format::Extent;
 use crate::state::{
     Backing, FileId, MAX_ORPHAN_BYTES, MAX_ORPHANS, OrphanKind, PROT_MASK, Region, State, Thread,
     orphan_at, orphan_of, region,
 };
+use crate::tree::MAX_PROCESSES;
+use crate::vdso::MAX_VDSO_BYTES;
 
 /// End of what a process can map (with five-level page tables).
 const ADDRESS_LIMIT: u64 = 1 << 56;
@@ -31,6 +34,7 @@ pub(crate) fn ensure(holds: bool, what: impl FnOnce() -> String) -> Finding {
 /// file itself and of those before it that it needs.
 pub fn check(state: &State, extents: &[Extent], homes: &[u64]) -> Finding {
     scalars(state)?;
+    kin(&state.kin)?;
     threads(state)?;
     signals(state)?;
     orphans(state)?;
@@ -42,12 +46,17 @@ pub fn check(state: &State, extents: &[Extent], homes: &[u64]) -> Finding {
     ensure(ranges.is_sorted(), || "regions are not in order".into())?;
     let mut vdso = 0;
     for s in &state.specials {
-        vdso += usize::from(s.name == b"[vdso]");
+        if s.name == b"[vdso]" {
+            vdso += 1;
+            let whole = s.end.checked_sub(s.start) == Some(state.vdso.len() as u64);
+            ensure(whole, || "the vdso has another size".into())?;
+        }
         let known = s.name == b"[vdso]" || s.name.starts_with(b"[vvar");
         ensure(known, || "an unknown special mapping".into())?;
         ranges.push((s.start, s.end));
     }
-    ensure(vdso == 1 && state.specials.len() <= MAX_SPECIALS, || "no single vdso".into())?;
+    let vdso = vdso == 1 && state.vdso.len() <= MAX_VDSO_BYTES;
+    ensure(vdso && state.specials.len() <= MAX_SPECIALS, || "no single vdso".into())?;
     disjoint(ranges)?;
     check_extents(state, extents, homes)?;
     let inside = |start: u64, end: u64| {
@@ -162,6 +171,23 @@ fn scalars(state: &State) -> Finding {
     let auxv_holds = auxv.len() <= MAX_AUXV_BYTES && auxv.len().is_multiple_of(16);
     ensure(auxv_holds, || "auxiliary vector".into())?;
     ensure(state.limits.len() <= MAX_LIMITS, || "resource limits".into())
+}
+
+fn kin(kin: &Kin) -> Finding {
+    let holds = kin.group >= 0 && kin.session >= 0 && kin.death_signal <= 64;
+    ensure(holds, || "group, session or death signal".into())?;
+    let mut numbers: Vec<i32> = kin.children.iter().map(|c| c.pid).collect();
+    numbers.extend(kin.ended.iter().map(|e| e.pid));
+    let few = numbers.len() < MAX_PROCESSES;
+    numbers.sort_unstable();
+    let distinct =
+        numbers.windows(2).all(|w| w[0] < w[1]) && numbers.first().is_none_or(|&n| n > 0);
+    ensure(few && distinct, || "numbers of child processes".into())?;
+    let ended = kin.ended.iter().all(|e| match e.exited {
+        true => (0..256).contains(&e.status),
+        false => (1..=64).contains(&e.status),
+    });
+    ensure(ended, || "how a child process ended".into())
 }
 
 fn threads(state: &State) -> Finding {

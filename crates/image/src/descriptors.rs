@@ -12,12 +12,14 @@ use crate::orphans::Orphans;
 use crate::procfs::{self, FdInfo};
 use crate::state::{Description, Descriptor, FileId, Owner, Target};
 use crate::{counters, epoll, inotify, pipes, sockets};
+use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
+use std::rc::Rc;
 
 const KCMP_FILE: libc::c_int = 0;
 /// Major number of `/dev/null`, `/dev/zero`, `/dev/urandom` and the like.
@@ -109,26 +111,46 @@ pub struct Known {
     pub copied: BTreeSet<u64>,
 }
 
+/// All that a family of frozen processes has open.
+pub struct Survey {
+    /// Their numbers, and those of the twins that are made of them.
+    pub family: Rc<RefCell<Vec<libc::pid_t>>>,
+    all: Vec<Open>,
+    known: Known,
+}
+
 /// Refuses a descriptor.
 pub fn refused(this: &Open, what: String) -> CaptureError {
     CaptureError::Descriptor { fd: this.fd as i32, what }
 }
 
-/// What the processes `pids`, which must stand still, have open. `orphans` are the shared objects
-/// of each of them; those that only descriptors lead to are added.
-pub fn collect(pids: &[libc::pid_t], orphans: &mut [Orphans]) -> Result<Vec<Table>, CaptureError> {
-    let mut all = Vec::new();
-    for &pid in pids {
-        for fd in procfs::numbers(pid, "fd")? {
-            let link = procfs::link(pid, &format!("fd/{fd}"))?;
-            let meta = fs::metadata(format!("/proc/{pid}/fd/{fd}"))
-                .map_err(|source| CaptureError::Os { what: "examine a file descriptor", source })?;
-            all.push(Open { pid, fd, link, meta, info: procfs::fdinfo(pid, fd)?, id: 0 });
+impl Survey {
+    /// Looks at the processes `pids`, which must stand still.
+    pub fn of(pids: &[libc::pid_t]) -> Result<Survey, CaptureError> {
+        let mut all = Vec::new();
+        for &pid in pids {
+            for fd in procfs::numbers(pid, "fd")? {
+                let link = procfs::link(pid, &format!("fd/{fd}"))?;
+                let meta = fs::metadata(format!("/proc/{pid}/fd/{fd}")).map_err(|source| {
+                    CaptureError::Os { what: "examine a file descriptor", source }
+                })?;
+                all.push(Open { pid, fd, link, meta, info: procfs::fdinfo(pid, fd)?, id: 0 });
+            }
         }
+        number(&mut all);
+        let family = Rc::new(RefCell::new(pids.to_vec()));
+        Ok(Survey { family, all, known: Known::default() })
     }
-    number(&mut all);
-    let mut known = Known::default();
-    pids.iter().zip(orphans).map(|(&pid, orphans)| table(pid, &all, orphans, &mut known)).collect()
+
+    /// What one of them has open. `orphans` are the shared objects that it has mapped; those that
+    /// only descriptors lead to are added.
+    pub fn table(
+        &mut self,
+        pid: libc::pid_t,
+        orphans: &mut Orphans,
+    ) -> Result<Table, CaptureError> {
+        table(pid, &self.all, orphans, &mut self.known)
+    }
 }
 
 /// Gives each open file description a number, by the kernel's own order of them.

@@ -30,6 +30,22 @@ pub enum FreezeError {
     /// `main` has ended by `pthread_exit` while other threads go on.
     #[error("the first thread of the process has ended; its other threads cannot be checkpointed")]
     FirstThreadEnded,
+    /// A child process, or one of its own, could not be stopped.
+    #[error("its child process {pid} ({name}): {why}")]
+    Child {
+        /// Its number.
+        pid: libc::pid_t,
+        /// Its name.
+        name: String,
+        /// Why not.
+        why: Box<FreezeError>,
+    },
+    /// It has more descendants than are stopped.
+    #[error("the process has more than {limit} child processes, which are not checkpointed")]
+    Processes {
+        /// How many there may be, itself included.
+        limit: usize,
+    },
     /// The kernel does not let us trace it.
     #[error("the kernel does not permit tracing the process")]
     NotPermitted,
@@ -72,6 +88,16 @@ pub enum CaptureError {
     /// Some other property of the process that an image cannot bring back.
     #[error("the process {0}, which a checkpoint cannot bring back")]
     Unsupported(String),
+    /// A child process, or one of its own, cannot be captured.
+    #[error("its child process {pid} ({name}): {why}")]
+    Child {
+        /// Its number.
+        pid: libc::pid_t,
+        /// Its name.
+        name: String,
+        /// Why not.
+        why: Box<CaptureError>,
+    },
     /// What `/proc` said could not be understood.
     #[error("unexpected content of {0}")]
     Proc(String),
@@ -130,6 +156,16 @@ pub enum ImageError {
     /// A checksum does not hold.
     #[error("checksum of {0} does not hold")]
     Checksum(String),
+    /// The image of a child process is not as it was.
+    #[error("the image {} of its child process {pid}: {source}", path.display())]
+    Child {
+        /// Number of the child.
+        pid: i32,
+        /// Its image.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<ImageError>,
+    },
     /// An earlier file in which part of its content lies is not as it was.
     #[error("the earlier image {name} that it builds on: {source}")]
     Ancestor {
@@ -171,6 +207,14 @@ pub enum RestoreError {
         what: String,
         /// The system's error.
         source: io::Error,
+    },
+    /// A process must get the number it had, because others of its family know it by that.
+    #[error("process number {pid} cannot be given again: {why}")]
+    Number {
+        /// The number.
+        pid: libc::pid_t,
+        /// Why not, and what to do.
+        why: String,
     },
     /// The restorer died.
     #[error("restorer died: {0}")]

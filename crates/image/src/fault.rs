@@ -57,6 +57,7 @@ points! {
     RESTORER_GONE = 47 "the restorer was unmapped";
     LIMITS_SET = 48 "limits and processors were set";
     FILES_CUT = 49 "files were cut back";
+    FAMILY_MADE = 50 "the processes of a family were made";
 }
 
 #[cfg(feature = "faults")]

@@ -9,9 +9,9 @@
 
 use crate::error::FreezeError;
 use crate::fault;
-use crate::procfs::{self, Status};
+use crate::procfs::{self, Stat, Status};
 use crate::trace::{Listed, Regs, Stop, TraceError, Tracee};
-use crate::twin::reap;
+use crate::twin::{reap, try_reap};
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -36,6 +36,12 @@ pub struct Frozen {
     /// What to put back before it runs on.
     pub(crate) borrowed: Vec<Borrowed>,
     since: Instant,
+    /// Its children, stopped like itself.
+    pub(crate) children: Vec<Frozen>,
+    /// Children that have ended and were not waited for yet.
+    pub(crate) ended: Vec<libc::pid_t>,
+    /// Its first thread ended while it was traced.
+    first_ended: bool,
     /// How long it stood still, once it does not any more; shared with the twin's report.
     pub(crate) stood: Rc<Cell<Option<Duration>>>,
     _this_thread: PhantomData<*const ()>,
@@ -46,6 +52,8 @@ struct Attached {
     tracee: Tracee,
     /// Whether the stop that was asked for has come.
     stopped: bool,
+    /// Whether it stood still already because of `SIGSTOP` or the like.
+    held: bool,
     #[allow(dead_code, reason = "held for its drop")]
     listed: Listed,
 }
@@ -67,25 +75,52 @@ impl From<TraceError> for FreezeError {
 }
 
 impl Frozen {
-    /// Seizes `pid` and stops all its threads at once. A thread that sleeps in the kernel and
-    /// cannot be woken makes this fail after some seconds ([`FreezeError::Stuck`]); such a thread
-    /// stays traced until the calling thread ends, the others are let go.
+    /// Seizes `pid` and stops all its threads at once, then its child processes, and theirs. A
+    /// thread that sleeps in the kernel and cannot be woken makes this fail after some seconds
+    /// ([`FreezeError::Stuck`]); such a thread stays traced until the calling thread ends, the
+    /// others are let go.
     pub fn stop(pid: libc::pid_t) -> Result<Frozen, FreezeError> {
-        let mut frozen = Frozen {
+        let mut frozen = Frozen::new(pid);
+        frozen.stop_again()?;
+        Ok(frozen)
+    }
+
+    /// The same without its children.
+    pub(crate) fn alone(pid: libc::pid_t) -> Result<Frozen, FreezeError> {
+        let mut frozen = Frozen::new(pid);
+        // What was stopped before a failure is let go when it is dropped.
+        frozen.stop_threads()?;
+        Ok(frozen)
+    }
+
+    fn new(pid: libc::pid_t) -> Frozen {
+        Frozen {
             tracee: Tracee(pid),
             attached: Vec::new(),
             borrowed: Vec::new(),
             since: Instant::now(),
+            children: Vec::new(),
+            ended: Vec::new(),
+            first_ended: false,
             stood: Rc::default(),
             _this_thread: PhantomData,
-        };
-        frozen.stop_again()?;
-        Ok(frozen)
+        }
     }
 
     /// Process number.
     pub fn pid(&self) -> libc::pid_t {
         self.tracee.0
+    }
+
+    /// Numbers of all processes that stand still: its own, then those of its descendants.
+    pub fn pids(&self) -> Vec<libc::pid_t> {
+        let below = self.children.iter().flat_map(Frozen::pids);
+        std::iter::once(self.pid()).chain(below).collect()
+    }
+
+    /// Whether it stood still already because of `SIGSTOP` or the like.
+    pub(crate) fn group_stopped(&self) -> bool {
+        self.attached.iter().any(|thread| thread.held)
     }
 
     /// Its threads, the first one first.
@@ -96,17 +131,45 @@ impl Frozen {
     /// Lets it go on; [`Frozen::stop_again`] stops it again. In between it is not traced, so that
     /// its signals reach it as ever.
     pub fn go_on(&mut self) -> Result<(), FreezeError> {
+        for mut child in self.children.drain(..) {
+            // Its end is its parent's affair; another failure leaves it to the kernel, which
+            // detaches when this thread ends.
+            let _ = child.go_on();
+        }
+        self.ended.clear();
         if self.attached.is_empty() {
+            self.collect_first();
             return Ok(());
         }
         let mut result = self.give_back();
         // The others before the first: of a process that was killed in the meantime the first
         // thread's end is only told when the others are collected.
         while let Some(thread) = self.attached.pop() {
-            result = result.and(thread.detach(self.tracee));
+            let first = thread.tracee == self.tracee;
+            let detached = thread.detach(self.tracee);
+            self.first_ended |= first && matches!(detached, Err(TraceError::Gone));
+            result = result.and(detached);
         }
+        self.collect_first();
         self.stood.set(Some(self.since.elapsed()));
         Ok(result?)
+    }
+
+    /// Tells the parent of a process that ended under our trace. A child of our own is left to be
+    /// collected by its parent: that is us.
+    fn collect_first(&mut self) {
+        let pid = self.tracee.0;
+        let own = u64::from(std::process::id());
+        if !std::mem::take(&mut self.first_ended)
+            || Stat::read(pid).is_ok_and(|stat| stat.field(4) == own)
+        {
+            return;
+        }
+        let end = Instant::now() + RELEASE_LIMIT;
+        // Its other threads, if they are let go and live on, are waited for by the kernel.
+        while !try_reap(pid) && Instant::now() < end {
+            std::thread::yield_now();
+        }
     }
 
     /// Stops it again after [`Frozen::go_on`].
@@ -116,7 +179,8 @@ impl Frozen {
         }
         self.since = Instant::now();
         self.stood = Rc::default();
-        let result = self.stop_threads().and_then(|()| Ok(fault::point(fault::STOPPED)?));
+        let stopped = self.stop_threads().and_then(|()| self.stop_children());
+        let result = stopped.and_then(|()| Ok(fault::point(fault::STOPPED)?));
         if result.is_err() {
             // The reason why it could not be stopped is what counts.
             let _ = self.go_on();
@@ -151,10 +215,14 @@ impl Frozen {
             for mut thread in self.attached.split_off(known) {
                 let stopped = wait_for_stop(thread.tracee, Some(end));
                 if matches!(stopped, Err(TraceError::Gone)) {
+                    self.first_ended |= thread.tracee == self.tracee;
                     thread.forget(self.tracee);
                     continue;
                 }
-                result = result.and(stopped.map(|stopped| thread.stopped = stopped));
+                result = result.and(stopped.map(|stopped| {
+                    thread.stopped = stopped.is_some();
+                    thread.held = stopped == Some(true);
+                }));
                 self.attached.push(thread);
             }
             result?;
@@ -184,7 +252,7 @@ impl Frozen {
             Err(e) => return Err(e),
         }
         let listed = Listed::thread(tracee.0, self.tracee.0);
-        self.attached.push(Attached { tracee, stopped: false, listed });
+        self.attached.push(Attached { tracee, stopped: false, held: false, listed });
         fault::point(fault::SEIZED)?;
         match tracee.interrupt() {
             // Its end will be seen by the one who waits for its stop.
@@ -223,9 +291,12 @@ impl Attached {
     fn detach(self, first: Tracee) -> Result<(), TraceError> {
         if !self.stopped {
             match wait_for_stop(self.tracee, Some(Instant::now() + RELEASE_LIMIT)) {
-                Ok(true) => {}
-                // The kernel lets it go when this thread ends.
-                Ok(false) => return Ok(()),
+                Ok(Some(_)) => {}
+                // The kernel lets it go when this thread ends; until then it is known as traced.
+                Ok(None) => {
+                    std::mem::forget(self.listed);
+                    return Ok(());
+                }
                 Err(e) => {
                     self.forget(first);
                     return Err(e);
@@ -248,17 +319,18 @@ impl Attached {
     }
 }
 
-/// Waits for the stop that was asked for, until `end`; tells whether it came. A signal that comes
-/// first is passed on, and the stop asked for again: any trap takes back an earlier request.
-fn wait_for_stop(tracee: Tracee, end: Option<Instant>) -> Result<bool, TraceError> {
+/// Waits for the stop that was asked for, until `end`. Tells whether the thread stood still anyway,
+/// by a stopping signal; `None` if it does not stop. A signal that comes first is passed on, and the
+/// stop asked for again: any trap takes back an earlier request.
+fn wait_for_stop(tracee: Tracee, end: Option<Instant>) -> Result<Option<bool>, TraceError> {
     loop {
         let stop = match end {
             Some(end) => tracee.wait_until(Some(end))?,
             None => Some(tracee.wait()?),
         };
         let signal = match stop {
-            None => return Ok(false),
-            Some(Stop::Event(EVENT_STOP, _)) => return Ok(true),
+            None => return Ok(None),
+            Some(Stop::Event(EVENT_STOP, signal)) => return Ok(Some(signal != libc::SIGTRAP)),
             Some(Stop::Signal(signal)) => signal,
             Some(Stop::Event(..) | Stop::Syscall) => 0,
         };
@@ -276,8 +348,12 @@ fn explain(tracee: Tracee, e: TraceError) -> FreezeError {
     let Ok(status) = Status::read(tracee.0) else { return FreezeError::Gone };
     if status.field("State").starts_with(['Z', 'X']) {
         FreezeError::Gone
-    } else if status.number("TracerPid", 10).is_ok_and(|tracer| tracer != 0) {
-        FreezeError::Traced
+    } else if let Ok(tracer @ 1..) = status.number("TracerPid", 10) {
+        // SAFETY: no arguments.
+        let ours = tracer == unsafe { libc::gettid() } as u64;
+        // One that we attached to before, and whose end we have seen coming.
+        let ends = ours && !Listed::has(tracee.0);
+        if ends { FreezeError::Gone } else { FreezeError::Traced }
     } else {
         FreezeError::NotPermitted
     }

@@ -5,6 +5,7 @@
 //! are needed are read, and each must be the very file that was there when this one was written.
 
 use crate::blocks::{self, Wants};
+use crate::brood;
 use crate::check;
 use crate::error::ImageError;
 use crate::format::{
@@ -30,6 +31,8 @@ pub struct Image {
     /// The blocks that hold the content.
     pub(crate) wants: Wants,
     meta: Vec<u8>,
+    /// Images of its children.
+    pub(crate) children: Vec<Image>,
 }
 
 /// What an image holds, in figures.
@@ -57,8 +60,16 @@ pub struct Summary {
 }
 
 impl Image {
-    /// Opens and verifies the image; an error says what is wrong with it.
+    /// Opens and verifies the image, and those of the process's children; an error says what is
+    /// wrong with it.
     pub fn open(path: &Path) -> Result<Image, ImageError> {
+        let mut image = Image::open_alone(path)?;
+        image.children = brood::open_children(path, &image.state.kin)?;
+        Ok(image)
+    }
+
+    /// The same without those of its children.
+    pub(crate) fn open_alone(path: &Path) -> Result<Image, ImageError> {
         let own = Part::open(path)?;
         let ancestors = ancestors(&own)?;
         let extents: Vec<Extent> = own.list(section::RUNS, "run table", MAX_TABLE_BYTES)?;
@@ -74,7 +85,7 @@ impl Image {
         check::check(&state, &extents, &homes).map_err(ImageError::Invalid)?;
         let wants = Wants::new(&parts, &extents);
         blocks::verify(&parts, &wants)?;
-        Ok(Image { state, extents, parts, ancestors, wants, meta })
+        Ok(Image { state, extents, parts, ancestors, wants, meta, children: vec![] })
     }
 
     /// The caller's bytes.
@@ -90,6 +101,11 @@ impl Image {
     /// Names of the earlier files in the same folder that it needs.
     pub fn ancestors(&self) -> impl Iterator<Item = &OsStr> {
         self.ancestors.iter().map(|a| OsStr::from_bytes(&a.name))
+    }
+
+    /// Images of the process's children that were checkpointed with it.
+    pub fn children(&self) -> &[Image] {
+        &self.children
     }
 
     /// What it holds, in figures.

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::codec::Codec;
+use crate::family::Kin;
 use crate::format::{self, BLOCK_BYTES, Block, HEADER_BYTES, codec};
 use crate::state::{
     Action, Backing, Description, Descriptor, FileId, Layout, Pending, Region, Rseq, Special,
@@ -41,8 +42,15 @@ fn thread(tid: i32) -> Thread {
 fn state() -> State {
     State {
         pid: 42,
-        group_leader: true,
-        session_leader: false,
+        kin: Kin {
+            group: 42,
+            session: 41,
+            stopped: false,
+            death_signal: 9,
+            adopts: false,
+            children: vec![],
+            ended: vec![],
+        },
         exe: b"/bin/x".to_vec(),
         cwd: b"/".to_vec(),
         umask: 0o22,
@@ -72,7 +80,7 @@ fn state() -> State {
             auxv: vec![0; 32],
         },
         specials: vec![Special { name: b"[vdso]".to_vec(), start: 64 * PAGE, end: 66 * PAGE }],
-        vdso_hash: [7; 16],
+        vdso: vec![7; 8192],
         files: vec![file_id()],
         orphans: vec![],
         regions: vec![

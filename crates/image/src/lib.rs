@@ -9,6 +9,7 @@ mod agent;
 mod append;
 mod area;
 mod blocks;
+mod brood;
 mod capture;
 mod check;
 mod check_files;
@@ -20,6 +21,7 @@ mod counters;
 mod descriptors;
 mod epoll;
 mod error;
+mod family;
 #[cfg(feature = "faults")]
 pub mod fault;
 #[cfg(not(feature = "faults"))]
@@ -47,6 +49,7 @@ mod reorphan;
 mod restore;
 mod rethread;
 mod scan;
+mod skeleton;
 mod sockdiag;
 mod sockets;
 mod spawn;
@@ -55,8 +58,10 @@ mod state_files;
 mod state_orphans;
 mod threads;
 mod trace;
+mod tree;
 mod twin;
 mod unix;
+mod vdso;
 mod verify;
 mod wire;
 mod write;
@@ -67,6 +72,7 @@ pub use freeze::Frozen;
 pub use image::{Image, Summary};
 pub use inspect::{AncestorInfo, FileInfo, Inspection, RegionInfo, ThreadInfo};
 pub use restore::{RestoreSpec, restore};
+pub use tree::remove_image;
 pub use twin::Twin;
 pub use verify::Verdict;
 
@@ -95,9 +101,9 @@ pub const SEGMENT_PREFIX: &str = "eyrie-job:";
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ImageReport {
-    /// Size of the image file.
+    /// Size of the image file, and of those of child processes.
     pub bytes: u64,
-    /// Pages of 4 KiB stored in it.
+    /// Pages of 4 KiB stored in them.
     pub pages: u64,
     /// What tells the image from all others.
     pub identity: [u8; 16],

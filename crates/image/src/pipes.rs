@@ -7,6 +7,7 @@ use crate::error::{CaptureError, RestoreError};
 use crate::lend::{self, Lender};
 use crate::reopen::{Reopener, cannot, reopen_fd};
 use crate::state::{Description, Pipe};
+use std::collections::hash_map::Entry;
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -101,12 +102,9 @@ pub fn restore(
     pipe: &Pipe,
 ) -> Result<OwnedFd, RestoreError> {
     let fail = |e| cannot(description, e);
-    if !reopener.pipes.contains_key(&pipe.id) {
-        let ends = make(pipe).map_err(fail)?;
-        reopener.pipes.insert(pipe.id, ends);
-    }
-    let Some(ends) = reopener.pipes.get_mut(&pipe.id) else {
-        return Err(fail(io::ErrorKind::NotFound.into()));
+    let ends = match reopener.pipes.entry(pipe.id) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(new) => new.insert(make(pipe).map_err(fail)?),
     };
     for chunk in &pipe.content {
         // SAFETY: writes live bytes to a pipe of ours; it does not block.

@@ -11,6 +11,7 @@ use crate::format::Extent;
 use crate::plan_files;
 use crate::procfs::Mapping;
 use crate::state::{Backing, Region, State, region};
+use crate::vdso::Vdso;
 use eyrie_restorer::plan::{DATA_OFFSET, Header, MAGIC, MAX_PLAN_BYTES, Step, expect, special};
 
 const MAP_DROPPABLE: i32 = 0x08;
@@ -42,6 +43,17 @@ pub struct Placed {
     pub files: Vec<u64>,
     /// For each region, the segment behind it.
     pub segments: Vec<Option<u64>>,
+    /// Whether its parent was restored with it.
+    pub child: bool,
+}
+
+impl Placed {
+    /// Has the numbers, which were counted from 0, begin at `base`.
+    pub fn shift(&mut self, base: u64) {
+        self.base = base;
+        let known = self.descriptions.iter_mut().chain(&mut self.segments).flatten();
+        known.chain(&mut self.files).for_each(|fd| *fd += base);
+    }
 }
 
 /// A plan being made.
@@ -131,6 +143,7 @@ pub fn plan(
     extents: &[Extent],
     placed: &Placed,
     own: &[Mapping],
+    vdso: &Vdso,
     area: Area,
     pid: libc::pid_t,
 ) -> Result<Plan, RestoreError> {
@@ -138,12 +151,18 @@ pub fn plan(
     plan_files::descriptors(&mut plan, state, placed, pid);
     clear(&mut plan, own);
     map(&mut plan, state, extents, placed);
+    map_old_vdso(&mut plan, vdso);
     // Here its memory is filled from outside.
     plan.step("wait for its memory", libc::SYS_kill, &[pid as u64, libc::SIGSTOP as u64]);
     protect(&mut plan, state, extents);
-    place_specials(&mut plan, state, own)?;
+    protect_old_vdso(&mut plan, vdso);
+    place_specials(&mut plan, state, own, vdso);
     layout(&mut plan, state);
     process(&mut plan, state);
+    if placed.child && state.kin.death_signal != 0 {
+        let args = [libc::PR_SET_PDEATHSIG as u64, u64::from(state.kin.death_signal)];
+        plan.step("set its parent's death signal", libc::SYS_prctl, &args);
+    }
     thread(&mut plan, state, pid);
     plan.step("close the spare descriptors", libc::SYS_close_range, &[placed.base, !0 >> 32, 0]);
     Ok(plan)
@@ -236,21 +255,36 @@ fn protect(plan: &mut Plan, state: &State, extents: &[Extent]) {
     }
 }
 
-fn place_specials(plan: &mut Plan, state: &State, own: &[Mapping]) -> Result<(), RestoreError> {
+/// Moves the kernel's own mappings to where those of the image were, or to their new place.
+fn place_specials(plan: &mut Plan, state: &State, own: &[Mapping], vdso: &Vdso) {
     let own: Vec<&Mapping> = own.iter().filter(|m| m.is_special()).collect();
-    let alike = own.len() == state.specials.len()
-        && own.iter().zip(&state.specials).all(|(here, there)| {
-            here.path == there.name && here.end - here.start == there.end - there.start
-        });
-    if !alike {
-        return Err(RestoreError::Machine("its kernel has another vdso".into()));
-    }
     let first = own.first().map_or(0, |m| m.start);
-    for (here, there) in own.iter().zip(&state.specials) {
+    for (i, here) in own.iter().enumerate() {
         let from = plan.area.park() + (here.start - first);
-        relocate(plan, from, here.end - here.start, there.start);
+        let to = match vdso {
+            Vdso::Same => state.specials[i].start,
+            Vdso::Foreign { place, .. } => place + (here.start - first),
+        };
+        relocate(plan, from, here.end - here.start, to);
     }
-    Ok(())
+}
+
+/// Makes room for the vdso of another kernel.
+fn map_old_vdso(plan: &mut Plan, vdso: &Vdso) {
+    let Vdso::Foreign { start, bytes, .. } = vdso else { return };
+    let prot = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
+    let args = [*start, bytes.len() as u64, prot, flags, u64::MAX, 0];
+    plan.exact("map its old vdso", libc::SYS_mmap, &args, *start);
+    let name = plan.text(b"eyrie: vdso of another kernel");
+    let args = [PR_SET_VMA, 0, *start, bytes.len() as u64, name];
+    plan.tolerant("name a mapping", libc::SYS_prctl, &args);
+}
+
+fn protect_old_vdso(plan: &mut Plan, vdso: &Vdso) {
+    let Vdso::Foreign { start, bytes, .. } = vdso else { return };
+    let prot = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+    plan.step("protect its old vdso", libc::SYS_mprotect, &[*start, bytes.len() as u64, prot]);
 }
 
 fn layout(plan: &mut Plan, state: &State) {
@@ -288,10 +322,8 @@ pub fn set_layout(at: u64) -> [u64; 5] {
 }
 
 fn process(plan: &mut Plan, state: &State) {
-    if state.session_leader {
-        plan.step("lead a session", libc::SYS_setsid, &[]);
-    } else if state.group_leader {
-        plan.step("lead a process group", libc::SYS_setpgid, &[0, 0]);
+    if state.kin.adopts {
+        plan.step("adopt orphans", libc::SYS_prctl, &[libc::PR_SET_CHILD_SUBREAPER as u64, 1]);
     }
     let cwd = plan.text(&state.cwd);
     let name = format!("enter its working folder {}", String::from_utf8_lossy(&state.cwd));

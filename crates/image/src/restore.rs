@@ -7,8 +7,10 @@
 
 use crate::agent::syscall_site;
 use crate::area::Area;
-use crate::capture::{vdso_hash, words_to_regs};
+use crate::brood::{self, Account};
+use crate::capture::{self, words_to_regs};
 use crate::error::RestoreError;
+use crate::family::Member;
 use crate::fault;
 use crate::image::Image;
 use crate::load;
@@ -19,10 +21,12 @@ use crate::procfs::{self, Mapping};
 use crate::reopen::{self, Reopened, Reopener};
 use crate::reorphan::Remade;
 use crate::rethread::{self, Made};
+use crate::skeleton;
 use crate::spawn::{self, Start};
-use crate::state::{Backing, Pending, Special, State, Thread, region};
+use crate::state::{Backing, Pending, State, Thread, region};
 use crate::trace::{ALL_SIGNALS, Listed, Stop, TraceError, Tracee};
 use crate::twin::reap;
+use crate::vdso::{self, Vdso};
 use eyrie_restorer::plan::{DATA_OFFSET, Header};
 use std::fs::File;
 use std::io;
@@ -53,18 +57,39 @@ pub struct RestoreSpec<'a> {
     pub start_stopped: bool,
 }
 
-/// The child while it is being made; killed and reaped unless it is finished.
-struct Child {
-    tracee: Tracee,
+/// A process while it is being made; killed and reaped unless it is finished.
+pub(crate) struct Child {
+    pub tracee: Tracee,
     /// Its other threads.
     others: Vec<Made>,
     finished: bool,
+    /// It has ended, and its parent knows.
+    pub ended: bool,
     _listed: Listed,
+}
+
+impl Child {
+    pub fn new(pid: libc::pid_t) -> Child {
+        let tracee = Tracee(pid);
+        Child { tracee, others: vec![], finished: false, ended: false, _listed: Listed::new(pid) }
+    }
+
+    /// Its threads, the first one first.
+    fn threads(&self) -> Vec<Tracee> {
+        let others = self.others.iter().map(|made| made.tracee);
+        std::iter::once(self.tracee).chain(others).collect()
+    }
 }
 
 impl Drop for Child {
     fn drop(&mut self) {
-        if !self.finished {
+        if self.ended {
+            // If its parent was killed too, it may be ours to collect now.
+            let mut status = 0;
+            let options = libc::__WALL | libc::WNOHANG;
+            // SAFETY: asks about one process and writes to a live integer.
+            unsafe { libc::waitpid(self.tracee.0, &raw mut status, options) };
+        } else if !self.finished {
             // SAFETY: our own child, not reaped yet.
             unsafe { libc::kill(self.tracee.0, libc::SIGKILL) };
             rethread::collect_killed(self.tracee.0);
@@ -86,61 +111,102 @@ impl From<TraceError> for RestoreError {
     }
 }
 
-/// Restores the process of an image as a child of the caller and returns its number. To be called
-/// from the thread on whose death it shall die (`PDEATHSIG`), in a daemon the main thread.
+/// One process to be restored, and with what.
+struct Part<'a> {
+    image: &'a Image,
+    reopened: Reopened,
+    plan: File,
+    placed: Placed,
+    /// Number that the plan's descriptor has in the process.
+    plan_fd: u64,
+}
+
+/// Restores the process of an image as a child of the caller, with the child processes that were
+/// checkpointed with it, and returns its number. To be called from the thread on whose death it
+/// shall die (`PDEATHSIG`), in a daemon the main thread.
 pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     let image = Image::open(spec.image)?;
     fault::point(fault::IMAGE_CHECKED)?;
-    let state = &image.state;
     File::open(spec.restorer)
         .map_err(|source| RestoreError::Os { what: "open the restorer", source })?;
-    let mut reopener = Reopener::new(&spec.stdio, &spec.segments, &[&image]);
-    let reopened = reopener.open(&image)?;
-    reopener.settle();
-    fault::point(fault::FILES_REOPENED)?;
-    let plan_file = memfd()?;
-    let (given, placed, plan_slot) = place(&image, &reopened, &spec, &plan_file)?;
+    let accounts = brood::accounts(&image);
+    let alive = accounts.iter().filter_map(|(_, account)| match account {
+        Account::Alive(image) => Some(*image),
+        _ => None,
+    });
+    let mut reopener = Reopener::new(&spec.stdio, &spec.segments, &alive.collect::<Vec<_>>());
+    let (given, parts) = place(&accounts, &spec, &mut reopener)?;
     fault::point(fault::PLANNED)?;
+    let base = parts.first().map_or(0, |part| part.placed.base);
     let start = Start {
         program: spec.restorer,
         descriptors: &given,
-        base: placed.base as RawFd,
-        pid: state.pid,
+        base: base as RawFd,
+        pid: image.state.pid,
+        only_this: accounts.len() > 1,
     };
     let pid = spawn::start(&start)?;
     let tracee = Tracee(pid);
-    let mut child = Child { tracee, others: vec![], finished: false, _listed: Listed::new(pid) };
+    let mut made: Vec<Option<Child>> = accounts.iter().map(|_| None).collect();
+    made[0] = Some(Child::new(pid));
     fault::point(fault::CHILD_STARTED)?;
     wait_for(tracee, libc::SIGTRAP)?;
     tracee.set_options(rethread::OPTIONS)?;
     tracee.set_sigmask(ALL_SIGNALS)?;
+    skeleton::make(tracee, site(pid)?, &accounts, &mut made)?;
+    fault::point(fault::FAMILY_MADE)?;
+    let mut alive: Vec<&mut Child> = made.iter_mut().flatten().filter(|c| !c.ended).collect();
+    for (child, part) in alive.iter_mut().zip(&parts) {
+        rebuild(child, part)?;
+    }
+    fault::point(fault::LIMITS_SET)?;
+    reopener.finish()?;
+    fault::point(fault::FILES_CUT)?;
+    let mut orphans = parts.iter().flat_map(|part| &part.reopened.orphans);
+    orphans.try_for_each(Remade::seal)?;
+    for (child, part) in alive.iter().zip(&parts) {
+        make_ready(&child.threads(), &part.image.state)?;
+    }
+    for (i, (child, part)) in alive.iter().zip(&parts).enumerate() {
+        let stopped = part.image.state.kin.stopped || i == 0 && spec.start_stopped;
+        for thread in child.threads() {
+            thread.detach(if stopped { libc::SIGSTOP } else { 0 })?;
+        }
+    }
+    alive.iter_mut().for_each(|child| child.finished = true);
+    Ok(pid)
+}
+
+/// Turns the restorer into the process of an image, all but the registers of its threads.
+fn rebuild(child: &mut Child, part: &Part<'_>) -> Result<(), RestoreError> {
+    let (state, tracee) = (&part.image.state, child.tracee);
+    let pid = tracee.0;
     let own = own_maps(pid)?;
-    check_machine(tracee, state, &own)?;
+    check_machine(tracee, state)?;
+    let vdso = capture::vdso(pid, &own).map_err(|e| RestoreError::Died(e.to_string()))?;
     let area = Area::choose(state, &own)?;
+    let vdso = Vdso::choose(state, &own, &vdso, area)?;
     area.enter(tracee, &own)?;
     let own = own_maps(pid)?;
-    let plan = plan::plan(state, &image.extents, &placed, &own, area, pid)?;
+    let plan = plan::plan(state, &part.image.extents, &part.placed, &own, &vdso, area, pid)?;
     fault::point(fault::PLAN_MADE)?;
-    carry_out(tracee, &plan, &plan_file, placed.base + plan_slot, || {
-        load::fill(&image, pid, &reopened.orphans)
+    carry_out(tracee, &plan, &part.plan, part.plan_fd, || {
+        vdso::fill(&vdso, pid)?;
+        load::fill(part.image, pid, &part.reopened.orphans)
     })?;
     fault::point(fault::PLAN_DONE)?;
-    forget_restorer(&mut child, &plan, state, area)?;
+    forget_restorer(child, &plan, state, area)?;
     fault::point(fault::RESTORER_GONE)?;
-    let others = child.others.iter().map(|made| made.tracee);
-    let threads: Vec<Tracee> = std::iter::once(tracee).chain(others).collect();
-    for (thread, made) in state.threads.iter().zip(&threads) {
+    for (thread, made) in state.threads.iter().zip(&child.threads()) {
         renumber(pid, thread, made.0)?;
         bind(made.0, &thread.affinity);
     }
     limits(pid, state);
-    fault::point(fault::LIMITS_SET)?;
-    reopener.finish()?;
-    fault::point(fault::FILES_CUT)?;
-    reopened.orphans.iter().try_for_each(Remade::seal)?;
-    let_go(&threads, state, spec.start_stopped)?;
-    child.finished = true;
-    Ok(pid)
+    Ok(())
+}
+
+fn site(pid: libc::pid_t) -> Result<u64, RestoreError> {
+    syscall_site(pid, &own_maps(pid)?).map_err(|e| RestoreError::Machine(e.to_string()))
 }
 
 fn memfd() -> Result<File, RestoreError> {
@@ -153,21 +219,50 @@ fn memfd() -> Result<File, RestoreError> {
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
-/// Numbers the descriptors that the child is given.
-fn place(
+/// Opens what the processes had open, and numbers the descriptors that the first one is given for
+/// itself and for all others.
+fn place<'a>(
+    accounts: &[(Member, Account<'a>)],
+    spec: &RestoreSpec<'_>,
+    reopener: &mut Reopener<'_>,
+) -> Result<(Vec<RawFd>, Vec<Part<'a>>), RestoreError> {
+    let mut given: Vec<RawFd> = Vec::new();
+    let mut parts: Vec<Part<'a>> = Vec::new();
+    for (_, account) in accounts {
+        let Account::Alive(image) = account else { continue };
+        let reopened = reopener.open(image)?;
+        fault::point(fault::FILES_REOPENED)?;
+        let plan = memfd()?;
+        let placed = place_one(image, &reopened, spec, !parts.is_empty(), &mut given)?;
+        given.push(plan.as_raw_fd());
+        let plan_fd = given.len() as u64 - 1;
+        parts.push(Part { image, reopened, plan, placed, plan_fd });
+    }
+    reopener.settle();
+    let used = parts.iter().map(|part| plan_files::highest(&part.image.state)).max().unwrap_or(0);
+    let ours = given.iter().copied().max().unwrap_or(0) as u64;
+    let base = used.max(ours) + 1;
+    for part in &mut parts {
+        part.placed.shift(base);
+        part.plan_fd += base;
+    }
+    Ok((given, parts))
+}
+
+/// Numbers the descriptors of one process, counted from where they will begin.
+fn place_one(
     image: &Image,
     reopened: &Reopened,
     spec: &RestoreSpec<'_>,
-    plan: &File,
-) -> Result<(Vec<RawFd>, Placed, u64), RestoreError> {
-    let mut given: Vec<RawFd> = Vec::new();
+    child: bool,
+    given: &mut Vec<RawFd>,
+) -> Result<Placed, RestoreError> {
     let mut slot = |fd: RawFd| {
         given.push(fd);
         given.len() as u64 - 1
     };
-    let descriptions: Vec<Option<u64>> =
-        reopened.descriptions.iter().map(|fd| fd.map(&mut slot)).collect();
-    let files: Vec<u64> = reopened.files.iter().map(|&fd| slot(fd)).collect();
+    let descriptions = reopened.descriptions.iter().map(|fd| fd.map(&mut slot)).collect();
+    let files = reopened.files.iter().map(|&fd| slot(fd)).collect();
     let mut segments = Vec::new();
     for r in &image.state.regions {
         segments.push(match &r.backing {
@@ -181,18 +276,7 @@ fn place(
             _ => None,
         });
     }
-    let plan_slot = slot(plan.as_raw_fd());
-    let used = plan_files::highest(&image.state);
-    let ours = given.iter().copied().max().unwrap_or(0) as u64;
-    let base = used.max(ours) + 1;
-    let at = |slots: Vec<u64>| slots.into_iter().map(|s| base + s).collect::<Vec<u64>>();
-    let placed = Placed {
-        base,
-        descriptions: descriptions.into_iter().map(|s| s.map(|s| base + s)).collect(),
-        files: at(files),
-        segments: segments.into_iter().map(|s| s.map(|s| base + s)).collect(),
-    };
-    Ok((given, placed, plan_slot))
+    Ok(Placed { base: 0, descriptions, files, segments, child })
 }
 
 fn own_maps(pid: libc::pid_t) -> Result<Vec<Mapping>, RestoreError> {
@@ -215,7 +299,7 @@ pub(crate) fn wait_for(tracee: Tracee, signal: i32) -> Result<(), RestoreError> 
 }
 
 /// The processor and the kernel must be able to go on where the image stopped.
-fn check_machine(tracee: Tracee, state: &State, own: &[Mapping]) -> Result<(), RestoreError> {
+fn check_machine(tracee: Tracee, state: &State) -> Result<(), RestoreError> {
     let here = tracee.xstate()?;
     let there = &state.leader().xstate;
     let features = |area: &[u8]| {
@@ -230,16 +314,7 @@ fn check_machine(tracee: Tracee, state: &State, own: &[Mapping]) -> Result<(), R
     if here.len() != there.len() {
         return Err(RestoreError::Machine("its processor has other vector registers".into()));
     }
-    let specials: Vec<Special> = own
-        .iter()
-        .filter(|m| m.is_special())
-        .map(|m| Special { name: m.path.clone(), start: m.start, end: m.end })
-        .collect();
-    match vdso_hash(tracee.0, &specials) {
-        Ok(hash) if hash == state.vdso_hash => Ok(()),
-        Ok(_) => Err(RestoreError::Machine("its kernel has another vdso".into())),
-        Err(e) => Err(RestoreError::Died(e.to_string())),
-    }
+    Ok(())
 }
 
 /// Hands the plan over, fills the memory where the plan waits for it, and waits until all is done.
@@ -388,11 +463,11 @@ fn bind(tid: libc::pid_t, mask: &[u8]) {
     }
 }
 
-/// Sets the registers of all threads and lets the process run.
+/// Sets the registers of all threads, so that nothing is left to do but to let them go.
 ///
 /// This is done in stops before signal delivery, so that the kernel treats an interrupted system
 /// call as it would have done in the old process, in the light of the signals that are pending.
-fn let_go(threads: &[Tracee], state: &State, stopped: bool) -> Result<(), RestoreError> {
+fn make_ready(threads: &[Tracee], state: &State) -> Result<(), RestoreError> {
     let pid = threads[0].0;
     for (i, (&tracee, thread)) in threads.iter().zip(&state.threads).enumerate() {
         // SAFETY: signals a thread of our own child.
@@ -416,9 +491,6 @@ fn let_go(threads: &[Tracee], state: &State, stopped: bool) -> Result<(), Restor
     // Only now: a signal for the process must not be taken by a thread that is not ready.
     for (tracee, thread) in threads.iter().zip(&state.threads) {
         tracee.set_sigmask(thread.sigmask)?;
-    }
-    for tracee in threads {
-        tracee.detach(if stopped { libc::SIGSTOP } else { 0 })?;
     }
     Ok(())
 }

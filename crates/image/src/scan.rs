@@ -123,10 +123,13 @@ impl Pagemap {
             for region in found.iter().take(n) {
                 push(to, region.start, region.end);
             }
-            if n == 0 || limit != u64::MAX || arg.walk_end <= at {
+            // Of a scan that ended with the range, `walk_end` may lie before the last page found.
+            let walked = found[..n.min(found.len())].last().map_or(0, |last| last.end);
+            let walked = walked.max(arg.walk_end);
+            if n == 0 || limit != u64::MAX || walked <= at {
                 break;
             }
-            at = arg.walk_end;
+            at = walked;
         }
         Ok(())
     }

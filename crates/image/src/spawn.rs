@@ -2,6 +2,7 @@
 //! lets us choose it, the right number.
 
 use crate::error::RestoreError;
+use crate::skeleton;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::RawFd;
@@ -15,7 +16,7 @@ const EXIT_EXEC: i32 = 121;
 /// `struct clone_args` up to `set_tid_size`.
 #[repr(C, align(8))]
 #[derive(Default)]
-struct CloneArgs {
+pub struct CloneArgs {
     flags: u64,
     pidfd: u64,
     child_tid: u64,
@@ -28,6 +29,21 @@ struct CloneArgs {
     set_tid_size: u64,
 }
 
+impl CloneArgs {
+    /// Makes a child with the number that is written at `set_tid`.
+    pub fn numbered(exit_signal: i32, set_tid: u64) -> CloneArgs {
+        let exit_signal = exit_signal as u64;
+        CloneArgs { exit_signal, set_tid, set_tid_size: 1, ..CloneArgs::default() }
+    }
+
+    /// The structure as words.
+    pub fn words(&self) -> [u64; 10] {
+        const _: () = assert!(size_of::<CloneArgs>() == 80);
+        // SAFETY: ten words without padding.
+        unsafe { std::mem::transmute_copy(self) }
+    }
+}
+
 /// What the child is given.
 pub struct Start<'a> {
     /// The restorer's path.
@@ -38,6 +54,8 @@ pub struct Start<'a> {
     pub base: RawFd,
     /// The number it should have.
     pub pid: libc::pid_t,
+    /// Whether no other will do.
+    pub only_this: bool,
 }
 
 /// Why a child died before its first instruction, by its exit status.
@@ -68,7 +86,8 @@ pub fn start(start: &Start<'_>) -> Result<libc::pid_t, RestoreError> {
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr());
     }
     let mut pid = clone(Some(start.pid));
-    if pid < 0 {
+    let refused = io::Error::last_os_error().raw_os_error().unwrap_or(0);
+    if pid < 0 && !start.only_this {
         // No right to choose numbers, or the number is taken, or no clone3: take what comes.
         pid = clone(None);
     }
@@ -79,7 +98,11 @@ pub fn start(start: &Start<'_>) -> Result<libc::pid_t, RestoreError> {
     let error = fail("start the restorer");
     // SAFETY: restores the mask filled above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), std::ptr::null_mut()) };
-    libc::pid_t::try_from(pid).ok().filter(|&p| p > 0).ok_or(error)
+    let pid = libc::pid_t::try_from(pid).ok().filter(|&p| p > 0);
+    pid.ok_or_else(|| match start.only_this {
+        true => skeleton::refused(start.pid, -i64::from(refused)),
+        false => error,
+    })
 }
 
 fn clone(pid: Option<libc::pid_t>) -> libc::c_long {
@@ -87,12 +110,7 @@ fn clone(pid: Option<libc::pid_t>) -> libc::c_long {
         // SAFETY: a plain fork without libc's handlers: the child only makes system calls.
         return unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
     };
-    let args = CloneArgs {
-        exit_signal: libc::SIGCHLD as u64,
-        set_tid: &raw const pid as u64,
-        set_tid_size: 1,
-        ..CloneArgs::default()
-    };
+    let args = CloneArgs::numbered(libc::SIGCHLD, &raw const pid as u64);
     // SAFETY: as above; args and pid are live.
     unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<CloneArgs>()) }
 }

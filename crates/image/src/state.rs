@@ -3,6 +3,7 @@
 //! These types are the file format of the `STATE` section (`docs/formats/image.md`): a change here
 //! is a change of version.
 
+use crate::family::Kin;
 pub use crate::state_files::*;
 pub use crate::state_orphans::*;
 use crate::wire::{wire_enum, wire_struct};
@@ -210,10 +211,8 @@ wire_struct! {
     pub struct State {
         /// Process number.
         pub pid: i32,
-        /// Whether it led its process group.
-        pub group_leader: bool,
-        /// Whether it led its session.
-        pub session_leader: bool,
+        /// Its relatives among the processes that are checkpointed together.
+        pub kin: Kin,
         /// Path of the program.
         pub exe: Vec<u8>,
         /// Working folder.
@@ -246,8 +245,8 @@ wire_struct! {
         pub layout: Layout,
         /// vvar and vdso.
         pub specials: Vec<Special>,
-        /// XXH3-128 of the vdso's bytes.
-        pub vdso_hash: [u8; 16],
+        /// The vdso's bytes.
+        pub vdso: Vec<u8>,
         /// Files behind regions.
         pub files: Vec<FileId>,
         /// Shared objects without a path.

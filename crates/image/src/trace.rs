@@ -371,7 +371,7 @@ impl Tracee {
                 signal = 0;
                 match self.wait()? {
                     Stop::Syscall => break,
-                    Stop::Event(libc::PTRACE_EVENT_CLONE, _) => {
+                    Stop::Event(libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK, _) => {
                         *born = libc::pid_t::try_from(self.event_message()?).ok();
                     }
                     // A group stop: the kernel remembers it and it holds again when we detach.

@@ -8,6 +8,7 @@ use crate::agent::Agent;
 use crate::append;
 use crate::capture::{self, Snapshot};
 use crate::check;
+use crate::descriptors::Survey;
 use crate::error::CaptureError;
 use crate::fault;
 use crate::format::Extent;
@@ -20,9 +21,10 @@ use crate::regions::{Content, Regions};
 use crate::scan::Pagemap;
 use crate::state::{Backing, ORPHAN_BASE, Region, Run, State, region};
 use crate::trace::{Listed, Stop, TraceError, Tracee};
+use crate::tree;
 use crate::write::{Contents, ImageWriter};
 use crate::{ImageReport, PAGE_BYTES};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::marker::PhantomData;
 use std::path::Path;
@@ -47,6 +49,10 @@ pub struct Twin {
     saved: Vec<Saved>,
     /// Mappings that it has not inherited.
     dont_fork: Vec<Mapping>,
+    /// Twins of its children.
+    children: Vec<Twin>,
+    /// All processes of its family and their twins.
+    family: Rc<RefCell<Vec<libc::pid_t>>>,
     made: Duration,
     born: Instant,
     stood: Rc<Cell<Option<Duration>>>,
@@ -69,15 +75,41 @@ impl Process {
         Process(Tracee(pid), Listed::new(pid))
     }
 
-    fn fork(agent: &Agent) -> Result<Process, CaptureError> {
-        let mut born = None;
-        let result = agent.fork(&mut born);
+    /// Has the agent's process make another, which stands still; `born` gets its number.
+    fn fork(
+        agent: &Agent,
+        flags: i32,
+        born: &mut Option<libc::pid_t>,
+    ) -> Result<Process, CaptureError> {
+        let result = agent.fork(flags, born);
         let process = born.map(Process::new);
         if matches!(result, Err(CaptureError::Gone)) && process.is_none() {
             reap_unannounced();
         }
         result?;
-        process.ok_or(CaptureError::Gone)
+        let process = process.ok_or(CaptureError::Gone)?;
+        fault::point(fault::TWIN_BORN)?;
+        match process.0.wait() {
+            Ok(Stop::Event(..) | Stop::Signal(_)) => Ok(process),
+            Ok(Stop::Syscall) | Err(TraceError::Gone) => Err(CaptureError::TwinGone),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Makes a copy of a process that is not our child: its parent, or it itself, would learn of a
+    /// child that is not its own. So it makes a process that shares its memory, that makes the
+    /// copy, and is killed and collected at once; the copy goes to who takes orphans.
+    fn fork_orphan(agent: &Agent) -> Result<Process, CaptureError> {
+        let shared = libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES;
+        let mut number = None;
+        let between = Process::fork(agent, shared, &mut number);
+        // It is killed and collected, by us, at the end of this line.
+        let twin = between.and_then(|b| Process::fork(&agent.of_twin(b.0), 0, &mut None));
+        if let Some(number) = number {
+            let options = (libc::__WALL | libc::WNOHANG) as u64;
+            agent.call(libc::SYS_wait4, &[number as u64, 0, options, 0])?;
+        }
+        twin
     }
 }
 
@@ -92,11 +124,9 @@ fn reap_unannounced() {
         let Some(pid) = name.to_str().and_then(|n| n.parse::<libc::pid_t>().ok()) else {
             continue;
         };
-        let (Ok(stat), Ok(status)) = (procfs::Stat::read(pid), procfs::Status::read(pid)) else {
-            continue;
-        };
-        let ours = stat.field(4) == u64::from(std::process::id())
-            && status.number("TracerPid", 10).is_ok_and(|t| t == own_thread as u64);
+        let Ok(status) = procfs::Status::read(pid) else { continue };
+        // The child of a process that was killed too may have gone to another parent.
+        let ours = status.number("TracerPid", 10).is_ok_and(|t| t == own_thread as u64);
         if ours && !Listed::has(pid) {
             drop(Process::new(pid));
         }
@@ -111,6 +141,14 @@ impl Drop for Process {
         unsafe { libc::kill(pid, libc::SIGKILL) };
         reap(pid);
     }
+}
+
+/// Collects a process that has ended, if it can be collected already or is none of ours.
+pub(crate) fn try_reap(pid: libc::pid_t) -> bool {
+    let mut status = 0;
+    // SAFETY: asks about this one child and writes to a live integer.
+    let r = unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL | libc::WNOHANG) };
+    r != 0 && !(r == pid && libc::WIFSTOPPED(status))
 }
 
 /// Waits until a killed child is gone, through any stops that it may still report.
@@ -133,33 +171,44 @@ impl Frozen {
     /// Afterwards the process may be released.
     pub fn twin(&mut self) -> Result<Twin, CaptureError> {
         // What /proc shows of a dying process is empty or wrong; that it dies is the better reason.
-        self.make_twin().map_err(|e| match self.tracee.regs() {
-            Ok(_) => e,
-            Err(_) => CaptureError::Gone,
+        tree::check_family(self)?;
+        let survey = Survey::of(&self.pids());
+        let twin = survey.and_then(|mut survey| self.make_twin(&mut survey));
+        twin.map_err(|e| match (self.tracee.regs(), e) {
+            // It stands there, so it is the other one that is gone.
+            (Ok(_), CaptureError::Gone) => CaptureError::TwinGone,
+            (Ok(_), e) => e,
+            (Err(_), _) => CaptureError::Gone,
         })
     }
 
-    fn make_twin(&mut self) -> Result<Twin, CaptureError> {
+    fn make_twin(&mut self, survey: &mut Survey) -> Result<Twin, CaptureError> {
         let begun = Instant::now();
-        let (mut snapshot, agent) = capture::freeze_state(self)?;
+        let (mut snapshot, agent) = capture::freeze_state(self, survey)?;
         agent.finish()?;
         fault::point(fault::BEFORE_TWIN)?;
         self.tracee.set_options(OPTIONS)?;
-        let process = Process::fork(&agent)?;
+        let ours = snapshot.stat.field(4) == u64::from(std::process::id());
+        let process = match ours {
+            true => Process::fork(&agent, libc::CLONE_PARENT, &mut None)?,
+            false => Process::fork_orphan(&agent)?,
+        };
         let twin = process.0;
-        fault::point(fault::TWIN_BORN)?;
-        match twin.wait() {
-            Ok(Stop::Event(..) | Stop::Signal(_)) => {}
-            Ok(Stop::Syscall) | Err(TraceError::Gone) => return Err(CaptureError::TwinGone),
-            Err(e) => return Err(e.into()),
-        }
+        survey.family.borrow_mut().push(twin.0);
         self.tracee.set_options(libc::PTRACE_O_TRACESYSGOOD)?;
         let inherited = procfs::parse_maps(&procfs::read(twin.0, "maps")?)?;
         fault::point(fault::TWIN_TOLD)?;
         let pid = self.tracee.0;
         let (mut saved, dont_fork) = not_inherited(pid, &snapshot.maps, twin.0, &inherited)?;
         saved.append(&mut snapshot.orphans.read(pid, &agent.of_twin(twin))?);
+        let children = self.children.iter_mut();
+        let children = children.map(|child| {
+            let number = child.pid();
+            child.make_twin(survey).map_err(|why| tree::of_child(number, why))
+        });
         Ok(Twin {
+            children: children.collect::<Result<_, _>>()?,
+            family: Rc::clone(&survey.family),
             process: Some(process),
             pid: twin.0,
             original: self.tracee.0,
@@ -230,10 +279,62 @@ impl Twin {
     }
 
     /// Pulls the twin's memory and writes the image `path` atomically and durably, with `meta` in
-    /// it. After any error no file is left behind.
+    /// it. The images of its children, if it has any, are written before: `path` with `.1`, `.2`
+    /// ... appended. After any error no file is left behind.
     pub fn write_image(mut self, path: &Path, meta: &[u8]) -> Result<ImageReport, CaptureError> {
+        self.close_descriptors()?;
+        let children = self.write_children(path)?;
+        let written = children.len();
+        self.write_own(path, meta, &children).inspect_err(|_| {
+            // The error is what counts.
+            (0..written).for_each(|n| drop(tree::remove_image(&tree::child_path(path, n))));
+        })
+    }
+
+    /// Has it and the twins of its children close what they have open, so that nobody waits for the
+    /// end of a pipe on their account.
+    fn close_descriptors(&self) -> Result<(), CaptureError> {
+        let closed = self.agent.call(libc::SYS_close_range, &[0, u64::from(u32::MAX), 0]);
+        closed.map_err(|e| match &self.process {
+            Some(process) if process.0.regs().is_err() => CaptureError::TwinGone,
+            _ => e,
+        })?;
+        self.children.iter().try_for_each(Twin::close_descriptors)
+    }
+
+    fn write_children(&mut self, path: &Path) -> Result<Vec<ImageReport>, CaptureError> {
+        let mut reports = Vec::new();
+        for (n, child) in std::mem::take(&mut self.children).into_iter().enumerate() {
+            let pid = child.original;
+            match child.write_image(&tree::child_path(path, n), b"") {
+                Ok(report) => reports.push(report),
+                Err(why) => {
+                    (0..n).for_each(|n| drop(tree::remove_image(&tree::child_path(path, n))));
+                    return Err(tree::of_child(pid, why));
+                }
+            }
+        }
+        Ok(reports)
+    }
+
+    fn write_own(
+        &mut self,
+        path: &Path,
+        meta: &[u8],
+        children: &[ImageReport],
+    ) -> Result<ImageReport, CaptureError> {
         let begun = Instant::now();
+        let snapshot = self.snapshot.as_mut().ok_or(CaptureError::TwinGone)?;
+        for (child, report) in snapshot.kin.children.iter_mut().zip(children) {
+            child.identity = report.identity;
+        }
         let result = self.write(path, meta, begun);
+        let result = result.map(|own| {
+            let all = |of: fn(&ImageReport) -> u64| of(&own) + children.iter().map(of).sum::<u64>();
+            let (bytes, pages) = (all(|r| r.bytes), all(|r| r.pages));
+            let write = own.write + children.iter().map(|r| r.write).sum();
+            ImageReport { bytes, pages, write, ..own }
+        });
         result.map_err(|e| match &self.process {
             Some(process) if process.0.regs().is_err() => CaptureError::TwinGone,
             _ => e,
@@ -247,11 +348,10 @@ impl Twin {
         begun: Instant,
     ) -> Result<ImageReport, CaptureError> {
         let twin = self.pid;
-        self.agent.call(libc::SYS_close_range, &[0, u64::from(u32::MAX), 0])?;
         let mut snapshot = self.snapshot.take().ok_or(CaptureError::TwinGone)?;
         let orphans = std::mem::take(&mut snapshot.orphans);
         let mut state = capture::twin_state(self.original, snapshot, &self.agent, twin)?;
-        append::mark_shared(&[self.original, twin], &mut state.descriptions);
+        append::mark_shared(&self.family.borrow(), &mut state.descriptions);
         fault::point(fault::TWIN_ASKED)?;
         let regions = regions(twin, &self.dont_fork, orphans)?;
         fault::point(fault::REGIONS_KNOWN)?;

@@ -76,7 +76,6 @@ fn what_cannot_come_back_is_refused_by_name() {
         ("rights", "with file descriptors in flight"),
         ("events", "events that the program has not read"),
         ("uring", "io_uring"),
-        ("child", "has child processes"),
         ("timer", "has POSIX timers"),
     ] {
         fs::remove_file(folder.path().join("ready")).ok();

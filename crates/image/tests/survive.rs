@@ -106,3 +106,10 @@ fn without_privileges_and_without_pagemap_scan() {
     let tests = ["heap_", "state_in", "signals_", "mapped_", "protected_", "open_"];
     common::as_nobody("survive", &tests, 8);
 }
+
+/// The vdso counts as that of another kernel: its functions lead to the one that is there.
+#[test]
+fn under_another_kernel() {
+    let tests = ["inside_the_vdso", "heap_and", "static_", "signals_", "avx512_", "state_in"];
+    common::again_with("EYRIE_IMAGE_FOREIGN_VDSO", "1", &tests, 7);
+}

@@ -138,10 +138,23 @@ impl Process {
         Process { pid, reaped: false }
     }
 
+    /// Kills it and all its descendants.
     pub fn kill(&mut self) {
+        let mut all = descendants(self.pid);
         // SAFETY: our own child.
         unsafe { libc::kill(self.pid, libc::SIGKILL) };
         self.wait();
+        // Each comes to us when its parent is gone.
+        while !all.is_empty() {
+            all.retain(|&pid| {
+                // SAFETY: a descendant that only its parent or we can collect; a live integer.
+                unsafe {
+                    libc::kill(pid, libc::SIGKILL);
+                    libc::waitpid(pid, &mut 0, libc::WNOHANG);
+                }
+                fs::exists(format!("/proc/{pid}")).unwrap()
+            });
+        }
     }
 
     /// Waits for its end and returns the raw status.
@@ -167,6 +180,25 @@ impl Process {
         assert!(libc::WIFEXITED(status), "killed by signal {}", libc::WTERMSIG(status));
         assert_eq!(libc::WEXITSTATUS(status), 0, "exit status");
     }
+}
+
+/// Makes this process the parent of orphans among its descendants.
+pub fn adopt_orphans() {
+    // SAFETY: numbers only.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) }, 0);
+}
+
+/// Descendants of a process.
+pub fn descendants(pid: libc::pid_t) -> Vec<libc::pid_t> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+        let list = fs::read_to_string(entry.path().join("children")).unwrap_or_default();
+        for child in list.split_whitespace().map(|n| n.parse().unwrap()) {
+            all.push(child);
+            all.extend(descendants(child));
+        }
+    }
+    all
 }
 
 /// Freezes, writes an image, lets the process go on.
@@ -226,7 +258,10 @@ pub fn program_survives(folder: &Path, program: &Path, args: &[&str], cycles: us
         let mut said = fs::read_to_string(sub.join("stdout")).unwrap_or_default();
         said.truncate(said.floor_char_boundary(2000));
         let out = sub.join("out");
-        assert!(found == expected, "{name}: the result differs: {}\n{said}", out.display());
+        let text =
+            |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(1000)]).into_owned();
+        let both = format!("{}\ninstead of\n{}", text(&found), text(&expected));
+        assert!(found == expected, "{name}: {}: {both}\n{said}", out.display());
         return;
     }
     panic!("{name} is over before it can be frozen {cycles} times");
@@ -354,6 +389,21 @@ pub fn as_nobody(name: &str, tests: &[&str], count: usize) {
         .current_dir(folder.path())
         .uid(nobody)
         .gid(nobody)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}\n{errors}");
+    assert!(text.contains(&format!("{count} passed")), "{text}");
+}
+
+/// Runs some tests of this test program once more, with a variable set; `count` of them must pass.
+pub fn again_with(variable: &str, value: &str, tests: &[&str], count: usize) {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .arg("--nocapture")
+        .args(tests)
+        .env("EYRIE_TEST_RESTORER", restorer())
+        .env(variable, value)
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);

@@ -1,0 +1,268 @@
+//! A small daemon for `tests/image` and the benches: it starts or restores one program, and
+//! freezes, kills or awaits it as its standard input says, one command a line, one line of answer
+//! each.
+//!
+//!     image-driver start FOLDER -- PROGRAM ARGS     runs a program in FOLDER; output to FOLDER/out
+//!     image-driver restore FOLDER IMAGE RESTORER HOW
+//!     image-driver points                           lists the fault points
+//!
+//!     freeze HOW IMAGE DELAY_US   after a delay, freezes and writes an image
+//!     fault NUMBER ACTION         arms a fault point: fail, die, kill (the program), kill-others
+//!     armed                       disarms; tells whether the point was not passed
+//!     kill                        ends the program and all that came of it
+//!     wait                        waits for the program's end
+//!     left                        other children of this process that are still there
+//!
+//! Every program dies with this process.
+
+use eyrie_image::fault::{self, Action};
+use eyrie_image::{CaptureError, FreezeError, Frozen, ImageReport, RestoreSpec, restore};
+use std::fs::File;
+use std::io::{self, BufRead, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+type Answer = Result<String, String>;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().collect();
+    let words: Vec<&str> = args.iter().skip(1).map(String::as_str).collect();
+    // SAFETY: numbers only. What a killed program leaves behind becomes our child: we see it.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+    let begun = match words.as_slice() {
+        ["points"] => {
+            fault::POINTS.iter().for_each(|p| println!("{} {}", p.number, p.what));
+            return ExitCode::SUCCESS;
+        }
+        ["start", folder, "--", program, args @ ..] => start(Path::new(folder), program, args),
+        ["restore", folder, image, restorer, how] => {
+            bring_back(Path::new(folder), Path::new(image), Path::new(restorer), how)
+        }
+        _ => Err("usage: image-driver start|restore ... (see the source)".into()),
+    };
+    let (pid, first) = match begun {
+        Ok(begun) => begun,
+        Err(e) => {
+            println!("refused {e}");
+            return ExitCode::FAILURE;
+        }
+    };
+    println!("{first}");
+    let mut driver = Driver { pid, status: None };
+    for line in io::stdin().lock().lines().map_while(Result::ok) {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let answer = driver.obey(&words).unwrap_or_else(|e| format!("refused {e}"));
+        println!("{answer}");
+        if io::stdout().flush().is_err() {
+            break;
+        }
+    }
+    driver.kill();
+    ExitCode::SUCCESS
+}
+
+fn start(folder: &Path, program: &str, args: &[&str]) -> Result<(i32, String), String> {
+    let said = |e: io::Error| format!("{program}: {e}");
+    let output = |name: &str| -> io::Result<File> {
+        File::options().append(true).create(true).open(folder.join(name))
+    };
+    let mut command = Command::new(program);
+    command.args(args).current_dir(folder).stdin(File::open("/dev/null").map_err(said)?);
+    command.stdout(output("out").map_err(said)?).stderr(output("err").map_err(said)?);
+    // SAFETY: system calls only.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
+            Ok(())
+        });
+    }
+    let pid = command.spawn().map_err(said)?.id() as i32;
+    Ok((pid, format!("started {pid}")))
+}
+
+fn bring_back(
+    folder: &Path,
+    image: &Path,
+    restorer: &Path,
+    how: &str,
+) -> Result<(i32, String), String> {
+    // A fault in a restore is armed before it, as "NUMBER:ACTION".
+    if let Some((number, action)) = how.split_once(':') {
+        arm(number, action, 0)?;
+    }
+    std::env::set_current_dir(folder).map_err(|e| e.to_string())?;
+    let null = || File::options().read(true).write(true).open("/dev/null").map(OwnedFd::from);
+    let stdio = || -> io::Result<[OwnedFd; 3]> { Ok([null()?, null()?, null()?]) };
+    let begun = Instant::now();
+    let spec = RestoreSpec {
+        image,
+        restorer,
+        stdio: stdio().map_err(|e| e.to_string())?,
+        segments: vec![],
+        start_stopped: false,
+    };
+    let pid = restore(spec).map_err(|e| e.to_string())?;
+    Ok((pid, format!("restored {pid} us={}", begun.elapsed().as_micros())))
+}
+
+/// The program, and how it ended.
+struct Driver {
+    pid: i32,
+    status: Option<i32>,
+}
+
+impl Driver {
+    fn obey(&mut self, words: &[&str]) -> Answer {
+        match words {
+            ["freeze", how, image, delay_us] => {
+                let delay_us = delay_us.parse().map_err(|_| "what delay?")?;
+                std::thread::sleep(Duration::from_micros(delay_us));
+                self.freeze(how, &PathBuf::from(image))
+            }
+            ["fault", number, action] => arm(number, action, self.pid),
+            ["armed"] => Ok(if fault::disarm() { "armed" } else { "struck" }.into()),
+            ["kill"] => {
+                self.kill();
+                Ok("killed".into())
+            }
+            ["wait"] => Ok(self.wait()),
+            ["left"] => {
+                let left: Vec<String> = children().iter().map(i32::to_string).collect();
+                Ok(format!("left {}", left.join(" ")))
+            }
+            _ => Err(format!("what is {words:?}?")),
+        }
+    }
+
+    fn freeze(&mut self, how: &str, image: &Path) -> Answer {
+        if self.status.is_some() {
+            return Ok("gone".into());
+        }
+        let begun = Instant::now();
+        let report = match how {
+            "twin" => twin(self.pid, image, false),
+            "sync" => twin(self.pid, image, true),
+            _ => return Err(format!("no way to freeze is called {how}")),
+        };
+        match report {
+            Ok(r) => Ok(format!(
+                "frozen bytes={} pages={} stood_us={} twin_us={} pull_us={} write_us={} us={}",
+                r.bytes,
+                r.pages,
+                r.freeze.as_micros(),
+                r.twin.as_micros(),
+                r.pull.as_micros(),
+                r.write.as_micros(),
+                begun.elapsed().as_micros(),
+            )),
+            Err(CaptureError::Gone) => Ok("gone".into()),
+            Err(e) => Err(e.to_string()),
+        }
+    }
+
+    /// Ends the program and whatever descends from this process: first all stand still, so that
+    /// none reacts to the end of another.
+    fn kill(&mut self) {
+        for signal in [libc::SIGSTOP, libc::SIGKILL] {
+            for pid in descendants() {
+                // SAFETY: a descendant of ours, whose number is not given away before we collect it
+                // or its parent, which stands still, does.
+                unsafe { libc::kill(pid, signal) };
+            }
+        }
+        self.wait();
+        while !children().is_empty() {
+            let mut status = 0;
+            // SAFETY: a live integer; there are children to be waited for.
+            unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL) };
+        }
+    }
+
+    fn wait(&mut self) -> String {
+        let status = match self.status {
+            Some(status) => status,
+            None => loop {
+                let mut status = 0;
+                // SAFETY: our own child and a live integer.
+                let r = unsafe { libc::waitpid(self.pid, &raw mut status, libc::__WALL) };
+                if r < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) {
+                    continue;
+                }
+                if r != self.pid || !libc::WIFSTOPPED(status) {
+                    break status;
+                }
+            },
+        };
+        self.status = Some(status);
+        if libc::WIFEXITED(status) {
+            format!("exited {}", libc::WEXITSTATUS(status))
+        } else {
+            format!("signalled {}", libc::WTERMSIG(status))
+        }
+    }
+}
+
+fn frozen_error(e: FreezeError) -> CaptureError {
+    match e {
+        FreezeError::Gone => CaptureError::Gone,
+        other => CaptureError::Unsupported(format!("could not be stopped: {other}")),
+    }
+}
+
+/// By twin; `still` keeps the process frozen until the image is durable.
+fn twin(pid: i32, image: &Path, still: bool) -> Result<ImageReport, CaptureError> {
+    let mut frozen = Frozen::stop(pid).map_err(frozen_error)?;
+    let twin = frozen.twin()?;
+    if still {
+        let report = twin.write_image(image, b"")?;
+        frozen.release().map_err(frozen_error)?;
+        return Ok(report);
+    }
+    frozen.release().map_err(frozen_error)?;
+    twin.write_image(image, b"")
+}
+
+fn arm(number: &str, action: &str, pid: i32) -> Answer {
+    let number = number.parse().map_err(|_| "which fault point?")?;
+    let action = match action {
+        "fail" => Action::Fail,
+        "die" => Action::Die,
+        "kill" => Action::Kill(pid),
+        "kill-others" => Action::KillChildrenBut(pid),
+        _ => return Err(format!("no action is called {action}")),
+    };
+    fault::arm(number, action);
+    Ok("armed".into())
+}
+
+/// Every process with its parent.
+fn parents() -> Vec<(i32, i32)> {
+    let names = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = names.filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
+    let parent = |pid: i32| -> Option<i32> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit(')').next()?.split_ascii_whitespace().nth(1)?.parse().ok()
+    };
+    pids.filter_map(|pid| Some((pid, parent(pid)?))).collect()
+}
+
+fn children() -> Vec<i32> {
+    let own = std::process::id() as i32;
+    parents().into_iter().filter(|p| p.1 == own).map(|p| p.0).collect()
+}
+
+fn descendants() -> Vec<i32> {
+    let all = parents();
+    let mut found = vec![std::process::id() as i32];
+    let mut next = 0;
+    while next < found.len() {
+        let parent = found[next];
+        found.extend(all.iter().filter(|p| p.1 == parent).map(|p| p.0));
+        next += 1;
+    }
+    found.split_off(1)
+}

@@ -1,0 +1,101 @@
+"""What the matrix is made of: programs, the ways they are built, and the ways they are frozen.
+
+A program that Eyrie does not bring back yet says so with `refused`: the words of the refusal. The
+test then asserts that the refusal comes, by these words, and that the program ends undisturbed; when
+it does not come any more, the test fails until the line here is changed.
+"""
+
+import dataclasses
+
+GCC = ("gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra")
+TAIL = ("-lpthread", "-lm", "-ldl")
+
+# How a C program is built: command, options behind the sources.
+BUILDS = {
+    "gcc": (GCC, TAIL),
+    "nopie": ((*GCC, "-no-pie", "-fno-pie"), TAIL),
+    "static": ((*GCC, "-static"), TAIL),
+    "staticpie": ((*GCC, "-static-pie"), TAIL),
+    "o3": ((*GCC, "-O3"), TAIL),
+    "omp": ((*GCC, "-fopenmp"), TAIL),
+    "clang": (("clang", "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra"), TAIL),
+    "musl": (("musl-gcc", "-std=gnu11", "-O1", "-g"), TAIL),
+    "muslstatic": (("musl-gcc", "-std=gnu11", "-O1", "-g", "-static"), TAIL),
+}
+ALL_BUILDS = ("gcc", "nopie", "static", "staticpie", "o3", "clang", "musl", "muslstatic")
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A source in `programs/`, built in one or more ways."""
+
+    source: str
+    builds: tuple = ("gcc",)
+    # Frozen only once it has said that it is ready (what it does before cannot be done twice).
+    ready: bool = False
+    refused: str = ""
+    # Needed besides the compiler: name of a check in `builds.NEEDS`.
+    needs: str = ""
+
+
+PROGRAMS = (
+    Program("plain.c", ALL_BUILDS),
+    Program("threads.c", ALL_BUILDS),
+    Program("fpu.c", ("gcc", "o3", "static", "clang")),
+    Program("signals.c", ("gcc", "static", "musl", "clang")),
+    Program("blocked.c", ("gcc", "static", "muslstatic"), refused="a pipe of the program's own"),
+    Program("stacks.c", ("gcc", "nopie", "static", "clang")),
+    Program("churn.c", ("gcc", "nopie", "static", "clang")),
+    Program("owned.c", needs="numbers"),
+    Program("openmp.c", ("omp",)),
+    Program("threads.cpp", ("g++", "clang++")),
+    Program("field.f90", ("gfortran",)),
+    Program("goroutines.go", ("go",), refused="of the kind anon_inode"),
+    Program("threads.rs", ("rustc",)),
+    Program("arrays.py", ("python",)),
+    Program("amx.c"),
+    Program("shared.c"),
+    Program("sysv.c"),
+    Program("huge.c"),
+    Program("hugetlb.c", needs="hugetlb"),
+    Program("guards.c"),
+    Program("locked.c"),
+    Program("mapped.c", ready=True),
+    Program("sparse.c"),
+    Program("restartable.c"),
+    Program("forkless.c"),
+    Program("files.c", ready=True),
+    Program("deleted.c", ready=True),
+    Program("locks.c", refused="a file with a lease or lock of a kind unknown to us"),
+    Program("pipes.c", ready=True, refused="a pipe of the program's own"),
+    Program("pairs.c", refused="a socket"),
+    Program("eventfds.c", refused="of the kind anon_inode"),
+    Program("timerfds.c", refused="of the kind anon_inode"),
+    Program("signalfds.c", refused="of the kind anon_inode"),
+    Program("epolls.c", refused="of the kind anon_inode"),
+    Program("memfds.c"),
+    Program("ptys.c", ready=True, refused="a terminal or device"),
+    Program("itimers.c"),
+    Program("ptimers.c", refused="has POSIX timers"),
+    Program("children.c", refused="a pipe of the program's own"),
+    Program("attributes.c"),
+    Program("execs.c"),
+    Program("tcp.c", ready=True, refused="a socket"),
+    Program("unixsockets.c", ready=True, refused="a socket"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """One way to freeze and restore: what the driver is told, image after image of one incarnation."""
+
+    freezes: tuple
+    restore: str = "whole"
+
+
+VARIANTS = {
+    # A twin is written while the program runs on.
+    "twin": Variant(("twin",)),
+    # The program stands still until the image is durable.
+    "sync": Variant(("sync",)),
+}
