@@ -29,8 +29,11 @@ pub fn capture(
     let ends: Vec<&Open> = all.iter().filter(|o| o.is_pipe() && o.same_file(this)).collect();
     let fd = lender.borrow(this.fd)?;
     let other = |found: fn(&Open) -> bool| ends.iter().any(|o| found(o));
+    // With only one end, a standard stream is given anew, whether the other end is closed or not.
+    let standard = ends.iter().any(|o| o.pid == this.pid && o.fd <= 2);
     let own = match (other(Open::reads), other(Open::writes)) {
         (true, true) => true,
+        _ if standard => false,
         (true, false) => lend::poll(&fd, libc::POLLIN) & libc::POLLHUP != 0,
         _ => lend::poll(&fd, libc::POLLOUT) & libc::POLLERR != 0,
     };

@@ -194,6 +194,7 @@ fn an_open_file_that_shrank_or_went_is_named() {
     let whole = fs::read(&log).unwrap();
     let writer = File::options().write(true).open(&log).unwrap();
     writer.set_len(1).unwrap();
+    drop(writer);
     let error = try_restore(&image).unwrap_err().to_string();
     assert!(error.contains("log") && error.contains("shrunk"), "{error}");
     // What was appended after the checkpoint is cut off at restore, and only then.
