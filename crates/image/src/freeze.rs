@@ -9,6 +9,7 @@
 
 use crate::error::FreezeError;
 use crate::fault;
+use crate::interrupted;
 use crate::procfs::{self, Stat, Status};
 use crate::trace::{Listed, Regs, Stop, TraceError, Tracee};
 use crate::twin::{reap, try_reap};
@@ -265,6 +266,12 @@ impl Frozen {
     fn give_back(&mut self) -> Result<(), TraceError> {
         let mut result = Ok(());
         let mut on_the_way = Vec::new();
+        let untouched = |thread: &&Attached| {
+            thread.stopped && !self.borrowed.iter().any(|b| b.tracee == thread.tracee)
+        };
+        for thread in self.attached.iter().filter(untouched) {
+            result = result.and(hide_stop(thread.tracee));
+        }
         for borrowed in std::mem::take(&mut self.borrowed) {
             let tracee = borrowed.tracee;
             let go = tracee
@@ -284,6 +291,14 @@ impl Frozen {
         }
         result
     }
+}
+
+/// Keeps from a thread, whose registers nobody has read yet, that it was stopped.
+fn hide_stop(tracee: Tracee) -> Result<(), TraceError> {
+    let before = tracee.regs()?;
+    let mut regs = before;
+    interrupted::not_by_us(&mut regs);
+    if regs.rax != before.rax { tracee.set_regs(&regs) } else { Ok(()) }
 }
 
 impl Attached {

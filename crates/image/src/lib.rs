@@ -6,6 +6,7 @@
 //! what a restored process finds in its shared segments is the caller's affair.
 
 mod agent;
+mod aligned;
 mod append;
 mod area;
 mod blocks;
@@ -32,11 +33,13 @@ mod freeze;
 mod image;
 mod inotify;
 mod inspect;
+mod interrupted;
 mod lend;
 mod load;
 mod locks;
 mod memory;
 mod orphans;
+mod pack;
 mod parallel;
 mod pipes;
 mod plan;
@@ -49,6 +52,7 @@ mod reorphan;
 mod restore;
 mod rethread;
 mod scan;
+mod sink;
 mod skeleton;
 mod sockdiag;
 mod sockets;
@@ -72,6 +76,7 @@ pub use freeze::Frozen;
 pub use image::{Image, Summary};
 pub use inspect::{AncestorInfo, FileInfo, Inspection, RegionInfo, ThreadInfo};
 pub use restore::{RestoreSpec, restore};
+pub use sink::receive;
 pub use tree::remove_image;
 pub use twin::Twin;
 pub use verify::Verdict;

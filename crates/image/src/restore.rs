@@ -13,6 +13,7 @@ use crate::error::RestoreError;
 use crate::family::Member;
 use crate::fault;
 use crate::image::Image;
+use crate::interrupted;
 use crate::load;
 use crate::memory;
 use crate::plan::{self, Placed, Plan};
@@ -36,7 +37,6 @@ use std::path::Path;
 
 /// Where ptrace's XSAVE layout tells which features are enabled.
 const XCR0_OFFSET: usize = 464;
-const RESTART_BLOCK: i64 = -516;
 /// Offset of the thread number in glibc's thread block (2.11 and later).
 const GLIBC_TID_OFFSET: u64 = 720;
 /// How far into a libc's thread block its number is looked for.
@@ -470,20 +470,18 @@ fn bind(tid: libc::pid_t, mask: &[u8]) {
 fn make_ready(threads: &[Tracee], state: &State) -> Result<(), RestoreError> {
     let pid = threads[0].0;
     for (i, (&tracee, thread)) in threads.iter().zip(&state.threads).enumerate() {
+        let mut regs = words_to_regs(&thread.regs);
+        let sleeps = interrupted::fall_asleep(tracee, &regs)?;
         // SAFETY: signals a thread of our own child.
         if unsafe { libc::syscall(libc::SYS_tgkill, pid, tracee.0, libc::SIGSTOP) } != 0 {
             return Err(last("stop the restored process"));
         }
-        tracee.resume(0)?;
-        wait_for(tracee, libc::SIGSTOP)?;
-        let mut regs = words_to_regs(&thread.regs);
-        let interrupted = regs.orig_rax as i64 >= 0 && regs.rax as i64 == RESTART_BLOCK;
-        if interrupted && !signal_waits(state, i) {
-            // The kernel's note on how to continue the call is lost with the old process: begin it
-            // anew.
-            regs.rax = regs.orig_rax;
-            regs.rip = regs.rip.wrapping_sub(2);
-            regs.orig_rax = u64::MAX;
+        interrupted::run_into(tracee, libc::SIGSTOP)?;
+        if sleeps {
+            regs = interrupted::asleep(tracee, &regs)?;
+        } else if interrupted::needs_note(&regs) && !signal_waits(state, i) {
+            // What was left of its time nobody knows.
+            interrupted::begin_anew(&mut regs);
         }
         tracee.set_xstate(&thread.xstate)?;
         tracee.set_regs(&regs)?;

@@ -4,6 +4,7 @@ use crate::agent::Agent;
 use crate::capture::regs_to_words;
 use crate::error::CaptureError;
 use crate::freeze::{Borrowed, Frozen};
+use crate::interrupted;
 use crate::memory;
 use crate::procfs::{self, Mapping, Status};
 use crate::state::{Pending, Rseq, Thread};
@@ -62,6 +63,7 @@ pub(crate) fn read(
     if regs.cs != USER_CODE_SEGMENT {
         return Err(CaptureError::Unsupported("runs 32-bit code".into()));
     }
+    interrupted::not_by_us(&mut regs);
     let rseq = leave_critical_section(tracee, &mut regs)?;
     tracee.set_regs(&regs)?;
     let at = frozen.borrowed.len();
@@ -69,12 +71,15 @@ pub(crate) fn read(
     if !traps_ignored {
         leave_vdso(&mut frozen.borrowed[at], maps)?;
     }
+    // As the image tells it; the kernel knows how the thread itself goes on.
+    let mut regs = frozen.borrowed[at].regs;
+    interrupted::name_call(tracee, &mut regs);
     let comm = procfs::read(tid, "comm")?;
     Ok(Thread {
         tid,
         comm: comm.strip_suffix(b"\n").unwrap_or(&comm).to_vec(),
         affinity: affinity(tid),
-        regs: regs_to_words(&frozen.borrowed[at].regs),
+        regs: regs_to_words(&regs),
         xstate: tracee.xstate()?,
         sigmask,
         altstack: [0, 2, 0],

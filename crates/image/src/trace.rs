@@ -153,7 +153,7 @@ impl Tracee {
     }
 
     /// Lets it run to the next entry to or exit from a system call, giving it `signal` unless 0.
-    fn resume_to_syscall(self, signal: i32) -> Result<(), TraceError> {
+    pub fn resume_to_syscall(self, signal: i32) -> Result<(), TraceError> {
         let what = "continue to a system call";
         self.request(what, libc::PTRACE_SYSCALL, 0, signal as usize).map(drop)
     }
