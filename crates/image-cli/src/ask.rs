@@ -1,5 +1,5 @@
-//! `eyrie-image checkpoint`: asks the program's supervisor, or takes the image of a process that has
-//! none.
+//! `eyrie-image checkpoint`: asks the program's supervisor, or takes the image of a process that
+//! has none.
 
 use crate::args::{Checkpoint, Way};
 use crate::find::Running;
