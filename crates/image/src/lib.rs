@@ -60,7 +60,7 @@ pub use freeze::Frozen;
 pub use image::{Image, Summary};
 pub use inspect::{AncestorInfo, FileInfo, Inspection, RegionInfo, ThreadInfo};
 pub use restore::{RestoreSpec, restore};
-pub use tree::remove_image;
+pub use tree::{may_choose_numbers, remove_image};
 pub use twin::Twin;
 pub use verify::Verdict;
 
