@@ -1,7 +1,8 @@
 //! Compression of blocks. What is decoded need not be trusted: a block has a fixed room for its
 //! pages, and whatever would not fill it exactly is refused.
 
-use crate::format::{BLOCK_BYTES, codec};
+use crate::aligned::Buffer;
+use crate::format::codec;
 use std::io;
 
 /// Compresses and decodes; owned by one thread, so that its tables are made once.
@@ -17,29 +18,30 @@ const LEAST_GAIN_SHIFT: u32 = 4;
 const ZSTD_LEVEL: i32 = 1;
 
 impl Codec {
-    /// Compresses `pages` into `to`, whose length becomes that of the result. False if that would
+    /// Compresses `pages` to the beginning of `to` and returns the length, or `None` if that would
     /// save too little; `to` is then of no use.
-    pub fn compress(&mut self, how: u32, pages: &[u8], to: &mut Vec<u8>) -> io::Result<bool> {
-        debug_assert!(pages.len() <= BLOCK_BYTES);
-        let most = pages.len() - (pages.len() >> LEAST_GAIN_SHIFT);
-        match how {
+    pub fn compress(
+        &mut self,
+        how: u32,
+        pages: &[u8],
+        to: &mut Buffer,
+    ) -> io::Result<Option<usize>> {
+        let bytes = match how {
             codec::LZ4 => {
-                to.resize(lz4_flex::block::get_maximum_output_size(pages.len()), 0);
-                let bytes = lz4_flex::block::compress_into(pages, to).map_err(io::Error::other)?;
-                to.truncate(bytes);
+                to.resize(lz4_flex::block::get_maximum_output_size(pages.len()));
+                lz4_flex::block::compress_into(pages, to).map_err(io::Error::other)?
             }
             codec::ZSTD => {
                 let zstd = match &mut self.zstd {
                     Some(zstd) => zstd,
                     none => none.insert(zstd::bulk::Compressor::new(ZSTD_LEVEL)?),
                 };
-                to.resize(zstd::zstd_safe::compress_bound(pages.len()), 0);
-                let bytes = zstd.compress_to_buffer(pages, to.as_mut_slice())?;
-                to.truncate(bytes);
+                to.resize(zstd::zstd_safe::compress_bound(pages.len()));
+                zstd.compress_to_buffer(pages, &mut to[..])?
             }
-            _ => return Ok(false),
-        }
-        Ok(to.len() < most)
+            _ => return Ok(None),
+        };
+        Ok((bytes < pages.len() - (pages.len() >> LEAST_GAIN_SHIFT)).then_some(bytes))
     }
 
     /// Decodes a block whose pages fill `to`; false if it does not hold just these.
@@ -72,6 +74,7 @@ impl Codec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::BLOCK_BYTES;
 
     fn noise(bytes: usize) -> Vec<u8> {
         let mut x = 0x9e37_79b9_7f4a_7c15u64;
@@ -87,24 +90,25 @@ mod tests {
     #[test]
     fn what_is_compressed_comes_back() {
         let pages: Vec<u8> = (0..BLOCK_BYTES).map(|i| (i / 100) as u8).collect();
-        let (mut codec, mut stored) = (Codec::default(), Vec::new());
+        let (mut codec, mut to) = (Codec::default(), Buffer::default());
         for how in [codec::LZ4, codec::ZSTD] {
-            assert!(codec.compress(how, &pages, &mut stored).unwrap());
+            let bytes = codec.compress(how, &pages, &mut to).unwrap().unwrap();
+            let stored = &to[..bytes];
             let mut back = vec![1; pages.len()];
-            assert!(codec.decode(how, &stored, &mut back).unwrap());
+            assert!(codec.decode(how, stored, &mut back).unwrap());
             assert!(back == pages);
             // Room for more or less than there is: refused, not written beyond.
-            assert!(!codec.decode(how, &stored, &mut back[..4096]).unwrap());
-            assert!(!codec.decode(how, &stored, &mut vec![0; BLOCK_BYTES + 1]).unwrap());
+            assert!(!codec.decode(how, stored, &mut back[..4096]).unwrap());
+            assert!(!codec.decode(how, stored, &mut vec![0; BLOCK_BYTES + 1]).unwrap());
             assert!(!codec.decode(how, &stored[..stored.len() / 2], &mut back).unwrap());
         }
     }
 
     #[test]
     fn noise_is_not_worth_it() {
-        let (mut codec, mut stored) = (Codec::default(), Vec::new());
+        let (mut codec, mut to) = (Codec::default(), Buffer::default());
         for how in [codec::LZ4, codec::ZSTD] {
-            assert!(!codec.compress(how, &noise(BLOCK_BYTES), &mut stored).unwrap());
+            assert_eq!(codec.compress(how, &noise(BLOCK_BYTES), &mut to).unwrap(), None);
         }
     }
 

@@ -120,11 +120,13 @@ impl Part {
     /// Reads block `i` as it is stored and holds it against its checksum.
     pub fn stored(&self, i: usize, to: &mut Vec<u8>) -> Result<(), ImageError> {
         let block = &self.blocks[i];
-        to.resize(block.stored as usize, 0);
+        to.resize(padded(block) as usize, 0);
         self.read(to, self.starts[i].1)?;
-        if format::hash(to) != block.stored_hash {
+        let (stored, padding) = to.split_at(block.stored as usize);
+        if format::hash(stored) != block.stored_hash || padding.iter().any(|&b| b != 0) {
             return Err(damaged(i));
         }
+        to.truncate(block.stored as usize);
         Ok(())
     }
 
@@ -164,6 +166,11 @@ impl Part {
         let missing = || ImageError::Invalid("a section is missing".into());
         self.table.iter().find(|s| s.kind == kind).ok_or_else(missing)
     }
+}
+
+/// Length of a block in the file with the zeros behind it.
+fn padded(block: &Block) -> u64 {
+    u64::from(block.stored).next_multiple_of(PAGE_BYTES)
 }
 
 fn damaged(block: usize) -> ImageError {
@@ -221,7 +228,7 @@ fn starts(blocks: &[Block], pages: &Section) -> Result<Vec<(u64, u64)>, ImageErr
             codec::LZ4 | codec::ZSTD => block.stored > 0 && block.stored < block.raw,
             _ => false,
         };
-        let end = at + u64::from(block.stored);
+        let end = at + padded(block);
         if !sized || !coded || block.reserved != 0 || end > pages.offset + pages.bytes {
             return Err(invalid(i));
         }

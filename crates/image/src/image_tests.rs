@@ -2,9 +2,9 @@
 //! is held against itself.
 
 use super::*;
-use crate::codec::Codec;
 use crate::family::Kin;
 use crate::format::{self, BLOCK_BYTES, Block, HEADER_BYTES, codec};
+use crate::pack::{Packer, Tuner};
 use crate::state::{
     Action, Backing, Description, Descriptor, FileId, Layout, Pending, Region, Rseq, Special,
     Thread,
@@ -118,8 +118,11 @@ fn write_with(
     ancestors: &[Ancestor],
     how: u32,
 ) -> Written {
-    let mut writer = ImageWriter::create(path).unwrap();
-    content(3).chunks(PAGE as usize).for_each(|page| writer.append(how, page).unwrap());
+    let writer = ImageWriter::create(path).unwrap();
+    let (mut packer, tuner) = (Packer::default(), Tuner::new(Some(how)));
+    for page in content(3).chunks(PAGE as usize) {
+        writer.append(&packer.pack(&tuner, page).unwrap()).unwrap();
+    }
     writer.commit(&Contents { state, extents, ancestors, meta: b"meta" }).unwrap()
 }
 
@@ -237,8 +240,8 @@ fn of_an_earlier_file_the_needed_blocks_are_verified() {
     let pair = Pair::new();
     let image = pair.open().unwrap();
     let good = fs::read(pair.path("old")).unwrap();
-    let stored = image.parts[1].blocks()[0].stored as usize;
-    for (at, holds) in [(0, true), (2 * stored, false)] {
+    assert_eq!(image.parts[1].blocks().len(), 3);
+    for (at, holds) in [(0, true), (2 * PAGE as usize, false)] {
         let mut bytes = good.clone();
         bytes[HEADER_BYTES as usize + at] ^= 1;
         fs::write(pair.path("old"), bytes).unwrap();
@@ -271,20 +274,14 @@ fn received_blocks(
 ) -> Result<Image, ImageError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("image");
-    let mut writer = ImageWriter::create(&path).unwrap();
-    let (mut codec, mut blocks, mut stored) = (Codec::default(), Vec::new(), Vec::new());
-    for page in content(3).chunks(PAGE as usize) {
-        let mut packed = Vec::new();
-        assert!(codec.compress(codec::ZSTD, page, &mut packed).unwrap());
-        blocks.push(Block {
-            raw: PAGE as u32,
-            stored: packed.len() as u32,
-            codec: codec::ZSTD,
-            reserved: 0,
-            hash: format::hash(page),
-            stored_hash: format::hash(&packed),
-        });
-        stored.append(&mut packed);
+    let writer = ImageWriter::create(&path).unwrap();
+    let (mut packer, tuner) = (Packer::default(), Tuner::new(Some(codec::ZSTD)));
+    let (mut blocks, mut stored) = (Vec::new(), Vec::new());
+    for page in content(9).chunks(3 * PAGE as usize) {
+        let packed = packer.pack(&tuner, page).unwrap();
+        assert_eq!(packed.block.codec, codec::ZSTD);
+        blocks.push(packed.block);
+        stored.extend_from_slice(packed.padded);
     }
     change(&mut blocks, &mut stored);
     writer.append_raw(&blocks, &stored).unwrap();
@@ -309,9 +306,10 @@ fn hostile_blocks_are_refused() {
         ("nothing", |b, _| b[0].raw = 0),
         ("half a page", |b, _| b[0].raw = 2048),
         ("stored nowhere", |b, _| b[0].stored = 0),
-        ("stored beyond the end", |b, _| b[2].stored += 1),
+        ("stored beyond the end", |b, _| b[2].stored += PAGE as u32),
         ("stored without an end", |b, _| b[0].stored = u32::MAX),
-        ("bytes of no block", |_, s| s.push(0)),
+        ("bytes of no block", |_, s| s.resize(s.len() + PAGE as usize, 0)),
+        ("something behind a block", |b, s| s[b[0].stored as usize] = 1),
         ("codec", |b, _| b[0].codec = 3),
         ("other codec", |b, _| b[0].codec = codec::LZ4),
         ("not compressed", |b, _| b[0].codec = codec::NONE),
@@ -320,8 +318,9 @@ fn hostile_blocks_are_refused() {
         ("checksum of the pages", |b, _| b[0].hash[0] ^= 1),
         ("pages of another block", |b, _| b.swap(0, 1)),
         ("too few pages", |b, s| {
-            let last = b.pop().unwrap();
-            s.truncate(s.len() - last.stored as usize);
+            b.truncate(1);
+            s.truncate(PAGE as usize);
+            b[0].raw = PAGE as u32;
         }),
     ];
     assert!(received_blocks(|_, _| {}).is_ok());

@@ -6,6 +6,7 @@
 //! what a restored process finds in its shared segments is the caller's affair.
 
 mod agent;
+mod aligned;
 mod area;
 mod blocks;
 mod brood;
@@ -31,6 +32,7 @@ mod interrupted;
 mod load;
 mod memory;
 mod orphans;
+mod pack;
 mod parallel;
 mod plan;
 mod procfs;
@@ -41,6 +43,7 @@ mod reorphan;
 mod restore;
 mod rethread;
 mod scan;
+mod sink;
 mod skeleton;
 mod spawn;
 mod state;
@@ -60,6 +63,7 @@ pub use freeze::Frozen;
 pub use image::{Image, Summary};
 pub use inspect::{AncestorInfo, FileInfo, Inspection, RegionInfo, ThreadInfo};
 pub use restore::{RestoreSpec, restore};
+pub use sink::receive;
 pub use tree::{may_choose_numbers, remove_image};
 pub use twin::Twin;
 pub use verify::Verdict;

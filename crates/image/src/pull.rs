@@ -1,5 +1,8 @@
 //! Getting the content of a twin's memory into the image.
 //!
+//! First it is noted what is to be read; then a few threads read, hash, compress and write it, each
+//! a block at a time, so that nothing is staged anywhere and the memory used is a few blocks.
+//!
 //! Pages are read through `/proc/PID/mem`. `process_vm_readv` looks like the better choice and is
 //! the worse one: it pins pages, and for a page that the twin still shares with the process the
 //! kernel then first makes a copy of its own for the twin, which halves the speed and doubles the
@@ -9,17 +12,24 @@
 //! memory without a file are left out: they come back by themselves.
 
 use crate::PAGE_BYTES;
+use crate::aligned::Buffer;
 use crate::error::CaptureError;
 use crate::fault;
-use crate::format::{BLOCK_BYTES, Extent, codec};
+use crate::format::{BLOCK_BYTES, Extent};
+use crate::pack::Packer;
+use crate::parallel;
 use crate::scan::Pagemap;
 use crate::state::{Guard, Run};
 use crate::write::ImageWriter;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::sync::Mutex;
+use std::time::Instant;
 
 const PAGE: usize = PAGE_BYTES as usize;
+const BLOCK_PAGES: usize = BLOCK_BYTES / PAGE;
 
 /// What to do about a page that turns out to be unreadable or zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,47 +42,70 @@ pub enum Kind {
     Lost,
 }
 
-/// Queued pages, all of one region.
+/// Pages of one region that go into one block.
 struct Piece {
     run: Run,
     kind: Kind,
     /// Whether the program may read them.
     legible: bool,
-    /// Whether it begins a run of its own even if it touches the last one.
+    /// Whether it begins an extent of its own even if it touches the last one.
     fresh: bool,
+}
+
+/// What becomes a block.
+enum Job<'a> {
+    /// Pieces to be read.
+    Read(Range<usize>),
+    /// Content that was saved earlier, from this address on.
+    Saved { start: u64, content: &'a [u8], fresh: bool },
+}
+
+/// Pages that a block holds, and where they belong.
+#[derive(Default)]
+struct Found {
+    /// Start, number of pages, whether it must not be joined to the one before.
+    runs: Vec<(u64, u64, bool)>,
+    guards: Vec<Guard>,
 }
 
 /// Pages on their way into an image.
 pub struct Puller<'a> {
-    mem: File,
-    pagemap: Pagemap,
-    writer: &'a mut ImageWriter,
-    buffer: Vec<u8>,
-    /// Pages to be read with the next block.
-    queued: Vec<Piece>,
-    queued_pages: usize,
+    source: Source,
+    writer: &'a ImageWriter<'a>,
+    jobs: Vec<Job<'a>>,
+    pieces: Vec<Piece>,
+    /// First piece of the block that is being put together, and its pages so far.
+    begun: (usize, usize),
     /// What was stored, in order.
     pub extents: Vec<Extent>,
-    /// Pages that were stored or are about to be.
-    pages: u64,
     /// Guard pages found, in order.
     pub guards: Vec<Guard>,
 }
 
+/// The process that is read.
+struct Source {
+    mem: File,
+    pagemap: Pagemap,
+}
+
+/// What a thread needs.
+#[derive(Default)]
+struct Worker {
+    buffer: Buffer,
+    packer: Packer,
+}
+
 impl<'a> Puller<'a> {
     /// Reads from `pid` into `writer`.
-    pub fn new(pid: libc::pid_t, writer: &'a mut ImageWriter) -> Result<Self, CaptureError> {
+    pub fn new(pid: libc::pid_t, writer: &'a ImageWriter<'a>) -> Result<Self, CaptureError> {
         let mem = File::open(format!("/proc/{pid}/mem")).map_err(|_| CaptureError::TwinGone)?;
-        let pages = writer.pages();
         Ok(Puller {
-            mem,
-            pagemap: Pagemap::open(pid)?,
+            source: Source { mem, pagemap: Pagemap::open(pid)? },
             writer,
-            buffer: vec![0; BLOCK_BYTES],
-            queued: Vec::new(),
-            queued_pages: 0,
+            jobs: Vec::new(),
+            pieces: Vec::new(),
+            begun: (0, 0),
             extents: Vec::new(),
-            pages,
             guards: Vec::new(),
         })
     }
@@ -86,98 +119,145 @@ impl<'a> Puller<'a> {
         legible: bool,
     ) -> Result<(), CaptureError> {
         let mut runs = Vec::new();
-        self.pagemap.own_pages(start, end, u64::MAX, &mut runs)?;
-        runs.iter().try_for_each(|run| self.take(run, kind, legible))
+        self.source.pagemap.own_pages(start, end, u64::MAX, &mut runs)?;
+        runs.iter().for_each(|run| self.take(run, kind, legible));
+        Ok(())
     }
 
     /// Takes the pages of `run`, which lies within one region.
-    pub fn take(&mut self, run: &Run, kind: Kind, legible: bool) -> Result<(), CaptureError> {
+    pub fn take(&mut self, run: &Run, kind: Kind, legible: bool) {
         let mut left = run.clone();
         while left.pages > 0 {
-            let room = (BLOCK_BYTES / PAGE - self.queued_pages) as u64;
-            let pages = left.pages.min(room);
+            let pages = left.pages.min((BLOCK_PAGES - self.begun.1) as u64);
             let fresh = left.start == run.start;
-            self.queued.push(Piece { run: Run { start: left.start, pages }, kind, legible, fresh });
-            self.queued_pages += pages as usize;
+            let run = Run { start: left.start, pages };
+            self.pieces.push(Piece { run, kind, legible, fresh });
+            self.begun.1 += pages as usize;
             left.start += pages * PAGE_BYTES;
             left.pages -= pages;
-            if self.queued_pages == BLOCK_BYTES / PAGE {
-                self.flush()?;
+            if self.begun.1 == BLOCK_PAGES {
+                self.end_block();
             }
         }
-        Ok(())
     }
 
     /// Takes pages whose content was saved earlier.
-    pub fn take_saved(&mut self, start: u64, content: &[u8]) -> Result<(), CaptureError> {
-        self.flush()?;
-        for (i, block) in content.chunks(BLOCK_BYTES).enumerate() {
-            let at = start + (i * BLOCK_BYTES) as u64;
-            self.writer.append(codec::NONE, block)?;
-            self.stored(at, (block.len() / PAGE) as u64, i == 0);
+    pub fn take_saved(&mut self, start: u64, content: &'a [u8]) {
+        self.end_block();
+        for (i, content) in content.chunks(BLOCK_BYTES).enumerate() {
+            let start = start + (i * BLOCK_BYTES) as u64;
+            self.jobs.push(Job::Saved { start, content, fresh: i == 0 });
         }
-        Ok(())
     }
 
-    /// Reads and writes what is queued.
-    pub fn flush(&mut self) -> Result<(), CaptureError> {
-        let queued = std::mem::take(&mut self.queued);
-        self.queued_pages = 0;
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let mut kept = 0;
-        for piece in &queued {
+    fn end_block(&mut self) {
+        if self.begun.1 > 0 {
+            self.jobs.push(Job::Read(self.begun.0..self.pieces.len()));
+        }
+        self.begun = (self.pieces.len(), 0);
+    }
+
+    /// Reads and writes all that was taken.
+    pub fn pull(&mut self) -> Result<(), CaptureError> {
+        self.end_block();
+        let (jobs, pieces) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.pieces));
+        self.begun = (0, 0);
+        let all = (std::mem::take(&mut self.extents), std::mem::take(&mut self.guards));
+        let all = Mutex::new(all);
+        self.writer.restart_turns();
+        let work =
+            |worker: &mut Worker, i: usize| {
+                let turn = self.writer.turn(i);
+                let tuner = &self.writer.tuner;
+                let begun = Instant::now();
+                worker.buffer.resize(BLOCK_BYTES);
+                let (found, kept) = match &jobs[i] {
+                    Job::Read(range) => self.source.read_block(&pieces[range.clone()], worker)?,
+                    Job::Saved { start, content, fresh } => {
+                        worker.buffer[..content.len()].copy_from_slice(content);
+                        let runs = vec![(*start, (content.len() / PAGE) as u64, *fresh)];
+                        (Found { runs, guards: Vec::new() }, content.len())
+                    }
+                };
+                tuner.pulled(kept, begun.elapsed());
+                fault::point(fault::BLOCK_READ)?;
+                let packed =
+                    match kept {
+                        0 => None,
+                        _ => Some(worker.packer.pack(tuner, &worker.buffer[..kept]).map_err(
+                            |source| CaptureError::Os { what: "compress a block", source },
+                        )?),
+                    };
+                turn.store(packed.as_ref(), |first| {
+                    let mut all = all.lock().unwrap_or_else(|e| e.into_inner());
+                    found.add_to(&mut all, first);
+                })?;
+                Ok(())
+            };
+        let result = parallel::for_each(jobs.len(), Worker::default, work);
+        (self.extents, self.guards) = all.into_inner().unwrap_or_else(|e| e.into_inner());
+        result
+    }
+}
+
+impl Found {
+    /// Joins the next pages to those before; `first` is the number of the first of them.
+    fn add_to(self, (extents, guards): &mut (Vec<Extent>, Vec<Guard>), mut first: u64) {
+        for (start, pages, fresh) in self.runs {
+            match extents.last_mut() {
+                Some(last)
+                    if !fresh
+                        && last.start + last.pages * PAGE_BYTES == start
+                        && (last.home, last.first + last.pages) == (0, first) =>
+                {
+                    last.pages += pages;
+                }
+                _ => extents.push(Extent { start, pages, home: 0, reserved: 0, first }),
+            }
+            first += pages;
+        }
+        for guard in self.guards {
+            match guards.last_mut() {
+                Some(last) if last.end == guard.start => last.end = guard.end,
+                _ => guards.push(guard),
+            }
+        }
+    }
+}
+
+impl Source {
+    /// Reads what goes into one block; returns how much of the buffer is filled.
+    fn read_block(
+        &self,
+        pieces: &[Piece],
+        worker: &mut Worker,
+    ) -> Result<(Found, usize), CaptureError> {
+        let (mut found, mut kept) = (Found::default(), 0);
+        for piece in pieces {
             let mut done = 0;
             while done < piece.run.pages {
                 let at = piece.run.start + done * PAGE_BYTES;
                 let bytes = ((piece.run.pages - done) * PAGE_BYTES) as usize;
-                let read = self.read(at, &mut buffer[kept..kept + bytes])?;
-                kept += self.sift(piece, at, &mut buffer[kept..kept + read]);
+                let read = self.read(at, &mut worker.buffer[kept..kept + bytes])?;
+                kept += found.sift(piece, at, &mut worker.buffer[kept..kept + read]);
                 done += (read / PAGE) as u64;
                 if read < bytes {
-                    self.unreadable(piece, piece.run.start + done * PAGE_BYTES)?;
+                    let page = piece.run.start + done * PAGE_BYTES;
+                    self.unreadable(piece, page, &mut found.guards)?;
                     done += 1;
                 }
             }
         }
-        let result = match fault::point(fault::BLOCK_READ) {
-            Ok(()) => self.writer.append(codec::NONE, &buffer[..kept]),
-            Err(fault) => Err(fault.into()),
-        };
-        self.buffer = buffer;
-        result
-    }
-
-    /// Moves the pages that are to be stored to the front and notes them; returns their bytes.
-    fn sift(&mut self, piece: &Piece, start: u64, pages: &mut [u8]) -> usize {
-        let mut kept = 0;
-        for at in (0..pages.len()).step_by(PAGE) {
-            if piece.kind != Kind::File && is_zero(&pages[at..at + PAGE]) {
-                continue;
-            }
-            if kept != at {
-                pages.copy_within(at..at + PAGE, kept);
-            }
-            kept += PAGE;
-            let address = start + at as u64;
-            self.stored(address, 1, piece.fresh && address == piece.run.start);
-        }
-        kept
-    }
-
-    /// Notes that pages follow those that are stored.
-    fn stored(&mut self, start: u64, pages: u64, fresh: bool) {
-        let first = self.pages;
-        self.pages += pages;
-        match self.extents.last_mut() {
-            Some(last) if !fresh && last.start + last.pages * PAGE_BYTES == start => {
-                last.pages += pages;
-            }
-            _ => self.extents.push(Extent { start, pages, home: 0, reserved: 0, first }),
-        }
+        Ok((found, kept))
     }
 
     /// A page that cannot be read although it is there is a guard page.
-    fn unreadable(&mut self, piece: &Piece, page: u64) -> Result<(), CaptureError> {
+    fn unreadable(
+        &self,
+        piece: &Piece,
+        page: u64,
+        guards: &mut Vec<Guard>,
+    ) -> Result<(), CaptureError> {
         if piece.kind == Kind::Lost {
             return Ok(());
         }
@@ -187,10 +267,7 @@ impl<'a> Puller<'a> {
             let what = "not readable and not shown to us either".into();
             return Err(CaptureError::Mapping { start: page, what });
         }
-        match self.guards.last_mut() {
-            Some(last) if last.end == page => last.end += PAGE_BYTES,
-            _ => self.guards.push(Guard { start: page, end: page + PAGE_BYTES }),
-        }
+        guards.push(Guard { start: page, end: page + PAGE_BYTES });
         Ok(())
     }
 
@@ -210,6 +287,31 @@ impl<'a> Puller<'a> {
             }
         }
         Ok(done / PAGE * PAGE)
+    }
+}
+
+impl Found {
+    /// Moves the pages that are to be stored to the front and notes them; returns their bytes.
+    fn sift(&mut self, piece: &Piece, start: u64, pages: &mut [u8]) -> usize {
+        let mut kept = 0;
+        for at in (0..pages.len()).step_by(PAGE) {
+            if piece.kind != Kind::File && is_zero(&pages[at..at + PAGE]) {
+                continue;
+            }
+            if kept != at {
+                pages.copy_within(at..at + PAGE, kept);
+            }
+            kept += PAGE;
+            let address = start + at as u64;
+            let fresh = piece.fresh && address == piece.run.start;
+            match self.runs.last_mut() {
+                Some((start, pages, _)) if !fresh && *start + *pages * PAGE_BYTES == address => {
+                    *pages += 1;
+                }
+                _ => self.runs.push((address, 1, fresh)),
+            }
+        }
+        kept
     }
 }
 

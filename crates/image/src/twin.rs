@@ -17,13 +17,14 @@ use crate::procfs::{self, Mapping};
 use crate::pull::{Kind, Puller};
 use crate::regions::{Content, Regions};
 use crate::scan::Pagemap;
+use crate::sink::StreamSink;
 use crate::state::{Backing, ORPHAN_BASE, Region, Run, State, region};
 use crate::trace::{Listed, Stop, TraceError, Tracee};
 use crate::tree;
 use crate::write::{Contents, ImageWriter};
 use crate::{ImageReport, PAGE_BYTES};
 use std::cell::Cell;
-use std::io;
+use std::io::{self, Write};
 use std::marker::PhantomData;
 use std::path::Path;
 use std::rc::Rc;
@@ -282,6 +283,22 @@ impl Twin {
         })
     }
 
+    /// Pulls the twin's memory and sends it on at once, as a stream that [`crate::receive`] turns
+    /// into an image. A failure shows there as a stream that ends early. Only of a process without
+    /// children.
+    pub fn write_stream(
+        mut self,
+        to: impl Write + Send,
+        meta: &[u8],
+    ) -> Result<ImageReport, CaptureError> {
+        if !self.children.is_empty() {
+            let what = "has child processes, and one stream holds one process";
+            return Err(CaptureError::Unsupported(what.into()));
+        }
+        let result = self.write(|| Ok(ImageWriter::to(Box::new(StreamSink::new(to)?))), meta);
+        self.blame_death(result)
+    }
+
     fn write_children(&mut self, path: &Path) -> Result<Vec<ImageReport>, CaptureError> {
         let mut reports = Vec::new();
         for (n, child) in std::mem::take(&mut self.children).into_iter().enumerate() {
@@ -303,30 +320,34 @@ impl Twin {
         meta: &[u8],
         children: &[ImageReport],
     ) -> Result<ImageReport, CaptureError> {
-        let begun = Instant::now();
         let snapshot = self.snapshot.as_mut().ok_or(CaptureError::TwinGone)?;
         for (child, report) in snapshot.kin.children.iter_mut().zip(children) {
             child.identity = report.identity;
         }
-        let result = self.write(path, meta, begun);
+        let result = self.write(|| ImageWriter::create(path), meta);
         let result = result.map(|own| {
             let all = |of: fn(&ImageReport) -> u64| of(&own) + children.iter().map(of).sum::<u64>();
             let (bytes, pages) = (all(|r| r.bytes), all(|r| r.pages));
             let write = own.write + children.iter().map(|r| r.write).sum();
             ImageReport { bytes, pages, write, ..own }
         });
+        self.blame_death(result)
+    }
+
+    /// That the twin has died is the better reason.
+    fn blame_death<T>(&self, result: Result<T, CaptureError>) -> Result<T, CaptureError> {
         result.map_err(|e| match &self.process {
             Some(process) if process.0.regs().is_err() => CaptureError::TwinGone,
             _ => e,
         })
     }
 
-    fn write(
+    fn write<'a>(
         &mut self,
-        path: &Path,
+        begin: impl FnOnce() -> Result<ImageWriter<'a>, CaptureError>,
         meta: &[u8],
-        begun: Instant,
     ) -> Result<ImageReport, CaptureError> {
+        let begun = Instant::now();
         let twin = self.pid;
         self.agent.call(libc::SYS_close_range, &[0, u64::from(u32::MAX), 0])?;
         let mut snapshot = self.snapshot.take().ok_or(CaptureError::TwinGone)?;
@@ -335,8 +356,8 @@ impl Twin {
         fault::point(fault::TWIN_ASKED)?;
         let regions = regions(twin, &self.dont_fork, orphans)?;
         fault::point(fault::REGIONS_KNOWN)?;
-        let mut writer = ImageWriter::create(path)?;
-        let mut puller = Puller::new(twin, &mut writer)?;
+        let writer = begin()?;
+        let mut puller = Puller::new(twin, &writer)?;
         pull(&mut puller, &regions, &self.saved)?;
         let (extents, guards) = (puller.extents, puller.guards);
         let pull = self.born.elapsed();
@@ -402,11 +423,15 @@ fn regions(
     Ok(regions)
 }
 
-fn pull(puller: &mut Puller<'_>, regions: &Regions, saved: &[Saved]) -> Result<(), CaptureError> {
+fn pull<'a>(
+    puller: &mut Puller<'a>,
+    regions: &Regions,
+    saved: &'a [Saved],
+) -> Result<(), CaptureError> {
     for (region, content) in &regions.list {
         let kept = |s: &&Saved| (region.start..region.end).contains(&s.start);
         for s in saved.iter().filter(kept) {
-            puller.take_saved(s.start, &s.content)?;
+            puller.take_saved(s.start, &s.content);
         }
         if saved.iter().any(|s| kept(&s)) {
             continue;
@@ -416,7 +441,7 @@ fn pull(puller: &mut Puller<'_>, regions: &Regions, saved: &[Saved]) -> Result<(
             Content::Nothing => {}
             Content::All => {
                 let pages = (region.end - region.start) / PAGE_BYTES;
-                puller.take(&Run { start: region.start, pages }, Kind::Lost, legible)?;
+                puller.take(&Run { start: region.start, pages }, Kind::Lost, legible);
             }
             Content::Own => {
                 puller.take_own(region.start, region.end, kind(region), legible)?;
@@ -425,9 +450,9 @@ fn pull(puller: &mut Puller<'_>, regions: &Regions, saved: &[Saved]) -> Result<(
     }
     // Objects lie behind all regions.
     for s in saved.iter().filter(|s| s.start >= ORPHAN_BASE) {
-        puller.take_saved(s.start, &s.content)?;
+        puller.take_saved(s.start, &s.content);
     }
-    puller.flush()
+    puller.pull()
 }
 
 fn kind(region: &Region) -> Kind {

@@ -1,31 +1,37 @@
-//! Writing an image file: whole and durable under its name, or not there at all.
+//! Writing an image: blocks by several threads, in the order of their pages, then the tables.
 
-use crate::codec::Codec;
+use crate::PAGE_BYTES;
 use crate::error::CaptureError;
 use crate::fault;
 use crate::format::{
-    self, Ancestor, BLOCK_BYTES, Block, Extent, HEADER_BYTES, Header, MACHINE, MAGIC, Section,
-    VERSION, codec, section,
+    self, Ancestor, Block, Extent, HEADER_BYTES, Header, MACHINE, MAGIC, Section, VERSION, section,
 };
+use crate::pack::{Packed, Tuner};
+use crate::sink::{FileSink, Sink};
 use crate::state::State;
 use crate::wire;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// An image being written under a temporary name, `.NAME.PID.tmp` beside it. Dropped before it is
-/// committed it leaves nothing behind.
-pub struct ImageWriter {
-    file: File,
-    path: PathBuf,
-    temporary: PathBuf,
-    committed: bool,
+/// An image being written. Dropped before it is committed it leaves nothing behind.
+pub struct ImageWriter<'a> {
+    sink: Box<dyn Sink + 'a>,
+    progress: Mutex<Progress>,
+    turn_passed: Condvar,
+    /// Decides about compression.
+    pub tuner: Tuner,
+}
+
+#[derive(Default)]
+struct Progress {
     blocks: Vec<Block>,
     pages: u64,
+    /// Bytes of blocks so far, each filled up to a page.
     page_bytes: u64,
-    codec: Codec,
-    packed: Vec<u8>,
+    /// Whose turn it is.
+    next: usize,
+    /// A turn was missed: those behind it will not come.
+    broken: bool,
 }
 
 /// What an image holds besides the pages.
@@ -49,112 +55,117 @@ pub struct Written {
     pub identity: [u8; 16],
 }
 
-impl ImageWriter {
+/// A place in the order of blocks. Dropped before it was used it breaks the line, so that nobody
+/// waits for it.
+pub struct Turn<'w, 'a> {
+    writer: &'w ImageWriter<'a>,
+    number: usize,
+    used: bool,
+}
+
+impl<'a> ImageWriter<'a> {
     /// Starts the image `path`.
-    pub fn create(path: &Path) -> Result<ImageWriter, CaptureError> {
-        let mut name = std::ffi::OsString::from(".");
-        name.push(path.file_name().unwrap_or_default());
-        name.push(format!(".{}.tmp", std::process::id()));
-        let temporary = path.with_file_name(name);
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&temporary)
-            .and_then(|mut file| {
-                file.write_all(&[0; HEADER_BYTES as usize])?;
-                Ok(file)
-            })
-            .map_err(|e| {
-                let _ = fs::remove_file(&temporary);
-                write_error(path, e)
-            })?;
-        let path = path.to_path_buf();
-        let writer = ImageWriter {
-            file,
-            path,
-            temporary,
-            committed: false,
-            blocks: vec![],
-            pages: 0,
-            page_bytes: 0,
-            codec: Codec::default(),
-            packed: vec![],
-        };
-        fault::point(fault::FILE_BEGUN)?;
-        Ok(writer)
+    pub fn create(path: &Path) -> Result<ImageWriter<'a>, CaptureError> {
+        Ok(ImageWriter::to(Box::new(FileSink::create(path)?)))
+    }
+
+    /// Starts an image that goes to `sink`.
+    pub fn to(sink: Box<dyn Sink + 'a>) -> ImageWriter<'a> {
+        ImageWriter {
+            sink,
+            progress: Mutex::default(),
+            turn_passed: Condvar::new(),
+            tuner: Tuner::from_environment(),
+        }
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Number of pages so far: the index of the next one.
     pub fn pages(&self) -> u64 {
-        self.pages
+        self.progress().pages
     }
 
-    /// Appends content of pages, at most a block of it, compressed as `how` says ([`codec`]) if
-    /// that saves enough.
-    pub fn append(&mut self, how: u32, pages: &[u8]) -> Result<(), CaptureError> {
-        debug_assert!(pages.len() <= BLOCK_BYTES);
-        if pages.is_empty() {
-            return Ok(());
-        }
-        let (raw, hash) = (pages.len() as u32, format::hash(pages));
-        let plain =
-            Block { raw, stored: raw, codec: codec::NONE, reserved: 0, hash, stored_hash: hash };
-        let mut packed = std::mem::take(&mut self.packed);
-        let compressed = self.codec.compress(how, pages, &mut packed);
-        let result = match compressed.map_err(|e| write_error(&self.path, e))? {
-            true => {
-                let stored_hash = format::hash(&packed);
-                let stored = packed.len() as u32;
-                self.append_block(Block { stored, codec: how, stored_hash, ..plain }, &packed)
-            }
-            false => self.append_block(plain, pages),
-        };
-        self.packed = packed;
-        result
+    /// Begins a new count of turns, the first being 0.
+    pub fn restart_turns(&self) {
+        let mut progress = self.progress();
+        (progress.next, progress.broken) = (0, false);
     }
 
-    /// Appends a block that is ready to be stored.
-    pub fn append_block(&mut self, block: Block, stored: &[u8]) -> Result<(), CaptureError> {
-        debug_assert!(block.stored as usize == stored.len());
-        self.pages += u64::from(block.raw) / crate::PAGE_BYTES;
-        self.page_bytes += u64::from(block.stored);
-        self.blocks.push(block);
-        self.file.write_all(stored).map_err(|e| write_error(&self.path, e))?;
+    /// The turn of block `number`; each must be taken, by whichever thread.
+    pub fn turn(&self, number: usize) -> Turn<'_, 'a> {
+        Turn { writer: self, number, used: false }
+    }
+
+    /// Appends a block while no turns are taken.
+    #[cfg(test)]
+    pub fn append(&self, packed: &Packed<'_>) -> Result<(), CaptureError> {
+        let progress = self.progress();
+        self.store(progress, packed)
+    }
+
+    /// Stores a block behind the others. In order where the sink wants that; else the lock is let
+    /// go before.
+    fn store(
+        &self,
+        mut progress: MutexGuard<'_, Progress>,
+        packed: &Packed<'_>,
+    ) -> Result<(), CaptureError> {
+        let at = HEADER_BYTES + progress.page_bytes;
+        progress.pages += u64::from(packed.block.raw) / PAGE_BYTES;
+        progress.page_bytes += packed.padded.len() as u64;
+        progress.blocks.push(packed.block.clone());
+        let held = self.sink.in_order().then_some(progress);
+        let result = self.tuner.writing(packed.padded.len(), || self.sink.put(packed.padded, at));
+        drop(held);
+        result.map_err(|e| self.sink.error(e))?;
         Ok(fault::point(fault::BLOCK_WRITTEN)?)
     }
 
-    /// Appends whatever the test wants to stand there.
+    /// Appends whatever a test wants to stand there; `stored` are whole pages.
     #[cfg(any(test, feature = "fuzzing"))]
-    pub fn append_raw(&mut self, blocks: &[Block], stored: &[u8]) -> io::Result<()> {
-        self.pages += blocks.iter().map(|b| u64::from(b.raw) / crate::PAGE_BYTES).sum::<u64>();
-        self.page_bytes += stored.len() as u64;
-        self.blocks.extend_from_slice(blocks);
-        self.file.write_all(stored)
+    pub fn append_raw(&self, blocks: &[Block], stored: &[u8]) -> std::io::Result<()> {
+        let mut progress = self.progress();
+        progress.pages += blocks.iter().map(|b| u64::from(b.raw) / PAGE_BYTES).sum::<u64>();
+        progress.blocks.extend_from_slice(blocks);
+        let at = HEADER_BYTES + progress.page_bytes;
+        progress.page_bytes += stored.len() as u64;
+        self.sink.put(stored, at)
     }
 
     /// Writes the tables, makes everything durable and gives it its name.
-    pub fn commit(mut self, contents: &Contents<'_>) -> Result<Written, CaptureError> {
-        let written = self.finish(contents).map_err(|e| write_error(&self.path, e))?;
-        self.committed = true;
-        Ok(written)
+    pub fn commit(self, contents: &Contents<'_>) -> Result<Written, CaptureError> {
+        self.commit_sections(
+            wire::encode(&contents.ancestors.to_vec()),
+            list(contents.extents),
+            wire::encode(contents.state),
+            contents.meta.to_vec(),
+        )
     }
 
-    fn finish(&mut self, contents: &Contents<'_>) -> io::Result<Written> {
+    fn commit_sections(
+        mut self,
+        ancestors: Vec<u8>,
+        runs: Vec<u8>,
+        state: Vec<u8>,
+        meta: Vec<u8>,
+    ) -> Result<Written, CaptureError> {
+        let progress = std::mem::take(&mut *self.progress());
         let mut at = HEADER_BYTES;
         let mut table = Vec::new();
         let mut put = |kind: u32, bytes: u64, hash: [u8; 16]| {
             wire::Wire::put(&Section { kind, reserved: 0, offset: at, bytes, hash }, &mut table);
             at += bytes;
         };
-        put(section::PAGES, self.page_bytes, [0; 16]);
+        put(section::PAGES, progress.page_bytes, [0; 16]);
         let parts = [
-            (section::BLOCKS, list(&self.blocks)),
-            (section::ANCESTORS, wire::encode(&contents.ancestors.to_vec())),
-            (section::RUNS, list(contents.extents)),
-            (section::STATE, wire::encode(contents.state)),
-            (section::META, contents.meta.to_vec()),
+            (section::BLOCKS, list(&progress.blocks)),
+            (section::ANCESTORS, ancestors),
+            (section::RUNS, runs),
+            (section::STATE, state),
+            (section::META, meta),
         ];
         for (kind, bytes) in &parts {
             put(*kind, bytes.len() as u64, format::hash(bytes));
@@ -166,34 +177,61 @@ impl ImageWriter {
             file_bytes: at + table.len() as u64,
             table_offset: at,
             table_entries: parts.len() as u32 + 1,
-            page_bytes: crate::PAGE_BYTES as u32,
+            page_bytes: PAGE_BYTES as u32,
             table_hash: format::hash(&table),
             hash: [0; 16],
         };
-        for (_, bytes) in &parts {
-            self.file.write_all(bytes)?;
+        let mut tail = HEADER_BYTES + progress.page_bytes;
+        for bytes in parts.iter().map(|(_, bytes)| bytes).chain([&table]) {
+            self.sink.put(bytes, tail).map_err(|e| self.sink.error(e))?;
+            tail += bytes.len() as u64;
         }
-        self.file.write_all(&table)?;
         fault::point(fault::TABLES_WRITTEN)?;
-        // The header comes last: a file torn by a crash has none.
         let page = format::header_page(&header);
-        self.file.write_all_at(&page, 0)?;
-        fault::point(fault::HEADER_WRITTEN)?;
-        self.file.sync_all()?;
-        fault::point(fault::SYNCED)?;
-        fs::rename(&self.temporary, &self.path)?;
-        fault::point(fault::RENAMED)?;
-        let folder = self.path.parent().filter(|p| !p.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+        self.sink.finish(&page)?;
         Ok(Written { bytes: header.file_bytes, identity: format::identity(&page, &table) })
     }
 }
 
-impl Drop for ImageWriter {
+impl Turn<'_, '_> {
+    /// Stores a block, or nothing, when it is its turn. Before that `note` is called with the
+    /// number of its first page. False if an earlier turn was missed; then nothing is stored.
+    pub fn store(
+        mut self,
+        packed: Option<&Packed<'_>>,
+        note: impl FnOnce(u64),
+    ) -> Result<bool, CaptureError> {
+        let writer = self.writer;
+        let mut progress = writer.progress();
+        while progress.next != self.number && !progress.broken {
+            progress = writer.turn_passed.wait(progress).unwrap_or_else(|e| e.into_inner());
+        }
+        if progress.broken {
+            return Ok(false);
+        }
+        self.used = true;
+        note(progress.pages);
+        progress.next += 1;
+        writer.turn_passed.notify_all();
+        let result = packed.map_or(Ok(()), |packed| writer.store(progress, packed));
+        if result.is_err() {
+            writer.break_line();
+        }
+        result.map(|()| true)
+    }
+}
+
+impl ImageWriter<'_> {
+    fn break_line(&self) {
+        self.progress().broken = true;
+        self.turn_passed.notify_all();
+    }
+}
+
+impl Drop for Turn<'_, '_> {
     fn drop(&mut self) {
-        if !self.committed {
-            // Best effort: the error that brought us here is the one to report.
-            let _ = fs::remove_file(&self.temporary);
+        if !self.used {
+            self.writer.break_line();
         }
     }
 }
@@ -203,12 +241,4 @@ fn list<T: wire::Wire>(items: &[T]) -> Vec<u8> {
     let mut out = Vec::with_capacity(items.len() * T::MIN_BYTES);
     items.iter().for_each(|item| item.put(&mut out));
     out
-}
-
-fn write_error(path: &Path, source: io::Error) -> CaptureError {
-    let path = path.to_path_buf();
-    match source.raw_os_error() {
-        Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => CaptureError::NoSpace { path, source },
-        _ => CaptureError::Write { path, source },
-    }
 }

@@ -113,3 +113,12 @@ fn under_another_kernel() {
     let tests = ["inside_the_vdso", "heap_and", "static_", "signals_", "avx512_", "state_in"];
     common::again_with("EYRIE_IMAGE_FOREIGN_VDSO", "1", &tests, 7);
 }
+
+/// Every block is compressed, however little it saves.
+#[test]
+fn with_compressed_images() {
+    for codec in ["lz4", "zstd"] {
+        let tests = ["heap_", "mapped_", "protected_", "open_"];
+        common::again(&tests, 5, &[("EYRIE_IMAGE_CODEC", codec)]);
+    }
+}

@@ -317,6 +317,18 @@ pub fn children_named(comm: &str) -> Vec<libc::pid_t> {
     found
 }
 
+/// Runs some tests of this test program once more with these variables set; `count` of them must
+/// pass.
+pub fn again(tests: &[&str], count: usize, variables: &[(&str, &str)]) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.arg("--nocapture").args(tests).envs(variables.iter().copied());
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}\n{errors}");
+    assert!(text.contains(&format!("{count} passed")), "{text}");
+}
+
 /// Reads until the program has said that it is there.
 pub fn wait_for_line(folder: &Path) {
     while !fs::read_to_string(folder.join("ready")).is_ok_and(|t| t.contains("ready")) {

@@ -1,0 +1,205 @@
+//! Where an image goes: a file that appears whole and durable under its name or not at all, or a
+//! stream.
+//!
+//! A stream is the file with zeros for its header page, and then the header page: what is sent is
+//! complete only when that has come. [`receive`] turns it into the file again.
+
+use crate::PAGE_BYTES;
+use crate::error::CaptureError;
+use crate::fault;
+use crate::format::HEADER_BYTES;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// Takes the bytes of an image.
+pub trait Sink: Send + Sync {
+    /// Takes bytes that belong at offset `at`, which is behind the header page.
+    fn put(&self, bytes: &[u8], at: u64) -> io::Result<()>;
+    /// Whether calls must come one after the other, in order of `at`, without gaps.
+    fn in_order(&self) -> bool;
+    /// Takes the header page, when all else has been taken, and makes everything last.
+    fn finish(&mut self, header: &[u8]) -> Result<(), CaptureError>;
+    /// An error of this sink, told apart.
+    fn error(&self, source: io::Error) -> CaptureError;
+}
+
+/// A file being written under a temporary name, `.NAME.PID.tmp` beside it. Dropped before it is
+/// finished it leaves nothing behind.
+pub struct FileSink {
+    file: File,
+    /// The same file past the page cache, where the file system can do that.
+    direct: Option<File>,
+    path: PathBuf,
+    temporary: PathBuf,
+    finished: bool,
+}
+
+impl FileSink {
+    /// Starts the file `path`.
+    pub fn create(path: &Path) -> Result<FileSink, CaptureError> {
+        let mut name = std::ffi::OsString::from(".");
+        name.push(path.file_name().unwrap_or_default());
+        name.push(format!(".{}.tmp", std::process::id()));
+        let temporary = path.with_file_name(name);
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&temporary)
+            .map_err(|e| write_error(path, e))?;
+        let path = path.to_path_buf();
+        let direct = match std::env::var("EYRIE_IMAGE_IO").as_deref() {
+            Ok("direct") => {
+                OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(&temporary).ok()
+            }
+            _ => None,
+        };
+        let sink = FileSink { file, direct, path, temporary, finished: false };
+        fault::point(fault::FILE_BEGUN)?;
+        Ok(sink)
+    }
+
+    fn make_durable(&self) -> Result<(), CaptureError> {
+        let fail = |e| self.error(e);
+        self.file.sync_all().map_err(fail)?;
+        fault::point(fault::SYNCED)?;
+        fs::rename(&self.temporary, &self.path).map_err(fail)?;
+        fault::point(fault::RENAMED)?;
+        let folder = self.path.parent().filter(|p| !p.as_os_str().is_empty());
+        let folder = File::open(folder.unwrap_or(Path::new("."))).map_err(fail)?;
+        folder.sync_all().map_err(fail)
+    }
+}
+
+impl Sink for FileSink {
+    fn put(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        let aligned = [bytes.as_ptr() as u64, bytes.len() as u64, at];
+        if let Some(direct) = &self.direct
+            && aligned.iter().all(|n| n.is_multiple_of(PAGE_BYTES))
+        {
+            return direct.write_all_at(bytes, at);
+        }
+        self.file.write_all_at(bytes, at)?;
+        // Begin to write to the disk now, so that little is left to do at the end.
+        // SAFETY: numbers only. Where this is not possible, the end takes longer.
+        unsafe {
+            libc::sync_file_range(
+                self.file.as_raw_fd(),
+                at as i64,
+                bytes.len() as i64,
+                libc::SYNC_FILE_RANGE_WRITE,
+            )
+        };
+        Ok(())
+    }
+
+    fn in_order(&self) -> bool {
+        false
+    }
+
+    fn finish(&mut self, header: &[u8]) -> Result<(), CaptureError> {
+        // The header comes last: a file torn by a crash has none.
+        self.file.write_all_at(header, 0).map_err(|e| self.error(e))?;
+        fault::point(fault::HEADER_WRITTEN)?;
+        self.make_durable()?;
+        self.finished = true;
+        Ok(())
+    }
+
+    fn error(&self, source: io::Error) -> CaptureError {
+        write_error(&self.path, source)
+    }
+}
+
+impl Drop for FileSink {
+    fn drop(&mut self) {
+        if !self.finished {
+            // Best effort: the error that brought us here is the one to report.
+            let _ = fs::remove_file(&self.temporary);
+        }
+    }
+}
+
+fn write_error(path: &Path, source: io::Error) -> CaptureError {
+    let path = path.to_path_buf();
+    match source.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => CaptureError::NoSpace { path, source },
+        _ => CaptureError::Write { path, source },
+    }
+}
+
+/// A pipe, a socket or whatever else takes bytes in order.
+pub struct StreamSink<W>(Mutex<W>);
+
+impl<W: Write + Send> StreamSink<W> {
+    /// Begins a stream.
+    pub fn new(mut to: W) -> Result<StreamSink<W>, CaptureError> {
+        to.write_all(&[0; HEADER_BYTES as usize])
+            .map_err(|source| CaptureError::Os { what: "send the image", source })?;
+        Ok(StreamSink(Mutex::new(to)))
+    }
+}
+
+impl<W: Write + Send> Sink for StreamSink<W> {
+    fn put(&self, bytes: &[u8], _: u64) -> io::Result<()> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner()).write_all(bytes)
+    }
+
+    fn in_order(&self) -> bool {
+        true
+    }
+
+    fn finish(&mut self, header: &[u8]) -> Result<(), CaptureError> {
+        let to = self.0.get_mut().unwrap_or_else(|e| e.into_inner());
+        let done = to.write_all(header).and_then(|()| to.flush());
+        done.map_err(|e| self.error(e))
+    }
+
+    fn error(&self, source: io::Error) -> CaptureError {
+        CaptureError::Os { what: "send the image", source }
+    }
+}
+
+/// Receives an image that was sent as a stream, up to its end, and makes it the file `path`, whole
+/// and durable or not there at all. What it holds is checked by [`crate::Image::open`].
+pub fn receive(from: &mut dyn Read, path: &Path) -> Result<u64, CaptureError> {
+    const PART_BYTES: usize = 1 << 20;
+    const HEADER: usize = HEADER_BYTES as usize;
+    let failed = |source| CaptureError::Os { what: "receive the image", source };
+    let mut sink = FileSink::create(path)?;
+    let mut buffer = vec![0; PART_BYTES + HEADER];
+    let (mut at, mut held) = (0, 0);
+    // The last page that has come is held back: it may be the header.
+    loop {
+        match from.read(&mut buffer[held..]) {
+            Ok(0) => break,
+            Ok(n) => held += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            Err(e) => return Err(failed(e)),
+        }
+        if held == buffer.len() {
+            sink.put(&buffer[..PART_BYTES], at).map_err(|e| sink.error(e))?;
+            at += PART_BYTES as u64;
+            buffer.copy_within(PART_BYTES.., 0);
+            held = HEADER;
+        }
+    }
+    let Some(rest) = held.checked_sub(HEADER).filter(|rest| at + *rest as u64 >= HEADER_BYTES)
+    else {
+        return Err(failed(io::ErrorKind::UnexpectedEof.into()));
+    };
+    sink.put(&buffer[..rest], at).map_err(|e| sink.error(e))?;
+    let bytes = at + rest as u64;
+    let whole =
+        crate::format::parse_header(&buffer[rest..held]).is_ok_and(|h| h.file_bytes == bytes);
+    if !whole {
+        return Err(failed(io::ErrorKind::UnexpectedEof.into()));
+    }
+    sink.finish(&buffer[rest..held])?;
+    Ok(bytes)
+}
