@@ -31,6 +31,7 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
         stdio: stdio()?,
         segments: Vec::new(),
         start_stopped: false,
+        options: Default::default(),
     });
     let pid = match made {
         Ok(pid) => pid,

@@ -14,6 +14,7 @@ use crate::fault;
 use crate::freeze::Frozen;
 use crate::memory;
 use crate::orphans::Orphans;
+use crate::processor;
 use crate::procfs::{self, Mapping, Stat, Status};
 use crate::state::{Action, Description, Descriptor, Layout, Pending, Special, State, Thread};
 use crate::threads;
@@ -191,6 +192,7 @@ pub(crate) fn twin_state(
         thp_disable: thp_disable > 0,
         limits: snapshot.limits,
         xcomp_perm: perm.map_or(0, |[mask]| mask),
+        processor: processor::here(),
         threads: snapshot.threads,
         actions,
         pending: snapshot.pending,

@@ -4,6 +4,7 @@
 use crate::PAGE_BYTES;
 use crate::family::Kin;
 use crate::format::Extent;
+use crate::processor;
 use crate::state::{
     Backing, FileId, MAX_ORPHAN_BYTES, MAX_ORPHANS, OrphanKind, PROT_MASK, Region, State, Target,
     Thread, orphan_at, orphan_of, region,
@@ -20,6 +21,7 @@ const MIN_XSTATE_BYTES: usize = 576;
 const MAX_AUXV_BYTES: usize = 64 * 16;
 const MAX_COMM_BYTES: usize = 15;
 const MAX_LIMITS: usize = 32;
+const MAX_FEATURE_BYTES: usize = 64;
 const MAX_SPECIALS: usize = 16;
 /// 4 KiB, 2 MiB, 1 GiB.
 const PAGE_SHIFTS: [u32; 3] = [12, 21, 30];
@@ -199,6 +201,10 @@ fn threads(state: &State) -> Finding {
     ensure(distinct, || "thread numbers".into())?;
     // One size: that of the processor.
     let xstate = state.threads[0].xstate.len();
+    let processor = &state.processor;
+    let named = processor.features.iter().all(|f| f.len() <= MAX_FEATURE_BYTES);
+    let holds = named && processor::layout_holds(&processor.components, xstate);
+    ensure(holds, || "description of the processor".into())?;
     state.threads.iter().try_for_each(|t| thread(t, xstate))
 }
 

@@ -21,6 +21,8 @@ const PR_SET_THP_DISABLE: u64 = 41;
 const ARCH_REQ_XCOMP_PERM: u64 = 0x1023;
 const XFEATURE_TILE_DATA: u64 = 18;
 const SIGNAL_SET_BYTES: u64 = 8;
+/// Name of the mapping that stands where the vdso of another kernel was.
+pub const OLD_VDSO_NAME: &[u8] = b"eyrie: vdso of another kernel";
 /// Status flags of standard streams that `F_SETFL` gives back.
 const STREAM_FLAGS: u32 = (libc::O_APPEND | libc::O_NONBLOCK) as u32;
 /// `MADV_*` for each flag of a region that has one.
@@ -344,7 +346,7 @@ fn map_old_vdso(plan: &mut Plan, vdso: &Vdso) {
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
     let args = [*start, bytes.len() as u64, prot, flags, u64::MAX, 0];
     plan.exact("map its old vdso", libc::SYS_mmap, &args, *start);
-    let name = plan.text(b"eyrie: vdso of another kernel");
+    let name = plan.text(OLD_VDSO_NAME);
     let args = [PR_SET_VMA, 0, *start, bytes.len() as u64, name];
     plan.tolerant("name a mapping", libc::SYS_prctl, &args);
 }

@@ -17,6 +17,7 @@ use crate::interrupted;
 use crate::load;
 use crate::memory;
 use crate::plan::{self, Placed, Plan};
+use crate::processor;
 use crate::procfs::{self, Mapping};
 use crate::reopen::{self, Reopened};
 use crate::reorphan::Remade;
@@ -34,8 +35,6 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Where ptrace's XSAVE layout tells which features are enabled.
-const XCR0_OFFSET: usize = 464;
 /// Offset of the thread number in glibc's thread block (2.11 and later).
 const GLIBC_TID_OFFSET: u64 = 720;
 /// How far into a libc's thread block its number is looked for.
@@ -54,6 +53,16 @@ pub struct RestoreSpec<'a> {
     pub segments: Vec<(String, OwnedFd)>,
     /// Leave the process stopped by `SIGSTOP`.
     pub start_stopped: bool,
+    /// What is seldom needed.
+    pub options: RestoreOptions,
+}
+
+/// What is seldom needed of a restore.
+#[derive(Debug, Clone, Default)]
+pub struct RestoreOptions {
+    /// Features of the processor (as named in `/proc/cpuinfo`) whose absence is of no concern,
+    /// although the program seems to use them.
+    pub ignore_features: Vec<String>,
 }
 
 /// A process while it is being made; killed and reaped unless it is finished.
@@ -118,6 +127,7 @@ struct Part<'a> {
     placed: Placed,
     /// Number that the plan's descriptor has in the process.
     plan_fd: u64,
+    options: &'a RestoreOptions,
 }
 
 /// Restores the process of an image as a child of the caller, with the child processes that were
@@ -181,7 +191,12 @@ fn rebuild(child: &mut Child, part: &Part<'_>) -> Result<(), RestoreError> {
     let (state, tracee) = (&part.image.state, child.tracee);
     let pid = tracee.0;
     let own = own_maps(pid)?;
-    check_machine(tracee, state)?;
+    let template = tracee.xstate()?;
+    let here = processor::here();
+    processor::check(state, &here, &part.options.ignore_features)?;
+    for thread in &state.threads {
+        processor::convert(thread, &state.processor, &here, &template)?;
+    }
     let vdso = capture::vdso(pid, &own).map_err(|e| RestoreError::Died(e.to_string()))?;
     let area = Area::choose(state, &own)?;
     let vdso = Vdso::choose(state, &own, &vdso, area)?;
@@ -222,7 +237,7 @@ fn memfd() -> Result<File, RestoreError> {
 /// itself and for all others.
 fn place<'a>(
     accounts: &[(Member, Account<'a>)],
-    spec: &RestoreSpec<'_>,
+    spec: &'a RestoreSpec<'_>,
 ) -> Result<(Vec<RawFd>, Vec<Part<'a>>), RestoreError> {
     let mut given: Vec<RawFd> = Vec::new();
     let mut parts: Vec<Part<'a>> = Vec::new();
@@ -234,7 +249,7 @@ fn place<'a>(
         let placed = place_one(image, &reopened, spec, !parts.is_empty(), &mut given)?;
         given.push(plan.as_raw_fd());
         let plan_fd = given.len() as u64 - 1;
-        parts.push(Part { image, reopened, plan, placed, plan_fd });
+        parts.push(Part { image, reopened, plan, placed, plan_fd, options: &spec.options });
     }
     let last = |part: &Part<'_>| part.image.state.descriptors.last().map_or(0, |d| d.fd);
     let used = parts.iter().map(last).max().unwrap_or(0);
@@ -294,25 +309,6 @@ pub(crate) fn wait_for(tracee: Tracee, signal: i32) -> Result<(), RestoreError> 
         })),
         Err(e) => Err(e.into()),
     }
-}
-
-/// The processor and the kernel must be able to go on where the image stopped.
-fn check_machine(tracee: Tracee, state: &State) -> Result<(), RestoreError> {
-    let here = tracee.xstate()?;
-    let there = &state.leader().xstate;
-    let features = |area: &[u8]| {
-        let bytes = area.get(XCR0_OFFSET..XCR0_OFFSET + 8);
-        bytes.map_or(0, |b| b.iter().rev().fold(0u64, |w, &x| w << 8 | u64::from(x)))
-    };
-    let missing = features(there) & !features(&here);
-    if missing != 0 {
-        let what = format!("its processor lacks register features {missing:#x}");
-        return Err(RestoreError::Machine(what));
-    }
-    if here.len() != there.len() {
-        return Err(RestoreError::Machine("its processor has other vector registers".into()));
-    }
-    Ok(())
 }
 
 /// Hands the plan over, fills the memory where the plan waits for it, and waits until all is done.
@@ -467,6 +463,7 @@ fn bind(tid: libc::pid_t, mask: &[u8]) {
 /// call as it would have done in the old process, in the light of the signals that are pending.
 fn make_ready(threads: &[Tracee], state: &State) -> Result<(), RestoreError> {
     let pid = threads[0].0;
+    let here = processor::here();
     for (i, (&tracee, thread)) in threads.iter().zip(&state.threads).enumerate() {
         let mut regs = words_to_regs(&thread.regs);
         let sleeps = interrupted::fall_asleep(tracee, &regs)?;
@@ -481,7 +478,8 @@ fn make_ready(threads: &[Tracee], state: &State) -> Result<(), RestoreError> {
             // What was left of its time nobody knows.
             interrupted::begin_anew(&mut regs);
         }
-        tracee.set_xstate(&thread.xstate)?;
+        let template = tracee.xstate()?;
+        tracee.set_xstate(&processor::convert(thread, &state.processor, &here, &template)?)?;
         tracee.set_regs(&regs)?;
     }
     // Only now: a signal for the process must not be taken by a thread that is not ready.

@@ -5,6 +5,7 @@
 
 use crate::family::Kin;
 pub use crate::state_orphans::*;
+pub use crate::state_processor::*;
 use crate::wire::{wire_enum, wire_struct};
 
 /// Protection bits of [`Region::prot`], as `mmap` takes them.
@@ -321,6 +322,8 @@ wire_struct! {
         pub limits: Vec<[u64; 2]>,
         /// Dynamic CPU features that it has permission for.
         pub xcomp_perm: u64,
+        /// The processor that it ran on.
+        pub processor: Processor,
         /// Its threads; the first is the one that it was started with.
         pub threads: Vec<Thread>,
         /// Signals whose disposition is not the default.

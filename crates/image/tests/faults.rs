@@ -22,6 +22,7 @@ fn try_restore(image: &Path) -> Result<libc::pid_t, eyrie_image::RestoreError> {
         stdio: stdio(),
         segments: vec![],
         start_stopped: false,
+        options: Default::default(),
     };
     restore(spec)
 }
@@ -219,6 +220,7 @@ fn a_missing_restorer_and_a_wrong_one_are_errors() {
             stdio: stdio(),
             segments: vec![],
             start_stopped: false,
+            options: Default::default(),
         };
         assert!(restore(spec).is_err(), "{restorer}");
     }
@@ -237,6 +239,7 @@ fn started_stopped_it_waits_for_sigcont() {
         stdio: stdio(),
         segments: vec![],
         start_stopped: true,
+        options: Default::default(),
     };
     let process = Process::of(restore(spec).unwrap());
     let mut status = 0;

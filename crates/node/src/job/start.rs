@@ -109,6 +109,7 @@ impl Job {
             stdio,
             segments: vec![(name, self.segment_fd.try_clone()?)],
             start_stopped: false,
+            options: Default::default(),
         })?;
         // Its own group, like a rank that was started; too late is no harm, it is killed alone.
         // SAFETY: our own child, not collected yet.
