@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import tempfile
 
 import harness
@@ -112,7 +113,7 @@ def test_threads_are_restored():
 def test_ranks_behind_a_shell_are_restored():
     """The program is a child of the shell that eyrie started. The shell is killed, then the program
     behind its back: each time both come back from their checkpoint."""
-    command = program("lines") + ["400", "5"]
+    command = program("threads") + ["30000"]
     with Job(command, ranks=2, ckpt_every=3600) as job:
         assert job.wait() == 0, job.report()
         want = sorted(job.stdout().split("\n"))
