@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// First word of a segment ("EYRIESEG", little endian).
 pub const MAGIC: u64 = 0x4745_5345_4952_5945;
 /// Layout version; a rank whose library knows another one refuses to start.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Name prefix of the memfd; process images leave mappings of this name out.
 pub const MEMFD_PREFIX: &str = "eyrie-job:";
 /// Most ranks one segment may hold.
@@ -209,11 +209,19 @@ pub struct ChannelCtl {
     pub chunks_first: AtomicU64,
     /// One more than the number of the newest chunk that may be in the directory.
     pub chunks_next: AtomicU64,
-    _pad0: [u64; 3],
+    /// Position plus one of the message that also lies in the sender's own memory as long as this
+    /// stands; 0: none.
+    pub shown: AtomicU64,
+    /// Its address there.
+    pub shown_at: AtomicU64,
+    /// Process and incarnation that it belongs to: `pid << 32 | incarnation`.
+    pub shown_by: AtomicU64,
     // Line 1: written by the receiver.
     /// Position of the oldest byte that the receiver may still read.
     pub need: AtomicU64,
-    _pad1: [u64; 7],
+    /// The value of `shown` by which the receiver is reading just now, or 0.
+    pub viewing: AtomicU64,
+    _pad1: [u64; 6],
     // Line 2: written by the daemon.
     /// Position before which no live rank and no kept checkpoint needs the log.
     pub trim: AtomicU64,
