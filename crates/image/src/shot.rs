@@ -4,6 +4,7 @@
 use crate::agent::Agent;
 use crate::capture::{self, Snapshot};
 use crate::cost::{Choice, MAX_COPY_BYTES, Mode};
+use crate::descriptors::Survey;
 use crate::error::CaptureError;
 use crate::fault;
 use crate::freeze::Frozen;
@@ -19,7 +20,7 @@ use crate::trace::Tracee;
 use crate::track::{Changes, Tracker, Tracking};
 use crate::tree;
 use crate::twin::{self, Process, Saved};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -36,6 +37,8 @@ pub struct Shot {
     pub(crate) stage: Option<Stage>,
     /// Those of its children.
     pub(crate) children: Vec<Shot>,
+    /// All processes of its family and their twins.
+    pub(crate) family: Rc<RefCell<Vec<libc::pid_t>>>,
     pub(crate) changes: Changes,
     pub(crate) choice: Choice,
     pub(crate) made: Duration,
@@ -89,7 +92,9 @@ impl Frozen {
     ) -> Result<Shot, CaptureError> {
         tree::check_family(self)?;
         // What /proc shows of a dying process is empty or wrong; that it dies is the better reason.
-        self.take_shot(path, tracker, wish).map_err(|e| match (self.tracee.regs(), e) {
+        let survey = Survey::of(&self.pids());
+        let shot = survey.and_then(|mut survey| self.take_shot(path, tracker, wish, &mut survey));
+        shot.map_err(|e| match (self.tracee.regs(), e) {
             // It stands there, so it is the other one that is gone.
             (Ok(_), CaptureError::Gone) => CaptureError::TwinGone,
             (Ok(_), e) => e,
@@ -102,10 +107,11 @@ impl Frozen {
         path: Option<&Path>,
         tracker: &mut Tracker,
         wish: Mode,
+        survey: &mut Survey,
     ) -> Result<Shot, CaptureError> {
         let begun = Instant::now();
         let pid = self.tracee.0;
-        let (mut snapshot, agent) = capture::freeze_state(self)?;
+        let (mut snapshot, agent) = capture::freeze_state(self, survey)?;
         agent.finish()?;
         let changes = tracker.freeze(pid, &snapshot, &agent, path)?;
         let ours = snapshot.stat.field(4) == u64::from(std::process::id());
@@ -132,6 +138,7 @@ impl Frozen {
             let process = Process::of(self, &agent, ours)?;
             tracker.cost.forked(own_bytes, forked.elapsed());
             source = process.pid();
+            survey.family.borrow_mut().push(source);
             let (mut saved, dont_fork) = twin::not_inherited(pid, &snapshot.maps, source)?;
             let agent = agent.of_twin(Tracee(source));
             saved.append(&mut snapshot.orphans.read(pid, &agent)?);
@@ -153,7 +160,8 @@ impl Frozen {
             pid: source,
             original: pid,
             stage: Some(stage),
-            children: self.shots_of_children(wish)?,
+            family: Rc::clone(&survey.family),
+            children: self.shots_of_children(wish, survey)?,
             changes,
             choice,
             made: begun.elapsed(),
@@ -164,11 +172,15 @@ impl Frozen {
     }
 
     /// Their images are always full.
-    fn shots_of_children(&mut self, wish: Mode) -> Result<Vec<Shot>, CaptureError> {
+    fn shots_of_children(
+        &mut self,
+        wish: Mode,
+        survey: &mut Survey,
+    ) -> Result<Vec<Shot>, CaptureError> {
         let wish = if wish == Mode::Sync { wish } else { Mode::Twin };
         let shots = self.children.iter_mut().map(|child| {
             let number = child.pid();
-            let shot = child.take_shot(None, &mut Tracker::new(Tracking::Off), wish);
+            let shot = child.take_shot(None, &mut Tracker::new(Tracking::Off), wish, survey);
             shot.map_err(|why| tree::of_child(number, why))
         });
         shots.collect()

@@ -1,6 +1,7 @@
 //! From a shot to an image: what was not found out at the freeze is asked now, then the pages are
 //! stored or referred to.
 
+use crate::append;
 use crate::chain::{Index, Known};
 use crate::check;
 use crate::cost::Mode;
@@ -53,12 +54,24 @@ impl Shot {
             let what = "was let go before its synchronous image was written";
             return Err(CaptureError::Unsupported(what.into()));
         }
+        self.close_descriptors()?;
         let children = self.write_children(path)?;
         let written = children.len();
         self.write_own(path, meta, tracker, &children).inspect_err(|_| {
             // The error is what counts.
             (0..written).for_each(|n| drop(tree::remove_image(&tree::child_path(path, n))));
         })
+    }
+
+    /// Has the twins of it and of its children close what they have open, so that nobody waits for
+    /// the end of a pipe on their account.
+    fn close_descriptors(&self) -> Result<(), CaptureError> {
+        if let (Some(_), Some(Stage::Asked(asked))) = (&self.twin, &self.stage) {
+            let args = [0, u64::from(u32::MAX), 0];
+            let closed = asked.agent.call(libc::SYS_close_range, &args);
+            self.blame_death(closed)?;
+        }
+        self.children.iter().try_for_each(Shot::close_descriptors)
     }
 
     fn write_children(&mut self, path: &Path) -> Result<Vec<ImageReport>, CaptureError> {
@@ -121,6 +134,7 @@ impl Shot {
             let what = "has child processes, and one stream holds one process";
             return Err(CaptureError::Unsupported(what.into()));
         }
+        self.close_descriptors()?;
         let begin = || Ok(ImageWriter::to(Box::new(StreamSink::new(to)?)));
         let result = self.write(begin, None, meta, &mut Tracker::new(Tracking::Off));
         self.blame_death(result)
@@ -136,6 +150,7 @@ impl Shot {
         let begun = Instant::now();
         let Ready { outline: Outline { mut state, regions }, own, sorted, saved, source, pagemap } =
             self.ready()?;
+        append::mark_shared(&self.family.borrow(), &mut state.descriptions);
         fault::point(fault::REGIONS_KNOWN)?;
         let own_pages = sort::all(&own);
         let base = self.changes.base.as_deref();
@@ -200,9 +215,6 @@ impl Shot {
         };
         let Asked { mut snapshot, agent, saved, dont_fork } = asked;
         let is_twin = self.twin.is_some();
-        if is_twin {
-            agent.call(libc::SYS_close_range, &[0, u64::from(u32::MAX), 0])?;
-        }
         let orphans = std::mem::take(&mut snapshot.orphans);
         let state = state(self.original, snapshot, &agent, self.pid)?;
         fault::point(fault::TWIN_ASKED)?;

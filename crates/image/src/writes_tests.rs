@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::capture;
+use crate::descriptors::Survey;
 use crate::freeze::Frozen;
 use crate::procfs;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -76,7 +77,8 @@ impl Puppet {
     /// Freezes it and returns which of its pages have changed.
     fn changed(&self, writes: &mut Writes, freeze: u64) -> Vec<u64> {
         let mut frozen = Frozen::stop(self.pid).unwrap();
-        let (snapshot, agent) = capture::freeze_state(&mut frozen).unwrap();
+        let mut survey = Survey::of(&[self.pid]).unwrap();
+        let (snapshot, agent) = capture::freeze_state(&mut frozen, &mut survey).unwrap();
         let found = writes.freeze(self.pid, &snapshot.maps, &agent, freeze).unwrap().unwrap();
         agent.finish().unwrap();
         frozen.release().unwrap();
@@ -145,7 +147,8 @@ fn play(slate: &Slate, memory: u64, spare: u64) -> ! {
 /// Whether this kernel notes writes; the fallback has its own tests.
 fn noted(writes: &mut Writes, puppet: &Puppet) -> bool {
     let mut frozen = Frozen::stop(puppet.pid).unwrap();
-    let (snapshot, agent) = capture::freeze_state(&mut frozen).unwrap();
+    let mut survey = Survey::of(&[puppet.pid]).unwrap();
+    let (snapshot, agent) = capture::freeze_state(&mut frozen, &mut survey).unwrap();
     let found = writes.freeze(puppet.pid, &snapshot.maps, &agent, 1).unwrap();
     agent.finish().unwrap();
     if let Err(obstacle) = &found {
