@@ -201,7 +201,7 @@ impl Frozen {
         fault::point(fault::TWIN_TOLD)?;
         let pid = self.tracee.0;
         let (mut saved, dont_fork) = not_inherited(pid, &snapshot.maps, twin.0, &inherited)?;
-        saved.append(&mut snapshot.orphans.read(pid, &agent.of_twin(twin))?);
+        saved.append(&mut snapshot.orphans.read(pid, &agent.of_twin(twin), &mut survey.orphans)?);
         let children = self.children.iter_mut();
         let children = children.map(|child| {
             let number = child.pid();
