@@ -7,15 +7,16 @@
 
 use crate::PAGE_BYTES;
 use crate::agent::Agent;
-use crate::descriptors;
+use crate::descriptors::{Survey, Table};
 use crate::error::CaptureError;
 use crate::family::Kin;
 use crate::fault;
 use crate::freeze::Frozen;
 use crate::memory;
 use crate::orphans::Orphans;
+use crate::processor;
 use crate::procfs::{self, Mapping, Stat, Status};
-use crate::state::{Action, Description, Descriptor, Layout, Pending, Special, State, Thread};
+use crate::state::{Action, Layout, Pending, Special, State, Thread};
 use crate::threads;
 use crate::trace::{ALL_SIGNALS, Regs, TraceError};
 use crate::tree;
@@ -45,12 +46,14 @@ pub(crate) struct Snapshot {
     pub cwd: Vec<u8>,
     pub limits: Vec<[u64; 2]>,
     pub orphans: Orphans,
-    pub descriptors: Vec<Descriptor>,
-    pub descriptions: Vec<Description>,
+    pub files: Table,
 }
 
 /// Reads the frozen process and prepares it for calls in its name.
-pub(crate) fn freeze_state(frozen: &mut Frozen) -> Result<(Snapshot, Agent), CaptureError> {
+pub(crate) fn freeze_state(
+    frozen: &mut Frozen,
+    survey: &mut Survey,
+) -> Result<(Snapshot, Agent), CaptureError> {
     let tracee = frozen.tracee;
     let pid = tracee.0;
     let status = Status::read(pid)?;
@@ -69,7 +72,7 @@ pub(crate) fn freeze_state(frozen: &mut Frozen) -> Result<(Snapshot, Agent), Cap
         thread.set_sigmask(ALL_SIGNALS)?;
     }
     let mut orphans = Orphans::of_mappings(&maps)?;
-    let (descriptors, descriptions) = descriptors::collect(pid, &mut orphans)?;
+    let files = survey.table(pid, &mut orphans)?;
     fault::point(fault::DESCRIPTORS_READ)?;
     let regs = frozen.borrowed.first().map(|b| b.regs).ok_or(CaptureError::Gone)?;
     let agent = Agent::new(tracee, regs, &maps)?;
@@ -88,8 +91,7 @@ pub(crate) fn freeze_state(frozen: &mut Frozen) -> Result<(Snapshot, Agent), Cap
         limits: limits(pid),
         status,
         orphans,
-        descriptors,
-        descriptions,
+        files,
     };
     Ok((snapshot, agent))
 }
@@ -191,10 +193,12 @@ pub(crate) fn twin_state(
         thp_disable: thp_disable > 0,
         limits: snapshot.limits,
         xcomp_perm: perm.map_or(0, |[mask]| mask),
+        processor: processor::here(),
         threads: snapshot.threads,
         actions,
         pending: snapshot.pending,
         timers: snapshot.timers,
+        posix_timers: Vec::new(),
         layout: layout(stat, brk, procfs::read(twin, "auxv")?),
         vdso: vdso(twin, &snapshot.maps)?,
         specials,
@@ -202,8 +206,8 @@ pub(crate) fn twin_state(
         orphans: Vec::new(),
         regions: Vec::new(),
         guards: Vec::new(),
-        descriptions: snapshot.descriptions,
-        descriptors: snapshot.descriptors,
+        descriptions: snapshot.files.descriptions,
+        descriptors: snapshot.files.descriptors,
     })
 }
 

@@ -2,11 +2,13 @@
 //! written; this tells that they make sense, so that the planner may rely on it.
 
 use crate::PAGE_BYTES;
+use crate::check_files;
 use crate::family::Kin;
 use crate::format::Extent;
+use crate::processor;
 use crate::state::{
-    Backing, FileId, MAX_ORPHAN_BYTES, MAX_ORPHANS, OrphanKind, PROT_MASK, Region, State, Target,
-    Thread, orphan_at, orphan_of, region,
+    Backing, FileId, MAX_ORPHAN_BYTES, MAX_ORPHANS, OrphanKind, PROT_MASK, Region, State, Thread,
+    orphan_at, orphan_of, region,
 };
 use crate::tree::MAX_PROCESSES;
 use crate::vdso::MAX_VDSO_BYTES;
@@ -14,19 +16,19 @@ use crate::vdso::MAX_VDSO_BYTES;
 /// End of what a process can map (with five-level page tables).
 const ADDRESS_LIMIT: u64 = 1 << 56;
 const MAX_PATH_BYTES: usize = 4096;
-const MAX_DESCRIPTORS: u32 = 1 << 20;
 const MAX_XSTATE_BYTES: usize = 64 * 1024;
 const MIN_XSTATE_BYTES: usize = 576;
 const MAX_AUXV_BYTES: usize = 64 * 16;
 const MAX_COMM_BYTES: usize = 15;
 const MAX_LIMITS: usize = 32;
+const MAX_FEATURE_BYTES: usize = 64;
 const MAX_SPECIALS: usize = 16;
 /// 4 KiB, 2 MiB, 1 GiB.
 const PAGE_SHIFTS: [u32; 3] = [12, 21, 30];
 
-type Finding = Result<(), String>;
+pub(crate) type Finding = Result<(), String>;
 
-fn ensure(holds: bool, what: impl FnOnce() -> String) -> Finding {
+pub(crate) fn ensure(holds: bool, what: impl FnOnce() -> String) -> Finding {
     if holds { Ok(()) } else { Err(what()) }
 }
 
@@ -199,6 +201,10 @@ fn threads(state: &State) -> Finding {
     ensure(distinct, || "thread numbers".into())?;
     // One size: that of the processor.
     let xstate = state.threads[0].xstate.len();
+    let processor = &state.processor;
+    let named = processor.features.iter().all(|f| f.len() <= MAX_FEATURE_BYTES);
+    let holds = named && processor::layout_holds(&processor.components, xstate);
+    ensure(holds, || "description of the processor".into())?;
     state.threads.iter().try_for_each(|t| thread(t, xstate))
 }
 
@@ -227,28 +233,12 @@ fn signals(state: &State) -> Finding {
     ensure(holds, || "pending signals".into())
 }
 
-fn path_holds(path: &[u8]) -> bool {
+pub(crate) fn path_holds(path: &[u8]) -> bool {
     path.starts_with(b"/") && path.len() < MAX_PATH_BYTES && !path.contains(&0)
 }
 
 fn files(state: &State) -> Finding {
     let id_holds = |id: &FileId| path_holds(&id.path);
     ensure(state.files.iter().all(id_holds), || "path of a mapped file".into())?;
-    for d in &state.descriptions {
-        let holds = match &d.target {
-            Target::Stdio { which } => *which < 3,
-            Target::File { id, .. } => id_holds(id),
-            Target::Device { path, .. } => path_holds(path),
-            Target::Orphan { orphan } => (*orphan as usize) < state.orphans.len(),
-            Target::Segment { name } => !name.is_empty() && !name.contains(&0),
-        };
-        ensure(holds && d.offset >> 63 == 0, || "an open file".into())?;
-    }
-    let mut next = 0;
-    for d in &state.descriptors {
-        let known = (d.description as usize) < state.descriptions.len();
-        ensure(known && d.fd >= next && d.fd < MAX_DESCRIPTORS, || "descriptors".into())?;
-        next = d.fd + 1;
-    }
-    Ok(())
+    check_files::check(state)
 }

@@ -17,8 +17,10 @@ use crate::interrupted;
 use crate::load;
 use crate::memory;
 use crate::plan::{self, Placed, Plan};
+use crate::plan_files;
+use crate::processor;
 use crate::procfs::{self, Mapping};
-use crate::reopen::{self, Reopened};
+use crate::reopen::{self, Reopened, Reopener};
 use crate::reorphan::Remade;
 use crate::rethread::{self, Made};
 use crate::skeleton;
@@ -34,8 +36,6 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Where ptrace's XSAVE layout tells which features are enabled.
-const XCR0_OFFSET: usize = 464;
 /// Offset of the thread number in glibc's thread block (2.11 and later).
 const GLIBC_TID_OFFSET: u64 = 720;
 /// How far into a libc's thread block its number is looked for.
@@ -52,8 +52,18 @@ pub struct RestoreSpec<'a> {
     pub stdio: [OwnedFd; 3],
     /// Shared segments by name (or beginning of the name) of their memfd.
     pub segments: Vec<(String, OwnedFd)>,
-    /// Leave the process stopped by `SIGSTOP`.
+    /// Leave the process stopped by `SIGSTOP`, and let any debugger of the same user attach to it.
     pub start_stopped: bool,
+    /// What is seldom needed.
+    pub options: RestoreOptions,
+}
+
+/// What is seldom needed of a restore.
+#[derive(Debug, Clone, Default)]
+pub struct RestoreOptions {
+    /// Features of the processor (as named in `/proc/cpuinfo`) whose absence is of no concern,
+    /// although the program seems to use them.
+    pub ignore_features: Vec<String>,
 }
 
 /// A process while it is being made; killed and reaped unless it is finished.
@@ -118,6 +128,7 @@ struct Part<'a> {
     placed: Placed,
     /// Number that the plan's descriptor has in the process.
     plan_fd: u64,
+    options: &'a RestoreOptions,
 }
 
 /// Restores the process of an image as a child of the caller, with the child processes that were
@@ -129,7 +140,12 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     File::open(spec.restorer)
         .map_err(|source| RestoreError::Os { what: "open the restorer", source })?;
     let accounts = brood::accounts(&image);
-    let (given, parts) = place(&accounts, &spec)?;
+    let alive = accounts.iter().filter_map(|(_, account)| match account {
+        Account::Alive(image) => Some(*image),
+        _ => None,
+    });
+    let mut reopener = Reopener::new(&spec.stdio, &spec.segments, &alive.collect::<Vec<_>>());
+    let (given, parts) = place(&accounts, &spec, &mut reopener)?;
     fault::point(fault::PLANNED)?;
     let base = parts.first().map_or(0, |part| part.placed.base);
     let start = Start {
@@ -154,15 +170,13 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
         rebuild(child, part)?;
     }
     fault::point(fault::LIMITS_SET)?;
-    for (file, size) in parts.iter().flat_map(|part| &part.reopened.cuts) {
-        file.set_len(*size).map_err(|source| RestoreError::Os {
-            what: "cut a file back to its size at the checkpoint",
-            source,
-        })?;
-    }
+    reopener.finish()?;
     fault::point(fault::FILES_CUT)?;
     let mut orphans = parts.iter().flat_map(|part| &part.reopened.orphans);
     orphans.try_for_each(Remade::seal)?;
+    if spec.start_stopped {
+        permit_debugger(tracee, &image.state)?;
+    }
     for (child, part) in alive.iter().zip(&parts) {
         make_ready(&child.threads(), &part.image.state)?;
     }
@@ -176,12 +190,26 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     Ok(pid)
 }
 
+/// Where the kernel lets only ancestors attach (Yama), the process can say that all others may too.
+/// Elsewhere it does not know the call.
+fn permit_debugger(tracee: Tracee, state: &State) -> Result<(), RestoreError> {
+    let base = words_to_regs(&state.leader().regs);
+    let args = [libc::PR_SET_PTRACER as u64, libc::PR_SET_PTRACER_ANY];
+    tracee.syscall(site(tracee.0)?, &base, libc::SYS_prctl, &args, &mut None)?;
+    Ok(())
+}
+
 /// Turns the restorer into the process of an image, all but the registers of its threads.
 fn rebuild(child: &mut Child, part: &Part<'_>) -> Result<(), RestoreError> {
     let (state, tracee) = (&part.image.state, child.tracee);
     let pid = tracee.0;
     let own = own_maps(pid)?;
-    check_machine(tracee, state)?;
+    let template = tracee.xstate()?;
+    let here = processor::here();
+    processor::check(state, &here, &part.options.ignore_features)?;
+    for thread in &state.threads {
+        processor::convert(thread, &state.processor, &here, &template)?;
+    }
     let vdso = capture::vdso(pid, &own).map_err(|e| RestoreError::Died(e.to_string()))?;
     let area = Area::choose(state, &own)?;
     let vdso = Vdso::choose(state, &own, &vdso, area)?;
@@ -222,24 +250,25 @@ fn memfd() -> Result<File, RestoreError> {
 /// itself and for all others.
 fn place<'a>(
     accounts: &[(Member, Account<'a>)],
-    spec: &RestoreSpec<'_>,
+    spec: &'a RestoreSpec<'_>,
+    reopener: &mut Reopener<'_>,
 ) -> Result<(Vec<RawFd>, Vec<Part<'a>>), RestoreError> {
     let mut given: Vec<RawFd> = Vec::new();
     let mut parts: Vec<Part<'a>> = Vec::new();
     for (_, account) in accounts {
         let Account::Alive(image) = account else { continue };
-        let reopened = reopen::reopen(&image.state, &spec.stdio, &spec.segments)?;
+        let reopened = reopener.open(image)?;
         fault::point(fault::FILES_REOPENED)?;
         let plan = memfd()?;
         let placed = place_one(image, &reopened, spec, !parts.is_empty(), &mut given)?;
         given.push(plan.as_raw_fd());
         let plan_fd = given.len() as u64 - 1;
-        parts.push(Part { image, reopened, plan, placed, plan_fd });
+        parts.push(Part { image, reopened, plan, placed, plan_fd, options: &spec.options });
     }
-    let last = |part: &Part<'_>| part.image.state.descriptors.last().map_or(0, |d| d.fd);
-    let used = parts.iter().map(last).max().unwrap_or(0);
+    reopener.settle();
+    let used = parts.iter().map(|part| plan_files::highest(&part.image.state)).max().unwrap_or(0);
     let ours = given.iter().copied().max().unwrap_or(0) as u64;
-    let base = u64::from(used).max(ours) + 1;
+    let base = used.max(ours) + 1;
     for part in &mut parts {
         part.placed.shift(base);
         part.plan_fd += base;
@@ -294,25 +323,6 @@ pub(crate) fn wait_for(tracee: Tracee, signal: i32) -> Result<(), RestoreError> 
         })),
         Err(e) => Err(e.into()),
     }
-}
-
-/// The processor and the kernel must be able to go on where the image stopped.
-fn check_machine(tracee: Tracee, state: &State) -> Result<(), RestoreError> {
-    let here = tracee.xstate()?;
-    let there = &state.leader().xstate;
-    let features = |area: &[u8]| {
-        let bytes = area.get(XCR0_OFFSET..XCR0_OFFSET + 8);
-        bytes.map_or(0, |b| b.iter().rev().fold(0u64, |w, &x| w << 8 | u64::from(x)))
-    };
-    let missing = features(there) & !features(&here);
-    if missing != 0 {
-        let what = format!("its processor lacks register features {missing:#x}");
-        return Err(RestoreError::Machine(what));
-    }
-    if here.len() != there.len() {
-        return Err(RestoreError::Machine("its processor has other vector registers".into()));
-    }
-    Ok(())
 }
 
 /// Hands the plan over, fills the memory where the plan waits for it, and waits until all is done.
@@ -467,6 +477,7 @@ fn bind(tid: libc::pid_t, mask: &[u8]) {
 /// call as it would have done in the old process, in the light of the signals that are pending.
 fn make_ready(threads: &[Tracee], state: &State) -> Result<(), RestoreError> {
     let pid = threads[0].0;
+    let here = processor::here();
     for (i, (&tracee, thread)) in threads.iter().zip(&state.threads).enumerate() {
         let mut regs = words_to_regs(&thread.regs);
         let sleeps = interrupted::fall_asleep(tracee, &regs)?;
@@ -481,7 +492,8 @@ fn make_ready(threads: &[Tracee], state: &State) -> Result<(), RestoreError> {
             // What was left of its time nobody knows.
             interrupted::begin_anew(&mut regs);
         }
-        tracee.set_xstate(&thread.xstate)?;
+        let template = tracee.xstate()?;
+        tracee.set_xstate(&processor::convert(thread, &state.processor, &here, &template)?)?;
         tracee.set_regs(&regs)?;
     }
     // Only now: a signal for the process must not be taken by a thread that is not ready.

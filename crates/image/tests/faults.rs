@@ -22,6 +22,7 @@ fn try_restore(image: &Path) -> Result<libc::pid_t, eyrie_image::RestoreError> {
         stdio: stdio(),
         segments: vec![],
         start_stopped: false,
+        options: Default::default(),
     };
     restore(spec)
 }
@@ -72,9 +73,10 @@ fn damaged_images_are_refused() {
 fn what_cannot_come_back_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     for (what, expected) in [
-        ("pipe", "a pipe of the program's own"),
-        ("socket", "a socket"),
-        ("epoll", "eventpoll"),
+        ("pipe", "a pipe to a process outside"),
+        ("rights", "with file descriptors in flight"),
+        ("events", "events that the program has not read"),
+        ("uring", "io_uring"),
         ("timer", "has POSIX timers"),
     ] {
         fs::remove_file(folder.path().join("ready")).ok();
@@ -193,6 +195,7 @@ fn an_open_file_that_shrank_or_went_is_named() {
     let whole = fs::read(&log).unwrap();
     let writer = File::options().write(true).open(&log).unwrap();
     writer.set_len(1).unwrap();
+    drop(writer);
     let error = try_restore(&image).unwrap_err().to_string();
     assert!(error.contains("log") && error.contains("shrunk"), "{error}");
     // What was appended after the checkpoint is cut off at restore, and only then.
@@ -219,6 +222,7 @@ fn a_missing_restorer_and_a_wrong_one_are_errors() {
             stdio: stdio(),
             segments: vec![],
             start_stopped: false,
+            options: Default::default(),
         };
         assert!(restore(spec).is_err(), "{restorer}");
     }
@@ -237,6 +241,7 @@ fn started_stopped_it_waits_for_sigcont() {
         stdio: stdio(),
         segments: vec![],
         start_stopped: true,
+        options: Default::default(),
     };
     let process = Process::of(restore(spec).unwrap());
     let mut status = 0;

@@ -75,6 +75,7 @@ fn streams_and_segment(keep: bool) {
             stdio: [stdin, stdout, stderr],
             segments: vec![("eyrie-job:test".into(), shared.try_clone().unwrap().into())],
             start_stopped: false,
+            options: Default::default(),
         };
         process = Process::of(restore(spec).unwrap());
         let mut feed = File::from(feed);
@@ -116,6 +117,7 @@ fn a_segment_that_is_not_handed_over_is_named() {
         stdio: [0; 3].map(|_| File::open("/dev/null").unwrap().into()),
         segments: vec![],
         start_stopped: false,
+        options: Default::default(),
     };
     match restore(spec) {
         Err(RestoreError::Segment(name)) => assert_eq!(name, "eyrie-job:lost"),

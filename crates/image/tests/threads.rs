@@ -145,6 +145,7 @@ fn a_process_with_threads_killed_during_restore_is_an_error_and_leaves_nothing()
             stdio: [null(), null(), null()],
             segments: vec![],
             start_stopped: false,
+            options: Default::default(),
         };
         let result = restore(spec);
         over.store(true, Ordering::SeqCst);

@@ -50,10 +50,7 @@ impl Meta {
         generation: u32,
         ranks: u32,
     ) -> Result<Meta, MetaError> {
-        let meta: Meta = postcard::from_bytes(bytes)?;
-        if meta.format != META_FORMAT {
-            return Err(MetaError::Format(meta.format));
-        }
+        let meta = Meta::read(bytes)?;
         let own = meta.job == job
             && meta.rank == rank
             && meta.generation == generation
@@ -63,6 +60,12 @@ impl Meta {
             return Err(MetaError::Foreign(format!("job {job} rank {rank} gen {generation}")));
         }
         Ok(meta)
+    }
+
+    /// Reads the description of an image of whatever rank.
+    pub fn read(bytes: &[u8]) -> Result<Meta, MetaError> {
+        let meta: Meta = postcard::from_bytes(bytes)?;
+        if meta.format == META_FORMAT { Ok(meta) } else { Err(MetaError::Format(meta.format)) }
     }
 
     pub fn point(&self) -> Point {

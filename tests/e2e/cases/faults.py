@@ -97,11 +97,13 @@ def test_threads_are_restored():
         assert job.wait() == 0, job.report()
         want = job.stdout()
     assert want.startswith("threads: sum "), want
-    with Job(command, ranks=2, ckpt_every=0.1) as job:
+    with Job([*command, "gates"], ranks=2, ckpt_every=0.1, stdin="open") as job:
         for victim in (0, 1):
             job.wait_event("checkpointed", rank=victim)
             job.kill_ranks([victim])
             job.wait_event("restored", rank=victim)
+            job.process.stdin.write(b"\n")
+            job.process.stdin.flush()
         assert job.wait() == 0, job.report()
         assert job.stdout() == want, job.report()
         assert not job.count("diverged"), job.report()

@@ -68,9 +68,20 @@ pub fn compile(folder: &Path, name: &str, flags: &[&str]) -> PathBuf {
 
 /// The same under another name, by which `/proc` tells it from those of other tests.
 pub fn compile_as(folder: &Path, name: &str, program: &str, flags: &[&str]) -> PathBuf {
+    compile_with("cc", folder, name, program, flags)
+}
+
+/// The same with another compiler.
+pub fn compile_with(
+    compiler: &str,
+    folder: &Path,
+    name: &str,
+    program: &str,
+    flags: &[&str],
+) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
     let program = folder.join(program);
-    let status = Command::new("cc")
+    let status = Command::new(compiler)
         .args(["-O2", "-g", "-o"])
         .arg(&program)
         .arg(&source)
@@ -80,6 +91,15 @@ pub fn compile_as(folder: &Path, name: &str, program: &str, flags: &[&str]) -> P
         .unwrap();
     assert!(status.success(), "cannot compile {name}");
     program
+}
+
+/// Whether there is this compiler.
+pub fn compiler(name: &str) -> bool {
+    let found = Command::new(name).arg("--version").output().is_ok();
+    if !found {
+        println!("NOT RUN: there is no {name}");
+    }
+    found
 }
 
 /// A running program.
@@ -220,6 +240,7 @@ pub fn bring_back(image: &Path) -> Process {
         stdio: [null(), null(), output(image.parent().unwrap())],
         segments: vec![],
         start_stopped: false,
+        options: Default::default(),
     };
     Process::of(restore(spec).unwrap_or_else(|e| panic!("{e}")))
 }
@@ -279,10 +300,17 @@ fn run_cycles(
     for cycle in 0..cycles {
         std::thread::sleep(Duration::from_micros(random.below(longest_us)));
         let image = folder.join(format!("image{cycle}"));
-        match checkpoint(process.pid, &image) {
-            Ok(report) => println!("{report:?}"),
-            Err(CaptureError::Gone) => return false,
-            Err(e) => panic!("{e}"),
+        loop {
+            match checkpoint(process.pid, &image) {
+                Ok(report) => println!("{report:?}"),
+                Err(CaptureError::Gone) => return false,
+                Err(CaptureError::Descriptor { what, .. }) if what.contains("try again") => {
+                    std::thread::yield_now();
+                    continue;
+                }
+                Err(e) => panic!("{e}"),
+            }
+            break;
         }
         std::thread::sleep(Duration::from_micros(random.below(longest_us)));
         process.kill();

@@ -107,7 +107,15 @@ impl Job {
         if self.verify.is_some() {
             return;
         }
+        if self.spec.keep && self.spec.ft == Ft::Logged {
+            return self.save_log(rank);
+        }
         self.forget_images(rank);
+        self.release_channels_to(rank);
+    }
+
+    /// Nobody reads them any more.
+    pub(super) fn release_channels_to(&mut self, rank: u32) {
         for source in 0..self.size() {
             let channel = self.segment.channel(source, rank);
             let need = channel.need.load(Ordering::Acquire);
@@ -173,7 +181,7 @@ impl Job {
         }
     }
 
-    fn images(&self) -> PathBuf {
+    pub(super) fn images(&self) -> PathBuf {
         self.place.folder.join(crate::home::IMAGES)
     }
 

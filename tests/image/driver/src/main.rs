@@ -110,6 +110,7 @@ fn bring_back(
         stdio: stdio().map_err(|e| e.to_string())?,
         segments: vec![],
         start_stopped: false,
+        options: Default::default(),
     };
     let pid = restore(spec).map_err(|e| e.to_string())?;
     Ok((pid, format!("restored {pid} us={}", begun.elapsed().as_micros())))

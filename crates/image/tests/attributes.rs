@@ -1,0 +1,127 @@
+//! What a process is besides its memory: the processor that it needs, and what the kernel keeps
+//! about it.
+
+mod common;
+
+use common::{Process, checkpoint, restorer};
+use eyrie_image::{RestoreError, RestoreOptions, RestoreSpec, restore};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::Command;
+
+fn null() -> OwnedFd {
+    File::options().read(true).write(true).open("/dev/null").unwrap().into()
+}
+
+fn bring_back(image: &Path, ignore: &[&str]) -> Result<Process, RestoreError> {
+    let ignore_features = ignore.iter().map(|s| (*s).to_owned()).collect();
+    let options = RestoreOptions { ignore_features };
+    let spec = RestoreSpec {
+        image,
+        restorer: restorer(),
+        stdio: [null(), null(), null()],
+        segments: vec![],
+        start_stopped: false,
+        options,
+    };
+    restore(spec).map(Process::of)
+}
+
+/// Restores an image where features are hidden, and tells the error if there is one.
+fn received(image: &Path, hidden: &str, ignore: &[&str]) -> Option<String> {
+    // The variable must not be seen by other tests: a process of its own.
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "--nocapture", "restores_an_image"])
+        .env("EYRIE_TEST_RESTORER", restorer())
+        .env("EYRIE_IMAGE_HIDE_FEATURES", hidden)
+        .env("EYRIE_TEST_IMAGE", image)
+        .env("EYRIE_TEST_IGNORE", ignore.join(","))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("1 passed"), "{text}");
+    text.lines().find_map(|l| l.split_once("refused: ").map(|(_, error)| error.to_owned()))
+}
+
+/// Not a test of its own: [`received`] runs it in another process.
+#[test]
+#[ignore = "run by other tests"]
+fn restores_an_image() {
+    let image = std::env::var_os("EYRIE_TEST_IMAGE").unwrap();
+    let ignore = std::env::var("EYRIE_TEST_IGNORE").unwrap();
+    let ignore: Vec<&str> = ignore.split(',').collect();
+    match bring_back(Path::new(&image), &ignore) {
+        Ok(mut process) => process.kill(),
+        Err(error) => println!("refused: {error}"),
+    }
+}
+
+/// A frozen and killed program's image.
+fn image_of(folder: &Path, compiler: &str, name: &str, flags: &[&str], args: &[&str]) {
+    let program = common::compile_with(compiler, folder, name, name, flags);
+    let mut process = Process::start(&program, args, folder);
+    common::wait_for_line(folder);
+    checkpoint(process.pid, &folder.join("image")).unwrap();
+    process.kill();
+}
+
+fn has(feature: &str) -> bool {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+    text.split_ascii_whitespace().any(|f| f == feature)
+}
+
+#[test]
+fn a_missing_feature_that_the_c_library_chose_is_named() {
+    for flags in [&[][..], &["-static"]] {
+        let folder = tempfile::tempdir().unwrap();
+        image_of(folder.path(), "cc", "waiting", flags, &["10000"]);
+        let image = folder.path().join("image");
+        assert_eq!(received(&image, "", &[]), None);
+        let error = received(&image, "sse4_2,ssse3", &[]).unwrap();
+        assert!(error.contains("lacks ssse3, sse4_2, which the program uses"), "{error}");
+        let error = received(&image, "sse4_2,ssse3", &["ssse3"]).unwrap();
+        assert!(error.contains("lacks sse4_2,"), "{error}");
+        assert_eq!(received(&image, "sse4_2,ssse3", &["ssse3", "sse4_2"]), None);
+    }
+}
+
+#[test]
+fn a_missing_feature_that_nobody_asked_for_is_no_matter() {
+    // Neither the C library nor the program looks at it.
+    let folder = tempfile::tempdir().unwrap();
+    image_of(folder.path(), "cc", "waiting", &[], &["10000"]);
+    let image = folder.path().join("image");
+    for feature in ["rdrand", "aes", "pclmulqdq", "sha_ni", "vaes"] {
+        println!("{feature}: {}", has(feature));
+        assert_eq!(received(&image, feature, &[]), None, "{feature}");
+    }
+    // musl asks for nothing.
+    if common::compiler("musl-gcc") {
+        image_of(folder.path(), "musl-gcc", "waiting", &["-static"], &["10000"]);
+        assert_eq!(received(&image, "sse4_2,ssse3,avx512vl", &[]), None);
+    }
+}
+
+#[test]
+fn registers_in_use_are_named() {
+    if !std::arch::is_x86_feature_detected!("avx512f") || !common::compiler("musl-gcc") {
+        println!("NOT RUN: needs AVX-512 and musl-gcc");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // Nothing in it asks; its registers tell.
+    image_of(folder.path(), "musl-gcc", "zmm", &["-static", "-mavx512f"], &[]);
+    let image = folder.path().join("image");
+    assert_eq!(received(&image, "avx512vl,avx2", &[]), None);
+    let error = received(&image, "avx512f", &[]).unwrap();
+    assert!(error.contains("lacks avx512f, which the program uses"), "{error}");
+    if !has("amx_int8") {
+        println!("NOT RUN: this processor has no AMX");
+        return;
+    }
+    image_of(folder.path(), "cc", "zmm", &["-mavx512f", "-DAMX"], &[]);
+    let error = received(&image, "amx_tile", &[]).unwrap();
+    assert!(error.contains("lacks amx_tile, which the program uses"), "{error}");
+}
