@@ -5,7 +5,7 @@ use crate::retention::Point;
 use serde::{Deserialize, Serialize};
 
 /// Version of `Meta`.
-pub const META_FORMAT: u32 = 1;
+pub const META_FORMAT: u32 = 2;
 
 /// The daemon's part of an image (postcard).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +18,8 @@ pub struct Meta {
     /// `RankCtl::state` and `RankCtl::lib` at the freeze.
     pub state: u32,
     pub lib: u32,
+    /// Number of the process that called `MPI_Init`, if that is a child of the rank's first one.
+    pub caller: Option<u32>,
     pub det_pos: u64,
     pub need: Vec<u64>,
     /// Bytes written to standard output and standard error.
@@ -82,6 +84,7 @@ impl Meta {
             incarnation: 0,
             state: 0,
             lib: 0,
+            caller: None,
             det_pos: 0,
             need: vec![0; ranks as usize],
             output: [0; 2],

@@ -327,6 +327,11 @@ impl Job {
         });
     }
 
+    /// The processes of the ranks.
+    fn processes(&self) -> Vec<libc::pid_t> {
+        self.ranks.iter().filter_map(|r| Some(r.proc.as_ref()?.pid)).collect()
+    }
+
     fn signal_all(&self, signal: i32) {
         for proc in self.ranks.iter().filter_map(|r| r.proc.as_ref()) {
             // SAFETY: the process is our child and not collected yet, so number and group are

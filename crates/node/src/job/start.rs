@@ -7,6 +7,7 @@ use super::{Job, Msg, Proc, Replay};
 use crate::input;
 use crate::meta::Meta;
 use crate::monitor;
+use crate::reap;
 use crate::spawn::{self, Launch};
 use eyrie_control::{EventKind, Ft, Stream};
 use eyrie_ledger::segment::MEMFD_PREFIX;
@@ -55,7 +56,7 @@ impl Job {
         };
         let ctl = self.segment.rank(rank);
         if image.is_some() && from.state != 0 {
-            ctl.pid.store(pid as u32, Ordering::Release);
+            ctl.pid.store(from.caller.unwrap_or(pid as u32), Ordering::Release);
         }
         let pidfd = match spawn::pidfd(pid).and_then(read) {
             Ok(pidfd) => pidfd,
@@ -97,6 +98,8 @@ impl Job {
     }
 
     fn restore(&self, image: &Path, stdio: [OwnedFd; 3]) -> Result<libc::pid_t, LaunchError> {
+        // The numbers of its processes must be free.
+        reap::collect_orphans(&self.processes());
         let restorer = self.place.prefix.restorer.as_deref().ok_or(LaunchError::NoRestorer)?;
         let name = format!("{MEMFD_PREFIX}{}", self.place.id);
         let pid = eyrie_image::restore(eyrie_image::RestoreSpec {
