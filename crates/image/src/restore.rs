@@ -172,8 +172,7 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     fault::point(fault::LIMITS_SET)?;
     reopener.finish()?;
     fault::point(fault::FILES_CUT)?;
-    let mut orphans = parts.iter().flat_map(|part| &part.reopened.orphans);
-    orphans.try_for_each(Remade::seal)?;
+    reopener.orphans().try_for_each(Remade::seal)?;
     if spec.start_stopped {
         permit_debugger(tracee, &image.state)?;
     }
