@@ -9,11 +9,12 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use eyrie_ledger::divergence::Divergence;
 use eyrie_ledger::door::Door;
+use eyrie_ledger::end;
 use eyrie_ledger::entry::{Envelope, REMOTE};
 use eyrie_ledger::reader::{Entry, Reader};
 use eyrie_ledger::segment::{
-    ChannelCtl, FT_PROTECT, Geometry, RankCtl, STATE_ABORTED, STATE_DIVERGED, STATE_FINALIZED,
-    STATE_RUNNING, Segment, SegmentError,
+    ChannelCtl, FT_PROTECT, FT_REPLAY, Geometry, RankCtl, STATE_ABORTED, STATE_DIVERGED,
+    STATE_FINALIZED, STATE_RUNNING, Segment, SegmentError,
 };
 use eyrie_ledger::sendlog::{Append, Outgoing, SendLog};
 
@@ -450,6 +451,16 @@ impl Endpoint {
         let ctl = self.ctl;
         self.presence.waiting(|| waiting::sleep(ctl, seen, short));
         waiting::disarm(ctl);
+    }
+
+    /// Whether this rank is run again without any other.
+    pub fn alone(&self) -> bool {
+        self.seg.header().ft.load(Relaxed) & FT_REPLAY != 0
+    }
+
+    /// Stops for good: what is waited for is not in the log.
+    pub fn end_of_log(&self, why: &str) -> ! {
+        end::end_of_log(self.seg, self.ctl, why)
     }
 
     pub fn disarm(&mut self) {

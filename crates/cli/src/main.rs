@@ -5,6 +5,7 @@ mod console;
 mod image;
 mod launch;
 mod remote;
+mod replay;
 mod show;
 mod units;
 
@@ -86,6 +87,7 @@ fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Inject(inject) => remote::inject(&inject),
         Command::Abort(abort) => remote::abort(&abort),
         Command::Events(events) => remote::events(&events),
+        Command::Replay(replay) => replay::replay(&replay),
         Command::Image(image) => image::image(&image),
         Command::Completions { shell } => {
             let mut out = Vec::new();

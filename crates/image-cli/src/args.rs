@@ -106,6 +106,10 @@ pub struct Checkpoint {
 pub struct Restart {
     #[command(flatten)]
     pub keeping: Keeping,
+    /// A processor feature (as /proc/cpuinfo names it) that this machine may lack, although the
+    /// program seems to use it
+    #[arg(long, value_name = "NAME")]
+    pub ignore_feature: Vec<String>,
     /// The image, a folder of images, a name in `eyrie-image list`, or `last`
     #[arg(value_name = "FILE|DIR|NAME")]
     pub image: OsString,

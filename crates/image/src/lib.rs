@@ -80,7 +80,7 @@ pub use image::{Image, Summary};
 pub use inspect::{AncestorInfo, FileInfo, Inspection, RegionInfo, ThreadInfo};
 pub use restore::{RestoreOptions, RestoreSpec, restore};
 pub use sink::receive;
-pub use tree::remove_image;
+pub use tree::{may_choose_numbers, remove_image};
 pub use twin::Twin;
 pub use verify::Verdict;
 

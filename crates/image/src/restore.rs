@@ -53,7 +53,7 @@ pub struct RestoreSpec<'a> {
     pub stdio: [OwnedFd; 3],
     /// Shared segments by name (or beginning of the name) of their memfd.
     pub segments: Vec<(String, OwnedFd)>,
-    /// Leave the process stopped by `SIGSTOP`.
+    /// Leave the process stopped by `SIGSTOP`, and let any debugger of the same user attach to it.
     pub start_stopped: bool,
     /// What is seldom needed.
     pub options: RestoreOptions,
@@ -175,6 +175,9 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     fault::point(fault::FILES_CUT)?;
     let mut orphans = parts.iter().flat_map(|part| &part.reopened.orphans);
     orphans.try_for_each(Remade::seal)?;
+    if spec.start_stopped {
+        permit_debugger(tracee, &image.state)?;
+    }
     for (child, part) in alive.iter().zip(&parts) {
         make_ready(&child.threads(), &part.image.state)?;
     }
@@ -186,6 +189,15 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     }
     alive.iter_mut().for_each(|child| child.finished = true);
     Ok(pid)
+}
+
+/// Where the kernel lets only ancestors attach (Yama), the process can say that all others may too.
+/// Elsewhere it does not know the call.
+fn permit_debugger(tracee: Tracee, state: &State) -> Result<(), RestoreError> {
+    let base = words_to_regs(&state.leader().regs);
+    let args = [libc::PR_SET_PTRACER as u64, libc::PR_SET_PTRACER_ANY];
+    tracee.syscall(site(tracee.0)?, &base, libc::SYS_prctl, &args, &mut None)?;
+    Ok(())
 }
 
 /// Turns the restorer into the process of an image, all but the registers of its threads.
