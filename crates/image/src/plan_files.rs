@@ -50,6 +50,7 @@ pub fn descriptors(plan: &mut Plan, state: &State, placed: &Placed, pid: libc::p
         }
         if let Some(owner) = description.owner.as_ref().filter(|_| first) {
             own(plan, state, description, owner, fd, pid);
+<<<<<<< HEAD
         }
     }
 }
@@ -61,7 +62,19 @@ pub fn locks(plan: &mut Plan, state: &State) {
         let first = state.descriptors.iter().find(|d| d.description as usize == i);
         for (d, lock) in first.iter().flat_map(|d| description.locks.iter().map(move |l| (d, l))) {
             locks::take(plan, u64::from(d.fd), lock);
+=======
+>>>>>>> main
         }
+    }
+}
+
+/// Takes file locks again, when nothing is closed any more: closing any descriptor of a file ends the
+/// locks that the process has on it.
+pub fn locks(plan: &mut Plan, state: &State) {
+    for (i, description) in state.descriptions.iter().enumerate() {
+        let holder = state.descriptors.iter().find(|d| d.description as usize == i);
+        let Some(fd) = holder.map(|d| u64::from(d.fd)) else { continue };
+        description.locks.iter().for_each(|lock| locks::take(plan, fd, lock));
     }
 }
 
