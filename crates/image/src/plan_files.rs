@@ -50,20 +50,6 @@ pub fn descriptors(plan: &mut Plan, state: &State, placed: &Placed, pid: libc::p
         }
         if let Some(owner) = description.owner.as_ref().filter(|_| first) {
             own(plan, state, description, owner, fd, pid);
-<<<<<<< HEAD
-        }
-    }
-}
-
-/// Takes all locks again. To be done when nothing is closed any more: closing any descriptor of a
-/// file drops the process's record locks on it.
-pub fn locks(plan: &mut Plan, state: &State) {
-    for (i, description) in state.descriptions.iter().enumerate() {
-        let first = state.descriptors.iter().find(|d| d.description as usize == i);
-        for (d, lock) in first.iter().flat_map(|d| description.locks.iter().map(move |l| (d, l))) {
-            locks::take(plan, u64::from(d.fd), lock);
-=======
->>>>>>> main
         }
     }
 }
