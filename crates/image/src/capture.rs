@@ -14,9 +14,10 @@ use crate::fault;
 use crate::freeze::Frozen;
 use crate::memory;
 use crate::orphans::Orphans;
+use crate::posix_timers;
 use crate::processor;
 use crate::procfs::{self, Mapping, Stat, Status};
-use crate::state::{Action, Layout, Pending, Special, State, Thread};
+use crate::state::{Action, Layout, Pending, PosixTimer, Special, State, Thread};
 use crate::threads;
 use crate::trace::{ALL_SIGNALS, Regs, TraceError};
 use crate::tree;
@@ -40,6 +41,7 @@ pub(crate) struct Snapshot {
     pub kin: Kin,
     pub pending: Vec<Pending>,
     pub timers: [[i64; 4]; 3],
+    pub posix_timers: Vec<PosixTimer>,
     pub status: Status,
     pub stat: Stat,
     pub maps: Vec<Mapping>,
@@ -66,7 +68,7 @@ pub(crate) fn freeze_state(
         threads::refuse_unlike(thread, tracee, &status)?;
         threads.push(threads::read(frozen, thread, &maps, traps_ignored)?);
     }
-    let pending = threads::pending(tracee, true)?;
+    let mut pending = threads::pending(tracee, true)?;
     fault::point(fault::THREADS_READ)?;
     for thread in frozen.threads() {
         thread.set_sigmask(ALL_SIGNALS)?;
@@ -76,7 +78,8 @@ pub(crate) fn freeze_state(
     fault::point(fault::DESCRIPTORS_READ)?;
     let regs = frozen.borrowed.first().map(|b| b.regs).ok_or(CaptureError::Gone)?;
     let agent = Agent::new(tracee, regs, &maps)?;
-    let (timers, kin) = ask(&agent, frozen, &mut threads, &stat).inspect_err(|_| {
+    let answers = ask(&agent, frozen, &mut threads, &mut pending, &stat);
+    let (timers, posix_timers, kin) = answers.inspect_err(|_| {
         // The error is what counts; a process that is gone has nothing to be given back.
         let _ = agent.finish();
     })?;
@@ -85,6 +88,7 @@ pub(crate) fn freeze_state(
         kin,
         pending,
         timers,
+        posix_timers,
         stat,
         maps,
         cwd: procfs::link(pid, "cwd")?,
@@ -96,26 +100,31 @@ pub(crate) fn freeze_state(
     Ok((snapshot, agent))
 }
 
+/// Its interval timers, its other timers, its relatives.
+type Answers = ([[i64; 4]; 3], Vec<PosixTimer>, Kin);
+
 /// What the process tells about itself and its threads in its own name; returns its interval
 /// timers. Leaves the answers in the borrowed memory.
 fn ask(
     agent: &Agent,
     frozen: &Frozen,
     threads: &mut [Thread],
+    pending: &mut Vec<Pending>,
     stat: &Stat,
-) -> Result<([[i64; 4]; 3], Kin), CaptureError> {
+) -> Result<Answers, CaptureError> {
     fault::point(fault::MEMORY_BORROWED)?;
     let mut timers = [[0; 4]; 3];
     for (which, timer) in timers.iter_mut().enumerate() {
         let words = agent.ask::<4>(libc::SYS_getitimer, &[which as u64, 0], 1)?;
         *timer = words.unwrap_or([0; 4]).map(|w| w as i64);
     }
+    let posix_timers = posix_timers::capture(frozen.pid(), agent, threads, pending)?;
     let kin = tree::kin(frozen, agent, stat)?;
     for (thread, borrowed) in threads.iter_mut().zip(&frozen.borrowed) {
         threads::ask(thread, &agent.of_thread(borrowed))?;
     }
     fault::point(fault::ANSWERS_READ)?;
-    Ok((timers, kin))
+    Ok((timers, posix_timers, kin))
 }
 
 fn refuse_unsupported(
@@ -125,10 +134,6 @@ fn refuse_unsupported(
 ) -> Result<(), CaptureError> {
     let refuse = |what: &str| Err(CaptureError::Unsupported(what.into()));
     tree::refuse_stranger(pid, status)?;
-    // Not every kernel lists them.
-    if !procfs::read(pid, "timers").unwrap_or_default().is_empty() {
-        return refuse("has POSIX timers");
-    }
     if !maps.iter().any(|m| m.path == b"[vdso]") {
         return refuse("has no vdso");
     }
@@ -198,7 +203,7 @@ pub(crate) fn twin_state(
         actions,
         pending: snapshot.pending,
         timers: snapshot.timers,
-        posix_timers: Vec::new(),
+        posix_timers: snapshot.posix_timers,
         layout: layout(stat, brk, procfs::read(twin, "auxv")?),
         vdso: vdso(twin, &snapshot.maps)?,
         specials,

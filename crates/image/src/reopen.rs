@@ -46,6 +46,7 @@ pub struct Reopener<'a> {
     segments: &'a [(String, OwnedFd)],
     /// Descriptions by their number.
     known: HashMap<u64, RawFd>,
+    /// Shared objects without a path, which processes of a family may have in common.
     pub(crate) pipes: HashMap<u64, pipes::Ends>,
     pub(crate) sockets: HashMap<u64, unix::Ends>,
     pub(crate) sockets_made: Vec<(OwnedFd, Socket)>,

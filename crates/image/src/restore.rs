@@ -18,6 +18,7 @@ use crate::load;
 use crate::memory;
 use crate::plan::{self, Placed, Plan};
 use crate::plan_files;
+use crate::posix_timers::{self, Caller};
 use crate::processor;
 use crate::procfs::{self, Mapping};
 use crate::reopen::{self, Reopened, Reopener};
@@ -401,6 +402,7 @@ fn forget_restorer(
     leave(area.base, room)?;
     rethread::make(tracee, state, site, room, &mut child.others)?;
     fault::point(fault::THREADS_MADE)?;
+    posix_timers::restore(&Caller { threads: &child.threads(), site, room }, state)?;
     // `/proc/PID/exe` can only be changed now that the restorer is not mapped any more, and only
     // with privileges; without them it goes on naming the restorer.
     let mut path = state.exe.clone();
