@@ -46,11 +46,10 @@ pub struct Reopener<'a> {
     segments: &'a [(String, OwnedFd)],
     /// Descriptions by their number.
     known: HashMap<u64, RawFd>,
-    /// Shared objects without a path, which processes of a family may have in common.
     pub(crate) pipes: HashMap<u64, pipes::Ends>,
     pub(crate) sockets: HashMap<u64, unix::Ends>,
     pub(crate) sockets_made: Vec<(OwnedFd, Socket)>,
-    /// Shared objects without a path.
+    /// Shared objects without a path, which processes of a family may have in common.
     orphans: reorphan::Family,
     /// Status flags to be set when all contents are in place.
     flags: Vec<(RawFd, u32)>,
