@@ -7,6 +7,7 @@
 
 use crate::PAGE_BYTES;
 use crate::agent::Agent;
+use crate::attributes;
 use crate::descriptors;
 use crate::error::CaptureError;
 use crate::family::Kin;
@@ -16,7 +17,9 @@ use crate::memory;
 use crate::orphans::Orphans;
 use crate::processor;
 use crate::procfs::{self, Mapping, Stat, Status};
-use crate::state::{Action, Description, Descriptor, Layout, Pending, Special, State, Thread};
+use crate::state::{
+    Action, Attributes, Description, Descriptor, Layout, Pending, Special, State, Thread,
+};
 use crate::threads;
 use crate::trace::{ALL_SIGNALS, Regs, TraceError};
 use crate::tree;
@@ -37,6 +40,7 @@ impl From<TraceError> for CaptureError {
 /// What was read while the process stood still.
 pub(crate) struct Snapshot {
     pub threads: Vec<Thread>,
+    pub attributes: Attributes,
     pub kin: Kin,
     pub pending: Vec<Pending>,
     pub timers: [[i64; 4]; 3],
@@ -56,7 +60,7 @@ pub(crate) fn freeze_state(frozen: &mut Frozen) -> Result<(Snapshot, Agent), Cap
     let pid = tracee.0;
     let status = Status::read(pid)?;
     let stat = Stat::read(pid)?;
-    let maps = procfs::parse_maps(&procfs::read(pid, "maps")?)?;
+    let maps = procfs::parse_maps(&procfs::read(pid, map_file(&status))?)?;
     refuse_unsupported(pid, &status, &maps)?;
     let traps_ignored = status.number("SigIgn", 16)? & threads::TRAP != 0;
     let mut threads = Vec::new();
@@ -74,12 +78,13 @@ pub(crate) fn freeze_state(frozen: &mut Frozen) -> Result<(Snapshot, Agent), Cap
     fault::point(fault::DESCRIPTORS_READ)?;
     let regs = frozen.borrowed.first().map(|b| b.regs).ok_or(CaptureError::Gone)?;
     let agent = Agent::new(tracee, regs, &maps)?;
-    let (timers, kin) = ask(&agent, frozen, &mut threads, &stat).inspect_err(|_| {
+    let (timers, kin, attributes) = ask(&agent, frozen, &mut threads, &stat).inspect_err(|_| {
         // The error is what counts; a process that is gone has nothing to be given back.
         let _ = agent.finish();
     })?;
     let snapshot = Snapshot {
         threads,
+        attributes,
         kin,
         pending,
         timers,
@@ -102,7 +107,7 @@ fn ask(
     frozen: &Frozen,
     threads: &mut [Thread],
     stat: &Stat,
-) -> Result<([[i64; 4]; 3], Kin), CaptureError> {
+) -> Result<([[i64; 4]; 3], Kin, Attributes), CaptureError> {
     fault::point(fault::MEMORY_BORROWED)?;
     let mut timers = [[0; 4]; 3];
     for (which, timer) in timers.iter_mut().enumerate() {
@@ -113,8 +118,16 @@ fn ask(
     for (thread, borrowed) in threads.iter_mut().zip(&frozen.borrowed) {
         threads::ask(thread, &agent.of_thread(borrowed))?;
     }
+    let attributes = attributes::ask(frozen.tracee.0, agent)?;
     fault::point(fault::ANSWERS_READ)?;
-    Ok((timers, kin))
+    Ok((timers, kin, attributes))
+}
+
+/// Where the process's mappings are read. Flags take a walk through its page tables, and are needed
+/// only if a twin does not have them.
+fn map_file(status: &Status) -> &'static str {
+    let some = |name| !matches!(status.field(name), "" | "0 kB");
+    if some("VmLck") || some("HugetlbPages") { "smaps" } else { "maps" }
 }
 
 fn refuse_unsupported(
@@ -124,6 +137,7 @@ fn refuse_unsupported(
 ) -> Result<(), CaptureError> {
     let refuse = |what: &str| Err(CaptureError::Unsupported(what.into()));
     tree::refuse_stranger(pid, status)?;
+    attributes::refuse_apart(pid, status)?;
     // Not every kernel lists them.
     if !procfs::read(pid, "timers").unwrap_or_default().is_empty() {
         return refuse("has POSIX timers");
@@ -170,6 +184,7 @@ pub(crate) fn twin_state(
     let thp_disable = prctl(PR_GET_THP_DISABLE)?;
     let actions = actions(&snapshot.status, agent)?;
     let brk = agent.call(libc::SYS_brk, &[0])? as u64;
+    let keys = attributes::keys(agent)?;
     agent.finish()?;
     let (status, stat) = (&snapshot.status, &snapshot.stat);
     let specials: Vec<Special> = snapshot
@@ -192,6 +207,7 @@ pub(crate) fn twin_state(
         thp_disable: thp_disable > 0,
         limits: snapshot.limits,
         xcomp_perm: perm.map_or(0, |[mask]| mask),
+        attributes: Attributes { keys, ..snapshot.attributes },
         processor: processor::here(),
         threads: snapshot.threads,
         actions,

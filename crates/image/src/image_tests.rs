@@ -6,8 +6,8 @@ use crate::family::Kin;
 use crate::format::{self, BLOCK_BYTES, Block, HEADER_BYTES, codec};
 use crate::pack::{Packer, Tuner};
 use crate::state::{
-    Action, Backing, Component, Description, Descriptor, FileId, Layout, Pending, Processor,
-    Region, Rseq, Special, Thread,
+    Action, Attributes, Backing, Component, Description, Descriptor, FileId, Layout, Pending,
+    Processor, Region, Rseq, Schedule, Special, Thread,
 };
 use crate::write::{Contents, ImageWriter, Written};
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ fn file_id() -> FileId {
 }
 
 fn region(start: u64, end: u64, backing: Backing) -> Region {
-    Region { start, end, prot: 3, flags: 0, backing, name: vec![] }
+    Region { start, end, prot: 3, flags: 0, backing, name: vec![], key: 0 }
 }
 
 fn thread(tid: i32) -> Thread {
@@ -28,6 +28,15 @@ fn thread(tid: i32) -> Thread {
         tid,
         comm: b"name".to_vec(),
         affinity: vec![3; 8],
+        schedule: Schedule {
+            policy: 3,
+            flags: 0,
+            nice: 5,
+            priority: 0,
+            deadline: [0; 3],
+            io_priority: 4,
+            timer_slack_ns: 50_000,
+        },
         regs: [5; 27],
         xstate: vec![6; 2696],
         sigmask: 0,
@@ -60,6 +69,13 @@ fn state() -> State {
         thp_disable: false,
         limits: vec![[1, 2]; 16],
         xcomp_perm: 0,
+        attributes: Attributes {
+            oom_score_adj: 1,
+            secure_bits: 0,
+            allowed: vec![15; 8],
+            lock_future: 0,
+            keys: 1,
+        },
         processor: Processor {
             features: vec![b"avx".to_vec()],
             components: vec![Component { number: 2, offset: 576, bytes: 256 }],

@@ -8,6 +8,7 @@
 mod agent;
 mod aligned;
 mod area;
+mod attributes;
 mod blocks;
 mod brood;
 mod capture;
@@ -48,6 +49,7 @@ mod sink;
 mod skeleton;
 mod spawn;
 mod state;
+mod state_attributes;
 mod state_orphans;
 mod state_processor;
 mod threads;
