@@ -9,16 +9,18 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use eyrie_ledger::divergence::Divergence;
 use eyrie_ledger::door::Door;
+use eyrie_ledger::end;
 use eyrie_ledger::entry::{Envelope, REMOTE};
 use eyrie_ledger::reader::{Entry, Reader};
 use eyrie_ledger::segment::{
-    ChannelCtl, FT_PROTECT, Geometry, RankCtl, STATE_ABORTED, STATE_DIVERGED, STATE_FINALIZED,
-    STATE_RUNNING, Segment, SegmentError,
+    ChannelCtl, FT_PROTECT, FT_REPLAY, Geometry, RankCtl, STATE_ABORTED, STATE_DIVERGED,
+    STATE_FINALIZED, STATE_RUNNING, Segment, SegmentError,
 };
 use eyrie_ledger::sendlog::{Append, Outgoing, SendLog};
 
 use crate::presence::{Presence, ring_daemon};
 use crate::remote;
+use crate::shown::{self, Shown};
 use crate::waiting::{self, Patience, Round};
 
 /// Exit code of a rank whose replay diverged (the daemon reads the report in the segment).
@@ -75,8 +77,10 @@ pub struct Endpoint {
     replaying: bool,
     /// Messages received; rolled back with the program, so that it says where the program is.
     received: u64,
-    /// Large messages may be read straight out of the sender's memory.
+    /// Large messages are read straight out of the sender's memory and not logged.
     remote: bool,
+    /// Large messages may be read out of the sender's memory while they are logged.
+    shows: bool,
 }
 
 impl Endpoint {
@@ -125,8 +129,8 @@ impl Endpoint {
         let ctl = seg.rank(rank);
         let header = seg.header();
         let protect = header.ft.load(Relaxed) & FT_PROTECT != 0;
-        let single_copy = !protect && size > 1 && remote::works();
-        if single_copy {
+        let readable = size > 1 && remote::works();
+        if readable {
             remote::permit();
         }
         let rx = (0..size).map(|s| Rx {
@@ -148,9 +152,11 @@ impl Endpoint {
             patience: Patience::new(size, header.cores.load(Relaxed)),
             replaying: false,
             received: 0,
-            remote: single_copy,
+            remote: readable && !protect,
+            shows: readable && protect,
         };
         ctl.pid.store(std::process::id(), Relaxed);
+        ep.hide_all();
         ctl.state.store(STATE_RUNNING, Release);
         ep.rx.iter_mut().for_each(Rx::publish_need);
         ep.begin_replay();
@@ -190,6 +196,7 @@ impl Endpoint {
     fn restored(&mut self) -> bool {
         self.incarnation = self.ctl.incarnation.load(Acquire);
         self.ctl.pid.store(std::process::id(), Relaxed);
+        self.hide_all();
         self.log.rebuild();
         for rx in &mut self.rx {
             rx.reader.rebuild();
@@ -248,6 +255,35 @@ impl Endpoint {
                 Err(d) => self.diverged(&d),
             }
         }
+    }
+
+    /// Appends like `append` a message that lies at `at` in one piece, and lets the receiver read
+    /// it there until it is whole in the log.
+    pub fn append_shown(
+        &mut self,
+        dst: u32,
+        msg: &mut Outgoing,
+        at: *const u8,
+        fill: impl FnMut(u64, &mut [u8]),
+    ) -> bool {
+        if !self.shows {
+            return self.append(dst, msg, fill);
+        }
+        let ctl = self.seg.channel(self.rank, dst);
+        if !msg.started {
+            let start = self.log.next_start(dst, msg.env.len);
+            shown::show(ctl, start, at as u64, std::process::id(), self.incarnation);
+        }
+        let whole = self.append(dst, msg, fill);
+        if whole {
+            shown::hide(ctl, self.patience.looks());
+        }
+        whole
+    }
+
+    /// What an earlier incarnation showed is not ours to stand by.
+    fn hide_all(&self) {
+        (0..self.size).for_each(|d| shown::hide(self.seg.channel(self.rank, d), 0));
     }
 
     /// Appends a notice that `len` bytes lie at `addr` in this process. See `append`.
@@ -350,6 +386,37 @@ impl Endpoint {
         waiting::ring(self.peers[src as usize]);
     }
 
+    /// Whether large messages can be read where their sender has them while it logs them.
+    pub fn shows(&self) -> bool {
+        self.shows
+    }
+
+    /// Reads bytes `from..to` of the message that starts at position `start` out of its sender's
+    /// memory to `out + from`, as far as its sender still shows it. Returns up to where they are
+    /// right; bytes of `out` from there to `to` may have been overwritten.
+    ///
+    /// # Safety
+    /// `out` must be valid for writing `to` bytes.
+    pub unsafe fn read_shown(
+        &mut self,
+        src: u32,
+        start: u64,
+        out: *mut u8,
+        from: u64,
+        to: u64,
+    ) -> u64 {
+        let ctl = self.rx[src as usize].ctl;
+        let Some(shown) = Shown::find(ctl, self.peers[src as usize], start) else { return from };
+        // SAFETY: the caller's promise.
+        match unsafe { shown.read(out, from, to) } {
+            Ok(right) => right,
+            Err(right) => {
+                self.shows = false;
+                right
+            }
+        }
+    }
+
     /// Reads the first `len` bytes of a remote message's payload.
     ///
     /// # Safety
@@ -384,6 +451,16 @@ impl Endpoint {
         let ctl = self.ctl;
         self.presence.waiting(|| waiting::sleep(ctl, seen, short));
         waiting::disarm(ctl);
+    }
+
+    /// Whether this rank is run again without any other.
+    pub fn alone(&self) -> bool {
+        self.seg.header().ft.load(Relaxed) & FT_REPLAY != 0
+    }
+
+    /// Stops for good: what is waited for is not in the log.
+    pub fn end_of_log(&self, why: &str) -> ! {
+        end::end_of_log(self.seg, self.ctl, why)
     }
 
     pub fn disarm(&mut self) {

@@ -4,10 +4,12 @@
 //! - `presence`: where the rank is (in its own code, inside, waiting, parked): the safe points.
 //! - `waiting`: the one waiting place: spin, yield, sleep on a futex.
 //! - `remote`: single-copy reads out of a peer's memory, for jobs without protection.
+//! - `shown`: the same for messages that are being logged meanwhile.
 
 pub mod endpoint;
 pub mod presence;
 pub mod remote;
+mod shown;
 pub mod waiting;
 
 pub use endpoint::{Endpoint, OpenError};

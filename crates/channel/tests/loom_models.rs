@@ -82,3 +82,43 @@ fn a_sleeper_is_always_woken() {
         assert!(!would_sleep_for_ever);
     });
 }
+
+/// `channel::shown`: a sender that shows two messages one after the other from the same memory and
+/// writes to it in between; a receiver of the first. Memory is two words; sound reads are equal.
+#[test]
+fn what_counts_of_a_shown_message_is_the_message() {
+    loom::model(|| {
+        struct Channel {
+            shown: AtomicU64,
+            at: AtomicU64,
+            memory: [AtomicU64; 2],
+        }
+        let channel = Arc::new(Channel {
+            shown: AtomicU64::new(0),
+            at: AtomicU64::new(0),
+            memory: [AtomicU64::new(10), AtomicU64::new(20)],
+        });
+        let sender = {
+            let c = channel.clone();
+            thread::spawn(move || {
+                c.at.store(0, Release);
+                c.shown.store(1, Release);
+                c.shown.store(0, Release);
+                fence(SeqCst);
+                // The send is complete: the program writes, then sends from elsewhere.
+                c.memory[0].store(11, Relaxed);
+                c.at.store(1, Release);
+                c.shown.store(2, Release);
+            })
+        };
+        if channel.shown.load(Acquire) == 1 {
+            let at = channel.at.load(Acquire) as usize;
+            let read = channel.memory[at].load(Relaxed);
+            fence(SeqCst);
+            if channel.shown.load(Acquire) == 1 {
+                assert_eq!(read, 10, "not the message that was shown");
+            }
+        }
+        sender.join().unwrap();
+    });
+}

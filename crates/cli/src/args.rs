@@ -36,8 +36,12 @@ pub enum Command {
     Abort(Abort),
     /// Show what happened in a job
     Events(Events),
+    /// Run one rank again from its checkpoint, with its logged messages and no other rank
+    Replay(Replay),
     /// Look into, verify or extract a process image
     Image(Image),
+    /// Show what this machine offers and what Eyrie makes of it
+    Info(Info),
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  eyrie completions bash > ~/.bash_completion.d/eyrie")]
     Completions { shell: clap_complete::Shell },
@@ -89,7 +93,8 @@ pub struct Run {
     /// A name shown by `eyrie ps`
     #[arg(long)]
     pub name: Option<String>,
-    /// Keep the job's folder (events, last status, log) when it is over
+    /// Keep the job's folder when it is over: events, last status, log, and the images and logs
+    /// of its ranks, for `eyrie replay`
     #[arg(long)]
     pub keep: bool,
     /// Tell on standard error what happens, with milliseconds since the start
@@ -193,6 +198,38 @@ pub struct Events {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    eyrie run --keep -n 4 ./farm 100\n  \
+    eyrie replay ~/.eyrie/jobs/k7mq/images/rank-2.gen-3\n  \
+    eyrie replay ~/.eyrie/jobs/k7mq/images/rank-2.gen-3 --gdb\n  \
+    eyrie replay rank-2.gen-3 --gdb -- -batch -ex continue -ex backtrace\n\n\
+    `eyrie run --keep` leaves images and logs in the job's folder. The rank gets the messages and\n\
+    outcomes that it got then; what it sends is compared. Where it asks for what nobody recorded,\n\
+    it stops, in gdb with the call at hand. Its output is compared and, in gdb or with --output,\n\
+    shown.\n\n\
+    Exit code: the program's own if it ends (128 + signal if one kills it), 0 at the end of its\n\
+    log, 1 if what it did differs from what was recorded; with --gdb that of gdb.")]
+pub struct Replay {
+    /// The image of the rank
+    pub image: PathBuf,
+    /// Its log [default: rank-N.log beside the image]
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// Start it stopped, under gdb
+    #[arg(long)]
+    pub gdb: bool,
+    /// Show what it writes
+    #[arg(long)]
+    pub output: bool,
+    /// As JSON
+    #[arg(long, conflicts_with = "gdb")]
+    pub json: bool,
+    /// More arguments for gdb
+    #[arg(last = true, value_name = "GDB ARGS", requires = "gdb")]
+    pub gdb_args: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
 pub struct Image {
     #[command(subcommand)]
     pub action: ImageAction,
@@ -254,6 +291,16 @@ fn parse_address(text: &str) -> Result<u64, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     u64::from_str_radix(digits, 16)
         .map_err(|_| format!("'{text}' is no address: write for example 0x7f0012345000"))
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    eyrie info\n  \
+    eyrie info --json | jq .decisions.tracking")]
+pub struct Info {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -3,8 +3,10 @@
 mod args;
 mod console;
 mod image;
+mod info;
 mod launch;
 mod remote;
+mod replay;
 mod show;
 mod units;
 
@@ -86,6 +88,8 @@ fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Inject(inject) => remote::inject(&inject),
         Command::Abort(abort) => remote::abort(&abort),
         Command::Events(events) => remote::events(&events),
+        Command::Replay(replay) => replay::replay(&replay),
+        Command::Info(info) => info::info(&info),
         Command::Image(image) => image::image(&image),
         Command::Completions { shell } => {
             let mut out = Vec::new();

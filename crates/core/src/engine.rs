@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use eyrie_ledger::door::Post;
 
+use crate::consts::ANY_TAG;
 use crate::handle::{Handle, Kind, Slab};
 use crate::machine::Machine;
 use crate::matching::Queues;
@@ -145,6 +146,27 @@ impl Engine {
             && self.contexts.get(&ctx).is_none_or(|q| q.is_clear_for(src))
     }
 
+    /// What is waited for, in words: the oldest receive that has not matched.
+    #[cold]
+    fn awaited(&self) -> String {
+        if self.queued_total > 0 {
+            return String::from("a send waits for room in the log");
+        }
+        let posted = self.contexts.values().flat_map(Queues::posted);
+        let Some(first) = posted.min_by_key(|p| p.post) else {
+            return String::from("it waits for the rest or the receipt of a message");
+        };
+        let source = match self.reqs.get(first.req).map(|r| &r.op) {
+            Some(Op::Recv(RecvOp { src: Some(src), .. })) => format!("rank {src}"),
+            _ => String::from("any rank"),
+        };
+        let tag = match first.tag {
+            ANY_TAG => String::from("any tag"),
+            tag => format!("tag {tag}"),
+        };
+        format!("a receive from {source} with {tag} waits for a message that is not there")
+    }
+
     pub(crate) fn is_done(&self, req: Handle) -> bool {
         self.reqs.get(req).is_none_or(|r| r.state != State::Active)
     }
@@ -273,6 +295,9 @@ impl Machine {
                 if done(self) || self.progress() {
                     self.endpoint.disarm();
                     continue;
+                }
+                if self.endpoint.alone() {
+                    self.endpoint.end_of_log(&self.engine.awaited());
                 }
                 let short = self.engine.queued_total > 0;
                 self.endpoint.sleep(seen, short);

@@ -10,6 +10,7 @@ pub mod error;
 pub mod handle;
 pub mod op;
 pub mod status;
+mod streaming;
 
 pub mod machine;
 pub mod p2p;

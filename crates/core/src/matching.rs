@@ -62,6 +62,11 @@ impl Queues {
         posted && self.held.is_empty() && self.unexpected.iter().all(VecDeque::is_empty)
     }
 
+    /// All receives that wait for a message.
+    pub fn posted(&self) -> impl Iterator<Item = &Posted> {
+        self.named.iter().flatten().chain(&self.any).chain(&self.held)
+    }
+
     /// Whether nothing posted or waiting here concerns messages from `src`.
     #[inline]
     pub fn is_clear_for(&self, src: u32) -> bool {

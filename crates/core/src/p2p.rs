@@ -57,7 +57,7 @@ impl Machine {
         let op = match begun {
             Some(out) => {
                 let dst = comm.world_rank(dest);
-                SendOp { data, dst, out, remote: false, needs_ack: false }
+                SendOp { data, dst, out, remote: false, shown: false, needs_ack: false }
             }
             None => self.start_send(&comm, comm.ctx, data, dest, tag, mode),
         };
@@ -208,7 +208,19 @@ impl Machine {
     pub(crate) fn recv_op(&mut self, ctx: u32, data: Data, src: Option<u32>, tag: i32) -> RecvOp {
         self.engine.next_post += 1;
         let post = self.engine.next_post;
-        RecvOp { data, src, tag, ctx, post, forced: false, got: 0, len: 0, matched: false }
+        RecvOp {
+            data,
+            src,
+            tag,
+            ctx,
+            post,
+            forced: false,
+            got: 0,
+            viewed: 0,
+            len: 0,
+            start: 0,
+            matched: false,
+        }
     }
 
     /// A request that is complete from the start.

@@ -14,6 +14,7 @@ use crate::handle::Handle;
 use crate::machine::Machine;
 use crate::matching::{Posted, Waiting};
 use crate::request::{Op, RecvOp, Request, State, Unexpected};
+use crate::sending::SHOWN_BYTES;
 
 impl Machine {
     pub(crate) fn take_entry(&mut self, src: u32, entry: &Entry) {
@@ -21,7 +22,8 @@ impl Machine {
             let posted = self.engine.queues(entry.env.ctx).take_posted(src, entry.env.tag);
             let Some(posted) = posted else { return self.take_unexpected_entry(src, entry) };
             let len = self.endpoint.message_bytes(entry);
-            self.begin(posted.req, src, entry.env.crank, entry.env.tag, len);
+            let start = self.endpoint.front(src);
+            self.begin(posted.req, src, entry.env.crank, entry.env.tag, (len, start));
             if matched_is_enough(entry) {
                 self.endpoint.acknowledge(src, entry);
             }
@@ -68,8 +70,9 @@ impl Machine {
         }
     }
 
-    /// A receive has met its message: records the match if it was left to chance.
-    fn begin(&mut self, req: Handle, src: u32, crank: u32, tag: i32, len: u64) {
+    /// A receive has met its message, so long and starting there in its channel: records the
+    /// match if it was left to chance.
+    fn begin(&mut self, req: Handle, src: u32, crank: u32, tag: i32, (len, start): (u64, u64)) {
         self.endpoint.count_received();
         let Some(Request { op: Op::Recv(recv), status, error, .. }) = self.engine.reqs.get_mut(req)
         else {
@@ -77,6 +80,7 @@ impl Machine {
         };
         recv.matched = true;
         recv.len = len;
+        recv.start = start;
         status.source = crank as i32;
         status.tag = tag;
         status.bytes = len.min(recv.data.bytes);
@@ -96,12 +100,16 @@ impl Machine {
             Self::deliver_remote(&self.endpoint, recv, entry);
             self.endpoint.acknowledge(src, entry);
         } else if entry.frag > 0 {
+            if !entry.is_last() && entry.env.len >= SHOWN_BYTES {
+                view(&mut self.endpoint, src, recv);
+            }
             // SAFETY: `peek` checked that the entry holds `frag` bytes; the entry stays until the
             // channel's `need` passes it, which happens after this. The buffer is the program's
             // promise with the receive.
             unsafe {
                 let bytes = std::slice::from_raw_parts(entry.payload, entry.frag as usize);
-                recv.data.scatter(recv.got, bytes);
+                let known = recv.viewed.saturating_sub(recv.got).min(entry.frag);
+                recv.data.scatter(recv.got + known, &bytes[known as usize..]);
             }
             recv.got += entry.frag;
         }
@@ -139,7 +147,7 @@ impl Machine {
     pub(crate) fn consume_unexpected(&mut self, req: Handle, message: Unexpected) {
         let src = message.src;
         let start = message.reader.pos;
-        self.begin(req, src, message.crank, message.tag, message.len);
+        self.begin(req, src, message.crank, message.tag, (message.len, start));
         let mut reader = message.reader;
         reader.rebuild();
         let front = self.endpoint.front(src);
@@ -194,6 +202,18 @@ impl Machine {
             Some(message) => self.consume_unexpected(posted.req, message),
             None => self.engine.queues(ctx).post(src, posted),
         }
+    }
+}
+
+/// Reads ahead in the sender's memory as far as the message is shown there.
+fn view(endpoint: &mut Endpoint, src: u32, recv: &mut RecvOp) {
+    let to = recv.len.min(recv.data.bytes);
+    let from = recv.viewed.max(recv.got);
+    let Some(at) = recv.data.flat else { return };
+    if endpoint.shows() && from < to {
+        // SAFETY: `to` is within the program's buffer; what is read too much is overwritten from
+        // the log before the receive is complete.
+        recv.viewed = unsafe { endpoint.read_shown(src, recv.start, at, from, to) };
     }
 }
 

@@ -60,6 +60,12 @@ impl Data {
         Data { buf, count, dt, bytes, flat, period }
     }
 
+    /// Whether the memory holds, in one run, just the bytes that are sent.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.flat.is_some() && self.period == 0
+    }
+
     /// Copies packed bytes from `offset` on out of the program's memory.
     ///
     /// # Safety
@@ -112,6 +118,8 @@ pub struct SendOp {
     pub out: Outgoing,
     /// The payload is read by the receiver out of our memory.
     pub remote: bool,
+    /// It may be read there while we log it.
+    pub shown: bool,
     /// Complete only when the receiver has acknowledged.
     pub needs_ack: bool,
 }
@@ -128,8 +136,12 @@ pub struct RecvOp {
     pub forced: bool,
     /// Bytes received so far.
     pub got: u64,
+    /// Bytes that were read out of the sender's memory, from the first on.
+    pub viewed: u64,
     /// Bytes of the matched message.
     pub len: u64,
+    /// Position in the channel at which it starts.
+    pub start: u64,
     pub matched: bool,
 }
 

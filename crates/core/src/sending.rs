@@ -15,9 +15,12 @@ use crate::handle::Handle;
 use crate::machine::Machine;
 use crate::p2p::SendMode;
 use crate::request::{Data, Op, SendOp};
+use crate::streaming::streaming_copy;
 
 /// From this size on, an unprotected job's receiver reads out of the sender's memory.
 const REMOTE_BYTES: u64 = 32 * 1024;
+/// From this size on, a protected job's receiver reads there too, while the sender logs.
+pub(crate) const SHOWN_BYTES: u64 = 128 * 1024;
 
 impl Machine {
     /// Puts as much of a message into the log as goes at once; `dest` is a rank in `comm`.
@@ -41,7 +44,12 @@ impl Machine {
             && dst != self.endpoint.rank();
         let env = if remote { Endpoint::remote_envelope(env) } else { env };
         let needs_ack = remote || flags & SYNC != 0;
-        let mut op = SendOp { data, dst, out: Outgoing::new(env), remote, needs_ack };
+        let shown = self.endpoint.shows()
+            && data.bytes >= SHOWN_BYTES
+            && data.is_plain()
+            && mode != SendMode::Buffered
+            && dst != self.endpoint.rank();
+        let mut op = SendOp { data, dst, out: Outgoing::new(env), remote, shown, needs_ack };
         if self.engine.queued[dst as usize].is_empty() {
             self.push_send(&mut op);
         }
@@ -56,6 +64,12 @@ impl Machine {
             return self.endpoint.append_remote(op.dst, &mut op.out, at, op.data.bytes);
         }
         let data = &op.data;
+        if let (Some(at), true) = (data.flat, op.shown) {
+            return self.endpoint.append_shown(op.dst, &mut op.out, at, |offset, out| {
+                // SAFETY: as below; the data is one run without padding.
+                unsafe { streaming_copy(at.wrapping_add(offset as usize), out) }
+            });
+        }
         self.endpoint.append(op.dst, &mut op.out, |offset, out| {
             // SAFETY: the program promised the buffer until the send is complete; `append` asks
             // for bytes of the message only.

@@ -83,7 +83,7 @@ pub struct Run {
     Prints where the image lies, its size, how long the program stood still, how long all took.")]
 pub struct Checkpoint {
     /// The program: its process number, its name in `eyrie-image list`, its folder of images, or
-    /// `last`
+    /// `last`. A process that was not started by eyrie-image is taken too, if it may be traced
     #[arg(value_name = "PID|NAME|DIR")]
     pub target: OsString,
     /// Where the image shall lie
@@ -106,6 +106,10 @@ pub struct Checkpoint {
 pub struct Restart {
     #[command(flatten)]
     pub keeping: Keeping,
+    /// A processor feature (as /proc/cpuinfo names it) that this machine may lack, although the
+    /// program seems to use it
+    #[arg(long, value_name = "NAME")]
+    pub ignore_feature: Vec<String>,
     /// The image, a folder of images, a name in `eyrie-image list`, or `last`
     #[arg(value_name = "FILE|DIR|NAME")]
     pub image: OsString,

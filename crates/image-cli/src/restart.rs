@@ -4,7 +4,7 @@ use crate::args::Restart;
 use crate::supervise::{self, Started};
 use crate::{Failure, find, home, program, say, signals};
 use anyhow::{Context, anyhow};
-use eyrie_image::{Image, RestoreError, RestoreSpec};
+use eyrie_image::{Image, RestoreError, RestoreOptions, RestoreSpec};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -31,7 +31,7 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
         stdio: stdio()?,
         segments: Vec::new(),
         start_stopped: false,
-        options: Default::default(),
+        options: RestoreOptions { ignore_features: args.ignore_feature.clone() },
     });
     let pid = match made {
         Ok(pid) => pid,

@@ -9,7 +9,7 @@ use crate::agent::Agent;
 use crate::error::CaptureError;
 use crate::processor;
 use crate::procfs::Status;
-use crate::state::{Attributes, Schedule, State, lock};
+use crate::state::{Attributes, Schedule, State, locking};
 use crate::threads::affinity;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -104,13 +104,13 @@ fn lock_future(pid: libc::pid_t, agent: &Agent) -> Result<u32, CaptureError> {
     let before = locked()?;
     let Ok(page) = agent.map(bytes) else {
         // No more may be locked, so it would be.
-        return Ok(if before > 0 { lock::ALL } else { lock::NONE });
+        return Ok(if before > 0 { locking::ALL } else { locking::NONE });
     };
     let after = locked();
-    let mut found = lock::NONE;
+    let mut found = locking::NONE;
     if after.is_ok_and(|after| after > before) {
         let there = agent.is_resident(page)?;
-        found = if there { lock::ALL } else { lock::ON_FAULT };
+        found = if there { locking::ALL } else { locking::ON_FAULT };
     }
     agent.unmap(page, bytes)?;
     Ok(found)

@@ -8,7 +8,7 @@
 use crate::PAGE_BYTES;
 use crate::agent::Agent;
 use crate::attributes;
-use crate::descriptors;
+use crate::descriptors::{Survey, Table};
 use crate::error::CaptureError;
 use crate::family::Kin;
 use crate::fault;
@@ -17,9 +17,7 @@ use crate::memory;
 use crate::orphans::Orphans;
 use crate::processor;
 use crate::procfs::{self, Mapping, Stat, Status};
-use crate::state::{
-    Action, Attributes, Description, Descriptor, Layout, Pending, Special, State, Thread,
-};
+use crate::state::{Action, Attributes, Layout, Pending, Special, State, Thread};
 use crate::threads;
 use crate::trace::{ALL_SIGNALS, Regs, TraceError};
 use crate::tree;
@@ -50,12 +48,14 @@ pub(crate) struct Snapshot {
     pub cwd: Vec<u8>,
     pub limits: Vec<[u64; 2]>,
     pub orphans: Orphans,
-    pub descriptors: Vec<Descriptor>,
-    pub descriptions: Vec<Description>,
+    pub files: Table,
 }
 
 /// Reads the frozen process and prepares it for calls in its name.
-pub(crate) fn freeze_state(frozen: &mut Frozen) -> Result<(Snapshot, Agent), CaptureError> {
+pub(crate) fn freeze_state(
+    frozen: &mut Frozen,
+    survey: &mut Survey,
+) -> Result<(Snapshot, Agent), CaptureError> {
     let tracee = frozen.tracee;
     let pid = tracee.0;
     let status = Status::read(pid)?;
@@ -74,7 +74,7 @@ pub(crate) fn freeze_state(frozen: &mut Frozen) -> Result<(Snapshot, Agent), Cap
         thread.set_sigmask(ALL_SIGNALS)?;
     }
     let mut orphans = Orphans::of_mappings(&maps)?;
-    let (descriptors, descriptions) = descriptors::collect(pid, &mut orphans)?;
+    let files = survey.table(pid, &mut orphans)?;
     fault::point(fault::DESCRIPTORS_READ)?;
     let regs = frozen.borrowed.first().map(|b| b.regs).ok_or(CaptureError::Gone)?;
     let agent = Agent::new(tracee, regs, &maps)?;
@@ -94,8 +94,7 @@ pub(crate) fn freeze_state(frozen: &mut Frozen) -> Result<(Snapshot, Agent), Cap
         limits: limits(pid),
         status,
         orphans,
-        descriptors,
-        descriptions,
+        files,
     };
     Ok((snapshot, agent))
 }
@@ -213,6 +212,7 @@ pub(crate) fn twin_state(
         actions,
         pending: snapshot.pending,
         timers: snapshot.timers,
+        posix_timers: Vec::new(),
         layout: layout(stat, brk, procfs::read(twin, "auxv")?),
         vdso: vdso(twin, &snapshot.maps)?,
         specials,
@@ -220,8 +220,8 @@ pub(crate) fn twin_state(
         orphans: Vec::new(),
         regions: Vec::new(),
         guards: Vec::new(),
-        descriptions: snapshot.descriptions,
-        descriptors: snapshot.descriptors,
+        descriptions: snapshot.files.descriptions,
+        descriptors: snapshot.files.descriptors,
     })
 }
 

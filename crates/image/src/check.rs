@@ -3,12 +3,13 @@
 
 use crate::PAGE_BYTES;
 use crate::attributes::KEYS;
+use crate::check_files;
 use crate::family::Kin;
 use crate::format::Extent;
 use crate::processor;
 use crate::state::{
-    Backing, FileId, MAX_ORPHAN_BYTES, MAX_ORPHANS, OrphanKind, PROT_MASK, Region, State, Target,
-    Thread, lock, orphan_at, orphan_of, region,
+    Backing, FileId, MAX_ORPHAN_BYTES, MAX_ORPHANS, OrphanKind, PROT_MASK, Region, State, Thread,
+    locking, orphan_at, orphan_of, region,
 };
 use crate::tree::MAX_PROCESSES;
 use crate::vdso::MAX_VDSO_BYTES;
@@ -16,7 +17,6 @@ use crate::vdso::MAX_VDSO_BYTES;
 /// End of what a process can map (with five-level page tables).
 const ADDRESS_LIMIT: u64 = 1 << 56;
 const MAX_PATH_BYTES: usize = 4096;
-const MAX_DESCRIPTORS: u32 = 1 << 20;
 const MAX_XSTATE_BYTES: usize = 64 * 1024;
 const MIN_XSTATE_BYTES: usize = 576;
 const MAX_AUXV_BYTES: usize = 64 * 16;
@@ -28,9 +28,9 @@ const MAX_SPECIALS: usize = 16;
 /// 4 KiB, 2 MiB, 1 GiB.
 const PAGE_SHIFTS: [u32; 3] = [12, 21, 30];
 
-type Finding = Result<(), String>;
+pub(crate) type Finding = Result<(), String>;
 
-fn ensure(holds: bool, what: impl FnOnce() -> String) -> Finding {
+pub(crate) fn ensure(holds: bool, what: impl FnOnce() -> String) -> Finding {
     if holds { Ok(()) } else { Err(what()) }
 }
 
@@ -212,7 +212,7 @@ fn threads(state: &State) -> Finding {
     let distinct = numbers[0] > 0 && numbers.windows(2).all(|w| w[0] < w[1]);
     ensure(distinct, || "thread numbers".into())?;
     let a = &state.attributes;
-    let holds = a.lock_future <= lock::ON_FAULT && a.keys >> KEYS == 0;
+    let holds = a.lock_future <= locking::ON_FAULT && a.keys >> KEYS == 0;
     ensure(holds && a.allowed.len() <= MAX_MASK_BYTES, || "attributes".into())?;
     // One size: that of the processor.
     let xstate = state.threads[0].xstate.len();
@@ -249,28 +249,12 @@ fn signals(state: &State) -> Finding {
     ensure(holds, || "pending signals".into())
 }
 
-fn path_holds(path: &[u8]) -> bool {
+pub(crate) fn path_holds(path: &[u8]) -> bool {
     path.starts_with(b"/") && path.len() < MAX_PATH_BYTES && !path.contains(&0)
 }
 
 fn files(state: &State) -> Finding {
     let id_holds = |id: &FileId| path_holds(&id.path);
     ensure(state.files.iter().all(id_holds), || "path of a mapped file".into())?;
-    for d in &state.descriptions {
-        let holds = match &d.target {
-            Target::Stdio { which } => *which < 3,
-            Target::File { id, .. } => id_holds(id),
-            Target::Device { path, .. } => path_holds(path),
-            Target::Orphan { orphan } => (*orphan as usize) < state.orphans.len(),
-            Target::Segment { name } => !name.is_empty() && !name.contains(&0),
-        };
-        ensure(holds && d.offset >> 63 == 0, || "an open file".into())?;
-    }
-    let mut next = 0;
-    for d in &state.descriptors {
-        let known = (d.description as usize) < state.descriptions.len();
-        ensure(known && d.fd >= next && d.fd < MAX_DESCRIPTORS, || "descriptors".into())?;
-        next = d.fd + 1;
-    }
-    Ok(())
+    check_files::check(state)
 }

@@ -1,86 +1,232 @@
-//! What the frozen process has open, and whether that can be brought back.
+//! What frozen processes have open, and whether that can be brought back.
+//!
+//! Processes that are frozen together are looked at together: a pipe between two of them is theirs,
+//! one to anybody else is not. Nothing is taken from what is looked at: contents are copied and stay
+//! where they are. How each kind is read and made again stands in a file of its own.
 
 use crate::SEGMENT_PREFIX;
 use crate::error::CaptureError;
+use crate::lend::{self, Lender};
+use crate::locks;
 use crate::orphans::Orphans;
 use crate::procfs::{self, FdInfo};
-use crate::state::{Description, Descriptor, FileId, Lock, Target};
+use crate::state::{Description, Descriptor, FileId, Owner, Target};
+use crate::{counters, epoll, inotify, pipes, sockets};
+use std::cell::RefCell;
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
+use std::rc::Rc;
 
 const KCMP_FILE: libc::c_int = 0;
 /// Major number of `/dev/null`, `/dev/zero`, `/dev/urandom` and the like.
 const MEM_MAJOR: u32 = 1;
+/// `/dev/tty`.
+const CONTROLLING_TERMINAL: (u32, u32) = (5, 0);
 /// What the kernel shows in `flags` besides what `F_GETFL` returns.
 const CLOEXEC: u32 = libc::O_CLOEXEC as u32;
+const F_GETSIG: i32 = 11;
+const F_GETOWN_EX: i32 = 16;
 
 /// One descriptor as found.
-struct Open {
-    fd: u32,
-    link: Vec<u8>,
-    meta: Metadata,
-    info: FdInfo,
+pub struct Open {
+    /// Its process.
+    pub pid: libc::pid_t,
+    /// Its number.
+    pub fd: u32,
+    /// Where its link in `/proc` leads.
+    pub link: Vec<u8>,
+    /// What the file behind it is.
+    pub meta: Metadata,
+    /// Offset, flags, and more.
+    pub info: FdInfo,
+    /// Number of its open file description.
+    pub id: u64,
 }
 
-/// Descriptors and descriptions of `pid`, which must stand still.
-pub fn collect(
+impl Open {
+    fn kind(&self) -> u32 {
+        self.meta.mode() & libc::S_IFMT
+    }
+
+    /// Whether it is a pipe or FIFO.
+    pub fn is_pipe(&self) -> bool {
+        self.kind() == libc::S_IFIFO
+    }
+
+    /// Whether it is a socket.
+    pub fn is_socket(&self) -> bool {
+        self.kind() == libc::S_IFSOCK
+    }
+
+    /// Whether it can be read.
+    pub fn reads(&self) -> bool {
+        self.info.flags as i32 & libc::O_ACCMODE != libc::O_WRONLY
+    }
+
+    /// Whether it can be written.
+    pub fn writes(&self) -> bool {
+        self.info.flags as i32 & libc::O_ACCMODE != libc::O_RDONLY
+    }
+
+    /// Whether it and another refer to one file.
+    pub fn same_file(&self, other: &Open) -> bool {
+        self.meta.dev() == other.meta.dev() && self.meta.ino() == other.meta.ino()
+    }
+
+    /// Inode number, which tells pipes and sockets apart.
+    pub fn inode(&self) -> u64 {
+        self.meta.ino()
+    }
+
+    /// Its link as text.
+    pub fn shown(&self) -> String {
+        String::from_utf8_lossy(&self.link).into_owned()
+    }
+
+    fn is_stream(&self) -> bool {
+        match self.kind() {
+            libc::S_IFIFO | libc::S_IFSOCK => true,
+            libc::S_IFCHR => libc::major(self.meta.rdev()) != MEM_MAJOR,
+            _ => false,
+        }
+    }
+}
+
+/// What one process has open.
+pub struct Table {
+    /// Descriptors in order of number.
+    pub descriptors: Vec<Descriptor>,
+    /// What they refer to.
+    pub descriptions: Vec<Description>,
+}
+
+/// What must be told apart over all processes looked at.
+#[derive(Default)]
+pub struct Known {
+    /// Pipes and sides of terminals whose content was copied.
+    pub copied: BTreeSet<u64>,
+}
+
+/// All that a family of frozen processes has open.
+pub struct Survey {
+    /// Their numbers, and those of the twins that are made of them.
+    pub family: Rc<RefCell<Vec<libc::pid_t>>>,
+    all: Vec<Open>,
+    known: Known,
+}
+
+/// Refuses a descriptor.
+pub fn refused(this: &Open, what: String) -> CaptureError {
+    CaptureError::Descriptor { fd: this.fd as i32, what }
+}
+
+impl Survey {
+    /// Looks at the processes `pids`, which must stand still.
+    pub fn of(pids: &[libc::pid_t]) -> Result<Survey, CaptureError> {
+        let mut all = Vec::new();
+        for &pid in pids {
+            for fd in procfs::numbers(pid, "fd")? {
+                let link = procfs::link(pid, &format!("fd/{fd}"))?;
+                let meta = fs::metadata(format!("/proc/{pid}/fd/{fd}")).map_err(|source| {
+                    CaptureError::Os { what: "examine a file descriptor", source }
+                })?;
+                all.push(Open { pid, fd, link, meta, info: procfs::fdinfo(pid, fd)?, id: 0 });
+            }
+        }
+        number(&mut all);
+        let family = Rc::new(RefCell::new(pids.to_vec()));
+        Ok(Survey { family, all, known: Known::default() })
+    }
+
+    /// What one of them has open. `orphans` are the shared objects that it has mapped; those that
+    /// only descriptors lead to are added.
+    pub fn table(
+        &mut self,
+        pid: libc::pid_t,
+        orphans: &mut Orphans,
+    ) -> Result<Table, CaptureError> {
+        table(pid, &self.all, orphans, &mut self.known)
+    }
+}
+
+/// Gives each open file description a number, by the kernel's own order of them.
+fn number(all: &mut [Open]) {
+    let mut order: Vec<usize> = Vec::new();
+    for i in 0..all.len() {
+        match order.binary_search_by(|&j| compare(&all[j], &all[i])) {
+            Ok(at) => all[i].id = all[order[at]].id,
+            Err(at) => {
+                all[i].id = i as u64 + 1;
+                order.insert(at, i);
+            }
+        }
+    }
+}
+
+/// Orders open file descriptions. Without `kcmp`, equal in all that can be seen counts as the same.
+fn compare(a: &Open, b: &Open) -> Ordering {
+    // SAFETY: kcmp takes numbers only.
+    match unsafe { libc::syscall(libc::SYS_kcmp, a.pid, b.pid, KCMP_FILE, a.fd, b.fd) } {
+        0 => Ordering::Equal,
+        1 => Ordering::Less,
+        2 => Ordering::Greater,
+        _ => {
+            let seen = |o: &Open| {
+                (o.meta.dev(), o.meta.ino(), o.info.flags & !CLOEXEC, o.info.pos, o.link.clone())
+            };
+            let anonymous = a.link.starts_with(b"anon_inode:");
+            let apart = if anonymous { (a.pid, a.fd).cmp(&(b.pid, b.fd)) } else { Ordering::Equal };
+            seen(a).cmp(&seen(b)).then(apart)
+        }
+    }
+}
+
+fn table(
     pid: libc::pid_t,
+    all: &[Open],
     orphans: &mut Orphans,
-) -> Result<(Vec<Descriptor>, Vec<Description>), CaptureError> {
-    let open = procfs::numbers(pid, "fd")?
-        .into_iter()
-        .map(|fd| {
-            let link = procfs::link(pid, &format!("fd/{fd}"))?;
-            let meta = fs::metadata(format!("/proc/{pid}/fd/{fd}"))
-                .map_err(|source| CaptureError::Os { what: "examine a file descriptor", source })?;
-            Ok(Open { fd, link, meta, info: procfs::fdinfo(pid, fd)? })
-        })
-        .collect::<Result<Vec<Open>, CaptureError>>()?;
-    let mut descriptors: Vec<Descriptor> = Vec::new();
-    let mut descriptions = Vec::new();
-    for (i, this) in open.iter().enumerate() {
-        let twin = open[..i].iter().position(|other| same_description(pid, this, other));
+    known: &mut Known,
+) -> Result<Table, CaptureError> {
+    let mut table = Table { descriptors: vec![], descriptions: vec![] };
+    let lender = Lender::new(pid)?;
+    let own = || all.iter().filter(|o| o.pid == pid);
+    for this in own() {
+        let twin = table.descriptions.iter().position(|d| d.id == this.id);
         let description = match twin {
-            Some(j) => descriptors[j].description,
+            Some(j) => j,
             None => {
-                descriptions.push(describe(this, &open, orphans)?);
-                descriptions.len() as u32 - 1
+                let new = describe(this, all, &lender, orphans, known)?;
+                table.descriptions.push(new);
+                table.descriptions.len() - 1
             }
         };
-        let cloexec = this.info.flags & CLOEXEC != 0;
-        descriptors.push(Descriptor { fd: this.fd, cloexec, description });
+        table.descriptors.push(Descriptor {
+            fd: this.fd,
+            cloexec: this.info.flags & CLOEXEC != 0,
+            description: description as u32,
+        });
     }
-    Ok((descriptors, descriptions))
-}
-
-/// Whether two descriptors share one open file description (and so the offset).
-fn same_description(pid: libc::pid_t, a: &Open, b: &Open) -> bool {
-    let same_file = a.meta.dev() == b.meta.dev() && a.meta.ino() == b.meta.ino();
-    if !same_file || (a.info.flags ^ b.info.flags) & !CLOEXEC != 0 || a.info.pos != b.info.pos {
-        return false;
+    // Only now that all descriptions have their places.
+    for i in 0..table.descriptions.len() {
+        if !matches!(table.descriptions[i].target, Target::Poll { .. }) {
+            continue;
+        }
+        if let Some(this) = own().find(|o| o.id == table.descriptions[i].id) {
+            let items = epoll::capture(this, all, &table.descriptions)?;
+            table.descriptions[i].target = Target::Poll { items };
+        }
     }
-    // SAFETY: kcmp takes numbers only.
-    let r = unsafe { libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, a.fd, b.fd) };
-    // Kernels without kcmp: equal in all that can be seen counts as the same.
-    r <= 0
-}
-
-fn is_stream(meta: &Metadata) -> bool {
-    let kind = meta.mode() & libc::S_IFMT;
-    kind == libc::S_IFIFO
-        || kind == libc::S_IFSOCK
-        || (kind == libc::S_IFCHR && libc::major(meta.rdev()) != MEM_MAJOR)
+    Ok(table)
 }
 
 /// Which of the standard streams this is, by identity of the pipe, socket or terminal.
-fn stdio(this: &Open, open: &[Open]) -> Option<u32> {
-    let standard = open.iter().filter(|o| o.fd <= 2 && is_stream(&o.meta));
-    let same = standard.filter(|o| {
-        o.meta.ino() == this.meta.ino()
-            && o.meta.dev() == this.meta.dev()
-            && o.meta.rdev() == this.meta.rdev()
-    });
+fn stdio(this: &Open, all: &[Open]) -> Option<u32> {
+    let standard = all.iter().filter(|o| o.pid == this.pid && o.fd <= 2 && o.is_stream());
+    let same = standard.filter(|o| o.same_file(this) && o.meta.rdev() == this.meta.rdev());
     // Output and error may be one pipe: the descriptor's own number decides first.
     let mut numbers: Vec<u32> = same.map(|o| o.fd).collect();
     numbers.sort_by_key(|&n| n != this.fd);
@@ -89,54 +235,145 @@ fn stdio(this: &Open, open: &[Open]) -> Option<u32> {
 
 fn describe(
     this: &Open,
-    open: &[Open],
+    all: &[Open],
+    lender: &Lender,
     orphans: &mut Orphans,
+    known: &mut Known,
 ) -> Result<Description, CaptureError> {
-    let refuse = |what: String| CaptureError::Descriptor { fd: this.fd as i32, what };
-    let shown = String::from_utf8_lossy(&this.link).into_owned();
-    let target = if let Some(name) = segment_name(&this.link) {
-        Target::Segment { name }
-    } else if let Some(orphan) = orphans.of_descriptor(this.fd, &this.link, &this.meta)? {
-        Target::Orphan { orphan }
-    } else if this.link.starts_with(b"anon_inode:") {
-        return Err(refuse(format!("of the kind {shown}")));
-    } else if is_stream(&this.meta) {
-        match stdio(this, open) {
-            Some(which) => Target::Stdio { which },
-            None => return Err(refuse(stream_name(&this.meta, &shown))),
-        }
-    } else {
-        match this.meta.mode() & libc::S_IFMT {
-            libc::S_IFCHR => Target::Device { path: this.link.clone(), rdev: this.meta.rdev() },
-            libc::S_IFREG | libc::S_IFDIR => {
-                let id = file_id(this.link.clone(), &this.meta);
-                if !path_is(&id) {
-                    return Err(refuse(format!("a file that {shown} does not name any more")));
-                }
-                Target::File { id, dir: this.meta.is_dir() }
-            }
-            _ => return Err(refuse(format!("a special file, {shown}"))),
-        }
-    };
+    let target = target(this, all, lender, orphans, known)?;
+    let flags = this.info.flags & !CLOEXEC;
+    let owner = if flags & libc::O_ASYNC as u32 != 0 { owner(this, lender)? } else { None };
     Ok(Description {
+        id: this.id,
         target,
-        flags: this.info.flags & !CLOEXEC,
+        flags,
         offset: this.info.pos,
-        locks: locks(this)?,
+        owner,
+        shared: false,
+        locks: locks::parse(this)?,
     })
 }
 
-fn stream_name(meta: &Metadata, shown: &str) -> String {
-    match meta.mode() & libc::S_IFMT {
-        libc::S_IFIFO => format!("a pipe of the program's own ({shown})"),
-        libc::S_IFSOCK => format!("a socket ({shown})"),
-        _ => format!("a terminal or device ({shown})"),
+fn target(
+    this: &Open,
+    all: &[Open],
+    lender: &Lender,
+    orphans: &mut Orphans,
+    known: &mut Known,
+) -> Result<Target, CaptureError> {
+    let refuse = |what: String| Err(refused(this, what));
+    if let Some(name) = segment_name(&this.link) {
+        return Ok(Target::Segment { name });
+    }
+    if let Some(kind) = this.link.strip_prefix(b"anon_inode:") {
+        return anonymous(this, kind, lender);
+    }
+    if let Some(orphan) = orphans.of_descriptor(this.fd, &this.link, &this.meta)? {
+        return Ok(Target::Orphan { orphan });
+    }
+    match this.kind() {
+        libc::S_IFREG | libc::S_IFDIR => file(this),
+        libc::S_IFIFO => {
+            let first = this.reads() && known.copied.insert(this.inode());
+            match pipes::capture(this, all, first, lender)? {
+                Some(pipe) => Ok(Target::Pipe { pipe }),
+                None => handed_over(this, all),
+            }
+        }
+        libc::S_IFSOCK => match sockets::capture(this, all, lender)? {
+            Some(socket) => Ok(Target::Socket { socket }),
+            None => handed_over(this, all),
+        },
+        libc::S_IFCHR => device(this, all),
+        _ => refuse(format!("a special file, {}", this.shown())),
     }
 }
 
-fn path_is(id: &FileId) -> bool {
+/// A stream to somebody outside: only the standard ones can be given anew.
+fn handed_over(this: &Open, all: &[Open]) -> Result<Target, CaptureError> {
+    if let Some(which) = stdio(this, all) {
+        return Ok(Target::Stdio { which });
+    }
+    let shown = this.shown();
+    Err(refused(
+        this,
+        match this.kind() {
+            libc::S_IFIFO => format!("a pipe to a process outside ({shown})"),
+            libc::S_IFSOCK => format!("a socket to a process outside ({shown})"),
+            _ => format!("a terminal or device ({shown})"),
+        },
+    ))
+}
+
+fn anonymous(this: &Open, kind: &[u8], lender: &Lender) -> Result<Target, CaptureError> {
+    match kind {
+        b"[eventfd]" => counters::event(this, lender),
+        b"[timerfd]" => counters::timer(this, lender),
+        b"[signalfd]" => counters::signals(this),
+        // What it watches is filled in when all descriptions are known.
+        b"[eventpoll]" => Ok(Target::Poll { items: vec![] }),
+        b"inotify" | b"[inotify]" => inotify::capture(this, lender),
+        b"[pidfd]" => process(this),
+        _ => Err(refused(this, format!("of the kind {}", this.shown()))),
+    }
+}
+
+fn process(this: &Open) -> Result<Target, CaptureError> {
+    match this.info.number("Pid", 10) {
+        Some(pid) if pid as libc::pid_t == this.pid => Ok(Target::Process { pid: this.pid }),
+        other => {
+            let pid = other.unwrap_or_default() as i64 as i32;
+            Err(refused(this, format!("a pidfd of another process ({pid})")))
+        }
+    }
+}
+
+fn file(this: &Open) -> Result<Target, CaptureError> {
+    if this.meta.nlink() == 0 {
+        return Err(refused(this, format!("a folder that was deleted, {}", this.shown())));
+    }
+    let id = file_id(this.link.clone(), &this.meta);
     let path = std::ffi::OsString::from_vec(id.path.clone());
-    fs::metadata(path).is_ok_and(|m| m.ino() == id.ino && m.dev() == id.dev)
+    if !fs::metadata(path).is_ok_and(|m| m.ino() == id.ino && m.dev() == id.dev) {
+        let what = format!("a file that {} does not name any more", this.shown());
+        return Err(refused(this, what));
+    }
+    Ok(Target::File { id, dir: this.meta.is_dir() })
+}
+
+fn device(this: &Open, all: &[Open]) -> Result<Target, CaptureError> {
+    let rdev = this.meta.rdev();
+    if libc::major(rdev) == MEM_MAJOR {
+        return Ok(Target::Device { path: this.link.clone(), rdev });
+    }
+    if (libc::major(rdev), libc::minor(rdev)) == CONTROLLING_TERMINAL {
+        // The same terminal as a standard stream, by another name.
+        let is_terminal = |o: &&Open| is_terminal(o.meta.rdev()) && o.fd <= 2;
+        let standard = all.iter().filter(|o| o.pid == this.pid).find(is_terminal);
+        if let Some(stream) = standard {
+            return Ok(Target::Stdio { which: stream.fd });
+        }
+    }
+    handed_over(this, all)
+}
+
+/// Whether a device is a terminal: a console, a serial line, or the slave of a pseudo-terminal.
+fn is_terminal(rdev: u64) -> bool {
+    matches!(libc::major(rdev), 4 | 136..=143) || (libc::major(rdev), libc::minor(rdev)) == (5, 1)
+}
+
+/// Who gets the signal of a file with `O_ASYNC`.
+fn owner(this: &Open, lender: &Lender) -> Result<Option<Owner>, CaptureError> {
+    let fd = lender.borrow(this.fd)?;
+    let mut owner = [0i32; 2];
+    // SAFETY: writes a live `struct f_owner_ex`.
+    let r = unsafe { libc::fcntl(fd.as_raw_fd(), F_GETOWN_EX, owner.as_mut_ptr()) };
+    // SAFETY: a query.
+    let signal = unsafe { libc::fcntl(fd.as_raw_fd(), F_GETSIG) };
+    if r < 0 || signal < 0 {
+        return Err(lend::os("ask for the owner of a file"));
+    }
+    Ok((owner[1] != 0).then_some(Owner { kind: owner[0], pid: owner[1], signal }))
 }
 
 /// Identity of a file by its metadata.
@@ -155,30 +392,4 @@ pub fn segment_name(path: &[u8]) -> Option<Vec<u8>> {
     let name = path.strip_prefix(b"/memfd:")?;
     let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
     name.starts_with(SEGMENT_PREFIX.as_bytes()).then(|| name.to_vec())
-}
-
-/// Parses `1: POSIX  ADVISORY  WRITE 359 00:13:11691 0 EOF`.
-fn locks(this: &Open) -> Result<Vec<Lock>, CaptureError> {
-    let parse = |line: &str| -> Option<Lock> {
-        let mut fields = line.split_ascii_whitespace().skip(1);
-        let flock = match fields.next()? {
-            "FLOCK" => true,
-            "POSIX" => false,
-            _ => return None,
-        };
-        let exclusive = fields.nth(1)? == "WRITE";
-        let start: u64 = fields.nth(2)?.parse().ok()?;
-        let bytes = match fields.next()? {
-            "EOF" => 0,
-            end => end.parse::<u64>().ok()?.checked_sub(start)?.checked_add(1)?,
-        };
-        Some(Lock { flock, exclusive, start, bytes })
-    };
-    let lock = |line: &String| {
-        parse(line).ok_or_else(|| CaptureError::Descriptor {
-            fd: this.fd as i32,
-            what: format!("a file with a lease or lock of a kind unknown to us ({line})"),
-        })
-    };
-    this.info.locks.iter().map(lock).collect()
 }

@@ -18,7 +18,7 @@ const MAX_RANGES: usize = 1024;
 /// its shared objects.
 pub fn fill(image: &Image, pid: libc::pid_t, orphans: &[Remade]) -> Result<(), RestoreError> {
     let wants = &image.wants;
-    parallel::for_each(wants.blocks.len(), Blocks::default, |blocks, i| {
+    parallel::for_each(parallel::threads(), wants.blocks.len(), Blocks::default, |blocks, i| {
         let wanted = &wants.blocks[i];
         let pages = blocks.pages(&image.parts[wanted.part], wanted.block)?;
         wants.pieces_of(wanted).chunks(MAX_RANGES).try_for_each(|pieces| {

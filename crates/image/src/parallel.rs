@@ -12,10 +12,16 @@ pub fn threads() -> usize {
     thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS)
 }
 
-/// Calls `work` for each of `0..count`, begun in this order, each thread with a state of its own
-/// from `make`. After a failure nothing more is begun; of several failures the one with the lowest
+/// How many threads keep the processors busy although each also waits for the storage.
+pub fn threads_that_wait() -> usize {
+    threads() + 2
+}
+
+/// Calls `work` for each of `0..count`, begun in this order by so many threads, each with a state of
+/// its own from `make`. After a failure nothing more is begun; of several failures the one with the lowest
 /// number is returned, which is the same whatever the threads' speed.
 pub fn for_each<S, E: Send>(
+    threads: usize,
     count: usize,
     make: impl Fn() -> S + Sync,
     work: impl Fn(&mut S, usize) -> Result<(), E> + Sync,
@@ -40,7 +46,7 @@ pub fn for_each<S, E: Send>(
         }
     };
     thread::scope(|scope| {
-        for _ in 1..threads().min(count) {
+        for _ in 1..threads.min(count) {
             // Without the memory for a thread the others do its work.
             let _ = thread::Builder::new().name("eyrie-image".into()).spawn_scoped(scope, one);
         }
@@ -61,16 +67,16 @@ mod tests {
             done[i].fetch_add(1, Ordering::Relaxed);
             Ok::<(), ()>(())
         };
-        assert_eq!(for_each(1000, || (), count), Ok(()));
+        assert_eq!(for_each(4, 1000, || (), count), Ok(()));
         assert!(done.iter().all(|d| d.load(Ordering::Relaxed) == 1));
-        assert_eq!(for_each(0, || (), |_, _| Err(())), Ok(()));
+        assert_eq!(for_each(4, 0, || (), |_, _| Err(())), Ok(()));
     }
 
     #[test]
     fn the_first_of_several_failures_is_told() {
         for _ in 0..50 {
             let fail = |_: &mut (), i: usize| if i >= 7 { Err(i) } else { Ok(()) };
-            assert_eq!(for_each(1000, || (), fail), Err(7));
+            assert_eq!(for_each(4, 1000, || (), fail), Err(7));
         }
     }
 }

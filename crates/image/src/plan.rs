@@ -9,9 +9,9 @@ use crate::attributes::{self, KEYS};
 use crate::check;
 use crate::error::RestoreError;
 use crate::format::Extent;
+use crate::plan_files;
 use crate::procfs::Mapping;
-use crate::reopen::{OPEN_FLAGS, own_proc_file};
-use crate::state::{Backing, Description, Lock, Region, State, Target, lock, region};
+use crate::state::{Backing, Region, State, locking, region};
 use crate::vdso::Vdso;
 use eyrie_restorer::plan::{DATA_OFFSET, Header, MAGIC, MAX_PLAN_BYTES, Step, expect, special};
 
@@ -27,8 +27,6 @@ const XFEATURE_TILE_DATA: u64 = 18;
 const SIGNAL_SET_BYTES: u64 = 8;
 /// Name of the mapping that stands where the vdso of another kernel was.
 pub const OLD_VDSO_NAME: &[u8] = b"eyrie: vdso of another kernel";
-/// Status flags of standard streams that `F_SETFL` gives back.
-const STREAM_FLAGS: u32 = (libc::O_APPEND | libc::O_NONBLOCK) as u32;
 /// `MADV_*` for each flag of a region that has one.
 const ADVICE: [(u32, i32); 8] = [
     (region::HUGE, libc::MADV_HUGEPAGE),
@@ -78,7 +76,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    fn step(&mut self, name: impl Into<String>, call: libc::c_long, args: &[u64]) -> &mut Step {
+    pub fn step(&mut self, name: impl Into<String>, call: libc::c_long, args: &[u64]) -> &mut Step {
         let mut all = [0; 6];
         all[..args.len()].copy_from_slice(args);
         let step = Step { call: call as u32, expect: expect::SUCCESS, args: all, value: 0 };
@@ -88,30 +86,30 @@ impl Plan {
         &mut self.steps[last]
     }
 
-    fn exact(&mut self, name: impl Into<String>, call: libc::c_long, args: &[u64], value: u64) {
+    pub fn exact(&mut self, name: impl Into<String>, call: libc::c_long, args: &[u64], value: u64) {
         let step = self.step(name, call, args);
         step.expect = expect::VALUE;
         step.value = value;
     }
 
-    fn tolerant(&mut self, name: &str, call: libc::c_long, args: &[u64]) {
+    pub fn tolerant(&mut self, name: &str, call: libc::c_long, args: &[u64]) {
         self.step(name, call, args).expect = expect::ANY;
     }
 
     /// Puts bytes beside the steps and returns their address in the restorer.
-    fn put(&mut self, bytes: &[u8]) -> u64 {
+    pub fn put(&mut self, bytes: &[u8]) -> u64 {
         self.data.resize(self.data.len().next_multiple_of(16), 0);
         let at = self.area.plan() + DATA_OFFSET + self.data.len() as u64;
         self.data.extend_from_slice(bytes);
         at
     }
 
-    fn words(&mut self, words: &[u64]) -> u64 {
+    pub fn words(&mut self, words: &[u64]) -> u64 {
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         self.put(&bytes)
     }
 
-    fn text(&mut self, text: &[u8]) -> u64 {
+    pub fn text(&mut self, text: &[u8]) -> u64 {
         let mut bytes = text.to_vec();
         bytes.push(0);
         self.put(&bytes)
@@ -156,7 +154,7 @@ pub fn plan(
     pid: libc::pid_t,
 ) -> Result<Plan, RestoreError> {
     let mut plan = Plan { area, ..Plan::default() };
-    descriptors(&mut plan, state, placed);
+    plan_files::descriptors(&mut plan, state, placed, pid);
     clear(&mut plan, own);
     take_keys(&mut plan, state);
     map(&mut plan, state, extents, placed);
@@ -177,72 +175,6 @@ pub fn plan(
     thread(&mut plan, state, pid);
     plan.step("close the spare descriptors", libc::SYS_close_range, &[placed.base, !0 >> 32, 0]);
     Ok(plan)
-}
-
-fn descriptors(plan: &mut Plan, state: &State, placed: &Placed) {
-    plan.step("close descriptors", libc::SYS_close_range, &[0, placed.base - 1, 0]);
-    let mut from = placed.descriptions.clone();
-    for d in &state.descriptors {
-        let fd = u64::from(d.fd);
-        let description = &state.descriptions[d.description as usize];
-        let first =
-            !state.descriptors.iter().any(|e| e.fd < d.fd && e.description == d.description);
-        let cloexec = if d.cloexec { libc::O_CLOEXEC as u64 } else { 0 };
-        let name = format!("put back file descriptor {fd}");
-        match from[d.description as usize] {
-            Some(source) => {
-                plan.exact(name, libc::SYS_dup3, &[source, fd, cloexec], fd);
-            }
-            None => {
-                open_own(plan, state, description, d.fd, cloexec);
-                from[d.description as usize] = Some(fd);
-            }
-        }
-        if matches!(description.target, Target::Stdio { .. }) {
-            let flags = u64::from(description.flags & STREAM_FLAGS);
-            let args = [fd, libc::F_SETFL as u64, flags];
-            plan.step(format!("set flags of stream {fd}"), libc::SYS_fcntl, &args);
-        }
-        if first {
-            description.locks.iter().for_each(|lock| lock_again(plan, fd, lock));
-        }
-    }
-}
-
-/// Opens a file of the process's own `/proc` folder as descriptor `fd`. It gets the lowest number
-/// that is free, which is known: lower ones of the image were put back before.
-fn open_own(plan: &mut Plan, state: &State, file: &Description, fd: u32, cloexec: u64) {
-    let Target::File { id, .. } = &file.target else { return };
-    let rest = own_proc_file(state, &id.path).unwrap_or_default();
-    let path = plan.text(&[b"/proc/self", rest].concat());
-    let taken = |n: u32| state.descriptors.iter().any(|d| d.fd == n && n < fd);
-    let free = u64::from((0..fd).find(|&n| !taken(n)).unwrap_or(fd));
-    let name = format!("open file descriptor {fd} again");
-    let kept = libc::O_ACCMODE | OPEN_FLAGS;
-    let flags = u64::from(file.flags & kept as u32) | cloexec;
-    let at_cwd = libc::AT_FDCWD as u64;
-    plan.exact(name.clone(), libc::SYS_openat, &[at_cwd, path, flags, 0], free);
-    if file.offset != 0 {
-        plan.step(name.clone(), libc::SYS_lseek, &[free, file.offset, libc::SEEK_SET as u64]);
-    }
-    let fd = u64::from(fd);
-    if free != fd {
-        plan.exact(name.clone(), libc::SYS_dup3, &[free, fd, cloexec], fd);
-        plan.step(name, libc::SYS_close, &[free]);
-    }
-}
-
-fn lock_again(plan: &mut Plan, fd: u64, lock: &Lock) {
-    let name = format!("lock file descriptor {fd} again");
-    if lock.flock {
-        let kind = if lock.exclusive { libc::LOCK_EX } else { libc::LOCK_SH } | libc::LOCK_NB;
-        plan.step(name, libc::SYS_flock, &[fd, kind as u64]);
-        return;
-    }
-    let kind = if lock.exclusive { libc::F_WRLCK } else { libc::F_RDLCK };
-    // struct flock: type, whence (absolute), start, length, pid.
-    let at = plan.words(&[kind as u64 & 0xffff, lock.start, lock.bytes, 0]);
-    plan.step(name, libc::SYS_fcntl, &[fd, libc::F_SETLK as u64, at]);
 }
 
 /// Unmaps what the restorer was born with and parks vvar and vdso.
@@ -375,8 +307,8 @@ fn lock_memory(plan: &mut Plan, state: &State) {
         }
     }
     let future = match state.attributes.lock_future {
-        lock::ALL => libc::MCL_FUTURE,
-        lock::ON_FAULT => libc::MCL_FUTURE | libc::MCL_ONFAULT,
+        locking::ALL => libc::MCL_FUTURE,
+        locking::ON_FAULT => libc::MCL_FUTURE | libc::MCL_ONFAULT,
         _ => 0,
     };
     if future != 0 {

@@ -203,6 +203,22 @@ pub struct FdInfo {
     pub flags: u32,
     /// Lines that describe locks.
     pub locks: Vec<String>,
+    /// All other lines: name and value.
+    pub lines: Vec<(String, String)>,
+}
+
+impl FdInfo {
+    /// Value of the first line with this name.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.lines.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The same as a number.
+    pub fn number(&self, name: &str, radix: u32) -> Option<u64> {
+        let text = self.text(name)?;
+        let negative = || text.parse::<i64>().ok().map(|n| n as u64);
+        u64::from_str_radix(text, radix).ok().or_else(negative)
+    }
 }
 
 /// Reads it.
@@ -216,7 +232,7 @@ pub fn fdinfo(pid: libc::pid_t, fd: u32) -> Result<FdInfo, CaptureError> {
             "pos" => info.pos = value.trim().parse::<u64>().map_err(bad)?,
             "flags" => info.flags = u32::from_str_radix(value.trim(), 8).map_err(bad)?,
             "lock" => info.locks.push(value.trim().to_owned()),
-            _ => {}
+            _ => info.lines.push((key.to_owned(), value.trim().to_owned())),
         }
     }
     Ok(info)

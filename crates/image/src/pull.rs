@@ -194,7 +194,8 @@ impl<'a> Puller<'a> {
                 })?;
                 Ok(())
             };
-        let result = parallel::for_each(jobs.len(), Worker::default, work);
+        let result =
+            parallel::for_each(parallel::threads_that_wait(), jobs.len(), Worker::default, work);
         (self.extents, self.guards) = all.into_inner().unwrap_or_else(|e| e.into_inner());
         result
     }

@@ -1,11 +1,16 @@
-//! Opening again what the process had open and mapped, after holding it against what was recorded.
+//! Opening again what processes had open and mapped, after holding it against what was recorded.
 //!
-//! Nothing is changed here: files that have to be cut back are returned as such, and cut only when
-//! everything else has succeeded.
+//! Nothing outside is changed here: files that have to be cut back are noted, and cut only when
+//! everything else has succeeded. One [`Reopener`] serves all processes that were frozen together:
+//! what they share is made once.
 
+use crate::append::{self, Cuts};
 use crate::error::RestoreError;
+use crate::image::Image;
 use crate::reorphan::{self, Remade};
-use crate::state::{Backing, Description, FileId, State, Target, region};
+use crate::state::{Backing, Description, FileId, Socket, State, Target, region};
+use crate::{counters, inotify, pipes, sockets, unix};
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -21,26 +26,56 @@ pub const OPEN_FLAGS: i32 = libc::O_APPEND
     | libc::O_NOATIME
     | libc::O_DIRECTORY
     | libc::O_PATH;
+/// Status flags that `F_SETFL` sets. `O_ASYNC` is left to the process itself.
+const SET_FLAGS: i32 = libc::O_APPEND | libc::O_NONBLOCK | libc::O_DIRECT | libc::O_NOATIME;
 
-/// What a restored process gets.
+/// What one restored process gets.
 pub struct Reopened {
     /// For each description, a descriptor; `None` for what only the process itself can open.
     pub descriptions: Vec<Option<RawFd>>,
     /// For each mapped file, a descriptor.
     pub files: Vec<RawFd>,
-    /// Files to be cut back to a size.
-    pub cuts: Vec<(File, u64)>,
     /// Shared objects without a path.
     pub orphans: Vec<Remade>,
-    /// Keeps the descriptors open.
-    _open: Vec<File>,
 }
 
-fn file_error(path: &[u8], what: impl Into<String>) -> RestoreError {
+/// Opens files again, for one process after the other.
+pub struct Reopener<'a> {
+    stdio: &'a [OwnedFd; 3],
+    segments: &'a [(String, OwnedFd)],
+    /// Descriptions by their number.
+    known: HashMap<u64, RawFd>,
+    pub(crate) pipes: HashMap<u64, pipes::Ends>,
+    pub(crate) sockets: HashMap<u64, unix::Ends>,
+    pub(crate) sockets_made: Vec<(OwnedFd, Socket)>,
+    /// Status flags to be set when all contents are in place.
+    flags: Vec<(RawFd, u32)>,
+    cuts: Cuts,
+    /// Keeps the descriptors open.
+    open: Vec<OwnedFd>,
+}
+
+pub(crate) fn file_error(path: &[u8], what: impl Into<String>) -> RestoreError {
     RestoreError::File { path: String::from_utf8_lossy(path).into_owned(), what: what.into() }
 }
 
-fn path_of(bytes: &[u8]) -> OsString {
+/// A description that cannot be made again.
+pub(crate) fn cannot(description: &Description, source: io::Error) -> RestoreError {
+    let what = match &description.target {
+        Target::Pipe { .. } => "make its pipe again",
+        Target::Socket { .. } => "make its socket again",
+        Target::Event { .. } => "make its eventfd again",
+        Target::Timer { .. } => "make its timerfd again",
+        Target::Signals { .. } => "make its signalfd again",
+        Target::Poll { .. } => "make its epoll instance again",
+        Target::Orphan { .. } => "make its deleted file or memfd again",
+        Target::Inotify { .. } => "make its inotify instance again",
+        _ => "open its files again",
+    };
+    RestoreError::Os { what, source }
+}
+
+pub(crate) fn path_of(bytes: &[u8]) -> OsString {
     OsString::from_vec(bytes.to_vec())
 }
 
@@ -62,64 +97,188 @@ pub fn own_proc_file<'a>(state: &State, path: &'a [u8]) -> Option<&'a [u8]> {
     path.strip_prefix(own.as_bytes()).filter(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
-/// Opens everything.
-pub fn reopen(
-    state: &State,
-    stdio: &[OwnedFd; 3],
-    segments: &[(String, OwnedFd)],
-) -> Result<Reopened, RestoreError> {
-    let mut all = Reopened {
-        descriptions: vec![],
-        files: vec![],
-        cuts: vec![],
-        orphans: reorphan::remake(state)?,
-        _open: vec![],
-    };
-    for description in &state.descriptions {
-        let fd = match &description.target {
-            Target::Stdio { which } => stdio[*which as usize % 3].as_raw_fd(),
-            Target::Segment { name } => segment(segments, name)?.as_raw_fd(),
-            Target::Orphan { orphan } => {
-                let object = &all.orphans[*orphan as usize];
-                let file = object.open(description.flags as i32, description.offset)?;
-                all.keep(file)
+impl<'a> Reopener<'a> {
+    /// For the processes of `images`, with the streams and segments that are handed over.
+    pub fn new(
+        stdio: &'a [OwnedFd; 3],
+        segments: &'a [(String, OwnedFd)],
+        images: &[&Image],
+    ) -> Reopener<'a> {
+        Reopener {
+            stdio,
+            segments,
+            known: HashMap::new(),
+            pipes: HashMap::new(),
+            sockets: HashMap::new(),
+            sockets_made: Vec::new(),
+            flags: Vec::new(),
+            // Before anything is open for writing: this asks who else has it so.
+            cuts: Cuts::find(images.iter().map(|image| &image.state)),
+            open: Vec::new(),
+        }
+    }
+
+    /// Opens everything of one process.
+    pub fn open(&mut self, image: &Image) -> Result<Reopened, RestoreError> {
+        let state = &image.state;
+        let orphans = reorphan::remake(state)?;
+        let mut all = Reopened { descriptions: vec![], files: vec![], orphans };
+        for description in &state.descriptions {
+            let known = self.known.get(&description.id).copied();
+            let fd = match known {
+                Some(fd) => Some(fd),
+                None => self.description(state, description, &all.orphans)?,
+            };
+            if let Some(fd) = fd {
+                self.known.insert(description.id, fd);
             }
+            all.descriptions.push(fd);
+        }
+        for (i, id) in state.files.iter().enumerate() {
+            let file = reopen_mapped(state, i as u32, id)?;
+            let fd = self.keep(file.into());
+            all.files.push(fd);
+        }
+        Ok(all)
+    }
+
+    /// Makes one open file description; `None` if only the process itself can.
+    fn description(
+        &mut self,
+        state: &State,
+        description: &Description,
+        orphans: &[Remade],
+    ) -> Result<Option<RawFd>, RestoreError> {
+        let fd: OwnedFd = match &description.target {
+            Target::Stdio { which } => {
+                return Ok(Some(self.stdio[*which as usize % 3].as_raw_fd()));
+            }
+            Target::Segment { name } => {
+                return Ok(Some(segment(self.segments, name)?.as_raw_fd()));
+            }
+            Target::File { id, .. } if own_proc_file(state, &id.path).is_some() => return Ok(None),
+            Target::Process { .. } => return Ok(None),
+            Target::File { id, dir } => self.file(description, id, *dir)?.into(),
             Target::Device { path, rdev } => {
                 let file = open(path, description.flags as i32)?;
                 let meta = file.metadata().map_err(|e| file_error(path, e.to_string()))?;
                 if !meta.file_type().is_char_device() || meta.rdev() != *rdev {
                     return Err(file_error(path, "is another device than at the checkpoint"));
                 }
-                all.keep(file)
+                file.into()
             }
-            Target::File { id, .. } if own_proc_file(state, &id.path).is_some() => {
-                all.descriptions.push(None);
-                continue;
+            Target::Pipe { pipe } => pipes::restore(self, description, pipe)?,
+            Target::Socket { socket } => sockets::restore(self, description, socket)?,
+            Target::Event { count, semaphore } => {
+                counters::restore_event(description, *count, *semaphore)?
             }
-            Target::File { id, dir } => {
-                let file = reopen_file(description, id, *dir, &mut all.cuts)?;
-                all.keep(file)
+            Target::Timer { timer } => counters::restore_timer(description, timer)?,
+            Target::Signals { mask } => counters::restore_signals(description, *mask)?,
+            Target::Poll { .. } => {
+                // SAFETY: numbers only.
+                let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+                crate::lend::made(fd.into()).map_err(|e| cannot(description, e))?
             }
+            Target::Orphan { orphan } => {
+                orphans[*orphan as usize].open(description.flags as i32, description.offset)?.into()
+            }
+            Target::Inotify { watches } => inotify::restore(description, watches)?,
         };
-        all.descriptions.push(Some(fd));
+        self.set_flags(fd.as_raw_fd(), description);
+        Ok(Some(self.keep(fd)))
     }
-    for (i, id) in state.files.iter().enumerate() {
-        let file = reopen_mapped(state, i as u32, id)?;
-        let fd = all.keep(file);
-        all.files.push(fd);
+
+    fn keep(&mut self, fd: OwnedFd) -> RawFd {
+        let number = fd.as_raw_fd();
+        self.open.push(fd);
+        number
     }
-    Ok(all)
+
+    /// Notes the status flags of a description whose kind they can be set on at any time.
+    fn set_flags(&mut self, fd: RawFd, description: &Description) {
+        let by_path = matches!(description.target, Target::File { .. } | Target::Device { .. });
+        if !by_path {
+            self.flags.push((fd, description.flags));
+        }
+    }
+
+    /// To be called when everything of all processes is open: nothing is put into pipes and sockets
+    /// any more.
+    pub fn settle(&mut self) {
+        for (fd, socket) in self.sockets_made.drain(..) {
+            unix::settle(&fd, &socket);
+        }
+        for (fd, flags) in self.flags.drain(..) {
+            // SAFETY: sets flags of a descriptor of ours.
+            unsafe { libc::fcntl(fd, libc::F_SETFL, flags as i32 & SET_FLAGS) };
+        }
+        self.pipes.clear();
+        self.sockets.clear();
+    }
+
+    /// The last step, which changes what others can see.
+    pub fn finish(&mut self) -> Result<(), RestoreError> {
+        self.cuts.cut()
+    }
+
+    fn file(
+        &mut self,
+        description: &Description,
+        id: &FileId,
+        dir: bool,
+    ) -> Result<File, RestoreError> {
+        let flags = description.flags as i32;
+        let file = open(&id.path, flags)?;
+        let meta = file.metadata().map_err(|e| file_error(&id.path, e.to_string()))?;
+        if meta.is_dir() != dir || (!dir && !meta.is_file()) {
+            return Err(file_error(&id.path, "is no longer a file of the same kind"));
+        }
+        let writes = append::writes(description);
+        if writes && meta.ino() != id.ino {
+            return Err(file_error(&id.path, "was replaced by another since the checkpoint"));
+        }
+        let needed = if writes { id.size } else { description.offset.min(id.size) };
+        if !dir && meta.size() < needed {
+            let what = format!("has shrunk to {} bytes; {needed} are needed", meta.size());
+            return Err(file_error(&id.path, what));
+        }
+        if append::appends(description) && meta.size() > id.size {
+            self.cuts.note(&file, id, description.shared)?;
+        }
+        if flags & libc::O_PATH == 0 {
+            seek(&file, description.offset)
+                .map_err(|e| file_error(&id.path, format!("does not take its offset: {e}")))?;
+        }
+        Ok(file)
+    }
 }
 
-impl Reopened {
-    fn keep(&mut self, file: File) -> RawFd {
-        let fd = file.as_raw_fd();
-        self._open.push(file);
-        fd
-    }
+/// Moves the offset of an open file.
+pub(crate) fn seek(file: &impl AsRawFd, offset: u64) -> io::Result<()> {
+    // SAFETY: moves the offset of a descriptor that we own.
+    let r = unsafe { libc::lseek(file.as_raw_fd(), offset as libc::off_t, libc::SEEK_SET) };
+    if r < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-fn open(path: &[u8], flags: i32) -> Result<File, RestoreError> {
+/// Opens what is behind `fd` once more, with the access and flags of a description.
+pub(crate) fn reopen_fd(
+    fd: &impl AsRawFd,
+    description: &Description,
+) -> Result<OwnedFd, RestoreError> {
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    // Not waiting for another end. O_TMPFILE stays in the flags of a file, and says "a folder".
+    let flags = (description.flags as i32 | libc::O_NONBLOCK) & !libc::O_DIRECTORY;
+    let access = flags & libc::O_ACCMODE;
+    OpenOptions::new()
+        .read(access != libc::O_WRONLY)
+        .write(access != libc::O_RDONLY)
+        .custom_flags(flags & OPEN_FLAGS | libc::O_NOCTTY)
+        .open(path)
+        .map(OwnedFd::from)
+        .map_err(|e| cannot(description, e))
+}
+
+pub(crate) fn open(path: &[u8], flags: i32) -> Result<File, RestoreError> {
     let access = flags & libc::O_ACCMODE;
     OpenOptions::new()
         .read(access != libc::O_WRONLY)
@@ -130,44 +289,6 @@ fn open(path: &[u8], flags: i32) -> Result<File, RestoreError> {
             io::ErrorKind::NotFound => file_error(path, "is gone"),
             _ => file_error(path, format!("cannot be opened again: {e}")),
         })
-}
-
-fn reopen_file(
-    description: &Description,
-    id: &FileId,
-    dir: bool,
-    cuts: &mut Vec<(File, u64)>,
-) -> Result<File, RestoreError> {
-    let flags = description.flags as i32;
-    let file = open(&id.path, flags)?;
-    let meta = file.metadata().map_err(|e| file_error(&id.path, e.to_string()))?;
-    if meta.is_dir() != dir || (!dir && !meta.is_file()) {
-        return Err(file_error(&id.path, "is no longer a file of the same kind"));
-    }
-    let writes = flags & libc::O_ACCMODE != libc::O_RDONLY && flags & libc::O_PATH == 0;
-    if writes && meta.ino() != id.ino {
-        return Err(file_error(&id.path, "was replaced by another since the checkpoint"));
-    }
-    let needed = if writes { id.size } else { description.offset.min(id.size) };
-    if !dir && meta.size() < needed {
-        let what = format!("has shrunk to {} bytes; {needed} are needed", meta.size());
-        return Err(file_error(&id.path, what));
-    }
-    if writes && flags & libc::O_APPEND != 0 && meta.size() > id.size {
-        let again = file.try_clone().map_err(|e| file_error(&id.path, e.to_string()))?;
-        cuts.push((again, id.size));
-    }
-    if flags & libc::O_PATH == 0 {
-        // SAFETY: moves the offset of a descriptor that we own.
-        let r = unsafe {
-            libc::lseek(file.as_raw_fd(), description.offset as libc::off_t, libc::SEEK_SET)
-        };
-        if r < 0 {
-            let e = io::Error::last_os_error();
-            return Err(file_error(&id.path, format!("does not take its offset: {e}")));
-        }
-    }
-    Ok(file)
 }
 
 fn reopen_mapped(state: &State, index: u32, id: &FileId) -> Result<File, RestoreError> {

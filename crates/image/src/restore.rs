@@ -18,9 +18,10 @@ use crate::interrupted;
 use crate::load;
 use crate::memory;
 use crate::plan::{self, Placed, Plan};
+use crate::plan_files;
 use crate::processor;
 use crate::procfs::{self, Mapping};
-use crate::reopen::{self, Reopened};
+use crate::reopen::{self, Reopened, Reopener};
 use crate::reorphan::Remade;
 use crate::rethread::{self, Made};
 use crate::skeleton;
@@ -52,7 +53,7 @@ pub struct RestoreSpec<'a> {
     pub stdio: [OwnedFd; 3],
     /// Shared segments by name (or beginning of the name) of their memfd.
     pub segments: Vec<(String, OwnedFd)>,
-    /// Leave the process stopped by `SIGSTOP`.
+    /// Leave the process stopped by `SIGSTOP`, and let any debugger of the same user attach to it.
     pub start_stopped: bool,
     /// What is seldom needed.
     pub options: RestoreOptions,
@@ -140,7 +141,12 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     File::open(spec.restorer)
         .map_err(|source| RestoreError::Os { what: "open the restorer", source })?;
     let accounts = brood::accounts(&image);
-    let (given, parts) = place(&accounts, &spec)?;
+    let alive = accounts.iter().filter_map(|(_, account)| match account {
+        Account::Alive(image) => Some(*image),
+        _ => None,
+    });
+    let mut reopener = Reopener::new(&spec.stdio, &spec.segments, &alive.collect::<Vec<_>>());
+    let (given, parts) = place(&accounts, &spec, &mut reopener)?;
     fault::point(fault::PLANNED)?;
     let base = parts.first().map_or(0, |part| part.placed.base);
     let start = Start {
@@ -165,15 +171,13 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
         rebuild(child, part)?;
     }
     fault::point(fault::LIMITS_SET)?;
-    for (file, size) in parts.iter().flat_map(|part| &part.reopened.cuts) {
-        file.set_len(*size).map_err(|source| RestoreError::Os {
-            what: "cut a file back to its size at the checkpoint",
-            source,
-        })?;
-    }
+    reopener.finish()?;
     fault::point(fault::FILES_CUT)?;
     let mut orphans = parts.iter().flat_map(|part| &part.reopened.orphans);
     orphans.try_for_each(Remade::seal)?;
+    if spec.start_stopped {
+        permit_debugger(tracee, &image.state)?;
+    }
     for (child, part) in alive.iter().zip(&parts) {
         make_ready(&child.threads(), &part.image.state)?;
     }
@@ -185,6 +189,15 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     }
     alive.iter_mut().for_each(|child| child.finished = true);
     Ok(pid)
+}
+
+/// Where the kernel lets only ancestors attach (Yama), the process can say that all others may too.
+/// Elsewhere it does not know the call.
+fn permit_debugger(tracee: Tracee, state: &State) -> Result<(), RestoreError> {
+    let base = words_to_regs(&state.leader().regs);
+    let args = [libc::PR_SET_PTRACER as u64, libc::PR_SET_PTRACER_ANY];
+    tracee.syscall(site(tracee.0)?, &base, libc::SYS_prctl, &args, &mut None)?;
+    Ok(())
 }
 
 /// Turns the restorer into the process of an image, all but the registers of its threads.
@@ -242,12 +255,13 @@ fn memfd() -> Result<File, RestoreError> {
 fn place<'a>(
     accounts: &[(Member, Account<'a>)],
     spec: &'a RestoreSpec<'_>,
+    reopener: &mut Reopener<'_>,
 ) -> Result<(Vec<RawFd>, Vec<Part<'a>>), RestoreError> {
     let mut given: Vec<RawFd> = Vec::new();
     let mut parts: Vec<Part<'a>> = Vec::new();
     for (_, account) in accounts {
         let Account::Alive(image) = account else { continue };
-        let reopened = reopen::reopen(&image.state, &spec.stdio, &spec.segments)?;
+        let reopened = reopener.open(image)?;
         fault::point(fault::FILES_REOPENED)?;
         let plan = memfd()?;
         let placed = place_one(image, &reopened, spec, !parts.is_empty(), &mut given)?;
@@ -255,10 +269,10 @@ fn place<'a>(
         let plan_fd = given.len() as u64 - 1;
         parts.push(Part { image, reopened, plan, placed, plan_fd, options: &spec.options });
     }
-    let last = |part: &Part<'_>| part.image.state.descriptors.last().map_or(0, |d| d.fd);
-    let used = parts.iter().map(last).max().unwrap_or(0);
+    reopener.settle();
+    let used = parts.iter().map(|part| plan_files::highest(&part.image.state)).max().unwrap_or(0);
     let ours = given.iter().copied().max().unwrap_or(0) as u64;
-    let base = u64::from(used).max(ours) + 1;
+    let base = used.max(ours) + 1;
     for part in &mut parts {
         part.placed.shift(base);
         part.plan_fd += base;

@@ -1,6 +1,10 @@
 //! Where an image goes: a file that appears whole and durable under its name or not at all, or a
 //! stream.
 //!
+//! Blocks are written past the page cache where the file system can do that: it spares a copy, the
+//! memory for it, and a long wait for the disk at the end. `EYRIE_IMAGE_BUFFERED=1` forces the other
+//! way.
+//!
 //! A stream is the file with zeros for its header page, and then the header page: what is sent is
 //! complete only when that has come. [`receive`] turns it into the file again.
 
@@ -53,12 +57,10 @@ impl FileSink {
             .open(&temporary)
             .map_err(|e| write_error(path, e))?;
         let path = path.to_path_buf();
-        let direct = match std::env::var("EYRIE_IMAGE_IO").as_deref() {
-            Ok("direct") => {
-                OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(&temporary).ok()
-            }
-            _ => None,
-        };
+        let buffered = std::env::var_os("EYRIE_IMAGE_BUFFERED").is_some_and(|v| v == "1");
+        let mut direct = OpenOptions::new();
+        direct.write(true).custom_flags(libc::O_DIRECT);
+        let direct = if buffered { None } else { direct.open(&temporary).ok() };
         let sink = FileSink { file, direct, path, temporary, finished: false };
         fault::point(fault::FILE_BEGUN)?;
         Ok(sink)
@@ -82,7 +84,11 @@ impl Sink for FileSink {
         if let Some(direct) = &self.direct
             && aligned.iter().all(|n| n.is_multiple_of(PAGE_BYTES))
         {
-            return direct.write_all_at(bytes, at);
+            match direct.write_all_at(bytes, at) {
+                // The file system turns out not to want it so.
+                Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {}
+                other => return other,
+            }
         }
         self.file.write_all_at(bytes, at)?;
         // Begin to write to the disk now, so that little is left to do at the end.

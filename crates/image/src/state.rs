@@ -5,6 +5,7 @@
 
 use crate::family::Kin;
 pub use crate::state_attributes::*;
+pub use crate::state_files::*;
 pub use crate::state_orphans::*;
 pub use crate::state_processor::*;
 use crate::wire::{wire_enum, wire_struct};
@@ -52,22 +53,6 @@ pub mod region {
     pub const SEALED: u32 = 1 << 17;
     /// All bits that have a meaning.
     pub const ALL: u32 = (1 << 18) - 1;
-}
-
-wire_struct! {
-    /// Identity of a file, checked before it is used again.
-    pub struct FileId {
-        /// Absolute path.
-        pub path: Vec<u8>,
-        /// Device number.
-        pub dev: u64,
-        /// Inode number.
-        pub ino: u64,
-        /// Size in bytes.
-        pub size: u64,
-        /// Modification time, nanoseconds since 1970.
-        pub mtime_ns: i64,
-    }
 }
 
 wire_enum! {
@@ -138,81 +123,6 @@ wire_struct! {
         pub start: u64,
         /// One past the last.
         pub end: u64,
-    }
-}
-
-wire_enum! {
-    /// What an open file description refers to.
-    pub enum Target {
-        /// What the process had as standard input, output or error.
-        Stdio = 0 {
-            /// 0, 1 or 2.
-            which: u32,
-        },
-        /// A regular file or directory.
-        File = 1 {
-            /// Its identity; the size matters for files opened for writing.
-            id: FileId,
-            /// Whether it is a directory.
-            dir: bool,
-        },
-        /// A memory device such as `/dev/null`.
-        Device = 2 {
-            /// Its path.
-            path: Vec<u8>,
-            /// Its device number.
-            rdev: u64,
-        },
-        /// A shared segment handed over at restore.
-        Segment = 3 {
-            /// Name of its memfd.
-            name: Vec<u8>,
-        },
-        /// A shared object without a path.
-        Orphan = 10 {
-            /// Index in [`State::orphans`].
-            orphan: u32,
-        },
-    }
-}
-
-wire_struct! {
-    /// A file lock.
-    pub struct Lock {
-        /// Whether it is a `flock` lock; otherwise a POSIX record lock.
-        pub flock: bool,
-        /// Whether it excludes others.
-        pub exclusive: bool,
-        /// First byte.
-        pub start: u64,
-        /// Number of bytes, 0 to the end of the file.
-        pub bytes: u64,
-    }
-}
-
-wire_struct! {
-    /// An open file description.
-    pub struct Description {
-        /// What it refers to.
-        pub target: Target,
-        /// Access mode and status flags as `F_GETFL` returns them.
-        pub flags: u32,
-        /// File offset.
-        pub offset: u64,
-        /// Locks held through it.
-        pub locks: Vec<Lock>,
-    }
-}
-
-wire_struct! {
-    /// A file descriptor.
-    pub struct Descriptor {
-        /// Its number.
-        pub fd: u32,
-        /// Whether it is closed on exec.
-        pub cloexec: bool,
-        /// Index in [`State::descriptions`].
-        pub description: u32,
     }
 }
 
@@ -349,6 +259,8 @@ wire_struct! {
         pub pending: Vec<Pending>,
         /// `setitimer` timers: interval s, us, value s, us.
         pub timers: [[i64; 4]; 3],
+        /// `timer_create` timers in order of number.
+        pub posix_timers: Vec<PosixTimer>,
         /// Memory layout as the kernel keeps it.
         pub layout: Layout,
         /// vvar and vdso.

@@ -32,7 +32,7 @@ wire_struct! {
         pub secure_bits: u32,
         /// Processors that the one who took the image could run on, as a bit mask.
         pub allowed: Vec<u8>,
-        /// What `mlockall` said of memory to come: one of [`lock`].
+        /// What `mlockall` said of memory to come: one of [`locking`].
         pub lock_future: u32,
         /// Protection keys that are allocated, as a bit mask.
         pub keys: u32,
@@ -40,7 +40,7 @@ wire_struct! {
 }
 
 /// Values of [`Attributes::lock_future`].
-pub mod lock {
+pub mod locking {
     /// It is not locked.
     pub const NONE: u32 = 0;
     /// It is locked.

@@ -1,9 +1,9 @@
 //! ptrace, made to tell apart what can happen: a stop, or the process being gone.
 //!
 //! A tracee can be killed at any moment; every request here then answers [`TraceError::Gone`] and
-//! leaves the exit status to the parent. Stops are awaited for one thread at a time, never for all.
+//! leaves the exit status to the parent. Stops are taken for one thread at a time, never for all.
 //! The end of a first thread is not told before its tracer has collected the others; while those
-//! are traced, the first is therefore looked at again and again instead of waited for.
+//! are traced, one sleeps until anything happens to any of them, and then looks at the one.
 
 use std::cell::RefCell;
 use std::io;
@@ -19,7 +19,7 @@ const PTRACE_SETSIGMASK: libc::c_uint = 0x420b;
 const PTRACE_GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
 const PTRACE_PEEKSIGINFO_SHARED: u32 = 1;
 /// Looks for a stop that only give way to others, before there are pauses between them.
-const EAGER_LOOKS: u32 = 256;
+const EAGER_LOOKS: u32 = 16;
 const FIRST_PAUSE: Duration = Duration::from_micros(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 /// Mask that blocks all signals that can be blocked.
@@ -207,6 +207,11 @@ impl Tracee {
             if end.is_some_and(|end| Instant::now() >= end) {
                 return Ok(None);
             }
+            // On a busy machine whoever looks and yields comes last, and a freeze takes as many
+            // turns as there are calls to make: being woken is what is fast there.
+            if end.is_none() && self.woken_by() == Some(self.0) {
+                continue;
+            }
             std::thread::sleep(pause);
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
@@ -219,6 +224,15 @@ impl Tracee {
         };
         let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
         matches!(state, None | Some('Z' | 'X'))
+    }
+
+    /// Sleeps until something is to be told of a thread that this thread traces (or a child that it
+    /// made); tells of which.
+    fn woken_by(self) -> Option<libc::pid_t> {
+        let look = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WNOTHREAD;
+        let info = wait_id(libc::P_ALL, 0, look).ok()?;
+        // SAFETY: a SIGCHLD siginfo has a pid.
+        Some(unsafe { info.si_pid() })
     }
 
     /// Takes the stop that was seen.
@@ -409,13 +423,20 @@ struct PeekArgs {
 }
 
 fn wait_for(pid: libc::pid_t, options: i32) -> Result<libc::siginfo_t, TraceError> {
+    wait_id(libc::P_PID, pid, options)
+}
+
+fn wait_id(
+    kind: libc::idtype_t,
+    pid: libc::pid_t,
+    options: i32,
+) -> Result<libc::siginfo_t, TraceError> {
     loop {
         // SAFETY: all-zero is a valid siginfo_t.
         let mut info: libc::siginfo_t = unsafe { zeroed() };
         // SAFETY: the buffer is live and of the right type.
-        let r = unsafe {
-            libc::waitid(libc::P_PID, pid as libc::id_t, &raw mut info, options | libc::__WALL)
-        };
+        let r =
+            unsafe { libc::waitid(kind, pid as libc::id_t, &raw mut info, options | libc::__WALL) };
         if r == 0 {
             return Ok(info);
         }

@@ -276,3 +276,13 @@ pub fn remove_image(path: &Path) -> io::Result<()> {
     }
     result
 }
+
+/// Whether a process restored from here can be given the number it had, as far as capabilities tell.
+/// Without that a program with child processes cannot be restored: they know each other by number.
+pub fn may_choose_numbers() -> bool {
+    const CAP_SYS_ADMIN: u64 = 1 << 21;
+    const CAP_CHECKPOINT_RESTORE: u64 = 1 << 40;
+    let own = Status::read(std::process::id() as libc::pid_t);
+    let effective = own.and_then(|status| status.number("CapEff", 16));
+    effective.is_ok_and(|caps| caps & (CAP_SYS_ADMIN | CAP_CHECKPOINT_RESTORE) != 0)
+}

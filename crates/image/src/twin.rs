@@ -5,8 +5,10 @@
 //! its tracer whatever happens, and holds no descriptor, so that no pipe stays open on its account.
 
 use crate::agent::Agent;
+use crate::append;
 use crate::capture::{self, Snapshot};
 use crate::check;
+use crate::descriptors::Survey;
 use crate::error::CaptureError;
 use crate::fault;
 use crate::format::Extent;
@@ -23,7 +25,7 @@ use crate::trace::{Listed, Stop, TraceError, Tracee};
 use crate::tree;
 use crate::write::{Contents, ImageWriter};
 use crate::{ImageReport, PAGE_BYTES};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, Write};
 use std::marker::PhantomData;
 use std::path::Path;
@@ -50,6 +52,8 @@ pub struct Twin {
     dont_fork: Vec<Mapping>,
     /// Twins of its children.
     children: Vec<Twin>,
+    /// All processes of its family and their twins.
+    family: Rc<RefCell<Vec<libc::pid_t>>>,
     made: Duration,
     born: Instant,
     stood: Rc<Cell<Option<Duration>>>,
@@ -169,7 +173,9 @@ impl Frozen {
     pub fn twin(&mut self) -> Result<Twin, CaptureError> {
         // What /proc shows of a dying process is empty or wrong; that it dies is the better reason.
         tree::check_family(self)?;
-        self.make_twin().map_err(|e| match (self.tracee.regs(), e) {
+        let survey = Survey::of(&self.pids());
+        let twin = survey.and_then(|mut survey| self.make_twin(&mut survey));
+        twin.map_err(|e| match (self.tracee.regs(), e) {
             // It stands there, so it is the other one that is gone.
             (Ok(_), CaptureError::Gone) => CaptureError::TwinGone,
             (Ok(_), e) => e,
@@ -177,9 +183,9 @@ impl Frozen {
         })
     }
 
-    fn make_twin(&mut self) -> Result<Twin, CaptureError> {
+    fn make_twin(&mut self, survey: &mut Survey) -> Result<Twin, CaptureError> {
         let begun = Instant::now();
-        let (mut snapshot, agent) = capture::freeze_state(self)?;
+        let (mut snapshot, agent) = capture::freeze_state(self, survey)?;
         agent.finish()?;
         fault::point(fault::BEFORE_TWIN)?;
         self.tracee.set_options(OPTIONS)?;
@@ -193,6 +199,7 @@ impl Frozen {
         alone.end()?;
         let process = process?;
         let twin = process.0;
+        survey.family.borrow_mut().push(twin.0);
         self.tracee.set_options(libc::PTRACE_O_TRACESYSGOOD)?;
         let inherited = procfs::parse_maps(&procfs::read(twin.0, "maps")?)?;
         fault::point(fault::TWIN_TOLD)?;
@@ -207,10 +214,11 @@ impl Frozen {
         let children = self.children.iter_mut();
         let children = children.map(|child| {
             let number = child.pid();
-            child.make_twin().map_err(|why| tree::of_child(number, why))
+            child.make_twin(survey).map_err(|why| tree::of_child(number, why))
         });
         Ok(Twin {
             children: children.collect::<Result<_, _>>()?,
+            family: Rc::clone(&survey.family),
             process: Some(process),
             pid: twin.0,
             original: self.tracee.0,
@@ -325,12 +333,24 @@ impl Twin {
     /// it. The images of its children, if it has any, are written before: `path` with `.1`, `.2`
     /// ... appended. After any error no file is left behind.
     pub fn write_image(mut self, path: &Path, meta: &[u8]) -> Result<ImageReport, CaptureError> {
+        self.close_descriptors()?;
         let children = self.write_children(path)?;
         let written = children.len();
         self.write_own(path, meta, &children).inspect_err(|_| {
             // The error is what counts.
             (0..written).for_each(|n| drop(tree::remove_image(&tree::child_path(path, n))));
         })
+    }
+
+    /// Has it and the twins of its children close what they have open, so that nobody waits for the
+    /// end of a pipe on their account.
+    fn close_descriptors(&self) -> Result<(), CaptureError> {
+        let closed = self.agent.call(libc::SYS_close_range, &[0, u64::from(u32::MAX), 0]);
+        closed.map_err(|e| match &self.process {
+            Some(process) if process.0.regs().is_err() => CaptureError::TwinGone,
+            _ => e,
+        })?;
+        self.children.iter().try_for_each(Twin::close_descriptors)
     }
 
     /// Pulls the twin's memory and sends it on at once, as a stream that [`crate::receive`] turns
@@ -345,6 +365,7 @@ impl Twin {
             let what = "has child processes, and one stream holds one process";
             return Err(CaptureError::Unsupported(what.into()));
         }
+        self.close_descriptors()?;
         let result = self.write(|| Ok(ImageWriter::to(Box::new(StreamSink::new(to)?))), meta);
         self.blame_death(result)
     }
@@ -399,11 +420,11 @@ impl Twin {
     ) -> Result<ImageReport, CaptureError> {
         let begun = Instant::now();
         let twin = self.pid;
-        self.agent.call(libc::SYS_close_range, &[0, u64::from(u32::MAX), 0])?;
         let mut snapshot = self.snapshot.take().ok_or(CaptureError::TwinGone)?;
         let orphans = std::mem::take(&mut snapshot.orphans);
         let maps = snapshot.maps.clone();
         let mut state = capture::twin_state(self.original, snapshot, &self.agent, twin)?;
+        append::mark_shared(&self.family.borrow(), &mut state.descriptions);
         fault::point(fault::TWIN_ASKED)?;
         let regions = regions(twin, &maps, &self.dont_fork, orphans)?;
         fault::point(fault::REGIONS_KNOWN)?;

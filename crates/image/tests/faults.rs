@@ -73,9 +73,10 @@ fn damaged_images_are_refused() {
 fn what_cannot_come_back_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     for (what, expected) in [
-        ("pipe", "a pipe of the program's own"),
-        ("socket", "a socket"),
-        ("epoll", "eventpoll"),
+        ("pipe", "a pipe to a process outside"),
+        ("rights", "with file descriptors in flight"),
+        ("events", "events that the program has not read"),
+        ("uring", "io_uring"),
         ("timer", "has POSIX timers"),
     ] {
         fs::remove_file(folder.path().join("ready")).ok();
@@ -194,6 +195,7 @@ fn an_open_file_that_shrank_or_went_is_named() {
     let whole = fs::read(&log).unwrap();
     let writer = File::options().write(true).open(&log).unwrap();
     writer.set_len(1).unwrap();
+    drop(writer);
     let error = try_restore(&image).unwrap_err().to_string();
     assert!(error.contains("log") && error.contains("shrunk"), "{error}");
     // What was appended after the checkpoint is cut off at restore, and only then.

@@ -122,3 +122,8 @@ fn with_compressed_images() {
         common::again(&tests, 5, &[("EYRIE_IMAGE_CODEC", codec)]);
     }
 }
+
+#[test]
+fn with_images_written_through_the_page_cache() {
+    common::again(&["heap_", "mapped_"], 3, &[("EYRIE_IMAGE_BUFFERED", "1")]);
+}

@@ -16,7 +16,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::divergence::Divergence;
-use crate::segment::{FT_DETERMINANTS, RankCtl, Segment};
+use crate::end;
+use crate::segment::{FT_DETERMINANTS, FT_REPLAY, RankCtl, Segment};
 
 /// The call whose outcome is asked for. Stored in the log; values are fixed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +87,8 @@ pub struct Door {
     ctl: &'static RankCtl,
     rank: u32,
     on: bool,
+    /// The rank is run again alone: what is not recorded is not to be had.
+    alone: bool,
     /// Words of the log that this incarnation has passed.
     pos: u64,
     /// The open run of fruitless calls: its word and how many of them this incarnation made.
@@ -105,6 +108,7 @@ impl Door {
             ctl: seg.rank(rank),
             rank,
             on: seg.header().ft.load(Relaxed) & FT_DETERMINANTS != 0,
+            alone: false,
             pos: 0,
             run: None,
             run_left: 0,
@@ -121,6 +125,7 @@ impl Door {
         self.calls.clear();
         self.posts.clear();
         self.run_left = 0;
+        self.alone = self.seg.header().ft.load(Relaxed) & FT_REPLAY != 0;
         if !self.on {
             return;
         }
@@ -174,7 +179,7 @@ impl Door {
 
     /// Whether recorded outcomes are still to be dictated.
     pub fn replaying(&self) -> bool {
-        self.run_left > 0 || !self.calls.is_empty() || !self.posts.is_empty()
+        self.alone || self.run_left > 0 || !self.calls.is_empty() || !self.posts.is_empty()
     }
 
     /// Whether an MPI call may start: the log has room for what it might record.
@@ -196,6 +201,10 @@ impl Door {
                 *made += 1;
             }
             return Ok(Verdict::Fruitless);
+        }
+        if self.alone && self.calls.is_empty() && self.posts.is_empty() {
+            let why = format!("{call:?} was called, and what it came to is not recorded");
+            end::end_of_log(self.seg, self.ctl, &why);
         }
         let Some((at, recorded, outcome)) = self.calls.pop_front() else {
             // A recorded match was posted before any call that is not recorded yet.

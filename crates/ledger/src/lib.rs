@@ -6,8 +6,10 @@
 
 pub mod divergence;
 pub mod door;
+pub mod end;
 pub mod entry;
 pub mod reader;
+pub mod saved;
 pub mod segment;
 pub mod sendlog;
 

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// First word of a segment ("EYRIESEG", little endian).
 pub const MAGIC: u64 = 0x4745_5345_4952_5945;
 /// Layout version; a rank whose library knows another one refuses to start.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Name prefix of the memfd; process images leave mappings of this name out.
 pub const MEMFD_PREFIX: &str = "eyrie-job:";
 /// Most ranks one segment may hold.
@@ -32,6 +32,8 @@ pub const FT_RETAIN: u32 = 2;
 pub const FT_HASH: u32 = 4;
 /// The job is checkpointed and may be replayed: no single-copy reads out of a rank's own memory.
 pub const FT_PROTECT: u32 = 8;
+/// A rank is run again without the others (`eyrie replay`): what is not in the log never comes.
+pub const FT_REPLAY: u32 = 16;
 /// `--ft logged`.
 pub const FT_LOGGED: u32 = FT_DETERMINANTS | FT_RETAIN | FT_PROTECT;
 
@@ -54,6 +56,8 @@ pub const STATE_FINALIZED: u32 = 2;
 pub const STATE_ABORTED: u32 = 3;
 /// `RankCtl::state`: a replay did not reproduce what was recorded; `text` holds the report.
 pub const STATE_DIVERGED: u32 = 4;
+/// `RankCtl::state`: run again alone, it has come to the end of its log; `text` says by what.
+pub const STATE_LOG_ENDED: u32 = 5;
 
 /// Sizes that fix the layout. All are stored in the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,25 +99,33 @@ impl Geometry {
         u64::from(self.ranks) * u64::from(self.ranks)
     }
 
-    fn ctl_off(&self) -> u64 {
+    pub(crate) fn ctl_off(&self) -> u64 {
         page_up(size_of::<JobHeader>() as u64)
     }
 
-    fn chan_off(&self) -> u64 {
+    pub(crate) fn chan_off(&self) -> u64 {
         page_up(self.ctl_off() + u64::from(self.ranks) * size_of::<RankCtl>() as u64)
     }
 
-    fn dir_off(&self) -> u64 {
+    pub(crate) fn dir_off(&self) -> u64 {
         page_up(self.chan_off() + self.pairs() * size_of::<ChannelCtl>() as u64)
     }
 
-    fn det_off(&self) -> u64 {
+    pub(crate) fn det_off(&self) -> u64 {
         page_up(self.dir_off() + self.pairs() * self.dir_cap() * size_of::<DirEntry>() as u64)
     }
 
     fn pool_off(&self) -> u64 {
         let end = self.det_off() + u64::from(self.ranks) * self.det_words * 8;
         end.next_multiple_of(2 << 20)
+    }
+
+    /// Where chunk `index` of the pool of `rank` lies.
+    pub(crate) fn chunk_off(&self, rank: u32, index: u32) -> u64 {
+        let pool = u64::from(self.pool_chunks) * u64::from(self.chunk_bytes);
+        self.pool_off()
+            + u64::from(rank) * pool.next_multiple_of(2 << 20)
+            + u64::from(index) * u64::from(self.chunk_bytes)
     }
 
     /// Bytes of the whole segment (virtual; it is sparse).
@@ -209,11 +221,19 @@ pub struct ChannelCtl {
     pub chunks_first: AtomicU64,
     /// One more than the number of the newest chunk that may be in the directory.
     pub chunks_next: AtomicU64,
-    _pad0: [u64; 3],
+    /// Position plus one of the message that also lies in the sender's own memory as long as this
+    /// stands; 0: none.
+    pub shown: AtomicU64,
+    /// Its address there.
+    pub shown_at: AtomicU64,
+    /// Process and incarnation that it belongs to: `pid << 32 | incarnation`.
+    pub shown_by: AtomicU64,
     // Line 1: written by the receiver.
     /// Position of the oldest byte that the receiver may still read.
     pub need: AtomicU64,
-    _pad1: [u64; 7],
+    /// The value of `shown` by which the receiver is reading just now, or 0.
+    pub viewing: AtomicU64,
+    _pad1: [u64; 6],
     // Line 2: written by the daemon.
     /// Position before which no live rank and no kept checkpoint needs the log.
     pub trim: AtomicU64,
@@ -404,7 +424,7 @@ impl Segment {
         self.at(self.geo.ctl_off() + u64::from(rank) * size_of::<RankCtl>() as u64)
     }
 
-    fn pair(&self, src: u32, dst: u32) -> u64 {
+    pub(crate) fn pair(&self, src: u32, dst: u32) -> u64 {
         assert!(src < self.geo.ranks && dst < self.geo.ranks);
         u64::from(src) * u64::from(self.geo.ranks) + u64::from(dst)
     }
@@ -416,8 +436,13 @@ impl Segment {
 
     /// Directory entry for chunk number `n` of the channel from `src` to `dst`.
     pub fn dir(&self, src: u32, dst: u32, n: u64) -> &DirEntry {
-        let slot = self.pair(src, dst) * self.geo.dir_cap() + (n & (self.geo.dir_cap() - 1));
+        let slot = self.dir_slot(src, dst, n);
         self.at(self.geo.dir_off() + slot * size_of::<DirEntry>() as u64)
+    }
+
+    /// Its index among all directory entries.
+    pub(crate) fn dir_slot(&self, src: u32, dst: u32, n: u64) -> u64 {
+        self.pair(src, dst) * self.geo.dir_cap() + (n & (self.geo.dir_cap() - 1))
     }
 
     /// Word `n` (taken modulo the capacity) of the determinant log of `rank`.
@@ -430,10 +455,7 @@ impl Segment {
     /// First byte of chunk `index` in the log pool of `rank`.
     pub fn chunk(&self, rank: u32, index: u32) -> NonNull<u8> {
         assert!(rank < self.geo.ranks && index < self.geo.pool_chunks);
-        let pool = u64::from(self.geo.pool_chunks) * u64::from(self.geo.chunk_bytes);
-        let off = self.geo.pool_off()
-            + u64::from(rank) * pool.next_multiple_of(2 << 20)
-            + u64::from(index) * u64::from(self.geo.chunk_bytes);
+        let off = self.geo.chunk_off(rank, index);
         // SAFETY: in range by the two assertions and the layout.
         unsafe { self.base.add(off as usize) }
     }

@@ -164,6 +164,15 @@ impl SendLog {
         }
     }
 
+    /// Position that the first entry of the next message to `dst`, `len` bytes long, will have.
+    pub fn next_start(&self, dst: u32, len: u64) -> u64 {
+        let pos = self.tx[dst as usize].pos;
+        match entry::step(pos & (self.chunk - 1), self.chunk, len) {
+            Step::Pad => (pos | (self.chunk - 1)) + 1,
+            Step::Entry(_) => pos,
+        }
+    }
+
     /// Appends the next entry of `msg` to the channel to `dst`. `fill(offset, out)` writes the
     /// message's payload bytes from `offset` on.
     #[inline]

@@ -46,10 +46,15 @@ pub enum CheckpointError {
     #[error("it stayed inside the MPI library for {} s", PARK_LIMIT.as_secs())]
     Busy,
     #[error(
-        "MPI_Init was called by process {0}, not by the process that eyrie started: let the \
-         wrapper start the program with exec"
+        "MPI_Init was called by process {0}, which is neither the process that eyrie started nor \
+         one of its descendants: let the wrapper wait for the program, or start it with exec"
     )]
     Wrapped(u32),
+    #[error(
+        "it has child processes, and bringing those back takes CAP_CHECKPOINT_RESTORE or \
+         CAP_SYS_ADMIN: let a wrapper start the program with exec, or give eyrie the capability"
+    )]
+    Family,
     #[error("the process died meanwhile")]
     Dead,
     #[error("cannot start a thread: {0}")]
@@ -110,7 +115,7 @@ pub fn start(order: Order, tell: impl Fn(Report) + Send + 'static) -> Result<(),
     let run = move || {
         let result = take(&order, &tell);
         if result.is_err() {
-            let _ = std::fs::remove_file(&order.path);
+            let _ = eyrie_image::remove_image(&order.path);
         }
         tell(Report::Over(Box::new(result)));
     };
@@ -146,9 +151,15 @@ fn freeze_and_twin(
     }
     let state = ctl.state.load(Ordering::Acquire);
     let caller = ctl.pid.load(Ordering::Acquire);
-    if state == segment::STATE_RUNNING && caller != order.pid as u32 {
+    let family = frozen.pids();
+    let called = state == segment::STATE_RUNNING;
+    if called && !family.contains(&(caller as libc::pid_t)) {
         frozen.release()?;
         return Err(CheckpointError::Wrapped(caller));
+    }
+    if family.len() > 1 && !eyrie_image::may_choose_numbers() {
+        frozen.release()?;
+        return Err(CheckpointError::Family);
     }
     let (answer, answered) = mpsc::channel();
     tell(Report::Standing(answer));
@@ -167,6 +178,7 @@ fn freeze_and_twin(
         incarnation: ctl.incarnation.load(Ordering::Acquire),
         state,
         lib: ctl.lib.load(Ordering::Acquire),
+        caller: (called && caller != order.pid as u32).then_some(caller),
         det_pos: ctl.det_pos.load(Ordering::Acquire),
         need: (0..ranks).map(need).collect(),
         output: pipes.output,

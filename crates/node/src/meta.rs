@@ -5,7 +5,7 @@ use crate::retention::Point;
 use serde::{Deserialize, Serialize};
 
 /// Version of `Meta`.
-pub const META_FORMAT: u32 = 1;
+pub const META_FORMAT: u32 = 2;
 
 /// The daemon's part of an image (postcard).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +18,8 @@ pub struct Meta {
     /// `RankCtl::state` and `RankCtl::lib` at the freeze.
     pub state: u32,
     pub lib: u32,
+    /// Number of the process that called `MPI_Init`, if that is a child of the rank's first one.
+    pub caller: Option<u32>,
     pub det_pos: u64,
     pub need: Vec<u64>,
     /// Bytes written to standard output and standard error.
@@ -50,10 +52,7 @@ impl Meta {
         generation: u32,
         ranks: u32,
     ) -> Result<Meta, MetaError> {
-        let meta: Meta = postcard::from_bytes(bytes)?;
-        if meta.format != META_FORMAT {
-            return Err(MetaError::Format(meta.format));
-        }
+        let meta = Meta::read(bytes)?;
         let own = meta.job == job
             && meta.rank == rank
             && meta.generation == generation
@@ -63,6 +62,12 @@ impl Meta {
             return Err(MetaError::Foreign(format!("job {job} rank {rank} gen {generation}")));
         }
         Ok(meta)
+    }
+
+    /// Reads the description of an image of whatever rank.
+    pub fn read(bytes: &[u8]) -> Result<Meta, MetaError> {
+        let meta: Meta = postcard::from_bytes(bytes)?;
+        if meta.format == META_FORMAT { Ok(meta) } else { Err(MetaError::Format(meta.format)) }
     }
 
     pub fn point(&self) -> Point {
@@ -79,6 +84,7 @@ impl Meta {
             incarnation: 0,
             state: 0,
             lib: 0,
+            caller: None,
             det_pos: 0,
             need: vec![0; ranks as usize],
             output: [0; 2],

@@ -49,6 +49,21 @@ impl Tape {
         }
     }
 
+    /// What is remembered: position of its first byte, and the bytes.
+    pub fn history(&self) -> (u64, Vec<u8>) {
+        let bytes: Vec<u8> = self.history.iter().copied().collect();
+        (self.received - bytes.len() as u64, bytes)
+    }
+
+    /// A tape that remembers these bytes, and is to be compared from `position` on.
+    pub fn recorded(first: u64, bytes: &[u8], position: u64) -> Tape {
+        let mut tape = Tape::new(HISTORY_BYTES);
+        tape.received = first.saturating_add(bytes.len() as u64);
+        tape.history.extend(bytes);
+        tape.rewind(position.min(tape.received));
+        tape
+    }
+
     /// Bytes received from the present incarnation, counted from the program's start.
     pub fn position(&self) -> u64 {
         self.position

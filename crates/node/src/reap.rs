@@ -56,12 +56,58 @@ pub fn adopt_orphans() -> io::Result<()> {
     Ok(())
 }
 
-/// Collects adopted children that have ended; `spare` are not touched.
+/// Collects adopted children that have ended; `spare` are not touched, nor is what a checkpoint
+/// thread traces.
 pub fn collect_orphans(spare: &[libc::pid_t]) {
     for pid in children() {
-        if !spare.contains(&pid) {
+        if !spare.contains(&pid) && !is_traced(pid) {
             let _ = waitid(libc::P_PID, pid as libc::id_t);
         }
+    }
+}
+
+fn is_traced(pid: libc::pid_t) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
+    tracer.is_some_and(|t| t.trim() != "0")
+}
+
+/// Kills what the dead process of a rank has left behind: adopted processes that were started with
+/// the rank's environment. Twins of it are traced, and stay. Returns them.
+pub fn kill_left(job: &str, rank: u32) -> Vec<libc::pid_t> {
+    let marks = [format!("EYRIE_JOB={job}"), format!("EYRIE_RANK={rank}")];
+    let is_left = |pid: &libc::pid_t| {
+        let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let has = |mark: &String| environ.split(|&b| b == 0).any(|v| v == mark.as_bytes());
+        marks.iter().all(has) && !is_traced(*pid)
+    };
+    let left: Vec<libc::pid_t> = children().into_iter().filter(is_left).collect();
+    for &pid in &left {
+        // SAFETY: our child, and not collected yet: collecting is for those that have ended.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+    }
+    left
+}
+
+/// Kills what the dead process of a rank has left behind, generation after generation, and waits
+/// until it is gone. Returns how many processes do not go.
+pub fn clear_left(job: &str, rank: u32) -> usize {
+    let end = Instant::now() + CLEAR_LIMIT;
+    let mut killed: Vec<libc::pid_t> = Vec::new();
+    loop {
+        killed.extend(kill_left(job, rank));
+        killed.sort_unstable();
+        killed.dedup();
+        // Those that nobody has collected are collected here, and then are no children any more.
+        killed.retain(|&pid| matches!(waitid(libc::P_PID, pid as libc::id_t), Ok(None)));
+        // The children of the killed are ours when their parent has gone.
+        if killed.is_empty() && kill_left(job, rank).is_empty() {
+            return 0;
+        }
+        if Instant::now() > end {
+            return killed.len();
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -126,7 +126,7 @@ async fn finish(
         outlet.send(&NodeMsg::Say(format!("{left} processes cannot be killed")));
     }
     let removed = match job.filter(|j| j.borrow().keeps_folder()) {
-        Some(job) => keep(&job.borrow(), folder),
+        Some(job) => keep(&mut job.borrow_mut(), folder),
         None => std::fs::remove_dir_all(folder),
     };
     if let Err(error) = removed.or_else(absent_is_fine) {
@@ -141,15 +141,18 @@ fn absent_is_fine(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-/// Keeps what tells about the job; images and sockets go in any case.
-fn keep(job: &Job, folder: &Path) -> io::Result<()> {
+/// Keeps what tells about the job and what it takes to run its ranks again, each on its own.
+fn keep(job: &mut Job, folder: &Path) -> io::Result<()> {
     let status = serde_json::to_vec_pretty(&job.status())?;
     std::fs::write(folder.join(home::ENDED), status)?;
-    std::fs::remove_dir_all(folder.join(home::IMAGES)).or_else(absent_is_fine)?;
-    for name in [home::SOCKET, home::STDIN] {
-        std::fs::remove_file(folder.join(name)).or_else(absent_is_fine)?;
+    std::fs::remove_file(folder.join(home::SOCKET)).or_else(absent_is_fine)?;
+    let (images, stdin) = (folder.join(home::IMAGES), folder.join(home::STDIN));
+    job.keep_logs();
+    // Only when no image was left in it.
+    if std::fs::remove_dir(&images).is_ok() {
+        return std::fs::remove_file(stdin).or_else(absent_is_fine);
     }
-    Ok(())
+    std::fs::rename(stdin, images.join(home::STDIN)).or_else(absent_is_fine)
 }
 
 fn listen(folder: &Path) -> Result<UnixListener, ServeError> {

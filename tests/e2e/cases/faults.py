@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import tempfile
 
 import harness
@@ -97,16 +98,43 @@ def test_threads_are_restored():
         assert job.wait() == 0, job.report()
         want = job.stdout()
     assert want.startswith("threads: sum "), want
-    with Job(command, ranks=2, ckpt_every=0.1) as job:
+    with Job([*command, "gates"], ranks=2, ckpt_every=0.1, stdin="open") as job:
         for victim in (0, 1):
             job.wait_event("checkpointed", rank=victim)
             job.kill_ranks([victim])
             job.wait_event("restored", rank=victim)
+            job.process.stdin.write(b"\n")
+            job.process.stdin.flush()
         assert job.wait() == 0, job.report()
         assert job.stdout() == want, job.report()
         assert not job.count("diverged"), job.report()
         restored = [e for e in job.events() if e["event"] == "restored"]
         assert {e["rank"] for e in restored} == {0, 1}, job.report()
+
+
+def test_ranks_behind_a_shell_are_restored():
+    """The program is a child of the shell that eyrie started. The shell is killed, then the program
+    behind its back: each time both come back from their checkpoint."""
+    command = program("threads") + ["30000"]
+    with Job(command, ranks=2, ckpt_every=3600) as job:
+        assert job.wait() == 0, job.report()
+        want = sorted(job.stdout().split("\n"))
+    script = '"$0" "$@"; code=$?; test $code = 0 && echo the shell is done; exit $code'
+    with Job(["sh", "-c", script, *command], ranks=2, ckpt_every=0.1) as job:
+        job.wait_event("checkpointed", rank=0)
+        job.kill_ranks([0])
+        job.wait_event("restored", rank=0)
+        job.wait_event("checkpointed", rank=1)
+        shell = job.status()["ranks"][1]["pid"]
+        with open(f"/proc/{shell}/task/{shell}/children") as f:
+            os.kill(int(f.read().split()[0]), signal.SIGKILL)
+        job.wait_event("restored", rank=1)
+        assert job.wait() == 0, job.report()
+        said = sorted(line for line in job.stdout().split("\n") if line != "the shell is done")
+        assert said == want, job.report()
+        assert job.stdout().count("the shell is done") == 2, job.report()
+        from_image = [e for e in job.events() if e["event"] == "restored" and e["generation"]]
+        assert {e["rank"] for e in from_image} == {0, 1}, job.report()
 
 
 def test_full_log_without_checkpoints():

@@ -300,10 +300,17 @@ fn run_cycles(
     for cycle in 0..cycles {
         std::thread::sleep(Duration::from_micros(random.below(longest_us)));
         let image = folder.join(format!("image{cycle}"));
-        match checkpoint(process.pid, &image) {
-            Ok(report) => println!("{report:?}"),
-            Err(CaptureError::Gone) => return false,
-            Err(e) => panic!("{e}"),
+        loop {
+            match checkpoint(process.pid, &image) {
+                Ok(report) => println!("{report:?}"),
+                Err(CaptureError::Gone) => return false,
+                Err(CaptureError::Descriptor { what, .. }) if what.contains("try again") => {
+                    std::thread::yield_now();
+                    continue;
+                }
+                Err(e) => panic!("{e}"),
+            }
+            break;
         }
         std::thread::sleep(Duration::from_micros(random.below(longest_us)));
         process.kill();

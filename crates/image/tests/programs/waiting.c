@@ -5,10 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <signal.h>
@@ -38,9 +39,44 @@ int main(int argc, char **argv) {
     int seconds = argc > 1 ? atoi(argv[1]) : 10;
     const char *what = argc > 2 ? argv[2] : "";
     int fds[2];
-    if (!strcmp(what, "pipe") && pipe(fds)) return 1;
-    if (!strcmp(what, "socket") && socketpair(AF_UNIX, SOCK_STREAM, 0, fds)) return 1;
-    if (!strcmp(what, "epoll") && epoll_create1(0) < 0) return 1;
+    if (!strcmp(what, "pipe")) {
+        if (pipe(fds)) return 1;
+        // Read by one that is no child of ours, until we are gone.
+        if (fork() == 0) {
+            if (fork() != 0) _exit(0);
+            prctl(PR_SET_NAME, "reader");
+            close(fds[1]);
+            char text;
+            while (read(fds[0], &text, 1) > 0) {}
+            _exit(0);
+        }
+        wait(NULL);
+        close(fds[0]);
+    }
+    if (!strcmp(what, "rights")) {
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds)) return 1;
+        char room[CMSG_SPACE(sizeof(int))] = {0};
+        struct iovec part = {"x", 1};
+        struct msghdr head = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = room,
+                              .msg_controllen = sizeof room};
+        struct cmsghdr *control = CMSG_FIRSTHDR(&head);
+        *control = (struct cmsghdr){CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
+        memcpy(CMSG_DATA(control), &fds[0], sizeof(int));
+        if (sendmsg(fds[1], &head, 0) != 1) return 1;
+    }
+    if (!strcmp(what, "events")) {
+        int notify = inotify_init();
+        if (inotify_add_watch(notify, ".", IN_CREATE) < 0) return 1;
+        if (close(open("noticed", O_CREAT | O_WRONLY, 0600)) || unlink("noticed")) return 1;
+    }
+    if (!strcmp(what, "uring")) {
+        long params[16] = {0};
+        if (syscall(SYS_io_uring_setup, 4, params) < 0) return 1;
+    }
+    if (!strcmp(what, "shared")) {
+        char *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        *p = 1;
+    }
     if (!strcmp(what, "timer")) {
         timer_t timer;
         struct sigevent event = {.sigev_notify = SIGEV_NONE};

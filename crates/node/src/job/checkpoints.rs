@@ -48,9 +48,7 @@ impl Job {
         self.look();
         self.watch_forced_run();
         if self.ranks.iter().all(|r| r.capturing.is_none()) {
-            let own: Vec<libc::pid_t> =
-                self.ranks.iter().filter_map(|r| Some(r.proc.as_ref()?.pid)).collect();
-            reap::collect_orphans(&own);
+            reap::collect_orphans(&self.processes());
         }
         self.schedule();
     }
@@ -104,7 +102,7 @@ impl Job {
             Report::LetGo => {}
             // All ranks went back to the beginning since.
             Report::Over(_) => {
-                let _ = std::fs::remove_file(self.image_file(rank, generation));
+                let _ = eyrie_image::remove_image(&self.image_file(rank, generation));
             }
         }
     }
@@ -136,7 +134,7 @@ impl Job {
         self.scheduler.finished(rank, now);
         match result {
             Ok(_) if self.rank(rank).gone => {
-                let _ = std::fs::remove_file(self.image_file(rank, generation));
+                let _ = eyrie_image::remove_image(&self.image_file(rank, generation));
             }
             Ok(taken) => self.complete(rank, generation, taken),
             Err(error) => self.checkpoint_failed(rank, generation, &error),
@@ -147,7 +145,7 @@ impl Job {
     fn complete(&mut self, rank: u32, generation: u32, taken: Taken) {
         let surplus = self.rank(rank).retention.complete(generation, taken.meta.point());
         for old in surplus {
-            let _ = std::fs::remove_file(self.image_file(rank, old));
+            let _ = eyrie_image::remove_image(&self.image_file(rank, old));
         }
         let (took_ms, frozen_ms) =
             (taken.took.as_secs_f64() * 1e3, taken.frozen.as_secs_f64() * 1e3);

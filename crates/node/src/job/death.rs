@@ -27,6 +27,8 @@ pub enum Choice {
     },
     /// None is left, and the logs no longer reach back to the beginning.
     Nothing,
+    /// So many processes of the dead incarnation cannot be killed.
+    Left(usize),
 }
 
 fn millis(d: Duration) -> f64 {
@@ -56,6 +58,7 @@ impl Job {
         };
         self.drain(rank);
         let (said, progress) = (self.said(rank), self.progress(rank));
+        let death = self.death_behind(rank, pid, death, &said);
         let capturing = self.rank(rank).capturing.is_some();
         let r = self.rank(rank);
         r.proc = None;
@@ -79,6 +82,18 @@ impl Job {
         }
         let protected = self.spec.ft == Ft::Logged && self.unprotected.is_none();
         self.step(monitor::Input::Died { rank, death, said, progress, protected });
+    }
+
+    /// A shell that waited for the program tells by its exit code which signal killed it.
+    fn death_behind(&self, rank: u32, pid: libc::pid_t, death: Death, said: &Said) -> Death {
+        const SHELL_SIGNAL_BASE: i32 = 128;
+        let caller = self.segment.rank(rank).pid.load(Ordering::Acquire);
+        match death {
+            Death::Exit(code @ 129..=192) if *said == Said::Running && caller != pid as u32 => {
+                Death::Signal(code - SHELL_SIGNAL_BASE)
+            }
+            own => own,
+        }
     }
 
     fn report_death(&mut self, rank: u32, death: Death) {
@@ -107,7 +122,15 @@ impl Job {
         if self.verify.is_some() {
             return;
         }
+        if self.spec.keep && self.spec.ft == Ft::Logged {
+            return self.save_log(rank);
+        }
         self.forget_images(rank);
+        self.release_channels_to(rank);
+    }
+
+    /// Nobody reads them any more.
+    pub(super) fn release_channels_to(&mut self, rank: u32) {
         for source in 0..self.size() {
             let channel = self.segment.channel(source, rank);
             let need = channel.need.load(Ordering::Acquire);
@@ -148,14 +171,20 @@ impl Job {
         let deaths = self.rank(rank).deaths;
         let generations: Vec<u32> =
             self.rank(rank).retention.newest_first().map(|k| k.generation).collect();
+        let left = !reap::kill_left(&self.place.id, rank).is_empty();
         match generations.first() {
             None => return self.candidate(rank, deaths, Choice::Nothing),
-            Some(0) => return self.candidate(rank, deaths, Choice::Beginning),
+            Some(0) if !left => return self.candidate(rank, deaths, Choice::Beginning),
             Some(_) => {}
         }
         let tell = self.tell.clone();
         let (job, size, images) = (self.place.id.clone(), self.size(), self.images());
         let search = move || {
+            let left = reap::clear_left(&job, rank);
+            if left > 0 {
+                let _ = tell.send(Msg::Candidate { rank, deaths, choice: Choice::Left(left) });
+                return;
+            }
             for generation in generations {
                 let choice = check_image(&images, &job, rank, generation, size);
                 let found = !matches!(choice, Choice::Refused { .. });
@@ -173,7 +202,7 @@ impl Job {
         }
     }
 
-    fn images(&self) -> PathBuf {
+    pub(super) fn images(&self) -> PathBuf {
         self.place.folder.join(crate::home::IMAGES)
     }
 
@@ -186,7 +215,7 @@ impl Job {
         let kept: Vec<u32> =
             self.rank(rank).retention.newest_first().map(|k| k.generation).collect();
         for generation in kept.into_iter().filter(|g| *g != 0) {
-            let _ = std::fs::remove_file(self.image_file(rank, generation));
+            let _ = eyrie_image::remove_image(&self.image_file(rank, generation));
         }
     }
 
@@ -207,6 +236,10 @@ impl Job {
             Choice::Nothing if self.rank(rank).retention.newest().is_none() => {
                 let text = String::from("no image of it is good any more");
                 self.step(monitor::Input::Unrecoverable { rank, text });
+            }
+            Choice::Left(count) => {
+                let text = format!("{count} processes of the dead rank {rank} cannot be killed");
+                self.step(monitor::Input::Fatal { text, code: 1 });
             }
             Choice::Beginning if kept(self, 0) => {
                 let meta = Meta::start(&self.place.id, rank, self.size());
@@ -250,7 +283,7 @@ impl Job {
 
     fn refuse_image(&mut self, rank: u32, generation: u32, why: &str) {
         self.rank(rank).retention.damaged(generation);
-        let _ = std::fs::remove_file(self.image_file(rank, generation));
+        let _ = eyrie_image::remove_image(&self.image_file(rank, generation));
         let text = format!("checkpoint {generation} of rank {rank} cannot be used: {why}");
         self.say(format!("{text}; the one before is taken"));
         let mut event = self.event(EventKind::ImageRefused);

@@ -7,6 +7,7 @@ mod checkpoints;
 mod death;
 mod output;
 mod report;
+mod saving;
 mod start;
 mod verify;
 
@@ -60,6 +61,10 @@ pub enum Msg {
         rank: u32,
         deaths: u64,
         choice: death::Choice,
+    },
+    /// The log of a rank that has ended was written for `eyrie replay`.
+    Saved {
+        rank: u32,
     },
     GraceOver,
     Stop {
@@ -124,6 +129,8 @@ struct Rank {
     injected_at: Option<Instant>,
     died_at: Option<Instant>,
     replay: Replay,
+    /// Its log as it is written, or was, for `eyrie replay`.
+    saving: saving::Saving,
 }
 
 /// A client that waits for checkpoints.
@@ -280,6 +287,7 @@ impl Job {
                 self.checkpoint_report(rank, generation, epoch, report);
             }
             Msg::Candidate { rank, deaths, choice } => self.candidate(rank, deaths, choice),
+            Msg::Saved { rank } => self.log_saved(rank),
             Msg::GraceOver => self.step(monitor::Input::GraceOver),
             Msg::Stop { signal } => self.stop(signal),
             Msg::ConsoleGone => self.step(monitor::Input::ConsoleGone),
@@ -317,6 +325,11 @@ impl Job {
             tokio::time::sleep(GRACE).await;
             let _ = tell.send(Msg::GraceOver);
         });
+    }
+
+    /// The processes of the ranks.
+    fn processes(&self) -> Vec<libc::pid_t> {
+        self.ranks.iter().filter_map(|r| Some(r.proc.as_ref()?.pid)).collect()
     }
 
     fn signal_all(&self, signal: i32) {
@@ -363,6 +376,7 @@ impl Job {
             r.freezing = false;
             r.capturing = None;
             r.replay = Replay::No;
+            r.saving = saving::Saving::No;
             r.tapes.iter_mut().for_each(|t| t.give_up());
         }
         let now = self.now_ms();
@@ -420,6 +434,7 @@ impl Rank {
             injected_at: None,
             died_at: None,
             replay: Replay::No,
+            saving: saving::Saving::No,
         }
     }
 }

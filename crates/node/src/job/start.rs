@@ -4,10 +4,10 @@
 //! other incarnation lives at that time.
 
 use super::{Job, Msg, Proc, Replay};
-use crate::futex;
 use crate::input;
 use crate::meta::Meta;
 use crate::monitor;
+use crate::reap;
 use crate::spawn::{self, Launch};
 use eyrie_control::{EventKind, Ft, Stream};
 use eyrie_ledger::segment::MEMFD_PREFIX;
@@ -44,7 +44,7 @@ impl Job {
         let [err_ours, err_theirs] = input::pipe(0)?;
         let read = |fd| input::watch(fd, Interest::READABLE).map(Rc::new);
         let pipes = [read(out_ours)?, read(err_ours)?];
-        self.reset_control(rank, from);
+        crate::replay::reset_control(&self.segment, rank, from);
         // Positions before the process can write or read anything.
         for (tape, position) in self.rank(rank).tapes.iter_mut().zip(from.output) {
             tape.rewind(position);
@@ -56,7 +56,7 @@ impl Job {
         };
         let ctl = self.segment.rank(rank);
         if image.is_some() && from.state != 0 {
-            ctl.pid.store(pid as u32, Ordering::Release);
+            ctl.pid.store(from.caller.unwrap_or(pid as u32), Ordering::Release);
         }
         let pidfd = match spawn::pidfd(pid).and_then(read) {
             Ok(pidfd) => pidfd,
@@ -98,6 +98,8 @@ impl Job {
     }
 
     fn restore(&self, image: &Path, stdio: [OwnedFd; 3]) -> Result<libc::pid_t, LaunchError> {
+        // The numbers of its processes must be free.
+        reap::collect_orphans(&self.processes());
         let restorer = self.place.prefix.restorer.as_deref().ok_or(LaunchError::NoRestorer)?;
         let name = format!("{MEMFD_PREFIX}{}", self.place.id);
         let pid = eyrie_image::restore(eyrie_image::RestoreSpec {
@@ -112,27 +114,6 @@ impl Job {
         // SAFETY: our own child, not collected yet.
         unsafe { libc::setpgid(pid, pid) };
         Ok(pid)
-    }
-
-    fn reset_control(&self, rank: u32, from: &Meta) {
-        let ctl = self.segment.rank(rank);
-        ctl.state.store(from.state, Ordering::Relaxed);
-        ctl.lib.store(from.lib, Ordering::Relaxed);
-        ctl.det_pos.store(from.det_pos, Ordering::Relaxed);
-        for word in [&ctl.freeze_req, &ctl.sleeping, &ctl.pressure, &ctl.replaying] {
-            word.store(0, Ordering::Relaxed);
-        }
-        ctl.exit_code.store(0, Ordering::Relaxed);
-        ctl.replayed.store(0, Ordering::Relaxed);
-        for (source, need) in (0..self.spec.size).zip(&from.need) {
-            self.segment.channel(source, rank).need.store(*need, Ordering::Relaxed);
-        }
-        ctl.incarnation.fetch_add(1, Ordering::Release);
-        if ctl.incarnation.load(Ordering::Relaxed) > 1 {
-            // A rank restored inside its sleep finds its doorbell changed; the others look at
-            // what changed for them.
-            (0..self.spec.size).for_each(|r| futex::ring(&self.segment.rank(r).doorbell));
-        }
     }
 
     /// Standard input for `rank`: a pipe for rank 0, nothing for the others.

@@ -1,0 +1,140 @@
+//! Files that are appended to. What a process appended after its checkpoint it will append again, so
+//! at restore such a file is cut back to its size at the checkpoint. But what others appended
+//! meanwhile must stay.
+//!
+//! The rule: a file is cut only if nobody else had it open for writing at the checkpoint, and nobody
+//! has it open for writing now. Who has it now is asked of the kernel (a read lease is granted only
+//! on a file that nobody has open for writing); where it does not answer, nothing is cut, and the
+//! process's own lines since the checkpoint appear twice. A process that opens, appends and closes
+//! within that time leaves no trace; its lines are cut. Opening for appending what several
+//! processes write to, and keeping it open, is what logs do.
+
+use crate::error::RestoreError;
+use crate::reopen::{file_error, path_of};
+use crate::state::{Description, FileId, State, Target};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+
+/// Whether a description can write.
+pub fn writes(description: &Description) -> bool {
+    let flags = description.flags as i32;
+    flags & libc::O_ACCMODE != libc::O_RDONLY && flags & libc::O_PATH == 0
+}
+
+/// Whether it appends.
+pub fn appends(description: &Description) -> bool {
+    writes(description) && description.flags as i32 & libc::O_APPEND != 0
+}
+
+/// Marks the files that are appended to and that processes besides `own` have open for writing.
+/// What cannot be looked at does not count: it belongs to other users.
+pub fn mark_shared(own: &[libc::pid_t], descriptions: &mut [Description]) {
+    let wanted: BTreeSet<(u64, u64)> = descriptions
+        .iter()
+        .filter(|d| appends(d))
+        .filter_map(|d| match &d.target {
+            Target::File { id, .. } => Some((id.dev, id.ino)),
+            _ => None,
+        })
+        .collect();
+    if wanted.is_empty() {
+        return;
+    }
+    let shared = open_elsewhere(own, &wanted);
+    for description in descriptions {
+        if let Target::File { id, .. } = &description.target {
+            description.shared = shared.contains(&(id.dev, id.ino));
+        }
+    }
+}
+
+/// Which of these files (by device and inode number) other processes have open for writing.
+fn open_elsewhere(own: &[libc::pid_t], wanted: &BTreeSet<(u64, u64)>) -> BTreeSet<(u64, u64)> {
+    let mut found = BTreeSet::new();
+    let Ok(processes) = fs::read_dir("/proc") else { return found };
+    for process in processes.flatten() {
+        let name = process.file_name();
+        let number = std::str::from_utf8(name.as_bytes()).ok().and_then(|n| n.parse().ok());
+        let Some(pid) = number.filter(|pid| !own.contains(pid)) else { continue };
+        let Ok(open) = fs::read_dir(process.path().join("fd")) else { continue };
+        for fd in open.flatten() {
+            let Ok(meta) = fs::metadata(fd.path()) else { continue };
+            let file = (meta.dev(), meta.ino());
+            if wanted.contains(&file) && can_write(pid, fd.file_name().as_bytes()) {
+                found.insert(file);
+            }
+        }
+    }
+    found
+}
+
+fn can_write(pid: libc::pid_t, fd: &[u8]) -> bool {
+    let number = std::str::from_utf8(fd).ok().and_then(|n| n.parse::<u32>().ok());
+    let info = number.and_then(|fd| crate::procfs::fdinfo(pid, fd).ok());
+    info.is_none_or(|info| info.flags as i32 & libc::O_ACCMODE != libc::O_RDONLY)
+}
+
+/// Files to be cut back to their size at the checkpoint.
+pub struct Cuts {
+    /// Files (by device and inode number) that nobody had open for writing when we began.
+    idle: BTreeSet<(u64, u64)>,
+    /// The cuts, the largest size of all processes that append to a file.
+    cuts: BTreeMap<(u64, u64), (File, Vec<u8>, u64)>,
+}
+
+impl Cuts {
+    /// Looks which of the files that `states` append to nobody has open for writing.
+    pub fn find<'a>(states: impl Iterator<Item = &'a State>) -> Cuts {
+        let mut idle = BTreeSet::new();
+        for description in states.flat_map(|s| &s.descriptions).filter(|d| appends(d)) {
+            let Target::File { id, .. } = &description.target else { continue };
+            let Ok(file) = File::open(path_of(&id.path)) else { continue };
+            if let Some(meta) = file.metadata().ok().filter(|_| nobody_writes(&file)) {
+                idle.insert((meta.dev(), meta.ino()));
+            }
+        }
+        Cuts { idle, cuts: BTreeMap::new() }
+    }
+
+    /// Notes that a file was longer than at the checkpoint, if it may be cut.
+    pub fn note(&mut self, file: &File, id: &FileId, shared: bool) -> Result<(), RestoreError> {
+        let failed = |e: std::io::Error| file_error(&id.path, e.to_string());
+        let meta = file.metadata().map_err(failed)?;
+        let key = (meta.dev(), meta.ino());
+        if shared || !self.idle.contains(&key) {
+            return Ok(());
+        }
+        let again = file.try_clone().map_err(failed)?;
+        let entry = self.cuts.entry(key).or_insert((again, id.path.clone(), 0));
+        entry.2 = entry.2.max(id.size);
+        Ok(())
+    }
+
+    /// Cuts them.
+    pub fn cut(&mut self) -> Result<(), RestoreError> {
+        for (file, path, size) in self.cuts.values() {
+            file.set_len(*size).map_err(|e| {
+                file_error(path, format!("cannot be cut back to {size} bytes: {e}"))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether nobody has the file open for writing, by the kernel's word.
+fn nobody_writes(file: &File) -> bool {
+    let lease = |kind: i32| {
+        // SAFETY: numbers only.
+        unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, kind) == 0 }
+    };
+    // Should somebody open it for writing in this very moment, we are told by a signal that does
+    // nothing.
+    // SAFETY: numbers only.
+    unsafe { libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG) };
+    lease(libc::F_RDLCK) && lease(libc::F_UNLCK)
+}
+
+const F_SETSIG: i32 = 10;

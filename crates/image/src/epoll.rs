@@ -1,0 +1,103 @@
+//! epoll instances: which files they watch, under which numbers, for what.
+//!
+//! A registration belongs to a file, not to the number it was made under: the number may be closed
+//! or mean another file by now. `kcmp` tells which file it is. At restore the file is given that
+//! number for the moment of its registration, before the descriptors get their places.
+
+use crate::descriptors::{Open, refused};
+use crate::error::CaptureError;
+use crate::plan::{Placed, Plan};
+use crate::state::{Description, PollItem, State, Target};
+
+const KCMP_EPOLL_TFD: libc::c_int = 7;
+
+/// What an epoll instance watches.
+pub fn capture(
+    this: &Open,
+    all: &[Open],
+    descriptions: &[Description],
+) -> Result<Vec<PollItem>, CaptureError> {
+    let mut items: Vec<PollItem> = Vec::new();
+    for line in this.info.lines.iter().filter(|(key, _)| key == "tfd") {
+        let (fd, events, data) = parse(&line.1)
+            .ok_or_else(|| CaptureError::Proc(format!("/proc/PID/fdinfo/{}", this.fd)))?;
+        let same = items.iter().filter(|item| item.fd == fd).count() as u32;
+        let own = || all.iter().filter(|o| o.pid == this.pid);
+        // Most often the number still means the file.
+        let usual = own().filter(|o| o.fd == fd).chain(own().filter(|o| o.fd != fd));
+        let file = usual.into_iter().find(|o| watches(this, fd, same, o));
+        let index = file.and_then(|f| descriptions.iter().position(|d| d.id == f.id));
+        let Some(index) = index else {
+            let what = format!(
+                "an epoll instance that watches a file (registered as {fd}) which the process \
+                 has closed, and another one still holds"
+            );
+            return Err(refused(this, what));
+        };
+        items.push(PollItem { fd, events, data, description: index as u32 });
+    }
+    Ok(items)
+}
+
+/// Parses `5 events:       19 data:                5  pos:0 ino:61 sdev:8`.
+fn parse(line: &str) -> Option<(u32, u32, u64)> {
+    let mut fields = line.split_ascii_whitespace();
+    let fd = fields.next()?.parse().ok()?;
+    (fields.next()? == "events:").then_some(())?;
+    let events = u32::from_str_radix(fields.next()?, 16).ok()?;
+    (fields.next()? == "data:").then_some(())?;
+    let data = u64::from_str_radix(fields.next()?, 16).ok()?;
+    Some((fd, events, data))
+}
+
+/// Whether the `nth` registration of number `fd` is for the file behind `file`.
+fn watches(this: &Open, fd: u32, nth: u32, file: &Open) -> bool {
+    let slot = [this.fd, fd, nth];
+    // SAFETY: numbers, and a live `struct kcmp_epoll_slot`.
+    let r = unsafe {
+        let at = slot.as_ptr();
+        libc::syscall(libc::SYS_kcmp, file.pid, this.pid, KCMP_EPOLL_TFD, file.fd, at)
+    };
+    // A kernel without kcmp: the number must still mean the file.
+    r == 0 || (r < 0 && !kcmp_is_there() && file.fd == fd)
+}
+
+fn kcmp_is_there() -> bool {
+    // SAFETY: numbers only.
+    unsafe {
+        let own = libc::getpid();
+        libc::syscall(libc::SYS_kcmp, own, own, 1, 0, 0) >= 0
+    }
+}
+
+/// Registers everything again.
+pub fn register(plan: &mut Plan, state: &State, placed: &Placed) {
+    for (i, description) in state.descriptions.iter().enumerate() {
+        let Target::Poll { items } = &description.target else { continue };
+        let Some(instance) = placed.descriptions[i] else { continue };
+        for item in items {
+            let Some(file) = placed.descriptions[item.description as usize] else { continue };
+            let fd = u64::from(item.fd);
+            let name = format!("watch file descriptor {fd} again");
+            plan.exact(&*name, libc::SYS_dup3, &[file, fd, libc::O_CLOEXEC as u64], fd);
+            // struct epoll_event is packed: events, data.
+            let event = [&item.events.to_le_bytes()[..], &item.data.to_le_bytes()[..]].concat();
+            let event = plan.put(&event);
+            let add = libc::EPOLL_CTL_ADD as u64;
+            plan.step(&*name, libc::SYS_epoll_ctl, &[instance, add, fd, event]);
+            plan.step(name, libc::SYS_close, &[fd]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_fdinfo() {
+        let line = "        5 events:       19 data:     deadbeef00000005  pos:0 ino:61 sdev:8";
+        assert_eq!(parse(line), Some((5, 0x19, 0xdead_beef_0000_0005)));
+        assert_eq!(parse("x events: 1 data: 2"), None);
+    }
+}

@@ -1,0 +1,86 @@
+//! Descriptors of another process, borrowed for a moment: the same open file descriptions under
+//! numbers of ours (`pidfd_getfd`). Held only while their process stands still, so that it never
+//! sees a peer that outlives a close.
+
+use crate::error::CaptureError;
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// A process that lends its descriptors.
+pub struct Lender(OwnedFd);
+
+impl Lender {
+    /// Starts borrowing from `pid`.
+    pub fn new(pid: libc::pid_t) -> Result<Lender, CaptureError> {
+        // SAFETY: numbers only; the result is checked.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        own(fd, "open the process as a file").map(Lender)
+    }
+
+    /// Borrows one descriptor.
+    pub fn borrow(&self, fd: u32) -> Result<OwnedFd, CaptureError> {
+        // SAFETY: as above.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_getfd, self.0.as_raw_fd(), fd, 0) };
+        own(fd, "borrow a file descriptor")
+    }
+}
+
+fn own(fd: libc::c_long, what: &'static str) -> Result<OwnedFd, CaptureError> {
+    match RawFd::try_from(fd) {
+        // SAFETY: just made by the kernel for us, and nobody else's.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(os(what)),
+    }
+}
+
+/// The last system error.
+pub fn os(what: &'static str) -> CaptureError {
+    let source = io::Error::last_os_error();
+    match source.raw_os_error() {
+        Some(libc::ESRCH) => CaptureError::Gone,
+        _ => CaptureError::Os { what, source },
+    }
+}
+
+/// Asks for a plain value by `ioctl`.
+pub fn ioctl<T: Copy>(fd: &impl AsRawFd, request: u64) -> io::Result<T> {
+    let mut value = MaybeUninit::<T>::zeroed();
+    // SAFETY: callers name a request that writes a `T`, which holds for all bit patterns.
+    let r = unsafe { libc::ioctl(fd.as_raw_fd(), request, value.as_mut_ptr()) };
+    if r < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: zeroed, or written by the kernel.
+    Ok(unsafe { value.assume_init() })
+}
+
+/// Which of `events` hold now, and those that always count.
+pub fn poll(fd: &impl AsRawFd, events: i16) -> i16 {
+    let mut one = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
+    // SAFETY: one live entry; does not wait.
+    unsafe { libc::poll(&raw mut one, 1, 0) };
+    one.revents
+}
+
+/// A new pipe: its reading and its writing end.
+pub fn pipe(flags: i32) -> io::Result<(File, File)> {
+    let mut ends = [0; 2];
+    // SAFETY: fills a live array; the descriptors are new and ours.
+    unsafe {
+        if libc::pipe2(ends.as_mut_ptr(), flags | libc::O_CLOEXEC) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok((File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])))
+    }
+}
+
+/// Takes over a descriptor that a system call has just made.
+pub fn made(fd: libc::c_long) -> io::Result<OwnedFd> {
+    match RawFd::try_from(fd) {
+        // SAFETY: as above.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

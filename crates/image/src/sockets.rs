@@ -1,0 +1,155 @@
+//! Sockets: options that all of them have, and which kind is whose affair. Those between Unix
+//! sockets of the processes frozen are made again as pairs.
+
+use crate::descriptors::{Open, refused};
+use crate::error::{CaptureError, RestoreError};
+use crate::lend::Lender;
+use crate::reopen::{Reopener, cannot};
+use crate::state::{Description, Socket, SocketOption};
+use crate::unix;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Longest `sockaddr`.
+const ADDRESS_BYTES: usize = 128;
+/// Longest value of an option that is kept.
+const VALUE_BYTES: usize = 16;
+
+/// Options of the socket level that are kept, with what their value is divided by.
+const OPTIONS: [(i32, u32); 11] = [
+    // The kernel answers with twice what was set.
+    (libc::SO_SNDBUF, 2),
+    (libc::SO_RCVBUF, 2),
+    (libc::SO_RCVLOWAT, 1),
+    (libc::SO_PRIORITY, 1),
+    (libc::SO_KEEPALIVE, 1),
+    (libc::SO_REUSEADDR, 1),
+    (libc::SO_REUSEPORT, 1),
+    (libc::SO_PASSCRED, 1),
+    (libc::SO_LINGER, 1),
+    (libc::SO_RCVTIMEO, 1),
+    (libc::SO_SNDTIMEO, 1),
+];
+
+/// What the socket behind `this` is, if it can be made again. `None` if it leads to somebody
+/// outside.
+pub fn capture(this: &Open, all: &[Open], lender: &Lender) -> Result<Option<Socket>, CaptureError> {
+    let fd = lender.borrow(this.fd)?;
+    let ask = |name: i32| {
+        let value = option(&fd, libc::SOL_SOCKET, name).unwrap_or_default();
+        value.first_chunk::<4>().map_or(0, |b| u32::from_le_bytes(*b))
+    };
+    let family = ask(libc::SO_DOMAIN);
+    let mut socket = Socket {
+        id: this.inode(),
+        family,
+        kind: ask(libc::SO_TYPE),
+        protocol: ask(libc::SO_PROTOCOL),
+        name: vec![],
+        listens: None,
+        peer: 0,
+        peer_name: vec![],
+        connected: false,
+        shut: 0,
+        options: options(&fd),
+        received: vec![],
+    };
+    match family as i32 {
+        libc::AF_UNIX => {
+            unix::capture(this, all, &fd, &mut socket).map(|own| own.then_some(socket))
+        }
+        _ if this.fd <= 2 => Ok(None),
+        _ => Err(refused(this, format!("a socket of family {family} ({})", this.shown()))),
+    }
+}
+
+/// Makes the socket of a description.
+pub fn restore(
+    reopener: &mut Reopener<'_>,
+    description: &Description,
+    socket: &Socket,
+) -> Result<OwnedFd, RestoreError> {
+    match socket.family as i32 {
+        libc::AF_UNIX => unix::restore(reopener, description, socket),
+        _ => Err(cannot(description, io::Error::from_raw_os_error(libc::EAFNOSUPPORT))),
+    }
+}
+
+/// Value of an option.
+pub fn option(fd: &impl AsRawFd, level: i32, name: i32) -> io::Result<Vec<u8>> {
+    let mut value = [0u8; VALUE_BYTES];
+    let mut bytes = VALUE_BYTES as libc::socklen_t;
+    // SAFETY: a live buffer with its length.
+    let r = unsafe {
+        let at = value.as_mut_ptr().cast();
+        libc::getsockopt(fd.as_raw_fd(), level, name, at, &raw mut bytes)
+    };
+    if r < 0 { Err(io::Error::last_os_error()) } else { Ok(value[..bytes as usize].to_vec()) }
+}
+
+/// Sets an option.
+pub fn set_option(fd: &impl AsRawFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
+    // SAFETY: reads live bytes.
+    let r = unsafe {
+        let bytes = value.len() as libc::socklen_t;
+        libc::setsockopt(fd.as_raw_fd(), level, name, value.as_ptr().cast(), bytes)
+    };
+    if r < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn options(fd: &OwnedFd) -> Vec<SocketOption> {
+    let mut all = Vec::new();
+    for (name, divisor) in OPTIONS {
+        let Ok(mut value) = option(fd, libc::SOL_SOCKET, name) else { continue };
+        if let Some(word) = value.first_chunk_mut::<4>().filter(|_| divisor > 1) {
+            *word = (u32::from_le_bytes(*word) / divisor).to_le_bytes();
+        }
+        if value.iter().any(|&b| b != 0) {
+            all.push(SocketOption { level: libc::SOL_SOCKET as u32, name: name as u32, value });
+        }
+    }
+    all
+}
+
+/// Sets the options that a socket had, as far as the kernel takes them.
+pub fn set_options(fd: &impl AsRawFd, options: &[SocketOption]) {
+    for o in options {
+        let _ = set_option(fd, o.level as i32, o.name as i32, &o.value);
+    }
+}
+
+/// An address asked for by `getsockname` or `getpeername`.
+pub fn address(
+    fd: &impl AsRawFd,
+    ask: unsafe extern "C" fn(i32, *mut libc::sockaddr, *mut libc::socklen_t) -> i32,
+) -> Vec<u8> {
+    let mut name = [0u8; ADDRESS_BYTES];
+    let mut bytes = ADDRESS_BYTES as libc::socklen_t;
+    // SAFETY: a live buffer with its length.
+    let r = unsafe { ask(fd.as_raw_fd(), name.as_mut_ptr().cast(), &raw mut bytes) };
+    if r < 0 { Vec::new() } else { name[..(bytes as usize).min(ADDRESS_BYTES)].to_vec() }
+}
+
+/// The next message without taking it: its bytes, its sender, and what the kernel says of it.
+pub fn peek(fd: &impl AsRawFd, room: usize) -> io::Result<(Vec<u8>, Vec<u8>, i32)> {
+    let mut data = vec![0u8; room];
+    let mut from = [0u8; ADDRESS_BYTES];
+    let mut part = libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len: room };
+    // SAFETY: all-zero is a valid msghdr.
+    let mut head: libc::msghdr = unsafe { std::mem::zeroed() };
+    head.msg_name = from.as_mut_ptr().cast();
+    head.msg_namelen = ADDRESS_BYTES as libc::socklen_t;
+    head.msg_iov = &raw mut part;
+    head.msg_iovlen = 1;
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    // SAFETY: all parts of the header are live; there is no room for descriptors.
+    let n = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut head, flags) };
+    data.truncate(usize::try_from(n).map_err(|_| io::Error::last_os_error())?);
+    let from = from[..(head.msg_namelen as usize).min(ADDRESS_BYTES)].to_vec();
+    Ok((data, from, head.msg_flags))
+}
+
+/// Reports a failure to look into a socket.
+pub fn failed(what: &'static str) -> impl FnOnce(io::Error) -> CaptureError {
+    move |source| CaptureError::Os { what, source }
+}

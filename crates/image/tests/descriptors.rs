@@ -1,0 +1,44 @@
+//! What a process has open comes back as it was, with what was in flight: programs that look at it
+//! again and again are frozen at random instants, killed and restored, three times in a row.
+
+mod common;
+
+use common::survives;
+
+#[test]
+fn pipes() {
+    survives("pipes", &[], &["30000"], 3);
+}
+
+#[test]
+fn socketpairs() {
+    survives("pairs", &[], &["20000"], 3);
+}
+
+#[test]
+fn counters_timers_and_signals() {
+    survives("counters", &[], &["20000"], 3);
+}
+
+#[test]
+fn epoll_instances() {
+    survives("epoll", &[], &["20000"], 3);
+}
+
+#[test]
+fn files_without_a_path() {
+    survives("unlinked", &[], &["20000"], 3);
+}
+
+/// Events that wait to be read are refused, and then it is tried again.
+#[test]
+fn watched_folders() {
+    survives("watching", &[], &["20000"], 3);
+}
+
+/// Without root, and with the page tables read in the old way.
+#[test]
+fn without_privileges() {
+    let tests = ["pipes", "socketpairs", "counters_", "epoll_", "files_", "watched_"];
+    common::as_nobody("descriptors", &tests, 6);
+}

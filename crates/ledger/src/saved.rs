@@ -1,0 +1,309 @@
+//! The log of one rank in a file: what it takes to run that rank again from its checkpoints without
+//! the others. Bytes in `docs/formats/log.md`.
+//!
+//! Kept true: the header comes last, so that a torn file has none; every byte is under a checksum,
+//! which is checked before any of it is used.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering::Acquire;
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::segment::{ChannelCtl, DirEntry, MEMFD_PREFIX, RankCtl, Segment, SegmentError};
+use crate::sendlog::dir_index;
+
+const MAGIC: [u8; 8] = *b"EYRIELOG";
+const VERSION: u32 = 1;
+const HEADER_BYTES: u64 = 64;
+const HASH_AT: usize = 40;
+const ENTRY_BYTES: u64 = 40;
+/// Most bytes under one checksum.
+const PIECE_BYTES: u64 = 256 << 10;
+/// Largest segment that is believed.
+const MAX_SEGMENT_BYTES: u64 = 1 << 50;
+const KIND_SEGMENT: u32 = 0;
+/// Kinds 1 and 2: what the rank wrote to standard output and standard error.
+const KINDS: u32 = 3;
+
+/// From where on the log is needed.
+#[derive(Clone, Debug)]
+pub struct From {
+    /// For each source, the oldest position that may be read.
+    pub need: Vec<u64>,
+    /// Position in the determinant log.
+    pub det_pos: u64,
+}
+
+/// The newest output of a rank.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// Position of the first byte.
+    pub first: u64,
+    pub bytes: Vec<u8>,
+}
+
+/// Why a saved log cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SavedError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("not a log of a rank")]
+    NotALog,
+    #[error("a log of version {0}, this release knows {VERSION}")]
+    Version(u32),
+    #[error("checksum of {0} does not hold")]
+    Checksum(&'static str),
+    #[error("content is not valid: {0}")]
+    Invalid(&'static str),
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+}
+
+/// A saved log, as a segment of its own.
+pub struct Loaded {
+    pub fd: OwnedFd,
+    pub segment: Segment,
+    pub rank: u32,
+    /// Standard output and standard error.
+    pub output: [Recorded; 2],
+}
+
+struct Entry {
+    kind: u32,
+    offset: u64,
+    bytes: u64,
+    hash: [u8; 16],
+}
+
+/// Writes the log of `rank` from `from` on. The rank must not run; of the others' channels to it
+/// nothing may be released meanwhile.
+pub fn save(
+    segment_file: &File,
+    segment: &Segment,
+    rank: u32,
+    from: &From,
+    output: &[Recorded; 2],
+    to: &File,
+) -> io::Result<u64> {
+    let mut out = BufWriter::with_capacity(1 << 20, to);
+    out.write_all(&[0; HEADER_BYTES as usize])?;
+    let mut table = Vec::new();
+    let mut at = HEADER_BYTES;
+    let mut put = |kind: u32, offset: u64, bytes: &[u8]| -> io::Result<()> {
+        at += bytes.len() as u64;
+        entry(&mut table, kind, offset, bytes);
+        out.write_all(bytes)
+    };
+    let mut buffer = vec![0; PIECE_BYTES as usize];
+    for (start, end) in ranges(segment, rank, from) {
+        let mut offset = start;
+        while offset < end {
+            let piece = &mut buffer[..PIECE_BYTES.min(end - offset) as usize];
+            segment_file.read_exact_at(piece, offset)?;
+            let used = piece.iter().rposition(|&b| b != 0).map_or(0, |i| i + 1);
+            if used > 0 {
+                put(KIND_SEGMENT, offset, &piece[..used])?;
+            }
+            offset += piece.len() as u64;
+        }
+    }
+    for (kind, recorded) in (1..).zip(output) {
+        for (i, piece) in recorded.bytes.chunks(PIECE_BYTES as usize).enumerate() {
+            put(kind, recorded.first + i as u64 * PIECE_BYTES, piece)?;
+        }
+    }
+    out.write_all(&table)?;
+    out.flush()?;
+    drop(out);
+    let mut header = MAGIC.to_vec();
+    header.extend_from_slice(&VERSION.to_le_bytes());
+    header.extend_from_slice(&rank.to_le_bytes());
+    let entries = table.len() as u64 / ENTRY_BYTES;
+    for word in [segment.geometry().total_bytes(), at, entries] {
+        header.extend_from_slice(&word.to_le_bytes());
+    }
+    let hash = table_hash(&header, &table);
+    header.extend_from_slice(&hash);
+    header.resize(HEADER_BYTES as usize, 0);
+    to.sync_data()?;
+    to.write_all_at(&header, 0)?;
+    Ok(at + table.len() as u64)
+}
+
+fn entry(table: &mut Vec<u8>, kind: u32, offset: u64, bytes: &[u8]) {
+    table.extend_from_slice(&kind.to_le_bytes());
+    table.extend_from_slice(&[0; 4]);
+    table.extend_from_slice(&offset.to_le_bytes());
+    table.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+    table.extend_from_slice(&xxh3_128(bytes).to_le_bytes());
+}
+
+fn table_hash(head: &[u8], table: &[u8]) -> [u8; 16] {
+    let mut bytes = head.to_vec();
+    bytes.extend_from_slice(table);
+    xxh3_128(&bytes).to_le_bytes()
+}
+
+/// The parts of the segment that the rank uses, in order and merged.
+fn ranges(segment: &Segment, rank: u32, from: &From) -> Vec<(u64, u64)> {
+    let geo = segment.geometry();
+    let mut all = vec![(0, 4096)];
+    let ctl = geo.ctl_off();
+    all.push((ctl, ctl + u64::from(geo.ranks) * size_of::<RankCtl>() as u64));
+    let mut channel = |src: u32, dst: u32, first: u64| {
+        let ctl = segment.channel(src, dst);
+        let at = geo.chan_off() + segment.pair(src, dst) * size_of::<ChannelCtl>() as u64;
+        all.push((at, at + size_of::<ChannelCtl>() as u64));
+        let chunk = u64::from(geo.chunk_bytes);
+        let next = ctl.chunks_next.load(Acquire);
+        let oldest = ctl.chunks_first.load(Acquire).max(next.saturating_sub(geo.dir_cap()));
+        for n in oldest..next {
+            let at = geo.dir_off() + segment.dir_slot(src, dst, n) * size_of::<DirEntry>() as u64;
+            all.push((at, at + size_of::<DirEntry>() as u64));
+            let tag = segment.dir(src, dst, n).tag.load(Acquire);
+            let Some(index) = dir_index(tag, n).filter(|i| *i < geo.pool_chunks) else { continue };
+            if n >= first / chunk {
+                let at = geo.chunk_off(src, index);
+                all.push((at, at + chunk));
+            }
+        }
+    };
+    for other in 0..geo.ranks {
+        channel(other, rank, from.need.get(other as usize).copied().unwrap_or(0));
+        if other != rank {
+            channel(rank, other, 0);
+        }
+    }
+    let tail = segment.rank(rank).det_tail.load(Acquire);
+    let words = geo.det_words;
+    let base = geo.det_off() + u64::from(rank) * words * 8;
+    let (first, count) = (from.det_pos & (words - 1), tail.saturating_sub(from.det_pos).min(words));
+    let whole = count.min(words - first);
+    all.push((base + first * 8, base + (first + whole) * 8));
+    all.push((base, base + (count - whole) * 8));
+    merge(all)
+}
+
+fn merge(mut all: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    all.retain(|(start, end)| start < end);
+    all.sort_unstable();
+    let mut merged: Vec<(u64, u64)> = Vec::new();
+    for (start, end) in all {
+        match merged.last_mut() {
+            Some(last) if start <= last.1 => last.1 = last.1.max(end),
+            _ => merged.push((start, end)),
+        }
+    }
+    merged
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..at + 8].iter().rev().fold(0, |w, &b| w << 8 | u64::from(b))
+}
+
+fn half(bytes: &[u8], at: usize) -> u32 {
+    word(&[&bytes[at..at + 4], &[0; 4]].concat(), 0) as u32
+}
+
+/// Reads a saved log into a segment for the job `name`.
+pub fn load(file: &File, name: &str) -> Result<Loaded, SavedError> {
+    let found = file.metadata()?.len();
+    let mut header = [0; HEADER_BYTES as usize];
+    if found < HEADER_BYTES {
+        return Err(SavedError::NotALog);
+    }
+    file.read_exact_at(&mut header, 0)?;
+    if header[..8] != MAGIC {
+        return Err(SavedError::NotALog);
+    }
+    if half(&header, 8) != VERSION {
+        return Err(SavedError::Version(half(&header, 8)));
+    }
+    let (rank, segment_bytes) = (half(&header, 12), word(&header, 16));
+    let table = read_table(file, &header, found)?;
+    if segment_bytes > MAX_SEGMENT_BYTES {
+        return Err(SavedError::Invalid("the size of the segment"));
+    }
+    let memory = memfd(name)?;
+    memory.set_len(segment_bytes)?;
+    let mut output = [Recorded::default(), Recorded::default()];
+    let mut at = HEADER_BYTES;
+    let mut buffer = Vec::new();
+    for entry in table {
+        buffer.resize(entry.bytes as usize, 0);
+        file.read_exact_at(&mut buffer, at)?;
+        at += entry.bytes;
+        if xxh3_128(&buffer).to_le_bytes() != entry.hash {
+            return Err(SavedError::Checksum("its content"));
+        }
+        match entry.kind {
+            KIND_SEGMENT => {
+                let end = entry.offset.checked_add(entry.bytes);
+                if end.is_none_or(|end| end > segment_bytes) {
+                    return Err(SavedError::Invalid("a part beyond the segment"));
+                }
+                memory.write_all_at(&buffer, entry.offset)?;
+            }
+            kind => {
+                let recorded = &mut output[kind as usize - 1];
+                if recorded.bytes.is_empty() {
+                    recorded.first = entry.offset;
+                }
+                recorded.bytes.extend_from_slice(&buffer);
+            }
+        }
+    }
+    let fd = OwnedFd::from(memory);
+    let segment = Segment::open(fd.as_fd())?;
+    if rank >= segment.geometry().ranks || segment.geometry().total_bytes() != segment_bytes {
+        return Err(SavedError::Invalid("the shape of the segment"));
+    }
+    Ok(Loaded { fd, segment, rank, output })
+}
+
+/// The table, held against its checksum and the length of the file.
+fn read_table(file: &File, header: &[u8], found: u64) -> Result<Vec<Entry>, SavedError> {
+    let (table_at, entries) = (word(header, 24), word(header, 32));
+    let end = entries.checked_mul(ENTRY_BYTES).and_then(|b| b.checked_add(table_at));
+    if end != Some(found) || table_at < HEADER_BYTES {
+        return Err(SavedError::Invalid("its length"));
+    }
+    let mut raw = vec![0; (found - table_at) as usize];
+    file.read_exact_at(&mut raw, table_at)?;
+    let padding = header[HASH_AT + 16..].iter().all(|&b| b == 0);
+    if table_hash(&header[..HASH_AT], &raw) != header[HASH_AT..HASH_AT + 16] || !padding {
+        return Err(SavedError::Checksum("the header"));
+    }
+    let mut left = table_at - HEADER_BYTES;
+    let mut table = Vec::new();
+    for raw in raw.chunks_exact(ENTRY_BYTES as usize) {
+        let mut hash = [0; 16];
+        hash.copy_from_slice(&raw[24..]);
+        let entry = Entry { kind: half(raw, 0), offset: word(raw, 8), bytes: word(raw, 16), hash };
+        if entry.kind >= KINDS || half(raw, 4) != 0 || entry.bytes > PIECE_BYTES.min(left) {
+            return Err(SavedError::Invalid("an entry of its table"));
+        }
+        left -= entry.bytes;
+        table.push(entry);
+    }
+    if left == 0 { Ok(table) } else { Err(SavedError::Invalid("its length")) }
+}
+
+fn memfd(name: &str) -> io::Result<File> {
+    let name = std::ffi::CString::new(format!("{MEMFD_PREFIX}{name}"))
+        .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: plain system call with a valid C string.
+    let raw = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+    if raw < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: just made, and nobody else's.
+    Ok(unsafe { File::from_raw_fd(raw) })
+}
+
+#[cfg(test)]
+#[path = "saved_tests.rs"]
+mod tests;
