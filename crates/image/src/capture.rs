@@ -15,9 +15,10 @@ use crate::fault;
 use crate::freeze::Frozen;
 use crate::memory;
 use crate::orphans::Orphans;
+use crate::posix_timers;
 use crate::processor;
 use crate::procfs::{self, Mapping, Stat, Status};
-use crate::state::{Action, Attributes, Layout, Pending, Special, State, Thread};
+use crate::state::{Action, Attributes, Layout, Pending, PosixTimer, Special, State, Thread};
 use crate::threads;
 use crate::trace::{ALL_SIGNALS, Regs, TraceError};
 use crate::tree;
@@ -42,6 +43,7 @@ pub(crate) struct Snapshot {
     pub kin: Kin,
     pub pending: Vec<Pending>,
     pub timers: [[i64; 4]; 3],
+    pub posix_timers: Vec<PosixTimer>,
     pub status: Status,
     pub stat: Stat,
     pub maps: Vec<Mapping>,
@@ -68,7 +70,7 @@ pub(crate) fn freeze_state(
         threads::refuse_unlike(thread, tracee, &status)?;
         threads.push(threads::read(frozen, thread, &maps, traps_ignored)?);
     }
-    let pending = threads::pending(tracee, true)?;
+    let mut pending = threads::pending(tracee, true)?;
     fault::point(fault::THREADS_READ)?;
     for thread in frozen.threads() {
         thread.set_sigmask(ALL_SIGNALS)?;
@@ -78,7 +80,8 @@ pub(crate) fn freeze_state(
     fault::point(fault::DESCRIPTORS_READ)?;
     let regs = frozen.borrowed.first().map(|b| b.regs).ok_or(CaptureError::Gone)?;
     let agent = Agent::new(tracee, regs, &maps)?;
-    let (timers, kin, attributes) = ask(&agent, frozen, &mut threads, &stat).inspect_err(|_| {
+    let answers = ask(&agent, frozen, &mut threads, &mut pending, &stat);
+    let (timers, posix_timers, kin, attributes) = answers.inspect_err(|_| {
         // The error is what counts; a process that is gone has nothing to be given back.
         let _ = agent.finish();
     })?;
@@ -88,6 +91,7 @@ pub(crate) fn freeze_state(
         kin,
         pending,
         timers,
+        posix_timers,
         stat,
         maps,
         cwd: procfs::link(pid, "cwd")?,
@@ -99,27 +103,32 @@ pub(crate) fn freeze_state(
     Ok((snapshot, agent))
 }
 
+/// Its interval timers, its other timers, its relatives.
+type Answers = ([[i64; 4]; 3], Vec<PosixTimer>, Kin, Attributes);
+
 /// What the process tells about itself and its threads in its own name; returns its interval
 /// timers. Leaves the answers in the borrowed memory.
 fn ask(
     agent: &Agent,
     frozen: &Frozen,
     threads: &mut [Thread],
+    pending: &mut Vec<Pending>,
     stat: &Stat,
-) -> Result<([[i64; 4]; 3], Kin, Attributes), CaptureError> {
+) -> Result<Answers, CaptureError> {
     fault::point(fault::MEMORY_BORROWED)?;
     let mut timers = [[0; 4]; 3];
     for (which, timer) in timers.iter_mut().enumerate() {
         let words = agent.ask::<4>(libc::SYS_getitimer, &[which as u64, 0], 1)?;
         *timer = words.unwrap_or([0; 4]).map(|w| w as i64);
     }
+    let posix_timers = posix_timers::capture(frozen.pid(), agent, threads, pending)?;
     let kin = tree::kin(frozen, agent, stat)?;
     for (thread, borrowed) in threads.iter_mut().zip(&frozen.borrowed) {
         threads::ask(thread, &agent.of_thread(borrowed))?;
     }
     let attributes = attributes::ask(frozen.tracee.0, agent)?;
     fault::point(fault::ANSWERS_READ)?;
-    Ok((timers, kin, attributes))
+    Ok((timers, posix_timers, kin, attributes))
 }
 
 /// Where the process's mappings are read. Flags take a walk through its page tables, and are needed
@@ -212,7 +221,7 @@ pub(crate) fn twin_state(
         actions,
         pending: snapshot.pending,
         timers: snapshot.timers,
-        posix_timers: Vec::new(),
+        posix_timers: snapshot.posix_timers,
         layout: layout(stat, brk, procfs::read(twin, "auxv")?),
         vdso: vdso(twin, &snapshot.maps)?,
         specials,

@@ -48,6 +48,10 @@ fn thread(tid: i32) -> Thread {
     }
 }
 
+fn attributes() -> Attributes {
+    Attributes { oom_score_adj: 1, secure_bits: 0, allowed: vec![15; 8], lock_future: 0, keys: 1 }
+}
+
 fn state() -> State {
     State {
         pid: 42,
@@ -69,13 +73,7 @@ fn state() -> State {
         thp_disable: false,
         limits: vec![[1, 2]; 16],
         xcomp_perm: 0,
-        attributes: Attributes {
-            oom_score_adj: 1,
-            secure_bits: 0,
-            allowed: vec![15; 8],
-            lock_future: 0,
-            keys: 1,
-        },
+        attributes: attributes(),
         processor: Processor {
             features: vec![b"avx".to_vec()],
             components: vec![Component { number: 2, offset: 576, bytes: 256 }],

@@ -46,6 +46,7 @@ mod parallel;
 mod pipes;
 mod plan;
 mod plan_files;
+mod posix_timers;
 mod processor;
 mod procfs;
 mod pull;

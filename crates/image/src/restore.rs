@@ -19,6 +19,7 @@ use crate::load;
 use crate::memory;
 use crate::plan::{self, Placed, Plan};
 use crate::plan_files;
+use crate::posix_timers::{self, Caller};
 use crate::processor;
 use crate::procfs::{self, Mapping};
 use crate::reopen::{self, Reopened, Reopener};
@@ -173,8 +174,7 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     fault::point(fault::LIMITS_SET)?;
     reopener.finish()?;
     fault::point(fault::FILES_CUT)?;
-    let mut orphans = parts.iter().flat_map(|part| &part.reopened.orphans);
-    orphans.try_for_each(Remade::seal)?;
+    reopener.orphans().try_for_each(Remade::seal)?;
     if spec.start_stopped {
         permit_debugger(tracee, &image.state)?;
     }
@@ -408,6 +408,7 @@ fn forget_restorer(
     leave(area.base, room)?;
     rethread::make(tracee, state, site, room, &mut child.others)?;
     fault::point(fault::THREADS_MADE)?;
+    posix_timers::restore(&Caller { threads: &child.threads(), site, room }, state)?;
     // `/proc/PID/exe` can only be changed now that the restorer is not mapped any more, and only
     // with privileges; without them it goes on naming the restorer.
     let mut path = state.exe.clone();
