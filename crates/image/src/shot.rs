@@ -135,21 +135,21 @@ impl Frozen {
                 choice = Choice { mode: Mode::Twin, why: why.into() };
             }
             let forked = Instant::now();
-            let process = Process::of(self, &agent, ours)?;
+            let process = Process::of(self, &agent, &snapshot.maps, ours)?;
             tracker.cost.forked(own_bytes, forked.elapsed());
             source = process.pid();
             survey.family.borrow_mut().push(source);
             let (mut saved, dont_fork) = twin::not_inherited(pid, &snapshot.maps, source)?;
             let agent = agent.of_twin(Tracee(source));
-            saved.append(&mut snapshot.orphans.read(pid, &agent)?);
+            saved.append(&mut snapshot.orphans.read(pid, &agent, &mut survey.orphans)?);
             twin = Some(process);
             stage = Stage::Asked(Box::new(Asked { snapshot, agent, saved, dont_fork }));
         } else {
             let mut saved = Vec::new();
             if !snapshot.orphans.is_empty() {
-                let helper = Process::of(self, &agent, ours)?;
+                let helper = Process::of(self, &agent, &snapshot.maps, ours)?;
                 let agent = agent.of_twin(Tracee(helper.pid()));
-                saved = snapshot.orphans.read(pid, &agent)?;
+                saved = snapshot.orphans.read(pid, &agent, &mut survey.orphans)?;
             }
             let dont_fork = vec![];
             stage = Stage::Asked(Box::new(Asked { snapshot, agent, saved, dont_fork }));
@@ -264,27 +264,28 @@ pub(crate) fn state(
     })
 }
 
-/// The regions of a process that stands still, or of its twin, which lacks those in `dont_fork`.
+/// The regions of a process that stands still; or of its twin, given what only its own mappings tell
+/// and those that the twin lacks.
 pub(crate) fn regions(
     pid: libc::pid_t,
-    dont_fork: Option<&[Mapping]>,
+    twin: Option<(&[Mapping], &[Mapping])>,
     orphans: Orphans,
 ) -> Result<Regions, CaptureError> {
     let mut maps = procfs::parse_maps(&procfs::read(pid, "smaps")?)?;
-    let inherited = maps.len();
-    match dont_fork {
-        Some(others) => maps.extend_from_slice(others),
-        // That we note its writes is not the program's affair. One that has a userfaultfd itself
-        // is refused for that descriptor.
-        None => maps.iter_mut().for_each(|m| m.vm_flags.retain(|f| f != b"uw")),
+    if let Some((own, dont_fork)) = twin {
+        for m in &mut maps {
+            let Ok(i) = own.binary_search_by_key(&m.start, |o| o.start) else { continue };
+            // A twin does not inherit locks.
+            m.vm_flags.extend(own[i].vm_flags.iter().filter(|f| [b"lo", b"lf"].contains(f)));
+        }
+        maps.extend_from_slice(dont_fork);
+        maps.sort_by_key(|m| m.start);
     }
-    let mut order: Vec<usize> = (0..maps.len()).collect();
-    order.sort_by_key(|&i| maps[i].start);
+    // That we note its writes is not the program's affair. One that has a userfaultfd itself is
+    // refused for that descriptor.
+    maps.iter_mut().for_each(|m| m.vm_flags.retain(|f| f != b"uw"));
     let mut regions = Regions { orphans, ..Regions::default() };
-    for i in order {
-        let kept_from_children = dont_fork.is_none() && maps[i].has(b"dc");
-        regions.add(&maps[i], i >= inherited || kept_from_children)?;
-    }
+    maps.iter().try_for_each(|m| regions.add(m))?;
     Ok(regions)
 }
 

@@ -216,9 +216,11 @@ impl Shot {
         let Asked { mut snapshot, agent, saved, dont_fork } = asked;
         let is_twin = self.twin.is_some();
         let orphans = std::mem::take(&mut snapshot.orphans);
+        let maps = snapshot.maps.clone();
         let state = state(self.original, snapshot, &agent, self.pid)?;
         fault::point(fault::TWIN_ASKED)?;
-        let regions = regions(self.pid, is_twin.then_some(&dont_fork), orphans)?;
+        let twin = is_twin.then_some((maps.as_slice(), dont_fork.as_slice()));
+        let regions = regions(self.pid, twin, orphans)?;
         let mut pagemap = Pagemap::open(self.pid)?;
         let is_saved = |start, end| saved.iter().any(|s| (start..end).contains(&s.start));
         let own = sort::own(&mut pagemap, &regions, is_saved)?;

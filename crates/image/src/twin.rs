@@ -49,12 +49,21 @@ impl Process {
 
     /// Makes a twin of a frozen process, in whose name `agent` makes calls. `ours`: the process is
     /// a child of ours.
-    pub fn of(frozen: &mut Frozen, agent: &Agent, ours: bool) -> Result<Process, CaptureError> {
+    pub fn of(
+        frozen: &mut Frozen,
+        agent: &Agent,
+        maps: &[Mapping],
+        ours: bool,
+    ) -> Result<Process, CaptureError> {
         frozen.tracee.set_options(OPTIONS)?;
+        // Copies of huge pages might not be had when the process writes to them.
+        let alone = Alone::new(agent, maps)?;
         let process = match ours {
-            true => Process::fork(agent, libc::CLONE_PARENT, &mut None)?,
-            false => Process::fork_orphan(agent)?,
+            true => Process::fork(agent, libc::CLONE_PARENT, &mut None),
+            false => Process::fork_orphan(agent),
         };
+        alone.end()?;
+        let process = process?;
         frozen.tracee.set_options(libc::PTRACE_O_TRACESYSGOOD)?;
         Ok(process)
     }
@@ -168,6 +177,47 @@ impl Frozen {
     }
 }
 
+/// Private mappings of huge pages, kept from being inherited until [`Alone::end`] or its drop.
+struct Alone<'a> {
+    agent: &'a Agent,
+    ranges: Vec<[u64; 2]>,
+}
+
+impl<'a> Alone<'a> {
+    fn new(agent: &'a Agent, maps: &[Mapping]) -> Result<Alone<'a>, CaptureError> {
+        let mut alone = Alone { agent, ranges: Vec::new() };
+        for m in maps.iter().filter(|m| !m.shared && m.has(b"ht") && !m.has(b"dc")) {
+            let range = [m.start, m.end - m.start];
+            alone.ranges.push(range);
+            let args = [range[0], range[1], libc::MADV_DONTFORK as u64];
+            if agent.call(libc::SYS_madvise, &args)? < 0 {
+                let what = "huge pages that the kernel hands down".into();
+                return Err(CaptureError::Mapping { start: m.start, what });
+            }
+        }
+        Ok(alone)
+    }
+
+    fn end(mut self) -> Result<(), CaptureError> {
+        self.undo()
+    }
+
+    fn undo(&mut self) -> Result<(), CaptureError> {
+        for [start, bytes] in std::mem::take(&mut self.ranges) {
+            let args = [start, bytes, libc::MADV_DOFORK as u64];
+            self.agent.call(libc::SYS_madvise, &args)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        // The error that brought us here is the one to report.
+        let _ = self.undo();
+    }
+}
+
 /// Reads from the frozen process the content of private mappings that its twin does not have
 /// (`MADV_DONTFORK`) or has empty (`MADV_WIPEONFORK`).
 pub(crate) fn not_inherited(
@@ -215,6 +265,11 @@ pub(crate) fn not_inherited(
             })?;
             saved.push(Saved { start: run.start, content });
         }
+    }
+    if dont_fork.iter().any(|m| m.vm_flags.is_empty()) {
+        let maps = procfs::parse_maps(&procfs::read(pid, "smaps")?)?;
+        let kept = |m: &Mapping| dont_fork.iter().any(|d| m.start <= d.start && d.start < m.end);
+        dont_fork = maps.into_iter().filter(kept).collect();
     }
     Ok((saved, dont_fork))
 }
