@@ -117,6 +117,8 @@ pub struct Known {
 pub struct Survey {
     /// Their numbers, and those of the twins that are made of them.
     pub family: Rc<RefCell<Vec<libc::pid_t>>>,
+    /// Shared objects whose content was read.
+    pub orphans: BTreeSet<u64>,
     all: Vec<Open>,
     known: Known,
 }
@@ -141,7 +143,7 @@ impl Survey {
         }
         number(&mut all);
         let family = Rc::new(RefCell::new(pids.to_vec()));
-        Ok(Survey { family, all, known: Known::default() })
+        Ok(Survey { family, orphans: BTreeSet::new(), all, known: Known::default() })
     }
 
     /// What one of them has open. `orphans` are the shared objects that it has mapped; those that
