@@ -139,7 +139,7 @@ class Run:
         """Freezes it as the variant says; returns the last image, or None when it was over."""
         image = None
         for number, how in enumerate(self.case.variant.freezes):
-            image = os.path.join(self.folder, f"image{cycle}.{number}")
+            image = os.path.join(self.folder, f"image{cycle}-{number}")
             delay = self.delay_us(most / len(self.case.variant.freezes))
             answer = driver.freeze(how, image, delay)
             self.say(f"{how} after {delay} us: {answer}")
