@@ -66,6 +66,7 @@ mod state_attributes;
 mod state_files;
 mod state_orphans;
 mod state_processor;
+mod system_v;
 mod threads;
 mod trace;
 mod tree;

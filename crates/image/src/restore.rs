@@ -302,12 +302,13 @@ fn place_one(
             }
             Backing::Orphan { orphan, .. } => {
                 let writable = r.flags & region::MAY_WRITE != 0;
-                Some(slot(reopened.orphans[*orphan as usize].fd(writable)))
+                reopened.orphans[*orphan as usize].fd(writable).map(&mut slot)
             }
             _ => None,
         });
     }
-    Ok(Placed { base: 0, descriptions, files, segments, child })
+    let attached = reopened.orphans.iter().map(|orphan| orphan.number()).collect();
+    Ok(Placed { base: 0, descriptions, files, segments, attached, child })
 }
 
 fn own_maps(pid: libc::pid_t) -> Result<Vec<Mapping>, RestoreError> {
