@@ -31,6 +31,9 @@ mod fault;
 mod format;
 mod frame;
 mod freeze;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod image;
 mod inotify;
 mod inspect;
@@ -88,19 +91,6 @@ pub use sink::receive;
 pub use tree::{may_choose_numbers, remove_image};
 pub use twin::Twin;
 pub use verify::Verdict;
-
-/// For the fuzzer: decodes and checks the bytes of a state section.
-#[cfg(feature = "fuzzing")]
-#[doc(hidden)]
-pub fn fuzz_state(bytes: &[u8]) -> bool {
-    match wire::decode::<state::State>(bytes) {
-        Ok(state) => {
-            assert_eq!(wire::encode(&state), bytes, "encoding is not unique");
-            check::check(&state, &[], &[0]).is_ok()
-        }
-        Err(_) => false,
-    }
-}
 
 use std::time::Duration;
 

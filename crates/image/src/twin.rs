@@ -210,7 +210,7 @@ impl Frozen {
             let kept = |m: &Mapping| dont_fork.iter().any(|d| d.start == m.start);
             dont_fork = maps.into_iter().filter(kept).collect();
         }
-        saved.append(&mut snapshot.orphans.read(pid, &agent.of_twin(twin))?);
+        saved.append(&mut snapshot.orphans.read(pid, &agent.of_twin(twin), &mut survey.orphans)?);
         let children = self.children.iter_mut();
         let children = children.map(|child| {
             let number = child.pid();
