@@ -10,6 +10,8 @@ import dataclasses
 GCC = ("gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra")
 TAIL = ("-lpthread", "-lm", "-ldl")
 
+ONE_PROCESS = (("streamed", "has child processes"),)
+
 # How a C program is built: command, options behind the sources.
 BUILDS = {
     "gcc": (GCC, TAIL),
@@ -31,11 +33,22 @@ class Program:
 
     source: str
     builds: tuple = ("gcc",)
+    args: tuple = ()
     # Frozen only once it has said that it is ready (what it does before cannot be done twice).
     ready: bool = False
     refused: str = ""
+    # The same for one variant alone.
+    refused_in: tuple = ()
     # Needed besides the compiler: name of a check in `builds.NEEDS`.
     needs: str = ""
+
+    @property
+    def name(self):
+        return "-".join((self.source, *self.args[1:]))
+
+    def refusal(self, variant):
+        """The words of the refusal that is expected in a variant, or nothing."""
+        return self.refused or dict(self.refused_in).get(variant, "")
 
 
 PROGRAMS = (
@@ -43,14 +56,14 @@ PROGRAMS = (
     Program("threads.c", ALL_BUILDS),
     Program("fpu.c", ("gcc", "o3", "static", "clang")),
     Program("signals.c", ("gcc", "static", "musl", "clang")),
-    Program("blocked.c", ("gcc", "static", "muslstatic"), refused="a pipe of the program's own"),
+    Program("blocked.c", ("gcc", "static", "muslstatic")),
     Program("stacks.c", ("gcc", "nopie", "static", "clang")),
     Program("churn.c", ("gcc", "nopie", "static", "clang")),
     Program("owned.c", needs="numbers"),
     Program("openmp.c", ("omp",)),
     Program("threads.cpp", ("g++", "clang++")),
     Program("field.f90", ("gfortran",)),
-    Program("goroutines.go", ("go",), refused="of the kind anon_inode"),
+    Program("goroutines.go", ("go",)),
     Program("threads.rs", ("rustc",)),
     Program("arrays.py", ("python",)),
     Program("amx.c"),
@@ -66,22 +79,35 @@ PROGRAMS = (
     Program("forkless.c"),
     Program("files.c", ready=True),
     Program("deleted.c", ready=True),
-    Program("locks.c", refused="a file with a lease or lock of a kind unknown to us"),
-    Program("pipes.c", ready=True, refused="a pipe of the program's own"),
-    Program("pairs.c", refused="a socket"),
-    Program("eventfds.c", refused="of the kind anon_inode"),
-    Program("timerfds.c", refused="of the kind anon_inode"),
-    Program("signalfds.c", refused="of the kind anon_inode"),
-    Program("epolls.c", refused="of the kind anon_inode"),
+    Program("locks.c"),
+    Program("pipes.c", ready=True),
+    Program("pairs.c"),
+    Program("eventfds.c"),
+    Program("timerfds.c"),
+    Program("signalfds.c"),
+    Program("epolls.c"),
     Program("memfds.c"),
     Program("ptys.c", ready=True, refused="a terminal or device"),
     Program("itimers.c"),
-    Program("ptimers.c", refused="has POSIX timers"),
-    Program("children.c", refused="a pipe of the program's own"),
+    Program("ptimers.c"),
+    Program("children.c", refused_in=ONE_PROCESS),
     Program("attributes.c"),
     Program("execs.c"),
-    Program("tcp.c", ready=True, refused="a socket"),
-    Program("unixsockets.c", ready=True, refused="a socket"),
+    Program("tcp.c", ready=True, refused="a socket of family 2"),
+    *(
+        Program("refused.c", ready=True, args=("6000", what), refused=words)
+        for what, words in (
+            ("aio", "asynchronous I/O"),
+            ("uring", "anon_inode:[io_uring]"),
+            ("uffd", "anon_inode:[userfaultfd]"),
+            ("pkey", "under a protection key"),
+            ("seccomp", "a seccomp filter"),
+            ("netlink", "a socket"),
+            ("lease", "a file with a lease"),
+            ("mqueue", "a message queue"),
+        )
+    ),
+    Program("unixsockets.c", ready=True, refused="listening Unix socket"),
 )
 
 
@@ -91,6 +117,8 @@ class Variant:
 
     freezes: tuple
     restore: str = "whole"
+    # The environment of the daemon that freezes and restores.
+    env: tuple = ()
 
 
 VARIANTS = {
@@ -98,4 +126,15 @@ VARIANTS = {
     "twin": Variant(("twin",)),
     # The program stands still until the image is durable.
     "sync": Variant(("sync",)),
+    # An image is sent while it is pulled, and received into a file.
+    "streamed": Variant(("stream",)),
+    # Compressed as hard as it gets; as on a kernel without PAGEMAP_SCAN and with another vdso.
+    "foreign": Variant(
+        ("twin",),
+        env=(
+            ("EYRIE_IMAGE_CODEC", "zstd"),
+            ("EYRIE_IMAGE_NO_PAGEMAP_SCAN", "1"),
+            ("EYRIE_IMAGE_FOREIGN_VDSO", "1"),
+        ),
+    ),
 }

@@ -40,6 +40,8 @@ pub enum Command {
     Replay(Replay),
     /// Look into, verify or extract a process image
     Image(Image),
+    /// Show what this machine offers and what Eyrie makes of it
+    Info(Info),
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  eyrie completions bash > ~/.bash_completion.d/eyrie")]
     Completions { shell: clap_complete::Shell },
@@ -289,6 +291,16 @@ fn parse_address(text: &str) -> Result<u64, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     u64::from_str_radix(digits, 16)
         .map_err(|_| format!("'{text}' is no address: write for example 0x7f0012345000"))
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    eyrie info\n  \
+    eyrie info --json | jq .decisions.tracking")]
+pub struct Info {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

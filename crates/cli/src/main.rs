@@ -3,6 +3,7 @@
 mod args;
 mod console;
 mod image;
+mod info;
 mod launch;
 mod remote;
 mod replay;
@@ -88,6 +89,7 @@ fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Abort(abort) => remote::abort(&abort),
         Command::Events(events) => remote::events(&events),
         Command::Replay(replay) => replay::replay(&replay),
+        Command::Info(info) => info::info(&info),
         Command::Image(image) => image::image(&image),
         Command::Completions { shell } => {
             let mut out = Vec::new();

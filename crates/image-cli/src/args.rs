@@ -83,7 +83,7 @@ pub struct Run {
     Prints where the image lies, its size, how long the program stood still, how long all took.")]
 pub struct Checkpoint {
     /// The program: its process number, its name in `eyrie-image list`, its folder of images, or
-    /// `last`
+    /// `last`. A process that was not started by eyrie-image is taken too, if it may be traced
     #[arg(value_name = "PID|NAME|DIR")]
     pub target: OsString,
     /// Where the image shall lie

@@ -1,27 +1,56 @@
-//! `eyrie-image checkpoint`: asks the program's supervisor.
+//! `eyrie-image checkpoint`: asks the program's supervisor, or takes the image of a process that
+//! has none.
 
-use crate::args::Checkpoint;
-use crate::protocol::{self, Answer, Request};
+use crate::args::{Checkpoint, Way};
+use crate::find::Running;
+use crate::home::Entry;
+use crate::protocol::{self, Answer, Request, Written};
 use crate::supervise::describe;
-use crate::{Failure, find, home, print};
-use anyhow::{Context, anyhow};
-use std::fs::File;
+use crate::{Failure, find, home, print, program, take};
+use anyhow::{Context, anyhow, bail};
+use eyrie_image::FreezeError;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 
 pub fn checkpoint(args: &Checkpoint) -> Result<i32, Failure> {
-    let entry = find::running(&home::home()?, &args.target)?;
     // The supervisor may have another working folder.
     let output = args.output.as_ref().map(std::path::absolute).transpose()?;
+    let written = match find::running(&home::home()?, &args.target)? {
+        Running::Supervised(entry) => ask(&entry, output, args.way)?,
+        Running::Foreign(pid) => foreign(pid, output, args.way)?,
+    };
+    if args.json {
+        print(&(serde_json::to_string_pretty(&written)? + "\n"));
+    } else {
+        print(&(describe(&written) + "\n"));
+    }
+    Ok(0)
+}
+
+fn ask(entry: &Entry, output: Option<PathBuf>, way: Way) -> anyhow::Result<Written> {
     let gone = || format!("{} does not answer: has it ended?", entry.name);
     let folder = File::open(&entry.path).with_context(gone)?;
     let socket = UnixStream::connect(home::socket_path(&folder)).with_context(gone)?;
-    protocol::send(&socket, &Request { output, way: args.way }).with_context(gone)?;
+    protocol::send(&socket, &Request { output, way }).with_context(gone)?;
     match protocol::receive(&socket).with_context(gone)? {
-        Answer::Written(written) if args.json => {
-            print(&(serde_json::to_string_pretty(&written)? + "\n"));
-        }
-        Answer::Written(written) => print(&(describe(&written) + "\n")),
-        Answer::Failed(why) => return Err(anyhow!(why).into()),
+        Answer::Written(written) => Ok(written),
+        Answer::Failed(why) => bail!(why),
     }
-    Ok(0)
+}
+
+/// The image of a process that others started, as far as the kernel lets us trace it.
+fn foreign(pid: libc::pid_t, output: Option<PathBuf>, way: Way) -> anyhow::Result<Written> {
+    let comm = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let name = program::short_name(OsStr::from_bytes(comm.trim_ascii_end()));
+    let path = output.unwrap_or_else(|| format!("{name}.{pid}{}", home::SUFFIX).into());
+    take::take(pid, &std::path::absolute(path)?, way).map_err(|error| match error.downcast_ref() {
+        Some(FreezeError::NotPermitted) => anyhow!(
+            "the kernel does not permit tracing process {pid}: start the program with \
+                 `eyrie-image run`, or ask as the one who may trace it"
+        ),
+        _ => error,
+    })
 }

@@ -5,32 +5,38 @@ use anyhow::{anyhow, bail};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+/// A running program.
+pub enum Running {
+    /// Its supervisor is to be asked.
+    Supervised(Entry),
+    /// Somebody else's process.
+    Foreign(libc::pid_t),
+}
+
 /// The running program called `target`: its process number, name, folder of images, or `last`.
-pub fn running(home: &Path, target: &OsStr) -> anyhow::Result<Entry> {
+pub fn running(home: &Path, target: &OsStr) -> anyhow::Result<Running> {
     let mut all = home::entries(home);
     all.retain(|e| e.alive);
     let shown = target.to_string_lossy().into_owned();
     let missing = || anyhow!("no program '{shown}' runs (see `eyrie-image list`)");
     if shown == "last" {
-        return all.pop().ok_or_else(missing);
+        return all.pop().map(Running::Supervised).ok_or_else(missing);
     }
     if let Ok(pid) = shown.parse::<i32>() {
         let ours =
             |e: &&Entry| e.record.as_ref().is_some_and(|r| r.pid == pid || r.supervisor == pid);
         return match all.iter().find(ours) {
-            Some(entry) => Ok(entry.clone()),
-            None if Path::new("/proc").join(&shown).exists() => bail!(
-                "process {pid} was not started by eyrie-image: start it with `eyrie-image run`"
-            ),
+            Some(entry) => Ok(Running::Supervised(entry.clone())),
+            None if Path::new("/proc").join(&shown).exists() => Ok(Running::Foreign(pid)),
             None => bail!("there is no process {pid}"),
         };
     }
     let dir = std::fs::canonicalize(target).ok();
     let in_dir = |e: &&Entry| e.record.as_ref().is_some_and(|r| Some(&r.dir) == dir.as_ref());
     if let Some(entry) = all.iter().rev().find(in_dir) {
-        return Ok(entry.clone());
+        return Ok(Running::Supervised(entry.clone()));
     }
-    named(&all, &shown)?.ok_or_else(missing)
+    named(&all, &shown)?.map(Running::Supervised).ok_or_else(missing)
 }
 
 /// The folder of a program that was killed, by name or `last`.

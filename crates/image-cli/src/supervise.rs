@@ -164,7 +164,7 @@ impl Program {
             state.images.push(path);
             let spare = state.images.len().saturating_sub(self.keep);
             for old in state.images.drain(..spare) {
-                let _ = fs::remove_file(old);
+                let _ = eyrie_image::remove_image(&old);
             }
         }
         if self.verbose {

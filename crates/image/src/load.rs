@@ -10,6 +10,7 @@ use crate::parallel;
 use crate::reorphan::Remade;
 use crate::state::{ORPHAN_BASE, orphan_of};
 use std::io;
+use std::sync::Arc;
 
 /// Ranges of one call (`IOV_MAX`).
 const MAX_RANGES: usize = 1024;
@@ -19,7 +20,7 @@ const MAX_RANGES: usize = 1024;
 pub fn fill(
     image: &Image,
     pid: libc::pid_t,
-    orphans: &[Remade],
+    orphans: &[Arc<Remade>],
     now: impl Fn(u64) -> bool + Sync,
 ) -> Result<(), RestoreError> {
     let wants = &image.wants;
@@ -41,7 +42,7 @@ pub fn fill(
     })
 }
 
-fn share(orphans: &[Remade], pieces: &[Piece], pages: &[u8]) -> Result<(), RestoreError> {
+fn share(orphans: &[Arc<Remade>], pieces: &[Piece], pages: &[u8]) -> Result<(), RestoreError> {
     for piece in pieces {
         let place = orphan_of(piece.address).and_then(|(i, at)| Some((orphans.get(i)?, at)));
         let (orphan, at) =

@@ -48,12 +48,19 @@ pub fn descriptors(plan: &mut Plan, state: &State, placed: &Placed, pid: libc::p
             let args = [fd, libc::F_SETFL as u64, flags];
             plan.step(format!("set flags of stream {fd}"), libc::SYS_fcntl, &args);
         }
-        if first {
-            description.locks.iter().for_each(|lock| locks::take(plan, fd, lock));
-            if let Some(owner) = &description.owner {
-                own(plan, state, description, owner, fd, pid);
-            }
+        if let Some(owner) = description.owner.as_ref().filter(|_| first) {
+            own(plan, state, description, owner, fd, pid);
         }
+    }
+}
+
+/// Takes file locks again, when nothing is closed any more: closing any descriptor of a file ends the
+/// locks that the process has on it.
+pub fn locks(plan: &mut Plan, state: &State) {
+    for (i, description) in state.descriptions.iter().enumerate() {
+        let holder = state.descriptors.iter().find(|d| d.description as usize == i);
+        let Some(fd) = holder.map(|d| u64::from(d.fd)) else { continue };
+        description.locks.iter().for_each(|lock| locks::take(plan, fd, lock));
     }
 }
 

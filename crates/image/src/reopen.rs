@@ -17,6 +17,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::sync::Arc;
 
 /// Status flags that are given again on opening.
 pub const OPEN_FLAGS: i32 = libc::O_APPEND
@@ -36,7 +37,7 @@ pub struct Reopened {
     /// For each mapped file, a descriptor.
     pub files: Vec<RawFd>,
     /// Shared objects without a path.
-    pub orphans: Vec<Remade>,
+    pub orphans: Vec<Arc<Remade>>,
 }
 
 /// Opens files again, for one process after the other.
@@ -48,6 +49,8 @@ pub struct Reopener<'a> {
     pub(crate) pipes: HashMap<u64, pipes::Ends>,
     pub(crate) sockets: HashMap<u64, unix::Ends>,
     pub(crate) sockets_made: Vec<(OwnedFd, Socket)>,
+    /// Shared objects without a path, which processes of a family may have in common.
+    orphans: reorphan::Family,
     /// Status flags to be set when all contents are in place.
     flags: Vec<(RawFd, u32)>,
     cuts: Cuts,
@@ -111,6 +114,7 @@ impl<'a> Reopener<'a> {
             pipes: HashMap::new(),
             sockets: HashMap::new(),
             sockets_made: Vec::new(),
+            orphans: reorphan::Family::of(images),
             flags: Vec::new(),
             // Before anything is open for writing: this asks who else has it so.
             cuts: Cuts::find(images.iter().map(|image| &image.state)),
@@ -121,7 +125,7 @@ impl<'a> Reopener<'a> {
     /// Opens everything of one process.
     pub fn open(&mut self, image: &Image) -> Result<Reopened, RestoreError> {
         let state = &image.state;
-        let orphans = reorphan::remake(state)?;
+        let orphans = self.orphans.remake(state)?;
         let mut all = Reopened { descriptions: vec![], files: vec![], orphans };
         for description in &state.descriptions {
             let known = self.known.get(&description.id).copied();
@@ -147,7 +151,7 @@ impl<'a> Reopener<'a> {
         &mut self,
         state: &State,
         description: &Description,
-        orphans: &[Remade],
+        orphans: &[Arc<Remade>],
     ) -> Result<Option<RawFd>, RestoreError> {
         let fd: OwnedFd = match &description.target {
             Target::Stdio { which } => {
@@ -218,6 +222,7 @@ impl<'a> Reopener<'a> {
 
     /// The last step, which changes what others can see.
     pub fn finish(&mut self) -> Result<(), RestoreError> {
+        self.orphans.seal()?;
         self.cuts.cut()
     }
 

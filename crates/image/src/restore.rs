@@ -7,6 +7,7 @@
 
 use crate::agent::syscall_site;
 use crate::area::Area;
+use crate::attributes;
 use crate::brood::{self, Account};
 use crate::capture::{self, words_to_regs};
 use crate::error::RestoreError;
@@ -19,10 +20,10 @@ use crate::load;
 use crate::memory;
 use crate::plan::{self, Placed, Plan};
 use crate::plan_files;
+use crate::posix_timers::{self, Caller};
 use crate::processor;
 use crate::procfs::{self, Mapping};
 use crate::reopen::{self, Reopened, Reopener};
-use crate::reorphan::Remade;
 use crate::rethread::{self, Made};
 use crate::skeleton;
 use crate::spawn::{self, Start};
@@ -199,8 +200,6 @@ pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
     fault::point(fault::LIMITS_SET)?;
     reopener.finish()?;
     fault::point(fault::FILES_CUT)?;
-    let mut orphans = parts.iter().flat_map(|part| &part.reopened.orphans);
-    orphans.try_for_each(Remade::seal)?;
     if spec.start_stopped {
         permit_debugger(tracee, &image.state)?;
     }
@@ -234,10 +233,12 @@ fn rebuild(child: &mut Child, part: &Part<'_>, lazy: &mut Lazy) -> Result<(), Re
     let template = tracee.xstate()?;
     let here = processor::here();
     processor::check(state, &here, &part.options.ignore_features)?;
+    let there = (&state.processor, state.attributes.keys);
     for thread in &state.threads {
-        processor::convert(thread, &state.processor, &here, &template)?;
+        processor::convert(thread, there, &here, &template)?;
     }
     let vdso = capture::vdso(pid, &own).map_err(|e| RestoreError::Died(e.to_string()))?;
+    lift_lock_limit(pid);
     let area = Area::choose(state, &own)?;
     let vdso = Vdso::choose(state, &own, &vdso, area)?;
     area.enter(tracee, &own)?;
@@ -255,9 +256,10 @@ fn rebuild(child: &mut Child, part: &Part<'_>, lazy: &mut Lazy) -> Result<(), Re
     fault::point(fault::RESTORER_GONE)?;
     for (thread, made) in state.threads.iter().zip(&child.threads()) {
         renumber(pid, thread, made.0)?;
-        bind(made.0, &thread.affinity);
     }
     limits(pid, state);
+    let threads: Vec<libc::pid_t> = child.threads().iter().map(|t| t.0).collect();
+    attributes::apply(pid, &threads, state);
     Ok(())
 }
 
@@ -433,6 +435,7 @@ fn forget_restorer(
     leave(area.base, room)?;
     rethread::make(tracee, state, site, room, &mut child.others)?;
     fault::point(fault::THREADS_MADE)?;
+    posix_timers::restore(&Caller { threads: &child.threads(), site, room }, state)?;
     // `/proc/PID/exe` can only be changed now that the restorer is not mapped any more, and only
     // with privileges; without them it goes on naming the restorer.
     let mut path = state.exe.clone();
@@ -476,7 +479,18 @@ fn renumber(pid: libc::pid_t, thread: &Thread, new: libc::pid_t) -> Result<(), R
         .map_err(|e| RestoreError::Died(e.to_string()))
 }
 
-/// Resource limits and processors as far as they can be had again.
+/// Memory may be locked up to the hard limit while the process is made; its own limits come last.
+fn lift_lock_limit(pid: libc::pid_t) {
+    let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: reads into and from a live structure; a refusal leaves the limit as it is.
+    unsafe {
+        libc::prlimit64(pid, libc::RLIMIT_MEMLOCK, std::ptr::null(), &raw mut limit);
+        limit.rlim_cur = limit.rlim_max;
+        libc::prlimit64(pid, libc::RLIMIT_MEMLOCK, &raw const limit, std::ptr::null_mut());
+    }
+}
+
+/// Resource limits as far as they can be had again.
 fn limits(pid: libc::pid_t, state: &State) {
     for (number, &[soft, hard]) in state.limits.iter().enumerate() {
         let number = number as u32;
@@ -492,14 +506,6 @@ fn limits(pid: libc::pid_t, state: &State) {
     }
 }
 
-/// The processors that a thread may run on, as far as they are there.
-fn bind(tid: libc::pid_t, mask: &[u8]) {
-    if !mask.is_empty() {
-        // SAFETY: the mask is live and as long as said; processors that are not there are ignored.
-        unsafe { libc::syscall(libc::SYS_sched_setaffinity, tid, mask.len(), mask.as_ptr()) };
-    }
-}
-
 /// Sets the registers of all threads, so that nothing is left to do but to let them go.
 ///
 /// This is done in stops before signal delivery, so that the kernel treats an interrupted system
@@ -507,6 +513,7 @@ fn bind(tid: libc::pid_t, mask: &[u8]) {
 fn make_ready(threads: &[Tracee], state: &State) -> Result<(), RestoreError> {
     let pid = threads[0].0;
     let here = processor::here();
+    let there = (&state.processor, state.attributes.keys);
     for (i, (&tracee, thread)) in threads.iter().zip(&state.threads).enumerate() {
         let mut regs = words_to_regs(&thread.regs);
         let sleeps = interrupted::fall_asleep(tracee, &regs)?;
@@ -522,7 +529,7 @@ fn make_ready(threads: &[Tracee], state: &State) -> Result<(), RestoreError> {
             interrupted::begin_anew(&mut regs);
         }
         let template = tracee.xstate()?;
-        tracee.set_xstate(&processor::convert(thread, &state.processor, &here, &template)?)?;
+        tracee.set_xstate(&processor::convert(thread, there, &here, &template)?)?;
         tracee.set_regs(&regs)?;
     }
     // Only now: a signal for the process must not be taken by a thread that is not ready.

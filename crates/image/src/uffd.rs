@@ -1,161 +1,87 @@
-//! userfaultfd: filling the memory of another process page by page, and being told what becomes of
-//! its mappings meanwhile.
+//! A userfaultfd of another process, worked from outside.
 //!
-//! Only what reports everything is of use: faults of the kernel on the process's behalf, forks,
-//! moved, removed and unmapped memory. That takes the right to trace any process.
+//! The frozen process is made to open it, we take the descriptor over and close it there. What it
+//! was opened for stays with its memory: the kernel notes by itself which pages are written
+//! (`WP_ASYNC`, Linux 6.7), no fault is ever sent to anybody, and nothing in the program waits. It
+//! needs no privileges: it is opened for faults of user mode only, and for these alone it is
+//! permitted to everybody.
+//!
+//! It belongs to the address space that it was opened in: a program that is executed anew, or
+//! restored, has none.
 
-use crate::PAGE_BYTES;
+use crate::agent::Agent;
+use crate::error::CaptureError;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+const UFFD_USER_MODE_ONLY: u64 = 1;
 const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
 const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
-const UFFDIO_WAKE: libc::c_ulong = 0x8010_aa02;
-const UFFDIO_COPY: libc::c_ulong = 0xc028_aa03;
-const UFFDIO_ZEROPAGE: libc::c_ulong = 0xc020_aa04;
-const API: u64 = 0xaa;
-const MODE_MISSING: u64 = 1;
-const EVENT_FORK: u64 = 1 << 1;
-const EVENT_REMAP: u64 = 1 << 2;
-const EVENT_REMOVE: u64 = 1 << 3;
-const EVENT_UNMAP: u64 = 1 << 6;
-/// Messages taken in one call.
-const BATCH: usize = 16;
-const MESSAGE_BYTES: usize = 32;
+const UFFDIO_WRITEPROTECT: libc::c_ulong = 0xc018_aa06;
+const UFFD_API: u64 = 0xaa;
+const FEATURE_WP_HUGETLBFS_SHMEM: u64 = 1 << 12;
+const FEATURE_WP_UNPOPULATED: u64 = 1 << 13;
+const FEATURE_WP_ASYNC: u64 = 1 << 15;
+const REGISTER_MODE_WP: u64 = 1 << 1;
 
-/// What the kernel reports.
-#[derive(Debug)]
-pub enum Event {
-    /// A page without content was touched.
-    Fault(u64),
-    /// The process was copied; this fills the copy.
-    Fork(Uffd),
-    /// Memory was moved.
-    Moved {
-        /// Where it was.
-        from: u64,
-        /// Where it is.
-        to: u64,
-        /// Its length.
-        bytes: u64,
-    },
-    /// Memory was unmapped, or its content given up.
-    Gone {
-        /// First address.
-        start: u64,
-        /// One past the last.
-        end: u64,
-    },
-}
-
-/// How far a copy has come.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Copied {
-    /// All of it.
-    All,
-    /// So many bytes; the next page has content already.
-    Until(u64),
-    /// The mappings are being changed: nothing can be copied before that was reported.
-    Changing,
-    /// The next page cannot be filled in one go with those behind it, or is not there any more.
-    Split(u64),
-    /// The process is gone.
-    Dead,
-}
-
-/// The means to fill the memory of one process.
+/// Write-protect tracking of one address space; ends when dropped.
 #[derive(Debug)]
 pub struct Uffd(OwnedFd);
 
 impl Uffd {
-    /// Sets up a fresh descriptor, made by the process itself.
-    pub fn new(fd: OwnedFd) -> io::Result<Uffd> {
-        let mut api = [API, EVENT_FORK | EVENT_REMAP | EVENT_REMOVE | EVENT_UNMAP, 0];
-        let uffd = Uffd(fd);
-        uffd.ioctl(UFFDIO_API, &mut api)?;
-        Ok(uffd)
-    }
-
-    fn ioctl(&self, request: libc::c_ulong, words: &mut [u64]) -> io::Result<()> {
-        // SAFETY: callers pass the words that the request reads and writes, all live.
-        let r = unsafe { libc::ioctl(self.0.as_raw_fd(), request, words.as_mut_ptr()) };
-        if r == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
-    }
-
-    /// For `poll`.
-    pub fn fd(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
-
-    /// From now on pages without content in this range are reported.
-    pub fn register(&self, start: u64, end: u64) -> io::Result<()> {
-        self.ioctl(UFFDIO_REGISTER, &mut [start, end - start, MODE_MISSING, 0])
-    }
-
-    /// Fills pages from `at` on, none of which may have content, and wakes who waits for them.
-    pub fn copy(&self, at: u64, pages: &[u8]) -> io::Result<Copied> {
-        let mut words = [at, pages.as_ptr() as u64, pages.len() as u64, 0, 0];
-        let result = self.ioctl(UFFDIO_COPY, &mut words);
-        outcome(result, words[4] as i64)
-    }
-
-    /// Fills a page with zeros.
-    pub fn zero(&self, page: u64) -> io::Result<Copied> {
-        let mut words = [page, PAGE_BYTES, 0, 0];
-        let result = self.ioctl(UFFDIO_ZEROPAGE, &mut words);
-        outcome(result, words[3] as i64)
-    }
-
-    /// Wakes who waits for a page that has content.
-    pub fn wake(&self, page: u64) {
-        // It fails only if there is nobody to wake.
-        let _ = self.ioctl(UFFDIO_WAKE, &mut [page, PAGE_BYTES]);
-    }
-
-    /// What has been reported since.
-    pub fn events(&self) -> io::Result<Vec<Event>> {
-        let mut raw = [0u8; BATCH * MESSAGE_BYTES];
-        // SAFETY: the buffer is live and as long as said.
-        let n = unsafe { libc::read(self.fd(), raw.as_mut_ptr().cast(), raw.len()) };
-        let n = match usize::try_from(n) {
-            Ok(n) => n,
-            Err(_) => match io::Error::last_os_error() {
-                e if e.kind() == io::ErrorKind::WouldBlock => 0,
-                e if e.kind() == io::ErrorKind::Interrupted => 0,
-                e => return Err(e),
-            },
+    /// Opens one in the process of `agent`, which is left as it was. The inner error says why there
+    /// is none; the process is none the worse for it.
+    pub fn open(
+        pid: libc::pid_t,
+        agent: &Agent,
+    ) -> Result<Result<Uffd, (&'static str, io::Error)>, CaptureError> {
+        let flags = libc::O_CLOEXEC as u64 | UFFD_USER_MODE_ONLY;
+        let theirs = agent.call(libc::SYS_userfaultfd, &[flags])?;
+        if theirs < 0 {
+            let error = io::Error::from_raw_os_error(-theirs as i32);
+            return Ok(Err(("userfaultfd", error)));
+        }
+        let ours = fetch(pid, theirs as u64);
+        agent.call(libc::SYS_close, &[theirs as u64])?;
+        let uffd = match ours {
+            Ok(fd) => Uffd(fd),
+            Err(error) => return Ok(Err(("pidfd_getfd", error))),
         };
-        Ok(raw[..n].chunks_exact(MESSAGE_BYTES).filter_map(event).collect())
+        Ok(uffd.choose().map(|()| uffd).map_err(|error| ("userfaultfd of Linux 6.7", error)))
+    }
+
+    fn choose(&self) -> io::Result<()> {
+        let wanted = FEATURE_WP_ASYNC | FEATURE_WP_UNPOPULATED | FEATURE_WP_HUGETLBFS_SHMEM;
+        let mut api = [UFFD_API, wanted, 0];
+        self.ioctl(UFFDIO_API, &mut api)
+    }
+
+    /// Has writes to the mappings between two addresses noted from now on. Pages that are there
+    /// count as written until they are armed. `EBUSY`: another userfaultfd watches them.
+    pub fn register(&self, start: u64, end: u64) -> io::Result<()> {
+        self.ioctl(UFFDIO_REGISTER, &mut [start, end - start, REGISTER_MODE_WP, 0])?;
+        // Memory that was moved here may come with marks that its former place had left on it.
+        self.ioctl(UFFDIO_WRITEPROTECT, &mut [start, end - start, 0])
+    }
+
+    fn ioctl<const N: usize>(&self, call: libc::c_ulong, words: &mut [u64; N]) -> io::Result<()> {
+        // SAFETY: every call here takes a structure of `N` words, which is live.
+        let r = unsafe { libc::ioctl(self.0.as_raw_fd(), call, words.as_mut_ptr()) };
+        if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 }
 
-fn outcome(result: io::Result<()>, copied: i64) -> io::Result<Copied> {
-    let done = copied.max(0) as u64;
-    match result {
-        Ok(()) => Ok(Copied::All),
-        Err(e) => match e.raw_os_error() {
-            Some(libc::EEXIST) => Ok(Copied::Until(done)),
-            // Also if it has come some way.
-            Some(libc::EAGAIN) if copied > 0 => Ok(Copied::Until(done)),
-            Some(libc::EAGAIN) => Ok(Copied::Changing),
-            Some(libc::ENOENT | libc::EINVAL | libc::EFAULT) => Ok(Copied::Split(done)),
-            Some(libc::ESRCH | libc::ENOSPC) => Ok(Copied::Dead),
-            _ => Err(e),
-        },
-    }
-}
-
-fn event(message: &[u8]) -> Option<Event> {
-    let word = |i: usize| {
-        let bytes = message[8 + i * 8..16 + i * 8].iter().rev();
-        bytes.fold(0u64, |w, &b| w << 8 | u64::from(b))
+/// Takes over a descriptor of a process that we trace (Linux 5.6).
+fn fetch(pid: libc::pid_t, fd: u64) -> io::Result<OwnedFd> {
+    let owned = |fd: libc::c_long| {
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just made it for us.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
     };
-    Some(match message[0] {
-        0x12 => Event::Fault(word(1) & !(PAGE_BYTES - 1)),
-        // SAFETY: the kernel has just opened this descriptor for us.
-        0x13 => Event::Fork(Uffd(unsafe { OwnedFd::from_raw_fd(word(0) as u32 as RawFd) })),
-        0x14 => Event::Moved { from: word(0), to: word(1), bytes: word(2) },
-        0x15 | 0x16 => Event::Gone { start: word(0), end: word(1) },
-        _ => return None,
-    })
+    // SAFETY: numbers only.
+    let process = owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
+    // SAFETY: numbers only.
+    owned(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0) })
 }

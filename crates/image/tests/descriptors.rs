@@ -36,9 +36,28 @@ fn watched_folders() {
     survives("watching", &[], &["20000"], 3);
 }
 
+#[test]
+fn posix_timers() {
+    survives("timers", &[], &["300"], 3);
+}
+
+#[test]
+fn file_locks() {
+    survives("locking", &[], &["20000"], 3);
+}
+
 /// Without root, and with the page tables read in the old way.
 #[test]
 fn without_privileges() {
-    let tests = ["pipes", "socketpairs", "counters_", "epoll_", "files_", "watched_"];
-    common::as_nobody("descriptors", &tests, 6);
+    let tests = [
+        "pipes",
+        "socketpairs",
+        "counters_",
+        "epoll_",
+        "files_",
+        "watched_",
+        "posix_",
+        "file_locks",
+    ];
+    common::as_nobody("descriptors", &tests, 8);
 }

@@ -77,7 +77,6 @@ fn what_cannot_come_back_is_refused_by_name() {
         ("rights", "with file descriptors in flight"),
         ("events", "events that the program has not read"),
         ("uring", "io_uring"),
-        ("timer", "has POSIX timers"),
     ] {
         fs::remove_file(folder.path().join("ready")).ok();
         let process = start_waiting(folder.path(), "w-refused", &["10000", what]);

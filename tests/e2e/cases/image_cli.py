@@ -218,6 +218,21 @@ def test_signals_and_input_reach_the_program():
         assert not place.left_over(), place.left_over()
 
 
+def test_a_process_that_others_started():
+    """It is taken where it stands, and its parent sees nothing of it."""
+    with home() as place:
+        process = subprocess.Popen(
+            [COUNTS, "--steps", "60"], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
+        )
+        lines(process, 3)
+        out = place.good("checkpoint", str(process.pid), "-o", "foreign.img")
+        assert "foreign.img" in out, out
+        out, _ = process.communicate(timeout=harness.TIMEOUT_S)
+        assert process.returncode == 3 and out.endswith(b"\n59\n"), out
+        code, out, err = place.run("restart", "foreign.img")
+        assert code == 3 and err == "" and out.endswith("\n59\n"), (code, out, err)
+
+
 def test_death_of_the_supervisor():
     """The program dies with it; its images can be restarted."""
     with home() as place:
@@ -242,7 +257,7 @@ def test_what_cannot_be_done_is_said():
         refused(place, "run", "--every", "0", COUNTS, words=["no time"], code=2)
         refused(place, "checkpoint", "last", words=["eyrie-image list"])
         refused(place, "checkpoint", "nobody", words=["nobody"])
-        refused(place, "checkpoint", str(os.getpid()), words=["eyrie-image run"])
+        refused(place, "checkpoint", "1999999999", words=["no process 1999999999"])
         refused(place, "restart", "nothing", words=["nothing"])
         refused(place, "restart", "/nowhere/an.img", words=["/nowhere/an.img"])
         refused(place, "restart", COUNTS, words=["not an image"])

@@ -176,6 +176,29 @@ def test_extract_of_a_region():
         assert f"d.img.{pattern:x}.bin" in out, out
 
 
+def test_info():
+    """What is told agrees with what there is; a lack shows in what is made of it."""
+    with home() as place:
+        record = json.loads(good(place, "info", "--json"))
+        features = {f["name"]: f for f in record["features"]}
+        assert record["kernel"] == os.uname().release and record["root"] == (os.geteuid() == 0)
+        assert record["cores"] == len(os.sched_getaffinity(0)), record
+        assert features["memfd"]["here"] and record["restorer"], record
+        with open("/proc/cpuinfo") as file:
+            flags = file.read()
+        assert features["AVX-512"]["here"] == (" avx512f " in flags), features
+        notes = features["write notes"]["here"] and features["pagemap scan"]["here"]
+        assert record["decisions"]["tracking"].startswith(
+            "write protection" if notes and features["descriptor fetch"]["here"] else "page hashes"
+        ), record
+        place.env["EYRIE_IMAGE_NO_PAGEMAP_SCAN"] = "1"
+        record = json.loads(good(place, "info", "--json"))
+        assert record["decisions"]["tracking"].startswith("page hashes"), record
+        assert "/proc/PID/pagemap" in record["decisions"]["page_search"], record
+        text = good(place, "info")
+        assert "it takes longer, by size" in text and "changed pages: " in text, text
+
+
 def test_wrong_use():
     with home() as place:
         take(place)
