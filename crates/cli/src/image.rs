@@ -3,7 +3,7 @@
 use crate::args::{Image as Args, ImageAction, ImageExtract, ImageInspect, ImageVerify};
 use crate::{FAILED, Failure, show, units};
 use anyhow::{Context, anyhow};
-use eyrie_image::{Image, Inspection, Verdict};
+use eyrie_image::{Image, ImageError, Inspection, Verdict};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -23,7 +23,11 @@ pub fn image(args: &Args) -> Result<i32, Failure> {
 }
 
 fn open(path: &Path) -> anyhow::Result<Image> {
-    Image::open(path).with_context(|| format!("cannot use {}", path.display()))
+    Image::open(path).map_err(|error| match error {
+        // It names the file itself.
+        ImageError::Read { .. } => anyhow!(error),
+        error => anyhow!(error).context(format!("cannot use {}", path.display())),
+    })
 }
 
 fn inspect(args: &ImageInspect) -> Result<i32, Failure> {

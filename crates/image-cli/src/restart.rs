@@ -2,7 +2,7 @@
 
 use crate::args::Restart;
 use crate::supervise::{self, Started};
-use crate::{Failure, find, home, program, say, signals};
+use crate::{Failure, find, home, program, say, signals, told};
 use anyhow::{Context, anyhow};
 use eyrie_image::{Image, RestoreError, RestoreOptions, RestoreSpec};
 use std::ffi::OsStr;
@@ -74,7 +74,7 @@ fn newest_whole(images: &[PathBuf]) -> anyhow::Result<(PathBuf, String)> {
             Err(error) => {
                 let error = anyhow!(error).context(format!("cannot use {}", path.display()));
                 if let Some(earlier) = refused.replace(error) {
-                    say(&format!("{earlier:#}; the one before is taken"));
+                    say(&format!("{}; the one before is taken", told(&earlier)));
                 }
             }
         }

@@ -7,7 +7,7 @@ use crate::args::{Keeping, Way};
 use crate::home::{self, Held, RunRecord};
 use crate::protocol::{Request, Written};
 use crate::signals::{self, Seen};
-use crate::{Failure, say, serve, take, units};
+use crate::{Failure, say, serve, take, told, units};
 use anyhow::{Context, bail};
 use std::fs;
 use std::io;
@@ -200,7 +200,7 @@ impl Program {
     fn complain(&self, error: Option<anyhow::Error>) {
         let mut state = self.state();
         let ended = state.over || error.as_ref().is_some_and(take::is_end);
-        let text = error.map(|e| format!("{e:#}")).unwrap_or_default();
+        let text = error.map(|e| told(&e)).unwrap_or_default();
         if !ended && !text.is_empty() && text != state.complaint {
             say(&text);
         }
