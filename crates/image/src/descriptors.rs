@@ -28,6 +28,8 @@ const MEM_MAJOR: u32 = 1;
 const CONTROLLING_TERMINAL: (u32, u32) = (5, 0);
 /// What the kernel shows in `flags` besides what `F_GETFL` returns.
 const CLOEXEC: u32 = libc::O_CLOEXEC as u32;
+/// Where message queues (`mq_open`) live.
+const MQUEUE_MAGIC: i64 = 0x1980_0202;
 const F_GETSIG: i32 = 11;
 const F_GETOWN_EX: i32 = 16;
 
@@ -269,6 +271,9 @@ fn target(
     }
     if let Some(kind) = this.link.strip_prefix(b"anon_inode:") {
         return anonymous(this, kind, lender);
+    }
+    if this.kind() == libc::S_IFREG && lend::file_system(&lender.borrow(this.fd)?) == MQUEUE_MAGIC {
+        return refuse(format!("a message queue ({})", String::from_utf8_lossy(&this.link)));
     }
     if let Some(orphan) = orphans.of_descriptor(this.fd, &this.link, &this.meta)? {
         return Ok(Target::Orphan { orphan });
