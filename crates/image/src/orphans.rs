@@ -129,6 +129,11 @@ impl Orphans {
         Ok(Some(i as u32))
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The index of the one that is file `ino` of device `dev`.
     pub fn index(&self, dev: u64, ino: u64) -> Option<usize> {
         self.0.iter().position(|f| f.dev == dev && f.ino == ino)
