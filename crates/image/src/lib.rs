@@ -128,7 +128,7 @@ pub struct ImageReport {
     /// Pages that have not changed and lie in earlier files.
     pub referred_pages: u64,
     /// The names of these files, in the same folder.
-    pub ancestors: Vec<OsString>,
+    pub ancestors: Vec<std::ffi::OsString>,
     /// How the content was kept from the freeze on, and why so.
     pub mode: Choice,
     /// From the stop to the release: how long the process stood still. Zero if it still does.
