@@ -38,14 +38,19 @@ mod freeze;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hashes;
+mod hot;
 mod image;
 mod inotify;
 mod inspect;
 mod interrupted;
+mod keeper;
+mod lazy;
 mod lend;
 mod load;
 mod locks;
 mod memory;
+mod missing;
+mod moves;
 mod offers;
 mod orphans;
 mod pack;
@@ -78,6 +83,7 @@ mod state_files;
 mod state_orphans;
 mod state_processor;
 mod store;
+mod system_v;
 mod threads;
 mod trace;
 mod track;
@@ -98,8 +104,9 @@ pub use error::{CaptureError, FreezeError, ImageError, RestoreError};
 pub use freeze::Frozen;
 pub use image::{Image, Summary};
 pub use inspect::{AncestorInfo, FileInfo, Inspection, RegionInfo, ThreadInfo};
+pub use lazy::{Filled, Filling};
 pub use offers::{Decisions, Machine, Offer, machine};
-pub use restore::{RestoreOptions, RestoreSpec, restore};
+pub use restore::{RestoreOptions, RestoreSpec, Restored, restore, restore_lazily};
 pub use shot::Shot;
 pub use sink::receive;
 pub use track::{Tracker, Tracking};
@@ -107,6 +114,7 @@ pub use tree::{may_choose_numbers, remove_image};
 pub use twin::Twin;
 pub use verify::Verdict;
 
+use std::ffi::OsString;
 use std::time::Duration;
 
 /// Size of a page.
