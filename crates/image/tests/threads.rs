@@ -200,7 +200,7 @@ fn under_another_kernel() {
     common::again_with("EYRIE_IMAGE_FOREIGN_VDSO", "1", &["threads_with_mutex", "threads_of_a"], 2);
 }
 
-/// An exec ends all other threads and gives its own thread another number in the middle of a freeze.
+/// An exec ends all other threads and gives its own thread another number while it is frozen.
 #[test]
 fn threads_that_execute_another_program_in_the_middle() {
     let folder = tempfile::tempdir().unwrap();
