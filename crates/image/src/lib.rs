@@ -114,7 +114,6 @@ pub use tree::{may_choose_numbers, remove_image};
 pub use twin::Twin;
 pub use verify::Verdict;
 
-use std::ffi::OsString;
 use std::time::Duration;
 
 /// Size of a page.
