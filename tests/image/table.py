@@ -100,7 +100,6 @@ PROGRAMS = (
             ("aio", "asynchronous I/O"),
             ("uring", "anon_inode:[io_uring]"),
             ("uffd", "anon_inode:[userfaultfd]"),
-            ("pkey", "under a protection key"),
             ("seccomp", "a seccomp filter"),
             ("netlink", "a socket"),
             ("lease", "a file with a lease"),
