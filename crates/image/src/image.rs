@@ -15,8 +15,8 @@ use crate::format::{
 use crate::frame::Part;
 use crate::state::{State, Target};
 use crate::wire;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 /// An opened and fully verified image.
@@ -101,6 +101,12 @@ impl Image {
     /// Names of the earlier files in the same folder that it needs.
     pub fn ancestors(&self) -> impl Iterator<Item = &OsStr> {
         self.ancestors.iter().map(|a| OsStr::from_bytes(&a.name))
+    }
+
+    /// The same for an image of which only the frame is read and verified.
+    pub fn needs(path: &Path) -> Result<Vec<OsString>, ImageError> {
+        let list = ancestors(&Part::open(path)?)?;
+        Ok(list.into_iter().map(|a| OsString::from_vec(a.name)).collect())
     }
 
     /// Images of the process's children that were checkpointed with it.

@@ -23,6 +23,7 @@ mod core_file;
 mod core_notes;
 mod cost;
 mod counters;
+mod describe;
 mod descriptors;
 mod epoll;
 mod error;
@@ -103,7 +104,7 @@ pub use cost::{Choice, Mode};
 pub use error::{CaptureError, FreezeError, ImageError, RestoreError};
 pub use freeze::Frozen;
 pub use image::{Image, Summary};
-pub use inspect::{AncestorInfo, FileInfo, Inspection, RegionInfo, ThreadInfo};
+pub use inspect::{AncestorInfo, FileInfo, Inspection, ObjectInfo, RegionInfo, ThreadInfo};
 pub use lazy::{Filled, Filling};
 pub use offers::{Decisions, Machine, Offer, machine};
 pub use restore::{RestoreOptions, RestoreSpec, Restored, restore, restore_lazily};
@@ -114,7 +115,6 @@ pub use tree::{may_choose_numbers, remove_image};
 pub use twin::Twin;
 pub use verify::Verdict;
 
-use std::ffi::OsString;
 use std::time::Duration;
 
 /// Size of a page.
