@@ -35,6 +35,7 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
         options: RestoreOptions {
             ignore_features: args.ignore_feature.clone(),
             lazy: args.lazy.map(Duration::from_millis),
+            ..RestoreOptions::default()
         },
     });
     let pid = match made {

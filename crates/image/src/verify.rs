@@ -69,7 +69,7 @@ impl Image {
             format!("{} threads, {} regions", s.threads.len(), s.regions.len())
         });
         if let Some(state) = state.as_ref().filter(|s| !s.kin.children.is_empty()) {
-            let children = brood::open_children(path, &state.kin);
+            let children = brood::open_children(path, &state.kin, crate::image::Check::All);
             all.add("child processes", children, |list| format!("{} images", list.len()));
         }
         let meta = own.section(section::META, "caller's part", MAX_META_BYTES);

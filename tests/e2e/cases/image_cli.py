@@ -4,6 +4,8 @@ exit code and signals; what a user may get wrong is one clear line; nothing is l
 import contextlib
 import json
 import os
+import pty
+import select
 import shutil
 import signal
 import subprocess
@@ -242,6 +244,48 @@ def test_signals_and_input_reach_the_program():
         assert again.stdout.readline() == b"SIGUSR1\n"
         again.stdin.close()
         assert again.wait(harness.TIMEOUT_S) == 3
+        assert not place.left_over(), place.left_over()
+
+
+class Terminal:
+    """A supervisor on a terminal of its own."""
+
+    def __init__(self, place, *arguments):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.closerange(3, 1024)
+            os.execve(PROGRAM, [PROGRAM, *arguments], place.env)
+
+    def say(self, line, answer):
+        """Types a line; waits for its echo and then the program's answer."""
+        os.write(self.fd, line.encode() + b"\n")
+        seen, limit = b"", time.monotonic() + harness.TIMEOUT_S
+        while f"{line}\r\n{answer}".encode() not in seen:
+            assert time.monotonic() < limit, seen
+            if select.select([self.fd], [], [], 1)[0]:
+                seen += os.read(self.fd, 4096)
+
+    def interrupt(self):
+        os.write(self.fd, b"\x03")
+        code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        os.close(self.fd)
+        return code
+
+
+def test_on_a_terminal():
+    """Restarted on another terminal it talks to that one; Ctrl-C ends it and leaves nothing."""
+    with home() as place:
+        image = os.path.join(place.path, "terminal.img")
+        first = Terminal(place, "run", COUNTS, "--echo")
+        first.say("one", "one")
+        place.running()
+        place.good("checkpoint", "last", "-o", image)
+        assert first.interrupt() == 128 + signal.SIGINT
+        second = Terminal(place, "restart", image)
+        second.say("two", "two")
+        place.running()
+        place.good("checkpoint", "last")
+        assert second.interrupt() == 128 + signal.SIGINT
         assert not place.left_over(), place.left_over()
 
 
