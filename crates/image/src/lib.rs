@@ -32,6 +32,7 @@ mod family;
 pub mod fault;
 #[cfg(not(feature = "faults"))]
 mod fault;
+mod filler;
 mod format;
 mod frame;
 mod freeze;
