@@ -64,6 +64,7 @@ mod state;
 mod state_files;
 mod state_orphans;
 mod state_processor;
+mod terminals;
 mod threads;
 mod trace;
 mod tree;

@@ -9,7 +9,7 @@ use crate::error::RestoreError;
 use crate::image::Image;
 use crate::reorphan::{self, Remade};
 use crate::state::{Backing, Description, FileId, Socket, State, Target, region};
-use crate::{counters, inotify, pipes, sockets, unix};
+use crate::{counters, inotify, pipes, sockets, terminals, unix};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{File, Metadata, OpenOptions};
@@ -47,6 +47,7 @@ pub struct Reopener<'a> {
     known: HashMap<u64, RawFd>,
     pub(crate) pipes: HashMap<u64, pipes::Ends>,
     pub(crate) sockets: HashMap<u64, unix::Ends>,
+    pub(crate) terminals: HashMap<u64, terminals::Pair>,
     pub(crate) sockets_made: Vec<(OwnedFd, Socket)>,
     /// Status flags to be set when all contents are in place.
     flags: Vec<(RawFd, u32)>,
@@ -69,6 +70,7 @@ pub(crate) fn cannot(description: &Description, source: io::Error) -> RestoreErr
         Target::Signals { .. } => "make its signalfd again",
         Target::Poll { .. } => "make its epoll instance again",
         Target::Orphan { .. } => "make its deleted file or memfd again",
+        Target::Terminal { .. } => "make its pseudo-terminal again",
         Target::Inotify { .. } => "make its inotify instance again",
         _ => "open its files again",
     };
@@ -110,6 +112,7 @@ impl<'a> Reopener<'a> {
             known: HashMap::new(),
             pipes: HashMap::new(),
             sockets: HashMap::new(),
+            terminals: HashMap::new(),
             sockets_made: Vec::new(),
             flags: Vec::new(),
             // Before anything is open for writing: this asks who else has it so.
@@ -182,6 +185,7 @@ impl<'a> Reopener<'a> {
             Target::Orphan { orphan } => {
                 orphans[*orphan as usize].open(description.flags as i32, description.offset)?.into()
             }
+            Target::Terminal { terminal } => terminals::restore(self, description, terminal)?,
             Target::Inotify { watches } => inotify::restore(description, watches)?,
         };
         self.set_flags(fd.as_raw_fd(), description);
@@ -212,6 +216,7 @@ impl<'a> Reopener<'a> {
             // SAFETY: sets flags of a descriptor of ours.
             unsafe { libc::fcntl(fd, libc::F_SETFL, flags as i32 & SET_FLAGS) };
         }
+        self.terminals.drain().for_each(|(_, pair)| pair.settle());
         self.pipes.clear();
         self.sockets.clear();
     }

@@ -46,6 +46,11 @@ fn file_locks() {
     survives("locking", &[], &["20000"], 3);
 }
 
+#[test]
+fn pseudo_terminals() {
+    survives("ptys", &[], &["30000"], 3);
+}
+
 /// Without root, and with the page tables read in the old way.
 #[test]
 fn without_privileges() {
@@ -59,5 +64,5 @@ fn without_privileges() {
         "posix_",
         "file_locks",
     ];
-    common::as_nobody("descriptors", &tests, 8);
+    common::as_nobody("descriptors", &tests, 9);
 }
