@@ -33,6 +33,16 @@ def example(name):
     return [os.path.join(BUILD, "examples", name)]
 
 
+def compile_program(source):
+    """Compiles a C program of the tests with Eyrie's compiler wrapper; returns where it lies."""
+    os.makedirs(os.path.join(BUILD, "tests"), exist_ok=True)
+    out = os.path.join(BUILD, "tests", os.path.basename(source)[:-2])
+    flags = ["-std=c11", "-D_DEFAULT_SOURCE", "-O1", "-g", "-Wall"]
+    mpicc = os.path.join(BUILD, "bin", "mpicc")
+    subprocess.run([mpicc, *flags, "-o", out, source, "-lm", "-pthread"], check=True)
+    return out
+
+
 def alive(pid):
     """Whether a process exists and is no zombie."""
     try:

@@ -51,12 +51,12 @@ def command(program, build):
     if build == "python":
         if not os.path.exists(PYTHON):
             raise Missing(f"{PYTHON} (scripts/setup makes it)")
-        return [PYTHON, source]
+        return [PYTHON, source, *program.args]
     os.makedirs(OUT, exist_ok=True)
     out = os.path.join(OUT, f"{program.source.split('.')[0]}.{build}")
     newest = max(os.path.getmtime(p) for p in (source, os.path.join(SOURCES, "check.h")))
     if os.path.exists(out) and os.path.getmtime(out) > newest:
-        return [out]
+        return [out, *program.args]
     arguments = compiler(build, source, f"{out}.new")
     if not shutil.which(arguments[0]):
         raise Missing(f"the compiler {arguments[0]} (scripts/setup test installs it)")
@@ -65,7 +65,7 @@ def command(program, build):
     if done.returncode != 0 or "warning:" in done.stderr:
         raise Missing(f"a program: {' '.join(arguments)}:\n{done.stderr}")
     os.rename(f"{out}.new", out)
-    return [out]
+    return [out, *program.args]
 
 
 def huge_pages():

@@ -11,8 +11,11 @@ import shutil
 import tempfile
 import time
 
+import builds
 from driver import Driver, Hung, LIMIT_S, fields
 
+# Exit code of a program that finds no such thing on this machine.
+LACKS = 77
 ATTEMPTS = 10
 CYCLES = 2
 
@@ -75,8 +78,10 @@ def undisturbed(command):
             ended = driver.ask("wait")
         seconds = time.monotonic() - began
         output = read(folder, "out")
+        said = read(folder, "err").decode(errors="replace")
+        if ended == f"exited {LACKS}":
+            raise builds.CannotHere(said.strip())
         if ended != "exited 0" or not output:
-            said = read(folder, "err").decode(errors="replace")
             raise Broken(f"undisturbed, it {ended}: {output!r}\n{said}")
         return Undisturbed(output, seconds)
 
@@ -106,7 +111,8 @@ class Run:
         work = os.path.join(self.folder, "work")
         shutil.rmtree(work, ignore_errors=True)
         os.makedirs(work)
-        driver = Driver.start(work, self.case.command)
+        env = self.case.variant.env
+        driver = Driver.start(work, self.case.command, env)
         for cycle in range(CYCLES):
             with driver:
                 if cycle == 0 and self.case.program.ready and not wait_ready(driver, work):
@@ -114,14 +120,14 @@ class Run:
                 image = self.images(driver, cycle, most)
                 if image is None:
                     return False
-                if self.case.program.refused and self.counts.refusals:
+                if self.counts.refusals:
                     return self.finish(driver, work)
                 time.sleep(self.delay_us(most / 10) / 1e6)
                 driver.ask("kill")
                 left = driver.ask("left").split()[1:]
                 if left:
                     raise Broken(f"processes are left: {left}")
-            driver = Driver.restore(work, image, self.case.variant.restore)
+            driver = Driver.restore(work, image, self.case.variant.restore, env)
             self.say(driver.answer)
             if driver.pid is None:
                 raise Broken(driver.answer)
@@ -140,7 +146,8 @@ class Run:
             if answer == "gone":
                 return None
             if answer.startswith("refused"):
-                if self.case.program.refused and self.case.program.refused in answer:
+                words = self.case.program.refusal(self.case.variant_name)
+                if words and words in answer:
                     self.counts.refusals += 1
                     return image
                 raise Broken(answer)

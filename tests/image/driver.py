@@ -56,9 +56,12 @@ def doing(pid):
 class Driver:
     """One daemon with one program. Use as a context manager: leaving it ends both."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, env=()):
         self.process = subprocess.Popen(
-            [DRIVER, *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [DRIVER, *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **dict(env)},
         )
         self.rest = b""
         self.pid = None
@@ -68,12 +71,12 @@ class Driver:
             self.pid = int(words[1])
 
     @classmethod
-    def start(cls, folder, command):
-        return cls("start", folder, "--", *command)
+    def start(cls, folder, command, env=()):
+        return cls("start", folder, "--", *command, env=env)
 
     @classmethod
-    def restore(cls, folder, image, how="whole"):
-        return cls("restore", folder, image, RESTORER, how)
+    def restore(cls, folder, image, how="whole", env=()):
+        return cls("restore", folder, image, RESTORER, how, env=env)
 
     def _line(self):
         while b"\n" not in self.rest:

@@ -31,7 +31,7 @@ def cases():
     for program in table.PROGRAMS:
         for build in program.builds:
             for variant_name, variant in table.VARIANTS.items():
-                name = f"{program.source}-{build}.{variant_name}"
+                name = f"{program.name}-{build}.{variant_name}"
                 yield Case(name, program, build, variant_name, variant)
 
 
@@ -60,7 +60,7 @@ class Suite:
         self.locks = collections.defaultdict(threading.Lock)
 
     def prepare(self, case):
-        key = (case.program.source, case.build)
+        key = (case.program.name, case.build)
         with self.locks[key]:
             return self._prepared(case, key)
 
@@ -69,7 +69,8 @@ class Suite:
             try:
                 if case.program.needs:
                     builds.NEEDS[case.program.needs]()
-                command = builds.command(case.program, case.build)
+                with self.locks[case.program.source, case.build, "build"]:
+                    command = builds.command(case.program, case.build)
                 self.ready[key] = (command, cycle.undisturbed(command))
             except Exception as problem:  # whoever needs it is told
                 self.ready[key] = problem
@@ -95,8 +96,9 @@ class Suite:
                 problem.done = counts
                 problem.seed_of_run = seed
                 raise
-        if case.program.refused and not counts.refusals:
-            raise cycle.Broken(f"it is not refused any more ({case.program.refused})")
+        words = case.program.refusal(case.variant_name)
+        if words and not counts.refusals:
+            raise cycle.Broken(f"it is not refused any more ({words})")
         return counts, time.monotonic() - began
 
 

@@ -10,6 +10,8 @@ import dataclasses
 GCC = ("gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra")
 TAIL = ("-lpthread", "-lm", "-ldl")
 
+ONE_PROCESS = (("streamed", "has child processes"),)
+
 # How a C program is built: command, options behind the sources.
 BUILDS = {
     "gcc": (GCC, TAIL),
@@ -31,11 +33,22 @@ class Program:
 
     source: str
     builds: tuple = ("gcc",)
+    args: tuple = ()
     # Frozen only once it has said that it is ready (what it does before cannot be done twice).
     ready: bool = False
     refused: str = ""
+    # The same for one variant alone.
+    refused_in: tuple = ()
     # Needed besides the compiler: name of a check in `builds.NEEDS`.
     needs: str = ""
+
+    @property
+    def name(self):
+        return "-".join((self.source, *self.args[1:]))
+
+    def refusal(self, variant):
+        """The words of the refusal that is expected in a variant, or nothing."""
+        return self.refused or dict(self.refused_in).get(variant, "")
 
 
 PROGRAMS = (
@@ -77,11 +90,24 @@ PROGRAMS = (
     Program("ptys.c", ready=True, refused="a terminal or device"),
     Program("itimers.c"),
     Program("ptimers.c"),
-    Program("children.c"),
+    Program("children.c", refused_in=ONE_PROCESS),
     Program("attributes.c"),
     Program("execs.c"),
-    Program("tcp.c", ready=True, refused="a socket"),
-    Program("unixsockets.c", ready=True, refused="a socket"),
+    Program("tcp.c", ready=True, refused="a socket of family 2"),
+    *(
+        Program("refused.c", ready=True, args=("6000", what), refused=words)
+        for what, words in (
+            ("aio", "asynchronous I/O"),
+            ("uring", "anon_inode:[io_uring]"),
+            ("uffd", "anon_inode:[userfaultfd]"),
+            ("pkey", "under a protection key"),
+            ("seccomp", "a seccomp filter"),
+            ("netlink", "a socket"),
+            ("lease", "a file with a lease"),
+            ("mqueue", "a message queue"),
+        )
+    ),
+    Program("unixsockets.c", ready=True, refused="listening Unix socket"),
 )
 
 
@@ -91,6 +117,8 @@ class Variant:
 
     freezes: tuple
     restore: str = "whole"
+    # The environment of the daemon that freezes and restores.
+    env: tuple = ()
 
 
 VARIANTS = {
@@ -98,4 +126,15 @@ VARIANTS = {
     "twin": Variant(("twin",)),
     # The program stands still until the image is durable.
     "sync": Variant(("sync",)),
+    # An image is sent while it is pulled, and received into a file.
+    "streamed": Variant(("stream",)),
+    # Compressed as hard as it gets; as on a kernel without PAGEMAP_SCAN and with another vdso.
+    "foreign": Variant(
+        ("twin",),
+        env=(
+            ("EYRIE_IMAGE_CODEC", "zstd"),
+            ("EYRIE_IMAGE_NO_PAGEMAP_SCAN", "1"),
+            ("EYRIE_IMAGE_FOREIGN_VDSO", "1"),
+        ),
+    ),
 }

@@ -80,7 +80,7 @@ impl Agent {
         })
     }
 
-    /// Maps memory in a twin for longer answers.
+    /// Maps memory for longer answers.
     pub fn map(&self, bytes: u64) -> Result<u64, CaptureError> {
         let prot = (libc::PROT_READ | libc::PROT_WRITE) as u64;
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
@@ -94,6 +94,12 @@ impl Agent {
     /// Undoes [`Agent::map`].
     pub fn unmap(&self, at: u64, bytes: u64) -> Result<(), CaptureError> {
         self.call(libc::SYS_munmap, &[at, bytes]).map(drop)
+    }
+
+    /// Whether a page is in memory.
+    pub fn is_resident(&self, page: u64) -> Result<bool, CaptureError> {
+        let answer = self.ask::<1>(libc::SYS_mincore, &[page, PAGE_BYTES, 0], 2)?;
+        Ok(answer.is_ok_and(|[word]| word & 1 != 0))
     }
 
     /// Which of some pages of a shared mapping are in memory, a byte each, by way of memory `room`

@@ -7,6 +7,7 @@
 
 use crate::PAGE_BYTES;
 use crate::agent::Agent;
+use crate::attributes;
 use crate::descriptors::{Survey, Table};
 use crate::error::CaptureError;
 use crate::family::Kin;
@@ -17,7 +18,7 @@ use crate::orphans::Orphans;
 use crate::posix_timers;
 use crate::processor;
 use crate::procfs::{self, Mapping, Stat, Status};
-use crate::state::{Action, Layout, Pending, PosixTimer, Special, State, Thread};
+use crate::state::{Action, Attributes, Layout, Pending, PosixTimer, Special, State, Thread};
 use crate::threads;
 use crate::trace::{ALL_SIGNALS, Regs, TraceError};
 use crate::tree;
@@ -38,6 +39,7 @@ impl From<TraceError> for CaptureError {
 /// What was read while the process stood still.
 pub(crate) struct Snapshot {
     pub threads: Vec<Thread>,
+    pub attributes: Attributes,
     pub kin: Kin,
     pub pending: Vec<Pending>,
     pub timers: [[i64; 4]; 3],
@@ -60,7 +62,7 @@ pub(crate) fn freeze_state(
     let pid = tracee.0;
     let status = Status::read(pid)?;
     let stat = Stat::read(pid)?;
-    let maps = procfs::parse_maps(&procfs::read(pid, "maps")?)?;
+    let maps = procfs::parse_maps(&procfs::read(pid, map_file(&status))?)?;
     refuse_unsupported(pid, &status, &maps)?;
     let traps_ignored = status.number("SigIgn", 16)? & threads::TRAP != 0;
     let mut threads = Vec::new();
@@ -79,12 +81,13 @@ pub(crate) fn freeze_state(
     let regs = frozen.borrowed.first().map(|b| b.regs).ok_or(CaptureError::Gone)?;
     let agent = Agent::new(tracee, regs, &maps)?;
     let answers = ask(&agent, frozen, &mut threads, &mut pending, &stat);
-    let (timers, posix_timers, kin) = answers.inspect_err(|_| {
+    let (timers, posix_timers, kin, attributes) = answers.inspect_err(|_| {
         // The error is what counts; a process that is gone has nothing to be given back.
         let _ = agent.finish();
     })?;
     let snapshot = Snapshot {
         threads,
+        attributes,
         kin,
         pending,
         timers,
@@ -101,7 +104,7 @@ pub(crate) fn freeze_state(
 }
 
 /// Its interval timers, its other timers, its relatives.
-type Answers = ([[i64; 4]; 3], Vec<PosixTimer>, Kin);
+type Answers = ([[i64; 4]; 3], Vec<PosixTimer>, Kin, Attributes);
 
 /// What the process tells about itself and its threads in its own name; returns its interval
 /// timers. Leaves the answers in the borrowed memory.
@@ -123,8 +126,16 @@ fn ask(
     for (thread, borrowed) in threads.iter_mut().zip(&frozen.borrowed) {
         threads::ask(thread, &agent.of_thread(borrowed))?;
     }
+    let attributes = attributes::ask(frozen.tracee.0, agent)?;
     fault::point(fault::ANSWERS_READ)?;
-    Ok((timers, posix_timers, kin))
+    Ok((timers, posix_timers, kin, attributes))
+}
+
+/// Where the process's mappings are read. Flags take a walk through its page tables, and are needed
+/// only if a twin does not have them.
+fn map_file(status: &Status) -> &'static str {
+    let some = |name| !matches!(status.field(name), "" | "0 kB");
+    if some("VmLck") || some("HugetlbPages") { "smaps" } else { "maps" }
 }
 
 fn refuse_unsupported(
@@ -134,6 +145,11 @@ fn refuse_unsupported(
 ) -> Result<(), CaptureError> {
     let refuse = |what: &str| Err(CaptureError::Unsupported(what.into()));
     tree::refuse_stranger(pid, status)?;
+    attributes::refuse_apart(pid, status)?;
+    // Not every kernel lists them.
+    if !procfs::read(pid, "timers").unwrap_or_default().is_empty() {
+        return refuse("has POSIX timers");
+    }
     if !maps.iter().any(|m| m.path == b"[vdso]") {
         return refuse("has no vdso");
     }
@@ -176,6 +192,7 @@ pub(crate) fn twin_state(
     let thp_disable = prctl(PR_GET_THP_DISABLE)?;
     let actions = actions(&snapshot.status, agent)?;
     let brk = agent.call(libc::SYS_brk, &[0])? as u64;
+    let keys = attributes::keys(agent)?;
     agent.finish()?;
     let (status, stat) = (&snapshot.status, &snapshot.stat);
     let specials: Vec<Special> = snapshot
@@ -198,6 +215,7 @@ pub(crate) fn twin_state(
         thp_disable: thp_disable > 0,
         limits: snapshot.limits,
         xcomp_perm: perm.map_or(0, |[mask]| mask),
+        attributes: Attributes { keys, ..snapshot.attributes },
         processor: processor::here(),
         threads: snapshot.threads,
         actions,

@@ -2,13 +2,14 @@
 //! written; this tells that they make sense, so that the planner may rely on it.
 
 use crate::PAGE_BYTES;
+use crate::attributes::KEYS;
 use crate::check_files;
 use crate::family::Kin;
 use crate::format::Extent;
 use crate::processor;
 use crate::state::{
     Backing, FileId, MAX_ORPHAN_BYTES, MAX_ORPHANS, OrphanKind, PROT_MASK, Region, State, Thread,
-    orphan_at, orphan_of, region,
+    locking, orphan_at, orphan_of, region,
 };
 use crate::tree::MAX_PROCESSES;
 use crate::vdso::MAX_VDSO_BYTES;
@@ -22,6 +23,7 @@ const MAX_AUXV_BYTES: usize = 64 * 16;
 const MAX_COMM_BYTES: usize = 15;
 const MAX_LIMITS: usize = 32;
 const MAX_FEATURE_BYTES: usize = 64;
+const MAX_MASK_BYTES: usize = 8192;
 const MAX_SPECIALS: usize = 16;
 /// 4 KiB, 2 MiB, 1 GiB.
 const PAGE_SHIFTS: [u32; 3] = [12, 21, 30];
@@ -92,6 +94,16 @@ pub fn find(regions: &[Region], address: u64) -> Option<&Region> {
 fn check_region(r: &Region, state: &State) -> Finding {
     let bad = |what: &str| format!("region at {:#x}: {what}", r.start);
     ensure(r.prot & !PROT_MASK == 0 && r.flags & !region::ALL == 0, || bad("unknown flags"))?;
+    let huge = r.flags & (region::HUGE_2M | region::HUGE_1G);
+    let size: u64 = if huge == 0 {
+        PAGE_BYTES
+    } else if huge == region::HUGE_2M {
+        2 << 20
+    } else {
+        1 << 30
+    };
+    let whole = r.start.is_multiple_of(size) && r.end.is_multiple_of(size);
+    ensure(whole && r.key < KEYS, || bad("its pages"))?;
     ensure(r.name.len() < 80 && !r.name.contains(&0), || bad("its name"))?;
     let shared = r.flags & region::SHARED != 0;
     let offset = match &r.backing {
@@ -199,6 +211,9 @@ fn threads(state: &State) -> Finding {
     numbers.sort_unstable();
     let distinct = numbers[0] > 0 && numbers.windows(2).all(|w| w[0] < w[1]);
     ensure(distinct, || "thread numbers".into())?;
+    let a = &state.attributes;
+    let holds = a.lock_future <= locking::ON_FAULT && a.keys >> KEYS == 0;
+    ensure(holds && a.allowed.len() <= MAX_MASK_BYTES, || "attributes".into())?;
     // One size: that of the processor.
     let xstate = state.threads[0].xstate.len();
     let processor = &state.processor;
@@ -209,6 +224,7 @@ fn threads(state: &State) -> Finding {
 }
 
 fn thread(thread: &Thread, xstate: usize) -> Finding {
+    ensure(thread.affinity.len() <= MAX_MASK_BYTES, || "processors of a thread".into())?;
     let comm = thread.comm.len() <= MAX_COMM_BYTES && !thread.comm.contains(&0);
     ensure(comm, || "name of a thread".into())?;
     let fits = (MIN_XSTATE_BYTES..=MAX_XSTATE_BYTES).contains(&xstate);

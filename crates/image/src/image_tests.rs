@@ -6,8 +6,8 @@ use crate::family::Kin;
 use crate::format::{self, BLOCK_BYTES, Block, HEADER_BYTES, codec};
 use crate::pack::{Packer, Tuner};
 use crate::state::{
-    Action, Backing, Component, Description, Descriptor, FileId, Layout, Pending, Processor,
-    Region, Rseq, Special, Thread,
+    Action, Attributes, Backing, Component, Description, Descriptor, FileId, Layout, Pending,
+    Processor, Region, Rseq, Schedule, Special, Thread,
 };
 use crate::write::{Contents, ImageWriter, Written};
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ fn file_id() -> FileId {
 }
 
 fn region(start: u64, end: u64, backing: Backing) -> Region {
-    Region { start, end, prot: 3, flags: 0, backing, name: vec![] }
+    Region { start, end, prot: 3, flags: 0, backing, name: vec![], key: 0 }
 }
 
 fn thread(tid: i32) -> Thread {
@@ -28,6 +28,15 @@ fn thread(tid: i32) -> Thread {
         tid,
         comm: b"name".to_vec(),
         affinity: vec![3; 8],
+        schedule: Schedule {
+            policy: 3,
+            flags: 0,
+            nice: 5,
+            priority: 0,
+            deadline: [0; 3],
+            io_priority: 4,
+            timer_slack_ns: 50_000,
+        },
         regs: [5; 27],
         xstate: vec![6; 2696],
         sigmask: 0,
@@ -37,6 +46,10 @@ fn thread(tid: i32) -> Thread {
         rseq: Some(Rseq { addr: 0x7200, bytes: 32, signature: 0x5305_3053 }),
         pending: vec![Pending { info: [12; 16] }],
     }
+}
+
+fn attributes() -> Attributes {
+    Attributes { oom_score_adj: 1, secure_bits: 0, allowed: vec![15; 8], lock_future: 0, keys: 1 }
 }
 
 fn state() -> State {
@@ -60,6 +73,7 @@ fn state() -> State {
         thp_disable: false,
         limits: vec![[1, 2]; 16],
         xcomp_perm: 0,
+        attributes: attributes(),
         processor: Processor {
             features: vec![b"avx".to_vec()],
             components: vec![Component { number: 2, offset: 576, bytes: 256 }],
@@ -406,7 +420,7 @@ fn the_format_does_not_change_unnoticed() {
     let path = folder.path().join("image");
     write(&path, &state(), &extents());
     let golden = u128::from_le_bytes(format::hash(&fs::read(&path).unwrap()));
-    assert_eq!(golden, 82645112325005376357958570857134819177);
+    assert_eq!(golden, 79020153271872957674656130426973003418);
 }
 
 #[test]

@@ -10,13 +10,14 @@ use crate::parallel;
 use crate::reorphan::Remade;
 use crate::state::{ORPHAN_BASE, orphan_of};
 use std::io;
+use std::sync::Arc;
 
 /// Ranges of one call (`IOV_MAX`).
 const MAX_RANGES: usize = 1024;
 
 /// Writes all content of `image` to the memory of `pid`, whose regions are mapped writable, and to
 /// its shared objects.
-pub fn fill(image: &Image, pid: libc::pid_t, orphans: &[Remade]) -> Result<(), RestoreError> {
+pub fn fill(image: &Image, pid: libc::pid_t, orphans: &[Arc<Remade>]) -> Result<(), RestoreError> {
     let wants = &image.wants;
     parallel::for_each(parallel::threads(), wants.blocks.len(), Blocks::default, |blocks, i| {
         let wanted = &wants.blocks[i];
@@ -31,7 +32,7 @@ pub fn fill(image: &Image, pid: libc::pid_t, orphans: &[Remade]) -> Result<(), R
     })
 }
 
-fn share(orphans: &[Remade], pieces: &[Piece], pages: &[u8]) -> Result<(), RestoreError> {
+fn share(orphans: &[Arc<Remade>], pieces: &[Piece], pages: &[u8]) -> Result<(), RestoreError> {
     for piece in pieces {
         let place = orphan_of(piece.address).and_then(|(i, at)| Some((orphans.get(i)?, at)));
         let (orphan, at) =

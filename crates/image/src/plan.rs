@@ -5,17 +5,21 @@
 //! already act on (timers, pending signals, rseq). All signals are blocked meanwhile.
 
 use crate::area::Area;
+use crate::attributes::{self, KEYS};
 use crate::check;
 use crate::error::RestoreError;
 use crate::format::Extent;
 use crate::plan_files;
 use crate::procfs::Mapping;
-use crate::state::{Backing, Region, State, region};
+use crate::state::{Backing, Region, State, locking, region};
 use crate::vdso::Vdso;
 use eyrie_restorer::plan::{DATA_OFFSET, Header, MAGIC, MAX_PLAN_BYTES, Step, expect, special};
 
 const MAP_DROPPABLE: i32 = 0x08;
 const MADV_GUARD_INSTALL: u64 = 102;
+/// Not on every kernel (6.10).
+const SYS_MSEAL: libc::c_long = 462;
+const PR_SET_SECUREBITS: u64 = 28;
 const PR_SET_VMA: u64 = 0x5356_4d41;
 const PR_SET_THP_DISABLE: u64 = 41;
 const ARCH_REQ_XCOMP_PERM: u64 = 0x1023;
@@ -152,11 +156,14 @@ pub fn plan(
     let mut plan = Plan { area, ..Plan::default() };
     plan_files::descriptors(&mut plan, state, placed, pid);
     clear(&mut plan, own);
+    take_keys(&mut plan, state);
     map(&mut plan, state, extents, placed);
     map_old_vdso(&mut plan, vdso);
     // Here its memory is filled from outside.
     plan.step("wait for its memory", libc::SYS_kill, &[pid as u64, libc::SIGSTOP as u64]);
     protect(&mut plan, state, extents);
+    keep_keys(&mut plan, state);
+    lock_memory(&mut plan, state);
     protect_old_vdso(&mut plan, vdso);
     place_specials(&mut plan, state, own, vdso);
     layout(&mut plan, state);
@@ -219,7 +226,7 @@ fn map(plan: &mut Plan, state: &State, extents: &[Extent], placed: &Placed) {
         }
         let (fd, offset) = match &r.backing {
             Backing::Anon {} => {
-                flags |= libc::MAP_ANONYMOUS;
+                flags |= libc::MAP_ANONYMOUS | huge(r);
                 (u64::MAX, 0)
             }
             Backing::File { file, offset } => (placed.files[*file as usize], *offset),
@@ -229,7 +236,8 @@ fn map(plan: &mut Plan, state: &State, extents: &[Extent], placed: &Placed) {
         };
         let prot = u64::from(filling_prot(r, extents));
         let args = [r.start, r.end - r.start, prot, flags as u64, fd, offset];
-        plan.exact(format!("map {:#x}", r.start), libc::SYS_mmap, &args, r.start);
+        let of = if huge(r) == 0 { "" } else { " of huge pages (vm.nr_hugepages)" };
+        plan.exact(format!("map {:#x}{of}", r.start), libc::SYS_mmap, &args, r.start);
         // Before there is content: huge pages are decided when pages are first touched.
         for (_, advice) in ADVICE.iter().filter(|(flag, _)| r.flags & flag != 0) {
             let args = [r.start, r.end - r.start, *advice as u64];
@@ -243,11 +251,84 @@ fn map(plan: &mut Plan, state: &State, extents: &[Extent], placed: &Placed) {
     }
 }
 
+/// Flags of `mmap` for huge pages that are set aside for it.
+fn huge(r: &Region) -> i32 {
+    match r.flags & (region::HUGE_2M | region::HUGE_1G) {
+        region::HUGE_2M => libc::MAP_HUGETLB | libc::MAP_HUGE_2MB,
+        region::HUGE_1G => libc::MAP_HUGETLB | libc::MAP_HUGE_1GB,
+        _ => 0,
+    }
+}
+
+/// The key under which memory that can only be executed lies. The kernel takes it for this by
+/// itself.
+fn execute_only(state: &State) -> Option<u32> {
+    let found = state.regions.iter().find(|r| r.prot == libc::PROT_EXEC as u32 && r.key != 0);
+    found.map(|r| r.key)
+}
+
+/// Allocates all protection keys, so that those of the image are among them; what the kernel takes
+/// by itself stays free for it.
+fn take_keys(plan: &mut Plan, state: &State) {
+    if state.attributes.keys & !1 == 0 {
+        return;
+    }
+    for key in 1..u64::from(KEYS) {
+        plan.exact("allocate a protection key", libc::SYS_pkey_alloc, &[0, 0], key);
+    }
+    if let Some(key) = execute_only(state) {
+        plan.step("free a protection key", libc::SYS_pkey_free, &[u64::from(key)]);
+    }
+}
+
+/// Frees the keys that the process has not allocated.
+fn keep_keys(plan: &mut Plan, state: &State) {
+    if state.attributes.keys & !1 == 0 {
+        return;
+    }
+    for key in (1..KEYS).filter(|key| state.attributes.keys >> key & 1 == 0) {
+        plan.step("free a protection key", libc::SYS_pkey_free, &[u64::from(key)]);
+    }
+}
+
+/// Locks what was locked, and then memory to come; last, seals.
+fn lock_memory(plan: &mut Plan, state: &State) {
+    let with = |flag: u32| state.regions.iter().filter(move |r| r.flags & flag != 0);
+    for r in with(region::LOCKED) {
+        let on_fault = r.flags & region::LOCKED_ON_FAULT != 0;
+        let how = if on_fault { libc::MLOCK_ONFAULT as u64 } else { 0 };
+        let args = [r.start, r.end - r.start, how];
+        let name = format!("lock memory at {:#x} (limit on locked memory?)", r.start);
+        let guarded = state.guards.iter().any(|g| (r.start..r.end).contains(&g.start));
+        if r.prot & libc::PROT_READ as u32 == 0 || guarded {
+            // The kernel complains of pages that it cannot load, and locks the rest.
+            plan.tolerant(&name, libc::SYS_mlock2, &args);
+        } else {
+            plan.step(name, libc::SYS_mlock2, &args);
+        }
+    }
+    let future = match state.attributes.lock_future {
+        locking::ALL => libc::MCL_FUTURE,
+        locking::ON_FAULT => libc::MCL_FUTURE | libc::MCL_ONFAULT,
+        _ => 0,
+    };
+    if future != 0 {
+        plan.step("lock memory to come", libc::SYS_mlockall, &[future as u64]);
+    }
+    for r in with(region::SEALED) {
+        let name = format!("seal memory at {:#x}", r.start);
+        plan.step(name, SYS_MSEAL, &[r.start, r.end - r.start, 0]);
+    }
+}
+
 fn protect(plan: &mut Plan, state: &State, extents: &[Extent]) {
     for r in &state.regions {
-        if filling_prot(r, extents) != r.prot {
-            let args = [r.start, r.end - r.start, u64::from(r.prot)];
-            plan.step(format!("protect {:#x}", r.start), libc::SYS_mprotect, &args);
+        let args = [r.start, r.end - r.start, u64::from(r.prot), u64::from(r.key)];
+        if r.key != 0 && execute_only(state) != Some(r.key) {
+            let name = format!("protect {:#x} with a key", r.start);
+            plan.step(name, libc::SYS_pkey_mprotect, &args);
+        } else if filling_prot(r, extents) != r.prot {
+            plan.step(format!("protect {:#x}", r.start), libc::SYS_mprotect, &args[..3]);
         }
     }
     for g in &state.guards {
@@ -335,6 +416,15 @@ fn process(plan: &mut Plan, state: &State) {
     plan.step("set personality", libc::SYS_personality, &[u64::from(state.personality)]);
     let comm = plan.text(&state.leader().comm);
     plan.step("set its name", libc::SYS_prctl, &[libc::PR_SET_NAME as u64, comm]);
+    let slack = state.leader().schedule.timer_slack_ns;
+    if slack != 0 {
+        let args = [libc::PR_SET_TIMERSLACK as u64, slack];
+        plan.step("set its timer slack", libc::SYS_prctl, &args);
+    }
+    if state.attributes.secure_bits != attributes::own_secure_bits() {
+        let args = [PR_SET_SECUREBITS, u64::from(state.attributes.secure_bits)];
+        plan.step("set its secure bits", libc::SYS_prctl, &args);
+    }
     if state.no_new_privs {
         let args = [libc::PR_SET_NO_NEW_PRIVS as u64, 1];
         plan.step("renounce privileges", libc::SYS_prctl, &args);

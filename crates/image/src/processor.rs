@@ -188,9 +188,11 @@ pub fn layout_holds(components: &[Component], bytes: usize) -> bool {
     components.iter().all(holds) && bytes >= FIXED_BYTES
 }
 
-/// States that hold something in a thread.
-fn in_use(thread: &Thread) -> u64 {
-    word(&thread.xstate, XSTATE_BV_OFFSET)
+/// States that hold something in a thread. That of protection keys always does, which is no matter
+/// where there are none.
+fn in_use(thread: &Thread, keys: u32) -> u64 {
+    let used = word(&thread.xstate, XSTATE_BV_OFFSET);
+    if keys & !1 == 0 { used & !PKRU } else { used }
 }
 
 /// Refuses a processor without a feature that the process uses, unless it is in `ignored`.
@@ -203,7 +205,11 @@ pub fn check(state: &State, here: &Processor, ignored: &[String]) -> Result<(), 
     if missing.is_empty() {
         return Ok(());
     }
-    let used = state.threads.iter().map(in_use).fold(state.xcomp_perm & AMX, |all, t| all | t);
+    let used = state
+        .threads
+        .iter()
+        .map(|t| in_use(t, state.attributes.keys))
+        .fold(state.xcomp_perm & AMX, |all, t| all | t);
     let by_state =
         |name: &[u8]| BY_STATE.iter().any(|(s, n)| n.as_bytes() == name && used & s & !3 != 0);
     let (c_library, others) = askers(state);
@@ -253,12 +259,14 @@ fn asks(path: &[u8], offset: u64, bytes: u64) -> bool {
 /// The XSAVE area of a thread in the layout of this processor; `template` is an area of it.
 pub fn convert(
     thread: &Thread,
-    there: &Processor,
+    (there, keys): (&Processor, u32),
     here: &Processor,
     template: &[u8],
 ) -> Result<Vec<u8>, RestoreError> {
     let area = &thread.xstate;
-    let (used, enabled) = (in_use(thread), word(template, XCR0_OFFSET));
+    let enabled = word(template, XCR0_OFFSET);
+    let has = |number: u32| here.components.iter().any(|c| c.number == number);
+    let used = in_use(thread, if has(PKRU.trailing_zeros()) { !0 } else { keys });
     if there.components == here.components && area.len() == template.len() {
         return Ok(area.clone());
     }
@@ -267,6 +275,7 @@ pub fn convert(
     // Legacy registers and the header; what the kernel notes in between is this machine's.
     new[..FIXED_BYTES].copy_from_slice(&area[..FIXED_BYTES]);
     new[XCR0_OFFSET..XSTATE_BV_OFFSET].copy_from_slice(&template[XCR0_OFFSET..XSTATE_BV_OFFSET]);
+    new[XSTATE_BV_OFFSET..XSTATE_BV_OFFSET + 8].copy_from_slice(&used.to_le_bytes());
     for number in (2..=MAX_COMPONENT).filter(|n| used >> n & 1 != 0) {
         let find = |p: &Processor| p.components.iter().find(|c| c.number == number).cloned();
         let name = || {
@@ -293,6 +302,7 @@ mod tests {
             tid: 1,
             comm: vec![],
             affinity: vec![],
+            schedule: crate::attributes::schedule(0),
             regs: [0; 27],
             xstate,
             sigmask: 0,
@@ -340,7 +350,7 @@ mod tests {
         old[24..32].fill(0x1f);
         old[576..832].fill(0xaa);
         old[2688..2696].fill(0x55);
-        let new = convert(&thread(old.clone()), &there, &here, &template).unwrap();
+        let new = convert(&thread(old.clone()), (&there, 3), &here, &template).unwrap();
         assert_eq!(new[XCR0_OFFSET..XCR0_OFFSET + 2], [7, 2]);
         assert!(new[24..32].iter().all(|&b| b == 0x1f));
         assert!(new[576..832].iter().all(|&b| b == 0xaa));
@@ -349,9 +359,15 @@ mod tests {
         old[XSTATE_BV_OFFSET + 1] = 0;
         let without = processor(&[(2, 576, 256)]);
         template.truncate(832);
-        assert_eq!(convert(&thread(old.clone()), &there, &without, &template).unwrap().len(), 832);
+        assert_eq!(
+            convert(&thread(old.clone()), (&there, 3), &without, &template).unwrap().len(),
+            832
+        );
         old[XSTATE_BV_OFFSET + 1] = 2;
-        let error = convert(&thread(old), &there, &without, &template).unwrap_err();
+        let error = convert(&thread(old.clone()), (&there, 3), &without, &template).unwrap_err();
         assert!(error.to_string().contains("lacks ospke"), "{error}");
+        // Nor does one for keys that nobody has.
+        let new = convert(&thread(old), (&there, 1), &without, &template).unwrap();
+        assert_eq!(new[XSTATE_BV_OFFSET..XSTATE_BV_OFFSET + 2], [7, 0]);
     }
 }

@@ -12,17 +12,21 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 
 /// `VmFlags` and what they are here.
-const FLAGS: [(&[u8; 2], u32); 10] = [
+const FLAGS: [(&[u8; 2], u32); 14] = [
     (b"gd", region::GROWSDOWN),
     (b"nr", region::NORESERVE),
     (b"dp", region::DROPPABLE),
     (b"hg", region::HUGE),
     (b"nh", region::NO_HUGE),
     (b"dd", region::DONT_DUMP),
+    (b"dc", region::DONT_FORK),
     (b"wf", region::WIPE_ON_FORK),
     (b"mg", region::MERGEABLE),
     (b"rr", region::RANDOM),
     (b"sr", region::SEQUENTIAL),
+    (b"lo", region::LOCKED),
+    (b"lf", region::LOCKED_ON_FAULT),
+    (b"sl", region::SEALED),
 ];
 
 /// Which content of a region goes into the image.
@@ -49,15 +53,12 @@ pub struct Regions {
 
 impl Regions {
     /// Adds one mapping of the process.
-    pub fn add(&mut self, m: &Mapping, dont_fork: bool) -> Result<(), CaptureError> {
+    pub fn add(&mut self, m: &Mapping) -> Result<(), CaptureError> {
         if m.is_special() || m.is_vsyscall() {
             return Ok(());
         }
         refuse(m)?;
         let mut flags = FLAGS.iter().filter(|(f, _)| m.has(f)).fold(0, |all, (_, bit)| all | bit);
-        if dont_fork {
-            flags |= region::DONT_FORK;
-        }
         let (backing, content) = if m.shared {
             flags |= region::SHARED;
             if m.has(b"mw") {
@@ -67,8 +68,11 @@ impl Regions {
         } else if flags & region::DROPPABLE != 0 {
             (Backing::Anon {}, Content::Nothing)
         } else {
-            self.private(m)
+            self.private(m)?
         };
+        if m.has(b"ht") && backing == (Backing::Anon {}) {
+            flags |= huge_flag(m)?;
+        }
         let name = m.path.strip_prefix(b"[anon:").and_then(|n| n.strip_suffix(b"]"));
         let region = Region {
             start: m.start,
@@ -77,18 +81,24 @@ impl Regions {
             flags,
             backing,
             name: name.unwrap_or_default().to_vec(),
+            key: m.pkey,
         };
         self.list.push((region, content));
         Ok(())
     }
 
-    fn private(&mut self, m: &Mapping) -> (Backing, Content) {
-        if m.is_anon() || m.path.starts_with(b"/dev/zero") {
-            return (Backing::Anon {}, Content::Own);
+    fn private(&mut self, m: &Mapping) -> Result<(Backing, Content), CaptureError> {
+        let unnamed = m.path.starts_with(b"/dev/zero") || m.path.starts_with(b"/anon_hugepage");
+        if m.is_anon() || unnamed {
+            return Ok((Backing::Anon {}, Content::Own));
         }
         match identify(m) {
-            Some(id) => (self.file(id, m.offset), Content::Own),
-            None => (Backing::Anon {}, Content::All),
+            Some(id) => Ok((self.file(id, m.offset), Content::Own)),
+            None if m.has(b"ht") => Err(CaptureError::Mapping {
+                start: m.start,
+                what: "a private mapping of a file of huge pages without a path".into(),
+            }),
+            None => Ok((Backing::Anon {}, Content::All)),
         }
     }
 
@@ -127,16 +137,25 @@ fn identify(m: &Mapping) -> Option<FileId> {
     (same && fs::File::open(&path).is_ok()).then(|| file_id(m.path.clone(), &meta))
 }
 
+/// The flag for the size of its huge pages.
+fn huge_flag(m: &Mapping) -> Result<u32, CaptureError> {
+    match m.page_shift {
+        21 => Ok(region::HUGE_2M),
+        30 => Ok(region::HUGE_1G),
+        shift => Err(CaptureError::Mapping {
+            start: m.start,
+            what: format!("made of pages of {} bytes", 1u64 << shift),
+        }),
+    }
+}
+
 fn refuse(m: &Mapping) -> Result<(), CaptureError> {
-    let exec_only = m.prot == libc::PROT_EXEC as u32;
     let what = if m.has(b"ss") {
         "a shadow stack"
     } else if m.has(b"io") || m.has(b"pf") {
         "memory of a device"
     } else if m.has(b"um") || m.has(b"uw") {
         "watched by userfaultfd"
-    } else if m.pkey != 0 && !exec_only {
-        "under a protection key"
     } else {
         return Ok(());
     };

@@ -17,6 +17,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::sync::Arc;
 
 /// Status flags that are given again on opening.
 pub const OPEN_FLAGS: i32 = libc::O_APPEND
@@ -36,7 +37,7 @@ pub struct Reopened {
     /// For each mapped file, a descriptor.
     pub files: Vec<RawFd>,
     /// Shared objects without a path.
-    pub orphans: Vec<Remade>,
+    pub orphans: Vec<Arc<Remade>>,
 }
 
 /// Opens files again, for one process after the other.
@@ -45,6 +46,8 @@ pub struct Reopener<'a> {
     segments: &'a [(String, OwnedFd)],
     /// Descriptions by their number.
     known: HashMap<u64, RawFd>,
+    /// Shared objects without a path, which processes of a family may have in common.
+    orphans: HashMap<u64, Arc<Remade>>,
     pub(crate) pipes: HashMap<u64, pipes::Ends>,
     pub(crate) sockets: HashMap<u64, unix::Ends>,
     pub(crate) terminals: HashMap<u64, terminals::Pair>,
@@ -110,6 +113,7 @@ impl<'a> Reopener<'a> {
             stdio,
             segments,
             known: HashMap::new(),
+            orphans: HashMap::new(),
             pipes: HashMap::new(),
             sockets: HashMap::new(),
             terminals: HashMap::new(),
@@ -124,7 +128,7 @@ impl<'a> Reopener<'a> {
     /// Opens everything of one process.
     pub fn open(&mut self, image: &Image) -> Result<Reopened, RestoreError> {
         let state = &image.state;
-        let orphans = reorphan::remake(state)?;
+        let orphans = reorphan::remake(state, &mut self.orphans)?;
         let mut all = Reopened { descriptions: vec![], files: vec![], orphans };
         for description in &state.descriptions {
             let known = self.known.get(&description.id).copied();
@@ -150,7 +154,7 @@ impl<'a> Reopener<'a> {
         &mut self,
         state: &State,
         description: &Description,
-        orphans: &[Remade],
+        orphans: &[Arc<Remade>],
     ) -> Result<Option<RawFd>, RestoreError> {
         let fd: OwnedFd = match &description.target {
             Target::Stdio { which } => {
@@ -219,6 +223,11 @@ impl<'a> Reopener<'a> {
         self.terminals.drain().for_each(|(_, pair)| pair.settle());
         self.pipes.clear();
         self.sockets.clear();
+    }
+
+    /// All shared objects that were made.
+    pub fn orphans(&self) -> impl Iterator<Item = &Remade> {
+        self.orphans.values().map(Arc::as_ref)
     }
 
     /// The last step, which changes what others can see.

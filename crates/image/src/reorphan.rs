@@ -7,6 +7,8 @@ use crate::error::RestoreError;
 use crate::orphans::ANONYMOUS_NAME;
 use crate::reopen::OPEN_FLAGS;
 use crate::state::{Orphan, OrphanKind, State};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::{CString, OsStr};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
@@ -14,6 +16,7 @@ use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Where `memfd_create` takes the size of huge pages.
 const HUGE_SHIFT: u32 = 26;
@@ -36,9 +39,17 @@ fn os(what: &'static str) -> impl Fn(io::Error) -> RestoreError {
     move |source| RestoreError::Os { what, source }
 }
 
-/// Makes all of an image, empty.
-pub fn remake(state: &State) -> Result<Vec<Remade>, RestoreError> {
-    state.orphans.iter().map(one).collect()
+/// Makes all of an image, empty, but for those of `known` (by identity) that another process of its
+/// family shares with it.
+pub fn remake(
+    state: &State,
+    known: &mut HashMap<u64, Arc<Remade>>,
+) -> Result<Vec<Arc<Remade>>, RestoreError> {
+    let shared = |orphan: &Orphan| match known.entry(orphan.id) {
+        Entry::Occupied(made) => Ok(Arc::clone(made.get())),
+        Entry::Vacant(place) => Ok(Arc::clone(place.insert(Arc::new(one(orphan)?)))),
+    };
+    state.orphans.iter().map(shared).collect()
 }
 
 fn one(orphan: &Orphan) -> Result<Remade, RestoreError> {

@@ -7,6 +7,7 @@
 
 use crate::agent::syscall_site;
 use crate::area::Area;
+use crate::attributes;
 use crate::brood::{self, Account};
 use crate::capture::{self, words_to_regs};
 use crate::error::RestoreError;
@@ -173,8 +174,7 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     fault::point(fault::LIMITS_SET)?;
     reopener.finish()?;
     fault::point(fault::FILES_CUT)?;
-    let mut orphans = parts.iter().flat_map(|part| &part.reopened.orphans);
-    orphans.try_for_each(Remade::seal)?;
+    reopener.orphans().try_for_each(Remade::seal)?;
     if spec.start_stopped {
         permit_debugger(tracee, &image.state)?;
     }
@@ -208,10 +208,12 @@ fn rebuild(child: &mut Child, part: &Part<'_>) -> Result<(), RestoreError> {
     let template = tracee.xstate()?;
     let here = processor::here();
     processor::check(state, &here, &part.options.ignore_features)?;
+    let there = (&state.processor, state.attributes.keys);
     for thread in &state.threads {
-        processor::convert(thread, &state.processor, &here, &template)?;
+        processor::convert(thread, there, &here, &template)?;
     }
     let vdso = capture::vdso(pid, &own).map_err(|e| RestoreError::Died(e.to_string()))?;
+    lift_lock_limit(pid);
     let area = Area::choose(state, &own)?;
     let vdso = Vdso::choose(state, &own, &vdso, area)?;
     area.enter(tracee, &own)?;
@@ -227,9 +229,10 @@ fn rebuild(child: &mut Child, part: &Part<'_>) -> Result<(), RestoreError> {
     fault::point(fault::RESTORER_GONE)?;
     for (thread, made) in state.threads.iter().zip(&child.threads()) {
         renumber(pid, thread, made.0)?;
-        bind(made.0, &thread.affinity);
     }
     limits(pid, state);
+    let threads: Vec<libc::pid_t> = child.threads().iter().map(|t| t.0).collect();
+    attributes::apply(pid, &threads, state);
     Ok(())
 }
 
@@ -449,7 +452,18 @@ fn renumber(pid: libc::pid_t, thread: &Thread, new: libc::pid_t) -> Result<(), R
         .map_err(|e| RestoreError::Died(e.to_string()))
 }
 
-/// Resource limits and processors as far as they can be had again.
+/// Memory may be locked up to the hard limit while the process is made; its own limits come last.
+fn lift_lock_limit(pid: libc::pid_t) {
+    let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: reads into and from a live structure; a refusal leaves the limit as it is.
+    unsafe {
+        libc::prlimit64(pid, libc::RLIMIT_MEMLOCK, std::ptr::null(), &raw mut limit);
+        limit.rlim_cur = limit.rlim_max;
+        libc::prlimit64(pid, libc::RLIMIT_MEMLOCK, &raw const limit, std::ptr::null_mut());
+    }
+}
+
+/// Resource limits as far as they can be had again.
 fn limits(pid: libc::pid_t, state: &State) {
     for (number, &[soft, hard]) in state.limits.iter().enumerate() {
         let number = number as u32;
@@ -465,14 +479,6 @@ fn limits(pid: libc::pid_t, state: &State) {
     }
 }
 
-/// The processors that a thread may run on, as far as they are there.
-fn bind(tid: libc::pid_t, mask: &[u8]) {
-    if !mask.is_empty() {
-        // SAFETY: the mask is live and as long as said; processors that are not there are ignored.
-        unsafe { libc::syscall(libc::SYS_sched_setaffinity, tid, mask.len(), mask.as_ptr()) };
-    }
-}
-
 /// Sets the registers of all threads, so that nothing is left to do but to let them go.
 ///
 /// This is done in stops before signal delivery, so that the kernel treats an interrupted system
@@ -480,6 +486,7 @@ fn bind(tid: libc::pid_t, mask: &[u8]) {
 fn make_ready(threads: &[Tracee], state: &State) -> Result<(), RestoreError> {
     let pid = threads[0].0;
     let here = processor::here();
+    let there = (&state.processor, state.attributes.keys);
     for (i, (&tracee, thread)) in threads.iter().zip(&state.threads).enumerate() {
         let mut regs = words_to_regs(&thread.regs);
         let sleeps = interrupted::fall_asleep(tracee, &regs)?;
@@ -495,7 +502,7 @@ fn make_ready(threads: &[Tracee], state: &State) -> Result<(), RestoreError> {
             interrupted::begin_anew(&mut regs);
         }
         let template = tracee.xstate()?;
-        tracee.set_xstate(&processor::convert(thread, &state.processor, &here, &template)?)?;
+        tracee.set_xstate(&processor::convert(thread, there, &here, &template)?)?;
         tracee.set_regs(&regs)?;
     }
     // Only now: a signal for the process must not be taken by a thread that is not ready.

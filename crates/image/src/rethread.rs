@@ -128,6 +128,10 @@ fn register(caller: Caller, thread: &Thread, pid: libc::pid_t) -> Result<(), Res
     name.push(0);
     let at = caller.put_bytes(caller.room, &name)?;
     caller.call("name a thread", libc::SYS_prctl, &[libc::PR_SET_NAME as u64, at])?;
+    if thread.schedule.timer_slack_ns != 0 {
+        let args = [libc::PR_SET_TIMERSLACK as u64, thread.schedule.timer_slack_ns];
+        caller.call("set the timer slack of a thread", libc::SYS_prctl, &args)?;
+    }
     let at = caller.put(caller.room, &thread.altstack)?;
     caller.call("set the alternate signal stack of a thread", libc::SYS_sigaltstack, &[at, 0])?;
     let what = "set the cleared address of a thread";

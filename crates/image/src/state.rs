@@ -4,6 +4,7 @@
 //! is a change of version.
 
 use crate::family::Kin;
+pub use crate::state_attributes::*;
 pub use crate::state_files::*;
 pub use crate::state_orphans::*;
 pub use crate::state_processor::*;
@@ -40,8 +41,18 @@ pub mod region {
     pub const RANDOM: u32 = 1 << 11;
     /// `MADV_SEQUENTIAL`.
     pub const SEQUENTIAL: u32 = 1 << 12;
+    /// `mlock`.
+    pub const LOCKED: u32 = 1 << 13;
+    /// Pages are locked when they are touched.
+    pub const LOCKED_ON_FAULT: u32 = 1 << 14;
+    /// Huge pages of 2 MiB, reserved by the administrator.
+    pub const HUGE_2M: u32 = 1 << 15;
+    /// The same of 1 GiB.
+    pub const HUGE_1G: u32 = 1 << 16;
+    /// `mseal`.
+    pub const SEALED: u32 = 1 << 17;
     /// All bits that have a meaning.
-    pub const ALL: u32 = (1 << 13) - 1;
+    pub const ALL: u32 = (1 << 18) - 1;
 }
 
 wire_enum! {
@@ -88,6 +99,8 @@ wire_struct! {
         pub backing: Backing,
         /// Name given by `PR_SET_VMA_ANON_NAME`, or empty.
         pub name: Vec<u8>,
+        /// Protection key.
+        pub key: u32,
     }
 }
 
@@ -188,6 +201,8 @@ wire_struct! {
         pub comm: Vec<u8>,
         /// CPUs that it may run on, as a bit mask.
         pub affinity: Vec<u8>,
+        /// When and how it runs.
+        pub schedule: Schedule,
         /// `user_regs_struct`.
         pub regs: [u64; 27],
         /// XSAVE area in ptrace's layout.
@@ -232,6 +247,8 @@ wire_struct! {
         pub limits: Vec<[u64; 2]>,
         /// Dynamic CPU features that it has permission for.
         pub xcomp_perm: u64,
+        /// How the kernel treats it.
+        pub attributes: Attributes,
         /// The processor that it ran on.
         pub processor: Processor,
         /// Its threads; the first is the one that it was started with.

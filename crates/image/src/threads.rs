@@ -1,6 +1,7 @@
 //! The kernel's side of the threads of a stopped process: registers, masks, registrations.
 
 use crate::agent::Agent;
+use crate::attributes;
 use crate::capture::regs_to_words;
 use crate::error::CaptureError;
 use crate::freeze::{Borrowed, Frozen};
@@ -79,6 +80,7 @@ pub(crate) fn read(
         tid,
         comm: comm.strip_suffix(b"\n").unwrap_or(&comm).to_vec(),
         affinity: affinity(tid),
+        schedule: attributes::schedule(tid),
         regs: regs_to_words(&regs),
         xstate: tracee.xstate()?,
         sigmask,
@@ -92,6 +94,8 @@ pub(crate) fn read(
 
 /// Asks the kernel in the thread's name for what it tells nobody else.
 pub(crate) fn ask(thread: &mut Thread, agent: &Agent) -> Result<(), CaptureError> {
+    let slack = agent.call(libc::SYS_prctl, &[libc::PR_GET_TIMERSLACK as u64])?;
+    thread.schedule.timer_slack_ns = u64::try_from(slack).unwrap_or(0);
     let address = agent.ask::<1>(libc::SYS_prctl, &[PR_GET_TID_ADDRESS, 0], 1)?;
     thread.tid_address = address.map_or(0, |[address]| address);
     if let Ok([sp, flags, bytes]) = agent.ask::<3>(libc::SYS_sigaltstack, &[0, 0], 1)? {
@@ -158,7 +162,7 @@ fn robust_list(pid: libc::pid_t) -> [u64; 2] {
     if r == 0 { [head, bytes] } else { [0, 0] }
 }
 
-fn affinity(pid: libc::pid_t) -> Vec<u8> {
+pub(crate) fn affinity(pid: libc::pid_t) -> Vec<u8> {
     let mut mask = vec![0u8; AFFINITY_BYTES];
     // SAFETY: the mask is live and as long as said.
     let n =

@@ -190,17 +190,26 @@ impl Frozen {
         fault::point(fault::BEFORE_TWIN)?;
         self.tracee.set_options(OPTIONS)?;
         let ours = snapshot.stat.field(4) == u64::from(std::process::id());
+        // Copies of huge pages might not be had when the process writes to them.
+        let alone = Alone::new(&agent, &snapshot.maps)?;
         let process = match ours {
-            true => Process::fork(&agent, libc::CLONE_PARENT, &mut None)?,
-            false => Process::fork_orphan(&agent)?,
+            true => Process::fork(&agent, libc::CLONE_PARENT, &mut None),
+            false => Process::fork_orphan(&agent),
         };
+        alone.end()?;
+        let process = process?;
         let twin = process.0;
         survey.family.borrow_mut().push(twin.0);
         self.tracee.set_options(libc::PTRACE_O_TRACESYSGOOD)?;
         let inherited = procfs::parse_maps(&procfs::read(twin.0, "maps")?)?;
         fault::point(fault::TWIN_TOLD)?;
         let pid = self.tracee.0;
-        let (mut saved, dont_fork) = not_inherited(pid, &snapshot.maps, twin.0, &inherited)?;
+        let (mut saved, mut dont_fork) = not_inherited(pid, &snapshot.maps, twin.0, &inherited)?;
+        if dont_fork.iter().any(|m| m.vm_flags.is_empty()) {
+            let maps = procfs::parse_maps(&procfs::read(pid, "smaps")?)?;
+            let kept = |m: &Mapping| dont_fork.iter().any(|d| d.start == m.start);
+            dont_fork = maps.into_iter().filter(kept).collect();
+        }
         saved.append(&mut snapshot.orphans.read(pid, &agent.of_twin(twin))?);
         let children = self.children.iter_mut();
         let children = children.map(|child| {
@@ -222,6 +231,47 @@ impl Frozen {
             stood: Rc::clone(&self.stood),
             _this_thread: PhantomData,
         })
+    }
+}
+
+/// Private mappings of huge pages, kept from being inherited until [`Alone::end`] or its drop.
+struct Alone<'a> {
+    agent: &'a Agent,
+    ranges: Vec<[u64; 2]>,
+}
+
+impl<'a> Alone<'a> {
+    fn new(agent: &'a Agent, maps: &[Mapping]) -> Result<Alone<'a>, CaptureError> {
+        let mut alone = Alone { agent, ranges: Vec::new() };
+        for m in maps.iter().filter(|m| !m.shared && m.has(b"ht") && !m.has(b"dc")) {
+            let range = [m.start, m.end - m.start];
+            alone.ranges.push(range);
+            let args = [range[0], range[1], libc::MADV_DONTFORK as u64];
+            if agent.call(libc::SYS_madvise, &args)? < 0 {
+                let what = "huge pages that the kernel hands down".into();
+                return Err(CaptureError::Mapping { start: m.start, what });
+            }
+        }
+        Ok(alone)
+    }
+
+    fn end(mut self) -> Result<(), CaptureError> {
+        self.undo()
+    }
+
+    fn undo(&mut self) -> Result<(), CaptureError> {
+        for [start, bytes] in std::mem::take(&mut self.ranges) {
+            let args = [start, bytes, libc::MADV_DOFORK as u64];
+            self.agent.call(libc::SYS_madvise, &args)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        // The error that brought us here is the one to report.
+        let _ = self.undo();
     }
 }
 
@@ -372,10 +422,11 @@ impl Twin {
         let twin = self.pid;
         let mut snapshot = self.snapshot.take().ok_or(CaptureError::TwinGone)?;
         let orphans = std::mem::take(&mut snapshot.orphans);
+        let maps = snapshot.maps.clone();
         let mut state = capture::twin_state(self.original, snapshot, &self.agent, twin)?;
         append::mark_shared(&self.family.borrow(), &mut state.descriptions);
         fault::point(fault::TWIN_ASKED)?;
-        let regions = regions(twin, &self.dont_fork, orphans)?;
+        let regions = regions(twin, &maps, &self.dont_fork, orphans)?;
         fault::point(fault::REGIONS_KNOWN)?;
         let writer = begin()?;
         let mut puller = Puller::new(twin, &writer)?;
@@ -427,20 +478,23 @@ fn finish(state: &State, extents: &[Extent], homes: &[u64]) -> Result<(), Captur
         .map_err(|what| CaptureError::Unsupported(format!("is not as expected: {what}")))
 }
 
+/// The regions of a process, by the mappings of its twin, and what only its own mappings tell.
 fn regions(
     twin: libc::pid_t,
+    own: &[Mapping],
     dont_fork: &[Mapping],
     orphans: Orphans,
 ) -> Result<Regions, CaptureError> {
     let mut maps = procfs::parse_maps(&procfs::read(twin, "smaps")?)?;
-    let inherited = maps.len();
-    maps.extend_from_slice(dont_fork);
-    let mut order: Vec<usize> = (0..maps.len()).collect();
-    order.sort_by_key(|&i| maps[i].start);
-    let mut regions = Regions { orphans, ..Regions::default() };
-    for i in order {
-        regions.add(&maps[i], i >= inherited)?;
+    for m in &mut maps {
+        let Ok(i) = own.binary_search_by_key(&m.start, |o| o.start) else { continue };
+        // A twin does not inherit locks.
+        m.vm_flags.extend(own[i].vm_flags.iter().filter(|f| [b"lo", b"lf"].contains(f)));
     }
+    maps.extend_from_slice(dont_fork);
+    maps.sort_by_key(|m| m.start);
+    let mut regions = Regions { orphans, ..Regions::default() };
+    maps.iter().try_for_each(|m| regions.add(m))?;
     Ok(regions)
 }
 

@@ -319,7 +319,11 @@ fn run_cycles(
         process = bring_back(&image);
         println!("restored in {:?}", begun.elapsed());
     }
-    process.succeed();
+    let status = process.wait();
+    if status != 0 {
+        println!("{}", fs::read_to_string(folder.join("stdout")).unwrap_or_default());
+    }
+    assert_eq!(status, 0, "how it ended");
     true
 }
 

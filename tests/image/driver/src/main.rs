@@ -16,10 +16,11 @@
 //! Every program dies with this process.
 
 use eyrie_image::fault::{self, Action};
-use eyrie_image::{CaptureError, FreezeError, Frozen, ImageReport, RestoreSpec, restore};
+use eyrie_image::{CaptureError, FreezeError, Frozen, ImageReport, RestoreSpec, receive, restore};
 use std::fs::File;
 use std::io::{self, BufRead, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -70,6 +71,11 @@ fn start(folder: &Path, program: &str, args: &[&str]) -> Result<(i32, String), S
         File::options().append(true).create(true).open(folder.join(name))
     };
     let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("EYRIE_") {
+            command.env_remove(name);
+        }
+    }
     command.args(args).current_dir(folder).stdin(File::open("/dev/null").map_err(said)?);
     command.stdout(output("out").map_err(said)?).stderr(output("err").map_err(said)?);
     // SAFETY: system calls only.
@@ -144,9 +150,11 @@ impl Driver {
             return Ok("gone".into());
         }
         let begun = Instant::now();
+        let still = how == "sync";
         let report = match how {
             "twin" => twin(self.pid, image, false),
             "sync" => twin(self.pid, image, true),
+            "stream" => stream(self.pid, image),
             _ => return Err(format!("no way to freeze is called {how}")),
         };
         match report {
@@ -154,7 +162,7 @@ impl Driver {
                 "frozen bytes={} pages={} stood_us={} twin_us={} pull_us={} write_us={} us={}",
                 r.bytes,
                 r.pages,
-                r.freeze.as_micros(),
+                if still { begun.elapsed() } else { r.freeze }.as_micros(),
                 r.twin.as_micros(),
                 r.pull.as_micros(),
                 r.write.as_micros(),
@@ -225,6 +233,24 @@ fn twin(pid: i32, image: &Path, still: bool) -> Result<ImageReport, CaptureError
     }
     frozen.release().map_err(frozen_error)?;
     twin.write_image(image, b"")
+}
+
+/// Sent while it is pulled, to a thread that stores it.
+fn stream(pid: i32, image: &Path) -> Result<ImageReport, CaptureError> {
+    let mut frozen = Frozen::stop(pid).map_err(frozen_error)?;
+    let twin = frozen.twin()?;
+    frozen.release().map_err(frozen_error)?;
+    let ends = UnixStream::pair();
+    let (to, mut from) =
+        ends.map_err(|source| CaptureError::Os { what: "make a pair of sockets", source })?;
+    std::thread::scope(|scope| {
+        let receiver = scope.spawn(move || receive(&mut from, image));
+        let report = twin.write_stream(to, b"")?;
+        match receiver.join() {
+            Ok(received) => received.map(|_| report),
+            Err(_) => Err(CaptureError::Unsupported("was received by a thread that died".into())),
+        }
+    })
 }
 
 fn arm(number: &str, action: &str, pid: i32) -> Answer {
