@@ -31,7 +31,10 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
         stdio: stdio()?,
         segments: Vec::new(),
         start_stopped: false,
-        options: RestoreOptions { ignore_features: args.ignore_feature.clone() },
+        options: RestoreOptions {
+            ignore_features: args.ignore_feature.clone(),
+            ..RestoreOptions::default()
+        },
     });
     let pid = match made {
         Ok(pid) => pid,

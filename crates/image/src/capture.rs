@@ -146,10 +146,6 @@ fn refuse_unsupported(
     let refuse = |what: &str| Err(CaptureError::Unsupported(what.into()));
     tree::refuse_stranger(pid, status)?;
     attributes::refuse_apart(pid, status)?;
-    // Not every kernel lists them.
-    if !procfs::read(pid, "timers").unwrap_or_default().is_empty() {
-        return refuse("has POSIX timers");
-    }
     if !maps.iter().any(|m| m.path == b"[vdso]") {
         return refuse("has no vdso");
     }

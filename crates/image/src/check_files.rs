@@ -7,7 +7,7 @@ use crate::state::{Description, Owner, PosixTimer, Socket, State, Target, lock, 
 const TERMIOS_BYTES: usize = 44;
 const MAX_DESCRIPTORS: u32 = 1 << 20;
 const MAX_ADDRESS_BYTES: usize = 128;
-const MAX_OPTION_BYTES: usize = 16;
+const MAX_OPTION_BYTES: usize = 256;
 const NANOSECONDS_END: u64 = 1 << 63;
 
 /// Checks everything.

@@ -32,6 +32,7 @@ mod format;
 mod frame;
 mod freeze;
 mod image;
+mod inet;
 mod inotify;
 mod inspect;
 mod interrupted;

@@ -9,11 +9,12 @@ use crate::error::RestoreError;
 use crate::image::Image;
 use crate::reorphan::{self, Remade};
 use crate::state::{Backing, Description, FileId, Socket, State, Target, region};
-use crate::{counters, inotify, pipes, sockets, terminals, unix};
+use crate::{counters, inet, inotify, pipes, sockets, terminals, unix};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -51,6 +52,12 @@ pub struct Reopener<'a> {
     pub(crate) pipes: HashMap<u64, pipes::Ends>,
     pub(crate) sockets: HashMap<u64, unix::Ends>,
     pub(crate) terminals: HashMap<u64, terminals::Pair>,
+    /// What is to be sent on a socket.
+    pub(crate) in_flight: Vec<(OwnedFd, Vec<u8>)>,
+    /// Sockets that listen, by their addresses.
+    pub(crate) listeners: Vec<(Vec<u8>, OwnedFd)>,
+    /// Which IP address stands for which other one here.
+    pub(crate) addresses: &'a [(IpAddr, IpAddr)],
     pub(crate) sockets_made: Vec<(OwnedFd, Socket)>,
     /// Status flags to be set when all contents are in place.
     flags: Vec<(RawFd, u32)>,
@@ -107,6 +114,7 @@ impl<'a> Reopener<'a> {
     pub fn new(
         stdio: &'a [OwnedFd; 3],
         segments: &'a [(String, OwnedFd)],
+        addresses: &'a [(IpAddr, IpAddr)],
         images: &[&Image],
     ) -> Reopener<'a> {
         Reopener {
@@ -117,6 +125,9 @@ impl<'a> Reopener<'a> {
             pipes: HashMap::new(),
             sockets: HashMap::new(),
             terminals: HashMap::new(),
+            in_flight: Vec::new(),
+            listeners: Vec::new(),
+            addresses,
             sockets_made: Vec::new(),
             flags: Vec::new(),
             // Before anything is open for writing: this asks who else has it so.
@@ -212,9 +223,14 @@ impl<'a> Reopener<'a> {
 
     /// To be called when everything of all processes is open: nothing is put into pipes and sockets
     /// any more.
-    pub fn settle(&mut self) {
+    pub fn settle(&mut self) -> Result<(), RestoreError> {
+        inet::settle(&self.sockets_made, &self.in_flight)
+            .map_err(|source| RestoreError::Os { what: "send again what was in flight", source })?;
+        self.in_flight.clear();
         for (fd, socket) in self.sockets_made.drain(..) {
-            unix::settle(&fd, &socket);
+            if socket.family as i32 == libc::AF_UNIX {
+                unix::settle(&fd, &socket);
+            }
         }
         for (fd, flags) in self.flags.drain(..) {
             // SAFETY: sets flags of a descriptor of ours.
@@ -223,6 +239,8 @@ impl<'a> Reopener<'a> {
         self.terminals.drain().for_each(|(_, pair)| pair.settle());
         self.pipes.clear();
         self.sockets.clear();
+        self.listeners.clear();
+        Ok(())
     }
 
     /// All shared objects that were made.

@@ -34,6 +34,7 @@ use crate::vdso::{self, Vdso};
 use eyrie_restorer::plan::{DATA_OFFSET, Header};
 use std::fs::File;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -66,6 +67,8 @@ pub struct RestoreOptions {
     /// Features of the processor (as named in `/proc/cpuinfo`) whose absence is of no concern,
     /// although the program seems to use them.
     pub ignore_features: Vec<String>,
+    /// For a restore on another node: IP addresses of sockets, and what stands for each here.
+    pub addresses: Vec<(IpAddr, IpAddr)>,
 }
 
 /// A process while it is being made; killed and reaped unless it is finished.
@@ -146,7 +149,12 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
         Account::Alive(image) => Some(*image),
         _ => None,
     });
-    let mut reopener = Reopener::new(&spec.stdio, &spec.segments, &alive.collect::<Vec<_>>());
+    let mut reopener = Reopener::new(
+        &spec.stdio,
+        &spec.segments,
+        &spec.options.addresses,
+        &alive.collect::<Vec<_>>(),
+    );
     let (given, parts) = place(&accounts, &spec, &mut reopener)?;
     fault::point(fault::PLANNED)?;
     let base = parts.first().map_or(0, |part| part.placed.base);
@@ -269,7 +277,7 @@ fn place<'a>(
         let plan_fd = given.len() as u64 - 1;
         parts.push(Part { image, reopened, plan, placed, plan_fd, options: &spec.options });
     }
-    reopener.settle();
+    reopener.settle()?;
     let used = parts.iter().map(|part| plan_files::highest(&part.image.state)).max().unwrap_or(0);
     let ours = given.iter().copied().max().unwrap_or(0) as u64;
     let base = used.max(ours) + 1;

@@ -187,8 +187,10 @@ pub fn restore(
 
 /// A socket being restored, and the one that it is connected to.
 pub struct Ends {
-    own: OwnedFd,
-    other: OwnedFd,
+    /// It.
+    pub own: OwnedFd,
+    /// The other one.
+    pub other: OwnedFd,
 }
 
 fn pair(kind: i32) -> io::Result<(OwnedFd, OwnedFd)> {

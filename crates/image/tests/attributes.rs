@@ -16,7 +16,7 @@ fn null() -> OwnedFd {
 
 fn bring_back(image: &Path, ignore: &[&str]) -> Result<Process, RestoreError> {
     let ignore_features = ignore.iter().map(|s| (*s).to_owned()).collect();
-    let options = RestoreOptions { ignore_features };
+    let options = RestoreOptions { ignore_features, ..RestoreOptions::default() };
     let spec = RestoreSpec {
         image,
         restorer: restorer(),
