@@ -11,6 +11,7 @@ use crate::processor;
 use crate::procfs::Status;
 use crate::state::{Attributes, Schedule, State, locking};
 use crate::threads::affinity;
+use crate::trace::Tracee;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
@@ -117,15 +118,22 @@ fn lock_future(pid: libc::pid_t, agent: &Agent) -> Result<u32, CaptureError> {
 }
 
 /// The protection keys that a process has allocated, as a bit mask. Asked of its twin, which then
-/// has all of them.
-pub(crate) fn keys(twin: &Agent) -> Result<u32, CaptureError> {
+/// has all of them; one that is asked itself, as `back` says, gets its own keys and registers back.
+pub(crate) fn keys(agent: &Agent, back: Option<(Tracee, &[u8])>) -> Result<u32, CaptureError> {
     if !processor::here().features.iter().any(|f| f == b"ospke") {
         return Ok(0);
     }
     let mut keys = (1 << KEYS) - 1;
     for _ in 1..KEYS {
-        let Ok(free) = u32::try_from(twin.call(libc::SYS_pkey_alloc, &[0, 0])?) else { break };
+        let Ok(free) = u32::try_from(agent.call(libc::SYS_pkey_alloc, &[0, 0])?) else { break };
         keys &= !(1u32 << free.min(31));
+    }
+    if let Some((tracee, xstate)) = back {
+        for key in (0..KEYS).filter(|key| keys >> key & 1 == 0) {
+            agent.call(libc::SYS_pkey_free, &[key as u64])?;
+        }
+        // Allocating opens a key in the register that says what is open.
+        tracee.set_xstate(xstate)?;
     }
     Ok(keys)
 }

@@ -20,7 +20,7 @@ use crate::processor;
 use crate::procfs::{self, Mapping, Stat, Status};
 use crate::state::{Action, Attributes, Layout, Pending, PosixTimer, Special, State, Thread};
 use crate::threads;
-use crate::trace::{ALL_SIGNALS, Regs, TraceError};
+use crate::trace::{ALL_SIGNALS, Regs, TraceError, Tracee};
 use crate::tree;
 
 const ARCH_GET_XCOMP_PERM: u64 = 0x1022;
@@ -188,7 +188,9 @@ pub(crate) fn twin_state(
     let thp_disable = prctl(PR_GET_THP_DISABLE)?;
     let actions = actions(&snapshot.status, agent)?;
     let brk = agent.call(libc::SYS_brk, &[0])? as u64;
-    let keys = attributes::keys(agent)?;
+    let first = snapshot.threads.first().map_or(&[][..], |thread| &thread.xstate);
+    let back = (twin == pid).then_some((Tracee(pid), first));
+    let keys = attributes::keys(agent, back)?;
     agent.finish()?;
     let (status, stat) = (&snapshot.status, &snapshot.stat);
     let specials: Vec<Special> = snapshot

@@ -28,6 +28,8 @@ const MEM_MAJOR: u32 = 1;
 const CONTROLLING_TERMINAL: (u32, u32) = (5, 0);
 /// What the kernel shows in `flags` besides what `F_GETFL` returns.
 const CLOEXEC: u32 = libc::O_CLOEXEC as u32;
+/// Where message queues (`mq_open`) live.
+const MQUEUE_MAGIC: i64 = 0x1980_0202;
 const F_GETSIG: i32 = 11;
 const F_GETOWN_EX: i32 = 16;
 
@@ -115,6 +117,8 @@ pub struct Known {
 pub struct Survey {
     /// Their numbers, and those of the twins that are made of them.
     pub family: Rc<RefCell<Vec<libc::pid_t>>>,
+    /// Shared objects whose content was read.
+    pub orphans: BTreeSet<u64>,
     all: Vec<Open>,
     known: Known,
 }
@@ -139,7 +143,7 @@ impl Survey {
         }
         number(&mut all);
         let family = Rc::new(RefCell::new(pids.to_vec()));
-        Ok(Survey { family, all, known: Known::default() })
+        Ok(Survey { family, orphans: BTreeSet::new(), all, known: Known::default() })
     }
 
     /// What one of them has open. `orphans` are the shared objects that it has mapped; those that
@@ -267,6 +271,9 @@ fn target(
     }
     if let Some(kind) = this.link.strip_prefix(b"anon_inode:") {
         return anonymous(this, kind, lender);
+    }
+    if this.kind() == libc::S_IFREG && lend::file_system(&lender.borrow(this.fd)?) == MQUEUE_MAGIC {
+        return refuse(format!("a message queue ({})", String::from_utf8_lossy(&this.link)));
     }
     if let Some(orphan) = orphans.of_descriptor(this.fd, &this.link, &this.meta)? {
         return Ok(Target::Orphan { orphan });

@@ -37,6 +37,7 @@ points! {
     BEFORE_TWIN = 7 "all is ready for the twin";
     TWIN_BORN = 8 "the twin was made";
     TWIN_TOLD = 9 "the twin's mappings were read";
+    PAGES_COPIED = 10 "changed pages were copied";
     TWIN_ASKED = 20 "the twin was asked in the process's name";
     REGIONS_KNOWN = 21 "it is known what has to be stored";
     FILE_BEGUN = 22 "the image's temporary file was begun";

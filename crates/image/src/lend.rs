@@ -56,6 +56,15 @@ pub fn ioctl<T: Copy>(fd: &impl AsRawFd, request: u64) -> io::Result<T> {
     Ok(unsafe { value.assume_init() })
 }
 
+/// Magic number of the file system that a file is on; 0 if it does not tell.
+pub fn file_system(fd: &impl AsRawFd) -> i64 {
+    // SAFETY: all-zero is a valid value of this plain structure.
+    let mut fs: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: fills a live structure.
+    let r = unsafe { libc::fstatfs(fd.as_raw_fd(), &raw mut fs) };
+    if r == 0 { fs.f_type } else { 0 }
+}
+
 /// Which of `events` hold now, and those that always count.
 pub fn poll(fd: &impl AsRawFd, events: i16) -> i16 {
     let mut one = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };

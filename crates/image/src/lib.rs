@@ -13,12 +13,15 @@ mod attributes;
 mod blocks;
 mod brood;
 mod capture;
+mod chain;
 mod check;
 mod check_files;
 mod codec;
+mod consolidate;
 mod content;
 mod core_file;
 mod core_notes;
+mod cost;
 mod counters;
 mod descriptors;
 mod epoll;
@@ -31,6 +34,10 @@ mod fault;
 mod format;
 mod frame;
 mod freeze;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
+mod hashes;
 mod image;
 mod inet;
 mod inotify;
@@ -57,51 +64,50 @@ mod reorphan;
 mod restore;
 mod rethread;
 mod scan;
+mod shot;
 mod sink;
 mod skeleton;
 mod sockdiag;
 mod sockets;
+mod sort;
+mod source;
+mod spans;
 mod spawn;
 mod state;
 mod state_attributes;
 mod state_files;
 mod state_orphans;
 mod state_processor;
+mod store;
 mod terminals;
 mod threads;
 mod trace;
+mod track;
 mod tree;
 mod twin;
+mod uffd;
 mod unix;
 mod vdso;
 mod verify;
 mod wire;
 mod write;
+mod writes;
 
+pub use consolidate::{ConsolidateError, consolidate};
 pub use core_file::{CoreError, CoreReport};
+pub use cost::{Choice, Mode};
 pub use error::{CaptureError, FreezeError, ImageError, RestoreError};
 pub use freeze::Frozen;
 pub use image::{Image, Summary};
 pub use inspect::{AncestorInfo, FileInfo, Inspection, RegionInfo, ThreadInfo};
 pub use offers::{Decisions, Machine, Offer, machine};
 pub use restore::{RestoreOptions, RestoreSpec, restore};
+pub use shot::Shot;
 pub use sink::receive;
+pub use track::{Tracker, Tracking};
 pub use tree::{may_choose_numbers, remove_image};
 pub use twin::Twin;
 pub use verify::Verdict;
-
-/// For the fuzzer: decodes and checks the bytes of a state section.
-#[cfg(feature = "fuzzing")]
-#[doc(hidden)]
-pub fn fuzz_state(bytes: &[u8]) -> bool {
-    match wire::decode::<state::State>(bytes) {
-        Ok(state) => {
-            assert_eq!(wire::encode(&state), bytes, "encoding is not unique");
-            check::check(&state, &[], &[0]).is_ok()
-        }
-        Err(_) => false,
-    }
-}
 
 use std::time::Duration;
 
@@ -121,6 +127,12 @@ pub struct ImageReport {
     pub pages: u64,
     /// What tells the image from all others.
     pub identity: [u8; 16],
+    /// Pages that have not changed and lie in earlier files.
+    pub referred_pages: u64,
+    /// The names of these files, in the same folder.
+    pub ancestors: Vec<std::ffi::OsString>,
+    /// How the content was kept from the freeze on, and why so.
+    pub mode: Choice,
     /// From the stop to the release: how long the process stood still. Zero if it still does.
     pub freeze: Duration,
     /// The part of it that making the twin took.

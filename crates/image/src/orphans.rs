@@ -11,6 +11,7 @@ use crate::procfs::{self, Mapping};
 use crate::state::{MAX_ORPHAN_BYTES, MAX_ORPHANS, Orphan, OrphanKind, orphan_at, orphan_id};
 use crate::twin::Saved;
 use crate::{PAGE_BYTES, SEGMENT_PREFIX};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -128,13 +129,24 @@ impl Orphans {
         Ok(Some(i as u32))
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The index of the one that is file `ino` of device `dev`.
     pub fn index(&self, dev: u64, ino: u64) -> Option<usize> {
         self.0.iter().position(|f| f.dev == dev && f.ino == ino)
     }
 
-    /// Reads what they are and hold. `twin` shares them with the process.
-    pub fn read(&mut self, pid: libc::pid_t, twin: &Agent) -> Result<Vec<Saved>, CaptureError> {
+    /// Reads what they are and hold. `twin` shares them with the process. What is in `known` has
+    /// been read from another process of its family, and is not read again.
+    pub fn read(
+        &mut self,
+        pid: libc::pid_t,
+        twin: &Agent,
+        known: &mut BTreeSet<u64>,
+    ) -> Result<Vec<Saved>, CaptureError> {
         let mut saved = Vec::new();
         if self.0.is_empty() {
             return Ok(saved);
@@ -145,8 +157,12 @@ impl Orphans {
             match open(pid, found) {
                 Some(file) => {
                     describe(found, &file)?;
-                    read_file(&file, found, &mut to)?;
+                    found.orphan.held = known.insert(found.orphan.id);
+                    if found.orphan.held {
+                        read_file(&file, found, &mut to)?;
+                    }
                 }
+                // Another may have other parts of it mapped: both are stored.
                 None => read_mappings(pid, twin, found, &mut to)?,
             }
             if found.orphan.bytes > MAX_ORPHAN_BYTES {

@@ -171,6 +171,11 @@ impl Status {
         u64::from_str_radix(self.field(name), radix)
             .map_err(|_| CaptureError::Proc(format!("/proc/PID/status, {name}")))
     }
+
+    /// A size in KiB; zero if the kernel does not show it.
+    pub fn kib(&self, name: &str) -> u64 {
+        self.field(name).strip_suffix(" kB").and_then(|n| n.trim().parse().ok()).unwrap_or(0)
+    }
 }
 
 /// The numeric fields of `/proc/PID/stat`, counted as in proc(5): `stat(4)` is the parent.

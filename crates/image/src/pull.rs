@@ -3,11 +3,6 @@
 //! First it is noted what is to be read; then a few threads read, hash, compress and write it, each
 //! a block at a time, so that nothing is staged anywhere and the memory used is a few blocks.
 //!
-//! Pages are read through `/proc/PID/mem`. `process_vm_readv` looks like the better choice and is
-//! the worse one: it pins pages, and for a page that the twin still shares with the process the
-//! kernel then first makes a copy of its own for the twin, which halves the speed and doubles the
-//! memory.
-//!
 //! Only pages that the process has touched are read, so that none is faulted in. Pages of zeros in
 //! memory without a file are left out: they come back by themselves.
 
@@ -19,12 +14,11 @@ use crate::format::{BLOCK_BYTES, Extent};
 use crate::pack::Packer;
 use crate::parallel;
 use crate::scan::Pagemap;
+use crate::shot::illegible;
+use crate::source::Source;
 use crate::state::{Guard, Run};
 use crate::write::ImageWriter;
-use std::fs::File;
-use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -70,7 +64,7 @@ struct Found {
 
 /// Pages on their way into an image.
 pub struct Puller<'a> {
-    source: Source,
+    reader: Reader<'a>,
     writer: &'a ImageWriter<'a>,
     jobs: Vec<Job<'a>>,
     pieces: Vec<Piece>,
@@ -82,10 +76,11 @@ pub struct Puller<'a> {
     pub guards: Vec<Guard>,
 }
 
-/// The process that is read.
-struct Source {
-    mem: File,
-    pagemap: Pagemap,
+/// What is read.
+struct Reader<'a> {
+    source: &'a Source,
+    /// Where the source is a process.
+    pagemap: Option<&'a Pagemap>,
 }
 
 /// What a thread needs.
@@ -96,32 +91,22 @@ struct Worker {
 }
 
 impl<'a> Puller<'a> {
-    /// Reads from `pid` into `writer`.
-    pub fn new(pid: libc::pid_t, writer: &'a ImageWriter<'a>) -> Result<Self, CaptureError> {
-        let mem = File::open(format!("/proc/{pid}/mem")).map_err(|_| CaptureError::TwinGone)?;
-        Ok(Puller {
-            source: Source { mem, pagemap: Pagemap::open(pid)? },
+    /// Reads from `source` into `writer`; without `pagemap` all that cannot be read is known to be
+    /// a guard page.
+    pub fn new(
+        source: &'a Source,
+        pagemap: Option<&'a Pagemap>,
+        writer: &'a ImageWriter<'a>,
+    ) -> Self {
+        Puller {
+            reader: Reader { source, pagemap },
             writer,
             jobs: Vec::new(),
             pieces: Vec::new(),
             begun: (0, 0),
             extents: Vec::new(),
             guards: Vec::new(),
-        })
-    }
-
-    /// Takes the pages of a region that have content of their own.
-    pub fn take_own(
-        &mut self,
-        start: u64,
-        end: u64,
-        kind: Kind,
-        legible: bool,
-    ) -> Result<(), CaptureError> {
-        let mut runs = Vec::new();
-        self.source.pagemap.own_pages(start, end, u64::MAX, &mut runs)?;
-        runs.iter().for_each(|run| self.take(run, kind, legible));
-        Ok(())
+        }
     }
 
     /// Takes the pages of `run`, which lies within one region.
@@ -172,7 +157,7 @@ impl<'a> Puller<'a> {
                 let begun = Instant::now();
                 worker.buffer.resize(BLOCK_BYTES);
                 let (found, kept) = match &jobs[i] {
-                    Job::Read(range) => self.source.read_block(&pieces[range.clone()], worker)?,
+                    Job::Read(range) => self.reader.read_block(&pieces[range.clone()], worker)?,
                     Job::Saved { start, content, fresh } => {
                         worker.buffer[..content.len()].copy_from_slice(content);
                         let runs = vec![(*start, (content.len() / PAGE) as u64, *fresh)];
@@ -226,7 +211,7 @@ impl Found {
     }
 }
 
-impl Source {
+impl Reader<'_> {
     /// Reads what goes into one block; returns how much of the buffer is filled.
     fn read_block(
         &self,
@@ -239,7 +224,7 @@ impl Source {
             while done < piece.run.pages {
                 let at = piece.run.start + done * PAGE_BYTES;
                 let bytes = ((piece.run.pages - done) * PAGE_BYTES) as usize;
-                let read = self.read(at, &mut worker.buffer[kept..kept + bytes])?;
+                let read = self.source.read(at, &mut worker.buffer[kept..kept + bytes])?;
                 kept += found.sift(piece, at, &mut worker.buffer[kept..kept + read]);
                 done += (read / PAGE) as u64;
                 if read < bytes {
@@ -264,30 +249,14 @@ impl Source {
         }
         // Where the program may not read either, the kernel must confirm it: it may be one that
         // does not let a tracer read what the program may not.
-        if !piece.legible && !self.pagemap.is_guard(page)? {
-            let what = "not readable and not shown to us either".into();
-            return Err(CaptureError::Mapping { start: page, what });
+        let pagemap = self.pagemap.filter(|_| !piece.legible);
+        if let Some(pagemap) = pagemap
+            && !pagemap.is_guard(page)?
+        {
+            return Err(illegible(page));
         }
         guards.push(Guard { start: page, end: page + PAGE_BYTES });
         Ok(())
-    }
-
-    /// Reads from `address` on, whatever the protection, up to a page without content.
-    fn read(&self, address: u64, to: &mut [u8]) -> Result<usize, CaptureError> {
-        let mut done = 0;
-        while done < to.len() {
-            match self.mem.read_at(&mut to[done..], address + done as u64) {
-                // The memory of a process that has died reads as empty.
-                Ok(0) => return Err(CaptureError::TwinGone),
-                Ok(n) => done += n,
-                Err(e) if e.raw_os_error() == Some(libc::EIO) => break,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => {
-                    return Err(CaptureError::Os { what: "read the twin's memory", source });
-                }
-            }
-        }
-        Ok(done / PAGE * PAGE)
     }
 }
 

@@ -47,8 +47,6 @@ pub struct Reopener<'a> {
     segments: &'a [(String, OwnedFd)],
     /// Descriptions by their number.
     known: HashMap<u64, RawFd>,
-    /// Shared objects without a path, which processes of a family may have in common.
-    orphans: HashMap<u64, Arc<Remade>>,
     pub(crate) pipes: HashMap<u64, pipes::Ends>,
     pub(crate) sockets: HashMap<u64, unix::Ends>,
     pub(crate) terminals: HashMap<u64, terminals::Pair>,
@@ -59,6 +57,8 @@ pub struct Reopener<'a> {
     /// Which IP address stands for which other one here.
     pub(crate) addresses: &'a [(IpAddr, IpAddr)],
     pub(crate) sockets_made: Vec<(OwnedFd, Socket)>,
+    /// Shared objects without a path, which processes of a family may have in common.
+    orphans: reorphan::Family,
     /// Status flags to be set when all contents are in place.
     flags: Vec<(RawFd, u32)>,
     cuts: Cuts,
@@ -121,7 +121,6 @@ impl<'a> Reopener<'a> {
             stdio,
             segments,
             known: HashMap::new(),
-            orphans: HashMap::new(),
             pipes: HashMap::new(),
             sockets: HashMap::new(),
             terminals: HashMap::new(),
@@ -129,6 +128,7 @@ impl<'a> Reopener<'a> {
             listeners: Vec::new(),
             addresses,
             sockets_made: Vec::new(),
+            orphans: reorphan::Family::of(images),
             flags: Vec::new(),
             // Before anything is open for writing: this asks who else has it so.
             cuts: Cuts::find(images.iter().map(|image| &image.state)),
@@ -139,7 +139,7 @@ impl<'a> Reopener<'a> {
     /// Opens everything of one process.
     pub fn open(&mut self, image: &Image) -> Result<Reopened, RestoreError> {
         let state = &image.state;
-        let orphans = reorphan::remake(state, &mut self.orphans)?;
+        let orphans = self.orphans.remake(state)?;
         let mut all = Reopened { descriptions: vec![], files: vec![], orphans };
         for description in &state.descriptions {
             let known = self.known.get(&description.id).copied();
@@ -243,13 +243,9 @@ impl<'a> Reopener<'a> {
         Ok(())
     }
 
-    /// All shared objects that were made.
-    pub fn orphans(&self) -> impl Iterator<Item = &Remade> {
-        self.orphans.values().map(Arc::as_ref)
-    }
-
     /// The last step, which changes what others can see.
     pub fn finish(&mut self) -> Result<(), RestoreError> {
+        self.orphans.seal()?;
         self.cuts.cut()
     }
 

@@ -4,11 +4,11 @@
 //! waits for its memory. What a memfd forbids is forbidden last.
 
 use crate::error::RestoreError;
+use crate::image::Image;
 use crate::orphans::ANONYMOUS_NAME;
 use crate::reopen::OPEN_FLAGS;
 use crate::state::{Orphan, OrphanKind, State};
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::ffi::{CString, OsStr};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
@@ -39,17 +39,46 @@ fn os(what: &'static str) -> impl Fn(io::Error) -> RestoreError {
     move |source| RestoreError::Os { what, source }
 }
 
-/// Makes all of an image, empty, but for those of `known` (by identity) that another process of its
-/// family shares with it.
-pub fn remake(
-    state: &State,
-    known: &mut HashMap<u64, Arc<Remade>>,
-) -> Result<Vec<Arc<Remade>>, RestoreError> {
-    let shared = |orphan: &Orphan| match known.entry(orphan.id) {
-        Entry::Occupied(made) => Ok(Arc::clone(made.get())),
-        Entry::Vacant(place) => Ok(Arc::clone(place.insert(Arc::new(one(orphan)?)))),
-    };
-    state.orphans.iter().map(shared).collect()
+/// Those of all processes of a family, by their numbers.
+#[derive(Default)]
+pub struct Family {
+    made: HashMap<u64, Arc<Remade>>,
+    /// How large each is: a process may have mapped a part of it only.
+    bytes: HashMap<u64, u64>,
+}
+
+impl Family {
+    /// For the processes of `images`.
+    pub fn of(images: &[&Image]) -> Family {
+        let mut all = Family::default();
+        for orphan in images.iter().flat_map(|image| &image.state.orphans) {
+            let bytes = all.bytes.entry(orphan.id).or_default();
+            *bytes = orphan.bytes.max(*bytes);
+        }
+        all
+    }
+
+    /// Makes all that a process has and none before it had, empty.
+    pub fn remake(&mut self, state: &State) -> Result<Vec<Arc<Remade>>, RestoreError> {
+        let mut all = Vec::new();
+        for orphan in &state.orphans {
+            let remade = match self.made.get(&orphan.id) {
+                Some(made) => Arc::clone(made),
+                None => {
+                    let bytes = self.bytes.get(&orphan.id).copied().unwrap_or(orphan.bytes);
+                    Arc::new(one(&Orphan { bytes, ..orphan.clone() })?)
+                }
+            };
+            self.made.insert(orphan.id, Arc::clone(&remade));
+            all.push(remade);
+        }
+        Ok(all)
+    }
+
+    /// Forbids what was forbidden, when all are filled and mapped.
+    pub fn seal(&self) -> Result<(), RestoreError> {
+        self.made.values().try_for_each(|remade| remade.seal())
+    }
 }
 
 fn one(orphan: &Orphan) -> Result<Remade, RestoreError> {
@@ -155,8 +184,7 @@ impl Remade {
         Ok(())
     }
 
-    /// Forbids what was forbidden, when all is filled and mapped.
-    pub fn seal(&self) -> Result<(), RestoreError> {
+    fn seal(&self) -> Result<(), RestoreError> {
         if [0, libc::F_SEAL_SEAL as u32].contains(&self.seals) {
             return Ok(());
         }

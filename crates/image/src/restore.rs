@@ -23,7 +23,6 @@ use crate::posix_timers::{self, Caller};
 use crate::processor;
 use crate::procfs::{self, Mapping};
 use crate::reopen::{self, Reopened, Reopener};
-use crate::reorphan::Remade;
 use crate::rethread::{self, Made};
 use crate::skeleton;
 use crate::spawn::{self, Start};
@@ -182,7 +181,6 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     fault::point(fault::LIMITS_SET)?;
     reopener.finish()?;
     fault::point(fault::FILES_CUT)?;
-    reopener.orphans().try_for_each(Remade::seal)?;
     if spec.start_stopped {
         permit_debugger(tracee, &image.state)?;
     }

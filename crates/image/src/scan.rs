@@ -5,6 +5,7 @@
 
 use crate::PAGE_BYTES;
 use crate::error::CaptureError;
+use crate::spans::Span;
 use crate::state::Run;
 use std::fs::File;
 use std::io;
@@ -12,6 +13,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
+const SCAN_WP_MATCHING: u64 = 1 << 0;
+const SCAN_CHECK_WPASYNC: u64 = 1 << 1;
+const PAGE_IS_WRITTEN: u64 = 1 << 1;
 const PAGE_IS_FILE: u64 = 1 << 2;
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_SWAPPED: u64 = 1 << 4;
@@ -117,21 +121,54 @@ impl Pagemap {
                 return_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
                 ..ScanArg::default()
             };
-            // SAFETY: arg and the vector it points to are live and as long as arg says.
-            let n = unsafe { libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN, &raw mut arg) };
-            let n = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
+            let n = self.ioctl(&mut arg)?;
             for region in found.iter().take(n) {
                 push(to, region.start, region.end);
             }
-            // Of a scan that ended with the range, `walk_end` may lie before the last page found.
-            let walked = found[..n.min(found.len())].last().map_or(0, |last| last.end);
-            let walked = walked.max(arg.walk_end);
-            if n == 0 || limit != u64::MAX || walked <= at {
+            if n < found.len() || limit != u64::MAX {
                 break;
             }
-            at = walked;
+            at = arg.walk_end.max(found[n - 1].end);
         }
         Ok(())
+    }
+
+    /// Adds to `to` the pages in `start..end`, one mapping, that have content of their own and were
+    /// written since they were last taken here, and takes them. `EPERM`: its writes are not noted.
+    pub fn take_written(&self, start: u64, end: u64, to: &mut Vec<Span>) -> io::Result<()> {
+        let mut found = vec![PageRegion::default(); BATCH];
+        let mut at = start;
+        while at < end {
+            let mut arg = ScanArg {
+                size: size_of::<ScanArg>() as u64,
+                flags: SCAN_WP_MATCHING | SCAN_CHECK_WPASYNC,
+                start: at,
+                end,
+                vec: found.as_mut_ptr() as u64,
+                vec_len: found.len() as u64,
+                category_inverted: PAGE_IS_FILE | PAGE_IS_PFNZERO,
+                category_mask: PAGE_IS_FILE | PAGE_IS_PFNZERO | PAGE_IS_WRITTEN,
+                category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
+                return_mask: PAGE_IS_WRITTEN,
+                ..ScanArg::default()
+            };
+            let n = self.ioctl(&mut arg)?;
+            to.extend(found.iter().take(n).map(|r| Span { start: r.start, end: r.end }));
+            if n < found.len() {
+                break;
+            }
+            at = arg.walk_end.max(found[n - 1].end);
+        }
+        Ok(())
+    }
+
+    /// Makes the call and returns the number of ranges. If there was room for more, it is done:
+    /// `walk_end` then is not always the end (Linux 6.18 leaves the place where it last emptied an
+    /// inner buffer of 512 ranges).
+    fn ioctl(&self, arg: &mut ScanArg) -> io::Result<usize> {
+        // SAFETY: arg and the vector it points to are live and as long as arg says.
+        let n = unsafe { libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN, &raw mut *arg) };
+        usize::try_from(n).map_err(|_| io::Error::last_os_error())
     }
 
     fn read(&self, start: u64, end: u64, limit: u64, to: &mut Vec<Run>) -> io::Result<()> {
@@ -173,5 +210,43 @@ fn error(what: &'static str, source: io::Error) -> CaptureError {
         // The page table of a process that has died reads as empty.
         None if source.kind() == io::ErrorKind::UnexpectedEof => CaptureError::Gone,
         _ => CaptureError::Os { what, source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// More ranges than the kernel buffers, and than are asked for at once.
+    #[test]
+    fn many_ranges_are_found_once() {
+        for pages in [2 * 700, 2 * BATCH, 2 * BATCH + 1400] {
+            let bytes = pages * PAGE_BYTES as usize;
+            let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
+            let flags = flags | libc::MAP_ANONYMOUS;
+            // SAFETY: a new mapping of our own.
+            let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, prot, flags, -1, 0) };
+            assert_ne!(at, libc::MAP_FAILED);
+            let start = at as u64;
+            // SAFETY: within our own mapping; single pages are wanted.
+            unsafe { libc::madvise(at, bytes, libc::MADV_NOHUGEPAGE) };
+            let touched: Vec<u64> =
+                (0..pages as u64).step_by(2).map(|i| start + i * PAGE_BYTES).collect();
+            for &page in &touched {
+                // SAFETY: within our own mapping.
+                unsafe { (page as *mut u8).write_volatile(1) };
+            }
+            for scan in [true, false] {
+                let mut pagemap = Pagemap::open(std::process::id() as i32).unwrap();
+                pagemap.scan &= scan;
+                let mut runs = Vec::new();
+                pagemap.own_pages(start, start + bytes as u64, u64::MAX, &mut runs).unwrap();
+                let found: Vec<u64> = runs.iter().map(|run| run.start).collect();
+                assert!(runs.iter().all(|run| run.pages == 1));
+                assert!(found == touched, "{} of {} found", found.len(), touched.len());
+            }
+            // SAFETY: nobody uses it any more.
+            unsafe { libc::munmap(at, bytes) };
+        }
     }
 }

@@ -5,5 +5,5 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    eyrie_image::fuzz_state(bytes);
+    eyrie_image::fuzzing::state(bytes);
 });

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,12 @@ static void *stuck(void *arg) {
     }
     waitpid(child, NULL, 0);
     return arg;
+}
+
+static int joined(void *arg) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) pause();
+    return arg != NULL;
 }
 
 int main(int argc, char **argv) {
@@ -105,6 +112,35 @@ int main(int argc, char **argv) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         prctl(PR_SET_NAME, "child");
         for (;;) pause();
+    }
+    if (!strcmp(what, "host-child") && fork() == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (unshare(CLONE_NEWUTS)) _exit(1);
+        for (;;) pause();
+    }
+    if (!strcmp(what, "other-child") && fork() == 0) {
+        if (setgid(65534) || setuid(65534)) _exit(1);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;) pause();
+    }
+    if (!strcmp(what, "joined-child")) {
+        static char stack[65536];
+        clone(joined, stack + sizeof stack, CLONE_VM | SIGCHLD, NULL);
+    }
+    if (!strcmp(what, "old-session")) {
+        // The leader of the child's session is one that has ended and was waited for.
+        prctl(PR_SET_CHILD_SUBREAPER, 1);
+        pid_t leader = fork();
+        if (leader == 0) {
+            setsid();
+            if (fork() == 0) {
+                prctl(PR_SET_PDEATHSIG, 0);
+                for (;;) pause();
+            }
+            _exit(0);
+        }
+        waitpid(leader, NULL, 0);
+        prctl(PR_SET_CHILD_SUBREAPER, 0);
     }
     if (!strcmp(what, "log")) {
         int log = open("log", O_WRONLY | O_CREAT | O_APPEND, 0600);

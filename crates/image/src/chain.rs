@@ -1,0 +1,168 @@
+//! Images that refer to earlier ones: where each page of memory lies, and when a chain of files has
+//! become too long.
+//!
+//! Every file is a complete index of its process: a page that has not changed is referred to in the
+//! file where it was written, whichever that was, so nobody ever walks a chain.
+//!
+//! Kept true: a file is an ancestor only if a page of it is referred to; extents are in order of
+//! address and lie within the stretches that were asked for.
+
+use crate::PAGE_BYTES;
+use crate::format::{Ancestor, Extent};
+use crate::spans::{Span, Spans};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+/// Most ancestors that an image is left with.
+const MAX_FILES: usize = 8;
+
+/// What is known of a complete image: where it has each of its pages.
+#[derive(Debug, Clone)]
+pub struct Index {
+    /// Its file, and those that it needs.
+    files: Vec<Known>,
+    /// Where its pages lie; a home is a number in `files`.
+    extents: Vec<Extent>,
+    /// Pages in memory without a file that were touched and are all zeros.
+    blank: Spans,
+}
+
+/// An image file that others may refer to.
+#[derive(Debug, Clone)]
+pub struct Known {
+    /// Its name in the folder, and identity.
+    pub file: Ancestor,
+    /// Pages stored in it.
+    pub pages: u64,
+}
+
+/// References of an image being written to earlier ones.
+#[derive(Debug)]
+pub struct References<'a> {
+    index: &'a Index,
+    /// For each file of the index, its number among the ancestors.
+    homes: Vec<u32>,
+    ancestors: Vec<Known>,
+    extents: Vec<Extent>,
+    blank: Spans,
+}
+
+impl Index {
+    /// The index of an image whose own file is the first of `files`.
+    pub fn new(files: Vec<Known>, extents: Vec<Extent>, blank: Spans) -> Index {
+        Index { files, extents, blank }
+    }
+
+    /// The same content, now in one file.
+    pub fn consolidated(&self, file: Known, extents: Vec<Extent>) -> Index {
+        Index { files: vec![file], extents, blank: self.blank.clone() }
+    }
+
+    /// Its own file, then those that it needs besides.
+    pub fn files(&self) -> &[Known] {
+        &self.files
+    }
+
+    /// Names of the files that it needs beside its own.
+    pub fn names(&self) -> Vec<OsString> {
+        let name = |known: &Known| OsString::from_vec(known.file.name.clone());
+        self.ancestors().iter().map(name).collect()
+    }
+
+    /// Pages stored in its own file.
+    pub fn own_pages(&self) -> u64 {
+        self.extents.iter().filter(|e| e.home == 0).map(|e| e.pages).sum()
+    }
+
+    /// The files that it needs beside its own.
+    pub fn ancestors(&self) -> &[Known] {
+        self.files.get(1..).unwrap_or_default()
+    }
+
+    /// Pages in its files that it does not refer to.
+    fn stale_pages(&self) -> u64 {
+        let held: u64 = self.files.iter().map(|f| f.pages).sum();
+        held.saturating_sub(self.pages())
+    }
+
+    /// Pages that it refers to, in its own file and in others.
+    pub fn pages(&self) -> u64 {
+        self.extents.iter().map(|e| e.pages).sum()
+    }
+
+    /// Whether it is time to put everything into one file: it needs many, or more than half of what
+    /// they hold is of no use to it.
+    pub fn is_scattered(&self) -> bool {
+        let many = self.ancestors().len() > MAX_FILES;
+        many || !self.ancestors().is_empty() && self.stale_pages() > self.pages()
+    }
+
+    /// The extents that have pages between two addresses, cut to these.
+    fn within(&self, start: u64, end: u64) -> impl Iterator<Item = Extent> + '_ {
+        let first = self.extents.partition_point(|e| e.start + e.pages * PAGE_BYTES <= start);
+        let cut = move |e: &Extent| {
+            let from = e.start.max(start);
+            let to = (e.start + e.pages * PAGE_BYTES).min(end);
+            Extent {
+                start: from,
+                pages: (to - from) / PAGE_BYTES,
+                home: e.home,
+                reserved: 0,
+                first: e.first + (from - e.start) / PAGE_BYTES,
+            }
+        };
+        self.extents[first..].iter().take_while(move |e| e.start < end).map(cut)
+    }
+}
+
+impl<'a> References<'a> {
+    /// None yet.
+    pub fn new(index: &'a Index) -> References<'a> {
+        References {
+            index,
+            homes: vec![0; index.files.len()],
+            ancestors: Vec::new(),
+            extents: Vec::new(),
+            blank: Spans::default(),
+        }
+    }
+
+    /// Refers to the unchanged pages of a stretch that lies within one region, and after all
+    /// stretches before; what it returns has to be stored. `anon`: there is no file behind.
+    pub fn refer(&mut self, stretch: Span, anon: bool) -> Spans {
+        let (mut rest, mut at) = (Spans::default(), stretch.start);
+        let index = self.index;
+        for mut extent in index.within(stretch.start, stretch.end) {
+            rest.push(at, extent.start);
+            at = extent.start + extent.pages * PAGE_BYTES;
+            extent.home = self.home(extent.home as usize);
+            self.extents.push(extent);
+        }
+        rest.push(at, stretch.end);
+        if !anon {
+            return rest;
+        }
+        index
+            .blank
+            .within(stretch.start, stretch.end)
+            .for_each(|s| self.blank.push(s.start, s.end));
+        rest.without(&self.blank)
+    }
+
+    fn home(&mut self, file: usize) -> u32 {
+        if self.homes[file] == 0 {
+            self.ancestors.push(self.index.files[file].clone());
+            self.homes[file] = self.ancestors.len() as u32;
+        }
+        self.homes[file]
+    }
+
+    /// The ancestors, the extents in them, and the pages of zeros that need not be looked at.
+    pub fn finish(self) -> (Vec<Known>, Vec<Extent>, Spans) {
+        (self.ancestors, self.extents, self.blank)
+    }
+}
+
+#[cfg(test)]
+#[path = "chain_tests.rs"]
+mod tests;

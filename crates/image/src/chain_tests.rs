@@ -1,0 +1,128 @@
+//! Chains of images held against a table of pages.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// Where a page lies: number of the generation that stored it, and which page of its file.
+type Table = BTreeMap<u64, (u64, u64)>;
+
+fn known(generation: u64, pages: u64) -> Known {
+    let identity = [generation as u8; 16];
+    Known { file: Ancestor { name: generation.to_string().into_bytes(), identity }, pages }
+}
+
+/// Takes the generation `generation` of a process that has the pages `own`, of which those in
+/// `changed` are not as they were.
+fn take(generation: u64, index: Option<&Index>, own: &Spans, changed: &Spans) -> Index {
+    let (mut files, mut extents, mut store) = (Vec::new(), Vec::new(), own.clone());
+    let mut blank = Spans::default();
+    if let Some(index) = index {
+        let mut references = References::new(index);
+        let mut rest = Spans::default();
+        for span in own.without(changed).iter() {
+            rest = rest.union(&references.refer(span, true));
+        }
+        store = own.intersection(changed).union(&rest);
+        (files, extents, blank) = references.finish();
+    }
+    let mut first = 0;
+    for span in store.iter() {
+        let pages = (span.end - span.start) / PAGE_BYTES;
+        extents.push(Extent { start: span.start, pages, home: 0, reserved: 0, first });
+        first += pages;
+    }
+    extents.sort_unstable_by_key(|e| e.start);
+    files.insert(0, known(generation, first));
+    Index::new(files, extents, blank)
+}
+
+fn table(index: &Index) -> Table {
+    let mut all = Table::new();
+    for e in &index.extents {
+        let name = &index.files[e.home as usize].file.name;
+        let generation: u64 = std::str::from_utf8(name).unwrap().parse().unwrap();
+        for i in 0..e.pages {
+            let old = all.insert(e.start + i * PAGE_BYTES, (generation, e.first + i));
+            assert!(old.is_none(), "a page twice");
+        }
+    }
+    all
+}
+
+fn spans() -> impl Strategy<Value = Spans> {
+    let one = (0u64..40, 1u64..9)
+        .prop_map(|(at, n)| Span { start: at * PAGE_BYTES, end: (at + n) * PAGE_BYTES });
+    prop::collection::vec(one, 0..8).prop_map(Spans::of)
+}
+
+proptest! {
+    #[test]
+    fn unchanged_pages_lie_where_they_lay(
+        generations in prop::collection::vec((spans(), spans()), 1..8)
+    ) {
+        let mut index: Option<Index> = None;
+        let mut expected = Table::new();
+        for (i, (own, changed)) in generations.iter().enumerate() {
+            let generation = i as u64 + 1;
+            let next = take(generation, index.as_ref(), own, changed);
+            let mut now = Table::new();
+            let mut stored = 0;
+            for page in own.iter().flat_map(|s| (s.start..s.end).step_by(PAGE_BYTES as usize)) {
+                let is_new = changed.within(page, page + 1).next().is_some();
+                let place = match expected.get(&page).filter(|_| !is_new) {
+                    Some(place) => *place,
+                    None => {
+                        stored += 1;
+                        (generation, stored - 1)
+                    }
+                };
+                now.insert(page, place);
+            }
+            prop_assert_eq!(table(&next), now.clone());
+            prop_assert_eq!(next.files[0].pages, stored);
+            for home in 1..next.files.len() {
+                prop_assert!(next.extents.iter().any(|e| e.home as usize == home));
+            }
+            expected = now;
+            index = Some(next);
+        }
+    }
+}
+
+#[test]
+fn zeros_are_not_looked_at_again_unless_a_file_is_behind() {
+    let blank = Spans::of(vec![Span { start: 0, end: 4 * PAGE_BYTES }]);
+    let index = Index::new(vec![known(1, 0)], vec![], blank);
+    let stretch = Span { start: 2 * PAGE_BYTES, end: 6 * PAGE_BYTES };
+    let mut references = References::new(&index);
+    assert_eq!(references.refer(stretch, true).bytes(), 2 * PAGE_BYTES);
+    assert_eq!(references.finish().2.bytes(), 2 * PAGE_BYTES);
+    assert_eq!(References::new(&index).refer(stretch, false).bytes(), 4 * PAGE_BYTES);
+}
+
+#[test]
+fn long_chains_and_such_with_much_that_is_stale_are_scattered() {
+    let extent = |start: u64, pages: u64, home: u32| Extent {
+        start: start * PAGE_BYTES,
+        pages,
+        home,
+        reserved: 0,
+        first: 0,
+    };
+    let full = Index::new(vec![known(1, 100)], vec![extent(0, 10, 0)], Spans::default());
+    assert!(!full.is_scattered(), "nothing to gain from one file to one file");
+    let two = |held| {
+        let files = vec![known(2, 10), known(1, held)];
+        Index::new(files, vec![extent(0, 10, 0), extent(10, 90, 1)], Spans::default())
+    };
+    assert!(!two(190).is_scattered());
+    assert!(two(191).is_scattered());
+    let chain = |n: u64| {
+        let files = (0..=n).map(|i| known(n + 1 - i, 1)).collect();
+        let extents = (0..=n).map(|i| extent(i, 1, i as u32)).collect();
+        Index::new(files, extents, Spans::default())
+    };
+    assert!(!chain(MAX_FILES as u64).is_scattered());
+    assert!(chain(MAX_FILES as u64 + 1).is_scattered());
+}

@@ -1,0 +1,297 @@
+//! A process as it was at one freeze, on its way into an image: in a twin, in a copy of what has
+//! changed, or still standing there.
+
+use crate::agent::Agent;
+use crate::capture::{self, Snapshot};
+use crate::cost::{Choice, MAX_COPY_BYTES, Mode};
+use crate::descriptors::Survey;
+use crate::error::CaptureError;
+use crate::fault;
+use crate::freeze::Frozen;
+use crate::orphans::Orphans;
+use crate::procfs::{self, Mapping};
+use crate::regions::{Content, Regions};
+use crate::scan::Pagemap;
+use crate::sort::{self, Share, Sorted};
+use crate::source::Copied;
+use crate::spans::Spans;
+use crate::state::State;
+use crate::trace::Tracee;
+use crate::track::{Changes, Tracker, Tracking};
+use crate::tree;
+use crate::twin::{self, Process, Saved};
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// What was kept of a frozen process. Belongs to the thread that took it.
+pub struct Shot {
+    pub(crate) path: PathBuf,
+    /// The twin, as long as its memory is needed.
+    pub(crate) twin: Option<Process>,
+    /// The process whose memory is read.
+    pub(crate) pid: libc::pid_t,
+    pub(crate) original: libc::pid_t,
+    pub(crate) stage: Option<Stage>,
+    /// Those of its children.
+    pub(crate) children: Vec<Shot>,
+    /// All processes of its family and their twins.
+    pub(crate) family: Rc<RefCell<Vec<libc::pid_t>>>,
+    pub(crate) changes: Changes,
+    pub(crate) choice: Choice,
+    pub(crate) made: Duration,
+    pub(crate) born: Instant,
+    pub(crate) stood: Rc<Cell<Option<Duration>>>,
+    _this_thread: PhantomData<*const ()>,
+}
+
+/// How much of it was read at the freeze.
+pub(crate) enum Stage {
+    /// What only the frozen process itself can tell.
+    Asked(Box<Asked>),
+    /// All that is needed.
+    Copied { outline: Box<Outline>, own: Vec<Share>, sorted: Option<Sorted>, pages: Copied },
+}
+
+/// What only the frozen process itself can tell.
+pub(crate) struct Asked {
+    pub snapshot: Snapshot,
+    pub agent: Agent,
+    pub saved: Vec<Saved>,
+    /// Mappings that the twin has not inherited.
+    pub dont_fork: Vec<Mapping>,
+}
+
+/// All of a process but the content of its memory.
+pub(crate) struct Outline {
+    pub state: State,
+    pub regions: Regions,
+}
+
+impl Frozen {
+    /// Keeps what an image `path` of the process needs, as `wish` says; of its memory only what has
+    /// changed since the last image that `tracker` knows of, if `path` may refer to that. After
+    /// this the process may be released, unless the mode is [`Mode::Sync`]. After an error it goes
+    /// on as if nothing had happened.
+    pub fn shot(
+        &mut self,
+        path: &Path,
+        tracker: &mut Tracker,
+        wish: Mode,
+    ) -> Result<Shot, CaptureError> {
+        self.shoot(Some(path), tracker, wish)
+    }
+
+    pub(crate) fn shoot(
+        &mut self,
+        path: Option<&Path>,
+        tracker: &mut Tracker,
+        wish: Mode,
+    ) -> Result<Shot, CaptureError> {
+        tree::check_family(self)?;
+        // What /proc shows of a dying process is empty or wrong; that it dies is the better reason.
+        let survey = Survey::of(&self.pids());
+        let shot = survey.and_then(|mut survey| self.take_shot(path, tracker, wish, &mut survey));
+        shot.map_err(|e| match (self.tracee.regs(), e) {
+            // It stands there, so it is the other one that is gone.
+            (Ok(_), CaptureError::Gone) => CaptureError::TwinGone,
+            (Ok(_), e) => e,
+            (Err(_), _) => CaptureError::Gone,
+        })
+    }
+
+    fn take_shot(
+        &mut self,
+        path: Option<&Path>,
+        tracker: &mut Tracker,
+        wish: Mode,
+        survey: &mut Survey,
+    ) -> Result<Shot, CaptureError> {
+        let begun = Instant::now();
+        let pid = self.tracee.0;
+        let (mut snapshot, agent) = capture::freeze_state(self, survey)?;
+        agent.finish()?;
+        let changes = tracker.freeze(pid, &snapshot, &agent, path)?;
+        let ours = snapshot.stat.field(4) == u64::from(std::process::id());
+        let own_bytes = snapshot.status.kib("RssAnon") << 10;
+        let mut choice = tracker.choose(wish, own_bytes, &changes);
+        fault::point(fault::BEFORE_TWIN)?;
+        let listing = Instant::now();
+        let (mut twin, mut source) = (None, pid);
+        let stage;
+        let plan = match choice.mode {
+            // Shared memory is read by way of a twin.
+            Mode::Copy if !snapshot.orphans.is_empty() => Err("it shares memory with others"),
+            Mode::Copy => plan_copy(pid, &changes)?,
+            _ => Err("as asked for"),
+        };
+        if let Ok(plan) = plan {
+            tracker.cost.listed(own_bytes, listing.elapsed());
+            stage = copy(plan, pid, snapshot, &agent, tracker)?;
+        } else if choice.mode != Mode::Sync {
+            if let (Mode::Copy, Err(why)) = (choice.mode, plan) {
+                choice = Choice { mode: Mode::Twin, why: why.into() };
+            }
+            let forked = Instant::now();
+            let process = Process::of(self, &agent, &snapshot.maps, ours)?;
+            tracker.cost.forked(own_bytes, forked.elapsed());
+            source = process.pid();
+            survey.family.borrow_mut().push(source);
+            let (mut saved, dont_fork) = twin::not_inherited(pid, &snapshot.maps, source)?;
+            let agent = agent.of_twin(Tracee(source));
+            saved.append(&mut snapshot.orphans.read(pid, &agent, &mut survey.orphans)?);
+            twin = Some(process);
+            stage = Stage::Asked(Box::new(Asked { snapshot, agent, saved, dont_fork }));
+        } else {
+            let mut saved = Vec::new();
+            if !snapshot.orphans.is_empty() {
+                let helper = Process::of(self, &agent, &snapshot.maps, ours)?;
+                let agent = agent.of_twin(Tracee(helper.pid()));
+                saved = snapshot.orphans.read(pid, &agent, &mut survey.orphans)?;
+            }
+            let dont_fork = vec![];
+            stage = Stage::Asked(Box::new(Asked { snapshot, agent, saved, dont_fork }));
+        }
+        Ok(Shot {
+            path: path.unwrap_or(Path::new("")).to_path_buf(),
+            twin,
+            pid: source,
+            original: pid,
+            stage: Some(stage),
+            family: Rc::clone(&survey.family),
+            children: self.shots_of_children(wish, survey)?,
+            changes,
+            choice,
+            made: begun.elapsed(),
+            born: Instant::now(),
+            stood: Rc::clone(&self.stood),
+            _this_thread: PhantomData,
+        })
+    }
+
+    /// Their images are always full.
+    fn shots_of_children(
+        &mut self,
+        wish: Mode,
+        survey: &mut Survey,
+    ) -> Result<Vec<Shot>, CaptureError> {
+        let wish = if wish == Mode::Sync { wish } else { Mode::Twin };
+        let shots = self.children.iter_mut().map(|child| {
+            let number = child.pid();
+            let shot = child.take_shot(None, &mut Tracker::new(Tracking::Off), wish, survey);
+            shot.map_err(|why| tree::of_child(number, why))
+        });
+        shots.collect()
+    }
+}
+
+/// What is to be copied of a process that stands still.
+struct CopyPlan {
+    pagemap: Pagemap,
+    regions: Regions,
+    own: Vec<Share>,
+    sorted: Option<Sorted>,
+    spans: Spans,
+}
+
+/// Finds out what is to be copied; the inner error says why not.
+fn plan_copy(
+    pid: libc::pid_t,
+    changes: &Changes,
+) -> Result<Result<CopyPlan, &'static str>, CaptureError> {
+    let mut pagemap = Pagemap::open(pid)?;
+    // On old kernels, looking for pages takes time by the size of the mappings.
+    if !pagemap.is_fast() {
+        return Ok(Err("on this kernel, finding pages to copy takes too long"));
+    }
+    let regions = regions(pid, None, Orphans::default())?;
+    if regions.list.iter().any(|(_, content)| *content == Content::All) {
+        return Ok(Err("a file that it has mapped is gone and must be stored whole"));
+    }
+    let own = sort::own(&mut pagemap, &regions, |_, _| false)?;
+    let index = changes.base.as_ref().map(|base| &base.index);
+    let sorted =
+        (!changes.hash).then(|| sort::sort(own.clone(), &regions, changes.pages.as_ref(), index));
+    let spans = sort::all(sorted.as_ref().map_or(&own, |sorted| &sorted.take));
+    if spans.bytes() > MAX_COPY_BYTES {
+        return Ok(Err("there is more to store than may be copied"));
+    }
+    Ok(Ok(CopyPlan { pagemap, regions, own, sorted, spans }))
+}
+
+/// Copies it.
+fn copy(
+    plan: CopyPlan,
+    pid: libc::pid_t,
+    snapshot: Snapshot,
+    agent: &Agent,
+    tracker: &mut Tracker,
+) -> Result<Stage, CaptureError> {
+    let CopyPlan { pagemap, regions, own, sorted, spans } = plan;
+    let state = state(pid, snapshot, agent, pid)?;
+    let begun = Instant::now();
+    let pages = Copied::new(pid, &spans, std::mem::take(&mut tracker.buffer))?;
+    tracker.cost.copied(spans.bytes(), begun.elapsed());
+    for page in pages.missing(&spans) {
+        let region = regions.list.iter().find(|(r, _)| (r.start..r.end).contains(&page));
+        let legible = region.is_some_and(|(r, _)| r.prot & libc::PROT_READ as u32 != 0);
+        if !legible && !pagemap.is_guard(page)? {
+            return Err(illegible(page));
+        }
+    }
+    fault::point(fault::PAGES_COPIED)?;
+    let outline = Box::new(Outline { state, regions });
+    Ok(Stage::Copied { outline, own, sorted, pages })
+}
+
+/// A page that is there but cannot be read, although it is no guard page.
+pub(crate) fn illegible(page: u64) -> CaptureError {
+    CaptureError::Mapping { start: page, what: "not readable and not shown to us either".into() }
+}
+
+/// Asks for the rest of the state, in the name of `source`, the process or its twin.
+pub(crate) fn state(
+    pid: libc::pid_t,
+    snapshot: Snapshot,
+    agent: &Agent,
+    source: libc::pid_t,
+) -> Result<State, CaptureError> {
+    capture::twin_state(pid, snapshot, agent, source).inspect_err(|_| {
+        // The error is what counts; a process that is gone has nothing to be given back.
+        let _ = agent.finish();
+    })
+}
+
+/// The regions of a process that stands still; or of its twin, given what only its own mappings tell
+/// and those that the twin lacks.
+pub(crate) fn regions(
+    pid: libc::pid_t,
+    twin: Option<(&[Mapping], &[Mapping])>,
+    orphans: Orphans,
+) -> Result<Regions, CaptureError> {
+    let mut maps = procfs::parse_maps(&procfs::read(pid, "smaps")?)?;
+    if let Some((own, dont_fork)) = twin {
+        for m in &mut maps {
+            let Ok(i) = own.binary_search_by_key(&m.start, |o| o.start) else { continue };
+            // A twin does not inherit locks.
+            m.vm_flags.extend(own[i].vm_flags.iter().filter(|f| [b"lo", b"lf"].contains(f)));
+        }
+        maps.extend_from_slice(dont_fork);
+        maps.sort_by_key(|m| m.start);
+    }
+    // That we note its writes is not the program's affair. One that has a userfaultfd itself is
+    // refused for that descriptor.
+    maps.iter_mut().for_each(|m| m.vm_flags.retain(|f| f != b"uw"));
+    let mut regions = Regions { orphans, ..Regions::default() };
+    maps.iter().try_for_each(|m| regions.add(m))?;
+    Ok(regions)
+}
+
+impl Shot {
+    /// How the content of the process is kept, and why so.
+    pub fn choice(&self) -> &Choice {
+        &self.choice
+    }
+}

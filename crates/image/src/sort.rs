@@ -1,0 +1,86 @@
+//! Which pages of a process an image has to store, and which it may refer to in earlier ones.
+
+use crate::PAGE_BYTES;
+use crate::chain::{Index, Known, References};
+use crate::error::CaptureError;
+use crate::format::Extent;
+use crate::regions::{Content, Regions};
+use crate::scan::Pagemap;
+use crate::spans::{Span, Spans};
+use crate::state::Backing;
+
+/// Pages of one region.
+#[derive(Debug, Clone)]
+pub struct Share {
+    /// Number of the region.
+    pub region: usize,
+    /// The pages.
+    pub spans: Spans,
+}
+
+/// What becomes of the pages of a process.
+#[derive(Debug, Default)]
+pub struct Sorted {
+    /// To be stored, in order.
+    pub take: Vec<Share>,
+    /// The earlier images that hold the others.
+    pub ancestors: Vec<Known>,
+    /// Where these are in them.
+    pub extents: Vec<Extent>,
+    /// Pages of zeros that need not be looked at again.
+    pub blank: Spans,
+}
+
+/// The pages with content of their own in all regions of which such are stored, except those that
+/// `skip` picks out.
+pub fn own(
+    pagemap: &mut Pagemap,
+    regions: &Regions,
+    skip: impl Fn(u64, u64) -> bool,
+) -> Result<Vec<Share>, CaptureError> {
+    let mut all = Vec::new();
+    for (region, (r, content)) in regions.list.iter().enumerate() {
+        if *content != Content::Own || skip(r.start, r.end) {
+            continue;
+        }
+        let mut runs = Vec::new();
+        pagemap.own_pages(r.start, r.end, u64::MAX, &mut runs)?;
+        let mut spans = Spans::default();
+        runs.iter().for_each(|run| spans.push(run.start, run.start + run.pages * PAGE_BYTES));
+        all.push(Share { region, spans });
+    }
+    Ok(all)
+}
+
+/// All pages of some shares.
+pub fn all(shares: &[Share]) -> Spans {
+    let mut all = Spans::default();
+    shares.iter().flat_map(|s| s.spans.iter()).for_each(|s| all.push(s.start, s.end));
+    all
+}
+
+/// Sorts the pages of a process. Without an earlier image, or not knowing what has changed, all are
+/// to be stored.
+pub fn sort(
+    own: Vec<Share>,
+    regions: &Regions,
+    changed: Option<&Spans>,
+    index: Option<&Index>,
+) -> Sorted {
+    let (Some(changed), Some(index)) = (changed, index) else {
+        return Sorted { take: own, ..Sorted::default() };
+    };
+    let mut references = References::new(index);
+    let mut take = Vec::new();
+    for Share { region, spans } in own {
+        let anon = regions.list[region].0.backing == (Backing::Anon {});
+        let mut rest = Vec::new();
+        for Span { start, end } in spans.without(changed).iter() {
+            rest.extend(references.refer(Span { start, end }, anon).iter());
+        }
+        let spans = spans.intersection(changed).union(&Spans::of(rest));
+        take.push(Share { region, spans });
+    }
+    let (ancestors, extents, blank) = references.finish();
+    Sorted { take, ancestors, extents, blank }
+}

@@ -1,0 +1,320 @@
+//! From a shot to an image: what was not found out at the freeze is asked now, then the pages are
+//! stored or referred to.
+
+use crate::append;
+use crate::chain::{Index, Known};
+use crate::check;
+use crate::cost::Mode;
+use crate::error::CaptureError;
+use crate::fault;
+use crate::format::{Ancestor, Extent};
+use crate::hashes::Hashes;
+use crate::pull::{Kind, Puller};
+use crate::regions::{Content, Regions};
+use crate::scan::Pagemap;
+use crate::shot::{Asked, Outline, Shot, Stage, regions, state};
+use crate::sink::StreamSink;
+use crate::sort::{self, Share, Sorted};
+use crate::source::Source;
+use crate::spans::{Span, Spans};
+use crate::state::{Backing, Guard, ORPHAN_BASE, Region, Run, State};
+use crate::trace::Tracee;
+use crate::track::{Tracker, Tracking};
+use crate::tree;
+use crate::twin::{self, Saved};
+use crate::write::{Contents, ImageWriter, Written};
+use crate::{ImageReport, PAGE_BYTES};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Instant;
+
+impl Shot {
+    /// Writes the image atomically and durably, with `meta` in it; `tracker` is the one that was
+    /// there at the freeze. In [`Mode::Sync`] to be called before the process is released. After
+    /// any error no file is left behind, and the next image stores what this one would have. The
+    /// images of its children, if it has any, are written before: the same name with `.1`, `.2` ...
+    /// appended.
+    pub fn write_image(
+        mut self,
+        meta: &[u8],
+        tracker: &mut Tracker,
+    ) -> Result<ImageReport, CaptureError> {
+        let path = std::mem::take(&mut self.path);
+        self.write_to(&path, meta, tracker)
+    }
+
+    pub(crate) fn write_to(
+        mut self,
+        path: &Path,
+        meta: &[u8],
+        tracker: &mut Tracker,
+    ) -> Result<ImageReport, CaptureError> {
+        if self.choice.mode == Mode::Sync && self.stood.get().is_some() {
+            let what = "was let go before its synchronous image was written";
+            return Err(CaptureError::Unsupported(what.into()));
+        }
+        self.close_descriptors()?;
+        let children = self.write_children(path)?;
+        let written = children.len();
+        self.write_own(path, meta, tracker, &children).inspect_err(|_| {
+            // The error is what counts.
+            (0..written).for_each(|n| drop(tree::remove_image(&tree::child_path(path, n))));
+        })
+    }
+
+    /// Has the twins of it and of its children close what they have open, so that nobody waits for
+    /// the end of a pipe on their account.
+    fn close_descriptors(&self) -> Result<(), CaptureError> {
+        if let (Some(_), Some(Stage::Asked(asked))) = (&self.twin, &self.stage) {
+            let args = [0, u64::from(u32::MAX), 0];
+            let closed = asked.agent.call(libc::SYS_close_range, &args);
+            self.blame_death(closed)?;
+        }
+        self.children.iter().try_for_each(Shot::close_descriptors)
+    }
+
+    fn write_children(&mut self, path: &Path) -> Result<Vec<ImageReport>, CaptureError> {
+        let mut reports = Vec::new();
+        for (n, child) in std::mem::take(&mut self.children).into_iter().enumerate() {
+            let (pid, mut tracker) = (child.original, Tracker::new(Tracking::Off));
+            match child.write_to(&tree::child_path(path, n), b"", &mut tracker) {
+                Ok(report) => reports.push(report),
+                Err(why) => {
+                    (0..n).for_each(|n| drop(tree::remove_image(&tree::child_path(path, n))));
+                    return Err(tree::of_child(pid, why));
+                }
+            }
+        }
+        Ok(reports)
+    }
+
+    fn write_own(
+        &mut self,
+        path: &Path,
+        meta: &[u8],
+        tracker: &mut Tracker,
+        children: &[ImageReport],
+    ) -> Result<ImageReport, CaptureError> {
+        let kin = match &mut self.stage {
+            Some(Stage::Asked(asked)) => &mut asked.snapshot.kin,
+            Some(Stage::Copied { outline, .. }) => &mut outline.state.kin,
+            None => return Err(CaptureError::TwinGone),
+        };
+        for (child, report) in kin.children.iter_mut().zip(children) {
+            child.identity = report.identity;
+        }
+        let result = self.write(|| ImageWriter::create(path), Some(path), meta, tracker);
+        let result = result.map(|own| {
+            let all = |of: fn(&ImageReport) -> u64| of(&own) + children.iter().map(of).sum::<u64>();
+            let (bytes, pages) = (all(|r| r.bytes), all(|r| r.pages));
+            let write = own.write + children.iter().map(|r| r.write).sum();
+            ImageReport { bytes, pages, write, ..own }
+        });
+        self.blame_death(result)
+    }
+
+    /// That the process or its twin has died is the better reason.
+    fn blame_death<T>(&self, result: Result<T, CaptureError>) -> Result<T, CaptureError> {
+        let standing = self.choice.mode == Mode::Sync;
+        result.map_err(|e| match &self.twin {
+            Some(twin) if twin.is_gone() => CaptureError::TwinGone,
+            None if standing && Tracee(self.pid).regs().is_err() => CaptureError::Gone,
+            _ => e,
+        })
+    }
+
+    /// Sends the image, which is full and of a process without children, as a stream.
+    pub(crate) fn write_stream(
+        mut self,
+        to: impl Write + Send,
+        meta: &[u8],
+    ) -> Result<ImageReport, CaptureError> {
+        if !self.children.is_empty() {
+            let what = "has child processes, and one stream holds one process";
+            return Err(CaptureError::Unsupported(what.into()));
+        }
+        self.close_descriptors()?;
+        let begin = || Ok(ImageWriter::to(Box::new(StreamSink::new(to)?)));
+        let result = self.write(begin, None, meta, &mut Tracker::new(Tracking::Off));
+        self.blame_death(result)
+    }
+
+    fn write<'a>(
+        &mut self,
+        begin: impl FnOnce() -> Result<ImageWriter<'a>, CaptureError>,
+        path: Option<&Path>,
+        meta: &[u8],
+        tracker: &mut Tracker,
+    ) -> Result<ImageReport, CaptureError> {
+        let begun = Instant::now();
+        let Ready { outline: Outline { mut state, regions }, own, sorted, saved, source, pagemap } =
+            self.ready()?;
+        append::mark_shared(&self.family.borrow(), &mut state.descriptions);
+        fault::point(fault::REGIONS_KNOWN)?;
+        let own_pages = sort::all(&own);
+        let base = self.changes.base.as_deref();
+        let hashes = match self.changes.hash {
+            true => Some(Hashes::of(&source, &own_pages)?),
+            false => None,
+        };
+        let sorted = sorted.unwrap_or_else(|| {
+            let before = base.and_then(|base| base.hashes.as_ref());
+            let same = hashes.as_ref().zip(before).map(|(now, before)| now.same_as(before));
+            let found = same.map(|same| own_pages.without(&same));
+            let changed = self.changes.pages.as_ref().or(found.as_ref());
+            sort::sort(own, &regions, changed, base.map(|base| &base.index))
+        });
+        let writer = begin()?;
+        let mut puller = Puller::new(&source, pagemap.as_ref(), &writer);
+        pull(&mut puller, &regions, &saved, &sorted.take)?;
+        let (stored, guards) = (puller.extents, puller.guards);
+        let pull = self.born.elapsed();
+        if let Source::Copied(copied) = source {
+            tracker.buffer = copied.into_buffer();
+        }
+        if self.twin.take().is_some() {
+            tracker.cost.stored(writer.pages() * PAGE_BYTES, pull);
+            twin::refuse_lost(&regions, &stored, &sorted.extents)?;
+        }
+        fault::point(fault::MEMORY_PULLED)?;
+        let blank = blank(&regions, &sorted, &stored, &guards);
+        state.guards = guards;
+        state.files = regions.files;
+        state.orphans = regions.orphans.into_list();
+        state.regions = regions.list.into_iter().map(|(region, _)| region).collect();
+        let done = Done { state, stored, referred: sorted.extents, files: sorted.ancestors, blank };
+        let (written, index) = finish(done, writer, path, meta)?;
+        let report = ImageReport {
+            bytes: written.bytes,
+            identity: written.identity,
+            pages: index.own_pages(),
+            referred_pages: index.pages() - index.own_pages(),
+            ancestors: index.names(),
+            mode: self.choice.clone(),
+            freeze: self.stood.get().unwrap_or_default(),
+            twin: self.made,
+            pull,
+            write: begun.elapsed(),
+        };
+        if let Some(path) = path {
+            tracker.imaged(self.changes.freeze, path, index, hashes);
+        }
+        Ok(report)
+    }
+
+    /// Finds out what was not found out at the freeze.
+    fn ready(&mut self) -> Result<Ready, CaptureError> {
+        let stage = self.stage.take().ok_or(CaptureError::TwinGone)?;
+        let asked = match stage {
+            Stage::Asked(asked) => *asked,
+            Stage::Copied { outline, own, sorted, pages } => {
+                let (outline, source) = (*outline, Source::Copied(pages));
+                return Ok(Ready { outline, own, sorted, saved: vec![], source, pagemap: None });
+            }
+        };
+        let Asked { mut snapshot, agent, saved, dont_fork } = asked;
+        let is_twin = self.twin.is_some();
+        let orphans = std::mem::take(&mut snapshot.orphans);
+        let maps = snapshot.maps.clone();
+        let state = state(self.original, snapshot, &agent, self.pid)?;
+        fault::point(fault::TWIN_ASKED)?;
+        let twin = is_twin.then_some((maps.as_slice(), dont_fork.as_slice()));
+        let regions = regions(self.pid, twin, orphans)?;
+        let mut pagemap = Pagemap::open(self.pid)?;
+        let is_saved = |start, end| saved.iter().any(|s| (start..end).contains(&s.start));
+        let own = sort::own(&mut pagemap, &regions, is_saved)?;
+        let (outline, source) = (Outline { state, regions }, Source::open(self.pid)?);
+        Ok(Ready { outline, own, sorted: None, saved, source, pagemap: Some(pagemap) })
+    }
+}
+
+/// All that is needed to write an image.
+struct Ready {
+    outline: Outline,
+    /// Pages with content of their own.
+    own: Vec<Share>,
+    sorted: Option<Sorted>,
+    saved: Vec<Saved>,
+    source: Source,
+    pagemap: Option<Pagemap>,
+}
+
+/// An image whose pages are stored.
+struct Done {
+    state: State,
+    stored: Vec<Extent>,
+    referred: Vec<Extent>,
+    files: Vec<Known>,
+    blank: Spans,
+}
+
+/// Writes the tables. What would be refused on opening is not written.
+fn finish(
+    done: Done,
+    writer: ImageWriter<'_>,
+    path: Option<&Path>,
+    meta: &[u8],
+) -> Result<(Written, Index), CaptureError> {
+    let Done { state, stored, referred, files, blank } = done;
+    let mut extents = stored;
+    extents.extend(referred);
+    extents.sort_unstable_by_key(|e| e.start);
+    let mut homes = vec![writer.pages()];
+    homes.extend(files.iter().map(|known| known.pages));
+    check::check(&state, &extents, &homes)
+        .map_err(|what| CaptureError::Unsupported(format!("is not as expected: {what}")))?;
+    let ancestors: Vec<Ancestor> = files.iter().map(|known| known.file.clone()).collect();
+    let contents = Contents { state: &state, extents: &extents, ancestors: &ancestors, meta };
+    let written = writer.commit(&contents)?;
+    let name = path.and_then(Path::file_name).unwrap_or_default().as_bytes().to_vec();
+    let own = Known { file: Ancestor { name, identity: written.identity }, pages: homes[0] };
+    let files = std::iter::once(own).chain(files).collect();
+    Ok((written, Index::new(files, extents, blank)))
+}
+
+/// The pages that were touched, are no guard pages, and were found to be zeros.
+fn blank(regions: &Regions, sorted: &Sorted, stored: &[Extent], guards: &[Guard]) -> Spans {
+    let anon = |share: &&Share| kind(&regions.list[share.region].0) == Kind::Anon;
+    let mut looked_at = Spans::default();
+    let spans = sorted.take.iter().filter(anon).flat_map(|share| share.spans.iter());
+    spans.for_each(|s| looked_at.push(s.start, s.end));
+    let mut other = Spans::default();
+    stored.iter().for_each(|e| other.push(e.start, e.start + e.pages * PAGE_BYTES));
+    let guards = guards.iter().map(|g| Span { start: g.start, end: g.end }).collect();
+    looked_at.without(&other).without(&Spans::of(guards)).union(&sorted.blank)
+}
+
+fn pull<'a>(
+    puller: &mut Puller<'a>,
+    regions: &Regions,
+    saved: &'a [Saved],
+    take: &[Share],
+) -> Result<(), CaptureError> {
+    let mut shares = take.iter().peekable();
+    for (i, (region, content)) in regions.list.iter().enumerate() {
+        let kept = |s: &&Saved| (region.start..region.end).contains(&s.start);
+        for s in saved.iter().filter(kept) {
+            puller.take_saved(s.start, &s.content);
+        }
+        let legible = region.prot & libc::PROT_READ as u32 != 0;
+        if let Some(share) = shares.next_if(|share| share.region == i) {
+            for span in share.spans.iter() {
+                let pages = (span.end - span.start) / PAGE_BYTES;
+                puller.take(&Run { start: span.start, pages }, kind(region), legible);
+            }
+        } else if *content == Content::All && !saved.iter().any(|s| kept(&s)) {
+            let pages = (region.end - region.start) / PAGE_BYTES;
+            puller.take(&Run { start: region.start, pages }, Kind::Lost, legible);
+        }
+    }
+    // Shared objects lie behind all regions.
+    for s in saved.iter().filter(|s| s.start >= ORPHAN_BASE) {
+        puller.take_saved(s.start, &s.content);
+    }
+    puller.pull()
+}
+
+fn kind(region: &Region) -> Kind {
+    if region.backing == (Backing::Anon {}) { Kind::Anon } else { Kind::File }
+}

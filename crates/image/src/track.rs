@@ -1,0 +1,219 @@
+//! What a caller keeps of a process from one image to the next, so that the next stores only what
+//! has changed.
+//!
+//! Changed pages are found in one of two ways, chosen at run time: the kernel notes writes
+//! ([`crate::writes`], Linux 6.7), or all pages are hashed and held against the last image
+//! ([`crate::hashes`], any kernel).
+
+use crate::agent::Agent;
+use crate::capture::Snapshot;
+use crate::chain::Index;
+use crate::cost::{Choice, Cost, Load, Mode};
+use crate::error::CaptureError;
+use crate::frame::Part;
+use crate::hashes::Hashes;
+use crate::spans::Spans;
+use crate::writes::{Obstacle, Writes};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// How changes are to be found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tracking {
+    /// The first of the following that works here.
+    #[default]
+    Auto,
+    /// The kernel notes writes; hashes where it does not.
+    WriteProtect,
+    /// All pages are hashed.
+    Hash,
+    /// Not at all: every image is full.
+    Off,
+}
+
+impl Tracking {
+    /// What `EYRIE_IMAGE_TRACKING` (`auto`, `wp`, `hash`, `off`) asks for, for tests; else `Auto`.
+    pub fn from_env() -> Tracking {
+        match std::env::var("EYRIE_IMAGE_TRACKING").as_deref() {
+            Ok("wp") => Tracking::WriteProtect,
+            Ok("hash") => Tracking::Hash,
+            Ok("off") => Tracking::Off,
+            _ => Tracking::Auto,
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tracking::Auto => "undecided",
+            Tracking::WriteProtect => "write protection",
+            Tracking::Hash => "page hashes",
+            Tracking::Off => "off",
+        }
+    }
+}
+
+/// What is known of the last image of a process, and of what it has done since. One for each
+/// process; the first image with it is full.
+#[derive(Debug, Default)]
+pub struct Tracker {
+    wish: Tracking,
+    /// Why pages are hashed although the kernel was to note writes.
+    obstacle: Option<Obstacle>,
+    writes: Writes,
+    base: Option<Arc<Base>>,
+    freezes: u64,
+    frozen: Option<Instant>,
+    pub(crate) cost: Cost,
+    /// Memory for copies, kept so that it need not be had anew while a process stands still.
+    pub(crate) buffer: Vec<u8>,
+}
+
+/// A complete image that later ones may refer to.
+#[derive(Debug)]
+pub(crate) struct Base {
+    pub folder: PathBuf,
+    pub index: Index,
+    pub hashes: Option<Hashes>,
+    freeze: u64,
+}
+
+/// What has changed at one freeze.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    /// Number of the freeze.
+    pub freeze: u64,
+    /// What has changed since the last complete image, as far as that is known already.
+    pub pages: Option<Spans>,
+    /// Whether it is to be found by hashing.
+    pub hash: bool,
+    /// The last complete image, if the new one may refer to it.
+    pub base: Option<Arc<Base>>,
+}
+
+impl Tracker {
+    /// Nothing is known yet.
+    pub fn new(wish: Tracking) -> Tracker {
+        Tracker { wish, ..Tracker::default() }
+    }
+
+    /// How changes are found, as far as that is decided.
+    pub fn method(&self) -> Tracking {
+        match self.wish {
+            Tracking::Auto | Tracking::WriteProtect if self.obstacle.is_some() => Tracking::Hash,
+            Tracking::Auto if self.writes.is_on() => Tracking::WriteProtect,
+            wish => wish,
+        }
+    }
+
+    /// Why pages are hashed although the kernel was to note writes.
+    pub fn obstacle(&self) -> Option<&str> {
+        self.obstacle.as_ref().map(|o| o.0.as_str())
+    }
+
+    /// Forgets process and images, but not what was learned about the machine: to be called when
+    /// the process was restored, or an image turned out to be damaged. The next image is full.
+    pub fn restart(&mut self) {
+        self.writes = Writes::default();
+        self.base = None;
+    }
+
+    /// The last complete image and the names of the earlier files that it needs.
+    pub(crate) fn base(&self) -> Option<&Arc<Base>> {
+        self.base.as_ref()
+    }
+
+    /// Whether the last image is the last that was begun.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.base.as_ref().is_some_and(|b| b.freeze == self.freezes)
+    }
+
+    /// At a freeze: what has changed. From here on changes belong to the next one.
+    pub(crate) fn freeze(
+        &mut self,
+        pid: libc::pid_t,
+        snapshot: &Snapshot,
+        agent: &Agent,
+        path: Option<&Path>,
+    ) -> Result<Changes, CaptureError> {
+        self.freezes += 1;
+        let freeze = self.freezes;
+        let base = self.base.clone().filter(|base| path.is_some_and(|path| base.serves(path)));
+        let mut hash = matches!(self.method(), Tracking::Hash);
+        let mut pages = None;
+        if !hash && self.wish != Tracking::Off {
+            match self.writes.freeze(pid, &snapshot.maps, agent, freeze)? {
+                Ok(changed) => pages = Some(changed),
+                Err(obstacle) => {
+                    self.obstacle = Some(obstacle);
+                    self.base = None;
+                    hash = true;
+                }
+            }
+        }
+        let base = base.filter(|base| pages.is_some() || hash && base.hashes.is_some());
+        Ok(Changes { freeze, pages, hash, base })
+    }
+
+    /// Which way of keeping the content of a frozen process costs it least.
+    pub(crate) fn choose(&mut self, wish: Mode, own_bytes: u64, changes: &Changes) -> Choice {
+        let changed = changes.pages.as_ref().filter(|_| changes.base.is_some());
+        let interval = self.frozen.replace(Instant::now()).map(|last| last.elapsed());
+        let load = Load {
+            own_bytes,
+            changed_bytes: changed.map_or(own_bytes, |pages| pages.bytes()).min(own_bytes),
+            interval,
+        };
+        self.cost.choose(wish, &load)
+    }
+
+    /// The image of a freeze is complete.
+    pub(crate) fn imaged(
+        &mut self,
+        freeze: u64,
+        path: &Path,
+        index: Index,
+        hashes: Option<Hashes>,
+    ) {
+        let newer = self.base.as_ref().is_none_or(|base| base.freeze < freeze);
+        if self.wish == Tracking::Off || !newer {
+            return;
+        }
+        self.writes.imaged(freeze);
+        let folder = folder(path).to_path_buf();
+        self.base = Some(Arc::new(Base { folder, index, hashes, freeze }));
+    }
+
+    /// The last image was rewritten without changing what it holds.
+    pub(crate) fn rewritten(&mut self, index: Index) {
+        let Some(base) = self.base.take() else { return };
+        let Base { folder, hashes, freeze, .. } = match Arc::try_unwrap(base) {
+            Ok(base) => base,
+            // Somebody still writes an image that refers to the old file.
+            Err(_) => return,
+        };
+        self.base = Some(Arc::new(Base { folder, index, hashes, freeze }));
+    }
+}
+
+/// The folder of a file.
+pub(crate) fn folder(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+impl Base {
+    /// Whether an image `path` may refer to it: same folder, another name than all it needs, and
+    /// all of that still there.
+    fn serves(&self, path: &Path) -> bool {
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        folder(path) == self.folder
+            && self.index.files().iter().all(|known| {
+                let part = self.folder.join(OsStr::from_bytes(&known.file.name));
+                known.file.name != name
+                    && Part::open(&part).is_ok_and(|part| part.identity == known.file.identity)
+            })
+    }
+}

@@ -1,0 +1,133 @@
+//! Which pages of a process were written since its last image, as the kernel notes it
+//! ([`crate::uffd`]).
+//!
+//! Kept true: what is not known to be unchanged counts as changed. So do all pages of a mapping
+//! that is new or was moved; and after an image that could not be written all pages count that have
+//! changed since the one before it.
+
+use crate::agent::Agent;
+use crate::error::CaptureError;
+use crate::procfs::{Mapping, Stat};
+use crate::scan::Pagemap;
+use crate::spans::{Span, Spans};
+use crate::uffd::Uffd;
+use std::io;
+
+/// Writes to the private memory of one process.
+#[derive(Debug, Default)]
+pub struct Writes {
+    /// Process number and start time.
+    process: Option<(libc::pid_t, u64)>,
+    uffd: Option<Uffd>,
+    /// What was found to have changed at each freeze whose image is not complete, oldest first.
+    changed: Vec<(u64, Spans)>,
+}
+
+/// Why the kernel cannot be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Obstacle(pub String);
+
+type Taken = Result<Result<Spans, Obstacle>, CaptureError>;
+
+impl Writes {
+    /// Whether they are noted.
+    pub fn is_on(&self) -> bool {
+        self.uffd.is_some()
+    }
+
+    /// Finds what has changed up to the freeze of this number since the last complete image.
+    pub fn freeze(
+        &mut self,
+        pid: libc::pid_t,
+        maps: &[Mapping],
+        agent: &Agent,
+        freeze: u64,
+    ) -> Taken {
+        let process = (pid, Stat::read(pid)?.field(22));
+        if self.process != Some(process) {
+            *self = Writes { process: Some(process), ..Writes::default() };
+        }
+        let first = self.uffd.is_none();
+        if first {
+            match Uffd::open(pid, agent)? {
+                Ok(uffd) => self.uffd = Some(uffd),
+                Err((what, error)) => return Ok(Err(Obstacle(format!("{what}: {error}")))),
+            }
+        }
+        let mut found = self.take(pid, maps, first)?;
+        if matches!(&found, Ok(None)) {
+            // Its memory is not what it was: the program was executed anew.
+            *self = Writes { process: Some(process), ..Writes::default() };
+            match Uffd::open(pid, agent)? {
+                Ok(uffd) => self.uffd = Some(uffd),
+                Err((what, error)) => return Ok(Err(Obstacle(format!("{what}: {error}")))),
+            }
+            found = self.take(pid, maps, true)?;
+        }
+        match found {
+            Ok(Some(spans)) => self.changed.push((freeze, spans)),
+            Ok(None) => return Err(CaptureError::Gone),
+            Err(obstacle) => {
+                *self = Writes::default();
+                return Ok(Err(obstacle));
+            }
+        }
+        Ok(Ok(self.changed.iter().fold(Spans::default(), |all, (_, s)| all.union(s))))
+    }
+
+    /// The image of a freeze is complete: what had changed before is in it.
+    pub fn imaged(&mut self, freeze: u64) {
+        self.changed.retain(|(at, _)| *at > freeze);
+    }
+
+    /// Takes the pages written since the last time. `first`: nothing is registered yet. `None`: the
+    /// address space is another one.
+    fn take(
+        &self,
+        pid: libc::pid_t,
+        maps: &[Mapping],
+        first: bool,
+    ) -> Result<Result<Option<Spans>, Obstacle>, CaptureError> {
+        let Some(uffd) = &self.uffd else { return Ok(Ok(None)) };
+        let pagemap = Pagemap::open(pid)?;
+        let mut found = Vec::new();
+        for m in maps.iter().filter(|m| !m.shared && !m.is_special() && !m.is_vsyscall()) {
+            let written = match first {
+                true => Err(io::Error::from_raw_os_error(libc::EPERM)),
+                false => pagemap.take_written(m.start, m.end, &mut found),
+            };
+            let Err(error) = written else { continue };
+            found.push(Span { start: m.start, end: m.end });
+            match error.raw_os_error() {
+                Some(libc::EPERM) => {}
+                Some(libc::ESRCH) => return Err(CaptureError::Gone),
+                _ => return Ok(Err(no_scan(&error))),
+            }
+            match uffd.register(m.start, m.end).map_err(|e| e.raw_os_error()) {
+                // Noted from here on; what is there counts as changed already.
+                Ok(()) => match pagemap.take_written(m.start, m.end, &mut Vec::new()) {
+                    Err(e) if e.raw_os_error() != Some(libc::EPERM) => {
+                        return Ok(Err(no_scan(&e)));
+                    }
+                    _ => {}
+                },
+                Err(Some(libc::EBUSY)) => {
+                    let text = "another userfaultfd watches its memory";
+                    return Ok(Err(Obstacle(text.into())));
+                }
+                Err(Some(libc::ESRCH)) => return Ok(Ok(None)),
+                // Such as cannot be watched: it always counts as changed.
+                Err(_) => {}
+            }
+        }
+        Ok(Ok(Some(Spans::of(found))))
+    }
+}
+
+fn no_scan(error: &io::Error) -> Obstacle {
+    Obstacle(format!("PAGEMAP_SCAN (Linux 6.7): {error}"))
+}
+
+#[cfg(test)]
+#[path = "writes_tests.rs"]
+mod tests;
