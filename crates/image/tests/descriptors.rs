@@ -52,6 +52,11 @@ fn pseudo_terminals() {
 }
 
 #[test]
+fn named_unix_sockets() {
+    survives("named", &[], &["20000"], 3);
+}
+
+#[test]
 fn tcp_connections() {
     survives("tcp", &[], &["10000"], 3);
 }
@@ -81,6 +86,7 @@ fn without_privileges() {
         "file_locks",
         "pseudo_",
         "tcp_",
+        "named_",
     ];
-    common::as_nobody("descriptors", &tests, 10);
+    common::as_nobody("descriptors", &tests, 11);
 }
