@@ -10,6 +10,7 @@
 use crate::error::FreezeError;
 use crate::fault;
 use crate::interrupted;
+use crate::lazy;
 use crate::procfs::{self, Stat, Status};
 use crate::trace::{Listed, Regs, Stop, TraceError, Tracee};
 use crate::twin::{reap, try_reap};
@@ -178,6 +179,7 @@ impl Frozen {
         if !self.attached.is_empty() {
             return Ok(());
         }
+        lazy::complete(self.tracee.0);
         self.since = Instant::now();
         self.stood = Rc::default();
         let stopped = self.stop_threads().and_then(|()| self.stop_children());

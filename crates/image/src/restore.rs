@@ -15,6 +15,7 @@ use crate::family::Member;
 use crate::fault;
 use crate::image::Image;
 use crate::interrupted;
+use crate::lazy::{Filling, Lazy, within};
 use crate::load;
 use crate::memory;
 use crate::plan::{self, Placed, Plan};
@@ -37,6 +38,8 @@ use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Offset of the thread number in glibc's thread block (2.11 and later).
 const GLIBC_TID_OFFSET: u64 = 720;
@@ -68,6 +71,23 @@ pub struct RestoreOptions {
     pub ignore_features: Vec<String>,
     /// For a restore on another node: IP addresses of sockets, and what stands for each here.
     pub addresses: Vec<(IpAddr, IpAddr)>,
+    /// Let it run as soon as the pages are in that it is likely to need first; the others follow
+    /// when they are touched, and all within this time if the storage permits. Needs the right to
+    /// trace any process; without it, and for a process with children, all pages come first.
+    /// `EYRIE_IMAGE_LAZY` (milliseconds) asks for it where this is not set.
+    pub lazy: Option<Duration>,
+}
+
+/// A restored process.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Restored {
+    /// Its number.
+    pub pid: libc::pid_t,
+    /// Set if not all of its memory is in yet.
+    pub filling: Option<Filling>,
+    /// Why all of its memory came first although it was to be restored lazily.
+    pub why_not_lazy: Option<String>,
 }
 
 /// A process while it is being made; killed and reaped unless it is finished.
@@ -139,7 +159,12 @@ struct Part<'a> {
 /// checkpointed with it, and returns its number. To be called from the thread on whose death it
 /// shall die (`PDEATHSIG`), in a daemon the main thread.
 pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
-    let image = Image::open(spec.image)?;
+    restore_lazily(spec).map(|restored| restored.pid)
+}
+
+/// The same, telling how [`RestoreOptions::lazy`] was followed.
+pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
+    let image = Arc::new(Image::open(spec.image)?);
     fault::point(fault::IMAGE_CHECKED)?;
     File::open(spec.restorer)
         .map_err(|source| RestoreError::Os { what: "open the restorer", source })?;
@@ -164,6 +189,8 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
         pid: image.state.pid,
         only_this: accounts.len() > 1,
     };
+    // Goes after the child, which ends it, if something fails.
+    let mut lazy = Lazy::new(&image, &spec.options, parts.len() > 1);
     let pid = spawn::start(&start)?;
     let tracee = Tracee(pid);
     let mut made: Vec<Option<Child>> = accounts.iter().map(|_| None).collect();
@@ -176,7 +203,7 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     fault::point(fault::FAMILY_MADE)?;
     let mut alive: Vec<&mut Child> = made.iter_mut().flatten().filter(|c| !c.ended).collect();
     for (child, part) in alive.iter_mut().zip(&parts) {
-        rebuild(child, part)?;
+        rebuild(child, part, &mut lazy)?;
     }
     fault::point(fault::LIMITS_SET)?;
     reopener.finish()?;
@@ -194,7 +221,7 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
         }
     }
     alive.iter_mut().for_each(|child| child.finished = true);
-    Ok(pid)
+    Ok(Restored { pid, filling: lazy.filling.take(), why_not_lazy: lazy.why_not.take() })
 }
 
 /// Where the kernel lets only ancestors attach (Yama), the process can say that all others may too.
@@ -207,7 +234,7 @@ fn permit_debugger(tracee: Tracee, state: &State) -> Result<(), RestoreError> {
 }
 
 /// Turns the restorer into the process of an image, all but the registers of its threads.
-fn rebuild(child: &mut Child, part: &Part<'_>) -> Result<(), RestoreError> {
+fn rebuild(child: &mut Child, part: &Part<'_>, lazy: &mut Lazy) -> Result<(), RestoreError> {
     let (state, tracee) = (&part.image.state, child.tracee);
     let pid = tracee.0;
     let own = own_maps(pid)?;
@@ -228,7 +255,9 @@ fn rebuild(child: &mut Child, part: &Part<'_>) -> Result<(), RestoreError> {
     fault::point(fault::PLAN_MADE)?;
     carry_out(tracee, &plan, &part.plan, part.plan_fd, || {
         vdso::fill(&vdso, pid)?;
-        load::fill(part.image, pid, &part.reopened.orphans)
+        let late = lazy.begin(tracee);
+        let now = |address| !within(&late, address);
+        load::fill(part.image, pid, &part.reopened.orphans, now)
     })?;
     fault::point(fault::PLAN_DONE)?;
     forget_restorer(child, &plan, state, area)?;
@@ -242,7 +271,7 @@ fn rebuild(child: &mut Child, part: &Part<'_>) -> Result<(), RestoreError> {
     Ok(())
 }
 
-fn site(pid: libc::pid_t) -> Result<u64, RestoreError> {
+pub(crate) fn site(pid: libc::pid_t) -> Result<u64, RestoreError> {
     syscall_site(pid, &own_maps(pid)?).map_err(|e| RestoreError::Machine(e.to_string()))
 }
 
@@ -308,12 +337,13 @@ fn place_one(
             }
             Backing::Orphan { orphan, .. } => {
                 let writable = r.flags & region::MAY_WRITE != 0;
-                Some(slot(reopened.orphans[*orphan as usize].fd(writable)))
+                reopened.orphans[*orphan as usize].fd(writable).map(&mut slot)
             }
             _ => None,
         });
     }
-    Ok(Placed { base: 0, descriptions, files, segments, child })
+    let attached = reopened.orphans.iter().map(|orphan| orphan.number()).collect();
+    Ok(Placed { base: 0, descriptions, files, segments, attached, child })
 }
 
 fn own_maps(pid: libc::pid_t) -> Result<Vec<Mapping>, RestoreError> {

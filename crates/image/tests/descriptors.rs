@@ -88,5 +88,5 @@ fn without_privileges() {
         "tcp_",
         "named_",
     ];
-    common::as_nobody("descriptors", &tests, 11);
+    common::as_nobody("descriptors", &tests, 12);
 }

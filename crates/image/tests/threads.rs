@@ -193,3 +193,9 @@ fn all_threads_are_in_the_image_and_come_back() {
     }
     panic!("the threads have got other numbers ten times");
 }
+
+/// The vdso counts as that of another kernel.
+#[test]
+fn under_another_kernel() {
+    common::again_with("EYRIE_IMAGE_FOREIGN_VDSO", "1", &["threads_with_mutex", "threads_of_a"], 2);
+}
