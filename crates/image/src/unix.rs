@@ -46,12 +46,14 @@ pub fn capture(
     socket.shut = u32::from(info.shut);
     socket.name = sockets::address(fd, libc::getsockname);
     socket.peer_name = sockets::address(fd, libc::getpeername);
-    let paired = info.state == ESTABLISHED || info.peer != 0 || !socket.peer_name.is_empty();
+    // One that receives datagrams counts as connected as soon as anybody is connected to it.
+    let stream = socket.kind != libc::SOCK_DGRAM as u32;
+    let paired =
+        (stream && info.state == ESTABLISHED) || info.peer != 0 || !socket.peer_name.is_empty();
     if info.state == LISTEN {
         return listening(this, socket, &info);
     }
-    let hung = lend::poll(fd, 0) & libc::POLLHUP != 0;
-    socket.connected = paired || hung;
+    socket.connected = paired;
     if !socket.connected {
         return unconnected(this, fd, socket);
     }
