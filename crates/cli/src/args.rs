@@ -84,6 +84,9 @@ pub struct Run {
     /// Time between two checkpoints of a rank (seconds, or with unit); 0: only on request
     #[arg(long, value_name = "SECS", default_value = "60", value_parser = parse_millis)]
     pub ckpt_every: u64,
+    /// Time until the first checkpoint of every rank, if less than --ckpt-every
+    #[arg(long, value_name = "SECS", default_value = "1", value_parser = parse_millis)]
+    pub ckpt_first: u64,
     /// Most memory for the send log of each rank [default: 512M, less if memory is short]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub log_limit: Option<u64>,

@@ -337,8 +337,8 @@ impl Attached {
 }
 
 /// Waits for the stop that was asked for, until `end`. Tells whether the thread stood still anyway,
-/// by a stopping signal; `None` if it does not stop. A signal that comes first is passed on, and the
-/// stop asked for again: any trap takes back an earlier request.
+/// by a stopping signal; `None` if it does not stop. A signal that comes first is passed on, and
+/// the stop asked for again: any trap takes back an earlier request.
 fn wait_for_stop(tracee: Tracee, end: Option<Instant>) -> Result<Option<bool>, TraceError> {
     loop {
         let stop = match end {

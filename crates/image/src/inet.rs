@@ -4,8 +4,9 @@
 //! under the same addresses, and what was in flight is sent again. That takes no privileges, and
 //! sequence numbers are nothing that a program can see. What the sender still held back is waited
 //! for, or, where the reader does not make room for it, read with `TCP_REPAIR`, which does take
-//! `CAP_NET_ADMIN`. Sockets that listen do so again. `SO_REUSEADDR` is switched on for all of them. A connection to anybody else is refused: to them
-//! it ends with this process. Datagrams in flight are dropped, as the network may do with them.
+//! `CAP_NET_ADMIN`. Sockets that listen do so again. `SO_REUSEADDR` is switched on for all of them.
+//! A connection to anybody else is refused: to them it ends with this process. Datagrams in flight
+//! are dropped, as the network may do with them.
 
 use crate::descriptors::{Open, refused};
 use crate::error::{CaptureError, RestoreError};
@@ -82,7 +83,7 @@ pub fn capture(
     socket.peer_name = sockets::address(fd, libc::getpeername);
     if socket.kind == libc::SOCK_DGRAM as u32 {
         socket.connected = !socket.peer_name.is_empty();
-        return Ok(this.fd > 2);
+        return Ok(!this.is_handed_over(all));
     }
     if socket.kind != libc::SOCK_STREAM as u32 || socket.protocol != libc::IPPROTO_TCP as u32 {
         return Err(refused(this, format!("a raw or unusual socket ({})", shown(&socket.name))));
@@ -126,7 +127,7 @@ fn connected(
 ) -> Result<bool, CaptureError> {
     let (name, peer_name) = (socket.name.clone(), socket.peer_name.clone());
     let Some((peer, other)) = find_peer(this, all, &name, &peer_name)? else {
-        if this.fd <= 2 {
+        if this.is_handed_over(all) {
             return Ok(false);
         }
         let (here, there) = (shown(&name), shown(&peer_name));

@@ -210,12 +210,14 @@ impl Drop for Lazy {
     }
 }
 
-/// Regions that can be filled late: private memory with content and without a file.
+/// Regions that can be filled late: private memory with content and without a file. Not the huge
+/// pages of hugetlbfs: userfaultfd fills each of these only as a whole.
 fn ranges(image: &Image) -> Vec<(u64, u64)> {
     let holds = |r: &&Region| {
         let after = image.extents.partition_point(|e| e.start < r.start);
         let content = image.extents.get(after).is_some_and(|e| e.start < r.end);
-        r.backing == Backing::Anon {} && r.flags & region::SHARED == 0 && content
+        let unfit = region::SHARED | region::HUGE_2M | region::HUGE_1G;
+        r.backing == Backing::Anon {} && r.flags & unfit == 0 && content
     };
     image.state.regions.iter().filter(holds).map(|r| (r.start, r.end)).collect()
 }

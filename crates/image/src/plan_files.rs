@@ -61,8 +61,8 @@ pub fn finish(plan: &mut Plan, state: &State, pid: libc::pid_t) {
     terminals::control(plan, state, pid);
 }
 
-/// Takes file locks again, when nothing is closed any more: closing any descriptor of a file ends the
-/// locks that the process has on it.
+/// Takes file locks again, when nothing is closed any more: closing any descriptor of a file ends
+/// the locks that the process has on it.
 fn locks(plan: &mut Plan, state: &State) {
     for (i, description) in state.descriptions.iter().enumerate() {
         let holder = state.descriptors.iter().find(|d| d.description as usize == i);
@@ -71,9 +71,9 @@ fn locks(plan: &mut Plan, state: &State) {
     }
 }
 
-/// Opens what only the process itself can open as descriptor `fd`: a file of its own `/proc` folder,
-/// or itself. It gets the lowest number that is free, which is known: lower ones of the image were
-/// put back before.
+/// Opens what only the process itself can open as descriptor `fd`: a file of its own `/proc`
+/// folder, or itself. It gets the lowest number that is free, which is known: lower ones of the
+/// image were put back before.
 fn open_own(
     plan: &mut Plan,
     state: &State,

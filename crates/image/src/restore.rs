@@ -13,7 +13,7 @@ use crate::capture::{self, words_to_regs};
 use crate::error::RestoreError;
 use crate::family::Member;
 use crate::fault;
-use crate::image::Image;
+use crate::image::{Check, Image};
 use crate::interrupted;
 use crate::lazy::{Filling, Lazy, within};
 use crate::load;
@@ -76,6 +76,9 @@ pub struct RestoreOptions {
     /// trace any process; without it, and for a process with children, all pages come first.
     /// `EYRIE_IMAGE_LAZY` (milliseconds) asks for it where this is not set.
     pub lazy: Option<Duration>,
+    /// The image was opened and verified just now ([`Image::open`]): its pages are not read once
+    /// more before they are loaded. Their checksums are checked then in any case.
+    pub verified: bool,
 }
 
 /// A restored process.
@@ -164,7 +167,8 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
 
 /// The same, telling how [`RestoreOptions::lazy`] was followed.
 pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
-    let image = Arc::new(Image::open(spec.image)?);
+    let check = if spec.options.verified { Check::Tables } else { Check::All };
+    let image = Arc::new(Image::open_family(spec.image, check)?);
     fault::point(fault::IMAGE_CHECKED)?;
     File::open(spec.restorer)
         .map_err(|source| RestoreError::Os { what: "open the restorer", source })?;

@@ -2,8 +2,8 @@
 //!
 //! What is in flight in them cannot be looked at without taking it. It is taken and put back while
 //! the processes stand still: what was typed by writing it to the master once more with all
-//! treatment of input switched off, what was printed by writing it to the slave with all treatment of
-//! output switched off. The same way puts it into the new pair at restore.
+//! treatment of input switched off, what was printed by writing it to the slave with all treatment
+//! of output switched off. The same way puts it into the new pair at restore.
 
 use crate::descriptors::Open;
 use crate::error::{CaptureError, RestoreError};
@@ -211,8 +211,8 @@ fn by_lines(termios: &Termios) -> bool {
     local & libc::ICANON != 0
 }
 
-/// Puts `input` where the slave reads it and `output` where the master does, and leaves the settings
-/// `after`.
+/// Puts `input` where the slave reads it and `output` where the master does, and leaves the
+/// settings `after`.
 fn put(
     master: &OwnedFd,
     slave: &OwnedFd,

@@ -1,5 +1,5 @@
-//! A restore cuts an appended file back to its size at the checkpoint, so that the process's lines do
-//! not appear twice, but never lines of others.
+//! A restore cuts an appended file back to its size at the checkpoint, so that the process's lines
+//! do not appear twice, but never lines of others.
 
 mod common;
 
