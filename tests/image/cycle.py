@@ -124,7 +124,7 @@ class Run:
                     return self.finish(driver, work)
                 time.sleep(self.delay_us(most / 10) / 1e6)
                 driver.ask("kill")
-                left = driver.ask("left").split()[1:]
+                left = driver.left()
                 if left:
                     raise Broken(f"processes are left: {left}")
             driver = Driver.restore(work, image, self.case.variant.restore, env)
@@ -139,7 +139,7 @@ class Run:
         """Freezes it as the variant says; returns the last image, or None when it was over."""
         image = None
         for number, how in enumerate(self.case.variant.freezes):
-            image = os.path.join(self.folder, f"image{cycle}.{number}")
+            image = os.path.join(self.folder, f"image{cycle}-{number}")
             delay = self.delay_us(most / len(self.case.variant.freezes))
             answer = driver.freeze(how, image, delay)
             self.say(f"{how} after {delay} us: {answer}")
@@ -161,7 +161,7 @@ class Run:
         output = read(work, "out")
         if ended != "exited 0" or output != self.expected.output:
             raise Differs(f"it {ended}\nfound    {output!r}\nexpected {self.expected.output!r}")
-        left = driver.ask("left").split()[1:]
+        left = driver.left()
         if left:
             raise Broken(f"processes are left: {left}")
         self.counts.runs += 1

@@ -4,10 +4,13 @@ what the program was doing when it is exceeded is told."""
 import os
 import select
 import subprocess
+import time
 
 import builds
 
 LIMIT_S = float(os.environ.get("EYRIE_TEST_TIMEOUT", "120"))
+# Within this time helpers of a process that has ended must have ended too.
+SETTLED_S = 20
 TARGET = os.environ.get("CARGO_TARGET_DIR") or os.path.join(builds.CACHE, "target")
 CARGO = os.environ.get("CARGO", "cargo")
 DRIVER = os.path.join(TARGET, "release", "image-driver")
@@ -100,6 +103,15 @@ class Driver:
 
     def freeze(self, how, image, delay_us=0):
         return self.ask("freeze", how, image, delay_us)
+
+    def left(self):
+        """Children that are still there after all that should have ended had time to."""
+        limit = time.monotonic() + SETTLED_S
+        while True:
+            left = self.ask("left").split()[1:]
+            if not left or time.monotonic() > limit:
+                return left
+            time.sleep(0.002)
 
     def __enter__(self):
         return self

@@ -119,7 +119,7 @@ class Fault:
             self.check(ended == "signalled 9", f"killed, it {ended}")
         else:
             self.same(ended, "the program that was to be frozen")
-        left = daemon.ask("left").split()[1:]
+        left = daemon.left()
         self.check(not left, f"processes are left: {left}")
         names = [n for n in os.listdir(self.folder) if n.endswith(".tmp")]
         self.check(not names, f"files are left: {names}")

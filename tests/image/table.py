@@ -73,6 +73,7 @@ PROGRAMS = (
     Program("hugetlb.c", needs="hugetlb"),
     Program("guards.c"),
     Program("locked.c"),
+    Program("keys.c"),
     Program("mapped.c", ready=True),
     Program("sparse.c"),
     Program("restartable.c"),
@@ -100,7 +101,6 @@ PROGRAMS = (
             ("aio", "asynchronous I/O"),
             ("uring", "anon_inode:[io_uring]"),
             ("uffd", "anon_inode:[userfaultfd]"),
-            ("pkey", "under a protection key"),
             ("seccomp", "a seccomp filter"),
             ("netlink", "a socket"),
             ("lease", "a file with a lease"),
@@ -128,6 +128,15 @@ VARIANTS = {
     "sync": Variant(("sync",)),
     # An image is sent while it is pulled, and received into a file.
     "streamed": Variant(("stream",)),
+    # Chains in which changes are found by the kernel's write protection.
+    "copied": Variant(("shot:copy",) * 3, env=(("EYRIE_IMAGE_TRACKING", "wp"),)),
+    "incremental": Variant(("shot:twin",) * 3, env=(("EYRIE_IMAGE_TRACKING", "wp"),)),
+    # By hashes, while the program stands still, and rewritten as one file at the end.
+    "hashed": Variant(
+        ("shot:auto", "shot:sync", "shot:auto+"), env=(("EYRIE_IMAGE_TRACKING", "hash"),)
+    ),
+    # Restored lazily: it runs while its memory is brought in.
+    "lazy": Variant(("shot:auto",) * 2, env=(("EYRIE_IMAGE_LAZY", "3000"),)),
     # Compressed as hard as it gets; as on a kernel without PAGEMAP_SCAN and with another vdso.
     "foreign": Variant(
         ("twin",),

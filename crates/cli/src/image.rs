@@ -3,7 +3,7 @@
 use crate::args::{Image as Args, ImageAction, ImageExtract, ImageInspect, ImageVerify};
 use crate::{FAILED, Failure, show, units};
 use anyhow::{Context, anyhow};
-use eyrie_image::{Image, Inspection, Verdict};
+use eyrie_image::{Image, ImageError, Inspection, Verdict};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -23,7 +23,11 @@ pub fn image(args: &Args) -> Result<i32, Failure> {
 }
 
 fn open(path: &Path) -> anyhow::Result<Image> {
-    Image::open(path).with_context(|| format!("cannot use {}", path.display()))
+    Image::open(path).map_err(|error| match error {
+        // It names the file itself.
+        ImageError::Read { .. } => anyhow!(error),
+        error => anyhow!(error).context(format!("cannot use {}", path.display())),
+    })
 }
 
 fn inspect(args: &ImageInspect) -> Result<i32, Failure> {
@@ -77,6 +81,11 @@ fn as_json(i: &Inspection) -> Value {
             "homes": r.homes.iter().map(|(home, pages)| json!({"home": home, "pages": pages}))
                 .collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
+        "children": i.children.iter().map(|(pid, suffix)| json!({"pid": pid, "suffix": suffix}))
+            .collect::<Vec<_>>(),
+        "objects": i.objects.iter().map(|o| json!({
+            "name": o.name, "bytes": o.bytes, "pages": o.pages, "held": o.held,
+        })).collect::<Vec<_>>(),
         "files": i.files.iter().map(|f| json!({
             "fd": f.fd, "kind": f.kind, "name": f.name, "flags": f.flags, "offset": f.offset,
             "locks": f.locks,
@@ -100,6 +109,14 @@ fn as_text(i: &Inspection) -> String {
     );
     for (k, a) in i.ancestors.iter().enumerate() {
         let _ = writeln!(text, "needs [{}] {}: {}", k + 1, a.name, page_bytes(a.pages));
+    }
+    for (pid, suffix) in &i.children {
+        let _ = writeln!(text, "child process {pid}: in the file with {suffix} appended");
+    }
+    for o in &i.objects {
+        let place = if o.held { "" } else { ", in the image of another process" };
+        let (size, stored) = (units::bytes(o.bytes), page_bytes(o.pages));
+        let _ = writeln!(text, "shared: {} of {size}, {stored} stored{place}", o.name);
     }
     let row = |cells: &[&str]| cells.iter().map(|c| (*c).to_string()).collect::<Vec<_>>();
     let mut rows = vec![row(&["THREAD", "NAME", "IP", "SP", "WAITS IN"])];

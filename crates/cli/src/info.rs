@@ -36,13 +36,15 @@ fn free_bytes(path: &Path) -> Option<u64> {
     (rc == 0).then(|| found.f_bavail * found.f_frsize)
 }
 
-fn decisions(m: &Machine) -> [(&'static str, &str); 5] {
+fn decisions(m: &Machine) -> [(&'static str, &str); 7] {
     let d = &m.decisions;
     [
         ("changed pages", &d.tracking),
         ("finding pages", &d.page_search),
         ("process numbers", &d.process_number),
         ("can checkpoint", &d.reach),
+        ("freeze", &d.freeze),
+        ("lazy restore", &d.lazy_restore),
         ("compression", &d.compression),
     ]
 }
@@ -94,6 +96,8 @@ fn as_json(m: &Machine, home: &Path, restorer: Option<&PathBuf>) -> serde_json::
             "page_search": m.decisions.page_search,
             "process_number": m.decisions.process_number,
             "reach": m.decisions.reach,
+            "freeze": m.decisions.freeze,
+            "lazy_restore": m.decisions.lazy_restore,
             "compression": m.decisions.compression,
         },
         "features": m.offers.iter().map(offer).collect::<Vec<_>>(),

@@ -43,10 +43,19 @@ fn main() -> ExitCode {
         Err(error) => return ExitCode::from(usage(&error) as u8),
     };
     let code = dispatch(cli.command).unwrap_or_else(|failure| {
-        eprintln!("eyrie: {:#}", failure.error);
+        eprintln!("eyrie: {}", told(&failure.error));
         failure.code
     });
     ExitCode::from((code & 0xff) as u8)
+}
+
+/// An error with its causes, each told once: some tell theirs themselves.
+fn told(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |text, cause| match cause.to_string() {
+        cause if text.contains(&cause) => text,
+        cause if text.is_empty() => cause,
+        cause => format!("{text}: {cause}"),
+    })
 }
 
 /// Help and version as they are; every mistake as one line with its remedy.

@@ -1,6 +1,7 @@
 //! The command line.
 
 use clap::{Args, Parser, Subcommand};
+use eyrie_image::Mode;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -41,7 +42,7 @@ pub struct Keeping {
     /// Time between two checkpoints (seconds, or with unit: 500ms, 10m); without it only on request
     #[arg(long, value_name = "SECS", value_parser = crate::units::parse_millis)]
     pub every: Option<u64>,
-    /// How many images are kept; older ones are removed
+    /// How many images are kept; older ones are removed, except for those that they build on
     #[arg(long, value_name = "N", default_value = "2")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub keep: u32,
@@ -55,9 +56,30 @@ pub struct Keeping {
 /// How an image is taken.
 #[derive(Debug, Clone, Copy, Default, Args, serde::Serialize, serde::Deserialize)]
 pub struct Way {
-    /// Let the program stand still until its image is written
+    /// Store all memory, not only what has changed since the last image in the same folder
     #[arg(long)]
+    pub full: bool,
+    /// Copy what has changed while the program stands still, if it is not too much
+    #[arg(long, group = "freeze")]
+    pub copy: bool,
+    /// Make a copy-on-write twin of the program (by default the cheaper of the two is done)
+    #[arg(long, group = "freeze")]
+    pub twin: bool,
+    /// Let the program stand still until its image is written
+    #[arg(long, group = "freeze")]
     pub sync: bool,
+}
+
+impl Way {
+    /// How the content is kept from the freeze on.
+    pub fn mode(self) -> Mode {
+        match self {
+            Way { sync: true, .. } => Mode::Sync,
+            Way { copy: true, .. } => Mode::Copy,
+            Way { twin: true, .. } => Mode::Twin,
+            _ => Mode::from_env(),
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -80,7 +102,9 @@ pub struct Run {
 #[command(after_help = "Examples:\n  \
     eyrie-image checkpoint last\n  \
     eyrie-image checkpoint 4711 -o before-the-upgrade.img\n\n\
-    Prints where the image lies, its size, how long the program stood still, how long all took.")]
+    An image stores what has changed since the one before in the same folder, and needs that one\n\
+    beside it; with -o and with --full it stores everything. Prints where it lies, its size, how\n\
+    long the program stood still and how long all took.")]
 pub struct Checkpoint {
     /// The program: its process number, its name in `eyrie-image list`, its folder of images, or
     /// `last`. A process that was not started by eyrie-image is taken too, if it may be traced
@@ -106,6 +130,11 @@ pub struct Checkpoint {
 pub struct Restart {
     #[command(flatten)]
     pub keeping: Keeping,
+    /// Let the program run as soon as the memory that it needs first is there; all of it within
+    /// this time (seconds, or with unit), if the storage permits. Where the kernel does not permit
+    /// it, all memory is read first (-v tells why)
+    #[arg(long, value_name = "SECS", value_parser = crate::units::parse_millis)]
+    pub lazy: Option<u64>,
     /// A processor feature (as /proc/cpuinfo names it) that this machine may lack, although the
     /// program seems to use it
     #[arg(long, value_name = "NAME")]

@@ -8,7 +8,7 @@ use crate::protocol::{self, Answer, Request, Written};
 use crate::supervise::describe;
 use crate::{Failure, find, home, print, program, take};
 use anyhow::{Context, anyhow, bail};
-use eyrie_image::FreezeError;
+use eyrie_image::{FreezeError, Tracker, Tracking};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -46,11 +46,14 @@ fn foreign(pid: libc::pid_t, output: Option<PathBuf>, way: Way) -> anyhow::Resul
     let comm = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     let name = program::short_name(OsStr::from_bytes(comm.trim_ascii_end()));
     let path = output.unwrap_or_else(|| format!("{name}.{pid}{}", home::SUFFIX).into());
-    take::take(pid, &std::path::absolute(path)?, way).map_err(|error| match error.downcast_ref() {
-        Some(FreezeError::NotPermitted) => anyhow!(
-            "the kernel does not permit tracing process {pid}: start the program with \
+    let mut tracker = Tracker::new(Tracking::Off);
+    take::take(pid, &std::path::absolute(path)?, way, &mut tracker).map_err(|error| {
+        match error.downcast_ref() {
+            Some(FreezeError::NotPermitted) => anyhow!(
+                "the kernel does not permit tracing process {pid}: start the program with \
                  `eyrie-image run`, or ask as the one who may trace it"
-        ),
-        _ => error,
+            ),
+            _ => error,
+        }
     })
 }

@@ -57,10 +57,19 @@ fn main() -> ExitCode {
         Command::List(list) => listing::list(&list),
     };
     let code = result.unwrap_or_else(|failure| {
-        say(&format!("{:#}", failure.error));
+        say(&told(&failure.error));
         failure.code
     });
     ExitCode::from((code & 0xff) as u8)
+}
+
+/// An error with its causes, each told once: some tell theirs themselves.
+fn told(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |text, cause| match cause.to_string() {
+        cause if text.contains(&cause) => text,
+        cause if text.is_empty() => cause,
+        cause => format!("{text}: {cause}"),
+    })
 }
 
 /// A message of ours; whether it can be written changes nothing.

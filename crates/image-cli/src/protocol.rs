@@ -23,7 +23,12 @@ pub struct Request {
 pub struct Written {
     pub image: PathBuf,
     pub bytes: u64,
+    /// Pages of 4 KiB that are stored.
     pub pages: u64,
+    /// Pages that have not changed and lie in earlier images.
+    pub unchanged_pages: u64,
+    /// How the content was kept from the freeze on.
+    pub mode: String,
     /// How long the program stood still.
     pub pause_ms: f64,
     /// From the request to the durable file.

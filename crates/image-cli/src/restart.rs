@@ -2,7 +2,7 @@
 
 use crate::args::Restart;
 use crate::supervise::{self, Started};
-use crate::{Failure, find, home, program, say, signals};
+use crate::{Failure, find, home, program, say, signals, told};
 use anyhow::{Context, anyhow};
 use eyrie_image::{Image, RestoreError, RestoreOptions, RestoreSpec};
 use std::ffi::OsStr;
@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Descriptors of ours that are handed over have numbers from here on.
 const HIGH_FD: libc::c_int = 200;
@@ -25,16 +26,25 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
         Some(entry) => home::adopt(entry)?,
         None => home::create(&home, &name)?,
     };
-    let made = eyrie_image::restore(RestoreSpec {
+    let made = eyrie_image::restore_lazily(RestoreSpec {
         image: &image,
         restorer: &restorer,
         stdio: stdio()?,
         segments: Vec::new(),
         start_stopped: false,
-        options: RestoreOptions { ignore_features: args.ignore_feature.clone() },
+        options: RestoreOptions {
+            ignore_features: args.ignore_feature.clone(),
+            lazy: args.lazy.map(Duration::from_millis),
+            ..RestoreOptions::default()
+        },
     });
     let pid = match made {
-        Ok(pid) => pid,
+        Ok(restored) => {
+            if let Some(why) = restored.why_not_lazy.filter(|_| args.keeping.verbose) {
+                say(&format!("all memory was read before the program runs: {why}"));
+            }
+            restored.pid
+        }
         Err(error) => {
             if let Some(record) = entry.as_ref().and_then(|e| e.record.as_ref()) {
                 folder.announce(record)?;
@@ -74,7 +84,7 @@ fn newest_whole(images: &[PathBuf]) -> anyhow::Result<(PathBuf, String)> {
             Err(error) => {
                 let error = anyhow!(error).context(format!("cannot use {}", path.display()));
                 if let Some(earlier) = refused.replace(error) {
-                    say(&format!("{earlier:#}; the one before is taken"));
+                    say(&format!("{}; the one before is taken", told(&earlier)));
                 }
             }
         }

@@ -3,6 +3,7 @@
 use crate::home::{self, Held};
 use crate::protocol::{self, Answer, Request};
 use crate::supervise::Program;
+use crate::told;
 use anyhow::Context;
 use std::fs::{File, Permissions};
 use std::os::fd::AsRawFd;
@@ -45,7 +46,7 @@ fn serve(socket: &UnixStream, program: &Program) {
     let answer = match protocol::receive::<Request>(socket) {
         Ok(request) => match program.checkpoint(&request) {
             Ok(written) => Answer::Written(written),
-            Err(error) => Answer::Failed(format!("{error:#}")),
+            Err(error) => Answer::Failed(told(&error)),
         },
         Err(error) => Answer::Failed(format!("the request is not understood: {error}")),
     };

@@ -7,8 +7,11 @@ use crate::args::{Keeping, Way};
 use crate::home::{self, Held, RunRecord};
 use crate::protocol::{Request, Written};
 use crate::signals::{self, Seen};
-use crate::{Failure, say, serve, take, units};
+use crate::{Failure, say, serve, take, told, units};
 use anyhow::{Context, bail};
+use eyrie_image::{Image, Tracker, Tracking};
+use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -45,6 +48,8 @@ struct State {
     next: u64,
     /// Those there are, oldest first.
     images: Vec<PathBuf>,
+    /// What is known of the last of them.
+    tracker: Tracker,
     /// Why the last one that nobody asked for failed.
     complaint: String,
 }
@@ -114,7 +119,8 @@ fn begin(
     let images: Vec<PathBuf> =
         home::images(&dir).into_iter().filter(|p| number(p, &name).is_some()).collect();
     let next = images.iter().filter_map(|p| number(p, &name)).max().map_or(1, |n| n + 1);
-    let state = State { over: false, next, images, complaint: String::new() };
+    let tracker = Tracker::new(Tracking::from_env());
+    let state = State { over: false, next, images, tracker, complaint: String::new() };
     let program = Arc::new(Program {
         pid,
         dir: dir.clone(),
@@ -158,19 +164,39 @@ impl Program {
             Some(path) => path.clone(),
             None => self.dir.join(format!("{}.{}{}", self.name, state.next, home::SUFFIX)),
         };
-        let written = take::take(self.pid, &path, request.way)?;
-        if request.output.is_none() {
+        // Only those that we keep an eye on are built upon.
+        let written = if request.output.is_some() {
+            let mut alone = Tracker::new(Tracking::Off);
+            take::take(self.pid, &path, request.way, &mut alone)?
+        } else {
+            if request.way.full {
+                state.tracker.restart();
+            }
+            let written = take::take(self.pid, &path, request.way, &mut state.tracker)?;
             state.next += 1;
             state.images.push(path);
-            let spare = state.images.len().saturating_sub(self.keep);
-            for old in state.images.drain(..spare) {
-                let _ = eyrie_image::remove_image(&old);
-            }
-        }
+            self.tidy(&mut state);
+            written
+        };
         if self.verbose {
             say(&describe(&written));
         }
         Ok(written)
+    }
+
+    /// Removes images that are not to be kept, unless one that is needs them.
+    fn tidy(&self, state: &mut State) {
+        if state.tracker.is_scattered() {
+            // If it does not work the images stay as they are.
+            let _ = state.tracker.consolidate();
+        }
+        let spare = state.images.len().saturating_sub(self.keep);
+        let kept = state.images.split_off(spare);
+        let needed: HashSet<OsString> =
+            kept.iter().filter_map(|path| Image::needs(path).ok()).flatten().collect();
+        let is_needed = |path: &PathBuf| path.file_name().is_some_and(|n| needed.contains(n));
+        state.images.retain(|path| is_needed(path) || eyrie_image::remove_image(path).is_err());
+        state.images.extend(kept);
     }
 
     fn at_intervals(&self, every: Duration, way: Way) {
@@ -200,7 +226,7 @@ impl Program {
     fn complain(&self, error: Option<anyhow::Error>) {
         let mut state = self.state();
         let ended = state.over || error.as_ref().is_some_and(take::is_end);
-        let text = error.map(|e| format!("{e:#}")).unwrap_or_default();
+        let text = error.map(|e| told(&e)).unwrap_or_default();
         if !ended && !text.is_empty() && text != state.complaint {
             say(&text);
         }
@@ -217,9 +243,10 @@ impl Program {
 /// An image as a line.
 pub fn describe(written: &Written) -> String {
     format!(
-        "{}: {}, stood still {}, took {}",
+        "{}: {}, {} % of its pages unchanged, stood still {}, took {}",
         written.image.display(),
         units::bytes(written.bytes),
+        written.unchanged_pages * 100 / (written.pages + written.unchanged_pages).max(1),
         units::millis(written.pause_ms),
         units::millis(written.took_ms)
     )

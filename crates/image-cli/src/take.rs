@@ -3,27 +3,35 @@
 use crate::args::Way;
 use crate::protocol::Written;
 use anyhow::Context;
-use eyrie_image::{CaptureError, FreezeError, Frozen};
+use eyrie_image::{CaptureError, FreezeError, Frozen, Mode, Tracker};
 use std::path::Path;
 use std::time::Instant;
 
 /// What stands in the caller's part of our images.
 const META: &[u8] = b"eyrie-image 1\n";
 
-/// Freezes `pid`, lets it go on as soon as may be, and writes its image to `path`.
-pub fn take(pid: libc::pid_t, path: &Path, way: Way) -> anyhow::Result<Written> {
+/// Freezes `pid`, lets it go on as soon as may be, and writes its image to `path`: what has changed
+/// since the last image that `tracker` knows of in that folder.
+pub fn take(
+    pid: libc::pid_t,
+    path: &Path,
+    way: Way,
+    tracker: &mut Tracker,
+) -> anyhow::Result<Written> {
     let begun = Instant::now();
     let mut frozen = Frozen::stop(pid).context("no checkpoint")?;
     let stopped = Instant::now();
-    let twin = frozen.twin().context("no checkpoint")?;
-    let (report, pause) = if way.sync {
-        let report = twin.write_image(path, META).context("no checkpoint")?;
+    let shot = frozen.shot(path, tracker, way.mode()).context("no checkpoint")?;
+    let mode = shot.choice().mode;
+    let (report, pause) = if mode == Mode::Sync {
+        let report = shot.write_image(META, tracker).context("no checkpoint")?;
         let released = frozen.release();
         (report, released.map(|()| stopped.elapsed()))
     } else {
         let released = frozen.release();
         let pause = stopped.elapsed();
-        (twin.write_image(path, META).context("no checkpoint")?, released.map(|()| pause))
+        let report = shot.write_image(META, tracker).context("no checkpoint")?;
+        (report, released.map(|()| pause))
     };
     let pause = match pause {
         Ok(pause) => pause,
@@ -35,6 +43,8 @@ pub fn take(pid: libc::pid_t, path: &Path, way: Way) -> anyhow::Result<Written> 
         image: path.to_path_buf(),
         bytes: report.bytes,
         pages: report.pages,
+        unchanged_pages: report.referred_pages,
+        mode: mode.name().into(),
         pause_ms: pause.as_secs_f64() * 1e3,
         took_ms: begun.elapsed().as_secs_f64() * 1e3,
     })

@@ -86,7 +86,7 @@ pub fn verify(parts: &[Part], wants: &Wants) -> Result<(), ImageError> {
     let own = parts[0].blocks().len();
     let others: Vec<(usize, usize)> =
         wants.blocks.iter().filter(|w| w.part > 0).map(|w| (w.part, w.block)).collect();
-    parallel::for_each(parallel::threads(), own + others.len(), Vec::new, |buffer, i| {
+    parallel::for_each(parallel::threads_that_wait(), own + others.len(), Vec::new, |buffer, i| {
         let (part, block) = if i < own { (0, i) } else { others[i - own] };
         parts[part].stored(block, buffer).map_err(|e| match part {
             0 => e,

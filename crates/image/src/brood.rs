@@ -2,18 +2,27 @@
 
 use crate::error::ImageError;
 use crate::family::{Ended, Kin, Member};
-use crate::image::Image;
+use crate::image::{Check, Image};
 use crate::tree::{self, MAX_PROCESSES};
 use std::path::Path;
 
 /// Opens the images of the children of the process whose image, `path`, was opened, and theirs.
 /// Each must be the one that was there when its parent's was written.
-pub(crate) fn open_children(path: &Path, kin: &Kin) -> Result<Vec<Image>, ImageError> {
+pub(crate) fn open_children(
+    path: &Path,
+    kin: &Kin,
+    check: Check,
+) -> Result<Vec<Image>, ImageError> {
     let mut left = MAX_PROCESSES - 1;
-    open_below(path, kin, &mut left)
+    open_below(path, kin, check, &mut left)
 }
 
-fn open_below(path: &Path, kin: &Kin, left: &mut usize) -> Result<Vec<Image>, ImageError> {
+fn open_below(
+    path: &Path,
+    kin: &Kin,
+    check: Check,
+    left: &mut usize,
+) -> Result<Vec<Image>, ImageError> {
     let mut all = Vec::new();
     for (n, child) in kin.children.iter().enumerate() {
         let path = tree::child_path(path, n);
@@ -24,11 +33,11 @@ fn open_below(path: &Path, kin: &Kin, left: &mut usize) -> Result<Vec<Image>, Im
         };
         let invalid = |what: &str| blame(ImageError::Invalid(what.into()));
         *left = left.checked_sub(1).ok_or_else(|| invalid("too many processes"))?;
-        let mut image = Image::open_alone(&path).map_err(blame)?;
+        let mut image = Image::open_alone(&path, check).map_err(blame)?;
         if image.identity() != child.identity || image.state.pid != child.pid {
             return Err(invalid("it was replaced after the image of its parent was written"));
         }
-        image.children = open_below(&path, &image.state.kin, left)?;
+        image.children = open_below(&path, &image.state.kin, check, left)?;
         all.push(image);
     }
     Ok(all)

@@ -10,7 +10,8 @@ use crate::core_notes::notes;
 use crate::descriptors::file_id;
 use crate::error::ImageError;
 use crate::image::Image;
-use crate::state::{Backing, Region};
+use crate::state::{Backing, Region, orphan_of};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -72,6 +73,28 @@ struct Segment {
     offset: u64,
 }
 
+/// A stretch of a shared object that is mapped.
+struct View {
+    /// Where it begins in the object.
+    from: u64,
+    bytes: u64,
+    /// Where it lies in the core file.
+    at: u64,
+}
+
+impl View {
+    /// Writes what of `bytes`, which are at `offset` of the object, is seen here.
+    fn write(&self, offset: u64, bytes: &[u8], to: &File) -> Result<(), CoreError> {
+        let (start, end) = (offset.max(self.from), offset + bytes.len() as u64);
+        let end = end.min(self.from.saturating_add(self.bytes));
+        if start >= end {
+            return Ok(());
+        }
+        let seen = &bytes[(start - offset) as usize..(end - offset) as usize];
+        to.write_all_at(seen, self.at + (start - self.from)).map_err(CoreError::Write)
+    }
+}
+
 impl Image {
     /// Writes the image to an empty file, as an ELF core file.
     pub fn write_core(&self, to: &File) -> Result<CoreReport, CoreError> {
@@ -81,6 +104,10 @@ impl Image {
         for r in &self.state.regions {
             self.segments_of(r, &files, &mut segments);
         }
+        let vdso = self.vdso_segment();
+        let vdso_start = vdso.as_ref().map(|s| s.start);
+        segments.extend(vdso);
+        segments.sort_by_key(|s| s.start);
         let notes = notes(self);
         let extra = if segments.len() + 1 >= PN_XNUM { SHDR_BYTES } else { 0 };
         let notes_at = EHDR_BYTES + (segments.len() as u64 + 1) * PHDR_BYTES + extra;
@@ -100,7 +127,12 @@ impl Image {
             let path = String::from_utf8_lossy(&self.state.files[index].path);
             read.map_err(|source| CoreError::File { path: path.into(), source })??;
         }
+        let shared = self.views(&segments);
         self.for_each_piece(|address, bytes| {
+            if let Some((orphan, offset)) = orphan_of(address) {
+                let views = shared.get(&orphan).map_or(&[][..], Vec::as_slice);
+                return views.iter().try_for_each(|view| view.write(offset, bytes, to));
+            }
             let after = segments.partition_point(|s| s.start <= address);
             let segment = after.checked_sub(1).map(|i| &segments[i]);
             match segment.filter(|s| address - s.start + bytes.len() as u64 <= s.stored) {
@@ -108,6 +140,9 @@ impl Image {
                 None => Ok(()),
             }
         })?;
+        if let Some(segment) = segments.iter().find(|s| Some(s.start) == vdso_start) {
+            write(&self.state.vdso, segment.offset)?;
+        }
         let changed = self.state.files.iter().zip(&files).filter(|(_, file)| file.is_none());
         let changed_files = changed.map(|(id, _)| String::from_utf8_lossy(&id.path).into_owned());
         Ok(CoreReport {
@@ -115,6 +150,36 @@ impl Image {
             segments: segments.len(),
             changed_files: changed_files.collect(),
         })
+    }
+
+    /// The kernel's own code in the process; debuggers look for the end of call chains in it.
+    fn vdso_segment(&self) -> Option<Segment> {
+        let special = self.state.specials.iter().find(|s| s.name == b"[vdso]")?;
+        let bytes = self.state.vdso.len() as u64;
+        let code = segment_flags((libc::PROT_READ | libc::PROT_EXEC) as u32);
+        let (start, end) = (special.start, special.end);
+        (bytes == end - start).then_some(Segment {
+            start,
+            end,
+            flags: code,
+            stored: bytes,
+            rest: None,
+            offset: 0,
+        })
+    }
+
+    /// Which parts of shared objects are seen where.
+    fn views(&self, segments: &[Segment]) -> HashMap<usize, Vec<View>> {
+        let mut views: HashMap<usize, Vec<View>> = HashMap::new();
+        for r in &self.state.regions {
+            let Backing::Orphan { orphan, offset } = &r.backing else { continue };
+            let i = segments.partition_point(|s| s.start < r.start);
+            if let Some(s) = segments.get(i).filter(|s| s.start == r.start && s.stored > 0) {
+                let view = View { from: *offset, bytes: s.stored, at: s.offset };
+                views.entry(*orphan as usize).or_default().push(view);
+            }
+        }
+        views
     }
 
     /// How a region is shown.
@@ -128,6 +193,11 @@ impl Image {
         };
         match &r.backing {
             Backing::Anon {} if own.is_empty() && r.prot == 0 => add(r.start, r.end, 0, None),
+            Backing::Orphan { orphan, .. }
+                if bytes <= MAX_WHOLE_BYTES && self.state.orphans[*orphan as usize].held =>
+            {
+                add(r.start, r.end, bytes, None);
+            }
             Backing::Anon {} if bytes <= MAX_WHOLE_BYTES => add(r.start, r.end, bytes, None),
             Backing::File { file, offset } if files[*file as usize].is_some() => {
                 let rest = Some((*file as usize, *offset));

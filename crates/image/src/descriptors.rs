@@ -64,6 +64,17 @@ impl Open {
         self.kind() == libc::S_IFSOCK
     }
 
+    /// Whether it is a standard stream of the first process, and so given anew at restore. Those of
+    /// its descendants may be ends of the family's own pipes.
+    pub fn is_standard(&self, all: &[Open]) -> bool {
+        self.fd <= 2 && all.first().is_some_and(|first| first.pid == self.pid)
+    }
+
+    /// Whether it is the same file as a standard stream of the first process.
+    pub fn is_handed_over(&self, all: &[Open]) -> bool {
+        all.iter().any(|o| o.is_standard(all) && o.same_file(self))
+    }
+
     /// Whether it can be read.
     pub fn reads(&self) -> bool {
         self.info.flags as i32 & libc::O_ACCMODE != libc::O_WRONLY
@@ -229,7 +240,7 @@ fn table(
 
 /// Which of the standard streams this is, by identity of the pipe, socket or terminal.
 fn stdio(this: &Open, all: &[Open]) -> Option<u32> {
-    let standard = all.iter().filter(|o| o.pid == this.pid && o.fd <= 2 && o.is_stream());
+    let standard = all.iter().filter(|o| o.is_standard(all) && o.is_stream());
     let same = standard.filter(|o| o.same_file(this) && o.meta.rdev() == this.meta.rdev());
     // Output and error may be one pipe: the descriptor's own number decides first.
     let mut numbers: Vec<u32> = same.map(|o| o.fd).collect();
@@ -356,7 +367,7 @@ fn device(this: &Open, all: &[Open]) -> Result<Target, CaptureError> {
     if (libc::major(rdev), libc::minor(rdev)) == CONTROLLING_TERMINAL {
         // The same terminal as a standard stream, by another name.
         let is_terminal = |o: &&Open| is_terminal(o.meta.rdev()) && o.fd <= 2;
-        let standard = all.iter().filter(|o| o.pid == this.pid).find(is_terminal);
+        let standard = all.iter().filter(|o| o.is_standard(all)).find(is_terminal);
         if let Some(stream) = standard {
             return Ok(Target::Stdio { which: stream.fd });
         }

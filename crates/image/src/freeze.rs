@@ -10,6 +10,7 @@
 use crate::error::FreezeError;
 use crate::fault;
 use crate::interrupted;
+use crate::lazy;
 use crate::procfs::{self, Stat, Status};
 use crate::trace::{Listed, Regs, Stop, TraceError, Tracee};
 use crate::twin::{reap, try_reap};
@@ -178,6 +179,7 @@ impl Frozen {
         if !self.attached.is_empty() {
             return Ok(());
         }
+        lazy::complete(self.tracee.0);
         self.since = Instant::now();
         self.stood = Rc::default();
         let stopped = self.stop_threads().and_then(|()| self.stop_children());
@@ -335,8 +337,8 @@ impl Attached {
 }
 
 /// Waits for the stop that was asked for, until `end`. Tells whether the thread stood still anyway,
-/// by a stopping signal; `None` if it does not stop. A signal that comes first is passed on, and the
-/// stop asked for again: any trap takes back an earlier request.
+/// by a stopping signal; `None` if it does not stop. A signal that comes first is passed on, and
+/// the stop asked for again: any trap takes back an earlier request.
 fn wait_for_stop(tracee: Tracee, end: Option<Instant>) -> Result<Option<bool>, TraceError> {
     loop {
         let stop = match end {

@@ -15,8 +15,8 @@ use crate::format::{
 use crate::frame::Part;
 use crate::state::{State, Target};
 use crate::wire;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 /// An opened and fully verified image.
@@ -59,17 +59,31 @@ pub struct Summary {
     pub bytes: u64,
 }
 
+/// What is verified when an image is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Check {
+    /// Every byte that is needed.
+    All,
+    /// All but the blocks of pages, which are held against their checksums when they are read.
+    Tables,
+}
+
 impl Image {
     /// Opens and verifies the image, and those of the process's children; an error says what is
     /// wrong with it.
     pub fn open(path: &Path) -> Result<Image, ImageError> {
-        let mut image = Image::open_alone(path)?;
-        image.children = brood::open_children(path, &image.state.kin)?;
+        Image::open_family(path, Check::All)
+    }
+
+    /// The same with a choice of what is verified.
+    pub(crate) fn open_family(path: &Path, check: Check) -> Result<Image, ImageError> {
+        let mut image = Image::open_alone(path, check)?;
+        image.children = brood::open_children(path, &image.state.kin, check)?;
         Ok(image)
     }
 
     /// The same without those of its children.
-    pub(crate) fn open_alone(path: &Path) -> Result<Image, ImageError> {
+    pub(crate) fn open_alone(path: &Path, check: Check) -> Result<Image, ImageError> {
         let own = Part::open(path)?;
         let ancestors = ancestors(&own)?;
         let extents: Vec<Extent> = own.list(section::RUNS, "run table", MAX_TABLE_BYTES)?;
@@ -84,7 +98,9 @@ impl Image {
         let homes: Vec<u64> = parts.iter().map(Part::pages).collect();
         check::check(&state, &extents, &homes).map_err(ImageError::Invalid)?;
         let wants = Wants::new(&parts, &extents);
-        blocks::verify(&parts, &wants)?;
+        if check == Check::All {
+            blocks::verify(&parts, &wants)?;
+        }
         Ok(Image { state, extents, parts, ancestors, wants, meta, children: vec![] })
     }
 
@@ -101,6 +117,12 @@ impl Image {
     /// Names of the earlier files in the same folder that it needs.
     pub fn ancestors(&self) -> impl Iterator<Item = &OsStr> {
         self.ancestors.iter().map(|a| OsStr::from_bytes(&a.name))
+    }
+
+    /// The same for an image of which only the frame is read and verified.
+    pub fn needs(path: &Path) -> Result<Vec<OsString>, ImageError> {
+        let list = ancestors(&Part::open(path)?)?;
+        Ok(list.into_iter().map(|a| OsString::from_vec(a.name)).collect())
     }
 
     /// Images of the process's children that were checkpointed with it.

@@ -2,8 +2,11 @@
 
 use crate::PAGE_BYTES;
 use crate::capture::words_to_regs;
+use crate::describe::{self, text};
 use crate::image::Image;
-use crate::state::{Backing, Description, Region, Target, Thread, region};
+use crate::state::{
+    Backing, Description, MAX_ORPHAN_BYTES, Orphan, Region, State, Thread, orphan_at, region,
+};
 
 /// Most bytes of a command line that are shown.
 const MAX_COMMAND_BYTES: usize = 64 * 1024;
@@ -40,6 +43,24 @@ pub struct Inspection {
     pub regions: Vec<RegionInfo>,
     /// Open descriptors.
     pub files: Vec<FileInfo>,
+    /// Shared objects without a path.
+    pub objects: Vec<ObjectInfo>,
+    /// Child processes: their numbers, and what is appended to the name of this file for theirs.
+    pub children: Vec<(i32, String)>,
+}
+
+/// A shared object that no path leads to.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ObjectInfo {
+    /// Where it comes from.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+    /// Pages that are stored.
+    pub pages: u64,
+    /// Whether they are in this image, and not in that of another process.
+    pub held: bool,
 }
 
 /// An earlier file.
@@ -111,21 +132,14 @@ pub struct FileInfo {
     pub locks: usize,
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 impl Image {
     /// Tells what the image holds.
     pub fn inspect(&self) -> Inspection {
         let state = &self.state;
         let layout = &state.layout;
         let arguments = self.strings(layout.arg_start, layout.arg_end, MAX_COMMAND_BYTES);
-        let homes = (0..=self.ancestors.len() as u32).map(|home| {
-            let of = self.extents.iter().filter(|e| e.home == home);
-            of.map(|e| e.pages).sum::<u64>()
-        });
-        let homes: Vec<u64> = homes.collect();
+        let mut homes = vec![0; self.ancestors.len() + 1];
+        self.extents.iter().for_each(|e| homes[e.home as usize] += e.pages);
         let ancestors = self.ancestors.iter().zip(&homes[1..]).map(|(a, &pages)| AncestorInfo {
             name: text(&a.name),
             identity: a.identity,
@@ -148,8 +162,24 @@ impl Image {
             files: state
                 .descriptors
                 .iter()
-                .map(|d| file(d.fd, &state.descriptions[d.description as usize]))
+                .map(|d| file(state, d.fd, &state.descriptions[d.description as usize]))
                 .collect(),
+            objects: (0..).zip(&state.orphans).map(|(i, o)| self.object(i, o)).collect(),
+            children: (1..)
+                .zip(&state.kin.children)
+                .map(|(n, c)| (c.pid, format!(".{n}")))
+                .collect(),
+        }
+    }
+
+    fn object(&self, index: usize, orphan: &Orphan) -> ObjectInfo {
+        let start = orphan_at(index);
+        let stored = self.extents_in(start, start + MAX_ORPHAN_BYTES);
+        ObjectInfo {
+            name: describe::orphan(orphan),
+            bytes: orphan.bytes,
+            pages: stored.iter().map(|e| e.pages).sum(),
+            held: orphan.held,
         }
     }
 
@@ -174,7 +204,6 @@ impl Image {
 
     fn region_name(&self, r: &Region) -> String {
         let layout = &self.state.layout;
-        #[allow(unreachable_patterns, reason = "formats to come may know more")]
         match &r.backing {
             Backing::File { file, .. } => text(&self.state.files[*file as usize].path),
             Backing::Segment { name, .. } => format!("segment {}", text(name)),
@@ -184,7 +213,7 @@ impl Image {
             }
             Backing::Anon {} if (r.start..r.end).contains(&layout.start_stack) => "[stack]".into(),
             Backing::Anon {} => String::new(),
-            other => format!("{other:?}"),
+            Backing::Orphan { orphan, .. } => describe::orphan_name(&self.state, *orphan),
         }
     }
 }
@@ -212,24 +241,9 @@ fn thread(thread: &Thread) -> ThreadInfo {
     }
 }
 
-fn file(fd: u32, d: &Description) -> FileInfo {
-    #[allow(unreachable_patterns, reason = "formats to come may know more")]
-    let (kind, name) = match &d.target {
-        Target::Stdio { which } => {
-            let which = ["input", "output", "error"].get(*which as usize).unwrap_or(&"stream");
-            ("stream".into(), format!("standard {which}"))
-        }
-        Target::File { id, dir: false } => ("file".into(), text(&id.path)),
-        Target::File { id, dir: true } => ("folder".into(), text(&id.path)),
-        Target::Device { path, .. } => ("device".into(), text(path)),
-        Target::Segment { name } => ("segment".into(), text(name)),
-        other => {
-            // The name of the variant, and its fields as they are.
-            let shown = format!("{other:?}");
-            let (kind, fields) = shown.split_once(' ').unwrap_or((&shown, ""));
-            (kind.to_lowercase(), fields.to_string())
-        }
-    };
+fn file(state: &State, fd: u32, d: &Description) -> FileInfo {
+    let (kind, name) = describe::target(state, &d.target);
+    let kind = kind.into();
     FileInfo { fd, kind, name, flags: d.flags, offset: d.offset, locks: d.locks.len() }
 }
 

@@ -109,8 +109,8 @@ fn rest_of_sleep(regs: &Regs) -> Option<Regs> {
 }
 
 /// Has the thread, which was in a sleep, begin the rest of it up to where a signal would interrupt
-/// it. Tells whether there is a rest, and that of this kind. The caller stops the thread by a signal
-/// next, upon which the kernel makes its note.
+/// it. Tells whether there is a rest, and that of this kind. The caller stops the thread by a
+/// signal next, upon which the kernel makes its note.
 pub(crate) fn fall_asleep(tracee: Tracee, regs: &Regs) -> Result<bool, RestoreError> {
     let Some(sleep) = rest_of_sleep(regs).filter(|_| needs_note(regs)) else { return Ok(false) };
     tracee.set_regs(&sleep)?;

@@ -15,21 +15,36 @@ use std::sync::Arc;
 /// Ranges of one call (`IOV_MAX`).
 const MAX_RANGES: usize = 1024;
 
-/// Writes all content of `image` to the memory of `pid`, whose regions are mapped writable, and to
-/// its shared objects.
-pub fn fill(image: &Image, pid: libc::pid_t, orphans: &[Arc<Remade>]) -> Result<(), RestoreError> {
+/// Writes the content of `image` that belongs at addresses of which `now` holds to the memory of
+/// `pid`, whose regions are mapped writable, and to its shared objects.
+pub fn fill(
+    image: &Image,
+    pid: libc::pid_t,
+    orphans: &[Arc<Remade>],
+    now: impl Fn(u64) -> bool + Sync,
+) -> Result<(), RestoreError> {
     let wants = &image.wants;
-    parallel::for_each(parallel::threads(), wants.blocks.len(), Blocks::default, |blocks, i| {
-        let wanted = &wants.blocks[i];
-        let pages = blocks.pages(&image.parts[wanted.part], wanted.block)?;
-        wants.pieces_of(wanted).chunks(MAX_RANGES).try_for_each(|pieces| {
-            // Objects lie behind all memory.
-            let (memory, shared) =
-                pieces.split_at(pieces.partition_point(|p| p.address < ORPHAN_BASE));
-            share(orphans, shared, pages)?;
-            write(pid, memory, pages)
-        })
-    })
+    parallel::for_each(
+        parallel::threads_that_wait(),
+        wants.blocks.len(),
+        Blocks::default,
+        |blocks, i| {
+            let wanted = &wants.blocks[i];
+            let pieces = wants.pieces_of(wanted);
+            let pieces: Vec<Piece> = pieces.iter().filter(|p| now(p.address)).cloned().collect();
+            if pieces.is_empty() {
+                return Ok(());
+            }
+            let pages = blocks.pages(&image.parts[wanted.part], wanted.block)?;
+            pieces.chunks(MAX_RANGES).try_for_each(|pieces| {
+                // Objects lie behind all memory.
+                let (memory, shared) =
+                    pieces.split_at(pieces.partition_point(|p| p.address < ORPHAN_BASE));
+                share(orphans, shared, pages)?;
+                write(pid, memory, pages)
+            })
+        },
+    )
 }
 
 fn share(orphans: &[Arc<Remade>], pieces: &[Piece], pages: &[u8]) -> Result<(), RestoreError> {

@@ -47,6 +47,10 @@ pub struct Decisions {
     pub process_number: String,
     /// Which processes can be checkpointed.
     pub reach: String,
+    /// How the content of a process is kept from the freeze on.
+    pub freeze: String,
+    /// Whether restored programs may run before all their memory is in.
+    pub lazy_restore: String,
     /// How stored pages are packed.
     pub compression: String,
 }
@@ -93,9 +97,10 @@ pub fn machine() -> Machine {
         "pages are hashed: every incremental image reads all memory",
     );
     add("descriptor fetch", fetch.clone(), "write notes", "pages are hashed");
+    let lazy = userfaultfd(0).map(|_| String::new()).map_err(reason);
     add(
         "full userfaultfd",
-        userfaultfd(0).map(|_| String::new()).map_err(reason),
+        lazy.clone(),
         "restoring lazily",
         "a restored program starts when all its memory is in",
     );
@@ -119,7 +124,7 @@ pub fn machine() -> Machine {
         "images of programs that use it are refused"
     });
     add("AMX", amx(), "programs that use it", "images of programs that use it are refused");
-    let decisions = decide(&scan, uffd.and(fetch), &numbers, &scope);
+    let decisions = decide(&scan, uffd.and(fetch), &numbers, &scope, &lazy);
     Machine {
         kernel: first_line("/proc/sys/kernel/osrelease"),
         processor: cpuinfo("model name").unwrap_or_default(),
@@ -132,7 +137,7 @@ pub fn machine() -> Machine {
     }
 }
 
-fn decide(scan: &Tried, notes: Tried, numbers: &Tried, scope: &Tried) -> Decisions {
+fn decide(scan: &Tried, notes: Tried, numbers: &Tried, scope: &Tried, lazy: &Tried) -> Decisions {
     let tracking = match (&notes, scan, std::env::var("EYRIE_IMAGE_TRACKING").as_deref()) {
         (_, _, Ok("off")) => "off (EYRIE_IMAGE_TRACKING): every image is full".into(),
         (_, _, Ok("hash")) => "page hashes (EYRIE_IMAGE_TRACKING)".into(),
@@ -152,7 +157,15 @@ fn decide(scan: &Tried, notes: Tried, numbers: &Tried, scope: &Tried) -> Decisio
         Err(why) => format!("own children only: {why}"),
     };
     let compression = "lz4 or zstd where that is faster than the storage, else none".into();
-    Decisions { tracking, page_search, process_number, reach, compression }
+    let freeze = match crate::Mode::from_env() {
+        crate::Mode::Auto => "copy or twin, whichever costs the program less as measured".into(),
+        mode => format!("{} (EYRIE_IMAGE_FREEZE)", mode.name()),
+    };
+    let lazy_restore = match lazy {
+        Ok(_) => "if asked for".into(),
+        Err(why) => format!("no: {why}"),
+    };
+    Decisions { tracking, page_search, process_number, reach, freeze, lazy_restore, compression }
 }
 
 fn reason(error: io::Error) -> String {

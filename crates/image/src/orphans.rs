@@ -9,6 +9,7 @@ use crate::agent::Agent;
 use crate::error::CaptureError;
 use crate::procfs::{self, Mapping};
 use crate::state::{MAX_ORPHAN_BYTES, MAX_ORPHANS, Orphan, OrphanKind, orphan_at, orphan_id};
+use crate::system_v;
 use crate::twin::Saved;
 use crate::{PAGE_BYTES, SEGMENT_PREFIX};
 use std::collections::BTreeSet;
@@ -288,8 +289,13 @@ fn read_mappings(
     found: &mut Found,
     to: &mut Sieve<'_>,
 ) -> Result<(), CaptureError> {
-    if let OrphanKind::SystemV { number, .. } = found.orphan.kind {
-        found.orphan.bytes = system_v_bytes(number)?;
+    if matches!(found.orphan.kind, OrphanKind::SystemV { .. }) {
+        system_v::describe(&mut found.orphan)?;
+        let whole = found.orphan.bytes.next_multiple_of(PAGE_BYTES);
+        if let Some(m) = found.maps.iter().find(|m| m.offset != 0 || m.end - m.start != whole) {
+            let what = "a part of a System V segment".into();
+            return Err(CaptureError::Mapping { start: m.start, what });
+        }
     }
     let mem = File::open(format!("/proc/{pid}/mem")).map_err(|_| CaptureError::Gone)?;
     // Pages that are swapped out count as not in memory.
@@ -357,14 +363,4 @@ fn mem_read(mem: &File, start: u64, to: &mut [u8]) -> Result<(), CaptureError> {
         }
     }
     Ok(())
-}
-
-fn system_v_bytes(number: i32) -> Result<u64, CaptureError> {
-    // SAFETY: all-zero is a valid value of this plain structure.
-    let mut info: libc::shmid_ds = unsafe { std::mem::zeroed() };
-    // SAFETY: fills a live structure.
-    if unsafe { libc::shmctl(number, libc::IPC_STAT, &raw mut info) } < 0 {
-        return Err(os("examine a System V segment")(io::Error::last_os_error()));
-    }
-    Ok(info.shm_segsz as u64)
 }

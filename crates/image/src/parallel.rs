@@ -17,9 +17,9 @@ pub fn threads_that_wait() -> usize {
     threads() + 2
 }
 
-/// Calls `work` for each of `0..count`, begun in this order by so many threads, each with a state of
-/// its own from `make`. After a failure nothing more is begun; of several failures the one with the lowest
-/// number is returned, which is the same whatever the threads' speed.
+/// Calls `work` for each of `0..count`, begun in this order by so many threads, each with a state
+/// of its own from `make`. After a failure nothing more is begun; of several failures the one with
+/// the lowest number is returned, which is the same whatever the threads' speed.
 pub fn for_each<S, E: Send>(
     threads: usize,
     count: usize,

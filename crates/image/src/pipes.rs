@@ -30,7 +30,7 @@ pub fn capture(
     let fd = lender.borrow(this.fd)?;
     let other = |found: fn(&Open) -> bool| ends.iter().any(|o| found(o));
     // With only one end, a standard stream is given anew, whether the other end is closed or not.
-    let standard = ends.iter().any(|o| o.pid == this.pid && o.fd <= 2);
+    let standard = ends.iter().any(|o| o.is_standard(all));
     let own = match (other(Open::reads), other(Open::writes)) {
         (true, true) => true,
         _ if standard => false,

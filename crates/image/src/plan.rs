@@ -12,6 +12,7 @@ use crate::format::Extent;
 use crate::plan_files;
 use crate::procfs::Mapping;
 use crate::state::{Backing, Region, State, locking, region};
+use crate::system_v;
 use crate::vdso::Vdso;
 use eyrie_restorer::plan::{DATA_OFFSET, Header, MAGIC, MAX_PLAN_BYTES, Step, expect, special};
 
@@ -49,6 +50,8 @@ pub struct Placed {
     pub files: Vec<u64>,
     /// For each region, the segment behind it.
     pub segments: Vec<Option<u64>>,
+    /// For each orphan, the System V segment that it is.
+    pub attached: Vec<Option<i32>>,
     /// Whether its parent was restored with it.
     pub child: bool,
 }
@@ -212,6 +215,12 @@ fn filling_prot(r: &Region, extents: &[Extent]) -> u32 {
 
 fn map(plan: &mut Plan, state: &State, extents: &[Extent], placed: &Placed) {
     for (i, r) in state.regions.iter().enumerate() {
+        if let Backing::Orphan { orphan, .. } = &r.backing
+            && let Some(number) = placed.attached[*orphan as usize]
+        {
+            attach(plan, r, number);
+            continue;
+        }
         let shared = r.flags & region::SHARED != 0;
         let mut flags = if shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
         if r.flags & region::DROPPABLE != 0 {
@@ -249,6 +258,15 @@ fn map(plan: &mut Plan, state: &State, extents: &[Extent], placed: &Placed) {
             plan.tolerant("name a mapping", libc::SYS_prctl, &args);
         }
     }
+}
+
+/// Attaches a System V segment, which is mapped as a whole.
+fn attach(plan: &mut Plan, r: &Region, number: i32) {
+    let flags = system_v::attach_flags(r.prot, r.flags & region::MAY_WRITE != 0);
+    let name = format!("attach a System V segment at {:#x}", r.start);
+    plan.exact(name, libc::SYS_shmat, &[number as u64, r.start, flags], r.start);
+    let args = [r.start, r.end - r.start, u64::from(r.prot)];
+    plan.step(format!("protect {:#x}", r.start), libc::SYS_mprotect, &args);
 }
 
 /// Flags of `mmap` for huge pages that are set aside for it.

@@ -8,6 +8,7 @@ use crate::image::Image;
 use crate::orphans::ANONYMOUS_NAME;
 use crate::reopen::OPEN_FLAGS;
 use crate::state::{Orphan, OrphanKind, State};
+use crate::system_v::Segment;
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
 use std::fs::{File, OpenOptions, Permissions};
@@ -24,6 +25,17 @@ const PAGE_SHIFT: u32 = 12;
 
 /// One that was made.
 pub struct Remade {
+    object: Object,
+    bytes: u64,
+}
+
+enum Object {
+    Open(Open),
+    Segment(Segment),
+}
+
+/// A file or memfd.
+struct Open {
     /// To read and write.
     file: File,
     /// To read only: a mapping made with it cannot become writable.
@@ -32,7 +44,6 @@ pub struct Remade {
     seals: u32,
     /// Whether it cannot be written to like a file.
     huge: bool,
-    bytes: u64,
 }
 
 fn os(what: &'static str) -> impl Fn(io::Error) -> RestoreError {
@@ -82,20 +93,22 @@ impl Family {
 }
 
 fn one(orphan: &Orphan) -> Result<Remade, RestoreError> {
-    let huge = orphan.page_shift > PAGE_SHIFT;
+    let bytes = orphan.bytes;
     let (file, seals) = match &orphan.kind {
-        OrphanKind::Memory { name, seals } => (memfd(name, orphan, *seals)?, *seals),
-        OrphanKind::Anonymous {} | OrphanKind::SystemV { .. } => {
-            (memfd(ANONYMOUS_NAME.as_bytes(), orphan, 0)?, 0)
+        OrphanKind::SystemV { .. } => {
+            return Ok(Remade { object: Object::Segment(Segment::find(orphan)?), bytes });
         }
+        OrphanKind::Memory { name, seals } => (memfd(name, orphan, *seals)?, *seals),
+        OrphanKind::Anonymous {} => (memfd(ANONYMOUS_NAME.as_bytes(), orphan, 0)?, 0),
         OrphanKind::Deleted { path } => (unnamed(path, orphan)?, 0),
     };
     let fail = os("make a shared object again");
-    file.set_len(orphan.bytes).map_err(&fail)?;
+    file.set_len(bytes).map_err(&fail)?;
     // Refused for a file of another user's making; it stays usable for this one.
     let _ = file.set_permissions(Permissions::from_mode(orphan.mode));
     let read_only = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(&fail)?;
-    Ok(Remade { file, read_only, seals, huge, bytes: orphan.bytes })
+    let huge = orphan.page_shift > PAGE_SHIFT;
+    Ok(Remade { object: Object::Open(Open { file, read_only, seals, huge }), bytes })
 }
 
 fn memfd(name: &[u8], orphan: &Orphan, seals: u32) -> Result<File, RestoreError> {
@@ -133,13 +146,63 @@ fn unnamed(path: &[u8], orphan: &Orphan) -> Result<File, RestoreError> {
 }
 
 impl Remade {
-    /// The descriptor for a mapping that may be written to, or may not.
-    pub fn fd(&self, writable: bool) -> RawFd {
-        if writable { self.file.as_raw_fd() } else { self.read_only.as_raw_fd() }
+    /// The descriptor for a mapping that may be written to, or may not; none of a segment.
+    pub fn fd(&self, writable: bool) -> Option<RawFd> {
+        match &self.object {
+            Object::Open(open) if writable => Some(open.file.as_raw_fd()),
+            Object::Open(open) => Some(open.read_only.as_raw_fd()),
+            Object::Segment(_) => None,
+        }
+    }
+
+    /// The number of a System V segment.
+    pub fn number(&self) -> Option<i32> {
+        match &self.object {
+            Object::Open(_) => None,
+            Object::Segment(segment) => Some(segment.number),
+        }
     }
 
     /// Opens it once more.
     pub fn open(&self, flags: i32, offset: u64) -> Result<File, RestoreError> {
+        match &self.object {
+            Object::Open(open) => open.again(flags, offset),
+            Object::Segment(_) => Err(RestoreError::Machine("a segment has no descriptor".into())),
+        }
+    }
+
+    /// Fills in content.
+    pub fn fill(&self, offset: u64, pages: &[u8]) -> Result<(), RestoreError> {
+        let left = self.bytes.saturating_sub(offset).min(pages.len() as u64) as usize;
+        match &self.object {
+            Object::Segment(segment) => segment.fill(offset, &pages[..left]),
+            Object::Open(open) if open.huge => open.fill_huge(self.bytes, offset, &pages[..left]),
+            Object::Open(open) => {
+                open.file.write_all_at(&pages[..left], offset).map_err(os("fill a shared object"))
+            }
+        }
+    }
+
+    /// Last, when all is filled and mapped: forbids what was forbidden.
+    pub fn seal(&self) -> Result<(), RestoreError> {
+        let open = match &self.object {
+            Object::Open(open) => open,
+            Object::Segment(segment) => {
+                segment.keep();
+                return Ok(());
+            }
+        };
+        if [0, libc::F_SEAL_SEAL as u32].contains(&open.seals) {
+            return Ok(());
+        }
+        // SAFETY: numbers only.
+        let r = unsafe { libc::fcntl(open.file.as_raw_fd(), libc::F_ADD_SEALS, open.seals) };
+        if r < 0 { Err(os("seal a memfd again")(io::Error::last_os_error())) } else { Ok(()) }
+    }
+}
+
+impl Open {
+    fn again(&self, flags: i32, offset: u64) -> Result<File, RestoreError> {
         let fail = os("open a shared object again");
         let access = flags & libc::O_ACCMODE;
         let file = OpenOptions::new()
@@ -158,38 +221,23 @@ impl Remade {
         Ok(file)
     }
 
-    /// Fills in content.
-    pub fn fill(&self, offset: u64, pages: &[u8]) -> Result<(), RestoreError> {
-        let fail = os("fill a shared object");
-        let left = self.bytes.saturating_sub(offset).min(pages.len() as u64) as usize;
-        if !self.huge {
-            return self.file.write_all_at(&pages[..left], offset).map_err(fail);
-        }
-        // Files of huge pages cannot be written to.
-        let whole = usize::try_from(self.bytes).unwrap_or(usize::MAX);
+    /// Files of huge pages cannot be written to; they are mapped.
+    fn fill_huge(&self, bytes: u64, offset: u64, pages: &[u8]) -> Result<(), RestoreError> {
+        let whole = usize::try_from(bytes).unwrap_or(usize::MAX);
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         let fd = self.file.as_raw_fd();
         // SAFETY: a new mapping wherever there is room; its result is checked.
         let at = unsafe { libc::mmap(std::ptr::null_mut(), whole, prot, libc::MAP_SHARED, fd, 0) };
         if at == libc::MAP_FAILED {
-            return Err(fail(io::Error::last_os_error()));
+            return Err(os("fill a shared object")(io::Error::last_os_error()));
         }
-        // SAFETY: `offset + left` is within the mapping of `whole` bytes, whose huge pages were
+        // SAFETY: the pages lie within the mapping of `whole` bytes, whose huge pages were
         // reserved when it was made; nobody else knows of it.
         unsafe {
             let to = at.cast::<u8>().add(offset as usize);
-            std::ptr::copy_nonoverlapping(pages.as_ptr(), to, left);
+            std::ptr::copy_nonoverlapping(pages.as_ptr(), to, pages.len());
             libc::munmap(at, whole);
         }
         Ok(())
-    }
-
-    fn seal(&self) -> Result<(), RestoreError> {
-        if [0, libc::F_SEAL_SEAL as u32].contains(&self.seals) {
-            return Ok(());
-        }
-        // SAFETY: numbers only.
-        let r = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_ADD_SEALS, self.seals) };
-        if r < 0 { Err(os("seal a memfd again")(io::Error::last_os_error())) } else { Ok(()) }
     }
 }

@@ -13,8 +13,9 @@ use crate::capture::{self, words_to_regs};
 use crate::error::RestoreError;
 use crate::family::Member;
 use crate::fault;
-use crate::image::Image;
+use crate::image::{Check, Image};
 use crate::interrupted;
+use crate::lazy::{Filling, Lazy, within};
 use crate::load;
 use crate::memory;
 use crate::plan::{self, Placed, Plan};
@@ -36,6 +37,8 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Offset of the thread number in glibc's thread block (2.11 and later).
 const GLIBC_TID_OFFSET: u64 = 720;
@@ -65,6 +68,26 @@ pub struct RestoreOptions {
     /// Features of the processor (as named in `/proc/cpuinfo`) whose absence is of no concern,
     /// although the program seems to use them.
     pub ignore_features: Vec<String>,
+    /// Let it run as soon as the pages are in that it is likely to need first; the others follow
+    /// when they are touched, and all within this time if the storage permits. Needs the right to
+    /// trace any process; without it, and for a process with children, all pages come first.
+    /// `EYRIE_IMAGE_LAZY` (milliseconds) asks for it where this is not set.
+    pub lazy: Option<Duration>,
+    /// The image was opened and verified just now ([`Image::open`]): its pages are not read once
+    /// more before they are loaded. Their checksums are checked then in any case.
+    pub verified: bool,
+}
+
+/// A restored process.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Restored {
+    /// Its number.
+    pub pid: libc::pid_t,
+    /// Set if not all of its memory is in yet.
+    pub filling: Option<Filling>,
+    /// Why all of its memory came first although it was to be restored lazily.
+    pub why_not_lazy: Option<String>,
 }
 
 /// A process while it is being made; killed and reaped unless it is finished.
@@ -136,7 +159,13 @@ struct Part<'a> {
 /// checkpointed with it, and returns its number. To be called from the thread on whose death it
 /// shall die (`PDEATHSIG`), in a daemon the main thread.
 pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
-    let image = Image::open(spec.image)?;
+    restore_lazily(spec).map(|restored| restored.pid)
+}
+
+/// The same, telling how [`RestoreOptions::lazy`] was followed.
+pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
+    let check = if spec.options.verified { Check::Tables } else { Check::All };
+    let image = Arc::new(Image::open_family(spec.image, check)?);
     fault::point(fault::IMAGE_CHECKED)?;
     File::open(spec.restorer)
         .map_err(|source| RestoreError::Os { what: "open the restorer", source })?;
@@ -156,6 +185,8 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
         pid: image.state.pid,
         only_this: accounts.len() > 1,
     };
+    // Goes after the child, which ends it, if something fails.
+    let mut lazy = Lazy::new(&image, &spec.options, parts.len() > 1);
     let pid = spawn::start(&start)?;
     let tracee = Tracee(pid);
     let mut made: Vec<Option<Child>> = accounts.iter().map(|_| None).collect();
@@ -168,7 +199,7 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
     fault::point(fault::FAMILY_MADE)?;
     let mut alive: Vec<&mut Child> = made.iter_mut().flatten().filter(|c| !c.ended).collect();
     for (child, part) in alive.iter_mut().zip(&parts) {
-        rebuild(child, part)?;
+        rebuild(child, part, &mut lazy)?;
     }
     fault::point(fault::LIMITS_SET)?;
     reopener.finish()?;
@@ -186,7 +217,7 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
         }
     }
     alive.iter_mut().for_each(|child| child.finished = true);
-    Ok(pid)
+    Ok(Restored { pid, filling: lazy.filling.take(), why_not_lazy: lazy.why_not.take() })
 }
 
 /// Where the kernel lets only ancestors attach (Yama), the process can say that all others may too.
@@ -199,7 +230,7 @@ fn permit_debugger(tracee: Tracee, state: &State) -> Result<(), RestoreError> {
 }
 
 /// Turns the restorer into the process of an image, all but the registers of its threads.
-fn rebuild(child: &mut Child, part: &Part<'_>) -> Result<(), RestoreError> {
+fn rebuild(child: &mut Child, part: &Part<'_>, lazy: &mut Lazy) -> Result<(), RestoreError> {
     let (state, tracee) = (&part.image.state, child.tracee);
     let pid = tracee.0;
     let own = own_maps(pid)?;
@@ -220,7 +251,9 @@ fn rebuild(child: &mut Child, part: &Part<'_>) -> Result<(), RestoreError> {
     fault::point(fault::PLAN_MADE)?;
     carry_out(tracee, &plan, &part.plan, part.plan_fd, || {
         vdso::fill(&vdso, pid)?;
-        load::fill(part.image, pid, &part.reopened.orphans)
+        let late = lazy.begin(tracee);
+        let now = |address| !within(&late, address);
+        load::fill(part.image, pid, &part.reopened.orphans, now)
     })?;
     fault::point(fault::PLAN_DONE)?;
     forget_restorer(child, &plan, state, area)?;
@@ -234,7 +267,7 @@ fn rebuild(child: &mut Child, part: &Part<'_>) -> Result<(), RestoreError> {
     Ok(())
 }
 
-fn site(pid: libc::pid_t) -> Result<u64, RestoreError> {
+pub(crate) fn site(pid: libc::pid_t) -> Result<u64, RestoreError> {
     syscall_site(pid, &own_maps(pid)?).map_err(|e| RestoreError::Machine(e.to_string()))
 }
 
@@ -300,12 +333,13 @@ fn place_one(
             }
             Backing::Orphan { orphan, .. } => {
                 let writable = r.flags & region::MAY_WRITE != 0;
-                Some(slot(reopened.orphans[*orphan as usize].fd(writable)))
+                reopened.orphans[*orphan as usize].fd(writable).map(&mut slot)
             }
             _ => None,
         });
     }
-    Ok(Placed { base: 0, descriptions, files, segments, child })
+    let attached = reopened.orphans.iter().map(|orphan| orphan.number()).collect();
+    Ok(Placed { base: 0, descriptions, files, segments, attached, child })
 }
 
 fn own_maps(pid: libc::pid_t) -> Result<Vec<Mapping>, RestoreError> {

@@ -2,8 +2,8 @@
 //! stream.
 //!
 //! Blocks are written past the page cache where the file system can do that: it spares a copy, the
-//! memory for it, and a long wait for the disk at the end. `EYRIE_IMAGE_BUFFERED=1` forces the other
-//! way.
+//! memory for it, and a long wait for the disk at the end. `EYRIE_IMAGE_BUFFERED=1` forces the
+//! other way.
 //!
 //! A stream is the file with zeros for its header page, and then the header page: what is sent is
 //! complete only when that has come. [`receive`] turns it into the file again.

@@ -58,7 +58,7 @@ pub fn capture(this: &Open, all: &[Open], lender: &Lender) -> Result<Option<Sock
         libc::AF_UNIX => {
             unix::capture(this, all, &fd, &mut socket).map(|own| own.then_some(socket))
         }
-        _ if this.fd <= 2 => Ok(None),
+        _ if this.is_handed_over(all) => Ok(None),
         _ => Err(refused(this, format!("a socket of family {family} ({})", this.shown()))),
     }
 }

@@ -277,8 +277,9 @@ pub fn remove_image(path: &Path) -> io::Result<()> {
     result
 }
 
-/// Whether a process restored from here can be given the number it had, as far as capabilities tell.
-/// Without that a program with child processes cannot be restored: they know each other by number.
+/// Whether a process restored from here can be given the number it had, as far as capabilities
+/// tell. Without that a program with child processes cannot be restored: they know each other by
+/// number.
 pub fn may_choose_numbers() -> bool {
     const CAP_SYS_ADMIN: u64 = 1 << 21;
     const CAP_CHECKPOINT_RESTORE: u64 = 1 << 40;

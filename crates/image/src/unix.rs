@@ -50,7 +50,7 @@ pub fn capture(
     }
     if socket.peer == 0 {
         // The other end is closed. As a standard stream it is given anew all the same.
-        if this.fd <= 2 {
+        if this.is_handed_over(all) {
             return Ok(false);
         }
     } else if !all.iter().any(|o| o.is_socket() && o.inode() == socket.peer) {

@@ -2,6 +2,7 @@
 //! that does not.
 
 use crate::blocks::{Blocks, Wants};
+use crate::brood;
 use crate::check;
 use crate::error::ImageError;
 use crate::format::{Ancestor, Extent, MAX_META_BYTES, MAX_STATE_BYTES, MAX_TABLE_BYTES, section};
@@ -67,6 +68,10 @@ impl Image {
         let state = all.add("state", state, |s| {
             format!("{} threads, {} regions", s.threads.len(), s.regions.len())
         });
+        if let Some(state) = state.as_ref().filter(|s| !s.kin.children.is_empty()) {
+            let children = brood::open_children(path, &state.kin, crate::image::Check::All);
+            all.add("child processes", children, |list| format!("{} images", list.len()));
+        }
         let meta = own.section(section::META, "caller's part", MAX_META_BYTES);
         all.add("caller's part", meta, |m| bytes(m.len()));
         if let (Some(state), Some(extents), Some(parts)) = (state, extents, parts) {

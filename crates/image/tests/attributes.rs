@@ -16,7 +16,7 @@ fn null() -> OwnedFd {
 
 fn bring_back(image: &Path, ignore: &[&str]) -> Result<Process, RestoreError> {
     let ignore_features = ignore.iter().map(|s| (*s).to_owned()).collect();
-    let options = RestoreOptions { ignore_features };
+    let options = RestoreOptions { ignore_features, ..RestoreOptions::default() };
     let spec = RestoreSpec {
         image,
         restorer: restorer(),
@@ -99,7 +99,7 @@ fn a_missing_feature_that_nobody_asked_for_is_no_matter() {
     }
     // musl asks for nothing.
     if common::compiler("musl-gcc") {
-        image_of(folder.path(), "musl-gcc", "waiting", &["-static"], &["10000"]);
+        image_of(folder.path(), "musl-gcc", "zmm", &["-static", "-DPLAIN"], &[]);
         assert_eq!(received(&image, "sse4_2,ssse3,avx512vl", &[]), None);
     }
 }
@@ -124,4 +124,38 @@ fn registers_in_use_are_named() {
     image_of(folder.path(), "cc", "zmm", &["-mavx512f", "-DAMX"], &[]);
     let error = received(&image, "amx_tile", &[]).unwrap();
     assert!(error.contains("lacks amx_tile, which the program uses"), "{error}");
+}
+
+#[test]
+fn priorities_processors_and_limits() {
+    common::survives("treated", &[], &["60000"], 3);
+}
+
+/// Without root.
+#[test]
+fn without_privileges() {
+    common::as_nobody("attributes", &["priorities_"], 1);
+}
+
+/// Programs of other makes: static, with another C library, at a fixed address.
+#[test]
+fn programs_of_every_make() {
+    let makes: [(&str, &[&str]); 5] = [
+        ("cc", &["-static"]),
+        ("cc", &["-no-pie"]),
+        ("cc", &["-static-pie"]),
+        ("musl-gcc", &["-static"]),
+        ("musl-gcc", &["-static", "-no-pie"]),
+    ];
+    for (compiler, flags) in makes {
+        if !common::compiler(compiler) {
+            continue;
+        }
+        println!("{compiler} {flags:?}");
+        for (name, args) in [("plain", "2000"), ("clock", "1000000"), ("stack", "400")] {
+            let folder = tempfile::tempdir().unwrap();
+            let program = common::compile_with(compiler, folder.path(), name, name, flags);
+            common::program_survives(folder.path(), &program, &[args], 2);
+        }
+    }
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::survives;
+use common::{Process, survives};
 
 #[test]
 fn mappings_where_the_restorer_works() {
@@ -13,6 +13,76 @@ fn mappings_where_the_restorer_works() {
 #[test]
 fn shared_memory_without_a_file() {
     survives("shared", &["-lrt"], &["400"], 3);
+}
+
+#[test]
+fn system_v_segments() {
+    // The number of a segment that is gone can only be had again with privileges; here the one with
+    // a name is not gone.
+    survives("sysv", &[], &["2000"], 3);
+}
+
+#[test]
+fn a_system_v_segment_that_is_gone_is_made_again() {
+    // SAFETY: no arguments.
+    if unsafe { libc::geteuid() } != 0 {
+        println!("NOT RUN: choosing the number of a segment is a privilege");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = common::compile(folder.path(), "sysv", &[]);
+    let mut process = Process::start(&program, &["2000000"], folder.path());
+    let image = folder.path().join("image");
+    let key = 0x4559_0000 | (process.pid & 0xffff);
+    let number = || {
+        // SAFETY: numbers only.
+        unsafe { libc::shmget(key, 0, 0) }
+    };
+    while number() < 0 {
+        std::thread::yield_now();
+    }
+    let before = number();
+    common::checkpoint(process.pid, &image).unwrap();
+    process.kill();
+    // SAFETY: removes the segment of the program just killed.
+    unsafe { libc::shmctl(before, libc::IPC_RMID, std::ptr::null_mut()) };
+    assert!(number() < 0);
+    let mut again = common::bring_back(&image);
+    assert_eq!(number(), before);
+    common::checkpoint(again.pid, &image).unwrap();
+    again.kill();
+    // SAFETY: as above.
+    unsafe { libc::shmctl(before, libc::IPC_RMID, std::ptr::null_mut()) };
+}
+
+#[test]
+fn what_cannot_come_back_is_refused_by_name() {
+    // SAFETY: no arguments.
+    let root = unsafe { libc::geteuid() } == 0;
+    for (what, expected, privileged) in [
+        ("io_uring", "a ring of io_uring", false),
+        ("aio", "a context of asynchronous I/O (io_setup)", false),
+        ("secret", "secret memory (memfd_secret)", false),
+        ("seccomp", "has installed a seccomp filter", false),
+        ("chroot", "has another root folder (chroot)", true),
+        ("rights", "has other rights than the one who checkpoints it (CapBnd)", true),
+    ] {
+        if privileged && !root {
+            println!("NOT RUN: {what} is a privilege");
+            continue;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let program = common::compile(folder.path(), "strange", &[]);
+        let process = Process::start(&program, &[what], folder.path());
+        common::wait_for_line(folder.path());
+        let said = std::fs::read_to_string(folder.path().join("ready")).unwrap();
+        if said.contains("cannot") {
+            println!("NOT RUN: this kernel has no {what}");
+            continue;
+        }
+        let error = common::checkpoint(process.pid, &folder.path().join("image")).unwrap_err();
+        assert!(error.to_string().contains(expected), "{what}: {error}");
+    }
 }
 
 /// One kind of memory of `mapkinds.c`.

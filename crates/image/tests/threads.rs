@@ -193,3 +193,89 @@ fn all_threads_are_in_the_image_and_come_back() {
     }
     panic!("the threads have got other numbers ten times");
 }
+
+/// The vdso counts as that of another kernel.
+#[test]
+fn under_another_kernel() {
+    common::again_with("EYRIE_IMAGE_FOREIGN_VDSO", "1", &["threads_with_mutex", "threads_of_a"], 2);
+}
+
+/// An exec ends all other threads and gives its own thread another number while it is frozen.
+#[test]
+fn threads_that_execute_another_program_in_the_middle() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = common::compile(folder.path(), "execs", &[]);
+    let (plain, frozen) = (folder.path().join("undisturbed"), folder.path().join("frozen"));
+    fs::create_dir(&plain).unwrap();
+    fs::create_dir(&frozen).unwrap();
+    Process::start(&program, &["400"], &plain).succeed();
+    let mut process = Process::start(&program, &["400"], &frozen);
+    let (mut images, mut without) = (0, 0);
+    let mut random = Random::new();
+    while fs::metadata(frozen.join("out")).is_err() {
+        let result = Frozen::stop(process.pid).map_err(|e| e.to_string()).and_then(|mut f| {
+            let twin = f.twin().map_err(|e| e.to_string());
+            f.release().map_err(|e| e.to_string())?;
+            twin?.write_image(&frozen.join("image"), b"").map_err(|e| e.to_string())
+        });
+        match result {
+            Ok(_) => images += 1,
+            // It may be taken for gone, or be half way; what counts is that it goes on.
+            Err(_) => without += 1,
+        }
+        std::thread::sleep(Duration::from_micros(random.below(2000)));
+    }
+    process.succeed();
+    println!("{images} images, {without} without");
+    let (expected, found) = (fs::read(plain.join("out")), fs::read(frozen.join("out")));
+    assert_eq!(expected.unwrap(), found.unwrap());
+}
+
+/// No twin can be made where the user may have no more processes: the program goes on.
+#[test]
+fn a_twin_that_cannot_be_made_does_no_harm() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = start_waiting(folder.path(), "w-no-twin", &["10000", "threads"]);
+    let image = folder.path().join("image");
+    let limit = |soft: u64| {
+        let new = libc::rlimit64 { rlim_cur: soft, rlim_max: libc::RLIM64_INFINITY };
+        // SAFETY: reads a live structure. Only lowers what it raises again.
+        let r = unsafe {
+            let old = std::ptr::null_mut();
+            libc::prlimit64(process.pid, libc::RLIMIT_NPROC, &raw const new, old)
+        };
+        r == 0
+    };
+    // SAFETY: no arguments.
+    if unsafe { libc::geteuid() } == 0 || !limit(1) {
+        println!("NOT RUN: the limit does not bind this user, or cannot be changed");
+        return;
+    }
+    let error = checkpoint(process.pid, &image).unwrap_err().to_string();
+    assert!(error.contains("make a twin"), "{error}");
+    assert!(limit(libc::RLIM64_INFINITY));
+    checkpoint(process.pid, &image).unwrap();
+    let mut process = process;
+    process.kill();
+    bring_back(&image);
+}
+
+#[test]
+fn a_twin_that_cannot_be_made_does_no_harm_to_a_user() {
+    common::as_nobody("threads", &["cannot_be_made_does_no_harm"], 2);
+}
+
+/// Prints how long 64 threads stand still; no limit, as machines differ.
+#[test]
+fn sixty_four_threads_are_frozen() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = start_waiting(folder.path(), "w-64", &["10000", "crowd"]);
+    let mut stood = Vec::new();
+    for _ in 0..10 {
+        let report = checkpoint(process.pid, &folder.path().join("image")).unwrap();
+        stood.push(report.freeze);
+    }
+    stood.sort();
+    println!("64 threads stood still for {:?} (median), {:?} (longest)", stood[5], stood[9]);
+    assert_eq!(Image::open(&folder.path().join("image")).unwrap().summary().threads, 65);
+}

@@ -95,6 +95,38 @@ def sections(path):
     return {kind: (at, size) for kind, _, at, size in rows}
 
 
+def test_an_image_that_builds_on_another():
+    """Which pages are where is told by region; the earlier file is verified too."""
+    with home() as place:
+        process = place.start("run", "--keep", "9", DEBUGGEE)
+        process.stdout.readline()
+        place.running()
+        first, second = (
+            json.loads(place.good("checkpoint", "last", "--json", "--twin"))["image"] for _ in "12"
+        )
+        found = json.loads(good(place, "image", "inspect", second, "--json"))
+        assert [a["name"] for a in found["ancestors"]] == [os.path.basename(first)], found
+        earlier = found["ancestors"][0]["pages"]
+        assert 0 < found["own_pages"] < found["pages"] == found["own_pages"] + earlier, found
+        homes = [h for r in found["regions"] for h in r["homes"]]
+        assert sum(h["pages"] for h in homes if h["home"] == 1) == earlier, homes
+        assert os.path.basename(first) in good(place, "image", "inspect", second)
+        assert "DAMAGED" not in good(place, "image", "verify", second)
+        core = os.path.join(place.path, "second.core")
+        good(place, "image", "extract", second, "-o", core)
+        assert "$1 = 4711" in gdb(place, core, "print answer"), core
+        at, size = sections(first)[1]
+        with open(first, "r+b") as file:
+            file.seek(at)
+            content = bytes(b ^ 1 for b in file.read(size))
+            file.seek(at)
+            file.write(content)
+        refused(place, "image", "verify", second, words=["earlier pages"])
+        refused(place, "image", "inspect", second, words=[os.path.basename(first)])
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(harness.TIMEOUT_S) == 128 + signal.SIGTERM
+
+
 def test_verify_names_what_is_damaged():
     with home() as place:
         take(place)

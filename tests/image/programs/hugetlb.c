@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 
 int main(int argc, char **argv) {
-    long n = rounds(argc, argv, 5000);
+    long n = rounds(argc, argv, 25000);
     enum { HUGE = 2 << 20, BYTES = 2 * HUGE };
     int rw = PROT_READ | PROT_WRITE;
     char *own = mmap(NULL, BYTES, rw, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);

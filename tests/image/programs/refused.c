@@ -44,9 +44,6 @@ static void have(const char *what) {
         whole.mode = UFFDIO_REGISTER_MODE_MISSING;
         if (fd < 0 || ioctl(fd, UFFDIO_API, &api)) lacks("userfaultfd");
         if (ioctl(fd, UFFDIO_REGISTER, &whole)) lacks("UFFDIO_REGISTER");
-    } else if (!strcmp(what, "pkey")) {
-        int key = pkey_alloc(0, 0);
-        if (key < 0 || pkey_mprotect(area, BYTES, rw, key)) lacks("protection keys");
     } else if (!strcmp(what, "seccomp")) {
         struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
         struct sock_fprog program = {1, &allow};

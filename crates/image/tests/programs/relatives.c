@@ -54,7 +54,7 @@ static uint64_t next(uint64_t x) {
 
 int main(int argc, char **argv) {
     long rounds = argc > 1 ? atol(argv[1]) : 1000;
-    int there[2], back[2], pair[2];
+    int there[2], back[2], pair[2], left[2];
     struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pthread_mutexattr_t mutex;
     pthread_condattr_t condition;
@@ -66,8 +66,16 @@ int main(int argc, char **argv) {
     pthread_cond_init(&s->turned, &condition);
     if (pipe(there) || pipe(back) || socketpair(AF_UNIX, SOCK_STREAM, 0, pair)) return 2;
     int file = open("journal", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    // Full of what nobody will add to any more: the child's standard input.
+    if (pipe(left)) return 2;
+    for (int i = 0; i < 5000; i++) {
+        uint32_t number = (uint32_t)i * 7919;
+        if (write(left[1], &number, sizeof number) != sizeof number) return 2;
+    }
+    close(left[1]);
     pid_t child = fork();
     if (child == 0) {
+        dup2(left[0], 0), close(left[0]);
         close(there[1]), close(back[0]), close(pair[0]);
         for (long r = 0; r < rounds; r++) {
             uint64_t token;
@@ -77,9 +85,14 @@ int main(int argc, char **argv) {
             all(file, &token, sizeof token, 1);
             all(r & 1 ? back[1] : pair[1], &token, sizeof token, 1);
         }
+        for (int i = 0; i < 5000; i++) {
+            uint32_t number = 0;
+            CHECK(read(0, &number, sizeof number) == sizeof number && number == (uint32_t)i * 7919);
+        }
+        CHECK(read(0, &rounds, sizeof rounds) == 0);
         _exit(failures ? 8 : 3);
     }
-    close(there[0]), close(back[1]), close(pair[1]);
+    close(left[0]), close(there[0]), close(back[1]), close(pair[1]);
     uint64_t token = 88172645463325252u;
     for (long r = 0; r < rounds; r++) {
         all(there[1], &token, sizeof token, 1);

@@ -93,12 +93,12 @@ int main(int argc, char **argv) {
         pthread_t t;
         for (int i = 0; i < 2; i++) pthread_create(&t, NULL, idle, NULL);
     }
-    if (!strcmp(what, "many") || !strcmp(what, "first-ends")) {
+    if (!strcmp(what, "many") || !strcmp(what, "crowd") || !strcmp(what, "first-ends")) {
         pthread_t t;
         pthread_attr_t small;
         pthread_attr_init(&small);
         pthread_attr_setstacksize(&small, 65536);
-        int count = !strcmp(what, "many") ? 1030 : 1;
+        int count = !strcmp(what, "many") ? 1030 : !strcmp(what, "crowd") ? 64 : 1;
         for (int i = 0; i < count; i++) {
             if (pthread_create(&t, &small, idle, NULL)) return 2;
         }

@@ -10,6 +10,7 @@ use crate::monitor;
 use crate::reap;
 use crate::spawn::{self, Launch};
 use eyrie_control::{EventKind, Ft, Stream};
+use eyrie_image::RestoreOptions;
 use eyrie_ledger::segment::MEMFD_PREFIX;
 use std::ffi::OsStr;
 use std::io;
@@ -108,7 +109,8 @@ impl Job {
             stdio,
             segments: vec![(name, self.segment_fd.try_clone()?)],
             start_stopped: false,
-            options: Default::default(),
+            // It was, when it was chosen.
+            options: RestoreOptions { verified: true, ..RestoreOptions::default() },
         })?;
         // Its own group, like a rank that was started; too late is no harm, it is killed alone.
         // SAFETY: our own child, not collected yet.

@@ -6,7 +6,8 @@
 //!     image-driver restore FOLDER IMAGE RESTORER HOW
 //!     image-driver points                           lists the fault points
 //!
-//!     freeze HOW IMAGE DELAY_US   after a delay, freezes and writes an image
+//!     freeze HOW IMAGE DELAY_US   after a delay, freezes and writes an image: `twin`, `sync`, `stream`,
+//!                                 or with changes tracked `shot:MODE`, rewritten as one with `+`
 //!     fault NUMBER ACTION         arms a fault point: fail, die, kill (the program), kill-others
 //!     armed                       disarms; tells whether the point was not passed
 //!     kill                        ends the program and all that came of it
@@ -16,7 +17,10 @@
 //! Every program dies with this process.
 
 use eyrie_image::fault::{self, Action};
-use eyrie_image::{CaptureError, FreezeError, Frozen, ImageReport, RestoreSpec, receive, restore};
+use eyrie_image::{
+    CaptureError, FreezeError, Frozen, ImageReport, Mode, RestoreSpec, Tracker, Tracking, receive,
+    restore,
+};
 use std::fs::File;
 use std::io::{self, BufRead, Write};
 use std::os::fd::OwnedFd;
@@ -52,7 +56,8 @@ fn main() -> ExitCode {
         }
     };
     println!("{first}");
-    let mut driver = Driver { pid, status: None };
+    let tracker = Tracker::new(Tracking::from_env());
+    let mut driver = Driver { pid, status: None, tracker };
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         let answer = driver.obey(&words).unwrap_or_else(|e| format!("refused {e}"));
@@ -120,6 +125,8 @@ fn bring_back(
 struct Driver {
     pid: i32,
     status: Option<i32>,
+    /// What is known of its last image.
+    tracker: Tracker,
 }
 
 impl Driver {
@@ -155,13 +162,17 @@ impl Driver {
             "twin" => twin(self.pid, image, false),
             "sync" => twin(self.pid, image, true),
             "stream" => stream(self.pid, image),
-            _ => return Err(format!("no way to freeze is called {how}")),
+            _ => match how.strip_prefix("shot:").and_then(mode) {
+                Some(mode) => self.shot(image, mode, how.ends_with('+')),
+                None => return Err(format!("no way to freeze is called {how}")),
+            },
         };
         match report {
             Ok(r) => Ok(format!(
-                "frozen bytes={} pages={} stood_us={} twin_us={} pull_us={} write_us={} us={}",
+                "frozen bytes={} pages={} referred={} stood_us={} twin_us={} pull_us={} write_us={} us={}",
                 r.bytes,
                 r.pages,
+                r.referred_pages,
                 if still { begun.elapsed() } else { r.freeze }.as_micros(),
                 r.twin.as_micros(),
                 r.pull.as_micros(),
@@ -171,6 +182,26 @@ impl Driver {
             Err(CaptureError::Gone) => Ok("gone".into()),
             Err(e) => Err(e.to_string()),
         }
+    }
+
+    /// By whichever way, tracking changes; the file may refer to earlier ones, unless it is rewritten
+    /// so that it needs none.
+    fn shot(&mut self, image: &Path, mode: Mode, whole: bool) -> Result<ImageReport, CaptureError> {
+        let mut frozen = Frozen::stop(self.pid).map_err(frozen_error)?;
+        let shot = frozen.shot(image, &mut self.tracker, mode)?;
+        let report = if shot.choice().mode == Mode::Sync {
+            let report = shot.write_image(b"", &mut self.tracker)?;
+            frozen.release().map_err(frozen_error)?;
+            report
+        } else {
+            frozen.release().map_err(frozen_error)?;
+            shot.write_image(b"", &mut self.tracker)?
+        };
+        if whole {
+            let done = self.tracker.consolidate();
+            done.map_err(|e| CaptureError::Unsupported(format!("has a chain of images: {e}")))?;
+        }
+        Ok(report)
     }
 
     /// Ends the program and whatever descends from this process: first all stand still, so that
@@ -213,6 +244,16 @@ impl Driver {
             format!("signalled {}", libc::WTERMSIG(status))
         }
     }
+}
+
+fn mode(name: &str) -> Option<Mode> {
+    Some(match name.trim_end_matches('+') {
+        "auto" => Mode::Auto,
+        "copy" => Mode::Copy,
+        "twin" => Mode::Twin,
+        "sync" => Mode::Sync,
+        _ => return None,
+    })
 }
 
 fn frozen_error(e: FreezeError) -> CaptureError {

@@ -1,0 +1,241 @@
+//! Processes that run before all of their memory is there.
+
+mod common;
+
+use common::{
+    Process, Random, bring_back, checkpoint, children_named, compile_as, files_in, restorer,
+};
+use eyrie_image::{Image, RestoreOptions, RestoreSpec, Restored, restore_lazily};
+use std::fs::{self, File};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Longer than any of these tests takes.
+const LONG: Duration = Duration::from_secs(600);
+
+fn stdio() -> [OwnedFd; 3] {
+    [0; 3].map(|_| File::options().read(true).write(true).open("/dev/null").unwrap().into())
+}
+
+fn lazily(image: &Path, limit: Duration) -> Restored {
+    let spec = RestoreSpec {
+        image,
+        restorer: restorer(),
+        stdio: stdio(),
+        segments: vec![],
+        start_stopped: false,
+        options: RestoreOptions { lazy: Some(limit), ..RestoreOptions::default() },
+    };
+    restore_lazily(spec).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Whether this test may use userfaultfd as it is needed; says so if not.
+fn may() -> bool {
+    // SAFETY: no arguments.
+    let root = unsafe { libc::geteuid() } == 0;
+    if !root {
+        println!("NOT RUN: lazy restores need the right to trace any process");
+    }
+    root
+}
+
+/// Starts `moving.c` and waits until its memory is full.
+fn start_moving(folder: &Path, name: &str, args: &[&str]) -> Process {
+    let program = compile_as(folder, "moving", name, &[]);
+    let process = Process::start(&program, args, folder);
+    while !folder.join("ready").exists() {
+        std::thread::yield_now();
+    }
+    process
+}
+
+/// Freezes it at a moment at which it has no child, and kills it.
+fn image_of(process: &mut Process, image: &Path) {
+    let mut child = image.as_os_str().to_owned();
+    child.push(".1");
+    let child = Path::new(&child);
+    loop {
+        let _ = fs::remove_file(child);
+        checkpoint(process.pid, image).unwrap();
+        if !child.exists() {
+            break;
+        }
+    }
+    process.kill();
+}
+
+/// Its memory changes in every way while it is filled; it is frozen in the middle of that.
+#[test]
+fn what_is_filled_late_is_what_was_there() {
+    if !may() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (plain, lazy) = (folder.path().join("plain"), folder.path().join("lazy"));
+    fs::create_dir(&plain).unwrap();
+    fs::create_dir(&lazy).unwrap();
+    let rounds = "4000";
+    start_moving(&plain, "m-plain", &[rounds]).succeed();
+    let mut random = Random::new();
+    let mut process = start_moving(&lazy, "m-lazy", &[rounds]);
+    let mut faults = 0;
+    for cycle in 0..6 {
+        let image = lazy.join(format!("image{cycle}"));
+        image_of(&mut process, &image);
+        let restored = lazily(&image, Duration::from_millis(random.below(800)));
+        assert_eq!(restored.why_not_lazy, None);
+        process = Process::of(restored.pid);
+        let filling = restored.filling.unwrap();
+        std::thread::sleep(Duration::from_millis(random.below(60)));
+        if cycle % 2 == 0 {
+            // The freeze that follows finds it half full.
+            faults += filling.wait(true).unwrap().faults;
+        }
+        assert!(!lazy.join("bad").exists(), "{:?}", fs::read_to_string(lazy.join("bad")));
+    }
+    process.succeed();
+    println!("{faults} faults");
+    assert!(!lazy.join("bad").exists(), "{:?}", fs::read_to_string(lazy.join("bad")));
+    assert_eq!(fs::read(plain.join("out")).unwrap(), fs::read(lazy.join("out")).unwrap());
+}
+
+#[test]
+fn it_runs_at_once_and_a_freeze_waits_for_the_rest() {
+    if !may() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = start_moving(folder.path(), "m-frozen", &["1000000", "alone"]);
+    let image = folder.path().join("image");
+    image_of(&mut process, &image);
+    let restored = lazily(&image, LONG);
+    let process = Process::of(restored.pid);
+    let filling = restored.filling.unwrap();
+    assert!(!filling.is_over());
+    let next = folder.path().join("next");
+    checkpoint(process.pid, &next).unwrap();
+    assert!(filling.is_over());
+    let filled = filling.wait(false).unwrap();
+    assert!(filled.hot < filled.all);
+    drop(process);
+    let (first, second) = (Image::open(&image).unwrap(), Image::open(&next).unwrap());
+    let (first, second) = (first.summary().pages, second.summary().pages);
+    assert!(second + 4096 > first, "{first} pages became {second}");
+    let mut process = bring_back(&next);
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!folder.path().join("bad").exists());
+    process.kill();
+}
+
+#[test]
+fn one_that_is_killed_meanwhile_leaves_nothing() {
+    if !may() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = start_moving(folder.path(), "m-killed", &["1000000", "alone"]);
+    let image = folder.path().join("image");
+    image_of(&mut process, &image);
+    for round in 0..10 {
+        let restored = lazily(&image, LONG);
+        let mut process = Process::of(restored.pid);
+        std::thread::sleep(Duration::from_millis(round * 3));
+        process.kill();
+        let begun = Instant::now();
+        println!("{:?}", restored.filling.unwrap().wait(false).unwrap());
+        assert!(begun.elapsed() < LONG / 2);
+        assert_eq!(children_named("m-killed"), []);
+    }
+}
+
+/// Damage that comes after the image was opened: the process must not go on with anything else.
+#[test]
+fn one_whose_image_is_damaged_meanwhile_is_killed() {
+    if !may() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = start_moving(folder.path(), "m-damaged", &["1000000", "alone"]);
+    let image = folder.path().join("image");
+    image_of(&mut process, &image);
+    let restored = lazily(&image, LONG);
+    let mut process = Process::of(restored.pid);
+    let file = File::options().write(true).open(&image).unwrap();
+    let zeros = vec![0; fs::metadata(&image).unwrap().len() as usize - 8192];
+    file.write_all_at(&zeros, 4096).unwrap();
+    let error = restored.filling.unwrap().wait(true).unwrap_err().to_string();
+    assert!(error.contains("checksum"), "{error}");
+    let status = process.wait();
+    assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL);
+    assert!(!folder.path().join("bad").exists());
+}
+
+/// What the test below is killed as.
+#[test]
+fn helper_that_restores_and_waits() {
+    let Some(folder) = std::env::var_os("EYRIE_TEST_LAZY_FOLDER") else { return };
+    let folder = PathBuf::from(folder);
+    let restored = lazily(&folder.join("image"), LONG);
+    assert!(restored.filling.is_some());
+    fs::write(folder.join("restored"), restored.pid.to_string()).unwrap();
+    std::thread::sleep(LONG);
+}
+
+/// If the one that fills it dies, the process dies without having seen a page of zeros.
+#[test]
+fn it_dies_with_the_one_that_fills_it() {
+    if !may() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = start_moving(folder.path(), "m-orphan", &["1000000", "alone"]);
+    image_of(&mut process, &folder.path().join("image"));
+    let mut random = Random::new();
+    for _ in 0..10 {
+        let mut helper = Command::new(std::env::current_exe().unwrap());
+        helper.args(["--exact", "helper_that_restores_and_waits"]);
+        helper.env("EYRIE_TEST_LAZY_FOLDER", folder.path());
+        let (mut helper, _child) = Process::spawn_with(&mut helper, -1);
+        let pid = loop {
+            let text = fs::read_to_string(folder.path().join("restored")).unwrap_or_default();
+            if let Ok(pid) = text.parse::<libc::pid_t>() {
+                break pid;
+            }
+            std::thread::yield_now();
+        };
+        std::thread::sleep(Duration::from_micros(random.below(20_000)));
+        helper.kill();
+        let begun = Instant::now();
+        while fs::read_to_string(format!("/proc/{pid}/stat"))
+            .is_ok_and(|s| !s.contains(") Z") && s.contains("m-orphan"))
+        {
+            assert!(begun.elapsed() < common::PATIENCE, "{pid} lives on");
+            std::thread::yield_now();
+        }
+        fs::remove_file(folder.path().join("restored")).unwrap();
+        assert!(!folder.path().join("bad").exists());
+    }
+}
+
+/// Without the right to do it lazily it is done at once, and that is said.
+#[test]
+fn without_the_right_all_comes_first() {
+    // SAFETY: no arguments.
+    if unsafe { libc::geteuid() } == 0 {
+        common::as_nobody("lazy", &["without_the_right"], 1);
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = start_moving(folder.path(), "m-unprivileged", &["1000000", "alone"]);
+    let image = folder.path().join("image");
+    image_of(&mut process, &image);
+    let restored = lazily(&image, LONG);
+    let _process = Process::of(restored.pid);
+    assert!(restored.filling.is_none());
+    let why = restored.why_not_lazy.unwrap();
+    assert!(why.contains("userfaultfd"), "{why}");
+    assert!(!files_in(folder.path()).iter().any(|f| f == "bad"));
+}
