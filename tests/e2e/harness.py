@@ -84,7 +84,7 @@ class Job:
         self.err_path = os.path.join(self.home, "test.err")
         arguments = [EYRIE, subcommand, "-n", str(ranks)]
         if ckpt_every is not None:
-            arguments += ["--ckpt-every", str(ckpt_every)]
+            arguments += ["--ckpt-every", str(ckpt_every), "--ckpt-first", str(ckpt_every)]
         if ft is not None:
             arguments += ["--ft", ft]
         arguments += [*options, "--", *command]

@@ -77,8 +77,8 @@ impl<'a> Shown<'a> {
             && self.ctl.shown.load(Acquire) == self.shown
     }
 
-    /// Reads bytes `from..to` of it to `out + from`. Returns up to where they are right; `Err`: this
-    /// machine does not let us read.
+    /// Reads bytes `from..to` of it to `out + from`. Returns up to where they are right; `Err`: the
+    /// system does not let us read.
     ///
     /// # Safety
     /// `out` must be valid for writing `to` bytes.

@@ -40,6 +40,8 @@ pub struct JobSpec {
     pub size: u32,
     pub ft: Ft,
     pub checkpoint_every_ms: u64,
+    /// When all ranks have been checkpointed once, if that is sooner.
+    pub checkpoint_first_ms: u64,
     /// Store in a checkpoint only what has changed since the one before.
     pub incremental: bool,
     /// Send log of each rank, in bytes.

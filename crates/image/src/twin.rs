@@ -65,7 +65,19 @@ impl Process {
         alone.end()?;
         let process = process?;
         frozen.tracee.set_options(libc::PTRACE_O_TRACESYSGOOD)?;
+        process.leave_group(agent)?;
         Ok(process)
+    }
+
+    /// Has it leave the process's group and session: while it lives, a number that its group or
+    /// session bears could not be given to the process again, should that be killed and restored.
+    fn leave_group(&self, agent: &Agent) -> Result<(), CaptureError> {
+        match agent.of_twin(self.0).call(libc::SYS_setsid, &[]) {
+            // A copy leads no group, so nothing refuses it this.
+            Ok(_) => Ok(()),
+            Err(CaptureError::Gone) => Err(CaptureError::TwinGone),
+            Err(e) => Err(e),
+        }
     }
 
     /// Its process number.

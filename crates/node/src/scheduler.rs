@@ -1,4 +1,5 @@
-//! Who checkpoints when: ranks staggered over the interval, requests before their turn.
+//! Who checkpoints when: all ranks once soon after the start, then staggered over the interval;
+//! requests before their turn.
 //!
 //! Pure: time comes in as milliseconds. Kept true: at most `MAX_RUNNING` checkpoints are under
 //! way, never two of one rank; every live rank gets its turn; a request is served once, after the
@@ -12,6 +13,8 @@ pub const MAX_RUNNING: usize = 1;
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     due_ms: u64,
+    /// Its first turn in the stagger.
+    turn_ms: u64,
     live: bool,
     busy: bool,
 }
@@ -26,11 +29,14 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// `every_ms` = 0: only on request.
-    pub fn new(ranks: u32, every_ms: u64, now_ms: u64) -> Self {
+    /// `every_ms` = 0: only on request. `first_ms`: when all have been checkpointed once, at most
+    /// `every_ms`.
+    pub fn new(ranks: u32, every_ms: u64, first_ms: u64, now_ms: u64) -> Self {
+        let spread = |over: u64, r| now_ms + over * (r + 1) / u64::from(ranks);
         let slots = (0..u64::from(ranks))
             .map(|r| Slot {
-                due_ms: now_ms + every_ms * (r + 1) / u64::from(ranks),
+                due_ms: spread(first_ms.min(every_ms), r),
+                turn_ms: spread(every_ms, r),
                 live: false,
                 busy: false,
             })
@@ -82,7 +88,11 @@ impl Scheduler {
         };
         let slot = &mut self.slots[rank as usize];
         slot.busy = true;
-        slot.due_ms = now_ms.max(slot.due_ms).saturating_add(self.every_ms);
+        slot.due_ms = if now_ms < slot.turn_ms {
+            slot.turn_ms
+        } else {
+            now_ms.max(slot.due_ms).saturating_add(self.every_ms)
+        };
         self.running += 1;
         Some(rank)
     }
@@ -123,7 +133,7 @@ mod tests {
 
     #[test]
     fn turns_are_spread_over_the_interval() {
-        let mut s = Scheduler::new(4, 1000, 0);
+        let mut s = Scheduler::new(4, 1000, 1000, 0);
         (0..4).for_each(|r| s.set_live(r, true));
         let mut turns = Vec::new();
         for now in 0..=2000 {
@@ -139,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_request_goes_first_and_only_once() {
-        let mut s = Scheduler::new(3, 0, 0);
+        let mut s = Scheduler::new(3, 0, 0, 0);
         (0..3).for_each(|r| s.set_live(r, true));
         assert_eq!(s.pick(1_000_000), None);
         assert!(s.request(2) && s.request(2) && s.request(1));
@@ -156,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_rank_without_process_is_not_picked() {
-        let mut s = Scheduler::new(2, 10, 0);
+        let mut s = Scheduler::new(2, 10, 10, 0);
         s.set_live(1, true);
         assert!(!s.request(0));
         assert_eq!(s.pick(100), Some(1));
@@ -172,7 +182,7 @@ mod tests {
             let mut random = Random::new(seed);
             let ranks = 1 + random.below(6) as u32;
             let every = 20 + random.below(400);
-            let mut s = Scheduler::new(ranks, every, 0);
+            let mut s = Scheduler::new(ranks, every, every, 0);
             (0..ranks).for_each(|r| s.set_live(r, true));
             let mut done = vec![0u64; ranks as usize];
             let mut under_way: Vec<(u64, u32)> = Vec::new();
@@ -197,5 +207,23 @@ mod tests {
             assert!(least.is_some_and(|n| *n >= 5), "seed {seed}: {done:?}");
             assert!(most.zip(least).is_some_and(|(m, l)| m <= &(l * 4 + 40)), "seed {seed}");
         }
+    }
+
+    #[test]
+    fn all_have_their_first_turn_soon_and_the_next_in_the_stagger() {
+        let mut s = Scheduler::new(4, 60_000, 1000, 0);
+        (0..4).for_each(|r| s.set_live(r, true));
+        let mut turns = Vec::new();
+        for now in 0..=120_000 {
+            if let Some(r) = s.pick(now) {
+                turns.push((now, r));
+                s.finished(r, now);
+            }
+        }
+        let soon = (1..=4).map(|k| (k * 250, k as u32 - 1));
+        // Not sooner than a quarter of the interval after the first.
+        let later = [15_250, 30_000, 45_000, 60_000, 75_250, 90_000, 105_000, 120_000];
+        let later = later.into_iter().zip((0..4).cycle());
+        assert_eq!(turns, soon.chain(later).collect::<Vec<_>>());
     }
 }

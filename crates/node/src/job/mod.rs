@@ -230,7 +230,7 @@ impl Job {
                 _bell: bell,
                 ranks: (0..spec.size).map(|_| Rank::new(spec.size, limit)).collect(),
                 monitor: Monitor::new(spec.size, spec.ft != Ft::Verify),
-                scheduler: Scheduler::new(spec.size, every, 0),
+                scheduler: Scheduler::new(spec.size, every, spec.checkpoint_first_ms, 0),
                 input,
                 input_credit: 0,
                 input_wake: Rc::new(Notify::new()),
@@ -389,7 +389,8 @@ impl Job {
         }
         let now = self.now_ms();
         let every = self.spec.checkpoint_every_ms;
-        self.scheduler = Scheduler::new(self.size(), every, now);
+        let first = self.spec.checkpoint_first_ms;
+        self.scheduler = Scheduler::new(self.size(), every, first, now);
         let event = self.event(EventKind::RolledBack);
         self.log_event(event);
         match self.renew_segment() {
