@@ -93,15 +93,12 @@ pub struct Run {
     /// Time between two checkpoints of a rank (seconds, or with unit); 0: only on request
     #[arg(long, value_name = "SECS", default_value = "60", value_parser = parse_millis)]
     pub ckpt_every: u64,
-<<<<<<< HEAD
-    /// What a checkpoint stores
-    #[arg(long, value_enum, default_value = "incremental")]
-    pub ckpt: CkptMode,
-=======
     /// Time until the first checkpoint of every rank, if less than --ckpt-every
     #[arg(long, value_name = "SECS", default_value = "1", value_parser = parse_millis)]
     pub ckpt_first: u64,
->>>>>>> main
+    /// What a checkpoint stores
+    #[arg(long, value_enum, default_value = "incremental")]
+    pub ckpt: CkptMode,
     /// Most memory for the send log of each rank [default: 512M, less if memory is short]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub log_limit: Option<u64>,

@@ -36,11 +36,8 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         size: run.size,
         ft,
         checkpoint_every_ms: run.ckpt_every,
-<<<<<<< HEAD
-        incremental: run.ckpt == CkptMode::Incremental,
-=======
         checkpoint_first_ms: run.ckpt_first,
->>>>>>> main
+        incremental: run.ckpt == CkptMode::Incremental,
         log_limit_bytes: run.log_limit.unwrap_or_else(|| default_log(run.size)),
         name: run.name.clone(),
         keep: run.keep,
@@ -57,11 +54,8 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         size: verify.size,
         ft: Ft::Verify,
         checkpoint_every_ms: 0,
-<<<<<<< HEAD
-        incremental: false,
-=======
         checkpoint_first_ms: 0,
->>>>>>> main
+        incremental: false,
         log_limit_bytes: verify.log_limit.unwrap_or_else(|| default_log(verify.size)),
         name: None,
         keep: false,
