@@ -58,6 +58,15 @@ pub enum FtMode {
     None,
 }
 
+/// What a checkpoint stores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CkptMode {
+    /// What has changed since the one before, and all of it now and then
+    Incremental,
+    /// All memory every time
+    Full,
+}
+
 fn parse_size(text: &str) -> Result<u32, String> {
     let most = eyrie_ledger::segment::MAX_RANKS;
     match text.parse::<u32>() {
@@ -87,6 +96,9 @@ pub struct Run {
     /// Time until the first checkpoint of every rank, if less than --ckpt-every
     #[arg(long, value_name = "SECS", default_value = "1", value_parser = parse_millis)]
     pub ckpt_first: u64,
+    /// What a checkpoint stores
+    #[arg(long, value_enum, default_value = "incremental")]
+    pub ckpt: CkptMode,
     /// Most memory for the send log of each rank [default: 512M, less if memory is short]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub log_limit: Option<u64>,

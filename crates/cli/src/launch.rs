@@ -3,7 +3,7 @@
 //! Kept true: whatever happens, the job's folder is gone when the command returns (unless it is to
 //! be kept), and the daemon is waited for.
 
-use crate::args::{FtMode, Node, Run, Verify};
+use crate::args::{CkptMode, FtMode, Node, Run, Verify};
 use crate::console::{self, Console};
 use crate::{FAILED, Failure};
 use anyhow::Context;
@@ -37,6 +37,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         ft,
         checkpoint_every_ms: run.ckpt_every,
         checkpoint_first_ms: run.ckpt_first,
+        incremental: run.ckpt == CkptMode::Incremental,
         log_limit_bytes: run.log_limit.unwrap_or_else(|| default_log(run.size)),
         name: run.name.clone(),
         keep: run.keep,
@@ -54,6 +55,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         ft: Ft::Verify,
         checkpoint_every_ms: 0,
         checkpoint_first_ms: 0,
+        incremental: false,
         log_limit_bytes: verify.log_limit.unwrap_or_else(|| default_log(verify.size)),
         name: None,
         keep: false,

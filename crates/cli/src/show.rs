@@ -117,16 +117,23 @@ pub fn status(job: &JobStatus) -> String {
     let mut rows = vec![row(&head)];
     rows.extend(job.ranks.iter().map(rank_row));
     text.push_str(&table(&rows));
+    for r in &job.ranks {
+        if let Some(c) = &r.checkpoint {
+            let (rank, tracking, mode, why) = (r.rank, &c.tracking, &c.mode, &c.why);
+            let _ = writeln!(text, "rank {rank}: changes by {tracking}; kept by {mode}: {why}");
+        }
+    }
     text
 }
 
 fn rank_row(r: &RankStatus) -> Vec<String> {
     let mut checkpoint = match &r.checkpoint {
         Some(c) => format!(
-            "{}: {} ago, {}, {}, stood still {}",
+            "{}: {} ago, {} written, {} unchanged, {}, stood still {}",
             c.generation,
             millis(c.age_ms as f64),
             bytes(c.bytes),
+            bytes(c.unchanged_bytes),
             millis(c.took_ms),
             millis(c.frozen_ms)
         ),

@@ -42,6 +42,8 @@ pub struct JobSpec {
     pub checkpoint_every_ms: u64,
     /// When all ranks have been checkpointed once, if that is sooner.
     pub checkpoint_first_ms: u64,
+    /// Store in a checkpoint only what has changed since the one before.
+    pub incremental: bool,
     /// Send log of each rank, in bytes.
     pub log_limit_bytes: u64,
     pub name: Option<String>,

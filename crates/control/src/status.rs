@@ -61,6 +61,13 @@ pub struct CheckpointStatus {
     pub generation: u32,
     pub age_ms: u64,
     pub bytes: u64,
+    /// Content that had not changed and was not written again.
+    pub unchanged_bytes: u64,
+    /// How changed pages are found: `write protection`, `page hashes` (and why) or `off`.
+    pub tracking: String,
+    /// How the content was kept from the freeze on: `copy`, `twin` or `synchronous`; and why so.
+    pub mode: String,
+    pub why: String,
     /// From the request to the complete file.
     pub took_ms: f64,
     /// How long the rank stood still.

@@ -59,7 +59,7 @@ fn kind(path: &[u8], ino: u64) -> Result<Option<OrphanKind>, &'static str> {
         return Err("a context of asynchronous I/O (io_setup)");
     }
     if path.starts_with(b"anon_inode:[io_uring]") {
-        return Err("a ring of io_uring");
+        return Err("a ring of io_uring (anon_inode:[io_uring])");
     }
     if path.starts_with(b"/secretmem") {
         return Err("secret memory (memfd_secret)");

@@ -75,6 +75,19 @@ impl Writes {
         Ok(Ok(self.changed.iter().fold(Spans::default(), |all, (_, s)| all.union(s))))
     }
 
+    /// What was written since the last time, of a process that may be running. Only where
+    /// [`Writes::freeze`] was successful before.
+    pub fn running(&mut self, pid: libc::pid_t, maps: &[Mapping]) -> Result<Spans, CaptureError> {
+        match self.take(pid, maps, false)? {
+            Ok(Some(spans)) => Ok(spans),
+            Ok(None) => Err(CaptureError::Unsupported("was executed anew meanwhile".into())),
+            Err(obstacle) => {
+                let what = format!("does not tell any more what it writes: {}", obstacle.0);
+                Err(CaptureError::Unsupported(what))
+            }
+        }
+    }
+
     /// The image of a freeze is complete: what had changed before is in it.
     pub fn imaged(&mut self, freeze: u64) {
         self.changed.retain(|(at, _)| *at > freeze);

@@ -6,8 +6,9 @@
 
 use crate::futex;
 use crate::meta::Meta;
-use eyrie_image::{CaptureError, FreezeError, Frozen, ImageReport};
+use eyrie_image::{CaptureError, FreezeError, Frozen, ImageReport, Mode, Shot, Tracker};
 use eyrie_ledger::segment::{self, RankCtl, Segment};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,6 +28,8 @@ pub struct Order {
     pub pid: libc::pid_t,
     pub generation: u32,
     pub path: PathBuf,
+    /// What is known of the rank's last image.
+    pub tracker: Box<Tracker>,
 }
 
 /// What only the daemon's main thread knows: the rank's position in its pipes.
@@ -99,6 +102,10 @@ pub struct Taken {
     pub report: ImageReport,
     pub frozen: Duration,
     pub took: Duration,
+    /// Generations whose image files this one needs.
+    pub needs: Vec<u32>,
+    /// How changed pages are found, and why so if it is not the best way.
+    pub tracking: String,
 }
 
 /// What the thread tells the main thread, in this order.
@@ -107,41 +114,89 @@ pub enum Report {
     Standing(mpsc::Sender<Option<Pipes>>),
     /// The rank runs again, or is dead: it is not touched from here any more.
     LetGo,
-    Over(Box<Result<Taken, CheckpointError>>),
+    /// With what is known of the last image now.
+    Over(Box<Result<Taken, CheckpointError>>, Box<Tracker>),
 }
 
 /// Starts the checkpoint.
-pub fn start(order: Order, tell: impl Fn(Report) + Send + 'static) -> Result<(), CheckpointError> {
+pub fn start(
+    mut order: Order,
+    tell: impl Fn(Report) + Send + 'static,
+) -> Result<(), CheckpointError> {
     let run = move || {
-        let result = take(&order, &tell);
+        let mut tracker = std::mem::take(&mut order.tracker);
+        let result = take(&order, &mut tracker, &tell);
         if result.is_err() {
             let _ = eyrie_image::remove_image(&order.path);
         }
-        tell(Report::Over(Box::new(result)));
+        tell(Report::Over(Box::new(result), tracker));
     };
     let name = String::from("eyrie-ckpt");
     std::thread::Builder::new().name(name).spawn(run).map_err(CheckpointError::Thread)?;
     Ok(())
 }
 
-fn take(order: &Order, tell: &impl Fn(Report)) -> Result<Taken, CheckpointError> {
+fn take(
+    order: &Order,
+    tracker: &mut Tracker,
+    tell: &impl Fn(Report),
+) -> Result<Taken, CheckpointError> {
     let begin = Instant::now();
     let ctl = order.segment.rank(order.rank);
-    let frozen = freeze_and_twin(order, ctl, tell);
+    let frozen = freeze_and_keep(order, ctl, tracker, tell);
     // Whatever happened, nobody may stay parked.
     ctl.freeze_req.store(0, Ordering::Release);
     futex::wake(&ctl.freeze_req);
     tell(Report::LetGo);
-    let (twin, meta, stood) = frozen?;
-    let report = twin.write_image(&order.path, &meta.encode()?)?;
-    Ok(Taken { meta, report, frozen: stood, took: begin.elapsed() })
+    let Captured { shot, meta, stood } = frozen?;
+    let mut report = match shot {
+        Kept::Shot(shot) => shot.write_image(&meta.encode()?, tracker)?,
+        Kept::Written(report) => report,
+    };
+    let took = begin.elapsed();
+    if tracker.is_scattered() {
+        consolidate(order, tracker, &mut report);
+    }
+    let needs = report.ancestors.iter().filter_map(|name| generation_of(name)).collect();
+    let mut tracking = tracker.method().name().to_string();
+    if let Some(why) = tracker.obstacle() {
+        tracking.push_str(&format!(" ({why})"));
+    }
+    Ok(Taken { meta, report, frozen: stood, took, needs, tracking })
 }
 
-type Captured = (eyrie_image::Twin, Meta, Duration);
+/// Puts the content of a chain of images into the newest of them. If that fails, the chain stays.
+fn consolidate(order: &Order, tracker: &mut Tracker, report: &mut ImageReport) {
+    match tracker.consolidate() {
+        Ok(Some(whole)) => {
+            report.bytes += whole.bytes;
+            report.ancestors.clear();
+        }
+        Ok(None) => {}
+        Err(error) => {
+            let (rank, generation) = (order.rank, order.generation);
+            tracing::warn!(rank, generation, %error, "a chain of images is not consolidated");
+        }
+    }
+}
 
-fn freeze_and_twin(
+/// A rank that goes on, and what was kept of it.
+struct Captured {
+    shot: Kept,
+    meta: Meta,
+    stood: Duration,
+}
+
+enum Kept {
+    Shot(Box<Shot>),
+    /// Written while it stood still.
+    Written(ImageReport),
+}
+
+fn freeze_and_keep(
     order: &Order,
     ctl: &RankCtl,
+    tracker: &mut Tracker,
     tell: &impl Fn(Report),
 ) -> Result<Captured, CheckpointError> {
     let mut frozen = Frozen::stop(order.pid)?;
@@ -184,15 +239,29 @@ fn freeze_and_twin(
         output: pipes.output,
         input: pipes.input,
     };
-    let twin = frozen.twin();
+    let shot = keep(&mut frozen, order, tracker, &meta);
     let stood = stopped.elapsed();
     let released = frozen.release();
-    let twin = twin?;
+    let shot = shot?;
     match released {
-        // The twin is whole even if its original was killed a moment later.
-        Ok(()) | Err(FreezeError::Gone) => Ok((twin, meta, stood)),
+        // What was kept is whole even if the rank was killed a moment later.
+        Ok(()) | Err(FreezeError::Gone) => Ok(Captured { shot, meta, stood }),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Keeps what the image needs of a rank that stands still, or writes it at once.
+fn keep(
+    frozen: &mut Frozen,
+    order: &Order,
+    tracker: &mut Tracker,
+    meta: &Meta,
+) -> Result<Kept, CheckpointError> {
+    let shot = frozen.shot(&order.path, tracker, Mode::from_env())?;
+    if shot.choice().mode == Mode::Sync {
+        return Ok(Kept::Written(shot.write_image(&meta.encode()?, tracker)?));
+    }
+    Ok(Kept::Shot(Box::new(shot)))
 }
 
 /// Lets a rank that was caught inside the library run to a place where it may be frozen.
@@ -238,4 +307,22 @@ fn alive(pid: libc::pid_t) -> bool {
 /// The file of an image.
 pub fn image_path(images: &Path, rank: u32, generation: u32) -> PathBuf {
     images.join(format!("rank-{rank}.gen-{generation}"))
+}
+
+/// The generation that the file of an image belongs to.
+fn generation_of(name: &OsStr) -> Option<u32> {
+    name.to_str()?.rsplit_once(".gen-")?.1.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_generation_of_a_file_is_in_its_name() {
+        let path = image_path(Path::new("/images"), 3, 17);
+        assert_eq!(generation_of(path.file_name().unwrap()), Some(17));
+        assert_eq!(generation_of(OsStr::new("rank-3.gen-17.1")), None);
+        assert_eq!(generation_of(OsStr::new("rank-3")), None);
+    }
 }

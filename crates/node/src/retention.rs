@@ -1,8 +1,11 @@
-//! Which checkpoints of a rank are kept, and what of the logs they still need.
+//! Which checkpoints of a rank are kept, which image files these need, and what of the logs.
 //!
 //! Kept true: the newest two checkpoints stay, the start of the program counting as the first;
 //! nothing a kept checkpoint needs is ever given up (the floor is at or below every kept point,
-//! position by position); the floor never goes back.
+//! position by position; the files of earlier generations that its image refers to stay); files
+//! that none needs are named for removal once; the floor never goes back.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How many checkpoints of a rank are kept.
 pub const KEPT: usize = 2;
@@ -59,6 +62,8 @@ pub struct Retention {
     kept: Vec<Kept>,
     next: u32,
     floor: Point,
+    /// Image files that are there, by generation, each with the earlier ones that it refers to.
+    files: BTreeMap<u32, Vec<u32>>,
 }
 
 impl Retention {
@@ -68,11 +73,13 @@ impl Retention {
             kept: vec![Kept { generation: 0, point: start.clone() }],
             next: 1,
             floor: start,
+            files: BTreeMap::new(),
         }
     }
 
-    /// The program starts anew: only its start is kept, and numbers go on.
+    /// The program starts anew: only its start is kept, and numbers go on. All files are removed.
     pub fn restart(&mut self) {
+        self.files.clear();
         let start = Point::start(self.floor.need.len() as u32);
         self.kept = vec![Kept { generation: 0, point: start.clone() }];
         self.floor = start;
@@ -85,24 +92,46 @@ impl Retention {
         generation
     }
 
-    /// A checkpoint is complete on disk. Returns the generations whose images are to be removed;
-    /// afterwards the logs may be trimmed to `floor`.
-    pub fn complete(&mut self, generation: u32, point: Point) -> Vec<u32> {
+    /// A checkpoint is complete on disk; its image refers to files of the generations `needs`.
+    /// Returns the generations whose files are to be removed; afterwards the logs may be trimmed to
+    /// `floor`.
+    pub fn complete(&mut self, generation: u32, point: Point, needs: Vec<u32>) -> Vec<u32> {
         debug_assert!(self.kept.iter().all(|k| k.generation < generation));
+        debug_assert!(needs.iter().all(|n| self.files.contains_key(n)));
         self.kept.push(Kept { generation, point });
+        self.files.insert(generation, needs);
         let surplus = self.kept.len().saturating_sub(KEPT);
-        let removed: Vec<u32> = self.kept.drain(..surplus).map(|k| k.generation).collect();
+        self.kept.drain(..surplus);
         let mut low = self.kept[0].point.clone();
         for kept in &self.kept[1..] {
             low.lower(&kept.point);
         }
         self.floor.raise(&low);
-        removed.into_iter().filter(|g| *g != 0).collect()
+        self.unneeded()
     }
 
-    /// An image turned out to be unusable.
-    pub fn damaged(&mut self, generation: u32) {
+    /// An image turned out to be unusable. Returns the generations whose files are to be removed.
+    pub fn damaged(&mut self, generation: u32) -> Vec<u32> {
         self.kept.retain(|k| k.generation != generation);
+        self.unneeded()
+    }
+
+    /// Takes the files that no kept checkpoint needs off the list.
+    fn unneeded(&mut self) -> Vec<u32> {
+        let mut needed = BTreeSet::new();
+        for generation in self.kept.iter().map(|k| k.generation) {
+            needed.insert(generation);
+            needed.extend(self.files.get(&generation).into_iter().flatten().copied());
+        }
+        let removed: Vec<u32> =
+            self.files.keys().copied().filter(|file| !needed.contains(file)).collect();
+        self.files.retain(|file, _| needed.contains(file));
+        removed
+    }
+
+    /// Generations whose image files are there.
+    pub fn files(&self) -> Vec<u32> {
+        self.files.keys().copied().collect()
     }
 
     /// What to go back to, best first. Empty: this rank cannot be recovered alone.
@@ -132,13 +161,13 @@ mod tests {
     fn the_start_counts_as_the_first_checkpoint() {
         let mut keep = Retention::new(2);
         let g1 = keep.begin();
-        assert_eq!(keep.complete(g1, at(10)), Vec::<u32>::new());
+        assert_eq!(keep.complete(g1, at(10), vec![]), Vec::<u32>::new());
         assert_eq!(*keep.floor(), Point::start(2));
         let g2 = keep.begin();
-        assert_eq!(keep.complete(g2, at(20)), Vec::<u32>::new());
+        assert_eq!(keep.complete(g2, at(20), vec![]), Vec::<u32>::new());
         assert_eq!(*keep.floor(), at(10));
         let g3 = keep.begin();
-        assert_eq!(keep.complete(g3, at(30)), [g1]);
+        assert_eq!(keep.complete(g3, at(30), vec![]), [g1]);
         assert_eq!(*keep.floor(), at(20));
     }
 
@@ -147,12 +176,12 @@ mod tests {
         let mut keep = Retention::new(2);
         for n in 1..=3 {
             let g = keep.begin();
-            keep.complete(g, at(n * 10));
+            keep.complete(g, at(n * 10), vec![]);
         }
-        keep.damaged(3);
+        assert_eq!(keep.damaged(3), [3]);
         assert_eq!(keep.newest().map(|k| k.generation), Some(2));
-        keep.damaged(2);
-        assert!(keep.newest().is_none());
+        assert_eq!(keep.damaged(2), [2]);
+        assert!(keep.newest().is_none() && keep.files().is_empty());
     }
 
     #[test]
@@ -162,8 +191,25 @@ mod tests {
         assert_eq!(keep.begin(), 2);
     }
 
+    #[test]
+    fn files_that_a_kept_image_needs_stay() {
+        let mut keep = Retention::new(1);
+        let mut take = |needs: &[u32]| {
+            let g = keep.begin();
+            let point = Point { need: vec![u64::from(g)], det_pos: 0, output: [0; 2] };
+            keep.complete(g, point, needs.to_vec())
+        };
+        assert_eq!(take(&[]), [0u32; 0]);
+        assert_eq!(take(&[1]), [0u32; 0]);
+        assert_eq!(take(&[1, 2]), [0u32; 0], "1 is not kept, but needed twice");
+        assert_eq!(take(&[2, 3]), [0u32; 0], "3 still needs 1");
+        assert_eq!(take(&[]), [1], "4 needs 2 and 3");
+        assert_eq!(take(&[5]), [2, 3, 4]);
+    }
+
     /// Random histories: checkpoints at random positions at or after the one restored, failures,
-    /// damages. The floor stays below everything that may be restored and never falls.
+    /// damages. The floor stays below everything that may be restored and never falls; files are
+    /// there exactly as long as a kept image needs them.
     #[test]
     fn nothing_that_may_be_restored_is_given_up() {
         for seed in 0..2000u64 {
@@ -171,22 +217,43 @@ mod tests {
             let mut keep = Retention::new(2);
             let mut position = 0;
             let mut floor = keep.floor().clone();
+            let mut disk: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
             for _ in 0..40 {
                 match random.below(5) {
                     0 => {
                         let Some(newest) = keep.newest() else { break };
                         position = newest.point.need[0];
                     }
-                    1 => keep.damaged(keep.newest().map_or(0, |k| k.generation)),
+                    1 => {
+                        let newest = keep.newest().map_or(0, |k| k.generation);
+                        for file in keep.damaged(newest) {
+                            assert!(disk.remove(&file).is_some(), "seed {seed}: removed twice");
+                        }
+                    }
                     2 => {
                         keep.begin();
                     }
                     _ => {
                         position += random.below(50);
                         let g = keep.begin();
-                        keep.complete(g, at(position));
+                        // An image refers to any files of the one before it.
+                        let newest = keep.newest().map_or(0, |k| k.generation);
+                        let mut needs: Vec<u32> = disk.get(&newest).cloned().unwrap_or_default();
+                        needs.extend((newest > 0).then_some(newest));
+                        needs.retain(|_| random.below(3) > 0);
+                        disk.insert(g, needs.clone());
+                        for file in keep.complete(g, at(position), needs) {
+                            assert!(disk.remove(&file).is_some(), "seed {seed}: removed twice");
+                        }
                     }
                 }
+                assert_eq!(keep.files(), disk.keys().copied().collect::<Vec<u32>>());
+                let mut needed = BTreeSet::new();
+                for kept in keep.newest_first().filter(|k| k.generation > 0) {
+                    needed.insert(kept.generation);
+                    needed.extend(disk[&kept.generation].iter().copied());
+                }
+                assert!(needed.iter().copied().eq(disk.keys().copied()), "seed {seed}: files");
                 for kept in keep.newest_first() {
                     let mut low = kept.point.clone();
                     low.lower(keep.floor());

@@ -221,7 +221,9 @@ mod tests {
             }
         }
         let soon = (1..=4).map(|k| (k * 250, k as u32 - 1));
-        let later = (1..=8).map(|k| (k * 15_000, (k as u32 - 1) % 4));
+        // Not sooner than a quarter of the interval after the first.
+        let later = [15_250, 30_000, 45_000, 60_000, 75_250, 90_000, 105_000, 120_000];
+        let later = later.into_iter().zip((0..4).cycle());
         assert_eq!(turns, soon.chain(later).collect::<Vec<_>>());
     }
 }

@@ -8,6 +8,7 @@ use crate::monitor::{self, Said};
 use crate::outlet::Outlet;
 use crate::reap;
 use eyrie_control::{EventKind, Ft, NodeMsg};
+use eyrie_image::{Tracker, Tracking};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -67,6 +68,7 @@ impl Job {
             pid,
             generation,
             path: self.image_file(rank, generation),
+            tracker: self.tracker(rank),
         };
         self.rank(rank).capturing = Some(generation);
         self.rank(rank).freezing = true;
@@ -84,6 +86,12 @@ impl Job {
         }
     }
 
+    /// What is known of the rank's last image, to be given back by the checkpoint.
+    fn tracker(&mut self, rank: u32) -> Box<Tracker> {
+        let wish = if self.spec.incremental { Tracking::from_env() } else { Tracking::Off };
+        self.rank(rank).tracker.take().unwrap_or_else(|| Box::new(Tracker::new(wish)))
+    }
+
     /// A checkpoint thread says how it stands.
     pub(super) fn checkpoint_report(
         &mut self,
@@ -98,10 +106,18 @@ impl Job {
                 let _ = answer.send(self.pipes(rank, epoch).filter(|_| !stale));
             }
             Report::LetGo if !stale => self.let_go(rank),
-            Report::Over(result) if !stale => self.checkpoint_over(rank, generation, *result),
+            Report::Over(result, mut tracker) if !stale => {
+                // One that was restored meanwhile is another process.
+                let same = self.rank(rank).proc.as_ref().is_some_and(|p| p.epoch == epoch);
+                if !same {
+                    tracker.restart();
+                }
+                self.rank(rank).tracker = Some(tracker);
+                self.checkpoint_over(rank, generation, *result);
+            }
             Report::LetGo => {}
             // All ranks went back to the beginning since.
-            Report::Over(_) => {
+            Report::Over(..) => {
                 let _ = eyrie_image::remove_image(&self.image_file(rank, generation));
             }
         }
@@ -143,10 +159,14 @@ impl Job {
     }
 
     fn complete(&mut self, rank: u32, generation: u32, taken: Taken) {
-        let surplus = self.rank(rank).retention.complete(generation, taken.meta.point());
+        let Taken { meta, report, needs, .. } = &taken;
+        let surplus = self.rank(rank).retention.complete(generation, meta.point(), needs.clone());
         for old in surplus {
             let _ = eyrie_image::remove_image(&self.image_file(rank, old));
         }
+        let bytes = report.bytes;
+        let unchanged_bytes = report.referred_pages * 4096;
+        let (mode, why) = (report.mode.mode.name(), report.mode.why.clone());
         let (took_ms, frozen_ms) =
             (taken.took.as_secs_f64() * 1e3, taken.frozen.as_secs_f64() * 1e3);
         let r = self.rank(rank);
@@ -155,7 +175,11 @@ impl Job {
         r.latest = Some(Latest {
             generation,
             at: Instant::now(),
-            bytes: taken.report.bytes,
+            bytes,
+            unchanged_bytes,
+            tracking: taken.tracking,
+            mode,
+            why,
             took: taken.took,
             frozen: taken.frozen,
         });
@@ -164,10 +188,9 @@ impl Job {
         event.rank = Some(rank);
         event.generation = Some(generation);
         event.took_ms = Some(took_ms);
-        event.bytes = Some(taken.report.bytes);
-        event.text = format!("rank stood still for {frozen_ms:.2} ms");
+        event.bytes = Some(bytes);
+        event.text = format!("rank stood still for {frozen_ms:.2} ms ({mode})");
         self.log_event(event);
-        let bytes = taken.report.bytes;
         let answer = NodeMsg::Checkpointed { rank, generation, bytes, took_ms, frozen_ms };
         self.answer_asks(rank, Some(generation), &answer);
     }

@@ -212,9 +212,7 @@ impl Job {
 
     /// Removes all images of a rank.
     pub(super) fn forget_images(&mut self, rank: u32) {
-        let kept: Vec<u32> =
-            self.rank(rank).retention.newest_first().map(|k| k.generation).collect();
-        for generation in kept.into_iter().filter(|g| *g != 0) {
+        for generation in self.rank(rank).retention.files() {
             let _ = eyrie_image::remove_image(&self.image_file(rank, generation));
         }
     }
@@ -270,6 +268,9 @@ impl Job {
         self.recoveries += 1;
         let r = self.rank(rank);
         r.recoveries += 1;
+        if let Some(tracker) = &mut r.tracker {
+            tracker.restart();
+        }
         let took = r.died_at.map(|at| millis(at.elapsed()));
         let pid = r.proc.as_ref().map_or(0, |p| p.pid);
         let mut event = self.event(EventKind::Restored);
@@ -282,8 +283,9 @@ impl Job {
     }
 
     fn refuse_image(&mut self, rank: u32, generation: u32, why: &str) {
-        self.rank(rank).retention.damaged(generation);
-        let _ = eyrie_image::remove_image(&self.image_file(rank, generation));
+        for unneeded in self.rank(rank).retention.damaged(generation) {
+            let _ = eyrie_image::remove_image(&self.image_file(rank, unneeded));
+        }
         let text = format!("checkpoint {generation} of rank {rank} cannot be used: {why}");
         self.say(format!("{text}; the one before is taken"));
         let mut event = self.event(EventKind::ImageRefused);

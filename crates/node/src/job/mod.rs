@@ -22,6 +22,7 @@ use crate::retention::Retention;
 use crate::scheduler::Scheduler;
 use crate::spawn::Prefix;
 use eyrie_control::{EventKind, Ft, JobSpec, NodeMsg};
+use eyrie_image::Tracker;
 use eyrie_ledger::segment::{self, Geometry, Segment, SegmentError};
 pub use output::{end_input, take_input};
 use report::EventLog;
@@ -95,6 +96,10 @@ struct Latest {
     generation: u32,
     at: Instant,
     bytes: u64,
+    unchanged_bytes: u64,
+    tracking: String,
+    mode: &'static str,
+    why: String,
     took: Duration,
     frozen: Duration,
 }
@@ -115,6 +120,8 @@ struct Rank {
     tapes: [Tape; 2],
     retention: Retention,
     latest: Option<Latest>,
+    /// What is known of its last image; away while a checkpoint is taken.
+    tracker: Option<Box<Tracker>>,
     reason: Option<String>,
     /// Failed checkpoints in a row.
     failures: u32,
@@ -371,6 +378,7 @@ impl Job {
             let r = self.rank(rank);
             r.retention.restart();
             r.latest = None;
+            r.tracker = None;
             r.gone = false;
             r.recover_later = false;
             r.freezing = false;
@@ -425,6 +433,7 @@ impl Rank {
             tapes: [Tape::new(history), Tape::new(history)],
             retention: Retention::new(ranks),
             latest: None,
+            tracker: None,
             reason: None,
             failures: 0,
             capturing: None,
