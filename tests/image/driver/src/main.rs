@@ -6,8 +6,9 @@
 //!     image-driver restore FOLDER IMAGE RESTORER HOW
 //!     image-driver points                           lists the fault points
 //!
-//!     freeze HOW IMAGE DELAY_US   after a delay, freezes and writes an image: `twin`, `sync`, `stream`,
-//!                                 or with changes tracked `shot:MODE`, rewritten as one with `+`
+//!     freeze HOW IMAGE DELAY_US   after a delay, freezes and writes an image: `twin`, `sync`,
+//!                                 `stream`, or with changes tracked `shot:MODE`, rewritten as
+//!                                 one file with `+`
 //!     fault NUMBER ACTION         arms a fault point: fail, die, kill (the program), kill-others
 //!     armed                       disarms; tells whether the point was not passed
 //!     kill                        ends the program and all that came of it
@@ -169,7 +170,8 @@ impl Driver {
         };
         match report {
             Ok(r) => Ok(format!(
-                "frozen bytes={} pages={} referred={} stood_us={} twin_us={} pull_us={} write_us={} us={}",
+                "frozen bytes={} pages={} referred={} stood_us={} twin_us={} pull_us={} \
+                 write_us={} us={}",
                 r.bytes,
                 r.pages,
                 r.referred_pages,
@@ -184,8 +186,8 @@ impl Driver {
         }
     }
 
-    /// By whichever way, tracking changes; the file may refer to earlier ones, unless it is rewritten
-    /// so that it needs none.
+    /// By whichever way, tracking changes; the file may refer to earlier ones, unless it is
+    /// rewritten so that it needs none.
     fn shot(&mut self, image: &Path, mode: Mode, whole: bool) -> Result<ImageReport, CaptureError> {
         let mut frozen = Frozen::stop(self.pid).map_err(frozen_error)?;
         let shot = frozen.shot(image, &mut self.tracker, mode)?;
