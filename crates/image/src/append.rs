@@ -1,13 +1,13 @@
-//! Files that are appended to. What a process appended after its checkpoint it will append again, so
-//! at restore such a file is cut back to its size at the checkpoint. But what others appended
+//! Files that are appended to. What a process appended after its checkpoint it will append again,
+//! so at restore such a file is cut back to its size at the checkpoint. But what others appended
 //! meanwhile must stay.
 //!
-//! The rule: a file is cut only if nobody else had it open for writing at the checkpoint, and nobody
-//! has it open for writing now. Who has it now is asked of the kernel (a read lease is granted only
-//! on a file that nobody has open for writing); where it does not answer, nothing is cut, and the
-//! process's own lines since the checkpoint appear twice. A process that opens, appends and closes
-//! within that time leaves no trace; its lines are cut. Opening for appending what several
-//! processes write to, and keeping it open, is what logs do.
+//! The rule: a file is cut only if nobody else had it open for writing at the checkpoint, and
+//! nobody has it open for writing now. Who has it now is asked of the kernel (a read lease is
+//! granted only on a file that nobody has open for writing); where it does not answer, nothing is
+//! cut, and the process's own lines since the checkpoint appear twice. A process that opens,
+//! appends and closes within that time leaves no trace; its lines are cut. Opening for appending
+//! what several processes write to, and keeping it open, is what logs do.
 
 use crate::error::RestoreError;
 use crate::reopen::{file_error, path_of};

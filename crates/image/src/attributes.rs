@@ -166,11 +166,10 @@ fn reschedule(tid: libc::pid_t, schedule: &Schedule) {
         period,
     };
     // SAFETY: reads a live structure; a refusal changes nothing.
-    let r = unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const attr, 0) };
-    if r < 0 {
-        // SAFETY: numbers only.
-        unsafe { libc::setpriority(libc::PRIO_PROCESS, tid as libc::id_t, schedule.nice) };
-    }
+    unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const attr, 0) };
+    // Policies other than the usual ones keep a nice value and do not set it.
+    // SAFETY: numbers only.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, tid as libc::id_t, schedule.nice) };
     let io = schedule.io_priority;
     // SAFETY: numbers only.
     unsafe { libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, tid, io) };

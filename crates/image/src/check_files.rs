@@ -1,11 +1,13 @@
 //! Holds what an image says of open files, sockets and timers against itself ([`crate::check`]).
 
 use crate::check::{Finding, ensure, path_holds};
-use crate::state::{Description, Owner, PosixTimer, Socket, State, Target, lock};
+use crate::state::{Description, Owner, PosixTimer, Socket, State, Target, lock, terminal};
 
+/// Size of `struct termios2`.
+const TERMIOS_BYTES: usize = 44;
 const MAX_DESCRIPTORS: u32 = 1 << 20;
 const MAX_ADDRESS_BYTES: usize = 128;
-const MAX_OPTION_BYTES: usize = 16;
+const MAX_OPTION_BYTES: usize = 256;
 const NANOSECONDS_END: u64 = 1 << 63;
 
 /// Checks everything.
@@ -61,6 +63,9 @@ fn target(state: &State, target: &Target) -> bool {
         Target::Inotify { watches } => {
             let ordered = watches.windows(2).all(|w| w[0].wd < w[1].wd);
             ordered && watches.iter().all(|w| w.wd > 0 && path_holds(&w.path))
+        }
+        Target::Terminal { terminal: t } => {
+            t.termios.len() == TERMIOS_BYTES && t.flags & !terminal::ALL == 0
         }
         Target::Process { pid } => *pid > 0,
         Target::Event { .. } | Target::Signals { .. } => true,

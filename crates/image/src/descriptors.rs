@@ -1,8 +1,8 @@
 //! What frozen processes have open, and whether that can be brought back.
 //!
 //! Processes that are frozen together are looked at together: a pipe between two of them is theirs,
-//! one to anybody else is not. Nothing is taken from what is looked at: contents are copied and stay
-//! where they are. How each kind is read and made again stands in a file of its own.
+//! one to anybody else is not. Nothing is taken from what is looked at: contents are copied and
+//! stay where they are. How each kind is read and made again stands in a file of its own.
 
 use crate::SEGMENT_PREFIX;
 use crate::error::CaptureError;
@@ -11,7 +11,7 @@ use crate::locks;
 use crate::orphans::Orphans;
 use crate::procfs::{self, FdInfo};
 use crate::state::{Description, Descriptor, FileId, Owner, Target};
-use crate::{counters, epoll, inotify, pipes, sockets};
+use crate::{counters, epoll, inotify, pipes, sockets, terminals};
 use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -120,7 +120,7 @@ pub struct Table {
 /// What must be told apart over all processes looked at.
 #[derive(Default)]
 pub struct Known {
-    /// Pipes and sides of terminals whose content was copied.
+    /// Pipes whose content was copied.
     pub copied: BTreeSet<u64>,
 }
 
@@ -302,7 +302,7 @@ fn target(
             Some(socket) => Ok(Target::Socket { socket }),
             None => handed_over(this, all),
         },
-        libc::S_IFCHR => device(this, all),
+        libc::S_IFCHR => device(this, all, lender),
         _ => refuse(format!("a special file, {}", this.shown())),
     }
 }
@@ -359,7 +359,7 @@ fn file(this: &Open) -> Result<Target, CaptureError> {
     Ok(Target::File { id, dir: this.meta.is_dir() })
 }
 
-fn device(this: &Open, all: &[Open]) -> Result<Target, CaptureError> {
+fn device(this: &Open, all: &[Open], lender: &Lender) -> Result<Target, CaptureError> {
     let rdev = this.meta.rdev();
     if libc::major(rdev) == MEM_MAJOR {
         return Ok(Target::Device { path: this.link.clone(), rdev });
@@ -372,7 +372,10 @@ fn device(this: &Open, all: &[Open]) -> Result<Target, CaptureError> {
             return Ok(Target::Stdio { which: stream.fd });
         }
     }
-    handed_over(this, all)
+    match terminals::capture(this, all, lender)? {
+        Some(terminal) => Ok(Target::Terminal { terminal }),
+        None => handed_over(this, all),
+    }
 }
 
 /// Whether a device is a terminal: a console, a serial line, or the slave of a pseudo-terminal.

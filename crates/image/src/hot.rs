@@ -2,8 +2,8 @@
 //! last, which is what an incremental image holds itself.
 
 use crate::PAGE_BYTES;
+use crate::filler::block_at;
 use crate::image::Image;
-use crate::lazy::block_at;
 
 /// How far above the stack pointer the stack is taken to be in use.
 const STACK_PAGES: u64 = 16;

@@ -177,7 +177,7 @@ pub fn plan(
     }
     thread(&mut plan, state, pid);
     plan.step("close the spare descriptors", libc::SYS_close_range, &[placed.base, !0 >> 32, 0]);
-    plan_files::locks(&mut plan, state);
+    plan_files::finish(&mut plan, state, pid);
     Ok(plan)
 }
 

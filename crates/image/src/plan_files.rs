@@ -6,6 +6,7 @@ use crate::locks;
 use crate::plan::{Placed, Plan};
 use crate::reopen::{OPEN_FLAGS, own_proc_file};
 use crate::state::{Description, Owner, State, Target};
+use crate::terminals;
 
 /// Status flags of standard streams that `F_SETFL` gives back.
 const STREAM_FLAGS: u32 = (libc::O_APPEND | libc::O_NONBLOCK) as u32;
@@ -54,9 +55,15 @@ pub fn descriptors(plan: &mut Plan, state: &State, placed: &Placed, pid: libc::p
     }
 }
 
-/// Takes file locks again, when nothing is closed any more: closing any descriptor of a file ends the
-/// locks that the process has on it.
-pub fn locks(plan: &mut Plan, state: &State) {
+/// What comes when nothing is closed any more: locks, and the controlling terminal.
+pub fn finish(plan: &mut Plan, state: &State, pid: libc::pid_t) {
+    locks(plan, state);
+    terminals::control(plan, state, pid);
+}
+
+/// Takes file locks again, when nothing is closed any more: closing any descriptor of a file ends
+/// the locks that the process has on it.
+fn locks(plan: &mut Plan, state: &State) {
     for (i, description) in state.descriptions.iter().enumerate() {
         let holder = state.descriptors.iter().find(|d| d.description as usize == i);
         let Some(fd) = holder.map(|d| u64::from(d.fd)) else { continue };
@@ -64,9 +71,9 @@ pub fn locks(plan: &mut Plan, state: &State) {
     }
 }
 
-/// Opens what only the process itself can open as descriptor `fd`: a file of its own `/proc` folder,
-/// or itself. It gets the lowest number that is free, which is known: lower ones of the image were
-/// put back before.
+/// Opens what only the process itself can open as descriptor `fd`: a file of its own `/proc`
+/// folder, or itself. It gets the lowest number that is free, which is known: lower ones of the
+/// image were put back before.
 fn open_own(
     plan: &mut Plan,
     state: &State,

@@ -1,9 +1,9 @@
 //! Timers made by `timer_create`.
 //!
-//! A timer whose signal is pending is bound to that signal: the kernel starts its next interval, and
-//! counts what it missed, when the signal is taken. So such a signal is not queued again; the timer
-//! is set to a time that has passed, and queues it itself. How many times it had expired meanwhile is
-//! lost; those after the restore count.
+//! A timer whose signal is pending is bound to that signal: the kernel starts its next interval,
+//! and counts what it missed, when the signal is taken. So such a signal is not queued again; the
+//! timer is set to a time that has passed, and queues it itself. How many times it had expired
+//! meanwhile is lost; those after the restore count.
 
 use crate::agent::Agent;
 use crate::capture::words_to_regs;

@@ -9,11 +9,12 @@ use crate::error::RestoreError;
 use crate::image::Image;
 use crate::reorphan::{self, Remade};
 use crate::state::{Backing, Description, FileId, Socket, State, Target, region};
-use crate::{counters, inotify, pipes, sockets, unix};
+use crate::{counters, inet, inotify, pipes, sockets, terminals, unix};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -48,6 +49,13 @@ pub struct Reopener<'a> {
     known: HashMap<u64, RawFd>,
     pub(crate) pipes: HashMap<u64, pipes::Ends>,
     pub(crate) sockets: HashMap<u64, unix::Ends>,
+    pub(crate) terminals: HashMap<u64, terminals::Pair>,
+    /// What is to be sent on a socket.
+    pub(crate) in_flight: Vec<(OwnedFd, Vec<u8>)>,
+    /// Sockets that listen, by their addresses.
+    pub(crate) listeners: Vec<(Vec<u8>, OwnedFd)>,
+    /// Which IP address stands for which other one here.
+    pub(crate) addresses: &'a [(IpAddr, IpAddr)],
     pub(crate) sockets_made: Vec<(OwnedFd, Socket)>,
     /// Shared objects without a path, which processes of a family may have in common.
     orphans: reorphan::Family,
@@ -72,6 +80,7 @@ pub(crate) fn cannot(description: &Description, source: io::Error) -> RestoreErr
         Target::Signals { .. } => "make its signalfd again",
         Target::Poll { .. } => "make its epoll instance again",
         Target::Orphan { .. } => "make its deleted file or memfd again",
+        Target::Terminal { .. } => "make its pseudo-terminal again",
         Target::Inotify { .. } => "make its inotify instance again",
         _ => "open its files again",
     };
@@ -105,6 +114,7 @@ impl<'a> Reopener<'a> {
     pub fn new(
         stdio: &'a [OwnedFd; 3],
         segments: &'a [(String, OwnedFd)],
+        addresses: &'a [(IpAddr, IpAddr)],
         images: &[&Image],
     ) -> Reopener<'a> {
         Reopener {
@@ -113,6 +123,10 @@ impl<'a> Reopener<'a> {
             known: HashMap::new(),
             pipes: HashMap::new(),
             sockets: HashMap::new(),
+            terminals: HashMap::new(),
+            in_flight: Vec::new(),
+            listeners: Vec::new(),
+            addresses,
             sockets_made: Vec::new(),
             orphans: reorphan::Family::of(images),
             flags: Vec::new(),
@@ -186,6 +200,7 @@ impl<'a> Reopener<'a> {
             Target::Orphan { orphan } => {
                 orphans[*orphan as usize].open(description.flags as i32, description.offset)?.into()
             }
+            Target::Terminal { terminal } => terminals::restore(self, description, terminal)?,
             Target::Inotify { watches } => inotify::restore(description, watches)?,
         };
         self.set_flags(fd.as_raw_fd(), description);
@@ -208,16 +223,24 @@ impl<'a> Reopener<'a> {
 
     /// To be called when everything of all processes is open: nothing is put into pipes and sockets
     /// any more.
-    pub fn settle(&mut self) {
+    pub fn settle(&mut self) -> Result<(), RestoreError> {
+        inet::settle(&self.sockets_made, &self.in_flight)
+            .map_err(|source| RestoreError::Os { what: "send again what was in flight", source })?;
+        self.in_flight.clear();
         for (fd, socket) in self.sockets_made.drain(..) {
-            unix::settle(&fd, &socket);
+            if socket.family as i32 == libc::AF_UNIX {
+                unix::settle(&fd, &socket);
+            }
         }
         for (fd, flags) in self.flags.drain(..) {
             // SAFETY: sets flags of a descriptor of ours.
             unsafe { libc::fcntl(fd, libc::F_SETFL, flags as i32 & SET_FLAGS) };
         }
+        self.terminals.drain().for_each(|(_, pair)| pair.settle());
         self.pipes.clear();
         self.sockets.clear();
+        self.listeners.clear();
+        Ok(())
     }
 
     /// The last step, which changes what others can see.

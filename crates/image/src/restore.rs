@@ -34,6 +34,7 @@ use crate::vdso::{self, Vdso};
 use eyrie_restorer::plan::{DATA_OFFSET, Header};
 use std::fs::File;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -68,6 +69,8 @@ pub struct RestoreOptions {
     /// Features of the processor (as named in `/proc/cpuinfo`) whose absence is of no concern,
     /// although the program seems to use them.
     pub ignore_features: Vec<String>,
+    /// For a restore on another node: IP addresses of sockets, and what stands for each here.
+    pub addresses: Vec<(IpAddr, IpAddr)>,
     /// Let it run as soon as the pages are in that it is likely to need first; the others follow
     /// when they are touched, and all within this time if the storage permits. Needs the right to
     /// trace any process; without it, and for a process with children, all pages come first.
@@ -174,7 +177,12 @@ pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
         Account::Alive(image) => Some(*image),
         _ => None,
     });
-    let mut reopener = Reopener::new(&spec.stdio, &spec.segments, &alive.collect::<Vec<_>>());
+    let mut reopener = Reopener::new(
+        &spec.stdio,
+        &spec.segments,
+        &spec.options.addresses,
+        &alive.collect::<Vec<_>>(),
+    );
     let (given, parts) = place(&accounts, &spec, &mut reopener)?;
     fault::point(fault::PLANNED)?;
     let base = parts.first().map_or(0, |part| part.placed.base);
@@ -300,7 +308,7 @@ fn place<'a>(
         let plan_fd = given.len() as u64 - 1;
         parts.push(Part { image, reopened, plan, placed, plan_fd, options: &spec.options });
     }
-    reopener.settle();
+    reopener.settle()?;
     let used = parts.iter().map(|part| plan_files::highest(&part.image.state)).max().unwrap_or(0);
     let ours = given.iter().copied().max().unwrap_or(0) as u64;
     let base = used.max(ours) + 1;

@@ -3,8 +3,9 @@
 
 use crate::descriptors::{Open, refused};
 use crate::error::{CaptureError, RestoreError};
+use crate::inet;
 use crate::lend::Lender;
-use crate::reopen::{Reopener, cannot};
+use crate::reopen::Reopener;
 use crate::state::{Description, Socket, SocketOption};
 use crate::unix;
 use std::io;
@@ -13,23 +14,35 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// Longest `sockaddr`.
 const ADDRESS_BYTES: usize = 128;
 /// Longest value of an option that is kept.
-const VALUE_BYTES: usize = 16;
+const VALUE_BYTES: usize = 256;
 
-/// Options of the socket level that are kept, with what their value is divided by.
-const OPTIONS: [(i32, u32); 11] = [
-    // The kernel answers with twice what was set.
-    (libc::SO_SNDBUF, 2),
-    (libc::SO_RCVBUF, 2),
-    (libc::SO_RCVLOWAT, 1),
-    (libc::SO_PRIORITY, 1),
-    (libc::SO_KEEPALIVE, 1),
-    (libc::SO_REUSEADDR, 1),
-    (libc::SO_REUSEPORT, 1),
-    (libc::SO_PASSCRED, 1),
-    (libc::SO_LINGER, 1),
-    (libc::SO_RCVTIMEO, 1),
-    (libc::SO_SNDTIMEO, 1),
+/// Options of all sockets that are kept.
+const GENERAL: [i32; 10] = [
+    libc::SO_RCVLOWAT,
+    libc::SO_PRIORITY,
+    libc::SO_KEEPALIVE,
+    libc::SO_REUSEADDR,
+    libc::SO_REUSEPORT,
+    libc::SO_BROADCAST,
+    libc::SO_PASSCRED,
+    libc::SO_LINGER,
+    libc::SO_RCVTIMEO,
+    libc::SO_SNDTIMEO,
 ];
+/// Options of TCP and UDP sockets that are kept.
+const OF_INET: [(i32, i32); 8] = [
+    (libc::IPPROTO_TCP, libc::TCP_NODELAY),
+    (libc::IPPROTO_TCP, libc::TCP_CORK),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPCNT),
+    (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT),
+    (libc::IPPROTO_IP, libc::IP_TOS),
+    (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY),
+];
+/// Sizes of buffers, with the bit of `SO_BUF_LOCK` that tells that the program has set it.
+const BUFFERS: [(i32, u8); 2] = [(libc::SO_SNDBUF, 1), (libc::SO_RCVBUF, 2)];
+const SO_BUF_LOCK: i32 = 72;
 
 /// What the socket behind `this` is, if it can be made again. `None` if it leads to somebody
 /// outside.
@@ -51,12 +64,16 @@ pub fn capture(this: &Open, all: &[Open], lender: &Lender) -> Result<Option<Sock
         peer_name: vec![],
         connected: false,
         shut: 0,
-        options: options(&fd),
+        options: options(&fd, family as i32),
         received: vec![],
     };
     match family as i32 {
         libc::AF_UNIX => {
             unix::capture(this, all, &fd, &mut socket).map(|own| own.then_some(socket))
+        }
+        libc::AF_INET | libc::AF_INET6 => {
+            let own = inet::capture(this, all, &fd, &mut socket)?;
+            Ok(own.then_some(socket))
         }
         _ if this.is_handed_over(all) => Ok(None),
         _ => Err(refused(this, format!("a socket of family {family} ({})", this.shown()))),
@@ -71,7 +88,7 @@ pub fn restore(
 ) -> Result<OwnedFd, RestoreError> {
     match socket.family as i32 {
         libc::AF_UNIX => unix::restore(reopener, description, socket),
-        _ => Err(cannot(description, io::Error::from_raw_os_error(libc::EAFNOSUPPORT))),
+        _ => inet::restore(reopener, description, socket),
     }
 }
 
@@ -97,14 +114,26 @@ pub fn set_option(fd: &impl AsRawFd, level: i32, name: i32, value: &[u8]) -> io:
     if r < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-fn options(fd: &OwnedFd) -> Vec<SocketOption> {
+fn options(fd: &OwnedFd, family: i32) -> Vec<SocketOption> {
     let mut all = Vec::new();
-    for (name, divisor) in OPTIONS {
-        let Ok(mut value) = option(fd, libc::SOL_SOCKET, name) else { continue };
-        if let Some(word) = value.first_chunk_mut::<4>().filter(|_| divisor > 1) {
-            *word = (u32::from_le_bytes(*word) / divisor).to_le_bytes();
-        }
+    let general = GENERAL.into_iter().map(|name| (libc::SOL_SOCKET, name));
+    let inet = OF_INET.into_iter().filter(|_| family != libc::AF_UNIX);
+    for (level, name) in general.chain(inet) {
+        let Ok(value) = option(fd, level, name) else { continue };
         if value.iter().any(|&b| b != 0) {
+            all.push(SocketOption { level: level as u32, name: name as u32, value });
+        }
+    }
+    // Those of TCP grow by themselves unless the program has set them; kernels before 5.14 do not
+    // tell.
+    let set = option(fd, libc::SOL_SOCKET, SO_BUF_LOCK).ok().and_then(|v| v.first().copied());
+    let set = set.unwrap_or(if family == libc::AF_UNIX { 3 } else { 0 });
+    for (name, bit) in BUFFERS {
+        let size = option(fd, libc::SOL_SOCKET, name).ok();
+        let size = size.as_deref().and_then(|v| v.first_chunk::<4>().copied());
+        if let Some(size) = size.filter(|_| set & bit != 0 || family == libc::AF_UNIX) {
+            // The kernel answers with twice what was set.
+            let value = (u32::from_le_bytes(size) / 2).to_le_bytes().to_vec();
             all.push(SocketOption { level: libc::SOL_SOCKET as u32, name: name as u32, value });
         }
     }

@@ -1,5 +1,5 @@
 //! Unix sockets: connected pairs both of whose ends are in the image, or one of whose ends is
-//! closed.
+//! closed; sockets that listen under a name; those that receive datagrams under one.
 //!
 //! What was received and not read is copied by peeking. At restore it is sent again by the other
 //! end of the new pair, which may be one that nobody holds any more.
@@ -7,13 +7,20 @@
 use crate::descriptors::{Open, refused};
 use crate::error::{CaptureError, RestoreError};
 use crate::lend;
+use crate::procfs;
 use crate::reopen::{Reopener, cannot};
-use crate::sockdiag;
+use crate::sockdiag::{self, UnixInfo};
 use crate::sockets::{self, option, peek, set_option};
 use crate::state::{Description, Message, Socket};
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
+/// Bytes of a `sockaddr` before the name, and of the longest one.
+const FAMILY_BYTES: usize = 2;
+const MAX_NAME_BYTES: usize = 110;
 const ESTABLISHED: u8 = 1;
 const LISTEN: u8 = 10;
 /// Room for one message, in bytes; it grows where that is not enough.
@@ -39,14 +46,16 @@ pub fn capture(
     socket.shut = u32::from(info.shut);
     socket.name = sockets::address(fd, libc::getsockname);
     socket.peer_name = sockets::address(fd, libc::getpeername);
-    let paired = info.state == ESTABLISHED || info.peer != 0 || !socket.peer_name.is_empty();
+    // One that receives datagrams counts as connected as soon as anybody is connected to it.
+    let stream = socket.kind != libc::SOCK_DGRAM as u32;
+    let paired =
+        (stream && info.state == ESTABLISHED) || info.peer != 0 || !socket.peer_name.is_empty();
     if info.state == LISTEN {
-        return Err(refused(this, format!("a listening Unix socket ({})", this.shown())));
+        return listening(this, socket, &info);
     }
-    let hung = lend::poll(fd, 0) & libc::POLLHUP != 0;
-    socket.connected = paired || hung;
+    socket.connected = paired;
     if !socket.connected {
-        return fresh(this, socket);
+        return unconnected(this, fd, socket);
     }
     if socket.peer == 0 {
         // The other end is closed. As a standard stream it is given anew all the same.
@@ -62,12 +71,56 @@ pub fn capture(
     Ok(true)
 }
 
-/// A socket that was made and not used yet.
-fn fresh(this: &Open, socket: &Socket) -> Result<bool, CaptureError> {
-    if socket.name.len() <= 2 {
-        return Ok(true);
+/// One that listens.
+fn listening(this: &Open, socket: &mut Socket, info: &UnixInfo) -> Result<bool, CaptureError> {
+    if info.queue > 0 {
+        let what = format!(
+            "a Unix socket listening on {} with connections that the program has not accepted yet; \
+             try again when it has",
+            shown(&socket.name)
+        );
+        return Err(refused(this, what));
     }
-    Err(refused(this, format!("a Unix socket with a name ({})", this.shown())))
+    socket.listens = Some(info.limit);
+    socket.name = absolute(this, &socket.name)?;
+    Ok(true)
+}
+
+/// One that is connected to nobody: with a name or without.
+fn unconnected(this: &Open, fd: &OwnedFd, socket: &mut Socket) -> Result<bool, CaptureError> {
+    socket.name = absolute(this, &socket.name)?;
+    if socket.kind != libc::SOCK_STREAM as u32 && socket.name.len() > FAMILY_BYTES {
+        socket.received = received(this, fd, socket.kind as i32)?;
+    }
+    Ok(true)
+}
+
+/// An address without the zeros behind it, for messages.
+fn shown(name: &[u8]) -> String {
+    let path = name.get(FAMILY_BYTES..).unwrap_or_default();
+    match path.strip_prefix(&[0]) {
+        Some(name) => format!("@{}", String::from_utf8_lossy(name)),
+        None => String::from_utf8_lossy(path).trim_end_matches('\0').to_owned(),
+    }
+}
+
+/// Path of an address in the file system.
+fn path(name: &[u8]) -> Option<PathBuf> {
+    let path = name.get(FAMILY_BYTES..)?.split(|&b| b == 0).next()?;
+    (!path.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(path)))
+}
+
+/// An address whose path does not depend on the working folder.
+fn absolute(this: &Open, name: &[u8]) -> Result<Vec<u8>, CaptureError> {
+    let Some(path) = path(name).filter(|path| path.is_relative()) else { return Ok(name.to_vec()) };
+    let folder = procfs::link(this.pid, "cwd")?;
+    let path = PathBuf::from(OsStr::from_bytes(&folder)).join(path);
+    let new = [&name[..FAMILY_BYTES], path.as_os_str().as_bytes(), &[0]].concat();
+    if new.len() > MAX_NAME_BYTES {
+        let what = format!("a Unix socket with a path that is too long, {}", path.display());
+        return Err(refused(this, what));
+    }
+    Ok(new)
 }
 
 /// Copies what was received and not read.
@@ -146,7 +199,7 @@ fn messages(this: &Open, fd: &OwnedFd) -> Result<Vec<Message>, CaptureError> {
                 room *= 2;
                 continue 'again;
             }
-            let from = if from.len() > 2 { from } else { vec![] };
+            let from = if from.len() > FAMILY_BYTES { from } else { vec![] };
             all.push(Message { data, from });
         }
     }
@@ -159,18 +212,19 @@ pub fn restore(
     socket: &Socket,
 ) -> Result<OwnedFd, RestoreError> {
     let fail = |e| cannot(description, e);
-    let kind = socket.kind as i32;
     if !socket.connected {
-        // SAFETY: numbers only.
-        let fd = unsafe { libc::socket(libc::AF_UNIX, kind | libc::SOCK_CLOEXEC, 0) };
-        let fd = lend::made(fd.into()).map_err(fail)?;
+        let fd = named(socket)
+            .map_err(|e| fail(io::Error::new(e.kind(), format!("{}: {e}", shown(&socket.name)))))?;
+        if socket.listens.is_some() {
+            reopener.listeners.push((socket.name.clone(), fd.try_clone().map_err(fail)?));
+        }
         sockets::set_options(&fd, &socket.options);
         return Ok(fd);
     }
     let ends = match reopener.sockets.remove(&socket.id) {
         Some(ends) => ends,
         None => {
-            let (own, other) = pair(kind).map_err(fail)?;
+            let (own, other) = connected(reopener, socket).map_err(fail)?;
             let (again, mine) = (other.try_clone().map_err(fail)?, own.try_clone().map_err(fail)?);
             if socket.peer != 0 {
                 reopener.sockets.insert(socket.peer, Ends { own: again, other: mine });
@@ -185,10 +239,111 @@ pub fn restore(
     Ok(ends.own)
 }
 
+/// A socket that is connected to nobody, under its name, with what it had received.
+fn named(socket: &Socket) -> io::Result<OwnedFd> {
+    let fd = new(socket)?;
+    if socket.name.len() <= FAMILY_BYTES {
+        return Ok(fd);
+    }
+    if let Some(path) = path(&socket.name) {
+        make_room(&path, socket)?;
+    }
+    // SAFETY: a live address with its length.
+    let r = unsafe {
+        let name = &socket.name;
+        libc::bind(fd.as_raw_fd(), name.as_ptr().cast(), name.len() as u32)
+    };
+    if r != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if let Some(backlog) = socket.listens {
+        // SAFETY: a socket of ours.
+        if unsafe { libc::listen(fd.as_raw_fd(), backlog as i32) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    if !socket.received.is_empty() {
+        let sender = new(socket)?;
+        connect(&sender, &socket.name)?;
+        for message in &socket.received {
+            send(sender.as_raw_fd(), &message.data)?;
+        }
+    }
+    Ok(fd)
+}
+
+/// Takes away what the killed process has left at a path: a socket that nobody serves.
+fn make_room(path: &Path, socket: &Socket) -> io::Result<()> {
+    use std::os::unix::fs::FileTypeExt;
+    match std::fs::symlink_metadata(path) {
+        Ok(meta) if meta.file_type().is_socket() => {}
+        Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
+        Err(_) => return Ok(()),
+    }
+    match connect(&new(socket)?, &socket.name) {
+        Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
+        _ => Err(io::ErrorKind::AddrInUse.into()),
+    }
+}
+
+fn new(socket: &Socket) -> io::Result<OwnedFd> {
+    let kind = socket.kind as i32 | libc::SOCK_CLOEXEC;
+    // SAFETY: numbers only.
+    lend::made(unsafe { libc::socket(libc::AF_UNIX, kind, 0) }.into())
+}
+
+fn connect(fd: &OwnedFd, name: &[u8]) -> io::Result<()> {
+    // SAFETY: a live address with its length.
+    let r = unsafe { libc::connect(fd.as_raw_fd(), name.as_ptr().cast(), name.len() as u32) };
+    if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Two connected sockets: through the one that listens under the name of one of them, so that the
+/// names are right, or else without names.
+fn connected(reopener: &Reopener<'_>, socket: &Socket) -> io::Result<(OwnedFd, OwnedFd)> {
+    let through = |name: &[u8]| -> Option<io::Result<(OwnedFd, OwnedFd)>> {
+        let serves = |at: &[u8]| match (path(at), path(name)) {
+            (Some(at), Some(name)) => at.ends_with(name),
+            _ => at == name,
+        };
+        let known = |l: &&(Vec<u8>, OwnedFd)| name.len() > FAMILY_BYTES && serves(&l.0);
+        let (at, listener) = reopener.listeners.iter().find(known)?;
+        Some(new(socket).and_then(|near| {
+            connect(&near, at)?;
+            let none = std::ptr::null_mut();
+            // SAFETY: no address is asked for; the connection above is there to be accepted.
+            let far = unsafe {
+                let flags = libc::SOCK_CLOEXEC;
+                libc::accept4(listener.as_raw_fd(), none, std::ptr::null_mut(), flags)
+            };
+            let far = lend::made(far.into())?;
+            enlarge(&near);
+            enlarge(&far);
+            Ok((near, far))
+        }))
+    };
+    if let Some(made) = through(&socket.peer_name) {
+        return made;
+    }
+    match through(&socket.name) {
+        Some(made) => made.map(|(near, far)| (far, near)),
+        None => pair(socket.kind as i32),
+    }
+}
+
+/// Room for what was in flight; the sizes they had come last. Without privileges the kernel's limit
+/// for users stays, which held for the old ones too.
+fn enlarge(fd: &OwnedFd) {
+    let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &ROOM_BYTES.to_le_bytes());
+    let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &ROOM_BYTES.to_le_bytes());
+}
+
 /// A socket being restored, and the one that it is connected to.
 pub struct Ends {
-    own: OwnedFd,
-    other: OwnedFd,
+    /// It.
+    pub own: OwnedFd,
+    /// The other one.
+    pub other: OwnedFd,
 }
 
 fn pair(kind: i32) -> io::Result<(OwnedFd, OwnedFd)> {
@@ -200,12 +355,8 @@ fn pair(kind: i32) -> io::Result<(OwnedFd, OwnedFd)> {
         return Err(io::Error::last_os_error());
     }
     let ends = (lend::made(ends[0].into())?, lend::made(ends[1].into())?);
-    for end in [&ends.0, &ends.1] {
-        // Room for what was in flight; the sizes they had come last. Without privileges the
-        // kernel's limit for users stays, which held for the old ones too.
-        let _ = set_option(end, libc::SOL_SOCKET, libc::SO_SNDBUF, &ROOM_BYTES.to_le_bytes());
-        let _ = set_option(end, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &ROOM_BYTES.to_le_bytes());
-    }
+    enlarge(&ends.0);
+    enlarge(&ends.1);
     Ok(ends)
 }
 

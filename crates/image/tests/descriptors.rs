@@ -46,6 +46,32 @@ fn file_locks() {
     survives("locking", &[], &["20000"], 3);
 }
 
+#[test]
+fn pseudo_terminals() {
+    survives("ptys", &[], &["30000"], 3);
+}
+
+#[test]
+fn named_unix_sockets() {
+    survives("named", &[], &["20000"], 3);
+}
+
+#[test]
+fn tcp_connections() {
+    survives("tcp", &[], &["10000"], 3);
+}
+
+/// What a reader has no room for is read where the sender keeps it, which takes CAP_NET_ADMIN.
+#[test]
+fn more_than_a_tcp_reader_has_room_for() {
+    // SAFETY: no arguments.
+    if unsafe { libc::geteuid() } != 0 {
+        println!("NOT RUN: this takes CAP_NET_ADMIN");
+        return;
+    }
+    survives("tcp", &[], &["10000", "full"], 3);
+}
+
 /// Without root, and with the page tables read in the old way.
 #[test]
 fn without_privileges() {
@@ -58,6 +84,9 @@ fn without_privileges() {
         "watched_",
         "posix_",
         "file_locks",
+        "pseudo_",
+        "tcp_",
+        "named_",
     ];
-    common::as_nobody("descriptors", &tests, 8);
+    common::as_nobody("descriptors", &tests, 12);
 }

@@ -1,0 +1,470 @@
+//! TCP and UDP sockets.
+//!
+//! A connection both of whose ends are in the image is made anew: connected and accepted once more
+//! under the same addresses, and what was in flight is sent again. That takes no privileges, and
+//! sequence numbers are nothing that a program can see. What the sender still held back is waited
+//! for, or, where the reader does not make room for it, read with `TCP_REPAIR`, which does take
+//! `CAP_NET_ADMIN`. Sockets that listen do so again. `SO_REUSEADDR` is switched on for all of them.
+//! A connection to anybody else is refused: to them it ends with this process. Datagrams in flight
+//! are dropped, as the network may do with them.
+
+use crate::descriptors::{Open, refused};
+use crate::error::{CaptureError, RestoreError};
+use crate::lend::{self, Lender, ioctl};
+use crate::reopen::{Reopener, cannot};
+use crate::sockets::{self, option, peek, set_option};
+use crate::state::{Description, Message, Socket, SocketOption};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// `tcpi_state`, and where it lies in `struct tcp_info`.
+const SYN_SENT: u8 = 2;
+const SYN_RECEIVED: u8 = 3;
+const CLOSED: u8 = 7;
+const LISTEN: u8 = 10;
+/// States in which this side has shut its direction.
+const SHUT_STATES: [u8; 5] = [4, 5, 6, 9, 11];
+const WAITING_OFFSET: usize = 24;
+const BACKLOG_OFFSET: usize = 28;
+const SIOCOUTQ: u64 = 0x5411;
+const SIOCINQ: u64 = 0x541b;
+const REPAIR_OFF_SILENTLY: i32 = -1;
+const RECEIVE_QUEUE: i32 = 1;
+const SEND_QUEUE: i32 = 2;
+/// How long is waited for data to arrive that is on its way.
+const ARRIVAL_LIMIT: Duration = Duration::from_millis(100);
+/// How long making a connection again may take (an old one of the same addresses may have to fade).
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(1);
+const MAX_FLIGHT_BYTES: usize = 32 << 20;
+const ROOM_BYTES: i32 = 64 << 20;
+const SO_BUF_LOCK: i32 = 72;
+
+/// An address of a socket, for messages.
+pub fn shown(name: &[u8]) -> String {
+    match parts(name) {
+        Some((ip, port)) => std::net::SocketAddr::new(ip, port).to_string(),
+        None => "no address".into(),
+    }
+}
+
+/// IP address and port of a `sockaddr`.
+fn parts(name: &[u8]) -> Option<(IpAddr, u16)> {
+    let port = u16::from_be_bytes(name.get(2..4)?.try_into().ok()?);
+    match i32::from(u16::from_le_bytes(name.get(..2)?.try_into().ok()?)) {
+        libc::AF_INET => Some((<[u8; 4]>::try_from(name.get(4..8)?).ok()?.into(), port)),
+        libc::AF_INET6 => Some((<[u8; 16]>::try_from(name.get(8..24)?).ok()?.into(), port)),
+        _ => None,
+    }
+}
+
+/// The same address on this node, by the caller's rule.
+fn rewritten(name: &[u8], rule: &[(IpAddr, IpAddr)]) -> Vec<u8> {
+    let mut new = name.to_vec();
+    let Some((ip, _)) = parts(name) else { return new };
+    match rule.iter().find(|(from, _)| *from == ip).map(|(_, to)| to) {
+        Some(IpAddr::V4(to)) if ip.is_ipv4() => new[4..8].copy_from_slice(&to.octets()),
+        Some(IpAddr::V6(to)) if ip.is_ipv6() => new[8..24].copy_from_slice(&to.octets()),
+        _ => {}
+    }
+    new
+}
+
+/// Completes what is known about a TCP or UDP socket; tells whether it can be made again.
+pub fn capture(
+    this: &Open,
+    all: &[Open],
+    fd: &OwnedFd,
+    socket: &mut Socket,
+) -> Result<bool, CaptureError> {
+    socket.name = sockets::address(fd, libc::getsockname);
+    socket.peer_name = sockets::address(fd, libc::getpeername);
+    if socket.kind == libc::SOCK_DGRAM as u32 {
+        socket.connected = !socket.peer_name.is_empty();
+        return Ok(!this.is_handed_over(all));
+    }
+    if socket.kind != libc::SOCK_STREAM as u32 || socket.protocol != libc::IPPROTO_TCP as u32 {
+        return Err(refused(this, format!("a raw or unusual socket ({})", shown(&socket.name))));
+    }
+    let failed = || sockets::failed("look into a TCP socket");
+    // Without it nobody gets its address as long as the connection fades after a kill. It changes
+    // nothing else for the program.
+    set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1i32.to_le_bytes()).map_err(failed())?;
+    let info = option(fd, libc::IPPROTO_TCP, libc::TCP_INFO).map_err(failed())?;
+    let word = |at: usize| {
+        info.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
+    };
+    match info.first().copied().unwrap_or(CLOSED) {
+        LISTEN if word(WAITING_OFFSET) > 0 => {
+            let what = format!(
+                "a TCP socket listening on {} with connections that the program has not accepted \
+                 yet; try again when it has",
+                shown(&socket.name)
+            );
+            Err(refused(this, what))
+        }
+        LISTEN => {
+            socket.listens = Some(word(BACKLOG_OFFSET));
+            Ok(true)
+        }
+        CLOSED => Ok(true),
+        SYN_SENT | SYN_RECEIVED => {
+            let what = format!("a TCP socket that is connecting to {}", shown(&socket.peer_name));
+            Err(refused(this, format!("{what}; try again when it is connected")))
+        }
+        state => connected(this, all, fd, socket, state),
+    }
+}
+
+fn connected(
+    this: &Open,
+    all: &[Open],
+    fd: &OwnedFd,
+    socket: &mut Socket,
+    state: u8,
+) -> Result<bool, CaptureError> {
+    let (name, peer_name) = (socket.name.clone(), socket.peer_name.clone());
+    let Some((peer, other)) = find_peer(this, all, &name, &peer_name)? else {
+        if this.is_handed_over(all) {
+            return Ok(false);
+        }
+        let (here, there) = (shown(&name), shown(&peer_name));
+        let what = format!(
+            "a TCP socket ({here} to {there}) whose other end is in no process that is \
+             checkpointed with this one; close it before a checkpoint"
+        );
+        return Err(refused(this, what));
+    };
+    socket.connected = true;
+    socket.peer = peer;
+    socket.shut = if SHUT_STATES.contains(&state) { 2 } else { 0 };
+    let arrived =
+        wait_for_arrival(&other, fd).map_err(sockets::failed("look into a TCP socket"))?;
+    let mut data = received(this, fd)?;
+    if !arrived {
+        data.extend(held_back(this, &other, fd)?);
+    }
+    if !data.is_empty() {
+        socket.received = vec![Message { data, from: vec![] }];
+    }
+    Ok(true)
+}
+
+/// The other end of a connection, borrowed.
+fn find_peer(
+    this: &Open,
+    all: &[Open],
+    name: &[u8],
+    peer_name: &[u8],
+) -> Result<Option<(u64, OwnedFd)>, CaptureError> {
+    for other in all.iter().filter(|o| o.is_socket() && !o.same_file(this)) {
+        let fd = Lender::new(other.pid)?.borrow(other.fd)?;
+        let fits = plain(&sockets::address(&fd, libc::getsockname)) == plain(peer_name)
+            && plain(&sockets::address(&fd, libc::getpeername)) == plain(name);
+        if fits && parts(name).is_some() {
+            return Ok(Some((other.inode(), fd)));
+        }
+    }
+    Ok(None)
+}
+
+/// An address by which the two families can be compared.
+fn plain(name: &[u8]) -> Option<(IpAddr, u16)> {
+    parts(name).map(|(ip, port)| (ip.to_canonical(), port))
+}
+
+/// Waits until all that `from` has sent has arrived at `to`; tells whether it has.
+fn wait_for_arrival(from: &OwnedFd, to: &OwnedFd) -> io::Result<bool> {
+    let end = Instant::now() + ARRIVAL_LIMIT;
+    let yes = 1i32.to_le_bytes();
+    loop {
+        // Acknowledged at once instead of a little later.
+        let _ = set_option(to, libc::IPPROTO_TCP, libc::TCP_QUICKACK, &yes);
+        if ioctl::<i32>(from, SIOCOUTQ)? == 0 {
+            return Ok(true);
+        }
+        if Instant::now() >= end {
+            return Ok(false);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Copies what was received and not read.
+fn received(this: &Open, fd: &OwnedFd) -> Result<Vec<u8>, CaptureError> {
+    let failed = || sockets::failed("copy what a socket has received");
+    let bytes = ioctl::<i32>(fd, SIOCINQ).map_err(failed())? as usize;
+    if bytes > MAX_FLIGHT_BYTES {
+        return Err(refused(this, format!("a TCP socket with {bytes} bytes in flight")));
+    }
+    if bytes == 0 {
+        return Ok(Vec::new());
+    }
+    let (data, ..) = peek(fd, bytes).map_err(failed())?;
+    if data.len() == bytes {
+        return Ok(data);
+    }
+    Err(refused(this, "a TCP socket with urgent data in flight".into()))
+}
+
+/// What `from` has sent and `to` has no room for.
+fn held_back(this: &Open, from: &OwnedFd, to: &OwnedFd) -> Result<Vec<u8>, CaptureError> {
+    let read = || {
+        let next = repaired(to, |fd| sequence(fd, RECEIVE_QUEUE))?;
+        repaired(from, |fd| {
+            let end = sequence(fd, SEND_QUEUE)?;
+            let bytes = ioctl::<i32>(fd, SIOCOUTQ)? as usize;
+            set_option(fd, libc::IPPROTO_TCP, libc::TCP_REPAIR_QUEUE, &SEND_QUEUE.to_le_bytes())?;
+            let (queue, ..) = peek(fd, bytes.clamp(1, MAX_FLIGHT_BYTES))?;
+            let begin = end.wrapping_sub(queue.len() as u32);
+            let known = next.wrapping_sub(begin) as usize;
+            Ok(queue.get(known..).unwrap_or_default().to_vec())
+        })
+    };
+    read().map_err(|e| {
+        let from = shown(&sockets::address(to, libc::getpeername));
+        let here = shown(&sockets::address(to, libc::getsockname));
+        let what = format!(
+            "a TCP socket ({here} from {from}) that has no room for what was sent to it, which \
+             takes CAP_NET_ADMIN to read ({e}); try again when the program has read on"
+        );
+        refused(this, what)
+    })
+}
+
+fn sequence(fd: &OwnedFd, queue: i32) -> io::Result<u32> {
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_REPAIR_QUEUE, &queue.to_le_bytes())?;
+    let value = option(fd, libc::IPPROTO_TCP, libc::TCP_QUEUE_SEQ)?;
+    value.first_chunk().map(|b| u32::from_le_bytes(*b)).ok_or(io::ErrorKind::InvalidData.into())
+}
+
+/// Does something to a socket in repair mode, and leaves it as it was.
+fn repaired<T>(fd: &OwnedFd, work: impl FnOnce(&OwnedFd) -> io::Result<T>) -> io::Result<T> {
+    let reuse = option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR)?;
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_REPAIR, &1i32.to_le_bytes())?;
+    let result = work(fd);
+    let off = REPAIR_OFF_SILENTLY.to_le_bytes();
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_REPAIR, &off)?;
+    set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, &reuse)?;
+    result
+}
+
+/// Makes the socket of a description.
+pub fn restore(
+    reopener: &mut Reopener<'_>,
+    description: &Description,
+    socket: &Socket,
+) -> Result<OwnedFd, RestoreError> {
+    let fail = |e| cannot(description, e);
+    let name = rewritten(&socket.name, reopener.addresses);
+    let peer_name = rewritten(&socket.peer_name, reopener.addresses);
+    let at = |e: io::Error| {
+        let (here, there) = (shown(&name), shown(&peer_name));
+        fail(io::Error::new(e.kind(), format!("{here} to {there}: {e}")))
+    };
+    if let Some(ends) = reopener.sockets.remove(&socket.id) {
+        return finish(reopener, ends.own, ends.other, socket).map_err(at);
+    }
+    if socket.connected && socket.kind == libc::SOCK_STREAM as u32 {
+        let (own, other) = pair(reopener, socket, &name, &peer_name).map_err(at)?;
+        let ends = (other.try_clone().map_err(fail)?, own.try_clone().map_err(fail)?);
+        reopener.sockets.insert(socket.peer, crate::unix::Ends { own: ends.0, other: ends.1 });
+        return finish(reopener, own, other, socket).map_err(at);
+    }
+    let fd = fresh(socket, &name).map_err(at)?;
+    if let Some(backlog) = socket.listens {
+        // SAFETY: a socket of ours.
+        if unsafe { libc::listen(fd.as_raw_fd(), backlog as i32) } != 0 {
+            return Err(at(io::Error::last_os_error()));
+        }
+        reopener.listeners.push((name, fd.try_clone().map_err(fail)?));
+    } else if socket.connected {
+        connect(&fd, &peer_name).map_err(at)?;
+    }
+    reopener.sockets_made.push((fd.try_clone().map_err(fail)?, socket.clone()));
+    Ok(fd)
+}
+
+/// Notes what is to be sent and set when all sockets are there.
+fn finish(
+    reopener: &mut Reopener<'_>,
+    own: OwnedFd,
+    other: OwnedFd,
+    socket: &Socket,
+) -> io::Result<OwnedFd> {
+    for message in &socket.received {
+        reopener.in_flight.push((other.try_clone()?, message.data.clone()));
+    }
+    reopener.sockets_made.push((own.try_clone()?, socket.clone()));
+    Ok(own)
+}
+
+/// Sends all of `data`; where the buffer is too small for it, that is made larger meanwhile.
+fn send(fd: &OwnedFd, data: &[u8]) -> io::Result<()> {
+    let end = Instant::now() + CONNECT_LIMIT;
+    let mut sent = 0;
+    let mut enlarged = false;
+    while sent < data.len() {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        let left = &data[sent..];
+        // SAFETY: reads live bytes.
+        let n = unsafe { libc::send(fd.as_raw_fd(), left.as_ptr().cast(), left.len(), flags) };
+        if let Ok(n) = usize::try_from(n) {
+            sent += n;
+            continue;
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::WouldBlock || Instant::now() >= end {
+            return Err(error);
+        }
+        if enlarged {
+            std::thread::sleep(PAUSE);
+        } else {
+            let room = ROOM_BYTES.to_le_bytes();
+            let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &room);
+            let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &room);
+            enlarged = true;
+        }
+    }
+    if enlarged {
+        // Its size is the kernel's to choose again, unless the program had set it.
+        let _ = set_option(fd, libc::SOL_SOCKET, SO_BUF_LOCK, &0i32.to_le_bytes());
+    }
+    Ok(())
+}
+
+fn new(socket: &Socket) -> io::Result<OwnedFd> {
+    let (family, kind) = (socket.family as i32, socket.kind as i32 | libc::SOCK_CLOEXEC);
+    // SAFETY: numbers only.
+    let fd = unsafe { libc::socket(family, kind, socket.protocol as i32) };
+    lend::made(fd.into())
+}
+
+/// A new socket with an address, if it had one.
+fn fresh(socket: &Socket, name: &[u8]) -> io::Result<OwnedFd> {
+    let fd = new(socket)?;
+    // What must be set before there is an address.
+    let early = [(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY), (libc::SOL_SOCKET, libc::SO_REUSEPORT)];
+    for o in &socket.options {
+        if early.contains(&(o.level as i32, o.name as i32)) {
+            let _ = set_option(&fd, o.level as i32, o.name as i32, &o.value);
+        }
+    }
+    if parts(name).is_some_and(|(_, port)| port != 0) {
+        bind(&fd, name)?;
+    }
+    Ok(fd)
+}
+
+fn bind(fd: &OwnedFd, name: &[u8]) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1i32.to_le_bytes())?;
+    // SAFETY: a live address with its length.
+    let r = unsafe { libc::bind(fd.as_raw_fd(), name.as_ptr().cast(), name.len() as u32) };
+    if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn connect(fd: &OwnedFd, name: &[u8]) -> io::Result<()> {
+    // SAFETY: as above.
+    let r = unsafe { libc::connect(fd.as_raw_fd(), name.as_ptr().cast(), name.len() as u32) };
+    if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Makes a connection between the two addresses, by way of a socket that listens on one of them:
+/// one that the program has, or one made for this.
+fn pair(
+    reopener: &Reopener<'_>,
+    socket: &Socket,
+    name: &[u8],
+    peer_name: &[u8],
+) -> io::Result<(OwnedFd, OwnedFd)> {
+    let listens = |at: &[u8]| {
+        let at = plain(at);
+        let serves = |l: &[u8]| match (plain(l), at) {
+            (Some((ip, port)), Some((to, to_port))) => {
+                port == to_port && (ip == to || ip.is_unspecified())
+            }
+            _ => false,
+        };
+        reopener.listeners.iter().find(|(l, _)| serves(l)).map(|(_, fd)| fd)
+    };
+    let end = Instant::now() + CONNECT_LIMIT;
+    loop {
+        let made = if let Some(listener) = listens(name) {
+            link(socket, listener, peer_name, name).map(|(far, own)| (own, far))
+        } else if let Some(listener) = listens(peer_name) {
+            link(socket, listener, name, peer_name)
+        } else {
+            let listener = new(socket)?;
+            bind(&listener, peer_name).and_then(|()| {
+                // SAFETY: a socket of ours.
+                match unsafe { libc::listen(listener.as_raw_fd(), 1) } {
+                    0 => link(socket, &listener, name, peer_name),
+                    _ => Err(io::Error::last_os_error()),
+                }
+            })
+        };
+        match made {
+            // An old connection of these addresses may still be fading.
+            Err(e) if fades(&e) && Instant::now() < end => std::thread::sleep(PAUSE),
+            result => return result,
+        }
+    }
+}
+
+fn fades(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::AddrInUse)
+}
+
+/// Connects from `from` to `to`, where `listener` listens; returns the end at `from` and the other.
+fn link(
+    socket: &Socket,
+    listener: &OwnedFd,
+    from: &[u8],
+    to: &[u8],
+) -> io::Result<(OwnedFd, OwnedFd)> {
+    let near = new(socket)?;
+    bind(&near, from)?;
+    connect(&near, to)?;
+    let none = std::ptr::null_mut();
+    // SAFETY: no address is asked for; the connection above is there to be accepted.
+    let far = unsafe {
+        libc::accept4(listener.as_raw_fd(), none, std::ptr::null_mut(), libc::SOCK_CLOEXEC)
+    };
+    Ok((near, lend::made(far.into())?))
+}
+
+/// Gives the sockets their options, sends what was in flight, and shuts what was shut. Buffers have
+/// their sizes before anything is sent: the sender makes its packets by them.
+pub fn settle(made: &[(OwnedFd, Socket)], in_flight: &[(OwnedFd, Vec<u8>)]) -> io::Result<()> {
+    let inet = || made.iter().filter(|(_, s)| s.family as i32 != libc::AF_UNIX);
+    inet().for_each(|(fd, socket)| sockets::set_options(fd, &socket.options));
+    in_flight.iter().try_for_each(|(fd, data)| send(fd, data))?;
+    for (fd, socket) in inet() {
+        let size = |o: &&SocketOption| o.name as i32 == libc::SO_SNDBUF;
+        let size: Vec<SocketOption> = socket.options.iter().filter(size).cloned().collect();
+        sockets::set_options(fd, &size);
+        if socket.shut & 2 != 0 {
+            // SAFETY: a socket of ours.
+            unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_WR) };
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_rewritten_by_the_rule() {
+        let name = [2, 0, 0x1f, 0x90, 10, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(shown(&name), "10.0.0.7:8080");
+        let rule = [("10.0.0.7".parse().unwrap(), "10.0.0.9".parse().unwrap())];
+        assert_eq!(shown(&rewritten(&name, &rule)), "10.0.0.9:8080");
+        let rule = [("10.0.0.8".parse().unwrap(), "10.0.0.9".parse().unwrap())];
+        assert_eq!(rewritten(&name, &rule), name);
+        assert_eq!(shown(&[1, 0]), "no address");
+    }
+}

@@ -1,0 +1,370 @@
+//! Pseudo-terminals whose master is in the image.
+//!
+//! What is in flight in them cannot be looked at without taking it. It is taken and put back while
+//! the processes stand still: what was typed by writing it to the master once more with all
+//! treatment of input switched off, what was printed by writing it to the slave with all treatment
+//! of output switched off. The same way puts it into the new pair at restore.
+
+use crate::descriptors::Open;
+use crate::error::{CaptureError, RestoreError};
+use crate::lend::{self, Lender, ioctl, poll};
+use crate::plan::Plan;
+use crate::procfs::Stat;
+use crate::reopen::{OPEN_FLAGS, Reopener, cannot};
+use crate::state::{Description, State, Target, Terminal, terminal};
+use std::collections::hash_map::Entry;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::time::{Duration, Instant};
+
+const MASTER: (u32, u32) = (5, 2);
+const SLAVE_MAJOR: u32 = 136;
+const TCGETS2: u64 = 0x802c_542a;
+const TCSETS2: u64 = 0x402c_542b;
+const TIOCGPTLCK: u64 = 0x8004_5439;
+const TIOCGPKT: u64 = 0x8004_5438;
+const TIOCGEXCL: u64 = 0x8004_5440;
+const TIOCGPTPEER: u64 = 0x5441;
+const TERMIOS_BYTES: usize = 44;
+/// Where in `struct termios2` what lies: four words of flags, the line discipline, characters.
+const INPUT: usize = 0;
+const OUTPUT: usize = 4;
+const LOCAL: usize = 12;
+const CHARACTERS: usize = 17;
+const CHARACTERS_END: usize = 36;
+/// Highest number of a terminal that is tried for.
+const MAX_INDEX: u32 = 4096;
+/// How long what was put back may take to arrive.
+const ARRIVAL_LIMIT: Duration = Duration::from_secs(2);
+
+type Termios = [u8; TERMIOS_BYTES];
+
+fn is_master(this: &Open) -> bool {
+    let rdev = this.meta.rdev();
+    (libc::major(rdev), libc::minor(rdev)) == MASTER
+}
+
+/// Number of the slave behind `this`.
+fn slave_index(this: &Open) -> Option<u32> {
+    let rdev = this.meta.rdev();
+    (libc::major(rdev) == SLAVE_MAJOR).then(|| libc::minor(rdev))
+}
+
+fn master_index(fd: &OwnedFd) -> io::Result<u32> {
+    ioctl(fd, libc::TIOCGPTN)
+}
+
+fn failed(source: io::Error) -> CaptureError {
+    CaptureError::Os { what: "look into a pseudo-terminal", source }
+}
+
+/// What the terminal behind `this` is, if its master is in the image.
+pub fn capture(
+    this: &Open,
+    all: &[Open],
+    lender: &Lender,
+) -> Result<Option<Terminal>, CaptureError> {
+    let master = if is_master(this) {
+        lender.borrow(this.fd)?
+    } else {
+        match slave_index(this).map(|index| find_master(all, index)) {
+            Some(found) => match found? {
+                Some(master) => master,
+                None => return Ok(None),
+            },
+            None => return Ok(None),
+        }
+    };
+    let index = master_index(&master).map_err(failed)?;
+    let mut found = look(&master, index).map_err(failed)?;
+    found.master = is_master(this);
+    if !found.master && controls(this)? {
+        found.flags |= terminal::CONTROLLING;
+    }
+    let slave = all.iter().find(|o| slave_index(o) == Some(index));
+    if found.master && (slave.is_some() || found.flags & terminal::HUNG_UP != 0) {
+        let (input, output) = flight(&master, found.flags).map_err(failed)?;
+        (found.input, found.output) = (input, output);
+    }
+    Ok(Some(found))
+}
+
+fn find_master(all: &[Open], index: u32) -> Result<Option<OwnedFd>, CaptureError> {
+    for master in all.iter().filter(|o| is_master(o)) {
+        let fd = Lender::new(master.pid)?.borrow(master.fd)?;
+        if master_index(&fd).is_ok_and(|found| found == index) {
+            return Ok(Some(fd));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether the process leads its session with this as its controlling terminal.
+fn controls(this: &Open) -> Result<bool, CaptureError> {
+    let stat = Stat::read(this.pid)?;
+    let rdev = this.meta.rdev();
+    // As the kernel writes it: the low part of the minor number below the major one.
+    let (major, minor) = (u64::from(libc::major(rdev)), u64::from(libc::minor(rdev)));
+    let number = minor & 0xff | major << 8 | (minor & !0xff) << 12;
+    Ok(stat.field(6) == this.pid as u64 && stat.field(7) == number)
+}
+
+fn look(master: &OwnedFd, index: u32) -> io::Result<Terminal> {
+    let termios: Termios = ioctl(master, TCGETS2)?;
+    let size: [u8; 8] = ioctl(master, libc::TIOCGWINSZ)?;
+    let mut flags = 0;
+    for (request, flag) in [
+        (TIOCGPTLCK, terminal::LOCKED),
+        (TIOCGPKT, terminal::PACKETS),
+        (TIOCGEXCL, terminal::EXCLUSIVE),
+    ] {
+        if ioctl::<i32>(master, request).is_ok_and(|on| on != 0) {
+            flags |= flag;
+        }
+    }
+    if poll(master, 0) & libc::POLLHUP != 0 {
+        flags |= terminal::HUNG_UP;
+    }
+    Ok(Terminal {
+        id: u64::from(index) + 1,
+        master: true,
+        index,
+        termios: termios.to_vec(),
+        size: u64::from_le_bytes(size),
+        flags,
+        group: ioctl(master, libc::TIOCGPGRP).unwrap_or(0),
+        input: Vec::new(),
+        output: Vec::new(),
+    })
+}
+
+/// Takes what is in flight and puts it back.
+fn flight(master: &OwnedFd, flags: u32) -> io::Result<(Vec<u8>, Vec<u8>)> {
+    let slave = peer(master, libc::O_RDWR | libc::O_NONBLOCK)?;
+    let before: Termios = ioctl(master, TCGETS2)?;
+    let packets = flags & terminal::PACKETS != 0;
+    if packets {
+        set(master, libc::TIOCPKT, &0i32)?;
+    }
+    let output = take(master);
+    // Not by lines: then all that is there can be read.
+    let taken = set(master, TCSETS2, &plain(&before, false)).and_then(|()| take(&slave));
+    let result = set(master, TCSETS2, &before)
+        .and(output)
+        .and_then(|output| Ok((taken?, output)))
+        .and_then(|(input, output)| {
+            put(master, &slave, &before, &input, &output)?;
+            Ok((input, output))
+        });
+    if packets {
+        set(master, libc::TIOCPKT, &1i32)?;
+    }
+    result
+}
+
+/// Sets a plain value by `ioctl`.
+fn set<T>(fd: &impl AsRawFd, request: u64, value: &T) -> io::Result<()> {
+    // SAFETY: reads a live value of the type that the request takes.
+    let r = unsafe { libc::ioctl(fd.as_raw_fd(), request, std::ptr::from_ref(value)) };
+    if r < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Opens the slave of a master.
+fn peer(master: &impl AsRawFd, flags: i32) -> io::Result<OwnedFd> {
+    let flags = flags | libc::O_NOCTTY | libc::O_CLOEXEC;
+    // SAFETY: numbers only.
+    lend::made(unsafe { libc::ioctl(master.as_raw_fd(), TIOCGPTPEER, flags) }.into())
+}
+
+/// Reads what is there now.
+fn take(fd: &OwnedFd) -> io::Result<Vec<u8>> {
+    let mut file = File::from(fd.try_clone()?);
+    let mut all = Vec::new();
+    let mut part = [0; 4096];
+    while poll(fd, libc::POLLIN) & libc::POLLIN != 0 {
+        match file.read(&mut part) {
+            Ok(0) => break,
+            Ok(n) => all.extend_from_slice(&part[..n]),
+            // The other side is closed, and all is read.
+            Err(e) if e.raw_os_error() == Some(libc::EIO) => break,
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(all)
+}
+
+/// The same settings without any treatment of what goes through, by lines or not.
+fn plain(termios: &Termios, lines: bool) -> Termios {
+    let mut plain = *termios;
+    plain[INPUT..INPUT + 4].fill(0);
+    plain[OUTPUT..OUTPUT + 4].fill(0);
+    let canonical = if lines { libc::ICANON } else { 0 };
+    plain[LOCAL..LOCAL + 4].copy_from_slice(&canonical.to_le_bytes());
+    plain[CHARACTERS..CHARACTERS_END].fill(0);
+    plain
+}
+
+fn by_lines(termios: &Termios) -> bool {
+    let local = termios[LOCAL..LOCAL + 4].iter().rev().fold(0, |w, &b| w << 8 | u32::from(b));
+    local & libc::ICANON != 0
+}
+
+/// Puts `input` where the slave reads it and `output` where the master does, and leaves the
+/// settings `after`.
+fn put(
+    master: &OwnedFd,
+    slave: &OwnedFd,
+    after: &Termios,
+    input: &[u8],
+    output: &[u8],
+) -> io::Result<()> {
+    if input.is_empty() && output.is_empty() {
+        return Ok(());
+    }
+    let lines = by_lines(after);
+    set(master, TCSETS2, &plain(after, lines))?;
+    let result = put_plain(master, slave, lines, input, output);
+    set(master, TCSETS2, after).and(result)
+}
+
+fn put_plain(
+    master: &OwnedFd,
+    slave: &OwnedFd,
+    lines: bool,
+    input: &[u8],
+    output: &[u8],
+) -> io::Result<()> {
+    if !output.is_empty() {
+        let mut file = File::from(slave.try_clone()?);
+        match file.write_all(output) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                // Output was stopped by the user: let it go for a moment.
+                // SAFETY: numbers only.
+                unsafe { libc::ioctl(slave.as_raw_fd(), libc::TCXONC, libc::TCOON) };
+                let result = file.write_all(output);
+                // SAFETY: as above.
+                unsafe { libc::ioctl(slave.as_raw_fd(), libc::TCXONC, libc::TCOOFF) };
+                result
+            }
+            result => result,
+        }?;
+    }
+    if input.is_empty() {
+        return Ok(());
+    }
+    File::from(master.try_clone()?).write_all(input)?;
+    // It arrives on its own time, and must do so under these settings.
+    let whole = match lines {
+        true => input.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1),
+        false => input.len(),
+    };
+    let end = Instant::now() + ARRIVAL_LIMIT;
+    loop {
+        // Looking lets the kernel deliver what is on its way.
+        poll(slave, libc::POLLIN);
+        if ioctl::<i32>(slave, libc::FIONREAD)? as usize >= whole {
+            return Ok(());
+        }
+        if Instant::now() >= end {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// A pair being made again.
+pub struct Pair {
+    master: OwnedFd,
+    slave: Option<OwnedFd>,
+    /// What is known from the master's description.
+    known: Option<Terminal>,
+}
+
+/// Makes the side that a description has.
+pub fn restore(
+    reopener: &mut Reopener<'_>,
+    description: &Description,
+    terminal: &Terminal,
+) -> Result<OwnedFd, RestoreError> {
+    let fail = |e| cannot(description, e);
+    let pair = match reopener.terminals.entry(terminal.id) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(new) => {
+            let master = new_master(terminal.index).map_err(fail)?;
+            new.insert(Pair { master, slave: None, known: None })
+        }
+    };
+    let flags = description.flags as i32 & (OPEN_FLAGS | libc::O_ACCMODE);
+    if terminal.master {
+        let needed = !terminal.input.is_empty() || !terminal.output.is_empty();
+        if pair.slave.is_none() && (needed || terminal.flags & terminal::HUNG_UP != 0) {
+            pair.slave = Some(peer(&pair.master, libc::O_RDWR | libc::O_NONBLOCK).map_err(fail)?);
+        }
+        pair.known = Some(terminal.clone());
+        return pair.master.try_clone().map_err(fail);
+    }
+    let slave = peer(&pair.master, flags).map_err(fail)?;
+    if pair.slave.is_none() {
+        pair.slave = Some(peer(&pair.master, libc::O_RDWR | libc::O_NONBLOCK).map_err(fail)?);
+    }
+    Ok(slave)
+}
+
+/// A new master, with the number that it had if that is free.
+fn new_master(index: u32) -> io::Result<OwnedFd> {
+    let mut tried = Vec::new();
+    loop {
+        let flags = libc::O_NOCTTY | libc::O_CLOEXEC;
+        let mut how = OpenOptions::new();
+        how.read(true).write(true).custom_flags(flags);
+        let master = OwnedFd::from(how.open("/dev/ptmx")?);
+        let number = master_index(&master)?;
+        // The lowest free number is given.
+        if number >= index.min(MAX_INDEX) {
+            set(&master, libc::TIOCSPTLCK, &0i32)?;
+            return Ok(master);
+        }
+        tried.push(master);
+    }
+}
+
+impl Pair {
+    /// Puts in what was in flight and sets it up as it was.
+    pub fn settle(self) {
+        let Some(known) = self.known else { return };
+        let Ok(termios) = Termios::try_from(known.termios.as_slice()) else { return };
+        let _ = set(&self.master, TCSETS2, &termios);
+        let _ = set(&self.master, libc::TIOCSWINSZ, &known.size);
+        if let Some(slave) = &self.slave {
+            let _ = put(&self.master, slave, &termios, &known.input, &known.output);
+        }
+        for (flag, request) in
+            [(terminal::PACKETS, libc::TIOCPKT), (terminal::LOCKED, libc::TIOCSPTLCK)]
+        {
+            if known.flags & flag != 0 {
+                let _ = set(&self.master, request, &1i32);
+            }
+        }
+        if known.flags & terminal::EXCLUSIVE != 0 {
+            let _ = set(&self.master, libc::TIOCEXCL, &0i32);
+        }
+    }
+}
+
+/// Gives the leader of a session its controlling terminal back.
+pub fn control(plan: &mut Plan, state: &State, pid: libc::pid_t) {
+    for (i, description) in state.descriptions.iter().enumerate() {
+        let Target::Terminal { terminal: t } = &description.target else { continue };
+        let holder = state.descriptors.iter().find(|d| d.description as usize == i);
+        let Some(fd) = holder.filter(|_| t.flags & terminal::CONTROLLING != 0) else { continue };
+        let fd = u64::from(fd.fd);
+        let name = "take its controlling terminal again";
+        plan.step(name, libc::SYS_ioctl, &[fd, libc::TIOCSCTTY, 0]);
+        let group = if t.group == state.pid { pid } else { t.group };
+        let at = plan.words(&[u64::from(group as u32)]);
+        plan.tolerant("set the foreground group", libc::SYS_ioctl, &[fd, libc::TIOCSPGRP, at]);
+        return;
+    }
+}

@@ -1,0 +1,83 @@
+//! A restore cuts an appended file back to its size at the checkpoint, so that the process's lines
+//! do not appear twice, but never lines of others.
+
+mod common;
+
+use common::{Process, bring_back, checkpoint, start_waiting};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+
+fn log(folder: &Path) -> String {
+    fs::read_to_string(folder.join("log")).unwrap()
+}
+
+fn writer(folder: &Path) -> File {
+    File::options().append(true).open(folder.join("log")).unwrap()
+}
+
+/// Starts a program that has appended a line to `log`, and keeps it open.
+fn start(folder: &Path, name: &str) -> Process {
+    let process = start_waiting(folder, name, &["10000", "log"]);
+    assert_eq!(log(folder), "hello\n");
+    process
+}
+
+#[test]
+fn its_own_lines_are_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = start(folder.path(), "a-alone");
+    let image = folder.path().join("image");
+    checkpoint(process.pid, &image).unwrap();
+    writer(folder.path()).write_all(b"again\n").unwrap();
+    process.kill();
+    for _ in 0..2 {
+        process = bring_back(&image);
+        assert_eq!(log(folder.path()), "hello\n");
+        process.kill();
+    }
+}
+
+#[test]
+fn lines_of_one_who_writes_since_before_the_checkpoint_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = start(folder.path(), "a-before");
+    let mut other = writer(folder.path());
+    let image = folder.path().join("image");
+    checkpoint(process.pid, &image).unwrap();
+    other.write_all(b"other\n").unwrap();
+    process.kill();
+    // It is gone by now, but was there.
+    drop(other);
+    let again = bring_back(&image);
+    assert_eq!(log(folder.path()), "hello\nother\n");
+    drop(again);
+}
+
+#[test]
+fn lines_of_one_who_writes_now_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = start(folder.path(), "a-now");
+    let image = folder.path().join("image");
+    checkpoint(process.pid, &image).unwrap();
+    let mut other = writer(folder.path());
+    other.write_all(b"other\n").unwrap();
+    process.kill();
+    let again = bring_back(&image);
+    assert_eq!(log(folder.path()), "hello\nother\n");
+    drop(again);
+}
+
+#[test]
+fn one_who_only_reads_does_not_matter() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = start(folder.path(), "a-reader");
+    let reader = File::open(folder.path().join("log")).unwrap();
+    let image = folder.path().join("image");
+    checkpoint(process.pid, &image).unwrap();
+    writer(folder.path()).write_all(b"again\n").unwrap();
+    process.kill();
+    let again = bring_back(&image);
+    assert_eq!(log(folder.path()), "hello\n");
+    drop((again, reader));
+}
