@@ -264,8 +264,8 @@ pub(crate) fn state(
     })
 }
 
-/// The regions of a process that stands still; or of its twin, given what only its own mappings tell
-/// and those that the twin lacks.
+/// The regions of a process that stands still; or of its twin, given what only its own mappings
+/// tell and those that the twin lacks.
 pub(crate) fn regions(
     pid: libc::pid_t,
     twin: Option<(&[Mapping], &[Mapping])>,
