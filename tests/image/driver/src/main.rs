@@ -157,7 +157,7 @@ impl Driver {
             return Ok("gone".into());
         }
         let begun = Instant::now();
-        let still = how == "sync";
+        let still = how.ends_with("sync");
         let report = match how {
             "twin" => twin(self.pid, image, false),
             "sync" => twin(self.pid, image, true),
