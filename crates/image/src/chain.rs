@@ -15,6 +15,8 @@ use std::os::unix::ffi::OsStringExt;
 
 /// Most ancestors that an image is left with.
 const MAX_FILES: usize = 8;
+/// A file of which less than this share is of use is not worth keeping: its pages are stored again.
+const LEAST_USE: u64 = 16;
 
 /// What is known of a complete image: where it has each of its pages.
 #[derive(Debug, Clone)]
@@ -42,6 +44,8 @@ pub struct References<'a> {
     index: &'a Index,
     /// For each file of the index, its number among the ancestors.
     homes: Vec<u32>,
+    /// For each, whether it is not to be referred to.
+    spared: Vec<bool>,
     ancestors: Vec<Known>,
     extents: Vec<Extent>,
     blank: Spans,
@@ -121,10 +125,22 @@ impl<'a> References<'a> {
         References {
             index,
             homes: vec![0; index.files.len()],
+            spared: vec![false; index.files.len()],
             ancestors: Vec::new(),
             extents: Vec::new(),
             blank: Spans::default(),
         }
+    }
+
+    /// Decides which files are worth referring to, given all pages that have not changed.
+    pub fn spare_files(&mut self, unchanged: &Spans) {
+        let mut used = vec![0; self.index.files.len()];
+        for span in unchanged.iter() {
+            let extents = self.index.within(span.start, span.end);
+            extents.for_each(|e| used[e.home as usize] += e.pages);
+        }
+        let files = self.index.files.iter().zip(&used);
+        self.spared = files.map(|(file, used)| used * LEAST_USE < file.pages).collect();
     }
 
     /// Refers to the unchanged pages of a stretch that lies within one region, and after all
@@ -133,6 +149,9 @@ impl<'a> References<'a> {
         let (mut rest, mut at) = (Spans::default(), stretch.start);
         let index = self.index;
         for mut extent in index.within(stretch.start, stretch.end) {
+            if self.spared[extent.home as usize] {
+                continue;
+            }
             rest.push(at, extent.start);
             at = extent.start + extent.pages * PAGE_BYTES;
             extent.home = self.home(extent.home as usize);

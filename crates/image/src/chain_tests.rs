@@ -102,6 +102,21 @@ fn zeros_are_not_looked_at_again_unless_a_file_is_behind() {
 }
 
 #[test]
+fn a_file_that_is_hardly_of_use_is_not_kept_for_it() {
+    let extent = Extent { start: 0, pages: 16, home: 0, reserved: 0, first: 0 };
+    let index = Index::new(vec![known(1, 16)], vec![extent], Spans::default());
+    let pages = |n: u64| Span { start: 0, end: n * PAGE_BYTES };
+    for (held, unchanged, stored) in [(16, 1, 0), (17, 1, 1), (32, 2, 0), (33, 2, 2), (16, 16, 0)] {
+        let index = Index { files: vec![known(1, held)], ..index.clone() };
+        let mut references = References::new(&index);
+        references.spare_files(&Spans::of(vec![pages(unchanged)]));
+        let rest = references.refer(pages(unchanged), true);
+        assert_eq!(rest.bytes(), stored * PAGE_BYTES, "{unchanged} of {held}");
+        assert_eq!(references.finish().0.is_empty(), stored > 0);
+    }
+}
+
+#[test]
 fn long_chains_and_such_with_much_that_is_stale_are_scattered() {
     let extent = |start: u64, pages: u64, home: u32| Extent {
         start: start * PAGE_BYTES,

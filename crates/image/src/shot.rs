@@ -70,6 +70,10 @@ pub(crate) struct Outline {
     pub regions: Regions,
 }
 
+fn is_gone(pid: libc::pid_t) -> bool {
+    Tracee(pid).regs().is_err()
+}
+
 impl Frozen {
     /// Keeps what an image `path` of the process needs, as `wish` says; of its memory only what has
     /// changed since the last image that `tracker` knows of, if `path` may refer to that. After
@@ -96,7 +100,12 @@ impl Frozen {
         let shot = survey.and_then(|mut survey| self.take_shot(path, tracker, wish, &mut survey));
         shot.map_err(|e| match (self.tracee.regs(), e) {
             // It stands there, so it is the other one that is gone.
-            (Ok(_), CaptureError::Gone) => CaptureError::TwinGone,
+            (Ok(_), CaptureError::Gone) => {
+                match self.pids().into_iter().find(|&pid| is_gone(pid)) {
+                    Some(child) => tree::of_child(child, CaptureError::Gone),
+                    None => CaptureError::TwinGone,
+                }
+            }
             (Ok(_), e) => e,
             (Err(_), _) => CaptureError::Gone,
         })
@@ -264,8 +273,8 @@ pub(crate) fn state(
     })
 }
 
-/// The regions of a process that stands still; or of its twin, given what only its own mappings tell
-/// and those that the twin lacks.
+/// The regions of a process that stands still; or of its twin, given what only its own mappings
+/// tell and those that the twin lacks.
 pub(crate) fn regions(
     pid: libc::pid_t,
     twin: Option<(&[Mapping], &[Mapping])>,

@@ -71,6 +71,7 @@ pub fn sort(
         return Sorted { take: own, ..Sorted::default() };
     };
     let mut references = References::new(index);
+    references.spare_files(&all(&own).without(changed));
     let mut take = Vec::new();
     for Share { region, spans } in own {
         let anon = regions.list[region].0.backing == (Backing::Anon {});
