@@ -107,7 +107,7 @@ PROGRAMS = (
             ("mqueue", "a message queue"),
         )
     ),
-    Program("unixsockets.c", ready=True),
+    Program("unixsockets.c", ready=True, refused_in=ONE_PROCESS),
 )
 
 

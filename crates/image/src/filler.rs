@@ -11,6 +11,7 @@ use crate::keeper::Keeper;
 use crate::lazy::{Shared, lock, not_filling, within};
 use crate::missing::{Copied, Event, Uffd};
 use crate::moves::Moves;
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -54,6 +55,8 @@ pub(crate) struct Filler {
     begun: Instant,
     limit: Duration,
     faults: u64,
+    /// Faults that were reported and not served yet: target and page.
+    waiting: VecDeque<(usize, u64)>,
 }
 
 impl Filler {
@@ -77,6 +80,7 @@ impl Filler {
             begun: Instant::now(),
             limit,
             faults: 0,
+            waiting: VecDeque::new(),
         }
     }
 
@@ -125,6 +129,7 @@ impl Filler {
                 self.targets[target].next += 1;
             }
             self.events(Duration::ZERO)?;
+            self.serve_all()?;
         }
         Ok(())
     }
@@ -149,6 +154,7 @@ impl Filler {
                 return Ok(());
             }
             self.events(left)?;
+            self.serve_all()?;
         }
     }
 
@@ -200,7 +206,9 @@ impl Filler {
         Ok(true)
     }
 
-    /// Waits for reports, at most so long, and acts upon them.
+    /// Waits for reports, at most so long. What they say of the mappings is noted at once, all and
+    /// in its order, before anything is copied: the kernel holds copies back only until a
+    /// report is read. Faults are put on the list.
     fn events(&mut self, wait: Duration) -> Result<(), RestoreError> {
         let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut polled: Vec<libc::pollfd> =
@@ -224,15 +232,15 @@ impl Filler {
             .collect();
         for target in ready {
             for event in self.targets[target].uffd.events().map_err(failed)? {
-                self.act(target, event)?;
+                self.note(target, event);
             }
         }
         Ok(())
     }
 
-    fn act(&mut self, target: usize, event: Event) -> Result<(), RestoreError> {
+    fn note(&mut self, target: usize, event: Event) {
         match event {
-            Event::Fault(page) => return self.serve(target, page),
+            Event::Fault(page) => self.waiting.push_back((target, page)),
             Event::Moved { from, to, bytes } => self.targets[target].moves.moved(from, to, bytes),
             Event::Gone { start, end } => self.targets[target].moves.gone(start, end),
             Event::Fork(uffd) => {
@@ -240,6 +248,12 @@ impl Filler {
                 let (moves, filled) = (parent.moves.clone(), parent.filled.clone());
                 self.targets.push(Target { uffd, moves, filled, next: 0, dead: false });
             }
+        }
+    }
+
+    fn serve_all(&mut self) -> Result<(), RestoreError> {
+        while let Some((target, page)) = self.waiting.pop_front() {
+            self.serve(target, page)?;
         }
         Ok(())
     }

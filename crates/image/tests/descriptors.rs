@@ -84,9 +84,8 @@ fn without_privileges() {
         "watched_",
         "posix_",
         "file_locks",
-        "pseudo_",
         "tcp_",
         "named_",
     ];
-    common::as_nobody("descriptors", &tests, 12);
+    common::as_nobody("descriptors", &tests, 11);
 }

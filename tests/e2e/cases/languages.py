@@ -37,12 +37,12 @@ def built(name):
     return _built[name]
 
 
-def killed_twice(name):
+def killed_twice(name, ranks, rounds):
     """One rank dies after a checkpoint, comes back from the image, is checkpointed and dies again."""
-    command = [*built(name), "80000"]
-    code, want, err = run_to_end(command, ranks=2)
+    command = [*built(name), str(rounds)]
+    code, want, err = run_to_end(command, ranks=ranks)
     assert code == 0 and want.startswith("checksum "), (code, want, err)
-    with Job(command, ranks=2, ckpt_every=0.1) as job:
+    with Job(command, ranks=ranks, ckpt_every=0.1) as job:
         for time in (1, 2):
             job.wait_event("checkpointed", rank=1, count=job.count("checkpointed", rank=1) + 1)
             job.kill_ranks([1])
@@ -54,8 +54,8 @@ def killed_twice(name):
 
 
 def test_go_calls_mpi():
-    killed_twice("ring.go")
+    killed_twice("ring.go", 2, 3000)
 
 
 def test_rust_calls_mpi():
-    killed_twice("ring.rs")
+    killed_twice("ring.rs", 3, 19999)
