@@ -28,6 +28,8 @@ pub enum ReplayError {
     Log { path: PathBuf, source: SavedError },
     #[error("the log {} is of rank {found}, the image of rank {wanted}", path.display())]
     OtherRank { path: PathBuf, found: u32, wanted: u32 },
+    #[error("the log begins after {}: replay one of the rank's two newest images", path.display())]
+    TooOld { path: PathBuf },
     #[error("cannot bring rank {rank} back: {source}")]
     Restore { rank: u32, source: RestoreError },
     #[error("{0}")]
@@ -114,6 +116,12 @@ impl Replay {
             return Err(ReplayError::OtherRank { path: log, found, wanted });
         }
         let segment = &loaded.segment;
+        // Older images are kept for the pages that newer ones refer to; their log is released.
+        let released = |s: u32| segment.channel(s, meta.rank).trim.load(Ordering::Relaxed);
+        let trimmed = segment.rank(meta.rank).det_trim.load(Ordering::Relaxed);
+        if meta.det_pos < trimmed || (0..).zip(&meta.need).any(|(s, need)| *need < released(s)) {
+            return Err(ReplayError::TooOld { path });
+        }
         segment.header().ft.fetch_or(FT_REPLAY, Ordering::AcqRel);
         for other in 0..segment.geometry().ranks {
             for channel in [segment.channel(other, meta.rank), segment.channel(meta.rank, other)] {

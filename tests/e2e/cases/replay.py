@@ -13,11 +13,12 @@ RELAY = [os.path.join(harness.BUILD, "tests", "relay")]
 
 
 def images(job, rank):
-    """The kept images of a rank, oldest first; the job is over."""
+    """The two newest images of a rank, oldest first; the job is over. Older files may be there for
+    the pages that these refer to, but not their log."""
     folder = os.path.join(job.folder(), "images")
     names = [n for n in os.listdir(folder) if n.startswith(f"rank-{rank}.gen-")]
     assert names, sorted(os.listdir(folder))
-    return [os.path.join(folder, n) for n in sorted(names, key=lambda n: int(n.split("-")[-1]))]
+    return [os.path.join(folder, n) for n in sorted(names, key=lambda n: int(n.split("-")[-1]))][-2:]
 
 
 def replay(job, image, *options):
