@@ -77,19 +77,34 @@ fn before_the_first_checkpoint_a_rank_starts_from_the_beginning() {
     assert_eq!((code, sorted(&out)), (0, undisturbed(&world, &program)), "{err}");
 }
 
-#[test]
-fn checkpoints_are_taken_by_themselves_and_only_two_are_kept() {
+/// How many image files lie there after `checkpoints` of two ranks.
+fn files_after(checkpoints: usize, options: &[&str]) -> usize {
     let world = World::new();
     let (program, go) = (world.program("count"), world.path("go"));
-    let job = start(&world, &program, go.to_str().unwrap(), "20ms");
-    job.wait_events("checkpointed", 10);
+    let options = [&["--ckpt-every", "20ms"], options].concat();
+    let job = start_with(&world, &program, go.to_str().unwrap(), &options);
+    job.wait_events("checkpointed", checkpoints);
     let images = world.home().join("jobs").join(job.status()["job"].as_str().unwrap());
-    let names = || std::fs::read_dir(images.join("images")).unwrap().count();
-    // Two a rank, and at most one being written (with a temporary name beside it).
-    assert!(names() <= 6, "{}", names());
+    let files = std::fs::read_dir(images.join("images")).unwrap().count();
     std::fs::write(&go, "").unwrap();
     assert_eq!(job.end().0, 0);
     world.assert_empty();
+    files
+}
+
+#[test]
+fn checkpoints_are_taken_by_themselves_and_only_two_are_kept() {
+    let files = files_after(10, &["--ckpt", "full"]);
+    // Two a rank, and at most one being written (with a temporary name beside it).
+    assert!(files <= 6, "{files}");
+}
+
+#[test]
+fn images_of_what_has_changed_keep_few_files() {
+    let files = files_after(60, &[]);
+    // For each rank at most nine that the newest needs and it, the one before it, and one being
+    // written; without consolidation there would be 30.
+    assert!(files <= 24, "{files}");
 }
 
 #[test]
