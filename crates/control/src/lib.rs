@@ -1,4 +1,4 @@
-//! What the node daemon and the CLI say to each other.
+//! What the controller of a job, its nodes and the CLI say to each other.
 //!
 //! Kept true: a frame is at most `frame::MAX_FRAME_BYTES` long and holds exactly one message; what
 //! does not decode completely is an error, never a guess. No I/O happens here.
@@ -6,9 +6,13 @@
 pub mod event;
 pub mod frame;
 pub mod message;
+pub mod meta;
+pub mod node;
 pub mod status;
 
 pub use event::{Event, EventKind};
 pub use frame::{Decoder, FrameError, encode};
 pub use message::{ClientMsg, Ft, JobSpec, NodeMsg, PROTOCOL, Stream};
+pub use meta::Meta;
+pub use node::{Death, FromNode, Said, ToNode};
 pub use status::{CheckpointStatus, JobStatus, RankStatus};

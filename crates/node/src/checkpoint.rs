@@ -5,7 +5,7 @@
 //! pipes) is read while it stands still.
 
 use crate::futex;
-use crate::meta::Meta;
+use eyrie_control::meta::Meta;
 use eyrie_image::{CaptureError, FreezeError, Frozen, ImageReport, Mode, Shot, Tracker};
 use eyrie_ledger::segment::{self, RankCtl, Segment};
 use std::ffi::OsStr;
@@ -63,7 +63,7 @@ pub enum CheckpointError {
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
     #[error("{0}")]
-    Meta(#[from] crate::meta::MetaError),
+    Meta(#[from] eyrie_control::meta::MetaError),
 }
 
 impl CheckpointError {
@@ -226,7 +226,7 @@ fn freeze_and_keep(
     let ranks = order.segment.geometry().ranks;
     let need = |s| order.segment.channel(s, order.rank).need.load(Ordering::Acquire);
     let meta = Meta {
-        format: crate::meta::META_FORMAT,
+        format: eyrie_control::meta::META_FORMAT,
         job: order.job.clone(),
         rank: order.rank,
         generation: order.generation,

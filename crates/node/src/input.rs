@@ -1,50 +1,46 @@
 //! Standard input of rank 0, kept so that it can be fed again.
 //!
 //! Kept true: what was read from the console is in the file at its position before any of it is
-//! fed; how much the program has consumed is known exactly while it is stopped.
+//! passed on; no more is on the way to the process than a window.
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 /// Bytes the console may be ahead of the program.
 pub const WINDOW_BYTES: u64 = 256 * 1024;
+/// Most bytes passed on at a time.
+const PIECE_BYTES: u64 = 64 * 1024;
 
-/// What became of an attempt to feed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fed {
-    /// The pipe is full.
-    Blocked,
-    /// All that is known was fed.
-    Idle,
-    /// There will be nothing more for this process.
+/// What is to be passed on next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    Bytes(Vec<u8>),
+    /// That was all there will ever be.
     Over,
-}
-
-struct Pipe {
-    write: Option<OwnedFd>,
-    /// Held to ask how many bytes are still in the pipe.
-    read: OwnedFd,
+    /// Nothing for now.
+    Wait,
 }
 
 /// The input of a job.
 pub struct Input {
     file: File,
     written: u64,
+    /// Position up to which the present process was fed.
     fed: u64,
+    /// Position up to which bytes are on their way to it.
+    sent: u64,
     over: bool,
-    pipe: Option<Pipe>,
+    /// Number of the start of the present process, as long as there is something to tell it.
+    reader: Option<u64>,
 }
 
 impl Input {
     pub fn create(path: &Path) -> io::Result<Input> {
         let file =
             OpenOptions::new().create_new(true).read(true).write(true).mode(0o600).open(path)?;
-        Ok(Input { file, written: 0, fed: 0, over: false, pipe: None })
+        Ok(Input { file, written: 0, fed: 0, sent: 0, over: false, reader: None })
     }
 
     /// Takes bytes from the console.
@@ -64,72 +60,56 @@ impl Input {
         self.fed.saturating_add(WINDOW_BYTES)
     }
 
-    /// A process reads from `pipe` now, and stands at `position`. `write` must not block.
-    pub fn attach(&mut self, read: OwnedFd, write: OwnedFd, position: u64) {
-        self.pipe = Some(Pipe { write: Some(write), read });
+    /// The process of that start reads now, and stands at `position`.
+    pub fn attach(&mut self, start: u64, position: u64) {
+        self.reader = Some(start);
         self.fed = position.min(self.written);
+        self.sent = self.fed;
     }
 
     pub fn detach(&mut self) {
-        self.pipe = None;
+        self.reader = None;
     }
 
-    /// Feeds as much as fits.
-    pub fn feed(&mut self) -> Fed {
-        let Some(pipe) = &mut self.pipe else { return Fed::Over };
-        let mut buffer = [0u8; 16 * 1024];
-        while let Some(write) = &pipe.write {
-            if self.fed == self.written {
-                if self.over {
-                    pipe.write = None;
-                    return Fed::Over;
-                }
-                return Fed::Idle;
+    /// The process that reads.
+    pub fn reader(&self) -> Option<u64> {
+        self.reader
+    }
+
+    /// The process of that start was fed up to `position`.
+    pub fn fed(&mut self, start: u64, position: u64) {
+        if self.reader == Some(start) {
+            self.fed = position.clamp(self.fed, self.sent);
+        }
+    }
+
+    /// What to pass on now.
+    pub fn next(&mut self) -> Next {
+        if self.reader.is_none() {
+            return Next::Wait;
+        }
+        if self.sent == self.written && self.over {
+            self.reader = None;
+            return Next::Over;
+        }
+        let room = self.limit().min(self.written).saturating_sub(self.sent);
+        if room == 0 {
+            return Next::Wait;
+        }
+        let mut piece = vec![0; room.min(PIECE_BYTES) as usize];
+        match self.file.read_at(&mut piece, self.sent) {
+            Ok(got) if got > 0 => {
+                piece.truncate(got);
+                self.sent += got as u64;
+                Next::Bytes(piece)
             }
-            let wanted = (self.written - self.fed).min(buffer.len() as u64) as usize;
-            let Ok(got) = self.file.read_at(&mut buffer[..wanted], self.fed) else {
-                break;
-            };
-            match rustix::io::write(write, &buffer[..got]) {
-                Ok(n) => self.fed += n as u64,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => return Fed::Blocked,
-                Err(_) => break,
+            // What cannot be read any more ends the input, as a broken terminal does.
+            _ => {
+                self.reader = None;
+                Next::Over
             }
         }
-        pipe.write = None;
-        Fed::Over
     }
-
-    /// Bytes the process has taken. Exact only while it is stopped.
-    pub fn consumed(&self) -> u64 {
-        let waiting = self.pipe.as_ref().map_or(0, |p| queued(p.read.as_fd()));
-        self.fed.saturating_sub(waiting)
-    }
-}
-
-/// Bytes that wait in a pipe.
-pub fn queued(pipe: BorrowedFd<'_>) -> u64 {
-    let mut n: libc::c_int = 0;
-    // SAFETY: FIONREAD stores one int where it is told to.
-    let rc = unsafe { libc::ioctl(pipe.as_raw_fd(), libc::FIONREAD, &mut n) };
-    if rc == 0 { u64::try_from(n).unwrap_or(0) } else { 0 }
-}
-
-/// A pipe. `ours` is the end that stays here: 0 to read from, 1 to write to; it does not
-/// block.
-pub fn pipe(ours: usize) -> io::Result<[OwnedFd; 2]> {
-    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    let ends = [read, write];
-    rustix::io::ioctl_fionbio(&ends[ours], true)?;
-    Ok(ends)
-}
-
-/// A descriptor whose readiness tasks can wait for.
-pub fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an `OwnedFd` always gives the same descriptor and keeps it open until it is dropped,
-    // which the `AsyncFd` does only after it has deregistered it.
-    unsafe { AsyncFd::register_with_interest(fd, interest) }.map_err(io::Error::from)
 }
 
 #[cfg(test)]
@@ -137,24 +117,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn input_is_fed_again_from_where_the_program_stood() {
+    fn input_is_passed_on_again_from_where_the_program_stood() {
         let dir = tempfile::tempdir().unwrap();
         let mut input = Input::create(&dir.path().join("stdin")).unwrap();
         input.push(b"one two three").unwrap();
-        let [read, write] = pipe(1).unwrap();
-        input.attach(read.try_clone().unwrap(), write, 0);
-        assert_eq!(input.feed(), Fed::Idle);
-        let mut four = [0; 4];
-        rustix::io::read(&read, &mut four).unwrap();
-        assert_eq!(input.consumed(), 4);
-        let [read, write] = pipe(1).unwrap();
-        input.attach(read.try_clone().unwrap(), write, 4);
+        assert_eq!(input.next(), Next::Wait);
+        input.attach(1, 0);
+        assert_eq!(input.next(), Next::Bytes(b"one two three".to_vec()));
+        assert_eq!(input.next(), Next::Wait);
+        input.fed(1, 13);
+        input.attach(2, 4);
+        input.fed(1, 13);
+        assert_eq!(input.limit(), 4 + WINDOW_BYTES);
         input.end();
-        assert_eq!(input.feed(), Fed::Over);
-        let mut rest = [0; 64];
-        let n = rustix::io::read(&read, &mut rest).unwrap();
-        assert_eq!(&rest[..n], b"two three");
-        assert_eq!(rustix::io::read(&read, &mut rest), Ok(0));
-        assert_eq!(input.consumed(), 13);
+        assert_eq!(input.next(), Next::Bytes(b"two three".to_vec()));
+        assert_eq!(input.next(), Next::Over);
+        assert_eq!(input.next(), Next::Wait);
+    }
+
+    #[test]
+    fn no_more_than_a_window_is_on_its_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut input = Input::create(&dir.path().join("stdin")).unwrap();
+        input.push(&vec![7; 3 * WINDOW_BYTES as usize]).unwrap();
+        input.attach(1, 0);
+        let mut sent = 0;
+        while let Next::Bytes(piece) = input.next() {
+            sent += piece.len() as u64;
+        }
+        assert_eq!(sent, WINDOW_BYTES);
+        input.fed(1, 1000);
+        assert_eq!(input.next(), Next::Bytes(vec![7; 1000]));
     }
 }

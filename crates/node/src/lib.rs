@@ -1,17 +1,19 @@
 //! The node daemon: starts and watches ranks, takes checkpoints, detects deaths, recovers.
 //!
-//! The rules are pure (`monitor`, `scheduler`, `retention`, `output`); `job` carries them out
-//! against processes, the job segment and files; `serve` is the daemon around it.
+//! The rules are pure (`monitor`, `output`, `eyrie_protocol`). `job` is the controller, which
+//! follows them; `agent` is a node, which carries things out against processes, the job segment
+//! and files. They talk by messages (`eyrie_control::node`). `serve` is the daemon around them.
 
+mod agent;
 mod checkpoint;
 mod futex;
 pub mod home;
 mod input;
 mod job;
-pub mod meta;
 pub mod monitor;
 mod outlet;
 pub mod output;
+mod pipes;
 pub mod program;
 mod reap;
 pub mod replay;

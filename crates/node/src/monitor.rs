@@ -4,6 +4,7 @@
 //! death by signal is a fault and answered by recovery while the job is protected; no rank is
 //! started once the job is ending; `End` comes exactly once, when no process is left.
 
+pub use eyrie_control::{Death, Said};
 use std::fmt::Write as _;
 
 /// Deaths by a bug's signal at one and the same point before the program is held responsible.
@@ -11,29 +12,17 @@ pub const SAME_POINT_DEATHS: u32 = 3;
 /// Deaths of any kind in a row without progress before the job is given up.
 pub const FRUITLESS_DEATHS: u32 = 100;
 
-/// How a process ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Death {
-    Exit(i32),
-    Signal(i32),
-}
-
-/// What a rank's control block said last.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Said {
-    /// Not between init and finalize.
-    Nothing,
-    /// Between init and finalize.
-    Running,
-    /// `MPI_Abort`.
-    Aborted { code: i32, text: String },
-    /// A replay did not reproduce what was recorded.
-    Diverged { text: String },
-}
-
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
+    /// A process of the rank was ordered: `Started`, `NotStarted` or (of its node) a death follows.
+    Starting {
+        rank: u32,
+    },
+    /// There is none after all.
+    NotStarted {
+        rank: u32,
+    },
     /// A process of the rank runs.
     Started {
         rank: u32,
@@ -113,6 +102,8 @@ enum Phase {
 enum Life {
     /// A process is being prepared.
     Waiting,
+    /// It was ordered.
+    Starting,
     Alive,
     /// Ended by itself, as it should.
     Gone,
@@ -178,6 +169,8 @@ impl Monitor {
     pub fn step(&mut self, input: Input) -> Vec<Action> {
         let mut todo = Vec::new();
         match input {
+            Input::Starting { rank } => self.ranks[rank as usize].life = Life::Starting,
+            Input::NotStarted { rank } => self.ranks[rank as usize].life = Life::Waiting,
             Input::Started { rank } => {
                 self.ranks[rank as usize].life = Life::Alive;
                 if self.phase != Phase::Running {
@@ -225,7 +218,7 @@ impl Monitor {
     }
 
     fn alive(&self) -> bool {
-        self.ranks.iter().any(|r| r.life == Life::Alive)
+        self.ranks.iter().any(|r| [Life::Starting, Life::Alive].contains(&r.life))
     }
 
     /// What follows once the last process is gone.
@@ -370,7 +363,7 @@ impl Monitor {
             Phase::Running | Phase::RollingBack => {
                 self.phase = Phase::Stopping { signal };
                 // Ranks that wait for their recovery are not brought back any more.
-                if self.ranks.iter().any(|r| r.life == Life::Waiting) {
+                if self.ranks.iter().any(|r| [Life::Waiting, Life::Starting].contains(&r.life)) {
                     self.code = 128 + signal;
                 }
                 todo.push(Action::SignalAll(signal));

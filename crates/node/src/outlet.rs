@@ -58,6 +58,11 @@ impl Outlet {
         self.queue.is_closed()
     }
 
+    /// Whether the queue is short enough to take rank output.
+    pub fn has_room(&self) -> bool {
+        self.backlog.get() < FULL_BYTES
+    }
+
     /// Waits until the queue is short enough to take rank output.
     pub async fn room(&self) {
         self.shrunk_below(FULL_BYTES).await;

@@ -4,7 +4,7 @@
 //! Kept true: the segment is a copy of its own; nothing of the job's folder is changed.
 
 use crate::futex;
-use crate::meta::{Meta, MetaError};
+use eyrie_control::meta::{Meta, MetaError};
 use eyrie_image::{Image, ImageError, RestoreError, RestoreSpec};
 use eyrie_ledger::saved::{self, Loaded, SavedError};
 use eyrie_ledger::segment::{FT_REPLAY, MEMFD_PREFIX, RankCtl, STATE_LOG_ENDED, Segment};

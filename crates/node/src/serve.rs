@@ -3,8 +3,9 @@
 //! Kept true: the job lives as long as the console's connection; malformed input closes a
 //! connection and is counted; on the way out no process, image or segment is left.
 
+use crate::agent::{self, Agent};
 use crate::home;
-use crate::job::{self, Job, Msg, Place, Shared};
+use crate::job::{self, BeginError, Job, Msg, Node, Place, Shared};
 use crate::outlet::Outlet;
 use crate::reap;
 use crate::spawn::Prefix;
@@ -66,7 +67,8 @@ pub fn run(options: Options) -> Result<i32, ServeError> {
 }
 
 async fn serve(options: Options) -> Result<i32, ServeError> {
-    let console = StdStream::from(options.console);
+    let Options { id, folder, console, lock, prefix } = options;
+    let console = StdStream::from(console);
     console.set_nonblocking(true).map_err(os("console"))?;
     let (reader, writer) = UnixStream::from_std(console).map_err(os("console"))?.into_split();
     let outlet = Outlet::new(writer);
@@ -80,10 +82,8 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
             return Err(error);
         }
     };
-    let folder = options.folder.clone();
-    let place = Place { id: options.id, folder: folder.clone(), prefix: options.prefix };
     let (tell, mut told) = mpsc::unbounded_channel();
-    let job = match Job::begin(place, spec, outlet.clone(), tell.clone()) {
+    let job = match begin(&id, &folder, prefix, spec, &outlet, &tell) {
         Ok(job) => job,
         Err(error) => {
             outlet.send(&NodeMsg::Error(error.to_string()));
@@ -105,13 +105,54 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
                 Some(message) => job.borrow_mut().take(message),
                 None => break,
             },
-            () = tokio::time::sleep(look) => job.borrow_mut().tick(),
+            () = tokio::time::sleep(look) => job.borrow_mut().schedule(),
         }
     }
+    wind_up(&job, &mut told).await;
     let code = job.borrow().exit_code().unwrap_or(1);
     let code = finish(Some(&job), &folder, &outlet, code).await;
-    drop(options.lock);
+    drop(lock);
     code
+}
+
+/// The job and its one node, which lives in this process.
+fn begin(
+    id: &str,
+    folder: &Path,
+    prefix: Prefix,
+    spec: JobSpec,
+    outlet: &Outlet,
+    tell: &UnboundedSender<Msg>,
+) -> Result<Shared, BeginError> {
+    let place = agent::Place { id: id.to_string(), images: folder.join(home::IMAGES), prefix };
+    let (orders, ordered) = mpsc::unbounded_channel();
+    let (hear, heard) = mpsc::unbounded_channel();
+    let out = tell.clone();
+    let say = move |message| drop(out.send(Msg::Node { node: 0, message }));
+    let node = Agent::begin(place, spec.clone(), hear, say)?;
+    tokio::task::spawn_local(agent::serve(node, ordered, heard));
+    let place = Place { id: id.to_string(), folder: folder.to_path_buf() };
+    Job::begin(place, spec, vec![Node::new(orders)], outlet.clone(), tell.clone())
+}
+
+/// Has the nodes keep what is to be kept, and end.
+async fn wind_up(job: &Shared, told: &mut mpsc::UnboundedReceiver<Msg>) {
+    job.borrow_mut().keep_logs();
+    while !job.borrow().logs_kept() {
+        let Some(message) = told.recv().await else { return };
+        job.borrow_mut().take(message);
+    }
+    job.borrow().finish();
+    loop {
+        if let Some(left) = job.borrow().finished() {
+            if left > 0 {
+                job.borrow().say(format!("{left} processes cannot be killed"));
+            }
+            return;
+        }
+        let Some(message) = told.recv().await else { return };
+        job.borrow_mut().take(message);
+    }
 }
 
 /// Leaves nothing behind, then tells the console.
@@ -121,12 +162,8 @@ async fn finish(
     outlet: &Outlet,
     code: i32,
 ) -> Result<i32, ServeError> {
-    let left = reap::clear();
-    if left > 0 {
-        outlet.send(&NodeMsg::Say(format!("{left} processes cannot be killed")));
-    }
     let removed = match job.filter(|j| j.borrow().keeps_folder()) {
-        Some(job) => keep(&mut job.borrow_mut(), folder),
+        Some(job) => keep(&job.borrow(), folder),
         None => std::fs::remove_dir_all(folder),
     };
     if let Err(error) = removed.or_else(absent_is_fine) {
@@ -142,12 +179,11 @@ fn absent_is_fine(error: io::Error) -> io::Result<()> {
 }
 
 /// Keeps what tells about the job and what it takes to run its ranks again, each on its own.
-fn keep(job: &mut Job, folder: &Path) -> io::Result<()> {
+fn keep(job: &Job, folder: &Path) -> io::Result<()> {
     let status = serde_json::to_vec_pretty(&job.status())?;
     std::fs::write(folder.join(home::ENDED), status)?;
     std::fs::remove_file(folder.join(home::SOCKET)).or_else(absent_is_fine)?;
     let (images, stdin) = (folder.join(home::IMAGES), folder.join(home::STDIN));
-    job.keep_logs();
     // Only when no image was left in it.
     if std::fs::remove_dir(&images).is_ok() {
         return std::fs::remove_file(stdin).or_else(absent_is_fine);
@@ -308,7 +344,7 @@ async fn client(stream: UnixStream, job: Shared) {
 fn answer(message: ClientMsg, job: &Shared, outlet: &Outlet) -> Result<(), String> {
     let mut job = job.borrow_mut();
     match message {
-        ClientMsg::Status => outlet.send(&NodeMsg::Status(Box::new(job.status()))),
+        ClientMsg::Status => job.ask_status(outlet.clone()),
         ClientMsg::Checkpoint { rank } => return job.ask_checkpoint(rank, outlet.clone()),
         ClientMsg::Kill { ranks } => {
             job.inject(&ranks)?;

@@ -1,30 +1,21 @@
-//! Taking checkpoints, trimming the logs after them, and finding log space by them.
+//! When checkpoints are taken, what is kept of them, and log space that is had by them.
 
-use super::{Ask, Job, Latest, Msg, Replay};
-use crate::checkpoint::{self, CheckpointError, Order, Pipes, Report, Taken};
-use crate::futex;
-use crate::input::queued;
-use crate::monitor::{self, Said};
+use super::{Ask, Job, Latest};
 use crate::outlet::Outlet;
-use crate::reap;
-use eyrie_control::{EventKind, Ft, NodeMsg};
-use eyrie_image::{Tracker, Tracking};
-use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use crate::retention::Point;
+use eyrie_control::node::{CheckpointResult, Taken, ToNode};
+use eyrie_control::{EventKind, Ft, Meta, NodeMsg};
 use std::time::{Duration, Instant};
 
 /// Failed attempts of a rank whose checkpoint is needed for log space, before protection is
 /// given up.
 const NEEDED_ATTEMPTS: u32 = 3;
-/// How often the job is looked at when something may change without a bell.
-const WATCH: Duration = Duration::from_millis(100);
-/// The same when nothing is expected.
+/// Longest sleep of the main loop.
 const IDLE: Duration = Duration::from_secs(2);
 
 impl Job {
     /// Starts the checkpoints that are due.
-    pub(super) fn schedule(&mut self) {
+    pub fn schedule(&mut self) {
         if !self.monitor.running() || self.spec.ft != Ft::Logged {
             return;
         }
@@ -35,193 +26,87 @@ impl Job {
 
     /// How long the main loop may sleep.
     pub fn next_look(&self) -> Duration {
-        let pressed = |r| self.segment.rank(r).pressure.load(Ordering::Relaxed) != 0;
-        let watched = self.verify.is_some()
-            || self.ranks.iter().any(|r| r.replay != Replay::No)
-            || (0..self.spec.size).any(pressed);
-        let most = if watched { WATCH } else { IDLE };
         let due = self.scheduler.next_due_ms().map(|at| at.saturating_sub(self.now_ms()));
-        due.map_or(most, |ms| most.min(Duration::from_millis(ms.max(1))))
-    }
-
-    /// Called when that time is over.
-    pub fn tick(&mut self) {
-        self.look();
-        self.watch_forced_run();
-        if self.ranks.iter().all(|r| r.capturing.is_none()) {
-            reap::collect_orphans(&self.processes());
-        }
-        self.schedule();
+        due.map_or(IDLE, |ms| IDLE.min(Duration::from_millis(ms.max(1))))
     }
 
     fn begin_checkpoint(&mut self, rank: u32) {
-        let Some(proc) = &self.ranks[rank as usize].proc else {
+        let Some(start) = self.rank(rank).proc.as_ref().map(|p| p.start) else {
             let now = self.now_ms();
             return self.scheduler.finished(rank, now);
         };
-        let (pid, epoch) = (proc.pid, proc.epoch);
         let generation = self.rank(rank).retention.begin();
-        let order = Order {
-            segment: Arc::clone(&self.segment),
-            job: self.place.id.clone(),
-            rank,
-            pid,
-            generation,
-            path: self.image_file(rank, generation),
-            tracker: self.tracker(rank),
-        };
         self.rank(rank).capturing = Some(generation);
-        self.rank(rank).freezing = true;
         let mut event = self.event(EventKind::Checkpointing);
         event.rank = Some(rank);
         event.generation = Some(generation);
         self.log_event(event);
-        let tell = self.tell.clone();
-        let report = move |report| {
-            let _ = tell.send(Msg::Checkpoint { rank, generation, epoch, report });
-        };
-        if let Err(error) = checkpoint::start(order, report) {
-            self.let_go(rank);
-            self.checkpoint_over(rank, generation, Err(error));
-        }
+        let incremental = self.spec.incremental;
+        self.to_home(rank, ToNode::Checkpoint { rank, start, generation, incremental });
     }
 
-    /// What is known of the rank's last image, to be given back by the checkpoint.
-    fn tracker(&mut self, rank: u32) -> Box<Tracker> {
-        let wish = if self.spec.incremental { Tracking::from_env() } else { Tracking::Off };
-        self.rank(rank).tracker.take().unwrap_or_else(|| Box::new(Tracker::new(wish)))
-    }
-
-    /// A checkpoint thread says how it stands.
-    pub(super) fn checkpoint_report(
-        &mut self,
-        rank: u32,
-        generation: u32,
-        epoch: u64,
-        report: Report,
-    ) {
-        let stale = self.rank(rank).capturing != Some(generation);
-        match report {
-            Report::Standing(answer) => {
-                let _ = answer.send(self.pipes(rank, epoch).filter(|_| !stale));
-            }
-            Report::LetGo if !stale => self.let_go(rank),
-            Report::Over(result, mut tracker) if !stale => {
-                // One that was restored meanwhile is another process.
-                let same = self.rank(rank).proc.as_ref().is_some_and(|p| p.epoch == epoch);
-                if !same {
-                    tracker.restart();
-                }
-                self.rank(rank).tracker = Some(tracker);
-                self.checkpoint_over(rank, generation, *result);
-            }
-            Report::LetGo => {}
+    pub(super) fn checkpoint_over(&mut self, rank: u32, generation: u32, result: CheckpointResult) {
+        if self.rank(rank).capturing != Some(generation) {
             // All ranks went back to the beginning since.
-            Report::Over(..) => {
-                let _ = eyrie_image::remove_image(&self.image_file(rank, generation));
-            }
+            let generations = vec![generation];
+            return self.to_home(rank, ToNode::Remove { rank, generations });
         }
-    }
-
-    /// Where a rank that stands still is in its standard streams.
-    fn pipes(&self, rank: u32, epoch: u64) -> Option<Pipes> {
-        let r = &self.ranks[rank as usize];
-        let proc = r.proc.as_ref().filter(|p| p.epoch == epoch && !p.mute)?;
-        let written = |i: usize| r.tapes[i].position() + queued(proc.pipes[i].get_ref().as_fd());
-        let input = if rank == 0 { self.input.consumed() } else { 0 };
-        Some(Pipes { output: [written(0), written(1)], input })
-    }
-
-    fn let_go(&mut self, rank: u32) {
-        self.rank(rank).freezing = false;
-        if std::mem::take(&mut self.rank(rank).recover_later) && self.monitor.may_start(rank) {
-            self.recover(rank);
-        }
-    }
-
-    fn checkpoint_over(
-        &mut self,
-        rank: u32,
-        generation: u32,
-        result: Result<Taken, CheckpointError>,
-    ) {
         let now = self.now_ms();
         self.rank(rank).capturing = None;
         self.scheduler.finished(rank, now);
         match result {
-            Ok(_) if self.rank(rank).gone => {
-                let _ = eyrie_image::remove_image(&self.image_file(rank, generation));
+            CheckpointResult::Taken(_) if self.rank(rank).gone => {
+                let generations = vec![generation];
+                self.to_home(rank, ToNode::Remove { rank, generations });
             }
-            Ok(taken) => self.complete(rank, generation, taken),
-            Err(error) => self.checkpoint_failed(rank, generation, &error),
+            CheckpointResult::Taken(taken) => self.complete(rank, generation, taken),
+            CheckpointResult::Failed { text, lasting } => {
+                self.checkpoint_failed(rank, generation, text, lasting);
+            }
+            // Those who wait for it are served after the recovery.
+            CheckpointResult::Died => {}
         }
-        self.relieve();
     }
 
-    fn complete(&mut self, rank: u32, generation: u32, taken: Taken) {
-        let Taken { meta, report, needs, .. } = &taken;
-        let surplus = self.rank(rank).retention.complete(generation, meta.point(), needs.clone());
-        for old in surplus {
-            let _ = eyrie_image::remove_image(&self.image_file(rank, old));
-        }
-        let bytes = report.bytes;
-        let unchanged_bytes = report.referred_pages * 4096;
-        let (mode, why) = (report.mode.mode.name(), report.mode.why.clone());
-        let (took_ms, frozen_ms) =
-            (taken.took.as_secs_f64() * 1e3, taken.frozen.as_secs_f64() * 1e3);
-        let r = self.rank(rank);
-        r.reason = None;
-        r.failures = 0;
-        r.latest = Some(Latest {
-            generation,
-            at: Instant::now(),
-            bytes,
-            unchanged_bytes,
-            tracking: taken.tracking,
-            mode,
-            why,
-            took: taken.took,
-            frozen: taken.frozen,
-        });
-        self.trim(rank);
+    fn complete(&mut self, rank: u32, generation: u32, taken: Box<Taken>) {
+        let (point, needs) = (point(&taken.meta), taken.needs.clone());
+        let surplus = self.rank(rank).retention.complete(generation, point, needs);
+        self.remove_images(rank, surplus);
+        let (bytes, took_ms, frozen_ms) = (taken.bytes, taken.took_ms, taken.frozen_ms);
         let mut event = self.event(EventKind::Checkpointed);
         event.rank = Some(rank);
         event.generation = Some(generation);
         event.took_ms = Some(took_ms);
         event.bytes = Some(bytes);
-        event.text = format!("rank stood still for {frozen_ms:.2} ms ({mode})");
+        event.text = format!("rank stood still for {frozen_ms:.2} ms ({})", taken.mode);
+        let r = self.rank(rank);
+        r.reason = None;
+        r.failures = 0;
+        r.latest = Some(Latest { at: Instant::now(), taken });
+        // Gives up what no kept checkpoint of the rank needs.
+        let Point { need, det_pos, .. } = r.retention.floor().clone();
+        self.to_all(&ToNode::Trim { rank, need, det_pos });
         self.log_event(event);
         let answer = NodeMsg::Checkpointed { rank, generation, bytes, took_ms, frozen_ms };
         self.answer_asks(rank, Some(generation), &answer);
     }
 
-    /// Gives up what no kept checkpoint of `rank` needs.
-    fn trim(&mut self, rank: u32) {
-        let floor = self.rank(rank).retention.floor().clone();
-        for (source, need) in (0..self.size()).zip(&floor.need) {
-            self.segment.channel(source, rank).trim.fetch_max(*need, Ordering::Release);
-        }
-        self.segment.rank(rank).det_trim.fetch_max(floor.det_pos, Ordering::Release);
-        self.ring_pressed();
-    }
-
-    /// Rings the ranks that wait for log space.
-    pub(super) fn ring_pressed(&self) {
-        for ctl in (0..self.spec.size).map(|r| self.segment.rank(r)) {
-            if ctl.pressure.load(Ordering::Acquire) != 0 {
-                futex::ring(&ctl.doorbell);
-            }
+    /// Has image files of a rank removed.
+    pub(super) fn remove_images(&self, rank: u32, generations: Vec<u32>) {
+        if !generations.is_empty() {
+            self.to_home(rank, ToNode::Remove { rank, generations });
         }
     }
 
-    fn checkpoint_failed(&mut self, rank: u32, generation: u32, error: &CheckpointError) {
-        if error.is_death() {
-            // Those who wait for it are served after the recovery.
-            return;
-        }
-        let reason = error.to_string();
+    /// Removes all images of a rank.
+    pub(super) fn forget_images(&mut self, rank: u32) {
+        let files = self.rank(rank).retention.files();
+        self.remove_images(rank, files);
+    }
+
+    fn checkpoint_failed(&mut self, rank: u32, generation: u32, reason: String, lasting: bool) {
         let r = self.rank(rank);
-        r.failures = if error.is_lasting() { NEEDED_ATTEMPTS } else { r.failures + 1 };
+        r.failures = if lasting { NEEDED_ATTEMPTS } else { r.failures + 1 };
         let news = r.reason.as_deref() != Some(&reason);
         r.reason = Some(reason.clone());
         if news {
@@ -238,89 +123,31 @@ impl Job {
         self.answer_asks(rank, Some(generation), &answer);
     }
 
-    /// Looks at all control blocks after a bell.
-    pub(super) fn look(&mut self) {
-        for rank in 0..self.size() {
-            if self.monitor.listens_to(rank) {
-                match self.said(rank) {
-                    Said::Nothing | Said::Running => {}
-                    said => self.step(monitor::Input::Reported { rank, said }),
-                }
-            }
-            self.look_at_replay(rank);
-        }
-        self.relieve();
-    }
-
-    fn look_at_replay(&mut self, rank: u32) {
-        let state = self.rank(rank).replay;
-        if state == Replay::No || self.rank(rank).proc.is_none() {
+    /// A rank waits for log space: brings forward the checkpoint that frees most of it.
+    pub(super) fn relieve(&mut self, rank: u32, start: u64, relief: &[u32]) {
+        if self.proc(rank, start).is_none() || !self.monitor.listens_to(rank) {
             return;
         }
-        let ctl = self.segment.rank(rank);
-        let replaying = ctl.replaying.load(Ordering::Acquire) != 0;
-        let count = ctl.replayed.load(Ordering::Acquire);
-        if replaying && state == Replay::Expected {
-            self.rank(rank).replay = Replay::Seen;
-            let mut event = self.event(EventKind::Replaying);
-            event.rank = Some(rank);
-            self.log_event(event);
-        } else if !replaying && (state == Replay::Seen || count > 0) {
-            self.rank(rank).replay = Replay::No;
-            let since = self.rank(rank).died_at;
-            let mut event = self.event(EventKind::CaughtUp);
-            event.rank = Some(rank);
-            event.count = Some(count);
-            event.took_ms = since.map(|at| at.elapsed().as_secs_f64() * 1e3);
-            event.text = format!("{count} events and sends reproduced");
-            self.log_event(event);
+        if self.verify.is_some() {
+            let text = format!("rank {rank} records more than the logs of `eyrie verify` hold");
+            return self.fatal(text);
         }
-    }
-
-    /// A rank waits for log space: brings forward the checkpoint that frees most of it.
-    fn relieve(&mut self) {
-        for rank in 0..self.size() {
-            let ctl = self.segment.rank(rank);
-            if ctl.pressure.load(Ordering::Acquire) == 0 || !self.monitor.listens_to(rank) {
-                continue;
-            }
-            if self.verify.is_some() {
-                let text = format!("rank {rank} records more than the logs of `eyrie verify` hold");
-                return self.step(monitor::Input::Fatal { text, code: 1 });
-            }
-            if self.spec.ft != Ft::Logged || self.unprotected.is_some() {
-                continue;
-            }
-            let Some(target) = self.relief_for(rank) else { continue };
-            let r = self.rank(target);
-            if r.failures >= NEEDED_ATTEMPTS {
-                let why = r.reason.clone().unwrap_or_default();
-                let text = format!(
-                    "the log of rank {rank} is full and rank {target} cannot be checkpointed: {why}"
-                );
-                return self.give_up_protection(text);
-            }
-            if !self.scheduler.busy(target) {
-                self.scheduler.request(target);
-            }
+        if !self.protected() {
+            return;
         }
-    }
-
-    /// The live rank whose checkpoints would free most log of `rank`.
-    fn relief_for(&self, rank: u32) -> Option<u32> {
-        let live = |r: u32| self.ranks[r as usize].proc.is_some();
-        let ctl = self.segment.rank(rank);
-        let held = ctl.det_tail.load(Ordering::Acquire) - ctl.det_trim.load(Ordering::Acquire);
-        if held >= self.segment.geometry().det_words / 8 * 7 && live(rank) {
-            return Some(rank);
+        let live = |r: &&u32| self.ranks.get(**r as usize).is_some_and(|r| r.proc.is_some());
+        let Some(&target) = relief.iter().find(live) else { return };
+        let r = self.rank(target);
+        if r.failures >= NEEDED_ATTEMPTS {
+            let why = r.reason.clone().unwrap_or_default();
+            let text = format!(
+                "the log of rank {rank} is full and rank {target} cannot be checkpointed: {why}"
+            );
+            return self.give_up_protection(text);
         }
-        let gain = |r: u32| {
-            let channel = self.segment.channel(rank, r);
-            let need = channel.need.load(Ordering::Acquire);
-            need.saturating_sub(channel.trim.load(Ordering::Acquire))
-        };
-        let best = (0..self.spec.size).filter(|r| live(*r)).max_by_key(|r| gain(*r))?;
-        (gain(best) > 0).then_some(best)
+        if !self.scheduler.busy(target) {
+            self.scheduler.request(target);
+        }
     }
 
     fn give_up_protection(&mut self, why: String) {
@@ -332,11 +159,10 @@ impl Job {
         event.text = why.clone();
         self.log_event(event);
         self.unprotected = Some(why);
-        self.segment.header().unprotected.store(1, Ordering::Release);
+        self.to_all(&ToNode::Unprotect);
         for rank in 0..self.size() {
             self.scheduler.set_live(rank, false);
             self.fail_asks(rank, "the job runs without protection");
-            futex::ring(&self.segment.rank(rank).doorbell);
         }
     }
 
@@ -405,12 +231,15 @@ impl Job {
         if let Some(rank) = ranks.iter().find(missing) {
             return Err(format!("rank {rank} has no process"));
         }
+        for node in 0..self.nodes.len() {
+            let here = |r: &u32| self.ranks[*r as usize].home as usize == node;
+            let ranks: Vec<u32> = ranks.iter().copied().filter(here).collect();
+            if !ranks.is_empty() {
+                self.nodes[node].send(ToNode::Kill { ranks });
+            }
+        }
         for rank in ranks {
-            let r = self.rank(*rank);
-            r.injected_at = Some(Instant::now());
-            let Some(proc) = &r.proc else { continue };
-            // SAFETY: our own child, not collected yet.
-            unsafe { libc::kill(proc.pid, libc::SIGKILL) };
+            self.rank(*rank).injected_at = Some(Instant::now());
             let mut event = self.event(EventKind::Injected);
             event.rank = Some(*rank);
             event.text = String::from("SIGKILL");
@@ -418,4 +247,9 @@ impl Job {
         }
         Ok(())
     }
+}
+
+/// Where a rank stood when its image was taken.
+fn point(meta: &Meta) -> Point {
+    Point { need: meta.need.clone(), det_pos: meta.det_pos, output: meta.output }
 }

@@ -1,87 +1,39 @@
-//! What goes in and out of the ranks' standard streams.
+//! What goes in and out of the ranks' standard streams, between the nodes and the console.
 
-use super::{Job, Shared};
-use crate::input::Fed;
+use super::{Job, Msg, Shared};
+use crate::input::Next;
 use crate::monitor;
-use crate::outlet::Outlet;
 use eyrie_control::message::MAX_DATA_BYTES;
+use eyrie_control::node::ToNode;
 use eyrie_control::{NodeMsg, Stream};
-use std::cell::RefCell;
-use std::os::fd::{AsFd, OwnedFd};
-use std::rc::{Rc, Weak};
-use tokio::io::unix::AsyncFd;
-use tokio::sync::Notify;
-
-const READ_BYTES: usize = 64 * 1024;
-
-/// Reads one output pipe as long as its process lives; slower when the console is slow.
-pub(super) async fn listen(
-    job: Weak<RefCell<Job>>,
-    console: Outlet,
-    pipe: Rc<AsyncFd<OwnedFd>>,
-    rank: u32,
-    stream: Stream,
-) {
-    let mut buffer = vec![0u8; READ_BYTES];
-    loop {
-        console.room().await;
-        let Ok(mut ready) = pipe.readable().await else { return };
-        let got = ready.try_io(|fd| Ok(rustix::io::read(fd.as_fd(), &mut buffer)?));
-        let count = match got {
-            Ok(Ok(0)) => return,
-            Ok(Ok(count)) => count,
-            Ok(Err(error)) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            Ok(Err(_)) => return,
-            Err(_would_block) => continue,
-        };
-        let Some(job) = job.upgrade() else { return };
-        job.borrow_mut().output(rank, stream, &buffer[..count]);
-        // Let the main loop hear of deaths and bells between two pieces.
-        tokio::task::yield_now().await;
-    }
-}
-
-/// Feeds rank 0 whenever there is something and its pipe has room.
-pub(super) async fn feed(job: Weak<RefCell<Job>>, writer: AsyncFd<OwnedFd>, more: Rc<Notify>) {
-    loop {
-        let Ok(mut ready) = writer.writable().await else { return };
-        let Some(shared) = job.upgrade() else { return };
-        let fed = shared.borrow_mut().feed();
-        drop(shared);
-        match fed {
-            Fed::Blocked => ready.clear_ready(),
-            Fed::Idle => more.notified().await,
-            Fed::Over => return,
-        }
-    }
-}
 
 /// Console bytes for rank 0.
 pub fn take_input(job: &Shared, bytes: &[u8]) {
     let mut job = job.borrow_mut();
     if let Err(error) = job.input.push(bytes) {
-        let text = format!("cannot keep standard input (it is needed after a fault): {error}");
-        return job.step(monitor::Input::Fatal { text, code: 1 });
+        return job
+            .fatal(format!("cannot keep standard input (it is needed after a fault): {error}"));
     }
-    job.input_wake.notify_one();
+    job.pump_input();
 }
 
 /// The console's input is over.
 pub fn end_input(job: &Shared) {
     let mut job = job.borrow_mut();
     job.input.end();
-    job.input_wake.notify_one();
+    job.pump_input();
 }
 
 impl Job {
-    fn feed(&mut self) -> Fed {
-        let fed = self.input.feed();
-        self.give_credit();
-        fed
-    }
-
-    /// Tells the console how much more it may send.
-    pub(super) fn give_credit(&mut self) {
+    /// Passes on to rank 0 what there is room for, and tells the console how much more it may send.
+    pub(super) fn pump_input(&mut self) {
+        while let Some(start) = self.input.reader() {
+            match self.input.next() {
+                Next::Bytes(bytes) => self.to_home(0, ToNode::Input { start, bytes }),
+                Next::Over => self.to_home(0, ToNode::InputOver { start }),
+                Next::Wait => break,
+            }
+        }
         let limit = self.input.limit();
         if limit > self.input_credit {
             let more = u32::try_from(limit - self.input_credit).unwrap_or(u32::MAX);
@@ -90,15 +42,21 @@ impl Job {
         }
     }
 
+    pub(super) fn input_fed(&mut self, start: u64, position: u64) {
+        self.input.fed(start, position);
+        self.pump_input();
+    }
+
     /// Bytes a rank wrote.
-    pub(super) fn output(&mut self, rank: u32, stream: Stream, bytes: &[u8]) {
-        let r = &mut self.ranks[rank as usize];
-        let Some(proc) = r.proc.as_mut().filter(|p| !p.mute) else { return };
-        match r.tapes[stream as usize].feed(bytes) {
+    pub(super) fn output(&mut self, rank: u32, start: u64, stream: Stream, bytes: &[u8]) {
+        if self.proc(rank, start).is_none_or(|p| p.mute) {
+            return;
+        }
+        match self.rank(rank).tapes[stream as usize].feed(bytes) {
             Ok(Some(lines)) => self.forward(rank, stream, &lines),
             Ok(None) => {}
             Err(difference) => {
-                proc.mute = true;
+                self.proc(rank, start).into_iter().for_each(|p| p.mute = true);
                 let text = difference.describe(stream);
                 if let Some(verify) = &mut self.verify {
                     return verify.output_differs(rank, stream, text);
@@ -117,25 +75,27 @@ impl Job {
         }
     }
 
-    /// Reads what is left in the pipes of a process that is dead: nothing more can come from it.
-    pub(super) fn drain(&mut self, rank: u32) {
-        let mut buffer = vec![0u8; READ_BYTES];
-        for stream in [Stream::Stdout, Stream::Stderr] {
-            let Some(proc) = &self.ranks[rank as usize].proc else { return };
-            let pipe = Rc::clone(&proc.pipes[stream as usize]);
-            // A pipe holds no more than this; a child of the rank may go on writing.
-            let mut left = crate::input::queued(pipe.get_ref().as_fd()) as usize;
-            while left > 0 {
-                let want = left.min(READ_BYTES);
-                match rustix::io::read(pipe.get_ref(), &mut buffer[..want]) {
-                    Ok(0) => break,
-                    Ok(count) => {
-                        left -= count;
-                        self.output(rank, stream, &buffer[..count]);
-                    }
-                    Err(rustix::io::Errno::INTR) => {}
-                    Err(_) => break,
-                }
+    /// Tells a node that its output was taken, as soon as the console takes more.
+    pub(super) fn output_taken(&mut self, node: u32, bytes: u64) {
+        let waits = self.nodes.iter().any(|n| n.taken > 0);
+        self.nodes[node as usize].taken += bytes;
+        if self.console.has_room() {
+            self.grant_output();
+        } else if !waits {
+            let (console, tell) = (self.console.clone(), self.tell.clone());
+            tokio::task::spawn_local(async move {
+                console.room().await;
+                let _ = tell.send(Msg::Room);
+            });
+        }
+    }
+
+    /// The console takes output again.
+    pub(super) fn grant_output(&mut self) {
+        for node in &mut self.nodes {
+            let bytes = std::mem::take(&mut node.taken);
+            if bytes > 0 {
+                node.send(ToNode::OutputTaken { bytes });
             }
         }
     }

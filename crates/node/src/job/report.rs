@@ -1,18 +1,22 @@
 //! What the job tells about itself: events and status.
 
-use super::{Job, Rank};
+use super::{Job, Latest, Rank};
 use crate::outlet::Outlet;
+use eyrie_control::node::{RankLook, ToNode};
 use eyrie_control::status::STATUS_FORMAT;
 use eyrie_control::{CheckpointStatus, Event, EventKind, Ft, JobStatus, NodeMsg, RankStatus};
-use eyrie_ledger::segment;
+use eyrie_ledger::segment::Geometry;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::sync::atomic::Ordering;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Events kept in memory for `eyrie events`.
 const KEPT_EVENTS: usize = 100_000;
+
+/// How long the nodes may take to say how their ranks are.
+const LOOK_LIMIT: Duration = Duration::from_secs(1);
 
 /// The events of a job, in memory and in its folder.
 pub struct EventLog {
@@ -50,6 +54,16 @@ impl EventLog {
     }
 }
 
+/// Clients that wait until the nodes have said how their ranks are.
+#[derive(Default)]
+pub struct Looks {
+    /// Number of the latest question.
+    ask: u64,
+    /// Nodes that have not answered it.
+    left: BTreeSet<u32>,
+    waiting: Vec<Outlet>,
+}
+
 impl Job {
     /// An event that happens now.
     pub(super) fn event(&self, kind: EventKind) -> Event {
@@ -81,7 +95,7 @@ impl Job {
     pub fn status(&self) -> JobStatus {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let started = self.begun_wall.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let geometry = self.segment.geometry();
+        let geometry = Geometry::new(self.spec.size, self.spec.log_limit_bytes);
         JobStatus {
             format: STATUS_FORMAT,
             job: self.place.id.clone(),
@@ -102,64 +116,97 @@ impl Job {
             recoveries: self.recoveries,
             rollbacks: self.rollbacks,
             malformed_frames: self.malformed,
-            ranks: (0..self.spec.size).map(|r| self.rank_status(r)).collect(),
+            ranks: (0u32..).zip(&self.ranks).map(|(n, r)| self.rank_status(n, r)).collect(),
         }
     }
 
-    fn rank_status(&self, rank: u32) -> RankStatus {
-        let r = &self.ranks[rank as usize];
-        let ctl = self.segment.rank(rank);
-        let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-        let chunks = get(&ctl.chunks_used);
+    fn rank_status(&self, rank: u32, r: &Rank) -> RankStatus {
+        let look = &r.look;
+        let geometry = Geometry::new(self.spec.size, self.spec.log_limit_bytes);
         RankStatus {
             rank,
-            pid: r.proc.as_ref().map(|p| p.pid as u32),
-            state: self.rank_state(r, ctl).to_string(),
-            incarnation: ctl.incarnation.load(Ordering::Relaxed),
+            pid: r.proc.as_ref().map(|p| p.pid),
+            state: self.rank_state(r),
+            incarnation: look.incarnation,
             recoveries: r.recoveries,
-            checkpoint: r.latest.as_ref().map(|latest| CheckpointStatus {
-                generation: latest.generation,
-                age_ms: latest.at.elapsed().as_millis() as u64,
-                bytes: latest.bytes,
-                unchanged_bytes: latest.unchanged_bytes,
-                tracking: latest.tracking.clone(),
-                mode: latest.mode.to_string(),
-                why: latest.why.clone(),
-                took_ms: latest.took.as_secs_f64() * 1e3,
-                frozen_ms: latest.frozen.as_secs_f64() * 1e3,
-            }),
+            checkpoint: r.latest.as_ref().map(checkpoint_status),
             no_checkpoint_reason: r.reason.clone(),
-            log_used_bytes: chunks * u64::from(self.segment.geometry().chunk_bytes),
-            log_chunks: chunks,
-            determinant_words: get(&ctl.det_tail).saturating_sub(get(&ctl.det_trim)),
-            messages_sent: get(&ctl.msgs_sent),
-            bytes_sent: get(&ctl.bytes_sent),
-            messages_received: get(&ctl.msgs_received),
+            log_used_bytes: look.log_chunks * u64::from(geometry.chunk_bytes),
+            log_chunks: look.log_chunks,
+            determinant_words: look.determinant_words,
+            messages_sent: look.messages_sent,
+            bytes_sent: look.bytes_sent,
+            messages_received: look.messages_received,
         }
     }
 
-    fn rank_state(&self, r: &Rank, ctl: &segment::RankCtl) -> &'static str {
-        if r.gone {
-            return "exited";
+    fn rank_state(&self, r: &Rank) -> String {
+        let state = if r.gone {
+            "exited"
+        } else if r.proc.is_some() {
+            return r.look.state.clone();
+        } else if self.monitor.running() {
+            "recovering"
+        } else {
+            "dead"
+        };
+        state.to_string()
+    }
+
+    /// A client wants the status: it gets it when the nodes have said how their ranks are.
+    pub fn ask_status(&mut self, outlet: Outlet) {
+        self.looks.waiting.push(outlet);
+        if self.looks.left.is_empty() {
+            self.ask_looks();
         }
-        if r.proc.is_none() {
-            return if self.monitor.running() { "recovering" } else { "dead" };
+    }
+
+    fn ask_looks(&mut self) {
+        self.looks.ask += 1;
+        let ask = self.looks.ask;
+        self.looks.left = (0..self.nodes.len() as u32).collect();
+        self.to_all(&ToNode::Look { ask });
+        self.arm_looks(ask, LOOK_LIMIT);
+    }
+
+    pub(super) fn take_looks(&mut self, node: u32, ask: u64, ranks: Vec<RankLook>) {
+        for look in ranks {
+            if let Some(r) = self.ranks.get_mut(look.rank as usize).filter(|r| r.home == node) {
+                r.look = look;
+            }
         }
-        if r.freezing {
-            return "checkpointing";
+        if ask == self.looks.ask && self.looks.left.remove(&node) && self.looks.left.is_empty() {
+            self.tell_status();
         }
-        if ctl.state.load(Ordering::Relaxed) == segment::STATE_FINALIZED {
-            return "finalized";
+    }
+
+    /// The nodes had time enough.
+    pub(super) fn looks_over(&mut self, ask: u64) {
+        if ask == self.looks.ask && !self.looks.left.is_empty() {
+            self.looks.left.clear();
+            self.tell_status();
         }
-        if ctl.pressure.load(Ordering::Relaxed) != 0 {
-            return "waits-for-log-space";
+    }
+
+    fn tell_status(&mut self) {
+        let status = self.status();
+        for outlet in std::mem::take(&mut self.looks.waiting) {
+            outlet.send(&NodeMsg::Status(Box::new(status.clone())));
         }
-        if ctl.replaying.load(Ordering::Relaxed) != 0 {
-            return "replaying";
-        }
-        if ctl.lib.load(Ordering::Relaxed) == segment::LIB_WAIT {
-            return "waiting";
-        }
-        "running"
+    }
+}
+
+fn checkpoint_status(latest: &Latest) -> CheckpointStatus {
+    let taken = &latest.taken;
+    CheckpointStatus {
+        generation: taken.meta.generation,
+        age_ms: latest.at.elapsed().as_millis() as u64,
+        bytes: taken.bytes,
+        unchanged_bytes: taken.unchanged_bytes,
+        tracking: taken.tracking.clone(),
+        mode: taken.mode.clone(),
+        why: taken.why.clone(),
+        took_ms: taken.took_ms,
+        frozen_ms: taken.frozen_ms,
     }
 }

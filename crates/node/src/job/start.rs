@@ -1,164 +1,80 @@
-//! Starting a rank's process: from the beginning or from an image.
-//!
-//! Kept true: the control block is put back to where the image stood before the process runs; no
-//! other incarnation lives at that time.
+//! Having the process of a rank started.
 
-use super::{Job, Msg, Proc, Replay};
-use crate::input;
-use crate::meta::Meta;
+use super::{Job, Proc, Starting};
 use crate::monitor;
-use crate::reap;
-use crate::spawn::{self, Launch};
-use eyrie_control::{EventKind, Ft, Stream};
-use eyrie_image::RestoreOptions;
-use eyrie_ledger::segment::MEMFD_PREFIX;
-use std::ffi::OsStr;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::rc::Rc;
-use std::sync::atomic::Ordering;
-use tokio::io::Interest;
-
-/// Why a process could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum LaunchError {
-    #[error("{0}")]
-    Os(#[from] io::Error),
-    #[error("{0}")]
-    Restore(#[from] eyrie_image::RestoreError),
-    #[error("the restorer program is missing")]
-    NoRestorer,
-}
+use eyrie_control::node::ToNode;
+use eyrie_control::{EventKind, Meta};
 
 impl Job {
-    /// Starts a process for `rank` as `from` says; `image` holds its memory, or it begins anew.
-    pub(super) fn launch(
-        &mut self,
-        rank: u32,
-        from: &Meta,
-        image: Option<&Path>,
-    ) -> Result<(), LaunchError> {
-        let (stdin, feed) = self.input_pipe(rank)?;
-        let [out_ours, out_theirs] = input::pipe(0)?;
-        let [err_ours, err_theirs] = input::pipe(0)?;
-        let read = |fd| input::watch(fd, Interest::READABLE).map(Rc::new);
-        let pipes = [read(out_ours)?, read(err_ours)?];
-        crate::replay::reset_control(&self.segment, rank, from);
+    /// Orders a process for `rank`, as `from` says; in `recovery` of one that died.
+    pub(super) fn launch(&mut self, rank: u32, from: Meta, recovery: bool) {
         // Positions before the process can write or read anything.
         for (tape, position) in self.rank(rank).tapes.iter_mut().zip(from.output) {
             tape.rewind(position);
         }
-        let stdio = [stdin, out_theirs, err_theirs];
-        let pid = match image {
-            None => self.exec(rank, stdio)?,
-            Some(image) => self.restore(image, stdio)?,
-        };
-        let ctl = self.segment.rank(rank);
-        if image.is_some() && from.state != 0 {
-            ctl.pid.store(from.caller.unwrap_or(pid as u32), Ordering::Release);
+        self.start += 1;
+        let start = self.start;
+        self.rank(rank).starting = Some(Starting { start, generation: from.generation, recovery });
+        self.step(monitor::Input::Starting { rank });
+        let input = from.input;
+        self.to_home(rank, ToNode::Start { rank, start, from: Box::new(from) });
+        if rank == 0 {
+            self.input.attach(start, input);
+            self.pump_input();
         }
-        let pidfd = match spawn::pidfd(pid).and_then(read) {
-            Ok(pidfd) => pidfd,
-            Err(error) => {
-                // SAFETY: our own child, not collected yet.
-                unsafe { libc::kill(pid, libc::SIGKILL) };
-                return Err(error.into());
+    }
+
+    /// Starts every rank from the program's beginning.
+    pub fn start_all(&mut self) {
+        for rank in 0..self.size() {
+            if !self.monitor.may_start(rank) {
+                return;
             }
-        };
-        self.epoch += 1;
-        let epoch = self.epoch;
-        self.rank(rank).proc =
-            Some(Proc { pid, pidfd, epoch, pipes, tasks: Vec::new(), mute: false });
-        self.attend(rank, from, feed)?;
-        self.scheduler.set_live(rank, self.spec.ft == Ft::Logged && self.unprotected.is_none());
+            self.launch(rank, Meta::start(&self.place.id, rank, self.spec.size), false);
+        }
+    }
+
+    /// The order that is answered with this number.
+    fn ordered(&mut self, rank: u32, start: u64) -> Option<Starting> {
+        self.ranks.get_mut(rank as usize)?.starting.take_if(|s| s.start == start)
+    }
+
+    pub(super) fn started(&mut self, rank: u32, start: u64, pid: u32) {
+        let Some(order) = self.ordered(rank, start) else { return };
+        self.rank(rank).proc = Some(Proc { pid, start, mute: false });
+        self.scheduler.set_live(rank, self.protected());
         self.renew_asks(rank);
         self.step(monitor::Input::Started { rank });
-        if image.is_none() {
+        if order.generation == 0 {
             let mut event = self.event(EventKind::Started);
             event.rank = Some(rank);
             event.text = format!("pid {pid}");
             self.log_event(event);
         }
-        Ok(())
+        if order.recovery {
+            self.recovered(rank, &order, pid);
+        }
     }
 
-    fn exec(&self, rank: u32, stdio: [OwnedFd; 3]) -> io::Result<libc::pid_t> {
-        spawn::spawn(Launch {
-            program: Path::new(OsStr::from_bytes(&self.spec.program)),
-            argv: &self.argv,
-            rank,
-            size: self.spec.size,
-            job: &self.place.id,
-            segment: self.segment_fd.as_fd(),
-            lib: self.place.prefix.lib.as_deref(),
-            bind_now: self.spec.ft == Ft::Logged,
-            stdio,
-        })
-    }
-
-    fn restore(&self, image: &Path, stdio: [OwnedFd; 3]) -> Result<libc::pid_t, LaunchError> {
-        // The numbers of its processes must be free.
-        reap::collect_orphans(&self.processes());
-        let restorer = self.place.prefix.restorer.as_deref().ok_or(LaunchError::NoRestorer)?;
-        let name = format!("{MEMFD_PREFIX}{}", self.place.id);
-        let pid = eyrie_image::restore(eyrie_image::RestoreSpec {
-            image,
-            restorer,
-            stdio,
-            segments: vec![(name, self.segment_fd.try_clone()?)],
-            start_stopped: false,
-            // It was, when it was chosen.
-            options: RestoreOptions { verified: true, ..RestoreOptions::default() },
-        })?;
-        // Its own group, like a rank that was started; too late is no harm, it is killed alone.
-        // SAFETY: our own child, not collected yet.
-        unsafe { libc::setpgid(pid, pid) };
-        Ok(pid)
-    }
-
-    /// Standard input for `rank`: a pipe for rank 0, nothing for the others.
-    fn input_pipe(&self, rank: u32) -> io::Result<(OwnedFd, Option<[OwnedFd; 2]>)> {
-        if rank != 0 {
-            return Ok((std::fs::File::open("/dev/null")?.into(), None));
+    pub(super) fn not_started(&mut self, rank: u32, start: u64, text: String) {
+        let Some(order) = self.ordered(rank, start) else { return };
+        let Starting { generation, recovery, .. } = order;
+        if rank == 0 {
+            self.input.detach();
         }
-        let [read, write] = input::pipe(1)?;
-        Ok((read.try_clone()?, Some([read, write])))
-    }
-
-    /// Starts the tasks that listen to and feed the new process.
-    fn attend(
-        &mut self,
-        rank: u32,
-        from: &Meta,
-        feed: Option<[OwnedFd; 2]>,
-    ) -> Result<(), io::Error> {
-        let (job, console, tell) = (self.this.clone(), self.console.clone(), self.tell.clone());
-        let Some(proc) = &mut self.ranks[rank as usize].proc else { return Ok(()) };
-        let (pidfd, epoch) = (Rc::clone(&proc.pidfd), proc.epoch);
-        proc.tasks.push(tokio::task::spawn_local(async move {
-            if pidfd.readable().await.is_ok() {
-                let _ = tell.send(Msg::Exited { rank, epoch });
-            }
-        }));
-        for (pipe, stream) in proc.pipes.iter().zip([Stream::Stdout, Stream::Stderr]) {
-            let (pipe, console, job) = (Rc::clone(pipe), console.clone(), job.clone());
-            proc.tasks.push(tokio::task::spawn_local(super::output::listen(
-                job, console, pipe, rank, stream,
-            )));
+        self.step(monitor::Input::NotStarted { rank });
+        if !self.monitor.may_start(rank) {
+            return;
         }
-        if let Some([read, write]) = feed {
-            let watched = write.try_clone()?;
-            self.input.attach(read, write, from.input);
-            let writer = input::watch(watched, Interest::WRITABLE)?;
-            let wake = Rc::clone(&self.input_wake);
-            proc.tasks.push(tokio::task::spawn_local(super::output::feed(job, writer, wake)));
-            self.give_credit();
+        if generation > 0 {
+            self.refuse_image(rank, generation, &text);
+            self.recover(rank);
+        } else if recovery {
+            self.fatal(format!("cannot start rank {rank} again: {text}"));
+        } else {
+            let program = String::from_utf8_lossy(&self.spec.program).into_owned();
+            let text = format!("cannot start '{program}' as rank {rank}: {text}");
+            self.step(monitor::Input::Fatal { text, code: 126 });
         }
-        if from.generation > 0 || self.ranks[rank as usize].deaths > 0 {
-            self.rank(rank).replay = Replay::Expected;
-        }
-        Ok(())
     }
 }

@@ -1,47 +1,26 @@
 //! `eyrie verify`: one run recorded, one run forced to the same outcomes, and the comparison.
 //!
 //! Kept true: the verdict is 'deterministic' only if every channel has the same count, size and
-//! hash chain, every recorded outcome was used and no new one appeared, and standard output is the
-//! same byte for byte.
+//! hash chain, every recorded outcome was used and no new one appeared (which the node looks at),
+//! and standard output is the same byte for byte.
 
-use super::{Job, Rank};
-use crate::monitor::{self, Monitor};
+use super::Job;
+use crate::monitor::Monitor;
+use eyrie_control::node::{Judgement, ToNode};
 use eyrie_control::{NodeMsg, Stream};
-use eyrie_ledger::segment::{self, Segment};
-use std::sync::atomic::Ordering;
 
 /// Output compared, each stream.
 pub(super) const HISTORY_BYTES: usize = 64 << 20;
-/// Looks without any progress (100 ms apart) after which a forced run counts as stuck.
-const STUCK_LOOKS: u32 = 100;
-
-/// One channel of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Course {
-    messages: u64,
-    bytes: u64,
-    hash: u64,
-}
-
-/// What a run left in its segment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Record {
-    ranks: u32,
-    determinants: Vec<Vec<u64>>,
-    /// By source, then destination.
-    channels: Vec<Course>,
-    /// Bytes of standard output of each rank.
-    output: Vec<u64>,
-}
 
 /// The state of a verification.
 #[derive(Default)]
 pub(super) struct Verify {
-    recorded: Option<Record>,
+    /// Bytes of standard output of each rank in the recorded run.
+    recorded: Option<Vec<u64>>,
+    /// Exit code of the forced run, which is being judged.
+    code: i32,
     /// Why the forced run differs, found while it ran.
     found: Option<String>,
-    progress: u64,
-    looks: u32,
 }
 
 impl Verify {
@@ -58,91 +37,36 @@ impl Verify {
     }
 }
 
-impl Record {
-    fn of(segment: &Segment, ranks: &[Rank]) -> Record {
-        let size = segment.geometry().ranks;
-        let words = |rank: u32| {
-            let tail = segment.rank(rank).det_tail.load(Ordering::Acquire);
-            let tail = tail.min(segment.geometry().det_words);
-            (0..tail).map(|n| segment.det(rank, n).load(Ordering::Acquire)).collect()
-        };
-        let course = |pair: u32| {
-            let c = segment.channel(pair / size, pair % size);
-            Course {
-                messages: c.msgs.load(Ordering::Acquire),
-                bytes: c.bytes.load(Ordering::Acquire),
-                hash: c.hash.load(Ordering::Acquire),
-            }
-        };
-        Record {
-            ranks: size,
-            determinants: (0..size).map(words).collect(),
-            channels: (0..size * size).map(course).collect(),
-            output: ranks.iter().map(|r| r.tapes[0].received()).collect(),
-        }
-    }
-
-    /// Dictates this run's outcomes to the ranks of a fresh segment.
-    fn preload(&self, segment: &Segment) {
-        for (rank, words) in (0..self.ranks).zip(&self.determinants) {
-            for (n, word) in (0u64..).zip(words) {
-                segment.det(rank, n).store(*word, Ordering::Relaxed);
-            }
-            segment.rank(rank).det_tail.store(words.len() as u64, Ordering::Release);
-        }
-    }
-
-    /// What is different in `forced`, if anything.
-    fn difference(&self, forced: &Record) -> Option<String> {
-        for (pair, (before, now)) in (0u32..).zip(self.channels.iter().zip(&forced.channels)) {
-            if before != now {
-                let (source, destination) = (pair / self.ranks, pair % self.ranks);
-                return Some(format!(
-                    "channel {source} -> {destination} differs: recorded {} messages, {} bytes, \
-                     hash {:016x}; forced {} messages, {} bytes, hash {:016x}",
-                    before.messages, before.bytes, before.hash, now.messages, now.bytes, now.hash
-                ));
-            }
-        }
-        let pairs = self.determinants.iter().zip(&forced.determinants);
-        let (rank, (before, now)) = (0u32..).zip(pairs).find(|(_, (a, b))| a != b)?;
-        Some(format!(
-            "rank {rank} had other outcomes: {} words recorded, {} when forced",
-            before.len(),
-            now.len()
-        ))
-    }
-}
-
 impl Job {
-    /// All processes of a run are gone. `None`: the next run was started.
+    /// All processes of a run are gone. `None`: the node prepares or judges the next one.
     pub(super) fn verify_next(&mut self, code: i32) -> Option<i32> {
         let Some(verify) = &mut self.verify else { return Some(code) };
-        let found = verify.found.take();
-        match verify.recorded.take() {
-            None if code != 0 => {
-                let text = format!("the recorded run ended with code {code}: nothing to compare");
-                self.verdict(false, text);
-                Some(code)
-            }
-            None => self.force(),
-            Some(recorded) => Some(self.judge(&recorded, code, found)),
+        if verify.forcing() {
+            verify.code = code;
+            self.to_all(&ToNode::Judge);
+            return None;
         }
+        if code != 0 {
+            let text = format!("the recorded run ended with code {code}: nothing to compare");
+            self.verdict(false, text);
+            return Some(code);
+        }
+        self.to_all(&ToNode::Force);
+        None
     }
 
     fn verdict(&self, ok: bool, text: String) {
         self.console.send(&NodeMsg::Verdict { ok, text });
     }
 
-    /// Starts the second run under the first one's outcomes.
-    fn force(&mut self) -> Option<i32> {
-        let recorded = Record::of(&self.segment, &self.ranks);
-        if let Err(error) = self.renew_segment() {
+    /// The node is ready for the second run under the first one's outcomes.
+    pub(super) fn forced(&mut self, error: Option<String>) {
+        if let Some(error) = error {
             self.verdict(false, format!("cannot start the second run: {error}"));
-            return Some(1);
+            return self.ended(1);
         }
-        recorded.preload(&self.segment);
         self.monitor = Monitor::new(self.spec.size, false);
+        let recorded = self.ranks.iter().map(|r| r.tapes[0].received()).collect();
         for r in &mut self.ranks {
             r.gone = false;
             r.deaths = 0;
@@ -150,119 +74,46 @@ impl Job {
             r.tapes[1].give_up();
         }
         if let Some(verify) = &mut self.verify {
-            verify.recorded = Some(recorded);
+            (verify.recorded, verify.found) = (Some(recorded), None);
         }
         self.start_all();
-        None
     }
 
-    fn judge(&mut self, recorded: &Record, code: i32, found: Option<String>) -> i32 {
-        let forced = Record::of(&self.segment, &self.ranks);
-        let unused = (0..self.spec.size).find(|r| {
-            let ctl = self.segment.rank(*r);
-            ctl.det_pos.load(Ordering::Acquire) < ctl.det_tail.load(Ordering::Acquire)
-        });
+    pub(super) fn stuck(&mut self, text: String) {
+        if let Some(verify) = &mut self.verify {
+            verify.found = Some(text.clone());
+        }
+        self.fatal(text);
+    }
+
+    /// The node has compared the two runs.
+    pub(super) fn judged(&mut self, node: &Judgement) {
+        let Some(verify) = &mut self.verify else { return };
+        let (Some(recorded), code) = (verify.recorded.take(), verify.code) else { return };
+        let found = verify.found.take();
         let output = self.ranks.iter().enumerate().find_map(|(rank, r)| {
             let short = r.tapes[0].check_complete().err();
-            let longer = r.tapes[0].received() > recorded.output[rank];
+            let longer = r.tapes[0].received() > recorded[rank];
             let more = longer.then(|| format!("rank {rank} wrote more when forced"));
             short.map(|d| format!("rank {rank} ended its output before {:?}", d.before)).or(more)
         });
-        let unused = unused.map(|r| format!("rank {r} did not use all recorded outcomes"));
         let failed = (code != 0).then(|| format!("the forced run ended with code {code}"));
-        let courses = recorded.difference(&forced);
+        let courses = node.difference.clone();
         // A difference of messages explains one of output, not the other way round.
-        let difference = if code == 0 { courses.or(unused).or(found) } else { found.or(failed) };
+        let difference = match code {
+            0 => courses.or(node.unused.clone()).or(found),
+            _ => found.or(failed),
+        };
         if let Some(text) = difference.or(output) {
             self.verdict(false, text);
-            return 1;
+            return self.ended(1);
         }
-        let messages: u64 = recorded.channels.iter().map(|c| c.messages).sum();
-        let channels = recorded.channels.iter().filter(|c| c.messages > 0).count();
-        let events: u64 = (0..self.spec.size)
-            .map(|r| self.segment.rank(r).replayed.load(Ordering::Acquire))
-            .sum();
+        let Judgement { messages, channels, events, .. } = node;
         let text = format!(
             "deterministic under replay: {messages} messages on {channels} channels, \
              {events} events forced"
         );
         self.verdict(true, text);
-        0
-    }
-
-    /// A forced run in which everybody waits for something that does not come has diverged.
-    pub(super) fn watch_forced_run(&mut self) {
-        let Some(verify) = &mut self.verify else { return };
-        if !verify.forcing() {
-            return;
-        }
-        let live: Vec<u32> =
-            (0u32..).zip(&self.ranks).filter_map(|(n, r)| r.proc.is_some().then_some(n)).collect();
-        let waits = |r: &u32| {
-            let ctl = self.segment.rank(*r);
-            ctl.lib.load(Ordering::Acquire) == segment::LIB_WAIT
-                && ctl.state.load(Ordering::Acquire) == segment::STATE_RUNNING
-        };
-        let progress = (0..self.spec.size).fold(0u64, |sum, r| {
-            let ctl = self.segment.rank(r);
-            let counters = [&ctl.det_pos, &ctl.msgs_sent, &ctl.msgs_received, &ctl.replayed];
-            counters.iter().fold(sum, |n, c| n.wrapping_add(c.load(Ordering::Acquire)))
-        });
-        if live.is_empty() || !live.iter().all(waits) || progress != verify.progress {
-            (verify.progress, verify.looks) = (progress, 0);
-            return;
-        }
-        verify.looks += 1;
-        if verify.looks == STUCK_LOOKS {
-            let rank = live[0];
-            let ctl = self.segment.rank(rank);
-            let (at, end) =
-                (ctl.det_pos.load(Ordering::Acquire), ctl.det_tail.load(Ordering::Acquire));
-            let text = format!(
-                "the forced run is stuck: rank {rank} waits for a message that does not come \
-                 (at word {at} of {end} recorded)"
-            );
-            verify.found = Some(text.clone());
-            self.step(monitor::Input::Fatal { text, code: 1 });
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use eyrie_ledger::segment::Geometry;
-
-    fn record(change: impl Fn(&Segment)) -> Record {
-        let (_fd, segment) = Segment::create("v", Geometry::new(2, 1 << 20), 0, 1).unwrap();
-        let channel = segment.channel(1, 0);
-        channel.msgs.store(3, Ordering::Relaxed);
-        channel.bytes.store(24, Ordering::Relaxed);
-        channel.hash.store(7, Ordering::Relaxed);
-        segment.det(1, 0).store(42, Ordering::Relaxed);
-        segment.rank(1).det_tail.store(1, Ordering::Relaxed);
-        change(&segment);
-        Record::of(&segment, &[])
-    }
-
-    #[test]
-    fn equal_runs_are_equal_and_the_first_difference_is_named() {
-        let base = record(|_| {});
-        assert_eq!(base.difference(&record(|_| {})), None);
-        let other = record(|s| s.channel(1, 0).hash.store(8, Ordering::Relaxed));
-        let text = base.difference(&other).unwrap();
-        assert!(text.starts_with("channel 1 -> 0 differs: recorded 3 messages, 24 bytes"));
-        let other = record(|s| s.det(1, 0).store(43, Ordering::Relaxed));
-        assert!(base.difference(&other).unwrap().starts_with("rank 1 had other outcomes"));
-    }
-
-    #[test]
-    fn recorded_outcomes_are_laid_before_a_fresh_segment() {
-        let base = record(|_| {});
-        let (_fd, fresh) = Segment::create("w", Geometry::new(2, 1 << 20), 0, 1).unwrap();
-        base.preload(&fresh);
-        assert_eq!(fresh.rank(1).det_tail.load(Ordering::Relaxed), 1);
-        assert_eq!(fresh.det(1, 0).load(Ordering::Relaxed), 42);
-        assert_eq!(fresh.rank(0).det_tail.load(Ordering::Relaxed), 0);
+        self.ended(0);
     }
 }

@@ -1,7 +1,6 @@
-//! What the daemon writes into an image besides the process: where the rank stood in everything
+//! What a node writes into an image besides the process: where the rank stood in everything
 //! outside its own memory.
 
-use crate::retention::Point;
 use serde::{Deserialize, Serialize};
 
 /// Version of `Meta`.
@@ -68,10 +67,6 @@ impl Meta {
     pub fn read(bytes: &[u8]) -> Result<Meta, MetaError> {
         let meta: Meta = postcard::from_bytes(bytes)?;
         if meta.format == META_FORMAT { Ok(meta) } else { Err(MetaError::Format(meta.format)) }
-    }
-
-    pub fn point(&self) -> Point {
-        Point { need: self.need.clone(), det_pos: self.det_pos, output: self.output }
     }
 
     /// The start of a program.

@@ -1,0 +1,251 @@
+//! What the controller of a job and its nodes say to each other.
+//!
+//! The controller decides, a node carries out: it holds the processes of its ranks, their pipes, the
+//! job segment and the images. Kept true: each side handles the messages of the other in the order
+//! in which they were sent; what concerns a process bears the number of its start, so that a message
+//! that crossed its end is known as late.
+
+use crate::message::Stream;
+use crate::meta::Meta;
+use serde::{Deserialize, Serialize};
+
+/// Bytes of output a node sends ahead of the controller's `OutputTaken`.
+pub const OUTPUT_WINDOW_BYTES: u64 = 1 << 20;
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Death {
+    Exit(i32),
+    Signal(i32),
+}
+
+/// What a rank's control block said last.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Said {
+    /// Not between init and finalize.
+    Nothing,
+    /// Between init and finalize.
+    Running,
+    /// `MPI_Abort`.
+    Aborted { code: i32, text: String },
+    /// A replay did not reproduce what was recorded.
+    Diverged { text: String },
+}
+
+/// The newest output of a rank: position of its first byte, and the bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Written {
+    pub first: u64,
+    pub bytes: Vec<u8>,
+}
+
+/// From the controller to a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToNode {
+    /// Start a process for the rank: from its image `from.generation`, or from the beginning (0).
+    Start { rank: u32, start: u64, from: Box<Meta> },
+    /// Clear away what the dead process of the rank left, and find the best of these images.
+    /// Answered by `Found`, more than once if images are refused.
+    Find { rank: u32, attempt: u64, generations: Vec<u32> },
+    /// Answered by `CheckpointOver`.
+    Checkpoint { rank: u32, start: u64, generation: u32, incremental: bool },
+    /// No kept checkpoint of the rank needs what lies before these positions.
+    Trim { rank: u32, need: Vec<u64>, det_pos: u64 },
+    /// The rank has ended: nobody reads the channels to it any more.
+    Release { rank: u32 },
+    /// These images of the rank are not needed any more.
+    Remove { rank: u32, generations: Vec<u32> },
+    /// Pass a signal to all ranks.
+    Signal { signal: i32 },
+    /// Kill these ranks' own processes.
+    Kill { ranks: Vec<u32> },
+    /// Standard input of rank 0.
+    Input { start: u64, bytes: Vec<u8> },
+    /// It ends behind the bytes that were sent.
+    InputOver { start: u64 },
+    /// So many bytes of output were taken.
+    OutputTaken { bytes: u64 },
+    /// The job goes on without protection.
+    Unprotect,
+    /// Nothing of what the ranks did counts any more: forget processes, segment and images.
+    Renew,
+    /// How are the ranks? Answered by `Looks`.
+    Look { ask: u64 },
+    /// Write the log of a rank that has ended, from these positions on. Answered by `Saved`.
+    SaveLog { rank: u32, need: Vec<u64>, det_pos: u64, output: [Written; 2] },
+    /// `eyrie verify`: keep the record of the run that is over, and prepare the one that is forced to
+    /// its outcomes. Answered by `Forced`.
+    Force,
+    /// `eyrie verify`: compare the runs. Answered by `Judged`.
+    Judge,
+    /// End all processes. Answered by `Finished`.
+    Finish,
+}
+
+/// How a checkpoint came out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum CheckpointResult {
+    Taken(Box<Taken>),
+    /// `lasting`: a later attempt would fail for the same reason.
+    Failed {
+        text: String,
+        lasting: bool,
+    },
+    /// The rank died; its recovery is on the way and needs no report.
+    Died,
+}
+
+/// A complete checkpoint.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Taken {
+    pub meta: Meta,
+    pub bytes: u64,
+    /// Content that had not changed and was not written again.
+    pub unchanged_bytes: u64,
+    /// How changed pages are found, and why so if it is not the best way.
+    pub tracking: String,
+    /// How the content was kept from the freeze on, and why so.
+    pub mode: String,
+    pub why: String,
+    pub took_ms: f64,
+    pub frozen_ms: f64,
+    /// Generations whose image files this one needs.
+    pub needs: Vec<u32>,
+}
+
+/// What the checking of a rank's images found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Choice {
+    /// No image is left, but the program's beginning is good.
+    Beginning,
+    Image(Box<Meta>),
+    /// This one is damaged; the next is being looked at.
+    Refused {
+        generation: u32,
+        why: String,
+    },
+    /// None is left, and the logs no longer reach back to the beginning.
+    Nothing,
+    /// So many processes of the dead incarnation cannot be killed.
+    Left(u64),
+}
+
+/// A rank as its node sees it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankLook {
+    pub rank: u32,
+    pub pid: Option<u32>,
+    /// What the process does, if there is one: a state of `RankStatus`.
+    pub state: String,
+    pub incarnation: u32,
+    pub log_chunks: u64,
+    pub determinant_words: u64,
+    pub messages_sent: u64,
+    pub bytes_sent: u64,
+    pub messages_received: u64,
+}
+
+/// The comparison of two runs in `eyrie verify`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// The first difference between messages or outcomes.
+    pub difference: Option<String>,
+    /// A rank did not use all recorded outcomes.
+    pub unused: Option<String>,
+    pub messages: u64,
+    pub channels: u64,
+    pub events: u64,
+}
+
+/// From a node to the controller.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum FromNode {
+    Started {
+        rank: u32,
+        start: u64,
+        pid: u32,
+    },
+    NotStarted {
+        rank: u32,
+        start: u64,
+        text: String,
+    },
+    Found {
+        rank: u32,
+        attempt: u64,
+        choice: Choice,
+    },
+    /// All that the process wrote before came before this.
+    Ended {
+        rank: u32,
+        start: u64,
+        death: Death,
+        said: Said,
+        /// Moves when the rank gets on in messages.
+        progress: u64,
+        look: Box<RankLook>,
+    },
+    Output {
+        rank: u32,
+        start: u64,
+        stream: Stream,
+        bytes: Vec<u8>,
+    },
+    /// Position up to which standard input was fed.
+    InputFed {
+        start: u64,
+        position: u64,
+    },
+    /// A live rank's control block says that it cannot go on.
+    Said {
+        rank: u32,
+        start: u64,
+        said: Said,
+    },
+    /// It re-executes what was recorded.
+    Replaying {
+        rank: u32,
+        start: u64,
+    },
+    CaughtUp {
+        rank: u32,
+        start: u64,
+        count: u64,
+    },
+    /// The rank waits for log space; checkpoints of these would free some, the first most.
+    Pressed {
+        rank: u32,
+        start: u64,
+        relief: Vec<u32>,
+    },
+    CheckpointOver {
+        rank: u32,
+        start: u64,
+        generation: u32,
+        result: CheckpointResult,
+    },
+    Looks {
+        ask: u64,
+        ranks: Vec<RankLook>,
+    },
+    Saved {
+        rank: u32,
+        error: Option<String>,
+    },
+    Forced {
+        error: Option<String>,
+    },
+    Judged(Box<Judgement>),
+    /// The forced run waits for what does not come.
+    Stuck {
+        text: String,
+    },
+    /// The node cannot go on.
+    Failed {
+        text: String,
+    },
+    /// So many processes are left that cannot be killed.
+    Finished {
+        left: u64,
+    },
+}

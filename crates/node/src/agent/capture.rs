@@ -1,0 +1,154 @@
+//! Taking checkpoints, and giving up what no kept checkpoint needs.
+
+use super::{Agent, Msg};
+use crate::checkpoint::{self, CheckpointError, Order, Report, image_path};
+use crate::futex;
+use eyrie_control::node::{CheckpointResult, FromNode, Taken};
+use eyrie_image::{Tracker, Tracking};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Agent {
+    pub(super) fn checkpoint(&mut self, rank: u32, start: u64, generation: u32, incremental: bool) {
+        let Some(pid) = self.proc(rank, start).map(|p| p.pid) else {
+            let result = CheckpointResult::Died;
+            return self.say(FromNode::CheckpointOver { rank, start, generation, result });
+        };
+        let order = Order {
+            segment: Arc::clone(&self.segment),
+            job: self.place.id.clone(),
+            rank,
+            pid,
+            generation,
+            path: self.image_file(rank, generation),
+            tracker: self.tracker(rank, incremental),
+        };
+        self.rank(rank).capturing = Some(generation);
+        self.rank(rank).freezing = true;
+        let tell = self.tell.clone();
+        let report = move |report| {
+            let _ = tell.send(Msg::Checkpoint { rank, generation, start, report });
+        };
+        if let Err(error) = checkpoint::start(order, report) {
+            self.let_go(rank);
+            self.checkpoint_over(rank, start, generation, Err(error));
+        }
+    }
+
+    /// What is known of the rank's last image, to be given back by the checkpoint.
+    fn tracker(&mut self, rank: u32, incremental: bool) -> Box<Tracker> {
+        let wish = if incremental { Tracking::from_env() } else { Tracking::Off };
+        self.rank(rank).tracker.take().unwrap_or_else(|| Box::new(Tracker::new(wish)))
+    }
+
+    /// A checkpoint thread says how it stands.
+    pub(super) fn checkpoint_report(
+        &mut self,
+        rank: u32,
+        generation: u32,
+        start: u64,
+        report: Report,
+    ) {
+        let stale = self.rank(rank).capturing != Some(generation);
+        match report {
+            Report::Standing(answer) => {
+                let _ = answer.send(self.pipes(rank, start).filter(|_| !stale));
+            }
+            Report::LetGo if !stale => self.let_go(rank),
+            Report::Over(result, mut tracker) if !stale => {
+                // One that was restored meanwhile is another process.
+                if self.proc(rank, start).is_none() {
+                    tracker.restart();
+                }
+                self.rank(rank).tracker = Some(tracker);
+                self.checkpoint_over(rank, start, generation, *result);
+            }
+            Report::LetGo => {}
+            // All ranks went back to the beginning since.
+            Report::Over(..) => self.remove_images(rank, &[generation]),
+        }
+    }
+
+    fn let_go(&mut self, rank: u32) {
+        let r = self.rank(rank);
+        r.freezing = false;
+        if let Some((attempt, generations)) = r.find_later.take() {
+            self.find(rank, attempt, generations);
+        }
+    }
+
+    fn checkpoint_over(
+        &mut self,
+        rank: u32,
+        start: u64,
+        generation: u32,
+        result: Result<checkpoint::Taken, CheckpointError>,
+    ) {
+        self.rank(rank).capturing = None;
+        let result = match result {
+            Ok(taken) => CheckpointResult::Taken(Box::new(told(taken))),
+            Err(error) if error.is_death() => CheckpointResult::Died,
+            Err(error) => {
+                let lasting = error.is_lasting();
+                CheckpointResult::Failed { text: error.to_string(), lasting }
+            }
+        };
+        self.say(FromNode::CheckpointOver { rank, start, generation, result });
+    }
+
+    pub(super) fn image_file(&self, rank: u32, generation: u32) -> PathBuf {
+        image_path(&self.place.images, rank, generation)
+    }
+
+    pub(super) fn remove_images(&self, rank: u32, generations: &[u32]) {
+        for generation in generations {
+            let _ = eyrie_image::remove_image(&self.image_file(rank, *generation));
+        }
+    }
+
+    /// Gives up what no kept checkpoint of `rank` needs.
+    pub(super) fn trim(&mut self, rank: u32, need: &[u64], det_pos: u64) {
+        for (source, need) in (0..self.size()).zip(need) {
+            self.segment.channel(source, rank).trim.fetch_max(*need, Ordering::Release);
+        }
+        self.segment.rank(rank).det_trim.fetch_max(det_pos, Ordering::Release);
+        self.ring_pressed();
+        // It may not have been enough.
+        self.look();
+    }
+
+    /// Nobody reads them any more.
+    pub(super) fn release_channels_to(&mut self, rank: u32) {
+        for source in 0..self.size() {
+            let channel = self.segment.channel(source, rank);
+            let need = channel.need.load(Ordering::Acquire);
+            channel.trim.fetch_max(need, Ordering::Release);
+        }
+        self.ring_pressed();
+    }
+
+    /// Rings the ranks that wait for log space.
+    fn ring_pressed(&self) {
+        for ctl in (0..self.spec.size).map(|r| self.segment.rank(r)) {
+            if ctl.pressure.load(Ordering::Acquire) != 0 {
+                futex::ring(&ctl.doorbell);
+            }
+        }
+    }
+}
+
+fn told(taken: checkpoint::Taken) -> Taken {
+    let checkpoint::Taken { meta, report, frozen, took, needs, tracking } = taken;
+    Taken {
+        meta,
+        bytes: report.bytes,
+        unchanged_bytes: report.referred_pages * 4096,
+        tracking,
+        mode: report.mode.mode.name().to_string(),
+        why: report.mode.why.clone(),
+        took_ms: took.as_secs_f64() * 1e3,
+        frozen_ms: frozen.as_secs_f64() * 1e3,
+        needs,
+    }
+}

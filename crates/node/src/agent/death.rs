@@ -1,0 +1,140 @@
+//! A process ended: what it left behind, and which image its successor can start from.
+//!
+//! Kept true: all output of the dead process is passed on before its end is told; images are only
+//! looked for when no checkpoint thread touches the old process any more, and they are checked in a
+//! thread, never on the main loop.
+
+use super::{Agent, Msg, Replay};
+use crate::checkpoint::image_path;
+use crate::reap;
+use eyrie_control::node::{Choice, FromNode};
+use eyrie_control::{Death, Meta, Said};
+use eyrie_ledger::segment;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+impl Agent {
+    pub(super) fn process_ended(&mut self, rank: u32, start: u64) {
+        let Some(proc) = self.proc(rank, start) else { return };
+        let pid = proc.pid;
+        let death = match reap::collect(proc.pidfd.get_ref()) {
+            Ok(Some(death)) => death,
+            Ok(None) => {
+                let tell = self.tell.clone();
+                tokio::task::spawn_local(async move {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    let _ = tell.send(Msg::Exited { rank, start });
+                });
+                return;
+            }
+            Err(error) => {
+                tracing::error!(rank, pid, %error, "exit status is lost; taken for a kill");
+                Death::Signal(libc::SIGKILL)
+            }
+        };
+        self.drain(rank);
+        let (said, progress) = (self.said(rank), self.progress(rank));
+        let death = self.death_behind(rank, pid, death, &said);
+        let r = self.rank(rank);
+        r.proc = None;
+        r.deaths += 1;
+        r.replay = Replay::No;
+        if r.capturing.is_none() {
+            // Children it left in its group. (A twin, when there is one, is in that group too.)
+            // SAFETY: the group bears the number of a process that was ours; a number that is
+            // free again names no group of others, as group numbers stay taken while used.
+            unsafe { libc::kill(-pid, libc::SIGKILL) };
+        }
+        if rank == 0 {
+            self.feed = None;
+        }
+        let look = Box::new(self.rank_look(rank));
+        self.say(FromNode::Ended { rank, start, death, said, progress, look });
+    }
+
+    /// A shell that waited for the program tells by its exit code which signal killed it.
+    fn death_behind(&self, rank: u32, pid: libc::pid_t, death: Death, said: &Said) -> Death {
+        const SHELL_SIGNAL_BASE: i32 = 128;
+        let caller = self.segment.rank(rank).pid.load(Ordering::Acquire);
+        match death {
+            Death::Exit(code @ 129..=192) if *said == Said::Running && caller != pid as u32 => {
+                Death::Signal(code - SHELL_SIGNAL_BASE)
+            }
+            own => own,
+        }
+    }
+
+    /// What the control block of a rank says.
+    pub(super) fn said(&self, rank: u32) -> Said {
+        let ctl = self.segment.rank(rank);
+        match ctl.state.load(Ordering::Acquire) {
+            segment::STATE_RUNNING => Said::Running,
+            segment::STATE_ABORTED => Said::Aborted {
+                code: ctl.exit_code.load(Ordering::Acquire) as i32,
+                text: ctl.text(),
+            },
+            segment::STATE_DIVERGED => Said::Diverged { text: ctl.text() },
+            _ => Said::Nothing,
+        }
+    }
+
+    /// A mark that moves when the rank gets on in messages.
+    fn progress(&self, rank: u32) -> u64 {
+        let ctl = self.segment.rank(rank);
+        let counters = [&ctl.msgs_sent, &ctl.msgs_received, &ctl.det_tail];
+        counters.iter().fold(0u64, |n, c| n.wrapping_add(c.load(Ordering::Acquire)))
+    }
+
+    /// Finds the newest good image of these, in a thread.
+    pub(super) fn find(&mut self, rank: u32, attempt: u64, generations: Vec<u32>) {
+        if self.rank(rank).freezing {
+            self.rank(rank).find_later = Some((attempt, generations));
+            return;
+        }
+        let found = |choice| FromNode::Found { rank, attempt, choice };
+        let left = !reap::kill_left(&self.place.id, rank).is_empty();
+        match generations.first() {
+            None => return self.say(found(Choice::Nothing)),
+            Some(0) if !left => return self.say(found(Choice::Beginning)),
+            Some(_) => {}
+        }
+        let (tell, size) = (self.tell.clone(), self.size());
+        let (job, images) = (self.place.id.clone(), self.place.images.clone());
+        let search = move || {
+            let found = |choice| drop(tell.send(Msg::Found { rank, attempt, choice }));
+            let left = reap::clear_left(&job, rank);
+            if left > 0 {
+                return found(Choice::Left(left as u64));
+            }
+            for generation in generations {
+                let choice = check_image(&images, &job, rank, generation, size);
+                let refused = matches!(choice, Choice::Refused { .. });
+                found(choice);
+                if !refused {
+                    return;
+                }
+            }
+            found(Choice::Nothing);
+        };
+        let name = String::from("eyrie-check");
+        if let Err(error) = std::thread::Builder::new().name(name).spawn(search) {
+            let text = format!("cannot start a thread to check images: {error}");
+            self.say(FromNode::Failed { text });
+        }
+    }
+}
+
+fn check_image(images: &Path, job: &str, rank: u32, generation: u32, size: u32) -> Choice {
+    if generation == 0 {
+        return Choice::Beginning;
+    }
+    let refused = |why: String| Choice::Refused { generation, why };
+    match eyrie_image::Image::open(&image_path(images, rank, generation)) {
+        Ok(image) => match Meta::decode(image.meta(), job, rank, generation, size) {
+            Ok(meta) => Choice::Image(Box::new(meta)),
+            Err(error) => refused(error.to_string()),
+        },
+        Err(error) => refused(error.to_string()),
+    }
+}

@@ -1,0 +1,135 @@
+//! Looking at the control blocks of the ranks: what they say, and how they are.
+
+use super::{Agent, Replay};
+use crate::reap;
+use eyrie_control::node::{FromNode, RankLook};
+use eyrie_control::{Ft, Said};
+use eyrie_ledger::segment;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How often the ranks are looked at when something may change without a bell.
+const WATCH: Duration = Duration::from_millis(100);
+/// The same when nothing is expected.
+const IDLE: Duration = Duration::from_secs(2);
+
+impl Agent {
+    /// How long the main loop may sleep.
+    pub(super) fn next_look(&self) -> Duration {
+        let pressed = |r| self.segment.rank(r).pressure.load(Ordering::Relaxed) != 0;
+        let watched = self.verify.is_some()
+            || self.ranks.iter().any(|r| r.replay != Replay::No)
+            || (0..self.spec.size).any(pressed);
+        if watched { WATCH } else { IDLE }
+    }
+
+    /// Called when that time is over.
+    pub(super) fn tick(&mut self) {
+        self.look();
+        self.watch_forced_run();
+        if self.ranks.iter().all(|r| r.capturing.is_none()) {
+            reap::collect_orphans(&self.processes());
+        }
+    }
+
+    /// Looks at all control blocks after a bell.
+    pub(super) fn look(&mut self) {
+        for rank in 0..self.size() {
+            let Some(proc) = &self.ranks[rank as usize].proc else { continue };
+            let (start, told) = (proc.start, proc.said);
+            let said = self.said(rank);
+            if !told && !matches!(said, Said::Nothing | Said::Running) {
+                self.proc(rank, start).into_iter().for_each(|p| p.said = true);
+                self.say(FromNode::Said { rank, start, said });
+            }
+            self.look_at_replay(rank, start);
+            self.look_at_pressure(rank, start);
+        }
+    }
+
+    fn look_at_replay(&mut self, rank: u32, start: u64) {
+        let state = self.rank(rank).replay;
+        if state == Replay::No {
+            return;
+        }
+        let ctl = self.segment.rank(rank);
+        let replaying = ctl.replaying.load(Ordering::Acquire) != 0;
+        let count = ctl.replayed.load(Ordering::Acquire);
+        if replaying && state == Replay::Expected {
+            self.rank(rank).replay = Replay::Seen;
+            self.say(FromNode::Replaying { rank, start });
+        } else if !replaying && (state == Replay::Seen || count > 0) {
+            self.rank(rank).replay = Replay::No;
+            self.say(FromNode::CaughtUp { rank, start, count });
+        }
+    }
+
+    /// Does the rank wait for log space?
+    fn look_at_pressure(&mut self, rank: u32, start: u64) {
+        let waits = self.segment.rank(rank).pressure.load(Ordering::Acquire) != 0;
+        if waits && self.spec.ft != Ft::None && !self.unprotected {
+            let relief = self.relief_for(rank);
+            self.say(FromNode::Pressed { rank, start, relief });
+        }
+    }
+
+    /// The ranks whose checkpoints would free log of `rank`, the one that frees most first.
+    fn relief_for(&self, rank: u32) -> Vec<u32> {
+        let ctl = self.segment.rank(rank);
+        let held = ctl.det_tail.load(Ordering::Acquire) - ctl.det_trim.load(Ordering::Acquire);
+        if held >= self.segment.geometry().det_words / 8 * 7 {
+            return vec![rank];
+        }
+        let gain = |r: u32| {
+            let channel = self.segment.channel(rank, r);
+            let need = channel.need.load(Ordering::Acquire);
+            need.saturating_sub(channel.trim.load(Ordering::Acquire))
+        };
+        let mut all: Vec<(u64, u32)> =
+            (0..self.spec.size).map(|r| (gain(r), r)).filter(|(g, _)| *g > 0).collect();
+        all.sort_unstable_by(|a, b| b.cmp(a));
+        all.into_iter().map(|(_, r)| r).collect()
+    }
+
+    pub(super) fn tell_looks(&self, ask: u64) {
+        let ranks = (0..self.size()).filter(|r| self.ranks[*r as usize].proc.is_some());
+        let ranks = ranks.map(|r| self.rank_look(r)).collect();
+        self.say(FromNode::Looks { ask, ranks });
+    }
+
+    pub(super) fn rank_look(&self, rank: u32) -> RankLook {
+        let r = &self.ranks[rank as usize];
+        let ctl = self.segment.rank(rank);
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        RankLook {
+            rank,
+            pid: r.proc.as_ref().map(|p| p.pid as u32),
+            state: rank_state(r.freezing, ctl).to_string(),
+            incarnation: ctl.incarnation.load(Ordering::Relaxed),
+            log_chunks: get(&ctl.chunks_used),
+            determinant_words: get(&ctl.det_tail).saturating_sub(get(&ctl.det_trim)),
+            messages_sent: get(&ctl.msgs_sent),
+            bytes_sent: get(&ctl.bytes_sent),
+            messages_received: get(&ctl.msgs_received),
+        }
+    }
+}
+
+fn rank_state(freezing: bool, ctl: &segment::RankCtl) -> &'static str {
+    if freezing {
+        return "checkpointing";
+    }
+    if ctl.state.load(Ordering::Relaxed) == segment::STATE_FINALIZED {
+        return "finalized";
+    }
+    if ctl.pressure.load(Ordering::Relaxed) != 0 {
+        return "waits-for-log-space";
+    }
+    if ctl.replaying.load(Ordering::Relaxed) != 0 {
+        return "replaying";
+    }
+    if ctl.lib.load(Ordering::Relaxed) == segment::LIB_WAIT {
+        return "waiting";
+    }
+    "running"
+}

@@ -1,0 +1,344 @@
+//! A node: the processes of its ranks, their pipes, the job segment and the images. It does what
+//! the controller says (`ToNode`) and tells what happens (`FromNode`).
+//!
+//! Kept true: everything here runs on one thread, the one that forks, and never blocks; threads
+//! and tasks talk to it by `Msg`; nothing is decided here.
+
+mod capture;
+mod death;
+mod look;
+mod saving;
+mod start;
+mod streams;
+mod verify;
+
+use crate::checkpoint::Report;
+use crate::futex::{self, Bell};
+use crate::reap;
+use crate::spawn::Prefix;
+use eyrie_control::node::{Choice, FromNode, ToNode};
+use eyrie_control::{Ft, JobSpec};
+use eyrie_image::Tracker;
+use eyrie_ledger::segment::{self, Geometry, Segment, SegmentError};
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+/// What threads and tasks tell the node.
+pub(crate) enum Msg {
+    /// The process of `rank` ended.
+    Exited { rank: u32, start: u64 },
+    /// A rank wants to be looked at.
+    Bell,
+    /// From a checkpoint thread.
+    Checkpoint { rank: u32, generation: u32, start: u64, report: Report },
+    /// From a thread that checks images.
+    Found { rank: u32, attempt: u64, choice: Choice },
+    /// The log of a rank was written.
+    Saved { rank: u32 },
+}
+
+/// The process of a rank.
+struct Proc {
+    pid: libc::pid_t,
+    pidfd: Rc<AsyncFd<OwnedFd>>,
+    start: u64,
+    pipes: [Rc<AsyncFd<OwnedFd>>; 2],
+    /// Bytes that came out of the pipes, counted from the program's start.
+    written: [u64; 2],
+    tasks: Vec<JoinHandle<()>>,
+    /// The controller knows that it cannot go on.
+    said: bool,
+}
+
+impl Drop for Proc {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Replay {
+    No,
+    /// Restored; the library has not said yet that it replays.
+    Expected,
+    Seen,
+}
+
+/// One rank.
+struct Rank {
+    proc: Option<Proc>,
+    deaths: u64,
+    /// What is known of its last image; away while a checkpoint is taken.
+    tracker: Option<Box<Tracker>>,
+    /// Generation under way.
+    capturing: Option<u32>,
+    /// The checkpoint thread may still touch the process and its control block.
+    freezing: bool,
+    /// Images are to be looked for when that is over.
+    find_later: Option<(u64, Vec<u32>)>,
+    replay: Replay,
+    saving: Option<saving::Thread>,
+}
+
+impl Rank {
+    fn new() -> Rank {
+        Rank {
+            proc: None,
+            deaths: 0,
+            tracker: None,
+            capturing: None,
+            freezing: false,
+            find_later: None,
+            replay: Replay::No,
+            saving: None,
+        }
+    }
+}
+
+/// What a node is started with besides the job's description.
+pub(crate) struct Place {
+    pub id: String,
+    pub images: PathBuf,
+    pub prefix: Prefix,
+}
+
+/// Why a node cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum BeginError {
+    #[error("job segment: {0}")]
+    Segment(#[from] SegmentError),
+    #[error("{0}: {1}")]
+    File(PathBuf, std::io::Error),
+    #[error("thread: {0}")]
+    Thread(std::io::Error),
+}
+
+/// One node.
+pub(crate) struct Agent {
+    this: Weak<RefCell<Agent>>,
+    tell: mpsc::UnboundedSender<Msg>,
+    /// Where what it says goes.
+    out: Box<dyn Fn(FromNode)>,
+    place: Place,
+    spec: JobSpec,
+    argv: Vec<OsString>,
+    segment: Arc<Segment>,
+    segment_fd: OwnedFd,
+    _bell: Bell,
+    ranks: Vec<Rank>,
+    flow: Rc<streams::Flow>,
+    feed: Option<streams::Feed>,
+    unprotected: bool,
+    verify: Option<verify::Verify>,
+    finished: bool,
+}
+
+/// Handle by which tasks reach the node.
+pub(crate) type Shared = Rc<RefCell<Agent>>;
+
+impl Agent {
+    /// Makes the segment and the folder for images. `tell` is where its threads and tasks report.
+    pub fn begin(
+        place: Place,
+        spec: JobSpec,
+        tell: mpsc::UnboundedSender<Msg>,
+        out: impl Fn(FromNode) + 'static,
+    ) -> Result<Shared, BeginError> {
+        let (segment_fd, segment) = make_segment(&place.id, &spec)?;
+        let bell = listen(&segment, &tell)?;
+        let images = place.images.clone();
+        std::fs::create_dir(&images).map_err(|e| BeginError::File(images, e))?;
+        let verify = (spec.ft == Ft::Verify).then(verify::Verify::default);
+        Ok(Rc::new_cyclic(|this| {
+            RefCell::new(Agent {
+                this: this.clone(),
+                tell,
+                out: Box::new(out),
+                argv: spec.argv.iter().map(|a| OsString::from_vec(a.clone())).collect(),
+                segment,
+                segment_fd,
+                _bell: bell,
+                ranks: (0..spec.size).map(|_| Rank::new()).collect(),
+                flow: Rc::default(),
+                feed: None,
+                unprotected: false,
+                verify,
+                finished: false,
+                place,
+                spec,
+            })
+        }))
+    }
+
+    /// Carries out what the controller says.
+    pub fn obey(&mut self, message: ToNode) {
+        match message {
+            ToNode::Start { rank, start, from } => self.start(rank, start, &from),
+            ToNode::Find { rank, attempt, generations } => self.find(rank, attempt, generations),
+            ToNode::Checkpoint { rank, start, generation, incremental } => {
+                self.checkpoint(rank, start, generation, incremental);
+            }
+            ToNode::Trim { rank, need, det_pos } => self.trim(rank, &need, det_pos),
+            ToNode::Release { rank } => self.release_channels_to(rank),
+            ToNode::Remove { rank, generations } => self.remove_images(rank, &generations),
+            ToNode::Signal { signal } => self.signal_all(signal),
+            ToNode::Kill { ranks } => self.kill(&ranks),
+            ToNode::Input { start, bytes } => self.take_input(start, bytes),
+            ToNode::InputOver { start } => self.end_input(start),
+            ToNode::OutputTaken { bytes } => self.flow.taken(bytes),
+            ToNode::Unprotect => self.unprotect(),
+            ToNode::Renew => self.renew(),
+            ToNode::Look { ask } => self.tell_looks(ask),
+            ToNode::SaveLog { rank, need, det_pos, output } => {
+                self.save_log(rank, need, det_pos, output);
+            }
+            ToNode::Force => self.force(),
+            ToNode::Judge => self.judge(),
+            ToNode::Finish => self.finish(),
+        }
+    }
+
+    /// Takes what a thread or task tells.
+    pub fn take(&mut self, message: Msg) {
+        match message {
+            Msg::Exited { rank, start } => self.process_ended(rank, start),
+            Msg::Bell => self.look(),
+            Msg::Checkpoint { rank, generation, start, report } => {
+                self.checkpoint_report(rank, generation, start, report);
+            }
+            Msg::Found { rank, attempt, choice } => {
+                self.say(FromNode::Found { rank, attempt, choice })
+            }
+            Msg::Saved { rank } => self.log_saved(rank),
+        }
+    }
+
+    /// Whether the controller's `Finish` was carried out.
+    pub fn finished(&self) -> bool {
+        self.finished
+    }
+
+    fn say(&self, message: FromNode) {
+        (self.out)(message);
+    }
+
+    fn rank(&mut self, rank: u32) -> &mut Rank {
+        &mut self.ranks[rank as usize]
+    }
+
+    fn size(&self) -> u32 {
+        self.spec.size
+    }
+
+    /// The process of a rank, if it is the one of that start.
+    fn proc(&mut self, rank: u32, start: u64) -> Option<&mut Proc> {
+        self.rank(rank).proc.as_mut().filter(|p| p.start == start)
+    }
+
+    /// The processes of the ranks.
+    fn processes(&self) -> Vec<libc::pid_t> {
+        self.ranks.iter().filter_map(|r| Some(r.proc.as_ref()?.pid)).collect()
+    }
+
+    fn signal_all(&self, signal: i32) {
+        for proc in self.ranks.iter().filter_map(|r| r.proc.as_ref()) {
+            // SAFETY: the process is our child and not collected yet, so number and group are
+            // its own; a group that does not exist (any more) is an error without effect.
+            unsafe {
+                if libc::getpgid(proc.pid) == proc.pid {
+                    libc::kill(-proc.pid, signal);
+                } else {
+                    libc::kill(proc.pid, signal);
+                }
+            }
+        }
+    }
+
+    fn kill(&self, ranks: &[u32]) {
+        for proc in ranks.iter().filter_map(|r| self.ranks.get(*r as usize)?.proc.as_ref()) {
+            // SAFETY: our own child, not collected yet.
+            unsafe { libc::kill(proc.pid, libc::SIGKILL) };
+        }
+    }
+
+    fn unprotect(&mut self) {
+        self.unprotected = true;
+        self.segment.header().unprotected.store(1, Ordering::Release);
+        (0..self.size()).for_each(|rank| futex::ring(&self.segment.rank(rank).doorbell));
+    }
+
+    /// The job begins anew: a new segment, and nothing of the ranks. No process is left, as the
+    /// controller saw all of them end.
+    fn renew(&mut self) {
+        for r in &mut self.ranks {
+            *r = Rank { deaths: r.deaths, ..Rank::new() };
+        }
+        if let Err(error) = self.renew_segment() {
+            self.say(FromNode::Failed { text: format!("cannot start again: {error}") });
+        }
+    }
+
+    fn renew_segment(&mut self) -> Result<(), BeginError> {
+        let (fd, segment) = make_segment(&self.place.id, &self.spec)?;
+        self._bell = listen(&segment, &self.tell)?;
+        (self.segment, self.segment_fd) = (segment, fd);
+        Ok(())
+    }
+
+    fn finish(&mut self) {
+        let left = reap::clear() as u64;
+        self.finished = true;
+        self.say(FromNode::Finished { left });
+    }
+}
+
+fn make_segment(id: &str, spec: &JobSpec) -> Result<(OwnedFd, Arc<Segment>), BeginError> {
+    let ft = match spec.ft {
+        Ft::Logged => segment::FT_LOGGED,
+        Ft::None => 0,
+        // Payload through the log (FT_PROTECT), so that the chain covers it and not its address.
+        Ft::Verify => segment::FT_DETERMINANTS | segment::FT_HASH | segment::FT_PROTECT,
+    };
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    let geometry = Geometry::new(spec.size, spec.log_limit_bytes);
+    let (fd, segment) = Segment::create(id, geometry, ft, cores)?;
+    Ok((crate::spawn::high(fd), Arc::new(segment)))
+}
+
+fn listen(segment: &Arc<Segment>, tell: &mpsc::UnboundedSender<Msg>) -> Result<Bell, BeginError> {
+    let tell = tell.clone();
+    let heard = move || drop(tell.send(Msg::Bell));
+    Bell::listen(Arc::clone(segment), heard).map_err(BeginError::Thread)
+}
+
+/// Serves a node until it has finished: `orders` are the controller's.
+pub(crate) async fn serve(
+    agent: Shared,
+    mut orders: mpsc::UnboundedReceiver<ToNode>,
+    mut told: mpsc::UnboundedReceiver<Msg>,
+) {
+    while !agent.borrow().finished() {
+        let look = agent.borrow().next_look();
+        tokio::select! {
+            biased;
+            message = told.recv() => match message {
+                Some(message) => agent.borrow_mut().take(message),
+                None => return,
+            },
+            order = orders.recv() => match order {
+                Some(order) => agent.borrow_mut().obey(order),
+                None => return,
+            },
+            () = tokio::time::sleep(look) => agent.borrow_mut().tick(),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! `eyrie run --keep`: the logs of the ranks, saved beside their images for `eyrie replay`.
+//!
+//! Kept true: a log is written when its rank has ended; what cannot be written is told and leaves
+//! no file.
+
+use super::{Agent, Msg};
+use crate::replay;
+use eyrie_control::node::{FromNode, Written};
+use eyrie_ledger::saved::{self, From, Recorded};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// A log is being written.
+pub(super) type Thread = JoinHandle<io::Result<u64>>;
+
+impl Agent {
+    pub(super) fn save_log(
+        &mut self,
+        rank: u32,
+        need: Vec<u64>,
+        det_pos: u64,
+        output: [Written; 2],
+    ) {
+        let output = output.map(|w| Recorded { first: w.first, bytes: w.bytes });
+        match self.save_thread(rank, From { need, det_pos }, output) {
+            Ok(thread) => self.rank(rank).saving = Some(thread),
+            Err(error) => self.say(FromNode::Saved { rank, error: Some(error.to_string()) }),
+        }
+    }
+
+    fn save_thread(
+        &mut self,
+        rank: u32,
+        from: From,
+        output: [Recorded; 2],
+    ) -> io::Result<JoinHandle<io::Result<u64>>> {
+        let segment = Arc::clone(&self.segment);
+        let file = File::from(self.segment_fd.try_clone()?);
+        let path = replay::log_path(&self.place.images, rank);
+        let tell = self.tell.clone();
+        let write = move || {
+            let mut options = File::options();
+            options.write(true).create(true).truncate(true).mode(0o600);
+            let result = options
+                .open(&path)
+                .and_then(|to| saved::save(&file, &segment, rank, &from, &output, &to));
+            if result.is_err() {
+                let _ = std::fs::remove_file(&path);
+            }
+            let _ = tell.send(Msg::Saved { rank });
+            result
+        };
+        std::thread::Builder::new().name("eyrie-save".into()).spawn(write)
+    }
+
+    pub(super) fn log_saved(&mut self, rank: u32) {
+        let Some(thread) = self.rank(rank).saving.take() else { return };
+        let result = thread.join().unwrap_or_else(|_| Err(io::Error::other("it failed")));
+        self.say(FromNode::Saved { rank, error: result.err().map(|e| e.to_string()) });
+    }
+}

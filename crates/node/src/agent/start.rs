@@ -1,0 +1,161 @@
+//! Starting a rank's process: from the beginning or from an image.
+//!
+//! Kept true: the control block is put back to where the image stood before the process runs; no
+//! other incarnation lives at that time.
+
+use super::{Agent, Msg, Proc, Replay, streams};
+use crate::pipes;
+use crate::reap;
+use crate::spawn::{self, Launch};
+use eyrie_control::node::FromNode;
+use eyrie_control::{Ft, Meta, Stream};
+use eyrie_image::RestoreOptions;
+use eyrie_ledger::segment::MEMFD_PREFIX;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use tokio::io::Interest;
+
+/// Why a process could not be started.
+#[derive(Debug, thiserror::Error)]
+enum LaunchError {
+    #[error("{0}")]
+    Os(#[from] io::Error),
+    #[error("{0}")]
+    Restore(#[from] eyrie_image::RestoreError),
+    #[error("the restorer program is missing")]
+    NoRestorer,
+}
+
+impl Agent {
+    pub(super) fn start(&mut self, rank: u32, start: u64, from: &Meta) {
+        match self.launch(rank, start, from) {
+            Ok(pid) => self.say(FromNode::Started { rank, start, pid: pid as u32 }),
+            Err(error) => {
+                let text = error.to_string();
+                self.say(FromNode::NotStarted { rank, start, text });
+            }
+        }
+    }
+
+    /// Starts a process for `rank` as `from` says; its image holds its memory, or it begins anew.
+    fn launch(&mut self, rank: u32, start: u64, from: &Meta) -> Result<libc::pid_t, LaunchError> {
+        let (stdin, feed) = self.input_pipe(rank)?;
+        let [out_ours, out_theirs] = pipes::pipe(0)?;
+        let [err_ours, err_theirs] = pipes::pipe(0)?;
+        let read = |fd| pipes::watch(fd, Interest::READABLE).map(Rc::new);
+        let pipes = [read(out_ours)?, read(err_ours)?];
+        // Positions before the process can write or read anything.
+        crate::replay::reset_control(&self.segment, rank, from);
+        let stdio = [stdin, out_theirs, err_theirs];
+        let pid = match from.generation {
+            0 => self.exec(rank, stdio)?,
+            generation => self.restore(&self.image_file(rank, generation), stdio)?,
+        };
+        let ctl = self.segment.rank(rank);
+        if from.generation > 0 && from.state != 0 {
+            ctl.pid.store(from.caller.unwrap_or(pid as u32), Ordering::Release);
+        }
+        let pidfd = match spawn::pidfd(pid).and_then(read) {
+            Ok(pidfd) => pidfd,
+            Err(error) => {
+                // SAFETY: our own child, not collected yet.
+                unsafe { libc::kill(pid, libc::SIGKILL) };
+                return Err(error.into());
+            }
+        };
+        let r = self.rank(rank);
+        if r.deaths > 0 {
+            // Its memory is not that of the process which was tracked.
+            r.tracker.iter_mut().for_each(|t| t.restart());
+        }
+        let again = from.generation > 0 || r.deaths > 0;
+        r.replay = if again { Replay::Expected } else { Replay::No };
+        let (written, tasks) = (from.output, Vec::new());
+        r.proc = Some(Proc { pid, pidfd, start, pipes, written, tasks, said: false });
+        if let Err(error) = self.attend(rank, from, feed) {
+            // SAFETY: our own child, not collected yet.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+            self.rank(rank).proc = None;
+            return Err(error.into());
+        }
+        Ok(pid)
+    }
+
+    fn exec(&self, rank: u32, stdio: [OwnedFd; 3]) -> io::Result<libc::pid_t> {
+        spawn::spawn(Launch {
+            program: Path::new(OsStr::from_bytes(&self.spec.program)),
+            argv: &self.argv,
+            rank,
+            size: self.spec.size,
+            job: &self.place.id,
+            segment: self.segment_fd.as_fd(),
+            lib: self.place.prefix.lib.as_deref(),
+            bind_now: self.spec.ft == Ft::Logged,
+            stdio,
+        })
+    }
+
+    fn restore(&self, image: &Path, stdio: [OwnedFd; 3]) -> Result<libc::pid_t, LaunchError> {
+        // The numbers of its processes must be free.
+        reap::collect_orphans(&self.processes());
+        let restorer = self.place.prefix.restorer.as_deref().ok_or(LaunchError::NoRestorer)?;
+        let name = format!("{MEMFD_PREFIX}{}", self.place.id);
+        let pid = eyrie_image::restore(eyrie_image::RestoreSpec {
+            image,
+            restorer,
+            stdio,
+            segments: vec![(name, self.segment_fd.try_clone()?)],
+            start_stopped: false,
+            // It was, when it was chosen.
+            options: RestoreOptions { verified: true, ..RestoreOptions::default() },
+        })?;
+        // Its own group, like a rank that was started; too late is no harm, it is killed alone.
+        // SAFETY: our own child, not collected yet.
+        unsafe { libc::setpgid(pid, pid) };
+        Ok(pid)
+    }
+
+    /// Standard input for `rank`: a pipe for rank 0, nothing for the others.
+    fn input_pipe(&self, rank: u32) -> io::Result<(OwnedFd, Option<[OwnedFd; 2]>)> {
+        if rank != 0 {
+            return Ok((std::fs::File::open("/dev/null")?.into(), None));
+        }
+        let [read, write] = pipes::pipe(1)?;
+        Ok((read.try_clone()?, Some([read, write])))
+    }
+
+    /// Starts the tasks that listen to and feed the new process.
+    fn attend(
+        &mut self,
+        rank: u32,
+        from: &Meta,
+        feed: Option<[OwnedFd; 2]>,
+    ) -> Result<(), io::Error> {
+        let (agent, tell) = (self.this.clone(), self.tell.clone());
+        let Some(proc) = &mut self.ranks[rank as usize].proc else { return Ok(()) };
+        let (pidfd, start) = (Rc::clone(&proc.pidfd), proc.start);
+        proc.tasks.push(tokio::task::spawn_local(async move {
+            if pidfd.readable().await.is_ok() {
+                let _ = tell.send(Msg::Exited { rank, start });
+            }
+        }));
+        for (pipe, stream) in proc.pipes.iter().zip([Stream::Stdout, Stream::Stderr]) {
+            let (pipe, flow, agent) = (Rc::clone(pipe), Rc::clone(&self.flow), agent.clone());
+            proc.tasks
+                .push(tokio::task::spawn_local(streams::listen(agent, flow, pipe, rank, stream)));
+        }
+        if let Some([read, write]) = feed {
+            let writer = pipes::watch(write.try_clone()?, Interest::WRITABLE)?;
+            let feed = streams::Feed::new(start, [read, write], from.input);
+            let more = feed.more();
+            self.feed = Some(feed);
+            proc.tasks.push(tokio::task::spawn_local(streams::feed(agent, writer, start, more)));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,205 @@
+//! `eyrie verify` on its node: the record of the first run, the second run that is forced to it,
+//! and the comparison of the two.
+//!
+//! Kept true: every channel's count, size and hash chain, and every recorded outcome, is compared.
+
+use super::{Agent, Replay};
+use eyrie_control::node::{FromNode, Judgement};
+use eyrie_ledger::segment::{self, Segment};
+use std::sync::atomic::Ordering;
+
+/// Looks without any progress (100 ms apart) after which a forced run counts as stuck.
+const STUCK_LOOKS: u32 = 100;
+
+/// One channel of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Course {
+    messages: u64,
+    bytes: u64,
+    hash: u64,
+}
+
+/// What a run left in its segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Record {
+    ranks: u32,
+    determinants: Vec<Vec<u64>>,
+    /// By source, then destination.
+    channels: Vec<Course>,
+}
+
+/// The state of a verification.
+#[derive(Default)]
+pub(super) struct Verify {
+    recorded: Option<Record>,
+    progress: u64,
+    looks: u32,
+}
+
+impl Record {
+    fn of(segment: &Segment) -> Record {
+        let size = segment.geometry().ranks;
+        let words = |rank: u32| {
+            let tail = segment.rank(rank).det_tail.load(Ordering::Acquire);
+            let tail = tail.min(segment.geometry().det_words);
+            (0..tail).map(|n| segment.det(rank, n).load(Ordering::Acquire)).collect()
+        };
+        let course = |pair: u32| {
+            let c = segment.channel(pair / size, pair % size);
+            Course {
+                messages: c.msgs.load(Ordering::Acquire),
+                bytes: c.bytes.load(Ordering::Acquire),
+                hash: c.hash.load(Ordering::Acquire),
+            }
+        };
+        Record {
+            ranks: size,
+            determinants: (0..size).map(words).collect(),
+            channels: (0..size * size).map(course).collect(),
+        }
+    }
+
+    /// Dictates this run's outcomes to the ranks of a fresh segment.
+    fn preload(&self, segment: &Segment) {
+        for (rank, words) in (0..self.ranks).zip(&self.determinants) {
+            for (n, word) in (0u64..).zip(words) {
+                segment.det(rank, n).store(*word, Ordering::Relaxed);
+            }
+            segment.rank(rank).det_tail.store(words.len() as u64, Ordering::Release);
+        }
+    }
+
+    /// What is different in `forced`, if anything.
+    fn difference(&self, forced: &Record) -> Option<String> {
+        for (pair, (before, now)) in (0u32..).zip(self.channels.iter().zip(&forced.channels)) {
+            if before != now {
+                let (source, destination) = (pair / self.ranks, pair % self.ranks);
+                return Some(format!(
+                    "channel {source} -> {destination} differs: recorded {} messages, {} bytes, \
+                     hash {:016x}; forced {} messages, {} bytes, hash {:016x}",
+                    before.messages, before.bytes, before.hash, now.messages, now.bytes, now.hash
+                ));
+            }
+        }
+        let pairs = self.determinants.iter().zip(&forced.determinants);
+        let (rank, (before, now)) = (0u32..).zip(pairs).find(|(_, (a, b))| a != b)?;
+        Some(format!(
+            "rank {rank} had other outcomes: {} words recorded, {} when forced",
+            before.len(),
+            now.len()
+        ))
+    }
+}
+
+impl Agent {
+    /// Prepares the second run under the first one's outcomes.
+    pub(super) fn force(&mut self) {
+        let recorded = Record::of(&self.segment);
+        if let Err(error) = self.renew_segment() {
+            return self.say(FromNode::Forced { error: Some(error.to_string()) });
+        }
+        recorded.preload(&self.segment);
+        for r in &mut self.ranks {
+            (r.deaths, r.replay) = (0, Replay::No);
+        }
+        if let Some(verify) = &mut self.verify {
+            verify.recorded = Some(recorded);
+        }
+        self.say(FromNode::Forced { error: None });
+    }
+
+    pub(super) fn judge(&mut self) {
+        let Some(recorded) = self.verify.as_mut().and_then(|v| v.recorded.take()) else {
+            let text = String::from("there is no recorded run to compare with");
+            return self.say(FromNode::Failed { text });
+        };
+        let forced = Record::of(&self.segment);
+        let unused = (0..self.spec.size).find(|r| {
+            let ctl = self.segment.rank(*r);
+            ctl.det_pos.load(Ordering::Acquire) < ctl.det_tail.load(Ordering::Acquire)
+        });
+        let replayed = |r| self.segment.rank(r).replayed.load(Ordering::Acquire);
+        self.say(FromNode::Judged(Box::new(Judgement {
+            difference: recorded.difference(&forced),
+            unused: unused.map(|r| format!("rank {r} did not use all recorded outcomes")),
+            messages: recorded.channels.iter().map(|c| c.messages).sum(),
+            channels: recorded.channels.iter().filter(|c| c.messages > 0).count() as u64,
+            events: (0..self.spec.size).map(replayed).sum(),
+        })));
+    }
+
+    /// A forced run in which everybody waits for something that does not come has diverged.
+    pub(super) fn watch_forced_run(&mut self) {
+        let Some(verify) = &mut self.verify else { return };
+        if verify.recorded.is_none() {
+            return;
+        }
+        let live: Vec<u32> =
+            (0u32..).zip(&self.ranks).filter_map(|(n, r)| r.proc.is_some().then_some(n)).collect();
+        let waits = |r: &u32| {
+            let ctl = self.segment.rank(*r);
+            ctl.lib.load(Ordering::Acquire) == segment::LIB_WAIT
+                && ctl.state.load(Ordering::Acquire) == segment::STATE_RUNNING
+        };
+        let progress = (0..self.spec.size).fold(0u64, |sum, r| {
+            let ctl = self.segment.rank(r);
+            let counters = [&ctl.det_pos, &ctl.msgs_sent, &ctl.msgs_received, &ctl.replayed];
+            counters.iter().fold(sum, |n, c| n.wrapping_add(c.load(Ordering::Acquire)))
+        });
+        if live.is_empty() || !live.iter().all(waits) || progress != verify.progress {
+            (verify.progress, verify.looks) = (progress, 0);
+            return;
+        }
+        verify.looks += 1;
+        if verify.looks == STUCK_LOOKS {
+            let rank = live[0];
+            let ctl = self.segment.rank(rank);
+            let (at, end) =
+                (ctl.det_pos.load(Ordering::Acquire), ctl.det_tail.load(Ordering::Acquire));
+            let text = format!(
+                "the forced run is stuck: rank {rank} waits for a message that does not come \
+                 (at word {at} of {end} recorded)"
+            );
+            self.say(FromNode::Stuck { text });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eyrie_ledger::segment::Geometry;
+
+    fn record(change: impl Fn(&Segment)) -> Record {
+        let (_fd, segment) = Segment::create("v", Geometry::new(2, 1 << 20), 0, 1).unwrap();
+        let channel = segment.channel(1, 0);
+        channel.msgs.store(3, Ordering::Relaxed);
+        channel.bytes.store(24, Ordering::Relaxed);
+        channel.hash.store(7, Ordering::Relaxed);
+        segment.det(1, 0).store(42, Ordering::Relaxed);
+        segment.rank(1).det_tail.store(1, Ordering::Relaxed);
+        change(&segment);
+        Record::of(&segment)
+    }
+
+    #[test]
+    fn equal_runs_are_equal_and_the_first_difference_is_named() {
+        let base = record(|_| {});
+        assert_eq!(base.difference(&record(|_| {})), None);
+        let other = record(|s| s.channel(1, 0).hash.store(8, Ordering::Relaxed));
+        let text = base.difference(&other).unwrap();
+        assert!(text.starts_with("channel 1 -> 0 differs: recorded 3 messages, 24 bytes"));
+        let other = record(|s| s.det(1, 0).store(43, Ordering::Relaxed));
+        assert!(base.difference(&other).unwrap().starts_with("rank 1 had other outcomes"));
+    }
+
+    #[test]
+    fn recorded_outcomes_are_laid_before_a_fresh_segment() {
+        let base = record(|_| {});
+        let (_fd, fresh) = Segment::create("w", Geometry::new(2, 1 << 20), 0, 1).unwrap();
+        base.preload(&fresh);
+        assert_eq!(fresh.rank(1).det_tail.load(Ordering::Relaxed), 1);
+        assert_eq!(fresh.det(1, 0).load(Ordering::Relaxed), 42);
+        assert_eq!(fresh.rank(0).det_tail.load(Ordering::Relaxed), 0);
+    }
+}
