@@ -1,9 +1,9 @@
 //! What the controller of a job and its nodes say to each other.
 //!
-//! The controller decides, a node carries out: it holds the processes of its ranks, their pipes, the
-//! job segment and the images. Kept true: each side handles the messages of the other in the order
-//! in which they were sent; what concerns a process bears the number of its start, so that a message
-//! that crossed its end is known as late.
+//! The controller decides, a node carries out: it holds the processes of its ranks, their pipes,
+//! the job segment and the images. Kept true: each side handles the messages of the other in the
+//! order in which they were sent; what concerns a process bears the number of its start, so that a
+//! message that crossed its end is known as late.
 
 use crate::message::Stream;
 use crate::meta::Meta;
@@ -73,8 +73,8 @@ pub enum ToNode {
     Look { ask: u64 },
     /// Write the log of a rank that has ended, from these positions on. Answered by `Saved`.
     SaveLog { rank: u32, need: Vec<u64>, det_pos: u64, output: [Written; 2] },
-    /// `eyrie verify`: keep the record of the run that is over, and prepare the one that is forced to
-    /// its outcomes. Answered by `Forced`.
+    /// `eyrie verify`: keep the record of the run that is over, and prepare the one that is forced
+    /// to its outcomes. Answered by `Forced`.
     Force,
     /// `eyrie verify`: compare the runs. Answered by `Judged`.
     Judge,

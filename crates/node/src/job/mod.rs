@@ -2,8 +2,8 @@
 //! out by its nodes.
 //!
 //! Kept true: everything here runs on the daemon's main thread and never blocks; tasks and nodes
-//! talk to it by `Msg`; the rules are in `monitor`, `scheduler` and `retention`, not here; processes,
-//! pipes, segments and images are the nodes' (`agent`).
+//! talk to it by `Msg`; the rules are in `monitor`, `scheduler` and `retention`, not here;
+//! processes, pipes, segments and images are the nodes' (`agent`).
 
 mod checkpoints;
 mod death;
