@@ -3,6 +3,7 @@
 //! Kept true: a frame is at most `frame::MAX_FRAME_BYTES` long and holds exactly one message; what
 //! does not decode completely is an error, never a guess. No I/O happens here.
 
+pub mod auth;
 pub mod event;
 pub mod frame;
 pub mod message;
