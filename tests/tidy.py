@@ -35,7 +35,7 @@ UNSAFE_ALLOWED = (
     "tests/image/driver/",  # signals, waiting for a child
     "tests/image/programs/",  # calls to MPI
 )
-NO_UNWRAP = ("abi", "core", "channel", "ledger", "image", "image-cli", "node", "control")
+NO_UNWRAP = ("abi", "core", "channel", "ledger", "image", "image-cli", "node", "control", "protocol")
 
 # path -> {rule: reason}
 EXCEPTIONS = {}

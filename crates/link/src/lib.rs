@@ -1,3 +1,1 @@
-//! Links: the streams between ranks of different nodes, over authenticated TCP.
-
-pub mod membership;
+//! x

@@ -15,9 +15,9 @@ pub mod output;
 pub mod program;
 mod reap;
 pub mod replay;
-pub mod retention;
-pub mod scheduler;
 pub mod serve;
 pub mod spawn;
 #[cfg(test)]
 mod testing;
+
+pub use eyrie_protocol::{gate, membership, replicas, retention, scheduler};

@@ -8,7 +8,7 @@
 //! when a stream began anew is passed over; every acknowledgement is told on every connection until
 //! the receiver has left its message behind.
 
-use crate::wire::{Backward, Stream};
+use crate::link::wire::{Backward, Stream};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// One stream.
@@ -203,7 +203,6 @@ impl Receiver {
 
     /// The receiver has read the stream up to `front`, and may still need it from `need` on.
     /// `is_acked`: whether it has acknowledged the message that begins at a position.
-    /// Returns the position up to which the sender's log is not needed for either.
     pub fn moved(
         &mut self,
         stream: Stream,

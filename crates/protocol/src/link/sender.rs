@@ -7,13 +7,15 @@
 //! Kept true: a stream goes on where its receiver said, and never past the credit it gave; what is
 //! sent on one connection is forgotten with it. One stream that may not go on holds up no other.
 
-use crate::wire::{Backward, Stream};
+use crate::link::wire::{Backward, Stream};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The end of a piece, and what must be true before it may leave (`gate::Ticket`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Mark<T> {
     end: u64,
+    /// Less than the stretch of the stream if it ends with padding.
+    bytes: u64,
     ticket: T,
 }
 
@@ -34,7 +36,8 @@ struct Out<T> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Send {
     Open { stream: Stream },
-    Piece { stream: Stream, serial: u32, from: u64, end: u64 },
+    /// `bytes` of the log from position `from` on; they stand for the stream up to `end`.
+    Piece { stream: Stream, serial: u32, from: u64, end: u64, bytes: u64 },
 }
 
 /// What an answer of the receiver's node means for the driver.
@@ -115,13 +118,13 @@ impl<T: Copy> Sender<T> {
         Some(out.marks.back().map_or(out.next, |m| m.end))
     }
 
-    /// The next piece ends at `end`.
-    pub fn piece(&mut self, stream: Stream, end: u64, ticket: T) {
+    /// The next piece ends at `end` and has so many bytes.
+    pub fn piece(&mut self, stream: Stream, end: u64, bytes: u64, ticket: T) {
         if let Some(out) = self.streams.get_mut(&stream)
             && out.serial.is_some()
         {
             debug_assert!(end > out.marks.back().map_or(out.next, |m| m.end));
-            out.marks.push_back(Mark { end, ticket });
+            out.marks.push_back(Mark { end, bytes, ticket });
             self.queue(stream);
         }
     }
@@ -167,7 +170,8 @@ impl<T: Copy> Sender<T> {
             let from = out.next;
             out.next = mark.end;
             self.queue(stream);
-            return Some(Send::Piece { stream, serial, from, end: mark.end });
+            let Mark { end, bytes, .. } = mark;
+            return Some(Send::Piece { stream, serial, from, end, bytes });
         }
         None
     }

@@ -1,0 +1,13 @@
+//! What the nodes of a job agree on: rules without I/O, clock or randomness of their own.
+//!
+//! Inputs come in, actions and answers come out; others carry them out (`link`, `node`) or play them
+//! against a simulated world (`tests/sim`). `docs/protocols.md` says what holds and why.
+
+pub mod gate;
+pub mod link;
+pub mod membership;
+pub mod replicas;
+pub mod retention;
+pub mod scheduler;
+#[cfg(test)]
+mod testing;
