@@ -14,8 +14,8 @@ use eyrie_ledger::end;
 use eyrie_ledger::entry::{Envelope, REMOTE};
 use eyrie_ledger::reader::{Entry, Reader};
 use eyrie_ledger::segment::{
-    ASLEEP_REMOTE, ChannelCtl, FT_PROTECT, FT_REPLAY, Geometry, RankCtl, STATE_ABORTED, STATE_DIVERGED,
-    STATE_FINALIZED, STATE_RUNNING, Segment, SegmentError,
+    ASLEEP_REMOTE, ChannelCtl, FT_PROTECT, FT_REPLAY, Geometry, RankCtl, STATE_ABORTED,
+    STATE_DIVERGED, STATE_FINALIZED, STATE_RUNNING, Segment, SegmentError,
 };
 use eyrie_ledger::sendlog::{Append, Outgoing, SendLog};
 
@@ -171,7 +171,8 @@ impl Endpoint {
     /// By the ranks of this node, and by the threads of the links if there are other nodes.
     fn patience(seg: &Segment) -> Patience {
         let size = seg.geometry().ranks;
-        let own = (0..size).filter(|r| seg.rank(*r).home.load(Relaxed) == seg.node()).count() as u32;
+        let own =
+            (0..size).filter(|r| seg.rank(*r).home.load(Relaxed) == seg.node()).count() as u32;
         let busy = if own < size { own + 1 } else { own };
         Patience::new(busy, seg.header().cores.load(Relaxed))
     }

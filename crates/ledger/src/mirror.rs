@@ -184,8 +184,7 @@ impl Mirror {
             if offset + size >= self.chunk {
                 return Err(refused);
             }
-            let spot =
-                Spot::of(head, offset + size, self.chunk).ok_or(Refused::Entry(pos))?;
+            let spot = Spot::of(head, offset + size, self.chunk).ok_or(Refused::Entry(pos))?;
             let want = seq.wrapping_add(1);
             if spot.stamp != want || want == 0 {
                 return Err(Refused::Stamp { pos, want, found: spot.stamp });
@@ -205,13 +204,7 @@ impl Mirror {
     }
 
     /// Makes a chunk for the position, which is at its beginning.
-    fn enter(
-        &self,
-        seg: &Segment,
-        pool: &mut Pool,
-        seq: u64,
-        chain: u64,
-    ) -> Result<(), Refused> {
+    fn enter(&self, seg: &Segment, pool: &mut Pool, seq: u64, chain: u64) -> Result<(), Refused> {
         let n = self.have / self.chunk;
         let dir = seg.dir(self.src, self.dst, n);
         if dir_index(dir.tag.load(Relaxed), n).is_some() {
@@ -288,8 +281,7 @@ pub fn install(
 ) -> Result<(), Refused> {
     let chunk = u64::from(seg.geometry().chunk_bytes);
     let mut pool = Pool::new(seg, src);
-    let mut mirror =
-        Mirror { src, dst, chunk, have: n * chunk, known: Some((seq, chain)) };
+    let mut mirror = Mirror { src, dst, chunk, have: n * chunk, known: Some((seq, chain)) };
     if let Some(mut walk) = Walk::from_chunk(seg, src, dst, n) {
         if (walk.seq(), walk.chain()) != (seq, chain) {
             return Err(Refused::Chain(n * chunk));
@@ -303,7 +295,9 @@ pub fn install(
         let rest = bytes.get(offset as usize..).unwrap_or_default();
         let Some(head) = rest.first_chunk::<{ HEADER_BYTES as usize }>() else { break };
         let (seq, chain) = mirror.known.unwrap_or_default();
-        let Some(spot) = Spot::of(head, offset, chunk).filter(|s| s.stamp == seq + 1) else { break };
+        let Some(spot) = Spot::of(head, offset, chunk).filter(|s| s.stamp == seq + 1) else {
+            break;
+        };
         let mut entry = rest.get(..spot.told as usize).ok_or(Refused::Size(spot.told))?.to_vec();
         entry.resize(entry.len().max(SLOT_BYTES as usize), 0);
         mirror.take(seg, &mut pool, chain, &entry, |_| ())?;

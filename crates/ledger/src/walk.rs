@@ -155,12 +155,7 @@ pub fn acknowledge(seg: &Segment, src: u32, dst: u32, pos: u64) {
     }
 }
 
-fn ack(
-    seg: &Segment,
-    src: u32,
-    index: u32,
-    offset: u64,
-) -> Option<&std::sync::atomic::AtomicU32> {
+fn ack(seg: &Segment, src: u32, index: u32, offset: u64) -> Option<&std::sync::atomic::AtomicU32> {
     if !offset.is_multiple_of(SLOT_BYTES) {
         return None;
     }

@@ -35,22 +35,43 @@ struct Out<T> {
 /// What is to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Send {
-    Open { stream: Stream },
+    Open {
+        stream: Stream,
+    },
     /// `bytes` of the log from position `from` on; they stand for the stream up to `end`.
-    Piece { stream: Stream, serial: u32, from: u64, end: u64, bytes: u64 },
+    Piece {
+        stream: Stream,
+        serial: u32,
+        from: u64,
+        end: u64,
+        bytes: u64,
+    },
 }
 
 /// What an answer of the receiver's node means for the driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// Look at the log again: from `need` on for acknowledgements, from `from` on for pieces.
-    Rewind { stream: Stream, from: u64, need: u64 },
+    Rewind {
+        stream: Stream,
+        from: u64,
+        need: u64,
+    },
     /// The receiver has the stream up to `have`, and reads it from `need` on.
-    Moved { stream: Stream, have: u64, need: u64 },
+    Moved {
+        stream: Stream,
+        have: u64,
+        need: u64,
+    },
     /// The message that begins there was matched.
-    Acked { stream: Stream, position: u64 },
+    Acked {
+        stream: Stream,
+        position: u64,
+    },
     /// Determinants up to this number are held.
-    Held { upto: u64 },
+    Held {
+        upto: u64,
+    },
     Nothing,
 }
 

@@ -57,12 +57,28 @@ pub enum Forward<'a> {
 pub enum Backward {
     /// Go on from here, up to `credit`. Pieces bear `serial` from now on. The receiver may have
     /// acknowledged entries from `need` on, and says which right behind this.
-    Resume { stream: Stream, serial: u32, from: u64, need: u64, credit: u64 },
-    Progress { stream: Stream, have: u64, need: u64, credit: u64 },
+    Resume {
+        stream: Stream,
+        serial: u32,
+        from: u64,
+        need: u64,
+        credit: u64,
+    },
+    Progress {
+        stream: Stream,
+        have: u64,
+        need: u64,
+        credit: u64,
+    },
     /// The message that begins there was matched.
-    Acked { stream: Stream, position: u64 },
+    Acked {
+        stream: Stream,
+        position: u64,
+    },
     /// All determinants up to this number are held.
-    Held { upto: u64 },
+    Held {
+        upto: u64,
+    },
 }
 
 fn half(bytes: &[u8], at: usize) -> u32 {
