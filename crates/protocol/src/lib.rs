@@ -4,6 +4,7 @@
 //! against a simulated world (`tests/sim`). `docs/protocols.md` says what holds and why.
 
 pub mod gate;
+pub mod link;
 pub mod membership;
 pub mod replicas;
 pub mod retention;
