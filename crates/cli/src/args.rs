@@ -48,6 +48,9 @@ pub enum Command {
     /// The node daemon (started by `eyrie run`)
     #[command(name = "__node", hide = true)]
     Node(Node),
+    /// A node of a job with several (started by its controller)
+    #[command(name = "__member", hide = true)]
+    Member,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -56,6 +59,15 @@ pub enum FtMode {
     Logged,
     /// No protection: a rank that dies ends the job
     None,
+}
+
+/// How ranks are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum MapMode {
+    /// The first ranks on the first node, the next on the second
+    Block,
+    /// One on each node in turn
+    Cyclic,
 }
 
 /// What a checkpoint stores.
@@ -102,6 +114,19 @@ pub struct Run {
     /// Most memory for the send log of each rank [default: 512M, less if memory is short]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub log_limit: Option<u64>,
+    /// Spread the ranks over N nodes, each a daemon with storage of its own
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub nodes: Option<u32>,
+    /// How ranks are laid out on the nodes
+    #[arg(long, value_enum, default_value = "block", requires = "nodes")]
+    pub map: MapMode,
+    /// Nodes without ranks, which take those of nodes that are lost
+    #[arg(long, value_name = "S", default_value = "0", requires = "nodes")]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=256))]
+    pub spares: u32,
+    /// Other nodes that hold each recorded outcome before anything that depends on it leaves a node
+    #[arg(long, value_name = "F", default_value = "1", requires = "nodes")]
+    pub log_replicas: u32,
     /// Begin every output line with [rank]
     #[arg(short, long)]
     pub label: bool,
@@ -174,7 +199,8 @@ pub struct Checkpoint {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     eyrie inject last kill-rank 2\n  \
-    eyrie inject k7mq kill-rank 0,3")]
+    eyrie inject k7mq kill-rank 0,3\n  \
+    eyrie inject last kill-node 1")]
 pub struct Inject {
     /// The job: its id, the beginning of one, or `last`
     pub job: String,
@@ -184,6 +210,12 @@ pub struct Inject {
 
 #[derive(Debug, Subcommand)]
 pub enum Fault {
+    /// Kill nodes: their daemons, all that runs on them, and their storage
+    KillNode {
+        /// Nodes, separated by commas
+        #[arg(value_name = "N[,N..]", value_delimiter = ',', required = true)]
+        nodes: Vec<u32>,
+    },
     /// Kill ranks with SIGKILL, all at the same moment
     KillRank {
         /// Ranks, separated by commas

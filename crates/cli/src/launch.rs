@@ -3,11 +3,12 @@
 //! Kept true: whatever happens, the job's folder is gone when the command returns (unless it is to
 //! be kept), and the daemon is waited for.
 
-use crate::args::{CkptMode, FtMode, Node, Run, Verify};
+use crate::args::{CkptMode, FtMode, MapMode, Node, Run, Verify};
 use crate::console::{self, Console};
 use crate::{FAILED, Failure};
 use anyhow::Context;
 use eyrie_control::{Ft, JobSpec};
+use eyrie_node::daemon;
 use eyrie_node::home::{self, JobFolder};
 use eyrie_node::program;
 use eyrie_node::serve;
@@ -42,6 +43,10 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         name: run.name.clone(),
         keep: run.keep,
         verbose: run.verbose,
+        nodes: run.nodes.unwrap_or(0),
+        spares: run.spares,
+        cyclic: run.map == MapMode::Cyclic,
+        log_replicas: run.log_replicas,
         program: program.as_os_str().as_bytes().to_vec(),
         argv: argv(&run.command),
     };
@@ -60,6 +65,10 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         name: None,
         keep: false,
         verbose: verify.verbose,
+        nodes: 0,
+        spares: 0,
+        cyclic: false,
+        log_replicas: 0,
         program: program.as_os_str().as_bytes().to_vec(),
         argv: argv(&verify.command),
     };
@@ -169,9 +178,7 @@ fn spawn_daemon(
 
 /// The daemon's side.
 pub fn node(node: Node) -> Result<i32, Failure> {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("EYRIE_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).init();
+    log_to_stderr();
     let binary = std::env::current_exe().context("cannot find the eyrie binary itself")?;
     let options = serve::Options {
         id: node.id,
@@ -181,6 +188,20 @@ pub fn node(node: Node) -> Result<i32, Failure> {
         prefix: Prefix::of(&binary),
     };
     Ok(serve::run(options)?)
+}
+
+/// A node of a job with several.
+pub fn member() -> Result<i32, Failure> {
+    log_to_stderr();
+    let binary = std::env::current_exe().context("cannot find the eyrie binary itself")?;
+    daemon::run(Prefix::of(&binary))?;
+    Ok(0)
+}
+
+fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("EYRIE_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).init();
 }
 
 /// Takes over a descriptor the CLI handed down; ranks do not inherit it.

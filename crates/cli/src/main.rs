@@ -107,5 +107,6 @@ fn dispatch(command: Command) -> Result<i32, Failure> {
             Ok(0)
         }
         Command::Node(node) => launch::node(node),
+        Command::Member => launch::member(),
     }
 }

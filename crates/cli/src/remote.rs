@@ -144,9 +144,12 @@ pub fn checkpoint(args: &Checkpoint) -> Result<i32, Failure> {
 }
 
 pub fn inject(args: &Inject) -> Result<i32, Failure> {
-    let Fault::KillRank { ranks } = &args.fault;
     let job = find_running(&args.job)?;
-    Remote::ask(&job, &ClientMsg::Kill { ranks: ranks.clone() })?;
+    let ask = match &args.fault {
+        Fault::KillRank { ranks } => ClientMsg::Kill { ranks: ranks.clone() },
+        Fault::KillNode { nodes } => ClientMsg::KillNodes { nodes: nodes.clone() },
+    };
+    Remote::ask(&job, &ask)?;
     Ok(0)
 }
 

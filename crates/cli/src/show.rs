@@ -16,6 +16,9 @@ pub fn print(text: &str) {
 /// One event as a line.
 pub fn event_line(event: &Event) -> String {
     let mut line = format!("[{:>10.1} ms] ", event.ms);
+    if let Some(node) = event.node {
+        let _ = write!(line, "node {node} ");
+    }
     if let Some(rank) = event.rank {
         let _ = write!(line, "rank {rank} ");
     }

@@ -55,6 +55,10 @@ pub enum Role {
     LinkSender = 3,
     /// A node that receives streams.
     LinkReceiver = 4,
+    /// A node that brings or fetches images.
+    StoreClient = 5,
+    /// The node that has them.
+    StoreServer = 6,
 }
 
 /// How one end of a connection introduces itself.
@@ -138,6 +142,8 @@ impl Hello {
             2 => Role::Node,
             3 => Role::LinkSender,
             4 => Role::LinkReceiver,
+            5 => Role::StoreClient,
+            6 => Role::StoreServer,
             _ => return Err(AuthError::Malformed),
         };
         let name = &bytes[16..16 + JOB_BYTES];

@@ -39,6 +39,12 @@ pub enum EventKind {
     Ended,
     /// A checkpoint begins: the rank is about to be stopped.
     Checkpointing,
+    /// A node has joined the job.
+    NodeJoined,
+    /// A node is gone, with its ranks and all that it had stored; `text` says how that was noticed.
+    NodeLost,
+    /// The images of a rank are on another node again.
+    Copied,
 }
 
 impl EventKind {
@@ -60,6 +66,9 @@ impl EventKind {
             EventKind::Exited => "exited",
             EventKind::Ended => "ended",
             EventKind::Checkpointing => "checkpointing",
+            EventKind::NodeJoined => "node-joined",
+            EventKind::NodeLost => "node-lost",
+            EventKind::Copied => "copied",
         }
     }
 }
@@ -71,6 +80,7 @@ pub struct Event {
     pub ms: f64,
     pub event: EventKind,
     pub rank: Option<u32>,
+    pub node: Option<u32>,
     pub generation: Option<u32>,
     /// How long it took, or how long after its cause it was noticed.
     pub took_ms: Option<f64>,
@@ -87,6 +97,7 @@ impl Event {
             ms,
             event,
             rank: None,
+            node: None,
             generation: None,
             took_ms: None,
             bytes: None,

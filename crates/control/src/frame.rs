@@ -8,13 +8,16 @@ use serde::de::DeserializeOwned;
 
 /// Most payload bytes in one frame.
 pub const MAX_FRAME_BYTES: usize = 1 << 20;
+/// The same between a controller and its nodes, which have proved themselves: determinants of a
+/// rank, or its newest output, are one message.
+pub const MAX_NODE_FRAME_BYTES: usize = 128 << 20;
 /// Bytes of the length field.
 pub const HEADER_BYTES: usize = 4;
 
 /// Why a frame cannot be written or read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    #[error("frame of {0} bytes is longer than {MAX_FRAME_BYTES}")]
+    #[error("a frame of {0} bytes is too long")]
     TooLong(usize),
     #[error("frame is empty")]
     Empty,
@@ -26,8 +29,13 @@ pub enum FrameError {
 
 /// One message as a frame.
 pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, FrameError> {
+    encode_within(MAX_FRAME_BYTES, message)
+}
+
+/// The same with a bound of its own.
+pub fn encode_within<T: Serialize>(most: usize, message: &T) -> Result<Vec<u8>, FrameError> {
     let payload = postcard::to_stdvec(message).map_err(|e| FrameError::Malformed(e.to_string()))?;
-    if payload.len() > MAX_FRAME_BYTES {
+    if payload.len() > most {
         return Err(FrameError::TooLong(payload.len()));
     }
     let mut frame = Vec::with_capacity(HEADER_BYTES + payload.len());
@@ -37,15 +45,27 @@ pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, FrameError> {
 }
 
 /// Puts frames together from whatever pieces a socket delivers.
-#[derive(Default, Debug)]
+#[derive(Debug)]
 pub struct Decoder {
     buffer: Vec<u8>,
     used: usize,
+    most: usize,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Decoder::within(MAX_FRAME_BYTES)
+    }
 }
 
 impl Decoder {
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Takes frames up to `most` bytes.
+    pub fn within(most: usize) -> Self {
+        Decoder { buffer: Vec::new(), used: 0, most }
     }
 
     /// Takes bytes as they came.
@@ -65,7 +85,7 @@ impl Decoder {
             return Ok(None);
         };
         let length = u32::from_le_bytes(*head) as usize;
-        if length > MAX_FRAME_BYTES {
+        if length > self.most {
             return Err(FrameError::TooLong(length));
         }
         if length == 0 {

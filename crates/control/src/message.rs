@@ -9,7 +9,7 @@ use crate::status::JobStatus;
 use serde::{Deserialize, Serialize};
 
 /// Version of this protocol.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 /// Most bytes of standard input or output in one message.
 pub const MAX_DATA_BYTES: usize = 256 * 1024;
 
@@ -51,6 +51,14 @@ pub struct JobSpec {
     pub keep: bool,
     /// Tell the console about every event.
     pub verbose: bool,
+    /// Nodes, each with its own daemon; 0: the controller is the only one.
+    pub nodes: u32,
+    /// Nodes without ranks, for when one is lost.
+    pub spares: u32,
+    /// Lay ranks out one on each node in turn.
+    pub cyclic: bool,
+    /// Other nodes that hold each determinant.
+    pub log_replicas: u32,
     /// Resolved path of the program.
     pub program: Vec<u8>,
     /// The name the program is called by, and its arguments.
@@ -93,6 +101,10 @@ pub enum ClientMsg {
     Events {
         from: u64,
         follow: bool,
+    },
+    /// Kill nodes with all that is on them, as a fault would.
+    KillNodes {
+        nodes: Vec<u32>,
     },
 }
 

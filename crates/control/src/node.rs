@@ -5,9 +5,10 @@
 //! order in which they were sent; what concerns a process bears the number of its start, so that a
 //! message that crossed its end is known as late.
 
-use crate::message::Stream;
+use crate::message::{JobSpec, Stream};
 use crate::meta::Meta;
 use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
 
 /// Bytes of output a node sends ahead of the controller's `OutputTaken`.
 pub const OUTPUT_WINDOW_BYTES: u64 = 1 << 20;
@@ -39,16 +40,68 @@ pub struct Written {
     pub bytes: Vec<u8>,
 }
 
+/// What a node daemon reads from its standard input, as one frame.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Enlist {
+    pub job: String,
+    pub node: u32,
+    /// Grows with every start of a node in the job.
+    pub epoch: u64,
+    pub key: [u8; 32],
+    /// Its own storage; removed at its end unless it is to be kept.
+    pub folder: Vec<u8>,
+    pub controller: SocketAddr,
+    pub spec: JobSpec,
+}
+
+/// A live node, as the others reach it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peer {
+    pub node: u32,
+    pub epoch: u64,
+    pub link: SocketAddr,
+    pub store: SocketAddr,
+}
+
+/// Determinants of a rank: position of the first word, and the words.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Determinants {
+    pub rank: u32,
+    pub first: u64,
+    pub words: Vec<u64>,
+}
+
 /// From the controller to a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToNode {
     /// Start a process for the rank: from its image `from.generation`, or from the beginning (0).
-    Start { rank: u32, start: u64, from: Box<Meta> },
+    /// If it comes from another node, `moved` are its determinants, and its log lies beside the
+    /// image.
+    Start { rank: u32, start: u64, from: Box<Meta>, moved: Option<Box<Determinants>> },
     /// Clear away what the dead process of the rank left, and find the best of these images.
-    /// Answered by `Found`, more than once if images are refused.
-    Find { rank: u32, attempt: u64, generations: Vec<u32> },
-    /// Answered by `CheckpointOver`.
-    Checkpoint { rank: u32, start: u64, generation: u32, incremental: bool },
+    /// Answered by `Found`, more than once if images are refused. Of `files` what is not here is
+    /// fetched from the nodes `holders` first.
+    Find { rank: u32, attempt: u64, generations: Vec<u32>, files: Vec<u32>, holders: Vec<u32> },
+    /// With a copy for node `partner`, which lacks the files of the generations `missing`. Answered
+    /// by `CheckpointOver`.
+    Checkpoint {
+        rank: u32,
+        start: u64,
+        generation: u32,
+        incremental: bool,
+        partner: Option<u32>,
+        missing: Vec<u32>,
+    },
+    /// Copy these images of the rank to another node. Answered by `Copied`.
+    Copy { rank: u32, generations: Vec<u32>, to: u32 },
+    /// The live nodes. Who is not among them any more is fenced.
+    Members { members: Vec<Peer> },
+    /// The node that each rank has its home on.
+    Homes { homes: Vec<u32> },
+    /// Which determinants of these ranks are held here? Answered by `Held`.
+    Held { ask: u64, ranks: Vec<u32> },
+    /// Nothing; the connection stands.
+    Beat,
     /// No kept checkpoint of the rank needs what lies before these positions.
     Trim { rank: u32, need: Vec<u64>, det_pos: u64 },
     /// The rank has ended: nobody reads the channels to it any more.
@@ -67,8 +120,9 @@ pub enum ToNode {
     OutputTaken { bytes: u64 },
     /// The job goes on without protection.
     Unprotect,
-    /// Nothing of what the ranks did counts any more: forget processes, segment and images.
-    Renew,
+    /// Nothing of what the ranks did counts any more: forget processes, segment and images. The
+    /// node is a member with this epoch from now on.
+    Renew { epoch: u64 },
     /// How are the ranks? Answered by `Looks`.
     Look { ask: u64 },
     /// Write the log of a rank that has ended, from these positions on. Answered by `Saved`.
@@ -244,6 +298,26 @@ pub enum FromNode {
     Failed {
         text: String,
     },
+    /// The first message of a node daemon.
+    Joined {
+        link: SocketAddr,
+        store: SocketAddr,
+        pid: u32,
+    },
+    Held {
+        ask: u64,
+        /// Node and epoch of those of which it holds all that anything depends on.
+        in_step: Vec<(u32, u64)>,
+        held: Vec<Determinants>,
+    },
+    Copied {
+        rank: u32,
+        generations: Vec<u32>,
+        to: u32,
+        error: Option<String>,
+    },
+    /// Nothing; the node lives.
+    Beat,
     /// So many processes are left that cannot be killed.
     Finished {
         left: u64,

@@ -30,12 +30,31 @@ pub struct JobStatus {
     /// Connections closed because of malformed frames.
     pub malformed_frames: u64,
     pub ranks: Vec<RankStatus>,
+    /// Empty if the daemon is the only node.
+    pub nodes: Vec<NodeStatus>,
+}
+
+/// One node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NodeStatus {
+    pub node: u32,
+    /// `joining`, `live`, `spare` or `lost`.
+    pub state: String,
+    pub epoch: u64,
+    pub pid: u32,
+    /// Where other nodes reach it.
+    pub address: Option<String>,
+    pub ranks: Vec<u32>,
 }
 
 /// One rank.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RankStatus {
     pub rank: u32,
+    /// Node that it has its home on.
+    pub node: u32,
+    /// Nodes that have its newest image.
+    pub image_nodes: Vec<u32>,
     pub pid: Option<u32>,
     /// `starting`, `running`, `waiting`, `checkpointing`, `recovering`, `replaying`,
     /// `waits-for-log-space`, `finalized`, `exited` or `dead`.
@@ -75,4 +94,4 @@ pub struct CheckpointStatus {
 }
 
 /// Version of `JobStatus`.
-pub const STATUS_FORMAT: u32 = 1;
+pub const STATUS_FORMAT: u32 = 2;

@@ -12,8 +12,10 @@ use std::sync::atomic::Ordering::Acquire;
 
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::mirror;
 use crate::segment::{ChannelCtl, DirEntry, MEMFD_PREFIX, RankCtl, Segment, SegmentError};
 use crate::sendlog::dir_index;
+use crate::walk::{self, Walk};
 
 const MAGIC: [u8; 8] = *b"EYRIELOG";
 const VERSION: u32 = 1;
@@ -60,6 +62,8 @@ pub enum SavedError {
     Invalid(&'static str),
     #[error(transparent)]
     Segment(#[from] SegmentError),
+    #[error("its streams do not go with those here: {0}")]
+    Streams(#[from] mirror::Refused),
 }
 
 /// A saved log, as a segment of its own.
@@ -88,6 +92,29 @@ pub fn save(
     output: &[Recorded; 2],
     to: &File,
 ) -> io::Result<u64> {
+    write(segment_file, segment, rank, ranges(segment, rank, from), output, to)
+}
+
+/// Writes the streams that `rank` has sent, as far as they are published: what its image needs on
+/// another node. The rank may go on; of its channels nothing may be released meanwhile.
+pub fn save_streams(
+    segment_file: &File,
+    segment: &Segment,
+    rank: u32,
+    to: &File,
+) -> io::Result<u64> {
+    let none = [Recorded::default(), Recorded::default()];
+    write(segment_file, segment, rank, stream_ranges(segment, rank), &none, to)
+}
+
+fn write(
+    segment_file: &File,
+    segment: &Segment,
+    rank: u32,
+    ranges: Vec<(u64, u64)>,
+    output: &[Recorded; 2],
+    to: &File,
+) -> io::Result<u64> {
     let mut out = BufWriter::with_capacity(1 << 20, to);
     out.write_all(&[0; HEADER_BYTES as usize])?;
     let mut table = Vec::new();
@@ -98,7 +125,7 @@ pub fn save(
         out.write_all(bytes)
     };
     let mut buffer = vec![0; PIECE_BYTES as usize];
-    for (start, end) in ranges(segment, rank, from) {
+    for (start, end) in ranges {
         let mut offset = start;
         while offset < end {
             let piece = &mut buffer[..PIECE_BYTES.min(end - offset) as usize];
@@ -185,6 +212,57 @@ fn ranges(segment: &Segment, rank: u32, from: &From) -> Vec<(u64, u64)> {
     all.push((base + first * 8, base + (first + whole) * 8));
     all.push((base, base + (count - whole) * 8));
     merge(all)
+}
+
+/// The published parts of the streams that the rank has sent.
+fn stream_ranges(segment: &Segment, rank: u32) -> Vec<(u64, u64)> {
+    let geo = segment.geometry();
+    let mut all = vec![(0, 4096)];
+    for dst in 0..geo.ranks {
+        let ctl = segment.channel(rank, dst);
+        let at = geo.chan_off() + segment.pair(rank, dst) * size_of::<ChannelCtl>() as u64;
+        all.push((at, at + size_of::<ChannelCtl>() as u64));
+        let next = ctl.chunks_next.load(Acquire);
+        let oldest = ctl.chunks_first.load(Acquire).max(next.saturating_sub(geo.dir_cap()));
+        for n in oldest..next {
+            let Some(index) = walk::chunk_index(segment, rank, dst, n) else { continue };
+            let Some(mut walk) = Walk::from_chunk(segment, rank, dst, n) else { continue };
+            let begin = walk.pos();
+            let end = begin + u64::from(geo.chunk_bytes);
+            while walk.pos() < end && matches!(walk.step(segment), Ok(Some(_))) {}
+            let at = geo.dir_off() + segment.dir_slot(rank, dst, n) * size_of::<DirEntry>() as u64;
+            all.push((at, at + size_of::<DirEntry>() as u64));
+            let at = geo.chunk_off(rank, index);
+            all.push((at, at + (walk.pos().min(end) - begin)));
+        }
+    }
+    merge(all)
+}
+
+/// Adds the streams of a saved log to the log of its rank, which comes to this node and does not run
+/// yet.
+pub fn install(loaded: &Loaded, segment: &Segment) -> Result<(), SavedError> {
+    let (from, rank) = (&loaded.segment, loaded.rank);
+    if from.geometry() != segment.geometry() {
+        return Err(SavedError::Invalid("the shape of the segment"));
+    }
+    let chunk = from.geometry().chunk_bytes as usize;
+    for dst in 0..from.geometry().ranks {
+        let ctl = from.channel(rank, dst);
+        let next = ctl.chunks_next.load(Acquire);
+        let oldest =
+            ctl.chunks_first.load(Acquire).max(next.saturating_sub(from.geometry().dir_cap()));
+        for n in oldest..next {
+            let Some(index) = walk::chunk_index(from, rank, dst, n) else { continue };
+            let dir = from.dir(rank, dst, n);
+            let known = (dir.seq.load(Acquire), dir.chain.load(Acquire));
+            let at = from.chunk(rank, index).as_ptr();
+            // SAFETY: a chunk of a segment that nobody else knows.
+            let bytes = unsafe { std::slice::from_raw_parts(at, chunk) };
+            mirror::install(segment, (rank, dst), n, known, bytes)?;
+        }
+    }
+    Ok(())
 }
 
 fn merge(mut all: Vec<(u64, u64)>) -> Vec<(u64, u64)> {

@@ -6,6 +6,8 @@
 
 mod agent;
 mod checkpoint;
+mod crew;
+pub mod daemon;
 mod futex;
 pub mod home;
 mod input;
@@ -19,7 +21,9 @@ mod reap;
 pub mod replay;
 pub mod serve;
 pub mod spawn;
+mod store;
 #[cfg(test)]
 mod testing;
+mod wire;
 
-pub use eyrie_protocol::{gate, membership, replicas, retention, scheduler};
+pub use eyrie_protocol::{gate, membership, placement, replicas, retention, scheduler};

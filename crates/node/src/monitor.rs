@@ -36,6 +36,12 @@ pub enum Input {
         /// Whether the rank can be brought back.
         protected: bool,
     },
+    /// The rank is lost with its node, whether it had a process or had ended there.
+    Lost {
+        rank: u32,
+        /// Whether it can be brought back.
+        protected: bool,
+    },
     /// Seen in the control block of a live rank.
     Reported {
         rank: u32,
@@ -185,6 +191,12 @@ impl Monitor {
                     Phase::RollingBack | Phase::Ending | Phase::Over => {}
                 }
             }
+            Input::Lost { rank, protected } => {
+                self.ranks[rank as usize].life = Life::Waiting;
+                if self.phase == Phase::Running {
+                    self.lost(rank, protected, &mut todo);
+                }
+            }
             Input::Reported { rank, said } if self.listens_to(rank) => match said {
                 Said::Aborted { code, text } => self.aborted(rank, code, &text, &mut todo),
                 Said::Diverged { text } => self.diverged(rank, &text, &mut todo),
@@ -273,6 +285,16 @@ impl Monitor {
             }
             (_, Death::Signal(signal)) => self.fault(rank, signal, progress, todo),
         }
+    }
+
+    fn lost(&mut self, rank: u32, protected: bool, todo: &mut Vec<Action>) {
+        if protected && self.recovers {
+            todo.push(Action::Recover { rank });
+            return;
+        }
+        let text =
+            format!("rank {rank} is lost with its node; the job runs without protection and ends");
+        self.end(128 + libc::SIGKILL, text, todo);
     }
 
     fn fault(&mut self, rank: u32, signal: i32, progress: u64, todo: &mut Vec<Action>) {

@@ -111,12 +111,13 @@ pub fn clear_left(job: &str, rank: u32) -> usize {
     }
 }
 
-/// Kills and collects all descendants, generation after generation. Returns how many are left
-/// (stuck in the kernel) when the time is over.
-pub fn clear() -> usize {
+/// Kills and collects all descendants but those that `spare` leads, generation after generation.
+/// Returns how many do not go.
+pub fn clear_but(spare: &[libc::pid_t]) -> usize {
     let end = Instant::now() + CLEAR_LIMIT;
     loop {
-        let left = children();
+        let mut left = children();
+        left.retain(|pid| !spare.contains(pid));
         if left.is_empty() || Instant::now() > end {
             return left.len();
         }
@@ -126,11 +127,15 @@ pub fn clear() -> usize {
             unsafe { libc::kill(*pid, libc::SIGKILL) };
         }
         for pid in left {
-            // A blocking wait on one that was just killed; another thread's tracee may answer
-            // late, so it is polled.
             if matches!(waitid(libc::P_PID, pid as libc::id_t), Ok(None)) {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
     }
+}
+
+/// Kills and collects all descendants, generation after generation. Returns how many are left
+/// (stuck in the kernel) when the time is over.
+pub fn clear() -> usize {
+    clear_but(&[])
 }

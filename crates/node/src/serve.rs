@@ -4,9 +4,11 @@
 //! connection and is counted; on the way out no process, image or segment is left.
 
 use crate::agent::{self, Agent};
+use crate::crew::Crew;
 use crate::home;
 use crate::job::{self, BeginError, Job, Msg, Node, Place, Shared};
 use crate::outlet::Outlet;
+use crate::pipes;
 use crate::reap;
 use crate::spawn::Prefix;
 use eyrie_control::{ClientMsg, Decoder, JobSpec, NodeMsg, PROTOCOL};
@@ -17,8 +19,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream as StdStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
@@ -68,6 +71,7 @@ pub fn run(options: Options) -> Result<i32, ServeError> {
 
 async fn serve(options: Options) -> Result<i32, ServeError> {
     let Options { id, folder, console, lock, prefix } = options;
+    let lifeline = console.try_clone().map_err(os("console"))?;
     let console = StdStream::from(console);
     console.set_nonblocking(true).map_err(os("console"))?;
     let (reader, writer) = UnixStream::from_std(console).map_err(os("console"))?.into_split();
@@ -83,7 +87,11 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
         }
     };
     let (tell, mut told) = mpsc::unbounded_channel();
-    let job = match begin(&id, &folder, prefix, spec, &outlet, &tell) {
+    let begun = match spec.nodes {
+        0 => begin(&id, &folder, prefix, spec, &outlet, &tell),
+        _ => begin_many(&id, &folder, spec, lifeline, &outlet, &tell),
+    };
+    let job = match begun {
         Ok(job) => job,
         Err(error) => {
             outlet.send(&NodeMsg::Error(error.to_string()));
@@ -94,7 +102,6 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
     tokio::task::spawn_local(accept(listener, Rc::clone(&job)));
     tokio::task::spawn_local(console_input(reader, Rc::clone(&job), tell.clone()));
     watch_signals(&tell)?;
-    job.borrow_mut().start_all();
     let over = job.borrow().over();
     loop {
         let look = job.borrow().next_look();
@@ -125,14 +132,45 @@ fn begin(
     tell: &UnboundedSender<Msg>,
 ) -> Result<Shared, BeginError> {
     let place = agent::Place { id: id.to_string(), images: folder.join(home::IMAGES), prefix };
-    let (orders, ordered) = mpsc::unbounded_channel();
+    let (orders, mut ordered) = mpsc::unbounded_channel();
     let (hear, heard) = mpsc::unbounded_channel();
     let out = tell.clone();
-    let say = move |message| drop(out.send(Msg::Node { node: 0, message }));
-    let node = Agent::begin(place, spec.clone(), hear, say)?;
-    tokio::task::spawn_local(agent::serve(node, ordered, heard));
+    let say = Arc::new(move |message| drop(out.send(Msg::Node { node: 0, message })));
+    let node = Agent::begin(place, spec.clone(), hear, say, None)?;
+    tokio::task::spawn_local(async move { agent::serve(&node, &mut ordered, heard).await });
     let place = Place { id: id.to_string(), folder: folder.to_path_buf() };
-    Job::begin(place, spec, vec![Node::new(orders)], outlet.clone(), tell.clone())
+    let job = Job::begin(place, spec, vec![Node::here(orders)], outlet.clone(), tell.clone())?;
+    job.borrow_mut().start_all();
+    Ok(job)
+}
+
+/// A job whose nodes have daemons of their own. It starts when all have called.
+fn begin_many(
+    id: &str,
+    folder: &Path,
+    spec: JobSpec,
+    lifeline: OwnedFd,
+    outlet: &Outlet,
+    tell: &UnboundedSender<Msg>,
+) -> Result<Shared, BeginError> {
+    let crew = Crew::new(id, folder, &spec, lifeline, tell.clone()).map_err(BeginError::Daemon)?;
+    let mut nodes = Vec::new();
+    for node in 0..spec.nodes + spec.spares {
+        let epoch = u64::from(node) + 1;
+        let daemon = crew.start(node, epoch).map_err(BeginError::Daemon)?;
+        let pidfd = daemon.pidfd.try_clone().map_err(BeginError::Daemon)?;
+        let pidfd = pipes::watch(pidfd, Interest::READABLE).map_err(BeginError::Daemon)?;
+        let tell = tell.clone();
+        tokio::task::spawn_local(async move {
+            if pidfd.readable().await.is_ok() {
+                let why = String::from("its daemon ended");
+                let _ = tell.send(Msg::Gone { node, epoch, why });
+            }
+        });
+        nodes.push(Node::there(daemon));
+    }
+    let place = Place { id: id.to_string(), folder: folder.to_path_buf() };
+    Job::begin(place, spec, nodes, outlet.clone(), tell.clone())
 }
 
 /// Has the nodes keep what is to be kept, and end.
@@ -266,6 +304,13 @@ fn check_spec(spec: JobSpec) -> Result<JobSpec, String> {
     if !(1..=most).contains(&spec.size) {
         return Err(format!("asks for {} ranks; one node holds 1 to {most}", spec.size));
     }
+    let many = u64::from(spec.nodes) + u64::from(spec.spares);
+    if many > u64::from(most) || (spec.nodes == 0 && spec.spares > 0) {
+        return Err(format!("asks for {} nodes and {} spares", spec.nodes, spec.spares));
+    }
+    if spec.nodes > 0 && spec.ft == eyrie_control::Ft::Verify {
+        return Err(String::from("asks for a verification on several nodes"));
+    }
     if spec.argv.is_empty() || spec.program.is_empty() {
         return Err(String::from("names no program"));
     }
@@ -348,6 +393,10 @@ fn answer(message: ClientMsg, job: &Shared, outlet: &Outlet) -> Result<(), Strin
         ClientMsg::Checkpoint { rank } => return job.ask_checkpoint(rank, outlet.clone()),
         ClientMsg::Kill { ranks } => {
             job.inject(&ranks)?;
+            outlet.send(&NodeMsg::Done);
+        }
+        ClientMsg::KillNodes { nodes } => {
+            job.inject_nodes(&nodes)?;
             outlet.send(&NodeMsg::Done);
         }
         ClientMsg::Abort => {

@@ -6,6 +6,7 @@
 pub mod gate;
 pub mod link;
 pub mod membership;
+pub mod placement;
 pub mod replicas;
 pub mod retention;
 pub mod scheduler;

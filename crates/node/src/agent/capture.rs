@@ -3,7 +3,7 @@
 use super::{Agent, Msg};
 use crate::checkpoint::{self, CheckpointError, Order, Report, image_path};
 use crate::futex;
-use eyrie_control::node::{CheckpointResult, FromNode, Taken};
+use eyrie_control::node::{CheckpointResult, FromNode, Taken, ToNode};
 use eyrie_image::{Tracker, Tracking};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -73,8 +73,8 @@ impl Agent {
     fn let_go(&mut self, rank: u32) {
         let r = self.rank(rank);
         r.freezing = false;
-        if let Some((attempt, generations)) = r.find_later.take() {
-            self.find(rank, attempt, generations);
+        if let Some(search) = r.find_later.take() {
+            self.find(rank, search);
         }
     }
 
@@ -85,6 +85,13 @@ impl Agent {
         generation: u32,
         result: Result<checkpoint::Taken, CheckpointError>,
     ) {
+        let copy = self.rank(rank).copy.take();
+        let result = match (result, copy) {
+            (Ok(taken), Some(copy)) if self.network.is_some() => {
+                return self.copy_out(rank, start, generation, taken, copy);
+            }
+            (result, _) => result,
+        };
         self.rank(rank).capturing = None;
         let result = match result {
             Ok(taken) => CheckpointResult::Taken(Box::new(told(taken))),
@@ -97,18 +104,78 @@ impl Agent {
         self.say(FromNode::CheckpointOver { rank, start, generation, result });
     }
 
+    /// The image is on its partner, too, or could not be brought there.
+    pub(super) fn copied(
+        &mut self,
+        rank: u32,
+        start: u64,
+        generation: u32,
+        taken: checkpoint::Taken,
+        result: Result<(), String>,
+    ) {
+        if self.rank(rank).capturing != Some(generation) {
+            return self.remove_images(rank, &[generation]);
+        }
+        if let Err(text) = result {
+            return self.checkpoint_failed(rank, start, generation, text);
+        }
+        self.rank(rank).capturing = None;
+        let result = CheckpointResult::Taken(Box::new(told(taken)));
+        self.let_out(FromNode::CheckpointOver { rank, start, generation, result });
+    }
+
+    /// No partner has it: it does not count.
+    pub(super) fn checkpoint_failed(
+        &mut self,
+        rank: u32,
+        start: u64,
+        generation: u32,
+        text: String,
+    ) {
+        self.remove_images(rank, &[generation]);
+        let r = self.rank(rank);
+        r.capturing = None;
+        // The next image must not build on this one.
+        r.tracker = None;
+        let result = CheckpointResult::Failed { text, lasting: false };
+        self.say(FromNode::CheckpointOver { rank, start, generation, result });
+    }
+
     pub(super) fn image_file(&self, rank: u32, generation: u32) -> PathBuf {
         image_path(&self.place.images, rank, generation)
     }
 
     pub(super) fn remove_images(&self, rank: u32, generations: &[u32]) {
         for generation in generations {
-            let _ = eyrie_image::remove_image(&self.image_file(rank, *generation));
+            let path = self.image_file(rank, *generation);
+            let _ = eyrie_image::remove_image(&path);
+            if self.network.is_some() {
+                let _ = std::fs::remove_file(super::network::log_of(&path));
+            }
+        }
+    }
+
+    /// Gives up parts of the logs, as soon as no thread reads them.
+    pub(super) fn give_up_logs(&mut self, order: ToNode) {
+        if self.reading_logs > 0 {
+            return self.trims.push(order);
+        }
+        match order {
+            ToNode::Trim { rank, need, det_pos } => self.trim(rank, &need, det_pos),
+            ToNode::Release { rank } => self.release_channels_to(rank),
+            _ => {}
+        }
+    }
+
+    pub(super) fn logs_read(&mut self) {
+        self.reading_logs -= 1;
+        if self.reading_logs == 0 {
+            std::mem::take(&mut self.trims).into_iter().for_each(|t| self.give_up_logs(t));
         }
     }
 
     /// Gives up what no kept checkpoint of `rank` needs.
-    pub(super) fn trim(&mut self, rank: u32, need: &[u64], det_pos: u64) {
+    fn trim(&mut self, rank: u32, need: &[u64], det_pos: u64) {
         for (source, need) in (0..self.size()).zip(need) {
             self.segment.channel(source, rank).trim.fetch_max(*need, Ordering::Release);
         }
@@ -119,7 +186,7 @@ impl Agent {
     }
 
     /// Nobody reads them any more.
-    pub(super) fn release_channels_to(&mut self, rank: u32) {
+    fn release_channels_to(&mut self, rank: u32) {
         for source in 0..self.size() {
             let channel = self.segment.channel(source, rank);
             let need = channel.need.load(Ordering::Acquire);

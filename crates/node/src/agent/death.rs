@@ -4,15 +4,26 @@
 //! looked for when no checkpoint thread touches the old process any more, and they are checked in a
 //! thread, never on the main loop.
 
-use super::{Agent, Msg, Replay};
+use super::{Agent, Msg, Replay, network};
 use crate::checkpoint::image_path;
 use crate::reap;
 use eyrie_control::node::{Choice, FromNode};
 use eyrie_control::{Death, Meta, Said};
 use eyrie_ledger::segment;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+/// What is to be looked for.
+pub(super) struct Search {
+    pub attempt: u64,
+    /// Best first.
+    pub generations: Vec<u32>,
+    /// What has to be here for that, and who else has it.
+    pub files: Vec<u32>,
+    pub holders: Vec<u32>,
+}
 
 impl Agent {
     pub(super) fn process_ended(&mut self, rank: u32, start: u64) {
@@ -50,7 +61,7 @@ impl Agent {
             self.feed = None;
         }
         let look = Box::new(self.rank_look(rank));
-        self.say(FromNode::Ended { rank, start, death, said, progress, look });
+        self.let_out(FromNode::Ended { rank, start, death, said, progress, look });
     }
 
     /// A shell that waited for the program tells by its exit code which signal killed it.
@@ -87,11 +98,12 @@ impl Agent {
     }
 
     /// Finds the newest good image of these, in a thread.
-    pub(super) fn find(&mut self, rank: u32, attempt: u64, generations: Vec<u32>) {
+    pub(super) fn find(&mut self, rank: u32, search: Search) {
         if self.rank(rank).freezing {
-            self.rank(rank).find_later = Some((attempt, generations));
+            self.rank(rank).find_later = Some(search);
             return;
         }
+        let Search { attempt, generations, files, holders } = search;
         let found = |choice| FromNode::Found { rank, attempt, choice };
         let left = !reap::kill_left(&self.place.id, rank).is_empty();
         match generations.first() {
@@ -101,11 +113,15 @@ impl Agent {
         }
         let (tell, size) = (self.tell.clone(), self.size());
         let (job, images) = (self.place.id.clone(), self.place.images.clone());
+        let network = self.network.as_ref().map(|n| (n.own.clone(), Arc::clone(&n.members)));
         let search = move || {
             let found = |choice| drop(tell.send(Msg::Found { rank, attempt, choice }));
             let left = reap::clear_left(&job, rank);
             if left > 0 {
                 return found(Choice::Left(left as u64));
+            }
+            if let Some((own, members)) = network {
+                network::fetch(&own, &members, &images, rank, &files, &holders);
             }
             for generation in generations {
                 let choice = check_image(&images, &job, rank, generation, size);

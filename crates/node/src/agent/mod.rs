@@ -7,10 +7,13 @@
 mod capture;
 mod death;
 mod look;
+mod network;
 mod saving;
 mod start;
 mod streams;
 mod verify;
+
+pub(crate) use network::Network;
 
 use crate::checkpoint::Report;
 use crate::futex::{self, Bell};
@@ -42,6 +45,16 @@ pub(crate) enum Msg {
     Checkpoint { rank: u32, generation: u32, start: u64, report: Report },
     /// From a thread that checks images.
     Found { rank: u32, attempt: u64, choice: Choice },
+    /// A thread does not read the logs of the segment any more.
+    LogsRead,
+    /// An image was brought to another node, or not.
+    Copied {
+        rank: u32,
+        start: u64,
+        generation: u32,
+        taken: Box<crate::checkpoint::Taken>,
+        result: Result<(), String>,
+    },
     /// The log of a rank was written.
     Saved { rank: u32 },
 }
@@ -84,9 +97,11 @@ struct Rank {
     /// The checkpoint thread may still touch the process and its control block.
     freezing: bool,
     /// Images are to be looked for when that is over.
-    find_later: Option<(u64, Vec<u32>)>,
+    find_later: Option<death::Search>,
     replay: Replay,
     saving: Option<saving::Thread>,
+    /// Where the image that is being taken is to be copied.
+    copy: Option<network::Copy>,
 }
 
 impl Rank {
@@ -100,6 +115,7 @@ impl Rank {
             find_later: None,
             replay: Replay::No,
             saving: None,
+            copy: None,
         }
     }
 }
@@ -127,7 +143,9 @@ pub(crate) struct Agent {
     this: Weak<RefCell<Agent>>,
     tell: mpsc::UnboundedSender<Msg>,
     /// Where what it says goes.
-    out: Box<dyn Fn(FromNode)>,
+    out: Arc<dyn Fn(FromNode) + Send + Sync>,
+    /// None: there is no other node.
+    network: Option<Network>,
     place: Place,
     spec: JobSpec,
     argv: Vec<OsString>,
@@ -139,6 +157,9 @@ pub(crate) struct Agent {
     feed: Option<streams::Feed>,
     unprotected: bool,
     verify: Option<verify::Verify>,
+    /// Threads that read the logs of the segment; nothing of those is released meanwhile.
+    reading_logs: u32,
+    trims: Vec<ToNode>,
     finished: bool,
 }
 
@@ -151,9 +172,11 @@ impl Agent {
         place: Place,
         spec: JobSpec,
         tell: mpsc::UnboundedSender<Msg>,
-        out: impl Fn(FromNode) + 'static,
+        out: Arc<dyn Fn(FromNode) + Send + Sync>,
+        network: Option<Network>,
     ) -> Result<Shared, BeginError> {
-        let (segment_fd, segment) = make_segment(&place.id, &spec)?;
+        let own = network.as_ref().map_or(0, |n| n.own.node);
+        let (segment_fd, segment) = make_segment(&place.id, &spec, own)?;
         let bell = listen(&segment, &tell)?;
         let images = place.images.clone();
         std::fs::create_dir(&images).map_err(|e| BeginError::File(images, e))?;
@@ -162,7 +185,8 @@ impl Agent {
             RefCell::new(Agent {
                 this: this.clone(),
                 tell,
-                out: Box::new(out),
+                out,
+                network,
                 argv: spec.argv.iter().map(|a| OsString::from_vec(a.clone())).collect(),
                 segment,
                 segment_fd,
@@ -172,6 +196,8 @@ impl Agent {
                 feed: None,
                 unprotected: false,
                 verify,
+                reading_logs: 0,
+                trims: Vec::new(),
                 finished: false,
                 place,
                 spec,
@@ -182,13 +208,22 @@ impl Agent {
     /// Carries out what the controller says.
     pub fn obey(&mut self, message: ToNode) {
         match message {
-            ToNode::Start { rank, start, from } => self.start(rank, start, &from),
-            ToNode::Find { rank, attempt, generations } => self.find(rank, attempt, generations),
-            ToNode::Checkpoint { rank, start, generation, incremental } => {
+            ToNode::Start { rank, start, from, moved } => {
+                self.start(rank, start, &from, moved.as_deref());
+            }
+            ToNode::Find { rank, attempt, generations, files, holders } => {
+                self.find(rank, death::Search { attempt, generations, files, holders });
+            }
+            ToNode::Checkpoint { rank, start, generation, incremental, partner, missing } => {
+                self.rank(rank).copy = Some(network::Copy { partner, missing });
                 self.checkpoint(rank, start, generation, incremental);
             }
-            ToNode::Trim { rank, need, det_pos } => self.trim(rank, &need, det_pos),
-            ToNode::Release { rank } => self.release_channels_to(rank),
+            ToNode::Copy { rank, generations, to } => self.copy_images(rank, generations, to),
+            ToNode::Members { members } => self.set_members(&members),
+            ToNode::Homes { homes } => self.set_homes(&homes),
+            ToNode::Held { ask, ranks } => self.tell_held(ask, &ranks),
+            ToNode::Beat => {}
+            ToNode::Trim { .. } | ToNode::Release { .. } => self.give_up_logs(message),
             ToNode::Remove { rank, generations } => self.remove_images(rank, &generations),
             ToNode::Signal { signal } => self.signal_all(signal),
             ToNode::Kill { ranks } => self.kill(&ranks),
@@ -196,7 +231,7 @@ impl Agent {
             ToNode::InputOver { start } => self.end_input(start),
             ToNode::OutputTaken { bytes } => self.flow.taken(bytes),
             ToNode::Unprotect => self.unprotect(),
-            ToNode::Renew => self.renew(),
+            ToNode::Renew { epoch } => self.renew(epoch),
             ToNode::Look { ask } => self.tell_looks(ask),
             ToNode::SaveLog { rank, need, det_pos, output } => {
                 self.save_log(rank, need, det_pos, output);
@@ -217,6 +252,10 @@ impl Agent {
             }
             Msg::Found { rank, attempt, choice } => {
                 self.say(FromNode::Found { rank, attempt, choice })
+            }
+            Msg::LogsRead => self.logs_read(),
+            Msg::Copied { rank, start, generation, taken, result } => {
+                self.copied(rank, start, generation, *taken, result);
             }
             Msg::Saved { rank } => self.log_saved(rank),
         }
@@ -278,7 +317,8 @@ impl Agent {
 
     /// The job begins anew: a new segment, and nothing of the ranks. No process is left, as the
     /// controller saw all of them end.
-    fn renew(&mut self) {
+    fn renew(&mut self, epoch: u64) {
+        self.network.iter_mut().for_each(|n| n.own.epoch = epoch);
         for r in &mut self.ranks {
             *r = Rank { deaths: r.deaths, ..Rank::new() };
         }
@@ -288,7 +328,8 @@ impl Agent {
     }
 
     fn renew_segment(&mut self) -> Result<(), BeginError> {
-        let (fd, segment) = make_segment(&self.place.id, &self.spec)?;
+        let own = self.segment.node();
+        let (fd, segment) = make_segment(&self.place.id, &self.spec, own)?;
         self._bell = listen(&segment, &self.tell)?;
         (self.segment, self.segment_fd) = (segment, fd);
         Ok(())
@@ -301,7 +342,11 @@ impl Agent {
     }
 }
 
-fn make_segment(id: &str, spec: &JobSpec) -> Result<(OwnedFd, Arc<Segment>), BeginError> {
+fn make_segment(
+    id: &str,
+    spec: &JobSpec,
+    node: u32,
+) -> Result<(OwnedFd, Arc<Segment>), BeginError> {
     let ft = match spec.ft {
         Ft::Logged => segment::FT_LOGGED,
         Ft::None => 0,
@@ -310,7 +355,7 @@ fn make_segment(id: &str, spec: &JobSpec) -> Result<(OwnedFd, Arc<Segment>), Beg
     };
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
     let geometry = Geometry::new(spec.size, spec.log_limit_bytes);
-    let (fd, segment) = Segment::create(id, geometry, ft, cores)?;
+    let (fd, segment) = Segment::create_on(id, geometry, ft, cores, node)?;
     Ok((crate::spawn::high(fd), Arc::new(segment)))
 }
 
@@ -322,8 +367,8 @@ fn listen(segment: &Arc<Segment>, tell: &mpsc::UnboundedSender<Msg>) -> Result<B
 
 /// Serves a node until it has finished: `orders` are the controller's.
 pub(crate) async fn serve(
-    agent: Shared,
-    mut orders: mpsc::UnboundedReceiver<ToNode>,
+    agent: &Shared,
+    orders: &mut mpsc::UnboundedReceiver<ToNode>,
     mut told: mpsc::UnboundedReceiver<Msg>,
 ) {
     while !agent.borrow().finished() {

@@ -7,7 +7,7 @@ use super::{Agent, Msg, Proc, Replay, streams};
 use crate::pipes;
 use crate::reap;
 use crate::spawn::{self, Launch};
-use eyrie_control::node::FromNode;
+use eyrie_control::node::{Determinants, FromNode};
 use eyrie_control::{Ft, Meta, Stream};
 use eyrie_image::RestoreOptions;
 use eyrie_ledger::segment::MEMFD_PREFIX;
@@ -32,13 +32,20 @@ enum LaunchError {
 }
 
 impl Agent {
-    pub(super) fn start(&mut self, rank: u32, start: u64, from: &Meta) {
-        match self.launch(rank, start, from) {
+    pub(super) fn start(
+        &mut self,
+        rank: u32,
+        start: u64,
+        from: &Meta,
+        moved: Option<&Determinants>,
+    ) {
+        let moved = moved.map_or(Ok(()), |moved| self.move_in(rank, from, moved));
+        let launched = moved
+            .map_err(|e| e.to_string())
+            .and_then(|()| self.launch(rank, start, from).map_err(|e| e.to_string()));
+        match launched {
             Ok(pid) => self.say(FromNode::Started { rank, start, pid: pid as u32 }),
-            Err(error) => {
-                let text = error.to_string();
-                self.say(FromNode::NotStarted { rank, start, text });
-            }
+            Err(text) => self.say(FromNode::NotStarted { rank, start, text }),
         }
     }
 

@@ -202,7 +202,7 @@ impl Agent {
         proc.written[stream as usize] += bytes.len() as u64;
         let start = proc.start;
         self.flow.sent(bytes.len() as u64);
-        self.say(FromNode::Output { rank, start, stream, bytes: bytes.to_vec() });
+        self.let_out(FromNode::Output { rank, start, stream, bytes: bytes.to_vec() });
     }
 
     /// Reads what is left in the pipes of a process that is dead: nothing more can come from it.

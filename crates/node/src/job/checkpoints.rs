@@ -42,7 +42,13 @@ impl Job {
         event.generation = Some(generation);
         self.log_event(event);
         let incremental = self.spec.incremental;
-        self.to_home(rank, ToNode::Checkpoint { rank, start, generation, incremental });
+        let partner = self.partner(rank);
+        let missing = partner.map_or_else(Vec::new, |p| self.missing(rank, p));
+        self.rank(rank).partner = partner.map(|p| (p, missing.clone()));
+        self.to_home(
+            rank,
+            ToNode::Checkpoint { rank, start, generation, incremental, partner, missing },
+        );
     }
 
     pub(super) fn checkpoint_over(&mut self, rank: u32, generation: u32, result: CheckpointResult) {
@@ -55,7 +61,7 @@ impl Job {
         self.rank(rank).capturing = None;
         self.scheduler.finished(rank, now);
         match result {
-            CheckpointResult::Taken(_) if self.rank(rank).gone => {
+            CheckpointResult::Taken(_) if self.rank(rank).gone && !self.many() => {
                 let generations = vec![generation];
                 self.to_home(rank, ToNode::Remove { rank, generations });
             }
@@ -71,7 +77,15 @@ impl Job {
     fn complete(&mut self, rank: u32, generation: u32, taken: Box<Taken>) {
         let (point, needs) = (point(&taken.meta), taken.needs.clone());
         let surplus = self.rank(rank).retention.complete(generation, point, needs);
+        self.note_held(rank, &[generation], self.placement.home(rank));
+        if let Some((partner, brought)) = self.rank(rank).partner.take()
+            && self.placement.is_live(partner)
+        {
+            self.note_held(rank, &brought, partner);
+            self.note_held(rank, &[generation], partner);
+        }
         self.remove_images(rank, surplus);
+        self.copy_to_partner(rank);
         let (bytes, took_ms, frozen_ms) = (taken.bytes, taken.took_ms, taken.frozen_ms);
         let mut event = self.event(EventKind::Checkpointed);
         event.rank = Some(rank);
@@ -92,9 +106,10 @@ impl Job {
     }
 
     /// Has image files of a rank removed.
-    pub(super) fn remove_images(&self, rank: u32, generations: Vec<u32>) {
+    pub(super) fn remove_images(&mut self, rank: u32, generations: Vec<u32>) {
         if !generations.is_empty() {
-            self.to_home(rank, ToNode::Remove { rank, generations });
+            generations.iter().for_each(|g| drop(self.rank(rank).held.remove(g)));
+            self.to_all(&ToNode::Remove { rank, generations });
         }
     }
 
@@ -225,6 +240,27 @@ impl Job {
         self.asks.retain(|ask| !ask.left.is_empty() && !ask.outlet.is_closed());
     }
 
+    /// A client kills nodes as a fault would.
+    pub fn inject_nodes(&mut self, nodes: &[u32]) -> Result<(), String> {
+        if !self.many() {
+            return Err(String::from("the job's only node is its daemon (see eyrie run --nodes)"));
+        }
+        let missing = |n: &&u32| !self.placement.is_live(**n);
+        if let Some(node) = nodes.iter().find(missing) {
+            return Err(format!("there is no live node {node}"));
+        }
+        for node in nodes {
+            let n = &mut self.nodes[*node as usize];
+            n.injected_at = Some(Instant::now());
+            n.daemon.iter().for_each(|d| d.kill());
+            let mut event = self.event(EventKind::Injected);
+            event.node = Some(*node);
+            event.text = String::from("SIGKILL");
+            self.log_event(event);
+        }
+        Ok(())
+    }
+
     /// A client kills ranks as a fault would.
     pub fn inject(&mut self, ranks: &[u32]) -> Result<(), String> {
         let missing = |r: &&u32| self.ranks.get(**r as usize).is_none_or(|r| r.proc.is_none());
@@ -232,7 +268,7 @@ impl Job {
             return Err(format!("rank {rank} has no process"));
         }
         for node in 0..self.nodes.len() {
-            let here = |r: &u32| self.ranks[*r as usize].home as usize == node;
+            let here = |r: &u32| self.placement.home(*r) as usize == node;
             let ranks: Vec<u32> = ranks.iter().copied().filter(here).collect();
             if !ranks.is_empty() {
                 self.nodes[node].send(ToNode::Kill { ranks });

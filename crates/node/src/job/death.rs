@@ -66,7 +66,8 @@ impl Job {
     fn rank_is_done(&mut self, rank: u32) {
         self.flush_output(rank);
         self.fail_asks(rank, "it has ended");
-        if self.verify.is_some() {
+        // With its node may be lost what it had sent: then it is restored all the same.
+        if self.verify.is_some() || self.many() {
             return;
         }
         if self.spec.keep && self.spec.ft == Ft::Logged {
@@ -78,10 +79,44 @@ impl Job {
 
     /// Brings a rank back: has the newest good image found.
     pub(super) fn recover(&mut self, rank: u32) {
+        if !self.move_rank(rank) {
+            return;
+        }
+        let holders = self.holders(rank);
         let r = self.rank(rank);
+        r.choice = None;
         let attempt = r.deaths;
         let generations = r.retention.newest_first().map(|k| k.generation).collect();
-        self.to_home(rank, ToNode::Find { rank, attempt, generations });
+        let files = r.retention.files();
+        self.to_home(rank, ToNode::Find { rank, attempt, generations, files, holders });
+    }
+
+    /// What the rank starts from is chosen: it starts when its outcomes are known, too.
+    fn choose(&mut self, rank: u32, meta: Meta) {
+        self.rank(rank).choice = Some(Box::new(meta));
+        self.ready(rank);
+    }
+
+    /// Starts a rank that has all that it needs.
+    pub(super) fn ready(&mut self, rank: u32) {
+        let r = self.rank(rank);
+        if r.choice.is_none() || r.moving.as_ref().is_some_and(|m| !m.complete()) {
+            return;
+        }
+        let Some(meta) = r.choice.take() else { return };
+        let moved = match self.take_moved(rank) {
+            None => None,
+            Some(Ok(moved)) => Some(moved),
+            Some(Err(text)) => {
+                return self.step(monitor::Input::Unrecoverable { rank, text });
+            }
+        };
+        if moved.is_some() && meta.generation > 0 {
+            let (files, home) = (self.rank(rank).retention.files(), self.placement.home(rank));
+            self.note_held(rank, &files, home);
+            self.copy_to_partner(rank);
+        }
+        self.launch(rank, *meta, true, moved);
     }
 
     /// The checking of images has a result.
@@ -107,9 +142,9 @@ impl Job {
             }
             Choice::Beginning if kept(self, 0) => {
                 let meta = Meta::start(&self.place.id, rank, self.size());
-                self.launch(rank, meta, true);
+                self.choose(rank, meta);
             }
-            Choice::Image(meta) if kept(self, meta.generation) => self.launch(rank, *meta, true),
+            Choice::Image(meta) if kept(self, meta.generation) => self.choose(rank, *meta),
             // A checkpoint was completed meanwhile: choose again.
             _ => self.recover(rank),
         }

@@ -7,6 +7,8 @@
 
 mod checkpoints;
 mod death;
+mod holders;
+mod loss;
 mod nodes;
 mod output;
 mod report;
@@ -18,16 +20,21 @@ use crate::input::Input;
 use crate::monitor::{self, Action, Monitor};
 use crate::outlet::Outlet;
 use crate::output::Tape;
+use crate::placement::{Map, Placement};
 use crate::retention::Retention;
 use crate::scheduler::Scheduler;
+use crate::wire;
 use eyrie_control::node::{FromNode, RankLook, Taken, ToNode};
-use eyrie_control::{EventKind, Ft, JobSpec, NodeMsg};
+use eyrie_control::{EventKind, Ft, JobSpec, Meta, NodeMsg};
 pub use nodes::Node;
 pub use output::{end_input, take_input};
 use report::EventLog;
 use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{Notify, mpsc};
 
@@ -39,6 +46,28 @@ pub enum Msg {
     Node {
         node: u32,
         message: FromNode,
+    },
+    /// A node daemon has called and proved itself.
+    Connected {
+        node: u32,
+        epoch: u64,
+        sender: wire::Sender<ToNode>,
+        stream: Arc<TcpStream>,
+    },
+    /// Somebody called who did not.
+    TurnedAway {
+        why: String,
+    },
+    /// A node daemon, or the connection to it, is gone.
+    Gone {
+        node: u32,
+        epoch: u64,
+        why: String,
+    },
+    /// Of a lost node, so many processes are left.
+    Cleared {
+        node: u32,
+        left: usize,
     },
     /// The console takes output again.
     Room,
@@ -77,8 +106,6 @@ struct Latest {
 
 /// One rank.
 struct Rank {
-    /// Node that it lives on.
-    home: u32,
     proc: Option<Proc>,
     starting: Option<Starting>,
     /// Ended by itself.
@@ -91,6 +118,18 @@ struct Rank {
     failures: u32,
     /// Generation under way.
     capturing: Option<u32>,
+    /// Where its image is copied, with the files of which generations.
+    partner: Option<(u32, Vec<u32>)>,
+    /// Nodes that have its image files, by generation.
+    held: BTreeMap<u32, BTreeSet<u32>>,
+    /// Node that its images are being copied to, out of turn.
+    copying: Option<u32>,
+    /// Its node is lost and not cleared away yet.
+    lost: bool,
+    /// It comes to another node.
+    moving: Option<loss::Moving>,
+    /// What it is to start from, as soon as that can be.
+    choice: Option<Box<Meta>>,
     recoveries: u64,
     deaths: u64,
     injected_at: Option<Instant>,
@@ -121,6 +160,10 @@ pub struct Job {
     place: Place,
     spec: JobSpec,
     nodes: Vec<Node>,
+    placement: Placement,
+    /// Number of the latest question to nodes, and the latest epoch of one.
+    asked: u64,
+    epoch: u64,
     ranks: Vec<Rank>,
     monitor: Monitor,
     scheduler: Scheduler,
@@ -140,8 +183,6 @@ pub struct Job {
     pub malformed: u64,
     exit_code: Option<i32>,
     over: Rc<Notify>,
-    /// Nodes that have ended all their processes, and how many could not be.
-    finished: Vec<u64>,
 }
 
 /// Why a job cannot begin.
@@ -149,6 +190,8 @@ pub struct Job {
 pub enum BeginError {
     #[error("{0}")]
     Node(#[from] crate::agent::BeginError),
+    #[error("node daemon: {0}")]
+    Daemon(std::io::Error),
     #[error("{0}: {1}")]
     File(PathBuf, std::io::Error),
 }
@@ -172,11 +215,16 @@ impl Job {
             Ft::Verify => verify::HISTORY_BYTES,
             _ => crate::output::HISTORY_BYTES,
         };
+        let map = if spec.cyclic { Map::Cyclic } else { Map::Block };
+        let placement = Placement::new(spec.size, spec.nodes.max(1), spec.spares, map);
         let every = if spec.ft == Ft::Logged { spec.checkpoint_every_ms } else { 0 };
         Ok(Rc::new(RefCell::new(Job {
             tell,
             console,
+            epoch: nodes.len() as u64,
             nodes,
+            placement,
+            asked: 0,
             ranks: (0..spec.size).map(|_| Rank::new(spec.size, limit)).collect(),
             monitor: Monitor::new(spec.size, spec.ft != Ft::Verify),
             scheduler: Scheduler::new(spec.size, every, spec.checkpoint_first_ms, 0),
@@ -195,7 +243,6 @@ impl Job {
             malformed: 0,
             exit_code: None,
             over: Rc::new(Notify::new()),
-            finished: Vec::new(),
             place,
             spec,
         })))
@@ -247,6 +294,12 @@ impl Job {
     pub fn take(&mut self, message: Msg) {
         match message {
             Msg::Node { node, message } => self.from_node(node, message),
+            Msg::Connected { node, epoch, sender, stream } => {
+                self.connected(node, epoch, sender, stream);
+            }
+            Msg::TurnedAway { why } => self.turned_away(&why),
+            Msg::Gone { node, epoch, why } => self.node_gone(node, epoch, &why),
+            Msg::Cleared { node, left } => self.cleared(node, left),
             Msg::Room => self.grant_output(),
             Msg::LooksOver { ask } => self.looks_over(ask),
             Msg::GraceOver => self.step(monitor::Input::GraceOver),
@@ -319,6 +372,7 @@ impl Job {
         for rank in 0..self.size() {
             self.forget_images(rank);
             let r = self.rank(rank);
+            (r.moving, r.choice, r.copying) = (None, None, None);
             r.retention.restart();
             r.latest = None;
             r.gone = false;
@@ -332,15 +386,15 @@ impl Job {
         self.scheduler = Scheduler::new(self.size(), every, first, now);
         let event = self.event(EventKind::RolledBack);
         self.log_event(event);
-        self.to_all(&ToNode::Renew);
-        self.start_all();
+        if self.renew_nodes() {
+            self.start_all();
+        }
     }
 }
 
 impl Rank {
     fn new(ranks: u32, history: usize) -> Rank {
         Rank {
-            home: 0,
             proc: None,
             starting: None,
             gone: false,
@@ -350,6 +404,12 @@ impl Rank {
             reason: None,
             failures: 0,
             capturing: None,
+            partner: None,
+            held: BTreeMap::new(),
+            copying: None,
+            lost: false,
+            moving: None,
+            choice: None,
             recoveries: 0,
             deaths: 0,
             injected_at: None,

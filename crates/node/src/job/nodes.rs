@@ -1,36 +1,106 @@
-//! The nodes of a job: what is sent to them, and what they say.
+//! The nodes of a job: how they are reached, and what they say.
 
 use super::{Job, Msg};
+use crate::crew::Daemon;
 use crate::monitor;
+use crate::wire;
 use eyrie_control::EventKind;
-use eyrie_control::node::{FromNode, ToNode};
-use std::time::Duration;
+use eyrie_control::node::{FromNode, Peer, ToNode};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// A node, as the controller reaches it.
+/// How a node is reached.
+enum Line {
+    /// It lives in this process.
+    Here(mpsc::UnboundedSender<ToNode>),
+    /// Not yet, or not any more.
+    None,
+    There {
+        sender: wire::Sender<ToNode>,
+        stream: Arc<TcpStream>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Joining,
+    Live,
+    Lost,
+}
+
+/// A node, as the controller sees it.
 pub struct Node {
-    /// Orders are carried out in this order.
-    orders: mpsc::UnboundedSender<ToNode>,
+    line: Line,
+    pub(super) daemon: Option<Daemon>,
+    pub(super) state: State,
+    /// Its membership; a new one when all go back to the beginning.
+    pub(super) epoch: u64,
+    pub(super) peer: Option<Peer>,
     /// Bytes of output that it may not be told yet that they were taken.
     pub(super) taken: u64,
+    pub(super) injected_at: Option<Instant>,
+    /// How many processes are left that it cannot kill, when it is done.
+    finished: Option<u64>,
 }
 
 impl Node {
-    pub fn new(orders: mpsc::UnboundedSender<ToNode>) -> Node {
-        Node { orders, taken: 0 }
+    /// The one node of a job, in this process.
+    pub fn here(orders: mpsc::UnboundedSender<ToNode>) -> Node {
+        Node { line: Line::Here(orders), state: State::Live, ..Node::empty() }
+    }
+
+    /// A node with a daemon, which is going to call.
+    pub fn there(daemon: Daemon) -> Node {
+        Node { epoch: daemon.epoch, daemon: Some(daemon), ..Node::empty() }
+    }
+
+    fn empty() -> Node {
+        Node {
+            line: Line::None,
+            daemon: None,
+            state: State::Joining,
+            epoch: 0,
+            peer: None,
+            taken: 0,
+            injected_at: None,
+            finished: None,
+        }
     }
 
     pub(super) fn send(&self, message: ToNode) {
-        // A node that is gone is noticed elsewhere.
-        let _ = self.orders.send(message);
+        match &self.line {
+            // A node that is gone is noticed elsewhere.
+            Line::Here(orders) => drop(orders.send(message)),
+            Line::There { sender, .. } => sender.send(message),
+            Line::None => {}
+        }
+    }
+
+    /// The epoch that its daemon was started with, and calls with.
+    pub(super) fn called(&self) -> u64 {
+        self.daemon.as_ref().map_or(0, |d| d.epoch)
+    }
+
+    /// It is not listened to any more.
+    pub(super) fn hang_up(&mut self) {
+        if let Line::There { stream, .. } = &self.line {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        self.line = Line::None;
     }
 }
 
 impl Job {
+    /// Whether the nodes have daemons of their own.
+    pub(super) fn many(&self) -> bool {
+        self.spec.nodes > 0
+    }
+
     /// Sends to the node that a rank lives on.
     pub(super) fn to_home(&self, rank: u32, message: ToNode) {
-        let home = self.ranks[rank as usize].home;
-        self.nodes[home as usize].send(message);
+        self.nodes[self.placement.home(rank) as usize].send(message);
     }
 
     pub(super) fn to_all(&self, message: &ToNode) {
@@ -39,6 +109,9 @@ impl Job {
 
     /// Takes what a node says.
     pub(super) fn from_node(&mut self, node: u32, message: FromNode) {
+        if self.nodes[node as usize].state == State::Lost {
+            return;
+        }
         match message {
             FromNode::Started { rank, start, pid } => self.started(rank, start, pid),
             FromNode::NotStarted { rank, start, text } => self.not_started(rank, start, text),
@@ -68,8 +141,96 @@ impl Job {
             FromNode::Judged(judgement) => self.judged(&judgement),
             FromNode::Stuck { text } => self.stuck(text),
             FromNode::Failed { text } => self.fatal(text),
-            FromNode::Finished { left } => self.finished.push(left),
+            FromNode::Joined { link, store, .. } => self.joined(node, link, store),
+            FromNode::Held { ask, in_step, held } => self.held(node, ask, &in_step, held),
+            FromNode::Copied { rank, generations, to, error } => {
+                self.copied(rank, &generations, to, error);
+            }
+            FromNode::Beat => {}
+            FromNode::Finished { left } => {
+                let node = &mut self.nodes[node as usize];
+                node.finished = Some(left);
+                // A daemon ends when nobody is left who could say anything to it.
+                if node.daemon.is_some() {
+                    node.line = Line::None;
+                }
+            }
         }
+    }
+
+    /// A daemon has called.
+    pub(super) fn connected(
+        &mut self,
+        node: u32,
+        epoch: u64,
+        sender: wire::Sender<ToNode>,
+        stream: Arc<TcpStream>,
+    ) {
+        let awaited = self.nodes.get_mut(node as usize).filter(|n| {
+            n.state == State::Joining && n.called() == epoch && matches!(n.line, Line::None)
+        });
+        let Some(node) = awaited else {
+            let _ = stream.shutdown(Shutdown::Both);
+            return self.turned_away(&format!("node {node} of epoch {epoch} is not awaited"));
+        };
+        node.line = Line::There { sender, stream };
+    }
+
+    /// A caller was refused.
+    pub(super) fn turned_away(&mut self, why: &str) {
+        self.malformed += 1;
+        tracing::warn!("a caller is turned away: {why}");
+    }
+
+    /// A daemon is ready. When all are, the job begins.
+    fn joined(&mut self, node: u32, link: SocketAddr, store: SocketAddr) {
+        let n = &mut self.nodes[node as usize];
+        if n.state != State::Joining {
+            return;
+        }
+        let epoch = n.epoch;
+        n.peer = Some(Peer { node, epoch, link, store });
+        n.state = State::Live;
+        let mut event = self.event(EventKind::NodeJoined);
+        event.node = Some(node);
+        event.text = format!("epoch {epoch}");
+        self.log_event(event);
+        if self.nodes.iter().all(|n| n.state == State::Live) && self.monitor.running() {
+            self.tell_members();
+            self.tell_homes();
+            self.start_all();
+        }
+    }
+
+    /// Tells all who the live nodes are: the others are fenced.
+    pub(super) fn tell_members(&self) {
+        let members = self.nodes.iter().filter(|n| n.state == State::Live);
+        let members = members.filter_map(|n| n.peer).collect();
+        self.to_all(&ToNode::Members { members });
+    }
+
+    pub(super) fn tell_homes(&self) {
+        self.to_all(&ToNode::Homes { homes: self.placement.homes().to_vec() });
+    }
+
+    /// All go back to the beginning: nodes get new epochs, so that nothing of what was counts any
+    /// more, and ranks without a home get one. `false`: no node is left.
+    pub(super) fn renew_nodes(&mut self) -> bool {
+        for node in self.nodes.iter_mut().filter(|n| n.state == State::Live) {
+            self.epoch += 1;
+            node.epoch = self.epoch;
+            node.peer.iter_mut().for_each(|p| p.epoch = self.epoch);
+            node.send(ToNode::Renew { epoch: self.epoch });
+        }
+        for rank in 0..self.size() {
+            if self.placement.place(rank, &[]).is_none() {
+                self.fatal(String::from("no node is left"));
+                return false;
+            }
+        }
+        self.tell_members();
+        self.tell_homes();
+        true
     }
 
     /// Orders the end of all processes.
@@ -79,7 +240,8 @@ impl Job {
 
     /// How many processes are left that cannot be killed, once all nodes have said so.
     pub fn finished(&self) -> Option<u64> {
-        (self.finished.len() >= self.nodes.len()).then(|| self.finished.iter().sum())
+        let mut live = self.nodes.iter().filter(|n| n.state == State::Live);
+        live.try_fold(0, |sum, n| Some(sum + n.finished?))
     }
 
     fn replaying(&mut self, rank: u32, start: u64) {

@@ -1,10 +1,13 @@
 //! What the job tells about itself: events and status.
 
+use super::nodes::State;
 use super::{Job, Latest, Rank};
 use crate::outlet::Outlet;
 use eyrie_control::node::{RankLook, ToNode};
 use eyrie_control::status::STATUS_FORMAT;
-use eyrie_control::{CheckpointStatus, Event, EventKind, Ft, JobStatus, NodeMsg, RankStatus};
+use eyrie_control::{
+    CheckpointStatus, Event, EventKind, Ft, JobStatus, NodeMsg, NodeStatus, RankStatus,
+};
 use eyrie_ledger::segment::Geometry;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -117,6 +120,11 @@ impl Job {
             rollbacks: self.rollbacks,
             malformed_frames: self.malformed,
             ranks: (0u32..).zip(&self.ranks).map(|(n, r)| self.rank_status(n, r)).collect(),
+            nodes: if self.many() {
+                (0..self.nodes.len() as u32).map(|n| self.node_status(n)).collect()
+            } else {
+                Vec::new()
+            },
         }
     }
 
@@ -125,6 +133,8 @@ impl Job {
         let geometry = Geometry::new(self.spec.size, self.spec.log_limit_bytes);
         RankStatus {
             rank,
+            node: self.placement.home(rank),
+            image_nodes: self.image_nodes(r),
             pid: r.proc.as_ref().map(|p| p.pid),
             state: self.rank_state(r),
             incarnation: look.incarnation,
@@ -137,6 +147,31 @@ impl Job {
             messages_sent: look.messages_sent,
             bytes_sent: look.bytes_sent,
             messages_received: look.messages_received,
+        }
+    }
+
+    /// Nodes that have the newest image of a rank.
+    fn image_nodes(&self, r: &Rank) -> Vec<u32> {
+        let newest = r.retention.newest().map_or(0, |k| k.generation);
+        r.held.get(&newest).into_iter().flatten().copied().collect()
+    }
+
+    fn node_status(&self, node: u32) -> NodeStatus {
+        let n = &self.nodes[node as usize];
+        let ranks = self.placement.ranks_on(node);
+        let state = match n.state {
+            State::Joining => "joining",
+            State::Live if ranks.is_empty() => "spare",
+            State::Live => "live",
+            State::Lost => "lost",
+        };
+        NodeStatus {
+            node,
+            state: state.to_string(),
+            epoch: n.epoch,
+            pid: n.daemon.as_ref().map_or(0, |d| d.pid as u32),
+            address: n.peer.map(|p| p.link.to_string()),
+            ranks,
         }
     }
 
@@ -164,14 +199,29 @@ impl Job {
     fn ask_looks(&mut self) {
         self.looks.ask += 1;
         let ask = self.looks.ask;
-        self.looks.left = (0..self.nodes.len() as u32).collect();
+        let live = (0u32..).zip(&self.nodes).filter(|(_, n)| n.state == State::Live);
+        self.looks.left = live.map(|(node, _)| node).collect();
+        if self.looks.left.is_empty() {
+            return self.tell_status();
+        }
         self.to_all(&ToNode::Look { ask });
         self.arm_looks(ask, LOOK_LIMIT);
     }
 
+    /// A node is gone and will not answer.
+    pub(super) fn looks_without(&mut self, node: u32) {
+        if self.looks.left.remove(&node) && self.looks.left.is_empty() {
+            self.tell_status();
+        }
+    }
+
     pub(super) fn take_looks(&mut self, node: u32, ask: u64, ranks: Vec<RankLook>) {
         for look in ranks {
-            if let Some(r) = self.ranks.get_mut(look.rank as usize).filter(|r| r.home == node) {
+            if let Some(r) = self
+                .ranks
+                .get_mut(look.rank as usize)
+                .filter(|_| self.placement.home(look.rank) == node)
+            {
                 r.look = look;
             }
         }

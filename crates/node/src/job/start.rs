@@ -2,12 +2,19 @@
 
 use super::{Job, Proc, Starting};
 use crate::monitor;
-use eyrie_control::node::ToNode;
+use eyrie_control::node::{Determinants, ToNode};
 use eyrie_control::{EventKind, Meta};
 
 impl Job {
-    /// Orders a process for `rank`, as `from` says; in `recovery` of one that died.
-    pub(super) fn launch(&mut self, rank: u32, from: Meta, recovery: bool) {
+    /// Orders a process for `rank`, as `from` says; in `recovery` of one that died, with its
+    /// outcomes if it comes to another node.
+    pub(super) fn launch(
+        &mut self,
+        rank: u32,
+        from: Meta,
+        recovery: bool,
+        moved: Option<Determinants>,
+    ) {
         // Positions before the process can write or read anything.
         for (tape, position) in self.rank(rank).tapes.iter_mut().zip(from.output) {
             tape.rewind(position);
@@ -17,7 +24,8 @@ impl Job {
         self.rank(rank).starting = Some(Starting { start, generation: from.generation, recovery });
         self.step(monitor::Input::Starting { rank });
         let input = from.input;
-        self.to_home(rank, ToNode::Start { rank, start, from: Box::new(from) });
+        let (from, moved) = (Box::new(from), moved.map(Box::new));
+        self.to_home(rank, ToNode::Start { rank, start, from, moved });
         if rank == 0 {
             self.input.attach(start, input);
             self.pump_input();
@@ -30,7 +38,7 @@ impl Job {
             if !self.monitor.may_start(rank) {
                 return;
             }
-            self.launch(rank, Meta::start(&self.place.id, rank, self.spec.size), false);
+            self.launch(rank, Meta::start(&self.place.id, rank, self.spec.size), false, None);
         }
     }
 

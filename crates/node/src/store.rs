@@ -1,0 +1,307 @@
+//! Images on other nodes: a node serves its folder of images to the other members of the job.
+//!
+//! Kept true: only files of ranks, by names that are checked, and only for current members that
+//! know the job's key; a file appears under its name when all of it is there.
+
+use eyrie_control::auth::{self, AuthError, Hello, Key, Role};
+use eyrie_control::frame::{HEADER_BYTES, MAX_FRAME_BYTES};
+use eyrie_control::{Decoder, FrameError, encode};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Longest silence in the middle of a conversation.
+const SILENCE: Duration = Duration::from_secs(20);
+/// Longest file that is taken.
+const MAX_FILE_BYTES: u64 = 1 << 46;
+
+/// What a client asks.
+#[derive(Debug, Serialize, Deserialize)]
+enum Ask {
+    /// Take this file, whose bytes follow, unless it is there.
+    Put { name: String, bytes: u64 },
+    /// Give this file.
+    Get { name: String },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Answer {
+    /// Put: go on. Get: so many bytes follow.
+    Go(u64),
+    /// Put: it is there.
+    Done,
+    Failed(String),
+}
+
+/// Why a file cannot be brought or fetched.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("node {0} is no member of the job")]
+    NoMember(u32),
+    #[error(transparent)]
+    Auth(#[from] AuthError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    #[error("the other node answers: {0}")]
+    Refused(String),
+    #[error("it does not keep to the protocol")]
+    Protocol,
+}
+
+/// Who a node of the job is.
+#[derive(Clone)]
+pub struct Identity {
+    pub job: String,
+    pub node: u32,
+    pub epoch: u64,
+    pub key: Key,
+}
+
+/// The other members, by node: epoch, and where their store is.
+pub type Members = Arc<Mutex<Vec<(u32, u64, SocketAddr)>>>;
+
+/// Whether `name` is that of an image, or of the log beside one.
+fn is_ours(name: &str) -> bool {
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let image = name.strip_suffix(".log").unwrap_or(name);
+    image
+        .strip_prefix("rank-")
+        .and_then(|rest| rest.split_once(".gen-"))
+        .is_some_and(|(rank, generation)| number(rank) && number(generation))
+}
+
+fn send<T: Serialize>(stream: &mut TcpStream, message: &T) -> Result<(), StoreError> {
+    Ok(stream.write_all(&encode(message)?)?)
+}
+
+fn receive<T: DeserializeOwned>(stream: &mut TcpStream) -> Result<T, StoreError> {
+    let mut head = [0; HEADER_BYTES];
+    stream.read_exact(&mut head)?;
+    let length = u32::from_le_bytes(head) as usize;
+    if length > MAX_FRAME_BYTES {
+        return Err(FrameError::TooLong(length).into());
+    }
+    let mut payload = vec![0; length];
+    stream.read_exact(&mut payload)?;
+    let mut decoder = Decoder::new();
+    decoder.push(&head);
+    decoder.push(&payload);
+    decoder.next_message()?.ok_or(StoreError::Protocol)
+}
+
+fn patience(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(SILENCE))?;
+    stream.set_write_timeout(Some(SILENCE))
+}
+
+/// Takes `bytes` from `from` into the file `name`.
+fn take(from: &mut impl Read, folder: &Path, name: &str, bytes: u64) -> Result<(), StoreError> {
+    let unborn = folder.join(format!(".{name}.part"));
+    let result = File::create(&unborn)
+        .and_then(|mut file| io::copy(&mut from.take(bytes), &mut file))
+        .and_then(
+            |got| if got == bytes { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) },
+        )
+        .and_then(|()| std::fs::rename(&unborn, folder.join(name)));
+    if result.is_err() {
+        let _ = std::fs::remove_file(&unborn);
+    }
+    Ok(result?)
+}
+
+/// Serves `folder` to the members, until the process ends.
+pub fn serve(
+    listener: TcpListener,
+    own: Identity,
+    folder: PathBuf,
+    members: Members,
+) -> io::Result<()> {
+    let accept = move || {
+        for stream in listener.incoming().flatten() {
+            let (own, folder, members) = (own.clone(), folder.clone(), Arc::clone(&members));
+            let work = move || {
+                if let Err(error) = converse(stream, &own, &folder, &members) {
+                    tracing::warn!(%error, "store: a connection is closed");
+                }
+            };
+            if let Err(error) = std::thread::Builder::new().name("eyrie-store".into()).spawn(work) {
+                tracing::warn!(%error, "store");
+            }
+        }
+    };
+    std::thread::Builder::new().name("eyrie-store".into()).spawn(accept)?;
+    Ok(())
+}
+
+fn converse(
+    mut stream: TcpStream,
+    own: &Identity,
+    folder: &Path,
+    members: &Members,
+) -> Result<(), StoreError> {
+    patience(&stream)?;
+    let hello = Hello::new(Role::StoreServer, &own.job, (own.node, own.epoch), (0, 0))?;
+    let other = auth::shake(&mut stream, &own.key, &hello, Role::StoreClient, true)?;
+    {
+        let members = members.lock().unwrap_or_else(PoisonError::into_inner);
+        if !members.iter().any(|(node, epoch, _)| (*node, *epoch) == (other.node, other.epoch)) {
+            return Err(StoreError::NoMember(other.node));
+        }
+    }
+    loop {
+        let ask = match receive(&mut stream) {
+            Ok(ask) => ask,
+            Err(StoreError::Io(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let (Ask::Put { name, .. } | Ask::Get { name }) = &ask;
+        if !is_ours(name) {
+            send(&mut stream, &Answer::Failed(format!("'{name}' is no name of an image")))?;
+            return Err(StoreError::Protocol);
+        }
+        match ask {
+            Ask::Put { name, bytes } => put(&mut stream, folder, &name, bytes)?,
+            Ask::Get { name } => give(&mut stream, folder, &name)?,
+        }
+    }
+}
+
+fn put(stream: &mut TcpStream, folder: &Path, name: &str, bytes: u64) -> Result<(), StoreError> {
+    if folder.join(name).exists() {
+        return send(stream, &Answer::Done);
+    }
+    if bytes > MAX_FILE_BYTES {
+        return Err(StoreError::Protocol);
+    }
+    send(stream, &Answer::Go(bytes))?;
+    match take(stream, folder, name, bytes) {
+        Ok(()) => send(stream, &Answer::Done),
+        Err(error) => {
+            let _ = send(stream, &Answer::Failed(error.to_string()));
+            Err(error)
+        }
+    }
+}
+
+fn give(stream: &mut TcpStream, folder: &Path, name: &str) -> Result<(), StoreError> {
+    let opened = File::open(folder.join(name)).and_then(|f| Ok((f.metadata()?.len(), f)));
+    match opened {
+        Ok((bytes, file)) => {
+            send(stream, &Answer::Go(bytes))?;
+            io::copy(&mut file.take(bytes), stream)?;
+            Ok(())
+        }
+        Err(error) => send(stream, &Answer::Failed(format!("{name}: {error}"))),
+    }
+}
+
+/// A conversation with the store of another node.
+pub struct Client {
+    stream: TcpStream,
+}
+
+impl Client {
+    pub fn connect(own: &Identity, members: &Members, node: u32) -> Result<Client, StoreError> {
+        let found = {
+            let members = members.lock().unwrap_or_else(PoisonError::into_inner);
+            members.iter().find(|(n, ..)| *n == node).copied()
+        };
+        let (_, epoch, address) = found.ok_or(StoreError::NoMember(node))?;
+        let mut stream = TcpStream::connect_timeout(&address, SILENCE)?;
+        patience(&stream)?;
+        let to = (node, epoch);
+        let hello = Hello::new(Role::StoreClient, &own.job, (own.node, own.epoch), to)?;
+        auth::shake(&mut stream, &own.key, &hello, Role::StoreServer, false)?;
+        Ok(Client { stream })
+    }
+
+    /// Brings a file.
+    pub fn put(&mut self, folder: &Path, name: &str) -> Result<(), StoreError> {
+        let file = File::open(folder.join(name))?;
+        let bytes = file.metadata()?.len();
+        send(&mut self.stream, &Ask::Put { name: name.to_string(), bytes })?;
+        match receive(&mut self.stream)? {
+            Answer::Done => return Ok(()),
+            Answer::Go(_) => {}
+            Answer::Failed(text) => return Err(StoreError::Refused(text)),
+        }
+        io::copy(&mut file.take(bytes), &mut self.stream)?;
+        match receive(&mut self.stream)? {
+            Answer::Done => Ok(()),
+            Answer::Failed(text) => Err(StoreError::Refused(text)),
+            Answer::Go(_) => Err(StoreError::Protocol),
+        }
+    }
+
+    /// Fetches a file.
+    pub fn get(&mut self, folder: &Path, name: &str) -> Result<(), StoreError> {
+        send(&mut self.stream, &Ask::Get { name: name.to_string() })?;
+        match receive(&mut self.stream)? {
+            Answer::Go(bytes) if bytes <= MAX_FILE_BYTES => {
+                take(&mut self.stream, folder, name, bytes)
+            }
+            Answer::Failed(text) => Err(StoreError::Refused(text)),
+            _ => Err(StoreError::Protocol),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(members: &Members, node: u32, key: &Key) -> (tempfile::TempDir, Identity) {
+        let dir = tempfile::tempdir().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let own = Identity { job: "jobs".into(), node, epoch: 7, key: key.clone() };
+        members.lock().unwrap().push((node, 7, listener.local_addr().unwrap()));
+        serve(listener, own.clone(), dir.path().into(), Arc::clone(members)).unwrap();
+        (dir, own)
+    }
+
+    #[test]
+    fn images_go_to_another_node_and_come_back() {
+        let (members, key) = (Members::default(), Key::new().unwrap());
+        let (here, own) = node(&members, 0, &key);
+        let (there, _) = node(&members, 1, &key);
+        let bytes: Vec<u8> = (0..300_000u32).map(|n| n as u8).collect();
+        std::fs::write(here.path().join("rank-3.gen-2"), &bytes).unwrap();
+        let mut client = Client::connect(&own, &members, 1).unwrap();
+        client.put(here.path(), "rank-3.gen-2").unwrap();
+        client.put(here.path(), "rank-3.gen-2").unwrap();
+        assert_eq!(std::fs::read(there.path().join("rank-3.gen-2")).unwrap(), bytes);
+        std::fs::write(there.path().join("rank-3.gen-2.log"), b"log").unwrap();
+        client.get(here.path(), "rank-3.gen-2.log").unwrap();
+        assert_eq!(std::fs::read(here.path().join("rank-3.gen-2.log")).unwrap(), b"log");
+        let missing = client.get(here.path(), "rank-3.gen-9").unwrap_err();
+        assert!(matches!(missing, StoreError::Refused(_)));
+        assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn strangers_and_strange_names_are_refused() {
+        let (members, key) = (Members::default(), Key::new().unwrap());
+        let (here, own) = node(&members, 0, &key);
+        let (_there, _) = node(&members, 1, &key);
+        let stranger = Identity { key: Key::new().unwrap(), ..own.clone() };
+        assert!(Client::connect(&stranger, &members, 1).is_err());
+        let fenced = Identity { epoch: 6, ..own.clone() };
+        let mut client = Client::connect(&fenced, &members, 1).unwrap();
+        assert!(client.get(here.path(), "rank-0.gen-1").is_err());
+        for name in ["../rank-0.gen-1", "rank-0", "rank-.gen-1", "x", "rank-0.gen-1/../y"] {
+            let mut client = Client::connect(&own, &members, 1).unwrap();
+            assert!(client.get(here.path(), name).is_err(), "{name}");
+        }
+        assert!(is_ours("rank-10.gen-3.log") && !is_ours("rank-1.gen-2.log.log"));
+    }
+}
