@@ -310,6 +310,15 @@ impl RankCtl {
         self.text_len.store(bytes.len() as u32, Ordering::Release);
     }
 
+    /// Wakes the rank if it sleeps on this node. Call after publishing something for it and a full
+    /// fence.
+    pub fn wake(&self) {
+        if self.sleeping.load(Ordering::Relaxed) == ASLEEP {
+            self.doorbell.fetch_add(1, Ordering::SeqCst);
+            crate::futex::wake(&self.doorbell);
+        }
+    }
+
     /// The report a rank left.
     pub fn text(&self) -> String {
         let len = (self.text_len.load(Ordering::Acquire) as usize).min(TEXT_BYTES);

@@ -1,0 +1,1 @@
+//! Messages cross, whatever happens to connections and nodes.

@@ -1,0 +1,1 @@
+//! What comes from outside and does not belong here.
