@@ -1,7 +1,7 @@
 //! Who may join a job's connections: both ends prove that they know the job's key.
 //!
 //! Each end sends a hello with a number nobody has used before, then a keyed hash over both hellos;
-//! so a proof is good for this one connection, and for one of its ends. The key itself is never sent.
+//! so a proof is good for this one connection, and for one of its ends. The key is never sent.
 //! This keeps strangers and other jobs out; it does not encrypt.
 //!
 //! Pure: bytes in and out. Kept true: a hello has a fixed length, so nothing that was not checked

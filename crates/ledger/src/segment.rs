@@ -1,8 +1,9 @@
 //! The job's shared segment: layout, creation (daemon) and mapping (ranks).
 //!
 //! One memfd holds, in this order: the job header, a control block per rank, a channel block per
-//! ordered pair of ranks, the chunk directories, the determinant logs, the dirty bits of the streams
-//! between nodes, and the log pools. It is sparse: only pages that were written exist. All offsets follow from the geometry in the header.
+//! ordered pair of ranks, the chunk directories, the determinant logs, the dirty bits of the
+//! streams between nodes, and the log pools. It is sparse: only pages that were written exist. All
+//! offsets follow from the geometry in the header.
 //!
 //! Kept true: every field that more than one process touches is an atomic; who writes it is stated
 //! at the field. The segment survives any rank; no field is ever valid only inside one process.

@@ -276,7 +276,7 @@ impl Inbound {
         self.queue_answers();
     }
 
-    /// `rank` is no longer here: what others sent it is not wanted any more, and of its own log only
+    /// `rank` is no longer here: what others sent it is not wanted any more, and of its log only
     /// what ranks of this node read.
     fn left(&mut self, rank: u32) {
         let segment = Arc::clone(&self.segment);

@@ -137,8 +137,8 @@ impl Links {
         self.shared.inbound().detach(rank);
     }
 
-    /// Does `then` as soon as all determinants that are recorded on this node by now are held by the
-    /// replicas: at once if they are, else in a thread of the links, in the order of the calls.
+    /// Does `then` as soon as all determinants that are recorded on this node by now are held by
+    /// the replicas: at once if they are, else in a thread of the links, in the order of the calls.
     /// It must not wait for anything.
     pub fn leave(&self, then: impl FnOnce() + Send + 'static) {
         let now = self.shared.outbound().leave(Box::new(then));

@@ -1,8 +1,9 @@
 //! What the ranks of this node send to those of others: logs, cut in pieces, by the rules of
 //! `protocol::link::sender`, let out by the gate.
 //!
-//! Kept true: the gate is asked for a ticket after the pieces were found in the log, so it stands for
-//! all that they can depend on; determinants are put on a connection before the pieces behind them.
+//! Kept true: the gate is asked for a ticket after the pieces were found in the log, so it stands
+//! for all that they can depend on; determinants are put on a connection before the pieces behind
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;

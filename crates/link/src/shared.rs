@@ -1,7 +1,7 @@
 //! What the threads of the links share.
 //!
-//! Kept true: locks are taken one at a time, but for these inside of `inbound` or `outbound`: that of
-//! a connection's queue, and `replicas`. Nobody waits for a socket while holding one.
+//! Kept true: locks are taken one at a time, but for these inside of `inbound` or `outbound`: that
+//! of a connection's queue, and `replicas`. Nobody waits for a socket while holding one.
 
 use std::collections::BTreeMap;
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -22,10 +22,10 @@ impl Waker {
             (libc::epoll_create1(libc::EPOLL_CLOEXEC), libc::eventfd(0, libc::EFD_CLOEXEC))
         };
         let own = |fd: i32| {
-            // SAFETY: as above.
             if fd < 0 {
                 Err(io::Error::last_os_error())
             } else {
+                // SAFETY: as above.
                 Ok(unsafe { OwnedFd::from_raw_fd(fd) })
             }
         };
