@@ -84,8 +84,7 @@ fn ring_asleep(peer: &RankCtl, state: u32) -> bool {
     if state == ASLEEP_REMOTE {
         return false;
     }
-    peer.doorbell.fetch_add(1, SeqCst);
-    futex_wake(&peer.doorbell);
+    peer.wake();
     true
 }
 

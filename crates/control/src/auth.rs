@@ -1,7 +1,7 @@
 //! Who may join a job's connections: both ends prove that they know the job's key.
 //!
 //! Each end sends a hello with a number nobody has used before, then a keyed hash over both hellos;
-//! so a proof is good for this one connection, and for one of its ends. The key itself is never sent.
+//! so a proof is good for this one connection, and for one of its ends. The key is never sent.
 //! This keeps strangers and other jobs out; it does not encrypt.
 //!
 //! Pure: bytes in and out. Kept true: a hello has a fixed length, so nothing that was not checked
@@ -174,44 +174,60 @@ pub fn proves(key: &Key, own: &Hello, other: &Hello, found: &[u8; PROOF_BYTES]) 
     blake3::Hash::from_bytes(proof(key, other, own)) == blake3::Hash::from_bytes(*found)
 }
 
-/// Introduces this end, and has the other, which must come as `wanted`, prove itself. The end that
-/// was called (`called`) speaks second, so that it tells a stranger nothing.
+/// Speaks first: introduces this end, and has the other, which must come as `wanted`, prove itself.
 ///
 /// # Errors
 /// When the other end is not one of this job's. The connection is to be closed.
-pub fn shake(
+pub fn call(
     stream: &mut (impl Read + Write),
     key: &Key,
     own: &Hello,
     wanted: Role,
-    called: bool,
 ) -> Result<Hello, AuthError> {
-    if !called {
-        stream.write_all(&own.encode())?;
-    }
+    stream.write_all(&own.encode())?;
+    let other = hear(stream, &own.job, wanted)?;
+    stream.write_all(&proof(key, own, &other))?;
+    judge(stream, key, own, &other)?;
+    Ok(other)
+}
+
+/// Speaks second, with the hello that `own` makes of the caller's; a stranger learns nothing that
+/// it could not see without the key.
+///
+/// # Errors
+/// When the other end is not one of this job's. The connection is to be closed.
+pub fn answer(
+    stream: &mut (impl Read + Write),
+    key: &Key,
+    job: &str,
+    wanted: Role,
+    own: impl FnOnce(&Hello) -> io::Result<Hello>,
+) -> Result<Hello, AuthError> {
+    let other = hear(stream, job, wanted)?;
+    let own = own(&other)?;
+    stream.write_all(&own.encode())?;
+    judge(stream, key, &own, &other)?;
+    stream.write_all(&proof(key, &own, &other))?;
+    Ok(other)
+}
+
+fn hear(stream: &mut impl Read, job: &str, wanted: Role) -> Result<Hello, AuthError> {
     let mut hello = [0; HELLO_BYTES];
     stream.read_exact(&mut hello)?;
     let other = Hello::decode(&hello)?;
-    if other.job != own.job {
+    if other.job != job {
         return Err(AuthError::Job(other.job));
     }
     if other.role != wanted {
         return Err(AuthError::Role { found: other.role, wanted });
     }
-    if called {
-        stream.write_all(&own.encode())?;
-    } else {
-        stream.write_all(&proof(key, own, &other))?;
-    }
+    Ok(other)
+}
+
+fn judge(stream: &mut impl Read, key: &Key, own: &Hello, other: &Hello) -> Result<(), AuthError> {
     let mut found = [0; PROOF_BYTES];
     stream.read_exact(&mut found)?;
-    if !proves(key, own, &other, &found) {
-        return Err(AuthError::Key);
-    }
-    if called {
-        stream.write_all(&proof(key, own, &other))?;
-    }
-    Ok(other)
+    if proves(key, own, other, &found) { Ok(()) } else { Err(AuthError::Key) }
 }
 
 #[cfg(test)]

@@ -12,8 +12,10 @@ fn hello(role: Role, job: &str, node: u32) -> Hello {
 fn meet(caller: (Hello, Key), called: (Hello, Key)) -> [Result<Hello, AuthError>; 2] {
     let (mut a, mut b) = UnixStream::pair().unwrap();
     let wanted = Role::LinkSender;
-    let thread = std::thread::spawn(move || shake(&mut b, &called.1, &called.0, wanted, true));
-    let first = shake(&mut a, &caller.1, &caller.0, Role::LinkReceiver, false);
+    let thread = std::thread::spawn(move || {
+        answer(&mut b, &called.1, &called.0.job.clone(), wanted, |_| Ok(called.0))
+    });
+    let first = call(&mut a, &caller.1, &caller.0, Role::LinkReceiver);
     drop(a);
     [first, thread.join().unwrap()]
 }

@@ -91,8 +91,8 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// The mirror of the stream from `pool`'s rank to `dst`, for a receiver that reads from position
-    /// `need` on and does not run. What is here of it is kept from that chunk on.
+    /// The mirror of the stream from `pool`'s rank to `dst`, for a receiver that reads from `need`
+    /// on and does not run. What is here of it is kept from that chunk on.
     pub fn open(seg: &Segment, pool: &mut Pool, dst: u32, need: u64) -> Mirror {
         let (src, chunk) = (pool.src, u64::from(seg.geometry().chunk_bytes));
         let first = need / chunk;

@@ -1,8 +1,9 @@
 //! The job's shared segment: layout, creation (daemon) and mapping (ranks).
 //!
 //! One memfd holds, in this order: the job header, a control block per rank, a channel block per
-//! ordered pair of ranks, the chunk directories, the determinant logs, the dirty bits of the streams
-//! between nodes, and the log pools. It is sparse: only pages that were written exist. All offsets follow from the geometry in the header.
+//! ordered pair of ranks, the chunk directories, the determinant logs, the dirty bits of the
+//! streams between nodes, and the log pools. It is sparse: only pages that were written exist. All
+//! offsets follow from the geometry in the header.
 //!
 //! Kept true: every field that more than one process touches is an atomic; who writes it is stated
 //! at the field. The segment survives any rank; no field is ever valid only inside one process.
@@ -308,6 +309,15 @@ impl RankCtl {
             self.text[i].store(u64::from_le_bytes(w), Ordering::Relaxed);
         }
         self.text_len.store(bytes.len() as u32, Ordering::Release);
+    }
+
+    /// Wakes the rank if it sleeps on this node. Call after publishing something for it and a full
+    /// fence.
+    pub fn wake(&self) {
+        if self.sleeping.load(Ordering::Relaxed) == ASLEEP {
+            self.doorbell.fetch_add(1, Ordering::SeqCst);
+            crate::futex::wake(&self.doorbell);
+        }
     }
 
     /// The report a rank left.

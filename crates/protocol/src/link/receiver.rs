@@ -88,7 +88,8 @@ impl Receiver {
         self.resume(stream, out);
     }
 
-    /// The receiver is about to start here, reading from `need` on; the stream is here up to `have`,
+    /// The receiver is about to start here, reading from `need` on; the stream is here up to
+    /// `have`,
     /// in which messages that begin at `sync` want an acknowledgement.
     pub fn attach(
         &mut self,
