@@ -298,11 +298,10 @@ pub enum FromNode {
     Failed {
         text: String,
     },
-    /// The first message of a node daemon.
+    /// The first message of a node daemon, and the answer to `Renew`.
     Joined {
         link: SocketAddr,
         store: SocketAddr,
-        pid: u32,
     },
     Held {
         ask: u64,

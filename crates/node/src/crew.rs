@@ -123,8 +123,9 @@ fn welcome(
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(GREETING))?;
     stream.set_write_timeout(Some(GREETING))?;
-    let own = Hello::new(Role::Controller, job, (0, 0), (0, 0))?;
-    let other = auth::shake(&mut stream, key, &own, Role::Node, true)?;
+    let own =
+        |caller: &Hello| Hello::new(Role::Controller, job, (0, 0), (caller.node, caller.epoch));
+    let other = auth::answer(&mut stream, key, job, Role::Node, own)?;
     stream.set_write_timeout(None)?;
     let (node, epoch) = (other.node, other.epoch);
     let stream = Arc::new(stream);

@@ -15,7 +15,7 @@ use eyrie_control::node::Enlist;
 use eyrie_control::{Decoder, FromNode, ToNode};
 use std::ffi::OsStr;
 use std::io::{self, Read};
-use std::net::{IpAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -88,21 +88,19 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     let own = Identity { job: job.clone(), node, epoch, key };
     let images = folder.join(home::IMAGES);
     let members = Members::default();
-    let (link, store) = (bind(here)?, bind(here)?);
-    let address = |l: &TcpListener| l.local_addr().map_err(os("listener"));
-    let (link_at, store_at) = (address(&link)?, address(&store)?);
+    let store = TcpListener::bind((here, 0)).map_err(os("listener"))?;
+    let store_at = store.local_addr().map_err(os("listener"))?;
     store::serve(store, own.clone(), images.clone(), Arc::clone(&members)).map_err(os("store"))?;
     let to_controller =
         wire::write(Arc::clone(&stream), || FromNode::Beat).map_err(os("thread"))?;
-    let pid = std::process::id();
-    to_controller.send(FromNode::Joined { link: link_at, store: store_at, pid });
     let (orders, mut ordered) = mpsc::unbounded_channel();
     let (hear, heard) = mpsc::unbounded_channel();
-    let network = Network { own, members };
+    let network = Network { own, members, here, store: store_at, homes: Vec::new(), links: None };
     let place = agent::Place { id: job, images, prefix };
     let out = to_controller.clone();
     let say = Arc::new(move |message| out.send(message));
     let agent = Agent::begin(place, spec, hear, say, Some(network))?;
+    agent.borrow_mut().join();
     wire::read(stream, move |order: Result<ToNode, String>| match order {
         Ok(ToNode::Beat) => {}
         Ok(order) => drop(orders.send(order)),
@@ -118,14 +116,10 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     Ok(finished && keep)
 }
 
-fn bind(here: IpAddr) -> Result<TcpListener, DaemonError> {
-    TcpListener::bind((here, 0)).map_err(os("listener"))
-}
-
 fn greet(stream: &mut TcpStream, job: &str, own: (u32, u64), key: &Key) -> Result<(), DaemonError> {
     stream.set_nodelay(true).map_err(os("controller"))?;
     stream.set_read_timeout(Some(GREETING)).map_err(os("controller"))?;
     let hello = Hello::new(Role::Node, job, own, (0, 0)).map_err(os("random numbers"))?;
-    auth::shake(stream, key, &hello, Role::Controller, false)?;
+    auth::call(stream, key, &hello, Role::Controller)?;
     Ok(())
 }

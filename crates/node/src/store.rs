@@ -148,8 +148,11 @@ fn converse(
     members: &Members,
 ) -> Result<(), StoreError> {
     patience(&stream)?;
-    let hello = Hello::new(Role::StoreServer, &own.job, (own.node, own.epoch), (0, 0))?;
-    let other = auth::shake(&mut stream, &own.key, &hello, Role::StoreClient, true)?;
+    let hello = |caller: &Hello| {
+        let to = (caller.node, caller.epoch);
+        Hello::new(Role::StoreServer, &own.job, (own.node, own.epoch), to)
+    };
+    let other = auth::answer(&mut stream, &own.key, &own.job, Role::StoreClient, hello)?;
     {
         let members = members.lock().unwrap_or_else(PoisonError::into_inner);
         if !members.iter().any(|(node, epoch, _)| (*node, *epoch) == (other.node, other.epoch)) {
@@ -221,7 +224,7 @@ impl Client {
         patience(&stream)?;
         let to = (node, epoch);
         let hello = Hello::new(Role::StoreClient, &own.job, (own.node, own.epoch), to)?;
-        auth::shake(&mut stream, &own.key, &hello, Role::StoreServer, false)?;
+        auth::call(&mut stream, &own.key, &hello, Role::StoreServer)?;
         Ok(Client { stream })
     }
 

@@ -180,6 +180,9 @@ impl Agent {
             self.segment.channel(source, rank).trim.fetch_max(*need, Ordering::Release);
         }
         self.segment.rank(rank).det_trim.fetch_max(det_pos, Ordering::Release);
+        if let Some(links) = self.links() {
+            links.replicas(|r| r.trim(rank, det_pos));
+        }
         self.ring_pressed();
         // It may not have been enough.
         self.look();

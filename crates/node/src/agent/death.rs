@@ -45,6 +45,7 @@ impl Agent {
             }
         };
         self.drain(rank);
+        self.links().into_iter().for_each(|l| l.detach(rank));
         let (said, progress) = (self.said(rank), self.progress(rank));
         let death = self.death_behind(rank, pid, death, &said);
         let r = self.rank(rank);

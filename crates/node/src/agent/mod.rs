@@ -20,7 +20,7 @@ use crate::futex::{self, Bell};
 use crate::reap;
 use crate::spawn::Prefix;
 use eyrie_control::node::{Choice, FromNode, ToNode};
-use eyrie_control::{Ft, JobSpec};
+use eyrie_control::{Ft, JobSpec, Meta};
 use eyrie_image::Tracker;
 use eyrie_ledger::segment::{self, Geometry, Segment, SegmentError};
 use std::cell::RefCell;
@@ -45,6 +45,8 @@ pub(crate) enum Msg {
     Checkpoint { rank: u32, generation: u32, start: u64, report: Report },
     /// From a thread that checks images.
     Found { rank: u32, attempt: u64, choice: Choice },
+    /// What was recorded of a rank that comes here is held elsewhere again: it may start.
+    Ready { rank: u32, start: u64, from: Box<Meta> },
     /// A thread does not read the logs of the segment any more.
     LogsRead,
     /// An image was brought to another node, or not.
@@ -100,6 +102,8 @@ struct Rank {
     find_later: Option<death::Search>,
     replay: Replay,
     saving: Option<saving::Thread>,
+    /// Number of a start that waits for that.
+    preparing: Option<u64>,
     /// Where the image that is being taken is to be copied.
     copy: Option<network::Copy>,
 }
@@ -116,6 +120,7 @@ impl Rank {
             replay: Replay::No,
             saving: None,
             copy: None,
+            preparing: None,
         }
     }
 }
@@ -253,6 +258,7 @@ impl Agent {
             Msg::Found { rank, attempt, choice } => {
                 self.say(FromNode::Found { rank, attempt, choice })
             }
+            Msg::Ready { rank, start, from } => self.start_ready(rank, start, &from),
             Msg::LogsRead => self.logs_read(),
             Msg::Copied { rank, start, generation, taken, result } => {
                 self.copied(rank, start, generation, *taken, result);
@@ -325,6 +331,7 @@ impl Agent {
         if let Err(error) = self.renew_segment() {
             self.say(FromNode::Failed { text: format!("cannot start again: {error}") });
         }
+        self.join();
     }
 
     fn renew_segment(&mut self) -> Result<(), BeginError> {

@@ -2,12 +2,15 @@
 //! links to them.
 
 use super::{Agent, Msg};
+use crate::membership::Member;
 use crate::store::{self, Identity, Members};
 use eyrie_control::Meta;
 use eyrie_control::node::{Determinants, FromNode, Peer};
 use eyrie_ledger::saved;
+use eyrie_link::{Links, Setup};
 use std::fs::File;
 use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -16,6 +19,12 @@ use std::sync::{Arc, PoisonError};
 pub(crate) struct Network {
     pub own: Identity,
     pub members: Members,
+    /// Where this node is reached, and its store.
+    pub here: IpAddr,
+    pub store: SocketAddr,
+    /// As they were told last.
+    pub homes: Vec<u32>,
+    pub links: Option<Links>,
 }
 
 /// Where a new image goes besides this node.
@@ -40,26 +49,73 @@ fn names(rank: u32, generation: u32) -> [String; 2] {
 }
 
 impl Agent {
+    /// Makes the links anew, and tells the controller that this node is ready.
+    pub fn join(&mut self) {
+        let segment = Arc::clone(&self.segment);
+        let log_replicas = self.spec.log_replicas as usize;
+        let Some(network) = &mut self.network else { return };
+        // Of the segment that was.
+        network.links = None;
+        network.homes.clear();
+        let own = &network.own;
+        let (job, key) = (own.job.clone(), own.key.clone());
+        let member = Member { node: own.node, epoch: own.epoch };
+        let started = TcpListener::bind((network.here, 0)).and_then(|listener| {
+            Links::start(Setup { segment, job, own: member, key, listener, log_replicas })
+        });
+        let message = match started {
+            Ok(links) => {
+                let (link, store) = (links.address(), network.store);
+                network.links = Some(links);
+                FromNode::Joined { link, store }
+            }
+            Err(error) => FromNode::Failed { text: format!("node {}: {error}", member.node) },
+        };
+        self.say(message);
+    }
+
+    pub(super) fn links(&self) -> Option<&Links> {
+        self.network.as_ref()?.links.as_ref()
+    }
+
     /// Tells the controller when everything recorded up to now may be known to others.
     pub(super) fn let_out(&self, message: FromNode) {
-        self.say(message);
+        let Some(links) = self.links() else { return self.say(message) };
+        let out = Arc::clone(&self.out);
+        links.leave(move || out(message));
     }
 
     pub(super) fn set_members(&mut self, peers: &[Peer]) {
         let Some(network) = &self.network else { return };
         let mut members = network.members.lock().unwrap_or_else(PoisonError::into_inner);
         *members = peers.iter().map(|p| (p.node, p.epoch, p.store)).collect();
+        drop(members);
+        let member = |p: &Peer| Member { node: p.node, epoch: p.epoch };
+        let linked: Vec<_> = peers.iter().map(|p| (member(p), p.link)).collect();
+        network.links.iter().for_each(|l| l.members(&linked));
     }
 
     pub(super) fn set_homes(&mut self, homes: &[u32]) {
-        for (rank, home) in (0..self.size()).zip(homes) {
-            self.segment.rank(rank).home.store(*home, Ordering::Release);
+        let Some(network) = &mut self.network else { return };
+        let before = std::mem::replace(&mut network.homes, homes.to_vec());
+        for (rank, home) in (0u32..).zip(homes) {
+            let was = before.get(rank as usize);
+            // One that comes here from elsewhere is at home when what it needs is here.
+            let comes = was.is_some() && *home == network.own.node;
+            if was != Some(home) && !comes {
+                network.links.iter().for_each(|l| l.home(rank, *home));
+            }
         }
     }
 
     /// What is held here of the determinants of ranks whose node is gone.
-    pub(super) fn tell_held(&self, ask: u64, _ranks: &[u32]) {
-        self.say(FromNode::Held { ask, in_step: Vec::new(), held: Vec::new() });
+    pub(super) fn tell_held(&self, ask: u64, ranks: &[u32]) {
+        let Some(links) = self.links() else { return };
+        let answer = links.replicas(|r| r.answer(ranks));
+        let in_step = answer.in_step.iter().map(|m| (m.node, m.epoch)).collect();
+        let held = answer.held.into_iter();
+        let held = held.map(|(rank, w)| Determinants { rank, first: w.first, words: w.words });
+        self.say(FromNode::Held { ask, in_step, held: held.collect() });
     }
 
     /// An image is written: it is complete when its partner has it, with the rank's streams.
@@ -133,6 +189,9 @@ impl Agent {
         ctl.det_trim.store(determinants.first, Ordering::Relaxed);
         ctl.det_tail.store(end.max(from.det_pos), Ordering::Release);
         ctl.incarnation.fetch_max(from.incarnation, Ordering::Relaxed);
+        if let Some(links) = self.links() {
+            links.home(rank, self.segment.node());
+        }
         if from.generation == 0 {
             return Ok(());
         }

@@ -39,13 +39,34 @@ impl Agent {
         from: &Meta,
         moved: Option<&Determinants>,
     ) {
-        let moved = moved.map_or(Ok(()), |moved| self.move_in(rank, from, moved));
-        let launched = moved
-            .map_err(|e| e.to_string())
-            .and_then(|()| self.launch(rank, start, from).map_err(|e| e.to_string()));
-        match launched {
+        let Some(moved) = moved else { return self.start_now(rank, start, from) };
+        if let Err(error) = self.move_in(rank, from, moved) {
+            let text = error.to_string();
+            return self.say(FromNode::NotStarted { rank, start, text });
+        }
+        self.rank(rank).preparing = Some(start);
+        let (tell, from) = (self.tell.clone(), Box::new(from.clone()));
+        let ready = move || drop(tell.send(Msg::Ready { rank, start, from }));
+        match self.links() {
+            Some(links) => links.leave(ready),
+            None => ready(),
+        }
+    }
+
+    /// What a start waited for is done.
+    pub(super) fn start_ready(&mut self, rank: u32, start: u64, from: &Meta) {
+        if self.rank(rank).preparing.take_if(|s| *s == start).is_some() {
+            self.start_now(rank, start, from);
+        }
+    }
+
+    fn start_now(&mut self, rank: u32, start: u64, from: &Meta) {
+        match self.launch(rank, start, from) {
             Ok(pid) => self.say(FromNode::Started { rank, start, pid: pid as u32 }),
-            Err(text) => self.say(FromNode::NotStarted { rank, start, text }),
+            Err(error) => {
+                let text = error.to_string();
+                self.say(FromNode::NotStarted { rank, start, text });
+            }
         }
     }
 
@@ -58,6 +79,7 @@ impl Agent {
         let pipes = [read(out_ours)?, read(err_ours)?];
         // Positions before the process can write or read anything.
         crate::replay::reset_control(&self.segment, rank, from);
+        self.links().into_iter().for_each(|l| l.attach(rank, &from.need));
         let stdio = [stdin, out_theirs, err_theirs];
         let pid = match from.generation {
             0 => self.exec(rank, stdio)?,

@@ -53,7 +53,7 @@ impl Job {
         self.say(format!("node {node} is lost: {why}"));
         self.clear_node(node);
         if state == State::Joining {
-            return self.fatal(format!("node {node} did not come up: {why}"));
+            return self.lost_joining(node, why);
         }
         self.tell_members();
         for rank in self.placement.lose(node) {
@@ -68,6 +68,18 @@ impl Job {
             });
             self.ready(rank);
         }
+    }
+
+    /// A node is lost before ranks were started on it.
+    fn lost_joining(&mut self, node: u32, why: &str) {
+        if self.nodes[node as usize].peer.is_none() {
+            return self.fatal(format!("node {node} did not come up: {why}"));
+        }
+        let placed = |job: &mut Job, rank| job.placement.place(rank, &[]).is_some();
+        if !self.placement.lose(node).into_iter().all(|rank| placed(self, rank)) {
+            return self.fatal(String::from("no node is left"));
+        }
+        self.begin_if_all_joined();
     }
 
     fn awaits(&self, rank: u32, node: u32) -> bool {

@@ -141,7 +141,7 @@ impl Job {
             FromNode::Judged(judgement) => self.judged(&judgement),
             FromNode::Stuck { text } => self.stuck(text),
             FromNode::Failed { text } => self.fatal(text),
-            FromNode::Joined { link, store, .. } => self.joined(node, link, store),
+            FromNode::Joined { link, store } => self.joined(node, link, store),
             FromNode::Held { ask, in_step, held } => self.held(node, ask, &in_step, held),
             FromNode::Copied { rank, generations, to, error } => {
                 self.copied(rank, &generations, to, error);
@@ -195,7 +195,12 @@ impl Job {
         event.node = Some(node);
         event.text = format!("epoch {epoch}");
         self.log_event(event);
-        if self.nodes.iter().all(|n| n.state == State::Live) && self.monitor.running() {
+        self.begin_if_all_joined();
+    }
+
+    pub(super) fn begin_if_all_joined(&mut self) {
+        let joining = self.nodes.iter().any(|n| n.state == State::Joining);
+        if !joining && self.monitor.running() {
             self.tell_members();
             self.tell_homes();
             self.start_all();
@@ -214,13 +219,16 @@ impl Job {
     }
 
     /// All go back to the beginning: nodes get new epochs, so that nothing of what was counts any
-    /// more, and ranks without a home get one. `false`: no node is left.
+    /// more, and ranks without a home get one. Returns whether ranks may start at once: others
+    /// start when all nodes have joined again.
     pub(super) fn renew_nodes(&mut self) -> bool {
         for node in self.nodes.iter_mut().filter(|n| n.state == State::Live) {
             self.epoch += 1;
             node.epoch = self.epoch;
-            node.peer.iter_mut().for_each(|p| p.epoch = self.epoch);
             node.send(ToNode::Renew { epoch: self.epoch });
+            if node.daemon.is_some() {
+                node.state = State::Joining;
+            }
         }
         for rank in 0..self.size() {
             if self.placement.place(rank, &[]).is_none() {
@@ -228,9 +236,7 @@ impl Job {
                 return false;
             }
         }
-        self.tell_members();
-        self.tell_homes();
-        true
+        !self.many()
     }
 
     /// Orders the end of all processes.
