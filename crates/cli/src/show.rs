@@ -60,7 +60,7 @@ fn row(cells: &[&str]) -> Vec<String> {
 /// The list of jobs.
 pub fn jobs(all: &[JobStatus]) -> String {
     let mut rows =
-        vec![row(&["JOB", "NAME", "STATE", "RANKS", "FT", "UP", "RECOVERED", "PROGRAM"])];
+        vec![row(&["JOB", "NAME", "STATE", "RANKS", "NODES", "FT", "UP", "RECOVERED", "PROGRAM"])];
     for job in all {
         let state = match job.exit_code {
             Some(code) => format!("ended ({code})"),
@@ -71,6 +71,7 @@ pub fn jobs(all: &[JobStatus]) -> String {
             job.name.clone().unwrap_or_else(|| "-".into()),
             state,
             job.size.to_string(),
+            job.nodes.iter().filter(|n| n.state != "lost").count().max(1).to_string(),
             job.ft.clone(),
             millis(job.uptime_ms as f64),
             job.recoveries.to_string(),
@@ -120,6 +121,7 @@ pub fn status(job: &JobStatus) -> String {
     let mut rows = vec![row(&head)];
     rows.extend(job.ranks.iter().map(rank_row));
     text.push_str(&table(&rows));
+    text.push_str(&nodes(job));
     for r in &job.ranks {
         if let Some(c) = &r.checkpoint {
             let (rank, tracking, mode, why) = (r.rank, &c.tracking, &c.mode, &c.why);
@@ -127,6 +129,29 @@ pub fn status(job: &JobStatus) -> String {
         }
     }
     text
+}
+
+/// The nodes of a job that has several.
+fn nodes(job: &JobStatus) -> String {
+    if job.nodes.is_empty() {
+        return String::new();
+    }
+    let list = |all: &[u32]| all.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let mut rows = vec![row(&["NODE", "PID", "STATE", "EPOCH", "RANKS", "IMAGES OF", "ADDRESS"])];
+    for n in &job.nodes {
+        let images = job.ranks.iter().filter(|r| r.image_nodes.contains(&n.node));
+        let images: Vec<u32> = images.map(|r| r.rank).collect();
+        rows.push(vec![
+            n.node.to_string(),
+            n.pid.to_string(),
+            n.state.clone(),
+            n.epoch.to_string(),
+            list(&n.ranks),
+            list(&images),
+            n.address.clone().unwrap_or_default(),
+        ]);
+    }
+    table(&rows)
 }
 
 fn rank_row(r: &RankStatus) -> Vec<String> {

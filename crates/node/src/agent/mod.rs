@@ -230,7 +230,12 @@ impl Agent {
             ToNode::Beat => {}
             ToNode::Trim { .. } | ToNode::Release { .. } => self.give_up_logs(message),
             ToNode::Remove { rank, generations } => self.remove_images(rank, &generations),
-            ToNode::Signal { signal } => self.signal_all(signal),
+            ToNode::Signal { signal } => {
+                self.signal_all(signal);
+                if signal == libc::SIGKILL {
+                    self.give_up_starts();
+                }
+            }
             ToNode::Kill { ranks } => self.kill(&ranks),
             ToNode::Input { start, bytes } => self.take_input(start, bytes),
             ToNode::InputOver { start } => self.end_input(start),

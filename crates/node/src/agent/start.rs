@@ -60,6 +60,16 @@ impl Agent {
         }
     }
 
+    /// Ranks that wait for their start are not started any more.
+    pub(super) fn give_up_starts(&mut self) {
+        for rank in 0..self.size() {
+            if let Some(start) = self.rank(rank).preparing.take() {
+                let text = String::from("the job ends");
+                self.say(FromNode::NotStarted { rank, start, text });
+            }
+        }
+    }
+
     fn start_now(&mut self, rank: u32, start: u64, from: &Meta) {
         match self.launch(rank, start, from) {
             Ok(pid) => self.say(FromNode::Started { rank, start, pid: pid as u32 }),

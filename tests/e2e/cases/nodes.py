@@ -1,0 +1,224 @@
+"""Jobs over several nodes: the loss of ranks, of nodes with their storage, and of the controller."""
+
+import json
+import os
+import signal
+import time
+
+from harness import Job, alive, example, run_to_end
+
+# Short runs: what is tested is the course of events.
+SIZES = {
+    "farm": ["--tasks", "2000"],
+    "heat": ["--size", "256", "--steps", "1500", "--progress"],
+    "cg": ["--class", "S", "--repeat", "1"],
+    "sort": ["--log2", "18", "--iterations", "10", "--progress"],
+}
+_expected = {}
+
+
+def expected(name):
+    """The output of an undisturbed run on one node, made once."""
+    if name not in _expected:
+        code, out, err = run_to_end(example(name) + SIZES[name])
+        assert code == 0 and "checksum" in out, (code, out, err)
+        _expected[name] = out
+    return _expected[name]
+
+
+class Nodes(Job):
+    """A job over nodes: knows their daemons, and what they leave behind."""
+
+    def __init__(self, name, nodes, options=(), **more):
+        options = ["--nodes", str(nodes), *options]
+        super().__init__(example(name) + SIZES[name], options=options, **more)
+
+    def status(self):
+        record = super().status()
+        if record:
+            self.pids.update(n["pid"] for n in record["nodes"] if n["pid"])
+        return record
+
+    def kill_nodes(self, *nodes):
+        return self.eyrie("inject", "last", "kill-node", ",".join(str(n) for n in nodes))
+
+    def all_checkpointed(self, count=1):
+        """Every rank has completed so many checkpoints."""
+        for rank in range(4):
+            self.wait_event("checkpointed", rank=rank, count=count)
+
+    def ends_as(self, name):
+        """The output is that of an undisturbed run, and nothing is left."""
+        want = expected(name)
+        assert self.wait() == 0, self.report()
+        assert self.stdout() == want, self.report()
+        gone(self)
+
+
+def gone(job, limit=20):
+    """No process and no folder of the job is left, soon."""
+    end = time.monotonic() + limit
+    while job.left_over() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not job.left_over(), job.left_over()
+
+
+def undisturbed(name, nodes, options=()):
+    expected(name)
+    with Nodes(name, nodes, options, ckpt_every=0.5) as job:
+        record = job.wait_running(4)
+        homes = [r["node"] for r in record["ranks"]]
+        if "cyclic" in options:
+            assert homes == [r % nodes for r in range(4)], homes
+        else:
+            assert homes == [r * nodes // 4 for r in range(4)], homes
+        job.ends_as(name)
+        assert not job.count("detected") and not job.count("rolled-back"), job.report()
+
+
+def killed(name, nodes, lost, options=()):
+    """Nodes are killed with all that is on them, after all ranks have images."""
+    expected(name)
+    with Nodes(name, nodes, options, ckpt_every=0.5) as job:
+        record = job.wait_running(4)
+        job.all_checkpointed()
+        folder = job.folder()
+        job.kill_nodes(*lost)
+        for node in lost:
+            job.wait_event("node-lost", node=node)
+        victims = [r["rank"] for r in record["ranks"] if r["node"] in lost]
+        for rank in victims:
+            job.wait_event("restored", rank=rank)
+        for node in lost:
+            assert not os.path.exists(os.path.join(folder, f"node-{node}")), os.listdir(folder)
+        job.status()
+        job.ends_as(name)
+        restored = [e["rank"] for e in job.events() if e["event"] == "restored"]
+        assert sorted(restored) == victims, restored
+        assert not job.count("rolled-back") and not job.count("diverged"), job.report()
+
+
+def generated():
+    cases = [(f"{name}_on_{n}", undisturbed, name, n) for name in SIZES for n in (2, 4)]
+    cases += [("farm_in_turn", undisturbed, "farm", 3, ["--map", "cyclic"])]
+    for name in ("farm", "heat"):
+        cases += [
+            (f"{name}_loses_a_node", killed, name, 2, [1]),
+            (f"{name}_loses_the_first_of_three", killed, name, 3, [0]),
+            (f"{name}_loses_two_and_has_a_spare", killed, name, 4, [0, 2], ["--spares", "1"]),
+        ]
+    return [(label, lambda f=f, rest=rest: f(*rest)) for label, f, *rest in cases]
+
+
+def test_ranks_die_on_their_nodes():
+    expected("farm")
+    with Nodes("farm", 2, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        job.kill_ranks([0, 3])
+        job.wait_event("restored", rank=0)
+        job.wait_event("restored", rank=3)
+        job.status()
+        job.ends_as("farm")
+
+
+def test_a_daemon_is_killed_behind_its_back():
+    expected("farm")
+    with Nodes("farm", 3, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        os.kill(job.status()["nodes"][1]["pid"], signal.SIGKILL)
+        job.wait_event("node-lost", node=1)
+        job.ends_as("farm")
+
+
+def test_a_node_is_lost_while_a_checkpoint_is_taken():
+    expected("heat")
+    with Nodes("heat", 3, ckpt_every=0.2) as job:
+        job.all_checkpointed()
+        on_last = [r["rank"] for r in job.status()["ranks"] if r["node"] == 2]
+        seen = job.count("checkpointing", rank=on_last[0])
+        job.wait_event("checkpointing", rank=on_last[0], count=seen + 1)
+        job.kill_nodes(2)
+        job.wait_event("restored", rank=on_last[0])
+        job.ends_as("heat")
+
+
+def test_a_node_is_lost_while_another_is_recovered():
+    expected("farm")
+    with Nodes("farm", 4, ckpt_every=0.5, options=["--spares", "1"]) as job:
+        job.all_checkpointed()
+        job.kill_nodes(1)
+        job.wait_event("node-lost", node=1)
+        job.kill_nodes(3)
+        job.wait_event("node-lost", node=3)
+        job.ends_as("farm")
+
+
+def test_without_images_and_outcomes_all_begin_again():
+    """A node and its partner, which holds images and outcomes, are lost together."""
+    expected("heat")
+    with Nodes("heat", 3, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        job.kill_nodes(0, 1)
+        job.wait_event("rolled-back")
+        job.ends_as("heat")
+
+
+def test_a_rank_that_had_ended_is_restored_for_those_who_still_run():
+    """All ranks of a node may end, and the node be lost: what they sent is sent again."""
+    expected("farm")
+    with Nodes("farm", 2, ckpt_every=0.3) as job:
+        job.all_checkpointed()
+        job.until(lambda: job.count("exited") >= 1, "a rank's end")
+        ended = next(e["rank"] for e in job.events() if e["event"] == "exited")
+        record = job.status()
+        if record and job.running():
+            job.eyrie("inject", "last", "kill-node", str(record["ranks"][ended]["node"]), check=False)
+        job.ends_as("farm")
+
+
+def test_nothing_is_left_of_a_job_whose_controller_is_killed():
+    with Nodes("farm", 2, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        record = job.status()
+        os.kill(record["daemon_pid"], signal.SIGKILL)
+        assert job.wait() != 0
+        assert "ended early" in job.stderr(), job.report()
+        gone(job)
+
+
+def test_nothing_is_left_of_a_job_whose_console_is_killed():
+    with Nodes("farm", 2, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        job.status()
+        job.process.kill()
+        job.process.wait()
+        gone(job)
+
+
+def test_status_and_events_name_nodes():
+    with Nodes("farm", 2, ["--spares", "1"], ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        record = job.status()
+        assert [n["state"] for n in record["nodes"]] == ["live", "live", "spare"], record
+        assert [r["image_nodes"] for r in record["ranks"]] == [[0, 1]] * 2 + [[1, 2]] * 2, record
+        assert alive(record["nodes"][2]["pid"])
+        _, text, _ = job.eyrie("status", "last")
+        assert "NODE" in text and "spare" in text, text
+        code, _, err = job.eyrie("inject", "last", "kill-node", "7", check=False)
+        assert code == 1 and "no live node 7" in err, err
+        job.kill_nodes(2)
+        job.wait_event("node-lost", node=2)
+        _, text, _ = job.eyrie("events", "last", "--json")
+        assert any(json.loads(line)["node"] == 2 for line in text.splitlines()), text
+        job.ends_as("farm")
+
+
+def test_one_node_left_goes_on():
+    expected("farm")
+    with Nodes("farm", 2, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        job.kill_nodes(0)
+        job.wait_event("node-lost", node=0)
+        job.wait_event("checkpointed", rank=0, count=2)
+        job.kill_ranks([1])
+        job.ends_as("farm")
