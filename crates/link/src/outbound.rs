@@ -109,7 +109,15 @@ impl Outbound {
             );
         }
         let members: Vec<Member> = all.iter().map(|(member, _)| *member).collect();
+        let before: Vec<Member> = self.gate.replicas().collect();
         self.gate.set_members(&members);
+        let added: Vec<Member> = self.gate.replicas().filter(|r| !before.contains(r)).collect();
+        for member in added {
+            // Streams may have used the connection already; determinants begin on it now.
+            if self.peers.get(&member.node).is_some_and(|p| p.connection.is_some()) {
+                self.gate.connected(member);
+            }
+        }
         for rank in 0..self.homes.len() as u32 {
             if new.iter().any(|m| m.node == self.homes[rank as usize]) {
                 self.look_at_streams_to(rank);
