@@ -32,7 +32,8 @@ fuzz_target!(|data: &[u8]| {
     let free = pool.free();
     assert_eq!(free, 4);
     let mut mirror = Mirror::open(seg, &mut pool, 1, 0);
-    // A byte of length in slots before each piece; stamps are put right, as nothing else would pass.
+    // A byte of length in slots before each piece; its first stamp is put right, as nothing else
+    // would pass.
     let (mut rest, mut stamp) = (data, 0u64);
     while let Some((slots, more)) = rest.split_first() {
         let length = (usize::from(*slots) * 64).min(more.len());
