@@ -37,7 +37,7 @@ fn copy(from: &Segment, walk: &mut Walk, to: &Segment, pool: &mut Pool, mirror: 
     loop {
         let (start, chain) = (walk.pos(), walk.chain());
         let (mut bytes, mut entries) = (0, 0);
-        while entries < 3 && (bytes == 0 || walk.pos() % u64::from(CHUNK) != 0) {
+        while entries < 3 && (bytes == 0 || !walk.pos().is_multiple_of(u64::from(CHUNK))) {
             let Some(spot) = walk.step(from).unwrap() else { break };
             (bytes, entries) = (bytes + spot.told, entries + 1);
         }
