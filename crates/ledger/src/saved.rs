@@ -239,8 +239,8 @@ fn stream_ranges(segment: &Segment, rank: u32) -> Vec<(u64, u64)> {
     merge(all)
 }
 
-/// Adds the streams of a saved log to the log of its rank, which comes to this node and does not run
-/// yet.
+/// Adds the streams of a saved log to the log of its rank, which comes to this node and does not
+/// run yet.
 pub fn install(loaded: &Loaded, segment: &Segment) -> Result<(), SavedError> {
     let (from, rank) = (&loaded.segment, loaded.rank);
     if from.geometry() != segment.geometry() {

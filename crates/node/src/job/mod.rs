@@ -293,7 +293,7 @@ impl Job {
     /// Takes one message.
     pub fn take(&mut self, message: Msg) {
         match message {
-            Msg::Node { node, message } => self.from_node(node, message),
+            Msg::Node { node, message } => self.hear(node, message),
             Msg::Connected { node, epoch, sender, stream } => {
                 self.connected(node, epoch, sender, stream);
             }
@@ -350,10 +350,9 @@ impl Job {
         for rank in 0..self.size() {
             self.flush_output(rank);
         }
-        match self.verify_next(code) {
-            Some(code) => self.ended(code),
-            // Another run, or a judgement, comes first.
-            None => {}
+        // In a verification another run, or a judgement, comes first.
+        if let Some(code) = self.verify_next(code) {
+            self.ended(code);
         }
     }
 

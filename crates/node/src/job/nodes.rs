@@ -108,7 +108,7 @@ impl Job {
     }
 
     /// Takes what a node says.
-    pub(super) fn from_node(&mut self, node: u32, message: FromNode) {
+    pub(super) fn hear(&mut self, node: u32, message: FromNode) {
         if self.nodes[node as usize].state == State::Lost {
             return;
         }
