@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Version of `Meta`.
-pub const META_FORMAT: u32 = 2;
+pub const META_FORMAT: u32 = 3;
 
 /// The daemon's part of an image (postcard).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +21,8 @@ pub struct Meta {
     pub caller: Option<u32>,
     pub det_pos: u64,
     pub need: Vec<u64>,
+    /// For each source: position up to which the rank had looked.
+    pub front: Vec<u64>,
     /// Bytes written to standard output and standard error.
     pub output: [u64; 2],
     /// Bytes of standard input consumed (rank 0).
@@ -55,7 +57,8 @@ impl Meta {
         let own = meta.job == job
             && meta.rank == rank
             && meta.generation == generation
-            && meta.need.len() == ranks as usize;
+            && meta.need.len() == ranks as usize
+            && meta.front.len() == ranks as usize;
         if !own {
             let Meta { job, rank, generation, .. } = meta;
             return Err(MetaError::Foreign(format!("job {job} rank {rank} gen {generation}")));
@@ -82,6 +85,7 @@ impl Meta {
             caller: None,
             det_pos: 0,
             need: vec![0; ranks as usize],
+            front: vec![0; ranks as usize],
             output: [0; 2],
             input: 0,
         }

@@ -214,9 +214,7 @@ impl Mirror {
             return Err(Refused::Full);
         }
         let index = pool.free.pop().ok_or(Refused::Full)?;
-        let at = seg.chunk(self.src, index).as_ptr().cast::<Header>();
-        // SAFETY: the chunk is free, so nobody reads it; it starts with a header's stamp.
-        unsafe { (*at).stamp.store(0, Relaxed) };
+        wipe(seg, (self.src, self.dst), n, index);
         dir.seq.store(seq, Relaxed);
         dir.chain.store(chain, Relaxed);
         let ctl = seg.channel(self.src, self.dst);
@@ -249,6 +247,32 @@ pub fn clear(seg: &Segment, pool: &mut Pool, dst: u32) {
     numbers(seg, pool.src, dst).for_each(|n| pool.give_back(seg, dst, n));
     let ctl = seg.channel(pool.src, dst);
     ctl.chunks_first.store(ctl.chunks_next.load(Relaxed), Release);
+}
+
+/// Makes a free chunk fit to be chunk number `n` of a stream. Its first stamp must be 0; a receiver
+/// that was restored ahead of what is here looks at stamps behind that, too.
+pub(crate) fn wipe(seg: &Segment, (src, dst): (u32, u32), n: u64, index: u32) {
+    let (at, ctl) = (seg.chunk(src, index).as_ptr(), seg.channel(src, dst));
+    let chunk = seg.geometry().chunk_bytes as usize;
+    let ahead = ctl.front.load(Acquire).max(ctl.need.load(Acquire)) > n * chunk as u64;
+    let bytes = if ahead { chunk } else { size_of::<AtomicU64>() };
+    // SAFETY: within the chunk, which is free: it is in no directory, so nobody looks at it.
+    unsafe { ptr::write_bytes(at, 0, bytes) };
+}
+
+/// Empties the free chunks of the pool of `src`, which comes to this node and does not run yet:
+/// receivers that are restored later may be ahead of what it writes into them.
+pub fn empty_pool(seg: &Segment, src: u32) {
+    let chunk = seg.geometry().chunk_bytes as usize;
+    for index in Pool::new(seg, src).free {
+        let at = seg.chunk(src, index).as_ptr();
+        // SAFETY: the chunk is free; what is punched out of the segment reads as zeros.
+        let punched = unsafe { libc::madvise(at.cast(), chunk, libc::MADV_REMOVE) } == 0;
+        if !punched {
+            // SAFETY: as above.
+            unsafe { ptr::write_bytes(at, 0, chunk) };
+        }
+    }
 }
 
 /// What a check found.

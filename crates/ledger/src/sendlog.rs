@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::divergence::Divergence;
 use crate::entry::{self, Envelope, Header, Step};
+use crate::mirror::wipe;
 use crate::segment::{ChannelCtl, FT_HASH, FT_RETAIN, RankCtl, Segment};
 
 /// A message on its way into the log; keeps its place when the log is full in between.
@@ -327,8 +328,7 @@ impl SendLog {
         let Some(index) = self.free.pop() else { return Ok(false) };
         let tx = &mut self.tx[dst as usize];
         tx.base = self.seg.chunk(self.rank, index).as_ptr();
-        // SAFETY: the chunk is free, so nobody reads it; it starts with a header's stamp.
-        unsafe { (*tx.base.cast::<Header>()).stamp.store(0, Relaxed) };
+        wipe(self.seg, (self.rank, dst), n, index);
         dir.seq.store(tx.seq, Relaxed);
         dir.chain.store(tx.chain, Relaxed);
         // Chunks that came over a link while the rank was elsewhere may lie ahead of a gap.

@@ -224,22 +224,23 @@ impl Inbound {
         }
     }
 
-    /// `rank` is about to start here and reads from `need` on.
-    pub fn attach(&mut self, rank: u32, need: &[u64]) {
+    /// `rank` is about to start here; it reads from `need` on, and has looked up to `front`.
+    pub fn attach(&mut self, rank: u32, need: &[u64], front: &[u64]) {
         for src in 0..self.ranks() {
             if self.is_local(src) {
                 continue;
             }
-            self.attach_stream((src, rank), need.get(src as usize).copied().unwrap_or(0));
+            let at = |all: &[u64]| all.get(src as usize).copied().unwrap_or(0);
+            self.attach_stream((src, rank), at(need), at(front));
         }
         self.queue_answers();
     }
 
-    fn attach_stream(&mut self, stream: Stream, need: u64) {
+    fn attach_stream(&mut self, stream: Stream, need: u64, front: u64) {
         let (segment, (src, dst)) = (Arc::clone(&self.segment), stream);
         let ctl = segment.channel(src, dst);
         ctl.need.store(need, Release);
-        ctl.front.store(need, Release);
+        ctl.front.store(front.max(need), Release);
         let mirror = Mirror::open(&segment, self.pool(src), dst, need);
         let have = mirror.have();
         let mut sync = Vec::new();
@@ -315,7 +316,8 @@ impl Inbound {
             }
             if self.is_local(other) {
                 let need = segment.channel(rank, other).need.load(Acquire);
-                self.attach_stream((rank, other), need);
+                let front = segment.channel(rank, other).front.load(Acquire);
+                self.attach_stream((rank, other), need, front);
             } else {
                 mirror::clear(&segment, self.pool(rank), other);
             }

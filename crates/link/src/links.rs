@@ -116,9 +116,10 @@ impl Links {
         self.shared.kick();
     }
 
-    /// `rank` is about to start here, and reads what each rank sends it from `need` on.
-    pub fn attach(&self, rank: u32, need: &[u64]) {
-        self.shared.inbound().attach(rank, need);
+    /// `rank` is about to start here: of what each rank sends it, it may still read from `need` on,
+    /// and has looked at it up to `front`.
+    pub fn attach(&self, rank: u32, need: &[u64], front: &[u64]) {
+        self.shared.inbound().attach(rank, need, front);
         self.shared.outbound().look_at_streams_of(rank);
         self.shared.kick();
     }

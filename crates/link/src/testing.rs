@@ -108,7 +108,7 @@ impl Cluster {
     /// Gets the place of `rank` ready: it reads from `need` on.
     pub fn attach(&self, rank: u32, need: &[u64]) -> &'static Segment {
         let home = self.home(rank);
-        home.links.attach(rank, need);
+        home.links.attach(rank, need, need);
         home.leak()
     }
 

@@ -225,6 +225,7 @@ fn freeze_and_keep(
     };
     let ranks = order.segment.geometry().ranks;
     let need = |s| order.segment.channel(s, order.rank).need.load(Ordering::Acquire);
+    let front = |s| order.segment.channel(s, order.rank).front.load(Ordering::Acquire);
     let meta = Meta {
         format: eyrie_control::meta::META_FORMAT,
         job: order.job.clone(),
@@ -236,6 +237,7 @@ fn freeze_and_keep(
         caller: (called && caller != order.pid as u32).then_some(caller),
         det_pos: ctl.det_pos.load(Ordering::Acquire),
         need: (0..ranks).map(need).collect(),
+        front: (0..ranks).map(front).collect(),
         output: pipes.output,
         input: pipes.input,
     };

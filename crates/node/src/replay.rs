@@ -57,6 +57,9 @@ pub(crate) fn reset_control(segment: &Segment, rank: u32, from: &Meta) {
     for (source, need) in (0..ranks).zip(&from.need) {
         segment.channel(source, rank).need.store(*need, Ordering::Relaxed);
     }
+    for (source, front) in (0..ranks).zip(&from.front) {
+        segment.channel(source, rank).front.store(*front, Ordering::Relaxed);
+    }
     ctl.incarnation.fetch_add(1, Ordering::Release);
     if ctl.incarnation.load(Ordering::Relaxed) > 1 {
         // A rank restored inside its sleep finds its doorbell changed; the others look at

@@ -27,6 +27,9 @@ pub(crate) struct Network {
     pub links: Option<Links>,
 }
 
+/// Between the counts of two nodes.
+const DOORBELL_LEAP: u32 = 0x2000_0001;
+
 /// Where a new image goes besides this node.
 pub(super) struct Copy {
     pub partner: Option<u32>,
@@ -189,9 +192,12 @@ impl Agent {
         ctl.det_trim.store(determinants.first, Ordering::Relaxed);
         ctl.det_tail.store(end.max(from.det_pos), Ordering::Release);
         ctl.incarnation.fetch_max(from.incarnation, Ordering::Relaxed);
+        // A rank that was frozen asleep must not find the value it slept on.
+        ctl.doorbell.fetch_add(DOORBELL_LEAP, Ordering::Relaxed);
         if let Some(links) = self.links() {
             links.home(rank, self.segment.node());
         }
+        eyrie_ledger::mirror::empty_pool(&self.segment, rank);
         if from.generation == 0 {
             return Ok(());
         }

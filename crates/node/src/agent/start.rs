@@ -89,7 +89,7 @@ impl Agent {
         let pipes = [read(out_ours)?, read(err_ours)?];
         // Positions before the process can write or read anything.
         crate::replay::reset_control(&self.segment, rank, from);
-        self.links().into_iter().for_each(|l| l.attach(rank, &from.need));
+        self.links().into_iter().for_each(|l| l.attach(rank, &from.need, &from.front));
         let stdio = [stdin, out_theirs, err_theirs];
         let pid = match from.generation {
             0 => self.exec(rank, stdio)?,
