@@ -23,6 +23,8 @@ pub struct Meta {
     pub need: Vec<u64>,
     /// For each source: position up to which the rank had looked.
     pub front: Vec<u64>,
+    /// Source and position of synchronous messages between those that it has acknowledged.
+    pub acked: Vec<(u32, u64)>,
     /// Bytes written to standard output and standard error.
     pub output: [u64; 2],
     /// Bytes of standard input consumed (rank 0).
@@ -86,6 +88,7 @@ impl Meta {
             det_pos: 0,
             need: vec![0; ranks as usize],
             front: vec![0; ranks as usize],
+            acked: Vec::new(),
             output: [0; 2],
             input: 0,
         }

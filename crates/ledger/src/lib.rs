@@ -4,6 +4,7 @@
 //! segment (a memfd held by the node daemon), mapped by every rank of the node and by the daemon.
 //! See `docs/formats/segment.md` for its bytes and `docs/architecture.md` for the protocol.
 
+pub mod acked;
 pub mod dirty;
 pub mod divergence;
 pub mod door;

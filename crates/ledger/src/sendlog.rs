@@ -7,12 +7,14 @@
 //! the program.
 
 use std::ptr;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::fence;
 
 use crate::divergence::Divergence;
 use crate::entry::{self, Envelope, Header, Step};
 use crate::mirror::wipe;
 use crate::segment::{ChannelCtl, FT_HASH, FT_RETAIN, RankCtl, Segment};
+use crate::walk;
 
 /// A message on its way into the log; keeps its place when the log is full in between.
 #[derive(Clone, Copy, Debug)]
@@ -211,6 +213,9 @@ impl SendLog {
             if !msg.started {
                 msg.started = true;
                 msg.start = self.tx[dst as usize].pos - size;
+                if flags & entry::SYNC != 0 {
+                    self.look_ahead(dst, msg.start);
+                }
             }
             msg.done += frag;
             if msg.done < msg.env.len {
@@ -218,6 +223,16 @@ impl SendLog {
             }
             self.count_message(dst, msg.env.len);
             return Ok(Append::Whole);
+        }
+    }
+
+    /// A receiver that was restored ahead of this rank has matched the message already.
+    #[cold]
+    fn look_ahead(&self, dst: u32, at: u64) {
+        // Whoever restores it stores its need first and then looks for what is published.
+        fence(SeqCst);
+        if self.tx[dst as usize].ctl.need.load(Acquire) > at {
+            walk::acknowledge(self.seg, self.rank, dst, at);
         }
     }
 

@@ -7,6 +7,7 @@
 use crate::futex;
 use eyrie_control::meta::Meta;
 use eyrie_image::{CaptureError, FreezeError, Frozen, ImageReport, Mode, Shot, Tracker};
+use eyrie_ledger::acked;
 use eyrie_ledger::segment::{self, RankCtl, Segment};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -238,6 +239,7 @@ fn freeze_and_keep(
         det_pos: ctl.det_pos.load(Ordering::Acquire),
         need: (0..ranks).map(need).collect(),
         front: (0..ranks).map(front).collect(),
+        acked: acked(&order.segment, order.rank),
         output: pipes.output,
         input: pipes.input,
     };
@@ -250,6 +252,19 @@ fn freeze_and_keep(
         Ok(()) | Err(FreezeError::Gone) => Ok(Captured { shot, meta, stood }),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Synchronous messages that the rank has acknowledged, of those that it may still look at.
+fn acked(segment: &Segment, rank: u32) -> Vec<(u32, u64)> {
+    let sources = 0..segment.geometry().ranks;
+    let of = |source| {
+        let channel = segment.channel(source, rank);
+        let (need, front) = (&channel.need, &channel.front);
+        let (need, front) = (need.load(Ordering::Acquire), front.load(Ordering::Acquire));
+        let acked = acked::between(segment, source, rank, need, front);
+        acked.into_iter().map(move |at| (source, at))
+    };
+    sources.flat_map(of).collect()
 }
 
 /// Keeps what the image needs of a rank that stands still, or writes it at once.

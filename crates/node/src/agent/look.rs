@@ -18,6 +18,7 @@ impl Agent {
     pub(super) fn next_look(&self) -> Duration {
         let pressed = |r| self.segment.rank(r).pressure.load(Ordering::Relaxed) != 0;
         let watched = self.verify.is_some()
+            || !self.early.is_empty()
             || self.ranks.iter().any(|r| r.replay != Replay::No)
             || (0..self.spec.size).any(pressed);
         if watched { WATCH } else { IDLE }
@@ -34,6 +35,7 @@ impl Agent {
 
     /// Looks at all control blocks after a bell.
     pub(super) fn look(&mut self) {
+        self.mark_early();
         for rank in 0..self.size() {
             let Some(proc) = &self.ranks[rank as usize].proc else { continue };
             let (start, told) = (proc.start, proc.said);

@@ -165,6 +165,8 @@ pub(crate) struct Agent {
     /// Threads that read the logs of the segment; nothing of those is released meanwhile.
     reading_logs: u32,
     trims: Vec<ToNode>,
+    /// Source, receiver, position: acknowledgements for what is not written again yet.
+    early: Vec<(u32, u32, u64)>,
     finished: bool,
 }
 
@@ -203,6 +205,7 @@ impl Agent {
                 verify,
                 reading_logs: 0,
                 trims: Vec::new(),
+                early: Vec::new(),
                 finished: false,
                 place,
                 spec,
@@ -329,6 +332,7 @@ impl Agent {
     /// The job begins anew: a new segment, and nothing of the ranks. No process is left, as the
     /// controller saw all of them end.
     fn renew(&mut self, epoch: u64) {
+        self.early.clear();
         self.network.iter_mut().for_each(|n| n.own.epoch = epoch);
         for r in &mut self.ranks {
             *r = Rank { deaths: r.deaths, ..Rank::new() };

@@ -2,17 +2,18 @@
 //! links to them.
 
 use super::{Agent, Msg};
+use crate::futex;
 use crate::membership::Member;
 use crate::store::{self, Identity, Members};
 use eyrie_control::Meta;
 use eyrie_control::node::{Determinants, FromNode, Peer};
-use eyrie_ledger::saved;
+use eyrie_ledger::{acked, saved};
 use eyrie_link::{Links, Setup};
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, PoisonError};
 
 /// What a node needs to speak with others.
@@ -207,7 +208,40 @@ impl Agent {
         let log = File::open(log_of(&self.image_file(rank, from.generation)))?;
         let loaded = saved::load(&log, &self.place.id)?;
         saved::install(&loaded, &self.segment)?;
+        for dst in 0..self.size() {
+            let need = self.segment.channel(rank, dst).need.load(Ordering::Acquire);
+            acked::pass(&self.segment, rank, dst, need);
+        }
         Ok(())
+    }
+
+    /// A rank is about to start from an image. What it had acknowledged before stands in logs that
+    /// may be lost, or are not written again yet.
+    pub(super) fn acknowledge_again(&mut self, rank: u32, from: &Meta) {
+        self.early.retain(|(_, dst, _)| *dst != rank);
+        if self.network.is_none() || from.generation == 0 {
+            return;
+        }
+        // Senders store what they send and then look at this rank's need.
+        fence(Ordering::SeqCst);
+        for (source, need) in (0..self.size()).zip(&from.need) {
+            acked::pass(&self.segment, source, rank, *need);
+        }
+        self.early.extend(from.acked.iter().map(|(source, at)| (*source, rank, *at)));
+        self.mark_early();
+        (0..self.size()).for_each(|r| futex::ring(&self.segment.rank(r).doorbell));
+    }
+
+    /// Acknowledges what its sender has written again by now.
+    pub(super) fn mark_early(&mut self) {
+        let segment = Arc::clone(&self.segment);
+        self.early.retain(|(src, dst, at)| {
+            let marked = acked::mark(&segment, *src, *dst, *at);
+            if marked {
+                futex::ring(&segment.rank(*src).doorbell);
+            }
+            !marked
+        });
     }
 }
 

@@ -90,6 +90,7 @@ impl Agent {
         // Positions before the process can write or read anything.
         crate::replay::reset_control(&self.segment, rank, from);
         self.links().into_iter().for_each(|l| l.attach(rank, &from.need, &from.front));
+        self.acknowledge_again(rank, from);
         let stdio = [stdin, out_theirs, err_theirs];
         let pid = match from.generation {
             0 => self.exec(rank, stdio)?,
