@@ -14,6 +14,7 @@ use crate::consts::ANY_TAG;
 use crate::handle::{Handle, Kind, Slab};
 use crate::machine::Machine;
 use crate::matching::Queues;
+use crate::receiving::Late;
 use crate::request::{Op, RecvOp, Request, State, Unexpected};
 
 /// Where the rest of a message that is coming in goes.
@@ -76,6 +77,8 @@ pub struct Engine {
     pub(crate) next_post: u64,
     pub(crate) arrivals: u64,
     pub(crate) messages: Slab<Unexpected>,
+    /// Receives of messages that are not in the log again yet.
+    pub(crate) late: Vec<Late>,
     fruitless: u32,
 }
 
@@ -94,6 +97,7 @@ impl Engine {
             next_post: 0,
             arrivals: 0,
             messages: Slab::new(Kind::Message),
+            late: Vec::new(),
             fruitless: 0,
         }
     }
@@ -142,6 +146,7 @@ impl Engine {
     pub(crate) fn nothing_pending(&self, ctx: u32, src: u32) -> bool {
         self.queued_total == 0
             && self.unacked.is_empty()
+            && self.late.is_empty()
             && self.inbound[src as usize].is_none()
             && self.contexts.get(&ctx).is_none_or(|q| q.is_clear_for(src))
     }
@@ -220,6 +225,12 @@ impl Machine {
     #[inline]
     pub(crate) fn poll(&mut self, src: u32) -> bool {
         let mut moved = false;
+        if !self.engine.late.is_empty() {
+            moved = self.take_late();
+            if self.engine.late.iter().any(|l| l.message.src == src) {
+                return moved;
+            }
+        }
         while let Some(entry) = self.endpoint.peek(src) {
             self.take_entry(src, &entry);
             moved = true;

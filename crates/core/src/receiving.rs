@@ -148,13 +148,40 @@ impl Machine {
         let src = message.src;
         let start = message.reader.pos;
         self.begin(req, src, message.crank, message.tag, (message.len, start));
-        let mut reader = message.reader;
+        let mut late = Late { req, message, start };
+        if !self.take_kept(&mut late) {
+            self.engine.late.push(late);
+        }
+    }
+
+    /// Takes what has come since of messages that were not in the log. True if one is complete.
+    #[cold]
+    pub(crate) fn take_late(&mut self) -> bool {
+        let before = std::mem::take(&mut self.engine.late);
+        let count = before.len();
+        let left = before.into_iter().filter_map(|mut l| (!self.take_kept(&mut l)).then_some(l));
+        let left: Vec<Late> = left.collect();
+        let moved = left.len() < count;
+        self.engine.late.extend(left);
+        moved
+    }
+
+    /// Takes a kept message as far as that had come. False: it had come further than the log goes.
+    fn take_kept(&mut self, late: &mut Late) -> bool {
+        let (req, src) = (late.req, late.message.src);
+        let reader = &mut late.message.reader;
         reader.rebuild();
         let front = self.endpoint.front(src);
         // Entries up to the channel's front are ours to read; those behind it come by `poll`. The
         // front may stand behind padding whose successor was not there when it got there: so the
         // question is where the entry lies, not where the reader stood before it looked.
-        while let Ok(Some(entry)) = reader.peek() {
+        loop {
+            let Ok(Some(entry)) = reader.peek() else {
+                if reader.pos >= front {
+                    break;
+                }
+                return false;
+            };
             if reader.pos >= front {
                 break;
             }
@@ -167,10 +194,11 @@ impl Machine {
                 break;
             }
         }
-        if !message.whole {
+        if !late.message.whole {
             self.engine.inbound[src as usize] = Some(Sink::Request(req));
         }
-        self.endpoint.release(src, start);
+        self.endpoint.release(src, late.start);
+        true
     }
 
     /// Posts a receive: takes its message if it is here, else queues it.
@@ -203,6 +231,16 @@ impl Machine {
             None => self.engine.queues(ctx).post(src, posted),
         }
     }
+}
+
+/// A receive of a message that had come before the rank was restored on another node, and that is
+/// not in the log there yet: its sender repeats itself, or it is on its way.
+pub(crate) struct Late {
+    req: Handle,
+    /// The reader stands before what was not taken yet.
+    pub message: Unexpected,
+    /// Where the message begins.
+    start: u64,
 }
 
 /// Reads ahead in the sender's memory as far as the message is shown there.
