@@ -1,7 +1,7 @@
 //! What a node holds of other nodes' determinants, in memory, to give it back when they die.
 //!
-//! Pure. Kept true: what is held of a rank is one contiguous piece of its log, and only ever grows at
-//! its end or is trimmed at its beginning; nothing is taken from an incarnation of a node after
+//! Pure. Kept true: what is held of a rank is one contiguous piece of its log, and only ever grows
+//! at its end or is trimmed at its beginning; nothing is taken from an incarnation of a node after
 //! this node was told that it is dead, so what was answered in a recovery stays all there is.
 
 use crate::gate::{Piece, ToReplica};

@@ -1,3 +1,5 @@
+//! What a node takes and refuses of other nodes' determinants.
+
 use super::*;
 
 const HOME: Member = Member { node: 4, epoch: 9 };
