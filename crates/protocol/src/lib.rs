@@ -4,6 +4,7 @@
 //! them against a simulated world (`tests/sim`). `docs/protocols.md` says what holds and why.
 
 pub mod gate;
+pub mod interval;
 pub mod membership;
 pub mod recovery;
 pub mod replicas;

@@ -11,6 +11,8 @@
 //! last home, or the planner itself still holds them from an earlier attempt - otherwise all ranks
 //! go back to the beginning, loudly; an incarnation's number is used once; an image counts only when
 //! it lies on two nodes (on one, if there is no second); and is copied again when one of them dies.
+//! An image counts only for the incarnation that it is of and those after it, never for one that
+//! was restored from an older image meanwhile and still needs the logs since then.
 //! Ranks that ended well are run again if their node dies, as their last messages die with it.
 
 use crate::membership::{Member, ring_after};
@@ -40,8 +42,8 @@ pub enum Input {
     Restored { rank: u32, incarnation: u32 },
     /// The copy of an image that lies at `at` cannot be used.
     ImageBad { rank: u32, incarnation: u32, generation: u32, at: Member },
-    /// An image and its log are complete and durable at `at`.
-    Stored { rank: u32, generation: u32, at: Member },
+    /// An image of this incarnation and its log are complete and durable at `at`.
+    Stored { rank: u32, incarnation: u32, generation: u32, at: Member },
     /// A copy could not be made.
     NotCopied { rank: u32, generation: u32, to: Member },
     /// Some time went by: copies that could not be made are tried again.
@@ -75,6 +77,8 @@ pub enum Action {
     Copy { rank: u32, generation: u32, from: Member, to: Member },
     /// Enough copies exist: the checkpoint counts.
     Complete { rank: u32, generation: u32 },
+    /// This image will never count: remove it wherever it is.
+    Discard { rank: u32, generation: u32 },
     /// No good copy of this complete checkpoint is left.
     Damaged { rank: u32, generation: u32 },
     /// Kill every process, then give `AllDown`: ranks cannot be brought back alone.
@@ -232,7 +236,9 @@ impl Planner {
             Input::ImageBad { rank, incarnation, generation, at } => {
                 self.image_bad(rank as usize, incarnation, generation, at, &mut todo);
             }
-            Input::Stored { rank, generation, at } => self.stored(rank, generation, at, &mut todo),
+            Input::Stored { rank, incarnation, generation, at } => {
+                self.stored(rank, incarnation, generation, at, &mut todo);
+            }
             Input::NotCopied { rank, generation, to } => {
                 self.copying.remove(&(rank, generation, to));
             }
@@ -386,6 +392,12 @@ impl Planner {
             return self.roll_back(format!("no image of rank {index} is left"), todo);
         };
         let from = holder.filter(|h| *h != at);
+        // Images of the last incarnation that come to count only now could have the logs trimmed
+        // that this one is going to replay.
+        let late = std::mem::take(&mut rank.unborn);
+        let discarded = late.keys().map(|g| Action::Discard { rank: index as u32, generation: *g });
+        todo.extend(discarded);
+        self.copying.retain(|c, _| c.0 != index as u32 || !late.contains_key(&c.1));
         rank.incarnation += 1;
         rank.phase = Phase::Restoring { at, generation, from };
         let (rank_number, incarnation) = (index as u32, rank.incarnation);
@@ -444,7 +456,14 @@ impl Planner {
         }
     }
 
-    fn stored(&mut self, rank: u32, generation: u32, at: Member, todo: &mut Vec<Action>) {
+    fn stored(
+        &mut self,
+        rank: u32,
+        incarnation: u32,
+        generation: u32,
+        at: Member,
+        todo: &mut Vec<Action>,
+    ) {
         self.copying.remove(&(rank, generation, at));
         if !self.members.contains(&at) {
             return;
@@ -452,10 +471,13 @@ impl Planner {
         let r = &mut self.ranks[rank as usize];
         if let Some(holders) = r.kept.get_mut(&generation) {
             holders.insert(at);
-        } else if r.kept.keys().next_back().is_none_or(|newest| *newest < generation) {
+        } else if r.incarnation == incarnation
+            && r.kept.keys().next_back().is_none_or(|newest| *newest < generation)
+        {
             r.unborn.entry(generation).or_default().insert(at);
+        } else {
+            return todo.push(Action::Discard { rank, generation });
         }
-        // Otherwise it is older than one that counts: it came too late.
         self.balance(todo);
     }
 

@@ -225,9 +225,13 @@ impl World {
         self.check_alone(at, rank);
         let Some(node) = self.nodes.get_mut(&at) else { return };
         for (from, home) in (0u32..).zip(&node.homes) {
-            if *home != Some(at) {
-                node.segment.streams.remove(&(from, rank, 0));
-                node.segment.streams.remove(&(from, rank, 1));
+            for kind in 0..2 {
+                let stream = node.segment.streams.entry((from, rank, kind)).or_default();
+                // What the image has received, whoever sent it and wherever that was.
+                stream.taken = stream.taken.max(proc.state.next(from, kind));
+                if *home != Some(at) {
+                    stream.messages.clear();
+                }
             }
         }
         node.procs.insert(rank, proc);
@@ -247,6 +251,7 @@ impl World {
         };
         let own = node.segment.streams.iter().filter(|s| s.0.0 == rank && !bare);
         let image = Rc::new(Image {
+            incarnation: proc.incarnation,
             state: proc.state.clone(),
             depends: Rc::new(proc.depends.clone()),
             cursor: proc.cursor,
@@ -259,9 +264,8 @@ impl World {
 
     pub fn written(&mut self, at: Member, rank: u32, generation: u32, image: Rc<Image>) {
         let Some(node) = self.nodes.get_mut(&at) else { return };
-        let (point, depends) = (image.point(), Rc::clone(&image.depends));
-        node.disk.insert((rank, generation), Stored { image, bad: false });
-        self.leave(at, FromNode::Stored { rank, generation, point, depends });
+        node.disk.insert((rank, generation), Stored { image: Rc::clone(&image), bad: false });
+        self.leave(at, FromNode::Stored { rank, generation, image });
         self.try_order(at, rank);
     }
 

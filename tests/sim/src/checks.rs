@@ -40,7 +40,8 @@ impl Truth {
 
     /// Everything begins anew.
     pub fn restart(&mut self) {
-        *self = Truth::new(self.history.len() as u32);
+        let deaths = self.deaths + 1;
+        *self = Truth { deaths, ..Truth::new(self.history.len() as u32) };
     }
 
     /// A rank recorded an outcome. Those of incarnations that have a successor do not count.
@@ -151,10 +152,12 @@ impl World {
     /// A rank is about to start: it must not run anywhere else.
     pub fn check_alone(&mut self, at: Member, rank: u32) {
         let members = self.controller.planner.members();
+        if !members.contains(&at) {
+            return;
+        }
         let twin = |m: &&Member| {
             **m != at && self.nodes.get(m).is_some_and(|n| n.procs.contains_key(&rank))
         };
-        // One that was overtaken by its own successor is not started in vain.
         if let Some(other) = members.iter().find(twin).copied() {
             self.fail(format!("rank {rank} is started on {at} and runs on {other}"));
         }
@@ -163,10 +166,11 @@ impl World {
     /// Whether any one node could be lost now without loss of more than time.
     pub fn is_whole(&mut self) -> bool {
         let members = self.controller.planner.members().to_vec();
-        let mut whole = self.controller.planner.settled()
+        let mut whole = members.len() > 1
+            && self.controller.planner.settled()
             && self.controller.rolling_back.is_none()
             && self.nodes.keys().copied().eq(members.iter().copied());
-        let replicas = self.replicas.min(members.len() - 1);
+        let replicas = self.replicas.min(members.len().saturating_sub(1));
         for (member, node) in &mut self.nodes {
             let blocked = self.controller.conns.get(member).is_none_or(|c| self.conns[*c].blocked);
             let ticket = node.gate.sample(&node.segment);

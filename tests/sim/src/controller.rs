@@ -5,7 +5,7 @@ use crate::world::World;
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::recovery::{Action, Input, Planner};
 use eyrie_protocol::retention::{Point, Retention};
-use eyrie_protocol::scheduler::Scheduler;
+use eyrie_protocol::scheduler::{Policy, Scheduler};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub struct Controller {
@@ -33,7 +33,7 @@ impl Controller {
         let every = 800 + 1500 * pace;
         let ranks = map.len();
         Controller {
-            scheduler: Scheduler::new(ranks as u32, every, every / 3, 0),
+            scheduler: Scheduler::new(Policy::Auto, ranks as u32, every, every / 3, 0),
             every,
             retention: empty(ranks),
             planner: Planner::new(map),
@@ -91,6 +91,9 @@ impl World {
                     self.to_node(from, ToNode::Copy { rank, generation, to });
                 }
                 Action::Complete { rank, generation } => self.complete(rank, generation),
+                Action::Discard { rank, generation } => {
+                    self.to_all(&ToNode::Remove { rank, generation });
+                }
                 Action::Damaged { rank, generation } => {
                     self.controller.retention[rank as usize].damaged(generation);
                     self.drop_image(rank, generation);
@@ -248,8 +251,8 @@ impl World {
             FromNode::ImageBad { rank, incarnation, generation, at } => {
                 self.planner(Input::ImageBad { rank, incarnation, generation, at });
             }
-            FromNode::Stored { rank, generation, point, depends } => {
-                self.stored(member, rank, generation, point, &depends);
+            FromNode::Stored { rank, generation, image } => {
+                self.stored(member, rank, generation, &image);
             }
             FromNode::NotCopied { rank, generation, to } => {
                 self.planner(Input::NotCopied { rank, generation, to });
@@ -280,8 +283,9 @@ impl World {
         }
     }
 
-    fn stored(&mut self, at: Member, rank: u32, generation: u32, point: Point, depends: &Depends) {
+    fn stored(&mut self, at: Member, rank: u32, generation: u32, image: &Image) {
         let now = self.now;
+        let (point, incarnation) = (image.point(), image.incarnation);
         if self.controller.capturing.get(&rank) == Some(&generation) {
             self.controller.capturing.remove(&rank);
             self.controller.scheduler.finished(rank, now);
@@ -289,13 +293,17 @@ impl World {
         if self.mutated(Mutation::TrimBeforeDurable) {
             self.tell_floor(rank, point.clone());
         }
-        self.truth.stored(rank, generation, depends);
+        self.truth.stored(rank, generation, &image.depends);
         self.controller.points.insert((rank, generation), point);
-        self.planner(Input::Stored { rank, generation, at });
+        let incarnation = match self.mutation {
+            Some(Mutation::LateImages) => self.controller.planner.incarnation(rank),
+            _ => incarnation,
+        };
+        self.planner(Input::Stored { rank, incarnation, generation, at });
         if self.mutated(Mutation::OneCopyCounts) {
             let members = self.controller.planner.members();
             if let Some(other) = members.iter().copied().find(|m| *m != at) {
-                self.planner(Input::Stored { rank, generation, at: other });
+                self.planner(Input::Stored { rank, incarnation, generation, at: other });
             }
         }
     }
@@ -341,6 +349,6 @@ impl World {
     /// After everything went back to the beginning.
     fn renew_scheduler(&mut self) {
         let (ranks, every, now) = (self.ranks(), self.controller.every, self.now);
-        self.controller.scheduler = Scheduler::new(ranks, every, every / 3, now);
+        self.controller.scheduler = Scheduler::new(Policy::Auto, ranks, every, every / 3, now);
     }
 }

@@ -24,6 +24,7 @@ pub struct Message {
 /// A checkpoint image with the log that belongs to it.
 #[derive(Debug, Clone)]
 pub struct Image {
+    pub incarnation: u32,
     pub state: State,
     pub depends: Depends,
     /// Where the rank stood in its determinants, and the run of fruitless polls that was open.
@@ -74,7 +75,7 @@ pub enum FromNode {
     Answered { round: u64, answer: Answer },
     Restored { rank: u32, incarnation: u32 },
     ImageBad { rank: u32, incarnation: u32, generation: u32, at: Member },
-    Stored { rank: u32, generation: u32, point: Point, depends: Depends },
+    Stored { rank: u32, generation: u32, image: Rc<Image> },
     NotCopied { rank: u32, generation: u32, to: Member },
     NoCheckpoint { rank: u32 },
     RankDied { rank: u32, incarnation: u32 },
@@ -171,10 +172,12 @@ pub enum Mutation {
     OneCopyCounts,
     /// Logs are never trimmed.
     NeverTrim,
+    /// An image that is complete only after its rank was restored from an older one counts.
+    LateImages,
 }
 
 impl Mutation {
-    pub const ALL: [Mutation; 16] = [
+    pub const ALL: [Mutation; 17] = [
         Mutation::OpenGate,
         Mutation::RunsUnnoticed,
         Mutation::NoWriteBack,
@@ -191,5 +194,6 @@ impl Mutation {
         Mutation::DoneForgotten,
         Mutation::OneCopyCounts,
         Mutation::NeverTrim,
+        Mutation::LateImages,
     ];
 }

@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 /// Events after which a run is taken for hung.
-const MOST_EVENTS: u64 = 400_000;
+const MOST_EVENTS: u64 = 60_000;
 
 /// What a run consists of; all else follows from the seed.
 #[derive(Debug, Clone, Copy)]
