@@ -27,6 +27,7 @@ UNSAFE_ALLOWED = (
     "crates/core/",  # user buffers are raw memory
     "crates/channel/",  # shared memory
     "crates/ledger/",  # shared memory
+    "crates/link/",  # the segment, sockets
     "crates/image/",  # ptrace, other processes' memory
     "crates/restorer/",  # no libc, raw system calls
     "crates/node/",  # fork, futex, the segment
@@ -35,7 +36,7 @@ UNSAFE_ALLOWED = (
     "tests/image/driver/",  # signals, waiting for a child
     "tests/image/programs/",  # calls to MPI
 )
-NO_UNWRAP = ("abi", "core", "channel", "ledger", "image", "image-cli", "node", "control", "protocol")
+NO_UNWRAP = ("abi", "core", "channel", "ledger", "link", "protocol", "image", "image-cli", "node", "control", "protocol")
 
 # path -> {rule: reason}
 EXCEPTIONS = {}

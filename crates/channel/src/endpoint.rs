@@ -5,7 +5,8 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::fence;
 
 use eyrie_ledger::divergence::Divergence;
 use eyrie_ledger::door::Door;
@@ -13,8 +14,8 @@ use eyrie_ledger::end;
 use eyrie_ledger::entry::{Envelope, REMOTE};
 use eyrie_ledger::reader::{Entry, Reader};
 use eyrie_ledger::segment::{
-    ChannelCtl, FT_PROTECT, FT_REPLAY, Geometry, RankCtl, STATE_ABORTED, STATE_DIVERGED,
-    STATE_FINALIZED, STATE_RUNNING, Segment, SegmentError,
+    ASLEEP_REMOTE, ChannelCtl, FT_PROTECT, FT_REPLAY, Geometry, RankCtl, STATE_ABORTED,
+    STATE_DIVERGED, STATE_FINALIZED, STATE_RUNNING, Segment, SegmentError,
 };
 use eyrie_ledger::sendlog::{Append, Outgoing, SendLog};
 
@@ -49,6 +50,8 @@ struct Rx {
     ctl: &'static ChannelCtl,
     /// Messages read past but not matched yet: start position and whether still unmatched.
     held: VecDeque<(u64, bool)>,
+    /// How far the reader was when the links were woken last.
+    told: u64,
 }
 
 impl Rx {
@@ -58,6 +61,7 @@ impl Rx {
         }
         let need = self.held.front().map_or(self.reader.pos, |(pos, _)| *pos);
         self.ctl.need.store(need, Release);
+        self.ctl.front.store(self.reader.pos, Release);
     }
 }
 
@@ -137,6 +141,7 @@ impl Endpoint {
             reader: Reader::new(seg, s, rank),
             ctl: seg.channel(s, rank),
             held: VecDeque::new(),
+            told: 0,
         });
         let mut ep = Endpoint {
             seg,
@@ -149,7 +154,7 @@ impl Endpoint {
             door: Door::new(seg, rank),
             presence: Presence::new(ctl, header),
             incarnation: ctl.incarnation.load(Acquire),
-            patience: Patience::new(size, header.cores.load(Relaxed)),
+            patience: Self::patience(seg),
             replaying: false,
             received: 0,
             remote: readable && !protect,
@@ -163,6 +168,15 @@ impl Endpoint {
         ep
     }
 
+    /// By the ranks of this node, and by the threads of the links if there are other nodes.
+    fn patience(seg: &Segment) -> Patience {
+        let size = seg.geometry().ranks;
+        let own =
+            (0..size).filter(|r| seg.rank(*r).home.load(Relaxed) == seg.node()).count() as u32;
+        let busy = if own < size { own + 1 } else { own };
+        Patience::new(busy, seg.header().cores.load(Relaxed))
+    }
+
     pub fn rank(&self) -> u32 {
         self.rank
     }
@@ -171,9 +185,26 @@ impl Endpoint {
         self.size
     }
 
-    /// Whether large messages are read out of the sender's memory.
-    pub fn single_copy(&self) -> bool {
-        self.remote
+    /// Whether large messages to `dst` are read out of this process's memory.
+    pub fn single_copy(&self, dst: u32) -> bool {
+        self.remote && self.is_neighbour(dst)
+    }
+
+    /// Whether large messages to `dst` can be read out of this process's memory while they are
+    /// logged.
+    pub fn shows_to(&self, dst: u32) -> bool {
+        self.shows && self.is_neighbour(dst)
+    }
+
+    /// Whether it is another rank of this node.
+    fn is_neighbour(&self, peer: u32) -> bool {
+        peer != self.rank && !self.is_far(peer)
+    }
+
+    /// Whether `peer` has its home on another node.
+    #[inline]
+    fn is_far(&self, peer: u32) -> bool {
+        self.peers[peer as usize].sleeping.load(Relaxed) == ASLEEP_REMOTE
     }
 
     // ---- presence and restore
@@ -247,13 +278,21 @@ impl Endpoint {
         loop {
             match self.log.append(dst, msg, &mut fill) {
                 Ok(Append::Whole) => {
-                    waiting::ring(self.peers[dst as usize]);
+                    self.ring(dst);
                     return true;
                 }
-                Ok(Append::Part) => waiting::ring(self.peers[dst as usize]),
+                Ok(Append::Part) => self.ring(dst),
                 Ok(Append::Full) => return false,
                 Err(d) => self.diverged(&d),
             }
+        }
+    }
+
+    /// There is something new in the stream to `dst`.
+    #[inline]
+    fn ring(&self, dst: u32) {
+        if !waiting::ring(self.peers[dst as usize]) {
+            self.seg.mark_dirty(self.rank, dst, true);
         }
     }
 
@@ -266,7 +305,7 @@ impl Endpoint {
         at: *const u8,
         fill: impl FnMut(u64, &mut [u8]),
     ) -> bool {
-        if !self.shows {
+        if !self.shows_to(dst) {
             return self.append(dst, msg, fill);
         }
         let ctl = self.seg.channel(self.rank, dst);
@@ -346,6 +385,29 @@ impl Endpoint {
         let rx = &mut self.rx[src as usize];
         rx.reader.pass(entry);
         rx.publish_need();
+        self.moved(src);
+    }
+
+    /// The position in the stream from `src` has moved.
+    #[inline]
+    fn moved(&mut self, src: u32) {
+        if self.is_far(src) {
+            self.tell_links(src);
+        }
+    }
+
+    /// Lets the links know how far the stream from `src` was read. They are woken for it in good
+    /// time before the sender must wait, not for every message.
+    #[cold]
+    fn tell_links(&mut self, src: u32) {
+        fence(SeqCst);
+        let step = u64::from(self.seg.geometry().chunk_bytes / 2);
+        let rx = &mut self.rx[src as usize];
+        let ring = rx.reader.pos.abs_diff(rx.told) >= step;
+        if ring {
+            rx.told = rx.reader.pos;
+        }
+        self.seg.mark_dirty(src, self.rank, ring);
     }
 
     /// Goes behind the entry, the first of a message that must be kept in the log; returns the
@@ -356,6 +418,7 @@ impl Endpoint {
         rx.held.push_back((before.pos, true));
         rx.reader.pass(entry);
         rx.publish_need();
+        self.moved(src);
         before
     }
 
@@ -366,6 +429,7 @@ impl Endpoint {
             slot.1 = false;
         }
         rx.publish_need();
+        self.moved(src);
     }
 
     /// Stream position up to which entries from `src` were taken.
@@ -383,10 +447,12 @@ impl Endpoint {
     /// Acknowledges a matched message and wakes its sender.
     pub fn acknowledge(&mut self, src: u32, entry: &Entry) {
         entry.acknowledge();
-        waiting::ring(self.peers[src as usize]);
+        if !waiting::ring(self.peers[src as usize]) {
+            self.seg.mark_dirty(src, self.rank, true);
+        }
     }
 
-    /// Whether large messages can be read where their sender has them while it logs them.
+    /// Whether large messages may be read where their sender has them while it logs them.
     pub fn shows(&self) -> bool {
         self.shows
     }
@@ -475,7 +541,7 @@ impl Endpoint {
 
     /// Gives the core away after a fruitless poll when ranks outnumber the cores.
     pub fn polled(&mut self, fruitless: u32) {
-        if fruitless % 64 == 63 || self.size > self.seg.header().cores.load(Relaxed) {
+        if fruitless % 64 == 63 || self.patience.is_crowded() {
             self.presence.waiting(waiting::yield_core);
         }
     }

@@ -120,7 +120,7 @@ mod tests {
     }
 
     fn message() -> Vec<u8> {
-        (0..3 * PIECE_BYTES + 5).map(|i| (i * 7 >> 3) as u8).collect()
+        (0..3 * PIECE_BYTES + 5).map(|i| ((i * 7) >> 3) as u8).collect()
     }
 
     #[test]

@@ -2,13 +2,14 @@
 //!
 //! Sleeping cannot miss a wake-up: the sleeper announces itself (`sleeping`), then looks once more,
 //! then sleeps on the doorbell value read before that look; a peer publishes, then (after a full
-//! fence) looks at `sleeping`, and rings. `tests/loom_doorbell.rs` is the model of it.
+//! fence) looks at `sleeping`, and rings. `tests/loom_models.rs` has the model of it.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicU32, fence};
+use std::sync::atomic::fence;
 use std::time::Duration;
 
-use eyrie_ledger::segment::RankCtl;
+pub use eyrie_ledger::futex::{wait as futex_wait, wake as futex_wake};
+use eyrie_ledger::segment::{ASLEEP, ASLEEP_REMOTE, AWAKE, RankCtl};
 
 /// Longest sleep; only a backstop, nothing depends on it.
 const SLEEP: Duration = Duration::from_millis(500);
@@ -42,6 +43,11 @@ impl Patience {
         }
     }
 
+    /// Whether fruitless polls should give the core away each time.
+    pub fn is_crowded(&self) -> bool {
+        self.looks == 0
+    }
+
     /// How often to look at once, without leaving the core to anybody.
     pub fn looks(&self) -> u32 {
         self.looks
@@ -61,58 +67,43 @@ impl Patience {
     }
 }
 
-/// Wakes `peer` if it sleeps. Call after publishing something for it.
+/// Wakes `peer` if it sleeps. Call after publishing something for it. False: it has its home on
+/// another node, and the links are to be told instead.
 #[inline]
-pub fn ring(peer: &RankCtl) {
+#[must_use]
+pub fn ring(peer: &RankCtl) -> bool {
     fence(SeqCst);
-    if peer.sleeping.load(Relaxed) != 0 {
-        ring_asleep(peer);
+    match peer.sleeping.load(Relaxed) {
+        AWAKE => true,
+        state => ring_asleep(peer, state),
     }
 }
 
 #[cold]
-fn ring_asleep(peer: &RankCtl) {
-    peer.doorbell.fetch_add(1, SeqCst);
-    futex_wake(&peer.doorbell);
+fn ring_asleep(peer: &RankCtl, state: u32) -> bool {
+    if state == ASLEEP_REMOTE {
+        return false;
+    }
+    peer.wake();
+    true
 }
 
 /// Announces that this rank is about to sleep; returns the doorbell value to sleep on.
 pub fn arm(own: &RankCtl) -> u32 {
     let seen = own.doorbell.load(SeqCst);
-    own.sleeping.store(1, SeqCst);
+    own.sleeping.store(ASLEEP, SeqCst);
     fence(SeqCst);
     seen
 }
 
 /// Takes the announcement back.
 pub fn disarm(own: &RankCtl) {
-    own.sleeping.store(0, Relaxed);
+    own.sleeping.store(AWAKE, Relaxed);
 }
 
 /// Sleeps until the doorbell is no longer `seen` (or the backstop time is over).
 pub fn sleep(own: &RankCtl, seen: u32, short: bool) {
     futex_wait(&own.doorbell, seen, if short { NAP } else { SLEEP });
-}
-
-/// Sleeps while `word` is `value`, at most `limit`. Spurious returns are normal.
-pub fn futex_wait(word: &AtomicU32, value: u32, limit: Duration) {
-    let limit = libc::timespec {
-        tv_sec: limit.as_secs() as libc::time_t,
-        tv_nsec: libc::c_long::from(limit.subsec_nanos()),
-    };
-    // SAFETY: the word lives in the segment; the kernel only reads it. Not FUTEX_PRIVATE: other
-    // processes wake it.
-    unsafe {
-        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, &limit, 0, 0);
-    }
-}
-
-/// Wakes all that sleep on `word`.
-pub fn futex_wake(word: &AtomicU32) {
-    // SAFETY: as above; the kernel does not touch the word.
-    unsafe {
-        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX, 0, 0, 0);
-    }
 }
 
 /// Gives the core to somebody else.

@@ -1,8 +1,10 @@
 //! What the node daemon and the CLI say to each other.
 //!
 //! Kept true: a frame is at most `frame::MAX_FRAME_BYTES` long and holds exactly one message; what
-//! does not decode completely is an error, never a guess. No I/O happens here.
+//! does not decode completely is an error, never a guess. No I/O happens here, but on a connection
+//! that `auth` is given.
 
+pub mod auth;
 pub mod event;
 pub mod frame;
 pub mod message;

@@ -37,18 +37,16 @@ impl Machine {
         let dst = comm.world_rank(dest);
         let flags = if mode == SendMode::Synchronous { SYNC } else { 0 };
         let env = Envelope { len: data.bytes, ctx, tag, crank: comm.rank, flags };
-        let remote = self.endpoint.single_copy()
+        let remote = self.endpoint.single_copy(dst)
             && data.bytes >= REMOTE_BYTES
             && data.flat.is_some()
-            && mode != SendMode::Buffered
-            && dst != self.endpoint.rank();
+            && mode != SendMode::Buffered;
         let env = if remote { Endpoint::remote_envelope(env) } else { env };
         let needs_ack = remote || flags & SYNC != 0;
-        let shown = self.endpoint.shows()
+        let shown = self.endpoint.shows_to(dst)
             && data.bytes >= SHOWN_BYTES
             && data.is_plain()
-            && mode != SendMode::Buffered
-            && dst != self.endpoint.rank();
+            && mode != SendMode::Buffered;
         let mut op = SendOp { data, dst, out: Outgoing::new(env), remote, shown, needs_ack };
         if self.engine.queued[dst as usize].is_empty() {
             self.push_send(&mut op);

@@ -1,4 +1,5 @@
-//! Jobs of threads for tests: every rank is a machine in its own thread over one segment.
+//! Jobs of threads for tests: every rank is a machine in its own thread, over one segment or,
+//! on several nodes, over one for each, joined by links.
 
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,8 +8,12 @@ use std::thread::Scope;
 
 use eyrie_channel::Endpoint;
 use eyrie_ledger::segment::{FT_LOGGED, Geometry, Segment};
+use eyrie_link::testing::Cluster;
 
 use crate::machine::Machine;
+
+/// Nodes of a job on several.
+const NODES: u32 = 3;
 
 /// A rank's thread. Its panic ends the process: the other ranks would wait for it for ever.
 fn spawn<'scope>(scope: &'scope Scope<'scope, '_>, body: impl FnOnce() + Send + 'scope) {
@@ -19,7 +24,7 @@ fn spawn<'scope>(scope: &'scope Scope<'scope, '_>, body: impl FnOnce() + Send + 
     });
 }
 
-/// Runs `f` on `ranks` machines at once, with logging on.
+/// Runs `f` on `ranks` machines at once, with logging on: on one node, then on several.
 ///
 /// # Panics
 /// When a rank panics.
@@ -44,9 +49,22 @@ where
     drop(seg);
     // The library keeps its segment for the life of the process; so do its tests.
     let seg: &'static Segment = Box::leak(Box::new(again));
+    run_in(&vec![seg; ranks as usize], &f);
+    if ranks > 1 {
+        let cluster = Cluster::new(ranks.min(NODES), geo, ft, 1);
+        let segments: Vec<_> =
+            (0..ranks).map(|r| cluster.attach(r, &vec![0; ranks as usize])).collect();
+        run_in(&segments, &f);
+    }
+}
+
+/// One machine for each of the segments, which may belong to different nodes.
+fn run_in<F>(segments: &[&'static Segment], f: &F)
+where
+    F: Fn(&mut Machine) + Sync,
+{
     std::thread::scope(|scope| {
-        for rank in 0..ranks {
-            let f = &f;
+        for (rank, seg) in (0..).zip(segments) {
             spawn(scope, move || {
                 seg.rank(rank).incarnation.store(1, Ordering::Relaxed);
                 let mut machine = Machine::new(Endpoint::join(seg, rank));

@@ -4,16 +4,22 @@
 //! segment (a memfd held by the node daemon), mapped by every rank of the node and by the daemon.
 //! See `docs/formats/segment.md` for its bytes and `docs/architecture.md` for the protocol.
 
+pub mod dirty;
 pub mod divergence;
 pub mod door;
 pub mod end;
 pub mod entry;
+pub mod futex;
+pub mod mirror;
 pub mod reader;
 pub mod saved;
 pub mod segment;
 pub mod sendlog;
+pub mod walk;
 
 #[cfg(test)]
 mod door_tests;
 #[cfg(test)]
 mod log_tests;
+#[cfg(test)]
+mod mirror_tests;

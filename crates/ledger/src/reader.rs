@@ -69,6 +69,18 @@ impl Reader {
         Reader { seg, src, dst, chunk, pos: 0, seq: 0, base: ptr::null() }
     }
 
+    /// Goes to position `pos`, the start of an entry, from the beginning of its chunk. For readers
+    /// that have no history; an entry that is not there yet leaves the reader before it.
+    pub fn seek(&mut self, pos: u64) -> Result<bool, Damaged> {
+        self.pos = pos - pos % self.chunk;
+        self.seq = self.seg.dir(self.src, self.dst, pos / self.chunk).seq.load(Acquire);
+        while self.pos < pos {
+            let Some(entry) = self.peek()? else { return Ok(false) };
+            self.pass(&entry);
+        }
+        Ok(true)
+    }
+
     /// The sending rank.
     pub fn src(&self) -> u32 {
         self.src

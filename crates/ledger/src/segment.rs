@@ -1,8 +1,9 @@
 //! The job's shared segment: layout, creation (daemon) and mapping (ranks).
 //!
 //! One memfd holds, in this order: the job header, a control block per rank, a channel block per
-//! ordered pair of ranks, the chunk directories, the determinant logs, and the log pools. It is
-//! sparse: only pages that were written exist. All offsets follow from the geometry in the header.
+//! ordered pair of ranks, the chunk directories, the determinant logs, the dirty bits of the
+//! streams between nodes, and the log pools. It is sparse: only pages that were written exist. All
+//! offsets follow from the geometry in the header.
 //!
 //! Kept true: every field that more than one process touches is an atomic; who writes it is stated
 //! at the field. The segment survives any rank; no field is ever valid only inside one process.
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// First word of a segment ("EYRIESEG", little endian).
 pub const MAGIC: u64 = 0x4745_5345_4952_5945;
 /// Layout version; a rank whose library knows another one refuses to start.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Name prefix of the memfd; process images leave mappings of this name out.
 pub const MEMFD_PREFIX: &str = "eyrie-job:";
 /// Most ranks one segment may hold.
@@ -45,6 +46,13 @@ pub const LIB_IN: u32 = 1;
 pub const LIB_WAIT: u32 = 2;
 /// `RankCtl::lib`: parked on `freeze_req`, because the daemon asked: may be frozen.
 pub const LIB_PARKED: u32 = 3;
+
+/// `RankCtl::sleeping`: the rank is awake.
+pub const AWAKE: u32 = 0;
+/// `RankCtl::sleeping`: the rank sleeps, or is about to.
+pub const ASLEEP: u32 = 1;
+/// `RankCtl::sleeping`: the rank has its home on another node, where only links reach it.
+pub const ASLEEP_REMOTE: u32 = 2;
 
 /// `RankCtl::state`: the process has not called `MPI_Init` yet.
 pub const STATE_STARTED: u32 = 0;
@@ -116,8 +124,25 @@ impl Geometry {
     }
 
     fn pool_off(&self) -> u64 {
-        let end = self.det_off() + u64::from(self.ranks) * self.det_words * 8;
-        end.next_multiple_of(2 << 20)
+        (self.summary_off() + self.summary_words() * 8).next_multiple_of(2 << 20)
+    }
+
+    pub(crate) fn dirty_off(&self) -> u64 {
+        page_up(self.det_off() + u64::from(self.ranks) * self.det_words * 8)
+    }
+
+    pub(crate) fn summary_off(&self) -> u64 {
+        page_up(self.dirty_off() + self.dirty_words() * 8)
+    }
+
+    /// Words of dirty bits.
+    pub(crate) fn dirty_words(&self) -> u64 {
+        self.pairs().div_ceil(64)
+    }
+
+    /// Words with a bit for each of those.
+    pub(crate) fn summary_words(&self) -> u64 {
+        self.dirty_words().div_ceil(64)
     }
 
     /// Where chunk `index` of the pool of `rank` lies.
@@ -157,6 +182,15 @@ pub struct JobHeader {
     /// Set by the daemon when log space cannot be had by checkpoints: ranks then release payload
     /// when it is consumed, and the job is no longer protected.
     pub unprotected: AtomicU32,
+    /// Number of the node that this segment belongs to.
+    node: u32,
+    _pad0: [u32; 3],
+    // Line 1: the links to other nodes.
+    /// Futex of the thread that sends: bumped by a rank that found it asleep.
+    pub link_bell: AtomicU32,
+    /// 1 while it sleeps or is about to.
+    pub link_asleep: AtomicU32,
+    _pad1: [u32; 14],
 }
 
 /// One rank's control block.
@@ -180,11 +214,13 @@ pub struct RankCtl {
     pub replaying: AtomicU32,
     /// 1 while the rank waits for log space. Written by the rank.
     pub pressure: AtomicU32,
-    _pad0: [u32; 8],
+    /// Number of the node that the rank is on. Written by the daemon.
+    pub home: AtomicU32,
+    _pad0: [u32; 7],
     // Line 1: the doorbell, written by every peer.
     /// The rank's futex: bumped by whoever made something happen for it.
     pub doorbell: AtomicU32,
-    /// 1 while the rank sleeps (or is about to). Written by the rank.
+    /// `AWAKE`, `ASLEEP` (written by the rank), `ASLEEP_REMOTE` (by the daemon).
     pub sleeping: AtomicU32,
     _pad1: [u32; 14],
     // Line 2: determinant log positions, in words, monotonic.
@@ -233,11 +269,17 @@ pub struct ChannelCtl {
     pub need: AtomicU64,
     /// The value of `shown` by which the receiver is reading just now, or 0.
     pub viewing: AtomicU64,
-    _pad1: [u64; 6],
+    /// Position up to which the receiver has looked at the stream; what it has not taken yet may
+    /// begin at `need`, before that.
+    pub front: AtomicU64,
+    _pad1: [u64; 5],
     // Line 2: written by the daemon.
     /// Position before which no live rank and no kept checkpoint needs the log.
     pub trim: AtomicU64,
-    _pad2: [u64; 7],
+    /// Position before which the receiver's node has the stream and owes no acknowledgement. What
+    /// is not retained may be released up to there.
+    pub had: AtomicU64,
+    _pad2: [u64; 6],
 }
 
 /// Directory entry: which pool chunk holds chunk number `n` of a channel. Written by the sender.
@@ -252,6 +294,7 @@ pub struct DirEntry {
     _pad: u64,
 }
 
+const _: () = assert!(size_of::<JobHeader>() == 128);
 const _: () = assert!(size_of::<RankCtl>() == 64 * 5 + TEXT_BYTES);
 const _: () = assert!(size_of::<ChannelCtl>() == 192);
 const _: () = assert!(size_of::<DirEntry>() == 32);
@@ -266,6 +309,15 @@ impl RankCtl {
             self.text[i].store(u64::from_le_bytes(w), Ordering::Relaxed);
         }
         self.text_len.store(bytes.len() as u32, Ordering::Release);
+    }
+
+    /// Wakes the rank if it sleeps on this node. Call after publishing something for it and a full
+    /// fence.
+    pub fn wake(&self) {
+        if self.sleeping.load(Ordering::Relaxed) == ASLEEP {
+            self.doorbell.fetch_add(1, Ordering::SeqCst);
+            crate::futex::wake(&self.doorbell);
+        }
     }
 
     /// The report a rank left.
@@ -316,6 +368,18 @@ impl Segment {
         ft: u32,
         cores: u32,
     ) -> Result<(OwnedFd, Self), SegmentError> {
+        Self::create_on(name, geo, ft, cores, 0)
+    }
+
+    /// The same for node number `node` of a job with several. All ranks have their home there until
+    /// they are told otherwise.
+    pub fn create_on(
+        name: &str,
+        geo: Geometry,
+        ft: u32,
+        cores: u32,
+        node: u32,
+    ) -> Result<(OwnedFd, Self), SegmentError> {
         if !geo.valid() {
             return Err(SegmentError::Geometry(geo));
         }
@@ -340,7 +404,11 @@ impl Segment {
             (*header).chunk_bytes = geo.chunk_bytes;
             (*header).pool_chunks = geo.pool_chunks;
             (*header).det_words = geo.det_words;
+            (*header).node = node;
             (*header).magic = MAGIC;
+        }
+        if node != 0 {
+            (0..geo.ranks).for_each(|r| seg.rank(r).home.store(node, Ordering::Relaxed));
         }
         seg.header().ft.store(ft, Ordering::Relaxed);
         seg.header().cores.store(cores, Ordering::Release);
@@ -418,6 +486,11 @@ impl Segment {
         self.at(0)
     }
 
+    /// Number of the node that this segment belongs to.
+    pub fn node(&self) -> u32 {
+        self.header().node
+    }
+
     /// Control block of `rank` (world rank, below `geometry().ranks`).
     pub fn rank(&self, rank: u32) -> &RankCtl {
         assert!(rank < self.geo.ranks);
@@ -450,6 +523,16 @@ impl Segment {
         assert!(rank < self.geo.ranks);
         let word = u64::from(rank) * self.geo.det_words + (n & (self.geo.det_words - 1));
         self.at(self.geo.det_off() + word * 8)
+    }
+
+    /// Word `n` of the dirty bits.
+    pub(crate) fn dirty(&self, n: u64) -> &AtomicU64 {
+        self.at(self.geo.dirty_off() + n * 8)
+    }
+
+    /// Word `n` of the bits that say which of those words to look at.
+    pub(crate) fn summary(&self, n: u64) -> &AtomicU64 {
+        self.at(self.geo.summary_off() + n * 8)
     }
 
     /// First byte of chunk `index` in the log pool of `rank`.

@@ -331,7 +331,8 @@ impl SendLog {
         unsafe { (*tx.base.cast::<Header>()).stamp.store(0, Relaxed) };
         dir.seq.store(tx.seq, Relaxed);
         dir.chain.store(tx.chain, Relaxed);
-        tx.ctl.chunks_next.store(n + 1, Release);
+        // Chunks that came over a link while the rank was elsewhere may lie ahead of a gap.
+        tx.ctl.chunks_next.fetch_max(n + 1, Release);
         dir.tag.store(dir_tag(n, index), Release);
         self.count_used();
         Ok(true)
@@ -346,7 +347,7 @@ impl SendLog {
         if retain && header.unprotected.load(Relaxed) == 0 {
             return trim;
         }
-        trim.max(ctl.need.load(Acquire))
+        trim.max(ctl.need.load(Acquire)).max(ctl.had.load(Acquire))
     }
 
     /// Takes back the chunks of the channel to `dst` that nobody needs.

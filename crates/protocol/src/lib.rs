@@ -5,6 +5,7 @@
 
 pub mod gate;
 pub mod interval;
+pub mod link;
 pub mod membership;
 pub mod recovery;
 pub mod replicas;

@@ -238,6 +238,8 @@ impl World {
         self.trace(|| format!("{at} starts rank {rank} incarnation {incarnation}"));
         self.report.recoveries += u64::from(incarnation > 1);
         self.want(at, rank, None);
+        // What it brought with it may be what others here wait for.
+        (0..ranks).for_each(|other| self.wake(at, other));
         self.tell(at, FromNode::Restored { rank, incarnation });
         let after = 5 + self.random.below(50);
         self.at(after, Event::Step { at, rank, incarnation });
@@ -271,8 +273,11 @@ impl World {
 
     fn copy(&mut self, at: Member, rank: u32, generation: u32, to: Member) {
         let Some(node) = self.nodes.get_mut(&at) else { return };
-        let image = node.disk.get(&(rank, generation)).filter(|s| !s.bad);
-        let image = image.map(|s| Rc::clone(&s.image));
+        let stored = node.disk.get(&(rank, generation));
+        if stored.is_some_and(|s| s.bad) {
+            return self.tell(at, FromNode::ImageBad { rank, incarnation: 0, generation, at });
+        }
+        let image = stored.map(|s| Rc::clone(&s.image));
         if image.is_none() || !node.peers.contains_key(&to) {
             return self.tell(at, FromNode::NotCopied { rank, generation, to });
         }

@@ -1,0 +1,245 @@
+//! One authenticated connection: what is to be written, and its writing without waiting.
+//!
+//! Kept true: what is queued is written in order; payload is written from the log it lies in. A
+//! connection that failed stays so, and its reader finds out by the shutdown.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use eyrie_ledger::segment::Segment;
+use eyrie_protocol::membership::Member;
+
+/// Payloads up to this size are copied behind their header: a piece of their own costs more.
+const COPY_BYTES: usize = 512;
+/// Most pieces in one system call.
+const MOST_PIECES: usize = 128;
+/// A peer that takes nothing for so long is tried again on a new connection.
+const SILENCE: Duration = Duration::from_secs(20);
+
+enum Part {
+    Own {
+        bytes: Vec<u8>,
+        done: usize,
+    },
+    /// In a log of the segment.
+    Log {
+        at: *const u8,
+        bytes: usize,
+    },
+}
+
+// SAFETY: the pointer is into the segment, which the connection holds; any thread may read it.
+unsafe impl Send for Part {}
+
+#[derive(Default)]
+struct Queue {
+    parts: VecDeque<Part>,
+    bytes: usize,
+    failed: bool,
+}
+
+/// How far a flush came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Flushed {
+    All,
+    /// The socket takes no more just now.
+    Blocked,
+}
+
+pub(crate) struct Connection {
+    pub peer: Member,
+    stream: TcpStream,
+    queue: Mutex<Queue>,
+    pub sent_bytes: AtomicU64,
+    pub received_bytes: AtomicU64,
+    _segment: Arc<Segment>,
+}
+
+impl Connection {
+    pub fn new(stream: TcpStream, peer: Member, segment: Arc<Segment>) -> io::Result<Connection> {
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(None)?;
+        stream.set_write_timeout(None)?;
+        set_silence(&stream)?;
+        Ok(Connection {
+            peer,
+            stream,
+            queue: Mutex::new(Queue::default()),
+            sent_bytes: AtomicU64::new(0),
+            received_bytes: AtomicU64::new(0),
+            _segment: segment,
+        })
+    }
+
+    fn queue(&self) -> std::sync::MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes not written yet.
+    pub fn pending(&self) -> usize {
+        self.queue().bytes
+    }
+
+    /// Queues what `write` appends.
+    pub fn push(&self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.queue().own(write);
+    }
+
+    /// Queues a frame whose payload lies in a log of this node's segment.
+    ///
+    /// # Safety
+    /// `at` must be valid for reading `bytes` bytes as long as the segment is mapped.
+    pub unsafe fn push_log(&self, head: impl FnOnce(&mut Vec<u8>), at: *const u8, bytes: usize) {
+        let mut queue = self.queue();
+        queue.own(head);
+        if bytes <= COPY_BYTES {
+            // SAFETY: the caller's promise.
+            let payload = unsafe { std::slice::from_raw_parts(at, bytes) };
+            queue.own(|out| out.extend_from_slice(payload));
+        } else {
+            queue.bytes += bytes;
+            queue.parts.push_back(Part::Log { at, bytes });
+        }
+    }
+
+    /// Writes as much as goes without waiting.
+    pub fn flush(&self) -> Flushed {
+        let mut queue = self.queue();
+        while queue.bytes > 0 && !queue.failed {
+            match write(&self.stream, &queue.parts) {
+                Ok(written) => {
+                    self.sent_bytes.fetch_add(written as u64, Ordering::Relaxed);
+                    queue.drop_front(written);
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Flushed::Blocked,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    queue.failed = true;
+                    self.close();
+                }
+            }
+        }
+        if queue.failed {
+            queue.parts.clear();
+            queue.bytes = 0;
+        }
+        Flushed::All
+    }
+
+    /// Waits for bytes and appends them to `buffer`, at most `limit`. False: the end.
+    pub fn read(&self, buffer: &mut Vec<u8>, limit: usize) -> io::Result<bool> {
+        buffer.reserve(limit);
+        let room = buffer.spare_capacity_mut();
+        let length = room.len().min(limit);
+        // SAFETY: the spare capacity is ours to write, and as long as stated.
+        let got =
+            unsafe { libc::recv(self.stream.as_raw_fd(), room.as_mut_ptr().cast(), length, 0) };
+        if got < 0 {
+            let error = io::Error::last_os_error();
+            return if error.kind() == io::ErrorKind::Interrupted { Ok(true) } else { Err(error) };
+        }
+        // SAFETY: the kernel has just written that many bytes behind the buffer's end.
+        unsafe { buffer.set_len(buffer.len() + got as usize) };
+        self.received_bytes.fetch_add(got as u64, Ordering::Relaxed);
+        Ok(got > 0)
+    }
+
+    /// Ends the connection; its reader notices.
+    pub fn close(&self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        use std::os::fd::AsFd;
+        self.stream.as_fd()
+    }
+}
+
+impl Queue {
+    fn own(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        if !matches!(self.parts.back(), Some(Part::Own { .. })) {
+            self.parts.push_back(Part::Own { bytes: Vec::with_capacity(256), done: 0 });
+        }
+        if let Some(Part::Own { bytes, .. }) = self.parts.back_mut() {
+            let before = bytes.len();
+            write(bytes);
+            self.bytes += bytes.len() - before;
+        }
+    }
+
+    fn drop_front(&mut self, mut written: usize) {
+        self.bytes -= written;
+        while written > 0 {
+            match self.parts.front_mut() {
+                Some(Part::Own { bytes, done }) => {
+                    let step = written.min(bytes.len() - *done);
+                    *done += step;
+                    written -= step;
+                    if *done == bytes.len() {
+                        self.parts.pop_front();
+                    }
+                }
+                Some(Part::Log { at, bytes }) => {
+                    let step = written.min(*bytes);
+                    *at = at.wrapping_add(step);
+                    *bytes -= step;
+                    written -= step;
+                    if *bytes == 0 {
+                        self.parts.pop_front();
+                    }
+                }
+                None => return,
+            }
+        }
+    }
+}
+
+/// Writes from the beginning of the queue without waiting.
+fn write(stream: &TcpStream, parts: &VecDeque<Part>) -> io::Result<usize> {
+    let mut pieces = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; MOST_PIECES];
+    let mut count = 0;
+    for (piece, part) in pieces.iter_mut().zip(parts) {
+        let (at, length) = match part {
+            Part::Own { bytes, done } => (bytes[*done..].as_ptr(), bytes.len() - done),
+            Part::Log { at, bytes } => (*at, *bytes),
+        };
+        *piece = libc::iovec { iov_base: at.cast_mut().cast(), iov_len: length };
+        count += 1;
+    }
+    // SAFETY: a header of zeros is an empty one.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = pieces.as_mut_ptr();
+    message.msg_iovlen = count;
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the pieces are valid for reading: our own vectors, or parts of the mapped segment.
+    let sent = unsafe { libc::sendmsg(stream.as_raw_fd(), &message, flags) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
+}
+
+/// Lets the kernel end a connection whose other end has gone silent.
+fn set_silence(stream: &TcpStream) -> io::Result<()> {
+    let seconds = SILENCE.as_secs() as libc::c_int;
+    let options = [
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, seconds / 4),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, seconds / 4),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 3),
+        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, seconds * 1000),
+    ];
+    for (level, name, value) in options {
+        let size = size_of_val(&value) as libc::socklen_t;
+        // SAFETY: the value is an int, as all of these options take, and as long as stated.
+        let done = unsafe {
+            libc::setsockopt(stream.as_raw_fd(), level, name, (&raw const value).cast(), size)
+        };
+        if done < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}

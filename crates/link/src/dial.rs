@@ -1,0 +1,182 @@
+//! The connection to one other node: opened when it is wanted, opened again when it ends, and read:
+//! what comes on it are the receiver's answers.
+
+use std::io;
+use std::net::TcpStream;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use eyrie_control::auth::{self, AuthError, Hello, Role};
+use eyrie_protocol::link::sender::Wrong;
+use eyrie_protocol::link::wire::{self, Backward, WireError};
+use eyrie_protocol::membership::Member;
+
+use crate::connection::Connection;
+use crate::shared::{Shared, lock};
+
+/// Longest wait for an answer while a connection is being made.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// First and longest wait before another attempt.
+const BACKOFF: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(640)];
+/// Bytes read at once.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Whether a connection to a member is wanted.
+pub(crate) struct Dial {
+    pub member: Member,
+    wanted: Mutex<bool>,
+    changed: Condvar,
+    retired: AtomicBool,
+}
+
+impl Dial {
+    pub fn new(member: Member) -> Dial {
+        Dial {
+            member,
+            wanted: Mutex::new(false),
+            changed: Condvar::new(),
+            retired: AtomicBool::new(false),
+        }
+    }
+
+    pub fn want(&self) {
+        let mut wanted = lock(&self.wanted);
+        if !*wanted {
+            *wanted = true;
+            self.changed.notify_all();
+        }
+    }
+
+    /// The member is gone, or all is over.
+    pub fn retire(&self) {
+        self.retired.store(true, SeqCst);
+        self.want();
+    }
+
+    fn is_retired(&self) -> bool {
+        self.retired.load(SeqCst)
+    }
+
+    /// Waits until a connection is wanted.
+    fn await_wish(&self) {
+        let mut wanted = lock(&self.wanted);
+        while !*wanted {
+            wanted = self.changed.wait(wanted).unwrap_or_else(PoisonError::into_inner);
+        }
+        *wanted = false;
+    }
+
+    /// Waits for some time, but not longer than it makes sense.
+    fn pause(&self, time: Duration) {
+        let wanted = lock(&self.wanted);
+        let retired = |_: &mut bool| !self.is_retired();
+        drop(self.changed.wait_timeout_while(wanted, time, retired));
+    }
+
+    /// The thread's work.
+    pub fn run(&self, shared: &Arc<Shared>) {
+        let mut pause = BACKOFF[0];
+        let mut told = false;
+        while !self.is_retired() && !shared.is_over() {
+            self.await_wish();
+            if self.is_retired() || shared.is_over() {
+                return;
+            }
+            match self.open(shared) {
+                Ok((connection, number)) => {
+                    (pause, told) = (BACKOFF[0], false);
+                    serve(shared, &connection);
+                    shared.leave(number);
+                }
+                Err(error) => {
+                    // A node that is just starting or ending refuses; what lasts is told once.
+                    if pause == BACKOFF[1] && !told {
+                        tracing::warn!("no link to {}: {error}", self.member);
+                        told = true;
+                    }
+                }
+            }
+            if shared.outbound().missing().contains(&self.member.node) {
+                self.pause(pause);
+                pause = BACKOFF[1].min(pause * 2);
+                self.want();
+            }
+        }
+    }
+
+    fn open(&self, shared: &Arc<Shared>) -> Result<(Arc<Connection>, u64), AuthError> {
+        let address = shared.outbound().peers.get(&self.member.node).map(|p| p.address);
+        let address = address.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        let number = shared.enrol(&stream).ok_or_else(|| io::Error::other("the node ends"))?;
+        let made = self.shake(shared, &mut stream).and_then(|()| {
+            let segment = Arc::clone(&shared.segment);
+            Ok(Arc::new(Connection::new(stream, self.member, segment)?))
+        });
+        match made {
+            Ok(connection) if shared.outbound().connected(&connection) => {
+                shared.kick();
+                Ok((connection, number))
+            }
+            other => {
+                shared.leave(number);
+                Err(other.err().unwrap_or_else(|| io::Error::from(io::ErrorKind::NotFound).into()))
+            }
+        }
+    }
+
+    fn shake(&self, shared: &Shared, stream: &mut TcpStream) -> Result<(), AuthError> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        let (own, to) = (shared.own, self.member);
+        let own = (own.node, own.epoch);
+        let hello = Hello::new(Role::LinkSender, &shared.job, own, (to.node, to.epoch))?;
+        let other = auth::call(stream, &shared.key, &hello, Role::LinkReceiver)?;
+        if (other.node, other.epoch, other.to) != (to.node, to.epoch, own) {
+            return Err(AuthError::Malformed);
+        }
+        Ok(())
+    }
+}
+
+/// Why the reading of answers ended.
+#[derive(Debug, thiserror::Error)]
+enum Fault {
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    #[error(transparent)]
+    Answer(#[from] Wrong),
+}
+
+/// Reads answers until the connection ends.
+fn serve(shared: &Arc<Shared>, connection: &Arc<Connection>) {
+    let mut buffer = Vec::new();
+    while let Ok(true) = connection.read(&mut buffer, READ_BYTES) {
+        match take(shared, connection, &buffer) {
+            Ok(used) => drop(buffer.drain(..used)),
+            Err(fault) => {
+                shared.refusals.malformed.fetch_add(1, SeqCst);
+                tracing::warn!("link to {}: {fault}", connection.peer);
+                break;
+            }
+        }
+        shared.kick();
+    }
+    connection.close();
+    shared.outbound().ended(connection);
+}
+
+/// Takes all whole answers. Returns the bytes they have.
+fn take(shared: &Shared, connection: &Arc<Connection>, bytes: &[u8]) -> Result<usize, Fault> {
+    let mut used = 0;
+    let mut outbound = shared.outbound();
+    while let Some((kind, body)) = wire::split(&bytes[used..])? {
+        let answer = Backward::decode(kind, &bytes[used..][body.clone()])?;
+        outbound.answer(connection, answer)?;
+        used += body.end;
+    }
+    Ok(used)
+}

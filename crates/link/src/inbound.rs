@@ -1,0 +1,312 @@
+//! What comes from other nodes for the ranks of this one: mirrors, filled by the rules of
+//! `protocol::link::receiver`.
+//!
+//! Kept true: a stream is taken only from the node that its sender has its home on; what is
+//! answered is queued on that node's connection in the order in which it was decided.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, SeqCst};
+use std::sync::atomic::fence;
+
+use eyrie_ledger::mirror::{self, Mirror, Pool, Refused};
+use eyrie_ledger::segment::Segment;
+use eyrie_ledger::walk::{self, Walk};
+use eyrie_protocol::link::receiver::{Piece, Receiver, Wrong};
+use eyrie_protocol::link::wire::{Backward, Forward, Stream};
+use eyrie_protocol::membership::Member;
+
+use crate::connection::Connection;
+
+/// Most bytes of a stream under way.
+const MOST_WINDOW_BYTES: u64 = 8 << 20;
+
+/// Home of a rank before it has one.
+pub(crate) const NOWHERE: u32 = u32::MAX;
+
+/// Why a connection is closed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    #[error("rank {0} does not exist")]
+    Rank(u32),
+    /// This node has not heard yet what the other has.
+    #[error("rank {0} is not known to be there")]
+    Early(u32),
+    #[error(transparent)]
+    Wrong(#[from] Wrong),
+    #[error("stream from {0} to {1}: {2}")]
+    Content(u32, u32, Refused),
+}
+
+pub(crate) struct Inbound {
+    segment: Arc<Segment>,
+    own: u32,
+    homes: Vec<u32>,
+    receiver: Receiver,
+    pools: BTreeMap<u32, Pool>,
+    mirrors: BTreeMap<Stream, Mirror>,
+    /// The connection that stands from each node.
+    pub connections: BTreeMap<u32, Arc<Connection>>,
+    answers: Vec<Backward>,
+}
+
+impl Inbound {
+    pub fn new(segment: Arc<Segment>, own: u32) -> Inbound {
+        let geo = segment.geometry();
+        let chunk = u64::from(geo.chunk_bytes);
+        let share = u64::from(geo.pool_chunks) / (2 * u64::from(geo.ranks)) * chunk;
+        Inbound {
+            segment,
+            own,
+            homes: vec![NOWHERE; geo.ranks as usize],
+            receiver: Receiver::new(share.clamp(chunk, MOST_WINDOW_BYTES.max(chunk))),
+            pools: BTreeMap::new(),
+            mirrors: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            answers: Vec::new(),
+        }
+    }
+
+    fn ranks(&self) -> u32 {
+        self.homes.len() as u32
+    }
+
+    fn is_local(&self, rank: u32) -> bool {
+        self.homes[rank as usize] == self.own
+    }
+
+    fn pool(&mut self, src: u32) -> &mut Pool {
+        let segment = &self.segment;
+        self.pools.entry(src).or_insert_with(|| Pool::new(segment, src))
+    }
+
+    /// A connection from `node` stands: whatever stood before is over.
+    pub fn connected(&mut self, node: u32, connection: &Arc<Connection>) {
+        if let Some(old) = self.connections.insert(node, Arc::clone(connection)) {
+            old.close();
+        }
+        let homes = &self.homes;
+        self.receiver.connected(|src| homes[src as usize] == node);
+    }
+
+    /// Whether `connection` is the one that stands.
+    pub fn stands(&self, connection: &Arc<Connection>) -> bool {
+        let standing = self.connections.get(&connection.peer.node);
+        standing.is_some_and(|c| Arc::ptr_eq(c, connection))
+    }
+
+    /// Takes a frame about a stream. The answers are queued.
+    pub fn take(&mut self, node: u32, frame: &Forward<'_>) -> Result<(), Fault> {
+        let stream = match *frame {
+            Forward::Open { stream } | Forward::Data { stream, .. } => stream,
+            Forward::Dets { .. } => return Ok(()),
+        };
+        for rank in [stream.0, stream.1] {
+            if rank >= self.ranks() {
+                return Err(Fault::Rank(rank));
+            }
+        }
+        if self.homes[stream.0 as usize] != node {
+            return Err(Fault::Early(stream.0));
+        }
+        match *frame {
+            Forward::Open { .. } => self.receiver.open(stream, &mut self.answers),
+            Forward::Data { serial, from, chain, bytes, .. } => {
+                if self.receiver.piece(stream, serial, from)? == Piece::Take {
+                    self.store(stream, chain, bytes)?;
+                }
+            }
+            Forward::Dets { .. } => {}
+        }
+        self.queue_answers();
+        Ok(())
+    }
+
+    fn store(&mut self, stream: Stream, chain: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let (src, dst) = stream;
+        let mut sync = Vec::new();
+        let mut put = |this: &mut Self| {
+            this.pool(src);
+            let (Some(mirror), Some(pool)) =
+                (this.mirrors.get_mut(&stream), this.pools.get_mut(&src))
+            else {
+                return Ok(None);
+            };
+            let taken = mirror.take(&this.segment, pool, chain, bytes, |at| sync.push(at));
+            taken.map(|()| Some(mirror.have()))
+        };
+        let mut stored = put(self);
+        if stored == Err(Refused::Full) {
+            self.release(src);
+            stored = put(self);
+        }
+        match stored {
+            Ok(Some(have)) => {
+                fence(SeqCst);
+                self.segment.rank(dst).wake();
+                if self.receiver.took(stream, have, sync)? {
+                    self.moved(stream);
+                }
+            }
+            Ok(None) => {}
+            Err(Refused::Full) => self.receiver.starve(stream, &mut self.answers),
+            Err(refused) => return Err(Fault::Content(src, dst, refused)),
+        }
+        Ok(())
+    }
+
+    /// Gives back what the receivers of the streams of `src` have passed.
+    fn release(&mut self, src: u32) {
+        self.pool(src);
+        let Some(pool) = self.pools.get_mut(&src) else { return };
+        for ((_, dst), mirror) in self.mirrors.range_mut((src, 0)..=(src, u32::MAX)) {
+            let need = self.segment.channel(src, *dst).need.load(Acquire);
+            mirror.release(&self.segment, pool, need);
+        }
+    }
+
+    /// The receiver of a stream has read on, or acknowledged something.
+    pub fn moved(&mut self, stream: Stream) {
+        let (src, dst) = stream;
+        if src >= self.ranks() || dst >= self.ranks() || !self.mirrors.contains_key(&stream) {
+            return;
+        }
+        self.look(stream);
+        self.pool(src);
+        let need = self.segment.channel(src, dst).need.load(Acquire);
+        let mut room = false;
+        if let (Some(mirror), Some(pool)) =
+            (self.mirrors.get_mut(&stream), self.pools.get_mut(&src))
+        {
+            let before = pool.free();
+            mirror.release(&self.segment, pool, need);
+            room = pool.free() > before;
+        }
+        if room {
+            for fed in self.receiver.feed(src) {
+                self.look(fed);
+            }
+        }
+        self.queue_answers();
+    }
+
+    fn look(&mut self, stream: Stream) {
+        let (segment, (src, dst)) = (Arc::clone(&self.segment), stream);
+        let ctl = segment.channel(src, dst);
+        let read = (ctl.need.load(Acquire), ctl.front.load(Acquire));
+        let acked = |position| walk::is_acknowledged(&segment, src, dst, position);
+        self.receiver.moved(stream, read, acked, &mut self.answers);
+    }
+
+    /// Puts the answers on the connections of the nodes they are for.
+    fn queue_answers(&mut self) {
+        for answer in self.answers.drain(..) {
+            let src = match answer {
+                Backward::Resume { stream, .. }
+                | Backward::Progress { stream, .. }
+                | Backward::Acked { stream, .. } => stream.0,
+                Backward::Held { .. } => continue,
+            };
+            if let Some(connection) = self.connections.get(&self.homes[src as usize]) {
+                connection.push(|out| answer.encode(out));
+            }
+        }
+    }
+
+    /// `rank` is about to start here and reads from `need` on.
+    pub fn attach(&mut self, rank: u32, need: &[u64]) {
+        for src in 0..self.ranks() {
+            if self.is_local(src) {
+                continue;
+            }
+            self.attach_stream((src, rank), need.get(src as usize).copied().unwrap_or(0));
+        }
+        self.queue_answers();
+    }
+
+    fn attach_stream(&mut self, stream: Stream, need: u64) {
+        let (segment, (src, dst)) = (Arc::clone(&self.segment), stream);
+        let mirror = Mirror::open(&segment, self.pool(src), dst, need);
+        let have = mirror.have();
+        let mut sync = Vec::new();
+        let chunk = u64::from(segment.geometry().chunk_bytes);
+        if let Some(mut walk) = Walk::from_chunk(&segment, src, dst, need / chunk) {
+            let mut at = walk.pos();
+            while let Ok(Some(spot)) = walk.step(&segment) {
+                if spot.wants_ack() && at >= need {
+                    sync.push(at);
+                }
+                at = walk.pos();
+            }
+        }
+        self.mirrors.insert(stream, mirror);
+        self.receiver.attach(stream, (have, need), sync, &mut self.answers);
+    }
+
+    /// The process of `rank` has ended, or the rank has its home elsewhere.
+    pub fn detach(&mut self, rank: u32) {
+        for src in 0..self.ranks() {
+            self.receiver.detach((src, rank));
+            self.mirrors.remove(&(src, rank));
+        }
+    }
+
+    /// `rank` has its home on `node` from now on.
+    pub fn home(&mut self, rank: u32, node: u32) {
+        let was = std::mem::replace(&mut self.homes[rank as usize], node);
+        if was == node {
+            return;
+        }
+        if was == NOWHERE {
+            return;
+        }
+        if was == self.own {
+            self.left(rank);
+        } else if node == self.own {
+            // Its mirrors are its log.
+            for dst in 0..self.ranks() {
+                self.receiver.detach((rank, dst));
+                self.mirrors.remove(&(rank, dst));
+            }
+            self.pools.remove(&rank);
+        } else {
+            // The streams go on from another node.
+            self.receiver.connected(|src| src == rank);
+        }
+        self.queue_answers();
+    }
+
+    /// `rank` is no longer here: what others sent it is not wanted any more, and of its log only
+    /// what ranks of this node read.
+    fn left(&mut self, rank: u32) {
+        let segment = Arc::clone(&self.segment);
+        self.detach(rank);
+        for other in (0..self.ranks()).filter(|r| *r != rank) {
+            if !self.is_local(other) {
+                mirror::clear(&segment, self.pool(other), rank);
+            }
+            if self.is_local(other) {
+                let need = segment.channel(rank, other).need.load(Acquire);
+                self.attach_stream((rank, other), need);
+            } else {
+                mirror::clear(&segment, self.pool(rank), other);
+            }
+        }
+    }
+
+    /// Ends the connection from a node that is gone.
+    pub fn drop_connection(&mut self, member: Member) {
+        if self.connections.get(&member.node).is_some_and(|c| c.peer == member)
+            && let Some(old) = self.connections.remove(&member.node)
+        {
+            old.close();
+        }
+    }
+
+    /// Forgets a connection that ended.
+    pub fn ended(&mut self, connection: &Arc<Connection>) {
+        if self.stands(connection) {
+            self.connections.remove(&connection.peer.node);
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Links: the streams between ranks of different nodes, over authenticated TCP.
+//!
+//! The rules are pure (`eyrie_protocol::link`, `gate`, `replicas`); this carries them out between
+//! the node's segment and sockets, in threads of its own. The library in a rank knows nothing of
+//! it: it marks a stream and rings a bell.
+
+mod connection;
+mod dial;
+mod inbound;
+mod links;
+mod outbound;
+mod outlog;
+mod sending;
+mod serve;
+mod shared;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod waker;
+
+pub use links::{LinkStatus, Links, Refused, Setup};
+
+#[cfg(test)]
+mod tests;

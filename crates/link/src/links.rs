@@ -1,0 +1,203 @@
+//! What a node's daemon does with its links.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use eyrie_control::auth::Key;
+use eyrie_ledger::segment::{ASLEEP_REMOTE, AWAKE, Segment};
+use eyrie_protocol::membership::Member;
+use eyrie_protocol::replicas::Replicas;
+
+use crate::dial::Dial;
+use crate::shared::{Shared, lock};
+use crate::{sending, serve};
+
+/// What links are made of.
+pub struct Setup {
+    pub segment: Arc<Segment>,
+    /// The job's name, at most `auth::JOB_BYTES` long.
+    pub job: String,
+    pub own: Member,
+    pub key: Key,
+    pub listener: TcpListener,
+    /// Other nodes that are to hold each determinant (`--log-replicas`).
+    pub log_replicas: usize,
+}
+
+/// The link to one node, for `eyrie status`.
+#[derive(Clone, Debug)]
+pub struct LinkStatus {
+    pub member: Member,
+    /// A connection for what is sent there stands.
+    pub sending: bool,
+    /// A connection for what comes from there stands.
+    pub receiving: bool,
+    /// Bytes on the connections that stand.
+    pub sent_bytes: u64,
+    pub received_bytes: u64,
+    /// Connections made so far.
+    pub connects: u64,
+}
+
+/// Connections that were closed because of what came on them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// Wrong key, wrong job, or nothing of ours.
+    pub strangers: u64,
+    /// Incarnations that are no members any more.
+    pub fenced: u64,
+    /// Frames that no correct node sends.
+    pub malformed: u64,
+}
+
+/// The links of one node. They end when this is dropped.
+pub struct Links {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    listener: OwnedFd,
+}
+
+impl Links {
+    /// Starts the threads. Ranks have no homes and the node no peers yet.
+    ///
+    /// # Errors
+    /// When the system has no threads or descriptors left.
+    pub fn start(setup: Setup) -> io::Result<Links> {
+        let Setup { segment, job, own, key, listener, log_replicas } = setup;
+        let address = listener.local_addr()?;
+        let closer = OwnedFd::from(listener.try_clone()?);
+        let shared = Arc::new(Shared::new(segment, job, own, key, log_replicas)?);
+        let links = Links { shared: Arc::clone(&shared), address, listener: closer };
+        shared.spawn("eyrie-link-wake", |s| s.waker.run(&s.segment))?;
+        shared.spawn("eyrie-link-accept", move |s| serve::accept(s, &listener))?;
+        shared.spawn("eyrie-link-send", sending::run)?;
+        Ok(links)
+    }
+
+    /// Where other nodes reach this one.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// All members of the job, this one included or not. Who was one and is missing, or is there
+    /// with another epoch, is fenced for good.
+    pub fn members(&self, all: &[(Member, SocketAddr)]) {
+        let gone = self.shared.exchange(all);
+        for member in &gone {
+            self.shared.replicas().fence(*member);
+            self.shared.inbound().drop_connection(*member);
+            if let Some(dial) = lock(&self.shared.dials).remove(&member.node) {
+                dial.retire();
+            }
+        }
+        let new = self.shared.outbound().members(all);
+        for member in new {
+            let dial = Arc::new(Dial::new(member));
+            lock(&self.shared.dials).insert(member.node, Arc::clone(&dial));
+            let started = self.shared.spawn("eyrie-link-out", move |s| dial.run(s));
+            if let Err(error) = started {
+                tracing::warn!("no thread for the link to {member}: {error}");
+            }
+        }
+        self.shared.kick();
+    }
+
+    /// `rank` has its home on node `node` from now on; no incarnation of it runs here.
+    pub fn home(&self, rank: u32, node: u32) {
+        let (ctl, own) = (self.shared.segment.rank(rank), self.shared.own.node);
+        ctl.home.store(node, SeqCst);
+        ctl.sleeping.store(if node == own { AWAKE } else { ASLEEP_REMOTE }, SeqCst);
+        std::sync::atomic::fence(SeqCst);
+        self.shared.outbound().home(rank, node);
+        self.shared.inbound().home(rank, node);
+        self.shared.kick();
+    }
+
+    /// `rank` is about to start here, and reads what each rank sends it from `need` on.
+    pub fn attach(&self, rank: u32, need: &[u64]) {
+        self.shared.inbound().attach(rank, need);
+        self.shared.outbound().look_at_streams_of(rank);
+        self.shared.kick();
+    }
+
+    /// The process of `rank`, which has its home here, has ended.
+    pub fn detach(&self, rank: u32) {
+        self.shared.inbound().detach(rank);
+        // It may have been killed between writing something and saying so.
+        self.shared.outbound().look_at_streams_of(rank);
+        self.shared.kick();
+    }
+
+    /// `rank` has ended for good, wherever it was: nothing is sent to it any more.
+    pub fn release(&self, rank: u32) {
+        self.shared.outbound().release(rank);
+        self.shared.inbound().detach(rank);
+    }
+
+    /// Does `then` as soon as all determinants that are recorded on this node by now are held by
+    /// the replicas: at once if they are, else in a thread of the links, in the order of the calls.
+    /// It must not wait for anything.
+    pub fn leave(&self, then: impl FnOnce() + Send + 'static) {
+        let now = self.shared.outbound().leave(Box::new(then));
+        match now {
+            Some(then) => then(),
+            None => self.shared.kick(),
+        }
+    }
+
+    /// What this node holds for others.
+    pub fn replicas<R>(&self, of: impl FnOnce(&mut Replicas) -> R) -> R {
+        of(&mut self.shared.replicas())
+    }
+
+    /// Ends all connections, as a broken network does; they are made again.
+    pub fn cut(&self) {
+        self.shared.outbound().peers.values().flat_map(|p| &p.connection).for_each(|c| c.close());
+        self.shared.inbound().connections.values().for_each(|c| c.close());
+    }
+
+    pub fn status(&self) -> Vec<LinkStatus> {
+        let mut all: Vec<LinkStatus> = (self.shared.outbound().peers.values())
+            .map(|peer| {
+                let connection = peer.connection.as_ref();
+                LinkStatus {
+                    member: peer.member,
+                    sending: connection.is_some(),
+                    receiving: false,
+                    sent_bytes: connection.map_or(0, |c| c.sent_bytes.load(Relaxed)),
+                    received_bytes: 0,
+                    connects: peer.connects,
+                }
+            })
+            .collect();
+        let inbound = self.shared.inbound();
+        for status in &mut all {
+            if let Some(connection) = inbound.connections.get(&status.member.node) {
+                status.receiving = true;
+                status.received_bytes = connection.received_bytes.load(Relaxed);
+            }
+        }
+        all
+    }
+
+    pub fn refused(&self) -> Refused {
+        let counters = &self.shared.refusals;
+        Refused {
+            strangers: counters.strangers.load(Relaxed),
+            fenced: counters.fenced.load(Relaxed),
+            malformed: counters.malformed.load(Relaxed),
+        }
+    }
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        self.shared.begin_end();
+        // SAFETY: ends the accepting of a socket that is open; no memory is touched.
+        unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
+        self.shared.end();
+    }
+}

@@ -1,0 +1,355 @@
+//! What the ranks of this node send to those of others: logs, cut in pieces, by the rules of
+//! `protocol::link::sender`, let out by the gate.
+//!
+//! Kept true: the gate is asked for a ticket after the pieces were found in the log, so it stands
+//! for all that they can depend on; determinants are put on a connection before the pieces behind
+//! them.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use eyrie_ledger::segment::Segment;
+use eyrie_ledger::walk;
+use eyrie_protocol::gate::{DetLogs, Gate, Ticket};
+use eyrie_protocol::link::sender::{Effect, Send as Outgoing, Sender, Wrong};
+use eyrie_protocol::link::wire::{Backward, Forward, Stream};
+use eyrie_protocol::membership::Member;
+
+use crate::connection::{Connection, Flushed};
+use crate::inbound::NOWHERE;
+use crate::outlog::{self, OutLog};
+use crate::waker::Waker;
+
+/// Bytes queued on a connection beyond which nothing is added.
+const MOST_QUEUED_BYTES: usize = 512 * 1024;
+
+/// Determinant logs of the segment.
+struct SegmentLogs<'a>(&'a Segment);
+
+impl DetLogs for SegmentLogs<'_> {
+    fn tail(&self, rank: u32) -> u64 {
+        self.0.rank(rank).det_tail.load(Acquire)
+    }
+
+    fn trim(&self, rank: u32) -> u64 {
+        self.0.rank(rank).det_trim.load(Acquire)
+    }
+
+    fn word(&self, rank: u32, at: u64) -> u64 {
+        self.0.det(rank, at).load(Relaxed)
+    }
+}
+
+/// Another node, as the place where streams go.
+pub(crate) struct Peer {
+    pub member: Member,
+    pub address: SocketAddr,
+    sender: Sender<Ticket>,
+    pub connection: Option<Arc<Connection>>,
+    pub connects: u64,
+}
+
+/// What is to be done when everything recorded before may be known elsewhere.
+type Then = Box<dyn FnOnce() + Send>;
+
+pub(crate) struct Outbound {
+    segment: Arc<Segment>,
+    own: Member,
+    homes: Vec<u32>,
+    pub peers: BTreeMap<u32, Peer>,
+    logs: BTreeMap<Stream, OutLog>,
+    gate: Gate,
+    /// Streams to be looked at.
+    fresh: BTreeSet<Stream>,
+    leaving: VecDeque<(Ticket, Then)>,
+    /// Ranks that have ended: nothing is sent to them.
+    released: BTreeSet<u32>,
+}
+
+impl Outbound {
+    pub fn new(segment: Arc<Segment>, own: Member, log_replicas: usize) -> Outbound {
+        let ranks = segment.geometry().ranks as usize;
+        Outbound {
+            segment,
+            own,
+            homes: vec![NOWHERE; ranks],
+            peers: BTreeMap::new(),
+            logs: BTreeMap::new(),
+            gate: Gate::new(own, log_replicas),
+            fresh: BTreeSet::new(),
+            leaving: VecDeque::new(),
+            released: BTreeSet::new(),
+        }
+    }
+
+    fn is_local(&self, rank: u32) -> bool {
+        self.homes[rank as usize] == self.own.node
+    }
+
+    /// The nodes of the job. Returns those that are new.
+    pub fn members(&mut self, all: &[(Member, SocketAddr)]) -> Vec<Member> {
+        self.peers.retain(|_, peer| {
+            let stays = all.iter().any(|(member, _)| *member == peer.member);
+            if let (false, Some(connection)) = (stays, &peer.connection) {
+                connection.close();
+            }
+            stays
+        });
+        let mut new = Vec::new();
+        for (member, address) in all.iter().filter(|(m, _)| m.node != self.own.node) {
+            let address = *address;
+            self.peers.entry(member.node).and_modify(|p| p.address = address).or_insert_with(
+                || {
+                    new.push(*member);
+                    let sender = Sender::default();
+                    Peer { member: *member, address, sender, connection: None, connects: 0 }
+                },
+            );
+        }
+        let members: Vec<Member> = all.iter().map(|(member, _)| *member).collect();
+        self.gate.set_members(&members);
+        for rank in 0..self.homes.len() as u32 {
+            if new.iter().any(|m| m.node == self.homes[rank as usize]) {
+                self.look_at_streams_to(rank);
+            }
+        }
+        new
+    }
+
+    fn look_at_streams_to(&mut self, rank: u32) {
+        (0..self.homes.len() as u32).for_each(|src| self.look_at((src, rank)));
+    }
+
+    /// Looks at all that `rank`, which is here, has sent to other nodes.
+    pub fn look_at_streams_of(&mut self, rank: u32) {
+        (0..self.homes.len() as u32).for_each(|dst| self.look_at((rank, dst)));
+    }
+
+    fn look_at(&mut self, stream: Stream) {
+        if self.segment.channel(stream.0, stream.1).chunks_next.load(Acquire) > 0 {
+            self.news(stream);
+        }
+    }
+
+    /// `rank` has its home on `node` from now on.
+    pub fn home(&mut self, rank: u32, node: u32) {
+        let was = std::mem::replace(&mut self.homes[rank as usize], node);
+        if was == node {
+            return;
+        }
+        self.forget(|(src, dst)| dst == rank || src == rank);
+        self.released.remove(&rank);
+        if node == self.own.node {
+            self.gate.attach(rank, &SegmentLogs(&self.segment));
+            self.look_at_streams_of(rank);
+        } else {
+            self.gate.detach(rank);
+            self.look_at_streams_to(rank);
+        }
+    }
+
+    /// Nothing is sent to `rank` any more.
+    pub fn release(&mut self, rank: u32) {
+        self.released.insert(rank);
+        self.forget(|(_, dst)| dst == rank);
+    }
+
+    /// Nothing is to be sent of these streams any more.
+    fn forget(&mut self, which: impl Fn(Stream) -> bool) {
+        self.peers.values_mut().for_each(|peer| peer.sender.forget(&which));
+        self.logs.retain(|stream, _| !which(*stream));
+        self.fresh.retain(|stream| !which(*stream));
+    }
+
+    /// There is something in a stream of a rank of this node.
+    pub fn news(&mut self, (src, dst): Stream) {
+        let ranks = self.homes.len() as u32;
+        let known = src < ranks && dst < ranks && !self.released.contains(&dst);
+        if known && self.is_local(src) && !self.is_local(dst) {
+            self.fresh.insert((src, dst));
+        }
+    }
+
+    pub fn is_local_source(&self, (src, _): Stream) -> bool {
+        (src as usize) < self.homes.len() && self.is_local(src)
+    }
+
+    /// Nodes to which a connection is wanted and does not stand.
+    pub fn missing(&self) -> Vec<u32> {
+        let wanted = |p: &Peer| {
+            p.connection.is_none()
+                && (p.sender.is_wanted() || self.gate.replicas().any(|r| r == p.member))
+        };
+        self.peers.iter().filter(|(_, p)| wanted(p)).map(|(node, _)| *node).collect()
+    }
+
+    /// A connection to a peer stands. False: the peer is no member any more.
+    pub fn connected(&mut self, connection: &Arc<Connection>) -> bool {
+        let member = connection.peer;
+        let Some(peer) = self.peers.get_mut(&member.node).filter(|p| p.member == member) else {
+            return false;
+        };
+        peer.sender.connected();
+        peer.connects += 1;
+        peer.connection = Some(Arc::clone(connection));
+        self.gate.connected(member);
+        true
+    }
+
+    /// A connection has ended.
+    pub fn ended(&mut self, connection: &Arc<Connection>) {
+        let member = connection.peer;
+        let Some(peer) = self.peers.get_mut(&member.node) else { return };
+        if peer.connection.as_ref().is_some_and(|c| Arc::ptr_eq(c, connection)) {
+            peer.connection = None;
+            peer.sender.disconnected();
+            self.gate.disconnected(member);
+        }
+    }
+
+    /// Takes an answer that came by `connection`.
+    pub fn answer(&mut self, connection: &Arc<Connection>, answer: Backward) -> Result<(), Wrong> {
+        let member = connection.peer;
+        let Some(peer) = self.peers.get_mut(&member.node) else { return Ok(()) };
+        if !peer.connection.as_ref().is_some_and(|c| Arc::ptr_eq(c, connection)) {
+            return Ok(());
+        }
+        let segment = &*self.segment;
+        match peer.sender.answer(answer)? {
+            Effect::Rewind { stream, from, need } => {
+                self.logs.entry(stream).or_default().rewind(segment, stream, from, need);
+                self.fresh.insert(stream);
+            }
+            Effect::Moved { stream, have, need } => {
+                let Some(log) = self.logs.get_mut(&stream) else { return Ok(()) };
+                log.moved(segment, stream, have, need);
+            }
+            Effect::Acked { stream, position } => {
+                let Some(log) = self.logs.get_mut(&stream) else { return Ok(()) };
+                log.acked(segment, stream, position);
+            }
+            Effect::Held { upto } => self.gate.acked(member, upto),
+            Effect::Nothing => {}
+        }
+        Ok(())
+    }
+
+    /// Sends what may be sent. Returns what may be done now, and whether anything was sent.
+    pub fn pass(&mut self, waker: &Waker) -> (Vec<Then>, bool) {
+        let cut = self.cut();
+        let ticket = self.gate.sample(&SegmentLogs(&self.segment));
+        for (stream, pieces) in cut {
+            if let Some(peer) = self.peers.get_mut(&self.homes[stream.1 as usize]) {
+                for (end, bytes) in pieces {
+                    peer.sender.piece(stream, end, bytes, ticket);
+                }
+            }
+        }
+        let mut sent = false;
+        let nodes: Vec<u32> = self.peers.keys().copied().collect();
+        for node in nodes {
+            sent |= self.send(node, waker);
+        }
+        let mut due = Vec::new();
+        while let Some((ticket, _)) = self.leaving.front()
+            && self.gate.may_leave(*ticket, None)
+        {
+            due.extend(self.leaving.pop_front().map(|(_, then)| then));
+        }
+        (due, sent)
+    }
+
+    /// Cuts pieces of all streams with news whose receivers have said where to go on.
+    fn cut(&mut self) -> Vec<(Stream, Vec<outlog::Piece>)> {
+        let mut all = Vec::new();
+        for stream in std::mem::take(&mut self.fresh) {
+            let node = self.homes[stream.1 as usize];
+            let Some(peer) = self.peers.get_mut(&node) else { continue };
+            peer.sender.news(stream);
+            if peer.sender.cut(stream).is_none() {
+                continue;
+            }
+            let Some(log) = self.logs.get_mut(&stream) else { continue };
+            let mut pieces = Vec::new();
+            if let Err(fault) = log.cut(&self.segment, stream, &mut pieces) {
+                tracing::warn!("link to node {node}: {fault}");
+                if let Some(connection) = &peer.connection {
+                    connection.close();
+                }
+            }
+            if !pieces.is_empty() {
+                all.push((stream, pieces));
+            }
+        }
+        all
+    }
+
+    /// Fills the connection to `node` and writes. Whether anything was added.
+    fn send(&mut self, node: u32, waker: &Waker) -> bool {
+        let Outbound { peers, gate, segment, .. } = self;
+        let Some(peer) = peers.get_mut(&node) else { return false };
+        let Some(connection) = peer.connection.clone() else { return false };
+        let member = peer.member;
+        let mut added = false;
+        loop {
+            while connection.pending() < MOST_QUEUED_BYTES {
+                if let Some(frame) = gate.next_frame(member, &SegmentLogs(segment)) {
+                    if let Ok(bytes) = postcard::to_stdvec(&frame) {
+                        connection.push(|out| Forward::Dets { bytes: &bytes }.encode(out, 0));
+                    }
+                } else if let Some(next) = peer.sender.next(|t| gate.may_leave(t, Some(member))) {
+                    push(segment, &connection, &mut peer.sender, next);
+                } else {
+                    break;
+                }
+                added = true;
+            }
+            if connection.pending() == 0 {
+                return added;
+            }
+            if connection.flush() == Flushed::Blocked {
+                waker.watch(connection.fd());
+                return added;
+            }
+        }
+    }
+
+    /// Does `then` when all that is recorded by now is held by the replicas. Returns it if that is
+    /// so already.
+    pub fn leave(&mut self, then: Then) -> Option<Then> {
+        let ticket = self.gate.sample(&SegmentLogs(&self.segment));
+        if self.leaving.is_empty() && self.gate.may_leave(ticket, None) {
+            return Some(then);
+        }
+        self.leaving.push_back((ticket, then));
+        None
+    }
+}
+
+/// Queues a frame.
+fn push(segment: &Segment, connection: &Connection, sender: &mut Sender<Ticket>, next: Outgoing) {
+    match next {
+        Outgoing::Open { stream } => {
+            connection.push(|out| Forward::Open { stream }.encode(out, 0));
+        }
+        Outgoing::Piece { stream, serial, from, bytes, .. } => {
+            let (src, dst) = stream;
+            let chunk = u64::from(segment.geometry().chunk_bytes);
+            let Some(at) = walk::stretch(segment, src, dst, from, bytes) else {
+                // Released: nobody reads the stream any more.
+                sender.forget(|s| s == stream);
+                return;
+            };
+            let chain = match from % chunk {
+                0 => segment.dir(src, dst, from / chunk).chain.load(Acquire),
+                _ => 0,
+            };
+            let head = Forward::Data { stream, serial, from, chain, bytes: &[] };
+            let length = bytes as usize;
+            // SAFETY: `stretch` lies in a chunk of the mapped segment.
+            unsafe { connection.push_log(|out| head.encode(out, length), at, length) };
+        }
+    }
+}

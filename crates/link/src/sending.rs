@@ -1,0 +1,66 @@
+//! The sending thread: takes what the ranks marked, sends what may be sent, tells senders how far
+//! their receivers are; then sleeps on the link bell.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::connection::{Connection, Flushed};
+use crate::shared::{Shared, lock};
+
+/// Longest sleep; only a backstop, nothing depends on it.
+const SLEEP: Duration = Duration::from_millis(500);
+
+/// The thread's work.
+pub(crate) fn run(shared: &Arc<Shared>) {
+    let mut marked = Vec::new();
+    while !shared.is_over() {
+        let kicked = shared.was_kicked();
+        shared.segment.take_dirty(|src, dst| marked.push((src, dst)));
+        let sent = round(shared, &mut marked);
+        if !sent && !kicked {
+            sleep(shared);
+        }
+    }
+}
+
+/// One look at everything. Whether anything was sent.
+fn round(shared: &Arc<Shared>, marked: &mut Vec<(u32, u32)>) -> bool {
+    let (due, sent, missing) = {
+        let mut outbound = shared.outbound();
+        marked.retain(|stream| {
+            let ours = outbound.is_local_source(*stream);
+            if ours {
+                outbound.news(*stream);
+            }
+            !ours
+        });
+        let (due, sent) = outbound.pass(&shared.waker);
+        (due, sent, outbound.missing())
+    };
+    due.into_iter().for_each(|then| then());
+    for node in missing {
+        if let Some(dial) = lock(&shared.dials).get(&node) {
+            dial.want();
+        }
+    }
+    let connections: Vec<Arc<Connection>> = {
+        let mut inbound = shared.inbound();
+        marked.drain(..).for_each(|stream| inbound.moved(stream));
+        inbound.connections.values().filter(|c| c.pending() > 0).cloned().collect()
+    };
+    for connection in &connections {
+        if connection.flush() == Flushed::Blocked {
+            shared.waker.watch(connection.fd());
+        }
+    }
+    sent
+}
+
+fn sleep(shared: &Arc<Shared>) {
+    let Some(seen) = shared.segment.arm_links() else { return };
+    if shared.is_kicked() || shared.is_over() {
+        shared.segment.disarm_links();
+        return;
+    }
+    shared.segment.sleep_links(seen, SLEEP);
+}

@@ -1,0 +1,166 @@
+//! Connections from other nodes: who may speak, and what they send.
+
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use eyrie_control::auth::{self, AuthError, Hello, Role};
+use eyrie_protocol::gate::ToReplica;
+use eyrie_protocol::link::wire::{self, Backward, Forward, WireError};
+use eyrie_protocol::membership::Member;
+use eyrie_protocol::replicas::Refused;
+
+use crate::connection::{Connection, Flushed};
+use crate::dial::PATIENCE;
+use crate::inbound;
+use crate::shared::Shared;
+
+/// Bytes read at once.
+const READ_BYTES: usize = 256 * 1024;
+
+/// Why a connection is not taken or does not go on.
+#[derive(Debug, thiserror::Error)]
+enum Fault {
+    #[error(transparent)]
+    Auth(#[from] AuthError),
+    #[error("it comes from {0}, which is no member any more")]
+    Fenced(Member),
+    #[error("it is for an earlier incarnation of this node")]
+    Misled,
+    /// It knows more than this node does yet.
+    #[error("it comes from {0}, which is not known yet")]
+    Early(Member),
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    #[error(transparent)]
+    Frame(#[from] inbound::Fault),
+    #[error("determinants that do not decode")]
+    Determinants,
+    #[error(transparent)]
+    Refused(#[from] Refused),
+}
+
+/// The accepting thread's work.
+pub(crate) fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
+    while !shared.is_over() {
+        let Ok((stream, _)) = listener.accept() else {
+            if shared.is_over() {
+                return;
+            }
+            // Out of descriptors, or the caller is gone already; others may come.
+            std::thread::yield_now();
+            continue;
+        };
+        let started = shared.spawn("eyrie-link-in", move |shared| receive(shared, stream));
+        if let Err(error) = started {
+            tracing::warn!("no thread for a connection of another node: {error}");
+        }
+    }
+}
+
+fn receive(shared: &Arc<Shared>, mut stream: TcpStream) {
+    let from = stream.peer_addr();
+    let Some(number) = shared.enrol(&stream) else { return };
+    let outcome = shake(shared, &mut stream).and_then(|peer| {
+        let segment = Arc::clone(&shared.segment);
+        let connection = Connection::new(stream, peer, segment).map_err(AuthError::Io)?;
+        Ok(Arc::new(connection))
+    });
+    match outcome {
+        Ok(connection) => {
+            shared.inbound().connected(connection.peer.node, &connection);
+            if shared.member(connection.peer.node) == Some(connection.peer)
+                && let Err(fault) = serve(shared, &connection)
+            {
+                report(shared, &fault, &connection.peer.to_string());
+            }
+            connection.close();
+            shared.inbound().ended(&connection);
+        }
+        Err(fault) => {
+            let from = from.map_or_else(|_| String::from("somewhere"), |a| a.to_string());
+            report(shared, &fault, &from);
+        }
+    }
+    shared.leave(number);
+}
+
+/// Counts and tells why a connection was closed.
+fn report(shared: &Shared, fault: &Fault, from: &str) {
+    let refusals = &shared.refusals;
+    let counter = match fault {
+        Fault::Auth(AuthError::Io(_)) | Fault::Early(_) => return,
+        Fault::Frame(inbound::Fault::Early(_)) => return,
+        Fault::Auth(_) => &refusals.strangers,
+        Fault::Fenced(_) | Fault::Misled => &refusals.fenced,
+        Fault::Wire(_) | Fault::Frame(_) | Fault::Determinants => &refusals.malformed,
+        Fault::Refused(Refused::Fenced(_)) => &refusals.fenced,
+        Fault::Refused(_) => &refusals.malformed,
+    };
+    counter.fetch_add(1, SeqCst);
+    tracing::warn!("a link from {from} was closed: {fault}");
+}
+
+fn shake(shared: &Shared, stream: &mut TcpStream) -> Result<Member, Fault> {
+    stream.set_read_timeout(Some(PATIENCE)).map_err(AuthError::Io)?;
+    stream.set_write_timeout(Some(PATIENCE)).map_err(AuthError::Io)?;
+    stream.set_nodelay(true).map_err(AuthError::Io)?;
+    let own = (shared.own.node, shared.own.epoch);
+    let answer = |caller: &Hello| {
+        Hello::new(Role::LinkReceiver, &shared.job, own, (caller.node, caller.epoch))
+    };
+    let caller = auth::answer(stream, &shared.key, &shared.job, Role::LinkSender, answer)?;
+    let member = Member { node: caller.node, epoch: caller.epoch };
+    if caller.to != own {
+        return Err(Fault::Misled);
+    }
+    match shared.member(member.node) {
+        Some(known) if known == member => Ok(member),
+        Some(known) if known.epoch > member.epoch => Err(Fault::Fenced(member)),
+        None if shared.is_fenced(member) => Err(Fault::Fenced(member)),
+        _ => Err(Fault::Early(member)),
+    }
+}
+
+/// Reads frames until the connection ends.
+fn serve(shared: &Arc<Shared>, connection: &Arc<Connection>) -> Result<(), Fault> {
+    let mut buffer = Vec::new();
+    while let Ok(true) = connection.read(&mut buffer, READ_BYTES) {
+        let used = take(shared, connection, &buffer)?;
+        buffer.drain(..used);
+        if connection.pending() > 0 && connection.flush() == Flushed::Blocked {
+            shared.waker.watch(connection.fd());
+        }
+    }
+    Ok(())
+}
+
+/// Takes all whole frames. Returns the bytes they have.
+fn take(shared: &Arc<Shared>, connection: &Arc<Connection>, bytes: &[u8]) -> Result<usize, Fault> {
+    let mut used = 0;
+    let mut held = None;
+    {
+        let mut inbound = shared.inbound();
+        if !inbound.stands(connection) {
+            connection.close();
+            return Ok(bytes.len());
+        }
+        while let Some((kind, body)) = wire::split(&bytes[used..])? {
+            match Forward::decode(kind, &bytes[used..][body.clone()])? {
+                Forward::Dets { bytes } => {
+                    // Before anything behind it is taken: what follows may depend on it.
+                    let frame: ToReplica =
+                        postcard::from_bytes(bytes).map_err(|_| Fault::Determinants)?;
+                    let taken = shared.replicas().take(connection.peer, &frame)?;
+                    held = taken.or(held);
+                }
+                frame => inbound.take(connection.peer.node, &frame)?,
+            }
+            used += body.end;
+        }
+    }
+    if let Some(upto) = held {
+        connection.push(|out| Backward::Held { upto }.encode(out));
+    }
+    Ok(used)
+}

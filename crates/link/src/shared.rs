@@ -1,0 +1,201 @@
+//! What the threads of the links share.
+//!
+//! Kept true: locks are taken one at a time, but for these inside of `inbound` or `outbound`: that
+//! of a connection's queue, and `replicas`. Nobody waits for a socket while holding one.
+
+use std::collections::BTreeMap;
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use eyrie_control::auth::Key;
+use eyrie_ledger::segment::Segment;
+use eyrie_protocol::membership::Member;
+use eyrie_protocol::replicas::Replicas;
+
+use crate::dial::Dial;
+use crate::inbound::Inbound;
+use crate::outbound::Outbound;
+use crate::waker::Waker;
+
+/// Connections that were not taken, for `eyrie status`.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    /// Wrong key, wrong job, or nothing of ours.
+    pub strangers: AtomicU64,
+    /// An incarnation that is no member any more.
+    pub fenced: AtomicU64,
+    /// Frames that no correct node sends.
+    pub malformed: AtomicU64,
+}
+
+pub(crate) struct Shared {
+    pub segment: Arc<Segment>,
+    pub job: String,
+    pub own: Member,
+    pub key: Key,
+    outbound: Mutex<Outbound>,
+    inbound: Mutex<Inbound>,
+    replicas: Mutex<Replicas>,
+    members: Mutex<Members>,
+    pub dials: Mutex<BTreeMap<u32, Arc<Dial>>>,
+    pub waker: Waker,
+    pub refusals: Refusals,
+    kicked: AtomicBool,
+    over: AtomicBool,
+    /// Sockets on which a thread may wait, by number; closed at the end.
+    sockets: Mutex<BTreeMap<u64, TcpStream>>,
+    numbers: AtomicU64,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// Who belongs to the job.
+#[derive(Default)]
+struct Members {
+    all: Vec<(Member, SocketAddr)>,
+    /// For each node that was ever a member, the epoch up to which it is none any more.
+    fences: BTreeMap<u32, u64>,
+}
+
+/// A poisoned lock is no reason to stop: panics end the process here.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub fn new(
+        segment: Arc<Segment>,
+        job: String,
+        own: Member,
+        key: Key,
+        log_replicas: usize,
+    ) -> std::io::Result<Shared> {
+        Ok(Shared {
+            outbound: Mutex::new(Outbound::new(Arc::clone(&segment), own, log_replicas)),
+            inbound: Mutex::new(Inbound::new(Arc::clone(&segment), own.node)),
+            replicas: Mutex::new(Replicas::default()),
+            segment,
+            job,
+            own,
+            key,
+            members: Mutex::new(Members::default()),
+            dials: Mutex::new(BTreeMap::new()),
+            waker: Waker::new()?,
+            refusals: Refusals::default(),
+            kicked: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+            sockets: Mutex::new(BTreeMap::new()),
+            numbers: AtomicU64::new(0),
+            threads: Mutex::new(Vec::new()),
+        })
+    }
+
+    pub fn outbound(&self) -> MutexGuard<'_, Outbound> {
+        lock(&self.outbound)
+    }
+
+    pub fn inbound(&self) -> MutexGuard<'_, Inbound> {
+        lock(&self.inbound)
+    }
+
+    pub fn replicas(&self) -> MutexGuard<'_, Replicas> {
+        lock(&self.replicas)
+    }
+
+    /// The member that is node `node` now.
+    pub fn member(&self, node: u32) -> Option<Member> {
+        lock(&self.members).all.iter().map(|(m, _)| *m).find(|m| m.node == node)
+    }
+
+    /// Whether this incarnation was a member and is none any more.
+    pub fn is_fenced(&self, member: Member) -> bool {
+        lock(&self.members).fences.get(&member.node).is_some_and(|fence| member.epoch <= *fence)
+    }
+
+    /// Exchanges the members. Returns those that were members and are none any more.
+    pub fn exchange(&self, all: &[(Member, SocketAddr)]) -> Vec<Member> {
+        let mut members = lock(&self.members);
+        let stays = |m: &Member| all.iter().any(|(n, _)| n == m);
+        let gone: Vec<Member> = members.all.iter().map(|(m, _)| *m).filter(|m| !stays(m)).collect();
+        for member in &gone {
+            let fence = members.fences.entry(member.node).or_default();
+            *fence = (*fence).max(member.epoch);
+        }
+        members.all = all.to_vec();
+        gone
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.over.load(SeqCst)
+    }
+
+    /// Has the sending thread look at everything.
+    pub fn kick(&self) {
+        self.kicked.store(true, SeqCst);
+        fence(SeqCst);
+        if self.segment.header().link_asleep.load(Relaxed) != 0 {
+            self.segment.ring_links();
+        }
+    }
+
+    /// Whether somebody kicked since the last time.
+    pub fn was_kicked(&self) -> bool {
+        self.kicked.swap(false, SeqCst)
+    }
+
+    pub fn is_kicked(&self) -> bool {
+        self.kicked.load(SeqCst)
+    }
+
+    /// Starts a thread that is waited for at the end.
+    pub fn spawn(
+        self: &Arc<Self>,
+        name: &str,
+        work: impl FnOnce(&Arc<Shared>) + Send + 'static,
+    ) -> std::io::Result<()> {
+        let this = Arc::clone(self);
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || work(&this))?;
+        let mut threads = lock(&self.threads);
+        threads.retain(|t| !t.is_finished());
+        threads.push(thread);
+        Ok(())
+    }
+
+    /// Notes a socket on which a thread is going to wait. `None`: it is all over.
+    pub fn enrol(&self, socket: &TcpStream) -> Option<u64> {
+        let number = self.numbers.fetch_add(1, Relaxed);
+        let copy = socket.try_clone().ok()?;
+        lock(&self.sockets).insert(number, copy);
+        if self.is_over() {
+            self.leave(number);
+            return None;
+        }
+        Some(number)
+    }
+
+    pub fn leave(&self, number: u64) {
+        lock(&self.sockets).remove(&number);
+    }
+
+    /// Nothing new is begun from now on.
+    pub fn begin_end(&self) {
+        self.over.store(true, SeqCst);
+    }
+
+    /// Ends all threads and waits for them.
+    pub fn end(&self) {
+        for socket in lock(&self.sockets).values() {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        lock(&self.dials).values().for_each(|d| d.retire());
+        self.waker.end();
+        self.kick();
+        self.segment.ring_links();
+        loop {
+            let Some(thread) = lock(&self.threads).pop() else { break };
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Several nodes in one process: a segment each, joined by real connections over loopback.
+//!
+//! Whatever fails here fails the test that uses it.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use eyrie_control::auth::Key;
+use eyrie_ledger::segment::{Geometry, Segment};
+use eyrie_protocol::membership::Member;
+
+use crate::links::{Links, Setup};
+
+/// One node.
+pub struct Node {
+    pub segment: Arc<Segment>,
+    pub links: Links,
+    pub member: Member,
+}
+
+impl Node {
+    /// The segment for ranks, which keep theirs for ever.
+    pub fn leak(&self) -> &'static Segment {
+        Box::leak(Box::new(Arc::clone(&self.segment)))
+    }
+}
+
+/// What all nodes have in common.
+pub struct Cluster {
+    pub nodes: Vec<Option<Node>>,
+    /// Node of each rank.
+    pub homes: Vec<u32>,
+    pub key: Key,
+    geometry: Geometry,
+    ft: u32,
+    log_replicas: usize,
+    epochs: u64,
+}
+
+/// Name of the job.
+pub const JOB: &str = "test";
+
+impl Cluster {
+    /// `nodes` nodes, on which the ranks are dealt like cards. No rank is attached.
+    ///
+    /// # Panics
+    /// When the system has no sockets or memory left.
+    pub fn new(nodes: u32, geometry: Geometry, ft: u32, log_replicas: usize) -> Cluster {
+        let homes = (0..geometry.ranks).map(|r| r % nodes).collect();
+        let key = Key::new().expect("random numbers");
+        let mut cluster =
+            Cluster { nodes: Vec::new(), homes, key, geometry, ft, log_replicas, epochs: 0 };
+        for node in 0..nodes {
+            let made = cluster.make(node);
+            cluster.nodes.push(Some(made));
+        }
+        cluster.announce();
+        for node in cluster.nodes.iter().flatten() {
+            for (rank, home) in (0..).zip(&cluster.homes) {
+                node.links.home(rank, *home);
+            }
+        }
+        cluster
+    }
+
+    fn make(&mut self, node: u32) -> Node {
+        self.epochs += 1;
+        let member = Member { node, epoch: self.epochs };
+        let (_, segment) =
+            Segment::create_on(JOB, self.geometry, self.ft, 1, node).expect("segment");
+        let segment = Arc::new(segment);
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("listener");
+        let links = Links::start(Setup {
+            segment: Arc::clone(&segment),
+            job: JOB.into(),
+            own: member,
+            key: self.key.clone(),
+            listener,
+            log_replicas: self.log_replicas,
+        });
+        Node { segment, links: links.expect("links"), member }
+    }
+
+    pub fn members(&self) -> Vec<(Member, SocketAddr)> {
+        self.nodes.iter().flatten().map(|n| (n.member, n.links.address())).collect()
+    }
+
+    /// Tells every node who the members are.
+    pub fn announce(&self) {
+        let members = self.members();
+        self.nodes.iter().flatten().for_each(|n| n.links.members(&members));
+    }
+
+    /// # Panics
+    /// When the node is gone.
+    pub fn node(&self, node: u32) -> &Node {
+        self.nodes[node as usize].as_ref().expect("a live node")
+    }
+
+    /// The node that `rank` has its home on.
+    pub fn home(&self, rank: u32) -> &Node {
+        self.node(self.homes[rank as usize])
+    }
+
+    /// Gets the place of `rank` ready: it reads from `need` on.
+    pub fn attach(&self, rank: u32, need: &[u64]) -> &'static Segment {
+        let home = self.home(rank);
+        home.links.attach(rank, need);
+        home.leak()
+    }
+
+    /// Node `node` dies with everything on it.
+    pub fn kill(&mut self, node: u32) {
+        self.nodes[node as usize] = None;
+        self.announce();
+    }
+
+    /// An empty node takes its number. Its ranks are to be attached again.
+    pub fn revive(&mut self, node: u32) {
+        let made = self.make(node);
+        for (rank, home) in (0..).zip(&self.homes) {
+            made.links.home(rank, *home);
+        }
+        self.nodes[node as usize] = Some(made);
+        self.announce();
+    }
+
+    /// `rank`, which does not run, gets its home on `node`.
+    pub fn move_to(&mut self, rank: u32, node: u32) {
+        self.homes[rank as usize] = node;
+        self.nodes.iter().flatten().for_each(|n| n.links.home(rank, node));
+    }
+}

@@ -1,0 +1,240 @@
+//! Frames of a link: eight bytes of length and kind, then a body of a fixed form.
+//!
+//! A connection carries the streams of one direction. The node that opened it sends `Open`, `Data`
+//! and `Dets`; the other answers with `Resume`, `Progress`, `Acked` and `Held`. All numbers are
+//! little endian; the bytes are in `docs/formats/link.md`.
+//!
+//! Kept true: a length beyond the bound is refused before anything is stored for it; what is not
+//! exactly a frame of the direction ends the connection.
+
+use std::ops::Range;
+
+/// Bytes before the body of a frame.
+pub const HEADER_BYTES: usize = 8;
+/// Bytes of the body of `Data` before its payload.
+pub const DATA_BYTES: usize = 32;
+/// Most payload bytes of a `Data`.
+pub const PIECE_BYTES: u64 = 64 * 1024;
+/// Longest body.
+pub const MAX_BODY_BYTES: usize = 1 << 20;
+
+const OPEN: u32 = 1;
+const DATA: u32 = 2;
+const DETS: u32 = 3;
+const RESUME: u32 = 17;
+const PROGRESS: u32 = 18;
+const ACKED: u32 = 19;
+const HELD: u32 = 20;
+
+/// What does not decode.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum WireError {
+    #[error("a frame of {0} bytes is longer than {MAX_BODY_BYTES}")]
+    TooLong(usize),
+    #[error("a frame of kind {0} is not one of this direction")]
+    Kind(u32),
+    #[error("a frame of kind {kind} has {found} bytes")]
+    Length { kind: u32, found: usize },
+}
+
+/// A stream: source and destination.
+pub type Stream = (u32, u32);
+
+/// From the sender's node to the receiver's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Forward<'a> {
+    /// There is something in this stream: where may it go on?
+    Open { stream: Stream },
+    /// A piece of a stream from position `from` on. `chain`: over the headers before it, at the
+    /// beginning of a chunk.
+    Data { stream: Stream, serial: u32, from: u64, chain: u64, bytes: &'a [u8] },
+    /// Determinants (`gate::ToReplica`, postcard).
+    Dets { bytes: &'a [u8] },
+}
+
+/// From the receiver's node to the sender's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Backward {
+    /// Go on from here, up to `credit`. Pieces bear `serial` from now on. The receiver may have
+    /// acknowledged entries from `need` on, and says which right behind this.
+    Resume {
+        stream: Stream,
+        serial: u32,
+        from: u64,
+        need: u64,
+        credit: u64,
+    },
+    Progress {
+        stream: Stream,
+        have: u64,
+        need: u64,
+        credit: u64,
+    },
+    /// The message that begins there was matched.
+    Acked {
+        stream: Stream,
+        position: u64,
+    },
+    /// All determinants up to this number are held.
+    Held {
+        upto: u64,
+    },
+}
+
+fn half(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    u64::from(half(bytes, at)) | u64::from(half(bytes, at + 4)) << 32
+}
+
+fn frame(out: &mut Vec<u8>, kind: u32, body: usize, halves: &[u32], words: &[u64]) {
+    out.extend_from_slice(&(body as u32).to_le_bytes());
+    out.extend_from_slice(&kind.to_le_bytes());
+    halves.iter().for_each(|h| out.extend_from_slice(&h.to_le_bytes()));
+    words.iter().for_each(|w| out.extend_from_slice(&w.to_le_bytes()));
+}
+
+/// Kind and body of the first frame in `bytes`, if it is there whole, and where it ends.
+///
+/// # Errors
+/// When it can never become a frame.
+pub fn split(bytes: &[u8]) -> Result<Option<(u32, Range<usize>)>, WireError> {
+    let Some(head) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+    let (length, kind) = (half(head, 0) as usize, half(head, 4));
+    if length > MAX_BODY_BYTES {
+        return Err(WireError::TooLong(length));
+    }
+    let body = HEADER_BYTES..HEADER_BYTES + length;
+    Ok((bytes.len() >= body.end).then_some((kind, body)))
+}
+
+impl<'a> Forward<'a> {
+    /// Appends the frame; the payload of `Data` is left to the caller, who says how long it is.
+    pub fn encode(&self, out: &mut Vec<u8>, payload: usize) {
+        match self {
+            Forward::Open { stream: (s, d) } => frame(out, OPEN, 8, &[*s, *d], &[]),
+            Forward::Data { stream: (s, d), serial, from, chain, .. } => {
+                let halves = [*s, *d, *serial, 0];
+                frame(out, DATA, DATA_BYTES + payload, &halves, &[*from, *chain]);
+            }
+            Forward::Dets { bytes } => {
+                frame(out, DETS, bytes.len(), &[], &[]);
+                out.extend_from_slice(bytes);
+            }
+        }
+    }
+
+    /// # Errors
+    /// When the body is not one of this kind.
+    pub fn decode(kind: u32, body: &'a [u8]) -> Result<Self, WireError> {
+        let wrong = WireError::Length { kind, found: body.len() };
+        let stream = |body: &[u8]| (half(body, 0), half(body, 4));
+        match kind {
+            OPEN if body.len() == 8 => Ok(Forward::Open { stream: stream(body) }),
+            DATA if body.len() > DATA_BYTES && half(body, 12) == 0 => {
+                let (serial, from, chain) = (half(body, 8), word(body, 16), word(body, 24));
+                let bytes = &body[DATA_BYTES..];
+                if bytes.len() as u64 > PIECE_BYTES {
+                    return Err(wrong);
+                }
+                Ok(Forward::Data { stream: stream(body), serial, from, chain, bytes })
+            }
+            DETS => Ok(Forward::Dets { bytes: body }),
+            OPEN | DATA => Err(wrong),
+            _ => Err(WireError::Kind(kind)),
+        }
+    }
+}
+
+impl Backward {
+    /// Appends the frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match *self {
+            Backward::Resume { stream: (s, d), serial, from, need, credit } => {
+                frame(out, RESUME, 40, &[s, d, serial, 0], &[from, need, credit]);
+            }
+            Backward::Progress { stream: (s, d), have, need, credit } => {
+                frame(out, PROGRESS, 32, &[s, d], &[have, need, credit]);
+            }
+            Backward::Acked { stream: (s, d), position } => {
+                frame(out, ACKED, 16, &[s, d], &[position]);
+            }
+            Backward::Held { upto } => frame(out, HELD, 8, &[], &[upto]),
+        }
+    }
+
+    /// # Errors
+    /// When the body is not one of this kind.
+    pub fn decode(kind: u32, body: &[u8]) -> Result<Self, WireError> {
+        let stream = || (half(body, 0), half(body, 4));
+        match (kind, body.len()) {
+            (RESUME, 40) => Ok(Backward::Resume {
+                stream: stream(),
+                serial: half(body, 8),
+                from: word(body, 16),
+                need: word(body, 24),
+                credit: word(body, 32),
+            }),
+            (PROGRESS, 32) => Ok(Backward::Progress {
+                stream: stream(),
+                have: word(body, 8),
+                need: word(body, 16),
+                credit: word(body, 24),
+            }),
+            (ACKED, 16) => Ok(Backward::Acked { stream: stream(), position: word(body, 8) }),
+            (HELD, 8) => Ok(Backward::Held { upto: word(body, 0) }),
+            (RESUME | PROGRESS | ACKED | HELD, found) => Err(WireError::Length { kind, found }),
+            _ => Err(WireError::Kind(kind)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_encoded_decodes() {
+        let stream = (3, 4);
+        let frames = [
+            Backward::Resume { stream, serial: 5, from: 64, need: 6, credit: 1 << 40 },
+            Backward::Progress { stream, have: 1, need: 2, credit: 3 },
+            Backward::Acked { stream, position: 64 },
+            Backward::Held { upto: 9 },
+        ];
+        let mut bytes = Vec::new();
+        frames.iter().for_each(|f| f.encode(&mut bytes));
+        for frame in frames {
+            let (kind, body) = split(&bytes).unwrap().unwrap();
+            assert_eq!(Backward::decode(kind, &bytes[body.clone()]), Ok(frame));
+            bytes.drain(..body.end);
+        }
+        let data = Forward::Data { stream, serial: 1, from: 128, chain: 7, bytes: &[1; 64] };
+        data.encode(&mut bytes, 64);
+        bytes.extend([1; 64]);
+        let (kind, body) = split(&bytes).unwrap().unwrap();
+        assert_eq!(Forward::decode(kind, &bytes[body]), Ok(data));
+    }
+
+    /// The bytes of `docs/formats/link.md`: a change here is a change of the protocol.
+    #[test]
+    fn golden_frames() {
+        let mut out = Vec::new();
+        Forward::Open { stream: (1, 2) }.encode(&mut out, 0);
+        assert_eq!(out, [8, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0]);
+        out.clear();
+        Backward::Held { upto: 258 }.encode(&mut out);
+        assert_eq!(out, [8, 0, 0, 0, 20, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_decoded_or_refused(bytes in any::<Vec<u8>>(), kind in 0u32..24) {
+            let _ = split(&bytes);
+            let _ = (Forward::decode(kind, &bytes), Backward::decode(kind, &bytes));
+        }
+    }
+}
