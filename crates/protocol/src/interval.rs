@@ -1,8 +1,8 @@
 //! How long to wait between two checkpoints of a rank: Young's and Daly's optimum from what a
 //! checkpoint costs and how often ranks die.
 //!
-//! Pure. Kept true: never longer than what the user gave, never shorter than `SHORTEST_MS` unless the
-//! user gave less.
+//! Pure. Kept true: never longer than what the user gave, never shorter than `SHORTEST_MS` unless
+//! the user gave less.
 
 /// No shorter interval is chosen.
 pub const SHORTEST_MS: u64 = 1_000;
@@ -73,11 +73,7 @@ impl Interval {
         let Some(best) = self.best_ms(now_ms) else { return String::from("as given") };
         let (cost, mean) = (self.cost_ms.unwrap_or(0.0), self.between_deaths_ms(now_ms) / 3.6e6);
         let known = format!("a checkpoint costs {cost:.1} ms, a rank dies every {mean:.1} h");
-        if best as u64 > self.given_ms {
-            format!("{known}; not longer than given")
-        } else {
-            known
-        }
+        if best as u64 > self.given_ms { format!("{known}; not longer than given") } else { known }
     }
 }
 

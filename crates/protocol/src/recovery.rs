@@ -9,8 +9,8 @@
 //!
 //! Kept true: determinants are taken only if one of those who answered was in step with the rank's
 //! last home, or the planner itself still holds them from an earlier attempt - otherwise all ranks
-//! go back to the beginning, loudly; an incarnation's number is used once; an image counts only when
-//! it lies on two nodes (on one, if there is no second); and is copied again when one of them dies.
+//! go back to the beginning, loudly; an incarnation's number is used once; an image counts only
+//! when it lies on two nodes (on one, if there is no second), and is copied again when one dies.
 //! An image counts only for the incarnation that it is of and those after it, never for one that
 //! was restored from an older image meanwhile and still needs the logs since then.
 //! Ranks that ended well are run again if their node dies, as their last messages die with it.
@@ -64,7 +64,7 @@ pub enum Action {
     /// Ask a node what it holds of these ranks.
     Query { to: Member, round: u64, ranks: Vec<u32> },
     /// Bring a rank back at a node: the image of `generation` (0: the program's beginning) is there
-    /// or at `from`; `words`: its determinants, `None` if the node's segment holds them and its log.
+    /// or at `from`; `words`: its determinants, `None` if the segment there has them and its log.
     Restore {
         rank: u32,
         incarnation: u32,
@@ -93,7 +93,11 @@ enum Phase {
     /// Its node died; determinants are being asked for.
     Fetching,
     /// Ordered at `at`.
-    Restoring { at: Member, generation: u32, from: Option<Member> },
+    Restoring {
+        at: Member,
+        generation: u32,
+        from: Option<Member>,
+    },
     Done,
     Released,
 }
@@ -363,9 +367,8 @@ impl Planner {
     /// A spare that stands in for the same dead node, a free spare, or the node with fewest ranks
     /// (of these, one that holds an image).
     fn place(&self, index: usize) -> Option<Member> {
-        let load = |m: &Member| {
-            (0..self.ranks.len() as u32).filter(|r| self.home(*r) == Some(*m)).count()
-        };
+        let load =
+            |m: &Member| (0..self.ranks.len() as u32).filter(|r| self.home(*r) == Some(*m)).count();
         let old = self.ranks[index].home;
         let free = |m: &&Member| {
             let others = |r: &&Rank| matches!(r.phase, Phase::Restoring { at, .. } if at == **m);
@@ -567,3 +570,6 @@ impl Planner {
     }
 }
 
+#[cfg(test)]
+#[path = "recovery_tests.rs"]
+mod tests;

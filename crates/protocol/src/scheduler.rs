@@ -66,9 +66,17 @@ pub enum Why {
     UnderWay,
     Asked,
     /// The log of `of` is so full, and this rank's checkpoint frees it.
-    Log { of: u32, percent: u64 },
+    Log {
+        of: u32,
+        percent: u64,
+    },
     /// In so many milliseconds, by the interval; `first`: before the first interval is over.
-    Due { in_ms: u64, every_ms: u64, first: bool, reason: String },
+    Due {
+        in_ms: u64,
+        every_ms: u64,
+        first: bool,
+        reason: String,
+    },
 }
 
 impl fmt::Display for Why {
@@ -106,9 +114,14 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
+    /// By measurement: see `with`.
+    pub fn new(ranks: u32, every_ms: u64, first_ms: u64, now_ms: u64) -> Self {
+        Scheduler::with(Policy::Auto, ranks, every_ms, first_ms, now_ms)
+    }
+
     /// `every_ms` = 0: only on request. `first_ms`: when all have been checkpointed once, at most
     /// `every_ms`.
-    pub fn new(policy: Policy, ranks: u32, every_ms: u64, first_ms: u64, now_ms: u64) -> Self {
+    pub fn with(policy: Policy, ranks: u32, every_ms: u64, first_ms: u64, now_ms: u64) -> Self {
         let spread = |over: u64, r: u64| match policy {
             Policy::Sequential | Policy::Batch => now_ms + over,
             Policy::Timer | Policy::Auto => now_ms + over * (r + 1) / u64::from(ranks),

@@ -5,7 +5,7 @@ use crate::testing::Random;
 
 #[test]
 fn turns_are_spread_over_the_interval() {
-    let mut s = Scheduler::new(Policy::Auto, 4, 1000, 1000, 0);
+    let mut s = Scheduler::new(4, 1000, 1000, 0);
     (0..4).for_each(|r| s.set_live(r, true));
     let mut turns = Vec::new();
     for now in 0..=2000 {
@@ -21,7 +21,7 @@ fn turns_are_spread_over_the_interval() {
 
 #[test]
 fn a_request_goes_first_and_only_once() {
-    let mut s = Scheduler::new(Policy::Auto, 3, 0, 0, 0);
+    let mut s = Scheduler::new(3, 0, 0, 0);
     (0..3).for_each(|r| s.set_live(r, true));
     assert_eq!(s.pick(1_000_000), None);
     assert!(s.request(2) && s.request(2) && s.request(1));
@@ -38,7 +38,7 @@ fn a_request_goes_first_and_only_once() {
 
 #[test]
 fn a_rank_without_process_is_not_picked() {
-    let mut s = Scheduler::new(Policy::Auto, 2, 10, 10, 0);
+    let mut s = Scheduler::new(2, 10, 10, 0);
     s.set_live(1, true);
     assert!(!s.request(0));
     assert_eq!(s.pick(100), Some(1));
@@ -54,7 +54,7 @@ fn no_rank_starves_and_none_runs_twice() {
         let mut random = Random::new(seed);
         let ranks = 1 + random.below(6) as u32;
         let every = 20 + random.below(400);
-        let mut s = Scheduler::new(Policy::Auto, ranks, every, every, 0);
+        let mut s = Scheduler::new(ranks, every, every, 0);
         (0..ranks).for_each(|r| s.set_live(r, true));
         let mut done = vec![0u64; ranks as usize];
         let mut under_way: Vec<(u64, u32)> = Vec::new();
@@ -83,7 +83,7 @@ fn no_rank_starves_and_none_runs_twice() {
 
 #[test]
 fn all_have_their_first_turn_soon_and_the_next_in_the_stagger() {
-    let mut s = Scheduler::new(Policy::Auto, 4, 60_000, 1000, 0);
+    let mut s = Scheduler::new(4, 60_000, 1000, 0);
     (0..4).for_each(|r| s.set_live(r, true));
     let mut turns = Vec::new();
     for now in 0..=120_000 {
@@ -116,7 +116,7 @@ fn history(s: &mut Scheduler, until: u64, took: u64) -> Vec<(u64, u32)> {
 }
 
 fn of(policy: Policy) -> Scheduler {
-    let mut s = Scheduler::new(policy, 3, 900, 300, 0);
+    let mut s = Scheduler::with(policy, 3, 900, 300, 0);
     (0..3).for_each(|r| s.set_live(r, true));
     s
 }
@@ -158,7 +158,7 @@ fn a_full_log_brings_a_checkpoint_forward_and_says_so() {
 
 #[test]
 fn the_reason_for_the_next_is_told() {
-    let mut s = Scheduler::new(Policy::Auto, 2, 60_000, 1000, 0);
+    let mut s = Scheduler::new(2, 60_000, 1000, 0);
     assert_eq!(s.why(0, 0), Why::Never);
     s.set_live(0, true);
     assert_eq!(s.why(0, 0).to_string(), "in 0.5 s: soon after the start");
@@ -169,13 +169,13 @@ fn the_reason_for_the_next_is_told() {
     assert!(text.contains("auto: a checkpoint costs 2.0 ms"), "{text}");
     s.request(0);
     assert_eq!(s.why(0, 10_000), Why::Asked);
-    let never = Scheduler::new(Policy::Batch, 1, 0, 0, 0);
+    let never = Scheduler::with(Policy::Batch, 1, 0, 0, 0);
     assert_eq!(never.why(0, 0).to_string(), "only on request");
 }
 
 #[test]
 fn with_deaths_checkpoints_come_more_often() {
-    let mut s = Scheduler::new(Policy::Auto, 1, 3_600_000, 1000, 0);
+    let mut s = Scheduler::new(1, 3_600_000, 1000, 0);
     s.set_live(0, true);
     s.cost(1000.0);
     let count = |s: &mut Scheduler| history(s, 1_000_000, 1).len();

@@ -175,13 +175,15 @@ impl World {
                 words.first = least;
             }
             if words.first > least {
-                let why = format!("rank {rank}: determinants from {} on, {least} needed", words.first);
+                let why =
+                    format!("rank {rank}: determinants from {} on, {least} needed", words.first);
                 return self.fail(why);
             }
             node.segment.det.insert(rank, words);
             for (channel, log) in image.iter().flat_map(|i| &i.log) {
+                let floor = node.floor(*channel);
                 let stream = node.segment.streams.entry(*channel).or_default();
-                for (position, message) in log {
+                for (position, message) in log.range(floor..) {
                     stream.messages.entry(*position).or_insert_with(|| message.clone());
                 }
             }
@@ -287,6 +289,7 @@ impl World {
 
     fn trim(&mut self, at: Member, rank: u32, need: &[u64], det_pos: u64) {
         let Some(node) = self.nodes.get_mut(&at) else { return };
+        node.floors.insert(rank, need.to_vec());
         node.replicas.trim(rank, det_pos);
         node.segment.trim_determinants(rank, det_pos);
         for (channel, stream) in &mut node.segment.streams {

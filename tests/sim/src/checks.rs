@@ -10,7 +10,7 @@ use eyrie_protocol::replicas::{Answer, Words};
 use std::collections::BTreeMap;
 
 /// A floor that was told so long ago has reached every node.
-const TOLD: Time = 20_000;
+const TOLD: Time = 3_000;
 
 /// What really happened.
 pub struct Truth {

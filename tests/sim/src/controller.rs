@@ -5,7 +5,7 @@ use crate::world::World;
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::recovery::{Action, Input, Planner};
 use eyrie_protocol::retention::{Point, Retention};
-use eyrie_protocol::scheduler::{Policy, Scheduler};
+use eyrie_protocol::scheduler::Scheduler;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub struct Controller {
@@ -33,7 +33,7 @@ impl Controller {
         let every = 800 + 1500 * pace;
         let ranks = map.len();
         Controller {
-            scheduler: Scheduler::new(Policy::Auto, ranks as u32, every, every / 3, 0),
+            scheduler: Scheduler::new(ranks as u32, every, every / 3, 0),
             every,
             retention: empty(ranks),
             planner: Planner::new(map),
@@ -349,6 +349,6 @@ impl World {
     /// After everything went back to the beginning.
     fn renew_scheduler(&mut self) {
         let (ranks, every, now) = (self.ranks(), self.controller.every, self.now);
-        self.controller.scheduler = Scheduler::new(Policy::Auto, ranks, every, every / 3, now);
+        self.controller.scheduler = Scheduler::new(ranks, every, every / 3, now);
     }
 }

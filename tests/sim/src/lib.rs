@@ -1,8 +1,9 @@
 //! A deterministic simulation of a job on many nodes, around the real state machines.
 //!
-//! Real: the gate, the replica store, the recovery planner, retention, the scheduler (`eyrie-protocol`).
-//! Modelled: programs, processes, segments, disks, links, network and clock. One seed is one run:
-//! programs, delays and faults follow from it. A run is right if no check in `checks` fails.
+//! Real: the gate, the replica store, the recovery planner, retention, the scheduler (all of
+//! `eyrie-protocol`). Modelled: programs, processes, segments, disks, links, network and clock.
+//! One seed is one run: programs, delays and faults follow from it. A run is right if no check in
+//! `checks` fails.
 
 mod agent;
 mod checks;

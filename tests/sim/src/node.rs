@@ -1,4 +1,4 @@
-//! A simulated node: the real gate and replica store, a model of segment, processes, disk and links.
+//! A simulated node: the real gate and replica store; models of segment, processes, disk and links.
 
 use crate::program::{ANY, Channel, NAMED, Op, State};
 use crate::segment::{self, Segment};
@@ -55,6 +55,8 @@ pub struct Node {
     pub copies: Vec<(Member, u32, u32)>,
     pub conn: usize,
     pub pumping: bool,
+    /// For each rank: what it may still need, as it was told last.
+    pub floors: BTreeMap<u32, Vec<u64>>,
 }
 
 impl Node {
@@ -75,6 +77,7 @@ impl Node {
             copies: Vec::new(),
             conn,
             pumping: false,
+            floors: BTreeMap::new(),
         }
     }
 
@@ -83,12 +86,19 @@ impl Node {
         self.homes[rank as usize] == Some(self.member)
     }
 
+    /// Position before which nothing of a channel is needed.
+    pub fn floor(&self, channel: Channel) -> u64 {
+        let of = |need: &Vec<u64>| need[crate::program::slot(channel.0, channel.2)];
+        self.floors.get(&channel.1).map_or(0, of)
+    }
+
     /// What the rank's determinants say comes next, if it is replaying.
     fn dictated(&self, rank: u32) -> Option<Result<u32, u64>> {
         let proc = &self.procs[&rank];
         let log = &self.segment.det.get(&rank)?;
+        let at_run = |at: u64| log.words.get(at.checked_sub(log.first)? as usize);
         if let Some((at, made)) = proc.run
-            && segment::read_word(log.words[(at - log.first) as usize]).err()? > made
+            && at_run(at).is_some_and(|w| segment::read_word(*w).is_err_and(|n| n > made))
         {
             return Some(Err(1));
         }
@@ -102,8 +112,8 @@ impl Node {
         let Some(proc) = self.procs.get_mut(&rank) else { return };
         let open = proc.run.filter(|(at, made)| {
             let log = &self.segment.det[&rank];
-            let word = log.words[(at - log.first) as usize];
-            segment::read_word(word).err().is_some_and(|n| n > *made)
+            let word = at.checked_sub(log.first).and_then(|i| log.words.get(i as usize));
+            word.is_some_and(|w| segment::read_word(*w).is_err_and(|n| n > *made))
         });
         match (outcome, open) {
             (Err(_), Some((at, made))) => proc.run = Some((at, made + 1)),
@@ -203,6 +213,7 @@ impl World {
     fn op_send(&mut self, at: Member, rank: u32, to: u32, kind: u8) -> Went {
         let skip = self.mutated(Mutation::SuppressWithoutRelog);
         let Some(node) = self.nodes.get_mut(&at) else { return Went::Waits };
+        let floor = node.floor((rank, to, kind));
         let Some(proc) = node.procs.get_mut(&rank) else { return Went::Waits };
         let position = proc.state.sent[crate::program::slot(to, kind)];
         let payload = proc.state.send(to, kind);
@@ -214,6 +225,7 @@ impl World {
                 self.fail(format!("rank {rank} sends something else at {channel:?} {position}"));
             }
             Some(_) => {}
+            None if position < floor => {}
             // The receiver is known to have it: a mutation leaves it out of the log.
             None if skip && stream.taken > position => {}
             None => drop(stream.messages.insert(position, Message { payload, depends })),

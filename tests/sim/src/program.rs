@@ -1,8 +1,8 @@
 //! The model programs: what each rank does, and its state.
 //!
 //! A rank's state is a hash of all that it received and of what its polls returned; what it sends
-//! and prints depends on that hash. Kept true: however wildcards match, no rank waits for ever. Each
-//! pair of ranks has one channel of messages that are received by name and one of messages that
+//! and prints depends on that hash. Kept true: however wildcards match, no rank waits for ever.
+//! Each pair of ranks has one channel of messages that are received by name and one of those that
 //! are received from anybody; operations are drawn along one possible history, and nothing blocks
 //! but receives, whose number of messages that history provides, and waits for acknowledgements
 //! of messages that are received right then.
@@ -158,7 +158,10 @@ pub fn slot(other: u32, kind: u8) -> usize {
 
 /// What was drawn, run without any fault, given what each rank's wildcards and polls came to:
 /// final states and all that is printed.
-pub fn reference(programs: &Programs, outcomes: &[Vec<Outcome>]) -> Result<Vec<Undisturbed>, String> {
+pub fn reference(
+    programs: &Programs,
+    outcomes: &[Vec<Outcome>],
+) -> Result<Vec<Undisturbed>, String> {
     let ranks = programs.len() as u32;
     let mut all: Vec<Undisturbed> = (0..ranks).map(|r| Undisturbed::new(r, ranks)).collect();
     let mut channels = std::collections::BTreeMap::<Channel, Vec<u64>>::new();

@@ -1,5 +1,5 @@
-//! What a node holds for its ranks: determinant logs, send logs, and mirrors of the streams that come
-//! from other nodes. The model of the job segment (`crates/ledger`), without its bytes.
+//! What a node holds for its ranks: determinant logs, send logs, and mirrors of the streams that
+//! come from other nodes. The model of the job segment (`crates/ledger`), without its bytes.
 
 use crate::program::Channel;
 use crate::types::Message;

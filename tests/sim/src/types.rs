@@ -48,13 +48,33 @@ impl Image {
 #[derive(Debug, Clone)]
 pub enum ToNode {
     Members(Vec<Member>),
-    Home { rank: u32, at: Member },
-    Query { round: u64, ranks: Vec<u32> },
+    Home {
+        rank: u32,
+        at: Member,
+    },
+    Query {
+        round: u64,
+        ranks: Vec<u32>,
+    },
     Restore(Order),
-    Copy { rank: u32, generation: u32, to: Member },
-    Checkpoint { rank: u32, generation: u32 },
-    Trim { rank: u32, need: Vec<u64>, det_pos: u64 },
-    Remove { rank: u32, generation: u32 },
+    Copy {
+        rank: u32,
+        generation: u32,
+        to: Member,
+    },
+    Checkpoint {
+        rank: u32,
+        generation: u32,
+    },
+    Trim {
+        rank: u32,
+        need: Vec<u64>,
+        det_pos: u64,
+    },
+    Remove {
+        rank: u32,
+        generation: u32,
+    },
     /// Everything goes back to the beginning; the node is this member from now on.
     Reset(Member),
 }
@@ -88,14 +108,31 @@ pub enum FromNode {
 #[derive(Debug, Clone)]
 pub enum PeerMsg {
     /// From here on a node wants a channel's messages.
-    Have { channel: Channel, position: u64 },
-    Data { channel: Channel, position: u64, message: Message },
+    Have {
+        channel: Channel,
+        position: u64,
+    },
+    Data {
+        channel: Channel,
+        position: u64,
+        message: Message,
+    },
     /// So many messages of a channel were received by the program.
-    Taken { channel: Channel, upto: u64 },
+    Taken {
+        channel: Channel,
+        upto: u64,
+    },
     Determinants(ToReplica),
     Held(u64),
-    Want { rank: u32, generation: u32 },
-    File { rank: u32, generation: u32, image: Option<Rc<Image>> },
+    Want {
+        rank: u32,
+        generation: u32,
+    },
+    File {
+        rank: u32,
+        generation: u32,
+        image: Option<Rc<Image>>,
+    },
 }
 
 /// Anything on a connection.
@@ -117,22 +154,46 @@ pub enum End {
 #[derive(Debug, Clone)]
 pub enum Event {
     /// A rank's process does its next operation.
-    Step { at: Member, rank: u32, incarnation: u32 },
+    Step {
+        at: Member,
+        rank: u32,
+        incarnation: u32,
+    },
     /// The first packet of a connection arrives at one side.
-    Arrive { conn: usize, side: usize },
+    Arrive {
+        conn: usize,
+        side: usize,
+    },
     /// One side notices that a connection is gone.
-    Closed { conn: usize, side: usize },
+    Closed {
+        conn: usize,
+        side: usize,
+    },
     /// A node's daemon looks at what may be sent.
-    Pump { at: Member },
-    Connect { from: Member, to: Member },
+    Pump {
+        at: Member,
+    },
+    Connect {
+        from: Member,
+        to: Member,
+    },
     /// An image was written.
-    Written { at: Member, rank: u32, generation: u32, image: Rc<Image> },
+    Written {
+        at: Member,
+        rank: u32,
+        generation: u32,
+        image: Rc<Image>,
+    },
     /// The controller looks for due checkpoints.
     Schedule,
     /// The controller takes a node for dead.
-    Suspect { member: Member },
+    Suspect {
+        member: Member,
+    },
     /// A node that was cut off ends.
-    Perish { member: Member },
+    Perish {
+        member: Member,
+    },
     Fault,
     Join,
 }

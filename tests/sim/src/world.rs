@@ -93,7 +93,7 @@ impl World {
         let mut random = Random::new(config.seed);
         let ranks = 2 + random.below(4) as u32;
         let nodes = 2 + random.below(4) as u32;
-        let steps = 60 + random.below(240);
+        let steps = 60 + random.below(400);
         let programs = program::draw(&mut random, ranks, steps);
         let replicas = if random.one_in(8) { 2 } else { 1 };
         let map: Vec<u32> = match random.below(2) {
@@ -121,7 +121,9 @@ impl World {
             random,
         };
         let spares = world.random.below(2) as u32;
-        world.trace(|| format!("{ranks} ranks, {nodes} nodes, {spares} spares, {replicas} replicas"));
+        world.trace(|| {
+            format!("{ranks} ranks, {nodes} nodes, {spares} spares, {replicas} replicas")
+        });
         for node in 0..nodes + spares {
             world.join(node, node >= nodes);
         }
@@ -216,7 +218,9 @@ impl World {
 
     /// A node that died comes back, empty, as a spare.
     fn rejoin(&mut self) {
-        let there: Vec<u32> = self.nodes.keys().map(|m| m.node).collect();
+        // One that the controller has not noticed to be dead keeps its number.
+        let known = self.nodes.keys().chain(self.controller.conns.keys());
+        let there: Vec<u32> = known.map(|m| m.node).collect();
         if self.controller.rolling_back.is_some() || self.over {
             return self.at(300, Event::Join);
         }

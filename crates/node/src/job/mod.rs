@@ -19,7 +19,7 @@ use crate::monitor::{self, Action, Monitor};
 use crate::outlet::Outlet;
 use crate::output::Tape;
 use crate::retention::Retention;
-use crate::scheduler::{Policy, Scheduler};
+use crate::scheduler::Scheduler;
 use crate::spawn::Prefix;
 use eyrie_control::{EventKind, Ft, JobSpec, NodeMsg};
 use eyrie_image::Tracker;
@@ -230,7 +230,7 @@ impl Job {
                 _bell: bell,
                 ranks: (0..spec.size).map(|_| Rank::new(spec.size, limit)).collect(),
                 monitor: Monitor::new(spec.size, spec.ft != Ft::Verify),
-                scheduler: Scheduler::new(Policy::Auto, spec.size, every, spec.checkpoint_first_ms, 0),
+                scheduler: Scheduler::new(spec.size, every, spec.checkpoint_first_ms, 0),
                 input,
                 input_credit: 0,
                 input_wake: Rc::new(Notify::new()),
@@ -390,7 +390,7 @@ impl Job {
         let now = self.now_ms();
         let every = self.spec.checkpoint_every_ms;
         let first = self.spec.checkpoint_first_ms;
-        self.scheduler = Scheduler::new(Policy::Auto, self.size(), every, first, now);
+        self.scheduler = Scheduler::new(self.size(), every, first, now);
         let event = self.event(EventKind::RolledBack);
         self.log_event(event);
         match self.renew_segment() {
