@@ -130,6 +130,26 @@ fn a_restarted_rank_repeats_its_course() {
     }
 }
 
+/// A node dies with what its rank had not sent yet; what others have seen of it must come again.
+#[test]
+fn what_others_have_seen_of_a_lost_node_comes_again() {
+    for (victim, after) in [(0, 1), (0, 37), (0, 120), (0, 200), (1, 5), (2, 60)] {
+        let courses: Mutex<HashMap<u32, Course>> = Mutex::default();
+        testing::run_killing_node(4, victim, after, |m, die| {
+            let me = m.world().0;
+            let course = if me == 0 { master(m, die) } else { worker(m, me, die) };
+            courses.lock().unwrap().insert(me, course);
+        });
+        let courses = courses.into_inner().unwrap();
+        for worker in 1..4 {
+            let name = -1 - worker;
+            let told = courses[&0].iter().filter(|(to, _)| *to == name).map(|(_, note)| *note);
+            let heard = courses[&(worker as u32)].iter().map(|(_, note)| *note);
+            assert!(told.eq(heard), "worker {worker}, victim {victim} after {after}");
+        }
+    }
+}
+
 const TASKS: u64 = 200;
 
 /// What a rank was told, by whom, in order.
@@ -160,6 +180,7 @@ fn master(m: &mut Machine, die: &mut dyn FnMut() -> bool) -> Course {
         given += 1;
         let mut note = order.to_le_bytes().to_vec();
         note.extend(fruitless.to_le_bytes());
+        course.push((-1 - source, order ^ fruitless));
         send(m, SendMode::Standard, &note, source, 2);
     }
     course

@@ -3,6 +3,7 @@
 
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::thread::Scope;
 
@@ -72,6 +73,55 @@ where
                 f(&mut machine);
                 machine.finalize();
                 machine.leave();
+            });
+        }
+    });
+}
+
+/// Runs `f` on `ranks` machines, each on a node of its own; that of `victim` dies with its segment
+/// when `step` has been called `after` times (`step` then says true and `f` must return). An empty
+/// node takes its place, gets the determinants that others hold, and the rank starts again from the
+/// beginning.
+///
+/// # Panics
+/// When a rank panics.
+pub fn run_killing_node<F>(ranks: u32, victim: u32, after: u32, f: F)
+where
+    F: Fn(&mut Machine, &mut dyn FnMut() -> bool) + Sync,
+{
+    let geo = Geometry { det_words: 1 << 20, ..Geometry::new(ranks, 64 << 20) };
+    let cluster = Cluster::new(ranks, geo, FT_LOGGED, 1);
+    let need = vec![0; ranks as usize];
+    let segments: Vec<_> = (0..ranks).map(|r| cluster.attach(r, &need)).collect();
+    let (f, cluster) = (&f, &Mutex::new(cluster));
+    let life = |seg: &'static Segment, rank: u32, limit: Option<u32>| {
+        seg.rank(rank).incarnation.fetch_add(1, Ordering::Relaxed);
+        let mut machine = Machine::new(Endpoint::join(seg, rank));
+        let (mut steps, mut died) = (0, false);
+        machine.enter();
+        f(&mut machine, &mut || {
+            steps += 1;
+            died |= limit.is_some_and(|l| steps > l);
+            died
+        });
+        if !died {
+            machine.finalize();
+        }
+        machine.leave();
+        died
+    };
+    std::thread::scope(|scope| {
+        for (rank, seg) in (0..).zip(segments) {
+            let (need, life) = (&need, &life);
+            spawn(scope, move || {
+                if life(seg, rank, (rank == victim).then_some(after)) {
+                    let mut cluster = cluster.lock().expect("nobody else takes it");
+                    let known = cluster.lose(rank);
+                    cluster.revive(rank);
+                    cluster.restore_determinants(rank, known);
+                    let seg = cluster.attach(rank, need);
+                    life(seg, rank, None);
+                }
             });
         }
     });

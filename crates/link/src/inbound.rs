@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::sync::atomic::fence;
 
 use eyrie_ledger::mirror::{self, Mirror, Pool, Refused};
@@ -20,6 +20,10 @@ use crate::connection::Connection;
 
 /// Most bytes of a stream under way.
 const MOST_WINDOW_BYTES: u64 = 8 << 20;
+
+/// Receivers tell every half chunk how far they are, and their senders hear of it every quarter of a
+/// window: what is left of this then still has room for a piece, which is at most a chunk.
+const LEAST_WINDOW_CHUNKS: u64 = 2;
 
 /// Home of a rank before it has one.
 pub(crate) const NOWHERE: u32 = u32::MAX;
@@ -55,11 +59,12 @@ impl Inbound {
         let geo = segment.geometry();
         let chunk = u64::from(geo.chunk_bytes);
         let share = u64::from(geo.pool_chunks) / (2 * u64::from(geo.ranks)) * chunk;
+        let least = LEAST_WINDOW_CHUNKS * chunk;
         Inbound {
             segment,
             own,
             homes: vec![NOWHERE; geo.ranks as usize],
-            receiver: Receiver::new(share.clamp(chunk, MOST_WINDOW_BYTES.max(chunk))),
+            receiver: Receiver::new(share.clamp(least, MOST_WINDOW_BYTES.max(least))),
             pools: BTreeMap::new(),
             mirrors: BTreeMap::new(),
             connections: BTreeMap::new(),
@@ -136,9 +141,13 @@ impl Inbound {
             taken.map(|()| Some(mirror.have()))
         };
         let mut stored = put(self);
-        if stored == Err(Refused::Full) {
-            self.release(src);
+        let full = stored == Err(Refused::Full);
+        if full {
+            self.give_back(src);
             stored = put(self);
+        }
+        if full {
+            self.feed(src);
         }
         match stored {
             Ok(Some(have)) => {
@@ -156,7 +165,7 @@ impl Inbound {
     }
 
     /// Gives back what the receivers of the streams of `src` have passed.
-    fn release(&mut self, src: u32) {
+    fn give_back(&mut self, src: u32) {
         self.pool(src);
         let Some(pool) = self.pools.get_mut(&src) else { return };
         for ((_, dst), mirror) in self.mirrors.range_mut((src, 0)..=(src, u32::MAX)) {
@@ -174,20 +183,22 @@ impl Inbound {
         self.look(stream);
         self.pool(src);
         let need = self.segment.channel(src, dst).need.load(Acquire);
-        let mut room = false;
         if let (Some(mirror), Some(pool)) =
             (self.mirrors.get_mut(&stream), self.pools.get_mut(&src))
         {
-            let before = pool.free();
             mirror.release(&self.segment, pool, need);
-            room = pool.free() > before;
         }
-        if room {
+        self.feed(src);
+        self.queue_answers();
+    }
+
+    /// Lets streams of `src` that wait for room go on if there is some.
+    fn feed(&mut self, src: u32) {
+        if self.pool(src).free() > 0 {
             for fed in self.receiver.feed(src) {
                 self.look(fed);
             }
         }
-        self.queue_answers();
     }
 
     fn look(&mut self, stream: Stream) {
@@ -226,6 +237,9 @@ impl Inbound {
 
     fn attach_stream(&mut self, stream: Stream, need: u64) {
         let (segment, (src, dst)) = (Arc::clone(&self.segment), stream);
+        let ctl = segment.channel(src, dst);
+        ctl.need.store(need, Release);
+        ctl.front.store(need, Release);
         let mirror = Mirror::open(&segment, self.pool(src), dst, need);
         let have = mirror.have();
         let mut sync = Vec::new();
@@ -248,6 +262,20 @@ impl Inbound {
         for src in 0..self.ranks() {
             self.receiver.detach((src, rank));
             self.mirrors.remove(&(src, rank));
+        }
+    }
+
+    /// `rank` has ended: nobody reads what was sent to it.
+    pub fn release(&mut self, rank: u32) {
+        self.detach(rank);
+        if !self.is_local(rank) {
+            return;
+        }
+        let segment = Arc::clone(&self.segment);
+        for src in 0..self.ranks() {
+            if !self.is_local(src) {
+                mirror::clear(&segment, self.pool(src), rank);
+            }
         }
     }
 

@@ -134,7 +134,7 @@ impl Links {
     /// `rank` has ended for good, wherever it was: nothing is sent to it any more.
     pub fn release(&self, rank: u32) {
         self.shared.outbound().release(rank);
-        self.shared.inbound().detach(rank);
+        self.shared.inbound().release(rank);
     }
 
     /// Does `then` as soon as all determinants that are recorded on this node by now are held by

@@ -64,6 +64,8 @@ pub(crate) struct Outbound {
     /// Streams to be looked at.
     fresh: BTreeSet<Stream>,
     leaving: VecDeque<(Ticket, Then)>,
+    /// What was due is being done just now, so nothing may overtake it.
+    leaves: bool,
     /// Ranks that have ended: nothing is sent to them.
     released: BTreeSet<u32>,
 }
@@ -80,6 +82,7 @@ impl Outbound {
             gate: Gate::new(own, log_replicas),
             fresh: BTreeSet::new(),
             leaving: VecDeque::new(),
+            leaves: false,
             released: BTreeSet::new(),
         }
     }
@@ -109,7 +112,15 @@ impl Outbound {
             );
         }
         let members: Vec<Member> = all.iter().map(|(member, _)| *member).collect();
+        let before: Vec<Member> = self.gate.replicas().collect();
         self.gate.set_members(&members);
+        let added: Vec<Member> = self.gate.replicas().filter(|r| !before.contains(r)).collect();
+        for member in added {
+            // Streams may have used the connection already; determinants begin on it now.
+            if self.peers.get(&member.node).is_some_and(|p| p.connection.is_some()) {
+                self.gate.connected(member);
+            }
+        }
         for rank in 0..self.homes.len() as u32 {
             if new.iter().any(|m| m.node == self.homes[rank as usize]) {
                 self.look_at_streams_to(rank);
@@ -258,6 +269,7 @@ impl Outbound {
         {
             due.extend(self.leaving.pop_front().map(|(_, then)| then));
         }
+        self.leaves = !due.is_empty();
         (due, sent)
     }
 
@@ -320,7 +332,7 @@ impl Outbound {
     /// so already.
     pub fn leave(&mut self, then: Then) -> Option<Then> {
         let ticket = self.gate.sample(&SegmentLogs(&self.segment));
-        if self.leaving.is_empty() && self.gate.may_leave(ticket, None) {
+        if !self.leaves && self.leaving.is_empty() && self.gate.may_leave(ticket, None) {
             return Some(then);
         }
         self.leaving.push_back((ticket, then));

@@ -37,6 +37,7 @@ fn round(shared: &Arc<Shared>, marked: &mut Vec<(u32, u32)>) -> bool {
         let (due, sent) = outbound.pass(&shared.waker);
         (due, sent, outbound.missing())
     };
+    let due_now = !due.is_empty();
     due.into_iter().for_each(|then| then());
     for node in missing {
         if let Some(dial) = lock(&shared.dials).get(&node) {
@@ -53,7 +54,8 @@ fn round(shared: &Arc<Shared>, marked: &mut Vec<(u32, u32)>) -> bool {
             shared.waker.watch(connection.fd());
         }
     }
-    sent
+    // What came to be done while that was done is due as well.
+    sent || due_now
 }
 
 fn sleep(shared: &Arc<Shared>) {

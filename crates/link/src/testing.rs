@@ -4,10 +4,13 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::mpsc;
 
 use eyrie_control::auth::Key;
 use eyrie_ledger::segment::{Geometry, Segment};
 use eyrie_protocol::membership::Member;
+use eyrie_protocol::replicas::{Words, longest};
 
 use crate::links::{Links, Setup};
 
@@ -113,6 +116,38 @@ impl Cluster {
     pub fn kill(&mut self, node: u32) {
         self.nodes[node as usize] = None;
         self.announce();
+    }
+
+    /// The node of `rank` dies. Returns what the others hold of the rank's determinants.
+    pub fn lose(&mut self, rank: u32) -> Words {
+        let node = self.homes[rank as usize];
+        let dead = self.node(node).member;
+        self.kill(node);
+        let answers = self.nodes.iter().flatten().map(|n| {
+            n.links.replicas(|r| {
+                r.fence(dead);
+                r.answer(&[rank]).held.remove(&rank)
+            })
+        });
+        longest(answers.flatten()).unwrap_or_default()
+    }
+
+    /// Writes determinants into the (empty) log of `rank` and waits until others hold them.
+    ///
+    /// # Panics
+    /// When the node is gone.
+    pub fn restore_determinants(&self, rank: u32, known: Words) {
+        let home = self.home(rank);
+        for (at, word) in (known.first..).zip(&known.words) {
+            home.segment.det(rank, at).store(*word, Relaxed);
+        }
+        home.segment.rank(rank).det_trim.store(known.first, Relaxed);
+        home.segment.rank(rank).det_tail.store(known.end(), Release);
+        let (tell, hear) = mpsc::channel();
+        home.links.leave(move || {
+            let _ = tell.send(());
+        });
+        hear.recv().expect("the links live");
     }
 
     /// An empty node takes its number. Its ranks are to be attached again.
