@@ -63,8 +63,9 @@ pub enum Action {
     Home { rank: u32, at: Member },
     /// Ask a node what it holds of these ranks.
     Query { to: Member, round: u64, ranks: Vec<u32> },
-    /// Bring a rank back at a node: the image of `generation` (0: the program's beginning) is there
-    /// or at `from`; `words`: its determinants, `None` if the segment there has them and its log.
+    /// Bring a rank back at a node: the image of `generation` (0: the program's beginning) is
+    /// there, or, if what is there cannot be used, at `from`; `words`: its determinants, `None` if
+    /// the segment there has them and its log.
     Restore {
         rank: u32,
         incarnation: u32,

@@ -30,6 +30,16 @@ fn a_log_grows_at_its_end_and_is_trimmed_at_its_beginning() {
 }
 
 #[test]
+fn what_comes_after_it_was_released_is_not_kept() {
+    let mut all = Replicas::default();
+    all.trim(0, 12);
+    assert_eq!(all.take(HOME, &frame(10, true, &[1, 2, 3])), Ok(Some(1)));
+    assert_eq!(held(&all), Words { first: 12, words: vec![3] });
+    assert_eq!(all.take(HOME, &frame(12, false, &[3, 4])), Ok(Some(1)));
+    assert_eq!(held(&all).end(), 14);
+}
+
+#[test]
 fn gaps_and_differences_are_refused() {
     let mut all = Replicas::default();
     all.take(HOME, &frame(0, true, &[1, RUN | 3, 2])).unwrap();

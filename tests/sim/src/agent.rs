@@ -144,6 +144,11 @@ impl World {
         let generation = order.generation;
         if generation > 0 {
             match node.disk.get(&(rank, generation)) {
+                Some(stored) if stored.bad && order.from.is_some() => {
+                    // That is known already: another copy is to be fetched.
+                    node.disk.remove(&(rank, generation));
+                    return self.try_order(at, rank);
+                }
                 Some(stored) if stored.bad => {
                     node.orders.remove(&rank);
                     let incarnation = order.incarnation;

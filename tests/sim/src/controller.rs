@@ -53,15 +53,15 @@ impl World {
         self.carry_out(todo);
     }
 
-    fn to_node(&mut self, to: Member, said: ToNode) {
+    fn say_to(&mut self, to: Member, said: ToNode) {
         if let Some(conn) = self.controller.conns.get(&to).copied() {
             self.send(conn, End::Controller, Packet::ToNode(said));
         }
     }
 
-    fn to_all(&mut self, said: &ToNode) {
+    fn say_to_all(&mut self, said: &ToNode) {
         for to in self.controller.planner.members().to_vec() {
-            self.to_node(to, said.clone());
+            self.say_to(to, said.clone());
         }
     }
 
@@ -71,10 +71,10 @@ impl World {
                 self.trace(|| format!("planner: {action:?}"));
             }
             match action {
-                Action::Members(members) => self.to_all(&ToNode::Members(members)),
-                Action::Home { rank, at } => self.to_all(&ToNode::Home { rank, at }),
+                Action::Members(members) => self.say_to_all(&ToNode::Members(members)),
+                Action::Home { rank, at } => self.say_to_all(&ToNode::Home { rank, at }),
                 Action::Query { to, round, ranks } => {
-                    self.to_node(to, ToNode::Query { round, ranks });
+                    self.say_to(to, ToNode::Query { round, ranks });
                 }
                 Action::Restore { rank, incarnation, at, generation, from, words } => {
                     self.rank_down(rank);
@@ -84,15 +84,15 @@ impl World {
                     let least = point.map(|p| p.det_pos).next().unwrap_or(0);
                     self.check_restore(rank, incarnation, words.as_ref(), least);
                     let order = Order { rank, incarnation, generation, from, words };
-                    self.to_node(at, ToNode::Restore(order));
+                    self.say_to(at, ToNode::Restore(order));
                     self.fault_nearby(6);
                 }
                 Action::Copy { rank, generation, from, to } => {
-                    self.to_node(from, ToNode::Copy { rank, generation, to });
+                    self.say_to(from, ToNode::Copy { rank, generation, to });
                 }
                 Action::Complete { rank, generation } => self.complete(rank, generation),
                 Action::Discard { rank, generation } => {
-                    self.to_all(&ToNode::Remove { rank, generation });
+                    self.say_to_all(&ToNode::Remove { rank, generation });
                 }
                 Action::Damaged { rank, generation } => {
                     self.controller.retention[rank as usize].damaged(generation);
@@ -138,13 +138,24 @@ impl World {
     fn tell_floor(&mut self, rank: u32, floor: Point) {
         if !self.mutated(Mutation::NeverTrim) {
             let need = floor.need.clone();
-            self.to_all(&ToNode::Trim { rank, need, det_pos: floor.det_pos });
+            self.say_to_all(&ToNode::Trim { rank, need, det_pos: floor.det_pos });
         }
         self.controller.floors.push((self.now, rank, floor));
     }
 
+    /// What every rank may still need, for a node that is new or has a new rank.
+    pub fn tell_floors(&mut self, to: Member) {
+        for rank in 0..self.ranks() {
+            let floor = self.controller.retention[rank as usize].floor().clone();
+            let (need, det_pos) = (floor.need, floor.det_pos);
+            if !self.mutated(Mutation::NeverTrim) {
+                self.say_to(to, ToNode::Trim { rank, need, det_pos });
+            }
+        }
+    }
+
     fn drop_image(&mut self, rank: u32, generation: u32) {
-        self.to_all(&ToNode::Remove { rank, generation });
+        self.say_to_all(&ToNode::Remove { rank, generation });
         self.planner(Input::Dropped { rank, generation });
     }
 
@@ -167,7 +178,7 @@ impl World {
         for old in members {
             let member = Member { node: old.node, epoch: self.next_epoch };
             self.next_epoch += 1;
-            self.to_node(old, ToNode::Reset(member));
+            self.say_to(old, ToNode::Reset(member));
         }
         self.all_down();
     }
@@ -239,13 +250,7 @@ impl World {
                 if incarnation == self.controller.planner.incarnation(rank) {
                     self.controller.scheduler.set_live(rank, true);
                 }
-                for r in 0..self.ranks() {
-                    let floor = self.controller.retention[r as usize].floor().clone();
-                    let (need, det_pos) = (floor.need, floor.det_pos);
-                    if !self.mutated(Mutation::NeverTrim) {
-                        self.to_node(member, ToNode::Trim { rank: r, need, det_pos });
-                    }
-                }
+                self.tell_floors(member);
                 self.planner(Input::Restored { rank, incarnation });
             }
             FromNode::ImageBad { rank, incarnation, generation, at } => {
@@ -336,7 +341,7 @@ impl World {
                 let generation = self.controller.retention[rank as usize].begin();
                 self.controller.capturing.insert(rank, generation);
                 self.trace(|| format!("checkpoint {generation} of rank {rank}"));
-                self.to_node(at, ToNode::Checkpoint { rank, generation });
+                self.say_to(at, ToNode::Checkpoint { rank, generation });
                 self.fault_nearby(12);
             }
             if self.random.one_in(8) {

@@ -85,9 +85,7 @@ pub fn draw(random: &mut Random, ranks: u32, steps: u64) -> Programs {
             _ => programs[from].push(Op::Print),
         }
     }
-    for rank in 0..ranks as usize {
-        programs[rank].push(Op::Print);
-    }
+    programs.iter_mut().for_each(|program| program.push(Op::Print));
     programs
 }
 

@@ -214,6 +214,7 @@ impl World {
         self.controller.conns.insert(member, conn);
         self.trace(|| format!("{member} joins"));
         self.planner(eyrie_protocol::recovery::Input::Joined { member, spare });
+        self.tell_floors(member);
     }
 
     /// A node that died comes back, empty, as a spare.
