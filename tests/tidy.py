@@ -79,6 +79,7 @@ TEXT = (
     "kill-storm",
     "pingpong",
     "imb",
+    "link",
 )
 
 

@@ -61,7 +61,6 @@ impl Rx {
         }
         let need = self.held.front().map_or(self.reader.pos, |(pos, _)| *pos);
         self.ctl.need.store(need, Release);
-        self.ctl.front.store(self.reader.pos, Release);
     }
 }
 
@@ -83,6 +82,8 @@ pub struct Endpoint {
     received: u64,
     /// Large messages are read straight out of the sender's memory and not logged.
     remote: bool,
+    /// There are other nodes.
+    linked: bool,
     /// Large messages may be read out of the sender's memory while they are logged.
     shows: bool,
 }
@@ -158,6 +159,7 @@ impl Endpoint {
             replaying: false,
             received: 0,
             remote: readable && !protect,
+            linked: header.linked.load(Relaxed) != 0,
             shows: readable && protect,
         };
         ctl.pid.store(std::process::id(), Relaxed);
@@ -391,7 +393,7 @@ impl Endpoint {
     /// The position in the stream from `src` has moved.
     #[inline]
     fn moved(&mut self, src: u32) {
-        if self.is_far(src) {
+        if self.linked && self.is_far(src) {
             self.tell_links(src);
         }
     }
@@ -400,9 +402,10 @@ impl Endpoint {
     /// time before the sender must wait, not for every message.
     #[cold]
     fn tell_links(&mut self, src: u32) {
-        fence(SeqCst);
         let step = u64::from(self.seg.geometry().chunk_bytes / 2);
         let rx = &mut self.rx[src as usize];
+        rx.ctl.front.store(rx.reader.pos, Release);
+        fence(SeqCst);
         let ring = rx.reader.pos.abs_diff(rx.told) >= step;
         if ring {
             rx.told = rx.reader.pos;

@@ -184,7 +184,9 @@ pub struct JobHeader {
     pub unprotected: AtomicU32,
     /// Number of the node that this segment belongs to.
     node: u32,
-    _pad0: [u32; 3],
+    /// 1 if there are links to other nodes. Written by the daemon before any rank starts.
+    pub linked: AtomicU32,
+    _pad0: [u32; 2],
     // Line 1: the links to other nodes.
     /// Futex of the thread that sends: bumped by a rank that found it asleep.
     pub link_bell: AtomicU32,

@@ -21,8 +21,8 @@ use crate::connection::Connection;
 /// Most bytes of a stream under way.
 const MOST_WINDOW_BYTES: u64 = 8 << 20;
 
-/// Receivers tell every half chunk how far they are, and their senders hear of it every quarter of a
-/// window: what is left of this then still has room for a piece, which is at most a chunk.
+/// Receivers tell every half chunk how far they are, and their senders hear of it every quarter of
+/// a window: what is left of this then still has room for a piece, which is at most a chunk.
 const LEAST_WINDOW_CHUNKS: u64 = 2;
 
 /// Home of a rank before it has one.

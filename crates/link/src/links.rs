@@ -68,6 +68,7 @@ impl Links {
     pub fn start(setup: Setup) -> io::Result<Links> {
         let Setup { segment, job, own, key, listener, log_replicas } = setup;
         let address = listener.local_addr()?;
+        segment.header().linked.store(1, SeqCst);
         let closer = OwnedFd::from(listener.try_clone()?);
         let shared = Arc::new(Shared::new(segment, job, own, key, log_replicas)?);
         let links = Links { shared: Arc::clone(&shared), address, listener: closer };
