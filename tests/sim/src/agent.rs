@@ -295,6 +295,14 @@ impl World {
     fn trim(&mut self, at: Member, rank: u32, need: &[u64], det_pos: u64) {
         let Some(node) = self.nodes.get_mut(&at) else { return };
         node.floors.insert(rank, need.to_vec());
+        if let Some(proc) = node.procs.get(&rank) {
+            let position = proc.run.map_or(proc.cursor, |(at, _)| at.min(proc.cursor));
+            let needs = proc.state.received.iter().zip(need).any(|(own, floor)| own < floor);
+            if position < det_pos || needs {
+                let why = format!("{at} releases what rank {rank} is still replaying");
+                return self.fail(why);
+            }
+        }
         node.replicas.trim(rank, det_pos);
         node.segment.trim_determinants(rank, det_pos);
         for (channel, stream) in &mut node.segment.streams {
@@ -517,7 +525,8 @@ impl World {
 
     fn file(&mut self, at: Member, peer: Member, rank: u32, gen_: u32, image: Option<Rc<Image>>) {
         if let Some(image) = image {
-            let after = 50 + self.random.below(500);
+            let slow = if self.random.one_in(4) { 5000 } else { 500 };
+            let after = 50 + self.random.below(slow);
             self.at(after, Event::Written { at, rank, generation: gen_, image });
             return;
         }

@@ -16,6 +16,8 @@ pub struct Controller {
     pub conns: BTreeMap<Member, usize>,
     points: BTreeMap<(u32, u32), Point>,
     capturing: BTreeMap<u32, u32>,
+    /// A mutation: images that should have been discarded.
+    late: Vec<(u32, u32)>,
     /// Nodes that are to be reset, and those that are.
     pub rolling_back: Option<(BTreeSet<u32>, Vec<Member>)>,
     pub done: BTreeMap<u32, u64>,
@@ -40,6 +42,7 @@ impl Controller {
             conns: BTreeMap::new(),
             points: BTreeMap::new(),
             capturing: BTreeMap::new(),
+            late: Vec::new(),
             rolling_back: None,
             done: BTreeMap::new(),
             floors: Vec::new(),
@@ -91,6 +94,9 @@ impl World {
                     self.say_to(from, ToNode::Copy { rank, generation, to });
                 }
                 Action::Complete { rank, generation } => self.complete(rank, generation),
+                Action::Discard { rank, generation } if self.mutated(Mutation::LateImages) => {
+                    self.controller.late.push((rank, generation));
+                }
                 Action::Discard { rank, generation } => {
                     self.say_to_all(&ToNode::Remove { rank, generation });
                 }
@@ -252,6 +258,7 @@ impl World {
                 }
                 self.tell_floors(member);
                 self.planner(Input::Restored { rank, incarnation });
+                self.count_late_images(rank, incarnation);
             }
             FromNode::ImageBad { rank, incarnation, generation, at } => {
                 self.planner(Input::ImageBad { rank, incarnation, generation, at });
@@ -300,15 +307,26 @@ impl World {
         }
         self.truth.stored(rank, generation, &image.depends);
         self.controller.points.insert((rank, generation), point);
-        let incarnation = match self.mutation {
-            Some(Mutation::LateImages) => self.controller.planner.incarnation(rank),
-            _ => incarnation,
-        };
         self.planner(Input::Stored { rank, incarnation, generation, at });
         if self.mutated(Mutation::OneCopyCounts) {
             let members = self.controller.planner.members();
             if let Some(other) = members.iter().copied().find(|m| *m != at) {
                 self.planner(Input::Stored { rank, incarnation, generation, at: other });
+            }
+        }
+    }
+
+    /// A mutation: the images of earlier incarnations count after all.
+    fn count_late_images(&mut self, rank: u32, incarnation: u32) {
+        for (of, generation) in std::mem::take(&mut self.controller.late) {
+            if of != rank || !self.controller.points.contains_key(&(of, generation)) {
+                continue;
+            }
+            let there = |n: &&crate::node::Node| n.disk.contains_key(&(rank, generation));
+            let holders: Vec<Member> =
+                self.nodes.values().filter(there).map(|n| n.member).collect();
+            for at in holders {
+                self.planner(Input::Stored { rank, incarnation, generation, at });
             }
         }
     }
