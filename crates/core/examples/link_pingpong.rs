@@ -85,7 +85,7 @@ fn receive(m: &mut Machine, data: &mut [u8], from: i32) {
 fn linked(size: usize, rounds: usize, ft: u32) {
     let cluster = Cluster::new(2, Geometry::new(2, LOG_BYTES), ft, 1);
     let segments = [0, 1].map(|rank| cluster.attach(rank, &[0, 0]));
-    // What checkpoints do now and then: what was received is needed no more, its memory is recycled.
+    // What checkpoints do now and then: what was received is needed no more.
     let trim = || {
         for (segment, (src, dst)) in segments.iter().zip([(0, 1), (1, 0)]) {
             let channel = segment.channel(src, dst);
