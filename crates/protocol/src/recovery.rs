@@ -216,13 +216,23 @@ impl Planner {
     /// Takes one input.
     pub fn step(&mut self, input: Input) -> Vec<Action> {
         let mut todo = Vec::new();
+        self.take(input, &mut todo);
+        // Once everything goes back to the beginning nothing else is to be done.
+        let end = |a: &Action| matches!(a, Action::RollBack { .. } | Action::Lost);
+        if let Some(last) = todo.iter().position(end) {
+            todo.truncate(last + 1);
+        }
+        todo
+    }
+
+    fn take(&mut self, input: Input, todo: &mut Vec<Action>) {
         match input {
-            Input::Joined { member, spare } => self.joined(member, spare, &mut todo),
-            Input::NodeDied { member } => self.node_died(member, &mut todo),
-            Input::AllDown { members } => self.all_down(members, &mut todo),
+            Input::Joined { member, spare } => self.joined(member, spare, todo),
+            Input::NodeDied { member } => self.node_died(member, todo),
+            Input::AllDown { members } => self.all_down(members, todo),
             _ if self.rolling_back => {}
             Input::RankDied { rank, incarnation } => {
-                self.rank_died(rank as usize, incarnation, &mut todo);
+                self.rank_died(rank as usize, incarnation, todo);
             }
             Input::RankDone { rank } => {
                 let rank = &mut self.ranks[rank as usize];
@@ -234,20 +244,20 @@ impl Planner {
             Input::Answered { from, round, answer } => {
                 if round == self.round && self.awaited.remove(&from) {
                     self.answers.push(answer);
-                    self.resolve(&mut todo);
+                    self.resolve(todo);
                 }
             }
             Input::Restored { rank, incarnation } => self.restored(rank as usize, incarnation),
             Input::ImageBad { rank, incarnation, generation, at } => {
-                self.image_bad(rank as usize, incarnation, generation, at, &mut todo);
+                self.image_bad(rank as usize, incarnation, generation, at, todo);
             }
             Input::Stored { rank, incarnation, generation, at } => {
-                self.stored(rank, incarnation, generation, at, &mut todo);
+                self.stored(rank, incarnation, generation, at, todo);
             }
             Input::NotCopied { rank, generation, to } => {
                 self.copying.remove(&(rank, generation, to));
             }
-            Input::Tick => self.balance(&mut todo),
+            Input::Tick => self.balance(todo),
             Input::Dropped { rank, generation } => {
                 let r = &mut self.ranks[rank as usize];
                 r.kept.remove(&generation);
@@ -255,7 +265,6 @@ impl Planner {
                 self.copying.retain(|c, _| (c.0, c.1) != (rank, generation));
             }
         }
-        todo
     }
 
     fn joined(&mut self, member: Member, spare: bool, todo: &mut Vec<Action>) {

@@ -137,6 +137,29 @@ fn without_anybody_in_step_all_go_back_to_the_beginning() {
 }
 
 #[test]
+fn nothing_else_is_ordered_once_all_go_back() {
+    let mut p = running();
+    for (rank, home) in [(0, 0), (1, 1)] {
+        for generation in 1..=2 {
+            stored(&mut p, rank, 1, generation, home);
+            stored(&mut p, rank, 1, generation, 2);
+        }
+        p.step(Input::Dropped { rank, generation: 0 });
+    }
+    // Both are to be restored from node 2, which has the last copies, and dies.
+    for (rank, home) in [(0, 0), (1, 1)] {
+        for generation in [2, 1] {
+            let (incarnation, at) = (p.incarnation(rank), member(home));
+            p.step(Input::ImageBad { rank, incarnation, generation, at });
+        }
+        let incarnation = p.incarnation(rank);
+        p.step(Input::RankDied { rank, incarnation });
+    }
+    let todo = p.step(Input::NodeDied { member: member(2) });
+    assert!(matches!(&todo[..], [Action::Members(_), Action::RollBack { .. }]), "{todo:?}");
+}
+
+#[test]
 fn images_of_an_earlier_incarnation_do_not_count_any_more() {
     let mut p = running();
     stored(&mut p, 0, 1, 1, 0);

@@ -70,6 +70,10 @@ impl World {
 
     pub fn carry_out(&mut self, todo: Vec<Action>) {
         for action in todo {
+            let begins = matches!(action, Action::Members(_));
+            if self.controller.rolling_back.is_some() && !begins {
+                self.fail(format!("{action:?} is ordered while all go back to the beginning"));
+            }
             if !matches!(action, Action::Members(_) | Action::Home { .. }) {
                 self.trace(|| format!("planner: {action:?}"));
             }
