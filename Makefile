@@ -20,7 +20,8 @@ help:
 	@echo 'make demo     runs cg twice, kills a rank in the second run, compares the results bit for bit'
 	@echo 'make test     all tests; the last line says how many passed and failed'
 	@echo 'make lint     rustfmt, clippy with warnings denied, the house rules (tests/tidy.py)'
-	@echo 'make soak     benches/kill-storm with RUNS (default 100) runs of each example program'
+	@echo 'make soak     SEEDS (default 100000) simulated jobs on many nodes, then benches/kill-storm'
+	@echo '              with RUNS (default 100) runs of each example program'
 	@echo 'make clean    removes build/ and this clone'\''s build artefacts'
 	@echo 'scripts/setup installs what the machine lacks; build, demo and test run it first'
 
@@ -74,7 +75,9 @@ lint: setup
 	python3 tests/tidy.py
 
 RUNS ?= 100
+SEEDS ?= 100000
 soak: build
+	$(CARGO) run --release --locked -q -p eyrie-sim -- 0 $(SEEDS)
 	benches/kill-storm --runs $(RUNS)
 
 clean:

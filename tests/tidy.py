@@ -163,6 +163,7 @@ def rust_faults(path, text):
     is_test = (
         "/tests/" in path
         or "/fuzz/" in path
+        or "/examples/" in path
         or path.endswith("_tests.rs")
         or path.endswith("/tests.rs")
         or "/testing" in path

@@ -1,6 +1,6 @@
 //! Ping-pong between two ranks on two nodes, joined by a link over loopback, beside a bare TCP
-//! ping-pong between two threads. Ranks are threads, nodes are segments of one process; `benches/link`
-//! runs it.
+//! ping-pong between two threads. Ranks are threads, nodes are segments of one process;
+//! `benches/link` runs it.
 //!
 //!   link_pingpong SIZE:ROUNDS...    prints `SYSTEM SIZE MEDIAN_NS BEST_NS`, one way
 
@@ -18,6 +18,7 @@ use eyrie_ledger::segment::{FT_LOGGED, Geometry};
 use eyrie_link::testing::Cluster;
 
 const BATCHES: usize = 15;
+const LOG_BYTES: u64 = 64 << 20;
 
 /// One way times of the batches, in order.
 fn batches(rounds: usize, mut round: impl FnMut()) -> Vec<f64> {
@@ -82,10 +83,15 @@ fn receive(m: &mut Machine, data: &mut [u8], from: i32) {
 }
 
 fn linked(size: usize, rounds: usize, ft: u32) {
-    let bytes = (all_rounds(rounds) * size.next_multiple_of(64) * 9 / 8) as u64;
-    let geometry = Geometry::new(2, bytes.clamp(64 << 20, 2 << 30));
-    let cluster = Cluster::new(2, geometry, ft, 1);
+    let cluster = Cluster::new(2, Geometry::new(2, LOG_BYTES), ft, 1);
     let segments = [0, 1].map(|rank| cluster.attach(rank, &[0, 0]));
+    // What checkpoints do now and then: what was received is needed no more.
+    let trim = || {
+        for (segment, (src, dst)) in segments.iter().zip([(0, 1), (1, 0)]) {
+            let channel = segment.channel(src, dst);
+            channel.trim.store(channel.need.load(Ordering::Acquire), Ordering::Release);
+        }
+    };
     let join = |rank: u32| {
         let segment = segments[rank as usize];
         segment.rank(rank).incarnation.store(1, Ordering::Relaxed);
@@ -105,6 +111,7 @@ fn linked(size: usize, rounds: usize, ft: u32) {
         let times = batches(rounds, || {
             send(&mut machine, &data, 1);
             receive(&mut machine, &mut data, 1);
+            trim();
         });
         show(if ft == 0 { "none" } else { "logged" }, size, &times);
     });

@@ -81,8 +81,8 @@ const K_CANCELLED: u64 = 5;
 /// Words kept free, so that one MPI call always finds room for what it records.
 const RESERVE_WORDS: u64 = 64 * 1024;
 
-/// Whether a word of the log is a run of fruitless calls: the only kind that is changed after it was
-/// written, by growing, and only as long as it is the last.
+/// Whether a word of the log is a run of fruitless calls: the only kind that is changed after it
+/// was written, by growing, and only as long as it is the last.
 pub const fn is_run(word: u64) -> bool {
     word >> KIND_SHIFT == K_FRUITLESS
 }

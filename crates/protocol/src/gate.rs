@@ -14,7 +14,7 @@
 
 use crate::membership::{Member, ring_after};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most words in one frame (512 KiB).
 pub const FRAME_WORDS: usize = 64 * 1024;
@@ -81,7 +81,8 @@ pub struct Gate {
     /// Counts samples that found something new.
     seq: u64,
     replicas: Vec<Replica>,
-    members: Vec<Member>,
+    /// Peers to which a connection stands, replicas or not.
+    connected: BTreeSet<Member>,
 }
 
 impl Gate {
@@ -93,13 +94,13 @@ impl Gate {
             ranks: BTreeMap::new(),
             seq: 0,
             replicas: Vec::new(),
-            members: Vec::new(),
+            connected: BTreeSet::new(),
         }
     }
 
     /// The live nodes, this one included or not. The dead are replaced by the next in the ring.
     pub fn set_members(&mut self, members: &[Member]) {
-        self.members = members.to_vec();
+        self.connected.retain(|peer| members.contains(peer));
         self.replicas.retain(|r| members.contains(&r.member));
         for member in ring_after(self.own.node, members) {
             if self.replicas.len() >= self.wanted {
@@ -108,7 +109,8 @@ impl Gate {
             if self.replicas.iter().all(|r| r.member != member) {
                 self.replicas.push(Replica {
                     member,
-                    connected: false,
+                    // Nothing of this gate's is on that connection, whatever else is.
+                    connected: self.connected.contains(&member),
                     sent: BTreeMap::new(),
                     sent_upto: None,
                     held_upto: None,
@@ -127,8 +129,8 @@ impl Gate {
         self.wanted - self.replicas.len()
     }
 
-    /// A rank has its home here. Its log may hold words already (it was recovered): ask `sample` for
-    /// a ticket and start it when that may leave.
+    /// A rank has its home here. Its log may hold words already (it was recovered): ask `sample`
+    /// for a ticket and start it when that may leave.
     pub fn attach(&mut self, rank: u32, logs: &impl DetLogs) {
         self.detach(rank);
         let end = End { tail: logs.trim(rank), last: 0 };
@@ -157,8 +159,9 @@ impl Gate {
         Ticket(self.seq)
     }
 
-    /// A connection to `peer` stands, nothing was sent on it.
+    /// A new connection to `peer` stands, whether it is a replica or not (it may become one).
     pub fn connected(&mut self, peer: Member) {
+        self.connected.insert(peer);
         if let Some(replica) = self.replica(peer) {
             replica.connected = true;
             replica.sent.clear();
@@ -167,6 +170,7 @@ impl Gate {
     }
 
     pub fn disconnected(&mut self, peer: Member) {
+        self.connected.remove(&peer);
         if let Some(replica) = self.replica(peer) {
             replica.connected = false;
             replica.sent.clear();

@@ -1,3 +1,5 @@
+//! The gate alone and against replicas behind connections that break.
+
 use super::*;
 use crate::replicas::Replicas;
 use crate::testing::Random;

@@ -1,12 +1,14 @@
 //! What the nodes of a job agree on: rules without I/O, clock or randomness of their own.
 //!
-//! Inputs come in, actions and answers come out; others carry them out (`link`, `node`) or play them
-//! against a simulated world (`tests/sim`). `docs/protocols.md` says what holds and why.
+//! Inputs come in, actions and answers come out; others carry them out (`link`, `node`) or play
+//! them against a simulated world (`tests/sim`). `docs/protocols.md` says what holds and why.
 
 pub mod gate;
+pub mod interval;
 pub mod link;
 pub mod membership;
 pub mod placement;
+pub mod recovery;
 pub mod replicas;
 pub mod retention;
 pub mod scheduler;

@@ -1,7 +1,7 @@
 //! What a node holds of other nodes' determinants, in memory, to give it back when they die.
 //!
-//! Pure. Kept true: what is held of a rank is one contiguous piece of its log, and only ever grows at
-//! its end or is trimmed at its beginning; nothing is taken from an incarnation of a node after
+//! Pure. Kept true: what is held of a rank is one contiguous piece of its log, and only ever grows
+//! at its end or is trimmed at its beginning; nothing is taken from an incarnation of a node after
 //! this node was told that it is dead, so what was answered in a recovery stays all there is.
 
 use crate::gate::{Piece, ToReplica};
@@ -98,6 +98,8 @@ impl Held {
 #[derive(Debug, Clone, Default)]
 pub struct Replicas {
     ranks: BTreeMap<u32, Held>,
+    /// For each rank: words before this are not needed, whenever they come.
+    floors: BTreeMap<u32, u64>,
     /// Members that have sent everything up to some moment.
     in_step: Vec<Member>,
     /// For each node that died: epochs up to this one are refused.
@@ -111,7 +113,9 @@ impl Replicas {
             return Err(Refused::Fenced(home));
         }
         for piece in &frame.pieces {
-            self.ranks.entry(piece.rank).or_default().take(piece)?;
+            let held = self.ranks.entry(piece.rank).or_default();
+            held.take(piece)?;
+            held.trim(self.floors.get(&piece.rank).copied().unwrap_or(0));
         }
         if frame.upto.is_some() && !self.in_step.contains(&home) {
             self.in_step.push(home);
@@ -138,6 +142,8 @@ impl Replicas {
 
     /// No kept checkpoint of `rank` needs words before `upto`.
     pub fn trim(&mut self, rank: u32, upto: u64) {
+        let floor = self.floors.entry(rank).or_default();
+        *floor = upto.max(*floor);
         if let Some(held) = self.ranks.get_mut(&rank) {
             held.trim(upto);
             if held.words.is_empty() {
@@ -155,6 +161,7 @@ impl Replicas {
     /// new epochs, so that nothing of it is taken afterwards.)
     pub fn restart(&mut self, dead: &[Member]) {
         self.ranks.clear();
+        self.floors.clear();
         self.in_step.clear();
         dead.iter().for_each(|m| self.fence(*m));
     }

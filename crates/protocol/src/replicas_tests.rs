@@ -1,3 +1,5 @@
+//! What a node takes and refuses of other nodes' determinants.
+
 use super::*;
 
 const HOME: Member = Member { node: 4, epoch: 9 };
@@ -25,6 +27,16 @@ fn a_log_grows_at_its_end_and_is_trimmed_at_its_beginning() {
     // An older frame that comes late takes nothing away.
     assert_eq!(all.take(HOME, &frame(9, true, &[8, 1, 2, RUN | 2])), Ok(Some(1)));
     assert_eq!(held(&all), Words { first: 11, words: vec![2, RUN | 5, 4, 6] });
+}
+
+#[test]
+fn what_comes_after_it_was_released_is_not_kept() {
+    let mut all = Replicas::default();
+    all.trim(0, 12);
+    assert_eq!(all.take(HOME, &frame(10, true, &[1, 2, 3])), Ok(Some(1)));
+    assert_eq!(held(&all), Words { first: 12, words: vec![3] });
+    assert_eq!(all.take(HOME, &frame(12, false, &[3, 4])), Ok(Some(1)));
+    assert_eq!(held(&all).end(), 14);
 }
 
 #[test]

@@ -1,47 +1,142 @@
-//! Who checkpoints when: all ranks once soon after the start, then staggered over the interval;
-//! requests before their turn.
+//! Who checkpoints when, and why then: all ranks once soon after the start, then by a policy;
+//! requests and full logs before their turn.
 //!
-//! Pure: time comes in as milliseconds. Kept true: at most `MAX_RUNNING` checkpoints are under
-//! way, never two of one rank; every live rank gets its turn; a request is served once, after the
-//! moment it was made.
+//! Pure: time comes in as milliseconds. Kept true: never two checkpoints of one rank are under way,
+//! and no more at once than the policy has; every live rank gets its turn; a request is served
+//! once, after the moment it was made.
 
+use crate::interval::Interval;
 use std::collections::VecDeque;
+use std::fmt;
 
-/// Checkpoints under way at one time.
+/// Checkpoints under way at one time, where the policy does not want more.
 pub const MAX_RUNNING: usize = 1;
+/// A log that is so full has checkpoints brought forward.
+pub const PRESSED_PERCENT: u64 = 75;
 
-#[derive(Debug, Clone, Copy)]
+/// In which order ranks are checkpointed (the first three are the Eagle paper's).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Policy {
+    /// SR: at each interval one after the other, without a pause.
+    Sequential,
+    /// BR: at each interval all at once.
+    Batch,
+    /// ST: each by a timer of its own, spread over the interval.
+    Timer,
+    /// Spread over the interval and one at a time; the interval follows from what checkpoints cost
+    /// and how often ranks die, and is at most the one given.
+    #[default]
+    Auto,
+}
+
+impl Policy {
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::Sequential => "sr",
+            Policy::Batch => "br",
+            Policy::Timer => "st",
+            Policy::Auto => "auto",
+        }
+    }
+
+    fn most_running(self, ranks: usize) -> usize {
+        match self {
+            Policy::Sequential | Policy::Auto => MAX_RUNNING,
+            Policy::Batch | Policy::Timer => ranks,
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
 struct Slot {
     due_ms: u64,
     /// Its first turn in the stagger.
     turn_ms: u64,
     live: bool,
     busy: bool,
+    /// Whose log is how full, if that brought it forward.
+    pressed: Option<(u32, u64)>,
 }
 
-/// The order of checkpoints on one node.
+/// Why the next checkpoint of a rank is when it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Why {
+    /// There is no process, or checkpoints are taken on request only.
+    Never,
+    UnderWay,
+    Asked,
+    /// The log of `of` is so full, and this rank's checkpoint frees it.
+    Log {
+        of: u32,
+        percent: u64,
+    },
+    /// In so many milliseconds, by the interval; `first`: before the first interval is over.
+    Due {
+        in_ms: u64,
+        every_ms: u64,
+        first: bool,
+        reason: String,
+    },
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::Never => write!(f, "only on request"),
+            Why::UnderWay => write!(f, "under way"),
+            Why::Asked => write!(f, "as soon as it can be: it was asked for"),
+            Why::Log { of, percent } => {
+                write!(f, "as soon as it can be: the log of rank {of} is {percent} % full")
+            }
+            Why::Due { in_ms, first: true, .. } => {
+                write!(f, "in {:.1} s: soon after the start", seconds(*in_ms))
+            }
+            Why::Due { in_ms, every_ms, reason, .. } => {
+                let (in_s, every_s) = (seconds(*in_ms), seconds(*every_ms));
+                write!(f, "in {in_s:.1} s: every {every_s:.1} s ({reason})")
+            }
+        }
+    }
+}
+
+fn seconds(ms: u64) -> f64 {
+    ms as f64 / 1e3
+}
+
+/// The order of checkpoints in one job.
 #[derive(Debug, Clone)]
 pub struct Scheduler {
-    every_ms: u64,
+    policy: Policy,
+    interval: Interval,
     slots: Vec<Slot>,
     asked: VecDeque<u32>,
     running: usize,
 }
 
 impl Scheduler {
+    /// By measurement: see `with`.
+    pub fn new(ranks: u32, every_ms: u64, first_ms: u64, now_ms: u64) -> Self {
+        Scheduler::with(Policy::Auto, ranks, every_ms, first_ms, now_ms)
+    }
+
     /// `every_ms` = 0: only on request. `first_ms`: when all have been checkpointed once, at most
     /// `every_ms`.
-    pub fn new(ranks: u32, every_ms: u64, first_ms: u64, now_ms: u64) -> Self {
-        let spread = |over: u64, r| now_ms + over * (r + 1) / u64::from(ranks);
+    pub fn with(policy: Policy, ranks: u32, every_ms: u64, first_ms: u64, now_ms: u64) -> Self {
+        let spread = |over: u64, r: u64| match policy {
+            Policy::Sequential | Policy::Batch => now_ms + over,
+            Policy::Timer | Policy::Auto => now_ms + over * (r + 1) / u64::from(ranks),
+        };
         let slots = (0..u64::from(ranks))
             .map(|r| Slot {
                 due_ms: spread(first_ms.min(every_ms), r),
                 turn_ms: spread(every_ms, r),
                 live: false,
                 busy: false,
+                pressed: None,
             })
             .collect();
-        Scheduler { every_ms, slots, asked: VecDeque::new(), running: 0 }
+        let interval = Interval::new(every_ms, ranks, policy == Policy::Auto, now_ms);
+        Scheduler { policy, interval, slots, asked: VecDeque::new(), running: 0 }
     }
 
     /// Whether `rank` has a process that could be checkpointed.
@@ -49,7 +144,18 @@ impl Scheduler {
         self.slots[rank as usize].live = live;
         if !live {
             self.asked.retain(|r| *r != rank);
+            self.slots[rank as usize].pressed = None;
         }
+    }
+
+    /// A rank died of a fault.
+    pub fn died(&mut self) {
+        self.interval.died();
+    }
+
+    /// What a checkpoint cost: how long it took, in milliseconds.
+    pub fn cost(&mut self, took_ms: f64) {
+        self.interval.cost(took_ms);
     }
 
     /// Asks for a checkpoint of `rank` out of turn. False: it has no process.
@@ -68,6 +174,14 @@ impl Scheduler {
         self.asked.contains(&rank)
     }
 
+    /// The log of `of` is `percent` full, and a checkpoint of `rank` frees most of it.
+    pub fn press(&mut self, rank: u32, of: u32, percent: u64) {
+        let slot = &mut self.slots[rank as usize];
+        if percent >= PRESSED_PERCENT && slot.live && !slot.busy {
+            slot.pressed = Some((of, percent));
+        }
+    }
+
     pub fn busy(&self, rank: u32) -> bool {
         self.slots[rank as usize].busy
     }
@@ -78,27 +192,41 @@ impl Scheduler {
 
     /// The rank to checkpoint now, if any; it counts as under way until `finished`.
     pub fn pick(&mut self, now_ms: u64) -> Option<u32> {
-        if self.running >= MAX_RUNNING {
+        if self.running >= self.policy.most_running(self.slots.len()) {
             return None;
         }
         let asked = self.asked.iter().position(|r| !self.slots[*r as usize].busy);
         let rank = match asked {
             Some(i) => self.asked.remove(i)?,
-            None => self.longest_due(now_ms)?,
+            None => self.pressed().or_else(|| self.longest_due(now_ms))?,
         };
+        let every_ms = self.interval.every_ms(now_ms);
         let slot = &mut self.slots[rank as usize];
         slot.busy = true;
-        slot.due_ms = if now_ms < slot.turn_ms {
+        slot.pressed = None;
+        slot.due_ms = if now_ms < slot.turn_ms && self.policy != Policy::Auto {
             slot.turn_ms
+        } else if now_ms < slot.turn_ms {
+            slot.turn_ms.min(now_ms + every_ms)
+        } else if [Policy::Sequential, Policy::Batch].contains(&self.policy) {
+            // The next round begins when the interval is over, whenever this turn came.
+            let rounds = (now_ms - slot.turn_ms) / every_ms.max(1) + 1;
+            slot.turn_ms + rounds * every_ms
         } else {
-            now_ms.max(slot.due_ms).saturating_add(self.every_ms)
+            now_ms.max(slot.due_ms).saturating_add(every_ms)
         };
         self.running += 1;
         Some(rank)
     }
 
+    fn pressed(&self) -> Option<u32> {
+        let full = |s: &(usize, &Slot)| s.1.pressed.filter(|_| s.1.live && !s.1.busy);
+        let most = self.slots.iter().enumerate().filter(|s| full(s).is_some());
+        most.max_by_key(|s| s.1.pressed.map(|p| p.1)).map(|s| s.0 as u32)
+    }
+
     fn longest_due(&self, now_ms: u64) -> Option<u32> {
-        if self.every_ms == 0 {
+        if self.interval.longest_ms() == 0 {
             return None;
         }
         let due = |s: &&(usize, &Slot)| s.1.live && !s.1.busy && s.1.due_ms <= now_ms;
@@ -108,122 +236,49 @@ impl Scheduler {
 
     /// The checkpoint of `rank` is over, well or badly.
     pub fn finished(&mut self, rank: u32, now_ms: u64) {
+        let every_ms = self.interval.every_ms(now_ms);
         let slot = &mut self.slots[rank as usize];
         if slot.busy {
             slot.busy = false;
             self.running -= 1;
         }
         // A checkpoint that took longer than the interval does not call for the next at once.
-        slot.due_ms = slot.due_ms.max(now_ms.saturating_add(self.every_ms / 4));
+        slot.due_ms = slot.due_ms.max(now_ms.saturating_add(every_ms / 4));
     }
 
     /// When `pick` should be asked next, if nothing else happens before.
     pub fn next_due_ms(&self) -> Option<u64> {
-        if self.every_ms == 0 || self.running >= MAX_RUNNING {
+        let full = self.running >= self.policy.most_running(self.slots.len());
+        if self.interval.longest_ms() == 0 || full {
             return None;
         }
         self.slots.iter().filter(|s| s.live && !s.busy).map(|s| s.due_ms).min()
     }
+
+    /// When the next checkpoint of `rank` comes, and why then.
+    pub fn why(&self, rank: u32, now_ms: u64) -> Why {
+        let slot = &self.slots[rank as usize];
+        if slot.busy {
+            return Why::UnderWay;
+        }
+        if self.asked.contains(&rank) {
+            return Why::Asked;
+        }
+        if let Some((of, percent)) = slot.pressed {
+            return Why::Log { of, percent };
+        }
+        if !slot.live || self.interval.longest_ms() == 0 {
+            return Why::Never;
+        }
+        Why::Due {
+            in_ms: slot.due_ms.saturating_sub(now_ms),
+            every_ms: self.interval.every_ms(now_ms),
+            first: slot.due_ms < slot.turn_ms,
+            reason: format!("{}: {}", self.policy.name(), self.interval.reason(now_ms)),
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::Random;
-
-    #[test]
-    fn turns_are_spread_over_the_interval() {
-        let mut s = Scheduler::new(4, 1000, 1000, 0);
-        (0..4).for_each(|r| s.set_live(r, true));
-        let mut turns = Vec::new();
-        for now in 0..=2000 {
-            if let Some(r) = s.pick(now) {
-                turns.push((now, r));
-                s.finished(r, now);
-            }
-        }
-        let first: Vec<_> = (1..=4).map(|k| (k * 250, (k - 1) as u32)).collect();
-        let second: Vec<_> = first.iter().map(|(t, r)| (t + 1000, *r)).collect();
-        assert_eq!(turns, [first, second].concat());
-    }
-
-    #[test]
-    fn a_request_goes_first_and_only_once() {
-        let mut s = Scheduler::new(3, 0, 0, 0);
-        (0..3).for_each(|r| s.set_live(r, true));
-        assert_eq!(s.pick(1_000_000), None);
-        assert!(s.request(2) && s.request(2) && s.request(1));
-        assert_eq!(s.pick(0), Some(2));
-        assert_eq!(s.pick(0), None);
-        s.request(2);
-        s.finished(2, 5);
-        assert_eq!(s.pick(5), Some(1));
-        s.finished(1, 6);
-        assert_eq!(s.pick(6), Some(2));
-        s.finished(2, 7);
-        assert_eq!(s.pick(1 << 40), None);
-    }
-
-    #[test]
-    fn a_rank_without_process_is_not_picked() {
-        let mut s = Scheduler::new(2, 10, 10, 0);
-        s.set_live(1, true);
-        assert!(!s.request(0));
-        assert_eq!(s.pick(100), Some(1));
-        s.set_live(1, false);
-        s.finished(1, 100);
-        assert_eq!(s.pick(10_000), None);
-        assert_eq!(s.next_due_ms(), None);
-    }
-
-    #[test]
-    fn no_rank_starves_and_none_runs_twice() {
-        for seed in 0..300 {
-            let mut random = Random::new(seed);
-            let ranks = 1 + random.below(6) as u32;
-            let every = 20 + random.below(400);
-            let mut s = Scheduler::new(ranks, every, every, 0);
-            (0..ranks).for_each(|r| s.set_live(r, true));
-            let mut done = vec![0u64; ranks as usize];
-            let mut under_way: Vec<(u64, u32)> = Vec::new();
-            for now in 0..(every + 40) * 40 {
-                under_way.retain(|(end, r)| {
-                    if *end <= now {
-                        s.finished(*r, now);
-                    }
-                    *end > now
-                });
-                if random.below(500) == 0 {
-                    s.request(random.below(u64::from(ranks)) as u32);
-                }
-                if let Some(r) = s.pick(now) {
-                    assert!(under_way.iter().all(|(_, other)| *other != r), "seed {seed}");
-                    under_way.push((now + 1 + random.below(20), r));
-                    done[r as usize] += 1;
-                }
-                assert!(under_way.len() <= MAX_RUNNING, "seed {seed}");
-            }
-            let (least, most) = (done.iter().min(), done.iter().max());
-            assert!(least.is_some_and(|n| *n >= 5), "seed {seed}: {done:?}");
-            assert!(most.zip(least).is_some_and(|(m, l)| m <= &(l * 4 + 40)), "seed {seed}");
-        }
-    }
-
-    #[test]
-    fn all_have_their_first_turn_soon_and_the_next_in_the_stagger() {
-        let mut s = Scheduler::new(4, 60_000, 1000, 0);
-        (0..4).for_each(|r| s.set_live(r, true));
-        let mut turns = Vec::new();
-        for now in 0..=120_000 {
-            if let Some(r) = s.pick(now) {
-                turns.push((now, r));
-                s.finished(r, now);
-            }
-        }
-        let soon = (1..=4).map(|k| (k * 250, k as u32 - 1));
-        // Not sooner than a quarter of the interval after the first.
-        let later = [15_250, 30_000, 45_000, 60_000, 75_250, 90_000, 105_000, 120_000];
-        let later = later.into_iter().zip((0..4).cycle());
-        assert_eq!(turns, soon.chain(later).collect::<Vec<_>>());
-    }
-}
+#[path = "scheduler_tests.rs"]
+mod tests;

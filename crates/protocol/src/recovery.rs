@@ -1,0 +1,585 @@
+//! The recovery planner: where each rank lives, and how it comes back after the death of ranks and
+//! nodes - any of them, several at once, again while they are being recovered.
+//!
+//! Pure, run by the controller. The steps of a rank whose node died: *fence* (a new membership goes
+//! to all nodes; from then on they refuse the dead one), *fetch* (all live nodes say what they hold
+//! of its determinants; the longest is taken), *place*, *restore* (the new home gets the newest
+//! good image and the determinants, has them replicated, and only then starts it). Whatever dies on
+//! the way leads back to the step that it undoes.
+//!
+//! Kept true: determinants are taken only if one of those who answered was in step with the rank's
+//! last home, or the planner itself still holds them from an earlier attempt - otherwise all ranks
+//! go back to the beginning, loudly; an incarnation's number is used once; an image counts only
+//! when it lies on two nodes (on one, if there is no second), and is copied again when one dies.
+//! An image counts only for the incarnation that it is of and those after it, never for one that
+//! was restored from an older image meanwhile and still needs the logs since then.
+//! Ranks that ended well are run again if their node dies, as their last messages die with it.
+
+use crate::membership::{Member, ring_after};
+use crate::replicas::{Answer, Words, longest};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// On how many nodes each image lies.
+pub const COPIES: usize = 2;
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Input {
+    /// A node is there for the first time in this incarnation. A spare gets ranks when others die.
+    Joined { member: Member, spare: bool },
+    /// It is dead or must be taken for dead.
+    NodeDied { member: Member },
+    /// The process of this incarnation died, its node did not, and it is to be brought back.
+    RankDied { rank: u32, incarnation: u32 },
+    /// It ended well.
+    RankDone { rank: u32 },
+    /// Nothing that it ever sent is needed any more.
+    RankReleased { rank: u32 },
+    /// What a node holds. To be sent by it after it has taken the membership sent before `Query`.
+    Answered { from: Member, round: u64, answer: Answer },
+    /// Its determinants are replicated and its process runs.
+    Restored { rank: u32, incarnation: u32 },
+    /// The copy of an image that lies at `at` cannot be used.
+    ImageBad { rank: u32, incarnation: u32, generation: u32, at: Member },
+    /// An image of this incarnation and its log are complete and durable at `at`.
+    Stored { rank: u32, incarnation: u32, generation: u32, at: Member },
+    /// A copy could not be made.
+    NotCopied { rank: u32, generation: u32, to: Member },
+    /// Some time went by: copies that could not be made are tried again.
+    Tick,
+    /// Retention gave this image up.
+    Dropped { rank: u32, generation: u32 },
+    /// After `RollBack`: no process is left. `members`: all live nodes, with new epochs.
+    AllDown { members: Vec<Member> },
+}
+
+/// What is to be done, in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Tell all of these; who is not among them is refused from now on.
+    Members(Vec<Member>),
+    /// Tell all nodes where a rank lives from now on.
+    Home { rank: u32, at: Member },
+    /// Ask a node what it holds of these ranks.
+    Query { to: Member, round: u64, ranks: Vec<u32> },
+    /// Bring a rank back at a node: the image of `generation` (0: the program's beginning) is
+    /// there, or, if what is there cannot be used, at `from`; `words`: its determinants, `None` if
+    /// the segment there has them and its log.
+    Restore {
+        rank: u32,
+        incarnation: u32,
+        at: Member,
+        generation: u32,
+        from: Option<Member>,
+        words: Option<Words>,
+    },
+    /// Copy an image, its log and the files that it needs.
+    Copy { rank: u32, generation: u32, from: Member, to: Member },
+    /// Enough copies exist: the checkpoint counts.
+    Complete { rank: u32, generation: u32 },
+    /// This image will never count: remove it wherever it is.
+    Discard { rank: u32, generation: u32 },
+    /// No good copy of this complete checkpoint is left.
+    Damaged { rank: u32, generation: u32 },
+    /// Kill every process, then give `AllDown`: ranks cannot be brought back alone.
+    RollBack { why: String },
+    /// No node is left.
+    Lost,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Phase {
+    Up,
+    /// Its node died; determinants are being asked for.
+    Fetching,
+    /// Ordered at `at`.
+    Restoring {
+        at: Member,
+        generation: u32,
+        from: Option<Member>,
+    },
+    Done,
+    Released,
+}
+
+#[derive(Debug, Clone)]
+struct Rank {
+    incarnation: u32,
+    /// The node whose gate covers its determinants.
+    home: Member,
+    phase: Phase,
+    /// Fetched determinants that are not replicated again yet.
+    words: Option<Words>,
+    /// Checkpoints that count, and who holds them.
+    kept: BTreeMap<u32, BTreeSet<Member>>,
+    /// Those that do not count yet.
+    unborn: BTreeMap<u32, BTreeSet<Member>>,
+}
+
+/// All ranks and nodes of a job.
+#[derive(Debug, Clone)]
+pub struct Planner {
+    members: Vec<Member>,
+    spares: BTreeSet<Member>,
+    ranks: Vec<Rank>,
+    round: u64,
+    /// Who has not answered in this round.
+    awaited: BTreeSet<Member>,
+    answers: Vec<Answer>,
+    /// Copies under way: rank, generation and target; and where from.
+    copying: BTreeMap<(u32, u32, Member), Member>,
+    rolling_back: bool,
+    /// Node numbers by rank, as at the start.
+    map: Vec<u32>,
+}
+
+impl Planner {
+    /// `map`: the node number of each rank. Nothing is started before all those nodes have joined:
+    /// see `start`.
+    pub fn new(map: Vec<u32>) -> Self {
+        Planner {
+            members: Vec::new(),
+            spares: BTreeSet::new(),
+            ranks: Vec::new(),
+            round: 0,
+            awaited: BTreeSet::new(),
+            answers: Vec::new(),
+            copying: BTreeMap::new(),
+            rolling_back: false,
+            map,
+        }
+    }
+
+    /// All nodes have joined: starts every rank from the program's beginning.
+    pub fn start(&mut self) -> Vec<Action> {
+        let mut todo = vec![Action::Members(self.members.clone())];
+        self.begin(&mut todo);
+        todo
+    }
+
+    fn begin(&mut self, todo: &mut Vec<Action>) {
+        let before: Vec<u32> = self.ranks.iter().map(|r| r.incarnation).collect();
+        self.ranks.clear();
+        for rank in 0..self.map.len() {
+            let Some(home) = self.mapped(rank) else { return todo.push(Action::Lost) };
+            self.ranks.push(Rank {
+                incarnation: before.get(rank).copied().unwrap_or(0),
+                home,
+                phase: Phase::Fetching,
+                words: None,
+                kept: BTreeMap::from([(0, BTreeSet::new())]),
+                unborn: BTreeMap::new(),
+            });
+        }
+        for rank in 0..self.ranks.len() {
+            let at = self.ranks[rank].home;
+            self.restore_at(rank, at, todo);
+        }
+    }
+
+    /// The member a rank starts on: as mapped, or if that node is gone, round the others.
+    fn mapped(&self, rank: usize) -> Option<Member> {
+        let node = self.map[rank];
+        let there = self.members.iter().find(|m| m.node == node);
+        let busy: Vec<Member> =
+            self.members.iter().copied().filter(|m| !self.spares.contains(m)).collect();
+        let others = if busy.is_empty() { &self.members } else { &busy };
+        there.or_else(|| others.get(rank % others.len().max(1))).copied()
+    }
+
+    /// Live members.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// Where a rank lives, or is being brought to.
+    pub fn home(&self, rank: u32) -> Option<Member> {
+        let rank = self.ranks.get(rank as usize)?;
+        match rank.phase {
+            Phase::Restoring { at, .. } => Some(at),
+            Phase::Fetching => None,
+            Phase::Up | Phase::Done | Phase::Released => Some(rank.home),
+        }
+    }
+
+    pub fn incarnation(&self, rank: u32) -> u32 {
+        self.ranks[rank as usize].incarnation
+    }
+
+    /// Whether nothing is under way: every rank has its place, every image its copies.
+    pub fn settled(&self) -> bool {
+        let placed = |r: &Rank| !matches!(r.phase, Phase::Fetching | Phase::Restoring { .. });
+        !self.rolling_back && self.copying.is_empty() && self.ranks.iter().all(placed)
+    }
+
+    /// Takes one input.
+    pub fn step(&mut self, input: Input) -> Vec<Action> {
+        let mut todo = Vec::new();
+        self.take(input, &mut todo);
+        // Once everything goes back to the beginning nothing else is to be done.
+        let end = |a: &Action| matches!(a, Action::RollBack { .. } | Action::Lost);
+        if let Some(last) = todo.iter().position(end) {
+            todo.truncate(last + 1);
+        }
+        todo
+    }
+
+    fn take(&mut self, input: Input, todo: &mut Vec<Action>) {
+        match input {
+            Input::Joined { member, spare } => self.joined(member, spare, todo),
+            Input::NodeDied { member } => self.node_died(member, todo),
+            Input::AllDown { members } => self.all_down(members, todo),
+            _ if self.rolling_back => {}
+            Input::RankDied { rank, incarnation } => {
+                self.rank_died(rank as usize, incarnation, todo);
+            }
+            Input::RankDone { rank } => {
+                let rank = &mut self.ranks[rank as usize];
+                if rank.phase == Phase::Up {
+                    rank.phase = Phase::Done;
+                }
+            }
+            Input::RankReleased { rank } => self.release(rank),
+            Input::Answered { from, round, answer } => {
+                if round == self.round && self.awaited.remove(&from) {
+                    self.answers.push(answer);
+                    self.resolve(todo);
+                }
+            }
+            Input::Restored { rank, incarnation } => self.restored(rank as usize, incarnation),
+            Input::ImageBad { rank, incarnation, generation, at } => {
+                self.image_bad(rank as usize, incarnation, generation, at, todo);
+            }
+            Input::Stored { rank, incarnation, generation, at } => {
+                self.stored(rank, incarnation, generation, at, todo);
+            }
+            Input::NotCopied { rank, generation, to } => {
+                self.copying.remove(&(rank, generation, to));
+            }
+            Input::Tick => self.balance(todo),
+            Input::Dropped { rank, generation } => {
+                let r = &mut self.ranks[rank as usize];
+                r.kept.remove(&generation);
+                r.unborn.remove(&generation);
+                self.copying.retain(|c, _| (c.0, c.1) != (rank, generation));
+            }
+        }
+    }
+
+    fn joined(&mut self, member: Member, spare: bool, todo: &mut Vec<Action>) {
+        if let Some(old) = self.members.iter().copied().find(|m| m.node == member.node) {
+            self.node_died(old, todo);
+        }
+        self.members.push(member);
+        self.members.sort();
+        if spare {
+            self.spares.insert(member);
+        }
+        if !self.ranks.is_empty() && !self.rolling_back {
+            todo.push(Action::Members(self.members.clone()));
+            for rank in 0..self.ranks.len() as u32 {
+                todo.extend(self.home(rank).map(|at| Action::Home { rank, at }));
+            }
+            self.balance(todo);
+        }
+    }
+
+    fn node_died(&mut self, member: Member, todo: &mut Vec<Action>) {
+        if !self.members.contains(&member) {
+            return;
+        }
+        self.members.retain(|m| *m != member);
+        self.spares.remove(&member);
+        self.awaited.remove(&member);
+        self.copying.retain(|c, from| c.2 != member && *from != member);
+        if self.ranks.is_empty() || self.rolling_back {
+            return;
+        }
+        if self.members.is_empty() {
+            return todo.push(Action::Lost);
+        }
+        todo.push(Action::Members(self.members.clone()));
+        for rank in &mut self.ranks {
+            for holders in rank.kept.values_mut().chain(rank.unborn.values_mut()) {
+                holders.remove(&member);
+            }
+            let lost = match rank.phase {
+                Phase::Up | Phase::Done => rank.home == member,
+                Phase::Restoring { at, .. } => at == member,
+                Phase::Fetching | Phase::Released => false,
+            };
+            if lost {
+                rank.phase = Phase::Fetching;
+            }
+            rank.unborn.retain(|_, holders| !holders.is_empty());
+        }
+        self.refetch_lost_sources(member, todo);
+        self.query(todo);
+        self.balance(todo);
+    }
+
+    /// A rank that is being brought its image from a node that is gone is ordered anew.
+    fn refetch_lost_sources(&mut self, gone: Member, todo: &mut Vec<Action>) {
+        for rank in 0..self.ranks.len() {
+            if let Phase::Restoring { at, from: Some(from), .. } = self.ranks[rank].phase
+                && from == gone
+            {
+                self.restore_at(rank, at, todo);
+            }
+        }
+    }
+
+    /// Asks all nodes anew for what they hold of the ranks that are to be fetched.
+    fn query(&mut self, todo: &mut Vec<Action>) {
+        let fetching = |r: &&(u32, &Rank)| r.1.phase == Phase::Fetching;
+        let all: Vec<(u32, &Rank)> = (0..).zip(&self.ranks).collect();
+        let ranks: Vec<u32> = all.iter().filter(fetching).map(|r| r.0).collect();
+        if ranks.is_empty() || self.rolling_back {
+            return;
+        }
+        self.round += 1;
+        self.answers.clear();
+        self.awaited = self.members.iter().copied().collect();
+        for &to in &self.members {
+            todo.push(Action::Query { to, round: self.round, ranks: ranks.clone() });
+        }
+    }
+
+    /// Once all have answered: the determinants of each rank that is to be fetched.
+    fn resolve(&mut self, todo: &mut Vec<Action>) {
+        if !self.awaited.is_empty() {
+            return;
+        }
+        let answers = std::mem::take(&mut self.answers);
+        for index in 0..self.ranks.len() {
+            let rank = &mut self.ranks[index];
+            if rank.phase != Phase::Fetching {
+                continue;
+            }
+            let home = rank.home;
+            if rank.words.is_none() && !answers.iter().any(|a| a.in_step.contains(&home)) {
+                let why = format!(
+                    "the determinants of rank {index} were lost with {home} and its replicas"
+                );
+                return self.roll_back(why, todo);
+            }
+            let held = answers.iter().filter_map(|a| a.held.get(&(index as u32)).cloned());
+            rank.words = Some(longest(held.chain(rank.words.take())).unwrap_or_default());
+            let Some(at) = self.place(index) else { return todo.push(Action::Lost) };
+            self.restore_at(index, at, todo);
+            if self.rolling_back {
+                return;
+            }
+        }
+    }
+
+    /// A spare that stands in for the same dead node, a free spare, or the node with fewest ranks
+    /// (of these, one that holds an image).
+    fn place(&self, index: usize) -> Option<Member> {
+        let load =
+            |m: &Member| (0..self.ranks.len() as u32).filter(|r| self.home(*r) == Some(*m)).count();
+        let old = self.ranks[index].home;
+        let free = |m: &&Member| {
+            let others = |r: &&Rank| matches!(r.phase, Phase::Restoring { at, .. } if at == **m);
+            self.spares.contains(*m)
+                && (load(m) == 0
+                    || self.ranks.iter().filter(others).all(|r| r.home == old) && load(m) > 0)
+        };
+        if let Some(spare) = self.members.iter().find(free) {
+            return Some(*spare);
+        }
+        let newest = self.ranks[index].kept.values().next_back();
+        let holds = |m: &Member| newest.is_some_and(|holders| holders.contains(m));
+        self.members.iter().copied().min_by_key(|m| (load(m), !holds(m), m.node))
+    }
+
+    /// Orders a rank's newest image at a node, under a new incarnation.
+    fn restore_at(&mut self, index: usize, at: Member, todo: &mut Vec<Action>) {
+        let rank = &mut self.ranks[index];
+        let newest = rank.kept.iter().rev().find_map(|(generation, holders)| {
+            let own = holders.get(&at).or_else(|| holders.first()).copied();
+            (*generation == 0 || own.is_some()).then_some((*generation, own))
+        });
+        let Some((generation, holder)) = newest else {
+            return self.roll_back(format!("no image of rank {index} is left"), todo);
+        };
+        let from = holder.filter(|h| *h != at);
+        // Images of the last incarnation that come to count only now could have the logs trimmed
+        // that this one is going to replay.
+        let late = std::mem::take(&mut rank.unborn);
+        let discarded = late.keys().map(|g| Action::Discard { rank: index as u32, generation: *g });
+        todo.extend(discarded);
+        self.copying.retain(|c, _| c.0 != index as u32 || !late.contains_key(&c.1));
+        rank.incarnation += 1;
+        rank.phase = Phase::Restoring { at, generation, from };
+        let (rank_number, incarnation) = (index as u32, rank.incarnation);
+        let words = rank.words.clone();
+        todo.push(Action::Home { rank: rank_number, at });
+        todo.push(Action::Restore { rank: rank_number, incarnation, at, generation, from, words });
+    }
+
+    fn rank_died(&mut self, index: usize, incarnation: u32, todo: &mut Vec<Action>) {
+        let rank = &self.ranks[index];
+        if rank.incarnation != incarnation {
+            return;
+        }
+        match rank.phase {
+            Phase::Up => self.restore_at(index, rank.home, todo),
+            Phase::Restoring { at, .. } => self.restore_at(index, at, todo),
+            Phase::Fetching | Phase::Done | Phase::Released => {}
+        }
+    }
+
+    fn restored(&mut self, index: usize, incarnation: u32) {
+        let rank = &mut self.ranks[index];
+        if let Phase::Restoring { at, .. } = rank.phase
+            && rank.incarnation == incarnation
+        {
+            rank.phase = Phase::Up;
+            rank.home = at;
+            rank.words = None;
+            self.spares.remove(&at);
+        }
+    }
+
+    fn image_bad(
+        &mut self,
+        index: usize,
+        incarnation: u32,
+        generation: u32,
+        bad: Member,
+        todo: &mut Vec<Action>,
+    ) {
+        let rank = &mut self.ranks[index];
+        if let Some(holders) = rank.kept.get_mut(&generation) {
+            holders.remove(&bad);
+            if holders.is_empty() && generation > 0 {
+                rank.kept.remove(&generation);
+                todo.push(Action::Damaged { rank: index as u32, generation });
+            }
+        }
+        if let Phase::Restoring { at, generation: wanted, .. } = rank.phase
+            && (rank.incarnation, wanted) == (incarnation, generation)
+        {
+            self.restore_at(index, at, todo);
+        }
+        if !self.rolling_back {
+            self.balance(todo);
+        }
+    }
+
+    fn stored(
+        &mut self,
+        rank: u32,
+        incarnation: u32,
+        generation: u32,
+        at: Member,
+        todo: &mut Vec<Action>,
+    ) {
+        self.copying.remove(&(rank, generation, at));
+        if !self.members.contains(&at) {
+            return;
+        }
+        let r = &mut self.ranks[rank as usize];
+        if let Some(holders) = r.kept.get_mut(&generation) {
+            holders.insert(at);
+        } else if r.incarnation == incarnation
+            && r.kept.keys().next_back().is_none_or(|newest| *newest < generation)
+        {
+            r.unborn.entry(generation).or_default().insert(at);
+        } else {
+            return todo.push(Action::Discard { rank, generation });
+        }
+        self.balance(todo);
+    }
+
+    fn release(&mut self, rank: u32) {
+        let r = &mut self.ranks[rank as usize];
+        if r.phase == Phase::Done {
+            r.phase = Phase::Released;
+            r.kept.clear();
+            r.unborn.clear();
+            self.copying.retain(|c, _| c.0 != rank);
+        }
+    }
+
+    /// Sees to it that each image lies on two nodes; those that do begin to count.
+    fn balance(&mut self, todo: &mut Vec<Action>) {
+        let enough = COPIES.min(self.members.len());
+        for (index, rank) in (0u32..).zip(&mut self.ranks) {
+            let home = match rank.phase {
+                Phase::Restoring { at, .. } => at,
+                _ => rank.home,
+            };
+            let ring = ring_after(home.node, &self.members);
+            let own = self.members.iter().copied().filter(|m| *m == home);
+            let targets: Vec<Member> = own.chain(ring).collect();
+            for (&generation, holders) in rank.kept.iter().chain(&rank.unborn) {
+                let under_way = |m: &&Member| self.copying.contains_key(&(index, generation, **m));
+                let coming = self.members.iter().filter(under_way).count();
+                let Some(&from) = holders.first() else { continue };
+                let missing = enough.saturating_sub(holders.len() + coming);
+                let free = |m: &&Member| !holders.contains(m) && !under_way(m);
+                let to: Vec<Member> = targets.iter().filter(free).copied().take(missing).collect();
+                for to in to {
+                    self.copying.insert((index, generation, to), from);
+                    todo.push(Action::Copy { rank: index, generation, from, to });
+                }
+            }
+            let whole = |g: &(&u32, &BTreeSet<Member>)| g.1.len() >= enough;
+            let ripe: Vec<u32> = rank.unborn.iter().filter(whole).map(|g| *g.0).collect();
+            for generation in ripe {
+                let holders = rank.unborn.remove(&generation).unwrap_or_default();
+                rank.unborn = rank.unborn.split_off(&generation);
+                rank.kept.insert(generation, holders);
+                todo.push(Action::Complete { rank: index, generation });
+            }
+        }
+    }
+
+    fn roll_back(&mut self, why: String, todo: &mut Vec<Action>) {
+        if !self.rolling_back {
+            self.rolling_back = true;
+            self.awaited.clear();
+            self.copying.clear();
+            todo.push(Action::RollBack { why });
+        }
+    }
+
+    fn all_down(&mut self, members: Vec<Member>, todo: &mut Vec<Action>) {
+        let spare = |m: &Member| self.spares.iter().any(|s| s.node == m.node);
+        self.spares = members.iter().copied().filter(spare).collect();
+        self.members = members;
+        self.members.sort();
+        self.rolling_back = false;
+        self.copying.clear();
+        if self.members.is_empty() {
+            return todo.push(Action::Lost);
+        }
+        todo.push(Action::Members(self.members.clone()));
+        self.begin(todo);
+    }
+
+    /// The controller was started again, with this state read from its log: says all that may have
+    /// been lost on the way once more. Nodes answer what they have carried out already as before.
+    pub fn resume(&mut self) -> Vec<Action> {
+        let mut todo = vec![Action::Members(self.members.clone())];
+        for (rank, r) in (0u32..).zip(&self.ranks) {
+            let Some(at) = self.home(rank) else { continue };
+            todo.push(Action::Home { rank, at });
+            if let Phase::Restoring { at, generation, from } = r.phase {
+                let (incarnation, words) = (r.incarnation, r.words.clone());
+                todo.push(Action::Restore { rank, incarnation, at, generation, from, words });
+            }
+        }
+        self.copying.clear();
+        self.query(&mut todo);
+        self.balance(&mut todo);
+        todo
+    }
+}
+
+#[cfg(test)]
+#[path = "recovery_tests.rs"]
+mod tests;

@@ -1,0 +1,543 @@
+//! What a simulated node's daemon does: restores, checkpoints, links.
+
+use crate::node::{Node, Peer, Proc, Stored};
+use crate::program::{Channel, State};
+use crate::types::*;
+use crate::world::World;
+use eyrie_protocol::gate::Ticket;
+use eyrie_protocol::membership::Member;
+use std::rc::Rc;
+
+impl World {
+    /// To the controller, at once.
+    pub fn tell(&mut self, at: Member, what: FromNode) {
+        let Some(node) = self.nodes.get(&at) else { return };
+        let conn = node.conn;
+        self.send(conn, End::Node(at), Packet::FromNode(what));
+    }
+
+    fn tell_peer(&mut self, at: Member, peer: Member, what: PeerMsg) {
+        let Some(conn) = self.nodes.get(&at).and_then(|n| n.peers.get(&peer)).map(|p| p.conn)
+        else {
+            return;
+        };
+        self.send(conn, End::Node(at), Packet::Peer(what));
+    }
+
+    pub fn node_hears(&mut self, at: Member, said: ToNode) {
+        if !self.nodes.contains_key(&at) {
+            return;
+        }
+        match said {
+            ToNode::Members(members) => self.new_members(at, members),
+            ToNode::Home { rank, at: home } => self.new_home(at, rank, home),
+            ToNode::Query { round, ranks } => {
+                let answer = self.nodes[&at].replicas.answer(&ranks);
+                self.tell(at, FromNode::Answered { round, answer });
+            }
+            ToNode::Restore(order) => self.order(at, order),
+            ToNode::Copy { rank, generation, to } => self.copy(at, rank, generation, to),
+            ToNode::Checkpoint { rank, generation } => self.capture(at, rank, generation),
+            ToNode::Trim { rank, need, det_pos } => self.trim(at, rank, &need, det_pos),
+            ToNode::Remove { rank, generation } => {
+                if let Some(node) = self.node(at) {
+                    node.disk.remove(&(rank, generation));
+                }
+            }
+            ToNode::Reset(member) => self.reset(at, member),
+        }
+        self.wake_pump(at);
+    }
+
+    /// Whoever is missing is dead: nothing of it is taken from now on.
+    fn new_members(&mut self, at: Member, members: Vec<Member>) {
+        let lax = self.mutated(Mutation::NoFence);
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        let gone: Vec<Member> =
+            node.members.iter().copied().filter(|m| !members.contains(m)).collect();
+        node.members = members;
+        node.gate.set_members(&node.members);
+        for dead in gone {
+            if lax {
+                continue;
+            }
+            node.replicas.fence(dead);
+            if let Some(peer) = node.peers.remove(&dead) {
+                let conn = &mut self.conns[peer.conn];
+                if let Some(side) = conn.side(End::Node(at)) {
+                    conn.open[side] = false;
+                }
+            }
+        }
+    }
+
+    fn new_home(&mut self, at: Member, rank: u32, home: Member) {
+        let kept = self.mutated(Mutation::KeptWatermark);
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        let old = node.homes[rank as usize].replace(home);
+        for (peer, state) in &mut node.peers {
+            if kept && Some(*peer) == old {
+                continue;
+            }
+            if *peer != home {
+                state.next.retain(|channel, _| channel.1 != rank);
+            }
+        }
+        if old != Some(home) {
+            let local: Vec<u32> = node.procs.keys().copied().collect();
+            for to in local {
+                self.want(at, to, Some(rank));
+            }
+        }
+    }
+
+    /// Says from where on the streams to a rank here are wanted (those from `only`, or all).
+    fn want(&mut self, at: Member, rank: u32, only: Option<u32>) {
+        let Some(node) = self.nodes.get(&at) else { return };
+        let Some(proc) = node.procs.get(&rank) else { return };
+        let mut wants: Vec<(Member, Channel, u64)> = Vec::new();
+        for (from, home) in (0u32..).zip(&node.homes) {
+            let Some(home) = *home else { continue };
+            if home == at || only.is_some_and(|o| o != from) {
+                continue;
+            }
+            for kind in 0..2 {
+                let channel = (from, rank, kind);
+                let held = node.segment.streams.get(&channel);
+                let mut position = proc.state.next(from, kind);
+                while held.is_some_and(|s| s.messages.contains_key(&position)) {
+                    position += 1;
+                }
+                wants.push((home, channel, position));
+            }
+        }
+        for (home, channel, position) in wants {
+            self.tell_peer(at, home, PeerMsg::Have { channel, position });
+        }
+    }
+
+    fn order(&mut self, at: Member, order: Order) {
+        let rank = order.rank;
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        if node.procs.get(&rank).is_some_and(|p| p.incarnation >= order.incarnation) {
+            return;
+        }
+        node.procs.remove(&rank);
+        node.orders.insert(rank, (order, None));
+        self.try_order(at, rank);
+    }
+
+    /// Goes on with a restore as far as it can.
+    fn try_order(&mut self, at: Member, rank: u32) {
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        let Some((order, ticket)) = node.orders.get(&rank) else { return };
+        let (order, ticket) = (order.clone(), *ticket);
+        if let Some(ticket) = ticket {
+            let open = self.mutated(Mutation::NoWriteBack);
+            let Some(node) = self.nodes.get_mut(&at) else { return };
+            if open || node.gate.may_leave(ticket, None) {
+                node.orders.remove(&rank);
+                self.start_rank(at, &order);
+            }
+            return;
+        }
+        let generation = order.generation;
+        if generation > 0 {
+            match node.disk.get(&(rank, generation)) {
+                Some(stored) if stored.bad && order.from.is_some() => {
+                    // That is known already: another copy is to be fetched.
+                    node.disk.remove(&(rank, generation));
+                    return self.try_order(at, rank);
+                }
+                Some(stored) if stored.bad => {
+                    node.orders.remove(&rank);
+                    let incarnation = order.incarnation;
+                    let said = FromNode::ImageBad { rank, incarnation, generation, at };
+                    return self.tell(at, said);
+                }
+                Some(_) => {}
+                None => {
+                    if let Some(from) = order.from {
+                        self.tell_peer(at, from, PeerMsg::Want { rank, generation });
+                    }
+                    return;
+                }
+            }
+        }
+        self.load(at, &order);
+    }
+
+    /// Puts log and determinants into the segment; the gate has them replicated.
+    fn load(&mut self, at: Member, order: &Order) {
+        let rank = order.rank;
+        let skip = self.mutated(Mutation::NoWriteBack);
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        let image = node.disk.get(&(rank, order.generation)).map(|s| Rc::clone(&s.image));
+        if let Some(words) = &order.words {
+            let mut words = words.clone();
+            let least = image.as_ref().map_or(0, |i| i.point().det_pos);
+            if words.words.is_empty() && words.first < least {
+                words.first = least;
+            }
+            if words.first > least {
+                let why =
+                    format!("rank {rank}: determinants from {} on, {least} needed", words.first);
+                return self.fail(why);
+            }
+            node.segment.det.insert(rank, words);
+            for (channel, log) in image.iter().flat_map(|i| &i.log) {
+                let floor = node.floor(*channel);
+                let stream = node.segment.streams.entry(*channel).or_default();
+                for (position, message) in log.range(floor..) {
+                    stream.messages.entry(*position).or_insert_with(|| message.clone());
+                }
+            }
+        }
+        node.gate.attach(rank, &node.segment);
+        if skip {
+            node.gate.detach(rank);
+        }
+        let ticket = node.gate.sample(&node.segment);
+        if let Some(order) = node.orders.get_mut(&rank) {
+            order.1 = Some(ticket);
+        }
+        self.wake_pump(at);
+    }
+
+    fn start_rank(&mut self, at: Member, order: &Order) {
+        let ranks = self.ranks();
+        let (rank, incarnation) = (order.rank, order.incarnation);
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        let image = node.disk.get(&(rank, order.generation)).map(|s| Rc::clone(&s.image));
+        let proc = match image {
+            Some(image) => Proc {
+                incarnation,
+                state: image.state.clone(),
+                depends: image.depends.to_vec(),
+                cursor: image.cursor,
+                run: image.run,
+                waits: false,
+                done: false,
+            },
+            None => Proc {
+                incarnation,
+                state: State::new(rank, ranks),
+                depends: vec![0; ranks as usize],
+                cursor: 0,
+                run: None,
+                waits: false,
+                done: false,
+            },
+        };
+        self.check_alone(at, rank);
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        for (from, home) in (0u32..).zip(&node.homes) {
+            for kind in 0..2 {
+                let stream = node.segment.streams.entry((from, rank, kind)).or_default();
+                // What the image has received, whoever sent it and wherever that was.
+                stream.taken = stream.taken.max(proc.state.next(from, kind));
+                if *home != Some(at) {
+                    stream.messages.clear();
+                }
+            }
+        }
+        node.procs.insert(rank, proc);
+        self.trace(|| format!("{at} starts rank {rank} incarnation {incarnation}"));
+        self.report.recoveries += u64::from(incarnation > 1);
+        self.want(at, rank, None);
+        // What it brought with it may be what others here wait for.
+        (0..ranks).for_each(|other| self.wake(at, other));
+        self.tell(at, FromNode::Restored { rank, incarnation });
+        let after = 5 + self.random.below(50);
+        self.at(after, Event::Step { at, rank, incarnation });
+    }
+
+    fn capture(&mut self, at: Member, rank: u32, generation: u32) {
+        let bare = self.mutated(Mutation::NoLogInImage);
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        let Some(proc) = node.procs.get(&rank).filter(|p| !p.done) else {
+            return self.tell(at, FromNode::NoCheckpoint { rank });
+        };
+        let own = node.segment.streams.iter().filter(|s| s.0.0 == rank && !bare);
+        let image = Rc::new(Image {
+            incarnation: proc.incarnation,
+            state: proc.state.clone(),
+            depends: Rc::new(proc.depends.clone()),
+            cursor: proc.cursor,
+            run: proc.run,
+            log: own.map(|(channel, s)| (*channel, s.messages.clone())).collect(),
+        });
+        let after = 50 + self.random.below(1500);
+        self.at(after, Event::Written { at, rank, generation, image });
+    }
+
+    pub fn written(&mut self, at: Member, rank: u32, generation: u32, image: Rc<Image>) {
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        node.disk.insert((rank, generation), Stored { image: Rc::clone(&image), bad: false });
+        self.leave(at, FromNode::Stored { rank, generation, image });
+        self.try_order(at, rank);
+    }
+
+    fn copy(&mut self, at: Member, rank: u32, generation: u32, to: Member) {
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        let stored = node.disk.get(&(rank, generation));
+        if stored.is_some_and(|s| s.bad) {
+            return self.tell(at, FromNode::ImageBad { rank, incarnation: 0, generation, at });
+        }
+        let image = stored.map(|s| Rc::clone(&s.image));
+        if image.is_none() || !node.peers.contains_key(&to) {
+            return self.tell(at, FromNode::NotCopied { rank, generation, to });
+        }
+        node.copies.push((to, rank, generation));
+        self.tell_peer(at, to, PeerMsg::File { rank, generation, image });
+    }
+
+    fn trim(&mut self, at: Member, rank: u32, need: &[u64], det_pos: u64) {
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        node.floors.insert(rank, need.to_vec());
+        if let Some(proc) = node.procs.get(&rank) {
+            let position = proc.run.map_or(proc.cursor, |(at, _)| at.min(proc.cursor));
+            let needs = proc.state.received.iter().zip(need).any(|(own, floor)| own < floor);
+            if position < det_pos || needs {
+                let why = format!("{at} releases what rank {rank} is still replaying");
+                return self.fail(why);
+            }
+        }
+        node.replicas.trim(rank, det_pos);
+        node.segment.trim_determinants(rank, det_pos);
+        for (channel, stream) in &mut node.segment.streams {
+            if channel.1 == rank && node.homes[channel.0 as usize] == Some(at) {
+                let need = need[crate::program::slot(channel.0, channel.2)];
+                stream.messages = stream.messages.split_off(&need);
+            }
+        }
+    }
+
+    fn reset(&mut self, at: Member, member: Member) {
+        let Some(old) = self.nodes.remove(&at) else { return };
+        for peer in old.peers.values() {
+            self.cut(peer.conn);
+        }
+        let conn = old.conn;
+        for end in &mut self.conns[conn].ends {
+            if *end == End::Node(at) {
+                *end = End::Node(member);
+            }
+        }
+        let mut node = Node::new(member, self.ranks(), self.replicas, conn);
+        node.segment.frozen_runs = self.mutated(Mutation::RunsUnnoticed);
+        let mut dead = old.members;
+        dead.push(at);
+        node.replicas.restart(&dead);
+        self.nodes.insert(member, node);
+        self.tell(member, FromNode::Down);
+    }
+
+    /// Two nodes connect, if both know each other as members.
+    pub fn connect(&mut self, from: Member, to: Member) {
+        if let Some(node) = self.nodes.get_mut(&from) {
+            node.connecting.remove(&to);
+        }
+        let knows = |w: &World, a: Member, b: Member| {
+            w.nodes.get(&a).is_some_and(|n| n.members.contains(&b))
+        };
+        if !knows(self, from, to) || !knows(self, to, from) {
+            return self.wake_pump_later(from);
+        }
+        let conn = self.open(End::Node(from), End::Node(to));
+        for (own, peer) in [(from, to), (to, from)] {
+            let Some(node) = self.nodes.get_mut(&own) else { continue };
+            let (next, told) = Default::default();
+            node.peers.insert(peer, Peer { conn, next, told });
+            node.gate.disconnected(peer);
+            node.gate.connected(peer);
+            let ranks: Vec<u32> = node.procs.keys().copied().collect();
+            ranks.into_iter().for_each(|rank| self.want(own, rank, None));
+            let orders: Vec<u32> = self.nodes[&own].orders.keys().copied().collect();
+            orders.into_iter().for_each(|rank| self.try_order(own, rank));
+            self.lost_copies(own, peer);
+            self.wake_pump(own);
+        }
+    }
+
+    fn wake_pump_later(&mut self, at: Member) {
+        if let Some(node) = self.nodes.get_mut(&at)
+            && !std::mem::replace(&mut node.pumping, true)
+        {
+            self.at(200, Event::Pump { at });
+        }
+    }
+
+    fn lost_copies(&mut self, at: Member, peer: Member) {
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        let (lost, left) = node.copies.iter().partition(|c| c.0 == peer);
+        node.copies = left;
+        let lost: Vec<(Member, u32, u32)> = lost;
+        for (to, rank, generation) in lost {
+            self.tell(at, FromNode::NotCopied { rank, generation, to });
+        }
+    }
+
+    pub fn peer_closed(&mut self, at: Member, peer: Member, conn: usize) {
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        if node.peers.get(&peer).is_none_or(|p| p.conn != conn) {
+            return;
+        }
+        node.peers.remove(&peer);
+        node.gate.disconnected(peer);
+        self.lost_copies(at, peer);
+        self.wake_pump(at);
+    }
+
+    /// Sends all that may be sent.
+    pub fn pump(&mut self, at: Member) {
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        node.pumping = false;
+        let ticket = node.gate.sample(&node.segment);
+        let missing = |m: &Member| {
+            m.node > at.node && !node.peers.contains_key(m) && !node.connecting.contains(m)
+        };
+        let missing: Vec<Member> = node.members.iter().copied().filter(missing).collect();
+        node.connecting.extend(missing.iter().copied());
+        for to in missing {
+            let after = 20 + self.random.below(150);
+            self.at(after, Event::Connect { from: at, to });
+        }
+        let peers: Vec<Member> = self.nodes[&at].peers.keys().copied().collect();
+        for peer in peers {
+            loop {
+                let Some(node) = self.nodes.get_mut(&at) else { return };
+                let Some(frame) = node.gate.next_frame(peer, &node.segment) else { break };
+                self.tell_peer(at, peer, PeerMsg::Determinants(frame));
+            }
+            self.pump_streams(at, peer, ticket);
+        }
+        self.pump_leaving(at);
+        let orders: Vec<u32> = self.nodes[&at].orders.keys().copied().collect();
+        for rank in orders {
+            if self.nodes[&at].orders.get(&rank).is_some_and(|o| o.1.is_some()) {
+                self.try_order(at, rank);
+            }
+        }
+    }
+
+    fn may_leave(&self, at: Member, ticket: Ticket, to: Option<Member>) -> bool {
+        self.mutated(Mutation::OpenGate) || self.nodes[&at].gate.may_leave(ticket, to)
+    }
+
+    fn pump_streams(&mut self, at: Member, peer: Member, ticket: Ticket) {
+        if !self.may_leave(at, ticket, Some(peer)) {
+            return;
+        }
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        let Some(link) = node.peers.get_mut(&peer) else { return };
+        let mut out = Vec::new();
+        for (channel, next) in &mut link.next {
+            if node.homes[channel.0 as usize] != Some(at) {
+                continue;
+            }
+            let Some(stream) = node.segment.streams.get(channel) else { continue };
+            while let Some(message) = stream.messages.get(next) {
+                let (channel, position, message) = (*channel, *next, message.clone());
+                out.push(PeerMsg::Data { channel, position, message });
+                *next += 1;
+            }
+        }
+        for (rank, proc) in &node.procs {
+            for (from, home) in (0u32..).zip(&node.homes) {
+                let channel = (from, *rank, crate::program::NAMED);
+                let upto = proc.state.next(from, crate::program::NAMED);
+                let told = link.told.entry(channel).or_default();
+                if *home == Some(peer) && *told < upto {
+                    *told = upto;
+                    out.push(PeerMsg::Taken { channel, upto });
+                }
+            }
+        }
+        out.into_iter().for_each(|said| self.tell_peer(at, peer, said));
+    }
+
+    fn pump_leaving(&mut self, at: Member) {
+        while let Some(node) = self.nodes.get(&at)
+            && let Some((ticket, _)) = node.leaving.front()
+            && self.may_leave(at, *ticket, None)
+        {
+            let front = self.nodes.get_mut(&at).and_then(|n| n.leaving.pop_front());
+            front.into_iter().for_each(|(_, what)| self.tell(at, what));
+        }
+    }
+
+    pub fn peer_hears(&mut self, at: Member, peer: Member, conn: usize, said: PeerMsg) {
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        let current = node.peers.get(&peer).is_some_and(|p| p.conn == conn);
+        match said {
+            PeerMsg::Have { channel, position } => {
+                let kept = self.mutation == Some(Mutation::KeptWatermark);
+                if let Some(link) = node.peers.get_mut(&peer).filter(|_| current) {
+                    let next = link.next.entry(channel).or_insert(position);
+                    *next = if kept { (*next).max(position) } else { position };
+                }
+            }
+            PeerMsg::Data { channel, position, message } => {
+                self.data(at, channel, position, message);
+            }
+            PeerMsg::Taken { channel, upto } => {
+                let stream = node.segment.streams.entry(channel).or_default();
+                stream.taken = stream.taken.max(upto);
+                self.wake(at, channel.0);
+            }
+            PeerMsg::Determinants(frame) => match node.replicas.take(peer, &frame) {
+                Ok(Some(upto)) => self.send(conn, End::Node(at), Packet::Peer(PeerMsg::Held(upto))),
+                Ok(None) => {}
+                Err(refused) if current => self.fail(format!("{at}: {refused}")),
+                Err(_) => {}
+            },
+            PeerMsg::Held(upto) => node.gate.acked(peer, upto),
+            PeerMsg::Want { rank, generation } => {
+                let image = node.disk.get(&(rank, generation)).filter(|s| !s.bad);
+                let image = image.map(|s| Rc::clone(&s.image));
+                self.tell_peer(at, peer, PeerMsg::File { rank, generation, image });
+            }
+            PeerMsg::File { rank, generation, image } => {
+                self.file(at, peer, rank, generation, image);
+            }
+        }
+        self.wake_pump(at);
+    }
+
+    fn data(&mut self, at: Member, channel: Channel, position: u64, message: Message) {
+        let doubles = self.mutated(Mutation::DuplicatesTaken);
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        let Some(proc) = node.procs.get(&channel.1) else { return };
+        if node.homes[channel.0 as usize] == Some(at) {
+            return;
+        }
+        let stream = node.segment.streams.entry(channel).or_default();
+        let mut end = proc.state.next(channel.0, channel.2);
+        while stream.messages.contains_key(&end) {
+            end += 1;
+        }
+        if position == end || (doubles && position < end) {
+            stream.messages.insert(end, message);
+            self.wake(at, channel.1);
+        }
+    }
+
+    fn file(&mut self, at: Member, peer: Member, rank: u32, gen_: u32, image: Option<Rc<Image>>) {
+        if let Some(image) = image {
+            let slow = if self.random.one_in(4) { 5000 } else { 500 };
+            let after = 50 + self.random.below(slow);
+            self.at(after, Event::Written { at, rank, generation: gen_, image });
+            return;
+        }
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        if let Some((order, None)) = node.orders.get(&rank)
+            && order.generation == gen_
+        {
+            let incarnation = order.incarnation;
+            node.orders.remove(&rank);
+            let said = FromNode::ImageBad { rank, incarnation, generation: gen_, at: peer };
+            self.tell(at, said);
+        }
+    }
+}

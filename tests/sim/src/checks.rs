@@ -1,0 +1,259 @@
+//! What must hold, checked from outside by what nobody in the simulated job knows: what every rank
+//! really recorded, what depends on it, and how much was broken at one time.
+
+use crate::program::{self, Outcome};
+use crate::segment;
+use crate::types::{Depends, Mutation, Time};
+use crate::world::World;
+use eyrie_protocol::membership::Member;
+use eyrie_protocol::replicas::{Answer, Words};
+use std::collections::BTreeMap;
+
+/// A floor that was told so long ago has reached every node.
+const TOLD: Time = 3_000;
+
+/// What really happened.
+pub struct Truth {
+    /// All that each rank recorded, from its beginning on, as far as it was not lost.
+    history: Vec<Vec<u64>>,
+    incarnation: Vec<u32>,
+    pub printed: Vec<Vec<u64>>,
+    /// What the controller has printed or counts on depends on so many outcomes of each rank.
+    outside: Vec<u64>,
+    images: BTreeMap<(u32, u32), Depends>,
+    /// Nodes lost since all was whole the last time; before the first time one more.
+    pub deaths: u64,
+}
+
+impl Truth {
+    pub fn new(ranks: u32) -> Self {
+        Truth {
+            history: vec![Vec::new(); ranks as usize],
+            // What runs before a rank was ordered does not count.
+            incarnation: vec![u32::MAX; ranks as usize],
+            printed: vec![Vec::new(); ranks as usize],
+            outside: vec![0; ranks as usize],
+            images: BTreeMap::new(),
+            deaths: 1,
+        }
+    }
+
+    /// Everything begins anew.
+    pub fn restart(&mut self) {
+        let deaths = self.deaths + 1;
+        *self = Truth { deaths, ..Truth::new(self.history.len() as u32) };
+    }
+
+    /// A rank recorded an outcome. Those of incarnations that have a successor do not count.
+    pub fn recorded(&mut self, rank: u32, incarnation: u32, outcome: Result<u32, u64>) {
+        if self.incarnation[rank as usize] != incarnation {
+            return;
+        }
+        let words = &mut self.history[rank as usize];
+        match (outcome, words.last_mut()) {
+            (Ok(source), _) => words.push(segment::word_of(source)),
+            (Err(_), Some(last)) if segment::read_word(*last).is_err() => *last += 1,
+            (Err(_), _) => words.push(segment::RUN | 1),
+        }
+    }
+
+    pub fn prints(&mut self, depends: &Depends) {
+        for (out, n) in self.outside.iter_mut().zip(depends.iter()) {
+            *out = (*out).max(*n);
+        }
+    }
+
+    pub fn stored(&mut self, rank: u32, generation: u32, depends: &Depends) {
+        self.images.insert((rank, generation), depends.clone());
+    }
+
+    /// Whether more was lost at once than is to be survived.
+    pub fn may_roll_back(&self) -> bool {
+        self.deaths > 1
+    }
+
+    fn outcomes(&self, rank: usize) -> Vec<Outcome> {
+        let mut all = Vec::new();
+        for word in &self.history[rank] {
+            match segment::read_word(*word) {
+                Ok(source) => all.push(Outcome::Source(source)),
+                Err(count) => all.extend((0..count).map(|_| Outcome::Nothing)),
+            }
+        }
+        all
+    }
+}
+
+impl World {
+    /// A rank is brought back with these determinants: what it loses must not matter to anybody.
+    pub fn check_restore(
+        &mut self,
+        rank: u32,
+        incarnation: u32,
+        words: Option<&Words>,
+        least: u64,
+    ) {
+        let index = rank as usize;
+        self.truth.incarnation[index] = incarnation;
+        let Some(words) = words else { return };
+        let history = &mut self.truth.history[index];
+        let before = segment::outcomes(history);
+        let end = words.end().max(least) as usize;
+        if end > history.len() {
+            return self.fail(format!("rank {rank} has more determinants than it recorded"));
+        }
+        for (at, word) in (words.first as usize..).zip(&words.words) {
+            let grows = at + 1 == end && segment::read_word(*word).is_err();
+            if history[at] != *word && !(grows && history[at] > *word) {
+                return self.fail(format!("determinant {at} of rank {rank} is not what it was"));
+            }
+        }
+        history.truncate(end);
+        if let (Some(last), Some(word)) = (history.last_mut(), words.words.last()) {
+            *last = *word;
+        }
+        let now = segment::outcomes(history);
+        if now < before {
+            self.trace(|| format!("rank {rank} loses {} outcomes", before - now));
+            self.check_orphans(index, now);
+        }
+    }
+
+    /// Nobody who goes on depends on more than the first `kept` outcomes of a rank.
+    fn check_orphans(&mut self, rank: usize, kept: u64) {
+        let mut orphans = Vec::new();
+        if self.truth.outside[rank] > kept {
+            orphans.push(String::from("what was printed"));
+        }
+        for member in self.controller.planner.members() {
+            let Some(node) = self.nodes.get(member) else { continue };
+            let procs = node.procs.iter().filter(|p| p.1.depends[rank] > kept);
+            orphans.extend(procs.map(|p| format!("rank {} on {member}", p.0)));
+            for (channel, stream) in &node.segment.streams {
+                let known = stream.messages.values().any(|m| m.depends[rank] > kept);
+                if known {
+                    orphans.push(format!("a message of {channel:?} on {member}"));
+                }
+            }
+        }
+        for (index, retention) in (0u32..).zip(&self.controller.retention) {
+            for kept_image in retention.newest_first() {
+                let depends = self.truth.images.get(&(index, kept_image.generation));
+                if depends.is_some_and(|d| d[rank] > kept) {
+                    orphans.push(format!("image {} of rank {index}", kept_image.generation));
+                }
+            }
+        }
+        if let Some(first) = orphans.first() {
+            self.fail(format!("orphan: {first} depends on lost determinants of rank {rank}"));
+        }
+    }
+
+    /// A rank is about to start: it must not run anywhere else.
+    pub fn check_alone(&mut self, at: Member, rank: u32) {
+        let members = self.controller.planner.members();
+        if !members.contains(&at) {
+            return;
+        }
+        let twin = |m: &&Member| {
+            **m != at && self.nodes.get(m).is_some_and(|n| n.procs.contains_key(&rank))
+        };
+        if let Some(other) = members.iter().find(twin).copied() {
+            self.fail(format!("rank {rank} is started on {at} and runs on {other}"));
+        }
+    }
+
+    /// Whether any one node could be lost now without loss of more than time.
+    pub fn is_whole(&mut self) -> bool {
+        let members = self.controller.planner.members().to_vec();
+        let mut whole = members.len() > 1
+            && self.controller.planner.settled()
+            && self.controller.rolling_back.is_none()
+            && self.nodes.keys().copied().eq(members.iter().copied());
+        let replicas = self.replicas.min(members.len().saturating_sub(1));
+        for (member, node) in &mut self.nodes {
+            let blocked = self.controller.conns.get(member).is_none_or(|c| self.conns[*c].blocked);
+            let ticket = node.gate.sample(&node.segment);
+            whole &= !blocked
+                && node.members == members
+                && node.gate.replicas().count() == replicas
+                && node.gate.may_leave(ticket, None)
+                && node.disk.values().all(|s| !s.bad);
+        }
+        for (rank, retention) in (0u32..).zip(&self.controller.retention) {
+            for generation in retention.newest_first().map(|k| k.generation).filter(|g| *g > 0) {
+                let there = |n: &&crate::node::Node| n.disk.contains_key(&(rank, generation));
+                whole &= self.nodes.values().filter(there).count() >= 2.min(members.len());
+            }
+        }
+        whole
+    }
+
+    /// The job is over: every rank's result and all lines are those of an undisturbed run in which
+    /// wildcards and polls came to the same, and logs hold no more than they must.
+    pub fn check_end(&self) -> Result<(), String> {
+        if self.report.lost {
+            return Ok(());
+        }
+        let outcomes: Vec<Vec<Outcome>> =
+            (0..self.programs.len()).map(|r| self.truth.outcomes(r)).collect();
+        let undisturbed = program::reference(&self.programs, &outcomes)?;
+        for (rank, one) in (0u32..).zip(&undisturbed) {
+            if self.controller.done.get(&rank) != Some(&one.state.hash) {
+                return Err(format!("rank {rank} ends with another result"));
+            }
+            if self.truth.printed[rank as usize] != one.printed {
+                return Err(format!("rank {rank} has printed something else"));
+            }
+        }
+        self.check_trimmed()
+    }
+
+    fn check_trimmed(&self) -> Result<(), String> {
+        let told = self.controller.floors.iter().filter(|f| f.0 + TOLD < self.now);
+        for (_, rank, floor) in told {
+            for member in self.controller.planner.members() {
+                let Some(node) = self.nodes.get(member) else { continue };
+                for (channel, stream) in &node.segment.streams {
+                    let need = floor.need[program::slot(channel.0, channel.2)];
+                    let home = node.homes[channel.0 as usize] == Some(*member);
+                    let first = stream.messages.keys().next();
+                    if channel.1 == *rank && home && first.is_some_and(|f| *f < need) {
+                        return Err(format!("the log of {channel:?} on {member} is not trimmed"));
+                    }
+                }
+                let held = node.replicas.answer(&[*rank]).held.remove(rank).unwrap_or_default();
+                if !held.words.is_empty() && held.first < floor.det_pos {
+                    return Err(format!("determinants of rank {rank} on {member} are not trimmed"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub fn mutate_answer(&mut self, mut answer: Answer) -> Answer {
+        if self.mutated(Mutation::ShortestAnswer) {
+            for words in answer.held.values_mut() {
+                words.words.truncate(words.words.len() / 2);
+            }
+        }
+        if self.mutated(Mutation::NoGuarantor) {
+            let epochs = 1..self.next_epoch;
+            answer.in_step =
+                epochs.flat_map(|epoch| (0..8).map(move |node| Member { node, epoch })).collect();
+        }
+        answer
+    }
+
+    pub fn where_it_stands(&self) -> String {
+        let mut text = format!("done {:?}", self.controller.done.keys().collect::<Vec<_>>());
+        for (member, node) in &self.nodes {
+            text += &format!("; {member}: orders {:?}", node.orders.keys().collect::<Vec<_>>());
+            for (rank, proc) in &node.procs {
+                let op = self.programs[*rank as usize].get(proc.state.at);
+                text += &format!(", rank {rank} at {} {op:?}", proc.state.at);
+            }
+        }
+        text
+    }
+}

@@ -1,0 +1,381 @@
+//! The simulated controller: the real planner, retention and scheduler, and what was printed.
+
+use crate::types::*;
+use crate::world::World;
+use eyrie_protocol::membership::Member;
+use eyrie_protocol::recovery::{Action, Input, Planner};
+use eyrie_protocol::retention::{Point, Retention};
+use eyrie_protocol::scheduler::Scheduler;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub struct Controller {
+    pub planner: Planner,
+    pub retention: Vec<Retention>,
+    scheduler: Scheduler,
+    every: Time,
+    pub conns: BTreeMap<Member, usize>,
+    points: BTreeMap<(u32, u32), Point>,
+    capturing: BTreeMap<u32, u32>,
+    /// A mutation: images that should have been discarded.
+    late: Vec<(u32, u32)>,
+    /// Nodes that are to be reset, and those that are.
+    pub rolling_back: Option<(BTreeSet<u32>, Vec<Member>)>,
+    pub done: BTreeMap<u32, u64>,
+    /// Floors as they were told to the nodes, with the time.
+    pub floors: Vec<(Time, u32, Point)>,
+}
+
+fn empty(ranks: usize) -> Vec<Retention> {
+    // Two channels from each rank.
+    (0..ranks).map(|_| Retention::new(ranks as u32 * 2)).collect()
+}
+
+impl Controller {
+    pub fn new(map: Vec<u32>, pace: u64) -> Self {
+        let every = 800 + 1500 * pace;
+        let ranks = map.len();
+        Controller {
+            scheduler: Scheduler::new(ranks as u32, every, every / 3, 0),
+            every,
+            retention: empty(ranks),
+            planner: Planner::new(map),
+            conns: BTreeMap::new(),
+            points: BTreeMap::new(),
+            capturing: BTreeMap::new(),
+            late: Vec::new(),
+            rolling_back: None,
+            done: BTreeMap::new(),
+            floors: Vec::new(),
+        }
+    }
+}
+
+impl World {
+    pub fn planner(&mut self, input: Input) {
+        let todo = self.controller.planner.step(input);
+        self.carry_out(todo);
+    }
+
+    fn say_to(&mut self, to: Member, said: ToNode) {
+        if let Some(conn) = self.controller.conns.get(&to).copied() {
+            self.send(conn, End::Controller, Packet::ToNode(said));
+        }
+    }
+
+    fn say_to_all(&mut self, said: &ToNode) {
+        for to in self.controller.planner.members().to_vec() {
+            self.say_to(to, said.clone());
+        }
+    }
+
+    pub fn carry_out(&mut self, todo: Vec<Action>) {
+        for action in todo {
+            let begins = matches!(action, Action::Members(_));
+            if self.controller.rolling_back.is_some() && !begins {
+                self.fail(format!("{action:?} is ordered while all go back to the beginning"));
+            }
+            if !matches!(action, Action::Members(_) | Action::Home { .. }) {
+                self.trace(|| format!("planner: {action:?}"));
+            }
+            match action {
+                Action::Members(members) => self.say_to_all(&ToNode::Members(members)),
+                Action::Home { rank, at } => self.say_to_all(&ToNode::Home { rank, at }),
+                Action::Query { to, round, ranks } => {
+                    self.say_to(to, ToNode::Query { round, ranks });
+                }
+                Action::Restore { rank, incarnation, at, generation, from, words } => {
+                    self.rank_down(rank);
+                    self.controller.done.remove(&rank);
+                    let kept = self.controller.retention[rank as usize].newest_first();
+                    let point = kept.filter(|k| k.generation == generation).map(|k| &k.point);
+                    let least = point.map(|p| p.det_pos).next().unwrap_or(0);
+                    self.check_restore(rank, incarnation, words.as_ref(), least);
+                    let order = Order { rank, incarnation, generation, from, words };
+                    self.say_to(at, ToNode::Restore(order));
+                    self.fault_nearby(6);
+                }
+                Action::Copy { rank, generation, from, to } => {
+                    self.say_to(from, ToNode::Copy { rank, generation, to });
+                }
+                Action::Complete { rank, generation } => self.complete(rank, generation),
+                Action::Discard { rank, generation } if self.mutated(Mutation::LateImages) => {
+                    self.controller.late.push((rank, generation));
+                }
+                Action::Discard { rank, generation } => {
+                    self.say_to_all(&ToNode::Remove { rank, generation });
+                }
+                Action::Damaged { rank, generation } => {
+                    self.controller.retention[rank as usize].damaged(generation);
+                    self.drop_image(rank, generation);
+                }
+                Action::RollBack { why } => self.roll_back(&why),
+                Action::Lost => {
+                    if !self.truth.may_roll_back() {
+                        self.fail(String::from("all was lost within what is to be survived"));
+                    }
+                    self.report.lost = true;
+                    self.over = true;
+                }
+            }
+        }
+    }
+
+    fn rank_down(&mut self, rank: u32) {
+        let now = self.now;
+        self.controller.scheduler.set_live(rank, false);
+        if self.controller.capturing.remove(&rank).is_some() {
+            self.controller.scheduler.finished(rank, now);
+        }
+    }
+
+    fn complete(&mut self, rank: u32, generation: u32) {
+        self.report.checkpoints += 1;
+        let point = self.controller.points[&(rank, generation)].clone();
+        let newest = self.mutated(Mutation::TrimByNewest);
+        let retention = &mut self.controller.retention[rank as usize];
+        let surplus = retention.complete(generation, point.clone(), Vec::new());
+        let kept: Vec<u32> = retention.newest_first().map(|k| k.generation).collect();
+        let floor = if newest { point } else { retention.floor().clone() };
+        for old in surplus {
+            self.drop_image(rank, old);
+        }
+        if !kept.contains(&0) {
+            self.planner(Input::Dropped { rank, generation: 0 });
+        }
+        self.tell_floor(rank, floor);
+    }
+
+    fn tell_floor(&mut self, rank: u32, floor: Point) {
+        if !self.mutated(Mutation::NeverTrim) {
+            let need = floor.need.clone();
+            self.say_to_all(&ToNode::Trim { rank, need, det_pos: floor.det_pos });
+        }
+        self.controller.floors.push((self.now, rank, floor));
+    }
+
+    /// What every rank may still need, for a node that is new or has a new rank.
+    pub fn tell_floors(&mut self, to: Member) {
+        for rank in 0..self.ranks() {
+            let floor = self.controller.retention[rank as usize].floor().clone();
+            let (need, det_pos) = (floor.need, floor.det_pos);
+            if !self.mutated(Mutation::NeverTrim) {
+                self.say_to(to, ToNode::Trim { rank, need, det_pos });
+            }
+        }
+    }
+
+    fn drop_image(&mut self, rank: u32, generation: u32) {
+        self.say_to_all(&ToNode::Remove { rank, generation });
+        self.planner(Input::Dropped { rank, generation });
+    }
+
+    fn roll_back(&mut self, why: &str) {
+        self.report.roll_backs += 1;
+        if !self.truth.may_roll_back() {
+            self.fail(format!("went back to the beginning without need: {why}"));
+        }
+        let members = self.controller.planner.members().to_vec();
+        for rank in 0..self.ranks() {
+            self.rank_down(rank);
+            self.controller.retention[rank as usize].restart();
+        }
+        self.controller.done.clear();
+        self.controller.points.clear();
+        self.controller.floors.clear();
+        self.truth.restart();
+        let nodes = members.iter().map(|m| m.node).collect();
+        self.controller.rolling_back = Some((nodes, Vec::new()));
+        for old in members {
+            let member = Member { node: old.node, epoch: self.next_epoch };
+            self.next_epoch += 1;
+            self.say_to(old, ToNode::Reset(member));
+        }
+        self.all_down();
+    }
+
+    fn all_down(&mut self) {
+        let ready = |r: &mut (BTreeSet<u32>, Vec<Member>)| r.0.is_empty();
+        if let Some((_, members)) = self.controller.rolling_back.take_if(ready) {
+            self.renew_scheduler();
+            self.planner(Input::AllDown { members });
+        }
+    }
+
+    fn is_down(&mut self, member: Member) {
+        let old = self.controller.conns.iter().find(|c| c.0.node == member.node);
+        let Some((old, conn)) = old.map(|(m, c)| (*m, *c)) else { return };
+        self.controller.conns.remove(&old);
+        self.controller.conns.insert(member, conn);
+        if let Some((waiting, members)) = &mut self.controller.rolling_back {
+            waiting.remove(&member.node);
+            members.push(member);
+        }
+        self.all_down();
+    }
+
+    /// A node is to be taken for dead.
+    pub fn suspect(&mut self, member: Member) {
+        let now = self.controller.conns.iter().find(|c| c.0.node == member.node);
+        // It may have been reset meanwhile.
+        let Some((member, conn)) = now.map(|(m, c)| (*m, *c)) else { return };
+        if self.conns[conn].open[0] && !self.conns[conn].broken && !self.conns[conn].blocked {
+            return;
+        }
+        self.trace(|| format!("{member} is taken for dead"));
+        self.controller.conns.remove(&member);
+        self.conns[conn].open[0] = self.mutated(Mutation::NoFence);
+        if let Some((waiting, members)) = &mut self.controller.rolling_back {
+            waiting.remove(&member.node);
+            members.retain(|m| m.node != member.node);
+        }
+        for rank in 0..self.ranks() {
+            if self.controller.planner.home(rank) == Some(member) {
+                self.rank_down(rank);
+                if self.mutated(Mutation::DoneForgotten) {
+                    self.planner(Input::RankReleased { rank });
+                } else {
+                    self.controller.done.remove(&rank);
+                }
+            }
+        }
+        self.planner(Input::NodeDied { member });
+        self.all_down();
+    }
+
+    pub fn controller_hears(&mut self, member: Member, said: FromNode) {
+        if matches!(said, FromNode::Down) {
+            return self.is_down(member);
+        }
+        let known = self.controller.conns.contains_key(&member);
+        let lax = self.mutated(Mutation::NoFence);
+        if (!known && !lax) || self.controller.rolling_back.is_some() {
+            return;
+        }
+        match said {
+            FromNode::Answered { round, answer } => {
+                let answer = self.mutate_answer(answer);
+                self.planner(Input::Answered { from: member, round, answer });
+            }
+            FromNode::Restored { rank, incarnation } => {
+                if incarnation == self.controller.planner.incarnation(rank) {
+                    self.controller.scheduler.set_live(rank, true);
+                }
+                self.tell_floors(member);
+                self.planner(Input::Restored { rank, incarnation });
+                self.count_late_images(rank, incarnation);
+            }
+            FromNode::ImageBad { rank, incarnation, generation, at } => {
+                self.planner(Input::ImageBad { rank, incarnation, generation, at });
+            }
+            FromNode::Stored { rank, generation, image } => {
+                self.stored(member, rank, generation, &image);
+            }
+            FromNode::NotCopied { rank, generation, to } => {
+                self.planner(Input::NotCopied { rank, generation, to });
+            }
+            FromNode::NoCheckpoint { rank } => {
+                let now = self.now;
+                if self.controller.capturing.remove(&rank).is_some() {
+                    self.controller.scheduler.finished(rank, now);
+                }
+            }
+            FromNode::RankDied { rank, incarnation } => {
+                self.rank_down(rank);
+                self.planner(Input::RankDied { rank, incarnation });
+            }
+            FromNode::RankDone { rank, incarnation, hash, depends } => {
+                if incarnation == self.controller.planner.incarnation(rank) || lax {
+                    self.rank_down(rank);
+                    self.truth.prints(&depends);
+                    self.controller.done.insert(rank, hash);
+                    self.planner(Input::RankDone { rank });
+                    self.over = self.controller.done.len() as u32 == self.ranks();
+                }
+            }
+            FromNode::Output { rank, index, line, depends } => {
+                self.output(rank, index, line, &depends);
+            }
+            FromNode::Down => {}
+        }
+    }
+
+    fn stored(&mut self, at: Member, rank: u32, generation: u32, image: &Image) {
+        let now = self.now;
+        let (point, incarnation) = (image.point(), image.incarnation);
+        if self.controller.capturing.get(&rank) == Some(&generation) {
+            self.controller.capturing.remove(&rank);
+            self.controller.scheduler.finished(rank, now);
+        }
+        if self.mutated(Mutation::TrimBeforeDurable) {
+            self.tell_floor(rank, point.clone());
+        }
+        self.truth.stored(rank, generation, &image.depends);
+        self.controller.points.insert((rank, generation), point);
+        self.planner(Input::Stored { rank, incarnation, generation, at });
+        if self.mutated(Mutation::OneCopyCounts) {
+            let members = self.controller.planner.members();
+            if let Some(other) = members.iter().copied().find(|m| *m != at) {
+                self.planner(Input::Stored { rank, incarnation, generation, at: other });
+            }
+        }
+    }
+
+    /// A mutation: the images of earlier incarnations count after all.
+    fn count_late_images(&mut self, rank: u32, incarnation: u32) {
+        for (of, generation) in std::mem::take(&mut self.controller.late) {
+            if of != rank || !self.controller.points.contains_key(&(of, generation)) {
+                continue;
+            }
+            let there = |n: &&crate::node::Node| n.disk.contains_key(&(rank, generation));
+            let holders: Vec<Member> =
+                self.nodes.values().filter(there).map(|n| n.member).collect();
+            for at in holders {
+                self.planner(Input::Stored { rank, incarnation, generation, at });
+            }
+        }
+    }
+
+    /// Prints what was not printed before.
+    fn output(&mut self, rank: u32, index: u64, line: u64, depends: &Depends) {
+        let again = self.mutated(Mutation::PrintedAgain);
+        let printed = &mut self.truth.printed[rank as usize];
+        match printed.get(index as usize) {
+            Some(_) if again => printed.push(line),
+            Some(before) if *before != line => {
+                self.fail(format!("rank {rank} prints something else as line {index}"));
+            }
+            Some(_) => {}
+            None if printed.len() as u64 == index => printed.push(line),
+            None => self.fail(format!("rank {rank}: lines before line {index} are missing")),
+        }
+        self.truth.prints(depends);
+    }
+
+    /// Orders the checkpoints that are due.
+    pub fn schedule(&mut self) {
+        let now = self.now;
+        if self.controller.rolling_back.is_none() {
+            while let Some(rank) = self.controller.scheduler.pick(now) {
+                let Some(at) = self.controller.planner.home(rank) else {
+                    self.controller.scheduler.finished(rank, now);
+                    continue;
+                };
+                let generation = self.controller.retention[rank as usize].begin();
+                self.controller.capturing.insert(rank, generation);
+                self.trace(|| format!("checkpoint {generation} of rank {rank}"));
+                self.say_to(at, ToNode::Checkpoint { rank, generation });
+                self.fault_nearby(12);
+            }
+            if self.random.one_in(8) {
+                self.planner(Input::Tick);
+            }
+        }
+        self.at(100, Event::Schedule);
+    }
+
+    /// After everything went back to the beginning.
+    fn renew_scheduler(&mut self) {
+        let (ranks, every, now) = (self.ranks(), self.controller.every, self.now);
+        self.controller.scheduler = Scheduler::new(ranks, every, every / 3, now);
+    }
+}

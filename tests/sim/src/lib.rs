@@ -1,0 +1,26 @@
+//! A deterministic simulation of a job on many nodes, around the real state machines.
+//!
+//! Real: the gate, the replica store, the recovery planner, retention, the scheduler (all of
+//! `eyrie-protocol`). Modelled: programs, processes, segments, disks, links, network and clock.
+//! One seed is one run: programs, delays and faults follow from it. A run is right if no check in
+//! `checks` fails.
+
+mod agent;
+mod checks;
+mod controller;
+mod faults;
+mod net;
+mod node;
+mod program;
+mod random;
+mod segment;
+mod types;
+mod world;
+
+pub use types::Mutation;
+pub use world::{Config, Report};
+
+/// Runs the simulation of a seed.
+pub fn run(config: Config) -> Result<Report, String> {
+    world::World::new(config).run()
+}

@@ -1,0 +1,54 @@
+//! `eyrie-sim [--mutation NAME] [--trace] FIRST [COUNT]`: runs seeds; says which fail and why.
+
+use eyrie_sim::{Config, Mutation, Report, run};
+use std::process::ExitCode;
+use std::time::Instant;
+
+const USAGE: &str = "usage: eyrie-sim [--trace] [--mutation NAME] FIRST-SEED [HOW-MANY]";
+
+fn main() -> ExitCode {
+    let mut trace = false;
+    let mut mutation = None;
+    let mut numbers = Vec::new();
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--trace" => trace = true,
+            "--mutation" => {
+                let name = args.next().unwrap_or_default();
+                mutation = Mutation::ALL.into_iter().find(|m| format!("{m:?}") == name);
+                if mutation.is_none() {
+                    eprintln!("no mutation '{name}'; there are {:?}", Mutation::ALL);
+                    return ExitCode::from(2);
+                }
+            }
+            number => match number.parse::<u64>() {
+                Ok(number) => numbers.push(number),
+                Err(_) => {
+                    eprintln!("{USAGE}");
+                    return ExitCode::from(2);
+                }
+            },
+        }
+    }
+    let (Some(first), count) = (numbers.first(), numbers.get(1).copied().unwrap_or(1)) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let mut total = Report::default();
+    let mut failed = 0;
+    let begun = Instant::now();
+    for seed in *first..first + count {
+        match run(Config { seed, mutation, trace }) {
+            Ok(report) => total.add(&report),
+            Err(why) => {
+                failed += 1;
+                println!("seed {seed} failed: {why}");
+                println!("  again, step by step: cargo run -q -p eyrie-sim -- --trace {seed}");
+            }
+        }
+    }
+    println!("{total}, {:.1} s", begun.elapsed().as_secs_f64());
+    println!("sim: {} passed, {failed} failed", count - failed);
+    ExitCode::from(u8::from(failed > 0))
+}

@@ -1,0 +1,260 @@
+//! What travels between the parts of the simulated job.
+
+use crate::program::{Channel, State};
+use eyrie_protocol::gate::ToReplica;
+use eyrie_protocol::membership::Member;
+use eyrie_protocol::replicas::{Answer, Words};
+use eyrie_protocol::retention::Point;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Virtual time in microseconds.
+pub type Time = u64;
+
+/// How many outcomes of each rank something depends on. Not part of the protocols: the checks' own.
+pub type Depends = Rc<Vec<u64>>;
+
+/// A message of the program.
+#[derive(Debug, Clone)]
+pub struct Message {
+    pub payload: u64,
+    pub depends: Depends,
+}
+
+/// A checkpoint image with the log that belongs to it.
+#[derive(Debug, Clone)]
+pub struct Image {
+    pub incarnation: u32,
+    pub state: State,
+    pub depends: Depends,
+    /// Where the rank stood in its determinants, and the run of fruitless polls that was open.
+    pub cursor: u64,
+    pub run: Option<(u64, u64)>,
+    /// Its own streams, as far as they were not trimmed.
+    pub log: Vec<(Channel, BTreeMap<u64, Message>)>,
+}
+
+impl Image {
+    pub fn point(&self) -> Point {
+        Point {
+            need: self.state.received.clone(),
+            det_pos: self.run.map_or(self.cursor, |(at, _)| at.min(self.cursor)),
+            output: [self.state.printed, 0],
+        }
+    }
+}
+
+/// From the controller to a node.
+#[derive(Debug, Clone)]
+pub enum ToNode {
+    Members(Vec<Member>),
+    Home {
+        rank: u32,
+        at: Member,
+    },
+    Query {
+        round: u64,
+        ranks: Vec<u32>,
+    },
+    Restore(Order),
+    Copy {
+        rank: u32,
+        generation: u32,
+        to: Member,
+    },
+    Checkpoint {
+        rank: u32,
+        generation: u32,
+    },
+    Trim {
+        rank: u32,
+        need: Vec<u64>,
+        det_pos: u64,
+    },
+    Remove {
+        rank: u32,
+        generation: u32,
+    },
+    /// Everything goes back to the beginning; the node is this member from now on.
+    Reset(Member),
+}
+
+/// A rank to be brought back.
+#[derive(Debug, Clone)]
+pub struct Order {
+    pub rank: u32,
+    pub incarnation: u32,
+    pub generation: u32,
+    pub from: Option<Member>,
+    pub words: Option<Words>,
+}
+
+/// From a node to the controller.
+#[derive(Debug, Clone)]
+pub enum FromNode {
+    Answered { round: u64, answer: Answer },
+    Restored { rank: u32, incarnation: u32 },
+    ImageBad { rank: u32, incarnation: u32, generation: u32, at: Member },
+    Stored { rank: u32, generation: u32, image: Rc<Image> },
+    NotCopied { rank: u32, generation: u32, to: Member },
+    NoCheckpoint { rank: u32 },
+    RankDied { rank: u32, incarnation: u32 },
+    RankDone { rank: u32, incarnation: u32, hash: u64, depends: Depends },
+    Output { rank: u32, index: u64, line: u64, depends: Depends },
+    Down,
+}
+
+/// Between two nodes.
+#[derive(Debug, Clone)]
+pub enum PeerMsg {
+    /// From here on a node wants a channel's messages.
+    Have {
+        channel: Channel,
+        position: u64,
+    },
+    Data {
+        channel: Channel,
+        position: u64,
+        message: Message,
+    },
+    /// So many messages of a channel were received by the program.
+    Taken {
+        channel: Channel,
+        upto: u64,
+    },
+    Determinants(ToReplica),
+    Held(u64),
+    Want {
+        rank: u32,
+        generation: u32,
+    },
+    File {
+        rank: u32,
+        generation: u32,
+        image: Option<Rc<Image>>,
+    },
+}
+
+/// Anything on a connection.
+#[derive(Debug, Clone)]
+pub enum Packet {
+    ToNode(ToNode),
+    FromNode(FromNode),
+    Peer(PeerMsg),
+}
+
+/// One end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum End {
+    Controller,
+    Node(Member),
+}
+
+/// What is going to happen.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// A rank's process does its next operation.
+    Step {
+        at: Member,
+        rank: u32,
+        incarnation: u32,
+    },
+    /// The first packet of a connection arrives at one side.
+    Arrive {
+        conn: usize,
+        side: usize,
+    },
+    /// One side notices that a connection is gone.
+    Closed {
+        conn: usize,
+        side: usize,
+    },
+    /// A node's daemon looks at what may be sent.
+    Pump {
+        at: Member,
+    },
+    Connect {
+        from: Member,
+        to: Member,
+    },
+    /// An image was written.
+    Written {
+        at: Member,
+        rank: u32,
+        generation: u32,
+        image: Rc<Image>,
+    },
+    /// The controller looks for due checkpoints.
+    Schedule,
+    /// The controller takes a node for dead.
+    Suspect {
+        member: Member,
+    },
+    /// A node that was cut off ends.
+    Perish {
+        member: Member,
+    },
+    Fault,
+    Join,
+}
+
+/// What is broken on purpose, to show that the checks find it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mutation {
+    /// Nothing waits for determinants to be replicated.
+    OpenGate,
+    /// Growing runs of fruitless polls are not news for the gate.
+    RunsUnnoticed,
+    /// A recovered rank starts before its determinants are replicated again, and they never are.
+    NoWriteBack,
+    /// Not the longest but the shortest answer is taken.
+    ShortestAnswer,
+    /// It is not checked whether somebody holds all that matters.
+    NoGuarantor,
+    /// Dead nodes are still listened to.
+    NoFence,
+    /// Logs are trimmed as soon as an image is ordered.
+    TrimBeforeDurable,
+    /// Logs are trimmed by the newest image instead of the older one that is kept.
+    TrimByNewest,
+    /// What a restored rank sends again is not put into its log again.
+    SuppressWithoutRelog,
+    /// An image does not contain the rank's send log.
+    NoLogInImage,
+    /// A second copy of a message is taken for the next one.
+    DuplicatesTaken,
+    /// A sender keeps the position of a receiver's earlier incarnation.
+    KeptWatermark,
+    /// What a restored rank prints again is printed again.
+    PrintedAgain,
+    /// A rank that ended well is not run again when its node dies.
+    DoneForgotten,
+    /// An image counts with its first copy.
+    OneCopyCounts,
+    /// Logs are never trimmed.
+    NeverTrim,
+    /// An image that is complete only after its rank was restored from an older one counts.
+    LateImages,
+}
+
+impl Mutation {
+    pub const ALL: [Mutation; 17] = [
+        Mutation::OpenGate,
+        Mutation::RunsUnnoticed,
+        Mutation::NoWriteBack,
+        Mutation::ShortestAnswer,
+        Mutation::NoGuarantor,
+        Mutation::NoFence,
+        Mutation::TrimBeforeDurable,
+        Mutation::TrimByNewest,
+        Mutation::SuppressWithoutRelog,
+        Mutation::NoLogInImage,
+        Mutation::DuplicatesTaken,
+        Mutation::KeptWatermark,
+        Mutation::PrintedAgain,
+        Mutation::DoneForgotten,
+        Mutation::OneCopyCounts,
+        Mutation::NeverTrim,
+        Mutation::LateImages,
+    ];
+}

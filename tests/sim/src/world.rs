@@ -1,0 +1,302 @@
+//! One simulated job: nodes, controller, network and clock, and the loop that makes things happen.
+
+use crate::checks::Truth;
+use crate::controller::Controller;
+use crate::net::Conn;
+use crate::node::Node;
+use crate::program::{self, Programs};
+use crate::random::Random;
+use crate::types::{End, Event, Mutation, Packet, Time};
+use eyrie_protocol::membership::Member;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// Events after which a run is taken for hung.
+const MOST_EVENTS: u64 = 60_000;
+
+/// What a run consists of; all else follows from the seed.
+#[derive(Debug, Clone, Copy)]
+pub struct Config {
+    pub seed: u64,
+    pub mutation: Option<Mutation>,
+    pub trace: bool,
+}
+
+/// What a run came to.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    pub events: u64,
+    pub faults: u64,
+    pub node_deaths: u64,
+    pub recoveries: u64,
+    pub checkpoints: u64,
+    pub roll_backs: u64,
+    pub lost: bool,
+    /// In a sum of reports: how many were.
+    pub ended_lost: u64,
+}
+
+impl Report {
+    pub fn add(&mut self, other: &Report) {
+        self.events += other.events;
+        self.faults += other.faults;
+        self.node_deaths += other.node_deaths;
+        self.recoveries += other.recoveries;
+        self.checkpoints += other.checkpoints;
+        self.roll_backs += other.roll_backs;
+        self.ended_lost += u64::from(other.lost);
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} events, {} faults, {} nodes lost, {} ranks restored, {} checkpoints, {} times back \
+             to the beginning, {} jobs lost with their last node",
+            self.events,
+            self.faults,
+            self.node_deaths,
+            self.recoveries,
+            self.checkpoints,
+            self.roll_backs,
+            self.ended_lost
+        )
+    }
+}
+
+/// Everything.
+pub struct World {
+    pub now: Time,
+    pub random: Random,
+    pub mutation: Option<Mutation>,
+    pub programs: Programs,
+    pub nodes: BTreeMap<Member, Node>,
+    pub controller: Controller,
+    pub conns: Vec<Conn>,
+    pub truth: Truth,
+    pub report: Report,
+    pub replicas: usize,
+    pub faults_left: u64,
+    pub next_epoch: u64,
+    /// The first thing that was found wrong.
+    pub wrong: Option<String>,
+    pub over: bool,
+    queue: BinaryHeap<Reverse<(Time, u64)>>,
+    events: BTreeMap<u64, Event>,
+    numbered: u64,
+    trace: bool,
+}
+
+impl World {
+    pub fn new(config: Config) -> Self {
+        let mut random = Random::new(config.seed);
+        let ranks = 2 + random.below(4) as u32;
+        let nodes = 2 + random.below(4) as u32;
+        let steps = 60 + random.below(400);
+        let programs = program::draw(&mut random, ranks, steps);
+        let replicas = if random.one_in(8) { 2 } else { 1 };
+        let map: Vec<u32> = match random.below(2) {
+            0 => (0..ranks).map(|r| r % nodes).collect(),
+            _ => (0..ranks).map(|r| r * nodes / ranks).collect(),
+        };
+        let mut world = World {
+            now: 0,
+            mutation: config.mutation,
+            nodes: BTreeMap::new(),
+            controller: Controller::new(map, random.below(3)),
+            conns: Vec::new(),
+            truth: Truth::new(ranks),
+            report: Report::default(),
+            replicas,
+            faults_left: random.below(7),
+            next_epoch: 1,
+            wrong: None,
+            over: false,
+            queue: BinaryHeap::new(),
+            events: BTreeMap::new(),
+            numbered: 0,
+            trace: config.trace,
+            programs,
+            random,
+        };
+        let spares = world.random.below(2) as u32;
+        world.trace(|| {
+            format!("{ranks} ranks, {nodes} nodes, {spares} spares, {replicas} replicas")
+        });
+        for node in 0..nodes + spares {
+            world.join(node, node >= nodes);
+        }
+        let todo = world.controller.planner.start();
+        world.carry_out(todo);
+        world.at(200, Event::Schedule);
+        let first = 100 + world.random.below(1500);
+        world.at(first, Event::Fault);
+        world
+    }
+
+    pub fn ranks(&self) -> u32 {
+        self.programs.len() as u32
+    }
+
+    pub fn mutated(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
+    }
+
+    /// Lets something happen in `after` microseconds.
+    pub fn at(&mut self, after: Time, event: Event) {
+        self.numbered += 1;
+        self.events.insert(self.numbered, event);
+        self.queue.push(Reverse((self.now + after, self.numbered)));
+    }
+
+    pub fn trace(&self, line: impl FnOnce() -> String) {
+        if self.trace {
+            println!("{:>7} {}", self.now, line());
+        }
+    }
+
+    /// Something is not as it must be.
+    pub fn fail(&mut self, why: String) {
+        self.trace(|| format!("WRONG: {why}"));
+        self.wrong.get_or_insert(why);
+    }
+
+    /// Runs to the end of the job.
+    pub fn run(mut self) -> Result<Report, String> {
+        while let Some(Reverse((time, number))) = self.queue.pop() {
+            let Some(event) = self.events.remove(&number) else { continue };
+            self.now = time;
+            self.report.events += 1;
+            self.happen(event);
+            if let Some(why) = self.wrong {
+                return Err(why);
+            }
+            if self.over {
+                return match self.check_end() {
+                    Ok(()) => Ok(self.report),
+                    Err(why) => Err(why),
+                };
+            }
+            if self.report.events > MOST_EVENTS {
+                return Err(format!("hung: {}", self.where_it_stands()));
+            }
+        }
+        Err(format!("nothing happens any more: {}", self.where_it_stands()))
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Step { at, rank, incarnation } => self.step(at, rank, incarnation),
+            Event::Arrive { conn, side } => self.arrive(conn, side),
+            Event::Closed { conn, side } => self.closed(conn, side),
+            Event::Pump { at } => self.pump(at),
+            Event::Connect { from, to } => self.connect(from, to),
+            Event::Written { at, rank, generation, image } => {
+                self.written(at, rank, generation, image);
+            }
+            Event::Schedule => self.schedule(),
+            Event::Suspect { member } => self.suspect(member),
+            Event::Perish { member } => self.perish(member),
+            Event::Fault => self.fault(),
+            Event::Join => self.rejoin(),
+        }
+    }
+
+    /// A node starts; it is connected to the controller.
+    pub fn join(&mut self, number: u32, spare: bool) {
+        let member = Member { node: number, epoch: self.next_epoch };
+        self.next_epoch += 1;
+        let conn = self.open(End::Controller, End::Node(member));
+        let mut node = Node::new(member, self.ranks(), self.replicas, conn);
+        node.segment.frozen_runs = self.mutated(Mutation::RunsUnnoticed);
+        self.nodes.insert(member, node);
+        self.controller.conns.insert(member, conn);
+        self.trace(|| format!("{member} joins"));
+        self.planner(eyrie_protocol::recovery::Input::Joined { member, spare });
+        self.tell_floors(member);
+    }
+
+    /// A node that died comes back, empty, as a spare.
+    fn rejoin(&mut self) {
+        // One that the controller has not noticed to be dead keeps its number.
+        let known = self.nodes.keys().chain(self.controller.conns.keys());
+        let there: Vec<u32> = known.map(|m| m.node).collect();
+        if self.controller.rolling_back.is_some() || self.over {
+            return self.at(300, Event::Join);
+        }
+        if let Some(free) = (0..8).find(|n| !there.contains(n)) {
+            self.join(free, true);
+        }
+    }
+
+    pub fn open(&mut self, a: End, b: End) -> usize {
+        self.conns.push(Conn::new(a, b));
+        self.conns.len() - 1
+    }
+
+    /// Sends on a connection; what is sent on a broken one is lost.
+    pub fn send(&mut self, conn: usize, from: End, packet: Packet) {
+        let c = &mut self.conns[conn];
+        let Some(side) = c.side(from) else { return };
+        if c.broken || !c.open[side] {
+            return;
+        }
+        let at = c.send(side, packet, self.now, &mut self.random);
+        let after = at - self.now;
+        self.at(after, Event::Arrive { conn, side: 1 - side });
+    }
+
+    /// A connection breaks: what is on it is lost, both sides notice, each in its time.
+    pub fn cut(&mut self, conn: usize) {
+        let c = &mut self.conns[conn];
+        c.broken = true;
+        // What had arrived at the other side's kernel is still read there.
+        for queue in &mut c.queues {
+            let keep = self.random.below(3).min(queue.len() as u64);
+            queue.truncate(keep as usize);
+        }
+        for side in 0..2 {
+            let after = 10 + self.random.below(200);
+            self.at(after, Event::Closed { conn, side });
+        }
+    }
+
+    fn arrive(&mut self, conn: usize, side: usize) {
+        let now = self.now;
+        let c = &mut self.conns[conn];
+        if c.blocked {
+            return self.at(100, Event::Arrive { conn, side });
+        }
+        let queue = &mut c.queues[1 - side];
+        if queue.front().is_none_or(|p| p.0 > now) || !c.open[side] {
+            return;
+        }
+        let Some((_, packet)) = queue.pop_front() else { return };
+        let (to, from) = (c.ends[side], c.ends[1 - side]);
+        match (to, from, packet) {
+            (End::Controller, End::Node(member), Packet::FromNode(said)) => {
+                self.controller_hears(member, said);
+            }
+            (End::Node(member), _, Packet::ToNode(said)) => self.node_hears(member, said),
+            (End::Node(member), End::Node(peer), Packet::Peer(said)) => {
+                self.peer_hears(member, peer, conn, said);
+            }
+            _ => {}
+        }
+    }
+
+    fn closed(&mut self, conn: usize, side: usize) {
+        let c = &mut self.conns[conn];
+        if !c.open[side] {
+            return;
+        }
+        c.open[side] = false;
+        match (c.ends[side], c.ends[1 - side]) {
+            (End::Controller, End::Node(member)) => self.suspect(member),
+            (End::Node(member), End::Controller) => self.perish(member),
+            (End::Node(member), End::Node(peer)) => self.peer_closed(member, peer, conn),
+            _ => {}
+        }
+    }
+}
