@@ -130,6 +130,7 @@ impl World {
 
     fn complete(&mut self, rank: u32, generation: u32) {
         self.report.checkpoints += 1;
+        self.check_copies(rank, generation);
         let point = self.controller.points[&(rank, generation)].clone();
         let newest = self.mutated(Mutation::TrimByNewest);
         let retention = &mut self.controller.retention[rank as usize];
