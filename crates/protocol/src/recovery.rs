@@ -115,6 +115,8 @@ struct Rank {
     kept: BTreeMap<u32, BTreeSet<Member>>,
     /// Those that do not count yet.
     unborn: BTreeMap<u32, BTreeSet<Member>>,
+    /// Up to this one all that are in neither list were given up, for ever.
+    given_up: u32,
 }
 
 /// All ranks and nodes of a job.
@@ -170,6 +172,7 @@ impl Planner {
                 words: None,
                 kept: BTreeMap::from([(0, BTreeSet::new())]),
                 unborn: BTreeMap::new(),
+                given_up: 0,
             });
         }
         for rank in 0..self.ranks.len() {
@@ -314,9 +317,24 @@ impl Planner {
             }
             rank.unborn.retain(|_, holders| !holders.is_empty());
         }
+        self.forget_lost_images(todo);
         self.refetch_lost_sources(member, todo);
         self.query(todo);
         self.balance(todo);
+    }
+
+    /// Images of which no copy is left are given up now: one that turned up again after its rank
+    /// was restored from an older one would be without the log in between.
+    fn forget_lost_images(&mut self, todo: &mut Vec<Action>) {
+        for (index, rank) in (0u32..).zip(&mut self.ranks) {
+            let lost: Vec<u32> =
+                rank.kept.iter().filter(|k| *k.0 > 0 && k.1.is_empty()).map(|k| *k.0).collect();
+            for generation in lost {
+                rank.kept.remove(&generation);
+                rank.given_up = rank.given_up.max(generation);
+                todo.push(Action::Damaged { rank: index, generation });
+            }
+        }
     }
 
     /// A rank that is being brought its image from a node that is gone is ordered anew.
@@ -408,6 +426,7 @@ impl Planner {
         // Images of the last incarnation that come to count only now could have the logs trimmed
         // that this one is going to replay.
         let late = std::mem::take(&mut rank.unborn);
+        rank.given_up = rank.given_up.max(late.keys().next_back().copied().unwrap_or(0));
         let discarded = late.keys().map(|g| Action::Discard { rank: index as u32, generation: *g });
         todo.extend(discarded);
         self.copying.retain(|c, _| c.0 != index as u32 || !late.contains_key(&c.1));
@@ -456,6 +475,7 @@ impl Planner {
             holders.remove(&bad);
             if holders.is_empty() && generation > 0 {
                 rank.kept.remove(&generation);
+                rank.given_up = rank.given_up.max(generation);
                 todo.push(Action::Damaged { rank: index as u32, generation });
             }
         }
@@ -485,6 +505,7 @@ impl Planner {
         if let Some(holders) = r.kept.get_mut(&generation) {
             holders.insert(at);
         } else if r.incarnation == incarnation
+            && r.given_up < generation
             && r.kept.keys().next_back().is_none_or(|newest| *newest < generation)
         {
             r.unborn.entry(generation).or_default().insert(at);

@@ -157,9 +157,13 @@ impl World {
                 }
                 Some(_) => {}
                 None => {
-                    if let Some(from) = order.from {
-                        self.tell_peer(at, from, PeerMsg::Want { rank, generation });
-                    }
+                    let Some(from) = order.from else {
+                        node.orders.remove(&rank);
+                        let incarnation = order.incarnation;
+                        let said = FromNode::ImageBad { rank, incarnation, generation, at };
+                        return self.tell(at, said);
+                    };
+                    self.tell_peer(at, from, PeerMsg::Want { rank, generation });
                     return;
                 }
             }

@@ -149,6 +149,20 @@ impl World {
         }
     }
 
+    /// A checkpoint begins to count: it must lie on two nodes, dead ones that nobody has noticed
+    /// included.
+    pub fn check_copies(&mut self, rank: u32, generation: u32) {
+        let members = self.controller.planner.members();
+        let has = |m: &&Member| {
+            self.nodes.get(m).is_none_or(|n| n.disk.contains_key(&(rank, generation)))
+        };
+        if members.iter().filter(has).count() < 2.min(members.len()) {
+            self.fail(format!(
+                "image {generation} of rank {rank} counts with less than two copies"
+            ));
+        }
+    }
+
     /// A rank is about to start: it must not run anywhere else.
     pub fn check_alone(&mut self, at: Member, rank: u32) {
         let members = self.controller.planner.members();

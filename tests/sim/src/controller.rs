@@ -130,6 +130,9 @@ impl World {
 
     fn complete(&mut self, rank: u32, generation: u32) {
         self.report.checkpoints += 1;
+        if !self.mutated(Mutation::LateImages) {
+            self.check_copies(rank, generation);
+        }
         let point = self.controller.points[&(rank, generation)].clone();
         let newest = self.mutated(Mutation::TrimByNewest);
         let retention = &mut self.controller.retention[rank as usize];
@@ -262,7 +265,7 @@ impl World {
                 }
                 self.tell_floors(member);
                 self.planner(Input::Restored { rank, incarnation });
-                self.count_late_images(rank, incarnation);
+                self.count_late_images(rank);
             }
             FromNode::ImageBad { rank, incarnation, generation, at } => {
                 self.planner(Input::ImageBad { rank, incarnation, generation, at });
@@ -321,16 +324,14 @@ impl World {
     }
 
     /// A mutation: the images of earlier incarnations count after all.
-    fn count_late_images(&mut self, rank: u32, incarnation: u32) {
+    fn count_late_images(&mut self, rank: u32) {
         for (of, generation) in std::mem::take(&mut self.controller.late) {
             if of != rank || !self.controller.points.contains_key(&(of, generation)) {
                 continue;
             }
-            let there = |n: &&crate::node::Node| n.disk.contains_key(&(rank, generation));
-            let holders: Vec<Member> =
-                self.nodes.values().filter(there).map(|n| n.member).collect();
-            for at in holders {
-                self.planner(Input::Stored { rank, incarnation, generation, at });
+            let newest = self.controller.retention[rank as usize].newest();
+            if newest.is_none_or(|k| k.generation < generation) {
+                self.complete(rank, generation);
             }
         }
     }
