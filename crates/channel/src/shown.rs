@@ -128,7 +128,7 @@ mod tests {
         let message = message();
         let seg = showing(&message);
         let whole = message.len() as u64;
-        for (from, to) in [(0, whole), (100, PIECE_BYTES), (PIECE_BYTES + 1, 300_000)] {
+        for (from, to) in [(0, whole), (100, PIECE_BYTES), (PIECE_BYTES + 1, 2 * PIECE_BYTES + 9)] {
             let mut out = vec![0u8; to as usize];
             let shown = Shown::find(seg.channel(0, 1), seg.rank(0), START).unwrap();
             // SAFETY: `out` is `to` bytes long.

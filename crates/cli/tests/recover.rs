@@ -25,7 +25,11 @@ fn sorted(text: &str) -> String {
 }
 
 fn start<'w>(world: &'w World, program: &str, go: &str, every: &str) -> common::Job<'w> {
-    let args = ["run", "-n", "2", "-l", "--ckpt-every", every, program, LINES, STOP, go];
+    start_with(world, program, go, &["--ckpt-every", every])
+}
+
+fn start_with<'w>(world: &'w World, program: &str, go: &str, options: &[&str]) -> common::Job<'w> {
+    let args = [&["run", "-n", "2", "-l"], options, &[program, LINES, STOP, go]].concat();
     let job = world.start(&args, Stdio::null());
     job.wait_lines(&[&format!("[0] {STOP} "), &format!("[1] {STOP} ")]);
     job
@@ -167,18 +171,18 @@ fn input_is_fed_again_after_a_kill() {
 }
 
 #[test]
-fn a_program_with_threads_is_refused_and_goes_on() {
+fn a_program_that_cannot_be_checkpointed_is_told_why_and_goes_on() {
     let world = World::new();
-    let (program, go) = (world.program("threads"), world.path("go"));
+    let (program, go) = (world.program("netlink"), world.path("go"));
     let args = ["run", "--ckpt-every", "0", &program, go.to_str().unwrap()];
     let job = world.start(&args, Stdio::null());
     job.wait_line("ready");
     let output = world.run(&["checkpoint", "last"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(texts(&output).1.contains("2 threads"), "{output:?}");
+    assert!(texts(&output).1.contains("a socket"), "{output:?}");
     let status = job.status();
     let reason = status["ranks"][0]["no_checkpoint_reason"].as_str().unwrap();
-    assert!(reason.contains("threads"), "{reason}");
+    assert!(reason.contains("a socket"), "{reason}");
     std::fs::write(&go, "").unwrap();
     assert_eq!(job.end().0, 0);
 }
@@ -187,7 +191,9 @@ fn a_program_with_threads_is_refused_and_goes_on() {
 fn without_space_for_images_the_job_goes_on_with_the_last_checkpoint() {
     let world = World::new();
     let (program, go) = (world.program("count"), world.path("go"));
-    let job = start(&world, &program, go.to_str().unwrap(), "0");
+    // An image of what has changed might fit.
+    let options = ["--ckpt-every", "0", "--ckpt", "full"];
+    let job = start_with(&world, &program, go.to_str().unwrap(), &options);
     job.command(&["checkpoint", "last"]);
     let daemon = job.status()["daemon_pid"].as_u64().unwrap();
     let limit = |bytes: u64| {

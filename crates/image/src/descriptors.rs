@@ -12,7 +12,7 @@ use crate::named::Named;
 use crate::orphans::Orphans;
 use crate::procfs::{self, FdInfo};
 use crate::state::{Description, Descriptor, FileId, Owner, Target};
-use crate::{counters, epoll, inotify, pipes, sockets, terminals};
+use crate::{counters, epoll, inotify, pipes, sockets, terminals, tree};
 use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -143,18 +143,28 @@ pub fn refused(this: &Open, what: String) -> CaptureError {
     CaptureError::Descriptor { fd: this.fd as i32, what }
 }
 
+/// What a process has open.
+fn open_in(pid: libc::pid_t) -> Result<Vec<Open>, CaptureError> {
+    let mut all = Vec::new();
+    for fd in procfs::numbers(pid, "fd")? {
+        let link = procfs::link(pid, &format!("fd/{fd}"))?;
+        let meta = fs::metadata(format!("/proc/{pid}/fd/{fd}"))
+            .map_err(|source| CaptureError::Os { what: "examine a file descriptor", source })?;
+        all.push(Open { pid, fd, link, meta, info: procfs::fdinfo(pid, fd)?, id: 0 });
+    }
+    Ok(all)
+}
+
 impl Survey {
     /// Looks at the processes `pids`, which must stand still.
     pub fn of(pids: &[libc::pid_t]) -> Result<Survey, CaptureError> {
         let mut all = Vec::new();
         for &pid in pids {
-            for fd in procfs::numbers(pid, "fd")? {
-                let link = procfs::link(pid, &format!("fd/{fd}"))?;
-                let meta = fs::metadata(format!("/proc/{pid}/fd/{fd}")).map_err(|source| {
-                    CaptureError::Os { what: "examine a file descriptor", source }
-                })?;
-                all.push(Open { pid, fd, link, meta, info: procfs::fdinfo(pid, fd)?, id: 0 });
-            }
+            let open = open_in(pid).map_err(|e| tree::gone_or(pid, e));
+            all.extend(open.map_err(|e| match Some(&pid) == pids.first() {
+                true => e,
+                false => tree::of_child(pid, e),
+            })?);
         }
         number(&mut all);
         let family = Rc::new(RefCell::new(pids.to_vec()));

@@ -126,6 +126,18 @@ fn ends(pid: libc::pid_t) -> bool {
     }
 }
 
+/// What an error about a stopped process comes to: where the process was killed meanwhile, it is
+/// that. What `/proc` says of one that is ending may be anything, a lack of permission too.
+pub(crate) fn gone_or(pid: libc::pid_t, error: CaptureError) -> CaptureError {
+    let killed = || {
+        let Ok(status) = procfs::Status::read(pid) else { return true };
+        ["SigPnd", "ShdPnd"].iter().any(|name| {
+            status.number(name, 16).is_ok_and(|set| set & 1 << (libc::SIGKILL - 1) != 0)
+        })
+    };
+    if killed() || Tracee(pid).has_ended() { CaptureError::Gone } else { error }
+}
+
 /// Asks for what a stopped process is to its relatives. The images of its children do not exist
 /// yet; their identities are filled in later.
 pub(crate) fn kin(frozen: &Frozen, agent: &Agent, stat: &Stat) -> Result<Kin, CaptureError> {

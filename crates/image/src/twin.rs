@@ -22,12 +22,17 @@ use crate::track::{Tracker, Tracking};
 use crate::{ImageReport, PAGE_BYTES};
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 const OPTIONS: i32 =
     libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_EXITKILL;
 
 /// Largest mapping whose page table is read entry by entry while the process stands still.
 const MAX_SLOW_SEARCH_BYTES: u64 = 16 << 20;
+
+/// How long an orphan is waited for, and how often it is looked for.
+const ORPHAN_LIMIT: Duration = Duration::from_secs(1);
+const ORPHAN_PAUSE: Duration = Duration::from_micros(200);
 
 /// A frozen copy of a process. Owned by the thread that made it; killed and reaped when dropped.
 pub struct Twin(Shot);
@@ -127,9 +132,27 @@ impl Process {
         let twin = between.and_then(|b| Process::fork(&agent.of_twin(b.0), 0, &mut None));
         if let Some(number) = number {
             let options = (libc::__WALL | libc::WNOHANG) as u64;
-            agent.call(libc::SYS_wait4, &[number as u64, 0, options, 0])?;
+            let collected = agent.call(libc::SYS_wait4, &[number as u64, 0, options, 0]);
+            if collected.is_err() {
+                reap_orphan(number);
+            }
+            collected?;
         }
         twin
+    }
+}
+
+/// Collects a process that has ended and whose parent has died: it comes to us when the kernel is
+/// done with the parent, if we take orphans; else somebody else collects it.
+fn reap_orphan(pid: libc::pid_t) {
+    let end = Instant::now() + ORPHAN_LIMIT;
+    while Path::new(&format!("/proc/{pid}")).exists() && Instant::now() < end {
+        // SAFETY: asks about this one process, whose status nobody wants.
+        let r = unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::__WALL | libc::WNOHANG) };
+        if r == pid {
+            return;
+        }
+        std::thread::sleep(ORPHAN_PAUSE);
     }
 }
 

@@ -39,9 +39,10 @@ def built(name):
 
 def killed_twice(name):
     """One rank dies after a checkpoint, comes back from the image, is checkpointed and dies again."""
-    code, want, err = run_to_end(built(name), ranks=2)
+    command = [*built(name), "80000"]
+    code, want, err = run_to_end(command, ranks=2)
     assert code == 0 and want.startswith("checksum "), (code, want, err)
-    with Job(built(name), ranks=2, ckpt_every=0.1) as job:
+    with Job(command, ranks=2, ckpt_every=0.1) as job:
         for time in (1, 2):
             job.wait_event("checkpointed", rank=1, count=job.count("checkpointed", rank=1) + 1)
             job.kill_ranks([1])
