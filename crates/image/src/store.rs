@@ -151,7 +151,6 @@ impl Shot {
         let Ready { outline: Outline { mut state, regions }, own, sorted, saved, source, pagemap } =
             self.ready()?;
         append::mark_shared(&self.family.borrow(), &mut state.descriptions);
-        regions.orphans.refuse_shared(&self.family.borrow())?;
         fault::point(fault::REGIONS_KNOWN)?;
         let own_pages = sort::all(&own);
         let base = self.changes.base.as_deref();
