@@ -326,6 +326,7 @@ fn run_cycles(
     for cycle in 0..cycles {
         std::thread::sleep(Duration::from_micros(random.below(longest_us)));
         let image = folder.join(format!("image{cycle}"));
+        let mut family = descendants(process.pid);
         loop {
             match checkpoint(process.pid, &image) {
                 Ok(report) => println!("{report:?}"),
@@ -338,7 +339,7 @@ fn run_cycles(
             }
             break;
         }
-        let family = descendants(process.pid);
+        family.extend(descendants(process.pid));
         std::thread::sleep(Duration::from_micros(random.below(longest_us)));
         process.kill_with(family);
         assert_eq!(Image::open(&image).unwrap().meta(), b"meta");
