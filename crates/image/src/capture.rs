@@ -75,7 +75,7 @@ pub(crate) fn freeze_state(
     for thread in frozen.threads() {
         thread.set_sigmask(ALL_SIGNALS)?;
     }
-    let mut orphans = Orphans::of_mappings(&maps)?;
+    let mut orphans = Orphans::of_mappings(&maps, &survey.known.named)?;
     let files = survey.table(pid, &mut orphans)?;
     fault::point(fault::DESCRIPTORS_READ)?;
     let regs = frozen.borrowed.first().map(|b| b.regs).ok_or(CaptureError::Gone)?;

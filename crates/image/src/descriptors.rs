@@ -8,6 +8,7 @@ use crate::SEGMENT_PREFIX;
 use crate::error::CaptureError;
 use crate::lend::{self, Lender};
 use crate::locks;
+use crate::named::Named;
 use crate::orphans::Orphans;
 use crate::procfs::{self, FdInfo};
 use crate::state::{Description, Descriptor, FileId, Owner, Target};
@@ -122,6 +123,8 @@ pub struct Table {
 pub struct Known {
     /// Pipes whose content was copied.
     pub copied: BTreeSet<u64>,
+    /// Named shared memory.
+    pub named: Named,
 }
 
 /// All that a family of frozen processes has open.
@@ -131,7 +134,8 @@ pub struct Survey {
     /// Shared objects whose content was read.
     pub orphans: BTreeSet<u64>,
     all: Vec<Open>,
-    known: Known,
+    /// What is shared among them.
+    pub known: Known,
 }
 
 /// Refuses a descriptor.
@@ -164,7 +168,8 @@ impl Survey {
         }
         number(&mut all);
         let family = Rc::new(RefCell::new(pids.to_vec()));
-        Ok(Survey { family, orphans: BTreeSet::new(), all, known: Known::default() })
+        let known = Known { named: Named::of(pids, &all)?, ..Known::default() };
+        Ok(Survey { family, orphans: BTreeSet::new(), all, known })
     }
 
     /// What one of them has open. `orphans` are the shared objects that it has mapped; those that
@@ -296,7 +301,7 @@ fn target(
     if this.kind() == libc::S_IFREG && lend::file_system(&lender.borrow(this.fd)?) == MQUEUE_MAGIC {
         return refuse(format!("a message queue ({})", String::from_utf8_lossy(&this.link)));
     }
-    if let Some(orphan) = orphans.of_descriptor(this.fd, &this.link, &this.meta)? {
+    if let Some(orphan) = orphans.of_descriptor(this.fd, &this.link, &this.meta, &known.named)? {
         return Ok(Target::Orphan { orphan });
     }
     match this.kind() {

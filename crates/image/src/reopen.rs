@@ -245,8 +245,10 @@ impl<'a> Reopener<'a> {
 
     /// The last step, which changes what others can see.
     pub fn finish(&mut self) -> Result<(), RestoreError> {
+        self.orphans.reserve()?;
         self.orphans.seal()?;
-        self.cuts.cut()
+        self.cuts.cut()?;
+        self.orphans.put_back()
     }
 
     fn file(

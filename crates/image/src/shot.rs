@@ -122,6 +122,8 @@ impl Frozen {
         let pid = self.tracee.0;
         let (mut snapshot, agent) = capture::freeze_state(self, survey)?;
         agent.finish()?;
+        // Now, while it cannot start another that inherits them.
+        snapshot.orphans.refuse_shared(&survey.family.borrow())?;
         let changes = tracker.freeze(pid, &snapshot, &agent, path)?;
         let ours = snapshot.stat.field(4) == u64::from(std::process::id());
         let own_bytes = snapshot.status.kib("RssAnon") << 10;

@@ -11,6 +11,7 @@ use crate::fault;
 use crate::format::Extent;
 use crate::freeze::Frozen;
 use crate::memory;
+use crate::named::Still;
 use crate::procfs::{self, Mapping};
 use crate::regions::{Content, Regions};
 use crate::scan::Pagemap;
@@ -45,11 +46,15 @@ pub(crate) struct Saved {
 }
 
 /// The twin's process, killed and reaped when dropped.
-pub(crate) struct Process(Tracee, #[allow(dead_code, reason = "held for its drop")] Listed);
+pub(crate) struct Process(
+    Tracee,
+    #[allow(dead_code, reason = "held for its drop")] Listed,
+    #[allow(dead_code, reason = "held for its drop")] Still,
+);
 
 impl Process {
     fn new(pid: libc::pid_t) -> Process {
-        Process(Tracee(pid), Listed::new(pid))
+        Process(Tracee(pid), Listed::new(pid), Still::new(pid))
     }
 
     /// Makes a twin of a frozen process, in whose name `agent` makes calls. `ours`: the process is
