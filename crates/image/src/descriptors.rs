@@ -26,7 +26,7 @@ const KCMP_FILE: libc::c_int = 0;
 /// Major number of `/dev/null`, `/dev/zero`, `/dev/urandom` and the like.
 const MEM_MAJOR: u32 = 1;
 /// `/dev/tty`.
-const CONTROLLING_TERMINAL: (u32, u32) = (5, 0);
+pub const CONTROLLING_TERMINAL: (u32, u32) = (5, 0);
 /// What the kernel shows in `flags` besides what `F_GETFL` returns.
 const CLOEXEC: u32 = libc::O_CLOEXEC as u32;
 /// Where message queues (`mq_open`) live.

@@ -5,6 +5,7 @@
 //! as long as the process is a child of the caller. When images are taken, where they are kept and
 //! what a restored process finds in its shared segments is the caller's affair.
 
+mod account;
 mod agent;
 mod aligned;
 mod append;

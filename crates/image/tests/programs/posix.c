@@ -57,6 +57,8 @@ static void alone(long rounds) {
     close(closed);
     int reader = shm_open(names[0], O_RDONLY, 0);
     unsigned char *view = mmap(NULL, BYTES, PROT_READ, MAP_SHARED, reader, 0);
+    unsigned char *own = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE, reader, 0);
+    own[7 * PAGE] = 99;
     lseek(reader, 77, SEEK_SET);
     sem_t *s = semaphore(names[2]);
     say_ready();
@@ -64,7 +66,9 @@ static void alone(long rounds) {
     int count = 0;
     for (long r = 0; r < rounds; r++) {
         h = mix(mix(h, bytes, r), other, r + 1);
-        CHECK(!memcmp(view, bytes, BYTES));
+        CHECK(!memcmp(view, bytes, BYTES) && own[7 * PAGE] == 99);
+        // A private view shows what others write to pages that it has no copy of.
+        CHECK(!memcmp(own, bytes, 7 * PAGE) && !memcmp(own + 8 * PAGE, bytes + 8 * PAGE, PAGE));
         // It grows and shrinks behind what is mapped, and gets holes.
         off_t size = BYTES + r % 5 * 1000;
         CHECK(!ftruncate(reader < 0 ? -1 : fd, size));
