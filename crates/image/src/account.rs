@@ -293,7 +293,8 @@ mod tests {
         #[test]
         fn late_reports(steps in prop::collection::vec((0..THREADS, 0..SLOTS, 0..SLOTS), 0..60)) {
             let mut account = Account::new(&[(0, 4 * 64 * KIB)]);
-            let mut slots: Vec<Option<u64>> = (0..SLOTS).map(|i| (i < 4).then_some(i as u64)).collect();
+            let first = |i: usize| (i < 4).then_some(i as u64);
+            let mut slots: Vec<Option<u64>> = (0..SLOTS).map(first).collect();
             let mut threads: Vec<Thread> = vec![(vec![], None); THREADS];
             for (thread, slot, to) in steps {
                 let busy: Vec<Option<u64>> = threads.iter().map(|t| t.1).collect();
@@ -322,7 +323,8 @@ mod tests {
                     }
                     for (slot, content) in slots.iter().enumerate() {
                         let expected = content.map(|c| chunk(c as usize).0);
-                        prop_assert_eq!(account.origin(chunk(slot).0).filter(|o| *o < chunk(4).0), expected);
+                        let found = account.origin(chunk(slot).0).filter(|o| *o < chunk(4).0);
+                        prop_assert_eq!(found, expected);
                     }
                 }
             }

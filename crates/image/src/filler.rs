@@ -91,7 +91,8 @@ pub(crate) struct Filler {
 }
 
 impl Filler {
-    /// Will fill the ranges of the process, given with a descriptor of it, through `uffd`, within `limit`.
+    /// Will fill the ranges of the process, given with a descriptor of it, through `uffd`, within
+    /// `limit`.
     pub fn new(
         image: &Arc<Image>,
         uffd: Uffd,

@@ -20,8 +20,8 @@ const EVENT_FORK: u64 = 1 << 1;
 const EVENT_REMAP: u64 = 1 << 2;
 const EVENT_REMOVE: u64 = 1 << 3;
 const EVENT_UNMAP: u64 = 1 << 6;
-/// A feature of Linux 5.18. Earlier kernels (before 5.15) forget that a change of the mappings is not
-/// reported yet when another one is.
+/// A feature of Linux 5.18. Earlier kernels (before 5.15) forget that a change of the mappings is
+/// not reported yet when another one is.
 const FEATURE_EXACT_ADDRESS: u64 = 1 << 11;
 const MESSAGE_BYTES: usize = 32;
 

@@ -218,16 +218,33 @@ pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
     for (child, part) in alive.iter().zip(&parts) {
         make_ready(&child.threads(), &part.image.state)?;
     }
+    let mut runs = false;
     for (i, (child, part)) in alive.iter().zip(&parts).enumerate() {
         // A child's parent knows that it stopped it; who stopped the first process from outside may
         // have let it go on long ago, and nobody else would.
         let stopped = if i == 0 { spec.start_stopped } else { part.image.state.kin.stopped };
-        for thread in child.threads() {
-            thread.detach(if stopped { libc::SIGSTOP } else { 0 })?;
-        }
+        let_go(child, if stopped { libc::SIGSTOP } else { 0 }, i == 0, &mut runs)?;
     }
     alive.iter_mut().for_each(|child| child.finished = true);
     Ok(Restored { pid, filling: lazy.filling.take(), why_not_lazy: lazy.why_not.take() })
+}
+
+/// Lets the threads of a process go. As soon as one thread `runs`, others may be ended by what it
+/// does: that is no failure. What is left of such a thread is collected, as nobody is told of its
+/// process's end before. A first thread that is a child of `ours` is left to the caller.
+fn let_go(child: &Child, signal: i32, ours: bool, runs: &mut bool) -> Result<(), RestoreError> {
+    let mut ended = Vec::new();
+    for (i, thread) in child.threads().into_iter().enumerate() {
+        match thread.detach(signal) {
+            Err(TraceError::Gone) if *runs && ours && i == 0 => {}
+            Err(TraceError::Gone) if *runs => ended.push(thread.0),
+            result => result?,
+        }
+        *runs = true;
+    }
+    // The end of a first thread is told when all others are collected.
+    ended.into_iter().rev().for_each(reap);
+    Ok(())
 }
 
 /// Where the kernel lets only ancestors attach (Yama), the process can say that all others may too.
