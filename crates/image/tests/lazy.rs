@@ -227,7 +227,10 @@ fn it_dies_with_the_one_that_fills_it() {
             std::thread::yield_now();
         };
         std::thread::sleep(Duration::from_micros(random.below(20_000)));
-        helper.kill();
+        // Only this one: what it fills cannot be stopped as long as it waits for a page.
+        // SAFETY: a process of this test, not reaped yet.
+        unsafe { libc::kill(helper.pid, libc::SIGKILL) };
+        helper.wait();
         let begun = Instant::now();
         while fs::read_to_string(format!("/proc/{pid}/stat"))
             .is_ok_and(|s| !s.contains(") Z") && s.contains("m-orphan"))
