@@ -67,6 +67,17 @@ pub enum CkptMode {
     Full,
 }
 
+/// Whether memory that ranks have in common is stored once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CkptDedup {
+    /// Where a sample of its pages says that a tenth of the checkpoint is saved
+    Auto,
+    /// Wherever 64 KiB are the same
+    On,
+    /// Never: no rank needs files of another
+    Off,
+}
+
 fn parse_size(text: &str) -> Result<u32, String> {
     let most = eyrie_ledger::segment::MAX_RANKS;
     match text.parse::<u32>() {
@@ -99,6 +110,9 @@ pub struct Run {
     /// What a checkpoint stores
     #[arg(long, value_enum, default_value = "incremental")]
     pub ckpt: CkptMode,
+    /// Whether a full checkpoint refers to those of other ranks for memory that these hold too
+    #[arg(long, value_enum, default_value = "auto")]
+    pub ckpt_dedup: CkptDedup,
     /// Most memory for the send log of each rank [default: 512M, less if memory is short]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub log_limit: Option<u64>,
