@@ -277,12 +277,16 @@ pub enum ImageAction {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     eyrie image inspect rank-0.gen-3\n  \
-    eyrie image inspect heat.2.img --json | jq '.threads[].ip'\n\n\
+    eyrie image inspect heat.2.img --json | jq '.threads[].ip'\n  \
+    eyrie image inspect rank-0.gen-1 --shared rank-1.gen-1 rank-2.gen-1\n\n\
     The image is verified first. PAGES are those stored, CHANGED those stored in this file and\n\
     not in an earlier one that it builds on.")]
 pub struct ImageInspect {
     /// The image
     pub file: PathBuf,
+    /// Show instead how many pages of each of these images those before it have too
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub shared: Vec<PathBuf>,
     /// As JSON
     #[arg(long)]
     pub json: bool,

@@ -39,8 +39,8 @@ impl Tracker {
         self.base().is_some_and(|base| base.index.is_scattered())
     }
 
-    /// Rewrites the last image as one that needs no earlier one of its process, under the same name.
-    /// To be called only while no image is being made. `None`: there is nothing to do.
+    /// Rewrites the last image as one that needs no earlier one of its process, under the same
+    /// name. To be called only while no image is being made. `None`: there is nothing to do.
     pub fn consolidate(&mut self) -> Result<Option<ImageReport>, ConsolidateError> {
         let Some(base) = self.base().filter(|_| self.is_idle()).cloned() else { return Ok(None) };
         if base.index.ancestors().iter().all(|known| known.lent) {

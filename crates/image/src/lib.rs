@@ -7,6 +7,7 @@
 
 mod agent;
 mod aligned;
+mod alike;
 mod append;
 mod area;
 mod attributes;
@@ -104,6 +105,7 @@ mod wire;
 mod write;
 mod writes;
 
+pub use alike::{Alike, alike};
 pub use consolidate::{ConsolidateError, consolidate};
 pub use core_file::{CoreError, CoreReport};
 pub use cost::{Choice, Mode};

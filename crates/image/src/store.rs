@@ -10,7 +10,7 @@ use crate::error::CaptureError;
 use crate::fault;
 use crate::format::{Ancestor, Extent};
 use crate::hashes::Hashes;
-use crate::pool::Lent;
+use crate::pool::{Lent, Member};
 use crate::pull::{Kind, Puller};
 use crate::regions::{Content, Regions};
 use crate::scan::Pagemap;
@@ -167,9 +167,7 @@ impl Shot {
             let changed = self.changes.pages.as_ref().or(found.as_ref());
             sort::sort(own, &regions, changed, base.map(|base| &base.index))
         });
-        // Only a full image is held against those of others: what has changed is seldom the same.
-        let folder = path.filter(|_| base.is_none()).map(track::folder);
-        let member = folder.zip(tracker.member.clone()).filter(|(_, m)| m.pool.is_worth_it());
+        let member = self.member(path, tracker);
         let shared_pages = match &member {
             Some((folder, member)) => common::borrow(member, folder, &source, &mut sorted)?,
             None => 0,
@@ -189,14 +187,10 @@ impl Shot {
         }
         fault::point(fault::MEMORY_PULLED)?;
         let blank = blank(&regions, &sorted, &stored, &guards);
-        state.guards = guards;
-        state.files = regions.files;
-        state.orphans = regions.orphans.into_list();
-        state.regions = regions.list.into_iter().map(|(region, _)| region).collect();
+        complete(&mut state, regions, guards);
         let done = Done { state, stored, referred: sorted.extents, files: sorted.ancestors, blank };
         let (written, index) = finish(done, writer, path, meta)?;
-        tracker.offered = member.map(|(folder, member)| {
-            let hashes = page_hashes.unwrap_or_default();
+        tracker.offered = member.zip(page_hashes).map(|((folder, member), hashes)| {
             Lent::new(member.number, folder, index.files()[0].clone(), &hashes)
         });
         let report = ImageReport {
@@ -216,6 +210,14 @@ impl Shot {
             tracker.imaged(self.changes.freeze, path, index, hashes);
         }
         Ok(report)
+    }
+
+    /// Where it borrows from others and lends to them. Only a full image does: what has changed is
+    /// seldom the same.
+    fn member<'p>(&self, path: Option<&'p Path>, tracker: &Tracker) -> Option<(&'p Path, Member)> {
+        let folder = path.filter(|_| self.changes.base.is_none()).map(track::folder)?;
+        let member = tracker.member.clone().filter(|m| m.pool.is_worth_it())?;
+        Some((folder, member))
     }
 
     /// Finds out what was not found out at the freeze.
@@ -242,6 +244,14 @@ impl Shot {
         let (outline, source) = (Outline { state, regions }, Source::open(self.pid)?);
         Ok(Ready { outline, own, sorted: None, saved, source, pagemap: Some(pagemap) })
     }
+}
+
+/// Fills in what is known of a process's memory.
+fn complete(state: &mut State, regions: Regions, guards: Vec<Guard>) {
+    state.guards = guards;
+    state.files = regions.files;
+    state.orphans = regions.orphans.into_list();
+    state.regions = regions.list.into_iter().map(|(region, _)| region).collect();
 }
 
 /// All that is needed to write an image.
