@@ -95,7 +95,7 @@ impl Pool {
             return true;
         }
         inner.fruitless += 1;
-        inner.fruitless % RETRY == 0
+        inner.fruitless.is_multiple_of(RETRY)
     }
 
     /// Whether an image of which `share` could be borrowed borrows it.
@@ -124,7 +124,7 @@ impl Pool {
         let used: usize = inner.lenders.iter().map(|l| l.table.len()).sum();
         if lender.table.len() > MAX_ENTRIES.saturating_sub(used) {
             // What runs on behind a page in the table is found all the same.
-            lender.table.retain(|(_, page)| page % crate::common::STRIDE as u32 == 0);
+            lender.table.retain(|(_, page)| page.is_multiple_of(crate::common::STRIDE as u32));
         }
         if lender.table.len() <= MAX_ENTRIES.saturating_sub(used) {
             inner.lenders.push(Arc::new(lender));
