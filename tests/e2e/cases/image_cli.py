@@ -201,8 +201,9 @@ def test_other_addresses():
     with home() as place:
         first = place.start("run", WIRED)
         assert first.stdout.readline() == b"ready\n"
-        place.good("checkpoint", "last", "-o", "wired.img")
-        os.kill(place.running()["pid"], signal.SIGKILL)
+        record = place.running()
+        place.good("checkpoint", str(record["pid"]), "-o", "wired.img")
+        os.kill(record["pid"], signal.SIGKILL)
         rest(first)
         for rule, expected in (((), old), (("--map-address", f"{old}={new}"), new)):
             again = place.start("restart", *rule, "wired.img")
