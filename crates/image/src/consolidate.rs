@@ -2,6 +2,7 @@
 //!
 //! Blocks of which all is needed are taken over as they are stored, others are packed anew. The new
 //! file takes the place of the old in one step; the files that it needed are left to the caller.
+//! What other processes have lent ([`crate::pool`]) may stay where it is.
 
 use crate::aligned::Buffer;
 use crate::blocks::{Blocks, Wanted};
@@ -14,8 +15,8 @@ use crate::pack::{Packed, Packer};
 use crate::track::Tracker;
 use crate::write::{Contents, ImageWriter, Written};
 use crate::{ImageReport, PAGE_BYTES};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::time::Instant;
 
@@ -38,20 +39,24 @@ impl Tracker {
         self.base().is_some_and(|base| base.index.is_scattered())
     }
 
-    /// Rewrites the last image as one that needs no other, under the same name. To be called only
-    /// while no image is being made. `None`: there is nothing to do.
+    /// Rewrites the last image as one that needs no earlier one of its process, under the same
+    /// name. To be called only while no image is being made. `None`: there is nothing to do.
     pub fn consolidate(&mut self) -> Result<Option<ImageReport>, ConsolidateError> {
         let Some(base) = self.base().filter(|_| self.is_idle()).cloned() else { return Ok(None) };
-        if base.index.ancestors().is_empty() {
+        if base.index.ancestors().iter().all(|known| known.lent) {
             return Ok(None);
         }
         let name = base.index.files()[0].file.name.clone();
         let path = base.folder.join(OsStr::from_bytes(&name));
-        let Some(Rewritten { written, extents, pages, report }) = rewrite(&path)? else {
+        let is_lent = |a: &Ancestor| base.index.files().iter().any(|k| k.lent && k.file == *a);
+        let Some(Rewritten { written, extents, pages, lent, report }) = rewrite(&path, is_lent)?
+        else {
             return Ok(None);
         };
         let file = Ancestor { name, identity: written.identity };
-        let index = base.index.consolidated(Known { file, pages }, extents);
+        let mut files = vec![Known { file, pages, lent: false }];
+        files.extend(lent.into_iter().map(|(file, pages)| Known { file, pages, lent: true }));
+        let index = base.index.consolidated(files, extents);
         drop(base);
         self.rewritten(index);
         Ok(Some(report))
@@ -61,17 +66,23 @@ impl Tracker {
 /// Rewrites the image `path` as one that needs no other file. Images that refer to it are of no use
 /// afterwards. `None`: it needs none.
 pub fn consolidate(path: &Path) -> Result<Option<ImageReport>, ConsolidateError> {
-    Ok(rewrite(path)?.map(|rewritten| rewritten.report))
+    Ok(rewrite(path, |_| false)?.map(|rewritten| rewritten.report))
 }
 
 struct Rewritten {
     written: Written,
     extents: Vec<Extent>,
     pages: u64,
+    /// Files that it still needs, and the pages in them.
+    lent: Vec<(Ancestor, u64)>,
     report: ImageReport,
 }
 
-fn rewrite(path: &Path) -> Result<Option<Rewritten>, ConsolidateError> {
+/// Rewrites an image as one that needs no files but those that `stays` picks out.
+fn rewrite(
+    path: &Path,
+    stays: impl Fn(&Ancestor) -> bool,
+) -> Result<Option<Rewritten>, ConsolidateError> {
     let begun = Instant::now();
     let image = Image::open(path)?;
     if image.parts.len() == 1 {
@@ -80,25 +91,45 @@ fn rewrite(path: &Path) -> Result<Option<Rewritten>, ConsolidateError> {
     let writer = ImageWriter::create(path)?;
     let mut gatherer = Gatherer::new(&writer);
     let mut blocks = Blocks::default();
-    for wanted in &image.wants.blocks {
+    let (lent, homes) = staying(&image, stays);
+    for wanted in image.wants.blocks.iter().filter(|wanted| homes[wanted.part] == 0) {
         gatherer.take(&image, wanted, &mut blocks)?;
     }
     gatherer.flush()?;
-    let extents = std::mem::take(&mut gatherer.extents);
+    let mut extents = std::mem::take(&mut gatherer.extents);
+    let stay = image.extents.iter().filter(|e| homes[e.home as usize] > 0).cloned();
+    extents.extend(stay.map(|e| Extent { home: homes[e.home as usize], ..e }));
     let extents = joined(extents, &image);
     let pages = writer.pages();
-    check::check(&image.state, &extents, &[pages]).map_err(ImageError::Invalid)?;
+    let counts: Vec<u64> = std::iter::once(pages).chain(lent.iter().map(|l| l.1)).collect();
+    check::check(&image.state, &extents, &counts).map_err(ImageError::Invalid)?;
     let (state, meta) = (&image.state, image.meta());
-    let contents = Contents { state, extents: &extents, ancestors: &[], meta };
+    let ancestors: Vec<Ancestor> = lent.iter().map(|l| l.0.clone()).collect();
+    let contents = Contents { state, extents: &extents, ancestors: &ancestors, meta };
     let written = writer.commit(&contents)?;
     let report = ImageReport {
         bytes: written.bytes,
         identity: written.identity,
         pages,
+        ancestors: ancestors.into_iter().map(|a| OsString::from_vec(a.name)).collect(),
         write: begun.elapsed(),
         ..ImageReport::default()
     };
-    Ok(Some(Rewritten { written, extents, pages, report }))
+    Ok(Some(Rewritten { written, extents, pages, lent, report }))
+}
+
+/// The files that stay needed with their pages, and for each part of an image its number among
+/// them, counted from 1; 0 for those that do not stay.
+fn staying(image: &Image, stays: impl Fn(&Ancestor) -> bool) -> (Vec<(Ancestor, u64)>, Vec<u32>) {
+    let (mut files, mut homes) = (Vec::new(), vec![0]);
+    for (ancestor, part) in image.ancestors.iter().zip(&image.parts[1..]) {
+        let stays = stays(ancestor);
+        if stays {
+            files.push((ancestor.clone(), part.pages()));
+        }
+        homes.push(if stays { files.len() as u32 } else { 0 });
+    }
+    (files, homes)
 }
 
 /// Pages on their way into the new file, in the order in which they lie in the old ones.
@@ -193,6 +224,7 @@ fn joined(mut extents: Vec<Extent>, image: &Image) -> Vec<Extent> {
         match all.last_mut() {
             Some(last)
                 if !begins
+                    && last.home == extent.home
                     && last.start + last.pages * PAGE_BYTES == extent.start
                     && last.first + last.pages == extent.first =>
             {
