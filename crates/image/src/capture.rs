@@ -123,9 +123,7 @@ fn ask(
     }
     let posix_timers = posix_timers::capture(frozen.pid(), agent, threads, pending)?;
     let kin = tree::kin(frozen, agent, stat)?;
-    for (thread, borrowed) in threads.iter_mut().zip(&frozen.borrowed) {
-        threads::ask(thread, &agent.of_thread(borrowed))?;
-    }
+    threads::ask(threads, &frozen.borrowed, agent)?;
     let attributes = attributes::ask(frozen.tracee.0, agent)?;
     fault::point(fault::ANSWERS_READ)?;
     Ok((timers, posix_timers, kin, attributes))

@@ -3,6 +3,7 @@
 //! ([`crate::blocks`]).
 
 use crate::PAGE_BYTES;
+use crate::aligned::Buffer;
 use crate::codec::Codec;
 use crate::error::ImageError;
 use crate::format::{
@@ -13,13 +14,16 @@ use crate::wire::{Reader, Wire};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// An opened file.
 #[derive(Debug)]
 pub struct Part {
     file: File,
+    /// The same file past the page cache, if that was wanted and is possible.
+    direct: OnceLock<Option<File>>,
     path: PathBuf,
     table: Vec<Section>,
     blocks: Vec<Block>,
@@ -59,6 +63,7 @@ impl Part {
             blocks: Vec::new(),
             starts: Vec::new(),
             file_bytes: found,
+            direct: OnceLock::new(),
             file,
         };
         part.blocks = part.list(section::BLOCKS, "block table", MAX_TABLE_BYTES)?;
@@ -118,21 +123,52 @@ impl Part {
         Ok(list)
     }
 
-    /// Reads block `i` as it is stored and holds it against its checksum.
-    pub fn stored(&self, i: usize, to: &mut Vec<u8>) -> Result<(), ImageError> {
+    /// Reads block `i` as it is stored, zeros behind it included, and holds it against its checksum.
+    /// `once`: it is not going to be read again soon.
+    pub fn stored<'a>(
+        &self,
+        i: usize,
+        to: &'a mut Buffer,
+        once: bool,
+    ) -> Result<&'a [u8], ImageError> {
         let block = &self.blocks[i];
-        to.resize(padded(block) as usize, 0);
-        let (at, bytes) = (self.starts[i].1 as libc::off_t, to.len() as libc::off_t);
-        // In one go: threads that take turns defeat the kernel's own read-ahead.
-        // SAFETY: numbers only; it is advice.
-        unsafe { libc::posix_fadvise(self.file.as_raw_fd(), at, bytes, libc::POSIX_FADV_WILLNEED) };
-        self.read(to, self.starts[i].1)?;
+        let bytes = padded(block) as usize;
+        to.resize(bytes);
+        let to = &mut to[..bytes];
+        if !(once && self.read_directly(to, self.starts[i].1)) {
+            self.read_ahead(to.len(), self.starts[i].1);
+            self.read(to, self.starts[i].1)?;
+        }
         let (stored, padding) = to.split_at(block.stored as usize);
         if format::hash(stored) != block.stored_hash || padding.iter().any(|&b| b != 0) {
             return Err(damaged(i));
         }
-        to.truncate(block.stored as usize);
-        Ok(())
+        Ok(to)
+    }
+
+    /// What the kernel does not hold is read past its cache where the file system can do that,
+    /// which spares a copy. False if it is to be read in the usual way, which tells of errors.
+    fn read_directly(&self, to: &mut [u8], at: u64) -> bool {
+        let iov = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
+        let (fd, flags) = (self.file.as_raw_fd(), libc::RWF_NOWAIT);
+        // SAFETY: the buffer is live, exclusively borrowed, and as long as said.
+        let held = unsafe { libc::preadv2(fd, &raw const iov, 1, at as libc::off_t, flags) };
+        if usize::try_from(held) == Ok(to.len()) {
+            return true;
+        }
+        let direct = self.direct.get_or_init(|| {
+            let mut options = File::options();
+            options.read(true).custom_flags(libc::O_DIRECT);
+            options.open(format!("/proc/self/fd/{}", self.file.as_raw_fd())).ok()
+        });
+        direct.as_ref().is_some_and(|direct| direct.read_exact_at(to, at).is_ok())
+    }
+
+    /// In one go: threads that take turns defeat the kernel's own read-ahead.
+    fn read_ahead(&self, bytes: usize, at: u64) {
+        let (at, bytes) = (at as libc::off_t, bytes as libc::off_t);
+        // SAFETY: numbers only; it is advice.
+        unsafe { libc::posix_fadvise(self.file.as_raw_fd(), at, bytes, libc::POSIX_FADV_WILLNEED) };
     }
 
     /// Decodes block `i` from what is stored to its pages.

@@ -2,11 +2,14 @@
 //! out of names that users chose; a line that makes no sense is an error, never a guess.
 
 use crate::error::CaptureError;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
+
+/// Room for what most files of `/proc/PID` hold.
+const ROOM_BYTES: usize = 8 << 10;
 
 /// One line of `/proc/PID/maps`, with the flags of `smaps` where those were read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +62,12 @@ impl Mapping {
 
 /// Reads a file of `/proc/PID`; `Gone` if the process is.
 pub fn read(pid: libc::pid_t, name: &str) -> Result<Vec<u8>, CaptureError> {
-    fs::read(format!("/proc/{pid}/{name}")).map_err(|e| proc_error(name, e))
+    // Such files have no length; with room for all of them one call reads most.
+    let mut bytes = Vec::with_capacity(ROOM_BYTES);
+    let read =
+        File::open(format!("/proc/{pid}/{name}")).and_then(|mut file| file.read_to_end(&mut bytes));
+    read.map_err(|e| proc_error(name, e))?;
+    Ok(bytes)
 }
 
 /// Reads a link of `/proc/PID`.

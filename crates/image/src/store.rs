@@ -9,6 +9,7 @@ use crate::error::CaptureError;
 use crate::fault;
 use crate::format::{Ancestor, Extent};
 use crate::hashes::Hashes;
+use crate::procfs;
 use crate::pull::{Kind, Puller};
 use crate::regions::{Content, Regions};
 use crate::scan::Pagemap;
@@ -173,7 +174,10 @@ impl Shot {
         if let Source::Copied(copied) = source {
             tracker.buffer = copied.into_buffer();
         }
-        if self.twin.take().is_some() {
+        // Its end, which takes a while, is waited for when all else is done.
+        let twin = self.twin.take();
+        if let Some(twin) = &twin {
+            twin.kill();
             tracker.cost.stored(writer.pages() * PAGE_BYTES, pull);
             twin::refuse_lost(&regions, &stored, &sorted.extents)?;
         }
@@ -185,6 +189,7 @@ impl Shot {
         state.regions = regions.list.into_iter().map(|(region, _)| region).collect();
         let done = Done { state, stored, referred: sorted.extents, files: sorted.ancestors, blank };
         let (written, index) = finish(done, writer, path, meta)?;
+        drop(twin);
         let report = ImageReport {
             bytes: written.bytes,
             identity: written.identity,
@@ -220,7 +225,7 @@ impl Shot {
         let state = state(self.original, snapshot, &agent, self.pid)?;
         fault::point(fault::TWIN_ASKED)?;
         let twin = is_twin.then_some((maps.as_slice(), dont_fork.as_slice()));
-        let regions = regions(self.pid, twin, orphans)?;
+        let regions = regions(&procfs::read(self.pid, "smaps")?, twin, orphans)?;
         let mut pagemap = Pagemap::open(self.pid)?;
         let is_saved = |start, end| saved.iter().any(|s| (start..end).contains(&s.start));
         let own = sort::own(&mut pagemap, &regions, is_saved)?;
