@@ -81,16 +81,28 @@ impl Wants {
     }
 }
 
+/// Blocks that the storage is asked for before they are read, so that it has enough to do.
+const AHEAD_BLOCKS: usize = 8;
+
+/// Before the `i`-th of so many blocks is read: those that are to be asked for now.
+pub fn ahead(i: usize, all: usize, expect: impl Fn(usize)) {
+    let from = if i == 0 { 0 } else { i + AHEAD_BLOCKS };
+    (from..all.min(i + AHEAD_BLOCKS + 1)).for_each(expect);
+}
+
 /// Holds against their checksums all blocks of the first file and those of the others that are
 /// needed.
 pub fn verify(parts: &[Part], wants: &Wants) -> Result<(), ImageError> {
     let own = parts[0].blocks().len();
     let others: Vec<(usize, usize)> =
         wants.blocks.iter().filter(|w| w.part > 0).map(|w| (w.part, w.block)).collect();
-    let threads = parallel::threads_that_wait();
-    parallel::for_each(threads, own + others.len(), Buffer::default, |buffer, i| {
-        let (part, block) = if i < own { (0, i) } else { others[i - own] };
-        parts[part].stored(block, buffer, false).map(drop).map_err(|e| match part {
+    let all = own + others.len();
+    let of = |i: usize| if i < own { (0, i) } else { others[i - own] };
+    let expect = |i: usize| parts[of(i).0].expect(of(i).1);
+    parallel::for_each(parallel::threads_that_wait(), all, Buffer::default, |buffer, i| {
+        ahead(i, all, expect);
+        let (part, block) = of(i);
+        parts[part].stored(block, buffer).map(drop).map_err(|e| match part {
             0 => e,
             _ => parts[part].blame(e),
         })
@@ -103,15 +115,9 @@ pub struct Blocks {
     codec: Codec,
     stored: Buffer,
     pages: Vec<u8>,
-    once: bool,
 }
 
 impl Blocks {
-    /// For blocks that are read once.
-    pub fn once() -> Blocks {
-        Blocks { once: true, ..Blocks::default() }
-    }
-
     /// The pages of a block that is needed; damage of an earlier file is told as such.
     pub fn wanted(&mut self, parts: &[Part], wanted: &Wanted) -> Result<&[u8], ImageError> {
         let part = &parts[wanted.part];
@@ -121,7 +127,7 @@ impl Blocks {
 
     /// The pages of a block.
     pub fn pages(&mut self, part: &Part, block: usize) -> Result<&[u8], ImageError> {
-        let stored = part.stored(block, &mut self.stored, self.once)?;
+        let stored = part.stored(block, &mut self.stored)?;
         let told = &part.blocks()[block];
         let stored = &stored[..told.stored as usize];
         if told.codec == crate::format::codec::NONE {

@@ -190,7 +190,7 @@ impl Worker {
             Job::Whole(wanted) => {
                 let wanted = &image.wants.blocks[*wanted];
                 let part = &image.parts[wanted.part];
-                let padded = part.stored(wanted.block, &mut self.stored, true);
+                let padded = part.stored(wanted.block, &mut self.stored);
                 let padded =
                     padded.map_err(|e| if wanted.part == 0 { e } else { part.blame(e) })?;
                 Packed { block: part.blocks()[wanted.block].clone(), padded }

@@ -14,16 +14,13 @@ use crate::wire::{Reader, Wire};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 /// An opened file.
 #[derive(Debug)]
 pub struct Part {
     file: File,
-    /// The same file past the page cache, if that was wanted and is possible.
-    direct: OnceLock<Option<File>>,
     path: PathBuf,
     table: Vec<Section>,
     blocks: Vec<Block>,
@@ -63,7 +60,6 @@ impl Part {
             blocks: Vec::new(),
             starts: Vec::new(),
             file_bytes: found,
-            direct: OnceLock::new(),
             file,
         };
         part.blocks = part.list(section::BLOCKS, "block table", MAX_TABLE_BYTES)?;
@@ -124,21 +120,14 @@ impl Part {
     }
 
     /// Reads block `i` as it is stored, zeros behind it included, and holds it against its checksum.
-    /// `once`: it is not going to be read again soon.
-    pub fn stored<'a>(
-        &self,
-        i: usize,
-        to: &'a mut Buffer,
-        once: bool,
-    ) -> Result<&'a [u8], ImageError> {
+    pub fn stored<'a>(&self, i: usize, to: &'a mut Buffer) -> Result<&'a [u8], ImageError> {
         let block = &self.blocks[i];
         let bytes = padded(block) as usize;
         to.resize(bytes);
         let to = &mut to[..bytes];
-        if !(once && self.read_directly(to, self.starts[i].1)) {
-            self.read_ahead(to.len(), self.starts[i].1);
-            self.read(to, self.starts[i].1)?;
-        }
+        // In one go.
+        self.expect(i);
+        self.read(to, self.starts[i].1)?;
         let (stored, padding) = to.split_at(block.stored as usize);
         if format::hash(stored) != block.stored_hash || padding.iter().any(|&b| b != 0) {
             return Err(damaged(i));
@@ -146,27 +135,10 @@ impl Part {
         Ok(to)
     }
 
-    /// What the kernel does not hold is read past its cache where the file system can do that,
-    /// which spares a copy. False if it is to be read in the usual way, which tells of errors.
-    fn read_directly(&self, to: &mut [u8], at: u64) -> bool {
-        let iov = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
-        let (fd, flags) = (self.file.as_raw_fd(), libc::RWF_NOWAIT);
-        // SAFETY: the buffer is live, exclusively borrowed, and as long as said.
-        let held = unsafe { libc::preadv2(fd, &raw const iov, 1, at as libc::off_t, flags) };
-        if usize::try_from(held) == Ok(to.len()) {
-            return true;
-        }
-        let direct = self.direct.get_or_init(|| {
-            let mut options = File::options();
-            options.read(true).custom_flags(libc::O_DIRECT);
-            options.open(format!("/proc/self/fd/{}", self.file.as_raw_fd())).ok()
-        });
-        direct.as_ref().is_some_and(|direct| direct.read_exact_at(to, at).is_ok())
-    }
-
-    /// In one go: threads that take turns defeat the kernel's own read-ahead.
-    fn read_ahead(&self, bytes: usize, at: u64) {
-        let (at, bytes) = (at as libc::off_t, bytes as libc::off_t);
+    /// Has the kernel begin to read block `i`. Threads that take turns defeat its own read-ahead.
+    pub fn expect(&self, i: usize) {
+        let Some(block) = self.blocks.get(i) else { return };
+        let (at, bytes) = (self.starts[i].1 as libc::off_t, padded(block) as libc::off_t);
         // SAFETY: numbers only; it is advice.
         unsafe { libc::posix_fadvise(self.file.as_raw_fd(), at, bytes, libc::POSIX_FADV_WILLNEED) };
     }

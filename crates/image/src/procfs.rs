@@ -10,6 +10,10 @@ use std::path::Path;
 
 /// Room for what most files of `/proc/PID` hold.
 const ROOM_BYTES: usize = 8 << 10;
+/// What is read of `smaps` at once. The kernel fills one page with entries; one that does not fit in
+/// any more is made anew for the next call, with another walk through all of its page tables. Of
+/// less than a page it makes only what it gives away.
+const SMAPS_PART_BYTES: usize = 2 << 10;
 
 /// One line of `/proc/PID/maps`, with the flags of `smaps` where those were read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +72,22 @@ pub fn read(pid: libc::pid_t, name: &str) -> Result<Vec<u8>, CaptureError> {
         File::open(format!("/proc/{pid}/{name}")).and_then(|mut file| file.read_to_end(&mut bytes));
     read.map_err(|e| proc_error(name, e))?;
     Ok(bytes)
+}
+
+/// Reads `/proc/PID/smaps`.
+pub fn smaps(pid: libc::pid_t) -> Result<Vec<u8>, CaptureError> {
+    let name = "smaps";
+    let fail = |e| proc_error(name, e);
+    let mut file = File::open(format!("/proc/{pid}/{name}")).map_err(fail)?;
+    let (mut bytes, mut part) = (Vec::with_capacity(ROOM_BYTES), [0; SMAPS_PART_BYTES]);
+    loop {
+        match file.read(&mut part) {
+            Ok(0) => return Ok(bytes),
+            Ok(n) => bytes.extend_from_slice(&part[..n]),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(fail(e)),
+        }
+    }
 }
 
 /// Reads a link of `/proc/PID`.

@@ -209,14 +209,14 @@ struct Mappings(Option<JoinHandle<Result<Vec<u8>, CaptureError>>>, libc::pid_t);
 impl Mappings {
     fn read(pid: libc::pid_t) -> Mappings {
         let thread = thread::Builder::new().name("eyrie-image".into());
-        Mappings(thread.spawn(move || procfs::read(pid, "smaps")).ok(), pid)
+        Mappings(thread.spawn(move || procfs::smaps(pid)).ok(), pid)
     }
 
     fn text(mut self) -> Result<Vec<u8>, CaptureError> {
         match self.0.take().map(JoinHandle::join) {
             Some(Ok(text)) => text,
             // There was no memory for a thread.
-            Some(Err(_)) | None => procfs::read(self.1, "smaps"),
+            Some(Err(_)) | None => procfs::smaps(self.1),
         }
     }
 }

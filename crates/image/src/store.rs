@@ -225,7 +225,7 @@ impl Shot {
         let state = state(self.original, snapshot, &agent, self.pid)?;
         fault::point(fault::TWIN_ASKED)?;
         let twin = is_twin.then_some((maps.as_slice(), dont_fork.as_slice()));
-        let regions = regions(&procfs::read(self.pid, "smaps")?, twin, orphans)?;
+        let regions = regions(&procfs::smaps(self.pid)?, twin, orphans)?;
         let mut pagemap = Pagemap::open(self.pid)?;
         let is_saved = |start, end| saved.iter().any(|s| (start..end).contains(&s.start));
         let own = sort::own(&mut pagemap, &regions, is_saved)?;

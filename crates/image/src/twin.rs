@@ -307,7 +307,7 @@ pub(crate) fn not_inherited(
         }
     }
     if dont_fork.iter().any(|m| m.vm_flags.is_empty()) {
-        let maps = procfs::parse_maps(&procfs::read(pid, "smaps")?)?;
+        let maps = procfs::parse_maps(&procfs::smaps(pid)?)?;
         let kept = |m: &Mapping| dont_fork.iter().any(|d| m.start <= d.start && d.start < m.end);
         dont_fork = maps.into_iter().filter(kept).collect();
     }
