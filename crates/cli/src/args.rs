@@ -1,7 +1,7 @@
 //! The command line.
 
-use crate::units::{parse_bytes, parse_millis};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use eyrie_terminal::units::{parse_bytes, parse_millis};
 use std::ffi::OsString;
 use std::path::PathBuf;
 

@@ -1,9 +1,10 @@
 //! `eyrie image`: looking into a process image, with no process and no job around.
 
 use crate::args::{Image as Args, ImageAction, ImageExtract, ImageInspect, ImageVerify};
-use crate::{FAILED, Failure, show, units};
+use crate::show;
 use anyhow::{Context, anyhow};
 use eyrie_image::{Image, ImageError, Inspection, Verdict};
+use eyrie_terminal::{FAILED, Failure, print, units};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -33,9 +34,9 @@ fn open(path: &Path) -> anyhow::Result<Image> {
 fn inspect(args: &ImageInspect) -> Result<i32, Failure> {
     let found = open(&args.file)?.inspect();
     if args.json {
-        show::print(&(serde_json::to_string_pretty(&as_json(&found))? + "\n"));
+        print(&(serde_json::to_string_pretty(&as_json(&found))? + "\n"));
     } else {
-        show::print(&as_text(&found));
+        print(&as_text(&found));
     }
     Ok(0)
 }
@@ -164,13 +165,13 @@ fn verify(args: &ImageVerify) -> Result<i32, Failure> {
         };
         let all: Vec<Value> = parts.iter().map(shown).collect();
         let all = json!({"holds": holds, "parts": all});
-        show::print(&(serde_json::to_string_pretty(&all)? + "\n"));
+        print(&(serde_json::to_string_pretty(&all)? + "\n"));
     } else {
         let row = |p: &Verdict| match &p.error {
             None => vec![p.part.clone(), "holds".into(), p.detail.clone()],
             Some(error) => vec![p.part.clone(), "DAMAGED".into(), error.to_string()],
         };
-        show::print(&show::table(&parts.iter().map(row).collect::<Vec<_>>()));
+        print(&show::table(&parts.iter().map(row).collect::<Vec<_>>()));
     }
     if holds {
         return Ok(0);
@@ -203,7 +204,7 @@ fn extract(args: &ImageExtract) -> Result<i32, Failure> {
         // Half a file is of no use; what went wrong is what counts.
         let _ = fs::remove_file(&output);
     }
-    show::print(&done?);
+    print(&done?);
     Ok(0)
 }
 

@@ -5,13 +5,13 @@
 
 use crate::args::{CkptMode, FtMode, Node, Run, Verify};
 use crate::console::{self, Console};
-use crate::{FAILED, Failure};
 use anyhow::Context;
 use eyrie_control::{Ft, JobSpec};
 use eyrie_node::home::{self, JobFolder};
 use eyrie_node::program;
 use eyrie_node::serve;
 use eyrie_node::spawn::Prefix;
+use eyrie_terminal::{FAILED, Failure};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -118,9 +118,9 @@ fn start_in(
     spec: JobSpec,
     label: bool,
 ) -> Result<i32, Failure> {
-    let (signals, mask) = console::hold_signals();
-    let mut daemon = spawn_daemon(folder, binary, theirs, mask)?;
-    let ended = Console::new(ours, label)?.converse(spec, signals);
+    let held = eyrie_terminal::hold(&console::PASSED);
+    let mut daemon = spawn_daemon(folder, binary, theirs, held.before)?;
+    let ended = Console::new(ours, label)?.converse(spec, held.set);
     let status = daemon.wait().context("node daemon")?;
     match ended? {
         Some(code) => Ok(code),

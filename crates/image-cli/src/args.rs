@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand};
 use eyrie_image::Mode;
+use eyrie_terminal::units::parse_interval;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -40,7 +41,7 @@ pub struct Keeping {
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// Time between two checkpoints (seconds, or with unit: 500ms, 10m); without it only on request
-    #[arg(long, value_name = "SECS", value_parser = crate::units::parse_millis)]
+    #[arg(long, value_name = "SECS", value_parser = parse_interval)]
     pub every: Option<u64>,
     /// How many images are kept; older ones are removed, except for those that they build on
     #[arg(long, value_name = "N", default_value = "2")]
@@ -133,7 +134,7 @@ pub struct Restart {
     /// Let the program run as soon as the memory that it needs first is there; all of it within
     /// this time (seconds, or with unit), if the storage permits. Where the kernel does not permit
     /// it, all memory is read first (-v tells why)
-    #[arg(long, value_name = "SECS", value_parser = crate::units::parse_millis)]
+    #[arg(long, value_name = "SECS", value_parser = parse_interval)]
     pub lazy: Option<u64>,
     /// A processor feature (as /proc/cpuinfo names it) that this machine may lack, although the
     /// program seems to use it

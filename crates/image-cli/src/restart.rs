@@ -2,9 +2,10 @@
 
 use crate::args::Restart;
 use crate::supervise::{self, Started};
-use crate::{Failure, find, home, program, say, signals, told};
+use crate::{find, home, program, say, signals};
 use anyhow::{Context, anyhow};
 use eyrie_image::{Image, RestoreError, RestoreOptions, RestoreSpec};
+use eyrie_terminal::{Failure, told};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -20,7 +21,7 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
     let home = home::home()?;
     let (images, entry) = find::images(&home, &args.image)?;
     let (image, comm) = newest_whole(&images)?;
-    let (set, _) = signals::hold();
+    let held = signals::hold();
     let name = image_name(&image).unwrap_or_else(|| program::short_name(OsStr::new(&comm)));
     let folder = match &entry {
         Some(entry) => home::adopt(entry)?,
@@ -57,7 +58,7 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
         Some(record) => record.command,
         None => format!("{comm} (from {})", image.display()),
     };
-    let started = Started { pid, folder, name, command, set };
+    let started = Started { pid, folder, name, command, set: held.set };
     supervise::supervise(started, &args.keeping)
 }
 

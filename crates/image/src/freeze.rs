@@ -120,6 +120,12 @@ impl Frozen {
         std::iter::once(self.pid()).chain(below).collect()
     }
 
+    /// Whether it has ended. A dead process cannot be collected by others while we trace it, so the
+    /// number is its own.
+    pub fn has_ended(&self) -> bool {
+        self.tracee.has_ended()
+    }
+
     /// Whether it stood still already because of `SIGSTOP` or the like.
     pub(crate) fn group_stopped(&self) -> bool {
         self.attached.iter().any(|thread| thread.held)

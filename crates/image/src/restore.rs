@@ -222,7 +222,9 @@ pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
         make_ready(&child.threads(), &part.image.state)?;
     }
     for (i, (child, part)) in alive.iter().zip(&parts).enumerate() {
-        let stopped = part.image.state.kin.stopped || i == 0 && spec.start_stopped;
+        // A child's parent knows that it stopped it; who stopped the first process from outside may
+        // have let it go on long ago, and nobody else would.
+        let stopped = if i == 0 { spec.start_stopped } else { part.image.state.kin.stopped };
         for thread in child.threads() {
             thread.detach(if stopped { libc::SIGSTOP } else { 0 })?;
         }

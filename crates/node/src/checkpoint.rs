@@ -280,7 +280,7 @@ fn bring_to_safe_point(
                 // Dropping `frozen` lets it go.
                 return Err(CheckpointError::Busy);
             }
-            if !alive(order.pid) {
+            if frozen.has_ended() {
                 return Err(CheckpointError::Dead);
             }
             let seen = bell.load(Ordering::Acquire);
@@ -294,14 +294,6 @@ fn bring_to_safe_point(
             return Ok(stopped);
         }
     }
-}
-
-/// Whether a traced child still runs; a dead one cannot be collected by others while we trace it,
-/// so the number is its own.
-fn alive(pid: libc::pid_t) -> bool {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
-    !matches!(state, None | Some('Z' | 'X'))
 }
 
 /// The file of an image.
