@@ -66,10 +66,10 @@ impl Mapping {
 
 /// Reads a file of `/proc/PID`; `Gone` if the process is.
 pub fn read(pid: libc::pid_t, name: &str) -> Result<Vec<u8>, CaptureError> {
-    // Such files have no length; with room for all of them one call reads most.
+    // Such files have no length that could be asked for; one call reads most of them.
     let mut bytes = Vec::with_capacity(ROOM_BYTES);
-    let read =
-        File::open(format!("/proc/{pid}/{name}")).and_then(|mut file| file.read_to_end(&mut bytes));
+    let read = File::open(format!("/proc/{pid}/{name}"))
+        .and_then(|file| file.take(u64::MAX).read_to_end(&mut bytes));
     read.map_err(|e| proc_error(name, e))?;
     Ok(bytes)
 }

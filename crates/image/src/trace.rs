@@ -190,6 +190,10 @@ impl Tracee {
     pub fn wait_until(self, end: Option<Instant>) -> Result<Option<Stop>, TraceError> {
         let look = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::WNOHANG;
         let (mut looks, mut pause) = (0, FIRST_PAUSE);
+        // Of several that were set going together most have stopped by now.
+        if let Some(stop) = self.take_stop()? {
+            return Ok(Some(stop));
+        }
         loop {
             let info = wait_for(self.0, look)?;
             // SAFETY: a SIGCHLD siginfo has a pid; it is zero if there was nothing to report.
@@ -240,19 +244,21 @@ impl Tracee {
         if !matches!(info.si_code, libc::CLD_TRAPPED | libc::CLD_STOPPED) {
             return Err(TraceError::Gone);
         }
+        // It may be killed between the two calls.
+        self.take_stop()?.ok_or(TraceError::Gone)
+    }
+
+    /// Takes the stop that it stands in, if it does.
+    fn take_stop(self) -> Result<Option<Stop>, TraceError> {
         let info = wait_for(self.0, libc::WSTOPPED | libc::WNOHANG)?;
         // SAFETY: a SIGCHLD siginfo has a pid and a status.
         let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
-        if pid == 0 {
-            // Killed between the two calls.
-            return Err(TraceError::Gone);
-        }
         let (signal, event) = (status & 0xff, status >> 8);
-        Ok(match (event, signal) {
+        Ok((pid != 0).then_some(match (event, signal) {
             (0, s) if s == libc::SIGTRAP | 0x80 => Stop::Syscall,
             (0, s) => Stop::Signal(s),
             (e, s) => Stop::Event(e, s),
-        })
+        }))
     }
 
     /// How it died (`CLD_*` and status or signal), left for its parent to collect.
