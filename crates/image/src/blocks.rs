@@ -85,9 +85,9 @@ impl Wants {
 const AHEAD_BLOCKS: usize = 8;
 
 /// Before the `i`-th of so many blocks is read: those that are to be asked for now.
-pub fn ahead(i: usize, all: usize, expect: impl Fn(usize)) {
+pub fn ahead(i: usize, all: usize, announce: impl Fn(usize)) {
     let from = if i == 0 { 0 } else { i + AHEAD_BLOCKS };
-    (from..all.min(i + AHEAD_BLOCKS + 1)).for_each(expect);
+    (from..all.min(i + AHEAD_BLOCKS + 1)).for_each(announce);
 }
 
 /// Holds against their checksums all blocks of the first file and those of the others that are
@@ -98,9 +98,9 @@ pub fn verify(parts: &[Part], wants: &Wants) -> Result<(), ImageError> {
         wants.blocks.iter().filter(|w| w.part > 0).map(|w| (w.part, w.block)).collect();
     let all = own + others.len();
     let of = |i: usize| if i < own { (0, i) } else { others[i - own] };
-    let expect = |i: usize| parts[of(i).0].expect(of(i).1);
+    let announce = |i: usize| parts[of(i).0].announce(of(i).1);
     parallel::for_each(parallel::threads_that_wait(), all, Buffer::default, |buffer, i| {
-        ahead(i, all, expect);
+        ahead(i, all, announce);
         let (part, block) = of(i);
         parts[part].stored(block, buffer).map(drop).map_err(|e| match part {
             0 => e,

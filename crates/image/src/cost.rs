@@ -2,8 +2,8 @@
 //!
 //! Pages that have changed can be copied while the program stands still, into a bounded buffer; or
 //! a twin is made, which takes time by the size of the whole process, and after that each first
-//! write to a page costs a copy of it as long as the twin lives. What is done about a twin while the
-//! program runs takes processors that the program, or another one, may want.
+//! write to a page costs a copy of it as long as the twin lives. What is done about a twin while
+//! the program runs takes processors that the program, or another one, may want.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ const WEIGHT: f64 = 0.5;
 const FORK_S_PER_GIB: f64 = 0.012;
 const LIST_S_PER_GIB: f64 = 0.017;
 const COPY_BYTES_PER_S: f64 = 2e9;
-/// What a second of work costs the program that is done while it runs: listing the twin's pages, and
-/// ending it, which takes about as long as making it.
+/// What a second of work costs the program that is done while it runs: listing the twin's pages,
+/// and ending it, which takes about as long as making it.
 const MEANWHILE: f64 = 0.5;
 /// First write to a page while a twin lives.
 const COW_S_PER_BYTE: f64 = 4.7e-6 / 4096.0;

@@ -119,14 +119,15 @@ impl Part {
         Ok(list)
     }
 
-    /// Reads block `i` as it is stored, zeros behind it included, and holds it against its checksum.
+    /// Reads block `i` as it is stored, with the zeros behind it, and holds it against its
+    /// checksum.
     pub fn stored<'a>(&self, i: usize, to: &'a mut Buffer) -> Result<&'a [u8], ImageError> {
         let block = &self.blocks[i];
         let bytes = padded(block) as usize;
         to.resize(bytes);
         let to = &mut to[..bytes];
         // In one go.
-        self.expect(i);
+        self.announce(i);
         self.read(to, self.starts[i].1)?;
         let (stored, padding) = to.split_at(block.stored as usize);
         if format::hash(stored) != block.stored_hash || padding.iter().any(|&b| b != 0) {
@@ -136,7 +137,7 @@ impl Part {
     }
 
     /// Has the kernel begin to read block `i`. Threads that take turns defeat its own read-ahead.
-    pub fn expect(&self, i: usize) {
+    pub fn announce(&self, i: usize) {
         let Some(block) = self.blocks.get(i) else { return };
         let (at, bytes) = (self.starts[i].1 as libc::off_t, padded(block) as libc::off_t);
         // SAFETY: numbers only; it is advice.

@@ -32,7 +32,7 @@ pub fn fill(
         |blocks, i| {
             blocks::ahead(i, wants.blocks.len(), |i| {
                 let wanted = &wants.blocks[i];
-                image.parts[wanted.part].expect(wanted.block);
+                image.parts[wanted.part].announce(wanted.block);
             });
             let wanted = &wants.blocks[i];
             let pieces = wants.pieces_of(wanted);

@@ -10,9 +10,9 @@ use std::path::Path;
 
 /// Room for what most files of `/proc/PID` hold.
 const ROOM_BYTES: usize = 8 << 10;
-/// What is read of `smaps` at once. The kernel fills one page with entries; one that does not fit in
-/// any more is made anew for the next call, with another walk through all of its page tables. Of
-/// less than a page it makes only what it gives away.
+/// What is read of `smaps` at once. The kernel fills one page with entries; one that does not fit
+/// in any more is made anew for the next call, with another walk through all of its page tables.
+/// Of less than a page it makes only what it gives away.
 const SMAPS_PART_BYTES: usize = 2 << 10;
 
 /// One line of `/proc/PID/maps`, with the flags of `smaps` where those were read.

@@ -135,10 +135,7 @@ impl Frozen {
         let plan = match choice.mode {
             // Shared memory is read by way of a twin.
             Mode::Copy if !snapshot.orphans.is_empty() => Err("it shares memory with others"),
-            Mode::Copy => {
-                let mappings = mappings.unwrap_or_else(|| Mappings::read(pid));
-                plan_copy(pid, &changes, mappings)?
-            }
+            Mode::Copy => plan_copy(pid, &changes, mappings)?,
             _ => Err("as asked for"),
         };
         if let Ok(plan) = plan {
@@ -241,14 +238,15 @@ struct CopyPlan {
 fn plan_copy(
     pid: libc::pid_t,
     changes: &Changes,
-    mappings: Mappings,
+    mappings: Option<Mappings>,
 ) -> Result<Result<CopyPlan, &'static str>, CaptureError> {
     let mut pagemap = Pagemap::open(pid)?;
     // On old kernels, looking for pages takes time by the size of the mappings.
     if !pagemap.is_fast() {
         return Ok(Err("on this kernel, finding pages to copy takes too long"));
     }
-    let regions = regions(&mappings.text()?, None, Orphans::default())?;
+    let smaps = mappings.map_or_else(|| procfs::smaps(pid), Mappings::text)?;
+    let regions = regions(&smaps, None, Orphans::default())?;
     if regions.list.iter().any(|(_, content)| *content == Content::All) {
         return Ok(Err("a file that it has mapped is gone and must be stored whole"));
     }
