@@ -90,7 +90,8 @@ pub struct Run {
     /// Fault tolerance
     #[arg(long, value_enum, default_value = "logged")]
     pub ft: FtMode,
-    /// Time between two checkpoints of a rank (seconds, or with unit); 0: only on request
+    /// Time between two checkpoints of a rank (seconds, or with unit), more where they would take
+    /// over half of the job's time; 0: only on request
     #[arg(long, value_name = "SECS", default_value = "60", value_parser = parse_millis)]
     pub ckpt_every: u64,
     /// Time until the first checkpoint of every rank, if less than --ckpt-every

@@ -3,7 +3,7 @@
 //!
 //! Pure: time comes in as milliseconds. Kept true: at most `MAX_RUNNING` checkpoints are under
 //! way, never two of one rank; every live rank gets its turn; a request is served once, after the
-//! moment it was made.
+//! moment it was made; however short the interval, the job has half of the time without any.
 
 use std::collections::VecDeque;
 
@@ -17,6 +17,8 @@ struct Slot {
     turn_ms: u64,
     live: bool,
     busy: bool,
+    /// When its last checkpoint began.
+    begun_ms: u64,
 }
 
 /// The order of checkpoints on one node.
@@ -26,6 +28,8 @@ pub struct Scheduler {
     slots: Vec<Slot>,
     asked: VecDeque<u32>,
     running: usize,
+    /// Until then only requests are served.
+    rest_until_ms: u64,
 }
 
 impl Scheduler {
@@ -39,9 +43,10 @@ impl Scheduler {
                 turn_ms: spread(every_ms, r),
                 live: false,
                 busy: false,
+                begun_ms: 0,
             })
             .collect();
-        Scheduler { every_ms, slots, asked: VecDeque::new(), running: 0 }
+        Scheduler { every_ms, slots, asked: VecDeque::new(), running: 0, rest_until_ms: 0 }
     }
 
     /// Whether `rank` has a process that could be checkpointed.
@@ -88,6 +93,7 @@ impl Scheduler {
         };
         let slot = &mut self.slots[rank as usize];
         slot.busy = true;
+        slot.begun_ms = now_ms;
         slot.due_ms = if now_ms < slot.turn_ms {
             slot.turn_ms
         } else {
@@ -98,7 +104,7 @@ impl Scheduler {
     }
 
     fn longest_due(&self, now_ms: u64) -> Option<u32> {
-        if self.every_ms == 0 {
+        if self.every_ms == 0 || now_ms < self.rest_until_ms {
             return None;
         }
         let due = |s: &&(usize, &Slot)| s.1.live && !s.1.busy && s.1.due_ms <= now_ms;
@@ -112,6 +118,8 @@ impl Scheduler {
         if slot.busy {
             slot.busy = false;
             self.running -= 1;
+            // As long as it took: on a slow node the ranks would else hardly get on.
+            self.rest_until_ms = now_ms.saturating_add(now_ms.saturating_sub(slot.begun_ms));
         }
         // A checkpoint that took longer than the interval does not call for the next at once.
         slot.due_ms = slot.due_ms.max(now_ms.saturating_add(self.every_ms / 4));
@@ -122,7 +130,8 @@ impl Scheduler {
         if self.every_ms == 0 || self.running >= MAX_RUNNING {
             return None;
         }
-        self.slots.iter().filter(|s| s.live && !s.busy).map(|s| s.due_ms).min()
+        let due = self.slots.iter().filter(|s| s.live && !s.busy).map(|s| s.due_ms).min();
+        due.map(|at| at.max(self.rest_until_ms))
     }
 }
 
@@ -130,6 +139,24 @@ impl Scheduler {
 mod tests {
     use super::*;
     use crate::testing::Random;
+
+    #[test]
+    fn half_of_the_time_is_the_jobs() {
+        let mut s = Scheduler::new(4, 10, 10, 0);
+        (0..4).for_each(|r| s.set_live(r, true));
+        let (mut now, mut busy) = (0, 0);
+        while now < 100_000 {
+            match s.pick(now) {
+                Some(rank) => {
+                    let takes = 50 + u64::from(rank) * 20;
+                    (now, busy) = (now + takes, busy + takes);
+                    s.finished(rank, now);
+                }
+                None => now = s.next_due_ms().unwrap().max(now + 1),
+            }
+        }
+        assert!(busy * 2 <= now + 200 && busy * 2 + 2000 > now, "{busy} of {now}");
+    }
 
     #[test]
     fn turns_are_spread_over_the_interval() {

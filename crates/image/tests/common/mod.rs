@@ -208,17 +208,19 @@ pub fn adopt_orphans() {
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) }, 0);
 }
 
-/// Descendants of a process.
-pub fn descendants(pid: libc::pid_t) -> Vec<libc::pid_t> {
+/// Children of a process, whichever of its threads made them.
+pub fn children(pid: libc::pid_t) -> Vec<libc::pid_t> {
     let mut all = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
         let list = fs::read_to_string(entry.path().join("children")).unwrap_or_default();
-        for child in list.split_whitespace().map(|n| n.parse().unwrap()) {
-            all.push(child);
-            all.extend(descendants(child));
-        }
+        all.extend(list.split_whitespace().map(|n| n.parse::<libc::pid_t>().unwrap()));
     }
     all
+}
+
+/// Descendants of a process.
+pub fn descendants(pid: libc::pid_t) -> Vec<libc::pid_t> {
+    children(pid).into_iter().flat_map(|c| [vec![c], descendants(c)].concat()).collect()
 }
 
 /// Freezes, writes an image, lets the process go on.
