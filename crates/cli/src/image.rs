@@ -3,7 +3,7 @@
 use crate::args::{Image as Args, ImageAction, ImageExtract, ImageInspect, ImageVerify};
 use crate::show;
 use anyhow::{Context, anyhow};
-use eyrie_image::{Image, ImageError, Inspection, Verdict};
+use eyrie_image::{Alike, Image, ImageError, Inspection, Verdict};
 use eyrie_terminal::{FAILED, Failure, print, units};
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -32,12 +32,48 @@ fn open(path: &Path) -> anyhow::Result<Image> {
 }
 
 fn inspect(args: &ImageInspect) -> Result<i32, Failure> {
+    if !args.shared.is_empty() {
+        return shared(args);
+    }
     let found = open(&args.file)?.inspect();
     if args.json {
         print(&(serde_json::to_string_pretty(&as_json(&found))? + "\n"));
     } else {
         print(&as_text(&found));
     }
+    Ok(0)
+}
+
+/// How much of some images stands in those before them too.
+fn shared(args: &ImageInspect) -> Result<i32, Failure> {
+    let files: Vec<&PathBuf> = std::iter::once(&args.file).chain(&args.shared).collect();
+    let images = files.iter().map(|file| open(file)).collect::<anyhow::Result<Vec<Image>>>()?;
+    let found = eyrie_image::alike(&images)?;
+    if args.json {
+        let row = |(file, a): (&&PathBuf, &Alike)| {
+            json!({
+                "file": file, "pages": a.pages, "shared": a.shared,
+                "shared_in_runs": a.shared_in_runs,
+            })
+        };
+        let all: Vec<Value> = files.iter().zip(&found).map(row).collect();
+        print(&(serde_json::to_string_pretty(&all)? + "\n"));
+        return Ok(0);
+    }
+    let head = ["IMAGE", "MEMORY", "BEFORE TOO", "SHARE", "64 KIB RUNS"];
+    let mut rows = vec![head.map(String::from).to_vec()];
+    let mut row = |name: String, [pages, same, runs]: [u64; 3]| {
+        let size = |pages: u64| units::bytes(pages * 4096);
+        rows.push(vec![name, size(pages), size(same), share(same, pages), share(runs, pages)]);
+    };
+    let mut sum = [0; 3];
+    for (file, a) in files.iter().zip(&found) {
+        let figures = [a.pages, a.shared, a.shared_in_runs];
+        sum.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += figure);
+        row(file.display().to_string(), figures);
+    }
+    row("all".into(), sum);
+    print(&show::table(&rows));
     Ok(0)
 }
 

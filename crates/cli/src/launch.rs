@@ -3,10 +3,10 @@
 //! Kept true: whatever happens, the job's folder is gone when the command returns (unless it is to
 //! be kept), and the daemon is waited for.
 
-use crate::args::{CkptMode, FtMode, Node, Run, Verify};
+use crate::args::{CkptDedup, CkptMode, FtMode, Node, Run, Verify};
 use crate::console::{self, Console};
 use anyhow::Context;
-use eyrie_control::{Ft, JobSpec};
+use eyrie_control::{Dedup, Ft, JobSpec};
 use eyrie_node::home::{self, JobFolder};
 use eyrie_node::program;
 use eyrie_node::serve;
@@ -38,6 +38,11 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         checkpoint_every_ms: run.ckpt_every,
         checkpoint_first_ms: run.ckpt_first,
         incremental: run.ckpt == CkptMode::Incremental,
+        dedup: match run.ckpt_dedup {
+            CkptDedup::Auto => Dedup::Auto,
+            CkptDedup::On => Dedup::On,
+            CkptDedup::Off => Dedup::Off,
+        },
         log_limit_bytes: run.log_limit.unwrap_or_else(|| default_log(run.size)),
         name: run.name.clone(),
         keep: run.keep,
@@ -56,6 +61,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         checkpoint_every_ms: 0,
         checkpoint_first_ms: 0,
         incremental: false,
+        dedup: Dedup::Off,
         log_limit_bytes: verify.log_limit.unwrap_or_else(|| default_log(verify.size)),
         name: None,
         keep: false,

@@ -10,5 +10,5 @@ pub mod status;
 
 pub use event::{Event, EventKind};
 pub use frame::{Decoder, FrameError, encode};
-pub use message::{ClientMsg, Ft, JobSpec, NodeMsg, PROTOCOL, Stream};
+pub use message::{ClientMsg, Dedup, Ft, JobSpec, NodeMsg, PROTOCOL, Stream};
 pub use status::{CheckpointStatus, JobStatus, RankStatus};

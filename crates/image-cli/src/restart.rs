@@ -36,6 +36,7 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
         options: RestoreOptions {
             ignore_features: args.ignore_feature.clone(),
             lazy: args.lazy.map(Duration::from_millis),
+            addresses: args.map_address.clone(),
             ..RestoreOptions::default()
         },
     });
@@ -106,8 +107,18 @@ fn refusal(image: &Path, error: RestoreError) -> anyhow::Error {
         RestoreError::Segment(_) => {
             anyhow!("{image} is of a rank of an MPI job, which only its job can restore")
         }
+        error if is_foreign_address(&error) => anyhow!(error).context(format!(
+            "cannot restart {image} (an address of its sockets is not one of this machine: \
+             --map-address OLD=NEW names another)"
+        )),
         error => anyhow!(error).context(format!("cannot restart {image}")),
     }
+}
+
+/// Whether a socket could not get its address because this machine does not have it.
+fn is_foreign_address(error: &RestoreError) -> bool {
+    let kind = io::ErrorKind::AddrNotAvailable;
+    matches!(error, RestoreError::Os { source, .. } if source.kind() == kind)
 }
 
 /// Our standard streams, out of the way of the program's own descriptors.

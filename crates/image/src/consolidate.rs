@@ -2,7 +2,7 @@
 //!
 //! Blocks of which all is needed are taken over as they are stored, others are packed anew, by a
 //! few threads. The new file takes the place of the old in one step; the files that it needed are
-//! left to the caller.
+//! left to the caller. What other processes have lent ([`crate::pool`]) may stay where it is.
 
 use crate::aligned::Buffer;
 use crate::blocks::{Blocks, Piece};
@@ -16,9 +16,9 @@ use crate::parallel;
 use crate::track::Tracker;
 use crate::write::{Contents, ImageWriter, Written};
 use crate::{ImageReport, PAGE_BYTES};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::time::Instant;
 
@@ -41,20 +41,24 @@ impl Tracker {
         self.base().is_some_and(|base| base.index.is_scattered())
     }
 
-    /// Rewrites the last image as one that needs no other, under the same name. To be called only
-    /// while no image is being made. `None`: there is nothing to do.
+    /// Rewrites the last image as one that needs no earlier one of its process, under the same
+    /// name. To be called only while no image is being made. `None`: there is nothing to do.
     pub fn consolidate(&mut self) -> Result<Option<ImageReport>, ConsolidateError> {
         let Some(base) = self.base().filter(|_| self.is_idle()).cloned() else { return Ok(None) };
-        if base.index.ancestors().is_empty() {
+        if base.index.ancestors().iter().all(|known| known.lent) {
             return Ok(None);
         }
         let name = base.index.files()[0].file.name.clone();
         let path = base.folder.join(OsStr::from_bytes(&name));
-        let Some(Rewritten { written, extents, pages, report }) = rewrite(&path)? else {
+        let is_lent = |a: &Ancestor| base.index.files().iter().any(|k| k.lent && k.file == *a);
+        let Some(Rewritten { written, extents, pages, lent, report }) = rewrite(&path, is_lent)?
+        else {
             return Ok(None);
         };
         let file = Ancestor { name, identity: written.identity };
-        let index = base.index.consolidated(Known { file, pages }, extents);
+        let mut files = vec![Known { file, pages, lent: false }];
+        files.extend(lent.into_iter().map(|(file, pages)| Known { file, pages, lent: true }));
+        let index = base.index.consolidated(files, extents);
         drop(base);
         self.rewritten(index);
         Ok(Some(report))
@@ -64,17 +68,23 @@ impl Tracker {
 /// Rewrites the image `path` as one that needs no other file. Images that refer to it are of no use
 /// afterwards. `None`: it needs none.
 pub fn consolidate(path: &Path) -> Result<Option<ImageReport>, ConsolidateError> {
-    Ok(rewrite(path)?.map(|rewritten| rewritten.report))
+    Ok(rewrite(path, |_| false)?.map(|rewritten| rewritten.report))
 }
 
 struct Rewritten {
     written: Written,
     extents: Vec<Extent>,
     pages: u64,
+    /// Files that it still needs, and the pages in them.
+    lent: Vec<(Ancestor, u64)>,
     report: ImageReport,
 }
 
-fn rewrite(path: &Path) -> Result<Option<Rewritten>, ConsolidateError> {
+/// Rewrites an image as one that needs no files but those that `stays` picks out.
+fn rewrite(
+    path: &Path,
+    stays: impl Fn(&Ancestor) -> bool,
+) -> Result<Option<Rewritten>, ConsolidateError> {
     let begun = Instant::now();
     // Blocks are held against their checksums when they are read.
     let image = Image::open_family(path, Check::Tables)?;
@@ -82,25 +92,45 @@ fn rewrite(path: &Path) -> Result<Option<Rewritten>, ConsolidateError> {
         return Ok(None);
     }
     let writer = ImageWriter::create(path)?;
-    let Plan { jobs, extents, .. } = Plan::new(&image);
+    let (lent, homes) = staying(&image, stays);
+    let Plan { jobs, mut extents, .. } = Plan::new(&image, &homes);
     let threads = parallel::threads_that_wait();
     parallel::for_each(threads, jobs.len(), Worker::default, |worker, i| {
         worker.rewrite(&image, &writer, i, &jobs[i])
     })?;
+    let stay = image.extents.iter().filter(|e| homes[e.home as usize] > 0).cloned();
+    extents.extend(stay.map(|e| Extent { home: homes[e.home as usize], ..e }));
     let extents = joined(extents, &image);
     let pages = writer.pages();
-    check::check(&image.state, &extents, &[pages]).map_err(ImageError::Invalid)?;
+    let counts: Vec<u64> = std::iter::once(pages).chain(lent.iter().map(|l| l.1)).collect();
+    check::check(&image.state, &extents, &counts).map_err(ImageError::Invalid)?;
     let (state, meta) = (&image.state, image.meta());
-    let contents = Contents { state, extents: &extents, ancestors: &[], meta };
+    let ancestors: Vec<Ancestor> = lent.iter().map(|l| l.0.clone()).collect();
+    let contents = Contents { state, extents: &extents, ancestors: &ancestors, meta };
     let written = writer.commit(&contents)?;
     let report = ImageReport {
         bytes: written.bytes,
         identity: written.identity,
         pages,
+        ancestors: ancestors.into_iter().map(|a| OsString::from_vec(a.name)).collect(),
         write: begun.elapsed(),
         ..ImageReport::default()
     };
-    Ok(Some(Rewritten { written, extents, pages, report }))
+    Ok(Some(Rewritten { written, extents, pages, lent, report }))
+}
+
+/// The files that stay needed with their pages, and for each part of an image its number among
+/// them, counted from 1; 0 for those that do not stay.
+fn staying(image: &Image, stays: impl Fn(&Ancestor) -> bool) -> (Vec<(Ancestor, u64)>, Vec<u32>) {
+    let (mut files, mut homes) = (Vec::new(), vec![0]);
+    for (ancestor, part) in image.ancestors.iter().zip(&image.parts[1..]) {
+        let stays = stays(ancestor);
+        if stays {
+            files.push((ancestor.clone(), part.pages()));
+        }
+        homes.push(if stays { files.len() as u32 } else { 0 });
+    }
+    (files, homes)
 }
 
 /// What becomes a block of the new file.
@@ -123,10 +153,16 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(image: &Image) -> Plan {
+    /// `homes`: zero for each part of the image that is to be taken over.
+    fn new(image: &Image, homes: &[u32]) -> Plan {
         let mut plan = Plan::default();
         let mut part = 0;
         for (i, wanted) in image.wants.blocks.iter().enumerate() {
+            if homes[wanted.part] > 0 {
+                plan.end_parts(i);
+                plan.begun = i + 1;
+                continue;
+            }
             let pieces = image.wants.pieces_of(wanted);
             let needed: usize = pieces.iter().map(|p| p.bytes).sum();
             let whole = needed == image.parts[wanted.part].blocks()[wanted.block].raw as usize;
@@ -227,6 +263,7 @@ fn joined(mut extents: Vec<Extent>, image: &Image) -> Vec<Extent> {
         match all.last_mut() {
             Some(last)
                 if !begins
+                    && last.home == extent.home
                     && last.start + last.pages * PAGE_BYTES == extent.start
                     && last.first + last.pages == extent.first =>
             {

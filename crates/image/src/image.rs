@@ -187,4 +187,4 @@ pub(crate) fn open_ancestor(path: &Path, ancestor: &Ancestor) -> Result<Part, Im
 
 #[cfg(test)]
 #[path = "image_tests.rs"]
-mod tests;
+pub(crate) mod tests;

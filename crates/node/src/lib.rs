@@ -8,6 +8,7 @@ mod futex;
 pub mod home;
 mod input;
 mod job;
+mod loans;
 pub mod meta;
 pub mod monitor;
 mod outlet;

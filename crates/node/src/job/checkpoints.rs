@@ -1,14 +1,15 @@
 //! Taking checkpoints, trimming the logs after them, and finding log space by them.
 
-use super::{Ask, Job, Latest, Msg, Replay};
+use super::{Ask, Job, Latest, Msg, Rank, Replay};
 use crate::checkpoint::{self, CheckpointError, Order, Pipes, Report, Taken};
 use crate::futex;
 use crate::input::queued;
+use crate::loans::File;
 use crate::monitor::{self, Said};
 use crate::outlet::Outlet;
 use crate::reap;
-use eyrie_control::{EventKind, Ft, NodeMsg};
-use eyrie_image::{Tracker, Tracking};
+use eyrie_control::{Dedup, EventKind, Ft, NodeMsg};
+use eyrie_image::{Pool, Sharing, Tracker, Tracking};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,6 +22,15 @@ const NEEDED_ATTEMPTS: u32 = 3;
 const WATCH: Duration = Duration::from_millis(100);
 /// The same when nothing is expected.
 const IDLE: Duration = Duration::from_secs(2);
+
+/// Where the ranks of a job lend and borrow pages of their images, if they do.
+pub(super) fn pool(dedup: Dedup) -> Option<Arc<Pool>> {
+    match dedup {
+        Dedup::Auto => Some(Pool::new(Sharing::Auto)),
+        Dedup::On => Some(Pool::new(Sharing::On)),
+        Dedup::Off => None,
+    }
+}
 
 impl Job {
     /// Starts the checkpoints that are due.
@@ -89,7 +99,12 @@ impl Job {
     /// What is known of the rank's last image, to be given back by the checkpoint.
     fn tracker(&mut self, rank: u32) -> Box<Tracker> {
         let wish = if self.spec.incremental { Tracking::from_env() } else { Tracking::Off };
-        self.rank(rank).tracker.take().unwrap_or_else(|| Box::new(Tracker::new(wish)))
+        let tracker = self.rank(rank).tracker.take();
+        let mut tracker = tracker.unwrap_or_else(|| Box::new(Tracker::new(wish)));
+        if let Some(pool) = &self.pool {
+            tracker.join(pool, rank);
+        }
+        tracker
     }
 
     /// A checkpoint thread says how it stands.
@@ -148,10 +163,14 @@ impl Job {
         let now = self.now_ms();
         self.rank(rank).capturing = None;
         self.scheduler.finished(rank, now);
+        let borrowed = match &result {
+            Ok(taken) if !self.rank(rank).gone => taken.borrows.clone(),
+            _ => Vec::new(),
+        };
+        let free = self.loans.written((rank, generation), borrowed);
+        self.remove_files(&free);
         match result {
-            Ok(_) if self.rank(rank).gone => {
-                let _ = eyrie_image::remove_image(&self.image_file(rank, generation));
-            }
+            Ok(_) if self.rank(rank).gone => self.remove_files(&[(rank, generation)]),
             Ok(taken) => self.complete(rank, generation, taken),
             Err(error) => self.checkpoint_failed(rank, generation, &error),
         }
@@ -161,10 +180,11 @@ impl Job {
     fn complete(&mut self, rank: u32, generation: u32, taken: Taken) {
         let Taken { meta, report, needs, .. } = &taken;
         let surplus = self.rank(rank).retention.complete(generation, meta.point(), needs.clone());
-        for old in surplus {
-            let _ = eyrie_image::remove_image(&self.image_file(rank, old));
+        self.discard(rank, surplus);
+        if let Some(tracker) = &mut self.rank(rank).tracker {
+            tracker.lend();
         }
-        let bytes = report.bytes;
+        let (bytes, shared_bytes) = (report.bytes, report.shared_pages * 4096);
         let unchanged_bytes = report.referred_pages * 4096;
         let (mode, why) = (report.mode.mode.name(), report.mode.why.clone());
         let (took_ms, frozen_ms) =
@@ -190,9 +210,47 @@ impl Job {
         event.took_ms = Some(took_ms);
         event.bytes = Some(bytes);
         event.text = format!("rank stood still for {frozen_ms:.2} ms ({mode})");
+        if shared_bytes > 0 {
+            let mib = shared_bytes as f64 / f64::from(1 << 20);
+            event.text += &format!("; {mib:.1} MiB lie in images of other ranks");
+        }
         self.log_event(event);
         let answer = NodeMsg::Checkpointed { rank, generation, bytes, took_ms, frozen_ms };
         self.answer_asks(rank, Some(generation), &answer);
+    }
+
+    /// Gives up image files that `rank` does not need any more. They go when no other rank needs
+    /// them either, for an image that it has or one that is being written.
+    pub(super) fn discard(&mut self, rank: u32, generations: Vec<u32>) {
+        for generation in generations {
+            let file = (rank, generation);
+            let mut unfinished = Vec::new();
+            if let Some(pool) = &self.pool {
+                pool.withdraw(&checkpoint::image_name(rank, generation));
+                let capturing = |(r, other): (u32, &Rank)| Some((r, other.capturing?));
+                unfinished = (0..).zip(&self.ranks).filter_map(capturing).collect();
+            }
+            let free = self.loans.give_up(file, unfinished.into_iter());
+            self.remove_files(&free);
+        }
+    }
+
+    /// No image is needed any more, whoever refers to it.
+    pub(super) fn forget_loans(&mut self) {
+        if let Some(pool) = &self.pool {
+            pool.clear();
+        }
+        let left = self.loans.clear();
+        self.remove_files(&left);
+        // Images that are still being written will be removed.
+        self.ranks.iter_mut().for_each(|r| r.capturing = None);
+    }
+
+    fn remove_files(&self, files: &[File]) {
+        for &(rank, generation) in files {
+            // One that cannot be removed goes with the job's folder.
+            let _ = eyrie_image::remove_image(&self.image_file(rank, generation));
+        }
     }
 
     /// Gives up what no kept checkpoint of `rank` needs.

@@ -212,9 +212,8 @@ impl Job {
 
     /// Removes all images of a rank.
     pub(super) fn forget_images(&mut self, rank: u32) {
-        for generation in self.rank(rank).retention.files() {
-            let _ = eyrie_image::remove_image(&self.image_file(rank, generation));
-        }
+        let files = self.rank(rank).retention.files();
+        self.discard(rank, files);
     }
 
     /// The checking of images has a result.
@@ -283,9 +282,8 @@ impl Job {
     }
 
     fn refuse_image(&mut self, rank: u32, generation: u32, why: &str) {
-        for unneeded in self.rank(rank).retention.damaged(generation) {
-            let _ = eyrie_image::remove_image(&self.image_file(rank, unneeded));
-        }
+        let unneeded = self.rank(rank).retention.damaged(generation);
+        self.discard(rank, unneeded);
         let text = format!("checkpoint {generation} of rank {rank} cannot be used: {why}");
         self.say(format!("{text}; the one before is taken"));
         let mut event = self.event(EventKind::ImageRefused);

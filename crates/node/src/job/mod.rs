@@ -14,6 +14,7 @@ mod verify;
 use crate::checkpoint::Report;
 use crate::futex::Bell;
 use crate::input::Input;
+use crate::loans::Loans;
 use crate::meta::Meta;
 use crate::monitor::{self, Action, Monitor};
 use crate::outlet::Outlet;
@@ -22,7 +23,7 @@ use crate::retention::Retention;
 use crate::scheduler::Scheduler;
 use crate::spawn::Prefix;
 use eyrie_control::{EventKind, Ft, JobSpec, NodeMsg};
-use eyrie_image::Tracker;
+use eyrie_image::{Pool, Tracker};
 use eyrie_ledger::segment::{self, Geometry, Segment, SegmentError};
 pub use output::{end_input, take_input};
 use report::EventLog;
@@ -168,6 +169,9 @@ pub struct Job {
     ranks: Vec<Rank>,
     monitor: Monitor,
     scheduler: Scheduler,
+    /// Where ranks lend and borrow pages of their images.
+    pool: Option<Arc<Pool>>,
+    loans: Loans,
     input: Input,
     input_credit: u64,
     input_wake: Rc<Notify>,
@@ -231,6 +235,8 @@ impl Job {
                 ranks: (0..spec.size).map(|_| Rank::new(spec.size, limit)).collect(),
                 monitor: Monitor::new(spec.size, spec.ft != Ft::Verify),
                 scheduler: Scheduler::new(spec.size, every, spec.checkpoint_first_ms, 0),
+                pool: checkpoints::pool(spec.dedup),
+                loans: Loans::default(),
                 input,
                 input_credit: 0,
                 input_wake: Rc::new(Notify::new()),
@@ -373,6 +379,7 @@ impl Job {
     /// printed again.
     fn restart_all(&mut self) {
         self.rollbacks += 1;
+        self.forget_loans();
         for rank in 0..self.size() {
             self.forget_images(rank);
             let r = self.rank(rank);
