@@ -90,6 +90,33 @@ def test_common_memory_is_stored_once():
         assert job.count("image-refused") == 0, job.report()
 
 
+def test_a_consolidated_image_still_refers_to_the_common_file():
+    """Its own chain is put into one file; what another rank stores stays where it is."""
+    common = "rank-0.gen-1"
+    with Job(program("tables") + ["--drift"], RANKS, ckpt_every=0, stdin="open") as job:
+        chains = []
+        for step in range(1, 13):
+            job.until(lambda: job.stdout().count("paused") == step, f"pause {step}")
+            job.eyrie("checkpoint", "last", *(["--rank", "1"] if step > 1 else []))
+            names = needed(job, 1, step)
+            assert common in names, (step, names)
+            chains.append(len(names) - 1)
+            job.process.stdin.write(b"go on\n")
+            job.process.stdin.flush()
+        # It grows to what is allowed, and begins anew.
+        assert max(chains) <= 8 and 0 in chains[2:], chains
+        job.until(lambda: job.stdout().count("paused") == 13, "last pause")
+        job.kill_ranks([1])
+        job.wait_event("restored", rank=1, generation=12)
+        job.process.stdin.write(b"go on\n" * 40)
+        job.process.stdin.flush()
+        assert job.wait() == 0, job.report()
+        code, want, _ = run_to_end(
+            program("tables") + ["--drift"], RANKS, ft="none", stdin=b"go on\n" * 40
+        )
+        assert code == 0 and job.stdout() == want, (want, job.report())
+
+
 def test_files_stay_as_long_as_another_rank_needs_them():
     """Also when the rank whose file it is has newer ones, or has ended."""
     with paused("--ckpt", "full") as job:

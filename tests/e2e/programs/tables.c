@@ -1,5 +1,6 @@
 /* Every rank fills the same table of 4 MiB and 1 MiB of its own, and reads all of both in each step.
- * With --pause rank 0 waits for a line of input half way, and the others for rank 0. */
+ * With --pause rank 0 waits for a line of input half way, and the others for rank 0; with --drift it
+ * does so in each step of the second half, and each changes another part of what a rank has. */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,7 +23,8 @@ static uint64_t *filled(size_t words, uint64_t seed) {
 }
 
 int main(int argc, char **argv) {
-    int rank, pause = argc > 1 && !strcmp(argv[1], "--pause");
+    int rank, drift = argc > 1 && !strcmp(argv[1], "--drift");
+    int pause = drift || (argc > 1 && !strcmp(argv[1], "--pause"));
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     uint64_t *table = filled(TABLE_WORDS, 42), *own = filled(OWN_WORDS, 1000 + rank);
@@ -31,9 +33,12 @@ int main(int argc, char **argv) {
     for (int step = 0; step < STEPS; step++) {
         uint64_t sum = 0;
         for (size_t i = 0; i < TABLE_WORDS; i++) sum = sum * 31 + table[i];
-        for (size_t i = 0; i < OWN_WORDS; i++) sum = sum * 31 + (own[i] += all);
+        for (size_t i = 0; i < OWN_WORDS; i++) {
+            if (!drift || i * 16 / OWN_WORDS == (size_t)step % 16) own[i] += all;
+            sum = sum * 31 + own[i];
+        }
         MPI_Allreduce(&sum, &all, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
-        if (rank == 0 && pause && step == STEPS / 2) {
+        if (rank == 0 && pause && (step == STEPS / 2 || (drift && step > STEPS / 2))) {
             char line[64];
             puts("paused");
             fflush(stdout);
