@@ -220,7 +220,7 @@ impl Filler {
         let image = Arc::clone(&self.image);
         let wanted = &image.wants.blocks[block];
         let mut blocks = std::mem::take(&mut self.blocks);
-        let pages = blocks.pages(&image.parts[wanted.part], wanted.block)?;
+        let pages = blocks.wanted(&image.parts, wanted)?;
         let complete = loop {
             let complete = self.copy_pieces(target, &image, block, pages)?;
             if complete || self.targets[target].dead {

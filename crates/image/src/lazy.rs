@@ -164,10 +164,15 @@ pub(crate) struct Lazy {
 }
 
 impl Lazy {
+    /// Within which time all memory is to be in, if not before the process runs.
+    pub fn wish(options: &RestoreOptions) -> Option<Duration> {
+        let variable = || std::env::var("EYRIE_IMAGE_LAZY").ok()?.parse().ok();
+        options.lazy.or_else(|| variable().map(Duration::from_millis))
+    }
+
     /// `family` tells that there are other processes too.
     pub fn new(image: &Arc<Image>, options: &RestoreOptions, family: bool) -> Lazy {
-        let variable = || std::env::var("EYRIE_IMAGE_LAZY").ok()?.parse().ok();
-        let limit = options.lazy.or_else(|| variable().map(Duration::from_millis));
+        let limit = Lazy::wish(options);
         let refused = limit.is_some() && family;
         let why_not = refused.then(|| String::from("it has child processes"));
         let limit = limit.filter(|_| !family);

@@ -141,7 +141,7 @@ impl Orphans {
     }
 
     /// Refuses files that processes besides `own` share. Putting them back would change them for
-    /// these.
+    /// these. To be asked while `own` stand still, and cannot start another that inherits them.
     pub fn refuse_shared(&self, own: &[libc::pid_t]) -> Result<(), CaptureError> {
         let path = |f: &Found| match &f.orphan.kind {
             OrphanKind::Named { path } => Some(((f.dev, f.ino), path.clone())),

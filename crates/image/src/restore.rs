@@ -76,8 +76,9 @@ pub struct RestoreOptions {
     /// trace any process; without it, and for a process with children, all pages come first.
     /// `EYRIE_IMAGE_LAZY` (milliseconds) asks for it where this is not set.
     pub lazy: Option<Duration>,
-    /// The image was opened and verified just now ([`Image::open`]): its pages are not read once
-    /// more before they are loaded. Their checksums are checked then in any case.
+    /// The image was opened and verified just now ([`Image::open`]): before a lazy restore its
+    /// pages are not read once more. Else they are held against their checksums while they are
+    /// loaded, and the process runs if all are right.
     pub verified: bool,
 }
 
@@ -167,7 +168,9 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
 
 /// The same, telling how [`RestoreOptions::lazy`] was followed.
 pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
-    let check = if spec.options.verified { Check::Tables } else { Check::All };
+    // What is loaded before the process runs is verified then.
+    let late = Lazy::wish(&spec.options).is_some() && !spec.options.verified;
+    let check = if late { Check::All } else { Check::Tables };
     let image = Arc::new(Image::open_family(spec.image, check)?);
     fault::point(fault::IMAGE_CHECKED)?;
     File::open(spec.restorer)

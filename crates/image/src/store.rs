@@ -11,6 +11,7 @@ use crate::fault;
 use crate::format::{Ancestor, Extent};
 use crate::hashes::Hashes;
 use crate::pool::{Lent, Member};
+use crate::procfs;
 use crate::pull::{Kind, Puller};
 use crate::regions::{Content, Regions};
 use crate::scan::Pagemap;
@@ -156,10 +157,7 @@ impl Shot {
         fault::point(fault::REGIONS_KNOWN)?;
         let own_pages = sort::all(&own);
         let base = self.changes.base.as_deref();
-        let hashes = match self.changes.hash {
-            true => Some(Hashes::of(&source, &own_pages)?),
-            false => None,
-        };
+        let hashes = self.changes.hash.then(|| Hashes::of(&source, &own_pages)).transpose()?;
         let mut sorted = sorted.unwrap_or_else(|| {
             let before = base.and_then(|base| base.hashes.as_ref());
             let same = hashes.as_ref().zip(before).map(|(now, before)| now.same_as(before));
@@ -181,7 +179,10 @@ impl Shot {
         if let Source::Copied(copied) = source {
             tracker.buffer = copied.into_buffer();
         }
-        if self.twin.take().is_some() {
+        // Its end, which takes a while, is waited for when all else is done.
+        let twin = self.twin.take();
+        if let Some(twin) = &twin {
+            twin.kill();
             tracker.cost.stored(writer.pages() * PAGE_BYTES, pull);
             twin::refuse_lost(&regions, &stored, &sorted.extents)?;
         }
@@ -190,6 +191,7 @@ impl Shot {
         complete(&mut state, regions, guards);
         let done = Done { state, stored, referred: sorted.extents, files: sorted.ancestors, blank };
         let (written, index) = finish(done, writer, path, meta)?;
+        drop(twin);
         tracker.offered = member.zip(page_hashes).map(|((folder, member), hashes)| {
             Lent::new(member.number, folder, index.files()[0].clone(), &hashes)
         });
@@ -237,7 +239,7 @@ impl Shot {
         let state = state(self.original, snapshot, &agent, self.pid)?;
         fault::point(fault::TWIN_ASKED)?;
         let twin = is_twin.then_some((maps.as_slice(), dont_fork.as_slice()));
-        let regions = regions(self.pid, twin, orphans)?;
+        let regions = regions(&procfs::smaps(self.pid)?, twin, orphans)?;
         let mut pagemap = Pagemap::open(self.pid)?;
         let is_saved = |start, end| saved.iter().any(|s| (start..end).contains(&s.start));
         let own = sort::own(&mut pagemap, &regions, is_saved)?;

@@ -69,6 +69,8 @@ pub struct Tracker {
     freezes: u64,
     frozen: Option<Instant>,
     pub(crate) cost: Cost,
+    /// Whether the last shot was a copy.
+    pub(crate) copied: bool,
     /// Where it lends and borrows pages.
     pub(crate) member: Option<Member>,
     /// The last full image, ready to be lent.
@@ -176,6 +178,12 @@ impl Tracker {
         }
         let base = base.filter(|base| pages.is_some() || hash && base.hashes.is_some());
         Ok(Changes { freeze, pages, hash, base })
+    }
+
+    /// Whether the next shot is likely to be a copy.
+    pub(crate) fn expects_copy(&self, wish: Mode) -> bool {
+        let copies = wish == Mode::Copy || wish == Mode::Auto && self.copied;
+        copies && self.base.is_some()
     }
 
     /// Which way of keeping the content of a frozen process costs it least.
