@@ -101,6 +101,7 @@ mod track;
 mod tree;
 mod twin;
 mod uffd;
+mod undertaker;
 mod unix;
 mod vdso;
 mod verify;
