@@ -350,7 +350,7 @@ def test_what_cannot_be_done_is_said():
     with home() as place:
         refused(place, "run", "no-such-program-of-eyrie", words=["no-such-program"], code=127)
         refused(place, "run", os.path.join(harness.ROOT, "README.md"), words=["README"], code=126)
-        refused(place, "run", "--every", "0", COUNTS, words=["no time"], code=2)
+        refused(place, "run", "--every", "0", COUNTS, words=["too short"], code=2)
         refused(place, "checkpoint", "last", words=["eyrie-image list"])
         refused(place, "checkpoint", "nobody", words=["nobody"])
         refused(place, "checkpoint", "1999999999", words=["no process 1999999999"])
