@@ -31,6 +31,9 @@ pub const CONTROLLING_TERMINAL: (u32, u32) = (5, 0);
 const CLOEXEC: u32 = libc::O_CLOEXEC as u32;
 /// Where message queues (`mq_open`) live.
 const MQUEUE_MAGIC: i64 = 0x1980_0202;
+/// How libraries name semaphores, and the files that become some. They have them open only while
+/// `sem_open` makes one, under a name that is gone right after.
+const SEMAPHORES: [&[u8]; 2] = [b"/dev/shm/sem.", b"/dev/shm/tmp-"];
 const F_GETSIG: i32 = 11;
 const F_GETOWN_EX: i32 = 16;
 
@@ -297,6 +300,10 @@ fn target(
     }
     if let Some(kind) = this.link.strip_prefix(b"anon_inode:") {
         return anonymous(this, kind, lender);
+    }
+    if SEMAPHORES.iter().any(|begin| this.link.starts_with(begin)) && this.writes() {
+        let what = "a named semaphore that is just being opened; try again when it is";
+        return Err(refused(this, what.into()));
     }
     if this.kind() == libc::S_IFREG && lend::file_system(&lender.borrow(this.fd)?) == MQUEUE_MAGIC {
         return refuse(format!("a message queue ({})", String::from_utf8_lossy(&this.link)));

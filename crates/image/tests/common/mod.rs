@@ -333,7 +333,7 @@ fn run_cycles(
             match checkpoint(process.pid, &image) {
                 Ok(report) => println!("{report:?}"),
                 Err(CaptureError::Gone) => return false,
-                Err(CaptureError::Descriptor { what, .. }) if what.contains("try again") => {
+                Err(e) if e.to_string().contains("try again") => {
                     std::thread::yield_now();
                     continue;
                 }
