@@ -81,27 +81,15 @@ impl Wants {
     }
 }
 
-/// Blocks that the storage is asked for before they are read, so that it has enough to do.
-const AHEAD_BLOCKS: usize = 8;
-
-/// Before the `i`-th of so many blocks is read: those that are to be asked for now.
-pub fn ahead(i: usize, all: usize, announce: impl Fn(usize)) {
-    let from = if i == 0 { 0 } else { i + AHEAD_BLOCKS };
-    (from..all.min(i + AHEAD_BLOCKS + 1)).for_each(announce);
-}
-
 /// Holds against their checksums all blocks of the first file and those of the others that are
 /// needed.
 pub fn verify(parts: &[Part], wants: &Wants) -> Result<(), ImageError> {
     let own = parts[0].blocks().len();
     let others: Vec<(usize, usize)> =
         wants.blocks.iter().filter(|w| w.part > 0).map(|w| (w.part, w.block)).collect();
-    let all = own + others.len();
-    let of = |i: usize| if i < own { (0, i) } else { others[i - own] };
-    let announce = |i: usize| parts[of(i).0].announce(of(i).1);
-    parallel::for_each(parallel::threads_that_wait(), all, Buffer::default, |buffer, i| {
-        ahead(i, all, announce);
-        let (part, block) = of(i);
+    let threads = parallel::threads_that_wait();
+    parallel::for_each(threads, own + others.len(), Buffer::default, |buffer, i| {
+        let (part, block) = if i < own { (0, i) } else { others[i - own] };
         parts[part].stored(block, buffer).map(drop).map_err(|e| match part {
             0 => e,
             _ => parts[part].blame(e),

@@ -126,7 +126,6 @@ impl Part {
         let bytes = padded(block) as usize;
         to.resize(bytes);
         let to = &mut to[..bytes];
-        // In one go.
         self.announce(i);
         self.read(to, self.starts[i].1)?;
         let (stored, padding) = to.split_at(block.stored as usize);
@@ -136,8 +135,9 @@ impl Part {
         Ok(to)
     }
 
-    /// Has the kernel begin to read block `i`. Threads that take turns defeat its own read-ahead.
-    pub fn announce(&self, i: usize) {
+    /// Has the kernel read block `i` in one go: threads that take turns defeat its own read-ahead.
+    /// To ask for blocks that come later is no help: the reads were slower for it.
+    fn announce(&self, i: usize) {
         let Some(block) = self.blocks.get(i) else { return };
         let (at, bytes) = (self.starts[i].1 as libc::off_t, padded(block) as libc::off_t);
         // SAFETY: numbers only; it is advice.

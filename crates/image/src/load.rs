@@ -4,7 +4,7 @@
 //! where it belongs. Nothing of the process runs before all of them are in: one that is damaged
 //! ends the restore like damage that is found when the image is opened.
 
-use crate::blocks::{self, Blocks, Piece};
+use crate::blocks::{Blocks, Piece};
 use crate::error::RestoreError;
 use crate::image::Image;
 use crate::parallel;
@@ -30,10 +30,6 @@ pub fn fill(
         wants.blocks.len(),
         Blocks::default,
         |blocks, i| {
-            blocks::ahead(i, wants.blocks.len(), |i| {
-                let wanted = &wants.blocks[i];
-                image.parts[wanted.part].announce(wanted.block);
-            });
             let wanted = &wants.blocks[i];
             let pieces = wants.pieces_of(wanted);
             let pieces: Vec<Piece> = pieces.iter().filter(|p| now(p.address)).cloned().collect();
