@@ -46,6 +46,20 @@ fn wanted_within(image: &Image, ranges: &[(u64, u64)]) -> Vec<bool> {
     blocks.map(any).collect()
 }
 
+/// The blocks with the first content of each range, in the order of the addresses. The kernel joins
+/// neighbours that have become alike only if their memory began as one: each range has to have some
+/// of it before the process can split it.
+fn first_of_each(image: &Image, ranges: &[(u64, u64)]) -> Vec<usize> {
+    let first = |&(start, end): &(u64, u64)| {
+        let after = image.extents.partition_point(|e| e.start + e.pages * PAGE_BYTES <= start);
+        let content = image.extents.get(after).filter(|e| e.start < end)?;
+        block_at(image, content.start.max(start))
+    };
+    let mut blocks: Vec<usize> = ranges.iter().filter_map(first).collect();
+    blocks.dedup();
+    blocks
+}
+
 /// A process being filled: the restored one, or one that it has forked meanwhile.
 struct Target {
     uffd: Uffd,
@@ -104,7 +118,7 @@ impl Filler {
         Filler {
             targets: vec![Target::new(uffd, Account::new(ranges), image.wants.blocks.len())],
             wanted: wanted_within(image, ranges),
-            hot: hot::blocks(image),
+            hot: [first_of_each(image, ranges), hot::blocks(image)].concat(),
             image: Arc::clone(image),
             blocks: Blocks::default(),
             shared: Arc::clone(shared),

@@ -122,6 +122,23 @@ fn what_is_filled_late_while_threads_move_it() {
     }
 }
 
+/// Parts that are protected alike again are one to the kernel, as they would have been.
+#[test]
+fn what_was_apart_for_a_while_moves_as_one() {
+    if !may() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = start(folder.path(), "apart", "m-apart", &[]);
+    let image = folder.path().join("image");
+    image_of(&mut process, &image);
+    let restored = lazily(&image, LONG);
+    fs::write(folder.path().join("go"), "").unwrap();
+    let status = Process::of(restored.pid).wait();
+    nothing_bad(folder.path());
+    assert_eq!(status, 0);
+}
+
 #[test]
 fn it_runs_at_once_and_a_freeze_waits_for_the_rest() {
     if !may() {
