@@ -33,6 +33,7 @@ UNSAFE_ALLOWED = (
     "crates/node/",  # fork, futex, the segment
     "crates/cli/",  # signals, terminal
     "crates/image-cli/",  # signals, waiting for a child
+    "crates/terminal/",  # signals
     "tests/image/driver/",  # signals, waiting for a child
     "tests/image/programs/",  # calls to MPI
 )

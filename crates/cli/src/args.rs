@@ -1,7 +1,7 @@
 //! The command line.
 
-use crate::units::{parse_bytes, parse_millis};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use eyrie_terminal::units::{parse_bytes, parse_millis};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -79,6 +79,17 @@ pub enum CkptMode {
     Full,
 }
 
+/// Whether memory that ranks have in common is stored once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CkptDedup {
+    /// Where a sample of its pages says that a tenth of the checkpoint is saved
+    Auto,
+    /// Wherever 64 KiB are the same
+    On,
+    /// Never: no rank needs files of another
+    Off,
+}
+
 fn parse_size(text: &str) -> Result<u32, String> {
     let most = eyrie_ledger::segment::MAX_RANKS;
     match text.parse::<u32>() {
@@ -102,7 +113,8 @@ pub struct Run {
     /// Fault tolerance
     #[arg(long, value_enum, default_value = "logged")]
     pub ft: FtMode,
-    /// Time between two checkpoints of a rank (seconds, or with unit); 0: only on request
+    /// Time between two checkpoints of a rank (seconds, or with unit), more where they would take
+    /// over half of the job's time; 0: only on request
     #[arg(long, value_name = "SECS", default_value = "60", value_parser = parse_millis)]
     pub ckpt_every: u64,
     /// Time until the first checkpoint of every rank, if less than --ckpt-every
@@ -111,6 +123,9 @@ pub struct Run {
     /// What a checkpoint stores
     #[arg(long, value_enum, default_value = "incremental")]
     pub ckpt: CkptMode,
+    /// Whether a full checkpoint refers to those of other ranks for memory that these hold too
+    #[arg(long, value_enum, default_value = "auto")]
+    pub ckpt_dedup: CkptDedup,
     /// Most memory for the send log of each rank [default: 512M, less if memory is short]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub log_limit: Option<u64>,
@@ -295,12 +310,16 @@ pub enum ImageAction {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     eyrie image inspect rank-0.gen-3\n  \
-    eyrie image inspect heat.2.img --json | jq '.threads[].ip'\n\n\
+    eyrie image inspect heat.2.img --json | jq '.threads[].ip'\n  \
+    eyrie image inspect rank-0.gen-1 --shared rank-1.gen-1 rank-2.gen-1\n\n\
     The image is verified first. PAGES are those stored, CHANGED those stored in this file and\n\
     not in an earlier one that it builds on.")]
 pub struct ImageInspect {
     /// The image
     pub file: PathBuf,
+    /// Show instead how many pages of each of these images those before it have too
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub shared: Vec<PathBuf>,
     /// As JSON
     #[arg(long)]
     pub json: bool,

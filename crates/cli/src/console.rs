@@ -16,28 +16,8 @@ use std::sync::{Arc, Mutex, mpsc};
 const BROKEN_PIPE: i32 = 128 + libc::SIGPIPE;
 
 /// The signals that are passed on.
-const PASSED: [i32; 5] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
-
-/// Blocks the signals that a thread will wait for; those ignored from outside (nohup) stay so.
-/// Must be called before any thread is started. Returns those signals, and the mask there was
-/// before, which is the one that the job's programs start with.
-pub fn hold_signals() -> (libc::sigset_t, libc::sigset_t) {
-    // SAFETY: all calls get valid places; zero is a valid sigset_t to be initialised.
-    unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        let mut before: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        for signal in PASSED {
-            let mut old: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(signal, std::ptr::null(), &mut old);
-            if old.sa_sigaction != libc::SIG_IGN {
-                libc::sigaddset(&mut set, signal);
-            }
-        }
-        libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before);
-        (set, before)
-    }
-}
+pub const PASSED: [i32; 5] =
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
 
 /// The sending side, shared by the threads.
 #[derive(Clone)]
@@ -149,12 +129,8 @@ impl Console {
     }
 }
 
-/// A message of Eyrie itself, every line marked.
 fn say(text: &str) {
-    let mut err = io::stderr().lock();
-    for line in text.lines() {
-        let _ = writeln!(err, "eyrie: {line}");
-    }
+    eyrie_terminal::say(crate::NAME, text);
 }
 
 /// Passes signals to the daemon.

@@ -1,9 +1,10 @@
 //! `eyrie image`: looking into a process image, with no process and no job around.
 
 use crate::args::{Image as Args, ImageAction, ImageExtract, ImageInspect, ImageVerify};
-use crate::{FAILED, Failure, show, units};
+use crate::show;
 use anyhow::{Context, anyhow};
-use eyrie_image::{Image, ImageError, Inspection, Verdict};
+use eyrie_image::{Alike, Image, ImageError, Inspection, Verdict};
+use eyrie_terminal::{FAILED, Failure, print, units};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -31,12 +32,48 @@ fn open(path: &Path) -> anyhow::Result<Image> {
 }
 
 fn inspect(args: &ImageInspect) -> Result<i32, Failure> {
+    if !args.shared.is_empty() {
+        return shared(args);
+    }
     let found = open(&args.file)?.inspect();
     if args.json {
-        show::print(&(serde_json::to_string_pretty(&as_json(&found))? + "\n"));
+        print(&(serde_json::to_string_pretty(&as_json(&found))? + "\n"));
     } else {
-        show::print(&as_text(&found));
+        print(&as_text(&found));
     }
+    Ok(0)
+}
+
+/// How much of some images stands in those before them too.
+fn shared(args: &ImageInspect) -> Result<i32, Failure> {
+    let files: Vec<&PathBuf> = std::iter::once(&args.file).chain(&args.shared).collect();
+    let images = files.iter().map(|file| open(file)).collect::<anyhow::Result<Vec<Image>>>()?;
+    let found = eyrie_image::alike(&images)?;
+    if args.json {
+        let row = |(file, a): (&&PathBuf, &Alike)| {
+            json!({
+                "file": file, "pages": a.pages, "shared": a.shared,
+                "shared_in_runs": a.shared_in_runs,
+            })
+        };
+        let all: Vec<Value> = files.iter().zip(&found).map(row).collect();
+        print(&(serde_json::to_string_pretty(&all)? + "\n"));
+        return Ok(0);
+    }
+    let head = ["IMAGE", "MEMORY", "BEFORE TOO", "SHARE", "64 KIB RUNS"];
+    let mut rows = vec![head.map(String::from).to_vec()];
+    let mut row = |name: String, [pages, same, runs]: [u64; 3]| {
+        let size = |pages: u64| units::bytes(pages * 4096);
+        rows.push(vec![name, size(pages), size(same), share(same, pages), share(runs, pages)]);
+    };
+    let mut sum = [0; 3];
+    for (file, a) in files.iter().zip(&found) {
+        let figures = [a.pages, a.shared, a.shared_in_runs];
+        sum.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += figure);
+        row(file.display().to_string(), figures);
+    }
+    row("all".into(), sum);
+    print(&show::table(&rows));
     Ok(0)
 }
 
@@ -164,13 +201,13 @@ fn verify(args: &ImageVerify) -> Result<i32, Failure> {
         };
         let all: Vec<Value> = parts.iter().map(shown).collect();
         let all = json!({"holds": holds, "parts": all});
-        show::print(&(serde_json::to_string_pretty(&all)? + "\n"));
+        print(&(serde_json::to_string_pretty(&all)? + "\n"));
     } else {
         let row = |p: &Verdict| match &p.error {
             None => vec![p.part.clone(), "holds".into(), p.detail.clone()],
             Some(error) => vec![p.part.clone(), "DAMAGED".into(), error.to_string()],
         };
-        show::print(&show::table(&parts.iter().map(row).collect::<Vec<_>>()));
+        print(&show::table(&parts.iter().map(row).collect::<Vec<_>>()));
     }
     if holds {
         return Ok(0);
@@ -203,7 +240,7 @@ fn extract(args: &ImageExtract) -> Result<i32, Failure> {
         // Half a file is of no use; what went wrong is what counts.
         let _ = fs::remove_file(&output);
     }
-    show::print(&done?);
+    print(&done?);
     Ok(0)
 }
 

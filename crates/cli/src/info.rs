@@ -1,10 +1,11 @@
 //! `eyrie info`: what this machine offers, what is made of it, and what its lacks cost.
 
 use crate::args::Info;
-use crate::{Failure, show, units};
+use crate::show;
 use eyrie_image::{Machine, Offer};
 use eyrie_node::home;
 use eyrie_node::spawn::Prefix;
+use eyrie_terminal::{Failure, print, units};
 use serde_json::json;
 use std::ffi::CString;
 use std::fmt::Write as _;
@@ -18,9 +19,9 @@ pub fn info(args: &Info) -> Result<i32, Failure> {
     let restorer = Prefix::of(&binary).restorer;
     if args.json {
         let shown = as_json(&machine, &home, restorer.as_ref());
-        show::print(&(serde_json::to_string_pretty(&shown)? + "\n"));
+        print(&(serde_json::to_string_pretty(&shown)? + "\n"));
     } else {
-        show::print(&as_text(&machine, &home, restorer.as_ref()));
+        print(&as_text(&machine, &home, restorer.as_ref()));
     }
     Ok(0)
 }

@@ -3,16 +3,16 @@
 //! Kept true: whatever happens, the job's folder is gone when the command returns (unless it is to
 //! be kept), and the daemon is waited for.
 
-use crate::args::{CkptMode, FtMode, MapMode, Node, Run, Verify};
+use crate::args::{CkptDedup, CkptMode, FtMode, MapMode, Node, Run, Verify};
 use crate::console::{self, Console};
-use crate::{FAILED, Failure};
 use anyhow::Context;
-use eyrie_control::{Ft, JobSpec};
+use eyrie_control::{Dedup, Ft, JobSpec};
 use eyrie_node::daemon;
 use eyrie_node::home::{self, JobFolder};
 use eyrie_node::program;
 use eyrie_node::serve;
 use eyrie_node::spawn::Prefix;
+use eyrie_terminal::{FAILED, Failure};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -39,6 +39,11 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         checkpoint_every_ms: run.ckpt_every,
         checkpoint_first_ms: run.ckpt_first,
         incremental: run.ckpt == CkptMode::Incremental,
+        dedup: match run.ckpt_dedup {
+            CkptDedup::Auto => Dedup::Auto,
+            CkptDedup::On => Dedup::On,
+            CkptDedup::Off => Dedup::Off,
+        },
         log_limit_bytes: run.log_limit.unwrap_or_else(|| default_log(run.size)),
         name: run.name.clone(),
         keep: run.keep,
@@ -61,6 +66,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         checkpoint_every_ms: 0,
         checkpoint_first_ms: 0,
         incremental: false,
+        dedup: Dedup::Off,
         log_limit_bytes: verify.log_limit.unwrap_or_else(|| default_log(verify.size)),
         name: None,
         keep: false,
@@ -127,9 +133,9 @@ fn start_in(
     spec: JobSpec,
     label: bool,
 ) -> Result<i32, Failure> {
-    let (signals, mask) = console::hold_signals();
-    let mut daemon = spawn_daemon(folder, binary, theirs, mask)?;
-    let ended = Console::new(ours, label)?.converse(spec, signals);
+    let held = eyrie_terminal::hold(&console::PASSED);
+    let mut daemon = spawn_daemon(folder, binary, theirs, held.before)?;
+    let ended = Console::new(ours, label)?.converse(spec, held.set);
     let status = daemon.wait().context("node daemon")?;
     match ended? {
         Some(code) => Ok(code),

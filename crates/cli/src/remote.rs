@@ -1,10 +1,11 @@
 //! The commands that ask a running job's daemon.
 
 use crate::args::{Abort, Checkpoint, Events, Fault, Inject, Ps, Status};
-use crate::{FAILED, Failure, show, units};
+use crate::show;
 use anyhow::{Context, anyhow, bail};
 use eyrie_control::{ClientMsg, Decoder, Event, JobStatus, NodeMsg, PROTOCOL, encode};
 use eyrie_node::home::{self, JobEntry};
+use eyrie_terminal::{FAILED, Failure, print, units};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -101,9 +102,9 @@ pub fn ps(ps: &Ps) -> Result<i32, Failure> {
     let all: Vec<JobStatus> =
         home::jobs(&home::home()?).iter().filter_map(|j| job_status(j).ok()).collect();
     if ps.json {
-        show::print(&(serde_json::to_string_pretty(&all)? + "\n"));
+        print(&(serde_json::to_string_pretty(&all)? + "\n"));
     } else {
-        show::print(&show::jobs(&all));
+        print(&show::jobs(&all));
     }
     Ok(0)
 }
@@ -111,9 +112,9 @@ pub fn ps(ps: &Ps) -> Result<i32, Failure> {
 pub fn status(args: &Status) -> Result<i32, Failure> {
     let status = job_status(&find(&args.job)?)?;
     if args.json {
-        show::print(&(serde_json::to_string_pretty(&status)? + "\n"));
+        print(&(serde_json::to_string_pretty(&status)? + "\n"));
     } else {
-        show::print(&show::status(&status));
+        print(&show::status(&status));
     }
     Ok(0)
 }
@@ -126,7 +127,7 @@ pub fn checkpoint(args: &Checkpoint) -> Result<i32, Failure> {
     loop {
         match remote.next()? {
             NodeMsg::Checkpointed { rank, generation, bytes, took_ms, frozen_ms } => {
-                show::print(&format!(
+                print(&format!(
                     "rank {rank}: checkpoint {generation}, {}, {}, stood still {}\n",
                     units::bytes(bytes),
                     units::millis(took_ms),
@@ -163,7 +164,7 @@ pub fn events(args: &Events) -> Result<i32, Failure> {
     let job = find(&args.job)?;
     let tell = |event: &Event| -> anyhow::Result<()> {
         let line = if args.json { serde_json::to_string(event)? } else { show::event_line(event) };
-        show::print(&(line + "\n"));
+        print(&(line + "\n"));
         Ok(())
     };
     if !job.alive {

@@ -3,12 +3,12 @@
 //! Kept true: the process is our child and dies with us; nothing of what is replayed is changed.
 
 use crate::args::Replay as Args;
-use crate::{FAILED, Failure, show, units};
 use anyhow::{Context, anyhow};
 use eyrie_node::home;
 use eyrie_node::output::{Difference, Tape};
 use eyrie_node::replay::{Progress, Replay, Word};
 use eyrie_node::spawn::{self, Prefix};
+use eyrie_terminal::{FAILED, Failure, print, units};
 use serde_json::json;
 use std::fs::File;
 use std::io::{self, PipeReader, Read, Seek, SeekFrom, Write};
@@ -69,9 +69,9 @@ pub fn replay(args: &Args) -> Result<i32, Failure> {
     let output = listeners.map(|l| l.and_then(|l| l.join().ok()).unwrap_or_default());
     let report = Report { replay: &replay, progress: replay.progress(sent), took, end, output };
     if args.json {
-        show::print(&(serde_json::to_string_pretty(&report.json())? + "\n"));
+        print(&(serde_json::to_string_pretty(&report.json())? + "\n"));
     } else {
-        show::print(&report.text());
+        print(&report.text());
     }
     Ok(debugger.unwrap_or_else(|| report.code()))
 }

@@ -1,17 +1,8 @@
 //! How things look in the terminal.
 
-use crate::units::{bytes, millis};
 use eyrie_control::{Event, JobStatus, RankStatus};
+use eyrie_terminal::units::{bytes, millis};
 use std::fmt::Write as _;
-use std::io::Write as _;
-
-/// Writes to standard output; a reader that went away ends the command quietly.
-pub fn print(text: &str) {
-    let mut out = std::io::stdout().lock();
-    if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
-        std::process::exit(128 + libc::SIGPIPE);
-    }
-}
 
 /// One event as a line.
 pub fn event_line(event: &Event) -> String {

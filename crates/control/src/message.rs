@@ -34,6 +34,16 @@ impl Ft {
     }
 }
 
+/// Whether an image refers to those of other ranks for what these hold too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Dedup {
+    /// Where it saves a good part of the image.
+    Auto,
+    /// Wherever something is the same.
+    On,
+    Off,
+}
+
 /// What to run. Working folder and environment are those the daemon was started with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobSpec {
@@ -44,6 +54,8 @@ pub struct JobSpec {
     pub checkpoint_first_ms: u64,
     /// Store in a checkpoint only what has changed since the one before.
     pub incremental: bool,
+    /// Store once what several ranks have in common.
+    pub dedup: Dedup,
     /// Send log of each rank, in bytes.
     pub log_limit_bytes: u64,
     pub name: Option<String>,

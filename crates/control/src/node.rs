@@ -106,6 +106,8 @@ pub enum ToNode {
     Trim { rank: u32, need: Vec<u64>, det_pos: u64 },
     /// The rank has ended: nobody reads the channels to it any more.
     Release { rank: u32 },
+    /// No image that is begun from now on may refer to these.
+    Withdraw { rank: u32, generations: Vec<u32> },
     /// These images of the rank are not needed any more.
     Remove { rank: u32, generations: Vec<u32> },
     /// Pass a signal to all ranks.
@@ -156,6 +158,8 @@ pub struct Taken {
     pub bytes: u64,
     /// Content that had not changed and was not written again.
     pub unchanged_bytes: u64,
+    /// Content that lies in images of other ranks.
+    pub shared_bytes: u64,
     /// How changed pages are found, and why so if it is not the best way.
     pub tracking: String,
     /// How the content was kept from the freeze on, and why so.
@@ -165,6 +169,8 @@ pub struct Taken {
     pub frozen_ms: f64,
     /// Generations whose image files this one needs.
     pub needs: Vec<u32>,
+    /// The files of other ranks that it needs: rank and generation.
+    pub borrows: Vec<(u32, u32)>,
 }
 
 /// What the checking of a rank's images found.

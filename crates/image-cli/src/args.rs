@@ -2,7 +2,9 @@
 
 use clap::{Args, Parser, Subcommand};
 use eyrie_image::Mode;
+use eyrie_terminal::units::parse_interval;
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// Checkpoints and restarts programs that do not use MPI.
@@ -40,7 +42,7 @@ pub struct Keeping {
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// Time between two checkpoints (seconds, or with unit: 500ms, 10m); without it only on request
-    #[arg(long, value_name = "SECS", value_parser = crate::units::parse_millis)]
+    #[arg(long, value_name = "SECS", value_parser = parse_interval)]
     pub every: Option<u64>,
     /// How many images are kept; older ones are removed, except for those that they build on
     #[arg(long, value_name = "N", default_value = "2")]
@@ -124,7 +126,8 @@ pub struct Checkpoint {
 #[command(after_help = "Examples:\n  \
     eyrie-image restart last\n  \
     eyrie-image restart before-the-upgrade.img\n  \
-    eyrie-image restart --every 60 --dir images images\n\n\
+    eyrie-image restart --every 60 --dir images images\n  \
+    eyrie-image restart --map-address 10.0.0.7=10.0.0.9 /shared/images\n\n\
     Standard streams that were a pipe or a terminal are those of this command; files are opened\n\
     again where they were. Of a folder the newest image that is whole is taken.")]
 pub struct Restart {
@@ -133,15 +136,30 @@ pub struct Restart {
     /// Let the program run as soon as the memory that it needs first is there; all of it within
     /// this time (seconds, or with unit), if the storage permits. Where the kernel does not permit
     /// it, all memory is read first (-v tells why)
-    #[arg(long, value_name = "SECS", value_parser = crate::units::parse_millis)]
+    #[arg(long, value_name = "SECS", value_parser = parse_interval)]
     pub lazy: Option<u64>,
     /// A processor feature (as /proc/cpuinfo names it) that this machine may lack, although the
     /// program seems to use it
     #[arg(long, value_name = "NAME")]
     pub ignore_feature: Vec<String>,
+    /// On another node: sockets that had the IP address OLD get NEW (as often as needed)
+    #[arg(long, value_name = "OLD=NEW", value_parser = parse_mapping)]
+    pub map_address: Vec<(IpAddr, IpAddr)>,
     /// The image, a folder of images, a name in `eyrie-image list`, or `last`
     #[arg(value_name = "FILE|DIR|NAME")]
     pub image: OsString,
+}
+
+/// `OLD=NEW`: two IP addresses of one kind.
+fn parse_mapping(text: &str) -> Result<(IpAddr, IpAddr), String> {
+    let wrong = || format!("'{text}' is no rule: write for example 10.0.0.7=10.0.0.9");
+    let (old, new) = text.split_once('=').ok_or_else(wrong)?;
+    let (old, new): (IpAddr, IpAddr) =
+        (old.parse().map_err(|_| wrong())?, new.parse().map_err(|_| wrong())?);
+    if old.is_ipv4() != new.is_ipv4() {
+        return Err(format!("'{text}' maps one kind of address to the other"));
+    }
+    Ok((old, new))
 }
 
 #[derive(Debug, Args)]
@@ -160,6 +178,16 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn addresses_are_mapped_to_their_kind() {
+        let both = |a: &str, b: &str| (a.parse().unwrap(), b.parse().unwrap());
+        assert_eq!(parse_mapping("10.0.0.7=10.0.0.9"), Ok(both("10.0.0.7", "10.0.0.9")));
+        assert_eq!(parse_mapping("::1=fd00::2"), Ok(both("::1", "fd00::2")));
+        for bad in ["", "=", "10.0.0.7", "10.0.0.7=", "10.0.0.7:1=10.0.0.9:1", "10.0.0.7=::1"] {
+            assert!(parse_mapping(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

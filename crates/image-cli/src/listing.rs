@@ -2,7 +2,7 @@
 
 use crate::args::List;
 use crate::home::{self, Entry};
-use crate::{Failure, print};
+use eyrie_terminal::{Failure, print};
 use serde_json::json;
 
 pub fn list(args: &List) -> Result<i32, Failure> {

@@ -2,8 +2,9 @@
 
 use crate::args::Run;
 use crate::supervise::{self, Started};
-use crate::{Failure, home, restart, signals};
+use crate::{home, restart, signals};
 use anyhow::anyhow;
+use eyrie_terminal::Failure;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -14,10 +15,10 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
     let name = run.command.first().map_or(OsStr::new(""), |w| w.as_os_str());
     // Said before the program runs, not when its first image is wanted back.
     restart::restorer()?;
-    let (set, mask) = signals::hold();
+    let held = signals::hold();
     let short = short_name(name);
     let folder = home::create(&home::home()?, &short)?;
-    let pid = match spawn(run, mask) {
+    let pid = match spawn(run, held.before) {
         Ok(pid) => pid,
         Err(error) => {
             folder.close(false);
@@ -25,7 +26,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         }
     };
     let words: Vec<_> = run.command.iter().map(|w| w.to_string_lossy()).collect();
-    let started = Started { pid, folder, name: short, command: words.join(" "), set };
+    let started = Started { pid, folder, name: short, command: words.join(" "), set: held.set };
     supervise::supervise(started, &run.keeping)
 }
 

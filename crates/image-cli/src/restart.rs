@@ -2,9 +2,10 @@
 
 use crate::args::Restart;
 use crate::supervise::{self, Started};
-use crate::{Failure, find, home, program, say, signals, told};
+use crate::{find, home, program, say, signals};
 use anyhow::{Context, anyhow};
 use eyrie_image::{Image, RestoreError, RestoreOptions, RestoreSpec};
+use eyrie_terminal::{Failure, told};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -20,7 +21,7 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
     let home = home::home()?;
     let (images, entry) = find::images(&home, &args.image)?;
     let (image, comm) = newest_whole(&images)?;
-    let (set, _) = signals::hold();
+    let held = signals::hold();
     let name = image_name(&image).unwrap_or_else(|| program::short_name(OsStr::new(&comm)));
     let folder = match &entry {
         Some(entry) => home::adopt(entry)?,
@@ -35,6 +36,7 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
         options: RestoreOptions {
             ignore_features: args.ignore_feature.clone(),
             lazy: args.lazy.map(Duration::from_millis),
+            addresses: args.map_address.clone(),
             ..RestoreOptions::default()
         },
     });
@@ -57,7 +59,7 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
         Some(record) => record.command,
         None => format!("{comm} (from {})", image.display()),
     };
-    let started = Started { pid, folder, name, command, set };
+    let started = Started { pid, folder, name, command, set: held.set };
     supervise::supervise(started, &args.keeping)
 }
 
@@ -105,8 +107,18 @@ fn refusal(image: &Path, error: RestoreError) -> anyhow::Error {
         RestoreError::Segment(_) => {
             anyhow!("{image} is of a rank of an MPI job, which only its job can restore")
         }
+        error if is_foreign_address(&error) => anyhow!(error).context(format!(
+            "cannot restart {image} (an address of its sockets is not one of this machine: \
+             --map-address OLD=NEW names another)"
+        )),
         error => anyhow!(error).context(format!("cannot restart {image}")),
     }
+}
+
+/// Whether a socket could not get its address because this machine does not have it.
+fn is_foreign_address(error: &RestoreError) -> bool {
+    let kind = io::ErrorKind::AddrNotAvailable;
+    matches!(error, RestoreError::Os { source, .. } if source.kind() == kind)
 }
 
 /// Our standard streams, out of the way of the program's own descriptors.

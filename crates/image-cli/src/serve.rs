@@ -3,8 +3,8 @@
 use crate::home::{self, Held};
 use crate::protocol::{self, Answer, Request};
 use crate::supervise::Program;
-use crate::told;
 use anyhow::Context;
+use eyrie_terminal::told;
 use std::fs::{File, Permissions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;

@@ -1,9 +1,10 @@
 //! Signals: held before any thread begins, passed on to the program.
 //!
-//! Kept true: signals that were ignored when we were started (nohup) stay ignored; one that a
-//! terminal sends to its whole foreground group is not passed on a second time.
+//! Kept true: one that a terminal sends to its whole foreground group is not passed on a second
+//! time.
 
 use anyhow::Context;
+use eyrie_terminal::Held;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,23 +19,9 @@ const PASSED: [i32; 7] = [
     libc::SIGWINCH,
 ];
 
-/// Blocks the signals that are passed on; returns them, and the mask there was before.
-pub fn hold() -> (libc::sigset_t, libc::sigset_t) {
-    // SAFETY: all calls get valid places; zero is a valid sigset_t to be initialised.
-    unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        let mut before: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        for signal in PASSED {
-            let mut old: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(signal, std::ptr::null(), &mut old);
-            if old.sa_sigaction != libc::SIG_IGN {
-                libc::sigaddset(&mut set, signal);
-            }
-        }
-        libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before);
-        (set, before)
-    }
+/// Blocks the signals that are passed on.
+pub fn hold() -> Held {
+    eyrie_terminal::hold(&PASSED)
 }
 
 /// Signals that the program got through us or with us, a bit each.

@@ -6,11 +6,15 @@ use crate::error::CaptureError;
 use crate::freeze::Borrowed;
 use crate::memory;
 use crate::procfs::Mapping;
-use crate::trace::{Regs, Tracee};
+use crate::trace::{Call, Regs, Tracee, syscall_in_each};
 use std::io;
 
-/// Bytes borrowed for answers.
-const SCRATCH_BYTES: usize = 256;
+/// Bytes borrowed for answers; no more than any mapping has.
+const SCRATCH_BYTES: usize = 2048;
+/// Most words of an answer that several threads give at once.
+const EACH_WORDS: usize = 4;
+/// Most threads that are asked at once.
+pub(crate) const AT_ONCE: usize = SCRATCH_BYTES / 8 / EACH_WORDS;
 
 /// System calls in another process's name.
 pub(crate) struct Agent {
@@ -38,11 +42,6 @@ impl Agent {
         Agent { tracee: twin, ..*self }
     }
 
-    /// The same for a thread of the process.
-    pub fn of_thread(&self, thread: &Borrowed) -> Agent {
-        Agent { tracee: thread.tracee, base: thread.regs, ..*self }
-    }
-
     /// Makes a call; a negative result is the error.
     pub fn call(&self, nr: libc::c_long, args: &[u64]) -> Result<i64, CaptureError> {
         Ok(self.tracee.syscall(self.site, &self.base, nr, args, &mut None)?)
@@ -58,12 +57,44 @@ impl Agent {
         const { assert!(N * 8 <= SCRATCH_BYTES) };
         let mut args = args.to_vec();
         args[slot] = self.scratch;
-        memory::write_exact(self.tracee.0, self.scratch, &[0; SCRATCH_BYTES])?;
+        memory::write_exact(self.tracee.0, self.scratch, &[[0u8; 8]; N].concat())?;
         let result = self.call(nr, &args)?;
         if result < 0 {
             return Ok(Err(result));
         }
         Ok(Ok(memory::read_words(self.tracee.0, self.scratch)?))
+    }
+
+    /// Makes a call in the name of each of up to [`AT_ONCE`] threads of the process, all at once.
+    pub fn call_each(
+        &self,
+        threads: &[Borrowed],
+        nr: libc::c_long,
+        args: [u64; 2],
+    ) -> Result<Vec<i64>, CaptureError> {
+        let calls: Vec<Call> = threads.iter().map(|t| (t.tracee, t.regs, args)).collect();
+        Ok(syscall_in_each(self.site, nr, &calls)?)
+    }
+
+    /// The same with calls that write `N` words to where their second argument points.
+    pub fn ask_each<const N: usize>(
+        &self,
+        threads: &[Borrowed],
+        nr: libc::c_long,
+        first: u64,
+    ) -> Result<Vec<Result<[u64; N], i64>>, CaptureError> {
+        const { assert!(N <= EACH_WORDS) };
+        let pid = self.tracee.0;
+        let place = |i: usize| self.scratch + (i * N * 8) as u64;
+        let call = |(i, t): (usize, &Borrowed)| (t.tracee, t.regs, [first, place(i)]);
+        let calls: Vec<Call> = threads.iter().enumerate().map(call).collect();
+        memory::write_exact(pid, self.scratch, &vec![0; threads.len() * N * 8])?;
+        let results = syscall_in_each(self.site, nr, &calls)?;
+        let answer = |(i, result)| match result {
+            0.. => Ok(Ok(memory::read_words(pid, place(i))?)),
+            error => Ok(Err(error)),
+        };
+        results.into_iter().enumerate().map(answer).collect()
     }
 
     /// Makes a process with these flags for `clone` and puts its number in `born`, also if the

@@ -1,6 +1,7 @@
 //! Which blocks of which files hold the memory of a process, and what of them belongs where.
 
 use crate::PAGE_BYTES;
+use crate::aligned::Buffer;
 use crate::codec::Codec;
 use crate::error::ImageError;
 use crate::format::Extent;
@@ -86,9 +87,10 @@ pub fn verify(parts: &[Part], wants: &Wants) -> Result<(), ImageError> {
     let own = parts[0].blocks().len();
     let others: Vec<(usize, usize)> =
         wants.blocks.iter().filter(|w| w.part > 0).map(|w| (w.part, w.block)).collect();
-    parallel::for_each(parallel::threads_that_wait(), own + others.len(), Vec::new, |buffer, i| {
+    let threads = parallel::threads_that_wait();
+    parallel::for_each(threads, own + others.len(), Buffer::default, |buffer, i| {
         let (part, block) = if i < own { (0, i) } else { others[i - own] };
-        parts[part].stored(block, buffer).map_err(|e| match part {
+        parts[part].stored(block, buffer).map(drop).map_err(|e| match part {
             0 => e,
             _ => parts[part].blame(e),
         })
@@ -99,19 +101,28 @@ pub fn verify(parts: &[Part], wants: &Wants) -> Result<(), ImageError> {
 #[derive(Default)]
 pub struct Blocks {
     codec: Codec,
-    stored: Vec<u8>,
+    stored: Buffer,
     pages: Vec<u8>,
 }
 
 impl Blocks {
+    /// The pages of a block that is needed; damage of an earlier file is told as such.
+    pub fn wanted(&mut self, parts: &[Part], wanted: &Wanted) -> Result<&[u8], ImageError> {
+        let part = &parts[wanted.part];
+        let pages = self.pages(part, wanted.block);
+        pages.map_err(|e| if wanted.part == 0 { e } else { part.blame(e) })
+    }
+
     /// The pages of a block.
     pub fn pages(&mut self, part: &Part, block: usize) -> Result<&[u8], ImageError> {
-        part.stored(block, &mut self.stored)?;
-        if part.blocks()[block].codec == crate::format::codec::NONE {
+        let stored = part.stored(block, &mut self.stored)?;
+        let told = &part.blocks()[block];
+        let stored = &stored[..told.stored as usize];
+        if told.codec == crate::format::codec::NONE {
             // One hash stands for both.
-            return Ok(&self.stored);
+            return Ok(stored);
         }
-        part.decode(block, &self.stored, &mut self.codec, &mut self.pages)?;
+        part.decode(block, stored, &mut self.codec, &mut self.pages)?;
         Ok(&self.pages)
     }
 }

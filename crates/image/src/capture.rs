@@ -62,7 +62,7 @@ pub(crate) fn freeze_state(
     let pid = tracee.0;
     let status = Status::read(pid)?;
     let stat = Stat::read(pid)?;
-    let maps = procfs::parse_maps(&procfs::read(pid, map_file(&status))?)?;
+    let maps = procfs::parse_maps(&mappings(pid, &status)?)?;
     refuse_unsupported(pid, &status, &maps)?;
     let traps_ignored = status.number("SigIgn", 16)? & threads::TRAP != 0;
     let mut threads = Vec::new();
@@ -75,7 +75,7 @@ pub(crate) fn freeze_state(
     for thread in frozen.threads() {
         thread.set_sigmask(ALL_SIGNALS)?;
     }
-    let mut orphans = Orphans::of_mappings(&maps)?;
+    let mut orphans = Orphans::of_mappings(&maps, &survey.known.named)?;
     let files = survey.table(pid, &mut orphans)?;
     fault::point(fault::DESCRIPTORS_READ)?;
     let regs = frozen.borrowed.first().map(|b| b.regs).ok_or(CaptureError::Gone)?;
@@ -123,19 +123,21 @@ fn ask(
     }
     let posix_timers = posix_timers::capture(frozen.pid(), agent, threads, pending)?;
     let kin = tree::kin(frozen, agent, stat)?;
-    for (thread, borrowed) in threads.iter_mut().zip(&frozen.borrowed) {
-        threads::ask(thread, &agent.of_thread(borrowed))?;
-    }
+    threads::ask(threads, &frozen.borrowed, agent)?;
     let attributes = attributes::ask(frozen.tracee.0, agent)?;
     fault::point(fault::ANSWERS_READ)?;
     Ok((timers, posix_timers, kin, attributes))
 }
 
-/// Where the process's mappings are read. Flags take a walk through its page tables, and are needed
-/// only if a twin does not have them.
-fn map_file(status: &Status) -> &'static str {
+/// The process's mappings. Flags take a walk through its page tables, and are needed only if a twin
+/// does not have them.
+fn mappings(pid: libc::pid_t, status: &Status) -> Result<Vec<u8>, CaptureError> {
     let some = |name| !matches!(status.field(name), "" | "0 kB");
-    if some("VmLck") || some("HugetlbPages") { "smaps" } else { "maps" }
+    if some("VmLck") || some("HugetlbPages") {
+        procfs::smaps(pid)
+    } else {
+        procfs::read(pid, "maps")
+    }
 }
 
 fn refuse_unsupported(

@@ -36,6 +36,14 @@ pub struct Known {
     pub file: Ancestor,
     /// Pages stored in it.
     pub pages: u64,
+    /// Whether it is the image of another process ([`crate::pool`]): its owner keeps it anyway, and
+    /// it is not part of this process's chain.
+    pub lent: bool,
+}
+
+/// Whether a file of which `used` of `pages` pages would be needed is worth keeping for that.
+pub fn is_of_use(used: u64, pages: u64) -> bool {
+    used * LEAST_USE >= pages
 }
 
 /// References of an image being written to earlier ones.
@@ -57,9 +65,9 @@ impl Index {
         Index { files, extents, blank }
     }
 
-    /// The same content, now in one file.
-    pub fn consolidated(&self, file: Known, extents: Vec<Extent>) -> Index {
-        Index { files: vec![file], extents, blank: self.blank.clone() }
+    /// The same content, now in one file and those that are lent.
+    pub fn consolidated(&self, files: Vec<Known>, extents: Vec<Extent>) -> Index {
+        Index { files, extents, blank: self.blank.clone() }
     }
 
     /// Its own file, then those that it needs besides.
@@ -83,10 +91,12 @@ impl Index {
         self.files.get(1..).unwrap_or_default()
     }
 
-    /// Pages in its files that it does not refer to.
-    fn stale_pages(&self) -> u64 {
-        let held: u64 = self.files.iter().map(|f| f.pages).sum();
-        held.saturating_sub(self.pages())
+    /// Pages of its own process's files: those it refers to, and those of no use to it.
+    fn chained_pages(&self) -> [u64; 2] {
+        let held: u64 = self.files.iter().filter(|f| !f.lent).map(|f| f.pages).sum();
+        let own = |e: &&Extent| !self.files[e.home as usize].lent;
+        let used = self.extents.iter().filter(own).map(|e| e.pages).sum();
+        [used, held.saturating_sub(used)]
     }
 
     /// Pages that it refers to, in its own file and in others.
@@ -97,8 +107,9 @@ impl Index {
     /// Whether it is time to put everything into one file: it needs many, or more than half of what
     /// they hold is of no use to it.
     pub fn is_scattered(&self) -> bool {
-        let many = self.ancestors().len() > MAX_FILES;
-        many || !self.ancestors().is_empty() && self.stale_pages() > self.pages()
+        let [used, stale] = self.chained_pages();
+        let earlier = self.ancestors().iter().filter(|known| !known.lent).count();
+        earlier > MAX_FILES || earlier > 0 && stale > used
     }
 
     /// The extents that have pages between two addresses, cut to these.
@@ -140,7 +151,7 @@ impl<'a> References<'a> {
             extents.for_each(|e| used[e.home as usize] += e.pages);
         }
         let files = self.index.files.iter().zip(&used);
-        self.spared = files.map(|(file, used)| used * LEAST_USE < file.pages).collect();
+        self.spared = files.map(|(file, used)| !is_of_use(*used, file.pages)).collect();
     }
 
     /// Refers to the unchanged pages of a stretch that lies within one region, and after all

@@ -9,7 +9,8 @@ type Table = BTreeMap<u64, (u64, u64)>;
 
 fn known(generation: u64, pages: u64) -> Known {
     let identity = [generation as u8; 16];
-    Known { file: Ancestor { name: generation.to_string().into_bytes(), identity }, pages }
+    let file = Ancestor { name: generation.to_string().into_bytes(), identity };
+    Known { file, pages, lent: false }
 }
 
 /// Takes the generation `generation` of a process that has the pages `own`, of which those in

@@ -168,7 +168,7 @@ fn orphans(state: &State) -> Finding {
     for o in &state.orphans {
         let holds = match &o.kind {
             OrphanKind::Memory { name, .. } => name.len() < MAX_PATH_BYTES && !name.contains(&0),
-            OrphanKind::Deleted { path } => path_holds(path),
+            OrphanKind::Deleted { path } | OrphanKind::Named { path } => path_holds(path),
             OrphanKind::Anonymous {} | OrphanKind::SystemV { .. } => true,
         };
         let fits = o.bytes <= MAX_ORPHAN_BYTES && o.mode <= 0o7777;

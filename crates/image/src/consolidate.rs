@@ -1,21 +1,24 @@
 //! Putting an image whose content lies in several files into one, without the program.
 //!
-//! Blocks of which all is needed are taken over as they are stored, others are packed anew. The new
-//! file takes the place of the old in one step; the files that it needed are left to the caller.
+//! Blocks of which all is needed are taken over as they are stored, others are packed anew, by a
+//! few threads. The new file takes the place of the old in one step; the files that it needed are
+//! left to the caller. What other processes have lent ([`crate::pool`]) may stay where it is.
 
 use crate::aligned::Buffer;
-use crate::blocks::{Blocks, Wanted};
+use crate::blocks::{Blocks, Piece};
 use crate::chain::Known;
 use crate::check;
 use crate::error::{CaptureError, ImageError};
 use crate::format::{Ancestor, BLOCK_BYTES, Extent};
-use crate::image::Image;
+use crate::image::{Check, Image};
 use crate::pack::{Packed, Packer};
+use crate::parallel;
 use crate::track::Tracker;
 use crate::write::{Contents, ImageWriter, Written};
 use crate::{ImageReport, PAGE_BYTES};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{OsStr, OsString};
+use std::ops::Range;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::time::Instant;
 
@@ -38,20 +41,24 @@ impl Tracker {
         self.base().is_some_and(|base| base.index.is_scattered())
     }
 
-    /// Rewrites the last image as one that needs no other, under the same name. To be called only
-    /// while no image is being made. `None`: there is nothing to do.
+    /// Rewrites the last image as one that needs no earlier one of its process, under the same
+    /// name. To be called only while no image is being made. `None`: there is nothing to do.
     pub fn consolidate(&mut self) -> Result<Option<ImageReport>, ConsolidateError> {
         let Some(base) = self.base().filter(|_| self.is_idle()).cloned() else { return Ok(None) };
-        if base.index.ancestors().is_empty() {
+        if base.index.ancestors().iter().all(|known| known.lent) {
             return Ok(None);
         }
         let name = base.index.files()[0].file.name.clone();
         let path = base.folder.join(OsStr::from_bytes(&name));
-        let Some(Rewritten { written, extents, pages, report }) = rewrite(&path)? else {
+        let is_lent = |a: &Ancestor| base.index.files().iter().any(|k| k.lent && k.file == *a);
+        let Some(Rewritten { written, extents, pages, lent, report }) = rewrite(&path, is_lent)?
+        else {
             return Ok(None);
         };
         let file = Ancestor { name, identity: written.identity };
-        let index = base.index.consolidated(Known { file, pages }, extents);
+        let mut files = vec![Known { file, pages, lent: false }];
+        files.extend(lent.into_iter().map(|(file, pages)| Known { file, pages, lent: true }));
+        let index = base.index.consolidated(files, extents);
         drop(base);
         self.rewritten(index);
         Ok(Some(report))
@@ -61,122 +68,185 @@ impl Tracker {
 /// Rewrites the image `path` as one that needs no other file. Images that refer to it are of no use
 /// afterwards. `None`: it needs none.
 pub fn consolidate(path: &Path) -> Result<Option<ImageReport>, ConsolidateError> {
-    Ok(rewrite(path)?.map(|rewritten| rewritten.report))
+    Ok(rewrite(path, |_| false)?.map(|rewritten| rewritten.report))
 }
 
 struct Rewritten {
     written: Written,
     extents: Vec<Extent>,
     pages: u64,
+    /// Files that it still needs, and the pages in them.
+    lent: Vec<(Ancestor, u64)>,
     report: ImageReport,
 }
 
-fn rewrite(path: &Path) -> Result<Option<Rewritten>, ConsolidateError> {
+/// Rewrites an image as one that needs no files but those that `stays` picks out.
+fn rewrite(
+    path: &Path,
+    stays: impl Fn(&Ancestor) -> bool,
+) -> Result<Option<Rewritten>, ConsolidateError> {
     let begun = Instant::now();
-    let image = Image::open(path)?;
+    // Blocks are held against their checksums when they are read.
+    let image = Image::open_family(path, Check::Tables)?;
     if image.parts.len() == 1 {
         return Ok(None);
     }
     let writer = ImageWriter::create(path)?;
-    let mut gatherer = Gatherer::new(&writer);
-    let mut blocks = Blocks::default();
-    for wanted in &image.wants.blocks {
-        gatherer.take(&image, wanted, &mut blocks)?;
-    }
-    gatherer.flush()?;
-    let extents = std::mem::take(&mut gatherer.extents);
+    let (lent, homes) = staying(&image, stays);
+    let Plan { jobs, mut extents, .. } = Plan::new(&image, &homes);
+    let threads = parallel::threads_that_wait();
+    parallel::for_each(threads, jobs.len(), Worker::default, |worker, i| {
+        worker.rewrite(&image, &writer, i, &jobs[i])
+    })?;
+    let stay = image.extents.iter().filter(|e| homes[e.home as usize] > 0).cloned();
+    extents.extend(stay.map(|e| Extent { home: homes[e.home as usize], ..e }));
     let extents = joined(extents, &image);
     let pages = writer.pages();
-    check::check(&image.state, &extents, &[pages]).map_err(ImageError::Invalid)?;
+    let counts: Vec<u64> = std::iter::once(pages).chain(lent.iter().map(|l| l.1)).collect();
+    check::check(&image.state, &extents, &counts).map_err(ImageError::Invalid)?;
     let (state, meta) = (&image.state, image.meta());
-    let contents = Contents { state, extents: &extents, ancestors: &[], meta };
+    let ancestors: Vec<Ancestor> = lent.iter().map(|l| l.0.clone()).collect();
+    let contents = Contents { state, extents: &extents, ancestors: &ancestors, meta };
     let written = writer.commit(&contents)?;
     let report = ImageReport {
         bytes: written.bytes,
         identity: written.identity,
         pages,
+        ancestors: ancestors.into_iter().map(|a| OsString::from_vec(a.name)).collect(),
         write: begun.elapsed(),
         ..ImageReport::default()
     };
-    Ok(Some(Rewritten { written, extents, pages, report }))
+    Ok(Some(Rewritten { written, extents, pages, lent, report }))
 }
 
-/// Pages on their way into the new file, in the order in which they lie in the old ones.
-struct Gatherer<'a> {
-    writer: &'a ImageWriter<'a>,
-    /// Pages that are not written yet, and how many bytes they are.
-    buffer: Buffer,
-    held: usize,
-    packer: Packer,
-    /// File that the last pages are from.
-    part: usize,
-    /// Blocks written.
-    blocks: usize,
+/// The files that stay needed with their pages, and for each part of an image its number among
+/// them, counted from 1; 0 for those that do not stay.
+fn staying(image: &Image, stays: impl Fn(&Ancestor) -> bool) -> (Vec<(Ancestor, u64)>, Vec<u32>) {
+    let (mut files, mut homes) = (Vec::new(), vec![0]);
+    for (ancestor, part) in image.ancestors.iter().zip(&image.parts[1..]) {
+        let stays = stays(ancestor);
+        if stays {
+            files.push((ancestor.clone(), part.pages()));
+        }
+        homes.push(if stays { files.len() as u32 } else { 0 });
+    }
+    (files, homes)
+}
+
+/// What becomes a block of the new file.
+enum Job {
+    /// A wanted block that is taken over as it is stored.
+    Whole(usize),
+    /// What is needed of some wanted blocks of one file.
+    Parts(Range<usize>),
+}
+
+/// The blocks of the new file, in the order of the pages in the old ones, and what lies in them.
+#[derive(Default)]
+struct Plan {
+    jobs: Vec<Job>,
     extents: Vec<Extent>,
+    pages: u64,
+    /// First of the wanted blocks whose parts are put together, and bytes of these so far.
+    begun: usize,
+    held: usize,
 }
 
-impl<'a> Gatherer<'a> {
-    fn new(writer: &'a ImageWriter<'a>) -> Gatherer<'a> {
-        let mut buffer = Buffer::default();
-        buffer.resize(BLOCK_BYTES);
-        let packer = Packer::default();
-        Gatherer { writer, buffer, held: 0, packer, part: 0, blocks: 0, extents: vec![] }
+impl Plan {
+    /// `homes`: zero for each part of the image that is to be taken over.
+    fn new(image: &Image, homes: &[u32]) -> Plan {
+        let mut plan = Plan::default();
+        let mut part = 0;
+        for (i, wanted) in image.wants.blocks.iter().enumerate() {
+            if homes[wanted.part] > 0 {
+                plan.end_parts(i);
+                plan.begun = i + 1;
+                continue;
+            }
+            let pieces = image.wants.pieces_of(wanted);
+            let needed: usize = pieces.iter().map(|p| p.bytes).sum();
+            let whole = needed == image.parts[wanted.part].blocks()[wanted.block].raw as usize;
+            // Shared objects lie behind all else in their block: pages of two files never share
+            // one.
+            if whole || plan.held + needed > BLOCK_BYTES || part != wanted.part {
+                plan.end_parts(i);
+            }
+            part = wanted.part;
+            plan.place(pieces, whole);
+            if whole {
+                plan.jobs.push(Job::Whole(i));
+                plan.begun = i + 1;
+            } else {
+                plan.held += needed;
+            }
+        }
+        plan.end_parts(image.wants.blocks.len());
+        plan
     }
 
-    fn take(
+    fn place(&mut self, pieces: &[Piece], whole: bool) {
+        let first = self.pages;
+        for piece in pieces {
+            let pages = piece.bytes as u64 / PAGE_BYTES;
+            // In a block that is taken over, each piece stays where it is.
+            let first = if whole { first + piece.offset as u64 / PAGE_BYTES } else { self.pages };
+            self.extents.push(Extent { start: piece.address, pages, home: 0, reserved: 0, first });
+            self.pages += pages;
+        }
+    }
+
+    fn end_parts(&mut self, next: usize) {
+        if self.held > 0 {
+            self.jobs.push(Job::Parts(self.begun..next));
+        }
+        (self.begun, self.held) = (next, 0);
+    }
+}
+
+/// What a thread needs.
+#[derive(Default)]
+struct Worker {
+    stored: Buffer,
+    gathered: Buffer,
+    blocks: Blocks,
+    packer: Packer,
+}
+
+impl Worker {
+    /// Writes the `i`-th block of the new file.
+    fn rewrite(
         &mut self,
         image: &Image,
-        wanted: &Wanted,
-        blocks: &mut Blocks,
+        writer: &ImageWriter<'_>,
+        i: usize,
+        job: &Job,
     ) -> Result<(), ConsolidateError> {
-        let part = &image.parts[wanted.part];
-        let pieces = image.wants.pieces_of(wanted);
-        let block = &part.blocks()[wanted.block];
-        let needed: usize = pieces.iter().map(|p| p.bytes).sum();
-        let whole = needed == block.raw as usize;
-        // Shared objects lie behind all else in their block: pages of two files never share one.
-        if whole || self.held + needed > BLOCK_BYTES || self.part != wanted.part {
-            self.flush()?;
-        }
-        self.part = wanted.part;
-        let first = self.writer.pages() + self.held as u64 / PAGE_BYTES;
-        let mut next = first;
-        for piece in pieces {
-            // In a block that is taken over, each piece stays where it is.
-            let first = if whole { first + piece.offset as u64 / PAGE_BYTES } else { next };
-            let pages = piece.bytes as u64 / PAGE_BYTES;
-            let extent = Extent { start: piece.address, pages, home: 0, reserved: 0, first };
-            self.extents.push(extent);
-            next += pages;
-        }
-        if whole {
-            let mut stored = Vec::new();
-            part.stored(wanted.block, &mut stored)?;
-            stored.resize(stored.len().next_multiple_of(PAGE_BYTES as usize), 0);
-            let packed = Packed { block: block.clone(), padded: &stored };
-            self.writer.turn(self.blocks).store(Some(&packed), |_| ())?;
-            self.blocks += 1;
-            return Ok(());
-        }
-        let pages = blocks.pages(part, wanted.block)?;
-        for piece in pieces {
-            let from = &pages[piece.offset..piece.offset + piece.bytes];
-            self.buffer[self.held..self.held + piece.bytes].copy_from_slice(from);
-            self.held += piece.bytes;
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<(), CaptureError> {
-        if self.held == 0 {
-            return Ok(());
-        }
-        let pages = &self.buffer[..std::mem::take(&mut self.held)];
-        let packed = self.packer.pack(&self.writer.tuner, pages);
-        let packed =
-            packed.map_err(|source| CaptureError::Os { what: "compress a block", source })?;
-        self.writer.turn(self.blocks).store(Some(&packed), |_| ())?;
-        self.blocks += 1;
+        let turn = writer.turn(i);
+        let packed = match job {
+            Job::Whole(wanted) => {
+                let wanted = &image.wants.blocks[*wanted];
+                let part = &image.parts[wanted.part];
+                let padded = part.stored(wanted.block, &mut self.stored);
+                let padded =
+                    padded.map_err(|e| if wanted.part == 0 { e } else { part.blame(e) })?;
+                Packed { block: part.blocks()[wanted.block].clone(), padded }
+            }
+            Job::Parts(range) => {
+                self.gathered.resize(BLOCK_BYTES);
+                let mut held = 0;
+                for wanted in &image.wants.blocks[range.clone()] {
+                    let pages = self.blocks.wanted(&image.parts, wanted)?;
+                    for piece in image.wants.pieces_of(wanted) {
+                        let from = &pages[piece.offset..piece.offset + piece.bytes];
+                        self.gathered[held..held + piece.bytes].copy_from_slice(from);
+                        held += piece.bytes;
+                    }
+                }
+                let packed = self.packer.pack(&writer.tuner, &self.gathered[..held]);
+                packed.map_err(|source| CaptureError::Os { what: "compress a block", source })?
+            }
+        };
+        turn.store(Some(&packed), |_| ())?;
         Ok(())
     }
 }
@@ -193,6 +263,7 @@ fn joined(mut extents: Vec<Extent>, image: &Image) -> Vec<Extent> {
         match all.last_mut() {
             Some(last)
                 if !begins
+                    && last.home == extent.home
                     && last.start + last.pages * PAGE_BYTES == extent.start
                     && last.first + last.pages == extent.first =>
             {

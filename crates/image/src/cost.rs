@@ -2,7 +2,8 @@
 //!
 //! Pages that have changed can be copied while the program stands still, into a bounded buffer; or
 //! a twin is made, which takes time by the size of the whole process, and after that each first
-//! write to a page costs a copy of it as long as the twin lives.
+//! write to a page costs a copy of it as long as the twin lives. What is done about a twin while
+//! the program runs takes processors that the program, or another one, may want.
 
 use std::time::Duration;
 
@@ -15,8 +16,11 @@ const MIB: f64 = (1u64 << 20) as f64;
 const WEIGHT: f64 = 0.5;
 /// What is assumed as long as nothing was measured.
 const FORK_S_PER_GIB: f64 = 0.012;
-const LIST_S_PER_GIB: f64 = 0.005;
+const LIST_S_PER_GIB: f64 = 0.017;
 const COPY_BYTES_PER_S: f64 = 2e9;
+/// What a second of work costs the program that is done while it runs: listing the twin's pages,
+/// and ending it, which takes about as long as making it.
+const MEANWHILE: f64 = 0.5;
 /// First write to a page while a twin lives.
 const COW_S_PER_BYTE: f64 = 4.7e-6 / 4096.0;
 /// Smaller amounts say nothing about speed.
@@ -128,13 +132,16 @@ impl Cost {
         list + changed as f64 / self.copy_bytes_per_s.unwrap_or(COPY_BYTES_PER_S)
     }
 
-    /// Seconds that a twin costs it: making it, and the pages that it will write meanwhile.
+    /// Seconds that a twin costs it: making it, the pages that it will write meanwhile, and what is
+    /// to be done about the twin.
     fn twin_s(&self, load: &Load, changed: u64) -> f64 {
-        let fork = self.fork_s_per_gib.unwrap_or(FORK_S_PER_GIB) * load.own_bytes as f64 / GIB;
+        let own_gib = load.own_bytes as f64 / GIB;
+        let fork = self.fork_s_per_gib.unwrap_or(FORK_S_PER_GIB) * own_gib;
+        let list = self.list_s_per_gib.unwrap_or(LIST_S_PER_GIB) * own_gib;
         let life = changed as f64 / self.store_bytes_per_s.unwrap_or(COPY_BYTES_PER_S);
         let interval = load.interval.map_or(f64::INFINITY, |i| i.as_secs_f64().max(1e-3));
         let written = changed as f64 * (life / interval).min(1.0);
-        fork + written * COW_S_PER_BYTE
+        fork + written * COW_S_PER_BYTE + MEANWHILE * (list + fork)
     }
 
     /// Decides for one freeze.
@@ -200,13 +207,13 @@ mod tests {
         }
         let choice = cost.choose(Mode::Auto, &small);
         assert_eq!(choice.mode, Mode::Twin);
-        assert!(choice.why.starts_with("8.0 of 1024 MiB to store: 0."), "{}", choice.why);
+        assert!(choice.why.starts_with("8.0 of 1024 MiB to store: 9."), "{}", choice.why);
         for _ in 0..8 {
             cost.listed(1 << 30, Duration::from_micros(100));
             cost.copied(1 << 30, Duration::from_millis(100));
         }
         assert_eq!(cost.choose(Mode::Auto, &load(1024, 1)).mode, Mode::Copy);
-        assert_eq!(cost.choose(Mode::Auto, &small).mode, Mode::Twin);
+        assert_eq!(cost.choose(Mode::Auto, &load(1024, 20)).mode, Mode::Twin);
     }
 
     #[test]

@@ -99,6 +99,7 @@ pub fn orphan(orphan: &Orphan) -> String {
         OrphanKind::Memory { name, .. } => format!("/memfd:{}", text(name)),
         OrphanKind::Deleted { path } => format!("{} (deleted)", text(path)),
         OrphanKind::Anonymous {} => "[shared]".into(),
+        OrphanKind::Named { path } => text(path),
         OrphanKind::SystemV { number, .. } => format!("[shm {number}]"),
     }
 }

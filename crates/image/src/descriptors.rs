@@ -8,6 +8,7 @@ use crate::SEGMENT_PREFIX;
 use crate::error::CaptureError;
 use crate::lend::{self, Lender};
 use crate::locks;
+use crate::named::Named;
 use crate::orphans::Orphans;
 use crate::procfs::{self, FdInfo};
 use crate::state::{Description, Descriptor, FileId, Owner, Target};
@@ -25,11 +26,14 @@ const KCMP_FILE: libc::c_int = 0;
 /// Major number of `/dev/null`, `/dev/zero`, `/dev/urandom` and the like.
 const MEM_MAJOR: u32 = 1;
 /// `/dev/tty`.
-const CONTROLLING_TERMINAL: (u32, u32) = (5, 0);
+pub const CONTROLLING_TERMINAL: (u32, u32) = (5, 0);
 /// What the kernel shows in `flags` besides what `F_GETFL` returns.
 const CLOEXEC: u32 = libc::O_CLOEXEC as u32;
 /// Where message queues (`mq_open`) live.
 const MQUEUE_MAGIC: i64 = 0x1980_0202;
+/// How libraries name semaphores, and the files that become some. They have them open only while
+/// `sem_open` makes one, under a name that is gone right after.
+const SEMAPHORES: [&[u8]; 2] = [b"/dev/shm/sem.", b"/dev/shm/tmp-"];
 const F_GETSIG: i32 = 11;
 const F_GETOWN_EX: i32 = 16;
 
@@ -122,6 +126,8 @@ pub struct Table {
 pub struct Known {
     /// Pipes whose content was copied.
     pub copied: BTreeSet<u64>,
+    /// Named shared memory.
+    pub named: Named,
 }
 
 /// All that a family of frozen processes has open.
@@ -131,7 +137,8 @@ pub struct Survey {
     /// Shared objects whose content was read.
     pub orphans: BTreeSet<u64>,
     all: Vec<Open>,
-    known: Known,
+    /// What is shared among them.
+    pub known: Known,
 }
 
 /// Refuses a descriptor.
@@ -164,7 +171,8 @@ impl Survey {
         }
         number(&mut all);
         let family = Rc::new(RefCell::new(pids.to_vec()));
-        Ok(Survey { family, orphans: BTreeSet::new(), all, known: Known::default() })
+        let known = Known { named: Named::of(pids, &all)?, ..Known::default() };
+        Ok(Survey { family, orphans: BTreeSet::new(), all, known })
     }
 
     /// What one of them has open. `orphans` are the shared objects that it has mapped; those that
@@ -293,10 +301,14 @@ fn target(
     if let Some(kind) = this.link.strip_prefix(b"anon_inode:") {
         return anonymous(this, kind, lender);
     }
+    if SEMAPHORES.iter().any(|begin| this.link.starts_with(begin)) && this.writes() {
+        let what = "a named semaphore that is just being opened; try again when it is";
+        return Err(refused(this, what.into()));
+    }
     if this.kind() == libc::S_IFREG && lend::file_system(&lender.borrow(this.fd)?) == MQUEUE_MAGIC {
         return refuse(format!("a message queue ({})", String::from_utf8_lossy(&this.link)));
     }
-    if let Some(orphan) = orphans.of_descriptor(this.fd, &this.link, &this.meta)? {
+    if let Some(orphan) = orphans.of_descriptor(this.fd, &this.link, &this.meta, &known.named)? {
         return Ok(Target::Orphan { orphan });
     }
     match this.kind() {

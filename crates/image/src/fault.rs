@@ -48,7 +48,7 @@ points! {
     HEADER_WRITTEN = 27 "the header was written";
     SYNCED = 28 "the temporary file is durable";
     RENAMED = 29 "the image has its name";
-    IMAGE_CHECKED = 40 "the image was opened and its checksums held";
+    IMAGE_CHECKED = 40 "the image was opened, and the checksums of its tables held";
     FILES_REOPENED = 41 "open and mapped files were opened again";
     PLANNED = 42 "descriptors were numbered";
     CHILD_STARTED = 43 "the restorer was started";

@@ -2,6 +2,7 @@
 //! all else in time, and keeps account of where its memory has been moved meanwhile.
 
 use crate::PAGE_BYTES;
+use crate::account::{Account, Disorder, Report};
 use crate::blocks::{Blocks, Wanted};
 use crate::error::RestoreError;
 use crate::format::Extent;
@@ -10,15 +11,33 @@ use crate::image::Image;
 use crate::keeper::Keeper;
 use crate::lazy::{Shared, lock, not_filling, within};
 use crate::missing::{Copied, Event, Uffd};
-use crate::moves::Moves;
+use crate::procfs;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long to wait for a report that must come.
-const REPORT_WAIT: Duration = Duration::from_millis(100);
+/// How long to wait for a report that must come, or for a thread to go on that has reported.
+const REPORT_WAIT: Duration = Duration::from_millis(1);
+
+/// How long a process that was killed may take to end.
+const END_WAIT: Duration = Duration::from_secs(5);
+
+/// All processes below one.
+fn descendants(pid: libc::pid_t) -> Vec<libc::pid_t> {
+    let mut all = vec![pid];
+    let mut next = 0;
+    while let Some(&pid) = all.get(next) {
+        next += 1;
+        for thread in procfs::numbers(pid, "task").unwrap_or_default() {
+            let text = procfs::read(pid, &format!("task/{thread}/children")).unwrap_or_default();
+            let text = String::from_utf8_lossy(&text);
+            all.extend(text.split_ascii_whitespace().filter_map(|n| n.parse::<i32>().ok()));
+        }
+    }
+    all.split_off(1)
+}
 
 /// For each wanted block, whether part of it belongs in the ranges.
 fn wanted_within(image: &Image, ranges: &[(u64, u64)]) -> Vec<bool> {
@@ -27,10 +46,24 @@ fn wanted_within(image: &Image, ranges: &[(u64, u64)]) -> Vec<bool> {
     blocks.map(any).collect()
 }
 
+/// The blocks with the first content of each range, in the order of the addresses. The kernel joins
+/// neighbours that have become alike only if their memory began as one: each range has to have some
+/// of it before the process can split it.
+fn first_of_each(image: &Image, ranges: &[(u64, u64)]) -> Vec<usize> {
+    let first = |&(start, end): &(u64, u64)| {
+        let after = image.extents.partition_point(|e| e.start + e.pages * PAGE_BYTES <= start);
+        let content = image.extents.get(after).filter(|e| e.start < end)?;
+        block_at(image, content.start.max(start))
+    };
+    let mut blocks: Vec<usize> = ranges.iter().filter_map(first).collect();
+    blocks.dedup();
+    blocks
+}
+
 /// A process being filled: the restored one, or one that it has forked meanwhile.
 struct Target {
     uffd: Uffd,
-    moves: Moves,
+    account: Account,
     /// For each wanted block, whether it is in.
     filled: Vec<bool>,
     next: usize,
@@ -38,8 +71,19 @@ struct Target {
 }
 
 impl Target {
-    fn new(uffd: Uffd, blocks: usize) -> Target {
-        Target { uffd, moves: Moves::default(), filled: vec![false; blocks], next: 0, dead: false }
+    fn new(uffd: Uffd, account: Account, blocks: usize) -> Target {
+        Target { uffd, account, filled: vec![false; blocks], next: 0, dead: false }
+    }
+
+    /// Whether the account holds. If not, changes are still to be reported.
+    fn is_settled(&mut self) -> Result<bool, RestoreError> {
+        if self.account.is_unsettled() {
+            if !self.uffd.is_quiet().map_err(failed)? {
+                return Ok(false);
+            }
+            self.account.settle().map_err(|Disorder| disorder())?;
+        }
+        Ok(true)
     }
 }
 
@@ -51,6 +95,7 @@ pub(crate) struct Filler {
     hot: Vec<usize>,
     blocks: Blocks,
     shared: Arc<Shared>,
+    pid: libc::pid_t,
     process: OwnedFd,
     begun: Instant,
     limit: Duration,
@@ -60,22 +105,24 @@ pub(crate) struct Filler {
 }
 
 impl Filler {
-    /// Will fill the ranges of the process behind `process` through `uffd`, within `limit`.
+    /// Will fill the ranges of the process, given with a descriptor of it, through `uffd`, within
+    /// `limit`.
     pub fn new(
         image: &Arc<Image>,
         uffd: Uffd,
-        process: OwnedFd,
+        (pid, process): (libc::pid_t, OwnedFd),
         shared: &Arc<Shared>,
         ranges: &[(u64, u64)],
         limit: Duration,
     ) -> Filler {
         Filler {
-            targets: vec![Target::new(uffd, image.wants.blocks.len())],
+            targets: vec![Target::new(uffd, Account::new(ranges), image.wants.blocks.len())],
             wanted: wanted_within(image, ranges),
-            hot: hot::blocks(image),
+            hot: [first_of_each(image, ranges), hot::blocks(image)].concat(),
             image: Arc::clone(image),
             blocks: Blocks::default(),
             shared: Arc::clone(shared),
+            pid,
             process,
             begun: Instant::now(),
             limit,
@@ -85,24 +132,45 @@ impl Filler {
     }
 
     /// Fills it to the end.
-    pub fn run(mut self, pid: libc::pid_t, keeper: Keeper) {
+    pub fn run(mut self, keeper: Keeper) {
         let result = self.fill_all();
         if result.is_err() {
-            let (process, info) = (self.process.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
-            // SAFETY: numbers and no information; the descriptor stands for this very process.
-            unsafe {
-                libc::syscall(libc::SYS_pidfd_send_signal, process, libc::SIGKILL, info, 0);
-            }
+            self.kill();
         }
         drop(keeper);
         self.targets.clear();
-        not_filling(pid);
+        not_filling(self.pid);
         let mut progress = lock(&self.shared.progress);
         progress.filled.all = self.begun.elapsed();
         progress.filled.faults = self.faults;
         progress.failure = result.err();
         progress.over = true;
         self.shared.changed.notify_all();
+    }
+
+    /// Ends the process and all that it has forked. One that lives on gets no page any more.
+    fn kill(&mut self) {
+        let forked = descendants(self.pid);
+        let (process, info) = (self.process.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
+        // SAFETY: numbers and no information; the descriptor stands for this very process.
+        unsafe {
+            libc::syscall(libc::SYS_pidfd_send_signal, process, libc::SIGKILL, info, 0);
+        }
+        for pid in forked {
+            // SAFETY: numbers only; they were children just now.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+        let end = Instant::now() + END_WAIT;
+        for target in std::mem::take(&mut self.targets) {
+            while !target.uffd.is_gone() {
+                if Instant::now() >= end {
+                    // Closed, it would let the process go on with zeros.
+                    std::mem::forget(target);
+                    break;
+                }
+                std::thread::sleep(REPORT_WAIT);
+            }
+        }
     }
 
     fn fill_all(&mut self) -> Result<(), RestoreError> {
@@ -166,13 +234,13 @@ impl Filler {
         let image = Arc::clone(&self.image);
         let wanted = &image.wants.blocks[block];
         let mut blocks = std::mem::take(&mut self.blocks);
-        let pages = blocks.pages(&image.parts[wanted.part], wanted.block)?;
+        let pages = blocks.wanted(&image.parts, wanted)?;
         let complete = loop {
             let complete = self.copy_pieces(target, &image, block, pages)?;
             if complete || self.targets[target].dead {
                 break complete;
             }
-            // The mappings are being changed; that is reported at any moment.
+            // Reports of what is being changed come at any moment.
             self.events(REPORT_WAIT)?;
         };
         self.blocks = blocks;
@@ -189,9 +257,12 @@ impl Filler {
         pages: &[u8],
     ) -> Result<bool, RestoreError> {
         let target = &mut self.targets[target];
+        if !target.is_settled()? {
+            return Ok(false);
+        }
         for piece in image.wants.pieces_of(&image.wants.blocks[block]) {
             let end = piece.address + piece.bytes as u64;
-            for (origin, bytes, at) in target.moves.now(piece.address, end) {
+            for (origin, bytes, at) in target.account.now(piece.address, end) {
                 let offset = piece.offset + (origin - piece.address) as usize;
                 match copy(&target.uffd, at, &pages[offset..offset + bytes as usize])? {
                     Copied::Changing => return Ok(false),
@@ -231,8 +302,34 @@ impl Filler {
             .filter(|&t| !self.targets[t].dead && ready(&self.targets[t]))
             .collect();
         for target in ready {
-            for event in self.targets[target].uffd.events().map_err(failed)? {
+            while let Some(event) = self.targets[target].uffd.event().map_err(failed)? {
+                let forked = matches!(event, Event::Fork(_));
                 self.note(target, event);
+                if forked {
+                    self.forked(target)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What another thread was moving when the process was copied is reported later, and not to
+    /// the copy: nobody can tell where it is there.
+    fn forked(&mut self, target: usize) -> Result<(), RestoreError> {
+        let others = target == 0 && procfs::numbers(self.pid, "task").is_ok_and(|t| t.len() > 1);
+        if !others {
+            return Ok(());
+        }
+        if self.targets[target].account.is_held() {
+            return Err(disorder());
+        }
+        while !self.targets[target].uffd.is_quiet().map_err(failed)? {
+            match self.targets[target].uffd.event().map_err(failed)? {
+                Some(Event::Changed(Report::Moved { .. }) | Event::Fork(_)) => {
+                    return Err(disorder());
+                }
+                Some(event) => self.note(target, event),
+                None => std::thread::yield_now(),
             }
         }
         Ok(())
@@ -241,12 +338,11 @@ impl Filler {
     fn note(&mut self, target: usize, event: Event) {
         match event {
             Event::Fault(page) => self.waiting.push_back((target, page)),
-            Event::Moved { from, to, bytes } => self.targets[target].moves.moved(from, to, bytes),
-            Event::Gone { start, end } => self.targets[target].moves.gone(start, end),
+            Event::Changed(report) => self.targets[target].account.note(report),
             Event::Fork(uffd) => {
                 let parent = &self.targets[target];
-                let (moves, filled) = (parent.moves.clone(), parent.filled.clone());
-                self.targets.push(Target { uffd, moves, filled, next: 0, dead: false });
+                let (account, filled) = (parent.account.clone(), parent.filled.clone());
+                self.targets.push(Target { uffd, account, filled, next: 0, dead: false });
             }
         }
     }
@@ -258,16 +354,21 @@ impl Filler {
         Ok(())
     }
 
-    /// Brings in the page that the process waits for.
+    /// Brings in the page that the process waits for. If that cannot be done yet it is woken all
+    /// the same, and reports it again.
     fn serve(&mut self, target: usize, page: u64) -> Result<(), RestoreError> {
         self.faults += 1;
-        let origin = self.targets[target].moves.origin(page);
-        match origin.and_then(|origin| block_at(&self.image, origin)) {
-            Some(block) if !self.targets[target].filled[block] => self.fill(target, block)?,
-            Some(_) => {}
-            None => {
-                let target = &mut self.targets[target];
-                target.dead |= target.uffd.zero(page).map_err(failed)? == Copied::Dead;
+        if !self.targets[target].is_settled()? {
+            self.events(REPORT_WAIT)?;
+        } else {
+            let origin = self.targets[target].account.origin(page);
+            match origin.and_then(|origin| block_at(&self.image, origin)) {
+                Some(block) if !self.targets[target].filled[block] => self.fill(target, block)?,
+                // New, or given up without a report (`MADV_FREE`), unless it has come meanwhile.
+                _ => {
+                    let target = &mut self.targets[target];
+                    target.dead |= target.uffd.zero(page).map_err(failed)? == Copied::Dead;
+                }
             }
         }
         self.targets[target].uffd.wake(page);
@@ -277,6 +378,12 @@ impl Filler {
 
 fn failed(source: io::Error) -> RestoreError {
     RestoreError::Os { what: "fill the restored process's memory", source }
+}
+
+fn disorder() -> RestoreError {
+    let what = "its threads moved memory at the same time, and no order of that is certain; do not \
+                restore it lazily";
+    RestoreError::Os { what: "fill the restored process's memory", source: io::Error::other(what) }
 }
 
 /// Copies what has no content yet. Only `All`, `Changing` and `Dead` are returned.
@@ -289,8 +396,12 @@ fn copy(uffd: &Uffd, at: u64, pages: &[u8]) -> Result<Copied, RestoreError> {
             // No content is lost: it is there, or the next attempt tells more.
             Copied::Until(0) => done += PAGE_BYTES as usize,
             Copied::Until(bytes) => done += bytes as usize,
-            // At the end of a mapping, or of what is still mapped.
+            // Not mapped (any more), or is that still to be reported?
+            Copied::Split(0) if single && !uffd.is_quiet().map_err(failed)? => {
+                return Ok(Copied::Changing);
+            }
             Copied::Split(0) if single => (done, single) = (end, false),
+            // At the end of a mapping.
             Copied::Split(bytes) => (done, single) = (done + bytes as usize, true),
             other => return Ok(other),
         }

@@ -3,6 +3,7 @@
 //! ([`crate::blocks`]).
 
 use crate::PAGE_BYTES;
+use crate::aligned::Buffer;
 use crate::codec::Codec;
 use crate::error::ImageError;
 use crate::format::{
@@ -118,21 +119,29 @@ impl Part {
         Ok(list)
     }
 
-    /// Reads block `i` as it is stored and holds it against its checksum.
-    pub fn stored(&self, i: usize, to: &mut Vec<u8>) -> Result<(), ImageError> {
+    /// Reads block `i` as it is stored, with the zeros behind it, and holds it against its
+    /// checksum.
+    pub fn stored<'a>(&self, i: usize, to: &'a mut Buffer) -> Result<&'a [u8], ImageError> {
         let block = &self.blocks[i];
-        to.resize(padded(block) as usize, 0);
-        let (at, bytes) = (self.starts[i].1 as libc::off_t, to.len() as libc::off_t);
-        // In one go: threads that take turns defeat the kernel's own read-ahead.
-        // SAFETY: numbers only; it is advice.
-        unsafe { libc::posix_fadvise(self.file.as_raw_fd(), at, bytes, libc::POSIX_FADV_WILLNEED) };
+        let bytes = padded(block) as usize;
+        to.resize(bytes);
+        let to = &mut to[..bytes];
+        self.announce(i);
         self.read(to, self.starts[i].1)?;
         let (stored, padding) = to.split_at(block.stored as usize);
         if format::hash(stored) != block.stored_hash || padding.iter().any(|&b| b != 0) {
             return Err(damaged(i));
         }
-        to.truncate(block.stored as usize);
-        Ok(())
+        Ok(to)
+    }
+
+    /// Has the kernel read block `i` in one go: threads that take turns defeat its own read-ahead.
+    /// To ask for blocks that come later is no help: the reads were slower for it.
+    fn announce(&self, i: usize) {
+        let Some(block) = self.blocks.get(i) else { return };
+        let (at, bytes) = (self.starts[i].1 as libc::off_t, padded(block) as libc::off_t);
+        // SAFETY: numbers only; it is advice.
+        unsafe { libc::posix_fadvise(self.file.as_raw_fd(), at, bytes, libc::POSIX_FADV_WILLNEED) };
     }
 
     /// Decodes block `i` from what is stored to its pages.

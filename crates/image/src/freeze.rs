@@ -14,6 +14,7 @@ use crate::lazy;
 use crate::procfs::{self, Stat, Status};
 use crate::trace::{Listed, Regs, Stop, TraceError, Tracee};
 use crate::twin::{reap, try_reap};
+use crate::undertaker::Undertaker;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -120,6 +121,12 @@ impl Frozen {
         std::iter::once(self.pid()).chain(below).collect()
     }
 
+    /// Whether it has ended. A dead process cannot be collected by others while we trace it, so the
+    /// number is its own.
+    pub fn has_ended(&self) -> bool {
+        self.tracee.has_ended()
+    }
+
     /// Whether it stood still already because of `SIGSTOP` or the like.
     pub(crate) fn group_stopped(&self) -> bool {
         self.attached.iter().any(|thread| thread.held)
@@ -208,9 +215,7 @@ impl Frozen {
             }
             tasks.sort_by_key(|&tid| tid as libc::pid_t != self.tracee.0);
             let known = self.attached.len();
-            for tid in tasks.into_iter().map(|tid| Tracee(tid as libc::pid_t)) {
-                self.attach(tid)?;
-            }
+            self.attach_all(&tasks)?;
             if self.attached.len() == known {
                 break;
             }
@@ -242,6 +247,20 @@ impl Frozen {
             Some(other) if other.tracee.regs().is_ok() => Err(FreezeError::FirstThreadEnded),
             _ => Err(FreezeError::Gone),
         }
+    }
+
+    fn attach_all(&mut self, tasks: &[u32]) -> Result<(), FreezeError> {
+        let first = self.tracee;
+        let others = self.attached.iter().map(|t| t.tracee).filter(|&t| t != first).map(|t| t.0);
+        // One alone has nobody to wait for.
+        let undertaker = (tasks.len() > 1).then(|| Undertaker::of(others.collect()));
+        for tracee in tasks.iter().map(|&tid| Tracee(tid as libc::pid_t)) {
+            self.attach(tracee)?;
+            if let Some(undertaker) = undertaker.as_ref().filter(|_| tracee != first) {
+                undertaker.add(tracee.0);
+            }
+        }
+        Ok(())
     }
 
     /// Seizes a thread, unless that was done or it has ended, and asks it to stop.

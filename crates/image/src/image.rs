@@ -1,5 +1,6 @@
 //! Opening an image: every byte is under a checksum, and every checksum is checked before anything
-//! in the file is believed. Then the content is held against itself ([`crate::check`]).
+//! in the file is believed; those of pages that are about to be loaded, when they are. Then the
+//! content is held against itself ([`crate::check`]).
 //!
 //! Content may lie in earlier files of the same folder. Of these only the frame and the blocks that
 //! are needed are read, and each must be the very file that was there when this one was written.
@@ -186,4 +187,4 @@ pub(crate) fn open_ancestor(path: &Path, ancestor: &Ancestor) -> Result<Part, Im
 
 #[cfg(test)]
 #[path = "image_tests.rs"]
-mod tests;
+pub(crate) mod tests;

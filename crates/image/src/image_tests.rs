@@ -52,7 +52,7 @@ fn attributes() -> Attributes {
     Attributes { oom_score_adj: 1, secure_bits: 0, allowed: vec![15; 8], lock_future: 0, keys: 1 }
 }
 
-fn state() -> State {
+pub(crate) fn state() -> State {
     State {
         pid: 42,
         kin: Kin {

@@ -69,6 +69,12 @@ fn rewritten(name: &[u8], rule: &[(IpAddr, IpAddr)]) -> Vec<u8> {
         Some(IpAddr::V6(to)) if ip.is_ipv6() => new[8..24].copy_from_slice(&to.octets()),
         _ => {}
     }
+    // An IPv4 address in a socket for both kinds.
+    if let (IpAddr::V6(_), IpAddr::V4(mapped)) = (ip, ip.to_canonical())
+        && let Some((_, IpAddr::V4(to))) = rule.iter().find(|(from, _)| *from == mapped)
+    {
+        new[20..24].copy_from_slice(&to.octets());
+    }
     new
 }
 
@@ -466,5 +472,14 @@ mod tests {
         let rule = [("10.0.0.8".parse().unwrap(), "10.0.0.9".parse().unwrap())];
         assert_eq!(rewritten(&name, &rule), name);
         assert_eq!(shown(&[1, 0]), "no address");
+    }
+
+    #[test]
+    fn an_address_in_a_socket_for_both_kinds_is_rewritten_too() {
+        let mut name = vec![10, 0, 0x1f, 0x90, 0, 0, 0, 0];
+        name.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 7]);
+        name.extend([0; 4]);
+        let rule = [("10.0.0.7".parse().unwrap(), "10.0.0.9".parse().unwrap())];
+        assert_eq!(shown(&rewritten(&name, &rule)), "[::ffff:10.0.0.9]:8080");
     }
 }

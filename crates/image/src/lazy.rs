@@ -141,9 +141,9 @@ impl Filling {
         let bell = unsafe { OwnedFd::from_raw_fd(bell) };
         let (progress, changed) = (Mutex::default(), Condvar::new());
         let shared = Arc::new(Shared { progress, changed, bell });
-        let filler = Filler::new(image, uffd, process, &shared, ranges, limit);
+        let filler = Filler::new(image, uffd, (pid, process), &shared, ranges, limit);
         lock(&FILLING).push((pid, Arc::clone(&shared)));
-        let run = move || filler.run(pid, keeper);
+        let run = move || filler.run(keeper);
         if let Err(e) = thread::Builder::new().name("eyrie-fill".into()).spawn(run) {
             not_filling(pid);
             return Err(e);
@@ -164,10 +164,15 @@ pub(crate) struct Lazy {
 }
 
 impl Lazy {
+    /// Within which time all memory is to be in, if not before the process runs.
+    pub fn wish(options: &RestoreOptions) -> Option<Duration> {
+        let variable = || std::env::var("EYRIE_IMAGE_LAZY").ok()?.parse().ok();
+        options.lazy.or_else(|| variable().map(Duration::from_millis))
+    }
+
     /// `family` tells that there are other processes too.
     pub fn new(image: &Arc<Image>, options: &RestoreOptions, family: bool) -> Lazy {
-        let variable = || std::env::var("EYRIE_IMAGE_LAZY").ok()?.parse().ok();
-        let limit = options.lazy.or_else(|| variable().map(Duration::from_millis));
+        let limit = Lazy::wish(options);
         let refused = limit.is_some() && family;
         let why_not = refused.then(|| String::from("it has child processes"));
         let limit = limit.filter(|_| !family);
@@ -202,12 +207,13 @@ impl Drop for Lazy {
 }
 
 /// Regions that can be filled late: private memory with content and without a file. Not the huge
-/// pages of hugetlbfs: userfaultfd fills each of these only as a whole.
+/// pages of hugetlbfs, which userfaultfd fills only as a whole, nor what a copy of the process does
+/// not have.
 fn ranges(image: &Image) -> Vec<(u64, u64)> {
     let holds = |r: &&Region| {
         let after = image.extents.partition_point(|e| e.start < r.start);
         let content = image.extents.get(after).is_some_and(|e| e.start < r.end);
-        let unfit = region::SHARED | region::HUGE_2M | region::HUGE_1G;
+        let unfit = region::SHARED | region::HUGE_2M | region::HUGE_1G | region::WIPE_ON_FORK;
         r.backing == Backing::Anon {} && r.flags & unfit == 0 && content
     };
     image.state.regions.iter().filter(holds).map(|r| (r.start, r.end)).collect()

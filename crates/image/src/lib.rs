@@ -5,8 +5,10 @@
 //! as long as the process is a child of the caller. When images are taken, where they are kept and
 //! what a restored process finds in its shared segments is the caller's affair.
 
+mod account;
 mod agent;
 mod aligned;
+mod alike;
 mod append;
 mod area;
 mod attributes;
@@ -17,6 +19,7 @@ mod chain;
 mod check;
 mod check_files;
 mod codec;
+mod common;
 mod consolidate;
 mod content;
 mod core_file;
@@ -54,6 +57,7 @@ mod locks;
 mod memory;
 mod missing;
 mod moves;
+mod named;
 mod offers;
 mod orphans;
 mod pack;
@@ -61,6 +65,7 @@ mod parallel;
 mod pipes;
 mod plan;
 mod plan_files;
+mod pool;
 mod posix_timers;
 mod precopy;
 mod processor;
@@ -71,6 +76,7 @@ mod reopen;
 mod reorphan;
 mod restore;
 mod rethread;
+mod rewind;
 mod scan;
 mod shot;
 mod sink;
@@ -95,6 +101,7 @@ mod track;
 mod tree;
 mod twin;
 mod uffd;
+mod undertaker;
 mod unix;
 mod vdso;
 mod verify;
@@ -102,6 +109,7 @@ mod wire;
 mod write;
 mod writes;
 
+pub use alike::{Alike, alike};
 pub use consolidate::{ConsolidateError, consolidate};
 pub use core_file::{CoreError, CoreReport};
 pub use cost::{Choice, Mode};
@@ -111,6 +119,7 @@ pub use image::{Image, Summary};
 pub use inspect::{AncestorInfo, FileInfo, Inspection, ObjectInfo, RegionInfo, ThreadInfo};
 pub use lazy::{Filled, Filling};
 pub use offers::{Decisions, Machine, Offer, machine};
+pub use pool::{Pool, Sharing};
 pub use precopy::{PageSink, Precopied, PrecopyEnd, PrecopyLimits, Round, precopy};
 pub use restore::{RestoreOptions, RestoreSpec, Restored, restore, restore_lazily};
 pub use shot::Shot;
@@ -140,7 +149,9 @@ pub struct ImageReport {
     pub identity: [u8; 16],
     /// Pages that have not changed and lie in earlier files.
     pub referred_pages: u64,
-    /// The names of these files, in the same folder.
+    /// Pages that lie in the images of other processes of a [`Pool`], found now.
+    pub shared_pages: u64,
+    /// The names of the files that it needs, in the same folder.
     pub ancestors: Vec<std::ffi::OsString>,
     /// How the content was kept from the freeze on, and why so.
     pub mode: Choice,

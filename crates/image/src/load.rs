@@ -1,7 +1,8 @@
 //! Filling the memory of a process that is being made from an image.
 //!
-//! All blocks were verified when the image was opened; they are read again here, by a few threads,
-//! and what they hold is written to where it belongs. A block that has changed since fails.
+//! Blocks are read by a few threads, held against their checksums, and what they hold is written to
+//! where it belongs. Nothing of the process runs before all of them are in: one that is damaged
+//! ends the restore like damage that is found when the image is opened.
 
 use crate::blocks::{Blocks, Piece};
 use crate::error::RestoreError;
@@ -35,7 +36,7 @@ pub fn fill(
             if pieces.is_empty() {
                 return Ok(());
             }
-            let pages = blocks.pages(&image.parts[wanted.part], wanted.block)?;
+            let pages = blocks.wanted(&image.parts, wanted)?;
             pieces.chunks(MAX_RANGES).try_for_each(|pieces| {
                 // Objects lie behind all memory.
                 let (memory, shared) =

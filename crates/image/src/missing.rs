@@ -5,6 +5,7 @@
 //! moved, removed and unmapped memory. That takes the right to trace any process.
 
 use crate::PAGE_BYTES;
+use crate::account::Report;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -19,8 +20,9 @@ const EVENT_FORK: u64 = 1 << 1;
 const EVENT_REMAP: u64 = 1 << 2;
 const EVENT_REMOVE: u64 = 1 << 3;
 const EVENT_UNMAP: u64 = 1 << 6;
-/// Messages taken in one call.
-const BATCH: usize = 16;
+/// A feature of Linux 5.18. Earlier kernels (before 5.15) forget that a change of the mappings is
+/// not reported yet when another one is.
+const FEATURE_EXACT_ADDRESS: u64 = 1 << 11;
 const MESSAGE_BYTES: usize = 32;
 
 /// What the kernel reports.
@@ -30,22 +32,8 @@ pub enum Event {
     Fault(u64),
     /// The process was copied; this fills the copy.
     Fork(Uffd),
-    /// Memory was moved.
-    Moved {
-        /// Where it was.
-        from: u64,
-        /// Where it is.
-        to: u64,
-        /// Its length.
-        bytes: u64,
-    },
-    /// Memory was unmapped, or its content given up.
-    Gone {
-        /// First address.
-        start: u64,
-        /// One past the last.
-        end: u64,
-    },
+    /// The mappings have changed, or are about to lose their content.
+    Changed(Report),
 }
 
 /// How far a copy has come.
@@ -73,6 +61,9 @@ impl Uffd {
         let mut api = [API, EVENT_FORK | EVENT_REMAP | EVENT_REMOVE | EVENT_UNMAP, 0];
         let uffd = Uffd(fd);
         uffd.ioctl(UFFDIO_API, &mut api)?;
+        if api[1] & FEATURE_EXACT_ADDRESS == 0 {
+            return Err(io::Error::other("this takes Linux 5.18"));
+        }
         Ok(uffd)
     }
 
@@ -112,20 +103,44 @@ impl Uffd {
         let _ = self.ioctl(UFFDIO_WAKE, &mut [page, PAGE_BYTES]);
     }
 
-    /// What has been reported since.
-    pub fn events(&self) -> io::Result<Vec<Event>> {
-        let mut raw = [0u8; BATCH * MESSAGE_BYTES];
-        // SAFETY: the buffer is live and as long as said.
-        let n = unsafe { libc::read(self.fd(), raw.as_mut_ptr().cast(), raw.len()) };
-        let n = match usize::try_from(n) {
-            Ok(n) => n,
-            Err(_) => match io::Error::last_os_error() {
-                e if e.kind() == io::ErrorKind::WouldBlock => 0,
-                e if e.kind() == io::ErrorKind::Interrupted => 0,
-                e => return Err(e),
+    /// Whether all changes of the mappings that were begun are reported and read.
+    pub fn is_quiet(&self) -> io::Result<bool> {
+        // No length: nothing is filled by this. What is said first is whether something could be.
+        match self.ioctl(UFFDIO_ZEROPAGE, &mut [0; 4]) {
+            Ok(()) => Ok(true),
+            Err(e) => match e.raw_os_error() {
+                Some(libc::EINVAL | libc::ESRCH) => Ok(true),
+                Some(libc::EAGAIN) => Ok(false),
+                _ => Err(e),
             },
-        };
-        Ok(raw[..n].chunks_exact(MESSAGE_BYTES).filter_map(event).collect())
+        }
+    }
+
+    /// Whether the memory is gone.
+    pub fn is_gone(&self) -> bool {
+        // There is nothing at the first address.
+        matches!(self.zero(0), Ok(Copied::Dead))
+    }
+
+    /// The next report.
+    pub fn event(&self) -> io::Result<Option<Event>> {
+        loop {
+            let mut raw = [0u8; MESSAGE_BYTES];
+            // SAFETY: the buffer is live and as long as said.
+            let n = unsafe { libc::read(self.fd(), raw.as_mut_ptr().cast(), raw.len()) };
+            if n == MESSAGE_BYTES as isize {
+                match event(&raw) {
+                    None => continue,
+                    event => return Ok(event),
+                }
+            }
+            match io::Error::last_os_error() {
+                _ if n >= 0 => return Ok(None),
+                e if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                e if e.kind() == io::ErrorKind::Interrupted => {}
+                e => return Err(e),
+            }
+        }
     }
 }
 
@@ -154,8 +169,9 @@ fn event(message: &[u8]) -> Option<Event> {
         0x12 => Event::Fault(word(1) & !(PAGE_BYTES - 1)),
         // SAFETY: the kernel has just opened this descriptor for us.
         0x13 => Event::Fork(Uffd(unsafe { OwnedFd::from_raw_fd(word(0) as u32 as RawFd) })),
-        0x14 => Event::Moved { from: word(0), to: word(1), bytes: word(2) },
-        0x15 | 0x16 => Event::Gone { start: word(0), end: word(1) },
+        0x14 => Event::Changed(Report::Moved { from: word(0), to: word(1), bytes: word(2) }),
+        0x15 => Event::Changed(Report::Dropped { start: word(0), end: word(1) }),
+        0x16 => Event::Changed(Report::Unmapped { start: word(0), end: word(1) }),
         _ => return None,
     })
 }

@@ -3,7 +3,7 @@
 //! Kept true: everything is tried out and not concluded from a version, and trying leaves nothing
 //! behind and touches no other process.
 
-use crate::scan::Pagemap;
+use crate::scan::{Pagemap, Part};
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -206,9 +206,8 @@ fn page_search() -> Tried {
     let mut pagemap = Pagemap::open(own).map_err(|e| e.to_string())?;
     let place = [0u8; PAGE];
     let page = place.as_ptr() as u64 / crate::PAGE_BYTES * crate::PAGE_BYTES;
-    pagemap
-        .own_pages(page, page + crate::PAGE_BYTES, 1, &mut Vec::new())
-        .map_err(|e| e.to_string())?;
+    let part = Part { start: page, end: page + crate::PAGE_BYTES, anon: false };
+    pagemap.own_pages(part, 1, &mut Vec::new()).map_err(|e| e.to_string())?;
     if pagemap.is_fast() { Ok(String::new()) } else { Err("the kernel does not have it".into()) }
 }
 

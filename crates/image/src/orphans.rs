@@ -1,5 +1,5 @@
 //! Shared objects without a path, as found in a frozen process: shared anonymous memory, memfds,
-//! deleted files, System V segments.
+//! deleted files, System V segments; and files on tmpfs that have a path ([`crate::named`]).
 //!
 //! A twin shares them with the process instead of having a copy. Their content is therefore read
 //! while the process stands still: through a descriptor where one can be had, else through a
@@ -7,21 +7,24 @@
 
 use crate::agent::Agent;
 use crate::error::CaptureError;
+use crate::named::{self, Inode, Named};
 use crate::procfs::{self, Mapping};
 use crate::state::{MAX_ORPHAN_BYTES, MAX_ORPHANS, Orphan, OrphanKind, orphan_at, orphan_id};
 use crate::system_v;
 use crate::twin::Saved;
 use crate::{PAGE_BYTES, SEGMENT_PREFIX};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 /// Name of the memfd that stands for shared anonymous memory in a restored process.
 pub const ANONYMOUS_NAME: &str = "eyrie-anonymous";
 /// What the kernel appends to the path of a file that has none any more.
-const DELETED: &[u8] = b" (deleted)";
+pub const DELETED: &[u8] = b" (deleted)";
 const HUGETLBFS_MAGIC: i64 = 0x9584_58f6;
 /// Pages that are asked for at a time, a byte each.
 const ROOM_BYTES: usize = 1 << 18;
@@ -50,8 +53,13 @@ pub fn device(dev: u64) -> u64 {
     u64::from(libc::major(dev)) << 32 | u64::from(libc::minor(dev))
 }
 
-/// What a shared mapping or descriptor shown as `path` is, if it is nothing with a path.
-fn kind(path: &[u8], ino: u64) -> Result<Option<OrphanKind>, &'static str> {
+/// What the file `file` is, shown as `path` by a shared mapping or descriptor, if it is nothing
+/// with a path, or named shared memory.
+fn kind(path: &[u8], file: Inode, named: &Named) -> Result<Option<OrphanKind>, &'static str> {
+    if let Some(path) = named.path(file) {
+        return Ok(Some(OrphanKind::Named { path: path.to_vec() }));
+    }
+    let ino = file.1;
     if path.starts_with(b"[anon_shmem") || path.starts_with(b"/anon_hugepage") {
         return Ok(Some(OrphanKind::Anonymous {}));
     }
@@ -86,11 +94,11 @@ fn kind(path: &[u8], ino: u64) -> Result<Option<OrphanKind>, &'static str> {
 
 impl Orphans {
     /// Those that a process has mapped.
-    pub fn of_mappings(maps: &[Mapping]) -> Result<Orphans, CaptureError> {
+    pub fn of_mappings(maps: &[Mapping], named: &Named) -> Result<Orphans, CaptureError> {
         let mut all = Orphans::default();
         for m in maps.iter().filter(|m| m.shared && !m.is_special()) {
             let refuse = |what: &str| CaptureError::Mapping { start: m.start, what: what.into() };
-            if let Some(kind) = kind(&m.path, m.ino).map_err(refuse)? {
+            if let Some(kind) = kind(&m.path, (m.dev, m.ino), named).map_err(refuse)? {
                 let i = all.add(m.dev, m.ino, kind)?;
                 all.0[i].maps.push(m.clone());
             }
@@ -119,15 +127,35 @@ impl Orphans {
         fd: u32,
         link: &[u8],
         meta: &fs::Metadata,
+        named: &Named,
     ) -> Result<Option<u32>, CaptureError> {
         if !meta.is_file() {
             return Ok(None);
         }
         let refuse = |what: &str| CaptureError::Descriptor { fd: fd as i32, what: what.into() };
-        let Some(kind) = kind(link, meta.ino()).map_err(refuse)? else { return Ok(None) };
-        let i = self.add(device(meta.dev()), meta.ino(), kind)?;
+        let (dev, ino) = (device(meta.dev()), meta.ino());
+        let Some(kind) = kind(link, (dev, ino), named).map_err(refuse)? else { return Ok(None) };
+        let i = self.add(dev, ino, kind)?;
         self.0[i].fd.get_or_insert(fd);
         Ok(Some(i as u32))
+    }
+
+    /// Refuses files that processes besides `own` share. Putting them back would change them for
+    /// these. To be asked while `own` stand still, and cannot start another that inherits them.
+    pub fn refuse_shared(&self, own: &[libc::pid_t]) -> Result<(), CaptureError> {
+        let path = |f: &Found| match &f.orphan.kind {
+            OrphanKind::Named { path } => Some(((f.dev, f.ino), path.clone())),
+            _ => None,
+        };
+        let paths: BTreeMap<Inode, Vec<u8>> = self.0.iter().filter_map(path).collect();
+        let Some((pid, file)) = named::holder(own, &paths.keys().copied().collect()) else {
+            return Ok(());
+        };
+        let path = paths.get(&file).map(|path| String::from_utf8_lossy(path).into_owned());
+        Err(CaptureError::Unsupported(format!(
+            "uses {}, shared with process {pid}, which is not checkpointed with this one",
+            path.unwrap_or_default(),
+        )))
     }
 
     /// Whether there are none.
@@ -199,8 +227,20 @@ impl Orphans {
     }
 }
 
-/// Opens one through a descriptor of the process, or (with privileges) through a mapping.
+/// Opens one by its path, through a descriptor of the process, or (with privileges) through a
+/// mapping.
 fn open(pid: libc::pid_t, found: &Found) -> Option<File> {
+    let by_path = match &found.orphan.kind {
+        OrphanKind::Named { path } => File::open(OsStr::from_bytes(path)).ok(),
+        _ => None,
+    };
+    let same = |file: &File| {
+        let meta = file.metadata();
+        meta.is_ok_and(|m| (device(m.dev()), m.ino()) == (found.dev, found.ino) && m.is_file())
+    };
+    if let Some(file) = by_path.filter(same) {
+        return Some(file);
+    }
     let by_fd = found.fd.map(|fd| format!("/proc/{pid}/fd/{fd}"));
     let map = |m: &Mapping| format!("/proc/{pid}/map_files/{:x}-{:x}", m.start, m.end);
     let system_v = matches!(found.orphan.kind, OrphanKind::SystemV { .. });

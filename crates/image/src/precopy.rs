@@ -168,7 +168,7 @@ fn own_pages(pid: libc::pid_t) -> Result<Spans, CaptureError> {
     let mut own = Spans::default();
     for m in maps.iter().filter(|m| !m.shared && !m.is_special() && !m.is_vsyscall()) {
         let mut runs = Vec::new();
-        pagemap.own_pages(m.start, m.end, u64::MAX, &mut runs)?;
+        pagemap.own_pages(m.into(), u64::MAX, &mut runs)?;
         runs.iter().for_each(|run| own.push(run.start, run.start + run.pages * PAGE_BYTES));
     }
     Ok(own)

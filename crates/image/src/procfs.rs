@@ -2,11 +2,18 @@
 //! out of names that users chose; a line that makes no sense is an error, never a guess.
 
 use crate::error::CaptureError;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
+
+/// Room for what most files of `/proc/PID` hold.
+const ROOM_BYTES: usize = 8 << 10;
+/// What is read of `smaps` at once. The kernel fills one page with entries; one that does not fit
+/// in any more is made anew for the next call, with another walk through all of its page tables.
+/// Of less than a page it makes only what it gives away.
+const SMAPS_PART_BYTES: usize = 2 << 10;
 
 /// One line of `/proc/PID/maps`, with the flags of `smaps` where those were read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +66,28 @@ impl Mapping {
 
 /// Reads a file of `/proc/PID`; `Gone` if the process is.
 pub fn read(pid: libc::pid_t, name: &str) -> Result<Vec<u8>, CaptureError> {
-    fs::read(format!("/proc/{pid}/{name}")).map_err(|e| proc_error(name, e))
+    // Such files have no length that could be asked for; one call reads most of them.
+    let mut bytes = Vec::with_capacity(ROOM_BYTES);
+    let read = File::open(format!("/proc/{pid}/{name}"))
+        .and_then(|file| file.take(u64::MAX).read_to_end(&mut bytes));
+    read.map_err(|e| proc_error(name, e))?;
+    Ok(bytes)
+}
+
+/// Reads `/proc/PID/smaps`.
+pub fn smaps(pid: libc::pid_t) -> Result<Vec<u8>, CaptureError> {
+    let name = "smaps";
+    let fail = |e| proc_error(name, e);
+    let mut file = File::open(format!("/proc/{pid}/{name}")).map_err(fail)?;
+    let (mut bytes, mut part) = (Vec::with_capacity(ROOM_BYTES), [0; SMAPS_PART_BYTES]);
+    loop {
+        match file.read(&mut part) {
+            Ok(0) => return Ok(bytes),
+            Ok(n) => bytes.extend_from_slice(&part[..n]),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(fail(e)),
+        }
+    }
 }
 
 /// Reads a link of `/proc/PID`.

@@ -8,6 +8,7 @@
 
 use crate::PAGE_BYTES;
 use crate::aligned::Buffer;
+use crate::common;
 use crate::error::CaptureError;
 use crate::fault;
 use crate::format::{BLOCK_BYTES, Extent};
@@ -60,6 +61,7 @@ struct Found {
     /// Start, number of pages, whether it must not be joined to the one before.
     runs: Vec<(u64, u64, bool)>,
     guards: Vec<Guard>,
+    hashes: Vec<u64>,
 }
 
 /// Pages on their way into an image.
@@ -74,6 +76,16 @@ pub struct Puller<'a> {
     pub extents: Vec<Extent>,
     /// Guard pages found, in order.
     pub guards: Vec<Guard>,
+    /// Hashes of all pages that were stored, if they are wanted.
+    pub hashes: Option<Vec<u64>>,
+}
+
+/// What is known of the pages that were stored.
+#[derive(Default)]
+struct Stored {
+    extents: Vec<Extent>,
+    guards: Vec<Guard>,
+    hashes: Vec<u64>,
 }
 
 /// What is read.
@@ -106,6 +118,7 @@ impl<'a> Puller<'a> {
             begun: (0, 0),
             extents: Vec::new(),
             guards: Vec::new(),
+            hashes: None,
         }
     }
 
@@ -147,8 +160,12 @@ impl<'a> Puller<'a> {
         self.end_block();
         let (jobs, pieces) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.pieces));
         self.begun = (0, 0);
-        let all = (std::mem::take(&mut self.extents), std::mem::take(&mut self.guards));
-        let all = Mutex::new(all);
+        let hashing = self.hashes.is_some();
+        let all = Mutex::new(Stored {
+            extents: std::mem::take(&mut self.extents),
+            guards: std::mem::take(&mut self.guards),
+            hashes: self.hashes.take().unwrap_or_default(),
+        });
         self.writer.restart_turns();
         let work =
             |worker: &mut Worker, i: usize| {
@@ -156,14 +173,18 @@ impl<'a> Puller<'a> {
                 let tuner = &self.writer.tuner;
                 let begun = Instant::now();
                 worker.buffer.resize(BLOCK_BYTES);
-                let (found, kept) = match &jobs[i] {
+                let (mut found, kept) = match &jobs[i] {
                     Job::Read(range) => self.reader.read_block(&pieces[range.clone()], worker)?,
                     Job::Saved { start, content, fresh } => {
                         worker.buffer[..content.len()].copy_from_slice(content);
                         let runs = vec![(*start, (content.len() / PAGE) as u64, *fresh)];
-                        (Found { runs, guards: Vec::new() }, content.len())
+                        (Found { runs, ..Found::default() }, content.len())
                     }
                 };
+                if hashing {
+                    let pages = worker.buffer[..kept].chunks_exact(PAGE);
+                    found.hashes = pages.map(common::hash).collect();
+                }
                 tuner.pulled(kept, begun.elapsed());
                 fault::point(fault::BLOCK_READ)?;
                 let packed =
@@ -181,14 +202,18 @@ impl<'a> Puller<'a> {
             };
         let result =
             parallel::for_each(parallel::threads_that_wait(), jobs.len(), Worker::default, work);
-        (self.extents, self.guards) = all.into_inner().unwrap_or_else(|e| e.into_inner());
+        let all = all.into_inner().unwrap_or_else(|e| e.into_inner());
+        (self.extents, self.guards) = (all.extents, all.guards);
+        self.hashes = hashing.then_some(all.hashes);
         result
     }
 }
 
 impl Found {
     /// Joins the next pages to those before; `first` is the number of the first of them.
-    fn add_to(self, (extents, guards): &mut (Vec<Extent>, Vec<Guard>), mut first: u64) {
+    fn add_to(self, all: &mut Stored, mut first: u64) {
+        let Stored { extents, guards, hashes } = all;
+        hashes.extend(self.hashes);
         for (start, pages, fresh) in self.runs {
             match extents.last_mut() {
                 Some(last)
@@ -285,7 +310,8 @@ impl Found {
     }
 }
 
-fn is_zero(page: &[u8]) -> bool {
+/// Whether a page is all zeros.
+pub fn is_zero(page: &[u8]) -> bool {
     // The first bytes decide for nearly every page with content.
     page[..64].iter().all(|&b| b == 0) && page.iter().fold(0, |all, &b| all | b) == 0
 }

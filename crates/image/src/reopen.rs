@@ -8,7 +8,9 @@ use crate::append::{self, Cuts};
 use crate::error::RestoreError;
 use crate::image::Image;
 use crate::reorphan::{self, Remade};
-use crate::state::{Backing, Description, FileId, Socket, State, Target, region};
+use crate::state::{
+    Backing, Description, FileId, Orphan, OrphanKind, Socket, State, Target, region,
+};
 use crate::{counters, inet, inotify, pipes, sockets, terminals, unix};
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -245,8 +247,10 @@ impl<'a> Reopener<'a> {
 
     /// The last step, which changes what others can see.
     pub fn finish(&mut self) -> Result<(), RestoreError> {
+        self.orphans.reserve()?;
         self.orphans.seal()?;
-        self.cuts.cut()
+        self.cuts.cut()?;
+        self.orphans.put_back()
     }
 
     fn file(
@@ -331,6 +335,11 @@ fn reopen_mapped(state: &State, index: u32, id: &FileId) -> Result<File, Restore
     }
     let file = open(&id.path, flags)?;
     let meta: Metadata = file.metadata().map_err(|e| file_error(&id.path, e.to_string()))?;
+    let named = |o: &Orphan| matches!(&o.kind, OrphanKind::Named { path } if *path == id.path);
+    if state.orphans.iter().any(named) {
+        // Its content is put back.
+        return Ok(file);
+    }
     let now = crate::descriptors::file_id(id.path.clone(), &meta);
     if now.ino != id.ino || meta.size() < id.size {
         return Err(file_error(&id.path, "is not the file that was mapped at the checkpoint"));

@@ -1,4 +1,4 @@
-//! Making shared objects without a path again.
+//! Making shared objects without a path again; those on tmpfs with a path: [`crate::rewind`].
 //!
 //! They are made here, given to the restorer as descriptors, and filled from the image while it
 //! waits for its memory. What a memfd forbids is forbidden last.
@@ -7,6 +7,7 @@ use crate::error::RestoreError;
 use crate::image::Image;
 use crate::orphans::ANONYMOUS_NAME;
 use crate::reopen::OPEN_FLAGS;
+use crate::rewind::{self, Rewind};
 use crate::state::{Orphan, OrphanKind, State};
 use crate::system_v::Segment;
 use std::collections::HashMap;
@@ -44,6 +45,8 @@ struct Open {
     seals: u32,
     /// Whether it cannot be written to like a file.
     huge: bool,
+    /// If it has a path.
+    rewind: Option<Rewind>,
 }
 
 fn os(what: &'static str) -> impl Fn(io::Error) -> RestoreError {
@@ -72,6 +75,8 @@ impl Family {
     /// Makes all that a process has and none before it had, empty.
     pub fn remake(&mut self, state: &State) -> Result<Vec<Arc<Remade>>, RestoreError> {
         let mut all = Vec::new();
+        let new = state.orphans.iter().filter(|o| !self.made.contains_key(&o.id));
+        rewind::refuse_in_use(new)?;
         for orphan in &state.orphans {
             let remade = match self.made.get(&orphan.id) {
                 Some(made) => Arc::clone(made),
@@ -84,6 +89,25 @@ impl Family {
             all.push(remade);
         }
         Ok(all)
+    }
+
+    /// Makes sure of room for the content of those that have a path.
+    pub fn reserve(&self) -> Result<(), RestoreError> {
+        self.rewound().try_for_each(|(open, rewind)| rewind.reserve(&open.file))
+    }
+
+    /// Puts their content back.
+    pub fn put_back(&self) -> Result<(), RestoreError> {
+        self.rewound().try_for_each(|(open, rewind)| rewind.put(&open.file))?;
+        self.rewound().for_each(|(_, rewind)| rewind.keep());
+        Ok(())
+    }
+
+    fn rewound(&self) -> impl Iterator<Item = (&Open, &Rewind)> {
+        self.made.values().filter_map(|remade| match &remade.object {
+            Object::Open(open) => Some((open, open.rewind.as_ref()?)),
+            Object::Segment(_) => None,
+        })
     }
 
     /// Forbids what was forbidden, when all are filled and mapped.
@@ -101,6 +125,7 @@ fn one(orphan: &Orphan) -> Result<Remade, RestoreError> {
         OrphanKind::Memory { name, seals } => (memfd(name, orphan, *seals)?, *seals),
         OrphanKind::Anonymous {} => (memfd(ANONYMOUS_NAME.as_bytes(), orphan, 0)?, 0),
         OrphanKind::Deleted { path } => (unnamed(path, orphan)?, 0),
+        OrphanKind::Named { path } => return named(path, orphan),
     };
     let fail = os("make a shared object again");
     file.set_len(bytes).map_err(&fail)?;
@@ -108,7 +133,19 @@ fn one(orphan: &Orphan) -> Result<Remade, RestoreError> {
     let _ = file.set_permissions(Permissions::from_mode(orphan.mode));
     let read_only = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(&fail)?;
     let huge = orphan.page_shift > PAGE_SHIFT;
-    Ok(Remade { object: Object::Open(Open { file, read_only, seals, huge }), bytes })
+    let open = Open { file, read_only, seals, huge, rewind: None };
+    Ok(Remade { object: Object::Open(open), bytes })
+}
+
+/// A file that has a path.
+fn named(path: &[u8], orphan: &Orphan) -> Result<Remade, RestoreError> {
+    let content =
+        || memfd(ANONYMOUS_NAME.as_bytes(), &Orphan { page_shift: 12, ..orphan.clone() }, 0);
+    let (file, rewind) = rewind::open(path, orphan, content)?;
+    let again = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let read_only = again.map_err(os("make a shared object again"))?;
+    let open = Open { file, read_only, seals: 0, huge: false, rewind: Some(rewind) };
+    Ok(Remade { object: Object::Open(open), bytes: orphan.bytes })
 }
 
 fn memfd(name: &[u8], orphan: &Orphan, seals: u32) -> Result<File, RestoreError> {
@@ -178,7 +215,8 @@ impl Remade {
             Object::Segment(segment) => segment.fill(offset, &pages[..left]),
             Object::Open(open) if open.huge => open.fill_huge(self.bytes, offset, &pages[..left]),
             Object::Open(open) => {
-                open.file.write_all_at(&pages[..left], offset).map_err(os("fill a shared object"))
+                let to = open.rewind.as_ref().and_then(Rewind::waiting).unwrap_or(&open.file);
+                to.write_all_at(&pages[..left], offset).map_err(os("fill a shared object"))
             }
         }
     }

@@ -76,8 +76,9 @@ pub struct RestoreOptions {
     /// trace any process; without it, and for a process with children, all pages come first.
     /// `EYRIE_IMAGE_LAZY` (milliseconds) asks for it where this is not set.
     pub lazy: Option<Duration>,
-    /// The image was opened and verified just now ([`Image::open`]): its pages are not read once
-    /// more before they are loaded. Their checksums are checked then in any case.
+    /// The image was opened and verified just now ([`Image::open`]): before a lazy restore its
+    /// pages are not read once more. Else they are held against their checksums while they are
+    /// loaded, and the process runs if all are right.
     pub verified: bool,
 }
 
@@ -167,7 +168,9 @@ pub fn restore(spec: RestoreSpec<'_>) -> Result<libc::pid_t, RestoreError> {
 
 /// The same, telling how [`RestoreOptions::lazy`] was followed.
 pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
-    let check = if spec.options.verified { Check::Tables } else { Check::All };
+    // What is loaded before the process runs is verified then.
+    let late = Lazy::wish(&spec.options).is_some() && !spec.options.verified;
+    let check = if late { Check::All } else { Check::Tables };
     let image = Arc::new(Image::open_family(spec.image, check)?);
     fault::point(fault::IMAGE_CHECKED)?;
     File::open(spec.restorer)
@@ -218,14 +221,33 @@ pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
     for (child, part) in alive.iter().zip(&parts) {
         make_ready(&child.threads(), &part.image.state)?;
     }
+    let mut runs = false;
     for (i, (child, part)) in alive.iter().zip(&parts).enumerate() {
-        let stopped = part.image.state.kin.stopped || i == 0 && spec.start_stopped;
-        for thread in child.threads() {
-            thread.detach(if stopped { libc::SIGSTOP } else { 0 })?;
-        }
+        // A child's parent knows that it stopped it; who stopped the first process from outside may
+        // have let it go on long ago, and nobody else would.
+        let stopped = if i == 0 { spec.start_stopped } else { part.image.state.kin.stopped };
+        let_go(child, if stopped { libc::SIGSTOP } else { 0 }, i == 0, &mut runs)?;
     }
     alive.iter_mut().for_each(|child| child.finished = true);
     Ok(Restored { pid, filling: lazy.filling.take(), why_not_lazy: lazy.why_not.take() })
+}
+
+/// Lets the threads of a process go. As soon as one thread `runs`, others may be ended by what it
+/// does: that is no failure. What is left of such a thread is collected, as nobody is told of its
+/// process's end before. A first thread that is a child of `ours` is left to the caller.
+fn let_go(child: &Child, signal: i32, ours: bool, runs: &mut bool) -> Result<(), RestoreError> {
+    let mut ended = Vec::new();
+    for (i, thread) in child.threads().into_iter().enumerate() {
+        match thread.detach(signal) {
+            Err(TraceError::Gone) if *runs && ours && i == 0 => {}
+            Err(TraceError::Gone) if *runs => ended.push(thread.0),
+            result => result?,
+        }
+        *runs = true;
+    }
+    // The end of a first thread is told when all others are collected.
+    ended.into_iter().rev().for_each(reap);
+    Ok(())
 }
 
 /// Where the kernel lets only ancestors attach (Yama), the process can say that all others may too.

@@ -5,6 +5,7 @@
 
 use crate::PAGE_BYTES;
 use crate::error::CaptureError;
+use crate::procfs::Mapping;
 use crate::spans::Span;
 use crate::state::Run;
 use std::fs::File;
@@ -52,6 +53,31 @@ struct PageRegion {
     categories: u64,
 }
 
+/// A stretch of one private mapping.
+#[derive(Debug, Clone, Copy)]
+pub struct Part {
+    /// First address.
+    pub start: u64,
+    /// One past the last.
+    pub end: u64,
+    /// Whether no page of a file can be there. To ask of each page whose it is takes the kernel
+    /// five times as long as all else.
+    pub anon: bool,
+}
+
+impl Part {
+    /// What pages may be that are not the mapping's own.
+    fn foreign(self) -> u64 {
+        if self.anon { PAGE_IS_PFNZERO } else { PAGE_IS_FILE | PAGE_IS_PFNZERO }
+    }
+}
+
+impl From<&Mapping> for Part {
+    fn from(m: &Mapping) -> Part {
+        Part { start: m.start, end: m.end, anon: m.is_anon() }
+    }
+}
+
 /// The page tables of one process.
 pub struct Pagemap {
     file: File,
@@ -84,17 +110,16 @@ impl Pagemap {
         Ok(u64::from_le_bytes(raw) & PM_GUARD != 0)
     }
 
-    /// Appends to `to` the runs of pages in `start..end` with content of their own, up to `limit`
-    /// pages.
+    /// Appends to `to` the runs of pages of `part` with content of their own, up to `limit` pages.
     pub fn own_pages(
         &mut self,
-        start: u64,
-        end: u64,
+        part: Part,
         limit: u64,
         to: &mut Vec<Run>,
     ) -> Result<(), CaptureError> {
+        let Part { start, end, .. } = part;
         if self.scan {
-            match self.scan(start, end, limit, to) {
+            match self.scan(part, limit, to) {
                 Err(e) if matches!(e.raw_os_error(), Some(libc::ENOTTY | libc::EINVAL)) => {
                     self.scan = false;
                 }
@@ -104,7 +129,8 @@ impl Pagemap {
         self.read(start, end, limit, to).map_err(|e| error("read the page map", e))
     }
 
-    fn scan(&self, start: u64, end: u64, limit: u64, to: &mut Vec<Run>) -> io::Result<()> {
+    fn scan(&self, part: Part, limit: u64, to: &mut Vec<Run>) -> io::Result<()> {
+        let Part { start, end, .. } = part;
         let mut found = vec![PageRegion::default(); if limit == 1 { 1 } else { BATCH }];
         let mut at = start;
         while at < end {
@@ -115,8 +141,8 @@ impl Pagemap {
                 vec: found.as_mut_ptr() as u64,
                 vec_len: found.len() as u64,
                 max_pages: if limit == u64::MAX { 0 } else { limit },
-                category_inverted: PAGE_IS_FILE | PAGE_IS_PFNZERO,
-                category_mask: PAGE_IS_FILE | PAGE_IS_PFNZERO,
+                category_inverted: part.foreign(),
+                category_mask: part.foreign(),
                 category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
                 return_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
                 ..ScanArg::default()
@@ -133,9 +159,10 @@ impl Pagemap {
         Ok(())
     }
 
-    /// Adds to `to` the pages in `start..end`, one mapping, that have content of their own and were
+    /// Adds to `to` the pages of `part`, one mapping, that have content of their own and were
     /// written since they were last taken here, and takes them. `EPERM`: its writes are not noted.
-    pub fn take_written(&self, start: u64, end: u64, to: &mut Vec<Span>) -> io::Result<()> {
+    pub fn take_written(&self, part: Part, to: &mut Vec<Span>) -> io::Result<()> {
+        let Part { start, end, .. } = part;
         let mut found = vec![PageRegion::default(); BATCH];
         let mut at = start;
         while at < end {
@@ -146,8 +173,8 @@ impl Pagemap {
                 end,
                 vec: found.as_mut_ptr() as u64,
                 vec_len: found.len() as u64,
-                category_inverted: PAGE_IS_FILE | PAGE_IS_PFNZERO,
-                category_mask: PAGE_IS_FILE | PAGE_IS_PFNZERO | PAGE_IS_WRITTEN,
+                category_inverted: part.foreign(),
+                category_mask: part.foreign() | PAGE_IS_WRITTEN,
                 category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
                 return_mask: PAGE_IS_WRITTEN,
                 ..ScanArg::default()
@@ -160,6 +187,25 @@ impl Pagemap {
             at = arg.walk_end.max(found[n - 1].end);
         }
         Ok(())
+    }
+
+    /// Whether a page between two addresses is marked as not written since it was taken.
+    pub fn is_marked(&self, start: u64, end: u64) -> io::Result<bool> {
+        let mut found = PageRegion::default();
+        let mut arg = ScanArg {
+            size: size_of::<ScanArg>() as u64,
+            start,
+            end,
+            vec: &raw mut found as u64,
+            vec_len: 1,
+            max_pages: 1,
+            category_inverted: PAGE_IS_WRITTEN,
+            category_mask: PAGE_IS_WRITTEN,
+            category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
+            return_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
+            ..ScanArg::default()
+        };
+        Ok(self.ioctl(&mut arg)? > 0)
     }
 
     /// Makes the call and returns the number of ranges. If there was room for more, it is done:
@@ -236,11 +282,12 @@ mod tests {
                 // SAFETY: within our own mapping.
                 unsafe { (page as *mut u8).write_volatile(1) };
             }
-            for scan in [true, false] {
+            for (scan, anon) in [(true, true), (true, false), (false, false)] {
                 let mut pagemap = Pagemap::open(std::process::id() as i32).unwrap();
                 pagemap.scan &= scan;
                 let mut runs = Vec::new();
-                pagemap.own_pages(start, start + bytes as u64, u64::MAX, &mut runs).unwrap();
+                let part = Part { start, end: start + bytes as u64, anon };
+                pagemap.own_pages(part, u64::MAX, &mut runs).unwrap();
                 let found: Vec<u64> = runs.iter().map(|run| run.start).collect();
                 assert!(runs.iter().all(|run| run.pages == 1));
                 assert!(found == touched, "{} of {} found", found.len(), touched.len());

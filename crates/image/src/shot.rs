@@ -24,6 +24,7 @@ use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// What was kept of a frozen process. Belongs to the thread that took it.
@@ -122,18 +123,20 @@ impl Frozen {
         let pid = self.tracee.0;
         let (mut snapshot, agent) = capture::freeze_state(self, survey)?;
         agent.finish()?;
+        snapshot.orphans.refuse_shared(&survey.family.borrow())?;
+        let listing = Instant::now();
+        let mappings = tracker.expects_copy(wish).then(|| Mappings::read(pid));
         let changes = tracker.freeze(pid, &snapshot, &agent, path)?;
         let ours = snapshot.stat.field(4) == u64::from(std::process::id());
         let own_bytes = snapshot.status.kib("RssAnon") << 10;
         let mut choice = tracker.choose(wish, own_bytes, &changes);
         fault::point(fault::BEFORE_TWIN)?;
-        let listing = Instant::now();
         let (mut twin, mut source) = (None, pid);
         let stage;
         let plan = match choice.mode {
             // Shared memory is read by way of a twin.
             Mode::Copy if !snapshot.orphans.is_empty() => Err("it shares memory with others"),
-            Mode::Copy => plan_copy(pid, &changes)?,
+            Mode::Copy => plan_copy(pid, &changes, mappings)?,
             _ => Err("as asked for"),
         };
         if let Ok(plan) = plan {
@@ -160,9 +163,9 @@ impl Frozen {
                 let agent = agent.of_twin(Tracee(helper.pid()));
                 saved = snapshot.orphans.read(pid, &agent, &mut survey.orphans)?;
             }
-            let dont_fork = vec![];
-            stage = Stage::Asked(Box::new(Asked { snapshot, agent, saved, dont_fork }));
+            stage = Stage::Asked(Box::new(Asked { snapshot, agent, saved, dont_fork: vec![] }));
         }
+        tracker.copied = choice.mode == Mode::Copy;
         Ok(Shot {
             path: path.unwrap_or(Path::new("")).to_path_buf(),
             twin,
@@ -196,6 +199,32 @@ impl Frozen {
     }
 }
 
+/// The mappings of a process with their flags, which the kernel tells only after a walk through all
+/// page tables: that is done by another thread meanwhile.
+struct Mappings(Option<JoinHandle<Result<Vec<u8>, CaptureError>>>, libc::pid_t);
+
+impl Mappings {
+    fn read(pid: libc::pid_t) -> Mappings {
+        let thread = thread::Builder::new().name("eyrie-image".into());
+        Mappings(thread.spawn(move || procfs::smaps(pid)).ok(), pid)
+    }
+
+    fn text(mut self) -> Result<Vec<u8>, CaptureError> {
+        match self.0.take().map(JoinHandle::join) {
+            Some(Ok(text)) => text,
+            // There was no memory for a thread.
+            Some(Err(_)) | None => procfs::smaps(self.1),
+        }
+    }
+}
+
+impl Drop for Mappings {
+    fn drop(&mut self) {
+        // It is read while the process stands still, or not at all.
+        drop(self.0.take().map(JoinHandle::join));
+    }
+}
+
 /// What is to be copied of a process that stands still.
 struct CopyPlan {
     pagemap: Pagemap,
@@ -209,13 +238,15 @@ struct CopyPlan {
 fn plan_copy(
     pid: libc::pid_t,
     changes: &Changes,
+    mappings: Option<Mappings>,
 ) -> Result<Result<CopyPlan, &'static str>, CaptureError> {
     let mut pagemap = Pagemap::open(pid)?;
     // On old kernels, looking for pages takes time by the size of the mappings.
     if !pagemap.is_fast() {
         return Ok(Err("on this kernel, finding pages to copy takes too long"));
     }
-    let regions = regions(pid, None, Orphans::default())?;
+    let smaps = mappings.map_or_else(|| procfs::smaps(pid), Mappings::text)?;
+    let regions = regions(&smaps, None, Orphans::default())?;
     if regions.list.iter().any(|(_, content)| *content == Content::All) {
         return Ok(Err("a file that it has mapped is gone and must be stored whole"));
     }
@@ -273,14 +304,14 @@ pub(crate) fn state(
     })
 }
 
-/// The regions of a process that stands still; or of its twin, given what only its own mappings
-/// tell and those that the twin lacks.
+/// The regions of a process that stands still, by its `smaps`; or of its twin, given what only its
+/// own mappings tell and those that the twin lacks.
 pub(crate) fn regions(
-    pid: libc::pid_t,
+    smaps: &[u8],
     twin: Option<(&[Mapping], &[Mapping])>,
     orphans: Orphans,
 ) -> Result<Regions, CaptureError> {
-    let mut maps = procfs::parse_maps(&procfs::read(pid, "smaps")?)?;
+    let mut maps = procfs::parse_maps(smaps)?;
     if let Some((own, dont_fork)) = twin {
         for m in &mut maps {
             let Ok(i) = own.binary_search_by_key(&m.start, |o| o.start) else { continue };

@@ -9,6 +9,7 @@ use crate::brood::Account;
 use crate::error::RestoreError;
 use crate::family::{self, Ended, Member, Step};
 use crate::memory;
+use crate::procfs::Status;
 use crate::restore::{Child, explain_failure, wait_for};
 use crate::rethread;
 use crate::spawn::CloneArgs;
@@ -99,7 +100,12 @@ impl Start {
         let args = [at, size_of::<CloneArgs>() as u64];
         let mut born = None;
         let (site, regs) = (self.site, &self.regs);
-        let result = parent.syscall(site, regs, libc::SYS_clone3, &args, &mut born)?;
+        let result = parent.syscall(site, regs, libc::SYS_clone3, &args, &mut born);
+        if result.is_err() && is_traced_by_us(number) {
+            // Its parent was killed meanwhile. Dropped, the child is ended.
+            drop(Child::new(number));
+        }
+        let result = result?;
         match born {
             Some(pid) => Ok(pid),
             None => Err(refused(number, result)),
@@ -147,6 +153,13 @@ impl Start {
         tracee.set_sigmask(ALL_SIGNALS)?;
         Ok(tracee.set_regs(&self.regs)?)
     }
+}
+
+fn is_traced_by_us(pid: libc::pid_t) -> bool {
+    // SAFETY: no arguments.
+    let own = unsafe { libc::gettid() };
+    let tracer = Status::read(pid).and_then(|status| status.number("TracerPid", 10));
+    tracer.is_ok_and(|tracer| tracer == own as u64)
 }
 
 fn gone_is_fine(e: TraceError) -> Result<(), TraceError> {

@@ -5,9 +5,9 @@ use crate::chain::{Index, Known, References};
 use crate::error::CaptureError;
 use crate::format::Extent;
 use crate::regions::{Content, Regions};
-use crate::scan::Pagemap;
+use crate::scan::{Pagemap, Part};
 use crate::spans::{Span, Spans};
-use crate::state::Backing;
+use crate::state::{Backing, region};
 
 /// Pages of one region.
 #[derive(Debug, Clone)]
@@ -39,15 +39,18 @@ pub fn own(
     skip: impl Fn(u64, u64) -> bool,
 ) -> Result<Vec<Share>, CaptureError> {
     let mut all = Vec::new();
-    for (region, (r, content)) in regions.list.iter().enumerate() {
+    for (number, (r, content)) in regions.list.iter().enumerate() {
         if *content != Content::Own || skip(r.start, r.end) {
             continue;
         }
         let mut runs = Vec::new();
-        pagemap.own_pages(r.start, r.end, u64::MAX, &mut runs)?;
+        let huge = r.flags & (region::HUGE_2M | region::HUGE_1G) != 0;
+        let anon = r.backing == (Backing::Anon {}) && !huge;
+        let part = Part { start: r.start, end: r.end, anon };
+        pagemap.own_pages(part, u64::MAX, &mut runs)?;
         let mut spans = Spans::default();
         runs.iter().for_each(|run| spans.push(run.start, run.start + run.pages * PAGE_BYTES));
-        all.push(Share { region, spans });
+        all.push(Share { region: number, spans });
     }
     Ok(all)
 }

@@ -1,5 +1,5 @@
-//! Shared objects without a path: part of the file format of the `STATE` section
-//! (`docs/formats/image.md`): a change here is a change of version.
+//! Shared objects without a path, and those on tmpfs with one: part of the file format of the
+//! `STATE` section (`docs/formats/image.md`): a change here is a change of version.
 //!
 //! Mappings and descriptors refer to an object by its index, so that its content is stored once,
 //! however often it is mapped and opened. Processes that were frozen together use the same numbers
@@ -60,11 +60,17 @@ wire_enum! {
             /// Whether it goes away with its last user (`IPC_RMID`).
             doomed: bool,
         },
+        /// A file on tmpfs that has a path (`shm_open`, `sem_open`): its content is put back.
+        Named = 4 {
+            /// Its path.
+            path: Vec<u8>,
+        },
     }
 }
 
 wire_struct! {
-    /// An object that no path leads to. Its content is part of the image (see [`orphan_at`]).
+    /// An object that no path leads to, or one on tmpfs. Its content is part of the image (see
+    /// [`orphan_at`]).
     pub struct Orphan {
         /// Its number.
         pub id: u64,

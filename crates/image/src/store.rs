@@ -4,11 +4,14 @@
 use crate::append;
 use crate::chain::{Index, Known};
 use crate::check;
+use crate::common;
 use crate::cost::Mode;
 use crate::error::CaptureError;
 use crate::fault;
 use crate::format::{Ancestor, Extent};
 use crate::hashes::Hashes;
+use crate::pool::{Lent, Member};
+use crate::procfs;
 use crate::pull::{Kind, Puller};
 use crate::regions::{Content, Regions};
 use crate::scan::Pagemap;
@@ -19,7 +22,7 @@ use crate::source::Source;
 use crate::spans::{Span, Spans};
 use crate::state::{Backing, Guard, ORPHAN_BASE, Region, Run, State};
 use crate::trace::Tracee;
-use crate::track::{Tracker, Tracking};
+use crate::track::{self, Tracker, Tracking};
 use crate::tree;
 use crate::twin::{self, Saved};
 use crate::write::{Contents, ImageWriter, Written};
@@ -154,42 +157,50 @@ impl Shot {
         fault::point(fault::REGIONS_KNOWN)?;
         let own_pages = sort::all(&own);
         let base = self.changes.base.as_deref();
-        let hashes = match self.changes.hash {
-            true => Some(Hashes::of(&source, &own_pages)?),
-            false => None,
-        };
-        let sorted = sorted.unwrap_or_else(|| {
+        let hashes = self.changes.hash.then(|| Hashes::of(&source, &own_pages)).transpose()?;
+        let mut sorted = sorted.unwrap_or_else(|| {
             let before = base.and_then(|base| base.hashes.as_ref());
             let same = hashes.as_ref().zip(before).map(|(now, before)| now.same_as(before));
             let found = same.map(|same| own_pages.without(&same));
             let changed = self.changes.pages.as_ref().or(found.as_ref());
             sort::sort(own, &regions, changed, base.map(|base| &base.index))
         });
+        let member = self.member(path, tracker);
+        let shared_pages = match &member {
+            Some((folder, member)) => common::borrow(member, folder, &source, &mut sorted)?,
+            None => 0,
+        };
         let writer = begin()?;
         let mut puller = Puller::new(&source, pagemap.as_ref(), &writer);
+        puller.hashes = member.is_some().then(Vec::new);
         pull(&mut puller, &regions, &saved, &sorted.take)?;
-        let (stored, guards) = (puller.extents, puller.guards);
+        let (stored, guards, page_hashes) = (puller.extents, puller.guards, puller.hashes);
         let pull = self.born.elapsed();
         if let Source::Copied(copied) = source {
             tracker.buffer = copied.into_buffer();
         }
-        if self.twin.take().is_some() {
+        // Its end, which takes a while, is waited for when all else is done.
+        let twin = self.twin.take();
+        if let Some(twin) = &twin {
+            twin.kill();
             tracker.cost.stored(writer.pages() * PAGE_BYTES, pull);
             twin::refuse_lost(&regions, &stored, &sorted.extents)?;
         }
         fault::point(fault::MEMORY_PULLED)?;
         let blank = blank(&regions, &sorted, &stored, &guards);
-        state.guards = guards;
-        state.files = regions.files;
-        state.orphans = regions.orphans.into_list();
-        state.regions = regions.list.into_iter().map(|(region, _)| region).collect();
+        complete(&mut state, regions, guards);
         let done = Done { state, stored, referred: sorted.extents, files: sorted.ancestors, blank };
         let (written, index) = finish(done, writer, path, meta)?;
+        drop(twin);
+        tracker.offered = member.zip(page_hashes).map(|((folder, member), hashes)| {
+            Lent::new(member.number, folder, index.files()[0].clone(), &hashes)
+        });
         let report = ImageReport {
             bytes: written.bytes,
             identity: written.identity,
             pages: index.own_pages(),
-            referred_pages: index.pages() - index.own_pages(),
+            referred_pages: index.pages() - index.own_pages() - shared_pages,
+            shared_pages,
             ancestors: index.names(),
             mode: self.choice.clone(),
             freeze: self.stood.get().unwrap_or_default(),
@@ -201,6 +212,14 @@ impl Shot {
             tracker.imaged(self.changes.freeze, path, index, hashes);
         }
         Ok(report)
+    }
+
+    /// Where it borrows from others and lends to them. Only a full image does: what has changed is
+    /// seldom the same.
+    fn member<'p>(&self, path: Option<&'p Path>, tracker: &Tracker) -> Option<(&'p Path, Member)> {
+        let folder = path.filter(|_| self.changes.base.is_none()).map(track::folder)?;
+        let member = tracker.member.clone().filter(|m| m.pool.is_worth_it())?;
+        Some((folder, member))
     }
 
     /// Finds out what was not found out at the freeze.
@@ -220,13 +239,21 @@ impl Shot {
         let state = state(self.original, snapshot, &agent, self.pid)?;
         fault::point(fault::TWIN_ASKED)?;
         let twin = is_twin.then_some((maps.as_slice(), dont_fork.as_slice()));
-        let regions = regions(self.pid, twin, orphans)?;
+        let regions = regions(&procfs::smaps(self.pid)?, twin, orphans)?;
         let mut pagemap = Pagemap::open(self.pid)?;
         let is_saved = |start, end| saved.iter().any(|s| (start..end).contains(&s.start));
         let own = sort::own(&mut pagemap, &regions, is_saved)?;
         let (outline, source) = (Outline { state, regions }, Source::open(self.pid)?);
         Ok(Ready { outline, own, sorted: None, saved, source, pagemap: Some(pagemap) })
     }
+}
+
+/// Fills in what is known of a process's memory.
+fn complete(state: &mut State, regions: Regions, guards: Vec<Guard>) {
+    state.guards = guards;
+    state.files = regions.files;
+    state.orphans = regions.orphans.into_list();
+    state.regions = regions.list.into_iter().map(|(region, _)| region).collect();
 }
 
 /// All that is needed to write an image.
@@ -268,7 +295,8 @@ fn finish(
     let contents = Contents { state: &state, extents: &extents, ancestors: &ancestors, meta };
     let written = writer.commit(&contents)?;
     let name = path.and_then(Path::file_name).unwrap_or_default().as_bytes().to_vec();
-    let own = Known { file: Ancestor { name, identity: written.identity }, pages: homes[0] };
+    let file = Ancestor { name, identity: written.identity };
+    let own = Known { file, pages: homes[0], lent: false };
     let files = std::iter::once(own).chain(files).collect();
     Ok((written, Index::new(files, extents, blank)))
 }

@@ -5,7 +5,7 @@
 //! treatment of input switched off, what was printed by writing it to the slave with all treatment
 //! of output switched off. The same way puts it into the new pair at restore.
 
-use crate::descriptors::Open;
+use crate::descriptors::{CONTROLLING_TERMINAL, Open};
 use crate::error::{CaptureError, RestoreError};
 use crate::lend::{self, Lender, ioctl, poll};
 use crate::plan::Plan;
@@ -46,10 +46,21 @@ fn is_master(this: &Open) -> bool {
     (libc::major(rdev), libc::minor(rdev)) == MASTER
 }
 
-/// Number of the slave behind `this`.
+/// Number of the slave behind `this`, which may have been opened as `/dev/tty`.
 fn slave_index(this: &Open) -> Option<u32> {
     let rdev = this.meta.rdev();
-    (libc::major(rdev) == SLAVE_MAJOR).then(|| libc::minor(rdev))
+    let (major, minor) = match (libc::major(rdev), libc::minor(rdev)) {
+        CONTROLLING_TERMINAL => controlling(&Stat::read(this.pid).ok()?),
+        other => other,
+    };
+    (major == SLAVE_MAJOR).then_some(minor)
+}
+
+/// The controlling terminal of a process. The kernel writes the low part of the minor number below
+/// the major one.
+fn controlling(stat: &Stat) -> (u32, u32) {
+    let number = stat.field(7) as u32;
+    (number >> 8 & 0xfff, number & 0xff | number >> 12 & 0xf_ff00)
 }
 
 fn master_index(fd: &OwnedFd) -> io::Result<u32> {
@@ -104,11 +115,8 @@ fn find_master(all: &[Open], index: u32) -> Result<Option<OwnedFd>, CaptureError
 /// Whether the process leads its session with this as its controlling terminal.
 fn controls(this: &Open) -> Result<bool, CaptureError> {
     let stat = Stat::read(this.pid)?;
-    let rdev = this.meta.rdev();
-    // As the kernel writes it: the low part of the minor number below the major one.
-    let (major, minor) = (u64::from(libc::major(rdev)), u64::from(libc::minor(rdev)));
-    let number = minor & 0xff | major << 8 | (minor & !0xff) << 12;
-    Ok(stat.field(6) == this.pid as u64 && stat.field(7) == number)
+    let led = stat.field(6) == this.pid as u64;
+    Ok(led && slave_index(this).is_some_and(|index| controlling(&stat) == (SLAVE_MAJOR, index)))
 }
 
 fn look(master: &OwnedFd, index: u32) -> io::Result<Terminal> {

@@ -1,6 +1,6 @@
 //! The kernel's side of the threads of a stopped process: registers, masks, registrations.
 
-use crate::agent::Agent;
+use crate::agent::{AT_ONCE, Agent};
 use crate::attributes;
 use crate::capture::regs_to_words;
 use crate::error::CaptureError;
@@ -92,16 +92,27 @@ pub(crate) fn read(
     })
 }
 
-/// Asks the kernel in the thread's name for what it tells nobody else.
-pub(crate) fn ask(thread: &mut Thread, agent: &Agent) -> Result<(), CaptureError> {
-    let slack = agent.call(libc::SYS_prctl, &[libc::PR_GET_TIMERSLACK as u64])?;
-    thread.schedule.timer_slack_ns = u64::try_from(slack).unwrap_or(0);
-    let address = agent.ask::<1>(libc::SYS_prctl, &[PR_GET_TID_ADDRESS, 0], 1)?;
-    thread.tid_address = address.map_or(0, |[address]| address);
-    if let Ok([sp, flags, bytes]) = agent.ask::<3>(libc::SYS_sigaltstack, &[0, 0], 1)? {
-        // SS_ONSTACK says where the stack pointer is and cannot be set.
-        let flags = flags & 0xffff_ffff & !(libc::SS_ONSTACK as u64);
-        thread.altstack = [sp, flags, bytes];
+/// Asks the kernel in the name of each thread, many at a time, for what it tells nobody else.
+pub(crate) fn ask(
+    threads: &mut [Thread],
+    borrowed: &[Borrowed],
+    agent: &Agent,
+) -> Result<(), CaptureError> {
+    for (threads, borrowed) in threads.chunks_mut(AT_ONCE).zip(borrowed.chunks(AT_ONCE)) {
+        let slack = [libc::PR_GET_TIMERSLACK as u64, 0];
+        let slacks = agent.call_each(borrowed, libc::SYS_prctl, slack)?;
+        let addresses = agent.ask_each::<1>(borrowed, libc::SYS_prctl, PR_GET_TID_ADDRESS)?;
+        let stacks = agent.ask_each::<3>(borrowed, libc::SYS_sigaltstack, 0)?;
+        let answers = slacks.into_iter().zip(addresses).zip(stacks);
+        for (thread, ((slack, address), stack)) in threads.iter_mut().zip(answers) {
+            thread.schedule.timer_slack_ns = u64::try_from(slack).unwrap_or(0);
+            thread.tid_address = address.map_or(0, |[address]| address);
+            if let Ok([sp, flags, bytes]) = stack {
+                // SS_ONSTACK says where the stack pointer is and cannot be set.
+                let flags = flags & 0xffff_ffff & !(libc::SS_ONSTACK as u64);
+                thread.altstack = [sp, flags, bytes];
+            }
+        }
     }
     Ok(())
 }

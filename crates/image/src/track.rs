@@ -12,6 +12,7 @@ use crate::cost::{Choice, Cost, Load, Mode};
 use crate::error::CaptureError;
 use crate::frame::Part;
 use crate::hashes::Hashes;
+use crate::pool::{Lent, Member, Pool};
 use crate::spans::Spans;
 use crate::writes::{Obstacle, Writes};
 use std::ffi::OsStr;
@@ -68,6 +69,12 @@ pub struct Tracker {
     freezes: u64,
     frozen: Option<Instant>,
     pub(crate) cost: Cost,
+    /// Whether the last shot was a copy.
+    pub(crate) copied: bool,
+    /// Where it lends and borrows pages.
+    pub(crate) member: Option<Member>,
+    /// The last full image, ready to be lent.
+    pub(crate) offered: Option<Lent>,
     /// Memory for copies, kept so that it need not be had anew while a process stands still.
     pub(crate) buffer: Vec<u8>,
 }
@@ -100,6 +107,20 @@ impl Tracker {
         Tracker { wish, ..Tracker::default() }
     }
 
+    /// Makes it member `number` of a pool: full images then refer to those of other members where
+    /// these hold the same.
+    pub fn join(&mut self, pool: &Arc<Pool>, number: u32) {
+        self.member = Some(Member { pool: Arc::clone(pool), number });
+    }
+
+    /// Lends the last image to the other members of its pool if it is a full one: to be called when
+    /// it is sure to stay. Until [`Pool::withdraw`] its file must not go away.
+    pub fn lend(&mut self) {
+        if let (Some(member), Some(lent)) = (&self.member, self.offered.take()) {
+            member.pool.lend(lent);
+        }
+    }
+
     /// How changes are found, as far as that is decided.
     pub fn method(&self) -> Tracking {
         match self.wish {
@@ -119,6 +140,7 @@ impl Tracker {
     pub fn restart(&mut self) {
         self.writes = Writes::default();
         self.base = None;
+        self.offered = None;
     }
 
     /// The last complete image and the names of the earlier files that it needs.
@@ -156,6 +178,12 @@ impl Tracker {
         }
         let base = base.filter(|base| pages.is_some() || hash && base.hashes.is_some());
         Ok(Changes { freeze, pages, hash, base })
+    }
+
+    /// Whether the next shot is likely to be a copy.
+    pub(crate) fn expects_copy(&self, wish: Mode) -> bool {
+        let copies = wish == Mode::Copy || wish == Mode::Auto && self.copied;
+        copies && self.base.is_some()
     }
 
     /// Which way of keeping the content of a frozen process costs it least.

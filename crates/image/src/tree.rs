@@ -208,8 +208,13 @@ pub(crate) fn refuse_stranger(pid: libc::pid_t, status: &Status) -> Result<(), C
         return refuse("has installed a seccomp filter".into());
     }
     for space in NAMESPACES {
-        let of = |who: &str| fs::read_link(format!("/proc/{who}/ns/{space}")).ok();
-        if of(&pid.to_string()) != of("self") {
+        let of = |who: &str| fs::read_link(format!("/proc/{who}/ns/{space}"));
+        let its = of(&pid.to_string());
+        // A process gives its namespaces up shortly before it is known to have ended.
+        if its.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::NotFound) && of("self").is_ok() {
+            return Err(CaptureError::Gone);
+        }
+        if its.ok() != of("self").ok() {
             return refuse(format!("is in another {space} namespace"));
         }
     }

@@ -11,9 +11,10 @@ use crate::fault;
 use crate::format::Extent;
 use crate::freeze::Frozen;
 use crate::memory;
+use crate::named::Still;
 use crate::procfs::{self, Mapping};
 use crate::regions::{Content, Regions};
-use crate::scan::Pagemap;
+use crate::scan::{Pagemap, Part};
 use crate::shot::Shot;
 use crate::state::region;
 use crate::trace::{Listed, Stop, TraceError, Tracee};
@@ -45,11 +46,15 @@ pub(crate) struct Saved {
 }
 
 /// The twin's process, killed and reaped when dropped.
-pub(crate) struct Process(Tracee, #[allow(dead_code, reason = "held for its drop")] Listed);
+pub(crate) struct Process(
+    Tracee,
+    #[allow(dead_code, reason = "held for its drop")] Listed,
+    #[allow(dead_code, reason = "held for its drop")] Still,
+);
 
 impl Process {
     fn new(pid: libc::pid_t) -> Process {
-        Process(Tracee(pid), Listed::new(pid))
+        Process(Tracee(pid), Listed::new(pid), Still::new(pid))
     }
 
     /// Makes a twin of a frozen process, in whose name `agent` makes calls. `ours`: the process is
@@ -88,6 +93,13 @@ impl Process {
     /// Its process number.
     pub fn pid(&self) -> libc::pid_t {
         self.0.0
+    }
+
+    /// Ends it, which is waited for when it is dropped.
+    pub fn kill(&self) {
+        // SAFETY: the twin is our traced child and not reaped before it is dropped, so the number
+        // is its own.
+        unsafe { libc::kill(self.pid(), libc::SIGKILL) };
     }
 
     /// Whether somebody has killed it.
@@ -173,11 +185,8 @@ fn reap_unannounced() {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let pid = self.0.0;
-        // SAFETY: the twin is our traced child and not reaped before this, so the number is its
-        // own.
-        unsafe { libc::kill(pid, libc::SIGKILL) };
-        reap(pid);
+        self.kill();
+        reap(self.pid());
     }
 }
 
@@ -278,17 +287,18 @@ pub(crate) fn not_inherited(
             continue;
         }
         let mut first = Vec::new();
-        own.own_pages(m.start, m.end, 1, &mut first)?;
+        own.own_pages(m.into(), 1, &mut first)?;
         let Some(page) = first.first() else { continue };
         if has {
             let mut copied = Vec::new();
-            copy.own_pages(page.start, page.start + PAGE_BYTES, 1, &mut copied)?;
+            let page = Part { start: page.start, end: page.start + PAGE_BYTES, anon: m.is_anon() };
+            copy.own_pages(page, 1, &mut copied)?;
             if !copied.is_empty() {
                 continue;
             }
         }
         let mut runs = Vec::new();
-        own.own_pages(m.start, m.end, u64::MAX, &mut runs)?;
+        own.own_pages(m.into(), u64::MAX, &mut runs)?;
         for run in runs {
             let mut content = vec![0; (run.pages * PAGE_BYTES) as usize];
             memory::read_exact(pid, run.start, &mut content).map_err(|e| match e {
@@ -302,7 +312,7 @@ pub(crate) fn not_inherited(
         }
     }
     if dont_fork.iter().any(|m| m.vm_flags.is_empty()) {
-        let maps = procfs::parse_maps(&procfs::read(pid, "smaps")?)?;
+        let maps = procfs::parse_maps(&procfs::smaps(pid)?)?;
         let kept = |m: &Mapping| dont_fork.iter().any(|d| m.start <= d.start && d.start < m.end);
         dont_fork = maps.into_iter().filter(kept).collect();
     }

@@ -59,8 +59,11 @@ impl Uffd {
     /// Has writes to the mappings between two addresses noted from now on. Pages that are there
     /// count as written until they are armed. `EBUSY`: another userfaultfd watches them.
     pub fn register(&self, start: u64, end: u64) -> io::Result<()> {
-        self.ioctl(UFFDIO_REGISTER, &mut [start, end - start, REGISTER_MODE_WP, 0])?;
-        // Memory that was moved here may come with marks that its former place had left on it.
+        self.ioctl(UFFDIO_REGISTER, &mut [start, end - start, REGISTER_MODE_WP, 0])
+    }
+
+    /// Makes all pages between two addresses count as written.
+    pub fn unmark(&self, start: u64, end: u64) -> io::Result<()> {
         self.ioctl(UFFDIO_WRITEPROTECT, &mut [start, end - start, 0])
     }
 

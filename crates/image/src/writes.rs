@@ -107,7 +107,7 @@ impl Writes {
         for m in maps.iter().filter(|m| !m.shared && !m.is_special() && !m.is_vsyscall()) {
             let written = match first {
                 true => Err(io::Error::from_raw_os_error(libc::EPERM)),
-                false => pagemap.take_written(m.start, m.end, &mut found),
+                false => pagemap.take_written(m.into(), &mut found),
             };
             let Err(error) = written else { continue };
             found.push(Span { start: m.start, end: m.end });
@@ -116,9 +116,9 @@ impl Writes {
                 Some(libc::ESRCH) => return Err(CaptureError::Gone),
                 _ => return Ok(Err(no_scan(&error))),
             }
-            match uffd.register(m.start, m.end).map_err(|e| e.raw_os_error()) {
+            match register(uffd, &pagemap, m).map_err(|e| e.raw_os_error()) {
                 // Noted from here on; what is there counts as changed already.
-                Ok(()) => match pagemap.take_written(m.start, m.end, &mut Vec::new()) {
+                Ok(()) => match pagemap.take_written(m.into(), &mut Vec::new()) {
                     Err(e) if e.raw_os_error() != Some(libc::EPERM) => {
                         return Ok(Err(no_scan(&e)));
                     }
@@ -134,6 +134,17 @@ impl Writes {
             }
         }
         Ok(Ok(Some(Spans::of(found))))
+    }
+}
+
+/// Has writes to a mapping noted from now on.
+fn register(uffd: &Uffd, pagemap: &Pagemap, m: &Mapping) -> io::Result<()> {
+    uffd.register(m.start, m.end)?;
+    // Memory that was moved here may come with marks that its former place had left on it; writes
+    // to such pages are not noted. To look for them is much faster than to take them away.
+    match pagemap.is_marked(m.start, m.end) {
+        Ok(false) => Ok(()),
+        Ok(true) | Err(_) => uffd.unmark(m.start, m.end),
     }
 }
 

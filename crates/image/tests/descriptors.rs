@@ -51,6 +51,12 @@ fn pseudo_terminals() {
     survives("ptys", &[], &["30000"], 3);
 }
 
+/// A descriptor of `/dev/tty` is one of the terminal that it stands for.
+#[test]
+fn a_name_of_the_controlling_terminal() {
+    survives("ptys", &[], &["30000", "held"], 3);
+}
+
 #[test]
 fn named_unix_sockets() {
     survives("named", &[], &["20000"], 3);
@@ -86,6 +92,8 @@ fn without_privileges() {
         "file_locks",
         "tcp_",
         "named_",
+        "pseudo_",
+        "a_name_of",
     ];
-    common::as_nobody("descriptors", &tests, 11);
+    common::as_nobody("descriptors", &tests, 13);
 }

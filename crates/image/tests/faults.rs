@@ -5,9 +5,7 @@ mod common;
 use common::{
     Process, bring_back, checkpoint, children_named, compile_as, files_in, restorer, start_waiting,
 };
-use eyrie_image::{
-    CaptureError, FreezeError, Frozen, Image, ImageError, RestoreOptions, RestoreSpec, restore,
-};
+use eyrie_image::{CaptureError, FreezeError, Frozen, Image, ImageError, RestoreSpec, restore};
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -71,7 +69,7 @@ fn damaged_images_are_refused() {
     );
 }
 
-/// Damage that is only found when the pages are loaded, because nobody looked before.
+/// Pages are only looked at when they are loaded; damage is told as when all is looked at before.
 #[test]
 fn damage_found_while_loading_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -79,25 +77,14 @@ fn damage_found_while_loading_leaves_nothing() {
     let process = start_waiting(folder.path(), "w-unverified", &["10000"]);
     checkpoint(process.pid, &image).unwrap();
     drop(process);
-    let restore_it = || {
-        let options = RestoreOptions { verified: true, ..RestoreOptions::default() };
-        let spec = RestoreSpec {
-            image: &image,
-            restorer: restorer(),
-            stdio: stdio(),
-            segments: vec![],
-            start_stopped: false,
-            options,
-        };
-        restore(spec)
-    };
-    drop(Process::of(restore_it().unwrap()));
+    drop(Process::of(try_restore(&image).unwrap()));
     let file = File::options().write(true).read(true).open(&image).unwrap();
     let mut byte = [0];
     std::os::unix::fs::FileExt::read_exact_at(&file, &mut byte, 5000).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &[byte[0] ^ 1], 5000).unwrap();
-    let error = restore_it().unwrap_err().to_string();
+    let error = try_restore(&image).unwrap_err().to_string();
     assert!(error.contains("checksum"), "{error}");
+    assert_eq!(error, Image::open(&image).unwrap_err().to_string());
     assert_eq!(children_named("w-unverified"), []);
 }
 

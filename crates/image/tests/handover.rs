@@ -155,13 +155,14 @@ fn with_its_number_taken_it_gets_another_and_knows_it() {
 }
 
 #[test]
-fn a_stopped_process_is_frozen_and_stays_stopped() {
+fn a_stopped_process_is_frozen_and_stays_stopped_but_its_image_runs() {
     let folder = tempfile::tempdir().unwrap();
     let mut process = common::start_waiting(folder.path(), "w-sigstop", &["10000"]);
-    let stopped = |pid| {
+    let is = |pid, state: &str| {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        status.lines().any(|l| l.starts_with("State:\tT (stopped)"))
+        status.lines().any(|l| l.starts_with(&format!("State:\t{state}")))
     };
+    let stopped = |pid| is(pid, "T (stopped)");
     let mut status = 0;
     // SAFETY: our own child.
     unsafe {
@@ -182,5 +183,8 @@ fn a_stopped_process_is_frozen_and_stays_stopped() {
     assert!(!stopped(process.pid));
     process.kill();
     let again = common::bring_back(&image);
-    assert!(!stopped(again.pid));
+    while !is(again.pid, "S (sleeping)") {
+        assert!(!stopped(again.pid));
+        std::thread::yield_now();
+    }
 }

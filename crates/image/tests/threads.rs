@@ -3,7 +3,7 @@
 mod common;
 
 use common::{
-    Process, Random, bring_back, checkpoint, does_not_notice, program_survives, restorer,
+    Process, Random, bring_back, checkpoint, compile, does_not_notice, program_survives, restorer,
     start_waiting, survives,
 };
 use eyrie_image::{FreezeError, Frozen, Image, RestoreSpec, restore};
@@ -278,4 +278,23 @@ fn sixty_four_threads_are_frozen() {
     stood.sort();
     println!("64 threads stood still for {:?} (median), {:?} (longest)", stood[5], stood[9]);
     assert_eq!(Image::open(&folder.path().join("image")).unwrap().summary().threads, 65);
+}
+
+/// Its first thread ends it while others are still held: it has been restored all the same.
+#[test]
+fn one_that_ends_as_soon_as_it_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "ending", &["-pthread"]);
+    let mut process = Process::start(&program, &[], folder.path());
+    while !folder.path().join("ready").exists() {
+        std::thread::yield_now();
+    }
+    let image = folder.path().join("image");
+    checkpoint(process.pid, &image).unwrap();
+    process.kill();
+    File::create(folder.path().join("go")).unwrap();
+    for _ in 0..3 {
+        let status = bring_back(&image).wait();
+        assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "{status:#x}");
+    }
 }

@@ -5,11 +5,12 @@
 //! pipes) is read while it stands still.
 
 use crate::futex;
+use crate::loans::File;
 use eyrie_control::meta::Meta;
 use eyrie_image::{CaptureError, FreezeError, Frozen, ImageReport, Mode, Shot, Tracker};
 use eyrie_ledger::acked;
 use eyrie_ledger::segment::{self, RankCtl, Segment};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -105,6 +106,8 @@ pub struct Taken {
     pub took: Duration,
     /// Generations whose image files this one needs.
     pub needs: Vec<u32>,
+    /// The files of other ranks that it needs.
+    pub borrows: Vec<File>,
     /// How changed pages are found, and why so if it is not the best way.
     pub tracking: String,
 }
@@ -158,12 +161,14 @@ fn take(
     if tracker.is_scattered() {
         consolidate(order, tracker, &mut report);
     }
-    let needs = report.ancestors.iter().filter_map(|name| generation_of(name)).collect();
+    let files = report.ancestors.iter().filter_map(|name| file_of(name));
+    let (own, borrows): (Vec<File>, Vec<File>) = files.partition(|file| file.0 == order.rank);
+    let needs = own.into_iter().map(|(_, generation)| generation).collect();
     let mut tracking = tracker.method().name().to_string();
     if let Some(why) = tracker.obstacle() {
         tracking.push_str(&format!(" ({why})"));
     }
-    Ok(Taken { meta, report, frozen: stood, took, needs, tracking })
+    Ok(Taken { meta, report, frozen: stood, took, needs, borrows, tracking })
 }
 
 /// Puts the content of a chain of images into the newest of them. If that fails, the chain stays.
@@ -171,7 +176,7 @@ fn consolidate(order: &Order, tracker: &mut Tracker, report: &mut ImageReport) {
     match tracker.consolidate() {
         Ok(Some(whole)) => {
             report.bytes += whole.bytes;
-            report.ancestors.clear();
+            report.ancestors = whole.ancestors;
         }
         Ok(None) => {}
         Err(error) => {
@@ -297,7 +302,7 @@ fn bring_to_safe_point(
                 // Dropping `frozen` lets it go.
                 return Err(CheckpointError::Busy);
             }
-            if !alive(order.pid) {
+            if frozen.has_ended() {
                 return Err(CheckpointError::Dead);
             }
             let seen = bell.load(Ordering::Acquire);
@@ -313,22 +318,20 @@ fn bring_to_safe_point(
     }
 }
 
-/// Whether a traced child still runs; a dead one cannot be collected by others while we trace it,
-/// so the number is its own.
-fn alive(pid: libc::pid_t) -> bool {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
-    !matches!(state, None | Some('Z' | 'X'))
-}
-
 /// The file of an image.
 pub fn image_path(images: &Path, rank: u32, generation: u32) -> PathBuf {
-    images.join(format!("rank-{rank}.gen-{generation}"))
+    images.join(image_name(rank, generation))
 }
 
-/// The generation that the file of an image belongs to.
-fn generation_of(name: &OsStr) -> Option<u32> {
-    name.to_str()?.rsplit_once(".gen-")?.1.parse().ok()
+/// Its name.
+pub fn image_name(rank: u32, generation: u32) -> OsString {
+    format!("rank-{rank}.gen-{generation}").into()
+}
+
+/// The rank and generation that the file of an image belongs to.
+fn file_of(name: &OsStr) -> Option<File> {
+    let (rank, generation) = name.to_str()?.strip_prefix("rank-")?.split_once(".gen-")?;
+    Some((rank.parse().ok()?, generation.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -336,10 +339,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_generation_of_a_file_is_in_its_name() {
+    fn rank_and_generation_of_a_file_are_in_its_name() {
         let path = image_path(Path::new("/images"), 3, 17);
-        assert_eq!(generation_of(path.file_name().unwrap()), Some(17));
-        assert_eq!(generation_of(OsStr::new("rank-3.gen-17.1")), None);
-        assert_eq!(generation_of(OsStr::new("rank-3")), None);
+        assert_eq!(file_of(path.file_name().unwrap()), Some((3, 17)));
+        assert_eq!(file_of(OsStr::new("rank-3.gen-17.1")), None);
+        assert_eq!(file_of(OsStr::new("rank-3")), None);
     }
 }

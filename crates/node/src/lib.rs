@@ -12,6 +12,7 @@ mod futex;
 pub mod home;
 mod input;
 mod job;
+mod loans;
 pub mod monitor;
 mod outlet;
 pub mod output;

@@ -3,7 +3,8 @@
 //!
 //! Pure: time comes in as milliseconds. Kept true: never two checkpoints of one rank are under way,
 //! and no more at once than the policy has; every live rank gets its turn; a request is served
-//! once, after the moment it was made.
+//! once, after the moment it was made; however short the interval, the measured policy leaves the job
+//! half of the time without any.
 
 use crate::interval::Interval;
 use std::collections::VecDeque;
@@ -54,6 +55,8 @@ struct Slot {
     turn_ms: u64,
     live: bool,
     busy: bool,
+    /// When its last checkpoint began.
+    begun_ms: u64,
     /// Whose log is how full, if that brought it forward.
     pressed: Option<(u32, u64)>,
 }
@@ -111,6 +114,8 @@ pub struct Scheduler {
     slots: Vec<Slot>,
     asked: VecDeque<u32>,
     running: usize,
+    /// Until then only requests and full logs are served.
+    rest_until_ms: u64,
 }
 
 impl Scheduler {
@@ -132,11 +137,12 @@ impl Scheduler {
                 turn_ms: spread(every_ms, r),
                 live: false,
                 busy: false,
+                begun_ms: 0,
                 pressed: None,
             })
             .collect();
         let interval = Interval::new(every_ms, ranks, policy == Policy::Auto, now_ms);
-        Scheduler { policy, interval, slots, asked: VecDeque::new(), running: 0 }
+        Scheduler { policy, interval, slots, asked: VecDeque::new(), running: 0, rest_until_ms: 0 }
     }
 
     /// Whether `rank` has a process that could be checkpointed.
@@ -203,6 +209,7 @@ impl Scheduler {
         let every_ms = self.interval.every_ms(now_ms);
         let slot = &mut self.slots[rank as usize];
         slot.busy = true;
+        slot.begun_ms = now_ms;
         slot.pressed = None;
         slot.due_ms = if now_ms < slot.turn_ms && self.policy != Policy::Auto {
             slot.turn_ms
@@ -226,7 +233,7 @@ impl Scheduler {
     }
 
     fn longest_due(&self, now_ms: u64) -> Option<u32> {
-        if self.interval.longest_ms() == 0 {
+        if self.interval.longest_ms() == 0 || now_ms < self.rest_until_ms {
             return None;
         }
         let due = |s: &&(usize, &Slot)| s.1.live && !s.1.busy && s.1.due_ms <= now_ms;
@@ -241,6 +248,10 @@ impl Scheduler {
         if slot.busy {
             slot.busy = false;
             self.running -= 1;
+            if self.policy == Policy::Auto {
+                // As long as it took: on a slow node the ranks would else hardly get on.
+                self.rest_until_ms = now_ms.saturating_add(now_ms.saturating_sub(slot.begun_ms));
+            }
         }
         // A checkpoint that took longer than the interval does not call for the next at once.
         slot.due_ms = slot.due_ms.max(now_ms.saturating_add(every_ms / 4));
@@ -252,7 +263,8 @@ impl Scheduler {
         if self.interval.longest_ms() == 0 || full {
             return None;
         }
-        self.slots.iter().filter(|s| s.live && !s.busy).map(|s| s.due_ms).min()
+        let due = self.slots.iter().filter(|s| s.live && !s.busy).map(|s| s.due_ms).min();
+        due.map(|at| at.max(self.rest_until_ms))
     }
 
     /// When the next checkpoint of `rank` comes, and why then.

@@ -184,3 +184,21 @@ fn with_deaths_checkpoints_come_more_often() {
     let stormy = count(&mut s);
     assert!(stormy > calm * 3, "{calm} {stormy}");
 }
+
+#[test]
+fn half_of_the_time_is_the_jobs() {
+    let mut s = Scheduler::new(4, 10, 10, 0);
+    (0..4).for_each(|r| s.set_live(r, true));
+    let (mut now, mut busy) = (0, 0);
+    while now < 100_000 {
+        match s.pick(now) {
+            Some(rank) => {
+                let takes = 50 + u64::from(rank) * 20;
+                (now, busy) = (now + takes, busy + takes);
+                s.finished(rank, now);
+            }
+            None => now = s.next_due_ms().unwrap().max(now + 1),
+        }
+    }
+    assert!(busy * 2 <= now + 200 && busy * 2 + 2000 > now, "{busy} of {now}");
+}

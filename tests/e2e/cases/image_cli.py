@@ -16,6 +16,7 @@ import harness
 
 PROGRAM = os.path.join(harness.BUILD, "bin", "eyrie-image")
 COUNTS = os.path.join(harness.BUILD, "tests", "counts")
+WIRED = os.path.join(harness.BUILD, "tests", "wired")
 
 
 class Home:
@@ -194,6 +195,30 @@ def test_checkpoints_at_intervals():
         assert rest(again)[0] == 128 + signal.SIGTERM
 
 
+def test_other_addresses():
+    """A TCP connection comes back with what was in flight, also under another address."""
+    old, new = "127.0.0.1", "127.0.0.2"
+    with home() as place:
+        first = place.start("run", WIRED)
+        assert first.stdout.readline() == b"ready\n"
+        record = place.running()
+        place.good("checkpoint", str(record["pid"]), "-o", "wired.img")
+        os.kill(record["pid"], signal.SIGKILL)
+        rest(first)
+        for rule, expected in (((), old), (("--map-address", f"{old}={new}"), new)):
+            again = place.start("restart", *rule, "wired.img")
+            out, err = again.communicate(b"go\n", timeout=harness.TIMEOUT_S)
+            told = [f"{what} {expected}" for what in ("listener", "near", "far")]
+            assert out.decode().splitlines() == told and again.returncode == 0, (out, err)
+        # An address that no machine has (a documentation range).
+        rule = f"{old}=192.0.2.1"
+        refused(place, "restart", "--map-address", rule, "wired.img", words=("--map-address",))
+        for rule in ("127.0.0.1", "127.0.0.1=::1", "a=b"):
+            arguments = ("restart", "--map-address", rule, "wired.img")
+            refused(place, *arguments, words=(rule,), code=2)
+        assert not place.left_over(), place.left_over()
+
+
 def test_ways_of_taking_an_image():
     """Full, incremental, by copy, by twin, standing still: each is as good as the others."""
     with home() as place:
@@ -325,7 +350,7 @@ def test_what_cannot_be_done_is_said():
     with home() as place:
         refused(place, "run", "no-such-program-of-eyrie", words=["no-such-program"], code=127)
         refused(place, "run", os.path.join(harness.ROOT, "README.md"), words=["README"], code=126)
-        refused(place, "run", "--every", "0", COUNTS, words=["no time"], code=2)
+        refused(place, "run", "--every", "0", COUNTS, words=["too short"], code=2)
         refused(place, "checkpoint", "last", words=["eyrie-image list"])
         refused(place, "checkpoint", "nobody", words=["nobody"])
         refused(place, "checkpoint", "1999999999", words=["no process 1999999999"])

@@ -160,7 +160,13 @@ impl Process {
 
     /// Kills it and all its descendants.
     pub fn kill(&mut self) {
-        let mut all = descendants(self.pid);
+        self.kill_with(Vec::new());
+    }
+
+    /// The same with those that were its descendants, should it have ended before them.
+    pub fn kill_with(&mut self, mut all: Vec<libc::pid_t>) {
+        halt(self.pid);
+        all.extend(descendants(self.pid));
         // SAFETY: our own child.
         unsafe { libc::kill(self.pid, libc::SIGKILL) };
         self.wait();
@@ -202,23 +208,45 @@ impl Process {
     }
 }
 
+/// Stops a process and its descendants, so that none starts another.
+fn halt(pid: libc::pid_t) {
+    // SAFETY: a process of this test.
+    unsafe { libc::kill(pid, libc::SIGSTOP) };
+    let begun = Instant::now();
+    let runs = || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
+        state.is_some_and(|state| !"TtZX".contains(state))
+    };
+    while runs() {
+        assert!(begun.elapsed() < PATIENCE, "process {pid} does not stop");
+        std::thread::yield_now();
+    }
+    for entry in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+        let list = fs::read_to_string(entry.path().join("children")).unwrap_or_default();
+        list.split_whitespace().for_each(|child| halt(child.parse().unwrap()));
+    }
+}
+
 /// Makes this process the parent of orphans among its descendants.
 pub fn adopt_orphans() {
     // SAFETY: numbers only.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) }, 0);
 }
 
-/// Descendants of a process.
-pub fn descendants(pid: libc::pid_t) -> Vec<libc::pid_t> {
+/// Children of a process, whichever of its threads made them.
+pub fn children(pid: libc::pid_t) -> Vec<libc::pid_t> {
     let mut all = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
         let list = fs::read_to_string(entry.path().join("children")).unwrap_or_default();
-        for child in list.split_whitespace().map(|n| n.parse().unwrap()) {
-            all.push(child);
-            all.extend(descendants(child));
-        }
+        all.extend(list.split_whitespace().map(|n| n.parse::<libc::pid_t>().unwrap()));
     }
     all
+}
+
+/// Descendants of a process.
+pub fn descendants(pid: libc::pid_t) -> Vec<libc::pid_t> {
+    children(pid).into_iter().flat_map(|c| [vec![c], descendants(c)].concat()).collect()
 }
 
 /// Freezes, writes an image, lets the process go on.
@@ -300,11 +328,12 @@ fn run_cycles(
     for cycle in 0..cycles {
         std::thread::sleep(Duration::from_micros(random.below(longest_us)));
         let image = folder.join(format!("image{cycle}"));
+        let mut family = descendants(process.pid);
         loop {
             match checkpoint(process.pid, &image) {
                 Ok(report) => println!("{report:?}"),
                 Err(CaptureError::Gone) => return false,
-                Err(CaptureError::Descriptor { what, .. }) if what.contains("try again") => {
+                Err(e) if e.to_string().contains("try again") => {
                     std::thread::yield_now();
                     continue;
                 }
@@ -312,8 +341,9 @@ fn run_cycles(
             }
             break;
         }
+        family.extend(descendants(process.pid));
         std::thread::sleep(Duration::from_micros(random.below(longest_us)));
-        process.kill();
+        process.kill_with(family);
         assert_eq!(Image::open(&image).unwrap().meta(), b"meta");
         let begun = Instant::now();
         process = bring_back(&image);

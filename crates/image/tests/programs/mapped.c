@@ -1,4 +1,5 @@
-// Files mapped privately and shared, one of them deleted while mapped.
+// Files mapped privately and shared, one of them deleted: at once, as a freeze before that could not
+// be restored afterwards.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
@@ -9,8 +10,9 @@
 
 enum { BYTES = 1 << 20 };
 
-static unsigned char *map_file(const char *name, int seed, int flags) {
+static unsigned char *map_file(const char *name, int seed, int flags, int deleted) {
     int fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    if (deleted) unlink(name);
     unsigned char *bytes = malloc(BYTES);
     for (int i = 0; i < BYTES; i++) bytes[i] = (unsigned char)((i * seed) >> 3);
     if (write(fd, bytes, BYTES) != BYTES) exit(3);
@@ -22,10 +24,9 @@ static unsigned char *map_file(const char *name, int seed, int flags) {
 
 int main(int argc, char **argv) {
     long rounds = argc > 1 ? atol(argv[1]) : 200;
-    unsigned char *a = map_file("private", 77, MAP_PRIVATE);
-    unsigned char *b = map_file("shared", 99, MAP_SHARED);
-    unsigned char *c = map_file("deleted", 55, MAP_PRIVATE);
-    unlink("deleted");
+    unsigned char *a = map_file("private", 77, MAP_PRIVATE, 0);
+    unsigned char *b = map_file("shared", 99, MAP_SHARED, 0);
+    unsigned char *c = map_file("deleted", 55, MAP_PRIVATE, 1);
     uint64_t h = 1;
     for (long r = 0; r < rounds; r++) {
         for (int i = 0; i < BYTES; i += 3) {

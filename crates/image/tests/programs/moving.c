@@ -44,7 +44,7 @@ static int holds(int c) {
 
 static void fail(const char *what, int c, long round) {
     FILE *out = fopen("bad", "w");
-    fprintf(out, "%s: chunk %d, round %ld\n", what, c, round);
+    fprintf(out, "%s: chunk %d, round %ld: %m\n", what, c, round);
     fclose(out);
     exit(1);
 }

@@ -1,13 +1,24 @@
 //! Taking checkpoints, and giving up what no kept checkpoint needs.
 
 use super::{Agent, Msg};
-use crate::checkpoint::{self, CheckpointError, Order, Report, image_path};
+use crate::checkpoint::{self, CheckpointError, Order, Report, image_name, image_path};
 use crate::futex;
 use eyrie_control::node::{CheckpointResult, FromNode, Taken, ToNode};
-use eyrie_image::{Tracker, Tracking};
+use eyrie_control::{Dedup, JobSpec};
+use eyrie_image::{Pool, Sharing, Tracker, Tracking};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// Where the ranks of a job lend and borrow pages of their images, if they do. A copy for another
+/// node has to be complete by itself.
+pub(super) fn pool(spec: &JobSpec) -> Option<Arc<Pool>> {
+    match spec.dedup {
+        Dedup::Auto if spec.nodes == 0 => Some(Pool::new(Sharing::Auto)),
+        Dedup::On if spec.nodes == 0 => Some(Pool::new(Sharing::On)),
+        _ => None,
+    }
+}
 
 impl Agent {
     pub(super) fn checkpoint(&mut self, rank: u32, start: u64, generation: u32, incremental: bool) {
@@ -39,7 +50,12 @@ impl Agent {
     /// What is known of the rank's last image, to be given back by the checkpoint.
     fn tracker(&mut self, rank: u32, incremental: bool) -> Box<Tracker> {
         let wish = if incremental { Tracking::from_env() } else { Tracking::Off };
-        self.rank(rank).tracker.take().unwrap_or_else(|| Box::new(Tracker::new(wish)))
+        let tracker = self.rank(rank).tracker.take();
+        let mut tracker = tracker.unwrap_or_else(|| Box::new(Tracker::new(wish)));
+        if let Some(pool) = &self.pool {
+            tracker.join(pool, rank);
+        }
+        tracker
     }
 
     /// A checkpoint thread says how it stands.
@@ -94,7 +110,10 @@ impl Agent {
         };
         self.rank(rank).capturing = None;
         let result = match result {
-            Ok(taken) => CheckpointResult::Taken(Box::new(told(taken))),
+            Ok(taken) => {
+                self.rank(rank).tracker.iter_mut().for_each(|t| t.lend());
+                CheckpointResult::Taken(Box::new(told(taken)))
+            }
             Err(error) if error.is_death() => CheckpointResult::Died,
             Err(error) => {
                 let lasting = error.is_lasting();
@@ -143,6 +162,13 @@ impl Agent {
 
     pub(super) fn image_file(&self, rank: u32, generation: u32) -> PathBuf {
         image_path(&self.place.images, rank, generation)
+    }
+
+    /// Nothing new may refer to these images.
+    pub(super) fn withdraw(&self, rank: u32, generations: &[u32]) {
+        if let Some(pool) = &self.pool {
+            generations.iter().for_each(|g| pool.withdraw(&image_name(rank, *g)));
+        }
     }
 
     pub(super) fn remove_images(&self, rank: u32, generations: &[u32]) {
@@ -209,16 +235,18 @@ impl Agent {
 }
 
 fn told(taken: checkpoint::Taken) -> Taken {
-    let checkpoint::Taken { meta, report, frozen, took, needs, tracking } = taken;
+    let checkpoint::Taken { meta, report, frozen, took, needs, borrows, tracking } = taken;
     Taken {
         meta,
         bytes: report.bytes,
         unchanged_bytes: report.referred_pages * 4096,
+        shared_bytes: report.shared_pages * 4096,
         tracking,
         mode: report.mode.mode.name().to_string(),
         why: report.mode.why.clone(),
         took_ms: took.as_secs_f64() * 1e3,
         frozen_ms: frozen.as_secs_f64() * 1e3,
         needs,
+        borrows,
     }
 }

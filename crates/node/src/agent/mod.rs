@@ -21,7 +21,7 @@ use crate::reap;
 use crate::spawn::Prefix;
 use eyrie_control::node::{Choice, FromNode, ToNode};
 use eyrie_control::{Ft, JobSpec, Meta};
-use eyrie_image::Tracker;
+use eyrie_image::{Pool, Tracker};
 use eyrie_ledger::segment::{self, Geometry, Segment, SegmentError};
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -158,6 +158,8 @@ pub(crate) struct Agent {
     segment_fd: OwnedFd,
     _bell: Bell,
     ranks: Vec<Rank>,
+    /// Where ranks lend and borrow pages of their images.
+    pool: Option<Arc<Pool>>,
     flow: Rc<streams::Flow>,
     feed: Option<streams::Feed>,
     unprotected: bool,
@@ -199,6 +201,7 @@ impl Agent {
                 segment_fd,
                 _bell: bell,
                 ranks: (0..spec.size).map(|_| Rank::new()).collect(),
+                pool: capture::pool(&spec),
                 flow: Rc::default(),
                 feed: None,
                 unprotected: false,
@@ -232,6 +235,7 @@ impl Agent {
             ToNode::Held { ask, ranks } => self.tell_held(ask, &ranks),
             ToNode::Beat => {}
             ToNode::Trim { .. } | ToNode::Release { .. } => self.give_up_logs(message),
+            ToNode::Withdraw { rank, generations } => self.withdraw(rank, &generations),
             ToNode::Remove { rank, generations } => self.remove_images(rank, &generations),
             ToNode::Signal { signal } => {
                 self.signal_all(signal);
@@ -333,6 +337,7 @@ impl Agent {
     /// controller saw all of them end.
     fn renew(&mut self, epoch: u64) {
         self.early.clear();
+        self.pool.iter().for_each(|p| p.clear());
         self.network.iter_mut().for_each(|n| n.own.epoch = epoch);
         for r in &mut self.ranks {
             *r = Rank { deaths: r.deaths, ..Rank::new() };

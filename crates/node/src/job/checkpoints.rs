@@ -1,10 +1,11 @@
 //! When checkpoints are taken, what is kept of them, and log space that is had by them.
 
-use super::{Ask, Job, Latest};
+use super::{Ask, Job, Latest, Rank};
+use crate::loans::File;
 use crate::outlet::Outlet;
 use crate::retention::Point;
 use eyrie_control::node::{CheckpointResult, Taken, ToNode};
-use eyrie_control::{EventKind, Ft, Meta, NodeMsg};
+use eyrie_control::{Dedup, EventKind, Ft, Meta, NodeMsg};
 use std::time::{Duration, Instant};
 
 /// Failed attempts of a rank whose checkpoint is needed for log space, before protection is
@@ -60,11 +61,15 @@ impl Job {
         let now = self.now_ms();
         self.rank(rank).capturing = None;
         self.scheduler.finished(rank, now);
+        let useless = self.rank(rank).gone && !self.many();
+        let borrowed = match &result {
+            CheckpointResult::Taken(taken) if !useless => taken.borrows.clone(),
+            _ => Vec::new(),
+        };
+        let free = self.loans.written((rank, generation), borrowed);
+        self.remove_files(&free);
         match result {
-            CheckpointResult::Taken(_) if self.rank(rank).gone && !self.many() => {
-                let generations = vec![generation];
-                self.to_home(rank, ToNode::Remove { rank, generations });
-            }
+            CheckpointResult::Taken(_) if useless => self.remove_images(rank, vec![generation]),
             CheckpointResult::Taken(taken) => self.complete(rank, generation, taken),
             CheckpointResult::Failed { text, lasting } => {
                 self.checkpoint_failed(rank, generation, text, lasting);
@@ -93,6 +98,10 @@ impl Job {
         event.took_ms = Some(took_ms);
         event.bytes = Some(bytes);
         event.text = format!("rank stood still for {frozen_ms:.2} ms ({})", taken.mode);
+        if taken.shared_bytes > 0 {
+            let mib = taken.shared_bytes as f64 / f64::from(1 << 20);
+            event.text += &format!("; {mib:.1} MiB lie in images of other ranks");
+        }
         let r = self.rank(rank);
         r.reason = None;
         r.failures = 0;
@@ -105,11 +114,41 @@ impl Job {
         self.answer_asks(rank, Some(generation), &answer);
     }
 
-    /// Has image files of a rank removed.
+    /// Gives up image files that `rank` does not need any more. They go when no other rank needs
+    /// them either, for an image that it has or one that is being written.
     pub(super) fn remove_images(&mut self, rank: u32, generations: Vec<u32>) {
-        if !generations.is_empty() {
-            generations.iter().for_each(|g| drop(self.rank(rank).held.remove(g)));
-            self.to_all(&ToNode::Remove { rank, generations });
+        if generations.is_empty() {
+            return;
+        }
+        let mut unfinished = Vec::new();
+        if self.shares() {
+            self.to_all(&ToNode::Withdraw { rank, generations: generations.clone() });
+            let capturing = |(r, other): (u32, &Rank)| Some((r, other.capturing?));
+            unfinished = (0..).zip(&self.ranks).filter_map(capturing).collect();
+        }
+        for generation in generations {
+            self.rank(rank).held.remove(&generation);
+            let free = self.loans.give_up((rank, generation), unfinished.iter().copied());
+            self.remove_files(&free);
+        }
+    }
+
+    /// Whether images may refer to those of other ranks.
+    fn shares(&self) -> bool {
+        self.spec.dedup != Dedup::Off && !self.many()
+    }
+
+    /// No image is needed any more, whoever refers to it.
+    pub(super) fn forget_loans(&mut self) {
+        let left = self.loans.clear();
+        self.remove_files(&left);
+        // Images that are still being written will be removed.
+        self.ranks.iter_mut().for_each(|r| r.capturing = None);
+    }
+
+    fn remove_files(&self, files: &[File]) {
+        for &(rank, generation) in files {
+            self.to_all(&ToNode::Remove { rank, generations: vec![generation] });
         }
     }
 

@@ -17,6 +17,7 @@ mod start;
 mod verify;
 
 use crate::input::Input;
+use crate::loans::Loans;
 use crate::monitor::{self, Action, Monitor};
 use crate::outlet::Outlet;
 use crate::output::Tape;
@@ -167,6 +168,7 @@ pub struct Job {
     ranks: Vec<Rank>,
     monitor: Monitor,
     scheduler: Scheduler,
+    loans: Loans,
     input: Input,
     input_credit: u64,
     events: EventLog,
@@ -228,6 +230,7 @@ impl Job {
             ranks: (0..spec.size).map(|_| Rank::new(spec.size, limit)).collect(),
             monitor: Monitor::new(spec.size, spec.ft != Ft::Verify),
             scheduler: Scheduler::new(spec.size, every, spec.checkpoint_first_ms, 0),
+            loans: Loans::default(),
             input,
             input_credit: 0,
             events,
@@ -368,6 +371,7 @@ impl Job {
     /// printed again.
     fn restart_all(&mut self) {
         self.rollbacks += 1;
+        self.forget_loans();
         for rank in 0..self.size() {
             self.forget_images(rank);
             let r = self.rank(rank);

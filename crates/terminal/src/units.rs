@@ -44,6 +44,14 @@ pub fn parse_millis(text: &str) -> Result<u64, String> {
     Ok(millis as u64)
 }
 
+/// The same, but at least one millisecond.
+pub fn parse_interval(text: &str) -> Result<u64, String> {
+    match parse_millis(text)? {
+        0 => Err(format!("'{text}' is too short: at least 1ms")),
+        millis => Ok(millis),
+    }
+}
+
 /// Bytes for reading: `1.4 GiB`.
 pub fn bytes(n: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -95,10 +103,14 @@ mod tests {
         assert_eq!(parse_millis("5ms"), Ok(5));
         assert_eq!(parse_millis("2m"), Ok(120_000));
         assert_eq!(parse_millis("0"), Ok(0));
-        for bad in ["", "x", "-1", "4d", "1e99"] {
+        for bad in ["", "x", "-1", "4d", "1e99", "0.1ms"] {
             assert!(parse_millis(bad).is_err(), "{bad}");
         }
+        assert_eq!(parse_interval("1ms"), Ok(1));
+        assert!(parse_interval("0").is_err() && parse_interval("x").is_err());
+        assert_eq!(millis(4.2), "4.20 ms");
         assert_eq!(millis(250.0), "250 ms");
+        assert_eq!(millis(12_340.0), "12.3 s");
         assert_eq!(millis(310_000.0), "5m10s");
     }
 }
