@@ -120,7 +120,8 @@ def test_ranks_behind_a_shell_are_restored():
         assert job.wait() == 0, job.report()
         want = sorted(job.stdout().split("\n"))
     script = '"$0" "$@"; code=$?; test $code = 0 && echo the shell is done; exit $code'
-    with Job(["sh", "-c", script, *command], ranks=2, ckpt_every=0.1) as job:
+    command = ["sh", "-c", script, *command, "gates"]
+    with Job(command, ranks=2, ckpt_every=0.1, stdin="open") as job:
         job.wait_event("checkpointed", rank=0)
         job.kill_ranks([0])
         job.wait_event("restored", rank=0)
@@ -129,6 +130,8 @@ def test_ranks_behind_a_shell_are_restored():
         with open(f"/proc/{shell}/task/{shell}/children") as f:
             os.kill(int(f.read().split()[0]), signal.SIGKILL)
         job.wait_event("restored", rank=1)
+        job.process.stdin.write(b"\n\n")
+        job.process.stdin.flush()
         assert job.wait() == 0, job.report()
         said = sorted(line for line in job.stdout().split("\n") if line != "the shell is done")
         assert said == want, job.report()

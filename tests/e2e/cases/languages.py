@@ -4,6 +4,7 @@ result of an undisturbed run."""
 import os
 import shutil
 import subprocess
+import tempfile
 
 import harness
 from harness import Job, run_to_end
@@ -42,15 +43,23 @@ def killed_twice(name, ranks, rounds):
     command = [*built(name), str(rounds)]
     code, want, err = run_to_end(command, ranks=ranks)
     assert code == 0 and want.startswith("checksum "), (code, want, err)
-    with Job(command, ranks=ranks, ckpt_every=0.1) as job:
-        for time in (1, 2):
-            job.wait_event("checkpointed", rank=1, count=job.count("checkpointed", rank=1) + 1)
-            job.kill_ranks([1])
-            job.wait_event("restored", rank=1, count=time)
-        assert job.wait() == 0, job.report()
-        assert job.stdout() == want, job.report()
-        restored = [e for e in job.events() if e["event"] == "restored"]
-        assert all(e["generation"] >= 1 for e in restored), restored
+    with tempfile.TemporaryDirectory() as folder:
+        gate = os.path.join(folder, "gate")
+        with Job([*command, gate], ranks=ranks, ckpt_every=0.1) as job:
+            disturbed(job, gate, want)
+
+
+def disturbed(job, gate, want):
+    for time in (1, 2):
+        job.wait_event("checkpointed", rank=1, count=job.count("checkpointed", rank=1) + 1)
+        job.kill_ranks([1])
+        job.wait_event("restored", rank=1, count=time)
+    # Half-way it waits for this.
+    open(gate, "w").close()
+    assert job.wait() == 0, job.report()
+    assert job.stdout() == want, job.report()
+    restored = [e for e in job.events() if e["event"] == "restored"]
+    assert all(e["generation"] >= 1 for e in restored), restored
 
 
 def test_go_calls_mpi():

@@ -2,8 +2,10 @@
 //! reduction, and a thread that works meanwhile.
 
 use std::ffi::{c_int, c_void};
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 type Handle = *mut c_void;
 
@@ -97,8 +99,13 @@ fn main() {
             from_worker.send((0..40_000).fold(seed, step)).unwrap();
         }
     });
+    // Half-way it waits until there is such a file.
+    let gate = std::env::args().nth(2).map(PathBuf::from);
     let mut sum = rank as u64 + 1;
     for round in 0..rounds {
+        while round == rounds / 2 && gate.as_ref().is_some_and(|gate| !gate.exists()) {
+            thread::sleep(Duration::from_millis(1));
+        }
         to_worker.send(sum).unwrap();
         let give = std::array::from_fn(|i| sum + i as u64);
         let take = swap(&give, (rank + 1) % size, (rank + size - 1) % size);
