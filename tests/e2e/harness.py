@@ -43,6 +43,17 @@ def compile_program(source):
     return out
 
 
+def compile_gate():
+    """Compiles the library that keeps a job from ending; returns where it lies. It is also loaded
+    into `eyrie` itself, so it is not linked with the MPI library."""
+    os.makedirs(os.path.join(BUILD, "tests"), exist_ok=True)
+    out = os.path.join(BUILD, "tests", "gate.so")
+    source = os.path.join(ROOT, "tests", "e2e", "preload", "gate.c")
+    flags = ["-shared", "-fPIC", "-O1", "-Wall", f"-I{BUILD}/include"]
+    subprocess.run(["cc", *flags, "-o", out, source], check=True)
+    return out
+
+
 def alive(pid):
     """Whether a process exists and is no zombie."""
     try:

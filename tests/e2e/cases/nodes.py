@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
+import tempfile
 import time
 
-from harness import Job, alive, example, run_to_end
+from harness import Job, alive, compile_gate, example, run_to_end
 
 # Short runs: what is tested is the course of events.
 SIZES = {
@@ -15,6 +17,7 @@ SIZES = {
     "sort": ["--log2", "18", "--iterations", "10", "--progress"],
 }
 _expected = {}
+_gate = []
 
 
 def expected(name):
@@ -27,11 +30,26 @@ def expected(name):
 
 
 class Nodes(Job):
-    """A job over nodes: knows their daemons, and what they leave behind."""
+    """A job over nodes: knows their daemons, and what they leave behind. Its ranks do not end before
+    they are let."""
 
     def __init__(self, name, nodes, options=(), **more):
+        if not _gate:
+            _gate.append(compile_gate())
         options = ["--nodes", str(nodes), *options]
-        super().__init__(example(name) + SIZES[name], options=options, **more)
+        self.gates = tempfile.mkdtemp(prefix="eyrie-test-")
+        self.gate = os.path.join(self.gates, "gate")
+        env = {"LD_PRELOAD": _gate[0], "EYRIE_TEST_GATE": self.gate}
+        super().__init__(example(name) + SIZES[name], options=options, env=env, **more)
+
+    def close(self):
+        super().close()
+        shutil.rmtree(self.gates, ignore_errors=True)
+
+    def let_end(self, *ranks):
+        """Ranks may end: these, or all."""
+        for name in [f"{self.gate}.{rank}" for rank in ranks] or [self.gate]:
+            open(name, "w").close()
 
     def status(self):
         record = super().status()
@@ -50,6 +68,7 @@ class Nodes(Job):
     def ends_as(self, name):
         """The output is that of an undisturbed run, and nothing is left."""
         want = expected(name)
+        self.let_end()
         assert self.wait() == 0, self.report()
         assert self.stdout() == want, self.report()
         gone(self)
@@ -168,12 +187,13 @@ def test_a_rank_that_had_ended_is_restored_for_those_who_still_run():
     expected("farm")
     with Nodes("farm", 2, ckpt_every=0.3) as job:
         job.all_checkpointed()
-        job.until(lambda: job.count("exited") >= 1, "a rank's end")
-        ended = next(e["rank"] for e in job.events() if e["event"] == "exited")
-        record = job.status()
-        if record and job.running():
-            job.eyrie("inject", "last", "kill-node", str(record["ranks"][ended]["node"]), check=False)
+        job.let_end(2, 3)
+        job.wait_event("exited", rank=2)
+        job.wait_event("exited", rank=3)
+        job.kill_nodes(1)
+        job.wait_event("node-lost", node=1)
         job.ends_as("farm")
+        assert job.count("exited", rank=2) == 2, job.report()
 
 
 def test_nothing_is_left_of_a_job_whose_controller_is_killed():
