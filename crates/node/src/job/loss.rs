@@ -2,7 +2,8 @@
 //!
 //! Kept true: a node is declared lost once and never listened to again (it is fenced by its epoch);
 //! its ranks are brought back only when nothing of it runs any more; an image counts as long as a
-//! live node has it.
+//! live node has it; outcomes that were fetched are kept until the rank runs elsewhere, and all of
+//! them are there only if somebody was in step with the home on which it may have run last.
 
 use super::nodes::State;
 use super::{Job, Msg};
@@ -18,8 +19,8 @@ pub(super) struct Moving {
     /// Number of the question, and the nodes that have not answered it.
     ask: u64,
     left: BTreeSet<u32>,
-    /// The home that was lost, with its epoch.
-    lost: (u32, u64),
+    /// The home on which it may have run last, with its epoch. None: it never ran.
+    lost: Option<(u32, u64)>,
     /// Whether one who answered holds all that anything depends on.
     in_step: bool,
     best: Determinants,
@@ -155,9 +156,12 @@ impl Job {
         let ask = self.asked;
         let live = (0u32..).zip(&self.nodes).filter(|(_, n)| n.state == State::Live);
         let left: BTreeSet<u32> = live.map(|(node, _)| node).collect();
-        let lost = (old, self.nodes[old as usize].epoch);
-        let best = Determinants { rank, ..Determinants::default() };
-        self.rank(rank).moving = Some(Moving { ask, left, lost, in_step: false, best });
+        // Not the home that it was on its way to, if it was not ordered to start there.
+        let lost = self.rank(rank).ran;
+        let fetched = self.rank(rank).fetched.clone();
+        let best = fetched.unwrap_or(Determinants { rank, ..Determinants::default() });
+        let in_step = lost.is_none();
+        self.rank(rank).moving = Some(Moving { ask, left, lost, in_step, best });
         self.to_all(&ToNode::Held { ask, ranks: vec![rank] });
         true
     }
@@ -174,7 +178,7 @@ impl Job {
         let Some(rank) = asked.map(|r| r as u32) else { return };
         let Some(moving) = &mut self.rank(rank).moving else { return };
         moving.left.remove(&node);
-        moving.in_step |= in_step.contains(&moving.lost);
+        moving.in_step |= moving.lost.is_some_and(|lost| in_step.contains(&lost));
         let end = |d: &Determinants| (d.first + d.words.len() as u64, d.words.last().copied());
         for found in held.into_iter().filter(|d| d.rank == rank) {
             if end(&found) > end(&moving.best) {
@@ -188,11 +192,13 @@ impl Job {
     pub(super) fn take_moved(&mut self, rank: u32) -> Option<Result<Determinants, String>> {
         let moving = self.rank(rank).moving.take()?;
         if moving.in_step {
+            // If the new home is lost, too, before it has replicated them, nobody else has them.
+            self.rank(rank).fetched = Some(moving.best.clone());
             return Some(Ok(moving.best));
         }
         Some(Err(format!(
             "the outcomes that were recorded on node {} are lost with those who held them",
-            moving.lost.0
+            moving.lost.map_or(0, |lost| lost.0)
         )))
     }
 }

@@ -25,7 +25,7 @@ use crate::placement::{Map, Placement};
 use crate::retention::Retention;
 use crate::scheduler::Scheduler;
 use crate::wire;
-use eyrie_control::node::{FromNode, RankLook, Taken, ToNode};
+use eyrie_control::node::{Determinants, FromNode, RankLook, Taken, ToNode};
 use eyrie_control::{EventKind, Ft, JobSpec, Meta, NodeMsg};
 pub use nodes::Node;
 pub use output::{end_input, take_input};
@@ -129,6 +129,10 @@ struct Rank {
     lost: bool,
     /// It comes to another node.
     moving: Option<loss::Moving>,
+    /// Home that was ordered to start it last, with its epoch: it may have run there.
+    ran: Option<(u32, u64)>,
+    /// Its outcomes, until it runs where they are replicated again.
+    fetched: Option<Determinants>,
     /// What it is to start from, as soon as that can be.
     choice: Option<Box<Meta>>,
     recoveries: u64,
@@ -376,6 +380,7 @@ impl Job {
             self.forget_images(rank);
             let r = self.rank(rank);
             (r.moving, r.choice, r.copying) = (None, None, None);
+            (r.ran, r.fetched) = (None, None);
             r.retention.restart();
             r.latest = None;
             r.gone = false;
@@ -412,6 +417,8 @@ impl Rank {
             copying: None,
             lost: false,
             moving: None,
+            ran: None,
+            fetched: None,
             choice: None,
             recoveries: 0,
             deaths: 0,

@@ -21,6 +21,8 @@ impl Job {
         }
         self.start += 1;
         let start = self.start;
+        let home = self.placement.home(rank);
+        self.rank(rank).ran = Some((home, self.nodes[home as usize].epoch));
         self.rank(rank).starting = Some(Starting { start, generation: from.generation, recovery });
         self.step(monitor::Input::Starting { rank });
         let input = from.input;
@@ -49,7 +51,9 @@ impl Job {
 
     pub(super) fn started(&mut self, rank: u32, start: u64, pid: u32) {
         let Some(order) = self.ordered(rank, start) else { return };
-        self.rank(rank).proc = Some(Proc { pid, start, mute: false });
+        let r = self.rank(rank);
+        r.proc = Some(Proc { pid, start, mute: false });
+        r.fetched = None;
         self.scheduler.set_live(rank, self.protected());
         self.renew_asks(rank);
         self.step(monitor::Input::Started { rank });
