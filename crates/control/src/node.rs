@@ -71,6 +71,17 @@ pub struct Determinants {
     pub words: Vec<u64>,
 }
 
+/// How a node of several comes to an image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fetch {
+    /// Generations whose files it needs, its own among them.
+    pub files: Vec<u32>,
+    /// The node that has what is not here, or cannot be used.
+    pub from: Option<u32>,
+    /// Whether its log is needed, too.
+    pub log: bool,
+}
+
 /// From the controller to a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToNode {
@@ -79,9 +90,8 @@ pub enum ToNode {
     /// image.
     Start { rank: u32, start: u64, from: Box<Meta>, moved: Option<Box<Determinants>> },
     /// Clear away what the dead process of the rank left, and find the best of these images.
-    /// Answered by `Found`, more than once if images are refused. Of `files` what is not here is
-    /// fetched from the nodes `holders` first.
-    Find { rank: u32, attempt: u64, generations: Vec<u32>, files: Vec<u32>, holders: Vec<u32> },
+    /// Answered by `Found`, more than once if images are refused.
+    Find { rank: u32, attempt: u64, generations: Vec<u32>, fetch: Option<Fetch> },
     /// With a copy for node `partner`, which lacks the files of the generations `missing`. Answered
     /// by `CheckpointOver`.
     Checkpoint {
@@ -92,7 +102,8 @@ pub enum ToNode {
         partner: Option<u32>,
         missing: Vec<u32>,
     },
-    /// Copy these images of the rank to another node. Answered by `Copied`.
+    /// Copy these images of the rank to another node: the last, and what it needs. Answered by
+    /// `Copied`.
     Copy { rank: u32, generations: Vec<u32>, to: u32 },
     /// The live nodes. Who is not among them any more is fenced.
     Members { members: Vec<Peer> },
@@ -183,6 +194,8 @@ pub enum Choice {
     Refused {
         generation: u32,
         why: String,
+        /// It is what was fetched from elsewhere.
+        fetched: bool,
     },
     /// None is left, and the logs no longer reach back to the beginning.
     Nothing,
@@ -203,6 +216,14 @@ pub struct RankLook {
     pub messages_sent: u64,
     pub bytes_sent: u64,
     pub messages_received: u64,
+}
+
+/// Why images were not copied.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotCopied {
+    /// The newest of them is damaged where it was to be copied from, and removed there.
+    pub damaged: bool,
+    pub text: String,
 }
 
 /// The comparison of two runs in `eyrie verify`.
@@ -319,7 +340,7 @@ pub enum FromNode {
         rank: u32,
         generations: Vec<u32>,
         to: u32,
-        error: Option<String>,
+        error: Option<NotCopied>,
     },
     /// Nothing; the node lives.
     Beat,

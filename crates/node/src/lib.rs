@@ -27,4 +27,4 @@ mod store;
 mod testing;
 mod wire;
 
-pub use eyrie_protocol::{gate, membership, placement, replicas, retention, scheduler};
+pub use eyrie_protocol::{gate, membership, placement, recovery, replicas, retention, scheduler};

@@ -52,10 +52,9 @@ pub enum Input {
         rank: u32,
         text: String,
     },
-    /// Neither an image nor the beginning can be gone back to.
+    /// Ranks cannot be brought back alone.
     Unrecoverable {
-        rank: u32,
-        text: String,
+        why: String,
     },
     /// The job cannot go on.
     Fatal {
@@ -205,8 +204,7 @@ impl Monitor {
             Input::OutputDiffers { rank, text } if self.phase == Phase::Running => {
                 self.diverged(rank, &text, &mut todo);
             }
-            Input::Unrecoverable { rank, text } if self.phase == Phase::Running => {
-                let why = format!("rank {rank} cannot be restored alone: {text}");
+            Input::Unrecoverable { why } if self.phase == Phase::Running => {
                 self.roll_back(&why, &mut todo);
             }
             Input::Fatal { text, code } if self.phase != Phase::Over => {

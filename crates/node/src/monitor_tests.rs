@@ -211,7 +211,7 @@ fn every_history_ends_once_with_nobody_left() {
                 };
                 died(rank, death, Said::Nothing, step / 8)
             } else if random.below(60) == 0 {
-                Input::Unrecoverable { rank, text: "both images are damaged".into() }
+                Input::Unrecoverable { why: "both images are damaged".into() }
             } else if random.below(100) == 0 {
                 Input::Stop { signal: libc::SIGTERM }
             } else {

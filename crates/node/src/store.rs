@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -104,7 +105,10 @@ fn patience(stream: &TcpStream) -> io::Result<()> {
 
 /// Takes `bytes` from `from` into the file `name`.
 fn take(from: &mut impl Read, folder: &Path, name: &str, bytes: u64) -> Result<(), StoreError> {
-    let unborn = folder.join(format!(".{name}.part"));
+    // The same file may be on its way twice.
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let unborn = folder.join(format!(".{name}.{count}.part"));
     let result = File::create(&unborn)
         .and_then(|mut file| io::copy(&mut from.take(bytes), &mut file))
         .and_then(

@@ -1,8 +1,7 @@
 //! Which node each rank has its home on.
 //!
 //! Pure. Kept true: a rank's home is a live node, or the node it was lost with until it is placed
-//! again; what one node loses goes to one spare as long as there is one, else to those with the
-//! fewest ranks.
+//! again - which `recovery` decides.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,8 +21,6 @@ pub struct Placement {
     homes: Vec<u32>,
     /// By node.
     live: Vec<bool>,
-    /// For each node, the one that takes over its ranks.
-    heirs: Vec<Option<u32>>,
 }
 
 impl Placement {
@@ -36,7 +33,6 @@ impl Placement {
         Placement {
             homes: (0..ranks).map(home).collect(),
             live: vec![true; (nodes + spares) as usize],
-            heirs: vec![None; (nodes + spares) as usize],
         }
     }
 
@@ -52,47 +48,21 @@ impl Placement {
         self.live.get(node as usize).copied().unwrap_or(false)
     }
 
-    /// Live nodes, in order.
-    pub fn live(&self) -> impl Iterator<Item = u32> {
-        (0u32..).zip(&self.live).filter(|(_, live)| **live).map(|(node, _)| node)
-    }
-
     /// Ranks that have their home on a node.
     pub fn ranks_on(&self, node: u32) -> Vec<u32> {
         (0u32..).zip(&self.homes).filter(|(_, home)| **home == node).map(|(rank, _)| rank).collect()
     }
 
-    /// A node is gone. Returns the ranks that are lost with it.
-    pub fn lose(&mut self, node: u32) -> Vec<u32> {
+    /// A node is gone.
+    pub fn lose(&mut self, node: u32) {
         if let Some(live) = self.live.get_mut(node as usize) {
             *live = false;
         }
-        self.ranks_on(node)
     }
 
-    /// Gives a rank whose home is gone a new one; of nodes that are as good, one of `preferred` is
-    /// taken. `None`: no node is left.
-    pub fn place(&mut self, rank: u32, preferred: &[u32]) -> Option<u32> {
-        let old = self.home(rank);
-        if self.is_live(old) {
-            return Some(old);
-        }
-        let heir = self.heirs[old as usize].filter(|heir| self.is_live(*heir));
-        let home = match heir {
-            Some(heir) => heir,
-            None => {
-                let load = |node: u32| self.homes.iter().filter(|h| **h == node).count();
-                let order = |node: &u32| (load(*node), !preferred.contains(node), *node);
-                let best = self.live().min_by_key(order)?;
-                // A spare takes all of the dead node's ranks.
-                if load(best) == 0 {
-                    self.heirs[old as usize] = Some(best);
-                }
-                best
-            }
-        };
-        self.homes[rank as usize] = home;
-        Some(home)
+    /// A rank has its home on another node from now on.
+    pub fn move_to(&mut self, rank: u32, node: u32) {
+        self.homes[rank as usize] = node;
     }
 }
 
@@ -110,17 +80,11 @@ mod tests {
     }
 
     #[test]
-    fn a_spare_takes_all_and_after_it_the_least_loaded() {
+    fn what_a_node_had_stays_with_it_until_it_is_moved() {
         let mut p = Placement::new(6, 3, 1, Map::Block);
-        let lost = p.lose(1);
-        assert_eq!(lost, [2, 3]);
-        assert!(lost.iter().all(|r| p.place(*r, &[2]) == Some(3)));
-        let lost = p.lose(3);
-        assert_eq!(lost, [2, 3]);
-        assert_eq!((p.place(2, &[2]), p.place(3, &[2])), (Some(2), Some(0)));
-        assert_eq!(p.homes(), [0, 0, 2, 0, 2, 2]);
-        p.lose(0);
-        p.lose(2);
-        assert_eq!(p.place(0, &[]), None);
+        p.lose(1);
+        assert!(!p.is_live(1) && p.is_live(3));
+        p.move_to(2, 3);
+        assert_eq!((p.homes(), p.ranks_on(1)), (&[0, 0, 3, 1, 2, 2][..], vec![3]));
     }
 }

@@ -7,9 +7,10 @@
 //! good image and the determinants, has them replicated, and only then starts it). Whatever dies on
 //! the way leads back to the step that it undoes.
 //!
-//! Kept true: determinants are taken only if one of those who answered was in step with the rank's
-//! last home, or the planner itself still holds them from an earlier attempt - otherwise all ranks
-//! go back to the beginning, loudly; an incarnation's number is used once; an image counts only
+//! Kept true: determinants are taken only if one of those who answered was in step with the last
+//! node on which the rank may have run - otherwise all ranks go back to the beginning, loudly; what
+//! was fetched is kept until it is replicated elsewhere, whichever homes die on the way; an
+//! incarnation's number is used once; an image counts only
 //! when it lies on two nodes (on one, if there is no second), and is copied again when one dies.
 //! An image counts only for the incarnation that it is of and those after it, never for one that
 //! was restored from an older image meanwhile and still needs the logs since then.
@@ -38,12 +39,15 @@ pub enum Input {
     RankReleased { rank: u32 },
     /// What a node holds. To be sent by it after it has taken the membership sent before `Query`.
     Answered { from: Member, round: u64, answer: Answer },
+    /// Its new home is told to start it: it may run, whether that is heard of or not.
+    Starting { rank: u32, incarnation: u32 },
     /// Its determinants are replicated and its process runs.
     Restored { rank: u32, incarnation: u32 },
     /// The copy of an image that lies at `at` cannot be used.
     ImageBad { rank: u32, incarnation: u32, generation: u32, at: Member },
-    /// An image of this incarnation and its log are complete and durable at `at`.
-    Stored { rank: u32, incarnation: u32, generation: u32, at: Member },
+    /// An image of this incarnation, its log and the files that it needs are complete and durable
+    /// at these.
+    Stored { rank: u32, incarnation: u32, generation: u32, at: Vec<Member> },
     /// A copy could not be made.
     NotCopied { rank: u32, generation: u32, to: Member },
     /// Some time went by: copies that could not be made are tried again.
@@ -106,8 +110,11 @@ enum Phase {
 #[derive(Debug, Clone)]
 struct Rank {
     incarnation: u32,
-    /// The node whose gate covers its determinants.
+    /// Where it ran last.
     home: Member,
+    /// The last that was told to start it: its gate covers the rank's determinants, as far as
+    /// `words` are not all.
+    ran: Member,
     phase: Phase,
     /// Fetched determinants that are not replicated again yet.
     words: Option<Words>,
@@ -168,6 +175,7 @@ impl Planner {
             self.ranks.push(Rank {
                 incarnation: before.get(rank).copied().unwrap_or(0),
                 home,
+                ran: home,
                 phase: Phase::Fetching,
                 words: None,
                 kept: BTreeMap::from([(0, BTreeSet::new())]),
@@ -204,6 +212,19 @@ impl Planner {
             Phase::Fetching => None,
             Phase::Up | Phase::Done | Phase::Released => Some(rank.home),
         }
+    }
+
+    /// Where a new image of a rank goes besides its home: the next node in the ring.
+    pub fn partner(&self, rank: u32) -> Option<Member> {
+        let home = self.home(rank)?;
+        ring_after(home.node, &self.members).first().copied()
+    }
+
+    /// Who has an image of a rank that counts.
+    pub fn holders(&self, rank: u32, generation: u32) -> impl Iterator<Item = Member> {
+        let rank = self.ranks.get(rank as usize);
+        let holders = rank.and_then(|r| r.kept.get(&generation));
+        holders.into_iter().flatten().copied()
     }
 
     pub fn incarnation(&self, rank: u32) -> u32 {
@@ -250,12 +271,20 @@ impl Planner {
                     self.resolve(todo);
                 }
             }
+            Input::Starting { rank, incarnation } => {
+                let rank = &mut self.ranks[rank as usize];
+                if let Phase::Restoring { at, .. } = rank.phase
+                    && rank.incarnation == incarnation
+                {
+                    rank.ran = at;
+                }
+            }
             Input::Restored { rank, incarnation } => self.restored(rank as usize, incarnation),
             Input::ImageBad { rank, incarnation, generation, at } => {
                 self.image_bad(rank as usize, incarnation, generation, at, todo);
             }
             Input::Stored { rank, incarnation, generation, at } => {
-                self.stored(rank, incarnation, generation, at, todo);
+                self.stored(rank, incarnation, generation, &at, todo);
             }
             Input::NotCopied { rank, generation, to } => {
                 self.copying.remove(&(rank, generation, to));
@@ -375,10 +404,10 @@ impl Planner {
             if rank.phase != Phase::Fetching {
                 continue;
             }
-            let home = rank.home;
-            if rank.words.is_none() && !answers.iter().any(|a| a.in_step.contains(&home)) {
+            let ran = rank.ran;
+            if !answers.iter().any(|a| a.in_step.contains(&ran)) {
                 let why = format!(
-                    "the determinants of rank {index} were lost with {home} and its replicas"
+                    "the determinants of rank {index} were lost with {ran} and its replicas"
                 );
                 return self.roll_back(why, todo);
             }
@@ -471,13 +500,20 @@ impl Planner {
         todo: &mut Vec<Action>,
     ) {
         let rank = &mut self.ranks[index];
-        if let Some(holders) = rank.kept.get_mut(&generation) {
+        let number = index as u32;
+        self.copying.retain(|c, from| (c.0, c.1, *from) != (number, generation, bad));
+        let gone = |holders: &mut BTreeSet<Member>| {
             holders.remove(&bad);
-            if holders.is_empty() && generation > 0 {
-                rank.kept.remove(&generation);
-                rank.given_up = rank.given_up.max(generation);
-                todo.push(Action::Damaged { rank: index as u32, generation });
-            }
+            holders.is_empty() && generation > 0
+        };
+        if rank.kept.get_mut(&generation).is_some_and(gone) {
+            rank.kept.remove(&generation);
+            rank.given_up = rank.given_up.max(generation);
+            todo.push(Action::Damaged { rank: number, generation });
+        } else if rank.unborn.get_mut(&generation).is_some_and(gone) {
+            rank.unborn.remove(&generation);
+            rank.given_up = rank.given_up.max(generation);
+            todo.push(Action::Discard { rank: number, generation });
         }
         if let Phase::Restoring { at, generation: wanted, .. } = rank.phase
             && (rank.incarnation, wanted) == (incarnation, generation)
@@ -494,21 +530,31 @@ impl Planner {
         rank: u32,
         incarnation: u32,
         generation: u32,
-        at: Member,
+        at: &[Member],
         todo: &mut Vec<Action>,
     ) {
-        self.copying.remove(&(rank, generation, at));
-        if !self.members.contains(&at) {
+        for at in at {
+            self.copying.remove(&(rank, generation, *at));
+        }
+        let live: Vec<Member> = at.iter().copied().filter(|m| self.members.contains(m)).collect();
+        if live.is_empty() {
             return;
         }
         let r = &mut self.ranks[rank as usize];
+        if let Phase::Restoring { at, generation: wanted, from } = &mut r.phase
+            && *wanted == generation
+            && live.contains(at)
+        {
+            // It is there: where it came from may die.
+            *from = None;
+        }
         if let Some(holders) = r.kept.get_mut(&generation) {
-            holders.insert(at);
+            holders.extend(live);
         } else if r.incarnation == incarnation
             && r.given_up < generation
             && r.kept.keys().next_back().is_none_or(|newest| *newest < generation)
         {
-            r.unborn.entry(generation).or_default().insert(at);
+            r.unborn.entry(generation).or_default().extend(live);
         } else {
             return todo.push(Action::Discard { rank, generation });
         }
@@ -552,7 +598,10 @@ impl Planner {
             let ripe: Vec<u32> = rank.unborn.iter().filter(whole).map(|g| *g.0).collect();
             for generation in ripe {
                 let holders = rank.unborn.remove(&generation).unwrap_or_default();
-                rank.unborn = rank.unborn.split_off(&generation);
+                let later = rank.unborn.split_off(&generation);
+                for older in std::mem::replace(&mut rank.unborn, later).into_keys() {
+                    todo.push(Action::Discard { rank: index, generation: older });
+                }
                 rank.kept.insert(generation, holders);
                 todo.push(Action::Complete { rank: index, generation });
             }

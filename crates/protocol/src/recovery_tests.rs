@@ -22,7 +22,7 @@ fn running() -> Planner {
 }
 
 fn stored(p: &mut Planner, rank: u32, incarnation: u32, generation: u32, at: u32) -> Vec<Action> {
-    p.step(Input::Stored { rank, incarnation, generation, at: member(at) })
+    p.step(Input::Stored { rank, incarnation, generation, at: vec![member(at)] })
 }
 
 fn answer(p: &mut Planner, from: u32, round: u64, words: &[u64], of: &[u32]) -> Vec<Action> {
@@ -111,13 +111,53 @@ fn fetched_determinants_are_kept_until_they_are_replicated_again() {
     let home = p.home(1).unwrap();
     p.step(Input::NodeDied { member: home });
     let left = if home == member(2) { 0 } else { 2 };
-    let nobody = Answer::default();
-    let todo = p.step(Input::Answered { from: member(left), round: 2, answer: nobody });
+    let todo = answer(&mut p, left, 2, &[], &[]);
     let again = |a: &Action| {
         matches!(a, Action::Restore { rank: 1, incarnation: 3, words: Some(w), .. }
             if w.words == [5, 6])
     };
-    assert!(todo.iter().any(again) || todo.iter().any(|a| matches!(a, Action::RollBack { .. })));
+    assert!(todo.iter().any(again), "{todo:?}");
+}
+
+#[test]
+fn where_a_rank_may_have_run_last_somebody_must_have_been_in_step() {
+    for told in [false, true] {
+        let mut p = running();
+        p.step(Input::NodeDied { member: member(1) });
+        answer(&mut p, 0, 1, &[], &[]);
+        answer(&mut p, 2, 1, &[5, 6], &[1]);
+        assert_eq!(p.home(1), Some(member(2)));
+        if told {
+            p.step(Input::Starting { rank: 1, incarnation: 2 });
+        }
+        p.step(Input::NodeDied { member: member(2) });
+        // In step with node 1, not with node 2.
+        let todo = answer(&mut p, 0, 2, &[5], &[1]);
+        let back = todo.iter().any(|a| matches!(a, Action::RollBack { .. }));
+        assert_eq!(back, told, "{todo:?}");
+    }
+}
+
+#[test]
+fn the_source_of_an_image_may_die_once_it_is_there() {
+    let mut p = running();
+    for at in [1, 2] {
+        stored(&mut p, 0, 1, 1, at);
+    }
+    p.step(Input::RankDied { rank: 0, incarnation: 1 });
+    assert_eq!(p.incarnation(0), 2);
+    stored(&mut p, 0, 2, 1, 0);
+    p.step(Input::NodeDied { member: member(1) });
+    assert_eq!(p.incarnation(0), 2, "it is not ordered anew");
+}
+
+#[test]
+fn an_image_that_is_damaged_before_it_counts_is_discarded() {
+    let mut p = running();
+    stored(&mut p, 0, 1, 1, 0);
+    let bad = Input::ImageBad { rank: 0, incarnation: 0, generation: 1, at: member(0) };
+    assert_eq!(p.step(bad), [Action::Discard { rank: 0, generation: 1 }]);
+    assert!(p.settled());
 }
 
 #[test]

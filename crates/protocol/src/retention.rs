@@ -129,6 +129,11 @@ impl Retention {
         removed
     }
 
+    /// The earlier generations whose files an image refers to.
+    pub fn needs(&self, generation: u32) -> &[u32] {
+        self.files.get(&generation).map_or(&[], Vec::as_slice)
+    }
+
     /// Generations whose image files are there.
     pub fn files(&self) -> Vec<u32> {
         self.files.keys().copied().collect()

@@ -92,6 +92,7 @@ impl World {
                     self.check_restore(rank, incarnation, words.as_ref(), least);
                     let order = Order { rank, incarnation, generation, from, words };
                     self.say_to(at, ToNode::Restore(order));
+                    self.planner(Input::Starting { rank, incarnation });
                     self.fault_nearby(6);
                 }
                 Action::Copy { rank, generation, from, to } => {
@@ -314,11 +315,12 @@ impl World {
         }
         self.truth.stored(rank, generation, &image.depends);
         self.controller.points.insert((rank, generation), point);
-        self.planner(Input::Stored { rank, incarnation, generation, at });
+        self.planner(Input::Stored { rank, incarnation, generation, at: vec![at] });
         if self.mutated(Mutation::OneCopyCounts) {
             let members = self.controller.planner.members();
             if let Some(other) = members.iter().copied().find(|m| *m != at) {
-                self.planner(Input::Stored { rank, incarnation, generation, at: other });
+                let at = vec![other];
+                self.planner(Input::Stored { rank, incarnation, generation, at });
             }
         }
     }

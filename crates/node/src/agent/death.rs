@@ -4,10 +4,11 @@
 //! looked for when no checkpoint thread touches the old process any more, and they are checked in a
 //! thread, never on the main loop.
 
-use super::{Agent, Msg, Replay, network};
+use super::elsewhere::Elsewhere;
+use super::{Agent, Msg, Replay};
 use crate::checkpoint::image_path;
 use crate::reap;
-use eyrie_control::node::{Choice, FromNode};
+use eyrie_control::node::{Choice, Fetch, FromNode};
 use eyrie_control::{Death, Meta, Said};
 use eyrie_ledger::segment;
 use std::path::Path;
@@ -20,9 +21,8 @@ pub(super) struct Search {
     pub attempt: u64,
     /// Best first.
     pub generations: Vec<u32>,
-    /// What has to be here for that, and who else has it.
-    pub files: Vec<u32>,
-    pub holders: Vec<u32>,
+    /// On one of several nodes: how it comes here.
+    pub fetch: Option<Fetch>,
 }
 
 impl Agent {
@@ -104,7 +104,7 @@ impl Agent {
             self.rank(rank).find_later = Some(search);
             return;
         }
-        let Search { attempt, generations, files, holders } = search;
+        let Search { attempt, generations, fetch } = search;
         let found = |choice| FromNode::Found { rank, attempt, choice };
         let left = !reap::kill_left(&self.place.id, rank).is_empty();
         match generations.first() {
@@ -115,17 +115,24 @@ impl Agent {
         let (tell, size) = (self.tell.clone(), self.size());
         let (job, images) = (self.place.id.clone(), self.place.images.clone());
         let network = self.network.as_ref().map(|n| (n.own.clone(), Arc::clone(&n.members)));
+        let remote = fetch.zip(network);
         let search = move || {
             let found = |choice| drop(tell.send(Msg::Found { rank, attempt, choice }));
             let left = reap::clear_left(&job, rank);
             if left > 0 {
                 return found(Choice::Left(left as u64));
             }
-            if let Some((own, members)) = network {
-                network::fetch(&own, &members, &images, rank, &files, &holders);
+            let check = |generation| check_image(&images, &job, rank, generation, size);
+            if let (Some((fetch, (own, members))), [generation @ 1..=u32::MAX]) =
+                (remote, &generations[..])
+            {
+                let store = Elsewhere { own, members, images: images.clone(), rank };
+                let choice = store.obtain(&fetch, *generation, &job, || check(*generation));
+                // Whoever was to give it may be gone: then another order follows.
+                return choice.into_iter().for_each(found);
             }
             for generation in generations {
-                let choice = check_image(&images, &job, rank, generation, size);
+                let choice = check(generation);
                 let refused = matches!(choice, Choice::Refused { .. });
                 found(choice);
                 if !refused {
@@ -142,11 +149,17 @@ impl Agent {
     }
 }
 
-fn check_image(images: &Path, job: &str, rank: u32, generation: u32, size: u32) -> Choice {
+pub(super) fn check_image(
+    images: &Path,
+    job: &str,
+    rank: u32,
+    generation: u32,
+    size: u32,
+) -> Choice {
     if generation == 0 {
         return Choice::Beginning;
     }
-    let refused = |why: String| Choice::Refused { generation, why };
+    let refused = |why: String| Choice::Refused { generation, why, fetched: false };
     match eyrie_image::Image::open(&image_path(images, rank, generation)) {
         Ok(image) => match Meta::decode(image.meta(), job, rank, generation, size) {
             Ok(meta) => Choice::Image(Box::new(meta)),

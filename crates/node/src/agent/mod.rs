@@ -6,6 +6,7 @@
 
 mod capture;
 mod death;
+mod elsewhere;
 mod look;
 mod network;
 mod saving;
@@ -222,8 +223,8 @@ impl Agent {
             ToNode::Start { rank, start, from, moved } => {
                 self.start(rank, start, &from, moved.as_deref());
             }
-            ToNode::Find { rank, attempt, generations, files, holders } => {
-                self.find(rank, death::Search { attempt, generations, files, holders });
+            ToNode::Find { rank, attempt, generations, fetch } => {
+                self.find(rank, death::Search { attempt, generations, fetch });
             }
             ToNode::Checkpoint { rank, start, generation, incremental, partner, missing } => {
                 self.rank(rank).copy = Some(network::Copy { partner, missing });

@@ -1,12 +1,13 @@
 //! The other nodes of the job, as this one sees them: who they are, where their images are, and the
 //! links to them.
 
-use super::{Agent, Msg};
+use super::death::check_image;
+use super::{Agent, Msg, elsewhere};
 use crate::futex;
 use crate::membership::Member;
 use crate::store::{self, Identity, Members};
 use eyrie_control::Meta;
-use eyrie_control::node::{Determinants, FromNode, Peer};
+use eyrie_control::node::{Choice, Determinants, FromNode, NotCopied, Peer};
 use eyrie_ledger::{acked, saved};
 use eyrie_link::{Links, Setup};
 use std::fs::File;
@@ -46,7 +47,7 @@ pub(super) fn log_of(image: &Path) -> PathBuf {
 }
 
 /// Names of the files of an image.
-fn names(rank: u32, generation: u32) -> [String; 2] {
+pub(super) fn names(rank: u32, generation: u32) -> [String; 2] {
     let image = format!("rank-{rank}.gen-{generation}");
     let log = format!("{image}.log");
     [image, log]
@@ -166,14 +167,23 @@ impl Agent {
         let Some(network) = &self.network else { return };
         let (own, members) = (network.own.clone(), Arc::clone(&network.members));
         let (images, out) = (self.place.images.clone(), Arc::clone(&self.out));
-        let wanted = generations.clone();
+        let (wanted, job, size) = (generations.clone(), self.place.id.clone(), self.size());
         let work = move || {
-            let result = bring(&own, &members, &images, rank, wanted.iter().copied(), to);
-            let error = result.err().map(|e| e.to_string());
+            let newest = wanted.last().copied().unwrap_or(0);
+            let error = match check_image(&images, &job, rank, newest, size) {
+                // It must not be taken for good where it came from, either.
+                Choice::Refused { why, .. } => {
+                    elsewhere::remove(&images, rank, &[newest]);
+                    Some(NotCopied { damaged: true, text: why })
+                }
+                _ => bring(&own, &members, &images, rank, wanted.iter().copied(), to)
+                    .err()
+                    .map(|e| NotCopied { damaged: false, text: e.to_string() }),
+            };
             out(FromNode::Copied { rank, generations: wanted, to, error });
         };
         if let Err(error) = std::thread::Builder::new().name("eyrie-copy".into()).spawn(work) {
-            let error = Some(error.to_string());
+            let error = Some(NotCopied { damaged: false, text: error.to_string() });
             self.say(FromNode::Copied { rank, generations, to, error });
         }
     }
@@ -189,8 +199,11 @@ impl Agent {
         for (at, word) in (determinants.first..).zip(&determinants.words) {
             self.segment.det(rank, at).store(*word, Ordering::Relaxed);
         }
-        let end = determinants.first + determinants.words.len() as u64;
-        ctl.det_trim.store(determinants.first, Ordering::Relaxed);
+        // Where nothing is held, nothing was recorded that anything depends on.
+        let nothing = determinants.words.is_empty();
+        let first = determinants.first.max(if nothing { from.det_pos } else { 0 });
+        let end = first + determinants.words.len() as u64;
+        ctl.det_trim.store(first, Ordering::Relaxed);
         ctl.det_tail.store(end.max(from.det_pos), Ordering::Release);
         ctl.incarnation.fetch_max(from.incarnation, Ordering::Relaxed);
         // A rank that was frozen asleep must not find the value it slept on.
@@ -202,7 +215,7 @@ impl Agent {
         if from.generation == 0 {
             return Ok(());
         }
-        if end < from.det_pos || determinants.first > from.det_pos {
+        if end < from.det_pos || first > from.det_pos {
             return Err(MoveError::Determinants(end));
         }
         let log = File::open(log_of(&self.image_file(rank, from.generation)))?;
@@ -272,28 +285,4 @@ fn bring(
         }
     }
     Ok(())
-}
-
-/// Fetches the files of images that are not here, from whichever of the holders has them. What
-/// cannot be had is found missing when it is looked for.
-pub(super) fn fetch(
-    own: &Identity,
-    members: &Members,
-    images: &Path,
-    rank: u32,
-    generations: &[u32],
-    holders: &[u32],
-) {
-    for holder in holders.iter().filter(|h| **h != own.node) {
-        let wanted = generations.iter().flat_map(|g| names(rank, *g));
-        let wanted: Vec<String> = wanted.filter(|name| !images.join(name).exists()).collect();
-        if wanted.is_empty() {
-            return;
-        }
-        let got = store::Client::connect(own, members, *holder)
-            .and_then(|mut client| wanted.iter().try_for_each(|name| client.get(images, name)));
-        if let Err(error) = got {
-            tracing::warn!(rank, holder, %error, "images are not fetched");
-        }
-    }
 }

@@ -1,8 +1,9 @@
 //! When checkpoints are taken, what is kept of them, and log space that is had by them.
 
-use super::{Ask, Job, Latest, Rank};
+use super::{Ask, Capture, Job, Latest, Rank};
 use crate::loans::File;
 use crate::outlet::Outlet;
+use crate::recovery::Input;
 use crate::retention::Point;
 use eyrie_control::node::{CheckpointResult, Taken, ToNode};
 use eyrie_control::{Dedup, EventKind, Ft, Meta, NodeMsg};
@@ -20,6 +21,7 @@ impl Job {
         if !self.monitor.running() || self.spec.ft != Ft::Logged {
             return;
         }
+        self.tick_plan();
         while let Some(rank) = self.scheduler.pick(self.now_ms()) {
             self.begin_checkpoint(rank);
         }
@@ -43,25 +45,39 @@ impl Job {
         event.generation = Some(generation);
         self.log_event(event);
         let incremental = self.spec.incremental;
-        let partner = self.partner(rank);
-        let missing = partner.map_or_else(Vec::new, |p| self.missing(rank, p));
-        self.rank(rank).partner = partner.map(|p| (p, missing.clone()));
+        let partner = self.planner.as_ref().and_then(|p| p.partner(rank));
+        let r = self.rank(rank);
+        (r.partner, r.captured) = (partner, r.incarnation);
+        // It may refer to any of these. What is there is not sent again.
+        let missing = r.retention.files();
+        let partner = partner.map(|m| m.node);
         self.to_home(
             rank,
             ToNode::Checkpoint { rank, start, generation, incremental, partner, missing },
         );
     }
 
-    pub(super) fn checkpoint_over(&mut self, rank: u32, generation: u32, result: CheckpointResult) {
+    pub(super) fn checkpoint_over(
+        &mut self,
+        node: u32,
+        rank: u32,
+        generation: u32,
+        result: CheckpointResult,
+    ) {
         if self.rank(rank).capturing != Some(generation) {
             // All ranks went back to the beginning since.
-            let generations = vec![generation];
-            return self.to_home(rank, ToNode::Remove { rank, generations });
+            return self.to_all(&ToNode::Remove { rank, generations: vec![generation] });
+        }
+        if self.many()
+            && let CheckpointResult::Taken(taken) = result
+        {
+            let incarnation = self.rank(rank).captured;
+            return self.image_taken(node, rank, Capture { generation, incarnation, taken });
         }
         let now = self.now_ms();
         self.rank(rank).capturing = None;
         self.scheduler.finished(rank, now);
-        let useless = self.rank(rank).gone && !self.many();
+        let useless = self.rank(rank).gone;
         let borrowed = match &result {
             CheckpointResult::Taken(taken) if !useless => taken.borrows.clone(),
             _ => Vec::new(),
@@ -79,18 +95,10 @@ impl Job {
         }
     }
 
-    fn complete(&mut self, rank: u32, generation: u32, taken: Box<Taken>) {
+    pub(super) fn complete(&mut self, rank: u32, generation: u32, taken: Box<Taken>) {
         let (point, needs) = (point(&taken.meta), taken.needs.clone());
         let surplus = self.rank(rank).retention.complete(generation, point, needs);
-        self.note_held(rank, &[generation], self.placement.home(rank));
-        if let Some((partner, brought)) = self.rank(rank).partner.take()
-            && self.placement.is_live(partner)
-        {
-            self.note_held(rank, &brought, partner);
-            self.note_held(rank, &[generation], partner);
-        }
         self.remove_images(rank, surplus);
-        self.copy_to_partner(rank);
         let (bytes, took_ms, frozen_ms) = (taken.bytes, taken.took_ms, taken.frozen_ms);
         let mut event = self.event(EventKind::Checkpointed);
         event.rank = Some(rank);
@@ -127,7 +135,6 @@ impl Job {
             unfinished = (0..).zip(&self.ranks).filter_map(capturing).collect();
         }
         for generation in generations {
-            self.rank(rank).held.remove(&generation);
             let free = self.loans.give_up((rank, generation), unfinished.iter().copied());
             self.remove_files(&free);
         }
@@ -217,6 +224,9 @@ impl Job {
         for rank in 0..self.size() {
             self.scheduler.set_live(rank, false);
             self.fail_asks(rank, "the job runs without protection");
+            if self.rank(rank).gone {
+                self.plan(Input::RankReleased { rank });
+            }
         }
     }
 

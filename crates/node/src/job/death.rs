@@ -2,6 +2,7 @@
 
 use super::{Job, Starting};
 use crate::monitor::{self, signal_name};
+use crate::recovery::Input;
 use eyrie_control::node::{Choice, RankLook, ToNode};
 use eyrie_control::{Death, EventKind, Ft, Meta, Said};
 use std::time::{Duration, Instant};
@@ -66,8 +67,15 @@ impl Job {
     fn rank_is_done(&mut self, rank: u32) {
         self.flush_output(rank);
         self.fail_asks(rank, "it has ended");
-        // With its node may be lost what it had sent: then it is restored all the same.
-        if self.verify.is_some() || self.many() {
+        if self.verify.is_some() {
+            return;
+        }
+        if self.many() {
+            // With its node may be lost what it had sent: then it is restored all the same.
+            self.plan(Input::RankDone { rank });
+            if !self.protected() {
+                self.plan(Input::RankReleased { rank });
+            }
             return;
         }
         if self.spec.keep && self.spec.ft == Ft::Logged {
@@ -79,44 +87,18 @@ impl Job {
 
     /// Brings a rank back: has the newest good image found.
     pub(super) fn recover(&mut self, rank: u32) {
-        if !self.move_rank(rank) {
-            return;
+        if self.many() {
+            let r = self.rank(rank);
+            if r.order.is_some() {
+                return self.carry_order(rank);
+            }
+            let incarnation = r.incarnation;
+            return self.plan(Input::RankDied { rank, incarnation });
         }
-        let holders = self.holders(rank);
         let r = self.rank(rank);
-        r.choice = None;
         let attempt = r.deaths;
         let generations = r.retention.newest_first().map(|k| k.generation).collect();
-        let files = r.retention.files();
-        self.to_home(rank, ToNode::Find { rank, attempt, generations, files, holders });
-    }
-
-    /// What the rank starts from is chosen: it starts when its outcomes are known, too.
-    fn choose(&mut self, rank: u32, meta: Meta) {
-        self.rank(rank).choice = Some(Box::new(meta));
-        self.ready(rank);
-    }
-
-    /// Starts a rank that has all that it needs.
-    pub(super) fn ready(&mut self, rank: u32) {
-        let r = self.rank(rank);
-        if r.choice.is_none() || r.moving.as_ref().is_some_and(|m| !m.complete()) {
-            return;
-        }
-        let Some(meta) = r.choice.take() else { return };
-        let moved = match self.take_moved(rank) {
-            None => None,
-            Some(Ok(moved)) => Some(moved),
-            Some(Err(text)) => {
-                return self.step(monitor::Input::Unrecoverable { rank, text });
-            }
-        };
-        if moved.is_some() && meta.generation > 0 {
-            let (files, home) = (self.rank(rank).retention.files(), self.placement.home(rank));
-            self.note_held(rank, &files, home);
-            self.copy_to_partner(rank);
-        }
-        self.launch(rank, *meta, true, moved);
+        self.to_home(rank, ToNode::Find { rank, attempt, generations, fetch: None });
     }
 
     /// The checking of images has a result.
@@ -128,23 +110,27 @@ impl Job {
             job.rank(rank).retention.newest_first().any(|k| k.generation == g)
         };
         match choice {
-            Choice::Refused { generation, why } => {
+            Choice::Refused { generation, why, .. } => {
                 if kept(self, generation) {
                     self.refuse_image(rank, generation, &why);
                 }
             }
             Choice::Nothing if self.rank(rank).retention.newest().is_none() => {
-                let text = String::from("no image of it is good any more");
-                self.step(monitor::Input::Unrecoverable { rank, text });
+                let why = format!(
+                    "rank {rank} cannot be restored alone: no image of it is good any more"
+                );
+                self.step(monitor::Input::Unrecoverable { why });
             }
             Choice::Left(count) => {
                 self.fatal(format!("{count} processes of the dead rank {rank} cannot be killed"));
             }
             Choice::Beginning if kept(self, 0) => {
                 let meta = Meta::start(&self.place.id, rank, self.size());
-                self.choose(rank, meta);
+                self.launch(rank, meta, true, None);
             }
-            Choice::Image(meta) if kept(self, meta.generation) => self.choose(rank, *meta),
+            Choice::Image(meta) if kept(self, meta.generation) => {
+                self.launch(rank, *meta, true, None);
+            }
             // A checkpoint was completed meanwhile: choose again.
             _ => self.recover(rank),
         }

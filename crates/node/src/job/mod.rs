@@ -7,10 +7,10 @@
 
 mod checkpoints;
 mod death;
-mod holders;
 mod loss;
 mod nodes;
 mod output;
+mod plan;
 mod report;
 mod saving;
 mod start;
@@ -18,20 +18,22 @@ mod verify;
 
 use crate::input::Input;
 use crate::loans::Loans;
+use crate::membership::Member;
 use crate::monitor::{self, Action, Monitor};
 use crate::outlet::Outlet;
 use crate::output::Tape;
 use crate::placement::{Map, Placement};
+use crate::recovery::Planner;
 use crate::retention::Retention;
 use crate::scheduler::Scheduler;
 use crate::wire;
-use eyrie_control::node::{Determinants, FromNode, RankLook, Taken, ToNode};
-use eyrie_control::{EventKind, Ft, JobSpec, Meta, NodeMsg};
+use eyrie_control::node::{FromNode, RankLook, Taken, ToNode};
+use eyrie_control::{EventKind, Ft, JobSpec, NodeMsg};
 pub use nodes::Node;
 pub use output::{end_input, take_input};
 use report::EventLog;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -97,6 +99,16 @@ struct Starting {
     generation: u32,
     /// It brings back a rank that died.
     recovery: bool,
+    /// With what was recorded of it elsewhere.
+    moved: bool,
+}
+
+/// An image that was taken of a process of a rank.
+struct Capture {
+    generation: u32,
+    /// The planner's number of the process.
+    incarnation: u32,
+    taken: Box<Taken>,
 }
 
 /// A checkpoint as `eyrie status` shows it.
@@ -119,22 +131,18 @@ struct Rank {
     failures: u32,
     /// Generation under way.
     capturing: Option<u32>,
-    /// Where its image is copied, with the files of which generations.
-    partner: Option<(u32, Vec<u32>)>,
-    /// Nodes that have its image files, by generation.
-    held: BTreeMap<u32, BTreeSet<u32>>,
-    /// Node that its images are being copied to, out of turn.
-    copying: Option<u32>,
-    /// Its node is lost and not cleared away yet.
-    lost: bool,
-    /// It comes to another node.
-    moving: Option<loss::Moving>,
-    /// Home that was ordered to start it last, with its epoch: it may have run there.
-    ran: Option<(u32, u64)>,
-    /// Its outcomes, until it runs where they are replicated again.
-    fetched: Option<Determinants>,
-    /// What it is to start from, as soon as that can be.
-    choice: Option<Box<Meta>>,
+    /// Of which process of the rank, by the planner's number.
+    captured: u32,
+    /// Where its image is copied while it is taken.
+    partner: Option<Member>,
+    /// Nodes that it was lost with and that are not cleared away yet.
+    lost: BTreeSet<u32>,
+    /// How it is to be brought back, until it is ordered to start.
+    order: Option<plan::Order>,
+    /// The planner's number of the process that was ordered last.
+    incarnation: u32,
+    /// An image that does not count yet.
+    pending: Option<Capture>,
     recoveries: u64,
     deaths: u64,
     injected_at: Option<Instant>,
@@ -166,9 +174,13 @@ pub struct Job {
     spec: JobSpec,
     nodes: Vec<Node>,
     placement: Placement,
-    /// Number of the latest question to nodes, and the latest epoch of one.
-    asked: u64,
+    /// The latest epoch of a node.
     epoch: u64,
+    /// Of a job over nodes, from its beginning on.
+    planner: Option<Planner>,
+    /// Ranks were given homes, and all did not go back to the beginning since.
+    planned: bool,
+    ticked_ms: u64,
     ranks: Vec<Rank>,
     monitor: Monitor,
     scheduler: Scheduler,
@@ -230,7 +242,9 @@ impl Job {
             epoch: nodes.len() as u64,
             nodes,
             placement,
-            asked: 0,
+            planner: None,
+            planned: false,
+            ticked_ms: 0,
             ranks: (0..spec.size).map(|_| Rank::new(spec.size, limit)).collect(),
             monitor: Monitor::new(spec.size, spec.ft != Ft::Verify),
             scheduler: Scheduler::new(spec.size, every, spec.checkpoint_first_ms, 0),
@@ -375,12 +389,12 @@ impl Job {
     /// printed again.
     fn restart_all(&mut self) {
         self.rollbacks += 1;
+        self.planned = false;
         self.forget_loans();
         for rank in 0..self.size() {
             self.forget_images(rank);
             let r = self.rank(rank);
-            (r.moving, r.choice, r.copying) = (None, None, None);
-            (r.ran, r.fetched) = (None, None);
+            (r.order, r.pending, r.partner) = (None, None, None);
             r.retention.restart();
             r.latest = None;
             r.gone = false;
@@ -412,14 +426,12 @@ impl Rank {
             reason: None,
             failures: 0,
             capturing: None,
+            captured: 0,
             partner: None,
-            held: BTreeMap::new(),
-            copying: None,
-            lost: false,
-            moving: None,
-            ran: None,
-            fetched: None,
-            choice: None,
+            lost: BTreeSet::new(),
+            order: None,
+            incarnation: 0,
+            pending: None,
             recoveries: 0,
             deaths: 0,
             injected_at: None,

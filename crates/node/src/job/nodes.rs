@@ -2,6 +2,7 @@
 
 use super::{Job, Msg};
 use crate::crew::Daemon;
+use crate::membership::Member;
 use crate::monitor;
 use crate::wire;
 use eyrie_control::EventKind;
@@ -115,6 +116,9 @@ impl Job {
         match message {
             FromNode::Started { rank, start, pid } => self.started(rank, start, pid),
             FromNode::NotStarted { rank, start, text } => self.not_started(rank, start, text),
+            FromNode::Found { rank, attempt, choice } if self.many() => {
+                self.found(node, rank, attempt, choice);
+            }
             FromNode::Found { rank, attempt, choice } => self.candidate(rank, attempt, choice),
             FromNode::Ended { rank, start, death, said, progress, look } => {
                 self.process_ended(rank, start, death, said, progress, *look);
@@ -133,7 +137,7 @@ impl Job {
             FromNode::CaughtUp { rank, start, count } => self.caught_up(rank, start, count),
             FromNode::Pressed { rank, start, relief } => self.relieve(rank, start, &relief),
             FromNode::CheckpointOver { rank, start: _, generation, result } => {
-                self.checkpoint_over(rank, generation, result);
+                self.checkpoint_over(node, rank, generation, result);
             }
             FromNode::Looks { ask, ranks } => self.take_looks(node, ask, ranks),
             FromNode::Saved { rank, error } => self.log_saved(rank, error),
@@ -144,7 +148,7 @@ impl Job {
             FromNode::Joined { link, store } => self.joined(node, link, store),
             FromNode::Held { ask, in_step, held } => self.held(node, ask, &in_step, held),
             FromNode::Copied { rank, generations, to, error } => {
-                self.copied(rank, &generations, to, error);
+                self.copied(node, rank, &generations, to, error);
             }
             FromNode::Beat => {}
             FromNode::Finished { left } => {
@@ -200,17 +204,14 @@ impl Job {
 
     pub(super) fn begin_if_all_joined(&mut self) {
         let joining = self.nodes.iter().any(|n| n.state == State::Joining);
-        if !joining && self.monitor.running() {
-            self.tell_members();
-            self.tell_homes();
-            self.start_all();
+        if !joining && !self.planned && self.monitor.running() {
+            self.plan_beginning();
         }
     }
 
     /// Tells all who the live nodes are: the others are fenced.
-    pub(super) fn tell_members(&self) {
-        let members = self.nodes.iter().filter(|n| n.state == State::Live);
-        let members = members.filter_map(|n| n.peer).collect();
+    pub(super) fn tell_members(&self, members: &[Member]) {
+        let members = members.iter().filter_map(|m| self.nodes[m.node as usize].peer).collect();
         self.to_all(&ToNode::Members { members });
     }
 
@@ -219,8 +220,7 @@ impl Job {
     }
 
     /// All go back to the beginning: nodes get new epochs, so that nothing of what was counts any
-    /// more, and ranks without a home get one. Returns whether ranks may start at once: others
-    /// start when all nodes have joined again.
+    /// more. Returns whether ranks may start at once: others start when all nodes have joined again.
     pub(super) fn renew_nodes(&mut self) -> bool {
         for node in self.nodes.iter_mut().filter(|n| n.state == State::Live) {
             self.epoch += 1;
@@ -228,12 +228,6 @@ impl Job {
             node.send(ToNode::Renew { epoch: self.epoch });
             if node.daemon.is_some() {
                 node.state = State::Joining;
-            }
-        }
-        for rank in 0..self.size() {
-            if self.placement.place(rank, &[]).is_none() {
-                self.fatal(String::from("no node is left"));
-                return false;
             }
         }
         !self.many()

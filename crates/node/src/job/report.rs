@@ -134,7 +134,7 @@ impl Job {
         RankStatus {
             rank,
             node: self.placement.home(rank),
-            image_nodes: self.image_nodes(r),
+            image_nodes: self.image_nodes(rank, r),
             pid: r.proc.as_ref().map(|p| p.pid),
             state: self.rank_state(r),
             incarnation: look.incarnation,
@@ -151,9 +151,10 @@ impl Job {
     }
 
     /// Nodes that have the newest image of a rank.
-    fn image_nodes(&self, r: &Rank) -> Vec<u32> {
+    fn image_nodes(&self, rank: u32, r: &Rank) -> Vec<u32> {
         let newest = r.retention.newest().map_or(0, |k| k.generation);
-        r.held.get(&newest).into_iter().flatten().copied().collect()
+        let holders = self.planner.iter().flat_map(|p| p.holders(rank, newest));
+        holders.map(|m| m.node).collect()
     }
 
     fn node_status(&self, node: u32) -> NodeStatus {

@@ -2,6 +2,7 @@
 
 use super::{Job, Proc, Starting};
 use crate::monitor;
+use crate::recovery::Input;
 use eyrie_control::node::{Determinants, ToNode};
 use eyrie_control::{EventKind, Meta};
 
@@ -21,9 +22,9 @@ impl Job {
         }
         self.start += 1;
         let start = self.start;
-        let home = self.placement.home(rank);
-        self.rank(rank).ran = Some((home, self.nodes[home as usize].epoch));
-        self.rank(rank).starting = Some(Starting { start, generation: from.generation, recovery });
+        let generation = from.generation;
+        let starting = Starting { start, generation, recovery, moved: moved.is_some() };
+        self.rank(rank).starting = Some(starting);
         self.step(monitor::Input::Starting { rank });
         let input = from.input;
         let (from, moved) = (Box::new(from), moved.map(Box::new));
@@ -44,6 +45,15 @@ impl Job {
         }
     }
 
+    /// What every rank may still need, for a node that has got another rank's log.
+    fn tell_floors(&self, node: u32) {
+        for (rank, r) in (0u32..).zip(&self.ranks) {
+            let floor = r.retention.floor();
+            let (need, det_pos) = (floor.need.clone(), floor.det_pos);
+            self.nodes[node as usize].send(ToNode::Trim { rank, need, det_pos });
+        }
+    }
+
     /// The order that is answered with this number.
     fn ordered(&mut self, rank: u32, start: u64) -> Option<Starting> {
         self.ranks.get_mut(rank as usize)?.starting.take_if(|s| s.start == start)
@@ -51,11 +61,14 @@ impl Job {
 
     pub(super) fn started(&mut self, rank: u32, start: u64, pid: u32) {
         let Some(order) = self.ordered(rank, start) else { return };
-        let r = self.rank(rank);
-        r.proc = Some(Proc { pid, start, mute: false });
-        r.fetched = None;
+        self.rank(rank).proc = Some(Proc { pid, start, mute: false });
         self.scheduler.set_live(rank, self.protected());
         self.renew_asks(rank);
+        let incarnation = self.rank(rank).incarnation;
+        self.plan(Input::Restored { rank, incarnation });
+        if order.moved {
+            self.tell_floors(self.placement.home(rank));
+        }
         self.step(monitor::Input::Started { rank });
         if order.generation == 0 {
             let mut event = self.event(EventKind::Started);
@@ -78,7 +91,9 @@ impl Job {
         if !self.monitor.may_start(rank) {
             return;
         }
-        if generation > 0 {
+        if generation > 0 && self.many() {
+            self.unrestorable(rank, generation, &text);
+        } else if generation > 0 {
             self.refuse_image(rank, generation, &text);
             self.recover(rank);
         } else if recovery {

@@ -1,0 +1,121 @@
+//! Images that another node has, and that are to be restored here.
+//!
+//! Kept true: what is restored was checked here, with the files of earlier generations that it
+//! refers to; what cannot be used here does not stay under its name.
+
+use super::network::{log_of, names};
+use crate::checkpoint::image_path;
+use crate::store::{Client, Identity, Members, StoreError};
+use eyrie_control::node::{Choice, Fetch};
+use eyrie_ledger::saved;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+use std::time::Duration;
+
+/// Between attempts to reach a member.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Attempts to reach a member, before what it has counts as lost.
+const ATTEMPTS: u32 = 50;
+
+/// Removes the files of images.
+pub(super) fn remove(images: &Path, rank: u32, generations: &[u32]) {
+    for generation in generations {
+        let path = image_path(images, rank, *generation);
+        let _ = eyrie_image::remove_image(&path);
+        let _ = std::fs::remove_file(log_of(&path));
+    }
+}
+
+/// The images of a rank, here and on other nodes.
+pub(super) struct Elsewhere {
+    pub own: Identity,
+    pub members: Members,
+    pub images: PathBuf,
+    pub rank: u32,
+}
+
+impl Elsewhere {
+    /// Has an image here that is good, as `check` says. `None`: who was to give it is gone.
+    pub fn obtain(
+        &self,
+        fetch: &Fetch,
+        generation: u32,
+        job: &str,
+        check: impl Fn() -> Choice,
+    ) -> Option<Choice> {
+        let check = || match check() {
+            Choice::Image(_) if fetch.log => match self.check_log(generation, job) {
+                Ok(()) => check(),
+                Err(why) => Choice::Refused { generation, why, fetched: false },
+            },
+            choice => choice,
+        };
+        let Some(from) = fetch.from.filter(|n| *n != self.own.node) else {
+            let choice = check();
+            if matches!(choice, Choice::Refused { .. }) {
+                remove(&self.images, self.rank, &[generation]);
+            }
+            return Some(choice);
+        };
+        let epoch = self.epoch(from)?;
+        // What was here may be what is bad: the second time all of it is fetched.
+        for again in [false, true] {
+            if again {
+                remove(&self.images, self.rank, &fetch.files);
+            }
+            if let Err(error) = self.fetch(&fetch.files, from, epoch)? {
+                let why = format!("it is not fetched from node {from}: {error}");
+                return Some(Choice::Refused { generation, why, fetched: true });
+            }
+            match check() {
+                Choice::Refused { .. } if !again => {}
+                Choice::Refused { why, .. } => {
+                    remove(&self.images, self.rank, &[generation]);
+                    return Some(Choice::Refused { generation, why, fetched: true });
+                }
+                choice => return Some(choice),
+            }
+        }
+        None
+    }
+
+    fn check_log(&self, generation: u32, job: &str) -> Result<(), String> {
+        let path = log_of(&image_path(&self.images, self.rank, generation));
+        let loaded = File::open(path).map_err(saved::SavedError::from);
+        let loaded = loaded.and_then(|log| saved::load(&log, job));
+        loaded.map(|_| ()).map_err(|e| format!("its log: {e}"))
+    }
+
+    /// The epoch of a member.
+    fn epoch(&self, node: u32) -> Option<u64> {
+        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        members.iter().find(|m| m.0 == node).map(|m| m.1)
+    }
+
+    /// Fetches the files that are not here. `None`: the member is gone.
+    fn fetch(&self, files: &[u32], from: u32, epoch: u64) -> Option<Result<(), StoreError>> {
+        let mut left = ATTEMPTS;
+        loop {
+            let wanted = files.iter().flat_map(|g| names(self.rank, *g));
+            let wanted: Vec<String> = wanted.filter(|n| !self.images.join(n).exists()).collect();
+            if wanted.is_empty() {
+                return Some(Ok(()));
+            }
+            let result = Client::connect(&self.own, &self.members, from).and_then(|mut client| {
+                wanted.iter().try_for_each(|name| client.get(&self.images, name))
+            });
+            left -= 1;
+            match result {
+                Ok(()) => return Some(Ok(())),
+                Err(error @ StoreError::Refused(_)) => return Some(Err(error)),
+                Err(_) if self.epoch(from) != Some(epoch) => return None,
+                Err(error) if left == 0 => return Some(Err(error)),
+                Err(error) => {
+                    tracing::warn!(rank = self.rank, from, %error, "images are not fetched yet");
+                    std::thread::sleep(PAUSE);
+                }
+            }
+        }
+    }
+}

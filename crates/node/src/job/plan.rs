@@ -1,0 +1,301 @@
+//! The recovery planner at work in a job over nodes: what happens to nodes, ranks and images is
+//! told to it, and what it orders is carried out.
+//!
+//! Kept true: nobody else decides where a rank lives, what it starts from, and when an image
+//! counts; a rank is brought back only when nothing of the nodes that it was lost with runs any
+//! more.
+
+use super::nodes::State;
+use super::{Capture, Job};
+use crate::membership::Member;
+use crate::monitor;
+use crate::recovery::{Action, Input, Planner};
+use crate::replicas::{Answer, Words};
+use eyrie_control::EventKind;
+use eyrie_control::Meta;
+use eyrie_control::node::{Choice, Determinants, Fetch, NotCopied, ToNode};
+
+/// How often copies that could not be made are tried again.
+const TICK_MS: u64 = 1000;
+
+/// A rank is to be brought to its home, or back.
+pub(super) struct Order {
+    pub incarnation: u32,
+    generation: u32,
+    /// Who has the image if the home has not.
+    from: Option<Member>,
+    words: Option<Words>,
+    /// All begin: there is nothing of it anywhere.
+    fresh: bool,
+}
+
+impl Job {
+    /// A node, in the incarnation that it is in now.
+    pub(super) fn member(&self, node: u32) -> Member {
+        Member { node, epoch: self.nodes[node as usize].epoch }
+    }
+
+    /// Tells the planner, and does what it says.
+    pub(super) fn plan(&mut self, input: Input) {
+        let Some(planner) = &mut self.planner else { return };
+        let todo = planner.step(input);
+        self.carry_out(todo, false);
+    }
+
+    /// All nodes are there: all ranks begin.
+    pub(super) fn plan_beginning(&mut self) {
+        self.planned = true;
+        let live = (0u32..).zip(&self.nodes).filter(|(_, n)| n.state == State::Live);
+        let members: Vec<Member> = live.map(|(node, _)| self.member(node)).collect();
+        let first_spare = self.spec.nodes;
+        let map = || self.placement.homes().to_vec();
+        let todo = match &mut self.planner {
+            Some(planner) => planner.step(Input::AllDown { members }),
+            None => {
+                let mut planner = Planner::new(map());
+                for member in members {
+                    let spare = member.node >= first_spare;
+                    planner.step(Input::Joined { member, spare });
+                }
+                let todo = planner.start();
+                self.planner = Some(planner);
+                todo
+            }
+        };
+        self.carry_out(todo, true);
+    }
+
+    /// Copies that could not be made are tried again now and then.
+    pub(super) fn tick_plan(&mut self) {
+        let now = self.now_ms();
+        if self.planned && now >= self.ticked_ms + TICK_MS {
+            self.ticked_ms = now;
+            self.plan(Input::Tick);
+        }
+    }
+
+    fn carry_out(&mut self, todo: Vec<Action>, fresh: bool) {
+        let mut homes_told = true;
+        for action in todo {
+            if let Action::Home { rank, at } = action {
+                homes_told = false;
+                self.placement.move_to(rank, at.node);
+                continue;
+            }
+            if !std::mem::replace(&mut homes_told, true) {
+                self.tell_homes();
+            }
+            match action {
+                Action::Members(members) => self.tell_members(&members),
+                Action::Home { .. } => {}
+                Action::Query { to, round, ranks } => {
+                    self.nodes[to.node as usize].send(ToNode::Held { ask: round, ranks });
+                }
+                Action::Restore { rank, incarnation, generation, from, words, .. } => {
+                    let order = Order { incarnation, generation, from, words, fresh };
+                    self.rank(rank).order = Some(order);
+                    self.carry_order(rank);
+                }
+                Action::Copy { rank, generation, from, to } => {
+                    self.copy(rank, generation, from, to)
+                }
+                Action::Complete { rank, generation } => self.image_counts(rank, generation),
+                Action::Discard { rank, generation } => self.discard(rank, generation),
+                Action::Damaged { rank, generation } => self.no_copy_left(rank, generation),
+                // Without protection a loss ends the job, or concerns ranks that have ended only.
+                Action::RollBack { why } if self.protected() => {
+                    self.step(monitor::Input::Unrecoverable { why });
+                }
+                Action::RollBack { .. } => {}
+                Action::Lost => self.fatal(String::from("no node is left")),
+            }
+        }
+        if !homes_told {
+            self.tell_homes();
+        }
+    }
+
+    /// Goes on with the order to bring a rank back, as soon as nothing is in the way.
+    pub(super) fn carry_order(&mut self, rank: u32) {
+        if !self.monitor.may_start(rank) || !self.ranks[rank as usize].lost.is_empty() {
+            return;
+        }
+        let Some(order) = &self.ranks[rank as usize].order else { return };
+        if order.fresh {
+            return self.start_ordered(rank, Meta::start(&self.place.id, rank, self.size()));
+        }
+        let (generation, attempt) = (order.generation, u64::from(order.incarnation));
+        let (from, log) = (order.from.map(|m| m.node), order.words.is_some());
+        let files = self.files_of(rank, generation);
+        let (generations, fetch) = (vec![generation], Some(Fetch { files, from, log }));
+        self.to_home(rank, ToNode::Find { rank, attempt, generations, fetch });
+    }
+
+    /// Generations whose files an image consists of; its own is the last.
+    fn files_of(&self, rank: u32, generation: u32) -> Vec<u32> {
+        let r = &self.ranks[rank as usize];
+        let needs = match &r.pending {
+            Some(p) if p.generation == generation => &p.taken.needs[..],
+            _ => r.retention.needs(generation),
+        };
+        needs.iter().copied().chain([generation]).collect()
+    }
+
+    /// The home has looked at the image.
+    pub(super) fn found(&mut self, node: u32, rank: u32, attempt: u64, choice: Choice) {
+        let order = self.ranks[rank as usize].order.as_ref();
+        let Some(order) = order.filter(|o| u64::from(o.incarnation) == attempt) else { return };
+        let (incarnation, from) = (order.incarnation, order.from);
+        if !self.monitor.may_start(rank) {
+            return;
+        }
+        let here = self.member(node);
+        match choice {
+            Choice::Refused { generation, why, fetched } => {
+                let at = if fetched { from.unwrap_or(here) } else { here };
+                self.tell_refused(rank, generation, Some(at.node), &why);
+                self.plan(Input::ImageBad { rank, incarnation, generation, at });
+            }
+            Choice::Left(count) => {
+                self.fatal(format!("{count} processes of the dead rank {rank} cannot be killed"));
+            }
+            Choice::Beginning => {
+                self.start_ordered(rank, Meta::start(&self.place.id, rank, self.size()));
+            }
+            Choice::Image(meta) => {
+                let (generation, at) = (meta.generation, vec![here]);
+                self.plan(Input::Stored { rank, incarnation, generation, at });
+                self.start_ordered(rank, *meta);
+            }
+            // It follows a refusal.
+            Choice::Nothing => {}
+        }
+    }
+
+    fn start_ordered(&mut self, rank: u32, meta: Meta) {
+        let Some(order) = self.rank(rank).order.take() else { return };
+        self.rank(rank).incarnation = order.incarnation;
+        let moved = order.words.map(|w| Determinants { rank, first: w.first, words: w.words });
+        self.plan(Input::Starting { rank, incarnation: order.incarnation });
+        self.launch(rank, meta, !order.fresh, moved);
+    }
+
+    /// The image cannot be restored, though every byte of it is right: no copy of it can.
+    pub(super) fn unrestorable(&mut self, rank: u32, generation: u32, why: &str) {
+        self.tell_refused(rank, generation, None, why);
+        let home = self.member(self.placement.home(rank));
+        let holders = self.planner.iter().flat_map(|p| p.holders(rank, generation));
+        let others: Vec<Member> = holders.filter(|m| *m != home).collect();
+        for at in others {
+            self.plan(Input::ImageBad { rank, incarnation: 0, generation, at });
+        }
+        let incarnation = self.rank(rank).incarnation;
+        self.plan(Input::ImageBad { rank, incarnation, generation, at: home });
+    }
+
+    fn tell_refused(&mut self, rank: u32, generation: u32, node: Option<u32>, why: &str) {
+        let at = node.map_or(String::new(), |node| format!(" on node {node}"));
+        self.say(format!("checkpoint {generation} of rank {rank}{at} cannot be used: {why}"));
+        let mut event = self.event(EventKind::ImageRefused);
+        (event.rank, event.generation, event.node) = (Some(rank), Some(generation), node);
+        event.text = why.to_string();
+        self.log_event(event);
+    }
+
+    fn no_copy_left(&mut self, rank: u32, generation: u32) {
+        let unneeded = self.rank(rank).retention.damaged(generation);
+        self.remove_images(rank, unneeded);
+        tracing::warn!(rank, generation, "no good copy of the checkpoint is left");
+    }
+
+    /// What a node holds of the outcomes of ranks.
+    pub(super) fn held(
+        &mut self,
+        node: u32,
+        round: u64,
+        in_step: &[(u32, u64)],
+        held: Vec<Determinants>,
+    ) {
+        let in_step = in_step.iter().map(|&(node, epoch)| Member { node, epoch }).collect();
+        let words = |d: Determinants| (d.rank, Words { first: d.first, words: d.words });
+        let answer = Answer { held: held.into_iter().map(words).collect(), in_step };
+        self.plan(Input::Answered { from: self.member(node), round, answer });
+    }
+
+    fn copy(&mut self, rank: u32, generation: u32, from: Member, to: Member) {
+        let (generations, to) = (self.files_of(rank, generation), to.node);
+        self.nodes[from.node as usize].send(ToNode::Copy { rank, generations, to });
+    }
+
+    /// Images were copied, or not.
+    pub(super) fn copied(
+        &mut self,
+        node: u32,
+        rank: u32,
+        generations: &[u32],
+        to: u32,
+        error: Option<NotCopied>,
+    ) {
+        let Some(&generation) = generations.last() else { return };
+        let pending = self.rank(rank).pending.as_ref();
+        let incarnation =
+            pending.filter(|p| p.generation == generation).map_or(0, |p| p.incarnation);
+        let target = self.member(to);
+        match error {
+            None => {
+                let mut event = self.event(EventKind::Copied);
+                (event.rank, event.node) = (Some(rank), Some(to));
+                event.count = Some(generations.len() as u64);
+                self.log_event(event);
+                self.plan(Input::Stored { rank, incarnation, generation, at: vec![target] });
+            }
+            Some(NotCopied { damaged: true, text }) => {
+                self.tell_refused(rank, generation, Some(node), &text);
+                let at = self.member(node);
+                self.plan(Input::ImageBad { rank, incarnation: 0, generation, at });
+            }
+            Some(NotCopied { damaged: false, text }) => {
+                tracing::warn!(rank, generation, to, "an image is not copied: {text}");
+                self.plan(Input::NotCopied { rank, generation, to: target });
+            }
+        }
+    }
+
+    /// An image is on its node, and on the partner, if there is one. Whether it counts is told by
+    /// the planner.
+    pub(super) fn image_taken(&mut self, node: u32, rank: u32, capture: Capture) {
+        let (incarnation, generation) = (capture.incarnation, capture.generation);
+        let at = std::iter::once(self.member(node)).chain(self.rank(rank).partner.take()).collect();
+        self.rank(rank).pending = Some(capture);
+        self.plan(Input::Stored { rank, incarnation, generation, at });
+    }
+
+    fn image_counts(&mut self, rank: u32, generation: u32) {
+        self.capture_over(rank, generation);
+        let pending = self.rank(rank).pending.take_if(|p| p.generation == generation);
+        let Some(pending) = pending else { return };
+        let kept = |job: &Job| -> Vec<u32> {
+            job.ranks[rank as usize].retention.newest_first().map(|k| k.generation).collect()
+        };
+        let before = kept(self);
+        self.complete(rank, generation, pending.taken);
+        let after = kept(self);
+        for generation in before.into_iter().filter(|g| !after.contains(g)) {
+            self.plan(Input::Dropped { rank, generation });
+        }
+    }
+
+    fn discard(&mut self, rank: u32, generation: u32) {
+        self.capture_over(rank, generation);
+        self.rank(rank).pending.take_if(|p| p.generation == generation);
+        self.to_all(&ToNode::Remove { rank, generations: vec![generation] });
+    }
+
+    /// The next checkpoint of the rank may begin: this one counts, or never will.
+    fn capture_over(&mut self, rank: u32, generation: u32) {
+        if self.rank(rank).capturing.take_if(|g| *g == generation).is_some() {
+            let now = self.now_ms();
+            self.scheduler.finished(rank, now);
+        }
+    }
+}
