@@ -37,7 +37,9 @@ impl World {
             }
             ToNode::Restore(order) => self.order(at, order),
             ToNode::Copy { rank, generation, to } => self.copy(at, rank, generation, to),
-            ToNode::Checkpoint { rank, generation } => self.capture(at, rank, generation),
+            ToNode::Checkpoint { rank, generation, partner } => {
+                self.capture(at, rank, generation, partner);
+            }
             ToNode::Trim { rank, need, det_pos } => self.trim(at, rank, &need, det_pos),
             ToNode::Remove { rank, generation } => {
                 if let Some(node) = self.node(at) {
@@ -256,7 +258,7 @@ impl World {
         self.at(after, Event::Step { at, rank, incarnation });
     }
 
-    fn capture(&mut self, at: Member, rank: u32, generation: u32) {
+    fn capture(&mut self, at: Member, rank: u32, generation: u32, partner: Option<Member>) {
         let bare = self.mutated(Mutation::NoLogInImage);
         let Some(node) = self.nodes.get_mut(&at) else { return };
         let Some(proc) = node.procs.get(&rank).filter(|p| !p.done) else {
@@ -271,15 +273,37 @@ impl World {
             run: proc.run,
             log: own.map(|(channel, s)| (*channel, s.messages.clone())).collect(),
         });
+        partner.map(|p| node.taking.insert((rank, generation), p));
         let after = 50 + self.random.below(1500);
         self.at(after, Event::Written { at, rank, generation, image });
     }
 
     pub fn written(&mut self, at: Member, rank: u32, generation: u32, image: Rc<Image>) {
         let Some(node) = self.nodes.get_mut(&at) else { return };
-        node.disk.insert((rank, generation), Stored { image: Rc::clone(&image), bad: false });
-        self.leave(at, FromNode::Stored { rank, generation, image });
+        let key = (rank, generation);
+        node.disk.insert(key, Stored { image: Rc::clone(&image), bad: false });
+        if let Some(home) = node.kept_for.remove(&key) {
+            self.tell_peer(at, home, PeerMsg::Kept { rank, generation });
+        } else if let Some(partner) = node.taking.remove(&key) {
+            node.taken.insert(key, (partner, Rc::clone(&image)));
+            if !node.peers.contains_key(&partner) {
+                return self.lost_copies(at, partner);
+            }
+            let image = Some(image);
+            self.tell_peer(at, partner, PeerMsg::File { rank, generation, image, taken: true });
+        } else {
+            self.leave(at, FromNode::Stored { rank, generation, image, partner: None });
+        }
         self.try_order(at, rank);
+    }
+
+    /// The partner has an image that was taken here, too.
+    fn kept(&mut self, at: Member, peer: Member, rank: u32, generation: u32) {
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        let Some((partner, image)) = node.taken.remove(&(rank, generation)) else { return };
+        if partner == peer {
+            self.leave(at, FromNode::Stored { rank, generation, image, partner: Some(peer) });
+        }
     }
 
     fn copy(&mut self, at: Member, rank: u32, generation: u32, to: Member) {
@@ -293,7 +317,7 @@ impl World {
             return self.tell(at, FromNode::NotCopied { rank, generation, to });
         }
         node.copies.push((to, rank, generation));
-        self.tell_peer(at, to, PeerMsg::File { rank, generation, image });
+        self.tell_peer(at, to, PeerMsg::File { rank, generation, image, taken: false });
     }
 
     fn trim(&mut self, at: Member, rank: u32, need: &[u64], det_pos: u64) {
@@ -377,6 +401,16 @@ impl World {
         let (lost, left) = node.copies.iter().partition(|c| c.0 == peer);
         node.copies = left;
         let lost: Vec<(Member, u32, u32)> = lost;
+        let of = |t: &(&(u32, u32), &(Member, Rc<Image>))| t.1.0 == peer;
+        let failed: Vec<(u32, u32)> = node.taken.iter().filter(of).map(|t| *t.0).collect();
+        for (rank, generation) in failed {
+            // It does not count, and nobody was told of it.
+            if let Some(node) = self.nodes.get_mut(&at) {
+                node.taken.remove(&(rank, generation));
+                node.disk.remove(&(rank, generation));
+            }
+            self.tell(at, FromNode::NoCheckpoint { rank });
+        }
         for (to, rank, generation) in lost {
             self.tell(at, FromNode::NotCopied { rank, generation, to });
         }
@@ -500,11 +534,16 @@ impl World {
             PeerMsg::Want { rank, generation } => {
                 let image = node.disk.get(&(rank, generation)).filter(|s| !s.bad);
                 let image = image.map(|s| Rc::clone(&s.image));
-                self.tell_peer(at, peer, PeerMsg::File { rank, generation, image });
+                self.tell_peer(at, peer, PeerMsg::File { rank, generation, image, taken: false });
             }
-            PeerMsg::File { rank, generation, image } => {
-                self.file(at, peer, rank, generation, image);
+            PeerMsg::File { rank, generation, image, taken } => {
+                if taken {
+                    node.kept_for.insert((rank, generation), peer);
+                }
+                let slow = !taken && self.random.one_in(4);
+                self.file(at, peer, (rank, generation), image, slow);
             }
+            PeerMsg::Kept { rank, generation } => self.kept(at, peer, rank, generation),
         }
         self.wake_pump(at);
     }
@@ -527,10 +566,16 @@ impl World {
         }
     }
 
-    fn file(&mut self, at: Member, peer: Member, rank: u32, gen_: u32, image: Option<Rc<Image>>) {
+    fn file(
+        &mut self,
+        at: Member,
+        peer: Member,
+        (rank, gen_): (u32, u32),
+        image: Option<Rc<Image>>,
+        slow: bool,
+    ) {
         if let Some(image) = image {
-            let slow = if self.random.one_in(4) { 5000 } else { 500 };
-            let after = 50 + self.random.below(slow);
+            let after = 50 + self.random.below(if slow { 5000 } else { 500 });
             self.at(after, Event::Written { at, rank, generation: gen_, image });
             return;
         }

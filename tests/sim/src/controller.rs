@@ -32,7 +32,7 @@ fn empty(ranks: usize) -> Vec<Retention> {
 
 impl Controller {
     pub fn new(map: Vec<u32>, pace: u64) -> Self {
-        let every = 800 + 1500 * pace;
+        let every = 400 + 1000 * pace;
         let ranks = map.len();
         Controller {
             scheduler: Scheduler::new(ranks as u32, every, every / 3, 0),
@@ -98,11 +98,16 @@ impl World {
                 Action::Copy { rank, generation, from, to } => {
                     self.say_to(from, ToNode::Copy { rank, generation, to });
                 }
-                Action::Complete { rank, generation } => self.complete(rank, generation),
+                Action::Complete { rank, generation } => {
+                    self.capture_over(rank, generation);
+                    self.complete(rank, generation);
+                }
                 Action::Discard { rank, generation } if self.mutated(Mutation::LateImages) => {
+                    self.capture_over(rank, generation);
                     self.controller.late.push((rank, generation));
                 }
                 Action::Discard { rank, generation } => {
+                    self.capture_over(rank, generation);
                     self.say_to_all(&ToNode::Remove { rank, generation });
                 }
                 Action::Damaged { rank, generation } => {
@@ -125,6 +130,15 @@ impl World {
         let now = self.now;
         self.controller.scheduler.set_live(rank, false);
         if self.controller.capturing.remove(&rank).is_some() {
+            self.controller.scheduler.finished(rank, now);
+        }
+    }
+
+    /// An image counts, or never will: the next one may be begun.
+    fn capture_over(&mut self, rank: u32, generation: u32) {
+        let now = self.now;
+        if self.controller.capturing.get(&rank) == Some(&generation) {
+            self.controller.capturing.remove(&rank);
             self.controller.scheduler.finished(rank, now);
         }
     }
@@ -271,8 +285,9 @@ impl World {
             FromNode::ImageBad { rank, incarnation, generation, at } => {
                 self.planner(Input::ImageBad { rank, incarnation, generation, at });
             }
-            FromNode::Stored { rank, generation, image } => {
-                self.stored(member, rank, generation, &image);
+            FromNode::Stored { rank, generation, image, partner } => {
+                let at = std::iter::once(member).chain(partner).collect();
+                self.stored(at, rank, generation, &image);
             }
             FromNode::NotCopied { rank, generation, to } => {
                 self.planner(Input::NotCopied { rank, generation, to });
@@ -303,22 +318,17 @@ impl World {
         }
     }
 
-    fn stored(&mut self, at: Member, rank: u32, generation: u32, image: &Image) {
-        let now = self.now;
+    fn stored(&mut self, at: Vec<Member>, rank: u32, generation: u32, image: &Image) {
         let (point, incarnation) = (image.point(), image.incarnation);
-        if self.controller.capturing.get(&rank) == Some(&generation) {
-            self.controller.capturing.remove(&rank);
-            self.controller.scheduler.finished(rank, now);
-        }
         if self.mutated(Mutation::TrimBeforeDurable) {
             self.tell_floor(rank, point.clone());
         }
         self.truth.stored(rank, generation, &image.depends);
         self.controller.points.insert((rank, generation), point);
-        self.planner(Input::Stored { rank, incarnation, generation, at: vec![at] });
+        self.planner(Input::Stored { rank, incarnation, generation, at: at.clone() });
         if self.mutated(Mutation::OneCopyCounts) {
             let members = self.controller.planner.members();
-            if let Some(other) = members.iter().copied().find(|m| *m != at) {
+            if let Some(other) = members.iter().copied().find(|m| !at.contains(m)) {
                 let at = vec![other];
                 self.planner(Input::Stored { rank, incarnation, generation, at });
             }
@@ -366,7 +376,10 @@ impl World {
                 let generation = self.controller.retention[rank as usize].begin();
                 self.controller.capturing.insert(rank, generation);
                 self.trace(|| format!("checkpoint {generation} of rank {rank}"));
-                self.say_to(at, ToNode::Checkpoint { rank, generation });
+                // Some are copied while they are taken, some afterwards.
+                let partner = self.controller.planner.partner(rank);
+                let partner = partner.filter(|_| self.random.one_in(2));
+                self.say_to(at, ToNode::Checkpoint { rank, generation, partner });
                 self.fault_nearby(12);
             }
             if self.random.one_in(8) {

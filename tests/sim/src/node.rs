@@ -53,6 +53,11 @@ pub struct Node {
     pub connecting: BTreeSet<Member>,
     /// Copies that were ordered, by connection, until they are gone.
     pub copies: Vec<(Member, u32, u32)>,
+    /// Images that are being taken, and where they are to be copied; and those that are copied.
+    pub taking: BTreeMap<(u32, u32), Member>,
+    pub taken: BTreeMap<(u32, u32), (Member, Rc<Image>)>,
+    /// For whom images are kept that were taken there.
+    pub kept_for: BTreeMap<(u32, u32), Member>,
     pub conn: usize,
     pub pumping: bool,
     /// For each rank: what it may still need, as it was told last.
@@ -75,6 +80,9 @@ impl Node {
             peers: BTreeMap::new(),
             connecting: BTreeSet::new(),
             copies: Vec::new(),
+            taking: BTreeMap::new(),
+            taken: BTreeMap::new(),
+            kept_for: BTreeMap::new(),
             conn,
             pumping: false,
             floors: BTreeMap::new(),

@@ -65,6 +65,8 @@ pub enum ToNode {
     Checkpoint {
         rank: u32,
         generation: u32,
+        /// Where it is copied while it is taken.
+        partner: Option<Member>,
     },
     Trim {
         rank: u32,
@@ -95,7 +97,7 @@ pub enum FromNode {
     Answered { round: u64, answer: Answer },
     Restored { rank: u32, incarnation: u32 },
     ImageBad { rank: u32, incarnation: u32, generation: u32, at: Member },
-    Stored { rank: u32, generation: u32, image: Rc<Image> },
+    Stored { rank: u32, generation: u32, image: Rc<Image>, partner: Option<Member> },
     NotCopied { rank: u32, generation: u32, to: Member },
     NoCheckpoint { rank: u32 },
     RankDied { rank: u32, incarnation: u32 },
@@ -132,6 +134,12 @@ pub enum PeerMsg {
         rank: u32,
         generation: u32,
         image: Option<Rc<Image>>,
+        /// Its node tells the controller of it, when the receiver has it.
+        taken: bool,
+    },
+    Kept {
+        rank: u32,
+        generation: u32,
     },
 }
 

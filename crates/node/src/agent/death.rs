@@ -45,9 +45,13 @@ impl Agent {
             }
         };
         self.drain(rank);
-        self.links().into_iter().for_each(|l| l.detach(rank));
         let (said, progress) = (self.said(rank), self.progress(rank));
         let death = self.death_behind(rank, pid, death, &said);
+        // Of one that has ended well senders still want to hear how far it has read and what it has
+        // acknowledged: they may be restored elsewhere, and replay.
+        if death != Death::Exit(0) || said == Said::Running {
+            self.links().into_iter().for_each(|l| l.detach(rank));
+        }
         let r = self.rank(rank);
         r.proc = None;
         r.deaths += 1;

@@ -393,8 +393,12 @@ impl Job {
         self.forget_loans();
         for rank in 0..self.size() {
             self.forget_images(rank);
+            if let Some(uncounted) = self.rank(rank).pending.take() {
+                let generations = vec![uncounted.generation];
+                self.to_all(&ToNode::Remove { rank, generations });
+            }
             let r = self.rank(rank);
-            (r.order, r.pending, r.partner) = (None, None, None);
+            (r.order, r.partner) = (None, None);
             r.retention.restart();
             r.latest = None;
             r.gone = false;
