@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import tempfile
-import time
 
 from harness import Job, alive, compile_gate, example, run_to_end
 
@@ -51,12 +50,6 @@ class Nodes(Job):
         for name in [f"{self.gate}.{rank}" for rank in ranks] or [self.gate]:
             open(name, "w").close()
 
-    def status(self):
-        record = super().status()
-        if record:
-            self.pids.update(n["pid"] for n in record["nodes"] if n["pid"])
-        return record
-
     def kill_nodes(self, *nodes):
         return self.eyrie("inject", "last", "kill-node", ",".join(str(n) for n in nodes))
 
@@ -74,11 +67,9 @@ class Nodes(Job):
         gone(self)
 
 
-def gone(job, limit=20):
+def gone(job):
     """No process and no folder of the job is left, soon."""
-    end = time.monotonic() + limit
-    while job.left_over() and time.monotonic() < end:
-        time.sleep(0.01)
+    job.settle()
     assert not job.left_over(), job.left_over()
 
 

@@ -158,6 +158,7 @@ impl Job {
         let mut event = self.event(EventKind::Restored);
         event.rank = Some(rank);
         event.generation = Some(order.generation);
+        event.node = self.home_told(rank);
         event.took_ms = took;
         let from = match order.generation {
             0 => "from the beginning",
