@@ -79,6 +79,7 @@ SEEDS ?= 100000
 soak: build
 	$(CARGO) run --release --locked -q -p eyrie-sim -- 0 $(SEEDS)
 	benches/kill-storm --runs $(RUNS)
+	benches/kill-storm --runs $(RUNS) --nodes 4 --spares 1
 
 clean:
 	rm -rf build

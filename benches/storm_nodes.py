@@ -66,7 +66,9 @@ class Losses:
         """How the job stands now, or None if it cannot be asked."""
         record = self.job.status()
         if record and record["nodes"] and all(n["state"] != "joining" for n in record["nodes"]):
-            if self.base is None or (self.recent and whole(record, self.job.events())):
+            # One that is cut off is there until that is noticed.
+            noticed = self.recent and not self.recent & set(live_nodes(record))
+            if self.base is None or (noticed and whole(record, self.job.events())):
                 self.base, self.recent = record, set()
             return record
         return None
@@ -78,7 +80,9 @@ class Losses:
         if self.options.rollbacks:
             return [s for s in sets if set(there) - s]
         return [
-            s for s in sets if bearable(self.base, self.recent | s) and bearable(record, s)
+            s
+            for s in sets
+            if bearable(self.base, self.recent | s) and bearable(record, self.recent | s)
         ]
 
     def strike(self, among=None):

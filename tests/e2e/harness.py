@@ -22,6 +22,10 @@ POLL_S = 0.005
 TIMEOUT_S = float(os.environ.get("EYRIE_TEST_TIMEOUT", "120"))
 
 
+class NotRun(Exception):
+    """A test cannot be run here; says why."""
+
+
 class Hung(Exception):
     """A wait exceeded its limit."""
 

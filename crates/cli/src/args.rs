@@ -142,6 +142,10 @@ pub struct Run {
     /// Other nodes that hold each recorded outcome before anything that depends on it leaves a node
     #[arg(long, value_name = "F", default_value = "1", requires = "nodes")]
     pub log_replicas: u32,
+    /// Put each node into a network namespace of its own, joined by a bridge: the program reaches
+    /// the other nodes and nothing else (root only; takes `ip` of iproute2)
+    #[arg(long, requires = "nodes")]
+    pub netns: bool,
     /// Begin every output line with [rank]
     #[arg(short, long)]
     pub label: bool,

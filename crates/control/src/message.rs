@@ -67,6 +67,8 @@ pub struct JobSpec {
     pub nodes: u32,
     /// Nodes without ranks, for when one is lost.
     pub spares: u32,
+    /// Each node in a network namespace of its own.
+    pub netns: bool,
     /// Lay ranks out one on each node in turn.
     pub cyclic: bool,
     /// Other nodes that hold each determinant.
