@@ -152,6 +152,7 @@ impl Job {
 
     pub(super) fn recovered(&mut self, rank: u32, order: &Starting, pid: u32) {
         self.recoveries += 1;
+        self.scheduler.died();
         let r = self.rank(rank);
         r.recoveries += 1;
         let took = r.died_at.map(|at| millis(at.elapsed()));
