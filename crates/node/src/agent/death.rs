@@ -47,9 +47,9 @@ impl Agent {
         self.drain(rank);
         let (said, progress) = (self.said(rank), self.progress(rank));
         let death = self.death_behind(rank, pid, death, &said);
-        // Of one that has ended well senders still want to hear how far it has read and what it has
-        // acknowledged: they may be restored elsewhere, and replay.
-        if death != Death::Exit(0) || said == Said::Running {
+        // A rank that has ended stays able to say what it received: a sender that is restored
+        // later asks for that.
+        if !matches!(death, Death::Exit(_)) {
             self.links().into_iter().for_each(|l| l.detach(rank));
         }
         let r = self.rank(rank);

@@ -5,8 +5,9 @@ use crate::loans::File;
 use crate::outlet::Outlet;
 use crate::recovery::Input;
 use crate::retention::Point;
+use crate::scheduler::{Policy, Scheduler};
 use eyrie_control::node::{CheckpointResult, Taken, ToNode};
-use eyrie_control::{Dedup, EventKind, Ft, Meta, NodeMsg};
+use eyrie_control::{CheckpointPolicy, Dedup, EventKind, Ft, JobSpec, Meta, NodeMsg};
 use std::time::{Duration, Instant};
 
 /// Failed attempts of a rank whose checkpoint is needed for log space, before protection is
@@ -14,6 +15,18 @@ use std::time::{Duration, Instant};
 const NEEDED_ATTEMPTS: u32 = 3;
 /// Longest sleep of the main loop.
 const IDLE: Duration = Duration::from_secs(2);
+
+/// The order of checkpoints that a job is to have.
+pub(super) fn scheduler(spec: &JobSpec, now_ms: u64) -> Scheduler {
+    let policy = match spec.checkpoint_policy {
+        CheckpointPolicy::Sequential => Policy::Sequential,
+        CheckpointPolicy::Batch => Policy::Batch,
+        CheckpointPolicy::Timer => Policy::Timer,
+        CheckpointPolicy::Auto => Policy::Auto,
+    };
+    let every_ms = if spec.ft == Ft::Logged { spec.checkpoint_every_ms } else { 0 };
+    Scheduler::with(policy, spec.size, every_ms, spec.checkpoint_first_ms, now_ms)
+}
 
 impl Job {
     /// Starts the checkpoints that are due.
@@ -98,6 +111,7 @@ impl Job {
     pub(super) fn complete(&mut self, rank: u32, generation: u32, taken: Box<Taken>) {
         let (point, needs) = (point(&taken.meta), taken.needs.clone());
         let surplus = self.rank(rank).retention.complete(generation, point, needs);
+        self.scheduler.cost(taken.took_ms);
         self.remove_images(rank, surplus);
         let (bytes, took_ms, frozen_ms) = (taken.bytes, taken.took_ms, taken.frozen_ms);
         let mut event = self.event(EventKind::Checkpointed);
