@@ -1,5 +1,6 @@
 """Jobs over several nodes: the loss of ranks, of nodes with their storage, and of the controller."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -170,6 +171,53 @@ def test_a_node_is_lost_while_another_is_recovered():
         job.kill_nodes(3)
         job.wait_event("node-lost", node=3)
         job.ends_as("farm")
+
+
+def checkpointed_again(job):
+    """Every rank has completed a checkpoint that was begun from now on. It was told through the gate
+    of its node, so all that was recorded before it is held elsewhere."""
+    begun = {rank: job.count("checkpointing", rank=rank) for rank in range(4)}
+    for rank in range(4):
+        job.wait_event("checkpointing", rank=rank, count=begun[rank] + 1)
+    done = {rank: job.count("checkpointed", rank=rank) for rank in range(4)}
+    for rank in range(4):
+        job.wait_event("checkpointed", rank=rank, count=done[rank] + 1)
+
+
+def test_homes_die_in_a_row_while_ranks_are_on_their_way():
+    """The spare that ranks go to is lost before they run there, and then the next home."""
+    expected("farm")
+    with Nodes("farm", 4, ckpt_every=0.3, options=["--spares", "1"]) as job:
+        job.all_checkpointed()
+        # It does nothing more, so that nothing starts on it.
+        spare = job.status()["nodes"][4]["pid"]
+        os.kill(spare, signal.SIGSTOP)
+        job.kill_nodes(1)
+        job.wait_event("node-lost", node=1)
+        # Its silence may have been noticed by now.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(spare, signal.SIGKILL)
+        job.wait_event("node-lost", node=4)
+        job.wait_event("restored", rank=1)
+        job.ends_as("farm")
+        assert not job.count("rolled-back") and not job.count("diverged"), job.report()
+
+
+def test_three_nodes_die_one_after_the_other():
+    expected("farm")
+    with Nodes("farm", 4, ckpt_every=0.3, options=["--spares", "1"]) as job:
+        job.all_checkpointed()
+        for count, node in enumerate([1, 4, 2], 1):
+            lost = [r["rank"] for r in job.status()["ranks"] if r["node"] == node]
+            assert lost, job.report()
+            before = {rank: job.count("restored", rank=rank) for rank in lost}
+            job.kill_nodes(node)
+            job.wait_event("node-lost", count=count)
+            for rank in lost:
+                job.wait_event("restored", rank=rank, count=before[rank] + 1)
+            checkpointed_again(job)
+        job.ends_as("farm")
+        assert not job.count("rolled-back") and not job.count("diverged"), job.report()
 
 
 def test_without_images_and_outcomes_all_begin_again():
