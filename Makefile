@@ -17,7 +17,7 @@ EXAMPLES := $(addprefix build/examples/,$(C_EXAMPLES)) build/examples/heat_f
 
 help:
 	@echo 'make build    the staged prefix in build/: bin, lib, libexec, include, and the examples'
-	@echo 'make demo     runs cg twice, kills a rank in the second run, compares the results bit for bit'
+	@echo 'make demo     runs cg three times, kills a rank and then a node, compares the results bit for bit'
 	@echo 'make test     all tests; the last line says how many passed and failed'
 	@echo 'make lint     rustfmt, clippy with warnings denied, the house rules (tests/tidy.py)'
 	@echo 'make soak     SEEDS (default 100000) simulated jobs on many nodes, then benches/kill-storm'
@@ -79,6 +79,7 @@ SEEDS ?= 100000
 soak: build
 	$(CARGO) run --release --locked -q -p eyrie-sim -- 0 $(SEEDS)
 	benches/kill-storm --runs $(RUNS)
+	benches/kill-storm --runs $(RUNS) --nodes 4 --spares 1
 
 clean:
 	rm -rf build

@@ -22,6 +22,10 @@ POLL_S = 0.005
 TIMEOUT_S = float(os.environ.get("EYRIE_TEST_TIMEOUT", "120"))
 
 
+class NotRun(Exception):
+    """A test cannot be run here; says why."""
+
+
 class Hung(Exception):
     """A wait exceeded its limit."""
 
@@ -186,7 +190,7 @@ class Job:
         if code != 0 or not out.strip():
             return None
         record = json.loads(out)
-        self.pids.update(r["pid"] for r in record["ranks"] if r["pid"])
+        self.pids.update(r["pid"] for r in record["ranks"] + record["nodes"] if r["pid"])
         if record.get("daemon_pid"):
             self.pids.add(record["daemon_pid"])
         return record
@@ -304,6 +308,12 @@ class Job:
         left = [f"process {p}" for p in sorted(self.pids) if alive(p)]
         folder = self.folder()
         return left + ([f"folder {folder}"] if folder else [])
+
+    def settle(self, limit=20):
+        """Gives the processes of nodes, which may outlive the command for a moment, time to end."""
+        end = time.monotonic() + limit
+        while self.left_over() and time.monotonic() < end:
+            time.sleep(POLL_S)
 
     def close(self):
         if self.running():

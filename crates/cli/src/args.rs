@@ -70,6 +70,20 @@ pub enum MapMode {
     Cyclic,
 }
 
+/// In which order ranks are checkpointed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CkptPolicy {
+    /// At each interval one after the other, without a pause
+    Sr,
+    /// At each interval all at once
+    Br,
+    /// Each by a timer of its own, spread over the interval
+    St,
+    /// One at a time, spread over an interval that follows from what a checkpoint costs and how
+    /// often ranks die, and is at most --ckpt-every
+    Auto,
+}
+
 /// What a checkpoint stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CkptMode {
@@ -120,10 +134,14 @@ pub struct Run {
     /// Time until the first checkpoint of every rank, if less than --ckpt-every
     #[arg(long, value_name = "SECS", default_value = "1", value_parser = parse_millis)]
     pub ckpt_first: u64,
+    /// In which order ranks are checkpointed
+    #[arg(long, value_enum, default_value = "auto")]
+    pub ckpt_policy: CkptPolicy,
     /// What a checkpoint stores
     #[arg(long, value_enum, default_value = "incremental")]
     pub ckpt: CkptMode,
     /// Whether a full checkpoint refers to those of other ranks for memory that these hold too
+    /// (with --nodes none does yet: a copy for another node is complete by itself)
     #[arg(long, value_enum, default_value = "auto")]
     pub ckpt_dedup: CkptDedup,
     /// Most memory for the send log of each rank [default: 512M, less if memory is short]
@@ -142,6 +160,10 @@ pub struct Run {
     /// Other nodes that hold each recorded outcome before anything that depends on it leaves a node
     #[arg(long, value_name = "F", default_value = "1", requires = "nodes")]
     pub log_replicas: u32,
+    /// Put each node into a network namespace of its own, joined by a bridge: the program reaches
+    /// the other nodes and nothing else (root only; takes `ip` of iproute2)
+    #[arg(long, requires = "nodes")]
+    pub netns: bool,
     /// Begin every output line with [rank]
     #[arg(short, long)]
     pub label: bool,

@@ -3,16 +3,16 @@
 //! Kept true: whatever happens, the job's folder is gone when the command returns (unless it is to
 //! be kept), and the daemon is waited for.
 
-use crate::args::{CkptDedup, CkptMode, FtMode, MapMode, Node, Run, Verify};
+use crate::args::{CkptDedup, CkptMode, CkptPolicy, FtMode, MapMode, Node, Run, Verify};
 use crate::console::{self, Console};
 use anyhow::Context;
-use eyrie_control::{Dedup, Ft, JobSpec};
+use eyrie_control::{CheckpointPolicy, Dedup, Ft, JobSpec};
 use eyrie_node::daemon;
 use eyrie_node::home::{self, JobFolder};
 use eyrie_node::program;
 use eyrie_node::serve;
 use eyrie_node::spawn::Prefix;
-use eyrie_terminal::{FAILED, Failure};
+use eyrie_terminal::{FAILED, Failure, USAGE};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -28,6 +28,10 @@ const LOG_BYTES: u64 = 512 << 20;
 const LEAST_LOG_BYTES: u64 = 16 << 20;
 
 pub fn run(run: &Run) -> Result<i32, Failure> {
+    if run.nodes.is_some() && run.ckpt_dedup == CkptDedup::On {
+        let text = "--ckpt-dedup on works within one node: leave it out, or leave --nodes out";
+        return Err(Failure::new(USAGE, anyhow::Error::msg(text)));
+    }
     let program = checked_program(&run.command)?;
     let ft = match run.ft {
         FtMode::Logged => Ft::Logged,
@@ -38,6 +42,12 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         ft,
         checkpoint_every_ms: run.ckpt_every,
         checkpoint_first_ms: run.ckpt_first,
+        checkpoint_policy: match run.ckpt_policy {
+            CkptPolicy::Sr => CheckpointPolicy::Sequential,
+            CkptPolicy::Br => CheckpointPolicy::Batch,
+            CkptPolicy::St => CheckpointPolicy::Timer,
+            CkptPolicy::Auto => CheckpointPolicy::Auto,
+        },
         incremental: run.ckpt == CkptMode::Incremental,
         dedup: match run.ckpt_dedup {
             CkptDedup::Auto => Dedup::Auto,
@@ -50,6 +60,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         verbose: run.verbose,
         nodes: run.nodes.unwrap_or(0),
         spares: run.spares,
+        netns: run.netns,
         cyclic: run.map == MapMode::Cyclic,
         log_replicas: run.log_replicas,
         program: program.as_os_str().as_bytes().to_vec(),
@@ -65,6 +76,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         ft: Ft::Verify,
         checkpoint_every_ms: 0,
         checkpoint_first_ms: 0,
+        checkpoint_policy: CheckpointPolicy::Auto,
         incremental: false,
         dedup: Dedup::Off,
         log_limit_bytes: verify.log_limit.unwrap_or_else(|| default_log(verify.size)),
@@ -73,6 +85,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         verbose: verify.verbose,
         nodes: 0,
         spares: 0,
+        netns: false,
         cyclic: false,
         log_replicas: 0,
         program: program.as_os_str().as_bytes().to_vec(),

@@ -116,7 +116,11 @@ pub fn status(job: &JobStatus) -> String {
     for r in &job.ranks {
         if let Some(c) = &r.checkpoint {
             let (rank, tracking, mode, why) = (r.rank, &c.tracking, &c.mode, &c.why);
-            let _ = writeln!(text, "rank {rank}: changes by {tracking}; kept by {mode}: {why}");
+            let next = &r.next_checkpoint;
+            let _ = writeln!(
+                text,
+                "rank {rank}: changes by {tracking}; kept by {mode}: {why}; next checkpoint {next}"
+            );
         }
     }
     text

@@ -44,6 +44,19 @@ pub enum Dedup {
     Off,
 }
 
+/// In which order ranks are checkpointed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CheckpointPolicy {
+    /// At each interval one after the other.
+    Sequential,
+    /// At each interval all at once.
+    Batch,
+    /// Each by a timer of its own.
+    Timer,
+    /// One at a time; the interval follows from measurements.
+    Auto,
+}
+
 /// What to run. Working folder and environment are those the daemon was started with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobSpec {
@@ -52,6 +65,7 @@ pub struct JobSpec {
     pub checkpoint_every_ms: u64,
     /// When all ranks have been checkpointed once, if that is sooner.
     pub checkpoint_first_ms: u64,
+    pub checkpoint_policy: CheckpointPolicy,
     /// Store in a checkpoint only what has changed since the one before.
     pub incremental: bool,
     /// Store once what several ranks have in common.
@@ -67,6 +81,8 @@ pub struct JobSpec {
     pub nodes: u32,
     /// Nodes without ranks, for when one is lost.
     pub spares: u32,
+    /// Each node in a network namespace of its own.
+    pub netns: bool,
     /// Lay ranks out one on each node in turn.
     pub cyclic: bool,
     /// Other nodes that hold each determinant.

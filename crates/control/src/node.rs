@@ -100,8 +100,8 @@ pub enum ToNode {
     Homes { homes: Vec<u32> },
     /// Which determinants of these ranks are held here? Answered by `Held`.
     Held { ask: u64, ranks: Vec<u32> },
-    /// Nothing; the connection stands.
-    Beat,
+    /// Nothing; the connection stands, and bears so long a silence.
+    Beat { patience_ms: u64 },
     /// No kept checkpoint of the rank needs what lies before these positions.
     Trim { rank: u32, need: Vec<u64>, det_pos: u64 },
     /// The rank has ended: nobody reads the channels to it any more.

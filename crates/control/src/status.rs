@@ -65,6 +65,8 @@ pub struct RankStatus {
     pub checkpoint: Option<CheckpointStatus>,
     /// Why the last attempt did not give a checkpoint; cleared by the next success.
     pub no_checkpoint_reason: Option<String>,
+    /// When the next one comes, and why then.
+    pub next_checkpoint: String,
     pub log_used_bytes: u64,
     pub log_chunks: u64,
     /// Words in the determinant log that are still needed.

@@ -5,9 +5,10 @@
 //! processes nor storage.
 
 use crate::job::Msg;
+use crate::netns::{self, Bridge};
 use crate::reap;
 use crate::spawn;
-use crate::wire;
+use crate::wire::{self, Limits};
 use eyrie_control::auth::{self, Hello, Key, Role};
 use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
 use eyrie_control::node::Enlist;
@@ -45,10 +46,13 @@ pub struct Crew {
     address: SocketAddr,
     /// Held open in every daemon, so that whoever waits for its end waits for theirs.
     lifeline: OwnedFd,
+    /// None: all are in one network.
+    bridge: Option<Bridge>,
 }
 
 impl Crew {
-    /// Makes the job's key and listens for daemons.
+    /// Makes the job's key and listens for daemons, in the network that they are to be in. To be
+    /// called by the thread that starts all others.
     pub fn new(
         job: &str,
         folder: &Path,
@@ -56,7 +60,9 @@ impl Crew {
         lifeline: OwnedFd,
         tell: UnboundedSender<Msg>,
     ) -> io::Result<Crew> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let bridge = spec.netns.then(|| Bridge::make(job)).transpose()?;
+        let here = bridge.as_ref().map_or(Ipv4Addr::LOCALHOST, Bridge::address);
+        let listener = TcpListener::bind((here, 0))?;
         let address = listener.local_addr()?;
         let key = Key::new()?;
         let (known, name) = (key.clone(), job.to_string());
@@ -73,7 +79,7 @@ impl Crew {
         };
         std::thread::Builder::new().name("eyrie-accept".into()).spawn(accept)?;
         let (job, folder, spec) = (job.to_string(), folder.to_path_buf(), spec.clone());
-        Ok(Crew { job, folder, spec, key, address, lifeline })
+        Ok(Crew { job, folder, spec, key, address, lifeline, bridge })
     }
 
     /// Starts the daemon of a node.
@@ -92,6 +98,7 @@ impl Crew {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("__member").stdin(Stdio::piped());
         let lifeline = self.lifeline.as_raw_fd();
+        let apart = self.bridge.is_some();
         // SAFETY: only async-signal-safe system calls between fork and exec.
         unsafe {
             command.pre_exec(move || {
@@ -100,12 +107,14 @@ impl Crew {
                 if libc::fcntl(lifeline, libc::F_SETFD, 0) < 0 {
                     return Err(io::Error::last_os_error());
                 }
-                Ok(())
+                if apart { netns::leave() } else { Ok(()) }
             });
         }
         let mut child = command.spawn()?;
         let pid = child.id() as libc::pid_t;
         let pidfd = Arc::new(spawn::pidfd(pid)?);
+        // It waits for what it is told, and so finds its network ready.
+        self.bridge.as_ref().map_or(Ok(()), |b| b.join(node, pid))?;
         if let Some(mut stdin) = child.stdin.take() {
             stdin.write_all(&frame)?;
         }
@@ -129,10 +138,13 @@ fn welcome(
     stream.set_write_timeout(None)?;
     let (node, epoch) = (other.node, other.epoch);
     let stream = Arc::new(stream);
-    let sender = wire::write(Arc::clone(&stream), || ToNode::Beat)?;
+    let limits = Arc::new(Limits::default());
+    let known = Arc::clone(&limits);
+    let beat = move || ToNode::Beat { patience_ms: known.own() };
+    let sender = wire::write(Arc::clone(&stream), beat)?;
     let _ = tell.send(Msg::Connected { node, epoch, sender, stream: Arc::clone(&stream) });
     let tell = tell.clone();
-    wire::read(stream, move |message| {
+    wire::read(stream, limits, move |message| {
         let _ = tell.send(match message {
             Ok(message) => Msg::Node { node, message },
             Err(why) => Msg::Gone { node, epoch, why },

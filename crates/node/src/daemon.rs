@@ -8,23 +8,26 @@ use crate::home;
 use crate::reap;
 use crate::spawn::Prefix;
 use crate::store::{self, Identity, Members};
-use crate::wire;
+use crate::wire::{self, Limits};
 use eyrie_control::auth::{self, AuthError, Hello, Key, Role};
 use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
 use eyrie_control::node::Enlist;
 use eyrie_control::{Decoder, FromNode, ToNode};
 use std::ffi::OsStr;
 use std::io::{self, Read};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// Longest wait for the controller's answer at the beginning.
 const GREETING: Duration = Duration::from_secs(20);
+
+/// Longest wait for an answer to the first call; longer each time.
+const FIRST_CALL: Duration = Duration::from_millis(50);
 
 /// Longest wait for the controller's hanging up at the end.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -80,7 +83,7 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     let Enlist { job, node, epoch, key, controller, spec, .. } = enlist;
     let keep = spec.keep;
     std::fs::DirBuilder::new().mode(0o700).create(folder).map_err(os("storage"))?;
-    let mut stream = TcpStream::connect(controller).map_err(os("controller"))?;
+    let mut stream = call(controller).map_err(os("controller"))?;
     let key = Key(key);
     let here = stream.local_addr().map_err(os("controller"))?.ip();
     greet(&mut stream, &job, (node, epoch), &key)?;
@@ -93,6 +96,8 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     store::serve(store, own.clone(), images.clone(), Arc::clone(&members)).map_err(os("store"))?;
     let to_controller =
         wire::write(Arc::clone(&stream), || FromNode::Beat).map_err(os("thread"))?;
+    let limits = Arc::new(Limits::default());
+    let told = Arc::clone(&limits);
     let (orders, mut ordered) = mpsc::unbounded_channel();
     let (hear, heard) = mpsc::unbounded_channel();
     let network = Network { own, members, here, store: store_at, homes: Vec::new(), links: None };
@@ -101,8 +106,9 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     let say = Arc::new(move |message| out.send(message));
     let agent = Agent::begin(place, spec, hear, say, Some(network))?;
     agent.borrow_mut().join();
-    wire::read(stream, move |order: Result<ToNode, String>| match order {
-        Ok(ToNode::Beat) => {}
+    wire::read(stream, limits, move |order: Result<ToNode, String>| match order {
+        // Before this node gives the controller up, the controller has given this node up.
+        Ok(ToNode::Beat { patience_ms }) => told.tell(patience_ms),
         Ok(order) => drop(orders.send(order)),
         // The sender goes with this closure, and the loop below ends.
         Err(why) => tracing::warn!("the controller is gone: {why}"),
@@ -114,6 +120,21 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     let hung_up = async { while ordered.recv().await.is_some() {} };
     let _ = tokio::time::timeout(FAREWELL, hung_up).await;
     Ok(finished && keep)
+}
+
+/// Calls the controller. What is sent first may be lost, as a bridge takes a moment to notice a new
+/// network, and would be sent again a second later only.
+fn call(controller: SocketAddr) -> io::Result<TcpStream> {
+    let begun = Instant::now();
+    let mut wait = FIRST_CALL;
+    loop {
+        match TcpStream::connect_timeout(&controller, wait) {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut && begun.elapsed() < GREETING => {
+                wait *= 2;
+            }
+            called => return called,
+        }
+    }
 }
 
 fn greet(stream: &mut TcpStream, job: &str, own: (u32, u64), key: &Key) -> Result<(), DaemonError> {

@@ -14,6 +14,7 @@ mod input;
 mod job;
 mod loans;
 pub mod monitor;
+mod netns;
 mod outlet;
 pub mod output;
 mod pipes;

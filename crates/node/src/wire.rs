@@ -5,41 +5,36 @@
 
 use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
 use eyrie_control::{Decoder, encode_within};
+use eyrie_protocol::patience::{self, Patience};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// How often an end that has nothing to say says so.
-pub const BEAT: Duration = Duration::from_millis(100);
-/// Silence that is always borne.
-const LEAST_SILENCE: Duration = Duration::from_secs(2);
-/// Silence that is never borne.
-const MOST_SILENCE: Duration = Duration::from_secs(20);
+pub const BEAT: Duration = Duration::from_millis(patience::TICK_MS);
 const READ_BYTES: usize = 64 * 1024;
 
-/// How long the other end may be silent, by what it was used to.
-#[derive(Debug)]
-pub struct Patience {
-    /// Longest gap seen, slowly forgotten.
-    longest: Duration,
+/// How long silence is borne at the two ends of a connection, in milliseconds.
+#[derive(Default)]
+pub struct Limits {
+    own: AtomicU64,
+    other: AtomicU64,
 }
 
-impl Patience {
-    pub fn new() -> Patience {
-        Patience { longest: Duration::ZERO }
+impl Limits {
+    /// What this end bears.
+    pub fn own(&self) -> u64 {
+        self.own.load(Ordering::Relaxed)
     }
 
-    /// Something came after so long a time.
-    pub fn heard(&mut self, gap: Duration) {
-        self.longest = gap.max(self.longest * 31 / 32);
-    }
-
-    pub fn limit(&self) -> Duration {
-        (self.longest * 8).clamp(LEAST_SILENCE, MOST_SILENCE)
+    /// The other end says what it bears: this one is going to bear more.
+    pub fn tell(&self, other_ms: u64) {
+        self.other.store(other_ms, Ordering::Relaxed);
     }
 }
 
@@ -62,7 +57,7 @@ impl<T> Sender<T> {
 /// Starts the thread that writes.
 pub fn write<T: Serialize + Send + 'static>(
     stream: Arc<TcpStream>,
-    beat: fn() -> T,
+    beat: impl Fn() -> T + Send + 'static,
 ) -> io::Result<Sender<T>> {
     let (sender, queue) = mpsc::channel::<T>();
     let work = move || {
@@ -90,10 +85,11 @@ pub fn write<T: Serialize + Send + 'static>(
 /// Starts the thread that reads: `take` gets every message, then why there are no more.
 pub fn read<T: DeserializeOwned>(
     stream: Arc<TcpStream>,
+    limits: Arc<Limits>,
     mut take: impl FnMut(Result<T, String>) + Send + 'static,
 ) -> io::Result<()> {
     let work = move || {
-        let why = read_all(&stream, &mut |message| take(Ok(message)));
+        let why = read_all(&stream, &limits, &mut |message| take(Ok(message)));
         let _ = stream.shutdown(Shutdown::Both);
         take(Err(why));
     };
@@ -101,32 +97,38 @@ pub fn read<T: DeserializeOwned>(
     Ok(())
 }
 
-fn read_all<T: DeserializeOwned>(stream: &TcpStream, take: &mut impl FnMut(T)) -> String {
+fn read_all<T: DeserializeOwned>(
+    stream: &TcpStream,
+    limits: &Limits,
+    take: &mut impl FnMut(T),
+) -> String {
     let mut decoder = Decoder::within(MAX_NODE_FRAME_BYTES);
     let mut buffer = vec![0; READ_BYTES];
-    let mut patience = Patience::new();
-    let mut last = Instant::now();
+    let begun = Instant::now();
+    let now_ms = || begun.elapsed().as_millis() as u64;
+    let mut patience = Patience::new(0);
+    if stream.set_read_timeout(Some(BEAT)).is_err() {
+        return String::from("its connection cannot be used");
+    }
     loop {
-        if stream.set_read_timeout(Some(patience.limit())).is_err() {
-            return String::from("its connection cannot be used");
-        }
+        limits.own.store(patience.limit_ms(), Ordering::Relaxed);
         let mut from = stream;
         match from.read(&mut buffer) {
             Ok(0) => return String::from("its connection ended"),
-            Ok(count) => decoder.push(&buffer[..count]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error)
-                if [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut].contains(&error.kind()) =>
-            {
-                return format!(
-                    "nothing was heard of it for {:.1} s",
-                    last.elapsed().as_secs_f64()
-                );
+            Ok(count) => {
+                patience.heard(now_ms());
+                decoder.push(&buffer[..count]);
+            }
+            Err(error) if is_silence(error.kind()) => {
+                patience.told(limits.other.load(Ordering::Relaxed));
+                if patience.over(now_ms()) {
+                    let seconds = patience.silent_ms() as f64 / 1e3;
+                    return format!("nothing was heard of it for {seconds:.1} s");
+                }
+                continue;
             }
             Err(error) => return format!("its connection broke: {error}"),
         }
-        patience.heard(last.elapsed());
-        last = Instant::now();
         loop {
             match decoder.next_message() {
                 Ok(Some(message)) => take(message),
@@ -135,6 +137,11 @@ fn read_all<T: DeserializeOwned>(stream: &TcpStream, take: &mut impl FnMut(T)) -
             }
         }
     }
+}
+
+fn is_silence(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    [Interrupted, TimedOut, WouldBlock].contains(&kind)
 }
 
 #[cfg(test)]
@@ -148,24 +155,15 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let there = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (here, _) = listener.accept().unwrap();
-        let sender = write(Arc::new(there), || ToNode::Beat).unwrap();
+        let sender = write(Arc::new(there), || ToNode::Beat { patience_ms: 0 }).unwrap();
         let (tell, told) = mpsc::channel();
-        read(Arc::new(here), move |m: Result<ToNode, String>| drop(tell.send(m))).unwrap();
+        read(Arc::new(here), Arc::default(), move |m: Result<ToNode, String>| drop(tell.send(m)))
+            .unwrap();
         (0..5).for_each(|ask| sender.send(ToNode::Look { ask }));
         drop(sender);
-        let all: Vec<_> = told.iter().filter(|m| *m != Ok(ToNode::Beat)).collect();
+        let all: Vec<_> = told.iter().filter(|m| !matches!(m, Ok(ToNode::Beat { .. }))).collect();
         let looks: Vec<_> = (0..5).map(|ask| Ok(ToNode::Look { ask })).collect();
         assert_eq!(all[..5], looks);
         assert_eq!(all[5..], [Err(String::from("its connection ended"))]);
-    }
-
-    #[test]
-    fn patience_grows_with_what_it_was_used_to() {
-        let mut patience = Patience::new();
-        assert_eq!(patience.limit(), LEAST_SILENCE);
-        patience.heard(Duration::from_secs(1));
-        assert_eq!(patience.limit(), Duration::from_secs(8));
-        (0..200).for_each(|_| patience.heard(BEAT));
-        assert_eq!(patience.limit(), LEAST_SILENCE);
     }
 }

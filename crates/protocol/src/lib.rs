@@ -7,6 +7,7 @@ pub mod gate;
 pub mod interval;
 pub mod link;
 pub mod membership;
+pub mod patience;
 pub mod placement;
 pub mod recovery;
 pub mod replicas;

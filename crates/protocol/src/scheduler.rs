@@ -3,8 +3,8 @@
 //!
 //! Pure: time comes in as milliseconds. Kept true: never two checkpoints of one rank are under way,
 //! and no more at once than the policy has; every live rank gets its turn; a request is served
-//! once, after the moment it was made; however short the interval, the measured policy leaves the job
-//! half of the time without any.
+//! once, after the moment it was made; however short the interval, the measured policy leaves the
+//! job half of the time without any.
 
 use crate::interval::Interval;
 use std::collections::VecDeque;

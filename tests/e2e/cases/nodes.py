@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import tempfile
-import time
 
 from harness import Job, alive, compile_gate, example, run_to_end
 
@@ -52,12 +51,6 @@ class Nodes(Job):
         for name in [f"{self.gate}.{rank}" for rank in ranks] or [self.gate]:
             open(name, "w").close()
 
-    def status(self):
-        record = super().status()
-        if record:
-            self.pids.update(n["pid"] for n in record["nodes"] if n["pid"])
-        return record
-
     def kill_nodes(self, *nodes):
         return self.eyrie("inject", "last", "kill-node", ",".join(str(n) for n in nodes))
 
@@ -75,11 +68,9 @@ class Nodes(Job):
         gone(self)
 
 
-def gone(job, limit=20):
+def gone(job):
     """No process and no folder of the job is left, soon."""
-    end = time.monotonic() + limit
-    while job.left_over() and time.monotonic() < end:
-        time.sleep(0.01)
+    job.settle()
     assert not job.left_over(), job.left_over()
 
 
@@ -96,10 +87,10 @@ def undisturbed(name, nodes, options=()):
         assert not job.count("detected") and not job.count("rolled-back"), job.report()
 
 
-def killed(name, nodes, lost, options=()):
+def killed(name, nodes, lost, options=(), make=Nodes):
     """Nodes are killed with all that is on them, after all ranks have images."""
     expected(name)
-    with Nodes(name, nodes, options, ckpt_every=0.5) as job:
+    with make(name, nodes, options, ckpt_every=0.5) as job:
         record = job.wait_running(4)
         job.all_checkpointed()
         folder = job.folder()
@@ -251,6 +242,19 @@ def test_nothing_is_left_of_a_job_whose_controller_is_killed():
         os.kill(record["daemon_pid"], signal.SIGKILL)
         assert job.wait() != 0
         assert "ended early" in job.stderr(), job.report()
+        gone(job)
+
+
+def test_nodes_that_hear_nothing_of_their_controller_end_by_themselves():
+    with Nodes("farm", 2, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        record = job.status()
+        os.kill(record["daemon_pid"], signal.SIGSTOP)
+        pids = [e["pid"] for e in record["nodes"] + record["ranks"]]
+        job.until(lambda: not any(alive(p) for p in pids), "end of nodes and ranks")
+        assert not any(n.startswith("node-") for n in os.listdir(job.folder())), job.report()
+        os.kill(record["daemon_pid"], signal.SIGCONT)
+        assert job.wait() == 1, job.report()
         gone(job)
 
 

@@ -45,9 +45,13 @@ impl Agent {
             }
         };
         self.drain(rank);
-        self.links().into_iter().for_each(|l| l.detach(rank));
         let (said, progress) = (self.said(rank), self.progress(rank));
         let death = self.death_behind(rank, pid, death, &said);
+        // A rank that has ended stays able to say what it received: a sender that is restored
+        // later asks for that.
+        if !matches!(death, Death::Exit(_)) {
+            self.links().into_iter().for_each(|l| l.detach(rank));
+        }
         let r = self.rank(rank);
         r.proc = None;
         r.deaths += 1;

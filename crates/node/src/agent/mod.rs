@@ -233,7 +233,7 @@ impl Agent {
             ToNode::Members { members } => self.set_members(&members),
             ToNode::Homes { homes } => self.set_homes(&homes),
             ToNode::Held { ask, ranks } => self.tell_held(ask, &ranks),
-            ToNode::Beat => {}
+            ToNode::Beat { .. } => {}
             ToNode::Trim { .. } | ToNode::Release { .. } => self.give_up_logs(message),
             ToNode::Withdraw { rank, generations } => self.withdraw(rank, &generations),
             ToNode::Remove { rank, generations } => self.remove_images(rank, &generations),

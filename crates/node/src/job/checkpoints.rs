@@ -4,8 +4,9 @@ use super::{Ask, Job, Latest, Rank};
 use crate::loans::File;
 use crate::outlet::Outlet;
 use crate::retention::Point;
+use crate::scheduler::{Policy, Scheduler};
 use eyrie_control::node::{CheckpointResult, Taken, ToNode};
-use eyrie_control::{Dedup, EventKind, Ft, Meta, NodeMsg};
+use eyrie_control::{CheckpointPolicy, Dedup, EventKind, Ft, JobSpec, Meta, NodeMsg};
 use std::time::{Duration, Instant};
 
 /// Failed attempts of a rank whose checkpoint is needed for log space, before protection is
@@ -13,6 +14,18 @@ use std::time::{Duration, Instant};
 const NEEDED_ATTEMPTS: u32 = 3;
 /// Longest sleep of the main loop.
 const IDLE: Duration = Duration::from_secs(2);
+
+/// The order of checkpoints that a job is to have.
+pub(super) fn scheduler(spec: &JobSpec, now_ms: u64) -> Scheduler {
+    let policy = match spec.checkpoint_policy {
+        CheckpointPolicy::Sequential => Policy::Sequential,
+        CheckpointPolicy::Batch => Policy::Batch,
+        CheckpointPolicy::Timer => Policy::Timer,
+        CheckpointPolicy::Auto => Policy::Auto,
+    };
+    let every_ms = if spec.ft == Ft::Logged { spec.checkpoint_every_ms } else { 0 };
+    Scheduler::with(policy, spec.size, every_ms, spec.checkpoint_first_ms, now_ms)
+}
 
 impl Job {
     /// Starts the checkpoints that are due.
@@ -89,6 +102,7 @@ impl Job {
             self.note_held(rank, &brought, partner);
             self.note_held(rank, &[generation], partner);
         }
+        self.scheduler.cost(taken.took_ms);
         self.remove_images(rank, surplus);
         self.copy_to_partner(rank);
         let (bytes, took_ms, frozen_ms) = (taken.bytes, taken.took_ms, taken.frozen_ms);

@@ -152,12 +152,14 @@ impl Job {
 
     pub(super) fn recovered(&mut self, rank: u32, order: &Starting, pid: u32) {
         self.recoveries += 1;
+        self.scheduler.died();
         let r = self.rank(rank);
         r.recoveries += 1;
         let took = r.died_at.map(|at| millis(at.elapsed()));
         let mut event = self.event(EventKind::Restored);
         event.rank = Some(rank);
         event.generation = Some(order.generation);
+        event.node = self.home_told(rank);
         event.took_ms = took;
         let from = match order.generation {
             0 => "from the beginning",

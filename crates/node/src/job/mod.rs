@@ -223,7 +223,6 @@ impl Job {
         };
         let map = if spec.cyclic { Map::Cyclic } else { Map::Block };
         let placement = Placement::new(spec.size, spec.nodes.max(1), spec.spares, map);
-        let every = if spec.ft == Ft::Logged { spec.checkpoint_every_ms } else { 0 };
         Ok(Rc::new(RefCell::new(Job {
             tell,
             console,
@@ -233,7 +232,7 @@ impl Job {
             asked: 0,
             ranks: (0..spec.size).map(|_| Rank::new(spec.size, limit)).collect(),
             monitor: Monitor::new(spec.size, spec.ft != Ft::Verify),
-            scheduler: Scheduler::new(spec.size, every, spec.checkpoint_first_ms, 0),
+            scheduler: checkpoints::scheduler(&spec, 0),
             loans: Loans::default(),
             input,
             input_credit: 0,
@@ -389,9 +388,7 @@ impl Job {
             r.tapes.iter_mut().for_each(|t| t.give_up());
         }
         let now = self.now_ms();
-        let every = self.spec.checkpoint_every_ms;
-        let first = self.spec.checkpoint_first_ms;
-        self.scheduler = Scheduler::new(self.size(), every, first, now);
+        self.scheduler = checkpoints::scheduler(&self.spec, now);
         let event = self.event(EventKind::RolledBack);
         self.log_event(event);
         if self.renew_nodes() {

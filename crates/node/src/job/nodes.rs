@@ -98,6 +98,11 @@ impl Job {
         self.spec.nodes > 0
     }
 
+    /// The node that a rank lives on, where there are several to tell apart.
+    pub(super) fn home_told(&self, rank: u32) -> Option<u32> {
+        self.many().then(|| self.placement.home(rank))
+    }
+
     /// Sends to the node that a rank lives on.
     pub(super) fn to_home(&self, rank: u32, message: ToNode) {
         self.nodes[self.placement.home(rank) as usize].send(message);

@@ -141,6 +141,7 @@ impl Job {
             recoveries: r.recoveries,
             checkpoint: r.latest.as_ref().map(checkpoint_status),
             no_checkpoint_reason: r.reason.clone(),
+            next_checkpoint: self.scheduler.why(rank, self.now_ms()).to_string(),
             log_used_bytes: look.log_chunks * u64::from(geometry.chunk_bytes),
             log_chunks: look.log_chunks,
             determinant_words: look.determinant_words,

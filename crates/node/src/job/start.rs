@@ -60,6 +60,7 @@ impl Job {
         if order.generation == 0 {
             let mut event = self.event(EventKind::Started);
             event.rank = Some(rank);
+            event.node = self.home_told(rank);
             event.text = format!("pid {pid}");
             self.log_event(event);
         }

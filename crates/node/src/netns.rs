@@ -1,0 +1,159 @@
+//! Networks of their own for nodes (`eyrie run --netns`): the controller's network namespace holds
+//! a bridge, and each node's is joined to it by a pair of veth devices.
+//!
+//! Kept true: the namespaces have no names, they are held by the processes in them alone. So with
+//! the last process of the job they vanish with bridge and pairs, however it ended; and nothing of
+//! it ever is in the namespace that the job was started from.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// Addresses of a job, 10.77.0.0/16: the controller has the first, nodes the next. No two jobs
+/// meet, as each has namespaces of its own.
+const NETWORK: [u8; 4] = [10, 77, 0, 0];
+const PREFIX: u32 = 16;
+/// The device of a node, as it is called there.
+const INNER: &str = "eth0";
+
+/// Where the tool may be besides the search path, which often lacks these.
+const SYSTEM_PATHS: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
+
+/// The bridge of a job. The calling thread, and those it starts later, are in its namespace.
+pub struct Bridge {
+    job: String,
+    tool: PathBuf,
+}
+
+fn host(number: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(Ipv4Addr::from(NETWORK).to_bits() + number)
+}
+
+/// Puts the calling process, which has one thread, into a network namespace of its own.
+/// Async-signal-safe.
+pub fn leave() -> io::Result<()> {
+    // SAFETY: plain system call.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+fn find_tool() -> io::Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places =
+        std::env::split_paths(&path).chain(std::env::split_paths(OsStr::new(SYSTEM_PATHS)));
+    let mut found = places.map(|place| place.join("ip")).filter(|tool| tool.is_file());
+    found.next().ok_or_else(|| {
+        io::Error::other("--netns needs the program 'ip': install the package iproute2")
+    })
+}
+
+impl Bridge {
+    /// Leaves the network namespace for a new one, and makes the bridge there.
+    pub fn make(job: &str) -> io::Result<Bridge> {
+        let bridge = Bridge { job: job.to_string(), tool: find_tool()? };
+        leave().map_err(|error| {
+            io::Error::other(format!(
+                "--netns needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN), as it makes network \
+                 namespaces: {error}"
+            ))
+        })?;
+        let (name, address) = (bridge.name(), bridge.address());
+        bridge.configure(
+            None,
+            &format!(
+                "link set lo up\nlink add {name} type bridge\n\
+                 address add {address}/{PREFIX} dev {name}\nlink set {name} up\n"
+            ),
+        )?;
+        Ok(bridge)
+    }
+
+    /// The controller's address.
+    pub fn address(&self) -> Ipv4Addr {
+        host(1)
+    }
+
+    fn name(&self) -> String {
+        format!("eyr-{}", self.job)
+    }
+
+    /// Joins the namespace of a node's daemon, which has just left for it, to the bridge.
+    pub fn join(&self, node: u32, daemon: libc::pid_t) -> io::Result<()> {
+        let (bridge, address) = (self.name(), host(node + 2));
+        let outer = format!("{bridge}-{node}");
+        self.configure(
+            None,
+            &format!(
+                "link add {outer} type veth peer name {INNER} netns {daemon}\n\
+                 link set {outer} master {bridge} up\n"
+            ),
+        )?;
+        self.configure(
+            Some(daemon),
+            &format!(
+                "link set lo up\naddress add {address}/{PREFIX} dev {INNER}\n\
+                 link set {INNER} up\n"
+            ),
+        )
+    }
+
+    /// Carries out commands of `ip`, in the namespace of a process if one is given.
+    fn configure(&self, process: Option<libc::pid_t>, commands: &str) -> io::Result<()> {
+        let space = process.map(|p| File::open(format!("/proc/{p}/ns/net"))).transpose()?;
+        let mut command = Command::new(&self.tool);
+        command.args(["-batch", "-"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        if let Some(space) = space {
+            // SAFETY: one async-signal-safe system call between fork and exec; the descriptor is
+            // open as long as the closure lives.
+            unsafe {
+                command.pre_exec(move || {
+                    match libc::setns(space.as_raw_fd(), libc::CLONE_NEWNET) {
+                        0 => Ok(()),
+                        _ => Err(io::Error::last_os_error()),
+                    }
+                });
+            }
+        }
+        let mut child = command.spawn()?;
+        if let Some(mut stdin) = child.stdin.take() {
+            stdin.write_all(commands.as_bytes())?;
+        }
+        let done = child.wait_with_output()?;
+        if done.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&done.stderr);
+        let said = said.lines().next().unwrap_or_default();
+        Err(io::Error::other(format!(
+            "--netns needs bridges and veth devices of the kernel; {} ended with {}: {said}",
+            self.tool.display(),
+            done.status
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_have_addresses_of_their_own_in_one_network() {
+        assert_eq!(host(1), Ipv4Addr::new(10, 77, 0, 1));
+        assert_eq!(host(2 + 511), Ipv4Addr::new(10, 77, 2, 1));
+    }
+
+    #[test]
+    fn names_fit_what_the_kernel_takes() {
+        let bridge = Bridge { job: "abcd".into(), tool: PathBuf::new() };
+        // IFNAMSIZ is 16 with the final zero.
+        assert!(format!("{}-511", bridge.name()).len() < 16);
+    }
+}

@@ -1,0 +1,143 @@
+"""Jobs whose nodes have network namespaces of their own: the loss of nodes, and of the way to them.
+
+Root only: elsewhere these tests are told as not run."""
+
+import os
+import subprocess
+
+from harness import EYRIE, NotRun, alive, example, run_to_end
+from nodes import SIZES, Nodes, expected, killed
+
+
+def needs_root():
+    if os.geteuid() != 0:
+        raise NotRun("network namespaces take root")
+
+
+def space(pid):
+    """The network namespace of a process, or None if it has ended."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/net")
+    except OSError:
+        return None
+
+
+def processes_in(spaces):
+    found = [(pid, space(pid)) for pid in os.listdir("/proc") if pid.isdigit()]
+    return [f"process {pid} in {where}" for pid, where in found if where in spaces]
+
+
+def devices(*enter):
+    command = [*enter, "ip", "-o", "link"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+class Spaces(Nodes):
+    """A job over nodes in namespaces: knows these, and finds what is left of them."""
+
+    def __init__(self, name, nodes, options=(), **more):
+        needs_root()
+        self.spaces, self.name = set(), None
+        super().__init__(name, nodes, ["--netns", *options], **more)
+
+    def status(self):
+        record = super().status()
+        if record:
+            self.name = record["job"]
+            pids = [record["daemon_pid"]] + [n["pid"] for n in record["nodes"]]
+            self.spaces |= {space(p) for p in pids if p} - {None, space("self")}
+        return record
+
+    def left_over(self):
+        left = super().left_over() + processes_in(self.spaces)
+        names = subprocess.run(["ip", "netns"], capture_output=True, text=True).stdout
+        mark = f"eyr-{self.name}"
+        return left + [text for text in (devices(), names) if self.name and mark in text]
+
+    def cut_off(self, node):
+        """Sets the controller's end of a node's pair down."""
+        record = self.status()
+        enter = ["nsenter", "-t", str(record["daemon_pid"]), "-n"]
+        link = f"eyr-{record['job']}-{node}"
+        subprocess.run([*enter, "ip", "link", "set", link, "down"], check=True)
+
+
+def test_each_node_has_a_network_of_its_own():
+    expected("farm")
+    with Spaces("farm", 3, ckpt_every=0.5) as job:
+        record = job.wait_running(4)
+        pids = [record["daemon_pid"]] + [n["pid"] for n in record["nodes"]]
+        assert len({space(p) for p in pids} | {space("self")}) == 5, record
+        addresses = [n["address"].rsplit(":", 1)[0] for n in record["nodes"]]
+        assert addresses == [f"10.77.0.{n + 2}" for n in range(3)], addresses
+        for rank in record["ranks"]:
+            assert space(rank["pid"]) == space(record["nodes"][rank["node"]]["pid"]), record
+        inside = devices("nsenter", "-t", str(pids[0]), "-n")
+        assert all(f"eyr-{record['job']}-{n}@" in inside for n in range(3)), inside
+        assert "eyr-" + record["job"] not in devices(), devices()
+        job.ends_as("farm")
+        assert not job.count("detected") and not job.count("node-lost"), job.report()
+
+
+def test_a_node_is_killed():
+    killed("heat", 3, [1], make=Spaces)
+
+
+def test_a_node_is_cut_off():
+    """Nothing is heard of it any more: it is fenced, and its ranks come back elsewhere."""
+    expected("farm")
+    with Spaces("farm", 3, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        victims = [r["rank"] for r in job.status()["ranks"] if r["node"] == 1]
+        job.cut_off(1)
+        job.wait_event("node-lost", node=1)
+        lost = next(e for e in job.events() if e["event"] == "node-lost")
+        assert "nothing was heard of it" in lost["text"], lost
+        for rank in victims:
+            job.wait_event("restored", rank=rank)
+        job.ends_as("farm")
+        restored = [e["rank"] for e in job.events() if e["event"] == "restored"]
+        assert sorted(restored) == victims and not job.count("rolled-back"), job.report()
+
+
+def test_a_node_is_cut_off_while_another_is_killed():
+    expected("heat")
+    with Spaces("heat", 4, ["--spares", "1"], ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        job.cut_off(0)
+        job.kill_nodes(2)
+        job.wait_event("node-lost", node=2)
+        job.wait_event("node-lost", node=0)
+        job.ends_as("heat")
+        assert not job.count("rolled-back"), job.report()
+
+
+def test_nothing_is_left_after_an_interrupt():
+    with Spaces("farm", 2, ckpt_every=0.5) as job:
+        job.wait_running(4)
+        job.interrupt()
+        assert job.wait() == 130, job.report()
+        job.settle()
+        assert not job.left_over(), job.left_over()
+
+
+def test_nothing_is_left_of_a_job_whose_controller_is_killed():
+    with Spaces("farm", 2, ckpt_every=0.5) as job:
+        record = job.wait_running(4)
+        os.kill(record["daemon_pid"], 9)
+        assert job.wait() != 0
+        job.settle()
+        assert not job.left_over(), job.left_over()
+        assert not any(alive(n["pid"]) for n in record["nodes"])
+
+
+def test_it_is_said_what_is_missing():
+    """Without the rights there is a clear error, and no job."""
+    needs_root()
+    wrap = ["setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin"]
+    options = ["--nodes", "2", "--netns"]
+    code, out, err = run_to_end(example("farm") + SIZES["farm"], options=options, wrap=wrap)
+    assert code == 1 and not out, (code, out, err)
+    assert "--netns needs root" in err, err
+    done = subprocess.run([EYRIE, "run", "--netns", "true"], capture_output=True, text=True)
+    assert done.returncode == 2 and "--nodes" in done.stderr, done
