@@ -32,7 +32,7 @@ fn empty(ranks: usize) -> Vec<Retention> {
 
 impl Controller {
     pub fn new(map: Vec<u32>, pace: u64) -> Self {
-        let every = 400 + 1000 * pace;
+        let every = 300 + 500 * pace;
         let ranks = map.len();
         Controller {
             scheduler: Scheduler::new(ranks as u32, every, every / 3, 0),
@@ -320,6 +320,10 @@ impl World {
 
     fn stored(&mut self, at: Vec<Member>, rank: u32, generation: u32, image: &Image) {
         let (point, incarnation) = (image.point(), image.incarnation);
+        // The planner does not rely on one image at a time.
+        if self.random.one_in(2) {
+            self.capture_over(rank, generation);
+        }
         if self.mutated(Mutation::TrimBeforeDurable) {
             self.tell_floor(rank, point.clone());
         }
@@ -378,7 +382,7 @@ impl World {
                 self.trace(|| format!("checkpoint {generation} of rank {rank}"));
                 // Some are copied while they are taken, some afterwards.
                 let partner = self.controller.planner.partner(rank);
-                let partner = partner.filter(|_| self.random.one_in(2));
+                let partner = partner.filter(|_| self.random.one_in(3));
                 self.say_to(at, ToNode::Checkpoint { rank, generation, partner });
                 self.fault_nearby(12);
             }

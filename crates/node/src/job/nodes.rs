@@ -225,7 +225,8 @@ impl Job {
     }
 
     /// All go back to the beginning: nodes get new epochs, so that nothing of what was counts any
-    /// more. Returns whether ranks may start at once: others start when all nodes have joined again.
+    /// more. Returns whether ranks may start at once: others start when all nodes have joined
+    /// again.
     pub(super) fn renew_nodes(&mut self) -> bool {
         for node in self.nodes.iter_mut().filter(|n| n.state == State::Live) {
             self.epoch += 1;
