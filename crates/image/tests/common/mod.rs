@@ -208,6 +208,15 @@ impl Process {
     }
 }
 
+/// Waits for a file by which a program tells how far it is.
+pub fn appears(file: &Path) {
+    let begun = Instant::now();
+    while !file.exists() {
+        assert!(begun.elapsed() < PATIENCE, "{} does not appear", file.display());
+        std::thread::yield_now();
+    }
+}
+
 /// Stops a process and its descendants, so that none starts another.
 fn halt(pid: libc::pid_t) {
     // SAFETY: a process of this test.
@@ -304,9 +313,7 @@ pub fn program_survives(folder: &Path, program: &Path, args: &[&str], cycles: us
         // Some make files that have a name for a moment only. A process that was frozen in that
         // moment cannot come back when the name is gone.
         if plain.join("begun").exists() {
-            while !sub.join("begun").exists() {
-                std::thread::yield_now();
-            }
+            appears(&sub.join("begun"));
         }
         if !run_cycles(&mut process, &sub, cycles, longest, &mut random) {
             continue;
