@@ -123,7 +123,7 @@ impl Machine {
             // SAFETY: `peek` vouches for `frag` bytes; the program for `bytes` bytes at `at`.
             unsafe { std::ptr::copy_nonoverlapping(entry.payload, s.at, got as usize) };
             // Posts are numbered alike on both paths: the number is what a recording goes by.
-            self.engine.next_post += 1;
+            self.engine.last_post += 1;
             self.endpoint.count_received();
             self.endpoint.consume(s.peer, &entry);
             if entry.frag > s.bytes {

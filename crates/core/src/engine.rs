@@ -74,7 +74,7 @@ pub struct Engine {
     pub(crate) queued_total: usize,
     /// Sends that wait for their receiver's acknowledgement.
     pub(crate) unacked: Vec<Handle>,
-    pub(crate) next_post: u64,
+    pub(crate) last_post: u64,
     pub(crate) arrivals: u64,
     pub(crate) messages: Slab<Unexpected>,
     /// Receives of messages that are not in the log again yet.
@@ -94,7 +94,7 @@ impl Engine {
             queued: vec![VecDeque::new(); n],
             queued_total: 0,
             unacked: Vec::new(),
-            next_post: 0,
+            last_post: 0,
             arrivals: 0,
             messages: Slab::new(Kind::Message),
             late: Vec::new(),
@@ -284,7 +284,7 @@ impl Machine {
                 self.engine.queues(ctx).post(src, posted);
             }
         }
-        self.endpoint.door.forget_posts_below(self.engine.next_post);
+        self.endpoint.door.forget_posts_up_to(self.engine.last_post);
         self.endpoint.begin_replay();
         if !self.endpoint.door.replaying() {
             self.release_held();

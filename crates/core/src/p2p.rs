@@ -206,8 +206,8 @@ impl Machine {
     }
 
     pub(crate) fn recv_op(&mut self, ctx: u32, data: Data, src: Option<u32>, tag: i32) -> RecvOp {
-        self.engine.next_post += 1;
-        let post = self.engine.next_post;
+        self.engine.last_post += 1;
+        let post = self.engine.last_post;
         RecvOp {
             data,
             src,

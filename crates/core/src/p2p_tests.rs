@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 
 use crate::consts::{ANY_SOURCE, ANY_TAG, COMM_WORLD, PROC_NULL};
 use crate::datatype::predefined::BYTE;
@@ -148,6 +149,31 @@ fn what_others_have_seen_of_a_lost_node_comes_again() {
             assert!(told.eq(heard), "worker {worker}, victim {victim} after {after}");
         }
     }
+}
+
+/// An image from within a replay: what is recorded of the receive that was posted last, and has met
+/// its message, is over when the rank comes back from there.
+#[test]
+fn an_image_from_within_a_replay_repeats_the_rest_only() {
+    let seg = testing::segment(2);
+    let mut other = testing::machine(seg, 1, 1);
+    (0..3).for_each(|tag| send(&mut other, SendMode::Standard, &[tag], 0, tag.into()));
+    let take = |m: &mut Machine, tag: u8| {
+        assert_eq!(recv(m, 1, ANY_SOURCE, tag.into()), (vec![tag], 1, tag.into()));
+    };
+    let mut first = testing::machine(seg, 0, 1);
+    take(&mut first, 0);
+    take(&mut first, 1);
+    drop(first);
+    let mut again = testing::machine(seg, 0, 2);
+    take(&mut again, 0);
+    assert!(again.endpoint.door.replaying());
+    // Its memory is what an image from here would bring back.
+    seg.rank(0).incarnation.store(3, Ordering::Relaxed);
+    again.enter();
+    take(&mut again, 1);
+    assert!(!again.endpoint.door.replaying());
+    take(&mut again, 2);
 }
 
 const TASKS: u64 = 200;

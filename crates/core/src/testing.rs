@@ -67,9 +67,7 @@ where
     std::thread::scope(|scope| {
         for (rank, seg) in (0..).zip(segments) {
             spawn(scope, move || {
-                seg.rank(rank).incarnation.store(1, Ordering::Relaxed);
-                let mut machine = Machine::new(Endpoint::join(seg, rank));
-                machine.enter();
+                let mut machine = machine(seg, rank, 1);
                 f(&mut machine);
                 machine.finalize();
                 machine.leave();
@@ -127,6 +125,21 @@ where
     });
 }
 
+/// A job that has no ranks yet.
+pub fn segment(ranks: u32) -> &'static Segment {
+    let geo = Geometry { det_words: 1 << 20, ..Geometry::new(ranks, 64 << 20) };
+    let (_, seg) = Segment::create("test", geo, FT_LOGGED, 2).expect("segment");
+    Box::leak(Box::new(seg))
+}
+
+/// An incarnation of a rank, from the beginning.
+pub fn machine(seg: &'static Segment, rank: u32, incarnation: u32) -> Machine {
+    seg.rank(rank).incarnation.store(incarnation, Ordering::Relaxed);
+    let mut machine = Machine::new(Endpoint::join(seg, rank));
+    machine.enter();
+    machine
+}
+
 /// Runs `f` on `ranks` machines; the machine of `victim` is given up when its `step` has been
 /// called `after` times (`step` then says true and `f` must return), and started again from the
 /// beginning on what the segment holds, as the daemon does with a rank that has no image.
@@ -137,19 +150,15 @@ pub fn run_killing<F>(ranks: u32, victim: u32, after: u32, f: F)
 where
     F: Fn(&mut Machine, &mut dyn FnMut() -> bool) + Sync,
 {
-    let geo = Geometry { det_words: 1 << 20, ..Geometry::new(ranks, 64 << 20) };
-    let (_, seg) = Segment::create("test", geo, FT_LOGGED, 2).expect("segment");
-    let seg: &'static Segment = Box::leak(Box::new(seg));
+    let seg = segment(ranks);
     std::thread::scope(|scope| {
         for rank in 0..ranks {
             let f = &f;
             spawn(scope, move || {
                 let life = |incarnation: u32, limit: Option<u32>| {
-                    seg.rank(rank).incarnation.store(incarnation, Ordering::Relaxed);
-                    let mut machine = Machine::new(Endpoint::join(seg, rank));
+                    let mut machine = machine(seg, rank, incarnation);
                     let mut steps = 0;
                     let mut died = false;
-                    machine.enter();
                     f(&mut machine, &mut || {
                         steps += 1;
                         died |= limit.is_some_and(|l| steps > l);

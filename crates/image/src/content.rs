@@ -30,7 +30,7 @@ impl Image {
     }
 
     /// The stored stretch that holds `address`.
-    fn extent_at(&self, address: u64) -> Option<&Extent> {
+    pub(crate) fn extent_at(&self, address: u64) -> Option<&Extent> {
         let after = self.extents.partition_point(|e| e.start <= address);
         let extent = &self.extents[after.checked_sub(1)?];
         (address - extent.start < extent.pages * PAGE_BYTES).then_some(extent)

@@ -5,7 +5,6 @@ use crate::PAGE_BYTES;
 use crate::account::{Account, Disorder, Report};
 use crate::blocks::{Blocks, Wanted};
 use crate::error::RestoreError;
-use crate::format::Extent;
 use crate::hot;
 use crate::image::Image;
 use crate::keeper::Keeper;
@@ -50,14 +49,9 @@ fn wanted_within(image: &Image, ranges: &[(u64, u64)]) -> Vec<bool> {
 /// neighbours that have become alike only if their memory began as one: each range has to have some
 /// of it before the process can split it.
 fn first_of_each(image: &Image, ranges: &[(u64, u64)]) -> Vec<usize> {
-    let first = |&(start, end): &(u64, u64)| {
-        let after = image.extents.partition_point(|e| e.start + e.pages * PAGE_BYTES <= start);
-        let content = image.extents.get(after).filter(|e| e.start < end)?;
-        block_at(image, content.start.max(start))
-    };
-    let mut blocks: Vec<usize> = ranges.iter().filter_map(first).collect();
-    blocks.dedup();
-    blocks
+    let first =
+        |&(start, end): &(u64, u64)| block_at(image, image.extents_in(start, end).first()?.start);
+    ranges.iter().filter_map(first).collect()
 }
 
 /// A process being filled: the restored one, or one that it has forked meanwhile.
@@ -92,6 +86,7 @@ pub(crate) struct Filler {
     image: Arc<Image>,
     targets: Vec<Target>,
     wanted: Vec<bool>,
+    /// What has to be in before it runs; some may be named twice.
     hot: Vec<usize>,
     blocks: Blocks,
     shared: Arc<Shared>,
@@ -411,14 +406,9 @@ fn copy(uffd: &Uffd, at: u64, pages: &[u8]) -> Result<Copied, RestoreError> {
 
 /// The wanted block that holds the content of an address.
 pub(crate) fn block_at(image: &Image, address: u64) -> Option<usize> {
-    let after = image.extents.partition_point(|e| e.start <= address);
-    let extent: &Extent = image.extents.get(after.checked_sub(1)?)?;
-    let page = (address - extent.start) / PAGE_BYTES;
-    if page >= extent.pages {
-        return None;
-    }
+    let extent = image.extent_at(address)?;
     let part = extent.home as usize;
-    let block = image.parts[part].block_of(extent.first + page);
+    let block = image.parts[part].block_of(extent.first + (address - extent.start) / PAGE_BYTES);
     let blocks = &image.wants.blocks;
     blocks.binary_search_by_key(&(part, block), |w| (w.part, w.block)).ok()
 }

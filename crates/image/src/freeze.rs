@@ -249,12 +249,17 @@ impl Frozen {
         }
     }
 
+    /// Attaches those of the threads that are not yet.
     fn attach_all(&mut self, tasks: &[u32]) -> Result<(), FreezeError> {
+        let known: Vec<Tracee> = self.attached.iter().map(|thread| thread.tracee).collect();
+        let tasks = tasks.iter().map(|&tid| Tracee(tid as libc::pid_t));
+        let new: Vec<Tracee> = tasks.filter(|tracee| !known.contains(tracee)).collect();
         let first = self.tracee;
-        let others = self.attached.iter().map(|t| t.tracee).filter(|&t| t != first).map(|t| t.0);
+        let others = known.iter().filter(|&&tracee| tracee != first).map(|tracee| tracee.0);
         // One alone has nobody to wait for.
-        let undertaker = (tasks.len() > 1).then(|| Undertaker::of(others.collect()));
-        for tracee in tasks.iter().map(|&tid| Tracee(tid as libc::pid_t)) {
+        let some = !new.is_empty() && known.len() + new.len() > 1;
+        let undertaker = some.then(|| Undertaker::of(others.collect()));
+        for tracee in new {
             self.attach(tracee)?;
             if let Some(undertaker) = undertaker.as_ref().filter(|_| tracee != first) {
                 undertaker.add(tracee.0);
@@ -263,11 +268,8 @@ impl Frozen {
         Ok(())
     }
 
-    /// Seizes a thread, unless that was done or it has ended, and asks it to stop.
+    /// Seizes a thread, unless it has ended, and asks it to stop.
     fn attach(&mut self, tracee: Tracee) -> Result<(), FreezeError> {
-        if self.attached.iter().any(|thread| thread.tracee == tracee) {
-            return Ok(());
-        }
         match tracee.seize(libc::PTRACE_O_TRACESYSGOOD).map_err(|e| explain(tracee, e)) {
             Ok(()) => {}
             Err(FreezeError::Gone) => return Ok(()),

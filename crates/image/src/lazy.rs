@@ -211,8 +211,7 @@ impl Drop for Lazy {
 /// not have.
 fn ranges(image: &Image) -> Vec<(u64, u64)> {
     let holds = |r: &&Region| {
-        let after = image.extents.partition_point(|e| e.start < r.start);
-        let content = image.extents.get(after).is_some_and(|e| e.start < r.end);
+        let content = !image.extents_in(r.start, r.end).is_empty();
         let unfit = region::SHARED | region::HUGE_2M | region::HUGE_1G | region::WIPE_ON_FORK;
         r.backing == Backing::Anon {} && r.flags & unfit == 0 && content
     };

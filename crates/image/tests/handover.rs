@@ -139,9 +139,7 @@ fn with_its_number_taken_it_gets_another_and_knows_it() {
         let mut original = Process::start(&program, &["3000", "any-pid"], folder.path());
         let image = folder.path().join("image");
         // In its loop as soon as it has made its folder.
-        while !folder.path().join("sub").exists() {
-            std::thread::yield_now();
-        }
+        common::appears(&folder.path().join("sub"));
         checkpoint(original.pid, &image).unwrap();
         // The original lives on and keeps its number.
         let mut again = common::bring_back(&image);

@@ -3,7 +3,8 @@
 mod common;
 
 use common::{
-    Process, Random, bring_back, checkpoint, children_named, compile_as, files_in, restorer,
+    Process, Random, appears, bring_back, checkpoint, children_named, compile_as, files_in,
+    restorer,
 };
 use eyrie_image::{Image, RestoreOptions, RestoreSpec, Restored, restore_lazily};
 use std::fs::{self, File};
@@ -50,9 +51,7 @@ fn start_moving(folder: &Path, name: &str, args: &[&str]) -> Process {
 fn start(folder: &Path, source: &str, name: &str, args: &[&str]) -> Process {
     let program = compile_as(folder, source, name, &["-pthread"]);
     let process = Process::start(&program, args, folder);
-    while !folder.join("ready").exists() {
-        std::thread::yield_now();
-    }
+    appears(&folder.join("ready"));
     process
 }
 

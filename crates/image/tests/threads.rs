@@ -286,9 +286,7 @@ fn one_that_ends_as_soon_as_it_runs() {
     let folder = tempfile::tempdir().unwrap();
     let program = compile(folder.path(), "ending", &["-pthread"]);
     let mut process = Process::start(&program, &[], folder.path());
-    while !folder.path().join("ready").exists() {
-        std::thread::yield_now();
-    }
+    common::appears(&folder.path().join("ready"));
     let image = folder.path().join("image");
     checkpoint(process.pid, &image).unwrap();
     process.kill();

@@ -175,9 +175,9 @@ impl Door {
     }
 
     /// After `rebuild` and after asking again for every receive that is still posted: what is
-    /// recorded of receives with numbers below `next` was matched before the image was taken.
-    pub fn forget_posts_below(&mut self, next: u64) {
-        self.posts.retain(|post, _| *post >= next);
+    /// recorded of receives up to number `last` was matched before the image was taken.
+    pub fn forget_posts_up_to(&mut self, last: u64) {
+        self.posts.retain(|post, _| *post > last);
         if !self.replaying() {
             self.moved(self.pos);
         }

@@ -96,7 +96,7 @@ fn an_image_taken_between_events_replays_only_what_came_after() {
     // Restored from the image:
     door.rebuild();
     assert_eq!(door.ask_post(1, true), Post::Source(3));
-    door.forget_posts_below(2);
+    door.forget_posts_up_to(1);
     assert_eq!(door.ask(Call::Iprobe).unwrap(), Verdict::Fruitless);
     assert_eq!(door.ask(Call::Iprobe).unwrap(), Verdict::Forced(Outcome::One(3)));
     assert!(!door.replaying());
@@ -115,7 +115,7 @@ fn posts_matched_before_an_image_taken_in_mid_replay_are_forgotten() {
     image.ask(Call::Test).unwrap();
     assert_eq!(image.ask_post(1, true), Post::Source(0));
     image.rebuild();
-    image.forget_posts_below(2);
+    image.forget_posts_up_to(1);
     assert_eq!(image.ask(Call::Test).unwrap(), Verdict::Forced(Outcome::One(1)));
     assert!(!image.replaying());
 }

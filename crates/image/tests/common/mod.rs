@@ -208,6 +208,15 @@ impl Process {
     }
 }
 
+/// Waits for a file by which a program tells how far it is.
+pub fn appears(file: &Path) {
+    let begun = Instant::now();
+    while !file.exists() {
+        assert!(begun.elapsed() < PATIENCE, "{} does not appear", file.display());
+        std::thread::yield_now();
+    }
+}
+
 /// Stops a process and its descendants, so that none starts another.
 fn halt(pid: libc::pid_t) {
     // SAFETY: a process of this test.
@@ -300,7 +309,13 @@ pub fn program_survives(folder: &Path, program: &Path, args: &[&str], cycles: us
     for attempt in 0..8 {
         let sub = result(&format!("run{attempt}"));
         let longest = (whole >> attempt) / (2 * cycles as u64) + 1;
-        if !run_cycles(program, args, &sub, cycles, longest, &mut random) {
+        let mut process = Process::start(program, args, &sub);
+        // Some make files that have a name for a moment only. A process that was frozen in that
+        // moment cannot come back when the name is gone.
+        if plain.join("begun").exists() {
+            appears(&sub.join("begun"));
+        }
+        if !run_cycles(&mut process, &sub, cycles, longest, &mut random) {
             continue;
         }
         let found = fs::read(sub.join("out")).unwrap();
@@ -317,14 +332,12 @@ pub fn program_survives(folder: &Path, program: &Path, args: &[&str], cycles: us
 }
 
 fn run_cycles(
-    program: &Path,
-    args: &[&str],
+    process: &mut Process,
     folder: &Path,
     cycles: usize,
     longest_us: u64,
     random: &mut Random,
 ) -> bool {
-    let mut process = Process::start(program, args, folder);
     for cycle in 0..cycles {
         std::thread::sleep(Duration::from_micros(random.below(longest_us)));
         let image = folder.join(format!("image{cycle}"));
@@ -346,7 +359,7 @@ fn run_cycles(
         process.kill_with(family);
         assert_eq!(Image::open(&image).unwrap().meta(), b"meta");
         let begun = Instant::now();
-        process = bring_back(&image);
+        *process = bring_back(&image);
         println!("restored in {:?}", begun.elapsed());
     }
     let status = process.wait();

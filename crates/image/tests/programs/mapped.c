@@ -27,6 +27,7 @@ int main(int argc, char **argv) {
     unsigned char *a = map_file("private", 77, MAP_PRIVATE, 0);
     unsigned char *b = map_file("shared", 99, MAP_SHARED, 0);
     unsigned char *c = map_file("deleted", 55, MAP_PRIVATE, 1);
+    close(open("begun", O_WRONLY | O_CREAT, 0600));
     uint64_t h = 1;
     for (long r = 0; r < rounds; r++) {
         for (int i = 0; i < BYTES; i += 3) {

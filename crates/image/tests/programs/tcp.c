@@ -55,8 +55,9 @@ int main(int argc, char **argv) {
         CHECK(!setsockopt(f, SOL_SOCKET, SO_RCVBUF, &small, sizeof small));
         CHECK(!fcntl(e, F_SETFL, O_NONBLOCK));
         for (ssize_t n; (n = write(e, big, sizeof big)) > 0 && held < 4000000;) {
-            for (ssize_t i = 0; i < n; i++) big[i] = (char)((held + n + i) % 251);
             held += n;
+            // All of it: the next write may take more than this one.
+            for (size_t i = 0; i < sizeof big; i++) big[i] = (char)((held + (long)i) % 251);
         }
     }
     int udp = socket(AF_INET, SOCK_DGRAM, 0);
