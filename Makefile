@@ -10,7 +10,7 @@ export CARGO
 
 RELEASE := $(CARGO_TARGET_DIR)/release
 CFLAGS ?= -std=c11 -O2 -Wall -Wextra
-C_EXAMPLES := heat cg sort farm
+C_EXAMPLES := heat cg sort farm adi
 EXAMPLES := $(addprefix build/examples/,$(C_EXAMPLES)) build/examples/heat_f
 
 .PHONY: help setup test-setup build rust libraries fortran examples demo test lint soak clean

@@ -93,6 +93,19 @@ pub enum CkptMode {
     Full,
 }
 
+/// How a rank's memory is kept until it is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CkptFreeze {
+    /// Copy or twin, whichever the rank stands still for the shorter time
+    Auto,
+    /// Pages that have changed are copied, up to 64 MiB of them
+    Copy,
+    /// A copy-on-write twin of the process holds them
+    Twin,
+    /// Not at all: the rank stands still until everything is stored
+    Sync,
+}
+
 /// Whether memory that ranks have in common is stored once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CkptDedup {
@@ -140,6 +153,9 @@ pub struct Run {
     /// What a checkpoint stores
     #[arg(long, value_enum, default_value = "incremental")]
     pub ckpt: CkptMode,
+    /// How a rank's memory is kept until it is stored
+    #[arg(long, value_enum, default_value = "auto")]
+    pub ckpt_freeze: CkptFreeze,
     /// Whether a full checkpoint refers to those of other ranks for memory that these hold too
     /// (with --nodes none does yet: a copy for another node is complete by itself)
     #[arg(long, value_enum, default_value = "auto")]

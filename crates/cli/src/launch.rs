@@ -3,10 +3,12 @@
 //! Kept true: whatever happens, the job's folder is gone when the command returns (unless it is to
 //! be kept), and the daemon is waited for.
 
-use crate::args::{CkptDedup, CkptMode, CkptPolicy, FtMode, MapMode, Node, Run, Verify};
+use crate::args::{
+    CkptDedup, CkptFreeze, CkptMode, CkptPolicy, FtMode, MapMode, Node, Run, Verify,
+};
 use crate::console::{self, Console};
 use anyhow::Context;
-use eyrie_control::{CheckpointPolicy, Dedup, Ft, JobSpec};
+use eyrie_control::{CheckpointPolicy, Dedup, Freeze, Ft, JobSpec};
 use eyrie_node::daemon;
 use eyrie_node::home::{self, JobFolder};
 use eyrie_node::program;
@@ -49,6 +51,12 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
             CkptPolicy::Auto => CheckpointPolicy::Auto,
         },
         incremental: run.ckpt == CkptMode::Incremental,
+        freeze: match run.ckpt_freeze {
+            CkptFreeze::Auto => Freeze::Auto,
+            CkptFreeze::Copy => Freeze::Copy,
+            CkptFreeze::Twin => Freeze::Twin,
+            CkptFreeze::Sync => Freeze::Sync,
+        },
         dedup: match run.ckpt_dedup {
             CkptDedup::Auto => Dedup::Auto,
             CkptDedup::On => Dedup::On,
@@ -78,6 +86,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         checkpoint_first_ms: 0,
         checkpoint_policy: CheckpointPolicy::Auto,
         incremental: false,
+        freeze: Freeze::Auto,
         dedup: Dedup::Off,
         log_limit_bytes: verify.log_limit.unwrap_or_else(|| default_log(verify.size)),
         name: None,

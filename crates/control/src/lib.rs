@@ -14,7 +14,9 @@ pub mod status;
 
 pub use event::{Event, EventKind};
 pub use frame::{Decoder, FrameError, encode, encode_within};
-pub use message::{CheckpointPolicy, ClientMsg, Dedup, Ft, JobSpec, NodeMsg, PROTOCOL, Stream};
+pub use message::{
+    CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec, NodeMsg, PROTOCOL, Stream,
+};
 pub use meta::Meta;
 pub use node::{Death, FromNode, Said, ToNode};
 pub use status::{CheckpointStatus, JobStatus, NodeStatus, RankStatus};

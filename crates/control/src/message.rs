@@ -57,6 +57,17 @@ pub enum CheckpointPolicy {
     Auto,
 }
 
+/// How a rank's memory is kept until it is in the image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Freeze {
+    /// The cheaper of copy and twin.
+    Auto,
+    Copy,
+    Twin,
+    /// Not at all: the rank stands still until the image is written.
+    Sync,
+}
+
 /// What to run. Working folder and environment are those the daemon was started with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobSpec {
@@ -68,6 +79,7 @@ pub struct JobSpec {
     pub checkpoint_policy: CheckpointPolicy,
     /// Store in a checkpoint only what has changed since the one before.
     pub incremental: bool,
+    pub freeze: Freeze,
     /// Store once what several ranks have in common.
     pub dedup: Dedup,
     /// Send log of each rank, in bytes.

@@ -6,6 +6,7 @@
 
 use crate::futex;
 use crate::loans::File;
+use eyrie_control::Freeze;
 use eyrie_control::meta::Meta;
 use eyrie_image::{CaptureError, FreezeError, Frozen, ImageReport, Mode, Shot, Tracker};
 use eyrie_ledger::acked;
@@ -30,6 +31,7 @@ pub struct Order {
     pub pid: libc::pid_t,
     pub generation: u32,
     pub path: PathBuf,
+    pub freeze: Freeze,
     /// What is known of the rank's last image.
     pub tracker: Box<Tracker>,
 }
@@ -279,7 +281,13 @@ fn keep(
     tracker: &mut Tracker,
     meta: &Meta,
 ) -> Result<Kept, CheckpointError> {
-    let shot = frozen.shot(&order.path, tracker, Mode::from_env())?;
+    let mode = match order.freeze {
+        Freeze::Auto => Mode::from_env(),
+        Freeze::Copy => Mode::Copy,
+        Freeze::Twin => Mode::Twin,
+        Freeze::Sync => Mode::Sync,
+    };
+    let shot = frozen.shot(&order.path, tracker, mode)?;
     if shot.choice().mode == Mode::Sync {
         return Ok(Kept::Written(shot.write_image(&meta.encode()?, tracker)?));
     }

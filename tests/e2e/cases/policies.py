@@ -8,6 +8,9 @@ from harness import Job, compile_gate, example, run_to_end
 PROGRAM = example("cg") + ["--class", "S", "--repeat", "1"]
 
 
+MODES = (("copy", "copy"), ("twin", "twin"), ("sync", "synchronous"))
+
+
 def under(policy):
     """All ranks get checkpoints, the state tells when the next ones come, and a rank that is killed
     comes back from its own."""
@@ -32,8 +35,27 @@ def under(policy):
             assert job.stdout() == want, job.report()
 
 
+def frozen(mode, name):
+    """Each way to keep a rank's memory does, is told, and can be restored from."""
+    code, want, err = run_to_end(PROGRAM)
+    assert code == 0, err
+    with tempfile.TemporaryDirectory(prefix="eyrie-test-") as folder:
+        gate = os.path.join(folder, "gate")
+        env = {"LD_PRELOAD": compile_gate(), "EYRIE_TEST_GATE": gate}
+        with Job(PROGRAM, ckpt_every=0.3, options=["--ckpt-freeze", mode], env=env) as job:
+            for rank in range(4):
+                job.wait_event("checkpointed", rank=rank, count=2)
+            texts = [e["text"] for e in job.events() if e["event"] == "checkpointed"]
+            assert all(f"({name})" in text for text in texts), texts
+            job.kill_ranks([1])
+            job.wait_event("restored", rank=1)
+            open(gate, "w").close()
+            assert job.wait() == 0, job.report()
+            assert job.stdout() == want, job.report()
+
+
 def generated():
-    return [(f"under_{p}", lambda p=p: under(p)) for p in ("sr", "br", "st", "auto")]
+    return [(f"frozen_by_{m}", lambda m=m, n=n: frozen(m, n)) for m, n in MODES] + [(f"under_{p}", lambda p=p: under(p)) for p in ("sr", "br", "st", "auto")]
 
 
 def test_pages_of_other_ranks_do_not_go_with_nodes():

@@ -33,6 +33,7 @@ impl Agent {
             pid,
             generation,
             path: self.image_file(rank, generation),
+            freeze: self.spec.freeze,
             tracker: self.tracker(rank, incremental),
         };
         self.rank(rank).capturing = Some(generation);
