@@ -30,6 +30,8 @@ pub enum Command {
     Status(Status),
     /// Checkpoint a job now and wait until it is complete
     Checkpoint(Checkpoint),
+    /// Add nodes to a job of `eyrie run --nodes`
+    Grow(Grow),
     /// Cause a fault on purpose
     Inject(Inject),
     /// End a job
@@ -247,6 +249,18 @@ pub struct Checkpoint {
     /// Only this rank
     #[arg(long)]
     pub rank: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  eyrie grow last\n  eyrie grow k7mq --nodes 2\n\n\
+    The new nodes have no ranks: they take those of nodes that are lost, and images of others.")]
+pub struct Grow {
+    /// The job: its id, the beginning of one, or `last`
+    pub job: String,
+    /// How many nodes
+    #[arg(long, value_name = "K", default_value = "1")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=250))]
+    pub nodes: u32,
 }
 
 #[derive(Debug, Args)]

@@ -31,6 +31,7 @@ fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Ps(ps) => remote::ps(&ps),
         Command::Status(status) => remote::status(&status),
         Command::Checkpoint(checkpoint) => remote::checkpoint(&checkpoint),
+        Command::Grow(grow) => remote::grow(&grow),
         Command::Inject(inject) => remote::inject(&inject),
         Command::Abort(abort) => remote::abort(&abort),
         Command::Events(events) => remote::events(&events),

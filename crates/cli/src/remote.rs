@@ -1,6 +1,6 @@
 //! The commands that ask a running job's daemon.
 
-use crate::args::{Abort, Checkpoint, Events, Fault, Inject, Ps, Status};
+use crate::args::{Abort, Checkpoint, Events, Fault, Grow, Inject, Ps, Status};
 use crate::show;
 use anyhow::{Context, anyhow, bail};
 use eyrie_control::{ClientMsg, Decoder, Event, JobStatus, NodeMsg, PROTOCOL, encode};
@@ -139,6 +139,24 @@ pub fn checkpoint(args: &Checkpoint) -> Result<i32, Failure> {
                 eprintln!("eyrie: no checkpoint of rank {rank}: {reason}");
             }
             NodeMsg::Done => return Ok(if failed > 0 { FAILED } else { 0 }),
+            other => return Err(anyhow!("unexpected answer: {other:?}").into()),
+        }
+    }
+}
+
+pub fn grow(args: &Grow) -> Result<i32, Failure> {
+    let job = find_running(&args.job)?;
+    let ask = ClientMsg::Grow { nodes: args.nodes };
+    let mut remote = Remote::connect(&job)?.patient(&ask)?;
+    let mut code = 0;
+    loop {
+        match remote.next()? {
+            NodeMsg::NodeJoined { node } => print(&format!("node {node} has joined\n")),
+            NodeMsg::NotJoined { node, reason } => {
+                eprintln!("eyrie: node {node} has not joined: {reason}");
+                code = FAILED;
+            }
+            NodeMsg::Done => return Ok(code),
             other => return Err(anyhow!("unexpected answer: {other:?}").into()),
         }
     }

@@ -146,6 +146,10 @@ pub enum ClientMsg {
     KillNodes {
         nodes: Vec<u32>,
     },
+    /// Start so many more nodes; answered by `NodeJoined` for each, then `Done`.
+    Grow {
+        nodes: u32,
+    },
 }
 
 /// From the daemon to a client.
@@ -188,4 +192,12 @@ pub enum NodeMsg {
     },
     Done,
     Error(String),
+    /// A node that was asked for is there.
+    NodeJoined {
+        node: u32,
+    },
+    NotJoined {
+        node: u32,
+        reason: String,
+    },
 }

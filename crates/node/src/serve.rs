@@ -6,9 +6,9 @@
 use crate::agent::{self, Agent};
 use crate::crew::Crew;
 use crate::home;
+use crate::job::grow::start_daemon;
 use crate::job::{self, BeginError, Job, Msg, Node, Place, Shared};
 use crate::outlet::Outlet;
-use crate::pipes;
 use crate::reap;
 use crate::spawn::Prefix;
 use eyrie_control::{ClientMsg, Decoder, JobSpec, NodeMsg, PROTOCOL};
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, Interest};
+use tokio::io::AsyncReadExt;
 use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
@@ -157,20 +157,13 @@ fn begin_many(
     let mut nodes = Vec::new();
     for node in 0..spec.nodes + spec.spares {
         let epoch = u64::from(node) + 1;
-        let daemon = crew.start(node, epoch).map_err(BeginError::Daemon)?;
-        let pidfd = daemon.pidfd.try_clone().map_err(BeginError::Daemon)?;
-        let pidfd = pipes::watch(pidfd, Interest::READABLE).map_err(BeginError::Daemon)?;
-        let tell = tell.clone();
-        tokio::task::spawn_local(async move {
-            if pidfd.readable().await.is_ok() {
-                let why = String::from("its daemon ended");
-                let _ = tell.send(Msg::Gone { node, epoch, why });
-            }
-        });
+        let daemon = start_daemon(&crew, node, epoch, tell).map_err(BeginError::Daemon)?;
         nodes.push(Node::there(daemon));
     }
     let place = Place { id: id.to_string(), folder: folder.to_path_buf() };
-    Job::begin(place, spec, nodes, outlet.clone(), tell.clone())
+    let job = Job::begin(place, spec, nodes, outlet.clone(), tell.clone())?;
+    job.borrow_mut().employ(crew);
+    Ok(job)
 }
 
 /// Has the nodes keep what is to be kept, and end.
@@ -399,6 +392,7 @@ fn answer(message: ClientMsg, job: &Shared, outlet: &Outlet) -> Result<(), Strin
             job.inject_nodes(&nodes)?;
             outlet.send(&NodeMsg::Done);
         }
+        ClientMsg::Grow { nodes } => job.grow(nodes, outlet.clone())?,
         ClientMsg::Abort => {
             job.stop(libc::SIGTERM);
             outlet.send(&NodeMsg::Done);

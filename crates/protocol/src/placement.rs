@@ -53,6 +53,13 @@ impl Placement {
         (0u32..).zip(&self.homes).filter(|(_, home)| **home == node).map(|(rank, _)| rank).collect()
     }
 
+    /// A node is there, from the beginning or later.
+    pub fn join(&mut self, node: u32) {
+        let node = node as usize;
+        self.live.resize(self.live.len().max(node + 1), false);
+        self.live[node] = true;
+    }
+
     /// A node is gone.
     pub fn lose(&mut self, node: u32) {
         if let Some(live) = self.live.get_mut(node as usize) {
@@ -85,6 +92,9 @@ mod tests {
         p.lose(1);
         assert!(!p.is_live(1) && p.is_live(3));
         p.move_to(2, 3);
+        assert!(!p.is_live(5));
+        p.join(5);
+        assert!(p.is_live(5) && !p.is_live(4) && !p.is_live(1));
         assert_eq!((p.homes(), p.ranks_on(1)), (&[0, 0, 3, 1, 2, 2][..], vec![3]));
     }
 }

@@ -294,3 +294,41 @@ def test_one_node_left_goes_on():
         job.wait_event("checkpointed", rank=0, count=2)
         job.kill_ranks([1])
         job.ends_as("farm")
+
+
+def test_a_node_that_joins_late_takes_ranks():
+    expected("heat")
+    with Nodes("heat", 2, ckpt_every=0.3) as job:
+        job.all_checkpointed()
+        code, out, err = job.eyrie("grow", "last")
+        assert code == 0 and out == "node 2 has joined\n", (code, out, err)
+        record = job.status()
+        assert [n["state"] for n in record["nodes"]] == ["live", "live", "spare"], record
+        job.kill_nodes(1)
+        for rank in (2, 3):
+            job.wait_event("restored", rank=rank, node=2)
+        job.ends_as("heat")
+        assert not job.count("rolled-back"), job.report()
+
+
+def test_a_job_on_its_only_node_is_saved_by_one_that_joins():
+    expected("farm")
+    with Nodes("farm", 1, ckpt_every=0.3) as job:
+        job.all_checkpointed()
+        code, out, err = job.eyrie("grow", "last", "--nodes", "2")
+        assert code == 0 and sorted(out.splitlines())[0] == "node 1 has joined", (code, out, err)
+        # What the first node alone had is brought to another one.
+        for rank in range(4):
+            job.wait_event("copied", rank=rank)
+        job.kill_nodes(0)
+        for rank in range(4):
+            job.wait_event("restored", rank=rank)
+        job.ends_as("farm")
+
+
+def test_only_jobs_over_nodes_grow():
+    with Job(example("heat") + SIZES["heat"], options=["--ckpt-every", "0"]) as job:
+        job.wait_running(4)
+        code, _, err = job.eyrie("grow", "last", check=False)
+        assert code == 1 and "--nodes" in err, err
+        assert job.wait() == 0, job.report()

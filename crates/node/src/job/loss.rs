@@ -32,6 +32,9 @@ impl Job {
         self.say(format!("node {node} is lost: {why}"));
         self.clear_node(node);
         self.placement.lose(node);
+        if state == State::Joining && self.lost_late(node, why) {
+            return self.begin_if_all_joined();
+        }
         if !self.planned {
             return self.lost_joining(node, why);
         }

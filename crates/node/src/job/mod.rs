@@ -7,6 +7,7 @@
 
 mod checkpoints;
 mod death;
+pub(crate) mod grow;
 mod loss;
 mod nodes;
 mod output;
@@ -16,6 +17,7 @@ mod saving;
 mod start;
 mod verify;
 
+use crate::crew::Crew;
 use crate::input::Input;
 use crate::loans::Loans;
 use crate::membership::Member;
@@ -189,6 +191,9 @@ pub struct Job {
     input_credit: u64,
     events: EventLog,
     asks: Vec<Ask>,
+    /// Of a job over nodes: who starts their daemons.
+    crew: Option<Crew>,
+    awaited: Vec<grow::Awaited>,
     looks: report::Looks,
     unprotected: Option<String>,
     verify: Option<verify::Verify>,
@@ -252,6 +257,8 @@ impl Job {
             input_credit: 0,
             events,
             asks: Vec::new(),
+            crew: None,
+            awaited: Vec::new(),
             looks: report::Looks::default(),
             unprotected: None,
             verify: (spec.ft == Ft::Verify).then(verify::Verify::default),

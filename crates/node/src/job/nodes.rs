@@ -5,8 +5,8 @@ use crate::crew::Daemon;
 use crate::membership::Member;
 use crate::monitor;
 use crate::wire;
-use eyrie_control::EventKind;
 use eyrie_control::node::{FromNode, Peer, ToNode};
+use eyrie_control::{EventKind, NodeMsg};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -204,6 +204,11 @@ impl Job {
         event.node = Some(node);
         event.text = format!("epoch {epoch}");
         self.log_event(event);
+        self.placement.join(node);
+        if self.planned {
+            return self.joined_late(node);
+        }
+        self.answer_joined(node, &NodeMsg::NodeJoined { node });
         self.begin_if_all_joined();
     }
 
