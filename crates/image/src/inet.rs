@@ -148,10 +148,7 @@ fn connected(
     socket.shut = if SHUT_STATES.contains(&state) { 2 } else { 0 };
     let arrived =
         wait_for_arrival(&other, fd).map_err(sockets::failed("look into a TCP socket"))?;
-    let mut data = received(this, fd)?;
-    if !arrived {
-        data.extend(held_back(this, &other, fd)?);
-    }
+    let data = if arrived { received(this, fd)? } else { in_flight(this, &other, fd)? };
     if !data.is_empty() {
         socket.received = vec![Message { data, from: vec![] }];
     }
@@ -215,21 +212,11 @@ fn received(this: &Open, fd: &OwnedFd) -> Result<Vec<u8>, CaptureError> {
     Err(refused(this, "a TCP socket with urgent data in flight".into()))
 }
 
-/// What `from` has sent and `to` has no room for.
-fn held_back(this: &Open, from: &OwnedFd, to: &OwnedFd) -> Result<Vec<u8>, CaptureError> {
-    let read = || {
-        let next = repaired(to, |fd| sequence(fd, RECEIVE_QUEUE))?;
-        repaired(from, |fd| {
-            let end = sequence(fd, SEND_QUEUE)?;
-            let bytes = ioctl::<i32>(fd, SIOCOUTQ)? as usize;
-            set_option(fd, libc::IPPROTO_TCP, libc::TCP_REPAIR_QUEUE, &SEND_QUEUE.to_le_bytes())?;
-            let (queue, ..) = peek(fd, bytes.clamp(1, MAX_FLIGHT_BYTES))?;
-            let begin = end.wrapping_sub(queue.len() as u32);
-            let known = next.wrapping_sub(begin) as usize;
-            Ok(queue.get(known..).unwrap_or_default().to_vec())
-        })
-    };
-    read().map_err(|e| {
+/// What `from` has sent and `this`, borrowed as `to`, has not read, though it does not all get
+/// there. Some may arrive while we look: so the sender's end is read first, and what both have is
+/// told by its numbers.
+fn in_flight(this: &Open, from: &OwnedFd, to: &OwnedFd) -> Result<Vec<u8>, CaptureError> {
+    let refuse = |e: io::Error| {
         let from = shown(&sockets::address(to, libc::getpeername));
         let here = shown(&sockets::address(to, libc::getsockname));
         let what = format!(
@@ -237,7 +224,30 @@ fn held_back(this: &Open, from: &OwnedFd, to: &OwnedFd) -> Result<Vec<u8>, Captu
              takes CAP_NET_ADMIN to read ({e}); try again when the program has read on"
         );
         refused(this, what)
-    })
+    };
+    let (begin, kept) = repaired(from, kept).map_err(refuse)?;
+    let expected = || repaired(to, |fd| sequence(fd, RECEIVE_QUEUE)).map_err(refuse);
+    let mut next = expected()?;
+    loop {
+        let mut data = received(this, to)?;
+        let before = std::mem::replace(&mut next, expected()?);
+        if before == next {
+            let known = next.wrapping_sub(begin) as usize;
+            data.extend(kept.get(known..).unwrap_or_default());
+            return Ok(data);
+        }
+    }
+}
+
+/// What a socket in repair mode has sent and is not acknowledged, and the number of its first byte.
+fn kept(fd: &OwnedFd) -> io::Result<(u32, Vec<u8>)> {
+    let end = sequence(fd, SEND_QUEUE)?;
+    let bytes = ioctl::<i32>(fd, SIOCOUTQ)? as usize;
+    if bytes == 0 {
+        return Ok((end, Vec::new()));
+    }
+    let (queue, ..) = peek(fd, bytes.min(MAX_FLIGHT_BYTES))?;
+    Ok((end.wrapping_sub(queue.len() as u32), queue))
 }
 
 fn sequence(fd: &OwnedFd, queue: i32) -> io::Result<u32> {

@@ -9,6 +9,15 @@
 #include <sys/socket.h>
 
 static int talk[2];
+static struct sockaddr_in home = {.sin_family = AF_INET};
+
+// With an address of this program's own: a port that it must get again is nobody else's meanwhile.
+static int at_home(void) {
+    home.sin_addr.s_addr = htonl(127u << 24 | (getpid() & 0xffffff));
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    NEED(fd >= 0 && bind(fd, (struct sockaddr *)&home, sizeof home) == 0);
+    return fd;
+}
 
 static void *echo(void *arg) {
     uint64_t word;
@@ -20,16 +29,15 @@ static void connect_pair(int listener, int ends[2]) {
     struct sockaddr_in at;
     socklen_t length = sizeof at;
     NEED(getsockname(listener, (struct sockaddr *)&at, &length) == 0);
-    NEED((ends[0] = socket(AF_INET, SOCK_STREAM, 0)) >= 0);
+    ends[0] = at_home();
     NEED(connect(ends[0], (struct sockaddr *)&at, sizeof at) == 0);
     NEED((ends[1] = accept(listener, NULL, NULL)) >= 0);
 }
 
 int main(int argc, char **argv) {
     long n = rounds(argc, argv, 3000);
-    struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}, at;
-    int listener = socket(AF_INET, SOCK_STREAM, 0), flow[2], half[2], late, one = 1, on = 0;
-    NEED(listener >= 0 && bind(listener, (struct sockaddr *)&any, sizeof any) == 0);
+    struct sockaddr_in at;
+    int listener = at_home(), flow[2], half[2], late, one = 1, on = 0;
     NEED(listen(listener, 8) == 0);
     connect_pair(listener, flow);
     connect_pair(listener, half);
@@ -39,7 +47,7 @@ int main(int argc, char **argv) {
     socklen_t length = sizeof at;
     NEED(getsockname(listener, (struct sockaddr *)&at, &length) == 0);
     // Connected, and accepted only at the end.
-    NEED((late = socket(AF_INET, SOCK_STREAM, 0)) >= 0);
+    late = at_home();
     NEED(connect(late, (struct sockaddr *)&at, sizeof at) == 0 && write(late, "late", 4) == 4);
     ready();
     pthread_t thread;
