@@ -2,7 +2,8 @@
 another daemon, frozen and killed and restored once more, its result compared.
 
 The instants come from the run's seed and from how long the undisturbed run took. A run that was over
-before it could be frozen is tried again with earlier instants, so that nothing depends on speed."""
+before it could be frozen is tried again with earlier instants, and then with a program that runs for
+longer, so that nothing depends on speed."""
 
 import dataclasses
 import os
@@ -71,10 +72,16 @@ def wait_ready(driver, folder):
     return True
 
 
-def undisturbed(command):
+def longer(attempt):
+    """The environment for an attempt: every third time programs do four times as much."""
+    times = 4 ** (attempt // 3)
+    return {"ROUNDS_TIMES": str(times)} if times > 1 else {}
+
+
+def undisturbed(command, env=()):
     with tempfile.TemporaryDirectory(prefix="eyrie-image-") as folder:
         began = time.monotonic()
-        with Driver.start(folder, command) as driver:
+        with Driver.start(folder, command, env) as driver:
             ended = driver.ask("wait")
         seconds = time.monotonic() - began
         output = read(folder, "out")
@@ -105,13 +112,16 @@ class Run:
             return self.random.randrange(500)
         return int(self.random.uniform(0, most_s) * 1e6)
 
-    def attempt(self, scale):
+    def attempt(self, number):
         """Returns whether the program could be frozen as often as it should."""
-        most = self.expected.seconds * scale
+        more = longer(number)
+        if more != longer(number - 1):
+            self.expected = undisturbed(self.case.command, more)
+        most = self.expected.seconds * 0.5**number
         work = os.path.join(self.folder, "work")
         shutil.rmtree(work, ignore_errors=True)
         os.makedirs(work)
-        env = self.case.variant.env
+        env = {**dict(self.case.variant.env), **more}
         driver = Driver.start(work, self.case.command, env)
         for cycle in range(CYCLES):
             with driver:
@@ -173,7 +183,7 @@ class Run:
         try:
             for attempt in range(ATTEMPTS):
                 self.log.append(f"attempt {attempt}")
-                if self.attempt(0.5**attempt):
+                if self.attempt(attempt):
                     break
             else:
                 raise Broken(f"it is over before it can be frozen {CYCLES} times")

@@ -78,8 +78,11 @@ class Fault:
         for attempt in range(cycle.ATTEMPTS):
             shutil.rmtree(self.folder)
             os.makedirs(self.work)
+            more = cycle.longer(attempt)
+            if more != cycle.longer(attempt - 1):
+                self.expected = cycle.undisturbed(self.command, more)
             most_us = self.expected.seconds * 1e6 / 4 * 0.5**attempt
-            with Driver.start(self.work, self.command) as daemon:
+            with Driver.start(self.work, self.command, more) as daemon:
                 delays = [int(self.random.uniform(0, most_us)) for _ in range(2)]
                 answer = daemon.freeze(self.how, self.image(0), delays[0])
                 if answer == "gone":

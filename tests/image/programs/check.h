@@ -47,8 +47,13 @@ static inline uint64_t work(long n) {
     return x;
 }
 
+// As many as there are arguments for, or the usual number; more where that turned out too short.
 static inline long rounds(int argc, char **argv, long usual) {
-    return argc > 1 ? atol(argv[1]) : usual;
+    const char *times = getenv("ROUNDS_TIMES");
+    long count = (argc > 1 ? atol(argv[1]) : usual) * (times ? atol(times) : 1);
+    // A program that becomes another one hands on the number.
+    unsetenv("ROUNDS_TIMES");
+    return count;
 }
 
 // What can be awaited only by looking again ends a hung program after a minute.

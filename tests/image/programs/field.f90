@@ -14,6 +14,11 @@ program field
     call get_command_argument(1, word)
     read (word, *) steps
   end if
+  call get_environment_variable('ROUNDS_TIMES', word, status=number)
+  if (number == 0) then
+    read (word, *) number
+    steps = steps * number
+  end if
   allocate (now(side, side), next(side, side))
   wrong = 0
   checksum = 1

@@ -44,6 +44,9 @@ func main() {
 	if len(os.Args) > 1 {
 		rounds, _ = strconv.Atoi(os.Args[1])
 	}
+	if times, err := strconv.Atoi(os.Getenv("ROUNDS_TIMES")); err == nil {
+		rounds *= times
+	}
 	wrong := 0
 	log, err := os.Create("go.log")
 	if err != nil {

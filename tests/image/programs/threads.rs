@@ -33,7 +33,8 @@ fn worker(me: u64, inbox: mpsc::Receiver<u64>, outbox: mpsc::SyncSender<u64>) {
 }
 
 fn main() {
-    let rounds: u64 = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(1500);
+    let times = std::env::var("ROUNDS_TIMES").ok().and_then(|t| t.parse().ok()).unwrap_or(1);
+    let rounds: u64 = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(1500) * times;
     let (mut sum, mut wrong) = (14_695_981_039_346_656_037u64, 0u32);
     std::panic::set_hook(Box::new(|_| {}));
     let mut ends = Vec::new();
