@@ -51,6 +51,9 @@ pub enum Command {
     /// A node of a job with several (started by its controller)
     #[command(name = "__member", hide = true)]
     Member,
+    /// A node on another host (started by its controller, through a remote shell)
+    #[command(name = "__host", hide = true)]
+    Host,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -116,7 +119,8 @@ fn parse_size(text: &str) -> Result<u32, String> {
 #[command(after_help = "Examples:\n  \
     eyrie run -n 4 ./cg B\n  \
     eyrie run -n 4 -l -v --ckpt-every 10 -- ./heat 2000 --steps 500\n  \
-    eyrie run -n 2 --ft none python3 pi.py\n\n\
+    eyrie run -n 2 --ft none python3 pi.py\n  \
+    eyrie run -n 8 --hosts node1,node2,node3 --spares 1 ./heat 4000\n\n\
     Ctrl-C asks the program to end; a second one kills it. The exit code is 0 if all ranks\n\
     exit with 0, else that of the first rank that failed (128 + signal if one killed it).")]
 pub struct Run {
@@ -149,16 +153,39 @@ pub struct Run {
     pub log_limit: Option<u64>,
     /// Spread the ranks over N nodes, each a daemon with storage of its own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(group = "several")]
     pub nodes: Option<u32>,
+    /// Run on these machines, a node on each: a list (a,b:4,c) or a file (one a line; `slots=N`
+    /// behind it, # begins a comment). Slots, here 4, are the most ranks that a host gets
+    #[arg(long, value_name = "LIST|FILE", group = "several")]
+    #[arg(conflicts_with_all = ["nodes", "netns"])]
+    pub hosts: Option<String>,
+    /// The remote shell that reaches hosts, called with a host and a command (blanks part its
+    /// words) [env: EYRIE_RSH] [default: ssh -o BatchMode=yes -o ControlMaster=no]
+    #[arg(long, value_name = "CMD", requires = "hosts")]
+    pub rsh: Option<String>,
+    /// Where Eyrie is on the hosts: DIR/bin/eyrie [default: as here]
+    #[arg(long, value_name = "DIR", requires = "hosts")]
+    pub prefix: Option<PathBuf>,
+    /// This machine's address as the hosts reach it [default: the one on the way to them]
+    #[arg(long, value_name = "ADDR", requires = "hosts")]
+    pub address: Option<String>,
+    /// Longest wait for all hosts to join (seconds, or with unit)
+    #[arg(long, value_name = "SECS", default_value = "60", value_parser = parse_millis)]
+    #[arg(requires = "hosts")]
+    pub join_limit: u64,
+    /// Put more ranks on hosts than they have slots
+    #[arg(long, requires = "hosts")]
+    pub oversubscribe: bool,
     /// How ranks are laid out on the nodes
-    #[arg(long, value_enum, default_value = "block", requires = "nodes")]
+    #[arg(long, value_enum, default_value = "block", requires = "several")]
     pub map: MapMode,
-    /// Nodes without ranks, which take those of nodes that are lost
-    #[arg(long, value_name = "S", default_value = "0", requires = "nodes")]
+    /// Nodes without ranks, which take those of nodes that are lost; of hosts the last
+    #[arg(long, value_name = "S", default_value = "0", requires = "several")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=256))]
     pub spares: u32,
     /// Other nodes that hold each recorded outcome before anything that depends on it leaves a node
-    #[arg(long, value_name = "F", default_value = "1", requires = "nodes")]
+    #[arg(long, value_name = "F", default_value = "1", requires = "several")]
     pub log_replicas: u32,
     /// Put each node into a network namespace of its own, joined by a bridge: the program reaches
     /// the other nodes and nothing else (root only; takes `ip` of iproute2)

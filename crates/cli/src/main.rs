@@ -2,6 +2,7 @@
 
 mod args;
 mod console;
+mod hosts;
 mod image;
 mod info;
 mod launch;
@@ -45,5 +46,6 @@ fn dispatch(command: Command) -> Result<i32, Failure> {
         }
         Command::Node(node) => launch::node(node),
         Command::Member => launch::member(),
+        Command::Host => launch::host(),
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::agent::{self, Agent};
 use crate::crew::Crew;
+use crate::guest;
 use crate::home;
 use crate::job::{self, BeginError, Job, Msg, Node, Place, Shared};
 use crate::outlet::Outlet;
@@ -116,6 +117,8 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
         }
     }
     wind_up(&job, &mut told).await;
+    let guests = job.borrow().guests();
+    let _ = tokio::task::spawn_blocking(move || guest::farewell(&guests)).await;
     let code = job.borrow().exit_code().unwrap_or(1);
     let code = finish(Some(&job), &folder, &outlet, code).await;
     drop(lock);
@@ -160,14 +163,26 @@ fn begin_many(
         let daemon = crew.start(node, epoch).map_err(BeginError::Daemon)?;
         let pidfd = daemon.pidfd.try_clone().map_err(BeginError::Daemon)?;
         let pidfd = pipes::watch(pidfd, Interest::READABLE).map_err(BeginError::Daemon)?;
-        let tell = tell.clone();
+        let (tell, guest) = (tell.clone(), daemon.guest());
         tokio::task::spawn_local(async move {
-            if pidfd.readable().await.is_ok() {
-                let why = String::from("its daemon ended");
-                let _ = tell.send(Msg::Gone { node, epoch, why });
+            if pidfd.readable().await.is_err() {
+                return;
             }
+            let why = match guest {
+                Some(guest) => tokio::task::spawn_blocking(move || guest.why()).await.ok(),
+                None => None,
+            };
+            let why = why.unwrap_or_else(|| String::from("its daemon ended"));
+            let _ = tell.send(Msg::Gone { node, epoch, why });
         });
         nodes.push(Node::there(daemon));
+    }
+    if let Some(hosts) = &spec.hosts {
+        let (tell, limit) = (tell.clone(), Duration::from_millis(hosts.join_ms));
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(limit).await;
+            let _ = tell.send(Msg::JoiningOver);
+        });
     }
     let place = Place { id: id.to_string(), folder: folder.to_path_buf() };
     Job::begin(place, spec, nodes, outlet.clone(), tell.clone())
@@ -307,6 +322,14 @@ fn check_spec(spec: JobSpec) -> Result<JobSpec, String> {
     let many = u64::from(spec.nodes) + u64::from(spec.spares);
     if many > u64::from(most) || (spec.nodes == 0 && spec.spares > 0) {
         return Err(format!("asks for {} nodes and {} spares", spec.nodes, spec.spares));
+    }
+    let hosts = spec.hosts.as_ref().map(|h| h.list.len() as u64);
+    if hosts.is_some_and(|h| h != many || spec.nodes == 0 || spec.netns) {
+        return Err(format!("asks for {many} nodes on other hosts than it names"));
+    }
+    let (homes, ranks) = (&spec.homes, spec.size as usize);
+    if !homes.is_empty() && (homes.len() != ranks || homes.iter().any(|h| *h >= spec.nodes)) {
+        return Err(String::from("gives ranks homes that there are not"));
     }
     if spec.nodes > 0 && spec.ft == eyrie_control::Ft::Verify {
         return Err(String::from("asks for a verification on several nodes"));
