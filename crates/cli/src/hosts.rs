@@ -1,9 +1,10 @@
-//! `--hosts`: which machines there are, how many ranks each has room for, and at which address
-//! they reach the controller.
+//! `--hosts`, or a Slurm allocation: which machines there are, how many ranks each has room for,
+//! and at which address they reach the controller.
 //!
 //! Kept true: a host is named once; what is wrong in a list or a file is told with its place.
 
 use crate::args::Run;
+use crate::slurm;
 use anyhow::{Context, anyhow, bail};
 use eyrie_control::message::{Host, Hosts};
 use eyrie_node::placement::{self, Map};
@@ -16,6 +17,8 @@ use std::path::Path;
 /// The remote shell if none is named. It joins a connection that there is, but makes none that
 /// others would depend on.
 const RSH: &str = "ssh -o BatchMode=yes -o ControlMaster=no";
+/// Longest wait for hosts to join if none is given.
+const JOIN_MS: u64 = 60_000;
 /// Names the remote shell, too.
 const RSH_ENV: &str = "EYRIE_RSH";
 
@@ -35,18 +38,14 @@ pub struct Plan {
 
 /// What `--hosts` and its companions ask for.
 pub fn plan(run: &Run, map: Map) -> anyhow::Result<Option<Plan>> {
-    let Some(text) = &run.hosts else { return Ok(None) };
-    let entries = merge(read(text)?)?;
+    let Some((entries, shell)) = entries(run)? else { return Ok(None) };
     let (nodes, homes) = lay_out(run, &entries, map)?;
-    let rsh = run.rsh.clone().or_else(|| std::env::var(RSH_ENV).ok().filter(|r| !r.is_empty()));
-    let rsh: Vec<Vec<u8>> = rsh
-        .as_deref()
-        .unwrap_or(RSH)
-        .split_whitespace()
-        .map(|word| word.as_bytes().to_vec())
-        .collect();
-    let shell = rsh.first().map_or(&b""[..], Vec::as_slice);
-    program::find(OsStr::from_bytes(shell)).context("the remote shell (--rsh)")?;
+    let named = run.rsh.clone().or_else(|| std::env::var(RSH_ENV).ok().filter(|r| !r.is_empty()));
+    let rsh = if shell { named.unwrap_or_else(|| RSH.to_string()) } else { slurm::SRUN.into() };
+    let rsh: Vec<Vec<u8>> = rsh.split_whitespace().map(|word| word.as_bytes().to_vec()).collect();
+    let starter = rsh.first().map_or(&b""[..], Vec::as_slice);
+    let what = if shell { "the remote shell (--rsh)" } else { "this is an allocation of Slurm" };
+    program::find(OsStr::from_bytes(starter)).context(what)?;
     let names: Vec<&str> = entries.iter().map(|e| e.name.as_str()).collect();
     let addresses = addresses(&names, run.address.as_deref())?;
     let list = entries.into_iter().zip(addresses);
@@ -56,25 +55,53 @@ pub fn plan(run: &Run, map: Map) -> anyhow::Result<Option<Plan>> {
         None => std::env::current_exe().context("cannot find the eyrie binary itself")?,
     };
     let binary = binary.into_os_string().into_vec();
-    let hosts = Hosts { list, rsh, shell: true, binary, join_ms: run.join_limit };
+    let hosts = Hosts { list, rsh, shell, binary, join_ms: run.join_limit.unwrap_or(JOIN_MS) };
     Ok(Some(Plan { hosts, nodes, homes }))
+}
+
+/// The hosts that are named, or those of a Slurm allocation; whether a remote shell leads there.
+fn entries(run: &Run) -> anyhow::Result<Option<(Vec<Entry>, bool)>> {
+    match &run.hosts {
+        Some(text) => Ok(Some((merge(read(text)?)?, true))),
+        None if run.nodes.is_some() => Ok(None),
+        None => match slurm::hosts()? {
+            Some(entries) => Ok(Some((merge(entries)?, false))),
+            None => Ok(None),
+        },
+    }
+}
+
+/// An option that says something of nodes, where there is but one.
+pub fn pointless(run: &Run) -> Option<&'static str> {
+    let options = [
+        ("--map", run.map.is_some()),
+        ("--spares", run.spares.is_some()),
+        ("--log-replicas", run.log_replicas.is_some()),
+        ("--prefix", run.prefix.is_some()),
+        ("--address", run.address.is_some()),
+        ("--join-limit", run.join_limit.is_some()),
+        ("--oversubscribe", run.oversubscribe),
+    ];
+    options.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
 }
 
 /// The number of hosts with ranks, and the home of each rank.
 fn lay_out(run: &Run, entries: &[Entry], map: Map) -> anyhow::Result<(u32, Vec<u32>)> {
-    let nodes = entries.len().saturating_sub(run.spares as usize);
+    let spares = run.spares.unwrap_or(0);
+    let nodes = entries.len().saturating_sub(spares as usize);
     if nodes == 0 {
-        bail!("{} hosts do not suffice for {} spares and a rank", entries.len(), run.spares);
+        bail!("{} hosts do not suffice for {spares} spares and a rank", entries.len());
     }
     let room: Vec<Option<u32>> = entries[..nodes].iter().map(|e| e.slots).collect();
-    let homes = placement::lay_out(run.size, &room, map, run.oversubscribe).ok_or_else(|| {
-        let all: u32 = room.iter().flatten().fold(0, |sum, n| sum.saturating_add(*n));
-        anyhow!(
-            "the hosts have {all} slots for {} ranks: name more hosts or slots, or give \
+    let homes =
+        placement::lay_out(run.ranks(), &room, map, run.oversubscribe).ok_or_else(|| {
+            let all: u32 = room.iter().flatten().fold(0, |sum, n| sum.saturating_add(*n));
+            anyhow!(
+                "the hosts have {all} slots for {} ranks: name more hosts or slots, or give \
              --oversubscribe",
-            run.size
-        )
-    })?;
+                run.ranks()
+            )
+        })?;
     Ok((nodes as u32, homes))
 }
 

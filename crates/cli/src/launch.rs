@@ -31,13 +31,9 @@ const LOG_BYTES: u64 = 512 << 20;
 const LEAST_LOG_BYTES: u64 = 16 << 20;
 
 pub fn run(run: &Run) -> Result<i32, Failure> {
-    if (run.nodes.is_some() || run.hosts.is_some()) && run.ckpt_dedup == CkptDedup::On {
-        let text = "--ckpt-dedup on works within one node: leave it out, or leave --nodes and \
-                    --hosts out";
-        return Err(Failure::new(USAGE, anyhow::Error::msg(text)));
-    }
-    let map = if run.map == MapMode::Cyclic { Map::Cyclic } else { Map::Block };
+    let map = if run.map == Some(MapMode::Cyclic) { Map::Cyclic } else { Map::Block };
     let elsewhere = hosts::plan(run, map).map_err(|e| Failure::new(USAGE, e))?;
+    check_nodes(run, elsewhere.is_some() || run.nodes.is_some())?;
     let program = match elsewhere {
         Some(_) => program_elsewhere(&run.command)?,
         None => checked_program(&run.command)?,
@@ -50,8 +46,9 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         FtMode::Logged => Ft::Logged,
         FtMode::None => Ft::None,
     };
+    let ranks = run.ranks();
     let spec = JobSpec {
-        size: run.size,
+        size: ranks,
         ft,
         checkpoint_every_ms: run.ckpt_every,
         checkpoint_first_ms: run.ckpt_first,
@@ -67,21 +64,33 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
             CkptDedup::On => Dedup::On,
             CkptDedup::Off => Dedup::Off,
         },
-        log_limit_bytes: run.log_limit.unwrap_or_else(|| default_log(run.size)),
+        log_limit_bytes: run.log_limit.unwrap_or_else(|| default_log(ranks)),
         name: run.name.clone(),
         keep: run.keep,
         verbose: run.verbose,
         nodes,
-        spares: run.spares,
+        spares: run.spares.unwrap_or(0),
         netns: run.netns,
         hosts,
         cyclic: map == Map::Cyclic,
         homes,
-        log_replicas: run.log_replicas,
+        log_replicas: run.log_replicas.unwrap_or(1),
         program: program.as_os_str().as_bytes().to_vec(),
         argv: argv(&run.command),
     };
     start(spec, run.label)
+}
+
+/// Refuses options that do not fit one node, or several.
+fn check_nodes(run: &Run, several: bool) -> Result<(), Failure> {
+    let text = if several && run.ckpt_dedup == CkptDedup::On {
+        String::from("--ckpt-dedup on works within one node only: leave it out")
+    } else if let Some(option) = hosts::pointless(run).filter(|_| !several) {
+        format!("{option} is for jobs over nodes: give --nodes or --hosts, too")
+    } else {
+        return Ok(());
+    };
+    Err(Failure::new(USAGE, anyhow::Error::msg(text)))
 }
 
 pub fn verify(verify: &Verify) -> Result<i32, Failure> {

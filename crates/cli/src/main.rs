@@ -9,6 +9,7 @@ mod launch;
 mod remote;
 mod replay;
 mod show;
+mod slurm;
 
 use args::{Cli, Command};
 use clap::{CommandFactory, Parser};

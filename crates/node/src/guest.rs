@@ -44,6 +44,8 @@ pub struct Guest {
     words: Arc<Mutex<VecDeque<String>>>,
     /// The end of what it says.
     silent: Mutex<Receiver<()>>,
+    /// Its exit code is that of what it ran.
+    tells: bool,
     /// It is collected.
     buried: Mutex<bool>,
 }
@@ -94,6 +96,7 @@ pub fn start(hosts: &Hosts, number: usize, lodge: &Lodge) -> io::Result<Guest> {
         hold: Mutex::new(Some(hold)),
         words,
         silent: Mutex::new(silent),
+        tells: hosts.shell,
         buried: Mutex::default(),
     })
 }
@@ -200,7 +203,8 @@ impl Guest {
         poll_end(&self.pidfd, left());
         match reap::peek(&self.pidfd) {
             // Nothing was there, or the host has cleared it away.
-            Ok(Some(Death::Exit(code))) if code <= FOREIGN_CODE + 1 => {}
+            Ok(Some(Death::Exit(0))) => {}
+            Ok(Some(Death::Exit(code))) if self.tells && code <= FOREIGN_CODE + 1 => {}
             // The way there is gone.
             _ => std::thread::sleep(left()),
         }

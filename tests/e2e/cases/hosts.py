@@ -281,6 +281,7 @@ def test_what_is_no_list_of_hosts_is_told():
     assert "2 slots for 4 ranks" in wrong("--hosts", "a:1,b:1")
     assert "--nodes" in wrong("--hosts", "a", "--nodes", "2")
     assert "spares" in wrong("--hosts", "a,b", "--spares", "2")
+    assert "--map is for jobs over nodes" in wrong("--map", "cyclic")
     assert "192.0.2.1" in wrong("--hosts", "a", "--address", "192.0.2.1")
 
 
