@@ -53,6 +53,9 @@ pub enum Command {
     /// A node of a job with several (started by its controller)
     #[command(name = "__member", hide = true)]
     Member,
+    /// A node on another host (started by its controller, through a remote shell)
+    #[command(name = "__host", hide = true)]
+    Host,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -131,14 +134,15 @@ fn parse_size(text: &str) -> Result<u32, String> {
 #[command(after_help = "Examples:\n  \
     eyrie run -n 4 ./cg B\n  \
     eyrie run -n 4 -l -v --ckpt-every 10 -- ./heat 2000 --steps 500\n  \
-    eyrie run -n 2 --ft none python3 pi.py\n\n\
+    eyrie run -n 2 --ft none python3 pi.py\n  \
+    eyrie run -n 8 --hosts node1,node2,node3 --spares 1 ./heat 4000\n\n\
     Ctrl-C asks the program to end; a second one kills it. The exit code is 0 if all ranks\n\
     exit with 0, else that of the first rank that failed (128 + signal if one killed it).")]
 pub struct Run {
-    /// Number of ranks
-    #[arg(short = 'n', long = "np", value_name = "N", default_value = "1")]
+    /// Number of ranks [default: 1; in a Slurm allocation its number of tasks]
+    #[arg(short = 'n', long = "np", value_name = "N")]
     #[arg(value_parser = parse_size, allow_negative_numbers = true)]
-    pub size: u32,
+    pub size: Option<u32>,
     /// Fault tolerance
     #[arg(long, value_enum, default_value = "logged")]
     pub ft: FtMode,
@@ -168,16 +172,40 @@ pub struct Run {
     /// Spread the ranks over N nodes, each a daemon with storage of its own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub nodes: Option<u32>,
-    /// How ranks are laid out on the nodes
-    #[arg(long, value_enum, default_value = "block", requires = "nodes")]
-    pub map: MapMode,
-    /// Nodes without ranks, which take those of nodes that are lost
-    #[arg(long, value_name = "S", default_value = "0", requires = "nodes")]
+    /// Run on these machines, a node on each: a list (a,b:4,c) or a file (one a line; `slots=N`
+    /// behind it, # begins a comment). Slots, here 4, are the most ranks that a host gets
+    /// [default: in a Slurm allocation its hosts, started by srun, unless --nodes is given]
+    #[arg(long, value_name = "LIST|FILE")]
+    #[arg(conflicts_with_all = ["nodes", "netns"])]
+    pub hosts: Option<String>,
+    /// The remote shell that reaches hosts, called with a host and a command (blanks part its
+    /// words) [env: EYRIE_RSH] [default: ssh -o BatchMode=yes -o ControlMaster=no]
+    #[arg(long, value_name = "CMD", requires = "hosts")]
+    pub rsh: Option<String>,
+    /// Where Eyrie is on the hosts: DIR/bin/eyrie [default: as here]
+    #[arg(long, value_name = "DIR")]
+    pub prefix: Option<PathBuf>,
+    /// This machine's address as the hosts reach it [default: the one on the way to them]
+    #[arg(long, value_name = "ADDR")]
+    pub address: Option<String>,
+    /// Longest wait for all hosts to join (seconds, or with unit) [default: 60]
+    #[arg(long, value_name = "SECS", value_parser = parse_millis)]
+    pub join_limit: Option<u64>,
+    /// Put more ranks on hosts than they have slots
+    #[arg(long)]
+    pub oversubscribe: bool,
+    /// How ranks are laid out on the nodes [default: block]
+    #[arg(long, value_enum)]
+    pub map: Option<MapMode>,
+    /// Nodes without ranks, which take those of nodes that are lost; of hosts the last
+    /// [default: 0]
+    #[arg(long, value_name = "S")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=256))]
-    pub spares: u32,
+    pub spares: Option<u32>,
     /// Other nodes that hold each recorded outcome before anything that depends on it leaves a node
-    #[arg(long, value_name = "F", default_value = "1", requires = "nodes")]
-    pub log_replicas: u32,
+    /// [default: 1]
+    #[arg(long, value_name = "F")]
+    pub log_replicas: Option<u32>,
     /// Put each node into a network namespace of its own, joined by a bridge: the program reaches
     /// the other nodes and nothing else (root only; takes `ip` of iproute2)
     #[arg(long, requires = "nodes")]
@@ -198,6 +226,12 @@ pub struct Run {
     /// The program and its arguments
     #[arg(value_names = ["PROGRAM", "ARGS"], trailing_var_arg = true, required = true)]
     pub command: Vec<OsString>,
+}
+
+impl Run {
+    pub fn ranks(&self) -> u32 {
+        self.size.or_else(crate::slurm::tasks).unwrap_or(1)
+    }
 }
 
 #[derive(Debug, Args)]
@@ -453,7 +487,7 @@ mod tests {
     #[test]
     fn the_programs_own_options_are_left_to_it() {
         let r = run(&["eyrie", "run", "-n", "2", "prog", "-n", "7", "--ft", "x"]);
-        assert_eq!((r.size, r.command.len()), (2, 5));
+        assert_eq!((r.ranks(), r.command.len()), (2, 5));
         let r = run(&["eyrie", "run", "-n2", "--", "prog", "--", "-l"]);
         assert_eq!(r.command, ["prog", "--", "-l"]);
         assert!(Cli::try_parse_from(["eyrie", "run", "--unknown", "prog"]).is_err());

@@ -7,11 +7,14 @@ use crate::args::{
     CkptDedup, CkptFreeze, CkptMode, CkptPolicy, FtMode, MapMode, Node, Run, Verify,
 };
 use crate::console::{self, Console};
+use crate::hosts;
 use anyhow::Context;
 use eyrie_control::{CheckpointPolicy, Dedup, Freeze, Ft, JobSpec};
 use eyrie_node::daemon;
 use eyrie_node::home::{self, JobFolder};
-use eyrie_node::program;
+use eyrie_node::keeper;
+use eyrie_node::placement::Map;
+use eyrie_node::program::{self, ProgramError};
 use eyrie_node::serve;
 use eyrie_node::spawn::Prefix;
 use eyrie_terminal::{FAILED, Failure, USAGE};
@@ -30,17 +33,24 @@ const LOG_BYTES: u64 = 512 << 20;
 const LEAST_LOG_BYTES: u64 = 16 << 20;
 
 pub fn run(run: &Run) -> Result<i32, Failure> {
-    if run.nodes.is_some() && run.ckpt_dedup == CkptDedup::On {
-        let text = "--ckpt-dedup on works within one node: leave it out, or leave --nodes out";
-        return Err(Failure::new(USAGE, anyhow::Error::msg(text)));
-    }
-    let program = checked_program(&run.command)?;
+    let map = if run.map == Some(MapMode::Cyclic) { Map::Cyclic } else { Map::Block };
+    let elsewhere = hosts::plan(run, map).map_err(|e| Failure::new(USAGE, e))?;
+    check_nodes(run, elsewhere.is_some() || run.nodes.is_some())?;
+    let program = match elsewhere {
+        Some(_) => program_elsewhere(&run.command)?,
+        None => checked_program(&run.command)?,
+    };
+    let (nodes, homes, hosts) = match elsewhere {
+        Some(plan) => (plan.nodes, plan.homes, Some(Box::new(plan.hosts))),
+        None => (run.nodes.unwrap_or(0), Vec::new(), None),
+    };
     let ft = match run.ft {
         FtMode::Logged => Ft::Logged,
         FtMode::None => Ft::None,
     };
+    let ranks = run.ranks();
     let spec = JobSpec {
-        size: run.size,
+        size: ranks,
         ft,
         checkpoint_every_ms: run.ckpt_every,
         checkpoint_first_ms: run.ckpt_first,
@@ -62,19 +72,33 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
             CkptDedup::On => Dedup::On,
             CkptDedup::Off => Dedup::Off,
         },
-        log_limit_bytes: run.log_limit.unwrap_or_else(|| default_log(run.size)),
+        log_limit_bytes: run.log_limit.unwrap_or_else(|| default_log(ranks)),
         name: run.name.clone(),
         keep: run.keep,
         verbose: run.verbose,
-        nodes: run.nodes.unwrap_or(0),
-        spares: run.spares,
+        nodes,
+        spares: run.spares.unwrap_or(0),
         netns: run.netns,
-        cyclic: run.map == MapMode::Cyclic,
-        log_replicas: run.log_replicas,
+        hosts,
+        cyclic: map == Map::Cyclic,
+        homes,
+        log_replicas: run.log_replicas.unwrap_or(1),
         program: program.as_os_str().as_bytes().to_vec(),
         argv: argv(&run.command),
     };
     start(spec, run.label)
+}
+
+/// Refuses options that do not fit one node, or several.
+fn check_nodes(run: &Run, several: bool) -> Result<(), Failure> {
+    let text = if several && run.ckpt_dedup == CkptDedup::On {
+        String::from("--ckpt-dedup on works within one node only: leave it out")
+    } else if let Some(option) = hosts::pointless(run).filter(|_| !several) {
+        format!("{option} is for jobs over nodes: give --nodes or --hosts, too")
+    } else {
+        return Ok(());
+    };
+    Err(Failure::new(USAGE, anyhow::Error::msg(text)))
 }
 
 pub fn verify(verify: &Verify) -> Result<i32, Failure> {
@@ -95,7 +119,9 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         nodes: 0,
         spares: 0,
         netns: false,
+        hosts: None,
         cyclic: false,
+        homes: Vec::new(),
         log_replicas: 0,
         program: program.as_os_str().as_bytes().to_vec(),
         argv: argv(&verify.command),
@@ -109,6 +135,15 @@ fn checked_program(command: &[OsString]) -> Result<PathBuf, Failure> {
     let path = program::find(name).map_err(fail)?;
     program::check_mpi(&path).map_err(fail)?;
     Ok(path)
+}
+
+/// The same for a program that hosts run: what is not on this machine may be there.
+fn program_elsewhere(command: &[OsString]) -> Result<PathBuf, Failure> {
+    let name = command.first().map_or(OsStr::new(""), OsString::as_os_str);
+    match program::find(name) {
+        Err(ProgramError::NotFound(_)) => Ok(PathBuf::from(name)),
+        _ => checked_program(command),
+    }
 }
 
 fn argv(command: &[OsString]) -> Vec<Vec<u8>> {
@@ -224,6 +259,12 @@ pub fn member() -> Result<i32, Failure> {
     let binary = std::env::current_exe().context("cannot find the eyrie binary itself")?;
     daemon::run(Prefix::of(&binary))?;
     Ok(0)
+}
+
+/// A node on another host than its controller.
+pub fn host() -> Result<i32, Failure> {
+    log_to_stderr();
+    Ok(keeper::run()?)
 }
 
 fn log_to_stderr() {

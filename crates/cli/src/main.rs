@@ -2,12 +2,14 @@
 
 mod args;
 mod console;
+mod hosts;
 mod image;
 mod info;
 mod launch;
 mod remote;
 mod replay;
 mod show;
+mod slurm;
 
 use args::{Cli, Command};
 use clap::{CommandFactory, Parser};
@@ -46,5 +48,6 @@ fn dispatch(command: Command) -> Result<i32, Failure> {
         }
         Command::Node(node) => launch::node(node),
         Command::Member => launch::member(),
+        Command::Host => launch::host(),
     }
 }

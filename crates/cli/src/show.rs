@@ -132,7 +132,8 @@ fn nodes(job: &JobStatus) -> String {
         return String::new();
     }
     let list = |all: &[u32]| all.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-    let mut rows = vec![row(&["NODE", "PID", "STATE", "EPOCH", "RANKS", "IMAGES OF", "ADDRESS"])];
+    let mut rows =
+        vec![row(&["NODE", "PID", "STATE", "EPOCH", "RANKS", "IMAGES OF", "ADDRESS", "HOST"])];
     for n in &job.nodes {
         let images = job.ranks.iter().filter(|r| r.image_nodes.contains(&n.node));
         let images: Vec<u32> = images.map(|r| r.rank).collect();
@@ -144,6 +145,7 @@ fn nodes(job: &JobStatus) -> String {
             list(&n.ranks),
             list(&images),
             n.address.clone().unwrap_or_default(),
+            n.host.clone().unwrap_or_default(),
         ]);
     }
     table(&rows)

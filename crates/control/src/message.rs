@@ -7,9 +7,10 @@
 use crate::event::Event;
 use crate::status::JobStatus;
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 
 /// Version of this protocol.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 /// Most bytes of standard input or output in one message.
 pub const MAX_DATA_BYTES: usize = 256 * 1024;
 
@@ -68,6 +69,29 @@ pub enum Freeze {
     Sync,
 }
 
+/// A machine that is reached by a remote shell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    pub name: String,
+    /// The controller's address, as the host reaches it.
+    pub controller: IpAddr,
+}
+
+/// Machines that nodes are on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hosts {
+    /// One for each node, spares last.
+    pub list: Vec<Host>,
+    /// The remote shell and its arguments; the host's name and a command follow.
+    pub rsh: Vec<Vec<u8>>,
+    /// The command is read by a shell there.
+    pub shell: bool,
+    /// The path of `eyrie` there.
+    pub binary: Vec<u8>,
+    /// Longest wait for all nodes to have joined.
+    pub join_ms: u64,
+}
+
 /// What to run. Working folder and environment are those the daemon was started with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobSpec {
@@ -95,8 +119,12 @@ pub struct JobSpec {
     pub spares: u32,
     /// Each node in a network namespace of its own.
     pub netns: bool,
+    /// Where nodes are; none: here.
+    pub hosts: Option<Box<Hosts>>,
     /// Lay ranks out one on each node in turn.
     pub cyclic: bool,
+    /// The node of each rank at the start; empty: as many on each.
+    pub homes: Vec<u32>,
     /// Other nodes that hold each determinant.
     pub log_replicas: u32,
     /// Resolved path of the program.

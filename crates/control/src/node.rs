@@ -50,8 +50,21 @@ pub struct Enlist {
     pub key: [u8; 32],
     /// Its own storage; removed at its end unless it is to be kept.
     pub folder: Vec<u8>,
+    /// The folder around it goes with it.
+    pub lodged: bool,
     pub controller: SocketAddr,
     pub spec: JobSpec,
+}
+
+/// What `eyrie __host` reads from its standard input, behind a frame that holds `PROTOCOL`. The
+/// input stays open as long as the node is wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lodge {
+    /// For the node's daemon; the folder is found there.
+    pub enlist: Enlist,
+    pub working_folder: Vec<u8>,
+    /// Names and values that the host's own do not stand against.
+    pub environment: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 /// A live node, as the others reach it.
@@ -327,6 +340,8 @@ pub enum FromNode {
     },
     /// The first message of a node daemon, and the answer to `Renew`.
     Joined {
+        /// The daemon's, on its machine.
+        pid: u32,
         link: SocketAddr,
         store: SocketAddr,
     },

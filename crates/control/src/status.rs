@@ -41,6 +41,9 @@ pub struct NodeStatus {
     /// `joining`, `live`, `spare` or `lost`.
     pub state: String,
     pub epoch: u64,
+    /// The machine it is on; null: the controller's.
+    pub host: Option<String>,
+    /// Of its daemon, on its machine.
     pub pid: u32,
     /// Where other nodes reach it.
     pub address: Option<String>,

@@ -4,6 +4,7 @@
 //! turned away, counted and told in one line; of a daemon that is gone nothing is left, neither
 //! processes nor storage.
 
+use crate::guest::{self, Guest};
 use crate::job::Msg;
 use crate::netns::{self, Bridge};
 use crate::reap;
@@ -11,12 +12,14 @@ use crate::spawn;
 use crate::wire::{self, Limits};
 use eyrie_control::auth::{self, Hello, Key, Role};
 use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
-use eyrie_control::node::Enlist;
+use eyrie_control::message::Hosts;
+use eyrie_control::node::{Enlist, Lodge};
 use eyrie_control::{JobSpec, ToNode, encode_within};
+use std::ffi::OsString;
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -34,7 +37,16 @@ pub struct Daemon {
     pub pid: libc::pid_t,
     pub pidfd: Arc<OwnedFd>,
     pub epoch: u64,
-    pub folder: PathBuf,
+    site: Site,
+}
+
+/// Where a daemon is.
+#[derive(Clone)]
+enum Site {
+    /// Its storage.
+    Here(PathBuf),
+    /// The process is the remote shell.
+    There(Arc<Guest>),
 }
 
 /// How daemons are started.
@@ -43,7 +55,8 @@ pub struct Crew {
     pub folder: PathBuf,
     pub spec: JobSpec,
     key: Key,
-    address: SocketAddr,
+    /// Where the controller listens.
+    addresses: Vec<SocketAddr>,
     /// Held open in every daemon, so that whoever waits for its end waits for theirs.
     lifeline: OwnedFd,
     /// None: all are in one network.
@@ -62,38 +75,61 @@ impl Crew {
     ) -> io::Result<Crew> {
         let bridge = spec.netns.then(|| Bridge::make(job)).transpose()?;
         let here = bridge.as_ref().map_or(Ipv4Addr::LOCALHOST, Bridge::address);
-        let listener = TcpListener::bind((here, 0))?;
-        let address = listener.local_addr()?;
-        let key = Key::new()?;
-        let (known, name) = (key.clone(), job.to_string());
-        let accept = move || {
-            for stream in listener.incoming().flatten() {
-                let (key, name, tell) = (known.clone(), name.clone(), tell.clone());
-                let work = move || {
-                    if let Err(error) = welcome(stream, &key, &name, &tell) {
-                        let _ = tell.send(Msg::TurnedAway { why: error.to_string() });
-                    }
-                };
-                let _ = std::thread::Builder::new().name("eyrie-greet".into()).spawn(work);
-            }
+        let mut places = match &spec.hosts {
+            Some(hosts) => hosts.list.iter().map(|h| h.controller).collect(),
+            None => vec![IpAddr::V4(here)],
         };
-        std::thread::Builder::new().name("eyrie-accept".into()).spawn(accept)?;
+        places.sort_unstable();
+        places.dedup();
+        let key = Key::new()?;
+        let listen = |place| listen(place, &key, job, &tell);
+        let addresses = places.into_iter().map(listen).collect::<io::Result<_>>()?;
         let (job, folder, spec) = (job.to_string(), folder.to_path_buf(), spec.clone());
-        Ok(Crew { job, folder, spec, key, address, lifeline, bridge })
+        Ok(Crew { job, folder, spec, key, addresses, lifeline, bridge })
     }
 
-    /// Starts the daemon of a node.
-    pub fn start(&self, node: u32, epoch: u64) -> io::Result<Daemon> {
-        let folder = self.folder.join(format!("node-{node}"));
-        let enlist = Enlist {
+    /// What a daemon is told.
+    fn enlist(&self, node: u32, epoch: u64, folder: &Path, controller: SocketAddr) -> Enlist {
+        Enlist {
             job: self.job.clone(),
             node,
             epoch,
             key: self.key.0,
             folder: folder.as_os_str().as_bytes().to_vec(),
-            controller: self.address,
+            lodged: false,
+            controller,
             spec: self.spec.clone(),
+        }
+    }
+
+    /// Starts the daemon of a node.
+    pub fn start(&self, node: u32, epoch: u64) -> io::Result<Daemon> {
+        match &self.spec.hosts {
+            Some(hosts) => self.start_there(hosts, node, epoch),
+            None => self.start_here(node, epoch),
+        }
+    }
+
+    fn start_there(&self, hosts: &Hosts, node: u32, epoch: u64) -> io::Result<Daemon> {
+        let host = hosts.list.get(node as usize).map(|h| h.controller);
+        let address = self.addresses.iter().find(|a| Some(a.ip()) == host);
+        let Some(address) = address else {
+            return Err(io::Error::other(format!("there is no host for node {node}")));
         };
+        let enlist = self.enlist(node, epoch, Path::new(""), *address);
+        let working_folder = working_folder()?.into_os_string().into_vec();
+        let lodge = Lodge { enlist, working_folder, environment: environment() };
+        let guest = Arc::new(guest::start(hosts, node as usize, &lodge)?);
+        let (pid, pidfd) = (guest.pid, Arc::clone(&guest.pidfd));
+        Ok(Daemon { pid, pidfd, epoch, site: Site::There(guest) })
+    }
+
+    fn start_here(&self, node: u32, epoch: u64) -> io::Result<Daemon> {
+        let folder = self.folder.join(format!("node-{node}"));
+        let [address, ..] = self.addresses[..] else {
+            return Err(io::Error::other("nobody listens"));
+        };
+        let enlist = self.enlist(node, epoch, &folder, address);
         let frame = encode_within(MAX_NODE_FRAME_BYTES, &enlist).map_err(io::Error::other)?;
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("__member").stdin(Stdio::piped());
@@ -118,8 +154,77 @@ impl Crew {
         if let Some(mut stdin) = child.stdin.take() {
             stdin.write_all(&frame)?;
         }
-        Ok(Daemon { pid, pidfd, epoch, folder })
+        Ok(Daemon { pid, pidfd, epoch, site: Site::Here(folder) })
     }
+}
+
+/// Listens for daemons at an address of this machine.
+fn listen(
+    place: IpAddr,
+    key: &Key,
+    job: &str,
+    tell: &UnboundedSender<Msg>,
+) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind((place, 0))
+        .map_err(|error| io::Error::other(format!("cannot listen at {place}: {error}")))?;
+    let address = listener.local_addr()?;
+    let (key, job, tell) = (key.clone(), job.to_string(), tell.clone());
+    let accept = move || {
+        for stream in listener.incoming().flatten() {
+            let (key, job, tell) = (key.clone(), job.clone(), tell.clone());
+            let work = move || {
+                if let Err(error) = welcome(stream, &key, &job, &tell) {
+                    let _ = tell.send(Msg::TurnedAway { why: error.to_string() });
+                }
+            };
+            let _ = std::thread::Builder::new().name("eyrie-greet".into()).spawn(work);
+        }
+    };
+    std::thread::Builder::new().name("eyrie-accept".into()).spawn(accept)?;
+    Ok(address)
+}
+
+/// The working folder, by the name that the user's shell has for it: on other machines it may
+/// be another link that leads there.
+fn working_folder() -> io::Result<PathBuf> {
+    let real = std::env::current_dir()?;
+    let named = std::env::var_os("PWD").map(PathBuf::from).filter(|p| p.is_absolute());
+    let same = |p: &PathBuf| std::fs::canonicalize(p).is_ok_and(|p| p == real);
+    Ok(named.filter(same).unwrap_or(real))
+}
+
+/// The environment, but for what belongs to a machine, a login or a terminal.
+fn environment() -> Vec<(Vec<u8>, Vec<u8>)> {
+    let bytes = |(name, value): (OsString, OsString)| (name.into_vec(), value.into_vec());
+    std::env::vars_os().map(bytes).filter(|(name, _)| !is_local(name)).collect()
+}
+
+/// Variables that stay on the machine that they were set on.
+fn is_local(name: &[u8]) -> bool {
+    const NAMES: [&str; 19] = [
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "MAIL",
+        "HOST",
+        "HOSTNAME",
+        "HOSTTYPE",
+        "MACHTYPE",
+        "OSTYPE",
+        "PWD",
+        "OLDPWD",
+        "SHLVL",
+        "_",
+        "TMPDIR",
+        "TERM",
+        "DISPLAY",
+        "XAUTHORITY",
+        "KRB5CCNAME",
+    ];
+    const STARTS: [&str; 6] = ["SSH_", "XDG_", "DBUS_", "SLURM", "PMI_", "PMIX_"];
+    NAMES.iter().any(|n| n.as_bytes() == name)
+        || STARTS.iter().any(|s| name.starts_with(s.as_bytes()))
 }
 
 /// Lets a daemon in that proves that it is one.
@@ -142,7 +247,8 @@ fn welcome(
     let known = Arc::clone(&limits);
     let beat = move || ToNode::Beat { patience_ms: known.own() };
     let sender = wire::write(Arc::clone(&stream), beat)?;
-    let _ = tell.send(Msg::Connected { node, epoch, sender, stream: Arc::clone(&stream) });
+    let (held, bears) = (Arc::clone(&stream), Arc::clone(&limits));
+    let _ = tell.send(Msg::Connected { node, epoch, sender, stream: held, limits: bears });
     let tell = tell.clone();
     wire::read(stream, limits, move |message| {
         let _ = tell.send(match message {
@@ -154,8 +260,26 @@ fn welcome(
 }
 
 impl Daemon {
+    /// The host that it is on, if that is another.
+    pub fn host(&self) -> Option<&str> {
+        match &self.site {
+            Site::Here(_) => None,
+            Site::There(guest) => Some(&guest.host),
+        }
+    }
+
+    pub fn guest(&self) -> Option<Arc<Guest>> {
+        match &self.site {
+            Site::Here(_) => None,
+            Site::There(guest) => Some(Arc::clone(guest)),
+        }
+    }
+
     /// Kills it, unless it is dead.
     pub fn kill(&self) {
+        if let Site::There(guest) = &self.site {
+            return guest.dismiss();
+        }
         // SAFETY: plain system call on a descriptor that is open; no information is passed.
         unsafe {
             let none = std::ptr::null::<libc::siginfo_t>();
@@ -165,25 +289,49 @@ impl Daemon {
     }
 
     /// Ends it, and clears away its processes and its storage, in a thread. `others` are daemons
-    /// that go on. Calls `done` with what is left, at the end.
+    /// that go on, `cut_off` the time after which one that cannot be reached has ended by itself.
+    /// Calls `done` with what is left, at the end.
     pub fn clear(
         &self,
         others: Vec<libc::pid_t>,
+        cut_off: Duration,
         done: impl FnOnce(usize) + Send + 'static,
     ) -> io::Result<()> {
         self.kill();
-        let (pidfd, folder) = (Arc::clone(&self.pidfd), self.folder.clone());
-        let work = move || {
-            let mut poll = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-            // SAFETY: one entry, which is ours.
-            unsafe { libc::poll(&mut poll, 1, DEATH_LIMIT_MS) };
-            let _ = reap::collect(&pidfd);
-            // What it leaves comes to us, generation after generation.
-            let left = reap::clear_but(&others);
-            let _ = std::fs::remove_dir_all(&folder);
-            done(left);
+        let (pidfd, site) = (Arc::clone(&self.pidfd), self.site.clone());
+        let work = move || match site {
+            Site::There(guest) => {
+                guest.clear(cut_off);
+                done(0);
+            }
+            Site::Here(folder) => {
+                let mut poll =
+                    libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+                // SAFETY: one entry, which is ours.
+                unsafe { libc::poll(&mut poll, 1, DEATH_LIMIT_MS) };
+                let _ = reap::collect(&pidfd);
+                // What it leaves comes to us, generation after generation.
+                let left = reap::clear_but(&others);
+                let _ = std::fs::remove_dir_all(&folder);
+                done(left);
+            }
         };
         std::thread::Builder::new().name("eyrie-clear".into()).spawn(work)?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machines_own_variables_stay_there() {
+        for name in ["HOME", "PWD", "TMPDIR", "SSH_AUTH_SOCK", "SLURM_PROCID", "XDG_RUNTIME_DIR"] {
+            assert!(is_local(name.as_bytes()), "{name}");
+        }
+        for name in ["PATH", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "HOMES", "EYRIE_HOME"] {
+            assert!(!is_local(name.as_bytes()), "{name}");
+        }
     }
 }

@@ -32,6 +32,9 @@ const FIRST_CALL: Duration = Duration::from_millis(50);
 /// Longest wait for the controller's hanging up at the end.
 const FAREWELL: Duration = Duration::from_secs(10);
 
+/// How often it is tried to remove what is written to.
+const REMOVALS: u32 = 100;
+
 /// Why a node daemon ends early.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
@@ -57,6 +60,7 @@ pub fn run(prefix: Prefix) -> Result<(), DaemonError> {
     // limit then fails like one on a full disk.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let folder = PathBuf::from(OsStr::from_bytes(&enlist.folder));
+    let lodged = enlist.lodged;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -65,9 +69,20 @@ pub fn run(prefix: Prefix) -> Result<(), DaemonError> {
     let kept = runtime.block_on(local.run_until(serve(enlist, &folder, prefix)));
     reap::clear();
     if !matches!(kept, Ok(true)) {
-        let _ = std::fs::remove_dir_all(&folder);
+        let around = folder.parent().filter(|_| lodged);
+        remove(around.unwrap_or(&folder));
     }
     kept.map(|_| ())
+}
+
+/// Removes its storage, also while a thread still writes there.
+fn remove(folder: &Path) {
+    for _ in 0..REMOVALS {
+        match std::fs::remove_dir_all(folder) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+            _ => return,
+        }
+    }
 }
 
 fn read_enlist() -> Result<Enlist, DaemonError> {

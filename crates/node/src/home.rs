@@ -76,12 +76,12 @@ pub struct JobEntry {
     pub created: SystemTime,
 }
 
-fn private_dir(path: &Path) -> Result<(), HomeError> {
+pub(crate) fn private_dir(path: &Path) -> Result<(), HomeError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(|e| HomeError::Io(path.into(), e))
 }
 
-fn try_lock(file: &File) -> bool {
+pub(crate) fn try_lock(file: &File) -> bool {
     // SAFETY: plain system call on a descriptor that `file` keeps open.
     unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
 }

@@ -12,10 +12,18 @@ use std::time::{Duration, Instant};
 const CLEAR_LIMIT: Duration = Duration::from_secs(10);
 
 fn waitid(kind: libc::idtype_t, id: libc::id_t) -> io::Result<Option<Death>> {
+    waitid_with(kind, id, 0)
+}
+
+fn waitid_with(
+    kind: libc::idtype_t,
+    id: libc::id_t,
+    more: libc::c_int,
+) -> io::Result<Option<Death>> {
     // SAFETY: siginfo_t is plain data for which zero is valid.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     // SAFETY: `info` is a valid place for the answer.
-    let rc = unsafe { libc::waitid(kind, id, &mut info, libc::WEXITED | libc::WNOHANG) };
+    let rc = unsafe { libc::waitid(kind, id, &mut info, libc::WEXITED | libc::WNOHANG | more) };
     if rc < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -33,6 +41,11 @@ fn waitid(kind: libc::idtype_t, id: libc::id_t) -> io::Result<Option<Death>> {
 /// How the process of `pidfd` ended, if it did; it is gone afterwards.
 pub fn collect(pidfd: &OwnedFd) -> io::Result<Option<Death>> {
     waitid(libc::P_PIDFD, pidfd.as_raw_fd() as libc::id_t)
+}
+
+/// The same, and it stays to be collected.
+pub fn peek(pidfd: &OwnedFd) -> io::Result<Option<Death>> {
+    waitid_with(libc::P_PIDFD, pidfd.as_raw_fd() as libc::id_t, libc::WNOWAIT)
 }
 
 /// Children of this process, started by any of its threads or adopted.

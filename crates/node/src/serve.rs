@@ -5,6 +5,7 @@
 
 use crate::agent::{self, Agent};
 use crate::crew::Crew;
+use crate::guest;
 use crate::home;
 use crate::job::grow::start_daemon;
 use crate::job::{self, BeginError, Job, Msg, Node, Place, Shared};
@@ -116,6 +117,8 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
         }
     }
     wind_up(&job, &mut told).await;
+    let guests = job.borrow().guests();
+    let _ = tokio::task::spawn_blocking(move || guest::farewell(&guests)).await;
     let code = job.borrow().exit_code().unwrap_or(1);
     let code = finish(Some(&job), &folder, &outlet, code).await;
     drop(lock);
@@ -159,6 +162,13 @@ fn begin_many(
         let epoch = u64::from(node) + 1;
         let daemon = start_daemon(&crew, node, epoch, tell).map_err(BeginError::Daemon)?;
         nodes.push(Node::there(daemon));
+    }
+    if let Some(hosts) = &spec.hosts {
+        let (tell, limit) = (tell.clone(), Duration::from_millis(hosts.join_ms));
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(limit).await;
+            let _ = tell.send(Msg::JoiningOver);
+        });
     }
     let place = Place { id: id.to_string(), folder: folder.to_path_buf() };
     let job = Job::begin(place, spec, nodes, outlet.clone(), tell.clone())?;
@@ -300,6 +310,14 @@ fn check_spec(spec: JobSpec) -> Result<JobSpec, String> {
     let many = u64::from(spec.nodes) + u64::from(spec.spares);
     if many > u64::from(most) || (spec.nodes == 0 && spec.spares > 0) {
         return Err(format!("asks for {} nodes and {} spares", spec.nodes, spec.spares));
+    }
+    let hosts = spec.hosts.as_ref().map(|h| h.list.len() as u64);
+    if hosts.is_some_and(|h| h != many || spec.nodes == 0 || spec.netns) {
+        return Err(format!("asks for {many} nodes on other hosts than it names"));
+    }
+    let (homes, ranks) = (&spec.homes, spec.size as usize);
+    if !homes.is_empty() && (homes.len() != ranks || homes.iter().any(|h| *h >= spec.nodes)) {
+        return Err(String::from("gives ranks homes that there are not"));
     }
     if spec.nodes > 0 && spec.ft == eyrie_control::Ft::Verify {
         return Err(String::from("asks for a verification on several nodes"));

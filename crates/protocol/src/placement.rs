@@ -36,6 +36,11 @@ impl Placement {
         }
     }
 
+    /// The ranks have these homes, out of so many nodes.
+    pub fn of(homes: Vec<u32>, nodes: u32) -> Placement {
+        Placement { homes, live: vec![true; nodes as usize] }
+    }
+
     pub fn home(&self, rank: u32) -> u32 {
         self.homes[rank as usize]
     }
@@ -73,6 +78,32 @@ impl Placement {
     }
 }
 
+/// Homes of ranks on nodes of which each may have room for so many only. Each rank counts as one on
+/// a node in turn, where there is room; by block the first node then has the first ranks. `None`:
+/// there is not room enough, and none is to be made (`over`).
+pub fn lay_out(ranks: u32, room: &[Option<u32>], map: Map, over: bool) -> Option<Vec<u32>> {
+    let mut counts = vec![0u32; room.len()];
+    let mut turns = Vec::with_capacity(ranks as usize);
+    let mut limited = true;
+    while turns.len() < ranks as usize {
+        let before = turns.len();
+        for (node, count) in counts.iter_mut().enumerate() {
+            let free = !limited || room[node].is_none_or(|most| *count < most);
+            if free && turns.len() < ranks as usize {
+                *count += 1;
+                turns.push(node as u32);
+            }
+        }
+        if turns.len() == before && !(over && std::mem::take(&mut limited)) {
+            return None;
+        }
+    }
+    if map == Map::Block {
+        turns.sort_unstable();
+    }
+    Some(turns)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,6 +115,25 @@ mod tests {
         assert_eq!(homes(5, 2, Map::Block), [0, 0, 0, 1, 1]);
         assert_eq!(homes(5, 2, Map::Cyclic), [0, 1, 0, 1, 0]);
         assert_eq!(homes(2, 4, Map::Block), [0, 2]);
+    }
+
+    #[test]
+    fn nodes_get_no_more_ranks_than_they_have_room_for() {
+        let (b, c) = (Map::Block, Map::Cyclic);
+        let homes = |ranks, room: &[u32], map, over| {
+            let room: Vec<_> = room.iter().map(|n| Some(*n).filter(|n| *n > 0)).collect();
+            lay_out(ranks, &room, map, over)
+        };
+        assert_eq!(homes(5, &[4, 1], b, false), Some(vec![0, 0, 0, 0, 1]));
+        assert_eq!(homes(5, &[4, 1], c, false), Some(vec![0, 1, 0, 0, 0]));
+        assert_eq!(homes(4, &[4, 4], b, false), Some(vec![0, 0, 1, 1]));
+        assert_eq!(homes(5, &[1, 0], b, false), Some(vec![0, 1, 1, 1, 1]));
+        assert_eq!(homes(6, &[4, 1], b, false), None);
+        assert_eq!(homes(7, &[4, 1], b, true), Some(vec![0, 0, 0, 0, 0, 1, 1]));
+        assert_eq!(
+            (homes(1, &[], b, true), homes(2, &[0, 0, 0], b, false)),
+            (None, Some(vec![0, 1]))
+        );
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl Agent {
             Ok(links) => {
                 let (link, store) = (links.address(), network.store);
                 network.links = Some(links);
-                FromNode::Joined { link, store }
+                FromNode::Joined { pid: std::process::id(), link, store }
             }
             Err(error) => FromNode::Failed { text: format!("node {}: {error}", member.node) },
         };

@@ -31,12 +31,17 @@ pub(crate) fn start_daemon(
 ) -> io::Result<Daemon> {
     let daemon = crew.start(node, epoch)?;
     let pidfd = pipes::watch(daemon.pidfd.try_clone()?, Interest::READABLE)?;
-    let tell = tell.clone();
+    let (tell, guest) = (tell.clone(), daemon.guest());
     tokio::task::spawn_local(async move {
-        if pidfd.readable().await.is_ok() {
-            let why = String::from("its daemon ended");
-            let _ = tell.send(Msg::Gone { node, epoch, why });
+        if pidfd.readable().await.is_err() {
+            return;
         }
+        let why = match guest {
+            Some(guest) => tokio::task::spawn_blocking(move || guest.why()).await.ok(),
+            None => None,
+        };
+        let why = why.unwrap_or_else(|| String::from("its daemon ended"));
+        let _ = tell.send(Msg::Gone { node, epoch, why });
     });
     Ok(daemon)
 }
@@ -53,6 +58,9 @@ impl Job {
             let text = "the job has one node and cannot grow: start it with --nodes 1 or more";
             return Err(text.into());
         };
+        if self.spec.hosts.is_some() {
+            return Err("a job over --hosts cannot grow yet".into());
+        }
         if !self.planned || !self.monitor.running() {
             return Err("the job is just starting or ending: ask again".into());
         }

@@ -8,19 +8,24 @@ use super::{Job, Msg};
 use crate::monitor;
 use crate::recovery::Input;
 use eyrie_control::EventKind;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 impl Job {
     /// A daemon, or the connection to it, is gone.
     pub(super) fn node_gone(&mut self, node: u32, epoch: u64, why: &str) {
         let known = self.nodes.get(node as usize).filter(|n| n.called() == epoch);
         let Some(state) = known.map(|n| n.state) else { return };
-        // At the end daemons go when they are told.
-        if state == State::Lost || self.exit_code.is_some() {
+        if state == State::Lost {
+            return;
+        }
+        if self.exit_code.is_some() {
+            // At the end daemons go when they are told, or before they can say so.
+            self.nodes[node as usize].finished.get_or_insert(0);
             return;
         }
         let n = &mut self.nodes[node as usize];
         n.state = State::Lost;
+        let cut_off = n.cut_off();
         n.hang_up();
         n.taken = 0;
         let injected = n.injected_at.take();
@@ -29,8 +34,11 @@ impl Job {
         event.took_ms = injected.map(|at| at.elapsed().as_secs_f64() * 1e3);
         event.text = why.to_string();
         self.log_event(event);
-        self.say(format!("node {node} is lost: {why}"));
-        self.clear_node(node);
+        if self.planned || self.nodes[node as usize].peer.is_some() {
+            let name = self.node_name(node);
+            self.say(format!("{name} is lost: {why}"));
+        }
+        self.clear_node(node, cut_off);
         self.placement.lose(node);
         if state == State::Joining && self.lost_late(node, why) {
             return self.begin_if_all_joined();
@@ -48,19 +56,19 @@ impl Job {
     /// A node is lost before ranks were started on it.
     fn lost_joining(&mut self, node: u32, why: &str) {
         if self.nodes[node as usize].peer.is_none() {
-            return self.fatal(format!("node {node} did not come up: {why}"));
+            return self.fatal(format!("{} did not come up: {why}", self.node_name(node)));
         }
         self.begin_if_all_joined();
     }
 
     /// Ends what is left of a node and removes its storage; `cleared` follows.
-    fn clear_node(&mut self, node: u32) {
+    fn clear_node(&mut self, node: u32, cut_off: Duration) {
         let others = self.nodes.iter().filter(|n| n.state != State::Lost);
         let others = others.filter_map(|n| Some(n.daemon.as_ref()?.pid)).collect();
         let tell = self.tell.clone();
         let done = move |left| drop(tell.send(Msg::Cleared { node, left }));
         let Some(daemon) = &self.nodes[node as usize].daemon else { return };
-        if let Err(error) = daemon.clear(others, done) {
+        if let Err(error) = daemon.clear(others, cut_off, done) {
             self.fatal(format!("cannot clear away what node {node} left: {error}"));
         }
     }

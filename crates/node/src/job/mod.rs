@@ -58,7 +58,10 @@ pub enum Msg {
         epoch: u64,
         sender: wire::Sender<ToNode>,
         stream: Arc<TcpStream>,
+        limits: Arc<wire::Limits>,
     },
+    /// The nodes had time enough to join.
+    JoiningOver,
     /// Somebody called who did not.
     TurnedAway {
         why: String,
@@ -239,7 +242,10 @@ impl Job {
             _ => crate::output::HISTORY_BYTES,
         };
         let map = if spec.cyclic { Map::Cyclic } else { Map::Block };
-        let placement = Placement::new(spec.size, spec.nodes.max(1), spec.spares, map);
+        let placement = match &spec.homes[..] {
+            [] => Placement::new(spec.size, spec.nodes.max(1), spec.spares, map),
+            homes => Placement::of(homes.to_vec(), spec.nodes + spec.spares),
+        };
         Ok(Rc::new(RefCell::new(Job {
             tell,
             console,
@@ -321,9 +327,10 @@ impl Job {
     pub fn take(&mut self, message: Msg) {
         match message {
             Msg::Node { node, message } => self.hear(node, message),
-            Msg::Connected { node, epoch, sender, stream } => {
-                self.connected(node, epoch, sender, stream);
+            Msg::Connected { node, epoch, sender, stream, limits } => {
+                self.connected(node, epoch, sender, stream, limits);
             }
+            Msg::JoiningOver => self.joining_over(),
             Msg::TurnedAway { why } => self.turned_away(&why),
             Msg::Gone { node, epoch, why } => self.node_gone(node, epoch, &why),
             Msg::Cleared { node, left } => self.cleared(node, left),

@@ -2,15 +2,20 @@
 
 use super::{Job, Msg};
 use crate::crew::Daemon;
+use crate::guest::Guest;
 use crate::membership::Member;
 use crate::monitor;
-use crate::wire;
+use crate::wire::{self, Limits};
 use eyrie_control::node::{FromNode, Peer, ToNode};
 use eyrie_control::{EventKind, NodeMsg};
+use eyrie_protocol::patience::LEAST_MS;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
+
+/// Time for a daemon that is cut off to kill what runs on it.
+const CLEARING: Duration = Duration::from_secs(1);
 
 /// How a node is reached.
 enum Line {
@@ -21,6 +26,7 @@ enum Line {
     There {
         sender: wire::Sender<ToNode>,
         stream: Arc<TcpStream>,
+        limits: Arc<Limits>,
     },
 }
 
@@ -35,6 +41,8 @@ pub(super) enum State {
 pub struct Node {
     line: Line,
     pub(super) daemon: Option<Daemon>,
+    /// Of its daemon, on its machine.
+    pub(super) pid: u32,
     pub(super) state: State,
     /// Its membership; a new one when all go back to the beginning.
     pub(super) epoch: u64,
@@ -43,7 +51,7 @@ pub struct Node {
     pub(super) taken: u64,
     pub(super) injected_at: Option<Instant>,
     /// How many processes are left that it cannot kill, when it is done.
-    finished: Option<u64>,
+    pub(super) finished: Option<u64>,
 }
 
 impl Node {
@@ -54,13 +62,15 @@ impl Node {
 
     /// A node with a daemon, which is going to call.
     pub fn there(daemon: Daemon) -> Node {
-        Node { epoch: daemon.epoch, daemon: Some(daemon), ..Node::empty() }
+        let pid = if daemon.host().is_some() { 0 } else { daemon.pid as u32 };
+        Node { epoch: daemon.epoch, pid, daemon: Some(daemon), ..Node::empty() }
     }
 
     fn empty() -> Node {
         Node {
             line: Line::None,
             daemon: None,
+            pid: 0,
             state: State::Joining,
             epoch: 0,
             peer: None,
@@ -82,6 +92,20 @@ impl Node {
     /// The epoch that its daemon was started with, and calls with.
     pub(super) fn called(&self) -> u64 {
         self.daemon.as_ref().map_or(0, |d| d.epoch)
+    }
+
+    /// The machine that it is on, if that is another than the controller's.
+    pub(super) fn host(&self) -> Option<&str> {
+        self.daemon.as_ref()?.host()
+    }
+
+    /// How long after a cut its daemon has ended for sure.
+    pub(super) fn cut_off(&self) -> Duration {
+        let bears = match &self.line {
+            Line::There { limits, .. } => limits.own(),
+            _ => 0,
+        };
+        Duration::from_millis(bears.max(LEAST_MS) * 5 / 4) + CLEARING
     }
 
     /// It is not listened to any more.
@@ -150,7 +174,7 @@ impl Job {
             FromNode::Judged(judgement) => self.judged(&judgement),
             FromNode::Stuck { text } => self.stuck(text),
             FromNode::Failed { text } => self.fatal(text),
-            FromNode::Joined { link, store } => self.joined(node, link, store),
+            FromNode::Joined { pid, link, store } => self.joined(node, pid, link, store),
             FromNode::Held { ask, in_step, held } => self.held(node, ask, &in_step, held),
             FromNode::Copied { rank, generations, to, error } => {
                 self.copied(node, rank, &generations, to, error);
@@ -174,6 +198,7 @@ impl Job {
         epoch: u64,
         sender: wire::Sender<ToNode>,
         stream: Arc<TcpStream>,
+        limits: Arc<Limits>,
     ) {
         let awaited = self.nodes.get_mut(node as usize).filter(|n| {
             n.state == State::Joining && n.called() == epoch && matches!(n.line, Line::None)
@@ -182,7 +207,7 @@ impl Job {
             let _ = stream.shutdown(Shutdown::Both);
             return self.turned_away(&format!("node {node} of epoch {epoch} is not awaited"));
         };
-        node.line = Line::There { sender, stream };
+        node.line = Line::There { sender, stream, limits };
     }
 
     /// A caller was refused.
@@ -192,7 +217,7 @@ impl Job {
     }
 
     /// A daemon is ready. When all are, the job begins.
-    fn joined(&mut self, node: u32, link: SocketAddr, store: SocketAddr) {
+    fn joined(&mut self, node: u32, pid: u32, link: SocketAddr, store: SocketAddr) {
         let n = &mut self.nodes[node as usize];
         if n.state != State::Joining {
             return;
@@ -200,9 +225,11 @@ impl Job {
         let epoch = n.epoch;
         n.peer = Some(Peer { node, epoch, link, store });
         n.state = State::Live;
+        n.pid = pid;
+        let on = n.host().map(|h| format!(", on host {h}")).unwrap_or_default();
         let mut event = self.event(EventKind::NodeJoined);
         event.node = Some(node);
-        event.text = format!("epoch {epoch}");
+        event.text = format!("epoch {epoch}{on}");
         self.log_event(event);
         self.placement.join(node);
         if self.planned {
@@ -210,6 +237,40 @@ impl Job {
         }
         self.answer_joined(node, &NodeMsg::NodeJoined { node });
         self.begin_if_all_joined();
+    }
+
+    /// The time for nodes to join is over.
+    pub(super) fn joining_over(&mut self) {
+        let late = (0u32..).zip(&self.nodes).find(|(_, n)| n.peer.is_none());
+        let Some((node, n)) = late.filter(|_| !self.planned && self.exit_code.is_none()) else {
+            return;
+        };
+        let seconds = self.spec.hosts.as_ref().map_or(0, |h| h.join_ms) as f64 / 1e3;
+        let guest = n.daemon.as_ref().and_then(Daemon::guest);
+        let words = guest.and_then(|g| g.words()).map(|w| format!("; last words: {w}"));
+        let place = self.spec.hosts.as_ref().and_then(|h| h.list.get(node as usize));
+        let place = place.map(|h| h.controller.to_string()).unwrap_or_default();
+        let text = format!(
+            "{} did not join within {seconds} s{}: see that its remote shell works, and that it \
+             reaches this machine at {place} (a firewall? another address with --address)",
+            self.node_name(node),
+            words.unwrap_or_default()
+        );
+        self.fatal(text);
+    }
+
+    /// How a node is called in messages.
+    pub(super) fn node_name(&self, node: u32) -> String {
+        match self.nodes.get(node as usize).and_then(Node::host) {
+            Some(host) => format!("node {node} on host {host}"),
+            None => format!("node {node}"),
+        }
+    }
+
+    /// The remote shells of nodes on other machines, and whether each has been told to end.
+    pub fn guests(&self) -> Vec<(Arc<Guest>, bool)> {
+        let told = |n: &Node| n.state == State::Live;
+        self.nodes.iter().filter_map(|n| Some((n.daemon.as_ref()?.guest()?, told(n)))).collect()
     }
 
     pub(super) fn begin_if_all_joined(&mut self) {

@@ -171,7 +171,8 @@ impl Job {
             node,
             state: state.to_string(),
             epoch: n.epoch,
-            pid: n.daemon.as_ref().map_or(0, |d| d.pid as u32),
+            host: n.host().map(str::to_string),
+            pid: n.pid,
             address: n.peer.map(|p| p.link.to_string()),
             ranks,
         }

@@ -1,0 +1,302 @@
+//! `--hosts`, or a Slurm allocation: which machines there are, how many ranks each has room for,
+//! and at which address they reach the controller.
+//!
+//! Kept true: a host is named once; what is wrong in a list or a file is told with its place.
+
+use crate::args::Run;
+use crate::slurm;
+use anyhow::{Context, anyhow, bail};
+use eyrie_control::message::{Host, Hosts};
+use eyrie_node::placement::{self, Map};
+use eyrie_node::program;
+use std::ffi::OsStr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+/// The remote shell if none is named. It joins a connection that there is, but makes none that
+/// others would depend on.
+const RSH: &str = "ssh -o BatchMode=yes -o ControlMaster=no";
+/// Longest wait for hosts to join if none is given.
+const JOIN_MS: u64 = 60_000;
+/// Names the remote shell, too.
+const RSH_ENV: &str = "EYRIE_RSH";
+
+/// A host, and how many ranks it has room for (any number if that was not said).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub name: String,
+    pub slots: Option<u32>,
+}
+
+/// Where ranks are to run.
+pub struct Plan {
+    pub hosts: Hosts,
+    pub nodes: u32,
+    pub homes: Vec<u32>,
+}
+
+/// What `--hosts` and its companions ask for.
+pub fn plan(run: &Run, map: Map) -> anyhow::Result<Option<Plan>> {
+    let Some((entries, shell)) = entries(run)? else { return Ok(None) };
+    let (nodes, homes) = lay_out(run, &entries, map)?;
+    let named = run.rsh.clone().or_else(|| std::env::var(RSH_ENV).ok().filter(|r| !r.is_empty()));
+    let rsh = if shell { named.unwrap_or_else(|| RSH.to_string()) } else { slurm::SRUN.into() };
+    let rsh: Vec<Vec<u8>> = rsh.split_whitespace().map(|word| word.as_bytes().to_vec()).collect();
+    let starter = rsh.first().map_or(&b""[..], Vec::as_slice);
+    let what = if shell { "the remote shell (--rsh)" } else { "this is an allocation of Slurm" };
+    program::find(OsStr::from_bytes(starter)).context(what)?;
+    let names: Vec<&str> = entries.iter().map(|e| e.name.as_str()).collect();
+    let addresses = addresses(&names, run.address.as_deref())?;
+    let list = entries.into_iter().zip(addresses);
+    let list = list.map(|(e, controller)| Host { name: e.name, controller }).collect();
+    let binary = match &run.prefix {
+        Some(prefix) => std::path::absolute(prefix)?.join("bin/eyrie"),
+        None => std::env::current_exe().context("cannot find the eyrie binary itself")?,
+    };
+    let binary = binary.into_os_string().into_vec();
+    let hosts = Hosts { list, rsh, shell, binary, join_ms: run.join_limit.unwrap_or(JOIN_MS) };
+    Ok(Some(Plan { hosts, nodes, homes }))
+}
+
+/// The hosts that are named, or those of a Slurm allocation; whether a remote shell leads there.
+fn entries(run: &Run) -> anyhow::Result<Option<(Vec<Entry>, bool)>> {
+    match &run.hosts {
+        Some(text) => Ok(Some((merge(read(text)?)?, true))),
+        None if run.nodes.is_some() => Ok(None),
+        None => match slurm::hosts()? {
+            Some(entries) => Ok(Some((merge(entries)?, false))),
+            None => Ok(None),
+        },
+    }
+}
+
+/// An option that says something of nodes, where there is but one.
+pub fn pointless(run: &Run) -> Option<&'static str> {
+    let options = [
+        ("--map", run.map.is_some()),
+        ("--spares", run.spares.is_some()),
+        ("--log-replicas", run.log_replicas.is_some()),
+        ("--prefix", run.prefix.is_some()),
+        ("--address", run.address.is_some()),
+        ("--join-limit", run.join_limit.is_some()),
+        ("--oversubscribe", run.oversubscribe),
+    ];
+    options.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+}
+
+/// The number of hosts with ranks, and the home of each rank.
+fn lay_out(run: &Run, entries: &[Entry], map: Map) -> anyhow::Result<(u32, Vec<u32>)> {
+    let spares = run.spares.unwrap_or(0);
+    let nodes = entries.len().saturating_sub(spares as usize);
+    if nodes == 0 {
+        bail!("{} hosts do not suffice for {spares} spares and a rank", entries.len());
+    }
+    let room: Vec<Option<u32>> = entries[..nodes].iter().map(|e| e.slots).collect();
+    let homes =
+        placement::lay_out(run.ranks(), &room, map, run.oversubscribe).ok_or_else(|| {
+            let all: u32 = room.iter().flatten().fold(0, |sum, n| sum.saturating_add(*n));
+            anyhow!(
+                "the hosts have {all} slots for {} ranks: name more hosts or slots, or give \
+             --oversubscribe",
+                run.ranks()
+            )
+        })?;
+    Ok((nodes as u32, homes))
+}
+
+/// A file if the text has a slash or names one, else a list.
+fn read(text: &str) -> anyhow::Result<Vec<Entry>> {
+    if text.contains('/') || Path::new(text).is_file() {
+        let content = std::fs::read_to_string(text).with_context(|| format!("--hosts {text}"))?;
+        return parse_file(&content).with_context(|| format!("--hosts {text}"));
+    }
+    text.split(',')
+        .map(|word| parse_entry(word.trim()))
+        .collect::<Result<_, _>>()
+        .context("--hosts")
+}
+
+/// One host a line, `slots=N` behind it or not.
+fn parse_file(content: &str) -> anyhow::Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    for (number, line) in (1..).zip(content.lines()) {
+        let line = line.split('#').next().unwrap_or_default();
+        let mut words = line.split_whitespace();
+        let Some(name) = words.next() else { continue };
+        let place = || format!("line {number}");
+        let mut entry = parse_entry(name).with_context(place)?;
+        for word in words {
+            let slots = word.strip_prefix("slots=").map(parse_slots);
+            let Some(slots) = slots else {
+                bail!("line {number}: '{word}' is not known: write for example 'node7 slots=4'");
+            };
+            entry.slots = Some(slots.with_context(place)?);
+        }
+        entries.push(entry);
+    }
+    Ok(entries)
+}
+
+/// `host`, `host:slots`, `[address]:slots`; an address of IPv6 with no slots needs no brackets.
+fn parse_entry(word: &str) -> anyhow::Result<Entry> {
+    let (name, slots) = match word.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((name, rest)) => (name, rest.strip_prefix(':')),
+        None if word.matches(':').count() == 1 => {
+            let (name, slots) = word.split_once(':').unwrap_or((word, ""));
+            (name, Some(slots))
+        }
+        None => (word, None),
+    };
+    let odd = |c: char| c.is_whitespace() || c.is_control();
+    if name.is_empty() || name.starts_with('-') || name.contains(odd) {
+        bail!("'{word}' is no host: write for example 'node7' or 'node7:4'");
+    }
+    let slots = slots.map(parse_slots).transpose()?;
+    Ok(Entry { name: name.to_string(), slots })
+}
+
+fn parse_slots(text: &str) -> anyhow::Result<u32> {
+    let count = text.parse().ok().filter(|n| *n > 0);
+    count.ok_or_else(|| anyhow!("'{text}' is no number of slots: write a number from 1 on"))
+}
+
+/// Every host once. If one is named more often, each of its names counts with its slots, or as one.
+fn merge(entries: Vec<Entry>) -> anyhow::Result<Vec<Entry>> {
+    let mut merged: Vec<Entry> = Vec::new();
+    let again = (1..entries.len()).any(|i| entries[..i].iter().any(|e| e.name == entries[i].name));
+    for mut entry in entries {
+        if again {
+            entry.slots = Some(entry.slots.unwrap_or(1));
+        }
+        match merged.iter_mut().find(|e| e.name == entry.name) {
+            Some(known) => {
+                let sum = known.slots.unwrap_or(0).saturating_add(entry.slots.unwrap_or(0));
+                known.slots = Some(sum);
+            }
+            None => merged.push(entry),
+        }
+    }
+    match merged.len() {
+        0 => bail!("--hosts names no host"),
+        1..=256 => Ok(merged),
+        more => bail!("--hosts names {more} hosts; 256 are the most"),
+    }
+}
+
+/// The address at which each of the hosts reaches this machine.
+pub fn addresses(hosts: &[&str], given: Option<&str>) -> anyhow::Result<Vec<IpAddr>> {
+    if let Some(given) = given {
+        let own = own_address(given).with_context(|| format!("--address {given}"))?;
+        return Ok(vec![own; hosts.len()]);
+    }
+    let towards: Vec<Option<IpAddr>> = std::thread::scope(|scope| {
+        let asked: Vec<_> = hosts.iter().map(|h| scope.spawn(|| towards(h))).collect();
+        asked.into_iter().map(|a| a.join().ok().flatten()).collect()
+    });
+    choose(&towards, default_route()).ok_or_else(|| {
+        anyhow!(
+            "no way to the hosts is known here: say with --address which address of this machine \
+             they reach"
+        )
+    })
+}
+
+/// What is told to each host. One without a route, which only its remote shell knows, is told what
+/// the others are; one on this machine, too, as its node must be reached by the others.
+fn choose(towards: &[Option<IpAddr>], default: Option<IpAddr>) -> Option<Vec<IpAddr>> {
+    let outer = towards.iter().flatten().find(|a| !a.is_loopback()).copied();
+    let unknown = towards.iter().any(Option::is_none);
+    let common = outer.or(default.filter(|_| unknown));
+    let told = |a: &Option<IpAddr>| match a {
+        Some(a) if a.is_loopback() => Some(common.unwrap_or(*a)),
+        Some(a) => Some(*a),
+        None => common,
+    };
+    towards.iter().map(told).collect()
+}
+
+/// Our end of the way to a host. No packet is sent.
+fn towards(host: &str) -> Option<IpAddr> {
+    let name = host.rsplit('@').next().unwrap_or(host);
+    (name, 9).to_socket_addrs().ok()?.find_map(route)
+}
+
+fn route(to: SocketAddr) -> Option<IpAddr> {
+    let any: IpAddr = match to {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect(to).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+/// Our address on the way to everybody who is not nearer.
+fn default_route() -> Option<IpAddr> {
+    // Addresses for documentation: nobody has them.
+    let v4 = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 9));
+    let v6 = SocketAddr::from((Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), 9));
+    route(v4).or_else(|| route(v6))
+}
+
+/// An address of this machine, by itself or by a name.
+fn own_address(text: &str) -> anyhow::Result<IpAddr> {
+    let mut found =
+        (text, 0).to_socket_addrs().context("is neither an address nor a known name")?;
+    let own = |a: &SocketAddr| UdpSocket::bind(a).is_ok();
+    found.find(own).map(|a| a.ip()).ok_or_else(|| anyhow!("is no address of this machine"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(name: &str, slots: impl Into<Option<u32>>) -> Entry {
+        Entry { name: name.into(), slots: slots.into() }
+    }
+
+    #[test]
+    fn lists_and_files_are_read() {
+        let list = read("a, b:4,[::1]:2,fe80::1,me@c").unwrap();
+        let want = [entry("a", None), entry("b", 4), entry("::1", 2), entry("fe80::1", None)];
+        assert_eq!((&list[..4], &list[4]), (&want[..], &entry("me@c", None)));
+        let file = parse_file("# all\n\n node1 slots=4 # first\nnode2\nnode3:2\n").unwrap();
+        assert_eq!(file, [entry("node1", 4), entry("node2", None), entry("node3", 2)]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        for bad in ["", "a,,b", "a:0", "a:x", "-oProxyCommand=x", "[::1]:", ":4"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+        let error = format!("{:#}", parse_file("a\nb cores=2\n").unwrap_err());
+        assert!(error.contains("line 2: 'cores=2'"), "{error}");
+        let error = format!("{:#}", parse_file("a slots=two\n").unwrap_err());
+        assert!(error.contains("line 1: 'two' is no number"), "{error}");
+        let error = format!("{:#}", read("no/such/file").unwrap_err());
+        assert!(error.contains("no/such/file") && error.contains("No such file"), "{error}");
+        assert!(merge(Vec::new()).is_err());
+    }
+
+    #[test]
+    fn a_host_that_is_named_again_has_more_slots() {
+        let merged = |text| merge(read(text).unwrap()).unwrap();
+        assert_eq!(merged("a,b"), [entry("a", None), entry("b", None)]);
+        assert_eq!(merged("a,a,b"), [entry("a", 2), entry("b", 1)]);
+        assert_eq!(merged("a:3,b:2,a"), [entry("a", 4), entry("b", 2)]);
+    }
+
+    #[test]
+    fn hosts_are_told_an_address_that_all_of_them_reach() {
+        let (lo, lan): (IpAddr, IpAddr) = ([127, 0, 0, 1].into(), [10, 0, 0, 7].into());
+        let all = |towards: &[Option<IpAddr>], default| choose(towards, default);
+        assert_eq!(all(&[Some(lo), Some(lo)], Some(lan)), Some(vec![lo, lo]));
+        assert_eq!(all(&[Some(lo), Some(lan)], None), Some(vec![lan, lan]));
+        assert_eq!(all(&[None, Some(lo)], Some(lan)), Some(vec![lan, lan]));
+        assert_eq!(all(&[None], None), None);
+        assert_eq!(route(([127, 0, 0, 1], 9).into()), Some(lo));
+        assert_eq!(own_address("127.0.0.1").unwrap(), lo);
+        assert!(own_address("192.0.2.1").is_err());
+    }
+}

@@ -1,0 +1,264 @@
+//! A node on another host, as the controller sees it: the remote shell that `eyrie __host` runs
+//! under there.
+//!
+//! Kept true: what the host is told, the job's key with it, goes through the shell's standard
+//! input; that stays open as long as the node is wanted, and its end ends all that is there. The
+//! shell and what it started here are gone at the end, however the host behaves.
+
+use crate::monitor::Death;
+use crate::{reap, spawn};
+use eyrie_control::message::Hosts;
+use eyrie_control::node::Lodge;
+use eyrie_control::{PROTOCOL, encode_within, frame::MAX_NODE_FRAME_BYTES};
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::io::{self, BufRead, BufReader, PipeReader, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Lines of what a remote shell says that are remembered.
+const WORDS: usize = 8;
+/// Longest wait for the last words of a shell that has ended: what it left running may hold the
+/// pipe open.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Longest wait for a node that has said its last words.
+const FAREWELL: Duration = Duration::from_secs(10);
+/// Exit codes from here on are not those of `eyrie __host`.
+const FOREIGN_CODE: i32 = 126;
+
+/// The remote shell of a node.
+pub struct Guest {
+    pub host: String,
+    /// How the shell is called, for people.
+    shell: String,
+    binary: String,
+    pub pid: libc::pid_t,
+    pub pidfd: Arc<OwnedFd>,
+    /// Its standard input is open as long as this is.
+    hold: Mutex<Option<Sender<()>>>,
+    words: Arc<Mutex<VecDeque<String>>>,
+    /// The end of what it says.
+    silent: Mutex<Receiver<()>>,
+    /// Its exit code is that of what it ran.
+    tells: bool,
+    /// It is collected.
+    buried: Mutex<bool>,
+}
+
+/// Starts the remote shell for a host, by its number.
+pub fn start(hosts: &Hosts, number: usize, lodge: &Lodge) -> io::Result<Guest> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (Some(host), Some((program, options))) = (hosts.list.get(number), hosts.rsh.split_first())
+    else {
+        return Err(io::Error::other("there is no host for this node"));
+    };
+    let shell = hosts.rsh.iter().map(|w| text(w)).collect::<Vec<_>>().join(" ");
+    let mut frames = encode_within(MAX_NODE_FRAME_BYTES, &PROTOCOL).map_err(io::Error::other)?;
+    let lodge = encode_within(MAX_NODE_FRAME_BYTES, lodge).map_err(io::Error::other)?;
+    frames.extend_from_slice(&lodge);
+    let (said, says) = io::pipe()?;
+    let mut command = Command::new(OsStr::from_bytes(program));
+    command.args(options.iter().map(|o| OsStr::from_bytes(o))).arg(&host.name);
+    command.arg(OsStr::from_bytes(&word(&hosts.binary, hosts.shell))).arg("__host");
+    command.stdin(Stdio::piped()).stdout(says.try_clone()?).stderr(says);
+    // SAFETY: only async-signal-safe system calls between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            libc::setpgid(0, 0);
+            // Whatever ends the controller, the host hears of it.
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+            libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
+            spawn::shut_inherited();
+            Ok(())
+        });
+    }
+    let child = command.spawn().map_err(|error| {
+        io::Error::other(format!("cannot start '{shell}' for host {}: {error}", host.name))
+    })?;
+    // With it our own end of the pipe goes.
+    drop(command);
+    let pid = child.id() as libc::pid_t;
+    let pidfd = Arc::new(spawn::pidfd(pid)?);
+    let words = Arc::default();
+    let silent = listen(said, host.name.clone(), Arc::clone(&words))?;
+    let hold = feed(child, frames)?;
+    Ok(Guest {
+        host: host.name.clone(),
+        shell,
+        binary: text(&hosts.binary),
+        pid,
+        pidfd,
+        hold: Mutex::new(Some(hold)),
+        words,
+        silent: Mutex::new(silent),
+        tells: hosts.shell,
+        buried: Mutex::default(),
+    })
+}
+
+/// A word as the shell of a host is to read it.
+fn word(bytes: &[u8], shell: bool) -> Vec<u8> {
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || b"/._-+,:@%".contains(b);
+    if !shell || bytes.iter().all(plain) {
+        return bytes.to_vec();
+    }
+    let parts: Vec<&[u8]> = bytes.split(|b| *b == b'\'').collect();
+    [b"'", parts.join(&b"'\\''"[..]).as_slice(), b"'"].concat()
+}
+
+/// Writes the frames, and keeps the input open until the sender is dropped.
+fn feed(mut child: Child, frames: Vec<u8>) -> io::Result<Sender<()>> {
+    let (hold, held) = mpsc::channel::<()>();
+    let stdin = child.stdin.take();
+    let work = move || {
+        let Some(mut stdin) = stdin else { return };
+        // A shell that has ended tells by that.
+        if stdin.write_all(&frames).is_ok() {
+            let _ = held.recv();
+        }
+    };
+    std::thread::Builder::new().name("eyrie-feed".into()).spawn(work)?;
+    Ok(hold)
+}
+
+/// Listens to what the shell and the host say.
+fn listen(
+    said: PipeReader,
+    host: String,
+    words: Arc<Mutex<VecDeque<String>>>,
+) -> io::Result<Receiver<()>> {
+    let (over, silent) = mpsc::channel();
+    let work = move || {
+        let _over: Sender<()> = over;
+        for line in BufReader::new(said).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line).trim_end().to_string();
+            if line.is_empty() {
+                continue;
+            }
+            tracing::info!(host, "{line}");
+            let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
+            words.push_back(line);
+            if words.len() > WORDS {
+                words.pop_front();
+            }
+        }
+    };
+    std::thread::Builder::new().name("eyrie-listen".into()).spawn(work)?;
+    Ok(silent)
+}
+
+impl Guest {
+    /// It is not wanted any more: all that is there ends.
+    pub fn dismiss(&self) {
+        self.hold.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// The last thing it said, of Eyrie's own words if there are any.
+    pub fn words(&self) -> Option<String> {
+        let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = words.iter().rev().find_map(|l| l.strip_prefix("eyrie: "));
+        own.or(words.back().map(String::as_str)).map(str::to_string)
+    }
+
+    /// Why the shell has ended, and what to do about it. Waits a moment for what it said last.
+    pub fn why(&self) -> String {
+        let silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = silent.recv_timeout(LAST_WORDS);
+        let (host, shell, binary) = (&self.host, &self.shell, &self.binary);
+        let words = self.words();
+        let said = words.as_ref().map(|w| format!(" ({w})")).unwrap_or_default();
+        match reap::peek(&self.pidfd) {
+            Ok(Some(Death::Exit(127))) => format!(
+                "{binary} was not found{said}: install Eyrie on {host} at the same place, or say \
+                 with --prefix where it is on the hosts"
+            ),
+            Ok(Some(Death::Exit(126))) => {
+                format!("{binary} cannot be executed{said}: check its permissions on {host}")
+            }
+            Ok(Some(Death::Exit(255))) => format!(
+                "'{shell} {host}' failed{said}: see that it works without a question, or name \
+                 another remote shell with --rsh"
+            ),
+            Ok(Some(Death::Signal(signal))) => {
+                format!("'{shell} {host}' died of {}{said}", crate::monitor::signal_name(signal))
+            }
+            Ok(Some(Death::Exit(code))) => {
+                words.unwrap_or_else(|| format!("'{shell} {host}' ended with code {code}"))
+            }
+            _ => String::from("its remote shell ended"),
+        }
+    }
+
+    /// Ends all that is there and waits until it is gone, or, if the host does not answer, for as
+    /// long as its daemon may take to see that it is cut off.
+    pub fn clear(&self, cut_off: Duration) {
+        self.dismiss();
+        let end = Instant::now() + cut_off;
+        let left = || end.saturating_duration_since(Instant::now());
+        poll_end(&self.pidfd, left());
+        match reap::peek(&self.pidfd) {
+            // Nothing was there, or the host has cleared it away.
+            Ok(Some(Death::Exit(0))) => {}
+            Ok(Some(Death::Exit(code))) if self.tells && code <= FOREIGN_CODE + 1 => {}
+            // The way there is gone.
+            _ => std::thread::sleep(left()),
+        }
+        self.bury();
+    }
+
+    /// Ends the shell and what it started here.
+    fn bury(&self) {
+        let mut buried = self.buried.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut *buried, true) {
+            return;
+        }
+        // SAFETY: its group is its own, and its number is not given away before it is collected.
+        unsafe { libc::kill(-self.pid, libc::SIGKILL) };
+        poll_end(&self.pidfd, LAST_WORDS);
+        let _ = reap::collect(&self.pidfd);
+    }
+}
+
+/// The job is over: waits, up to a limit, until nodes that were told to end (`true`) have done so,
+/// then ends all that is left.
+pub fn farewell(guests: &[(Arc<Guest>, bool)]) {
+    let wait = |limit: Duration, told_only: bool| {
+        let end = Instant::now() + limit;
+        for (guest, told) in guests {
+            if *told || !told_only {
+                poll_end(&guest.pidfd, end.saturating_duration_since(Instant::now()));
+            }
+        }
+    };
+    let unwanted = guests.iter().filter(|(_, told)| !told);
+    unwanted.for_each(|(guest, _)| guest.dismiss());
+    wait(FAREWELL, true);
+    guests.iter().for_each(|(guest, _)| guest.dismiss());
+    wait(LAST_WORDS, false);
+    guests.iter().for_each(|(guest, _)| guest.bury());
+}
+
+/// Waits until a process has ended.
+fn poll_end(pidfd: &OwnedFd, limit: Duration) {
+    let mut poll = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let limit = limit.as_millis().min(i32::MAX as u128) as libc::c_int;
+    // SAFETY: one entry, which is ours.
+    unsafe { libc::poll(&mut poll, 1, limit) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_for_a_shell_where_they_have_to_be() {
+        assert_eq!(word(b"/opt/eyrie-1.0/bin/eyrie", true), b"/opt/eyrie-1.0/bin/eyrie");
+        assert_eq!(word(b"/a b/it's", true), b"'/a b/it'\\''s'");
+        assert_eq!(word(b"/a b/it's", false), b"/a b/it's");
+    }
+}

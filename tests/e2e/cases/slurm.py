@@ -1,0 +1,215 @@
+"""Jobs in an allocation of Slurm: a script plays `srun`, and a real Slurm (root only) with three
+nodes on this machine, its daemons started here with folders, ports and a key of their own."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+from harness import EYRIE, TIMEOUT_S, Hung, NotRun
+from hosts import daemons, on_node, restored_alone, shell
+from nodes import Nodes, expected
+
+
+SRUN = """while [ "$1" != --nodelist ]; do shift; done
+echo "$2" >> "$0.log"
+shift 2
+exec "$@"
+"""
+
+
+@contextlib.contextmanager
+def allocation():
+    """The variables of an allocation of three hosts, for four tasks."""
+    with shell(SRUN) as path:
+        srun = os.path.join(os.path.dirname(path), "srun")
+        os.rename(path, srun)
+        yield srun, {
+            "PATH": os.path.dirname(srun) + ":" + os.environ["PATH"],
+            "SLURM_JOB_ID": "7",
+            "SLURM_JOB_NODELIST": "n[08-09],login",
+            "SLURM_TASKS_PER_NODE": "1(x2),2",
+            "SLURM_NTASKS": "4",
+        }
+
+
+def test_an_allocations_hosts_are_used():
+    expected("cg")
+    with allocation() as (srun, variables):
+        where = ["--address", "127.0.0.1"]
+        before = daemons()
+        with Nodes("cg", where, env=variables, ckpt_every=0.5) as job:
+            record = job.wait_running(4)
+            assert [n["host"] for n in record["nodes"]] == ["n08", "n09", "login"], record
+            assert [r["node"] for r in record["ranks"]] == [0, 1, 2, 2], record
+            with open(srun + ".log") as file:
+                assert sorted(file.read().split()) == ["login", "n08", "n09"]
+            job.all_checkpointed()
+            os.kill(record["nodes"][1]["pid"], signal.SIGKILL)
+            job.wait_event("node-lost", node=1)
+            restored_alone(job, "cg", [1])
+            assert not daemons() - before
+
+
+def test_tasks_are_the_number_of_ranks():
+    with allocation() as (_, variables), tempfile.TemporaryDirectory() as home:
+        options = ["--address", "127.0.0.1", "--ft", "none"]
+        command = [EYRIE, "run", *options, "--", "sh", "-c", "echo $EYRIE_RANK $SLURM_PROCID"]
+        env = {**os.environ, **variables, "EYRIE_HOME": home, "SLURM_PROCID": "0"}
+        done = subprocess.run(command, env=env, capture_output=True, text=True)
+        assert done.returncode == 0 and not done.stderr, done
+        # The last is srun's own business: it is as on the host, which is this machine.
+        assert sorted(done.stdout.splitlines()) == [f"{n} 0" for n in range(4)], done
+        # A job of one's own nodes needs no srun.
+        one = [EYRIE, "run", "-n", "1", "--nodes", "1", "true"]
+        env["PATH"] = os.environ["PATH"]
+        assert subprocess.run(one, env=env).returncode == 0
+        env["SLURM_JOB_NODELIST"] = "n[1-"
+        wrong = subprocess.run(command, env=env, capture_output=True, text=True)
+        assert wrong.returncode == 2 and "SLURM_JOB_NODELIST=n[1-" in wrong.stderr, wrong
+
+
+# ---- a real Slurm ----
+
+CONF = """ClusterName=eyrie
+SlurmctldHost={machine}(127.0.0.1)
+SlurmctldPort={ports[0]}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool.%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+ReturnToService=2
+SlurmdParameters=config_overrides
+MpiDefault=none
+{nodes}PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def tool(name):
+    found = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin")
+    if not found:
+        raise NotRun(f"there is no {name} here (packages slurmctld, slurmd, slurm-client, munge)")
+    return found
+
+
+def free_ports(count):
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for s in sockets:
+            s.bind(("127.0.0.1", 0))
+        return [s.getsockname()[1] for s in sockets]
+
+
+def soon(condition, what):
+    end = time.monotonic() + TIMEOUT_S
+    while not condition():
+        if time.monotonic() > end:
+            raise Hung(f"no {what}")
+        time.sleep(0.05)
+
+
+class Slurm:
+    """A controller and three nodes, n1 to n3."""
+
+    def __init__(self, folder):
+        if os.geteuid() != 0:
+            raise NotRun("a Slurm of one's own takes root")
+        tools = {name: tool(name) for name in ("munged", "slurmctld", "slurmd", "salloc", "sinfo")}
+        os.chmod(folder, 0o755)
+        self.folder, self.processes = folder, []
+        ports = free_ports(4)
+        line = "NodeName=n{} NodeAddr=127.0.0.1 NodeHostname={} Port={} CPUs=2\n"
+        machine = os.uname().nodename
+        nodes = "".join(line.format(n, machine, ports[n]) for n in (1, 2, 3))
+        with open(f"{folder}/slurm.conf", "w") as file:
+            file.write(CONF.format(machine=machine, ports=ports, folder=folder, nodes=nodes))
+        with open(f"{folder}/munge.key", "wb") as file:
+            os.chmod(file.fileno(), 0o600)
+            file.write(os.urandom(1024))
+        for name in ("state", "spool.n1", "spool.n2", "spool.n3"):
+            os.mkdir(f"{folder}/{name}")
+        self.environment = {"SLURM_CONF": f"{folder}/slurm.conf"}
+        options = "key-file=munge.key socket=munge.socket pid-file=munge.pid seed-file=munge.seed"
+        options = [f"--{o.replace('=', f'={folder}/')}" for o in options.split()]
+        log = f"--log-file={folder}/munge.log"
+        self.start(tools["munged"], "--foreground", "--force", log, *options)
+        soon(lambda: os.path.exists(f"{folder}/munge.socket"), "munged")
+        self.start(tools["slurmctld"], "-D")
+        for n in (1, 2, 3):
+            self.start(tools["slurmd"], "-D", "-N", f"n{n}")
+        soon(self.idle, "idle nodes of Slurm")
+
+    def start(self, *command):
+        env = {**os.environ, **self.environment}
+        with open(f"{self.folder}/out", "ab") as out:
+            quiet = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": out}
+            self.processes.append(subprocess.Popen(command, env=env, **quiet))
+
+    def idle(self):
+        command = ["sinfo", "-h", "-o", "%T %D"]
+        env = {**os.environ, **self.environment}
+        done = subprocess.run(command, env=env, capture_output=True, text=True)
+        return done.stdout.strip() == "idle 3"
+
+    def close(self):
+        for process in reversed(self.processes):
+            process.terminate()
+            process.wait()
+
+
+@contextlib.contextmanager
+def slurm():
+    with tempfile.TemporaryDirectory(prefix="eyrie-test-") as folder:
+        with contextlib.closing(Slurm(folder)) as it:
+            yield it
+
+
+def allocated(name, it):
+    """A job in an allocation of all three nodes."""
+    wrap = ["salloc", "--quiet", "--nodes=3", "--ntasks=4", "--no-kill"]
+    return Nodes(name, [], env=it.environment, wrap=wrap, ckpt_every=0.5)
+
+
+def test_real_a_job_runs_and_a_daemon_is_killed():
+    expected("cg")
+    with slurm() as it:
+        before = daemons()
+        with allocated("cg", it) as job:
+            record = job.wait_running(4)
+            assert [n["host"] for n in record["nodes"]] == ["n1", "n2", "n3"], record
+            job.all_checkpointed()
+            victims = on_node(record, 1)
+            assert victims, record
+            os.kill(record["nodes"][1]["pid"], signal.SIGKILL)
+            job.wait_event("node-lost", node=1)
+            restored_alone(job, "cg", victims)
+        soon(lambda: not daemons() - before, "end of all daemons")
+        soon(it.idle, "end of the allocation")
+
+
+def test_real_nothing_is_left_of_a_job_whose_controller_is_killed():
+    with slurm() as it:
+        before = daemons()
+        with allocated("farm", it) as job:
+            record = job.wait_running(4)
+            assert daemons() - before
+            os.kill(record["daemon_pid"], signal.SIGKILL)
+            assert job.wait() != 0
+            soon(lambda: not daemons() - before, "end of all daemons")
+        soon(it.idle, "end of the allocation")
