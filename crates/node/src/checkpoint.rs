@@ -30,6 +30,8 @@ pub struct Order {
     pub pid: libc::pid_t,
     pub generation: u32,
     pub path: PathBuf,
+    /// It is stopped when what its image needs was kept, until it gets SIGCONT.
+    pub hold: bool,
     /// What is known of the rank's last image.
     pub tracker: Box<Tracker>,
 }
@@ -250,6 +252,12 @@ fn freeze_and_keep(
     };
     let shot = keep(&mut frozen, order, tracker, &meta);
     let stood = stopped.elapsed();
+    if order.hold && shot.is_ok() {
+        for pid in &family {
+            // SAFETY: a process that is stopped here, so the number is its own.
+            unsafe { libc::kill(*pid, libc::SIGSTOP) };
+        }
+    }
     let released = frozen.release();
     let shot = shot?;
     match released {
