@@ -9,7 +9,7 @@ from bad_input import program
 from faults import flip_a_byte
 from harness import POLL_S, TIMEOUT_S, Job, alive, example
 from programs import SIZES, expected
-from restart import ended_well, lines, restart, save
+from restart import ended_well, lines, obstructed, restart, save
 
 
 def coordinated(command, every=0.2, ranks=4, **options):
@@ -143,6 +143,33 @@ def give(job, text, answer):
     job.process.stdin.write(text)
     job.process.stdin.flush()
     job.until(lambda: answer in job.stdout(), f"the line '{answer}'")
+
+
+def test_what_cannot_be_written_ends_nothing():
+    """The ranks were held to be saved, and go on."""
+    want = expected("farm")
+    for path in ("images/segment.1", ".saved.part"):
+        with coordinated(example("farm") + SIZES["farm"], every=3600) as job:
+            job.wait_running(4)
+            obstructed(job, path)
+            save(job)
+            restart(job)
+            finished(job, want)
+
+
+def test_the_controller_is_killed_while_checkpointing():
+    """At a moment of the second set and of each one after it: the last whole one counts."""
+    want = expected("farm")
+    with coordinated(example("farm") + SIZES["farm"], every=0.1) as job:
+        for number in range(4):
+            job.wait_event("checkpointed", count=4 + job.count("checkpointed"))
+            record = job.until(job.status, "a status")
+            job.wait_event("checkpointing", count=number + 1 + job.count("checkpointing"))
+            os.kill(record["daemon_pid"], signal.SIGKILL)
+            assert job.wait() == 1, job.report()
+            wait_gone([r["pid"] for r in record["ranks"] if r["pid"]])
+            restart(job)
+        finished(job, want)
 
 
 def test_the_command_is_killed():

@@ -170,6 +170,29 @@ def test_a_rank_that_cannot_be_checkpointed():
         assert job.stdout() == f"flood: sum {want}\n", job.report()
 
 
+def obstructed(job, path):
+    """Something is in the way where a file is to be written: the job is not saved and goes on; then
+    it is out of the way."""
+    path = os.path.join(job.folder(), path)
+    os.mkdir(path)
+    job.interrupt(signal.SIGQUIT)
+    job.until(lambda: "is not saved" in job.stderr(), "the refusal")
+    os.rmdir(path)
+
+
+def test_what_cannot_be_written_ends_nothing():
+    """All ranks have been killed by then, and come back at once; the next attempt succeeds."""
+    want = expected("farm")
+    for path in ("images/segment.1", ".saved.part"):
+        with Job(example("farm") + SIZES["farm"], ckpt_every=3600) as job:
+            job.wait_running(4)
+            obstructed(job, path)
+            job.wait_event("restored", count=4)
+            save(job)
+            restart(job)
+            ended_well(job, want)
+
+
 def test_a_second_request_changes_nothing():
     want = expected("cg")
     with Job(example("cg") + SIZES["cg"], ckpt_every=3600) as job:

@@ -205,6 +205,8 @@ pub struct Job {
     is_saved: bool,
     /// Not all ranks of a saved job run again yet.
     restarting: bool,
+    /// It ends because its console went away.
+    hung_up: bool,
     looks: report::Looks,
     unprotected: Option<String>,
     verify: Option<verify::Verify>,
@@ -283,6 +285,7 @@ impl Job {
             saves: 0,
             is_saved: false,
             restarting: false,
+            hung_up: false,
             looks: report::Looks::default(),
             unprotected: None,
             verify: (spec.ft == Ft::Verify).then(verify::Verify::default),
@@ -361,7 +364,10 @@ impl Job {
             Msg::LooksOver { ask } => self.looks_over(ask),
             Msg::GraceOver => self.step(monitor::Input::GraceOver),
             Msg::Stop { signal } => self.stop(signal),
-            Msg::ConsoleGone => self.step(monitor::Input::ConsoleGone),
+            Msg::ConsoleGone => {
+                self.hung_up = self.monitor.running();
+                self.step(monitor::Input::ConsoleGone);
+            }
         }
         self.suspend_when_ready();
         self.schedule();
@@ -370,6 +376,7 @@ impl Job {
     /// The user asks the job to end, also so that it can be restarted, or to pass on a signal that
     /// does not end it.
     pub fn stop(&mut self, signal: i32) {
+        self.hung_up = signal == libc::SIGHUP;
         if signal == libc::SIGQUIT {
             if let Err(why) = self.checkpoint_and_end(None) {
                 self.say(format!("the job is not saved: {why}"));
@@ -433,8 +440,7 @@ impl Job {
         let mut event = self.event(EventKind::Ended);
         event.count = u64::try_from(code).ok();
         self.log_event(event);
-        let hung_up = code == 128 + libc::SIGHUP;
-        if !self.is_saved && !self.restarting && !hung_up {
+        if !self.is_saved && !self.restarting && !self.hung_up {
             // Nobody is to go on with it.
             let _ = std::fs::remove_file(self.place.folder.join(crate::home::SAVED));
         }
