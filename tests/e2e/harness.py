@@ -82,6 +82,7 @@ class Job:
         ft=None,
         options=(),
         stdin=None,
+        stdin_file=None,
         env=None,
         subcommand="run",
         cwd=None,
@@ -115,7 +116,7 @@ class Job:
                 stderr=err,
                 env=self.env,
                 cwd=cwd,
-                stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+                stdin=subprocess.PIPE if stdin is not None else stdin_file or subprocess.DEVNULL,
                 start_new_session=True,
             )
         # A wrapper may have put the job in a mount namespace of its own: look through its eyes.

@@ -28,10 +28,12 @@ pub enum Command {
     Ps(Ps),
     /// Show a job's ranks, checkpoints and logs
     Status(Status),
-    /// Checkpoint a job now and wait until it is complete
+    /// Checkpoint a job now and wait until it is complete; with --end, save the job and end it
     Checkpoint(Checkpoint),
     /// Add nodes to a job of `eyrie run --nodes`
     Grow(Grow),
+    /// Go on with a job that was saved and ended
+    Restart(Restart),
     /// Cause a fault on purpose
     Inject(Inject),
     /// End a job
@@ -62,6 +64,8 @@ pub enum Command {
 pub enum FtMode {
     /// Message logging: a rank that dies is restored alone
     Logged,
+    /// Nothing is logged: all ranks are checkpointed together, and when one dies, all go back
+    Coordinated,
     /// No protection: a rank that dies ends the job
     None,
 }
@@ -136,7 +140,8 @@ fn parse_size(text: &str) -> Result<u32, String> {
     eyrie run -n 4 -l -v --ckpt-every 10 -- ./heat 2000 --steps 500\n  \
     eyrie run -n 2 --ft none python3 pi.py\n  \
     eyrie run -n 8 --hosts node1,node2,node3 --spares 1 ./heat 4000\n\n\
-    Ctrl-C asks the program to end; a second one kills it. The exit code is 0 if all ranks\n\
+    Ctrl-C asks the program to end; a second one kills it. SIGQUIT (Ctrl-\\) saves the job and\n\
+    ends it with exit code 85; eyrie restart goes on. The exit code is 0 if all ranks\n\
     exit with 0, else that of the first rank that failed (128 + signal if one killed it).")]
 pub struct Run {
     /// Number of ranks [default: 1; in a Slurm allocation its number of tasks]
@@ -153,7 +158,8 @@ pub struct Run {
     /// Time until the first checkpoint of every rank, if less than --ckpt-every
     #[arg(long, value_name = "SECS", default_value = "1", value_parser = parse_millis)]
     pub ckpt_first: u64,
-    /// In which order ranks are checkpointed
+    /// In which order ranks are checkpointed (with --ft coordinated: all together, whatever is said
+    /// here)
     #[arg(long, value_enum, default_value = "auto")]
     pub ckpt_policy: CkptPolicy,
     /// What a checkpoint stores
@@ -276,13 +282,47 @@ pub struct Status {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  eyrie checkpoint last\n  eyrie checkpoint k7mq --rank 3")]
+#[command(after_help = "Examples:\n  \
+    eyrie checkpoint last\n  \
+    eyrie checkpoint k7mq --rank 3\n  \
+    eyrie checkpoint k7mq --end && eyrie restart k7mq")]
 pub struct Checkpoint {
     /// The job: its id, the beginning of one, or `last`
     pub job: String,
     /// Only this rank
     #[arg(long)]
     pub rank: Option<u32>,
+    /// Checkpoint all ranks, save the job and end it: `eyrie restart` goes on (as SIGQUIT to
+    /// `eyrie run`)
+    #[arg(long, conflicts_with = "rank")]
+    pub end: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    eyrie run -n 4 ./cg B; test $? = 85 && eyrie restart last\n  \
+    eyrie restart k7mq -v\n\n\
+    A job is saved as a whole by SIGQUIT to `eyrie run` (or Ctrl-\\) or by `eyrie checkpoint JOB\n\
+    --end`; `eyrie run` then exits with 85. It goes on under the same name, in the folder and\n\
+    with the environment that it was started with, where each rank stood; what was printed is not\n\
+    printed again. Of standard input all that was read before is kept (a file is read to its end\n\
+    when the job is saved); what `eyrie restart` gets on its own comes after that. A job can be\n\
+    saved and restarted as often as needed. Exit code: as that of `eyrie run`.")]
+pub struct Restart {
+    /// The job: its id, the beginning of one, or `last`
+    pub job: String,
+    /// Spread the ranks over N nodes (not possible yet)
+    #[arg(long, value_name = "N", hide = true)]
+    pub nodes: Option<u32>,
+    /// Begin every output line with [rank]
+    #[arg(short, long)]
+    pub label: bool,
+    /// Keep the job's folder when it is over (see eyrie run --keep)
+    #[arg(long)]
+    pub keep: bool,
+    /// Tell on standard error what happens, with milliseconds since the start
+    #[arg(short, long)]
+    pub verbose: bool,
 }
 
 #[derive(Debug, Args)]
@@ -326,7 +366,8 @@ pub enum Fault {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  eyrie abort last")]
+#[command(after_help = "Example:\n  eyrie abort last\n\n\
+    Of a job that is saved, what is saved is removed.")]
 pub struct Abort {
     /// The job: its id, the beginning of one, or `last`
     pub job: String,

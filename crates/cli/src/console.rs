@@ -6,18 +6,22 @@
 use crate::show;
 use anyhow::{Context, bail};
 use eyrie_control::message::MAX_DATA_BYTES;
-use eyrie_control::{ClientMsg, Decoder, JobSpec, NodeMsg, PROTOCOL, Stream, encode};
+use eyrie_control::{ClientMsg, Decoder, NodeMsg, PROTOCOL, Stream, encode};
+use std::collections::HashMap;
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 
 /// Exit code when our standard output was closed, as for a program killed by SIGPIPE.
 const BROKEN_PIPE: i32 = 128 + libc::SIGPIPE;
 
 /// The signals that are passed on.
-pub const PASSED: [i32; 5] =
-    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
+pub const PASSED: [i32; 6] =
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
 
 /// The sending side, shared by the threads.
 #[derive(Clone)]
@@ -37,24 +41,52 @@ pub struct Console {
     socket: UnixStream,
     sender: Sender,
     label: bool,
+    printed: Printed,
     exit: Option<i32>,
 }
 
-impl Console {
-    pub fn new(socket: UnixStream, label: bool) -> anyhow::Result<Console> {
-        let writer = socket.try_clone().context("socket")?;
-        let sender = Sender(Arc::new(Mutex::new(writer)));
-        Ok(Console { socket, sender, label, exit: None })
+/// What was printed, in a file that outlives the daemon and us.
+struct Printed {
+    file: Option<File>,
+    bytes: HashMap<u64, u64>,
+}
+
+impl Printed {
+    /// Goes on with the file if there is one.
+    fn open(path: &Path) -> Printed {
+        let mut options = File::options();
+        let file = options.read(true).write(true).create(true).truncate(false).open(path).ok();
+        Printed { file, bytes: HashMap::new() }
     }
 
-    /// Starts the job and stays with it. `None`: the daemon went away without an exit code.
+    fn add(&mut self, rank: u32, stream: Stream, bytes: usize) {
+        let Some(file) = &self.file else { return };
+        let at = (u64::from(rank) * 2 + stream as u64) * 8;
+        let known = self.bytes.entry(at).or_insert_with(|| {
+            let mut word = [0; 8];
+            file.read_exact_at(&mut word, at).map_or(0, |()| u64::from_le_bytes(word))
+        });
+        *known += bytes as u64;
+        let _ = file.write_all_at(&known.to_le_bytes(), at);
+    }
+}
+
+impl Console {
+    /// `printed`: where what is printed is counted.
+    pub fn new(socket: UnixStream, label: bool, printed: &Path) -> anyhow::Result<Console> {
+        let writer = socket.try_clone().context("socket")?;
+        let sender = Sender(Arc::new(Mutex::new(writer)));
+        Ok(Console { socket, sender, label, printed: Printed::open(printed), exit: None })
+    }
+
+    /// Gives the order to start the job or to go on with it, and stays with it. `None`: the daemon
+    /// went away without an exit code.
     pub fn converse(
         mut self,
-        spec: JobSpec,
+        order: &ClientMsg,
         signals: libc::sigset_t,
     ) -> anyhow::Result<Option<i32>> {
-        let frame = encode(&ClientMsg::Start(Box::new(spec)))
-            .context("the program's arguments are too long")?;
+        let frame = encode(order).context("the program's arguments are too long")?;
         self.sender.send(&ClientMsg::Hello { protocol: PROTOCOL });
         if let Ok(mut socket) = self.sender.0.lock() {
             let _ = socket.write_all(&frame);
@@ -100,7 +132,8 @@ impl Console {
 
     fn output(&mut self, rank: u32, stream: Stream, bytes: &[u8]) {
         if !self.label {
-            return self.write(stream, bytes);
+            self.write(stream, bytes);
+            return self.printed.add(rank, stream, bytes.len());
         }
         let mut labelled = Vec::with_capacity(bytes.len() + 64);
         for line in bytes.split_inclusive(|b| *b == b'\n') {
@@ -111,6 +144,7 @@ impl Console {
             labelled.push(b'\n');
         }
         self.write(stream, &labelled);
+        self.printed.add(rank, stream, bytes.len());
     }
 
     fn write(&mut self, stream: Stream, bytes: &[u8]) {

@@ -9,12 +9,13 @@ use crate::args::{
 use crate::console::{self, Console};
 use crate::hosts;
 use anyhow::Context;
-use eyrie_control::{CheckpointPolicy, Dedup, Freeze, Ft, JobSpec};
+use eyrie_control::{CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec};
 use eyrie_node::daemon;
 use eyrie_node::home::{self, JobFolder};
 use eyrie_node::keeper;
 use eyrie_node::placement::Map;
 use eyrie_node::program::{self, ProgramError};
+use eyrie_node::saved::SavedJob;
 use eyrie_node::serve;
 use eyrie_node::spawn::Prefix;
 use eyrie_terminal::{FAILED, Failure, USAGE};
@@ -36,6 +37,9 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
     let map = if run.map == Some(MapMode::Cyclic) { Map::Cyclic } else { Map::Block };
     let elsewhere = hosts::plan(run, map).map_err(|e| Failure::new(USAGE, e))?;
     check_nodes(run, elsewhere.is_some() || run.nodes.is_some())?;
+    if run.ft == FtMode::Coordinated {
+        check_coordinated(run, elsewhere.is_some() || run.nodes.is_some())?;
+    }
     let program = match elsewhere {
         Some(_) => program_elsewhere(&run.command)?,
         None => checked_program(&run.command)?,
@@ -46,6 +50,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
     };
     let ft = match run.ft {
         FtMode::Logged => Ft::Logged,
+        FtMode::Coordinated => Ft::Coordinated,
         FtMode::None => Ft::None,
     };
     let ranks = run.ranks();
@@ -68,6 +73,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
             CkptFreeze::Sync => Freeze::Sync,
         },
         dedup: match run.ckpt_dedup {
+            CkptDedup::Auto if ft == Ft::Coordinated => Dedup::Off,
             CkptDedup::Auto => Dedup::Auto,
             CkptDedup::On => Dedup::On,
             CkptDedup::Off => Dedup::Off,
@@ -85,6 +91,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         log_replicas: run.log_replicas.unwrap_or(1),
         program: program.as_os_str().as_bytes().to_vec(),
         argv: argv(&run.command),
+        input_is_file: input_is_file(),
     };
     start(spec, run.label)
 }
@@ -95,6 +102,19 @@ fn check_nodes(run: &Run, several: bool) -> Result<(), Failure> {
         String::from("--ckpt-dedup on works within one node only: leave it out")
     } else if let Some(option) = hosts::pointless(run).filter(|_| !several) {
         format!("{option} is for jobs over nodes: give --nodes or --hosts, too")
+    } else {
+        return Ok(());
+    };
+    Err(Failure::new(USAGE, anyhow::Error::msg(text)))
+}
+
+fn check_coordinated(run: &Run, several: bool) -> Result<(), Failure> {
+    let text = if several {
+        "--ft coordinated works on one node only, so far: leave --nodes and --hosts out"
+    } else if run.ckpt_dedup == CkptDedup::On {
+        "--ft coordinated does not share memory between checkpoints: leave --ckpt-dedup out"
+    } else if run.keep {
+        "--keep is for eyrie replay, which takes the logs of --ft logged"
     } else {
         return Ok(());
     };
@@ -125,8 +145,18 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         log_replicas: 0,
         program: program.as_os_str().as_bytes().to_vec(),
         argv: argv(&verify.command),
+        input_is_file: false,
     };
     start(spec, verify.label)
+}
+
+/// Whether our standard input is a file, which has an end.
+pub fn input_is_file() -> bool {
+    // SAFETY: stat is plain data for which zero is valid, and a valid place for the answer.
+    unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        libc::fstat(0, &mut stat) == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFREG
+    }
 }
 
 fn checked_program(command: &[OsString]) -> Result<PathBuf, Failure> {
@@ -162,7 +192,7 @@ fn default_log(size: u32) -> u64 {
 
 fn start(spec: JobSpec, label: bool) -> Result<i32, Failure> {
     let binary = std::env::current_exe().context("cannot find the eyrie binary itself")?;
-    if spec.ft == Ft::Logged && Prefix::of(&binary).restorer.is_none() {
+    if spec.ft.protects() && Prefix::of(&binary).restorer.is_none() {
         return Err(Failure::new(
             FAILED,
             anyhow::anyhow!(
@@ -173,26 +203,40 @@ fn start(spec: JobSpec, label: bool) -> Result<i32, Failure> {
         ));
     }
     let folder = home::create(&home::home()?)?;
-    let (ours, theirs) = UnixStream::pair().context("socket pair")?;
-    let result = start_in(&folder, &binary, theirs, ours, spec, label);
+    start_in(&folder, &binary, &ClientMsg::Start(Box::new(spec)), None, label)
+}
+
+/// Starts the daemon of a job and stays with it to its end. `saved`: it is one that goes on.
+pub fn start_in(
+    folder: &JobFolder,
+    binary: &Path,
+    order: &ClientMsg,
+    saved: Option<&SavedJob>,
+    label: bool,
+) -> Result<i32, Failure> {
+    let result = stay_with(folder, binary, order, saved, label);
     // The daemon removes it; if it died, it is up to us.
-    if !folder.path.join(home::ENDED).exists() {
+    if !home::stays(&folder.path) {
         let _ = std::fs::remove_dir_all(&folder.path);
     }
     result
 }
 
-fn start_in(
+fn stay_with(
     folder: &JobFolder,
     binary: &Path,
-    theirs: UnixStream,
-    ours: UnixStream,
-    spec: JobSpec,
+    order: &ClientMsg,
+    saved: Option<&SavedJob>,
     label: bool,
 ) -> Result<i32, Failure> {
+    let (ours, theirs) = UnixStream::pair().context("socket pair")?;
+    // A shell without job control has it ignored in the background, where a batch system sends it.
+    // SAFETY: no other thread is there yet; what is started gets back what was.
+    let quit = unsafe { libc::signal(libc::SIGQUIT, libc::SIG_DFL) };
     let held = eyrie_terminal::hold(&console::PASSED);
-    let mut daemon = spawn_daemon(folder, binary, theirs, held.before)?;
-    let ended = Console::new(ours, label)?.converse(spec, held.set);
+    let mut daemon = spawn_daemon(folder, binary, theirs, (held.before, quit), saved)?;
+    let printed = folder.path.join(home::PRINTED);
+    let ended = Console::new(ours, label, &printed)?.converse(order, held.set);
     let status = daemon.wait().context("node daemon")?;
     match ended? {
         Some(code) => Ok(code),
@@ -201,7 +245,11 @@ fn start_in(
             // Its own last words, if it had any; a killed one has none.
             let words = log.lines().rev().find_map(|l| l.strip_prefix("eyrie: "));
             let words = words.map(|w| format!(": {w}")).unwrap_or_default();
-            let error = anyhow::anyhow!("the node daemon ended early ({status}){words}");
+            let hint = match folder.path.join(home::SAVED).exists() {
+                true => format!("; to go on from the last checkpoint: eyrie restart {}", folder.id),
+                false => String::new(),
+            };
+            let error = anyhow::anyhow!("the node daemon ended early ({status}){words}{hint}");
             Err(Failure::new(FAILED, error))
         }
     }
@@ -213,19 +261,29 @@ fn spawn_daemon(
     folder: &JobFolder,
     binary: &Path,
     console: UnixStream,
-    mask: libc::sigset_t,
+    (mask, quit): (libc::sigset_t, libc::sighandler_t),
+    saved: Option<&SavedJob>,
 ) -> Result<Child, Failure> {
-    let log = File::create(folder.path.join(home::LOG)).context("daemon's log")?;
+    let mut log = File::options();
+    let log = log.append(true).create(true).open(folder.path.join(home::LOG));
+    let log = log.context("daemon's log")?;
     let (console_fd, lock_fd) = (console.as_raw_fd(), folder.lock.as_raw_fd());
     let mut command = Command::new(binary);
     command.arg("__node").arg("--id").arg(&folder.id).arg("--folder").arg(&folder.path);
     command.arg("--console-fd").arg(console_fd.to_string());
     command.arg("--lock-fd").arg(lock_fd.to_string());
+    if let Some(saved) = saved {
+        let word = |bytes: &[u8]| OsStr::from_bytes(bytes).to_os_string();
+        let all = saved.environment.iter().map(|(name, value)| (word(name), word(value)));
+        command.env_clear().envs(all);
+        command.current_dir(word(&saved.working_folder));
+    }
     command.stdin(Stdio::null()).stdout(log.try_clone().context("log")?).stderr(log);
     // SAFETY: only async-signal-safe system calls between fork and exec.
     unsafe {
         command.pre_exec(move || {
             libc::setsid();
+            libc::signal(libc::SIGQUIT, quit);
             libc::sigprocmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut());
             eyrie_node::spawn::shut_inherited();
             for fd in [console_fd, lock_fd] {
@@ -236,7 +294,14 @@ fn spawn_daemon(
             Ok(())
         });
     }
-    Ok(command.spawn().context("cannot start the node daemon")?)
+    let what = || match saved {
+        Some(saved) => {
+            let place = String::from_utf8_lossy(&saved.working_folder);
+            format!("cannot start the node daemon in {place}, where the job was started")
+        }
+        None => String::from("cannot start the node daemon"),
+    };
+    Ok(command.spawn().with_context(what)?)
 }
 
 /// The daemon's side.

@@ -8,6 +8,7 @@ mod info;
 mod launch;
 mod remote;
 mod replay;
+mod restart;
 mod show;
 mod slurm;
 
@@ -37,6 +38,7 @@ fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Inject(inject) => remote::inject(&inject),
         Command::Abort(abort) => remote::abort(&abort),
         Command::Events(events) => remote::events(&events),
+        Command::Restart(args) => restart::restart(&args),
         Command::Replay(replay) => replay::replay(&replay),
         Command::Info(info) => info::info(&info),
         Command::Image(image) => image::image(&image),

@@ -5,6 +5,7 @@ use crate::show;
 use anyhow::{Context, anyhow, bail};
 use eyrie_control::{ClientMsg, Decoder, Event, JobStatus, NodeMsg, PROTOCOL, encode};
 use eyrie_node::home::{self, JobEntry};
+use eyrie_node::saved::SavedJob;
 use eyrie_terminal::{FAILED, Failure, print, units};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -88,7 +89,11 @@ fn find_running(name: &str) -> Result<JobEntry, Failure> {
 
 fn job_status(job: &JobEntry) -> anyhow::Result<JobStatus> {
     if !job.alive {
-        let text = std::fs::read(job.path.join(home::ENDED)).context("its status is gone")?;
+        let ended = std::fs::read(job.path.join(home::ENDED)).ok();
+        let text = match ended.filter(|_| !job.saved) {
+            Some(text) => text,
+            None => SavedJob::read(&job.path).context("its status is gone")?.status,
+        };
         return serde_json::from_slice(&text).context("its status does not decode");
     }
     match Remote::ask(job, &ClientMsg::Status)? {
@@ -121,7 +126,10 @@ pub fn status(args: &Status) -> Result<i32, Failure> {
 
 pub fn checkpoint(args: &Checkpoint) -> Result<i32, Failure> {
     let job = find_running(&args.job)?;
-    let ask = ClientMsg::Checkpoint { rank: args.rank };
+    let ask = match args.end {
+        true => ClientMsg::CheckpointAndEnd,
+        false => ClientMsg::Checkpoint { rank: args.rank },
+    };
     let mut remote = Remote::connect(&job)?.patient(&ask)?;
     let mut failed = 0;
     loop {
@@ -173,6 +181,14 @@ pub fn inject(args: &Inject) -> Result<i32, Failure> {
 }
 
 pub fn abort(args: &Abort) -> Result<i32, Failure> {
+    let job = find(&args.job)?;
+    if !job.alive && job.saved {
+        // It goes on no more.
+        let folder = home::claim(&job)?;
+        let gone = std::fs::remove_dir_all(&folder.path);
+        gone.with_context(|| format!("cannot remove {}", folder.path.display()))?;
+        return Ok(0);
+    }
     let job = find_running(&args.job)?;
     Remote::ask(&job, &ClientMsg::Abort)?;
     Ok(0)

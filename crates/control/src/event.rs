@@ -29,7 +29,7 @@ pub enum EventKind {
     CaughtUp,
     /// A replay differed from what was recorded.
     Diverged,
-    /// All ranks go back to the beginning together.
+    /// All ranks go back together, to the beginning or to the set of checkpoints `generation`.
     RolledBack,
     /// The job goes on without protection; `text` says why.
     Unprotected,
@@ -45,6 +45,10 @@ pub enum EventKind {
     NodeLost,
     /// The images of a rank are on another node again.
     Copied,
+    /// The job is saved as a whole, and can be restarted; `bytes`: what is stored besides images.
+    Saved,
+    /// A saved job goes on.
+    Restarted,
 }
 
 impl EventKind {
@@ -68,6 +72,8 @@ impl EventKind {
             EventKind::Checkpointing => "checkpointing",
             EventKind::NodeJoined => "node-joined",
             EventKind::NodeLost => "node-lost",
+            EventKind::Saved => "saved",
+            EventKind::Restarted => "restarted",
             EventKind::Copied => "copied",
         }
     }

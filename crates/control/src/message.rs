@@ -23,6 +23,8 @@ pub enum Ft {
     None,
     /// `eyrie verify`: record, run again under force, compare.
     Verify,
+    /// Nothing is logged; all ranks are checkpointed together, and go back together.
+    Coordinated,
 }
 
 impl Ft {
@@ -31,7 +33,13 @@ impl Ft {
             Ft::Logged => "logged",
             Ft::None => "none",
             Ft::Verify => "verify",
+            Ft::Coordinated => "coordinated",
         }
+    }
+
+    /// Whether ranks are checkpointed, and brought back when they die.
+    pub fn protects(self) -> bool {
+        matches!(self, Ft::Logged | Ft::Coordinated)
     }
 }
 
@@ -131,6 +139,9 @@ pub struct JobSpec {
     pub program: Vec<u8>,
     /// The name the program is called by, and its arguments.
     pub argv: Vec<Vec<u8>>,
+    /// The console's standard input is a file: it has an end, and is read to it when the job is
+    /// saved.
+    pub input_is_file: bool,
 }
 
 /// A rank's output stream.
@@ -178,6 +189,11 @@ pub enum ClientMsg {
     Grow {
         nodes: u32,
     },
+    /// Checkpoint all ranks, save the job and end it; answered by `Checkpointed` for each, then
+    /// `Done`.
+    CheckpointAndEnd,
+    /// Console: go on with the job that is saved in the folder.
+    Restart(Box<JobSpec>),
 }
 
 /// From the daemon to a client.

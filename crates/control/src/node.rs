@@ -153,6 +153,22 @@ pub enum ToNode {
     Look { ask: u64 },
     /// Write the log of a rank that has ended, from these positions on. Answered by `Saved`.
     SaveLog { rank: u32, need: Vec<u64>, det_pos: u64, output: [Written; 2] },
+    /// Checkpoint these ranks (each with the number of its start) while all of them stand still,
+    /// and write what they need of the segment to the file `segment` beside the images. With `hold`
+    /// they stay stopped. Answered by `CheckpointOver` for each, and `SegmentSaved`.
+    CheckpointAll {
+        ranks: Vec<(u32, u64)>,
+        generation: u32,
+        incremental: bool,
+        hold: bool,
+        segment: String,
+    },
+    /// No process is left: forget all that the ranks did since this file of the segment was
+    /// written. Answered by `Reloaded`.
+    Reload { segment: String },
+    /// Write what the ranks, of which none runs, need of the segment to this file beside the
+    /// images. Answered by `SegmentSaved`.
+    SaveSegment { name: String },
     /// `eyrie verify`: keep the record of the run that is over, and prepare the one that is forced
     /// to its outcomes. Answered by `Forced`.
     Force,
@@ -325,6 +341,15 @@ pub enum FromNode {
     Saved {
         rank: u32,
         error: Option<String>,
+    },
+    /// The length of that file, or why there is none.
+    SegmentSaved {
+        name: String,
+        result: Result<u64, String>,
+    },
+    Reloaded {
+        segment: String,
+        result: Result<(), String>,
     },
     Forced {
         error: Option<String>,

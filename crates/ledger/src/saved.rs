@@ -1,5 +1,6 @@
 //! The log of one rank in a file: what it takes to run that rank again from its checkpoints without
-//! the others. Bytes in `docs/formats/log.md`.
+//! the others; and that of all ranks: what it takes to run all of them again. Bytes in
+//! `docs/formats/log.md`.
 //!
 //! Kept true: the header comes last, so that a torn file has none; every byte is under a checksum,
 //! which is checked before any of it is used.
@@ -8,13 +9,13 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::mirror;
 use crate::segment::{ChannelCtl, DirEntry, MEMFD_PREFIX, RankCtl, Segment, SegmentError};
-use crate::sendlog::dir_index;
+use crate::sendlog::{self, dir_index};
 use crate::walk::{self, Walk};
 
 const MAGIC: [u8; 8] = *b"EYRIELOG";
@@ -27,6 +28,8 @@ const PIECE_BYTES: u64 = 256 << 10;
 /// Largest segment that is believed.
 const MAX_SEGMENT_BYTES: u64 = 1 << 50;
 const KIND_SEGMENT: u32 = 0;
+/// In place of a rank: what is saved is of all ranks.
+const ALL_RANKS: u32 = u32::MAX;
 /// Kinds 1 and 2: what the rank wrote to standard output and standard error.
 const KINDS: u32 = 3;
 
@@ -105,6 +108,20 @@ pub fn save_streams(
 ) -> io::Result<u64> {
     let none = [Recorded::default(), Recorded::default()];
     write(segment_file, segment, rank, stream_ranges(segment, rank), &none, to)
+}
+
+/// A copy in memory of what `save_all` writes.
+pub fn copy_all(segment_file: &File, segment: &Segment) -> io::Result<File> {
+    let copy = memory(c"eyrie-set")?;
+    save_all(segment_file, segment, &copy)?;
+    Ok(copy)
+}
+
+/// Writes all of the segment that its ranks, once they are restored, may still use. None of them
+/// may run meanwhile. Returns the length of the file.
+pub fn save_all(segment_file: &File, segment: &Segment, to: &File) -> io::Result<u64> {
+    let none = [Recorded::default(), Recorded::default()];
+    write(segment_file, segment, ALL_RANKS, all_ranges(segment), &none, to)
 }
 
 fn write(
@@ -204,14 +221,56 @@ fn ranges(segment: &Segment, rank: u32, from: &From) -> Vec<(u64, u64)> {
             channel(rank, other, 0);
         }
     }
+    all.extend(determinants(segment, rank, from.det_pos));
+    merge(all)
+}
+
+/// Where the determinants of a rank from position `from` on lie.
+fn determinants(segment: &Segment, rank: u32, from: u64) -> [(u64, u64); 2] {
+    let geo = segment.geometry();
     let tail = segment.rank(rank).det_tail.load(Acquire);
     let words = geo.det_words;
     let base = geo.det_off() + u64::from(rank) * words * 8;
-    let (first, count) = (from.det_pos & (words - 1), tail.saturating_sub(from.det_pos).min(words));
+    let (first, count) = (from & (words - 1), tail.saturating_sub(from).min(words));
     let whole = count.min(words - first);
-    all.push((base + first * 8, base + (first + whole) * 8));
-    all.push((base, base + (count - whole) * 8));
+    [(base + first * 8, base + (first + whole) * 8), (base, base + (count - whole) * 8)]
+}
+
+/// All that is not released, for all ranks.
+fn all_ranges(segment: &Segment) -> Vec<(u64, u64)> {
+    let geo = segment.geometry();
+    let chunk = u64::from(geo.chunk_bytes);
+    // Header, control blocks, channel blocks.
+    let mut all = vec![(0, geo.dir_off())];
+    for rank in 0..geo.ranks {
+        let ctl = segment.rank(rank);
+        all.extend(determinants(segment, rank, ctl.det_trim.load(Acquire)));
+        for dst in 0..geo.ranks {
+            let ctl = segment.channel(rank, dst);
+            let kept = sendlog::released(segment, ctl) / chunk;
+            let next = ctl.chunks_next.load(Acquire);
+            let first = ctl.chunks_first.load(Acquire).max(next.saturating_sub(geo.dir_cap()));
+            for n in first..next {
+                let slot = segment.dir_slot(rank, dst, n);
+                let at = geo.dir_off() + slot * size_of::<DirEntry>() as u64;
+                all.push((at, at + size_of::<DirEntry>() as u64));
+                let index = walk::chunk_index(segment, rank, dst, n);
+                if let Some(index) = index.filter(|_| n >= kept) {
+                    let at = geo.chunk_off(rank, index);
+                    all.push((at, at + published(segment, (rank, dst), n)));
+                }
+            }
+        }
+    }
     merge(all)
+}
+
+/// How many bytes of a chunk are published.
+fn published(segment: &Segment, (src, dst): (u32, u32), n: u64) -> u64 {
+    let Some(mut walk) = Walk::from_chunk(segment, src, dst, n) else { return 0 };
+    let (begin, chunk) = (walk.pos(), u64::from(segment.geometry().chunk_bytes));
+    while walk.pos() < begin + chunk && matches!(walk.step(segment), Ok(Some(_))) {}
+    (walk.pos() - begin).min(chunk)
 }
 
 /// The published parts of the streams that the rank has sent.
@@ -226,14 +285,10 @@ fn stream_ranges(segment: &Segment, rank: u32) -> Vec<(u64, u64)> {
         let oldest = ctl.chunks_first.load(Acquire).max(next.saturating_sub(geo.dir_cap()));
         for n in oldest..next {
             let Some(index) = walk::chunk_index(segment, rank, dst, n) else { continue };
-            let Some(mut walk) = Walk::from_chunk(segment, rank, dst, n) else { continue };
-            let begin = walk.pos();
-            let end = begin + u64::from(geo.chunk_bytes);
-            while walk.pos() < end && matches!(walk.step(segment), Ok(Some(_))) {}
             let at = geo.dir_off() + segment.dir_slot(rank, dst, n) * size_of::<DirEntry>() as u64;
             all.push((at, at + size_of::<DirEntry>() as u64));
             let at = geo.chunk_off(rank, index);
-            all.push((at, at + (walk.pos().min(end) - begin)));
+            all.push((at, at + published(segment, (rank, dst), n)));
         }
     }
     merge(all)
@@ -286,8 +341,32 @@ fn half(bytes: &[u8], at: usize) -> u32 {
     word(&[&bytes[at..at + 4], &[0; 4]].concat(), 0) as u32
 }
 
-/// Reads a saved log into a segment for the job `name`.
+/// Reads the saved log of a rank into a segment for the job `name`.
 pub fn load(file: &File, name: &str) -> Result<Loaded, SavedError> {
+    let loaded = load_any(file, name)?;
+    if loaded.rank >= loaded.segment.geometry().ranks {
+        return Err(SavedError::Invalid("the rank"));
+    }
+    Ok(loaded)
+}
+
+/// Reads what `save_all` wrote into a segment for the job `name`. What ranks showed each other lay
+/// in the memory of processes that are gone, and is forgotten.
+pub fn load_all(file: &File, name: &str) -> Result<(OwnedFd, Segment), SavedError> {
+    let loaded = load_any(file, name)?;
+    if loaded.rank != ALL_RANKS {
+        return Err(SavedError::Invalid("it is of one rank only"));
+    }
+    let ranks = loaded.segment.geometry().ranks;
+    for channel in (0..ranks).flat_map(|s| (0..ranks).map(move |d| (s, d))) {
+        let channel = loaded.segment.channel(channel.0, channel.1);
+        channel.shown.store(0, Relaxed);
+        channel.viewing.store(0, Relaxed);
+    }
+    Ok((loaded.fd, loaded.segment))
+}
+
+fn load_any(file: &File, name: &str) -> Result<Loaded, SavedError> {
     let found = file.metadata()?.len();
     let mut header = [0; HEADER_BYTES as usize];
     if found < HEADER_BYTES {
@@ -336,7 +415,7 @@ pub fn load(file: &File, name: &str) -> Result<Loaded, SavedError> {
     }
     let fd = OwnedFd::from(memory);
     let segment = Segment::open(fd.as_fd())?;
-    if rank >= segment.geometry().ranks || segment.geometry().total_bytes() != segment_bytes {
+    if segment.geometry().total_bytes() != segment_bytes {
         return Err(SavedError::Invalid("the shape of the segment"));
     }
     Ok(Loaded { fd, segment, rank, output })
@@ -373,6 +452,10 @@ fn read_table(file: &File, header: &[u8], found: u64) -> Result<Vec<Entry>, Save
 fn memfd(name: &str) -> io::Result<File> {
     let name = std::ffi::CString::new(format!("{MEMFD_PREFIX}{name}"))
         .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    memory(&name)
+}
+
+fn memory(name: &std::ffi::CStr) -> io::Result<File> {
     // SAFETY: plain system call with a valid C string.
     let raw = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
     if raw < 0 {

@@ -80,3 +80,37 @@ fn damage_anywhere_is_found() {
         refused(&content[..length], &format!("cut to {length}"));
     }
 }
+
+#[test]
+fn all_that_is_not_released_comes_back() {
+    let (file, segment) = written(200);
+    let chunk = u64::from(segment.geometry().chunk_bytes);
+    segment.channel(0, 1).trim.store(2 * chunk, Relaxed);
+    segment.channel(0, 1).shown.store(77, Relaxed);
+    segment.rank(1).det_trim.store(40, Relaxed);
+    let to = tempfile::tempfile().unwrap();
+    let bytes = save_all(&file, segment, &to).unwrap();
+    assert_eq!(bytes, to.metadata().unwrap().len());
+    assert!(load(&to, "again").is_err(), "it is not of one rank");
+    assert!(load_all(&saved(3), "again").is_err(), "it is of one rank");
+    let (_, again) = load_all(&to, "again").unwrap();
+    let again: &'static Segment = Box::leak(Box::new(again));
+    assert_eq!(again.channel(0, 1).shown.load(Relaxed), 0);
+    assert_eq!((again.det(1, 40).load(Relaxed), again.det(1, 39).load(Relaxed)), (41, 0));
+    let mut reader = Reader::new(again, 0, 1);
+    assert!(reader.seek(2 * chunk).unwrap());
+    let mut last = -1;
+    while let Some(entry) = reader.peek().unwrap() {
+        reader.pass(&entry);
+        last = entry.env.tag;
+    }
+    assert_eq!(last, 199);
+    // A sender that repeats itself from its beginning, also through what was released.
+    let mut log = SendLog::new(again, 0);
+    for i in 0..201 {
+        let env = Envelope { len: 5000, ctx: 0, tag: i, crank: 0, flags: 0 };
+        let mut message = Outgoing::new(env);
+        let sent = log.append(1, &mut message, |_, out| out.fill(i as u8 + 1)).unwrap();
+        assert_eq!(sent, Append::Whole);
+    }
+}

@@ -37,6 +37,8 @@ pub const FT_PROTECT: u32 = 8;
 pub const FT_REPLAY: u32 = 16;
 /// `--ft logged`.
 pub const FT_LOGGED: u32 = FT_DETERMINANTS | FT_RETAIN | FT_PROTECT;
+/// `--ft coordinated`.
+pub const FT_COORDINATED: u32 = FT_PROTECT;
 
 /// `RankCtl::lib`: the rank is in its own code.
 pub const LIB_OUT: u32 = 0;

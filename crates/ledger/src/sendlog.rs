@@ -69,6 +69,17 @@ pub(crate) const fn dir_index(tag: u64, n: u64) -> Option<u32> {
     if tag >> INDEX_BITS == n + 1 { Some((tag & ((1 << INDEX_BITS) - 1)) as u32) } else { None }
 }
 
+/// Stream position before which a channel need not be kept.
+pub(crate) fn released(segment: &Segment, ctl: &ChannelCtl) -> u64 {
+    let header = segment.header();
+    let retain = header.ft.load(Relaxed) & FT_RETAIN != 0;
+    let trim = ctl.trim.load(Acquire);
+    if retain && header.unprotected.load(Relaxed) == 0 {
+        return trim;
+    }
+    trim.max(ctl.need.load(Acquire)).max(ctl.had.load(Acquire))
+}
+
 /// All outgoing channels of a rank and its log pool.
 pub struct SendLog {
     seg: &'static Segment,
@@ -353,16 +364,8 @@ impl SendLog {
         Ok(true)
     }
 
-    /// Stream position before which the channel to `dst` need not be kept.
     fn released(&self, dst: u32) -> u64 {
-        let ctl = self.tx[dst as usize].ctl;
-        let header = self.seg.header();
-        let retain = header.ft.load(Relaxed) & FT_RETAIN != 0;
-        let trim = ctl.trim.load(Acquire);
-        if retain && header.unprotected.load(Relaxed) == 0 {
-            return trim;
-        }
-        trim.max(ctl.need.load(Acquire)).max(ctl.had.load(Acquire))
+        released(self.seg, self.tx[dst as usize].ctl)
     }
 
     /// Takes back the chunks of the channel to `dst` that nobody needs.

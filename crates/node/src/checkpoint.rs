@@ -32,6 +32,8 @@ pub struct Order {
     pub generation: u32,
     pub path: PathBuf,
     pub freeze: Freeze,
+    /// It is stopped when what its image needs was kept, until it gets SIGCONT.
+    pub hold: bool,
     /// What is known of the rank's last image.
     pub tracker: Box<Tracker>,
 }
@@ -252,6 +254,12 @@ fn freeze_and_keep(
     };
     let shot = keep(&mut frozen, order, tracker, &meta);
     let stood = stopped.elapsed();
+    if order.hold && shot.is_ok() {
+        for pid in &family {
+            // SAFETY: a process that is stopped here, so the number is its own.
+            unsafe { libc::kill(*pid, libc::SIGSTOP) };
+        }
+    }
     let released = frozen.release();
     let shot = shot?;
     match released {

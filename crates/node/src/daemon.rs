@@ -116,7 +116,7 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     let (orders, mut ordered) = mpsc::unbounded_channel();
     let (hear, heard) = mpsc::unbounded_channel();
     let network = Network { own, members, here, store: store_at, homes: Vec::new(), links: None };
-    let place = agent::Place { id: job, images, prefix };
+    let place = agent::Place { id: job, images, prefix, segment: None };
     let out = to_controller.clone();
     let say = Arc::new(move |message| out.send(message));
     let agent = Agent::begin(place, spec, hear, say, Some(network))?;

@@ -2,7 +2,8 @@
 //!
 //! Kept true: a job's folder is 0700 and appears under its name only once its `lock` is held; the
 //! lock is held (flock, inherited) as long as the job's daemon or its CLI lives. A folder whose
-//! lock is free and that has no `ended.json` belongs to a job that died: it may be removed.
+//! lock is free and that has neither `ended.json` nor `saved` belongs to a job that died: it may be
+//! removed.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -17,6 +18,10 @@ pub const SOCKET: &str = "node.sock";
 pub const LOCK: &str = "lock";
 /// Last status of a job that was started with `--keep`.
 pub const ENDED: &str = "ended.json";
+/// What it takes to restart a job that was saved as a whole.
+pub const SAVED: &str = "saved";
+/// How many bytes of each stream of each rank `eyrie run --ft coordinated` has printed.
+pub const PRINTED: &str = "printed";
 /// One event a line.
 pub const EVENTS: &str = "events.jsonl";
 /// What the daemon logged.
@@ -25,6 +30,10 @@ pub const LOG: &str = "node.log";
 pub const STDIN: &str = "stdin";
 /// Checkpoint images.
 pub const IMAGES: &str = "images";
+
+/// Attempts to take the lock of a saved job, which others try as well to see if it is alive.
+const CLAIMS: u32 = 50;
+const CLAIM_PAUSE: Duration = Duration::from_millis(10);
 
 const ALPHABET: &[u8] = b"abcdefghjkmnpqrstuvwxyz23456789";
 const LETTERS: u32 = 23;
@@ -43,6 +52,8 @@ pub enum HomeError {
     NoName(PathBuf),
     #[error("no job '{0}' (see `eyrie ps`)")]
     NoJob(String),
+    #[error("job {0} is running")]
+    Running(String),
     #[error("'{0}' names more than one job: {1}")]
     Ambiguous(String, String),
 }
@@ -73,6 +84,8 @@ pub struct JobEntry {
     pub alive: bool,
     /// Kept after its end.
     pub ended: bool,
+    /// Can be restarted when it does not run.
+    pub saved: bool,
     pub created: SystemTime,
 }
 
@@ -122,6 +135,25 @@ pub fn create(home: &Path) -> Result<JobFolder, HomeError> {
     Err(HomeError::NoName(jobs))
 }
 
+/// Whether the folder of a job that is over is to stay.
+pub fn stays(folder: &Path) -> bool {
+    folder.join(ENDED).exists() || folder.join(SAVED).exists()
+}
+
+/// Takes the lock of a saved job.
+pub fn claim(job: &JobEntry) -> Result<JobFolder, HomeError> {
+    let path = job.path.join(LOCK);
+    let lock = OpenOptions::new().write(true).open(&path);
+    let lock = lock.map_err(|e| HomeError::Io(path, e))?;
+    for _ in 0..CLAIMS {
+        if try_lock(&lock) {
+            return Ok(JobFolder { id: job.id.clone(), path: job.path.clone(), lock });
+        }
+        std::thread::sleep(CLAIM_PAUSE);
+    }
+    Err(HomeError::Running(job.id.clone()))
+}
+
 fn entry(path: PathBuf) -> Option<JobEntry> {
     let id = path.file_name()?.to_str()?.to_string();
     let lock = OpenOptions::new().write(true).open(path.join(LOCK)).ok();
@@ -131,8 +163,8 @@ fn entry(path: PathBuf) -> Option<JobEntry> {
     };
     let created = created.and_then(|m| m.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
     let alive = lock.is_some_and(|file| !try_lock(&file));
-    let ended = path.join(ENDED).exists();
-    Some(JobEntry { id, path, alive, ended, created })
+    let (ended, saved) = (path.join(ENDED).exists(), path.join(SAVED).exists());
+    Some(JobEntry { id, path, alive, ended, saved, created })
 }
 
 /// All jobs, oldest first; folders of jobs that died are removed on the way.
@@ -143,7 +175,7 @@ pub fn jobs(home: &Path) -> Vec<JobEntry> {
     found.retain(|job| {
         let unborn = job.id.starts_with('.');
         let young = job.created.elapsed().map_or(true, |age| age < UNBORN_AGE);
-        let dead = !job.alive && !job.ended;
+        let dead = !job.alive && !job.ended && !job.saved;
         if dead && !(unborn && young) {
             let _ = fs::remove_dir_all(&job.path);
             return false;
@@ -209,5 +241,19 @@ mod tests {
         drop(job.lock);
         let all = jobs(home.path());
         assert!(all.len() == 1 && all[0].ended && !all[0].alive);
+    }
+
+    #[test]
+    fn a_saved_job_is_not_removed_and_can_be_claimed_once() {
+        let home = tempfile::tempdir().unwrap();
+        let job = create(home.path()).unwrap();
+        fs::write(job.path.join(SAVED), "").unwrap();
+        let path = job.path.clone();
+        drop(job.lock);
+        let all = jobs(home.path());
+        assert!(all.len() == 1 && all[0].saved && !all[0].alive && stays(&path));
+        let claimed = claim(&all[0]).unwrap();
+        assert!(matches!(claim(&all[0]), Err(HomeError::Running(_))));
+        drop(claimed);
     }
 }

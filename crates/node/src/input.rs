@@ -32,6 +32,8 @@ pub struct Input {
     /// Position up to which bytes are on their way to it.
     sent: u64,
     over: bool,
+    /// All that the console has is taken in, however far the program is behind.
+    greedy: bool,
     /// Number of the start of the present process, as long as there is something to tell it.
     reader: Option<u64>,
 }
@@ -40,7 +42,31 @@ impl Input {
     pub fn create(path: &Path) -> io::Result<Input> {
         let file =
             OpenOptions::new().create_new(true).read(true).write(true).mode(0o600).open(path)?;
-        Ok(Input { file, written: 0, fed: 0, sent: 0, over: false, reader: None })
+        Ok(Input { file, written: 0, fed: 0, sent: 0, over: false, greedy: false, reader: None })
+    }
+
+    /// Goes on with a job's input, of which `written` bytes are known, and with `over` all.
+    pub fn reopen(path: &Path, (written, over): (u64, bool)) -> io::Result<Input> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        if file.metadata()?.len() < written {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(Input { file, written, fed: 0, sent: 0, over, greedy: false, reader: None })
+    }
+
+    /// How much is known, and whether that is all.
+    pub fn known(&self) -> (u64, bool) {
+        (self.written, self.over)
+    }
+
+    /// Makes what is known outlive the machine.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    /// From now on all that the console has is taken in.
+    pub fn take_all(&mut self) {
+        self.greedy = true;
     }
 
     /// Takes bytes from the console.
@@ -57,6 +83,11 @@ impl Input {
 
     /// Furthest the console may go.
     pub fn limit(&self) -> u64 {
+        if self.greedy { u64::MAX } else { self.window() }
+    }
+
+    /// Furthest that the process is fed.
+    fn window(&self) -> u64 {
         self.fed.saturating_add(WINDOW_BYTES)
     }
 
@@ -92,7 +123,7 @@ impl Input {
             self.reader = None;
             return Next::Over;
         }
-        let room = self.limit().min(self.written).saturating_sub(self.sent);
+        let room = self.window().min(self.written).saturating_sub(self.sent);
         if room == 0 {
             return Next::Wait;
         }
@@ -133,6 +164,23 @@ mod tests {
         assert_eq!(input.next(), Next::Bytes(b"two three".to_vec()));
         assert_eq!(input.next(), Next::Over);
         assert_eq!(input.next(), Next::Wait);
+    }
+
+    #[test]
+    fn a_job_that_goes_on_has_the_same_input() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("stdin");
+        let mut input = Input::create(&path).unwrap();
+        input.push(b"one two three").unwrap();
+        input.take_all();
+        assert_eq!(input.limit(), u64::MAX);
+        input.end();
+        let known = input.known();
+        assert!(Input::reopen(&path, (known.0 + 1, true)).is_err());
+        let mut input = Input::reopen(&path, known).unwrap();
+        input.attach(1, 4);
+        assert_eq!(input.next(), Next::Bytes(b"two three".to_vec()));
+        assert_eq!(input.next(), Next::Over);
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod pipes;
 pub mod program;
 mod reap;
 pub mod replay;
+pub mod saved;
 pub mod serve;
 pub mod spawn;
 mod store;

@@ -7,13 +7,14 @@
 //! Kept true: a file is named for removal once, when its own rank has given it up and nobody else
 //! refers to it.
 
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An image file: rank and generation.
 pub type File = (u32, u32);
 
 /// Who needs what of others.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Loans {
     /// For each file the files of other ranks that it refers to, or may.
     needs: BTreeMap<File, BTreeSet<File>>,

@@ -68,6 +68,16 @@ pub enum Input {
     /// The console is gone: nobody waits for this job.
     ConsoleGone,
     GraceOver,
+    /// Every rank has a checkpoint: the job is to be saved and to end.
+    Save,
+    /// It is saved.
+    Saved {
+        code: i32,
+    },
+    /// It could not be, and goes on.
+    NotSaved,
+    /// All ranks go back to the last set of checkpoints, as often as it takes.
+    Together,
 }
 
 /// What is to be done, in this order.
@@ -83,6 +93,8 @@ pub enum Action {
     KillAll,
     /// Call `GraceOver` when the time for an orderly end is over.
     ArmGrace,
+    /// No process is left: save the job, then give `Saved` or `NotSaved`.
+    Save,
     /// Tell the user.
     Say(String),
     /// All is over.
@@ -92,8 +104,14 @@ pub enum Action {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Running,
-    /// Everybody is being killed; the beginning comes next.
-    RollingBack,
+    /// Everybody is being killed; the beginning, or the last set of checkpoints, comes next.
+    RollingBack {
+        together: bool,
+    },
+    /// Everybody is being killed; then the job is saved.
+    Saving {
+        ordered: bool,
+    },
     /// Ranks may end by themselves.
     Stopping {
         signal: i32,
@@ -149,7 +167,8 @@ impl Monitor {
     pub fn phase(&self) -> &'static str {
         match self.phase {
             Phase::Running => "running",
-            Phase::RollingBack => "rolling-back",
+            Phase::RollingBack { .. } => "rolling-back",
+            Phase::Saving { .. } => "saving",
             Phase::Stopping { .. } | Phase::Ending => "stopping",
             Phase::Over => "ended",
         }
@@ -186,8 +205,14 @@ impl Monitor {
                 self.ranks[rank as usize].life = Life::Waiting;
                 match self.phase {
                     Phase::Running => self.died(rank, death, said, progress, protected, &mut todo),
+                    Phase::Saving { .. } if !is_kill(&said, death) => {
+                        self.died(rank, death, said, progress, protected, &mut todo);
+                    }
                     Phase::Stopping { .. } => self.died_stopping(rank, death),
-                    Phase::RollingBack | Phase::Ending | Phase::Over => {}
+                    Phase::RollingBack { .. }
+                    | Phase::Saving { .. }
+                    | Phase::Ending
+                    | Phase::Over => {}
                 }
             }
             Input::Lost { rank, protected } => {
@@ -211,6 +236,11 @@ impl Monitor {
                 self.end(code, text, &mut todo);
             }
             Input::Stop { signal } => self.stop(signal, &mut todo),
+            Input::Save | Input::Saved { .. } | Input::NotSaved | Input::Together => {
+                self.saving(&input, &mut todo);
+            }
+            // Whoever is about to be killed has the job saved for that: it is saved all the same.
+            Input::ConsoleGone if matches!(self.phase, Phase::Saving { .. }) => {}
             Input::ConsoleGone if self.phase != Phase::Over => {
                 self.phase = Phase::Ending;
                 self.code = 128 + libc::SIGHUP;
@@ -227,8 +257,44 @@ impl Monitor {
         todo
     }
 
+    /// What concerns all ranks: saving the job, going back together.
+    fn saving(&mut self, input: &Input, todo: &mut Vec<Action>) {
+        let saving = matches!(self.phase, Phase::Saving { .. });
+        match input {
+            Input::Save if self.phase == Phase::Running => {
+                self.phase = Phase::Saving { ordered: false };
+                todo.push(Action::KillAll);
+            }
+            Input::Saved { code } if saving => {
+                self.phase = Phase::Over;
+                self.code = *code;
+                todo.push(Action::End { code: *code });
+            }
+            Input::NotSaved if saving => {
+                self.phase = Phase::Running;
+                let waiting = |r: &(u32, &Rank)| r.1.life == Life::Waiting;
+                let ranks = (0..).zip(&self.ranks).filter(waiting);
+                todo.extend(ranks.map(|(rank, _)| Action::Recover { rank }));
+            }
+            Input::Together if saving || self.phase == Phase::Running => {
+                self.phase = Phase::RollingBack { together: true };
+                todo.push(Action::KillAll);
+            }
+            _ => {}
+        }
+    }
+
     fn alive(&self) -> bool {
         self.ranks.iter().any(|r| [Life::Starting, Life::Alive].contains(&r.life))
+    }
+
+    fn all_gone(&self) -> bool {
+        self.ranks.iter().all(|r| r.life == Life::Gone)
+    }
+
+    /// A rank that had ended before the job was saved.
+    pub fn set_gone(&mut self, rank: u32) {
+        self.ranks[rank as usize].life = Life::Gone;
     }
 
     /// What follows once the last process is gone.
@@ -237,12 +303,23 @@ impl Monitor {
             return;
         }
         match self.phase {
-            Phase::Running if self.ranks.iter().all(|r| r.life == Life::Gone) => {}
+            Phase::Running | Phase::Saving { .. } if self.all_gone() => {}
+            Phase::Saving { ordered } => {
+                self.phase = Phase::Saving { ordered: true };
+                if !ordered {
+                    todo.push(Action::Save);
+                }
+                return;
+            }
             Phase::Stopping { .. } | Phase::Ending => {}
-            Phase::RollingBack => {
+            Phase::RollingBack { together } => {
                 self.phase = Phase::Running;
                 for rank in &mut self.ranks {
-                    *rank = Rank { life: Life::Waiting, last: None, same_point: 0, fruitless: 0 };
+                    // All alike begin anew; what one does at one and the same point still counts.
+                    if !together {
+                        *rank = Rank { last: None, same_point: 0, fruitless: 0, ..rank.clone() };
+                    }
+                    rank.life = Life::Waiting;
                 }
                 todo.push(Action::RestartAll);
                 return;
@@ -359,7 +436,7 @@ impl Monitor {
             return self.end(1, text, todo);
         }
         self.rollbacks += 1;
-        self.phase = Phase::RollingBack;
+        self.phase = Phase::RollingBack { together: false };
         todo.push(Action::Say(format!(
             "{why}\nall ranks go back to the beginning together; what was printed so far is not \
              printed again"
@@ -380,7 +457,7 @@ impl Monitor {
 
     fn stop(&mut self, signal: i32, todo: &mut Vec<Action>) {
         match self.phase {
-            Phase::Running | Phase::RollingBack => {
+            Phase::Running | Phase::RollingBack { .. } => {
                 self.phase = Phase::Stopping { signal };
                 // Ranks that wait for their recovery are not brought back any more.
                 if self.ranks.iter().any(|r| [Life::Waiting, Life::Starting].contains(&r.life)) {
@@ -390,9 +467,17 @@ impl Monitor {
                 todo.push(Action::ArmGrace);
             }
             Phase::Stopping { signal } => self.kill(128 + signal, todo),
+            Phase::Saving { .. } => {
+                todo.push(Action::Say(String::from("the job is being saved, and ends then")));
+            }
             Phase::Ending | Phase::Over => {}
         }
     }
+}
+
+/// Whether a rank that was running was killed, for all it said.
+fn is_kill(said: &Said, death: Death) -> bool {
+    matches!((said, death), (Said::Nothing | Said::Running, Death::Signal(_)))
 }
 
 /// Signals by which a program's own bug kills it.

@@ -254,3 +254,65 @@ fn every_history_ends_once_with_nobody_left() {
         assert!(end.is_some() && (0..size).all(|r| !m.may_start(r)), "seed {seed}: no end");
     }
 }
+
+#[test]
+fn a_job_is_saved_when_no_process_is_left() {
+    let mut m = started(3);
+    assert_eq!(m.step(died(2, Death::Exit(0), Said::Nothing, 0)), []);
+    assert_eq!(m.step(Input::Save), [Action::KillAll]);
+    assert_eq!(m.phase(), "saving");
+    assert_eq!(m.step(died(0, Death::Signal(libc::SIGKILL), Said::Running, 0)), []);
+    assert_eq!(m.step(Input::ConsoleGone), []);
+    assert!(says(&m.step(Input::Stop { signal: libc::SIGTERM })).contains("being saved"));
+    let killed = died(1, Death::Signal(libc::SIGKILL), Said::Running, 0);
+    assert_eq!(m.step(killed.clone()), [Action::Save]);
+    assert_eq!(m.step(Input::ConsoleGone), [], "it is ordered once");
+    let mut other = m.clone();
+    assert_eq!(m.step(Input::Saved { code: 85 }), [Action::End { code: 85 }]);
+    let again = [Action::Recover { rank: 0 }, Action::Recover { rank: 1 }];
+    assert_eq!(other.step(Input::NotSaved), again);
+    assert!(other.may_start(0) && !other.may_start(2));
+    other.step(Input::Started { rank: 0 });
+    other.step(Input::Started { rank: 1 });
+    assert_eq!(other.step(killed), [Action::Recover { rank: 1 }]);
+}
+
+#[test]
+fn what_ranks_do_by_themselves_while_the_job_is_saved_counts() {
+    let mut m = started(2);
+    m.step(Input::Save);
+    assert_eq!(m.step(died(0, Death::Exit(0), Said::Nothing, 0)), []);
+    assert_eq!(m.step(died(1, Death::Exit(0), Said::Nothing, 0)), [Action::End { code: 0 }]);
+    let mut m = started(2);
+    m.step(Input::Save);
+    assert!(says(&m.step(died(0, Death::Exit(3), Said::Running, 0))).contains("code 3"));
+    let todo = m.step(died(1, Death::Signal(libc::SIGKILL), Said::Running, 0));
+    assert_eq!(todo, [Action::End { code: 3 }]);
+}
+
+#[test]
+fn all_go_back_together_as_often_as_it_takes() {
+    let mut m = started(2);
+    for n in 0..5 {
+        let killed = m.step(died(1, Death::Signal(libc::SIGKILL), Said::Running, n));
+        assert_eq!(killed, [Action::Recover { rank: 1 }]);
+        assert_eq!(m.step(Input::Together), [Action::KillAll]);
+        let last = m.step(died(0, Death::Signal(libc::SIGKILL), Said::Running, n));
+        assert_eq!(last, [Action::RestartAll]);
+        m.step(Input::Started { rank: 0 });
+        m.step(Input::Started { rank: 1 });
+    }
+}
+
+#[test]
+fn an_own_bug_at_the_same_point_is_found_also_when_all_go_back() {
+    let mut m = started(1);
+    for _ in 1..SAME_POINT_DEATHS {
+        let todo = m.step(died(0, Death::Signal(libc::SIGSEGV), Said::Running, 7));
+        assert_eq!(todo, [Action::Recover { rank: 0 }]);
+        assert_eq!(m.step(Input::Together), [Action::KillAll, Action::RestartAll]);
+        m.step(Input::Started { rank: 0 });
+    }
+    let todo = m.step(died(0, Death::Signal(libc::SIGSEGV), Said::Running, 7));
+    assert!(says(&todo).contains("own fault"));
+}

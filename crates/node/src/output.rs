@@ -4,6 +4,7 @@
 //! had written is compared with it, as far as it is remembered, and not forwarded; lines come out
 //! whole.
 
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// Bytes of output remembered for comparison, each stream.
@@ -21,7 +22,7 @@ pub struct Difference {
 }
 
 /// One stream of one rank.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Tape {
     /// Bytes forwarded: the furthest position any incarnation reached.
     received: u64,
@@ -86,6 +87,19 @@ impl Tape {
     pub fn give_up(&mut self) {
         self.foreign = self.received;
         self.rewind(0);
+    }
+
+    /// So many bytes were printed, as whoever printed them knows; the daemon that forwarded them
+    /// may have been killed since it wrote down what it knew.
+    pub fn printed(&mut self, bytes: u64) {
+        let forwarded = self.received - self.pending.len() as u64;
+        if bytes > self.received {
+            self.received = bytes;
+            self.pending.clear();
+            self.history.clear();
+        } else if bytes > forwarded {
+            self.pending.drain(..(bytes - forwarded) as usize);
+        }
     }
 
     /// Takes bytes as they came from the pipe. Returns complete lines to forward. On a difference
@@ -213,6 +227,21 @@ mod tests {
         assert!(tape.feed(b"nix\n").is_err());
         tape.rewind(4);
         assert_eq!(tape.feed(b"too\nnew\n"), Ok(None));
+    }
+
+    #[test]
+    fn what_was_printed_is_not_printed_again() {
+        let mut tape = Tape::new(100);
+        tape.feed(b"one\ntwo\nth").unwrap();
+        let mut known = tape.clone();
+        known.printed(8);
+        assert_eq!((known.received(), known.pending.len()), (10, 2));
+        known.printed(9);
+        assert_eq!((known.received(), known.pending.as_slice()), (10, &b"h"[..]));
+        known.printed(14);
+        known.give_up();
+        known.rewind(4);
+        assert_eq!(known.feed(b"two\nthree\nfour\n"), Ok(Some(b"four\n".to_vec())));
     }
 
     /// Random deaths and restores: what comes out is what an undisturbed program writes.

@@ -11,6 +11,7 @@ use crate::job::grow::start_daemon;
 use crate::job::{self, BeginError, Job, Msg, Node, Place, Shared};
 use crate::outlet::Outlet;
 use crate::reap;
+use crate::saved::SavedJob;
 use crate::spawn::Prefix;
 use eyrie_control::{ClientMsg, Decoder, JobSpec, NodeMsg, PROTOCOL};
 use std::fs::File;
@@ -78,8 +79,8 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
     let (reader, writer) = UnixStream::from_std(console).map_err(os("console"))?.into_split();
     let outlet = Outlet::new(writer);
     let mut reader = Reader::new(reader);
-    let spec = match greeting(&mut reader, &outlet).await {
-        Ok(spec) => spec,
+    let (spec, restart) = match greeting(&mut reader, &outlet).await {
+        Ok(order) => order,
         Err(error) => {
             outlet.send(&NodeMsg::Error(error.to_string()));
             outlet.send(&NodeMsg::Exit { code: 1 });
@@ -89,6 +90,7 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
     };
     let (tell, mut told) = mpsc::unbounded_channel();
     let begun = match spec.nodes {
+        0 if restart => begin_again(&id, &folder, prefix, spec, &outlet, &tell),
         0 => begin(&id, &folder, prefix, spec, &outlet, &tell),
         _ => begin_many(&id, &folder, spec, lifeline, &outlet, &tell),
     };
@@ -125,7 +127,7 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
     code
 }
 
-/// The job and its one node, which lives in this process.
+/// A new job.
 fn begin(
     id: &str,
     folder: &Path,
@@ -134,7 +136,44 @@ fn begin(
     outlet: &Outlet,
     tell: &UnboundedSender<Msg>,
 ) -> Result<Shared, BeginError> {
-    let place = agent::Place { id: id.to_string(), images: folder.join(home::IMAGES), prefix };
+    let job = begin_here(id, folder, prefix, spec, None, outlet, tell)?;
+    job.borrow_mut().start_all();
+    Ok(job)
+}
+
+/// A job that was saved.
+fn begin_again(
+    id: &str,
+    folder: &Path,
+    prefix: Prefix,
+    spec: JobSpec,
+    outlet: &Outlet,
+    tell: &UnboundedSender<Msg>,
+) -> Result<Shared, BeginError> {
+    let saved = SavedJob::read(folder)?;
+    for name in [home::SOCKET, home::ENDED] {
+        let path = folder.join(name);
+        let removed = std::fs::remove_file(&path).or_else(absent_is_fine);
+        removed.map_err(|e| BeginError::File(path, e))?;
+    }
+    let job = begin_here(id, folder, prefix, spec, Some(saved), outlet, tell)?;
+    job.borrow_mut().restart();
+    Ok(job)
+}
+
+/// The job and its one node, which lives in this process.
+fn begin_here(
+    id: &str,
+    folder: &Path,
+    prefix: Prefix,
+    spec: JobSpec,
+    saved: Option<SavedJob>,
+    outlet: &Outlet,
+    tell: &UnboundedSender<Msg>,
+) -> Result<Shared, BeginError> {
+    let images = folder.join(home::IMAGES);
+    let segment = saved.as_ref().map(|s| s.segment_file(folder));
+    let place = agent::Place { id: id.to_string(), images, prefix, segment };
     let (orders, mut ordered) = mpsc::unbounded_channel();
     let (hear, heard) = mpsc::unbounded_channel();
     let out = tell.clone();
@@ -142,9 +181,7 @@ fn begin(
     let node = Agent::begin(place, spec.clone(), hear, say, None)?;
     tokio::task::spawn_local(async move { agent::serve(&node, &mut ordered, heard).await });
     let place = Place { id: id.to_string(), folder: folder.to_path_buf() };
-    let job = Job::begin(place, spec, vec![Node::here(orders)], outlet.clone(), tell.clone())?;
-    job.borrow_mut().start_all();
-    Ok(job)
+    Job::begin(place, spec, saved, vec![Node::here(orders)], outlet.clone(), tell.clone())
 }
 
 /// A job whose nodes have daemons of their own. It starts when all have called.
@@ -171,7 +208,7 @@ fn begin_many(
         });
     }
     let place = Place { id: id.to_string(), folder: folder.to_path_buf() };
-    let job = Job::begin(place, spec, nodes, outlet.clone(), tell.clone())?;
+    let job = Job::begin(place, spec, None, nodes, outlet.clone(), tell.clone())?;
     job.borrow_mut().employ(crew);
     Ok(job)
 }
@@ -204,6 +241,10 @@ async fn finish(
     code: i32,
 ) -> Result<i32, ServeError> {
     let removed = match job.filter(|j| j.borrow().keeps_folder()) {
+        // It may be restarted. The last status lies in what is saved.
+        _ if folder.join(home::SAVED).exists() => {
+            std::fs::remove_file(folder.join(home::SOCKET)).or_else(absent_is_fine)
+        }
         Some(job) => keep(&job.borrow(), folder),
         None => std::fs::remove_dir_all(folder),
     };
@@ -292,12 +333,18 @@ fn check_hello(message: Option<ClientMsg>) -> Result<(), String> {
     }
 }
 
-async fn greeting(reader: &mut Reader, outlet: &Outlet) -> Result<JobSpec, ServeError> {
+/// Returns the job, and whether it is one that was saved.
+async fn greeting(reader: &mut Reader, outlet: &Outlet) -> Result<(JobSpec, bool), ServeError> {
     outlet.send(&NodeMsg::Hello { protocol: PROTOCOL });
     let bad = |e: eyrie_control::FrameError| ServeError::Console(e.to_string());
     check_hello(reader.next().await.map_err(bad)?).map_err(ServeError::Console)?;
     match reader.next().await.map_err(bad)? {
-        Some(ClientMsg::Start(spec)) => check_spec(*spec).map_err(ServeError::Console),
+        Some(ClientMsg::Start(spec)) => {
+            Ok((check_spec(*spec).map_err(ServeError::Console)?, false))
+        }
+        Some(ClientMsg::Restart(spec)) => {
+            Ok((check_spec(*spec).map_err(ServeError::Console)?, true))
+        }
         _ => Err(ServeError::Console(String::from("sent no job"))),
     }
 }
@@ -402,6 +449,7 @@ fn answer(message: ClientMsg, job: &Shared, outlet: &Outlet) -> Result<(), Strin
     match message {
         ClientMsg::Status => job.ask_status(outlet.clone()),
         ClientMsg::Checkpoint { rank } => return job.ask_checkpoint(rank, outlet.clone()),
+        ClientMsg::CheckpointAndEnd => return job.checkpoint_and_end(Some(outlet.clone())),
         ClientMsg::Kill { ranks } => {
             job.inject(&ranks)?;
             outlet.send(&NodeMsg::Done);
@@ -418,6 +466,7 @@ fn answer(message: ClientMsg, job: &Shared, outlet: &Outlet) -> Result<(), Strin
         ClientMsg::Events { from, follow } => job.tell_events(from, follow, outlet.clone()),
         ClientMsg::Hello { .. }
         | ClientMsg::Start(_)
+        | ClientMsg::Restart(_)
         | ClientMsg::Stdin(_)
         | ClientMsg::StdinEof
         | ClientMsg::Signal(_) => return Err(String::from("not asked for on this connection")),

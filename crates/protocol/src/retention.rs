@@ -5,13 +5,14 @@
 //! position by position; the files of earlier generations that its image refers to stay); files
 //! that none needs are named for removal once; the floor never goes back.
 
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many checkpoints of a rank are kept.
 pub const KEPT: usize = 2;
 
 /// Where a rank stood at a checkpoint.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Point {
     /// For each source: position of the oldest byte the rank may still read.
     pub need: Vec<u64>,
@@ -49,14 +50,14 @@ impl Point {
 }
 
 /// A checkpoint that can be gone back to; generation 0 is the start of the program.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
     pub generation: u32,
     pub point: Point,
 }
 
 /// The checkpoints of one rank.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Retention {
     /// Oldest first.
     kept: Vec<Kept>,

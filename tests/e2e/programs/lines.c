@@ -1,8 +1,9 @@
 /* Rank 0 reads standard input line by line; each line goes around all ranks and is printed by the
- * last one. */
+ * last one. With an argument each rank has a socket to the kernel, which no image brings back. */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 int main(int argc, char **argv)
 {
@@ -11,6 +12,8 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (argc > 1 && socket(AF_NETLINK, SOCK_RAW, 0) < 0)
+        MPI_Abort(MPI_COMM_WORLD, 4);
     for (long count = 0;; count++) {
         int length = 0;
         if (rank == 0) {

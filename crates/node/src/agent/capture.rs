@@ -4,7 +4,7 @@ use super::{Agent, Msg};
 use crate::checkpoint::{self, CheckpointError, Order, Report, image_name, image_path};
 use crate::futex;
 use eyrie_control::node::{CheckpointResult, FromNode, Taken, ToNode};
-use eyrie_control::{Dedup, JobSpec};
+use eyrie_control::{Dedup, Ft, JobSpec};
 use eyrie_image::{Pool, Sharing, Tracker, Tracking};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,8 +21,16 @@ pub(super) fn pool(spec: &JobSpec) -> Option<Arc<Pool>> {
 }
 
 impl Agent {
-    pub(super) fn checkpoint(&mut self, rank: u32, start: u64, generation: u32, incremental: bool) {
+    pub(super) fn checkpoint(
+        &mut self,
+        rank: u32,
+        start: u64,
+        generation: u32,
+        incremental: bool,
+        hold: bool,
+    ) {
         let Some(pid) = self.proc(rank, start).map(|p| p.pid) else {
+            self.falls_out(rank);
             let result = CheckpointResult::Died;
             return self.say(FromNode::CheckpointOver { rank, start, generation, result });
         };
@@ -34,6 +42,7 @@ impl Agent {
             generation,
             path: self.image_file(rank, generation),
             freeze: self.spec.freeze,
+            hold,
             tracker: self.tracker(rank, incremental),
         };
         self.rank(rank).capturing = Some(generation);
@@ -69,6 +78,9 @@ impl Agent {
     ) {
         let stale = self.rank(rank).capturing != Some(generation);
         match report {
+            Report::Standing(answer) if self.spec.ft == Ft::Coordinated => {
+                self.stands(rank, start, generation, answer);
+            }
             Report::Standing(answer) => {
                 let _ = answer.send(self.pipes(rank, start).filter(|_| !stale));
             }
@@ -88,6 +100,7 @@ impl Agent {
     }
 
     fn let_go(&mut self, rank: u32) {
+        self.falls_out(rank);
         let r = self.rank(rank);
         r.freezing = false;
         if let Some(search) = r.find_later.take() {

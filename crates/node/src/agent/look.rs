@@ -69,7 +69,7 @@ impl Agent {
     /// Does the rank wait for log space?
     fn look_at_pressure(&mut self, rank: u32, start: u64) {
         let waits = self.segment.rank(rank).pressure.load(Ordering::Acquire) != 0;
-        if waits && self.spec.ft != Ft::None && !self.unprotected {
+        if waits && ![Ft::None, Ft::Coordinated].contains(&self.spec.ft) && !self.unprotected {
             let relief = self.relief_for(rank);
             self.say(FromNode::Pressed { rank, start, relief });
         }

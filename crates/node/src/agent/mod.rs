@@ -12,6 +12,7 @@ mod network;
 mod saving;
 mod start;
 mod streams;
+mod together;
 mod verify;
 
 pub(crate) use network::Network;
@@ -23,12 +24,13 @@ use crate::spawn::Prefix;
 use eyrie_control::node::{Choice, FromNode, ToNode};
 use eyrie_control::{Ft, JobSpec, Meta};
 use eyrie_image::{Pool, Tracker};
+use eyrie_ledger::saved;
 use eyrie_ledger::segment::{self, Geometry, Segment, SegmentError};
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -60,6 +62,10 @@ pub(crate) enum Msg {
     },
     /// The log of a rank was written.
     Saved { rank: u32 },
+    /// What all ranks, which stand still, need of the segment is copied, or not.
+    SegmentCopied { generation: u32, whole: bool },
+    /// It was written, or not.
+    SegmentSaved { name: String, result: Result<u64, String> },
 }
 
 /// The process of a rank.
@@ -131,6 +137,8 @@ pub(crate) struct Place {
     pub id: String,
     pub images: PathBuf,
     pub prefix: Prefix,
+    /// Of a job that is restarted: what was saved of the segment.
+    pub segment: Option<PathBuf>,
 }
 
 /// Why a node cannot begin.
@@ -142,6 +150,10 @@ pub enum BeginError {
     File(PathBuf, std::io::Error),
     #[error("thread: {0}")]
     Thread(std::io::Error),
+    #[error("{0}: {1}")]
+    Saved(PathBuf, saved::SavedError),
+    #[error("{0}: it is of another job")]
+    Foreign(PathBuf),
 }
 
 /// One node.
@@ -164,6 +176,8 @@ pub(crate) struct Agent {
     flow: Rc<streams::Flow>,
     feed: Option<streams::Feed>,
     unprotected: bool,
+    /// A checkpoint of all ranks together, until all of them stand still.
+    together: Option<together::Together>,
     verify: Option<verify::Verify>,
     /// Threads that read the logs of the segment; nothing of those is released meanwhile.
     reading_logs: u32,
@@ -186,10 +200,15 @@ impl Agent {
         network: Option<Network>,
     ) -> Result<Shared, BeginError> {
         let own = network.as_ref().map_or(0, |n| n.own.node);
-        let (segment_fd, segment) = make_segment(&place.id, &spec, own)?;
-        let bell = listen(&segment, &tell)?;
         let images = place.images.clone();
-        std::fs::create_dir(&images).map_err(|e| BeginError::File(images, e))?;
+        let (segment_fd, segment) = match &place.segment {
+            Some(path) => load_segment(&place.id, &spec, path)?,
+            None => {
+                std::fs::create_dir(&images).map_err(|e| BeginError::File(images, e))?;
+                make_segment(&place.id, &spec, own)?
+            }
+        };
+        let bell = listen(&segment, &tell)?;
         let verify = (spec.ft == Ft::Verify).then(verify::Verify::default);
         Ok(Rc::new_cyclic(|this| {
             RefCell::new(Agent {
@@ -206,6 +225,7 @@ impl Agent {
                 flow: Rc::default(),
                 feed: None,
                 unprotected: false,
+                together: None,
                 verify,
                 reading_logs: 0,
                 trims: Vec::new(),
@@ -228,8 +248,12 @@ impl Agent {
             }
             ToNode::Checkpoint { rank, start, generation, incremental, partner, missing } => {
                 self.rank(rank).copy = Some(network::Copy { partner, missing });
-                self.checkpoint(rank, start, generation, incremental);
+                self.checkpoint(rank, start, generation, incremental, false);
             }
+            ToNode::CheckpointAll { ranks, generation, incremental, hold, segment } => {
+                self.checkpoint_all(&ranks, generation, incremental, hold, segment);
+            }
+            ToNode::Reload { segment } => self.reload(segment),
             ToNode::Copy { rank, generations, to } => self.copy_images(rank, generations, to),
             ToNode::Members { members } => self.set_members(&members),
             ToNode::Homes { homes } => self.set_homes(&homes),
@@ -254,6 +278,7 @@ impl Agent {
             ToNode::SaveLog { rank, need, det_pos, output } => {
                 self.save_log(rank, need, det_pos, output);
             }
+            ToNode::SaveSegment { name } => self.save_segment(name),
             ToNode::Force => self.force(),
             ToNode::Judge => self.judge(),
             ToNode::Finish => self.finish(),
@@ -277,6 +302,8 @@ impl Agent {
                 self.copied(rank, start, generation, *taken, result);
             }
             Msg::Saved { rank } => self.log_saved(rank),
+            Msg::SegmentCopied { generation, whole } => self.segment_copied(generation, whole),
+            Msg::SegmentSaved { name, result } => self.say(FromNode::SegmentSaved { name, result }),
         }
     }
 
@@ -337,16 +364,38 @@ impl Agent {
     /// The job begins anew: a new segment, and nothing of the ranks. No process is left, as the
     /// controller saw all of them end.
     fn renew(&mut self, epoch: u64) {
-        self.early.clear();
-        self.pool.iter().for_each(|p| p.clear());
+        self.forget_ranks();
         self.network.iter_mut().for_each(|n| n.own.epoch = epoch);
-        for r in &mut self.ranks {
-            *r = Rank { deaths: r.deaths, ..Rank::new() };
-        }
         if let Err(error) = self.renew_segment() {
             self.say(FromNode::Failed { text: format!("cannot start again: {error}") });
         }
         self.join();
+    }
+
+    fn forget_ranks(&mut self) {
+        self.early.clear();
+        self.give_up_together();
+        self.pool.iter().for_each(|p| p.clear());
+        for r in &mut self.ranks {
+            *r = Rank { deaths: r.deaths, ..Rank::new() };
+        }
+    }
+
+    /// The ranks go back to where the segment was written to this file.
+    fn reload(&mut self, segment: String) {
+        self.forget_ranks();
+        let path = self.place.images.join(&segment);
+        let loaded = load_segment(&self.place.id, &self.spec, &path)
+            .and_then(|(fd, segment)| Ok((listen(&segment, &self.tell)?, fd, segment)));
+        let result = match loaded {
+            Ok((bell, fd, segment)) => {
+                self._bell = bell;
+                (self.segment, self.segment_fd) = (segment, fd);
+                Ok(())
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        self.say(FromNode::Reloaded { segment, result });
     }
 
     fn renew_segment(&mut self) -> Result<(), BeginError> {
@@ -372,12 +421,33 @@ fn make_segment(
     let ft = match spec.ft {
         Ft::Logged => segment::FT_LOGGED,
         Ft::None => 0,
+        Ft::Coordinated => segment::FT_COORDINATED,
         // Payload through the log (FT_PROTECT), so that the chain covers it and not its address.
         Ft::Verify => segment::FT_DETERMINANTS | segment::FT_HASH | segment::FT_PROTECT,
     };
-    let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    let cores = cores();
     let geometry = Geometry::new(spec.size, spec.log_limit_bytes);
     let (fd, segment) = Segment::create_on(id, geometry, ft, cores, node)?;
+    Ok((crate::spawn::high(fd), Arc::new(segment)))
+}
+
+fn cores() -> u32 {
+    std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
+}
+
+/// The segment of a job that was saved.
+fn load_segment(
+    id: &str,
+    spec: &JobSpec,
+    path: &Path,
+) -> Result<(OwnedFd, Arc<Segment>), BeginError> {
+    let file = std::fs::File::open(path).map_err(|e| BeginError::File(path.into(), e))?;
+    let (fd, segment) =
+        saved::load_all(&file, id).map_err(|e| BeginError::Saved(path.into(), e))?;
+    if segment.geometry() != Geometry::new(spec.size, spec.log_limit_bytes) {
+        return Err(BeginError::Foreign(path.into()));
+    }
+    segment.header().cores.store(cores(), Ordering::Release);
     Ok((crate::spawn::high(fd), Arc::new(segment)))
 }
 

@@ -1,4 +1,5 @@
-//! `eyrie run --keep`: the logs of the ranks, saved beside their images for `eyrie replay`.
+//! `eyrie run --keep`: the logs of the ranks, saved beside their images for `eyrie replay`. And
+//! what all ranks need of the segment, when a whole job is saved.
 //!
 //! Kept true: a log is written when its rank has ended; what cannot be written is told and leaves
 //! no file.
@@ -10,6 +11,7 @@ use eyrie_ledger::saved::{self, From, Recorded};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -42,10 +44,7 @@ impl Agent {
         let path = replay::log_path(&self.place.images, rank);
         let tell = self.tell.clone();
         let write = move || {
-            let mut options = File::options();
-            options.write(true).create(true).truncate(true).mode(0o600);
-            let result = options
-                .open(&path)
+            let result = create(&path)
                 .and_then(|to| saved::save(&file, &segment, rank, &from, &output, &to));
             if result.is_err() {
                 let _ = std::fs::remove_file(&path);
@@ -56,9 +55,50 @@ impl Agent {
         std::thread::Builder::new().name("eyrie-save".into()).spawn(write)
     }
 
+    /// Writes what all ranks need of the segment, in a thread.
+    pub(super) fn save_segment(&self, name: String) {
+        let segment = Arc::clone(&self.segment);
+        let path = self.place.images.join(&name);
+        let file = self.segment_fd.try_clone().map(File::from);
+        self.save_in_thread(name, move || {
+            let to = create(&path)?;
+            let bytes = saved::save_all(&file?, &segment, &to)?;
+            to.sync_all()?;
+            Ok(bytes)
+        });
+    }
+
+    /// Runs `write` in a thread, and tells what became of the file.
+    pub(super) fn save_in_thread(
+        &self,
+        name: String,
+        write: impl FnOnce() -> io::Result<u64> + Send + 'static,
+    ) {
+        let path = self.place.images.join(&name);
+        let (tell, file) = (self.tell.clone(), name.clone());
+        let write = move || {
+            let result = write();
+            if result.is_err() {
+                let _ = std::fs::remove_file(&path);
+            }
+            let result = result.map_err(|e| format!("{}: {e}", path.display()));
+            let _ = tell.send(Msg::SegmentSaved { name: file, result });
+        };
+        let thread = std::thread::Builder::new().name(String::from("eyrie-save"));
+        if let Err(error) = thread.spawn(write) {
+            self.say(FromNode::SegmentSaved { name, result: Err(error.to_string()) });
+        }
+    }
+
     pub(super) fn log_saved(&mut self, rank: u32) {
         let Some(thread) = self.rank(rank).saving.take() else { return };
         let result = thread.join().unwrap_or_else(|_| Err(io::Error::other("it failed")));
         self.say(FromNode::Saved { rank, error: result.err().map(|e| e.to_string()) });
     }
+}
+
+/// Makes a file that only its owner reads.
+pub(super) fn create(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true).mode(0o600).open(path)
 }

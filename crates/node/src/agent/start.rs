@@ -113,7 +113,8 @@ impl Agent {
             // Its memory is not that of the process which was tracked.
             r.tracker.iter_mut().for_each(|t| t.restart());
         }
-        let again = from.generation > 0 || r.deaths > 0;
+        let again = (from.generation > 0 || r.deaths > 0) && self.spec.ft != Ft::Coordinated;
+        let r = &mut self.ranks[rank as usize];
         r.replay = if again { Replay::Expected } else { Replay::No };
         let (written, tasks) = (from.output, Vec::new());
         r.proc = Some(Proc { pid, pidfd, start, pipes, written, tasks, said: false });
@@ -135,7 +136,7 @@ impl Agent {
             job: &self.place.id,
             segment: self.segment_fd.as_fd(),
             lib: self.place.prefix.lib.as_deref(),
-            bind_now: self.spec.ft == Ft::Logged,
+            bind_now: self.spec.ft.protects(),
             stdio,
         })
     }

@@ -31,8 +31,11 @@ pub(super) fn scheduler(spec: &JobSpec, now_ms: u64) -> Scheduler {
 impl Job {
     /// Starts the checkpoints that are due.
     pub fn schedule(&mut self) {
-        if !self.monitor.running() || self.spec.ft != Ft::Logged {
+        if !self.monitor.running() || !self.spec.ft.protects() {
             return;
+        }
+        if self.together.is_some() {
+            return self.schedule_together();
         }
         self.tick_plan();
         while let Some(rank) = self.scheduler.pick(self.now_ms()) {
@@ -42,7 +45,11 @@ impl Job {
 
     /// How long the main loop may sleep.
     pub fn next_look(&self) -> Duration {
-        let due = self.scheduler.next_due_ms().map(|at| at.saturating_sub(self.now_ms()));
+        let due = match &self.together {
+            Some(together) => Some(together.due_ms()),
+            None => self.scheduler.next_due_ms(),
+        };
+        let due = due.map(|at| at.saturating_sub(self.now_ms()));
         due.map_or(IDLE, |ms| IDLE.min(Duration::from_millis(ms.max(1))))
     }
 
@@ -80,6 +87,9 @@ impl Job {
         if self.rank(rank).capturing != Some(generation) {
             // All ranks went back to the beginning since.
             return self.to_all(&ToNode::Remove { rank, generations: vec![generation] });
+        }
+        if self.together.is_some() {
+            return self.set_part(rank, generation, result);
         }
         if self.many()
             && let CheckpointResult::Taken(taken) = result
@@ -246,11 +256,14 @@ impl Job {
 
     /// A client wants checkpoints of one rank or of all, and waits for them.
     pub fn ask_checkpoint(&mut self, rank: Option<u32>, outlet: Outlet) -> Result<(), String> {
-        if self.spec.ft != Ft::Logged {
+        if !self.spec.ft.protects() {
             return Err(format!("the job runs with --ft {}", self.spec.ft.name()));
         }
         if let Some(why) = &self.unprotected {
             return Err(format!("the job runs without protection: {why}"));
+        }
+        if self.together.is_some() {
+            self.request_together(rank)?;
         }
         let ranks = match rank {
             Some(r) if r >= self.size() => return Err(format!("there is no rank {r}")),
@@ -271,7 +284,7 @@ impl Job {
         if left.is_empty() {
             outlet.send(&NodeMsg::Done);
         } else {
-            self.asks.push(Ask { outlet, left });
+            self.asks.push(Ask { outlet: Some(outlet), left, ends: false, failed: None });
         }
         self.schedule();
         Ok(())
@@ -294,13 +307,15 @@ impl Job {
             let before = ask.left.len();
             ask.left.retain(|(r, after)| *r != rank || generation.is_some_and(|g| g <= *after));
             if ask.left.len() < before {
-                ask.outlet.send(answer);
-                if ask.left.is_empty() {
-                    ask.outlet.send(&NodeMsg::Done);
-                }
+                ask.answer(answer);
             }
         }
-        self.asks.retain(|ask| !ask.left.is_empty() && !ask.outlet.is_closed());
+        let (over, left) = std::mem::take(&mut self.asks).into_iter().partition(|a| a.is_over());
+        self.asks = left;
+        let over: Vec<Ask> = over;
+        for ask in over.into_iter().filter(|a| a.ends) {
+            self.all_checkpointed(ask.failed);
+        }
     }
 
     /// A client kills nodes as a fault would.
@@ -348,7 +363,27 @@ impl Job {
     }
 }
 
+impl Ask {
+    /// One of its ranks has a checkpoint, or will have none.
+    fn answer(&mut self, answer: &NodeMsg) {
+        if let NodeMsg::CheckpointFailed { rank, reason } = answer {
+            self.failed.get_or_insert_with(|| format!("no checkpoint of rank {rank}: {reason}"));
+        }
+        if let Some(outlet) = &self.outlet {
+            outlet.send(answer);
+            if self.left.is_empty() && !self.ends {
+                outlet.send(&NodeMsg::Done);
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let closed = self.outlet.as_ref().is_some_and(Outlet::is_closed);
+        self.left.is_empty() || (closed && !self.ends)
+    }
+}
+
 /// Where a rank stood when its image was taken.
-fn point(meta: &Meta) -> Point {
+pub(super) fn point(meta: &Meta) -> Point {
     Point { need: meta.need.clone(), det_pos: meta.det_pos, output: meta.output }
 }

@@ -66,6 +66,10 @@ impl Job {
     /// The rank ended well: it is never restored, so nothing is kept for it any more.
     fn rank_is_done(&mut self, rank: u32) {
         self.flush_output(rank);
+        // A job can be saved without it.
+        for ask in self.asks.iter_mut().filter(|a| a.ends) {
+            ask.left.retain(|(r, _)| *r != rank);
+        }
         self.fail_asks(rank, "it has ended");
         if self.verify.is_some() {
             return;
@@ -77,6 +81,10 @@ impl Job {
                 self.plan(Input::RankReleased { rank });
             }
             return;
+        }
+        if self.together.is_some() {
+            // All may go back to where it had not ended.
+            return self.to_all(&ToNode::Release { rank });
         }
         if self.spec.keep && self.spec.ft == Ft::Logged {
             return self.save_log(rank);
@@ -105,6 +113,9 @@ impl Job {
     pub(super) fn candidate(&mut self, rank: u32, attempt: u64, choice: Choice) {
         if self.rank(rank).deaths != attempt || !self.monitor.may_start(rank) {
             return;
+        }
+        if self.together.is_some() {
+            return self.set_candidate(rank, choice);
         }
         let kept = |job: &mut Job, g: u32| {
             job.rank(rank).retention.newest_first().any(|k| k.generation == g)
@@ -137,10 +148,13 @@ impl Job {
     }
 
     pub(super) fn recovered(&mut self, rank: u32, order: &Starting, pid: u32) {
-        self.recoveries += 1;
-        self.scheduler.died();
+        // With a job that is restarted it did not die.
+        if self.ranks[rank as usize].died_at.is_some() {
+            self.recoveries += 1;
+            self.scheduler.died();
+            self.rank(rank).recoveries += 1;
+        }
         let r = self.rank(rank);
-        r.recoveries += 1;
         let took = r.died_at.map(|at| millis(at.elapsed()));
         let mut event = self.event(EventKind::Restored);
         event.rank = Some(rank);

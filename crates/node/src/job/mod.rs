@@ -15,6 +15,8 @@ mod plan;
 mod report;
 mod saving;
 mod start;
+mod suspend;
+mod together;
 mod verify;
 
 use crate::crew::Crew;
@@ -27,6 +29,7 @@ use crate::output::Tape;
 use crate::placement::{Map, Placement};
 use crate::recovery::Planner;
 use crate::retention::Retention;
+use crate::saved::SavedJob;
 use crate::scheduler::Scheduler;
 use crate::wire;
 use eyrie_control::node::{FromNode, RankLook, Taken, ToNode};
@@ -158,9 +161,13 @@ struct Rank {
     saving: saving::Saving,
 }
 
-/// A client that waits for checkpoints.
+/// Somebody waits for checkpoints.
 struct Ask {
-    outlet: Outlet,
+    outlet: Option<Outlet>,
+    /// The job is to be saved when it has them.
+    ends: bool,
+    /// One of them did not come about.
+    failed: Option<String>,
     /// Rank, and the generation its answer must be newer than.
     left: Vec<(u32, u32)>,
 }
@@ -197,6 +204,17 @@ pub struct Job {
     /// Of a job over nodes: who starts their daemons.
     crew: Option<Crew>,
     awaited: Vec<grow::Awaited>,
+    suspend: Option<suspend::Suspend>,
+    /// `--ft coordinated`.
+    together: Option<together::Together>,
+    /// How often the job was saved.
+    saves: u32,
+    /// What it takes to restart it is on disk.
+    is_saved: bool,
+    /// Not all ranks of a saved job run again yet.
+    restarting: bool,
+    /// It ends because its console went away.
+    hung_up: bool,
     looks: report::Looks,
     unprotected: Option<String>,
     verify: Option<verify::Verify>,
@@ -220,23 +238,33 @@ pub enum BeginError {
     Daemon(std::io::Error),
     #[error("{0}: {1}")]
     File(PathBuf, std::io::Error),
+    #[error("{0}")]
+    Saved(#[from] crate::saved::SavedJobError),
 }
 
 /// Handle by which tasks reach the job.
 pub type Shared = Rc<RefCell<Job>>;
 
 impl Job {
-    /// Makes the books of a job on these nodes; `start_all` starts its ranks.
+    /// Makes the books of a job on these nodes, or takes those over that were saved; `start_all`
+    /// or `restart` starts its ranks.
     pub fn begin(
         place: Place,
         spec: JobSpec,
+        saved: Option<SavedJob>,
         nodes: Vec<Node>,
         console: Outlet,
         tell: mpsc::UnboundedSender<Msg>,
     ) -> Result<Shared, BeginError> {
         let stdin = place.folder.join(crate::home::STDIN);
-        let input = Input::create(&stdin).map_err(|e| BeginError::File(stdin, e))?;
-        let events = EventLog::create(&place.folder.join(crate::home::EVENTS));
+        let input = match &saved {
+            Some(saved) => Input::reopen(&stdin, saved.input),
+            None => Input::create(&stdin),
+        };
+        let input = input.map_err(|e| BeginError::File(stdin, e))?;
+        let events = EventLog::open(&place.folder.join(crate::home::EVENTS));
+        let elapsed = Duration::from_millis(saved.as_ref().map_or(0, |s| s.elapsed_ms));
+        let begun = Instant::now().checked_sub(elapsed).unwrap_or_else(Instant::now);
         let limit = match spec.ft {
             Ft::Verify => verify::HISTORY_BYTES,
             _ => crate::output::HISTORY_BYTES,
@@ -246,7 +274,7 @@ impl Job {
             [] => Placement::new(spec.size, spec.nodes.max(1), spec.spares, map),
             homes => Placement::of(homes.to_vec(), spec.nodes + spec.spares),
         };
-        Ok(Rc::new(RefCell::new(Job {
+        let mut job = Job {
             tell,
             console,
             epoch: nodes.len() as u64,
@@ -265,11 +293,17 @@ impl Job {
             asks: Vec::new(),
             crew: None,
             awaited: Vec::new(),
+            suspend: None,
+            together: None,
+            saves: 0,
+            is_saved: false,
+            restarting: false,
+            hung_up: false,
             looks: report::Looks::default(),
             unprotected: None,
             verify: (spec.ft == Ft::Verify).then(verify::Verify::default),
-            begun: Instant::now(),
-            begun_wall: SystemTime::now(),
+            begun,
+            begun_wall: SystemTime::now() - elapsed,
             start: 0,
             recoveries: 0,
             rollbacks: 0,
@@ -278,7 +312,13 @@ impl Job {
             over: Rc::new(Notify::new()),
             place,
             spec,
-        })))
+        };
+        if job.spec.ft == Ft::Coordinated {
+            let (every, first) = (job.spec.checkpoint_every_ms, job.spec.checkpoint_first_ms);
+            job.together = Some(together::Together::new(every, first, job.now_ms()));
+        }
+        saved.into_iter().for_each(|saved| job.take_over(saved));
+        Ok(Rc::new(RefCell::new(job)))
     }
 
     /// Notified once when the job is over; then `exit_code` is set.
@@ -313,7 +353,7 @@ impl Job {
 
     /// Whether a rank that dies now can be brought back.
     fn protected(&self) -> bool {
-        self.spec.ft == Ft::Logged && self.unprotected.is_none()
+        self.spec.ft.protects() && self.unprotected.is_none()
     }
 
     /// A line for the user.
@@ -338,14 +378,24 @@ impl Job {
             Msg::LooksOver { ask } => self.looks_over(ask),
             Msg::GraceOver => self.step(monitor::Input::GraceOver),
             Msg::Stop { signal } => self.stop(signal),
-            Msg::ConsoleGone => self.step(monitor::Input::ConsoleGone),
+            Msg::ConsoleGone => {
+                self.hung_up = self.monitor.running();
+                self.step(monitor::Input::ConsoleGone);
+            }
         }
+        self.suspend_when_ready();
         self.schedule();
     }
 
-    /// The user asks the job to end (or to pass on a signal that does not end it).
+    /// The user asks the job to end, also so that it can be restarted, or to pass on a signal that
+    /// does not end it.
     pub fn stop(&mut self, signal: i32) {
-        if [libc::SIGUSR1, libc::SIGUSR2].contains(&signal) {
+        self.hung_up = signal == libc::SIGHUP;
+        if signal == libc::SIGQUIT {
+            if let Err(why) = self.checkpoint_and_end(None) {
+                self.say(format!("the job is not saved: {why}"));
+            }
+        } else if [libc::SIGUSR1, libc::SIGUSR2].contains(&signal) {
             self.to_all(&ToNode::Signal { signal });
         } else {
             self.step(monitor::Input::Stop { signal });
@@ -359,13 +409,23 @@ impl Job {
 
     /// Gives the monitor an input and carries out what it says.
     fn step(&mut self, input: monitor::Input) {
+        let input = match input {
+            // What is saved is not given up for the beginning.
+            monitor::Input::Unrecoverable { why } if self.restarting => {
+                let text = format!("the job cannot be restarted: {why}");
+                monitor::Input::Fatal { text, code: 1 }
+            }
+            input => input,
+        };
         for action in self.monitor.step(input) {
             match action {
+                Action::Recover { .. } if self.together.is_some() => self.all_go_back(),
                 Action::Recover { rank } => self.recover(rank),
                 Action::RestartAll => self.restart_all(),
                 Action::SignalAll(signal) => self.to_all(&ToNode::Signal { signal }),
                 Action::KillAll => self.to_all(&ToNode::Signal { signal: libc::SIGKILL }),
                 Action::ArmGrace => self.arm_grace(),
+                Action::Save => self.save_job(),
                 Action::Say(text) => self.say(text),
                 Action::End { code } => self.end(code),
             }
@@ -381,8 +441,8 @@ impl Job {
     }
 
     fn end(&mut self, code: i32) {
-        for rank in 0..self.size() {
-            self.flush_output(rank);
+        if !self.is_saved {
+            (0..self.size()).for_each(|rank| self.flush_output(rank));
         }
         // In a verification another run, or a judgement, comes first.
         if let Some(code) = self.verify_next(code) {
@@ -394,6 +454,10 @@ impl Job {
         let mut event = self.event(EventKind::Ended);
         event.count = u64::try_from(code).ok();
         self.log_event(event);
+        if !self.is_saved && !self.restarting && !self.hung_up {
+            // Nobody is to go on with it.
+            let _ = std::fs::remove_file(self.place.folder.join(crate::home::SAVED));
+        }
         self.exit_code = Some(code);
         self.over.notify_one();
     }
@@ -401,6 +465,9 @@ impl Job {
     /// All ranks go back to the beginning: new segments, no images, output up to here is not
     /// printed again.
     fn restart_all(&mut self) {
+        if self.go_back() {
+            return;
+        }
         self.rollbacks += 1;
         self.planned = false;
         self.forget_loans();

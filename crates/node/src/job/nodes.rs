@@ -170,6 +170,11 @@ impl Job {
             }
             FromNode::Looks { ask, ranks } => self.take_looks(node, ask, ranks),
             FromNode::Saved { rank, error } => self.log_saved(rank, error),
+            FromNode::SegmentSaved { name, result } if self.together.is_some() => {
+                self.set_segment(&name, result);
+            }
+            FromNode::SegmentSaved { result, .. } => self.segment_saved(result),
+            FromNode::Reloaded { segment, result } => self.reloaded(&segment, result),
             FromNode::Forced { error } => self.forced(error),
             FromNode::Judged(judgement) => self.judged(&judgement),
             FromNode::Stuck { text } => self.stuck(text),

@@ -22,6 +22,7 @@ pub fn end_input(job: &Shared) {
     let mut job = job.borrow_mut();
     job.input.end();
     job.pump_input();
+    job.suspend_when_ready();
 }
 
 impl Job {

@@ -6,7 +6,7 @@ use crate::outlet::Outlet;
 use eyrie_control::node::{RankLook, ToNode};
 use eyrie_control::status::STATUS_FORMAT;
 use eyrie_control::{
-    CheckpointStatus, Event, EventKind, Ft, JobStatus, NodeMsg, NodeStatus, RankStatus,
+    CheckpointStatus, Event, EventKind, JobStatus, NodeMsg, NodeStatus, RankStatus,
 };
 use eyrie_ledger::segment::Geometry;
 use std::collections::BTreeSet;
@@ -32,8 +32,11 @@ pub struct EventLog {
 
 impl EventLog {
     /// A file that cannot be written is no reason to stop a job.
-    pub fn create(path: &Path) -> EventLog {
-        let file = File::create(path)
+    pub fn open(path: &Path) -> EventLog {
+        let file = File::options()
+            .append(true)
+            .create(true)
+            .open(path)
             .inspect_err(|error| tracing::warn!(%error, "events are not written"))
             .ok();
         EventLog { events: Vec::new(), first: 0, file, followers: Vec::new() }
@@ -114,7 +117,7 @@ impl Job {
             uptime_ms: self.now_ms(),
             checkpoint_every_ms: self.spec.checkpoint_every_ms,
             log_limit_bytes: u64::from(geometry.pool_chunks) * u64::from(geometry.chunk_bytes),
-            protected: self.spec.ft == Ft::Logged && self.unprotected.is_none(),
+            protected: self.spec.ft.protects() && self.unprotected.is_none(),
             unprotected_reason: self.unprotected.clone(),
             recoveries: self.recoveries,
             rollbacks: self.rollbacks,
@@ -141,7 +144,10 @@ impl Job {
             recoveries: r.recoveries,
             checkpoint: r.latest.as_ref().map(checkpoint_status),
             no_checkpoint_reason: r.reason.clone(),
-            next_checkpoint: self.scheduler.why(rank, self.now_ms()).to_string(),
+            next_checkpoint: match &self.together {
+                Some(together) => together.why(self.now_ms()),
+                None => self.scheduler.why(rank, self.now_ms()).to_string(),
+            },
             log_used_bytes: look.log_chunks * u64::from(geometry.chunk_bytes),
             log_chunks: look.log_chunks,
             determinant_words: look.determinant_words,

@@ -57,7 +57,7 @@ impl Job {
 
     /// At the end of the job: the logs that are not yet written. No rank runs any more.
     pub fn keep_logs(&mut self) {
-        if !self.spec.keep || self.spec.ft != Ft::Logged {
+        if !self.spec.keep || self.spec.ft != Ft::Logged || self.is_saved {
             return;
         }
         for rank in 0..self.size() {

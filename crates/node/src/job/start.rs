@@ -70,6 +70,7 @@ impl Job {
             self.tell_floors(self.placement.home(rank));
         }
         self.step(monitor::Input::Started { rank });
+        self.restarted();
         if order.generation == 0 {
             let mut event = self.event(EventKind::Started);
             event.rank = Some(rank);
@@ -92,7 +93,9 @@ impl Job {
         if !self.monitor.may_start(rank) {
             return;
         }
-        if generation > 0 && self.many() {
+        if generation > 0 && self.together.is_some() {
+            self.set_refused(generation, &format!("rank {rank}: {text}"));
+        } else if generation > 0 && self.many() {
             self.unrestorable(rank, generation, &text);
         } else if generation > 0 {
             self.refuse_image(rank, generation, &text);

@@ -1,0 +1,265 @@
+//! Saving a whole job and ending it, and going on with one that was saved.
+//!
+//! Every rank gets a checkpoint; then all are killed, and what the logs of the segment hold is
+//! written beside the images, and what the controller knows beside that. A restart is a recovery of
+//! all ranks.
+//!
+//! Kept true: the job ends only when all of that is on disk; whatever fails before, it goes on.
+//! What is saved stays until every rank runs again.
+
+use super::together::Together;
+use super::{Ask, Job};
+use crate::home;
+use crate::monitor;
+use crate::outlet::Outlet;
+use crate::saved::{self, SavedJob, SavedRank};
+use eyrie_control::node::ToNode;
+use eyrie_control::{EventKind, NodeMsg};
+use std::os::unix::ffi::OsStringExt;
+
+/// The saving of a job that is under way.
+#[derive(Default)]
+pub(super) struct Suspend {
+    /// A client that waits for it.
+    outlet: Option<Outlet>,
+    /// Every rank has its last checkpoint.
+    checkpointed: bool,
+    /// No process is left.
+    stands: bool,
+    /// The segment is being written.
+    writing: bool,
+}
+
+impl Job {
+    /// Has the job saved, and ended when that is done.
+    pub fn checkpoint_and_end(&mut self, outlet: Option<Outlet>) -> Result<(), String> {
+        if let Some(why) = self.not_to_be_saved() {
+            return Err(why);
+        }
+        self.say("checkpointing all ranks, to save the job and end it");
+        self.suspend = Some(Suspend { outlet: outlet.clone(), ..Suspend::default() });
+        if self.spec.input_is_file {
+            self.input.take_all();
+            self.pump_input();
+        }
+        let mut left = Vec::new();
+        for r in 0..self.size() {
+            if !self.rank(r).gone {
+                self.scheduler.request(r);
+                left.push((r, self.rank(r).capturing.unwrap_or(0)));
+            }
+        }
+        self.asks.push(Ask { outlet, left, ends: true, failed: None });
+        self.together.iter_mut().for_each(Together::request);
+        self.schedule();
+        Ok(())
+    }
+
+    fn not_to_be_saved(&self) -> Option<String> {
+        if self.suspend.is_some() {
+            return Some(String::from("it is being saved already, which goes on"));
+        }
+        if self.many() {
+            return Some(String::from("a job over several nodes cannot be saved yet"));
+        }
+        if !self.spec.ft.protects() {
+            return Some(format!("it runs with --ft {}", self.spec.ft.name()));
+        }
+        if let Some(why) = &self.unprotected {
+            return Some(format!("it runs without protection: {why}"));
+        }
+        if !self.monitor.running() {
+            return Some(format!("it is {}", self.monitor.phase()));
+        }
+        None
+    }
+
+    /// Every rank has its checkpoint, or one has none.
+    pub(super) fn all_checkpointed(&mut self, failed: Option<String>) {
+        if let Some(why) = failed {
+            return self.not_saved(&why);
+        }
+        self.suspend.iter_mut().for_each(|s| s.checkpointed = true);
+        self.suspend_when_ready();
+    }
+
+    /// Goes on with the saving as soon as nothing is in the way.
+    pub(super) fn suspend_when_ready(&mut self) {
+        let input_is_known = !self.spec.input_is_file || self.input.known().1;
+        let Some(suspend) = &mut self.suspend else { return };
+        if suspend.stands {
+            let capturing = self.ranks.iter().any(|r| r.capturing.is_some());
+            if !capturing && !std::mem::replace(&mut suspend.writing, true) {
+                if self.together.is_some() {
+                    return self.set_saved();
+                }
+                let name = saved::segment_name(self.saves + 1);
+                self.to_all(&ToNode::SaveSegment { name });
+            }
+        } else if suspend.checkpointed && input_is_known && self.monitor.running() {
+            if let Some(why) = self.unprotected.clone() {
+                return self.not_saved(&why);
+            }
+            self.step(monitor::Input::Save);
+        }
+    }
+
+    /// No process is left.
+    pub(super) fn save_job(&mut self) {
+        self.suspend.get_or_insert_default().stands = true;
+        self.suspend_when_ready();
+    }
+
+    /// The set that ranks stopped at is on disk: what is left is what they had printed.
+    fn set_saved(&mut self) {
+        let Some(number) = self.together.as_ref().and_then(Together::newest) else { return };
+        let written = self.saved_state(number).and_then(|s| s.write(&self.place.folder));
+        match written {
+            Ok(()) => self.saved(number, 0),
+            Err(error) => {
+                self.not_saved(&error.to_string());
+                self.all_go_back();
+            }
+        }
+    }
+
+    /// The node has written what the ranks need of the segment, or could not.
+    pub(super) fn segment_saved(&mut self, result: Result<u64, String>) {
+        let number = self.saves + 1;
+        let written = result.and_then(|bytes| {
+            let state = self.saved_state(number).map_err(|e| e.to_string())?;
+            self.input.sync().map_err(|e| format!("standard input: {e}"))?;
+            state.write(&self.place.folder).map_err(|e| e.to_string())?;
+            Ok(bytes)
+        });
+        match written {
+            Ok(bytes) => self.saved(number, bytes),
+            Err(why) => {
+                self.forget_segment(number);
+                self.not_saved(&why);
+                self.step(monitor::Input::NotSaved);
+            }
+        }
+    }
+
+    fn saved(&mut self, number: u32, bytes: u64) {
+        self.saves = number;
+        self.is_saved = true;
+        let mut event = self.event(EventKind::Saved);
+        event.bytes = Some(bytes);
+        event.generation = Some(number);
+        self.log_event(event);
+        let id = &self.place.id;
+        self.say(format!("job {id} is saved and ends; to go on with it: eyrie restart {id}"));
+        if let Some(outlet) = self.suspend.take().and_then(|s| s.outlet) {
+            outlet.send(&NodeMsg::Done);
+        }
+        self.step(monitor::Input::Saved { code: saved::EXIT_CODE });
+    }
+
+    fn not_saved(&mut self, why: &str) {
+        let text = format!("the job is not saved, and goes on: {why}");
+        if let Some(outlet) = self.suspend.take().and_then(|s| s.outlet) {
+            outlet.send(&NodeMsg::Error(text.clone()));
+        }
+        self.say(text);
+    }
+
+    /// What the controller knows. No process of a rank is left.
+    pub(super) fn saved_state(&self, number: u32) -> std::io::Result<SavedJob> {
+        let environment = std::env::vars_os();
+        let rank = |r: &super::Rank| SavedRank {
+            gone: r.gone,
+            tapes: r.tapes.clone(),
+            retention: r.retention.clone(),
+            recoveries: r.recoveries,
+        };
+        let mut status = self.status();
+        status.phase = String::from("saved");
+        Ok(SavedJob {
+            spec: self.spec.clone(),
+            working_folder: std::env::current_dir()?.into_os_string().into_vec(),
+            environment: environment.map(|(k, v)| (k.into_vec(), v.into_vec())).collect(),
+            number,
+            ranks: self.ranks.iter().map(rank).collect(),
+            loans: self.loans.clone(),
+            input: self.input.known(),
+            elapsed_ms: self.now_ms(),
+            recoveries: self.recoveries,
+            rollbacks: self.rollbacks,
+            status: serde_json::to_vec(&status)?,
+        })
+    }
+
+    /// Takes over what is saved, before anything of the job runs.
+    pub(super) fn take_over(&mut self, saved: SavedJob) {
+        self.saves = saved.number;
+        self.is_saved = true;
+        self.restarting = true;
+        self.loans = saved.loans;
+        (self.recoveries, self.rollbacks) = (saved.recoveries, saved.rollbacks);
+        for (rank, known) in (0u32..).zip(saved.ranks) {
+            let r = self.rank(rank);
+            (r.gone, r.tapes, r.retention) = (known.gone, known.tapes, known.retention);
+            r.recoveries = known.recoveries;
+            if known.gone {
+                self.monitor.set_gone(rank);
+            }
+        }
+        if let Some(together) = &mut self.together {
+            together.take_over(saved.number, self.ranks.iter().map(|r| r.gone).collect());
+            self.take_over_printed();
+        }
+    }
+
+    /// Brings all ranks of a saved job back.
+    pub fn restart(&mut self) {
+        let mut event = self.event(EventKind::Restarted);
+        event.generation = Some(self.saves);
+        self.log_event(event);
+        if self.together.is_some() {
+            return self.bring_all();
+        }
+        for rank in 0..self.size() {
+            if !self.rank(rank).gone {
+                self.recover(rank);
+            }
+        }
+    }
+
+    /// What the command printed after the set was written is not printed again.
+    fn take_over_printed(&mut self) {
+        let printed = std::fs::read(self.place.folder.join(home::PRINTED)).unwrap_or_default();
+        let mut words = printed.chunks_exact(8).map(|w| {
+            let word = w.iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b));
+            // A file that is not ours is no reason to swallow output.
+            if word >> 48 == 0 { word } else { 0 }
+        });
+        for tape in self.ranks.iter_mut().flat_map(|r| &mut r.tapes) {
+            tape.printed(words.next().unwrap_or(0));
+            tape.give_up();
+        }
+    }
+
+    /// A rank runs. Once all do, what was saved is used up.
+    pub(super) fn restarted(&mut self) {
+        let runs = |r: &super::Rank| r.gone || r.proc.is_some();
+        if self.restarting && self.ranks.iter().all(runs) {
+            self.restarting = false;
+            self.is_saved = false;
+            if self.together.is_some() {
+                return;
+            }
+            let path = self.place.folder.join(home::SAVED);
+            if let Err(error) = std::fs::remove_file(path) {
+                tracing::warn!(%error, "what was saved stays");
+            }
+            self.forget_segment(self.saves);
+        }
+    }
+
+    fn forget_segment(&self, number: u32) {
+        let images = self.place.folder.join(home::IMAGES);
+        let _ = std::fs::remove_file(images.join(saved::segment_name(number)));
+    }
+}

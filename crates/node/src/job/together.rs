@@ -1,0 +1,373 @@
+//! `--ft coordinated`: all ranks are checkpointed together, and go back together.
+//!
+//! A set is an image of every rank that has not ended, the segment's file, and the controller's
+//! state (`saved`), which names it.
+//!
+//! Kept true: a set counts when all of it is on disk, by the renaming of one file; the one before
+//! stays until then, and one more beyond that, for when an image turns out to be damaged.
+
+use super::Job;
+use crate::home;
+use crate::monitor;
+use crate::retention::KEPT;
+use crate::saved;
+use eyrie_control::EventKind;
+use eyrie_control::node::{CheckpointResult, Choice, Taken, ToNode};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A set of checkpoints that is being taken.
+struct UnderWay {
+    generation: u32,
+    begun_ms: u64,
+    /// Ranks whose images are not written yet.
+    left: BTreeSet<u32>,
+    taken: BTreeMap<u32, Box<Taken>>,
+    /// The segment's file is written.
+    segment: bool,
+    /// Ranks stay stopped.
+    hold: bool,
+    failed: Option<String>,
+}
+
+/// A set that counts.
+struct Set {
+    generation: u32,
+    /// Ranks that had ended.
+    gone: Vec<bool>,
+}
+
+/// The sets of a job.
+pub(super) struct Together {
+    every_ms: u64,
+    due_ms: u64,
+    /// Somebody waits for one.
+    wanted: bool,
+    /// Number of the last one that was begun.
+    last: u32,
+    under_way: Option<UnderWay>,
+    /// Oldest first.
+    sets: Vec<Set>,
+    /// The set that ranks are being brought back from.
+    going_back: Option<u32>,
+    /// The last failure that was told.
+    told: Option<String>,
+}
+
+impl Together {
+    pub(super) fn new(every_ms: u64, first_ms: u64, now_ms: u64) -> Together {
+        let first = if every_ms == 0 { u64::MAX } else { every_ms.min(first_ms) };
+        Together {
+            every_ms: if every_ms == 0 { u64::MAX } else { every_ms },
+            due_ms: now_ms.saturating_add(first),
+            wanted: false,
+            last: 0,
+            under_way: None,
+            sets: Vec::new(),
+            going_back: None,
+            told: None,
+        }
+    }
+
+    /// A set that was there before the daemon.
+    pub(super) fn take_over(&mut self, generation: u32, gone: Vec<bool>) {
+        self.last = generation;
+        self.sets.push(Set { generation, gone });
+        self.going_back = Some(generation);
+    }
+
+    /// A set is wanted now.
+    pub(super) fn request(&mut self) {
+        self.wanted = true;
+    }
+
+    pub(super) fn due_ms(&self) -> u64 {
+        if self.under_way.is_some() { u64::MAX } else { self.due_ms }
+    }
+
+    /// When the next one comes.
+    pub(super) fn why(&self, now_ms: u64) -> String {
+        if self.under_way.is_some() {
+            return String::from("under way, all ranks together");
+        }
+        if self.due_ms == u64::MAX {
+            return String::from("on request, all ranks together");
+        }
+        let left = self.due_ms.saturating_sub(now_ms) as f64 / 1e3;
+        format!("in {left:.1} s, all ranks together")
+    }
+
+    pub(super) fn newest(&self) -> Option<u32> {
+        self.sets.last().map(|s| s.generation)
+    }
+}
+
+impl Job {
+    /// Takes a set of checkpoints if one is due and every rank runs.
+    pub(super) fn schedule_together(&mut self) {
+        let now = self.now_ms();
+        let hold = self.suspend.is_some();
+        let ready = |r: &super::Rank| r.gone || (r.proc.is_some() && r.starting.is_none());
+        if !self.ranks.iter().all(ready) || self.ranks.iter().all(|r| r.gone) {
+            return;
+        }
+        let Some(together) = &mut self.together else { return };
+        if together.under_way.is_some() || !(together.wanted || now >= together.due_ms) {
+            return;
+        }
+        together.wanted = false;
+        together.last += 1;
+        let generation = together.last;
+        let mut ranks = Vec::new();
+        for (rank, r) in (0u32..).zip(&mut self.ranks) {
+            if let Some(proc) = &r.proc {
+                ranks.push((rank, proc.start));
+                r.capturing = Some(generation);
+            }
+        }
+        let left = ranks.iter().map(|r| r.0).collect();
+        let (taken, begun_ms) = (BTreeMap::new(), now);
+        let under_way =
+            UnderWay { generation, begun_ms, left, taken, segment: false, hold, failed: None };
+        together.under_way = Some(under_way);
+        for &(rank, _) in &ranks {
+            let mut event = self.event(EventKind::Checkpointing);
+            (event.rank, event.generation) = (Some(rank), Some(generation));
+            self.log_event(event);
+        }
+        let (incremental, segment) = (self.spec.incremental, saved::segment_name(generation));
+        self.to_all(&ToNode::CheckpointAll { ranks, generation, incremental, hold, segment });
+    }
+
+    /// The checkpoint of one rank of a set is over.
+    pub(super) fn set_part(&mut self, rank: u32, generation: u32, result: CheckpointResult) {
+        self.rank(rank).capturing = None;
+        let set = self.together.as_mut().and_then(|t| t.under_way.as_mut());
+        let Some(set) = set.filter(|s| s.generation == generation) else {
+            return self.to_all(&ToNode::Remove { rank, generations: vec![generation] });
+        };
+        set.left.remove(&rank);
+        match result {
+            CheckpointResult::Taken(taken) => drop(set.taken.insert(rank, taken)),
+            CheckpointResult::Failed { text, .. } => {
+                set.failed = Some(format!("rank {rank}: {text}"));
+            }
+            CheckpointResult::Died => {
+                set.failed.get_or_insert_with(|| format!("rank {rank}: it did not come to stand"));
+            }
+        }
+        self.set_over();
+    }
+
+    /// The segment of a set is written, or not.
+    pub(super) fn set_segment(&mut self, name: &str, result: Result<u64, String>) {
+        let set = self.together.as_mut().and_then(|t| t.under_way.as_mut());
+        let Some(set) = set.filter(|s| saved::segment_name(s.generation) == name) else {
+            return self.remove_segment(name);
+        };
+        set.segment = true;
+        if let Err(why) = result {
+            set.failed.get_or_insert(why);
+        }
+        self.set_over();
+    }
+
+    /// Commits a set of which all is there, or gives it up.
+    fn set_over(&mut self) {
+        let Some(together) = &mut self.together else { return };
+        let over = |s: &mut UnderWay| s.left.is_empty() && s.segment;
+        let Some(set) = together.under_way.take_if(over) else { return };
+        let now = self.begun.elapsed().as_millis() as u64;
+        // At most half of the job's time.
+        let pause = together.every_ms.max(now.saturating_sub(set.begun_ms));
+        together.due_ms = now.saturating_add(pause);
+        let (hold, generation) = (set.hold, set.generation);
+        if let Err(why) = self.commit(set) {
+            if hold {
+                self.to_all(&ToNode::Signal { signal: libc::SIGCONT });
+            }
+            self.set_failed(generation, why);
+        }
+    }
+
+    fn commit(&mut self, set: UnderWay) -> Result<(), String> {
+        let UnderWay { generation, taken, failed, .. } = set;
+        let gone: Vec<bool> =
+            (0u32..).zip(&self.ranks).map(|(r, _)| !taken.contains_key(&r)).collect();
+        let written = match failed {
+            Some(why) => Err(why),
+            None => self.write_set(generation, &taken).map_err(|e| e.to_string()),
+        };
+        if let Err(why) = written {
+            for rank in taken.into_keys() {
+                self.to_all(&ToNode::Remove { rank, generations: vec![generation] });
+            }
+            return Err(why);
+        }
+        let Some(together) = &mut self.together else { return Ok(()) };
+        together.told = None;
+        together.sets.push(Set { generation, gone });
+        let surplus = together.sets.len().saturating_sub(KEPT);
+        let old: Vec<u32> = together.sets.drain(..surplus).map(|s| s.generation).collect();
+        for (rank, taken) in taken {
+            self.complete(rank, generation, taken);
+        }
+        old.into_iter().for_each(|g| self.remove_segment(&saved::segment_name(g)));
+        Ok(())
+    }
+
+    /// Makes the set the one that a restart begins with.
+    fn write_set(
+        &mut self,
+        generation: u32,
+        taken: &BTreeMap<u32, Box<Taken>>,
+    ) -> std::io::Result<()> {
+        let mut state = self.saved_state(generation)?;
+        for (&rank, taken) in taken {
+            let known = &mut state.ranks[rank as usize];
+            known.gone = false;
+            // What is given up by this is removed only afterwards.
+            known.retention.complete(
+                generation,
+                super::checkpoints::point(&taken.meta),
+                taken.needs.clone(),
+            );
+        }
+        self.input.sync()?;
+        state.write(&self.place.folder)
+    }
+
+    fn set_failed(&mut self, generation: u32, why: String) {
+        self.remove_segment(&saved::segment_name(generation));
+        let told = self.together.as_mut().map(|t| t.told.replace(why.clone()));
+        if told.flatten().as_ref() != Some(&why) {
+            self.say(format!(
+                "no checkpoint of all ranks: {why}; the job goes on, the last one stays"
+            ));
+        }
+        let mut event = self.event(EventKind::CheckpointFailed);
+        event.generation = Some(generation);
+        event.text = why.clone();
+        self.log_event(event);
+        for rank in 0..self.size() {
+            self.fail_asks(rank, &why);
+        }
+    }
+
+    /// A rank died: all go back, as soon as no process is left.
+    pub(super) fn all_go_back(&mut self) {
+        self.step(monitor::Input::Together);
+    }
+
+    /// No process is left. Goes back to the newest set. False: there is none.
+    pub(super) fn go_back(&mut self) -> bool {
+        let Some(together) = &mut self.together else { return false };
+        let unfinished = together.under_way.take();
+        let set = together.sets.last().map(|s| (s.generation, s.gone.clone()));
+        together.going_back = set.as_ref().map(|s| s.0);
+        together.wanted |= !self.asks.is_empty();
+        if let Some(unfinished) = unfinished {
+            self.remove_segment(&saved::segment_name(unfinished.generation));
+            for rank in unfinished.taken.into_keys() {
+                let generations = vec![unfinished.generation];
+                self.to_all(&ToNode::Remove { rank, generations });
+            }
+        }
+        let Some((generation, gone)) = set else { return false };
+        self.rollbacks += 1;
+        for (rank, gone) in (0u32..).zip(gone) {
+            let r = self.rank(rank);
+            (r.gone, r.capturing) = (gone, None);
+            // What comes again may come in another order.
+            r.tapes.iter_mut().for_each(|t| t.give_up());
+            if gone {
+                self.monitor.set_gone(rank);
+            }
+        }
+        let mut event = self.event(EventKind::RolledBack);
+        event.generation = Some(generation);
+        event.text = String::from("all ranks, together");
+        self.log_event(event);
+        self.to_all(&ToNode::Reload { segment: saved::segment_name(generation) });
+        true
+    }
+
+    /// The segment is that of the set again.
+    pub(super) fn reloaded(&mut self, segment: &str, result: Result<(), String>) {
+        let set = self.together.as_ref().and_then(|t| t.going_back);
+        let Some(set) = set.filter(|g| saved::segment_name(*g) == segment) else { return };
+        match result {
+            Ok(()) => self.bring_all(),
+            Err(why) => self.set_refused(set, &why),
+        }
+    }
+
+    /// Brings all ranks back from the set.
+    pub(super) fn bring_all(&mut self) {
+        let set = self.together.as_ref().and_then(|t| t.going_back);
+        let Some(set) = set else { return };
+        for rank in 0..self.size() {
+            if self.monitor.may_start(rank) {
+                let (attempt, generations) = (self.ranks[rank as usize].deaths, vec![set]);
+                self.to_home(rank, ToNode::Find { rank, attempt, generations, fetch: None });
+            }
+        }
+    }
+
+    /// A rank's image of the set was looked at.
+    pub(super) fn set_candidate(&mut self, rank: u32, choice: Choice) {
+        let set = self.together.as_ref().and_then(|t| t.going_back);
+        let Some(set) = set else { return };
+        match choice {
+            Choice::Image(meta) if meta.generation == set => {
+                self.launch(rank, *meta, true, None);
+            }
+            Choice::Refused { generation, why, .. } if generation == set => {
+                let mut event = self.event(EventKind::ImageRefused);
+                (event.rank, event.generation) = (Some(rank), Some(set));
+                event.text = why.clone();
+                self.log_event(event);
+                self.set_refused(set, &format!("rank {rank}: {why}"));
+            }
+            Choice::Left(count) => {
+                self.fatal(format!("{count} processes of the dead rank {rank} cannot be killed"));
+            }
+            _ => {}
+        }
+    }
+
+    /// The set cannot be used: all go back to the one before, or to the beginning.
+    pub(super) fn set_refused(&mut self, set: u32, why: &str) {
+        if self.restarting {
+            return self.fatal(format!("the job cannot be restarted: {why}"));
+        }
+        let Some(together) = &mut self.together else { return };
+        together.sets.retain(|s| s.generation != set);
+        let next = match together.newest() {
+            Some(_) => "the one before is taken",
+            None => "all ranks go back to the beginning",
+        };
+        self.say(format!("the checkpoint {set} of all ranks cannot be used: {why}; {next}"));
+        self.remove_segment(&saved::segment_name(set));
+        for rank in 0..self.size() {
+            let unneeded = self.rank(rank).retention.damaged(set);
+            self.remove_images(rank, unneeded);
+        }
+        self.all_go_back();
+    }
+
+    fn remove_segment(&self, name: &str) {
+        let images = self.place.folder.join(home::IMAGES);
+        let _ = std::fs::remove_file(images.join(name));
+    }
+
+    /// Answers `eyrie checkpoint`: all ranks get theirs together.
+    pub(super) fn request_together(&mut self, rank: Option<u32>) -> Result<(), String> {
+        if rank.is_some() {
+            return Err(String::from(
+                "with --ft coordinated all ranks are checkpointed together: leave --rank out",
+            ));
+        }
+        self.together.iter_mut().for_each(Together::request);
+        Ok(())
+    }
+}

@@ -1,0 +1,205 @@
+//! A job that is saved as a whole, in its folder: what its controller knew. What the ranks knew is
+//! in their images, what they had said to each other in the segment's file beside these. Bytes in
+//! `docs/formats/state.md`.
+//!
+//! Kept true: the file is there whole or not at all, and its content is under a checksum; it
+//! appears when all that it names is on disk.
+
+use crate::home;
+use crate::loans::Loans;
+use crate::output::Tape;
+use crate::retention::Retention;
+use eyrie_control::JobSpec;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Exit code of a job that is saved and has ended: that of a program which has checkpointed itself,
+/// for HTCondor.
+pub const EXIT_CODE: i32 = 85;
+
+const MAGIC: [u8; 8] = *b"EYRIEJOB";
+const VERSION: u32 = 1;
+const HEADER_BYTES: usize = 40;
+/// A length that is not believed.
+const MAX_BYTES: u64 = 1 << 36;
+
+/// One rank.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SavedRank {
+    /// It had ended.
+    pub gone: bool,
+    pub tapes: [Tape; 2],
+    pub retention: Retention,
+    pub recoveries: u64,
+}
+
+/// A job.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SavedJob {
+    pub spec: JobSpec,
+    /// Where and with which environment it was started.
+    pub working_folder: Vec<u8>,
+    pub environment: Vec<(Vec<u8>, Vec<u8>)>,
+    /// How often it was saved; the number in the name of the segment's file.
+    pub number: u32,
+    pub ranks: Vec<SavedRank>,
+    pub loans: Loans,
+    /// Bytes of standard input that are known, and whether these are all.
+    pub input: (u64, bool),
+    pub elapsed_ms: u64,
+    pub recoveries: u64,
+    pub rollbacks: u64,
+    /// JSON of its last status.
+    pub status: Vec<u8>,
+}
+
+/// Why a saved job cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SavedJobError {
+    #[error("{0}: {1}")]
+    Io(PathBuf, io::Error),
+    #[error("{0}: not a saved job")]
+    NotAJob(PathBuf),
+    #[error("{0}: saved by another release (format {1}, this one knows {VERSION})")]
+    Version(PathBuf, u32),
+    #[error("{0}: it is damaged, its checksum does not hold")]
+    Damaged(PathBuf),
+}
+
+/// Name of the segment's file among the images.
+pub fn segment_name(number: u32) -> String {
+    format!("segment.{number}")
+}
+
+impl SavedJob {
+    /// Writes it into the folder of the job, in place of the one before.
+    pub fn write(&self, folder: &Path) -> io::Result<()> {
+        let content = postcard::to_stdvec(self).map_err(io::Error::other)?;
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&(content.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(&hash(&content));
+        let unborn = folder.join(format!(".{}.part", home::SAVED));
+        let mut options = File::options();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&unborn)?;
+        file.write_all(&bytes)?;
+        file.write_all(&content)?;
+        file.sync_all()?;
+        std::fs::rename(&unborn, folder.join(home::SAVED))?;
+        File::open(folder)?.sync_all()
+    }
+
+    /// Reads what is saved in the folder of a job.
+    pub fn read(folder: &Path) -> Result<SavedJob, SavedJobError> {
+        let path = folder.join(home::SAVED);
+        let bytes = std::fs::read(&path).map_err(|e| SavedJobError::Io(path.clone(), e))?;
+        if bytes.len() < HEADER_BYTES || bytes[..8] != MAGIC {
+            return Err(SavedJobError::NotAJob(path));
+        }
+        let (header, content) = bytes.split_at(HEADER_BYTES);
+        let number = |at: usize, n: usize| {
+            header[at..at + n].iter().rev().fold(0u64, |w, b| w << 8 | u64::from(*b))
+        };
+        let version = number(8, 4) as u32;
+        if version != VERSION {
+            return Err(SavedJobError::Version(path, version));
+        }
+        let length = number(16, 8);
+        let whole = length < MAX_BYTES && length == content.len() as u64 && number(12, 4) == 0;
+        if !whole || header[24..] != hash(content) {
+            return Err(SavedJobError::Damaged(path));
+        }
+        let job: SavedJob =
+            postcard::from_bytes(content).map_err(|_| SavedJobError::Damaged(path.clone()))?;
+        if job.ranks.len() != job.spec.size as usize {
+            return Err(SavedJobError::Damaged(path));
+        }
+        Ok(job)
+    }
+
+    /// Where what was saved of the segment lies.
+    pub fn segment_file(&self, folder: &Path) -> PathBuf {
+        folder.join(home::IMAGES).join(segment_name(self.number))
+    }
+}
+
+fn hash(bytes: &[u8]) -> [u8; 16] {
+    xxhash_rust::xxh3::xxh3_128(bytes).to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eyrie_control::{CheckpointPolicy, Dedup, Ft};
+
+    fn job() -> SavedJob {
+        let spec = JobSpec {
+            size: 1,
+            ft: Ft::Logged,
+            checkpoint_every_ms: 1,
+            checkpoint_first_ms: 1,
+            checkpoint_policy: CheckpointPolicy::Auto,
+            incremental: true,
+            dedup: Dedup::Auto,
+            log_limit_bytes: 1,
+            name: None,
+            keep: false,
+            verbose: false,
+            nodes: 0,
+            spares: 0,
+            netns: false,
+            cyclic: false,
+            log_replicas: 0,
+            program: b"/bin/x".to_vec(),
+            argv: vec![b"x".to_vec()],
+            input_is_file: false,
+        };
+        let tapes = [Tape::new(10), Tape::new(10)];
+        let rank = SavedRank { gone: false, tapes, retention: Retention::new(1), recoveries: 3 };
+        SavedJob {
+            spec,
+            working_folder: b"/".to_vec(),
+            environment: vec![(b"A".to_vec(), b"b".to_vec())],
+            number: 7,
+            ranks: vec![rank],
+            loans: Loans::default(),
+            input: (5, true),
+            elapsed_ms: 9,
+            recoveries: 0,
+            rollbacks: 0,
+            status: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        job().write(dir.path()).unwrap();
+        let again = SavedJob::read(dir.path()).unwrap();
+        assert_eq!(again.spec, job().spec);
+        assert_eq!((again.number, again.input, again.ranks[0].recoveries), (7, (5, true), 3));
+        assert!(again.segment_file(dir.path()).ends_with("images/segment.7"));
+    }
+
+    #[test]
+    fn damage_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        job().write(dir.path()).unwrap();
+        let path = dir.path().join(home::SAVED);
+        let whole = std::fs::read(&path).unwrap();
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 0x10;
+            std::fs::write(&path, &damaged).unwrap();
+            assert!(SavedJob::read(dir.path()).is_err(), "byte {at}");
+        }
+        for length in [0, 8, 39, 40, whole.len() - 1] {
+            std::fs::write(&path, &whole[..length]).unwrap();
+            assert!(SavedJob::read(dir.path()).is_err(), "cut to {length}");
+        }
+    }
+}

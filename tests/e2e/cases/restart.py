@@ -1,0 +1,235 @@
+"""Jobs that are saved as a whole, end, and are restarted."""
+
+import os
+import signal
+import subprocess
+
+from bad_input import program
+from faults import flip_a_byte
+from harness import EYRIE, Job, example
+from programs import SIZES, expected
+
+SAVED = 85
+
+
+def save(job):
+    """Has the job saved; it ends with the exit code for that."""
+    job.interrupt(signal.SIGQUIT)
+    assert job.wait() == SAVED, job.report()
+    assert "eyrie restart" in job.stderr(), job.stderr()
+
+
+def restart(job, *options, stdin=subprocess.DEVNULL):
+    """Goes on with it; what it prints follows what it printed before."""
+    with open(job.out_path, "ab") as out, open(job.err_path, "ab") as err:
+        job.process = subprocess.Popen(
+            [EYRIE, "restart", *options, "last"],
+            stdout=out,
+            stderr=err,
+            env=job.env,
+            stdin=stdin,
+            start_new_session=True,
+        )
+
+
+def ended_well(job, want):
+    assert job.wait() == 0, job.report()
+    assert job.stdout() == want, job.report()
+    assert not job.count("diverged") and not job.count("rolled-back"), job.report()
+    assert not job.left_over(), job.left_over()
+
+
+def saved_twice(name):
+    """Saved in mid-run, restarted, saved again while it goes on, restarted: the result is that of
+    an undisturbed run, and every line is there once."""
+    want = expected(name)
+    with Job(example(name) + SIZES[name], ckpt_every=0.2) as job:
+        job.wait_event("checkpointed", rank=2)
+        job.status()
+        save(job)
+        assert len(job.stdout()) < len(want), "it was over before it was saved"
+        for number in (1, 2):
+            restart(job)
+            job.wait_event("restarted", count=number)
+            job.wait_event("restored", count=4 * number)
+            job.status()
+            if number == 1:
+                save(job)
+        ended_well(job, want)
+        assert job.count("saved") == 2, job.report()
+
+
+def generated():
+    for name in ("cg", "farm", "heat", "mc", "heat_f"):
+        yield f"{name}_saved_twice", lambda n=name: saved_twice(n)
+
+
+def test_a_restarted_job_is_protected():
+    """Ranks die after a restart, and all of them again after another."""
+    want = expected("farm")
+    with Job(example("farm") + SIZES["farm"], ckpt_every=3600) as job:
+        job.wait_running(4)
+        save(job)
+        restart(job)
+        job.wait_event("restored", count=4)
+        job.kill_ranks([1, 2])
+        job.wait_event("restored", count=6)
+        save(job)
+        restart(job)
+        job.wait_event("restored", count=10)
+        job.kill_ranks([0, 1, 2, 3])
+        job.wait_event("restored", count=14)
+        ended_well(job, want)
+
+
+def lines(count):
+    return b"".join(b"line %d of the input\n" % n for n in range(count))
+
+
+def test_input_from_a_file_is_kept_to_its_end():
+    """Far more than what is read ahead; the restarted job gets nothing of the file again."""
+    text = lines(60000)
+    with open(os.path.join("/tmp", f"eyrie-restart-{os.getpid()}"), "w+b") as file:
+        os.unlink(file.name)
+        file.write(text)
+        file.flush()
+        file.seek(0)
+        with Job(program("lines"), ckpt_every=3600, stdin="open") as job:
+            job.process.stdin.write(text)
+            job.process.stdin.close()
+            assert job.wait() == 0, job.report()
+            want = job.stdout()
+        with Job(program("lines"), ckpt_every=3600, stdin_file=file) as job:
+            job.until(lambda: "100: " in job.stdout(), "some lines")
+            save(job)
+            assert len(job.stdout()) < len(want), "it was over before it was saved"
+            restart(job)
+            ended_well(job, want)
+
+
+def test_input_goes_on_after_a_restart():
+    """What came through a pipe before is kept, what the restarted job gets comes after it."""
+    first, rest = lines(20), b"and\nthe\nrest\n"
+    with Job(program("lines"), ckpt_every=3600, stdin=first + rest) as job:
+        assert job.wait() == 0, job.report()
+        want = job.stdout()
+    with Job(program("lines"), ckpt_every=3600, stdin="open") as job:
+        job.process.stdin.write(first)
+        job.process.stdin.flush()
+        job.until(lambda: "19: " in job.stdout(), "the first lines")
+        save(job)
+        restart(job, stdin=subprocess.PIPE)
+        job.process.stdin.write(rest)
+        job.process.stdin.close()
+        ended_well(job, want)
+
+
+def test_a_saved_job_is_listed_and_can_be_given_up():
+    with Job(example("cg") + SIZES["cg"], ckpt_every=3600) as job:
+        job.wait_running(4)
+        code, _, err = job.eyrie("restart", "last", check=False)
+        assert code == 1 and "is running" in err, (code, err)
+        _, out, _ = job.eyrie("checkpoint", "last", "--end")
+        assert out.count("checkpoint") == 4, out
+        assert job.wait() == SAVED, job.report()
+        assert job.status()["phase"] == "saved", job.status()
+        _, out, _ = job.eyrie("ps")
+        assert "saved" in out, out
+        assert job.eyrie("events", "last")[1].count("saved") >= 1
+        code, _, err = job.eyrie("restart", "--nodes", "2", "last", check=False)
+        assert code == 2 and "--nodes" in err, (code, err)
+        job.eyrie("abort", "last")
+        assert not job.left_over(), job.left_over()
+        code, _, err = job.eyrie("restart", "last", check=False)
+        assert code == 1 and "no job" in err, (code, err)
+
+
+def test_what_cannot_be_saved_goes_on():
+    """Without protection, and over nodes: told, and the result is right."""
+    want = expected("cg")
+    for options in ({"ft": "none"}, {"options": ["--nodes", "2"], "ckpt_every": 3600}):
+        with Job(example("cg") + SIZES["cg"], **options) as job:
+            job.wait_running(4)
+            job.interrupt(signal.SIGQUIT)
+            job.until(lambda: "is not saved" in job.stderr(), "the refusal")
+            code, _, err = job.eyrie("checkpoint", "last", "--end", check=False)
+            assert code == 1 and err, (code, err)
+            assert job.wait() == 0, job.report()
+            assert job.stdout() == want, job.report()
+
+
+def test_a_rank_that_cannot_be_checkpointed():
+    """The job is not saved and goes on to its right end."""
+    with Job(program("flood"), ranks=2, ckpt_every=3600) as job:
+        job.wait_running(2)
+        job.interrupt(signal.SIGQUIT)
+        job.until(lambda: "is not saved" in job.stderr(), "the refusal")
+        assert "socket" in job.stderr(), job.report()
+        assert job.wait() == 0, job.report()
+        want = 2 * sum(i % 256 for i in range(1000))
+        assert job.stdout() == f"flood: sum {want}\n", job.report()
+
+
+def obstructed(job, path):
+    """Something is in the way where a file is to be written: the job is not saved and goes on; then
+    it is out of the way."""
+    path = os.path.join(job.folder(), path)
+    os.mkdir(path)
+    job.interrupt(signal.SIGQUIT)
+    job.until(lambda: "is not saved" in job.stderr(), "the refusal")
+    os.rmdir(path)
+
+
+def test_what_cannot_be_written_ends_nothing():
+    """All ranks have been killed by then, and come back at once; the next attempt succeeds."""
+    want = expected("farm")
+    for path in ("images/segment.1", ".saved.part"):
+        with Job(example("farm") + SIZES["farm"], ckpt_every=3600) as job:
+            job.wait_running(4)
+            obstructed(job, path)
+            job.wait_event("restored", count=4)
+            save(job)
+            restart(job)
+            ended_well(job, want)
+
+
+def test_a_second_request_changes_nothing():
+    want = expected("cg")
+    with Job(example("cg") + SIZES["cg"], ckpt_every=3600) as job:
+        job.wait_running(4)
+        for _ in range(3):
+            job.interrupt(signal.SIGQUIT)
+        assert job.wait() == SAVED, job.report()
+        restart(job)
+        ended_well(job, want)
+
+
+def test_damage_to_what_is_saved_is_found():
+    """Of the logs, of the state: refused, and all that is saved stays as it is."""
+    with Job(example("cg") + SIZES["cg"], ckpt_every=3600) as job:
+        job.wait_running(4)
+        save(job)
+        folder = job.folder()
+        for path in ("images/segment.1", "saved"):
+            path = os.path.join(folder, path)
+            with open(path, "rb") as f:
+                whole = f.read()
+            flip_a_byte(path)
+            code, _, err = job.eyrie("restart", "last", check=False)
+            assert code == 1 and "checksum" in err, (code, err)
+            with open(path, "wb") as f:
+                f.write(whole)
+        restart(job)
+        ended_well(job, expected("cg"))
+
+
+def test_in_the_background_of_a_script():
+    """There a shell has SIGQUIT ignored, and batch systems send it all the same."""
+    want = expected("cg")
+    script = 'trap "" QUIT; exec "$0" "$@"'
+    with Job(example("cg") + SIZES["cg"], ckpt_every=3600, wrap=["sh", "-c", script]) as job:
+        job.wait_running(4)
+        save(job)
+        job.env["EYRIE_HOME"] = job.job_home = job.home
+        restart(job)
+        ended_well(job, want)
