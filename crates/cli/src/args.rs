@@ -20,7 +20,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a program on this machine
+    /// Run a program, on this machine or over hosts
     Run(Run),
     /// Run a program twice, the second time forced to the first one's outcomes, and compare
     Verify(Verify),

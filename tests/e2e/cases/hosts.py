@@ -168,6 +168,27 @@ def test_a_keeper_is_killed():
     loses_a_node("cg", lambda job, node: os.kill(parent(node["pid"]), signal.SIGKILL))
 
 
+def test_a_host_hangs_and_comes_to_later():
+    """Its remote shell does not end, either: it is waited for no longer than its daemon may take."""
+    expected("heat")
+    with shell() as rsh, Hosted("heat", rsh, ckpt_every=0.5) as job:
+        job.wait_running(4)
+        job.all_checkpointed()
+        record = job.status()
+        victims, node = on_node(record, 1), record["nodes"][1]["pid"]
+        keeper = parent(node)
+        for pid in (keeper, node):
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            job.wait_event("node-lost", node=1)
+            for rank in victims:
+                job.wait_event("restored", rank=rank)
+            assert not alive(keeper) and alive(node)
+        finally:
+            os.kill(node, signal.SIGCONT)
+        restored_alone(job, "heat", victims)
+
+
 def test_a_node_is_killed_on_request():
     loses_a_node("heat", lambda job, node: job.kill_nodes(1))
 
@@ -327,8 +348,10 @@ class Server:
         program = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin")
         if not program or not shutil.which("ssh") or not shutil.which("ssh-keygen"):
             raise NotRun("there is no sshd here (package openssh-server)")
-        if os.geteuid() == 0:
-            os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
+        # Started by root it wants this folder.
+        self.made = os.geteuid() == 0 and not os.path.exists("/run/sshd")
+        if self.made:
+            os.mkdir("/run/sshd", mode=0o755)
         for name in ("host", "user", "stranger"):
             keygen = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.file(name)]
             subprocess.run(keygen, check=True)
@@ -383,6 +406,8 @@ class Server:
         self.process.terminate()
         self.process.wait()
         self.log.close()
+        if self.made:
+            os.rmdir("/run/sshd")
 
 
 @contextlib.contextmanager
