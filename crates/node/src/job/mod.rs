@@ -242,6 +242,15 @@ pub enum BeginError {
     Saved(#[from] crate::saved::SavedJobError),
 }
 
+/// Where ranks are at the start.
+fn first_placement(spec: &JobSpec) -> Placement {
+    let map = if spec.cyclic { Map::Cyclic } else { Map::Block };
+    match &spec.homes[..] {
+        [] => Placement::new(spec.size, spec.nodes.max(1), spec.spares, map),
+        homes => Placement::of(homes.to_vec(), spec.nodes + spec.spares),
+    }
+}
+
 /// Handle by which tasks reach the job.
 pub type Shared = Rc<RefCell<Job>>;
 
@@ -269,17 +278,12 @@ impl Job {
             Ft::Verify => verify::HISTORY_BYTES,
             _ => crate::output::HISTORY_BYTES,
         };
-        let map = if spec.cyclic { Map::Cyclic } else { Map::Block };
-        let placement = match &spec.homes[..] {
-            [] => Placement::new(spec.size, spec.nodes.max(1), spec.spares, map),
-            homes => Placement::of(homes.to_vec(), spec.nodes + spec.spares),
-        };
         let mut job = Job {
             tell,
             console,
             epoch: nodes.len() as u64,
             nodes,
-            placement,
+            placement: first_placement(&spec),
             planner: None,
             planned: false,
             ticked_ms: 0,
