@@ -9,15 +9,16 @@ from bad_input import program
 from faults import flip_a_byte
 from harness import POLL_S, TIMEOUT_S, Job, alive, example
 from programs import SIZES, expected
-from restart import ended_well, lines, obstructed, restart, save
+from restart import Gated, ended_well, lines, obstructed, restart, save
 
 
 def coordinated(command, every=0.2, ranks=4, **options):
-    return Job(command, ranks=ranks, ckpt_every=every, ft="coordinated", **options)
+    return Gated(command, ranks=ranks, ckpt_every=every, ft="coordinated", **options)
 
 
 def finished(job, want):
     """It ended well, however often it went back."""
+    job.let_end()
     assert job.wait() == 0, job.report()
     assert job.stdout() == want, job.report()
     assert not job.left_over(), job.left_over()
@@ -201,6 +202,7 @@ def test_nothing_is_logged():
         ranks = job.until(lambda: talkative(job), "messages")
         assert all(r["determinant_words"] == 0 for r in ranks), ranks
         assert sum(r["bytes_sent"] for r in ranks) > 64 << 20, ranks
+        job.let_end()
         assert job.wait() == 0, job.report()
         assert job.stdout() == expected("farm"), job.report()
         assert "WARNING" not in job.stderr(), job.stderr()
@@ -235,6 +237,7 @@ def test_one_rank_alone_is_not_checkpointed():
         _, out, _ = job.eyrie("checkpoint", "last")
         assert out.count("checkpoint 1,") == 4, out
         assert "together" in job.eyrie("status", "last")[1]
+        job.let_end()
         assert job.wait() == 0, job.report()
 
 
@@ -255,5 +258,6 @@ def test_a_rank_that_cannot_be_checkpointed():
         assert "socket" in job.stderr(), job.report()
         job.process.stdin.write(b"two\n")
         job.process.stdin.close()
+        job.let_end()
         assert job.wait() == 0, job.report()
         assert job.stdout() == "0: one\n1: two\n2 lines\n", job.report()
