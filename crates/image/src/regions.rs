@@ -52,6 +52,12 @@ pub struct Regions {
 }
 
 impl Regions {
+    /// Whether none begins before the end of the one before it: then no two are the same memory,
+    /// as they may be in a list that was read while the kernel joined some.
+    pub fn are_apart(&self) -> bool {
+        self.list.is_sorted_by(|a, b| a.0.end <= b.0.start)
+    }
+
     /// Adds one mapping of the process.
     pub fn add(&mut self, m: &Mapping) -> Result<(), CaptureError> {
         if m.is_special() || m.is_vsyscall() {
@@ -161,4 +167,25 @@ fn refuse(m: &Mapping) -> Result<(), CaptureError> {
     };
     let what = format!("{what} ({})", String::from_utf8_lossy(&m.path));
     Err(CaptureError::Mapping { start: m.start, what })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::procfs;
+
+    #[test]
+    fn what_was_joined_while_it_was_listed_is_found() {
+        let listed = |second: &str| {
+            let text = format!("1000-3000 rw-p 00000000 00:00 0\n{second} rw-p 00000000 00:00 0\n");
+            let mut regions = Regions::default();
+            procfs::parse_maps(text.as_bytes())
+                .unwrap()
+                .iter()
+                .for_each(|m| regions.add(m).unwrap());
+            regions
+        };
+        assert!(listed("3000-5000").are_apart() && listed("4000-5000").are_apart());
+        assert!(!listed("1000-5000").are_apart());
+    }
 }

@@ -200,7 +200,8 @@ impl Frozen {
 }
 
 /// The mappings of a process with their flags, which the kernel tells only after a walk through all
-/// page tables: that is done by another thread meanwhile.
+/// page tables: that is done by another thread meanwhile. What begins to be tracked just then may
+/// be joined with what was listed before it, and be listed twice: see [`Regions::are_apart`].
 struct Mappings(Option<JoinHandle<Result<Vec<u8>, CaptureError>>>, libc::pid_t);
 
 impl Mappings {
@@ -245,8 +246,12 @@ fn plan_copy(
     if !pagemap.is_fast() {
         return Ok(Err("on this kernel, finding pages to copy takes too long"));
     }
-    let smaps = mappings.map_or_else(|| procfs::smaps(pid), Mappings::text)?;
-    let regions = regions(&smaps, None, Orphans::default())?;
+    let early = mappings.map(Mappings::text).transpose()?;
+    let early = early.map(|smaps| regions(&smaps, None, Orphans::default())).transpose()?;
+    let regions = match early.filter(Regions::are_apart) {
+        Some(regions) => regions,
+        None => regions(&procfs::smaps(pid)?, None, Orphans::default())?,
+    };
     if regions.list.iter().any(|(_, content)| *content == Content::All) {
         return Ok(Err("a file that it has mapped is gone and must be stored whole"));
     }
