@@ -176,3 +176,19 @@ fn a_piece_that_is_wrong_anywhere_changes_nothing() {
     mirror.close(seg, &mut pool);
     assert_eq!(pool.free(), 8);
 }
+
+/// A rank comes to a node whose receiver has read on, sends all once more, and dies there: the chunks
+/// that had been given back before it came are in use again.
+#[test]
+fn what_is_sent_again_where_a_mirror_was_given_back_is_kept() {
+    let seg = segment(1, 16);
+    let mut pool = Pool::new(seg, 0);
+    drop(Mirror::open(seg, &mut pool, 1, 3 * u64::from(CHUNK)));
+    let mut log = SendLog::new(seg, 0);
+    assert_eq!(send(&mut log, 0, 1000), Append::Whole);
+    assert!(walk::chunk_index(seg, 0, 1, 0).is_some());
+    drop(log);
+    drop(SendLog::new(seg, 0));
+    assert_eq!(seg.rank(0).chunks_used.load(Relaxed), 1);
+    assert_eq!(Pool::new(seg, 0).free(), 15);
+}
