@@ -177,8 +177,8 @@ fn a_piece_that_is_wrong_anywhere_changes_nothing() {
     assert_eq!(pool.free(), 8);
 }
 
-/// A rank comes to a node whose receiver has read on, sends all once more, and dies there: the chunks
-/// that had been given back before it came are in use again.
+/// A rank comes to a node whose receiver has read on, sends all once more, and dies there: the
+/// chunks that had been given back before it came are in use again.
 #[test]
 fn what_is_sent_again_where_a_mirror_was_given_back_is_kept() {
     let seg = segment(1, 16);

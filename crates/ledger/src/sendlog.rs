@@ -357,8 +357,8 @@ impl SendLog {
         wipe(self.seg, (self.rank, dst), n, index);
         dir.seq.store(tx.seq, Relaxed);
         dir.chain.store(tx.chain, Relaxed);
-        // Chunks that came over a link while the rank was elsewhere may lie ahead of a gap, and this
-        // one may come again that was given back then: it must not be forgotten.
+        // Chunks that came over a link while the rank was elsewhere may lie ahead of a gap, and
+        // this one may come again that was given back then: it must not be forgotten.
         tx.ctl.chunks_first.fetch_min(n, Release);
         tx.ctl.chunks_next.fetch_max(n + 1, Release);
         dir.tag.store(dir_tag(n, index), Release);
