@@ -183,7 +183,7 @@ fn a_piece_that_is_wrong_anywhere_changes_nothing() {
 fn what_is_sent_again_where_a_mirror_was_given_back_is_kept() {
     let seg = segment(1, 16);
     let mut pool = Pool::new(seg, 0);
-    drop(Mirror::open(seg, &mut pool, 1, 3 * u64::from(CHUNK)));
+    let _ = Mirror::open(seg, &mut pool, 1, 3 * u64::from(CHUNK));
     let mut log = SendLog::new(seg, 0);
     assert_eq!(send(&mut log, 0, 1000), Append::Whole);
     assert!(walk::chunk_index(seg, 0, 1, 0).is_some());
