@@ -107,7 +107,8 @@ pub fn entry(bytes: &[u8], offset: u64, chunk: u64) -> Option<Spot> {
 }
 
 /// Whether all determinants that the ranks of this node have recorded are held by the replicas:
-/// what the gate asks of a message (`protocol::gate`), found by the rank itself. False may be wrong.
+/// what the gate asks of a message (`protocol::gate`), found by the rank itself. False may be
+/// wrong.
 pub fn may_leave(seg: &Segment) -> bool {
     (0..seg.geometry().ranks).map(|r| (r, seg.rank(r))).all(|(rank, ctl)| {
         if ctl.home.load(Relaxed) != seg.node() {
