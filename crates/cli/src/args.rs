@@ -34,6 +34,8 @@ pub enum Command {
     Grow(Grow),
     /// Go on with a job that was saved and ended
     Restart(Restart),
+    /// Go on with a job whose nodes are left alone: `eyrie run` was killed with its controller
+    Resume(Resume),
     /// Cause a fault on purpose
     Inject(Inject),
     /// End a job
@@ -212,6 +214,12 @@ pub struct Run {
     /// [default: 1]
     #[arg(long, value_name = "F")]
     pub log_replicas: Option<u32>,
+    /// How long nodes go on without a controller, if it dies: `eyrie run` starts another one at
+    /// once, `eyrie resume` if `eyrie run` died, too (seconds, or with unit; with --nodes and
+    /// --ft logged only, and not yet with --netns); 0: the job ends with its controller
+    /// [default: 60]
+    #[arg(long, value_name = "SECS", value_parser = parse_millis)]
+    pub controller_limit: Option<u64>,
     /// Put each node into a network namespace of its own, joined by a bridge: the program reaches
     /// the other nodes and nothing else (root only; takes `ip` of iproute2)
     #[arg(long, requires = "nodes")]
@@ -326,6 +334,24 @@ pub struct Restart {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  eyrie resume last\n\n\
+    A job over --nodes goes on for a while (eyrie run --controller-limit) when `eyrie run` and\n\
+    its controller were killed. This starts another controller, which goes on by the journal of\n\
+    the dead one, and takes the place of `eyrie run`: output that was not printed is printed,\n\
+    standard input goes on behind what was read. If only the controller was killed, `eyrie run`\n\
+    does that by itself. Exit code: as that of `eyrie run`.")]
+pub struct Resume {
+    /// The job: its id, the beginning of one, or `last`
+    pub job: String,
+    /// Begin every output line with [rank]
+    #[arg(short, long)]
+    pub label: bool,
+    /// Tell on standard error what happens, with milliseconds since the start
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+#[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  eyrie grow last\n  eyrie grow k7mq --nodes 2\n\n\
     The new nodes have no ranks: they take those of nodes that are lost, and images of others.")]
 pub struct Grow {
@@ -341,7 +367,8 @@ pub struct Grow {
 #[command(after_help = "Examples:\n  \
     eyrie inject last kill-rank 2\n  \
     eyrie inject k7mq kill-rank 0,3\n  \
-    eyrie inject last kill-node 1")]
+    eyrie inject last kill-node 1\n  \
+    eyrie inject last kill-controller")]
 pub struct Inject {
     /// The job: its id, the beginning of one, or `last`
     pub job: String,
@@ -352,13 +379,18 @@ pub struct Inject {
 #[derive(Debug, Subcommand)]
 pub enum Fault {
     /// Kill nodes: their daemons, all that runs on them, and their storage
-    KillNode {
+    #[command(name = "kill-node")]
+    Node {
         /// Nodes, separated by commas
         #[arg(value_name = "N[,N..]", value_delimiter = ',', required = true)]
         nodes: Vec<u32>,
     },
+    /// Kill the controller; another one goes on by its journal
+    #[command(name = "kill-controller")]
+    Controller,
     /// Kill ranks with SIGKILL, all at the same moment
-    KillRank {
+    #[command(name = "kill-rank")]
+    Rank {
         /// Ranks, separated by commas
         #[arg(value_name = "R[,R..]", value_delimiter = ',', required = true)]
         ranks: Vec<u32>,

@@ -3,6 +3,7 @@
 //! Kept true: output comes out in the order and in the pieces the daemon sends (whole lines);
 //! signals that were ignored when we started stay ignored; nothing but `Exit` gives an exit code.
 
+use crate::sender::Sender;
 use crate::show;
 use anyhow::{Context, bail};
 use eyrie_control::message::MAX_DATA_BYTES;
@@ -14,7 +15,6 @@ use std::net::Shutdown;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::{Arc, Mutex, mpsc};
 
 /// Exit code when our standard output was closed, as for a program killed by SIGPIPE.
 const BROKEN_PIPE: i32 = 128 + libc::SIGPIPE;
@@ -23,26 +23,13 @@ const BROKEN_PIPE: i32 = 128 + libc::SIGPIPE;
 pub const PASSED: [i32; 6] =
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
 
-/// The sending side, shared by the threads.
-#[derive(Clone)]
-struct Sender(Arc<Mutex<UnixStream>>);
-
-impl Sender {
-    /// False when the daemon is gone.
-    fn send(&self, message: &ClientMsg) -> bool {
-        let Ok(frame) = encode(message) else { return false };
-        let Ok(mut socket) = self.0.lock() else { return false };
-        socket.write_all(&frame).is_ok()
-    }
-}
-
 /// The console of one job.
 pub struct Console {
-    socket: UnixStream,
     sender: Sender,
     label: bool,
     printed: Printed,
     exit: Option<i32>,
+    signals: Option<libc::sigset_t>,
 }
 
 /// What was printed, in a file that outlives the daemon and us.
@@ -72,34 +59,36 @@ impl Printed {
 }
 
 impl Console {
-    /// `printed`: where what is printed is counted.
-    pub fn new(socket: UnixStream, label: bool, printed: &Path) -> anyhow::Result<Console> {
-        let writer = socket.try_clone().context("socket")?;
-        let sender = Sender(Arc::new(Mutex::new(writer)));
-        Ok(Console { socket, sender, label, printed: Printed::open(printed), exit: None })
+    /// `printed`: where what is printed is counted. `signals` are passed on.
+    pub fn new(label: bool, printed: &Path, signals: libc::sigset_t) -> Console {
+        let (sender, printed) = (Sender::default(), Printed::open(printed));
+        Console { sender, label, printed, exit: None, signals: Some(signals) }
     }
 
-    /// Gives the order to start the job or to go on with it, and stays with it. `None`: the daemon
+    /// Gives the order to start the job or to go on with it, and stays with the daemon. `None`: it
     /// went away without an exit code.
     pub fn converse(
-        mut self,
+        &mut self,
+        mut socket: UnixStream,
         order: &ClientMsg,
-        signals: libc::sigset_t,
     ) -> anyhow::Result<Option<i32>> {
         let frame = encode(order).context("the program's arguments are too long")?;
-        self.sender.send(&ClientMsg::Hello { protocol: PROTOCOL });
-        if let Ok(mut socket) = self.sender.0.lock() {
-            let _ = socket.write_all(&frame);
+        // A daemon that is gone already is noticed below.
+        let _ = socket.write_all(&encode(&ClientMsg::Hello { protocol: PROTOCOL })?);
+        let _ = socket.write_all(&frame);
+        let resumes = matches!(order, ClientMsg::Resume { .. });
+        self.sender.attach(socket.try_clone().context("socket")?, !resumes);
+        if let Some(signals) = self.signals.take() {
+            pass_signals(signals, self.sender.clone())?;
+            pass_input(self.sender.clone())?;
         }
-        pass_signals(signals, self.sender.clone())?;
-        let credit = pass_input(self.sender.clone())?;
         let mut decoder = Decoder::new();
         let mut buffer = vec![0u8; 256 * 1024];
         loop {
             while let Some(message) = decoder.next_message::<NodeMsg>()? {
-                self.take(message, &credit)?;
+                self.take(message, &socket)?;
             }
-            match self.socket.read(&mut buffer) {
+            match socket.read(&mut buffer) {
                 Ok(0) => return Ok(self.exit),
                 Ok(count) => decoder.push(&buffer[..count]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -108,19 +97,26 @@ impl Console {
         }
     }
 
-    fn take(&mut self, message: NodeMsg, credit: &mpsc::Sender<u32>) -> anyhow::Result<()> {
+    /// No daemon comes any more.
+    pub fn close(&self) {
+        self.sender.close();
+    }
+
+    fn take(&mut self, message: NodeMsg, socket: &UnixStream) -> anyhow::Result<()> {
         match message {
             NodeMsg::Hello { protocol } if protocol != PROTOCOL => {
                 bail!("the daemon speaks protocol {protocol}, not {PROTOCOL}")
             }
-            NodeMsg::StdinCredit(bytes) => drop(credit.send(bytes)),
-            NodeMsg::Output { rank, stream, bytes } => self.output(rank, stream, &bytes),
+            NodeMsg::StdinCredit(bytes) => self.sender.credit(bytes),
+            NodeMsg::StdinFrom { known, limit } => self.sender.input_from(known, limit),
+            NodeMsg::Output { rank, stream, bytes } => self.output(rank, stream, &bytes, socket),
             NodeMsg::Say(text) => say(&text),
             NodeMsg::Error(text) => say(&text),
             NodeMsg::Event(event) => say(&show::event_line(&event)),
             NodeMsg::Verdict { ok, text } => {
                 let head = if ok { "" } else { "NOT deterministic under replay: " };
-                self.write(Stream::Stdout, format!("eyrie verify: {head}{text}\n").as_bytes());
+                let line = format!("eyrie verify: {head}{text}\n");
+                self.write(Stream::Stdout, line.as_bytes(), socket);
             }
             NodeMsg::Exit { code } => {
                 self.exit.get_or_insert(code);
@@ -130,9 +126,9 @@ impl Console {
         Ok(())
     }
 
-    fn output(&mut self, rank: u32, stream: Stream, bytes: &[u8]) {
+    fn output(&mut self, rank: u32, stream: Stream, bytes: &[u8], socket: &UnixStream) {
         if !self.label {
-            self.write(stream, bytes);
+            self.write(stream, bytes, socket);
             return self.printed.add(rank, stream, bytes.len());
         }
         let mut labelled = Vec::with_capacity(bytes.len() + 64);
@@ -143,11 +139,11 @@ impl Console {
         if labelled.last() != Some(&b'\n') {
             labelled.push(b'\n');
         }
-        self.write(stream, &labelled);
+        self.write(stream, &labelled, socket);
         self.printed.add(rank, stream, bytes.len());
     }
 
-    fn write(&mut self, stream: Stream, bytes: &[u8]) {
+    fn write(&mut self, stream: Stream, bytes: &[u8], socket: &UnixStream) {
         let result = match stream {
             Stream::Stdout => {
                 let mut out = io::stdout().lock();
@@ -158,12 +154,12 @@ impl Console {
         if result.is_err() && stream == Stream::Stdout && self.exit.is_none() {
             // Nobody reads on: end the job by hanging up.
             self.exit = Some(BROKEN_PIPE);
-            let _ = self.socket.shutdown(Shutdown::Write);
+            let _ = socket.shutdown(Shutdown::Write);
         }
     }
 }
 
-fn say(text: &str) {
+pub fn say(text: &str) {
     eyrie_terminal::say(crate::NAME, text);
 }
 
@@ -191,37 +187,22 @@ fn pass_signals(set: libc::sigset_t, sender: Sender) -> anyhow::Result<()> {
 }
 
 /// Passes standard input to the daemon, as much as it gives credit for.
-fn pass_input(sender: Sender) -> anyhow::Result<mpsc::Sender<u32>> {
+fn pass_input(sender: Sender) -> anyhow::Result<()> {
     // In the background of a terminal a read would stop us; ignored, it ends the input instead.
-    // SAFETY: changes a disposition of this process only, after the daemon was started.
+    // SAFETY: changes a disposition of this process only; daemons get the default.
     unsafe { libc::signal(libc::SIGTTIN, libc::SIG_IGN) };
-    let (give, given) = mpsc::channel::<u32>();
     let pass = move || {
         let mut buffer = vec![0u8; MAX_DATA_BYTES.min(64 * 1024)];
-        let mut credit = 0usize;
-        loop {
-            while credit == 0 {
-                match given.recv() {
-                    Ok(more) => credit += more as usize,
-                    Err(_) => return,
-                }
-            }
-            credit += given.try_iter().map(|more| more as usize).sum::<usize>();
-            let most = credit.min(buffer.len());
-            let message = match io::stdin().lock().read(&mut buffer[..most]) {
-                Ok(0) => ClientMsg::StdinEof,
-                Ok(count) => {
-                    credit -= count;
-                    ClientMsg::Stdin(buffer[..count].to_vec())
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => ClientMsg::StdinEof,
-            };
-            if !sender.send(&message) || message == ClientMsg::StdinEof {
-                return;
+        while let Some(room) = sender.room() {
+            let most = room.min(buffer.len());
+            match io::stdin().lock().read(&mut buffer[..most]) {
+                Ok(0) => return sender.end_input(),
+                Ok(count) => sender.input(&buffer[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return sender.end_input(),
             }
         }
     };
     std::thread::Builder::new().name("stdin".into()).spawn(pass).context("thread")?;
-    Ok(give)
+    Ok(())
 }

@@ -81,6 +81,7 @@ pub fn pointless(run: &Run) -> Option<&'static str> {
         ("--address", run.address.is_some()),
         ("--join-limit", run.join_limit.is_some()),
         ("--oversubscribe", run.oversubscribe),
+        ("--controller-limit", run.controller_limit.is_some()),
     ];
     options.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
 }

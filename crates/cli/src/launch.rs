@@ -23,13 +23,21 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 /// Send log of each rank when none is asked for.
 const LOG_BYTES: u64 = 512 << 20;
+/// How long nodes go on without a controller if nothing else is said.
+const CONTROLLER_LIMIT_MS: u64 = 60_000;
+/// A controller that lives shorter than this did not get far.
+const SHORT: Duration = Duration::from_secs(1);
+/// After so many of those in a row no other one is started.
+const SHORT_LIVED: u32 = 10;
 /// The least that is taken when memory is short.
 const LEAST_LOG_BYTES: u64 = 16 << 20;
 
@@ -92,6 +100,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         program: program.as_os_str().as_bytes().to_vec(),
         argv: argv(&run.command),
         input_is_file: input_is_file(),
+        controller_limit_ms: run.controller_limit.unwrap_or(CONTROLLER_LIMIT_MS),
     };
     start(spec, run.label)
 }
@@ -146,6 +155,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         program: program.as_os_str().as_bytes().to_vec(),
         argv: argv(&verify.command),
         input_is_file: false,
+        controller_limit_ms: 0,
     };
     start(spec, verify.label)
 }
@@ -229,30 +239,62 @@ fn stay_with(
     saved: Option<&SavedJob>,
     label: bool,
 ) -> Result<i32, Failure> {
-    let (ours, theirs) = UnixStream::pair().context("socket pair")?;
     // A shell without job control has it ignored in the background, where a batch system sends it.
     // SAFETY: no other thread is there yet; what is started gets back what was.
     let quit = unsafe { libc::signal(libc::SIGQUIT, libc::SIG_DFL) };
     let held = eyrie_terminal::hold(&console::PASSED);
-    let mut daemon = spawn_daemon(folder, binary, theirs, (held.before, quit), saved)?;
-    let printed = folder.path.join(home::PRINTED);
-    let ended = Console::new(ours, label, &printed)?.converse(order, held.set);
-    let status = daemon.wait().context("node daemon")?;
-    match ended? {
-        Some(code) => Ok(code),
-        None => {
-            let log = std::fs::read_to_string(folder.path.join(home::LOG)).unwrap_or_default();
-            // Its own last words, if it had any; a killed one has none.
-            let words = log.lines().rev().find_map(|l| l.strip_prefix("eyrie: "));
-            let words = words.map(|w| format!(": {w}")).unwrap_or_default();
-            let hint = match folder.path.join(home::SAVED).exists() {
-                true => format!("; to go on from the last checkpoint: eyrie restart {}", folder.id),
-                false => String::new(),
-            };
-            let error = anyhow::anyhow!("the node daemon ended early ({status}){words}{hint}");
-            Err(Failure::new(FAILED, error))
+    let mut console = Console::new(label, &folder.path.join(home::PRINTED), held.set);
+    let nodes = nodes_of(folder, order)?;
+    let (mut order, mut short) = (order.clone(), 0);
+    loop {
+        let (ours, theirs) = UnixStream::pair().context("socket pair")?;
+        let begun = Instant::now();
+        let mut daemon = spawn_daemon(folder, binary, theirs, (held.before, quit), saved)?;
+        let ended = console.converse(ours, &order);
+        let status = daemon.wait().context("node daemon")?;
+        short = if begun.elapsed() < SHORT { short + 1 } else { 0 };
+        let journal = folder.path.join(home::JOURNAL).exists();
+        match ended? {
+            Some(code) => {
+                console.close();
+                nodes.iter().for_each(home::await_nodes);
+                return Ok(code);
+            }
+            None if journal && status.code().is_none() && short < SHORT_LIVED => {
+                console::say(&format!("the controller died ({status}); another one goes on"));
+                order = ClientMsg::Resume { verbose: false };
+            }
+            None => {
+                console.close();
+                return Err(ended_early(folder, status));
+            }
         }
     }
+}
+
+/// What the nodes of a job that may get another controller hold locked.
+fn nodes_of(folder: &JobFolder, order: &ClientMsg) -> anyhow::Result<Option<File>> {
+    let journaled = match order {
+        ClientMsg::Start(spec) => spec.is_journaled(),
+        order => matches!(order, ClientMsg::Resume { .. }),
+    };
+    let mut options = File::options();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let nodes = journaled.then(|| options.open(folder.path.join(home::NODES)));
+    nodes.transpose().context("job folder")
+}
+
+fn ended_early(folder: &JobFolder, status: ExitStatus) -> Failure {
+    let log = std::fs::read_to_string(folder.path.join(home::LOG)).unwrap_or_default();
+    // Its own last words, if it had any; a killed one has none.
+    let words = log.lines().rev().find_map(|l| l.strip_prefix("eyrie: "));
+    let words = words.map(|w| format!(": {w}")).unwrap_or_default();
+    let hint = match folder.path.join(home::SAVED).exists() {
+        true => format!("; to go on from the last checkpoint: eyrie restart {}", folder.id),
+        false => String::new(),
+    };
+    let error = anyhow::anyhow!("the node daemon ended early ({status}){words}{hint}");
+    Failure::new(FAILED, error)
 }
 
 /// Starts the daemon in a session of its own, so that the terminal's signals reach only us.
@@ -284,6 +326,8 @@ fn spawn_daemon(
         command.pre_exec(move || {
             libc::setsid();
             libc::signal(libc::SIGQUIT, quit);
+            // We ignore it when we have begun to read standard input.
+            libc::signal(libc::SIGTTIN, libc::SIG_DFL);
             libc::sigprocmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut());
             eyrie_node::spawn::shut_inherited();
             for fd in [console_fd, lock_fd] {

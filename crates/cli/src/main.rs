@@ -9,6 +9,8 @@ mod launch;
 mod remote;
 mod replay;
 mod restart;
+mod resume;
+mod sender;
 mod show;
 mod slurm;
 
@@ -39,6 +41,7 @@ fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Abort(abort) => remote::abort(&abort),
         Command::Events(events) => remote::events(&events),
         Command::Restart(args) => restart::restart(&args),
+        Command::Resume(args) => resume::resume(&args),
         Command::Replay(replay) => replay::replay(&replay),
         Command::Info(info) => info::info(&info),
         Command::Image(image) => image::image(&image),

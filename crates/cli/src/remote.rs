@@ -10,10 +10,12 @@ use eyrie_terminal::{FAILED, Failure, print, units};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest wait for an answer that needs no work.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// Between two attempts to reach a new controller.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// A connection to a job's daemon.
 struct Remote {
@@ -25,8 +27,7 @@ impl Remote {
     fn connect(job: &JobEntry) -> anyhow::Result<Remote> {
         let gone = || format!("cannot reach job {}", job.id);
         let folder = File::open(&job.path).with_context(gone)?;
-        let socket =
-            UnixStream::connect(home::short_path(&folder, home::SOCKET)).with_context(gone)?;
+        let socket = Remote::reach(job, &folder).with_context(gone)?;
         socket.set_read_timeout(Some(ANSWER_LIMIT))?;
         let mut remote = Remote { socket, decoder: Decoder::new() };
         remote.send(&ClientMsg::Hello { protocol: PROTOCOL })?;
@@ -38,6 +39,19 @@ impl Remote {
                 job.id
             ),
             other => bail!("unexpected greeting: {other:?}"),
+        }
+    }
+
+    /// Waits for the next controller, if the job has a journal by which one goes on.
+    fn reach(job: &JobEntry, folder: &File) -> std::io::Result<UnixStream> {
+        let end = Instant::now() + ANSWER_LIMIT;
+        loop {
+            let reached = UnixStream::connect(home::short_path(folder, home::SOCKET));
+            let others = job.path.join(home::JOURNAL).exists() && Instant::now() < end;
+            if reached.is_ok() || !others {
+                return reached;
+            }
+            std::thread::sleep(PAUSE);
         }
     }
 
@@ -173,8 +187,9 @@ pub fn grow(args: &Grow) -> Result<i32, Failure> {
 pub fn inject(args: &Inject) -> Result<i32, Failure> {
     let job = find_running(&args.job)?;
     let ask = match &args.fault {
-        Fault::KillRank { ranks } => ClientMsg::Kill { ranks: ranks.clone() },
-        Fault::KillNode { nodes } => ClientMsg::KillNodes { nodes: nodes.clone() },
+        Fault::Rank { ranks } => ClientMsg::Kill { ranks: ranks.clone() },
+        Fault::Controller => ClientMsg::KillController,
+        Fault::Node { nodes } => ClientMsg::KillNodes { nodes: nodes.clone() },
     };
     Remote::ask(&job, &ask)?;
     Ok(0)
@@ -208,13 +223,24 @@ pub fn events(args: &Events) -> Result<i32, Failure> {
         }
         return Ok(0);
     }
-    let ask = ClientMsg::Events { from: 0, follow: args.follow };
-    let mut remote = Remote::connect(&job)?.patient(&ask)?;
+    let ask = |from| ClientMsg::Events { from, follow: args.follow };
+    let mut remote = Remote::connect(&job)?.patient(&ask(0))?;
+    let mut told = 0;
     loop {
         match remote.next() {
-            Ok(NodeMsg::Event(event)) => tell(&event)?,
+            Ok(NodeMsg::Event(event)) => {
+                told += 1;
+                tell(&event)?;
+            }
             Ok(NodeMsg::Done) => return Ok(0),
             Ok(other) => return Err(anyhow!("unexpected answer: {other:?}").into()),
+            // The controller died, and another one knows what it had told.
+            Err(_) if args.follow && job.path.join(home::JOURNAL).exists() => {
+                match Remote::connect(&job).and_then(|r| r.patient(&ask(told))) {
+                    Ok(next) => remote = next,
+                    Err(_) => return Ok(0),
+                }
+            }
             // The job ended: that is where following ends.
             Err(_) if args.follow => return Ok(0),
             Err(error) => return Err(error.into()),

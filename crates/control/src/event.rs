@@ -49,6 +49,10 @@ pub enum EventKind {
     Saved,
     /// A saved job goes on.
     Restarted,
+    /// The controller died; a new one goes on by its journal.
+    ControllerLost,
+    /// All nodes that are left are with the new controller (`count` of them).
+    ControllerBack,
 }
 
 impl EventKind {
@@ -75,6 +79,8 @@ impl EventKind {
             EventKind::Saved => "saved",
             EventKind::Restarted => "restarted",
             EventKind::Copied => "copied",
+            EventKind::ControllerLost => "controller-lost",
+            EventKind::ControllerBack => "controller-back",
         }
     }
 }

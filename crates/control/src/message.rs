@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
 /// Version of this protocol.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 /// Most bytes of standard input or output in one message.
 pub const MAX_DATA_BYTES: usize = 256 * 1024;
 
@@ -142,6 +142,16 @@ pub struct JobSpec {
     /// The console's standard input is a file: it has an end, and is read to it when the job is
     /// saved.
     pub input_is_file: bool,
+    /// How long nodes go on without a controller; 0: not at all.
+    pub controller_limit_ms: u64,
+}
+
+impl JobSpec {
+    /// Whether the controller keeps a journal, so that its death does not end the job.
+    pub fn is_journaled(&self) -> bool {
+        let here = self.hosts.is_none() && !self.netns;
+        self.nodes > 0 && self.ft == Ft::Logged && here && self.controller_limit_ms > 0
+    }
 }
 
 /// A rank's output stream.
@@ -194,6 +204,12 @@ pub enum ClientMsg {
     CheckpointAndEnd,
     /// Console: go on with the job that is saved in the folder.
     Restart(Box<JobSpec>),
+    /// Console: the controller died; go on with the job by its journal.
+    Resume {
+        verbose: bool,
+    },
+    /// Kill the controller with SIGKILL, as a fault would.
+    KillController,
 }
 
 /// From the daemon to a client.
@@ -243,5 +259,10 @@ pub enum NodeMsg {
     NotJoined {
         node: u32,
         reason: String,
+    },
+    /// Console: so much of standard input is known here, and the console may go up to `limit`.
+    StdinFrom {
+        known: u64,
+        limit: u64,
     },
 }

@@ -176,6 +176,15 @@ pub enum ToNode {
     Judge,
     /// End all processes. Answered by `Finished`.
     Finish,
+    /// The node is no member of the job any more, and ends.
+    Dismissed,
+}
+
+impl ToNode {
+    /// Whether it matters at the moment only: it may be lost with the connection.
+    pub fn is_fleeting(&self) -> bool {
+        matches!(self, ToNode::Beat { .. } | ToNode::Look { .. } | ToNode::Dismissed)
+    }
 }
 
 /// How a checkpoint came out.
@@ -388,4 +397,11 @@ pub enum FromNode {
     Finished {
         left: u64,
     },
+}
+
+impl FromNode {
+    /// Whether it matters at the moment only: it may be lost with the connection.
+    pub fn is_fleeting(&self) -> bool {
+        matches!(self, FromNode::Beat | FromNode::Looks { .. } | FromNode::Pressed { .. })
+    }
 }

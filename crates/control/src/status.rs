@@ -17,6 +17,9 @@ pub struct JobStatus {
     pub phase: String,
     pub exit_code: Option<i32>,
     pub daemon_pid: u32,
+    /// Number of the controller: 1, and one more for each that went on after the death of another.
+    #[serde(default)]
+    pub reign: u64,
     pub started_unix_ms: u64,
     pub uptime_ms: u64,
     pub checkpoint_every_ms: u64,
@@ -38,7 +41,7 @@ pub struct JobStatus {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeStatus {
     pub node: u32,
-    /// `joining`, `live`, `spare` or `lost`.
+    /// `joining`, `live`, `spare`, `awaited` (it is not with the new controller yet) or `lost`.
     pub state: String,
     pub epoch: u64,
     /// The machine it is on; null: the controller's.

@@ -5,16 +5,17 @@
 //! processes nor storage.
 
 use crate::guest::{self, Guest};
-use crate::job::Msg;
+use crate::job::{DaemonBooks, Head, Msg};
 use crate::netns::{self, Bridge};
 use crate::reap;
 use crate::spawn;
-use crate::wire::{self, Limits};
+use crate::wire::{self, End, Limits};
 use eyrie_control::auth::{self, Hello, Key, Role};
 use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
 use eyrie_control::message::Hosts;
 use eyrie_control::node::{Enlist, Lodge};
-use eyrie_control::{JobSpec, ToNode, encode_within};
+use eyrie_control::{FromNode, JobSpec, ToNode, encode_within};
+use eyrie_protocol::session::Numbered;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -24,11 +25,14 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 
 /// Longest silence while a caller introduces itself.
 const GREETING: Duration = Duration::from_secs(5);
+/// The number of a job's first controller.
+pub const FIRST_REIGN: u64 = 1;
 /// Longest wait for a killed daemon to be gone.
 const DEATH_LIMIT_MS: libc::c_int = 10_000;
 
@@ -37,6 +41,8 @@ pub struct Daemon {
     pub pid: libc::pid_t,
     pub pidfd: Arc<OwnedFd>,
     pub epoch: u64,
+    /// When the process started, as the kernel counts; with its number that is its identity.
+    pub born: u64,
     site: Site,
 }
 
@@ -45,18 +51,31 @@ pub struct Daemon {
 enum Site {
     /// Its storage.
     Here(PathBuf),
+    /// Another controller started it, which is dead.
+    Adopted { folder: PathBuf, job: String },
     /// The process is the remote shell.
     There(Arc<Guest>),
 }
+
+/// A connection to a node.
+pub struct Wired {
+    /// Its number among all of this controller's.
+    pub line: u64,
+    pub sender: wire::Sender<Numbered<ToNode>>,
+    pub stream: Arc<TcpStream>,
+    pub limits: Arc<Limits>,
+}
+
+static LINES: AtomicU64 = AtomicU64::new(1);
 
 /// How daemons are started.
 pub struct Crew {
     pub job: String,
     pub folder: PathBuf,
     pub spec: JobSpec,
-    key: Key,
+    pub key: Key,
     /// Where the controller listens.
-    addresses: Vec<SocketAddr>,
+    pub addresses: Vec<SocketAddr>,
     /// Held open in every daemon, so that whoever waits for its end waits for theirs.
     lifeline: OwnedFd,
     /// None: all are in one network.
@@ -82,10 +101,27 @@ impl Crew {
         places.sort_unstable();
         places.dedup();
         let key = Key::new()?;
-        let listen = |place| listen(place, &key, job, &tell);
+        let listen = |place| listen(SocketAddr::new(place, 0), &key, job, FIRST_REIGN, &tell);
         let addresses = places.into_iter().map(listen).collect::<io::Result<_>>()?;
         let (job, folder, spec) = (job.to_string(), folder.to_path_buf(), spec.clone());
         Ok(Crew { job, folder, spec, key, addresses, lifeline, bridge })
+    }
+
+    /// That of a job whose controller is dead: listens where that did.
+    pub fn again(
+        head: &Head,
+        job: &str,
+        folder: &Path,
+        lifeline: OwnedFd,
+        tell: &UnboundedSender<Msg>,
+    ) -> io::Result<Crew> {
+        let key = Key(head.key);
+        for address in &head.addresses {
+            listen(*address, &key, job, head.reign, tell)?;
+        }
+        let (job, folder, spec) = (job.to_string(), folder.to_path_buf(), head.spec.clone());
+        let addresses = head.addresses.clone();
+        Ok(Crew { job, folder, spec, key, addresses, lifeline, bridge: None })
     }
 
     /// What a daemon is told.
@@ -121,7 +157,7 @@ impl Crew {
         let lodge = Lodge { enlist, working_folder, environment: environment() };
         let guest = Arc::new(guest::start(hosts, node as usize, &lodge)?);
         let (pid, pidfd) = (guest.pid, Arc::clone(&guest.pidfd));
-        Ok(Daemon { pid, pidfd, epoch, site: Site::There(guest) })
+        Ok(Daemon { pid, pidfd, epoch, born: 0, site: Site::There(guest) })
     }
 
     fn start_here(&self, node: u32, epoch: u64) -> io::Result<Daemon> {
@@ -154,18 +190,20 @@ impl Crew {
         if let Some(mut stdin) = child.stdin.take() {
             stdin.write_all(&frame)?;
         }
-        Ok(Daemon { pid, pidfd, epoch, site: Site::Here(folder) })
+        let born = reap::born(pid).unwrap_or(0);
+        Ok(Daemon { pid, pidfd, epoch, born, site: Site::Here(folder) })
     }
 }
 
 /// Listens for daemons at an address of this machine.
 fn listen(
-    place: IpAddr,
+    place: SocketAddr,
     key: &Key,
     job: &str,
+    reign: u64,
     tell: &UnboundedSender<Msg>,
 ) -> io::Result<SocketAddr> {
-    let listener = TcpListener::bind((place, 0))
+    let listener = TcpListener::bind(place)
         .map_err(|error| io::Error::other(format!("cannot listen at {place}: {error}")))?;
     let address = listener.local_addr()?;
     let (key, job, tell) = (key.clone(), job.to_string(), tell.clone());
@@ -173,7 +211,7 @@ fn listen(
         for stream in listener.incoming().flatten() {
             let (key, job, tell) = (key.clone(), job.clone(), tell.clone());
             let work = move || {
-                if let Err(error) = welcome(stream, &key, &job, &tell) {
+                if let Err(error) = welcome(stream, &key, &job, reign, &tell) {
                     let _ = tell.send(Msg::TurnedAway { why: error.to_string() });
                 }
             };
@@ -232,45 +270,65 @@ fn welcome(
     mut stream: TcpStream,
     key: &Key,
     job: &str,
+    reign: u64,
     tell: &UnboundedSender<Msg>,
 ) -> Result<(), auth::AuthError> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(GREETING))?;
     stream.set_write_timeout(Some(GREETING))?;
     let own =
-        |caller: &Hello| Hello::new(Role::Controller, job, (0, 0), (caller.node, caller.epoch));
+        |caller: &Hello| Hello::new(Role::Controller, job, (0, reign), (caller.node, caller.epoch));
     let other = auth::answer(&mut stream, key, job, Role::Node, own)?;
     stream.set_write_timeout(None)?;
     let (node, epoch) = (other.node, other.epoch);
     let stream = Arc::new(stream);
     let limits = Arc::new(Limits::default());
     let known = Arc::clone(&limits);
-    let beat = move || ToNode::Beat { patience_ms: known.own() };
+    let beat = move || Numbered::beside(known.heard(), ToNode::Beat { patience_ms: known.own() });
     let sender = wire::write(Arc::clone(&stream), beat)?;
+    let line = LINES.fetch_add(1, Ordering::Relaxed);
     let (held, bears) = (Arc::clone(&stream), Arc::clone(&limits));
-    let _ = tell.send(Msg::Connected { node, epoch, sender, stream: held, limits: bears });
+    let wired = Wired { line, sender, stream: held, limits: bears };
+    let _ = tell.send(Msg::Connected { node, epoch, wired });
     let tell = tell.clone();
-    wire::read(stream, limits, move |message| {
-        let _ = tell.send(match message {
-            Ok(message) => Msg::Node { node, message },
-            Err(why) => Msg::Gone { node, epoch, why },
+    wire::read(stream, limits, move |frame: Result<Numbered<FromNode>, End>| {
+        let _ = tell.send(match frame {
+            Ok(frame) => Msg::Framed { node, line, frame },
+            Err(end) => Msg::HungUp { node, epoch, line, why: end.to_string() },
         });
     })?;
     Ok(())
 }
 
 impl Daemon {
+    /// The daemon of a node that another controller started, by its number and birth. One that is
+    /// gone has ended.
+    pub fn adopt(job: &str, folder: &Path, books: &DaemonBooks) -> io::Result<Daemon> {
+        let DaemonBooks { node, pid, born, epoch } = *books;
+        // The order matters: what bears the number when it is looked at cannot change any more.
+        let pidfd = spawn::pidfd(pid).ok().filter(|_| reap::born(pid) == Some(born));
+        let pidfd = Arc::new(pidfd.map_or_else(reap::ended, Ok)?);
+        let folder = folder.join(format!("node-{node}"));
+        let site = Site::Adopted { folder, job: job.to_string() };
+        Ok(Daemon { pid, pidfd, epoch, born, site })
+    }
+
+    /// What it takes to adopt it, if that can be.
+    pub fn books(&self, node: u32) -> DaemonBooks {
+        DaemonBooks { node, pid: self.pid, born: self.born, epoch: self.epoch }
+    }
+
     /// The host that it is on, if that is another.
     pub fn host(&self) -> Option<&str> {
         match &self.site {
-            Site::Here(_) => None,
+            Site::Here(_) | Site::Adopted { .. } => None,
             Site::There(guest) => Some(&guest.host),
         }
     }
 
     pub fn guest(&self) -> Option<Arc<Guest>> {
         match &self.site {
-            Site::Here(_) => None,
+            Site::Here(_) | Site::Adopted { .. } => None,
             Site::There(guest) => Some(Arc::clone(guest)),
         }
     }
@@ -305,13 +363,17 @@ impl Daemon {
                 done(0);
             }
             Site::Here(folder) => {
-                let mut poll =
-                    libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-                // SAFETY: one entry, which is ours.
-                unsafe { libc::poll(&mut poll, 1, DEATH_LIMIT_MS) };
+                wait_for_end(&pidfd);
                 let _ = reap::collect(&pidfd);
                 // What it leaves comes to us, generation after generation.
                 let left = reap::clear_but(&others);
+                let _ = std::fs::remove_dir_all(&folder);
+                done(left);
+            }
+            Site::Adopted { folder, job } => {
+                wait_for_end(&pidfd);
+                // What it leaves comes to whoever adopted the daemon.
+                let left = reap::clear_strays(&job, &others);
                 let _ = std::fs::remove_dir_all(&folder);
                 done(left);
             }
@@ -319,6 +381,13 @@ impl Daemon {
         std::thread::Builder::new().name("eyrie-clear".into()).spawn(work)?;
         Ok(())
     }
+}
+
+/// Waits, up to a limit, until a killed process has ended.
+fn wait_for_end(pidfd: &OwnedFd) {
+    let mut poll = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry, which is ours.
+    unsafe { libc::poll(&mut poll, 1, DEATH_LIMIT_MS) };
 }
 
 #[cfg(test)]

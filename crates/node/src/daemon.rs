@@ -1,33 +1,29 @@
 //! A node daemon: a node of a job with several, in a process of its own (`eyrie __member`).
 //!
 //! Kept true: the job's key comes through standard input and stands in no argument; when the
-//! controller is gone, or does not want this node any more, its processes and its storage go, too.
+//! controller is gone for too long (`line`), or does not want this node any more, its processes and
+//! its storage go, too.
 
 use crate::agent::{self, Agent, BeginError, Network};
 use crate::home;
+use crate::line::{self, Caller};
+use crate::post::Post;
 use crate::reap;
 use crate::spawn::Prefix;
 use crate::store::{self, Identity, Members};
-use crate::wire::{self, Limits};
-use eyrie_control::auth::{self, AuthError, Hello, Key, Role};
+use eyrie_control::Decoder;
+use eyrie_control::auth::{AuthError, Key};
 use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
 use eyrie_control::node::Enlist;
-use eyrie_control::{Decoder, FromNode, ToNode};
 use std::ffi::OsStr;
 use std::io::{self, Read};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::mpsc;
-
-/// Longest wait for the controller's answer at the beginning.
-const GREETING: Duration = Duration::from_secs(20);
-
-/// Longest wait for an answer to the first call; longer each time.
-const FIRST_CALL: Duration = Duration::from_millis(50);
 
 /// Longest wait for the controller's hanging up at the end.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -98,64 +94,37 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     let Enlist { job, node, epoch, key, controller, spec, .. } = enlist;
     let keep = spec.keep;
     std::fs::DirBuilder::new().mode(0o700).create(folder).map_err(os("storage"))?;
-    let mut stream = call(controller).map_err(os("controller"))?;
     let key = Key(key);
-    let here = stream.local_addr().map_err(os("controller"))?.ip();
-    greet(&mut stream, &job, (node, epoch), &key)?;
-    let stream = Arc::new(stream);
+    let limit = if spec.is_journaled() { spec.controller_limit_ms } else { 0 };
+    let caller = Caller {
+        controller,
+        job: job.clone(),
+        own: (node, epoch),
+        key: key.clone(),
+        limit: Duration::from_millis(limit),
+    };
+    let called = caller.call()?;
+    let here = called.stream.local_addr().map_err(os("controller"))?.ip();
     let own = Identity { job: job.clone(), node, epoch, key };
     let images = folder.join(home::IMAGES);
     let members = Members::default();
     let store = TcpListener::bind((here, 0)).map_err(os("listener"))?;
     let store_at = store.local_addr().map_err(os("listener"))?;
     store::serve(store, own.clone(), images.clone(), Arc::clone(&members)).map_err(os("store"))?;
-    let to_controller =
-        wire::write(Arc::clone(&stream), || FromNode::Beat).map_err(os("thread"))?;
-    let limits = Arc::new(Limits::default());
-    let told = Arc::clone(&limits);
     let (orders, mut ordered) = mpsc::unbounded_channel();
     let (hear, heard) = mpsc::unbounded_channel();
     let network = Network { own, members, here, store: store_at, homes: Vec::new(), links: None };
     let place = agent::Place { id: job, images, prefix, segment: None };
-    let out = to_controller.clone();
-    let say = Arc::new(move |message| out.send(message));
+    let post = Arc::new(Post::default());
+    let out = Arc::clone(&post);
+    let say = Arc::new(move |message| out.say(message));
     let agent = Agent::begin(place, spec, hear, say, Some(network))?;
     agent.borrow_mut().join();
-    wire::read(stream, limits, move |order: Result<ToNode, String>| match order {
-        // Before this node gives the controller up, the controller has given this node up.
-        Ok(ToNode::Beat { patience_ms }) => told.tell(patience_ms),
-        Ok(order) => drop(orders.send(order)),
-        // The sender goes with this closure, and the loop below ends.
-        Err(why) => tracing::warn!("the controller is gone: {why}"),
-    })
-    .map_err(os("thread"))?;
+    line::keep(caller, called, post, orders).map_err(os("thread"))?;
     agent::serve(&agent, &mut ordered, heard).await;
     let finished = agent.borrow().finished();
     // The controller hangs up when it has read the last words.
     let hung_up = async { while ordered.recv().await.is_some() {} };
     let _ = tokio::time::timeout(FAREWELL, hung_up).await;
     Ok(finished && keep)
-}
-
-/// Calls the controller. What is sent first may be lost, as a bridge takes a moment to notice a new
-/// network, and would be sent again a second later only.
-fn call(controller: SocketAddr) -> io::Result<TcpStream> {
-    let begun = Instant::now();
-    let mut wait = FIRST_CALL;
-    loop {
-        match TcpStream::connect_timeout(&controller, wait) {
-            Err(error) if error.kind() == io::ErrorKind::TimedOut && begun.elapsed() < GREETING => {
-                wait *= 2;
-            }
-            called => return called,
-        }
-    }
-}
-
-fn greet(stream: &mut TcpStream, job: &str, own: (u32, u64), key: &Key) -> Result<(), DaemonError> {
-    stream.set_nodelay(true).map_err(os("controller"))?;
-    stream.set_read_timeout(Some(GREETING)).map_err(os("controller"))?;
-    let hello = Hello::new(Role::Node, job, own, (0, 0)).map_err(os("random numbers"))?;
-    auth::call(stream, key, &hello, Role::Controller)?;
-    Ok(())
 }

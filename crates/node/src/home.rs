@@ -7,7 +7,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -26,6 +26,10 @@ pub const PRINTED: &str = "printed";
 pub const EVENTS: &str = "events.jsonl";
 /// What the daemon logged.
 pub const LOG: &str = "node.log";
+/// What a new controller needs to go on, if the one that is there dies.
+pub const JOURNAL: &str = "journal";
+/// Locked by the controller and the nodes of a job that has a journal.
+pub const NODES: &str = "nodes";
 /// Standard input as far as it was read, for ranks that start again.
 pub const STDIN: &str = "stdin";
 /// Checkpoint images.
@@ -86,6 +90,8 @@ pub struct JobEntry {
     pub ended: bool,
     /// Can be restarted when it does not run.
     pub saved: bool,
+    /// Its nodes wait for a new controller.
+    pub resumable: bool,
     pub created: SystemTime,
 }
 
@@ -154,6 +160,33 @@ pub fn claim(job: &JobEntry) -> Result<JobFolder, HomeError> {
     Err(HomeError::Running(job.id.clone()))
 }
 
+/// Holds the lock of the nodes of a job that has a journal. Nodes inherit it, so it is held as long
+/// as the controller or one of them lives.
+pub fn hold_nodes(folder: &Path) -> io::Result<OwnedFd> {
+    let path = folder.join(NODES);
+    let file =
+        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    // SAFETY: plain system call on a descriptor that `file` keeps open.
+    match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH) } {
+        0 => Ok(file.into()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Waits until nobody holds that lock.
+pub fn await_nodes(nodes: &File) {
+    // SAFETY: plain system call on a descriptor that is open.
+    while unsafe { libc::flock(nodes.as_raw_fd(), libc::LOCK_EX) } < 0
+        && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+    {}
+}
+
+/// Whether nodes of a job wait for a new controller.
+fn is_resumable(folder: &Path) -> bool {
+    let nodes = OpenOptions::new().write(true).open(folder.join(NODES));
+    folder.join(JOURNAL).exists() && nodes.is_ok_and(|nodes| !try_lock(&nodes))
+}
+
 fn entry(path: PathBuf) -> Option<JobEntry> {
     let id = path.file_name()?.to_str()?.to_string();
     let lock = OpenOptions::new().write(true).open(path.join(LOCK)).ok();
@@ -164,7 +197,8 @@ fn entry(path: PathBuf) -> Option<JobEntry> {
     let created = created.and_then(|m| m.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
     let alive = lock.is_some_and(|file| !try_lock(&file));
     let (ended, saved) = (path.join(ENDED).exists(), path.join(SAVED).exists());
-    Some(JobEntry { id, path, alive, ended, saved, created })
+    let resumable = !alive && is_resumable(&path);
+    Some(JobEntry { id, path, alive, ended, saved, resumable, created })
 }
 
 /// All jobs, oldest first; folders of jobs that died are removed on the way.
@@ -175,7 +209,7 @@ pub fn jobs(home: &Path) -> Vec<JobEntry> {
     found.retain(|job| {
         let unborn = job.id.starts_with('.');
         let young = job.created.elapsed().map_or(true, |age| age < UNBORN_AGE);
-        let dead = !job.alive && !job.ended && !job.saved;
+        let dead = !job.alive && !job.ended && !job.saved && !job.resumable;
         if dead && !(unborn && young) {
             let _ = fs::remove_dir_all(&job.path);
             return false;

@@ -3,6 +3,7 @@
 //! Kept true: what was read from the console is in the file at its position before any of it is
 //! passed on; no more is on the way to the process than a window.
 
+use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -21,6 +22,17 @@ pub enum Next {
     Over,
     /// Nothing for now.
     Wait,
+}
+
+/// Where everybody stands in it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Cursor {
+    written: u64,
+    fed: u64,
+    sent: u64,
+    over: bool,
+    greedy: bool,
+    reader: Option<u64>,
 }
 
 /// The input of a job.
@@ -52,6 +64,18 @@ impl Input {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         Ok(Input { file, written, fed: 0, sent: 0, over, greedy: false, reader: None })
+    }
+
+    /// Where everybody stands.
+    pub fn cursor(&self) -> Cursor {
+        let Input { written, fed, sent, over, greedy, reader, .. } = *self;
+        Cursor { written, fed, sent, over, greedy, reader }
+    }
+
+    /// Goes on from there. What was read beyond that is read again.
+    pub fn resume(path: &Path, at: &Cursor) -> io::Result<Input> {
+        let Cursor { fed, sent, greedy, reader, .. } = *at;
+        Ok(Input { fed, sent, greedy, reader, ..Input::reopen(path, (at.written, at.over))? })
     }
 
     /// How much is known, and whether that is all.

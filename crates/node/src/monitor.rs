@@ -5,6 +5,7 @@
 //! started once the job is ending; `End` comes exactly once, when no process is left.
 
 pub use eyrie_control::{Death, Said};
+use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
 /// Deaths by a bug's signal at one and the same point before the program is held responsible.
@@ -101,7 +102,7 @@ pub enum Action {
     End { code: i32 },
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Phase {
     Running,
     /// Everybody is being killed; the beginning, or the last set of checkpoints, comes next.
@@ -121,7 +122,7 @@ enum Phase {
     Over,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Life {
     /// A process is being prepared.
     Waiting,
@@ -132,7 +133,7 @@ enum Life {
     Gone,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Rank {
     life: Life,
     last: Option<(i32, u64)>,
@@ -141,7 +142,7 @@ struct Rank {
 }
 
 /// One job.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Monitor {
     ranks: Vec<Rank>,
     phase: Phase,

@@ -102,6 +102,26 @@ impl Tape {
         }
     }
 
+    /// What a controller's successor needs of it, if so many bytes were printed.
+    pub fn behind(&self, printed: u64) -> Tape {
+        let first = self.received - self.history.len() as u64;
+        let most = self.history.len().saturating_sub(self.pending.len());
+        let skip = (printed.saturating_sub(first) as usize).min(most);
+        let history = self.history.iter().skip(skip).copied().collect();
+        let pending = self.pending.clone();
+        let Tape { received, position, limit, compare, foreign, .. } = *self;
+        Tape { received, position, history, limit, compare, foreign, pending }
+    }
+
+    /// What was forwarded beyond what was printed.
+    pub fn unprinted(&self, printed: u64) -> Vec<u8> {
+        let first = self.received - self.history.len() as u64;
+        let forwarded = self.received - self.pending.len() as u64;
+        let (from, to) = (printed.max(first), forwarded.max(first));
+        let skip = (from - first) as usize;
+        self.history.iter().skip(skip).take(to.saturating_sub(from) as usize).copied().collect()
+    }
+
     /// Takes bytes as they came from the pipe. Returns complete lines to forward. On a difference
     /// nothing of `bytes` is forwarded.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>, Difference> {
@@ -227,6 +247,22 @@ mod tests {
         assert!(tape.feed(b"nix\n").is_err());
         tape.rewind(4);
         assert_eq!(tape.feed(b"too\nnew\n"), Ok(None));
+    }
+
+    #[test]
+    fn a_successor_prints_what_was_not_printed() {
+        let mut tape = Tape::new(100);
+        tape.feed(b"one\ntwo\nth").unwrap();
+        assert_eq!(tape.unprinted(0), b"one\ntwo\n");
+        assert_eq!(tape.unprinted(4), b"two\n");
+        let mut next = tape.behind(4);
+        assert_eq!((next.unprinted(4), next.unprinted(8)), (b"two\n".to_vec(), Vec::new()));
+        assert_eq!(next.feed(b"ree\n"), Ok(Some(b"three\n".to_vec())));
+        let mut next = tape.behind(8);
+        assert_eq!(next.flush(), Some(b"th".to_vec()));
+        assert_eq!(next.unprinted(8), b"th");
+        next.rewind(0);
+        assert_eq!(next.feed(b"one\ntwo\nthx\n"), Ok(Some(b"x\n".to_vec())));
     }
 
     #[test]

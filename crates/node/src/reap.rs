@@ -147,6 +147,69 @@ pub fn clear_but(spare: &[libc::pid_t]) -> usize {
     }
 }
 
+/// When a process started, as the kernel counts. None: it is gone, or has ended.
+pub fn born(pid: libc::pid_t) -> Option<u64> {
+    let (state, _, born) = stat(pid)?;
+    (!"ZX".contains(&state)).then_some(born)
+}
+
+/// State, parent and birth of a process.
+fn stat(pid: libc::pid_t) -> Option<(String, libc::pid_t, u64)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before may hold anything.
+    let mut words = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = words.next()?.to_string();
+    let parent = words.next()?.parse().ok()?;
+    Some((state, parent, words.nth(17)?.parse().ok()?))
+}
+
+/// A descriptor that says, as that of a process does, that it has ended.
+pub fn ended() -> io::Result<OwnedFd> {
+    let flags = rustix::event::EventfdFlags::CLOEXEC;
+    Ok(rustix::event::eventfd(1, flags)?)
+}
+
+/// Kills the processes of a job that none of the daemons `live` leads, wherever they are, and
+/// waits until they are gone. Returns how many do not go.
+pub fn clear_strays(job: &str, live: &[libc::pid_t]) -> usize {
+    let end = Instant::now() + CLEAR_LIMIT;
+    loop {
+        let left = strays(job, live);
+        if left.is_empty() || Instant::now() > end {
+            return left.len();
+        }
+        for pid in left {
+            // SAFETY: plain system call. It bears the job's mark, and had not ended just now.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn strays(job: &str, live: &[libc::pid_t]) -> Vec<libc::pid_t> {
+    let mark = format!("EYRIE_JOB={job}");
+    let Ok(all) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let pids = all.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok());
+    let is_stray = |pid: &libc::pid_t| {
+        let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let marked = environ.split(|&b| b == 0).any(|v| v == mark.as_bytes());
+        // Twice: a parent that ends while it is looked for hides who is above it.
+        marked && born(*pid).is_some() && !is_led(*pid, live) && !is_led(*pid, live)
+    };
+    pids.filter(is_stray).collect()
+}
+
+/// Whether one of these is a process's ancestor.
+fn is_led(mut pid: libc::pid_t, live: &[libc::pid_t]) -> bool {
+    while let Some((_, parent, _)) = stat(pid).filter(|s| s.1 > 1) {
+        if live.contains(&parent) {
+            return true;
+        }
+        pid = parent;
+    }
+    false
+}
+
 /// Kills and collects all descendants, generation after generation. Returns how many are left
 /// (stuck in the kernel) when the time is over.
 pub fn clear() -> usize {

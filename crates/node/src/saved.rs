@@ -160,6 +160,7 @@ mod tests {
             program: b"/bin/x".to_vec(),
             argv: vec![b"x".to_vec()],
             input_is_file: false,
+            controller_limit_ms: 0,
         };
         let tapes = [Tape::new(10), Tape::new(10)];
         let rank = SavedRank { gone: false, tapes, retention: Retention::new(1), recoveries: 3 };

@@ -32,6 +32,8 @@ use tokio::sync::mpsc::{self, UnboundedSender};
 /// Longest wait for a console that does not take the last messages.
 const FLUSH_LIMIT: Duration = Duration::from_secs(20);
 const READ_BYTES: usize = 64 * 1024;
+/// Most messages in a turn.
+const TURN: usize = 64;
 
 /// How the daemon is started.
 pub struct Options {
@@ -79,7 +81,7 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
     let (reader, writer) = UnixStream::from_std(console).map_err(os("console"))?.into_split();
     let outlet = Outlet::new(writer);
     let mut reader = Reader::new(reader);
-    let (spec, restart) = match greeting(&mut reader, &outlet).await {
+    let order = match greeting(&mut reader, &outlet).await {
         Ok(order) => order,
         Err(error) => {
             outlet.send(&NodeMsg::Error(error.to_string()));
@@ -89,10 +91,11 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
         }
     };
     let (tell, mut told) = mpsc::unbounded_channel();
-    let begun = match spec.nodes {
-        0 if restart => begin_again(&id, &folder, prefix, spec, &outlet, &tell),
-        0 => begin(&id, &folder, prefix, spec, &outlet, &tell),
-        _ => begin_many(&id, &folder, spec, lifeline, &outlet, &tell),
+    let begun = match order {
+        Order::Restart(spec) => begin_again(&id, &folder, prefix, *spec, &outlet, &tell),
+        Order::Start(spec) if spec.nodes == 0 => begin(&id, &folder, prefix, *spec, &outlet, &tell),
+        Order::Start(spec) => begin_many(&id, &folder, *spec, lifeline, &outlet, &tell),
+        Order::Resume { verbose } => resume(&id, &folder, verbose, &outlet, &tell),
     };
     let job = match begun {
         Ok(job) => job,
@@ -112,11 +115,12 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
             biased;
             () = over.notified() => break,
             message = told.recv() => match message {
-                Some(message) => job.borrow_mut().take(message),
+                Some(message) => take(&job, message, &mut told),
                 None => break,
             },
             () = tokio::time::sleep(look) => job.borrow_mut().schedule(),
         }
+        job.borrow_mut().end_turn();
     }
     wind_up(&job, &mut told).await;
     let guests = job.borrow().guests();
@@ -125,6 +129,19 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
     let code = finish(Some(&job), &folder, &outlet, code).await;
     drop(lock);
     code
+}
+
+/// Takes a message, and what has come meanwhile: that is one turn.
+fn take(job: &Shared, first: Msg, told: &mut mpsc::UnboundedReceiver<Msg>) {
+    let mut job = job.borrow_mut();
+    job.take(first);
+    for _ in 1..TURN {
+        if job.exit_code().is_some() {
+            return;
+        }
+        let Ok(message) = told.try_recv() else { return };
+        job.take(message);
+    }
 }
 
 /// A new job.
@@ -138,6 +155,7 @@ fn begin(
 ) -> Result<Shared, BeginError> {
     let job = begin_here(id, folder, prefix, spec, None, outlet, tell)?;
     job.borrow_mut().start_all();
+    job.borrow_mut().end_turn();
     Ok(job)
 }
 
@@ -158,6 +176,7 @@ fn begin_again(
     }
     let job = begin_here(id, folder, prefix, spec, Some(saved), outlet, tell)?;
     job.borrow_mut().restart();
+    job.borrow_mut().end_turn();
     Ok(job)
 }
 
@@ -193,6 +212,10 @@ fn begin_many(
     outlet: &Outlet,
     tell: &UnboundedSender<Msg>,
 ) -> Result<Shared, BeginError> {
+    let lifeline = match spec.is_journaled() {
+        true => home::hold_nodes(folder).map_err(BeginError::Daemon)?,
+        false => lifeline,
+    };
     let crew = Crew::new(id, folder, &spec, lifeline, tell.clone()).map_err(BeginError::Daemon)?;
     let mut nodes = Vec::new();
     for node in 0..spec.nodes + spec.spares {
@@ -210,21 +233,42 @@ fn begin_many(
     let place = Place { id: id.to_string(), folder: folder.to_path_buf() };
     let job = Job::begin(place, spec, None, nodes, outlet.clone(), tell.clone())?;
     job.borrow_mut().employ(crew);
+    job.borrow_mut().begin_journal();
     Ok(job)
+}
+
+/// A job whose controller is dead.
+fn resume(
+    id: &str,
+    folder: &Path,
+    verbose: bool,
+    outlet: &Outlet,
+    tell: &UnboundedSender<Msg>,
+) -> Result<Shared, BeginError> {
+    let place = Place { id: id.to_string(), folder: folder.to_path_buf() };
+    let socket = folder.join(home::SOCKET);
+    let removed = std::fs::remove_file(&socket).or_else(absent_is_fine);
+    removed.map_err(|e| BeginError::File(socket, e))?;
+    let lifeline = home::hold_nodes(folder).map_err(BeginError::Daemon)?;
+    Job::resume(place, verbose, lifeline, outlet.clone(), tell)
 }
 
 /// Has the nodes keep what is to be kept, and end.
 async fn wind_up(job: &Shared, told: &mut mpsc::UnboundedReceiver<Msg>) {
     job.borrow_mut().keep_logs();
+    job.borrow_mut().end_turn();
     while !job.borrow().logs_kept() {
         let Some(message) = told.recv().await else { return };
         job.borrow_mut().take(message);
+        job.borrow_mut().end_turn();
     }
     job.borrow().finish();
     loop {
+        job.borrow_mut().end_turn();
         if let Some(left) = job.borrow().finished() {
             if left > 0 {
                 job.borrow().say(format!("{left} processes cannot be killed"));
+                job.borrow_mut().end_turn();
             }
             return;
         }
@@ -240,6 +284,15 @@ async fn finish(
     outlet: &Outlet,
     code: i32,
 ) -> Result<i32, ServeError> {
+    let journaled = folder.join(home::JOURNAL).exists();
+    if journaled {
+        // As long as there is a journal the console would start another controller.
+        outlet.send(&NodeMsg::Exit { code });
+        let _ = tokio::time::timeout(FLUSH_LIMIT, outlet.flushed()).await;
+        for name in [home::JOURNAL, home::NODES] {
+            let _ = std::fs::remove_file(folder.join(name));
+        }
+    }
     let removed = match job.filter(|j| j.borrow().keeps_folder()) {
         // It may be restarted. The last status lies in what is saved.
         _ if folder.join(home::SAVED).exists() => {
@@ -333,18 +386,25 @@ fn check_hello(message: Option<ClientMsg>) -> Result<(), String> {
     }
 }
 
-/// Returns the job, and whether it is one that was saved.
-async fn greeting(reader: &mut Reader, outlet: &Outlet) -> Result<(JobSpec, bool), ServeError> {
+/// What the console wants.
+enum Order {
+    Start(Box<JobSpec>),
+    Restart(Box<JobSpec>),
+    Resume { verbose: bool },
+}
+
+async fn greeting(reader: &mut Reader, outlet: &Outlet) -> Result<Order, ServeError> {
     outlet.send(&NodeMsg::Hello { protocol: PROTOCOL });
     let bad = |e: eyrie_control::FrameError| ServeError::Console(e.to_string());
     check_hello(reader.next().await.map_err(bad)?).map_err(ServeError::Console)?;
     match reader.next().await.map_err(bad)? {
         Some(ClientMsg::Start(spec)) => {
-            Ok((check_spec(*spec).map_err(ServeError::Console)?, false))
+            Ok(Order::Start(Box::new(check_spec(*spec).map_err(ServeError::Console)?)))
         }
         Some(ClientMsg::Restart(spec)) => {
-            Ok((check_spec(*spec).map_err(ServeError::Console)?, true))
+            Ok(Order::Restart(Box::new(check_spec(*spec).map_err(ServeError::Console)?)))
         }
+        Some(ClientMsg::Resume { verbose }) => Ok(Order::Resume { verbose }),
         _ => Err(ServeError::Console(String::from("sent no job"))),
     }
 }
@@ -438,8 +498,18 @@ async fn client(stream: UnixStream, job: Shared) {
             greeted = true;
             continue;
         }
-        if let Err(text) = answer(message, &job, &outlet) {
-            outlet.send(&NodeMsg::Error(text));
+        let kill = message == ClientMsg::KillController;
+        let answered = answer(message, &job, &outlet);
+        job.borrow_mut().end_turn();
+        match answered {
+            Err(text) => outlet.send(&NodeMsg::Error(text)),
+            Ok(()) if kill => {
+                outlet.send(&NodeMsg::Done);
+                outlet.flushed().await;
+                // SAFETY: plain system call; it ends this process.
+                unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+            }
+            Ok(()) => {}
         }
     }
 }
@@ -458,6 +528,7 @@ fn answer(message: ClientMsg, job: &Shared, outlet: &Outlet) -> Result<(), Strin
             job.inject_nodes(&nodes)?;
             outlet.send(&NodeMsg::Done);
         }
+        ClientMsg::KillController => job.inject_controller()?,
         ClientMsg::Grow { nodes } => job.grow(nodes, outlet.clone())?,
         ClientMsg::Abort => {
             job.stop(libc::SIGTERM);
@@ -467,6 +538,7 @@ fn answer(message: ClientMsg, job: &Shared, outlet: &Outlet) -> Result<(), Strin
         ClientMsg::Hello { .. }
         | ClientMsg::Start(_)
         | ClientMsg::Restart(_)
+        | ClientMsg::Resume { .. }
         | ClientMsg::Stdin(_)
         | ClientMsg::StdinEof
         | ClientMsg::Signal(_) => return Err(String::from("not asked for on this connection")),

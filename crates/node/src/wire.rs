@@ -19,11 +19,13 @@ use std::time::{Duration, Instant};
 pub const BEAT: Duration = Duration::from_millis(patience::TICK_MS);
 const READ_BYTES: usize = 64 * 1024;
 
-/// How long silence is borne at the two ends of a connection, in milliseconds.
+/// How long silence is borne at the two ends of a connection, in milliseconds; what is confirmed.
 #[derive(Default)]
 pub struct Limits {
     own: AtomicU64,
     other: AtomicU64,
+    /// Number of the last message that is confirmed to the other end.
+    heard: AtomicU64,
 }
 
 impl Limits {
@@ -32,10 +34,32 @@ impl Limits {
         self.own.load(Ordering::Relaxed)
     }
 
+    /// Number of the last message that is confirmed to the other end.
+    pub fn heard(&self) -> u64 {
+        self.heard.load(Ordering::Relaxed)
+    }
+
+    pub fn confirm(&self, heard: u64) {
+        self.heard.store(heard, Ordering::Relaxed);
+    }
+
     /// The other end says what it bears: this one is going to bear more.
     pub fn tell(&self, other_ms: u64) {
         self.other.store(other_ms, Ordering::Relaxed);
     }
+}
+
+/// Why there is nothing more from the other end.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum End {
+    #[error("its connection ended")]
+    Closed,
+    #[error("its connection broke: {0}")]
+    Broke(String),
+    #[error("nothing was heard of it for {:.1} s", *.0 as f64 / 1e3)]
+    Silent(u64),
+    #[error("what it sends is malformed: {0}")]
+    Malformed(String),
 }
 
 /// The sending side. When the last clone is dropped, the connection is closed for writing.
@@ -86,7 +110,7 @@ pub fn write<T: Serialize + Send + 'static>(
 pub fn read<T: DeserializeOwned>(
     stream: Arc<TcpStream>,
     limits: Arc<Limits>,
-    mut take: impl FnMut(Result<T, String>) + Send + 'static,
+    mut take: impl FnMut(Result<T, End>) + Send + 'static,
 ) -> io::Result<()> {
     let work = move || {
         let why = read_all(&stream, &limits, &mut |message| take(Ok(message)));
@@ -101,20 +125,20 @@ fn read_all<T: DeserializeOwned>(
     stream: &TcpStream,
     limits: &Limits,
     take: &mut impl FnMut(T),
-) -> String {
+) -> End {
     let mut decoder = Decoder::within(MAX_NODE_FRAME_BYTES);
     let mut buffer = vec![0; READ_BYTES];
     let begun = Instant::now();
     let now_ms = || begun.elapsed().as_millis() as u64;
     let mut patience = Patience::new(0);
-    if stream.set_read_timeout(Some(BEAT)).is_err() {
-        return String::from("its connection cannot be used");
+    if let Err(error) = stream.set_read_timeout(Some(BEAT)) {
+        return End::Broke(error.to_string());
     }
     loop {
         limits.own.store(patience.limit_ms(), Ordering::Relaxed);
         let mut from = stream;
         match from.read(&mut buffer) {
-            Ok(0) => return String::from("its connection ended"),
+            Ok(0) => return End::Closed,
             Ok(count) => {
                 patience.heard(now_ms());
                 decoder.push(&buffer[..count]);
@@ -122,18 +146,17 @@ fn read_all<T: DeserializeOwned>(
             Err(error) if is_silence(error.kind()) => {
                 patience.told(limits.other.load(Ordering::Relaxed));
                 if patience.over(now_ms()) {
-                    let seconds = patience.silent_ms() as f64 / 1e3;
-                    return format!("nothing was heard of it for {seconds:.1} s");
+                    return End::Silent(patience.silent_ms());
                 }
                 continue;
             }
-            Err(error) => return format!("its connection broke: {error}"),
+            Err(error) => return End::Broke(error.to_string()),
         }
         loop {
             match decoder.next_message() {
                 Ok(Some(message)) => take(message),
                 Ok(None) => break,
-                Err(error) => return format!("what it sends is malformed: {error}"),
+                Err(error) => return End::Malformed(error.to_string()),
             }
         }
     }
@@ -157,13 +180,13 @@ mod tests {
         let (here, _) = listener.accept().unwrap();
         let sender = write(Arc::new(there), || ToNode::Beat { patience_ms: 0 }).unwrap();
         let (tell, told) = mpsc::channel();
-        read(Arc::new(here), Arc::default(), move |m: Result<ToNode, String>| drop(tell.send(m)))
+        read(Arc::new(here), Arc::default(), move |m: Result<ToNode, End>| drop(tell.send(m)))
             .unwrap();
         (0..5).for_each(|ask| sender.send(ToNode::Look { ask }));
         drop(sender);
         let all: Vec<_> = told.iter().filter(|m| !matches!(m, Ok(ToNode::Beat { .. }))).collect();
         let looks: Vec<_> = (0..5).map(|ask| Ok(ToNode::Look { ask })).collect();
         assert_eq!(all[..5], looks);
-        assert_eq!(all[5..], [Err(String::from("its connection ended"))]);
+        assert_eq!(all[5..], [Err(End::Closed)]);
     }
 }

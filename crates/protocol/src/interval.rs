@@ -4,6 +4,8 @@
 //! Pure. Kept true: never longer than what the user gave, never shorter than `SHORTEST_MS` unless
 //! the user gave less.
 
+use serde::{Deserialize, Serialize};
+
 /// No shorter interval is chosen.
 pub const SHORTEST_MS: u64 = 1_000;
 /// Before anything is known: one death in so much time of one rank (a week).
@@ -14,7 +16,7 @@ const PRIOR_DEATHS: f64 = 0.01;
 const WEIGHT: f64 = 0.3;
 
 /// What is known of costs and deaths.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Interval {
     given_ms: u64,
     ranks: u32,

@@ -5,6 +5,7 @@
 
 pub mod gate;
 pub mod interval;
+pub mod journal;
 pub mod link;
 pub mod membership;
 pub mod patience;
@@ -13,5 +14,6 @@ pub mod recovery;
 pub mod replicas;
 pub mod retention;
 pub mod scheduler;
+pub mod session;
 #[cfg(test)]
 mod testing;

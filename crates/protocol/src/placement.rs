@@ -16,7 +16,7 @@ pub enum Map {
 }
 
 /// The homes of all ranks.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Placement {
     homes: Vec<u32>,
     /// By node.

@@ -92,7 +92,7 @@ pub enum Action {
     Lost,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum Phase {
     Up,
     /// Its node died; determinants are being asked for.
@@ -107,7 +107,7 @@ enum Phase {
     Released,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Rank {
     incarnation: u32,
     /// Where it ran last.
@@ -127,7 +127,7 @@ struct Rank {
 }
 
 /// All ranks and nodes of a job.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Planner {
     members: Vec<Member>,
     spares: BTreeSet<Member>,

@@ -7,6 +7,7 @@
 //! job half of the time without any.
 
 use crate::interval::Interval;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -16,7 +17,7 @@ pub const MAX_RUNNING: usize = 1;
 pub const PRESSED_PERCENT: u64 = 75;
 
 /// In which order ranks are checkpointed (the first three are the Eagle paper's).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Policy {
     /// SR: at each interval one after the other, without a pause.
     Sequential,
@@ -48,7 +49,7 @@ impl Policy {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Slot {
     due_ms: u64,
     /// Its first turn in the stagger.
@@ -107,7 +108,7 @@ fn seconds(ms: u64) -> f64 {
 }
 
 /// The order of checkpoints in one job.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Scheduler {
     policy: Policy,
     interval: Interval,

@@ -236,8 +236,8 @@ def test_a_rank_that_had_ended_is_restored_for_those_who_still_run():
         assert job.count("exited", rank=2) == 2, job.report()
 
 
-def test_nothing_is_left_of_a_job_whose_controller_is_killed():
-    with Nodes("farm", 2, ckpt_every=0.5) as job:
+def test_nothing_is_left_of_a_job_that_is_to_end_with_its_controller():
+    with Nodes("farm", 2, ["--controller-limit", "0"], ckpt_every=0.5) as job:
         job.all_checkpointed()
         record = job.status()
         os.kill(record["daemon_pid"], signal.SIGKILL)

@@ -6,14 +6,15 @@ use crate::types::*;
 use crate::world::World;
 use eyrie_protocol::gate::Ticket;
 use eyrie_protocol::membership::Member;
+use eyrie_protocol::session::Numbered;
 use std::rc::Rc;
 
 impl World {
     /// To the controller, at once.
     pub fn tell(&mut self, at: Member, what: FromNode) {
-        let Some(node) = self.nodes.get(&at) else { return };
-        let conn = node.conn;
-        self.send(conn, End::Node(at), Packet::FromNode(what));
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        let (conn, frame) = (node.conn, node.session.number(what));
+        self.send(conn, End::Node(at), Packet::FromNode(frame));
     }
 
     fn tell_peer(&mut self, at: Member, peer: Member, what: PeerMsg) {
@@ -24,10 +25,14 @@ impl World {
         self.send(conn, End::Node(at), Packet::Peer(what));
     }
 
-    pub fn node_hears(&mut self, at: Member, said: ToNode) {
-        if !self.nodes.contains_key(&at) {
-            return;
+    pub fn node_hears(&mut self, at: Member, frame: Numbered<ToNode>) {
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        match node.session.hear(frame.number, frame.heard) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(foreign) => return self.fail(format!("{at} hears: {foreign}")),
         }
+        let said = frame.message;
         match said {
             ToNode::Members(members) => self.new_members(at, members),
             ToNode::Home { rank, at: home } => self.new_home(at, rank, home),
@@ -353,6 +358,7 @@ impl World {
             }
         }
         let mut node = Node::new(member, self.ranks(), self.replicas, conn);
+        node.session = old.session;
         node.segment.frozen_runs = self.mutated(Mutation::RunsUnnoticed);
         let mut dead = old.members;
         dead.push(at);

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 const TOLD: Time = 3_000;
 
 /// What really happened.
+#[derive(Clone)]
 pub struct Truth {
     /// All that each rank recorded, from its beginning on, as far as it was not lost.
     history: Vec<Vec<u64>>,

@@ -1,19 +1,25 @@
 //! The simulated controller: the real planner, retention and scheduler, and what was printed.
 
+use crate::reign::Effect;
 use crate::types::*;
 use crate::world::World;
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::recovery::{Action, Input, Planner};
 use eyrie_protocol::retention::{Point, Retention};
 use eyrie_protocol::scheduler::Scheduler;
+use eyrie_protocol::session::{Numbered, Session};
 use std::collections::{BTreeMap, BTreeSet};
 
+#[derive(Clone)]
 pub struct Controller {
     pub planner: Planner,
     pub retention: Vec<Retention>,
     scheduler: Scheduler,
     every: Time,
     pub conns: BTreeMap<Member, usize>,
+    pub sessions: BTreeMap<Member, Session<ToNode>>,
+    /// What each rank has printed, as far as is known here.
+    pub tapes: Vec<Vec<u64>>,
     points: BTreeMap<(u32, u32), Point>,
     capturing: BTreeMap<u32, u32>,
     /// A mutation: images that should have been discarded.
@@ -40,6 +46,8 @@ impl Controller {
             retention: empty(ranks),
             planner: Planner::new(map),
             conns: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            tapes: vec![Vec::new(); ranks],
             points: BTreeMap::new(),
             capturing: BTreeMap::new(),
             late: Vec::new(),
@@ -52,13 +60,14 @@ impl Controller {
 
 impl World {
     pub fn planner(&mut self, input: Input) {
+        self.plans.push(input.clone());
         let todo = self.controller.planner.step(input);
         self.carry_out(todo);
     }
 
     fn say_to(&mut self, to: Member, said: ToNode) {
-        if let Some(conn) = self.controller.conns.get(&to).copied() {
-            self.send(conn, End::Controller, Packet::ToNode(said));
+        if self.controller.conns.contains_key(&to) {
+            self.turn.push(Effect::Say(to, said));
         }
     }
 
@@ -197,6 +206,7 @@ impl World {
             self.rank_down(rank);
             self.controller.retention[rank as usize].restart();
         }
+        self.controller.tapes.iter_mut().for_each(Vec::clear);
         self.controller.done.clear();
         self.controller.points.clear();
         self.controller.floors.clear();
@@ -224,6 +234,9 @@ impl World {
         let Some((old, conn)) = old.map(|(m, c)| (*m, *c)) else { return };
         self.controller.conns.remove(&old);
         self.controller.conns.insert(member, conn);
+        if let Some(session) = self.controller.sessions.remove(&old) {
+            self.controller.sessions.insert(member, session);
+        }
         if let Some((waiting, members)) = &mut self.controller.rolling_back {
             waiting.remove(&member.node);
             members.push(member);
@@ -242,6 +255,9 @@ impl World {
         self.trace(|| format!("{member} is taken for dead"));
         self.controller.conns.remove(&member);
         self.conns[conn].open[0] = self.mutated(Mutation::NoFence);
+        if !self.mutated(Mutation::NoFence) {
+            self.controller.sessions.remove(&member);
+        }
         if let Some((waiting, members)) = &mut self.controller.rolling_back {
             waiting.remove(&member.node);
             members.retain(|m| m.node != member.node);
@@ -260,7 +276,30 @@ impl World {
         self.all_down();
     }
 
-    pub fn controller_hears(&mut self, member: Member, said: FromNode) {
+    /// Whether a node says something that it has not said yet.
+    fn is_news(&mut self, member: Member, frame: &Numbered<FromNode>) -> bool {
+        let sessions = &mut self.controller.sessions;
+        // It may have been reset, which is not known here yet.
+        let known = sessions.keys().copied().filter(|m| m.node == member.node);
+        let of = known.max_by_key(|m| (*m == member, m.epoch));
+        let of = of.and_then(|m| sessions.get_mut(&m));
+        let heard = of.map(|s| s.hear(frame.number, frame.heard));
+        match heard {
+            // One that is fenced is not listened to.
+            None => self.mutated(Mutation::NoFence),
+            Some(Ok(new)) => new,
+            Some(Err(foreign)) => {
+                self.fail(format!("{member}: {foreign}"));
+                false
+            }
+        }
+    }
+
+    pub fn controller_hears(&mut self, member: Member, frame: Numbered<FromNode>) {
+        if !self.is_news(member, &frame) {
+            return;
+        }
+        let said = frame.message;
         if matches!(said, FromNode::Down) {
             return self.is_down(member);
         }
@@ -355,14 +394,18 @@ impl World {
     /// Prints what was not printed before.
     fn output(&mut self, rank: u32, index: u64, line: u64, depends: &Depends) {
         let again = self.mutated(Mutation::PrintedAgain);
-        let printed = &mut self.truth.printed[rank as usize];
-        match printed.get(index as usize) {
-            Some(_) if again => printed.push(line),
+        let tape = &mut self.controller.tapes[rank as usize];
+        let known = tape.len() as u64;
+        match tape.get(index as usize) {
+            Some(_) if again => self.turn.push(Effect::Print { rank, line }),
             Some(before) if *before != line => {
                 self.fail(format!("rank {rank} prints something else as line {index}"));
             }
             Some(_) => {}
-            None if printed.len() as u64 == index => printed.push(line),
+            None if known == index => {
+                tape.push(line);
+                self.turn.push(Effect::Print { rank, line });
+            }
             None => self.fail(format!("rank {rank}: lines before line {index} are missing")),
         }
         self.truth.prints(depends);

@@ -23,7 +23,7 @@ impl World {
         }
         self.faults_left -= 1;
         self.report.faults += 1;
-        match self.random.below(12) {
+        match self.random.below(15) {
             0..=2 => self.kill_rank(),
             3..=5 => self.kill_node(),
             6 => {
@@ -34,6 +34,7 @@ impl World {
             8 => self.cut_link(),
             9 => self.double_link(),
             10 => self.damage_image(),
+            11..=13 if self.journal.is_some() => self.kill_controller(),
             _ => {
                 self.kill_rank();
                 self.kill_rank();

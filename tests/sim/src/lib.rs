@@ -1,9 +1,9 @@
 //! A deterministic simulation of a job on many nodes, around the real state machines.
 //!
 //! Real: the gate, the replica store, the recovery planner, retention, the scheduler (all of
-//! `eyrie-protocol`). Modelled: programs, processes, segments, disks, links, network and clock.
-//! One seed is one run: programs, delays and faults follow from it. A run is right if no check in
-//! `checks` fails.
+//! `eyrie-protocol`), sessions and journal of the controller. Modelled: programs, processes,
+//! segments, disks, links, network and clock. One seed is one run: programs, delays and faults
+//! follow from it. A run is right if no check in `checks` fails.
 
 mod agent;
 mod checks;
@@ -13,6 +13,7 @@ mod net;
 mod node;
 mod program;
 mod random;
+mod reign;
 mod segment;
 mod types;
 mod world;

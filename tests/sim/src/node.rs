@@ -7,6 +7,7 @@ use crate::world::World;
 use eyrie_protocol::gate::{DetLogs, Gate, Ticket};
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::replicas::Replicas;
+use eyrie_protocol::session::Session;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
@@ -59,6 +60,8 @@ pub struct Node {
     /// For whom images are kept that were taken there.
     pub kept_for: BTreeMap<(u32, u32), Member>,
     pub conn: usize,
+    /// What was said to the controllers.
+    pub session: Session<FromNode>,
     pub pumping: bool,
     /// For each rank: what it may still need, as it was told last.
     pub floors: BTreeMap<u32, Vec<u64>>,
@@ -84,6 +87,7 @@ impl Node {
             taken: BTreeMap::new(),
             kept_for: BTreeMap::new(),
             conn,
+            session: Session::default(),
             pumping: false,
             floors: BTreeMap::new(),
         }

@@ -5,6 +5,7 @@ use eyrie_protocol::gate::ToReplica;
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::replicas::{Answer, Words};
 use eyrie_protocol::retention::Point;
+use eyrie_protocol::session::Numbered;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -146,8 +147,8 @@ pub enum PeerMsg {
 /// Anything on a connection.
 #[derive(Debug, Clone)]
 pub enum Packet {
-    ToNode(ToNode),
-    FromNode(FromNode),
+    ToNode(Numbered<ToNode>),
+    FromNode(Numbered<FromNode>),
     Peer(PeerMsg),
 }
 
@@ -204,6 +205,16 @@ pub enum Event {
     },
     Fault,
     Join,
+    /// A node without a controller calls.
+    Call {
+        member: Member,
+    },
+    /// A new controller takes over.
+    Reign,
+    /// Nodes had time enough to come back to the one after so many that died.
+    Rejoined {
+        deaths: u64,
+    },
 }
 
 /// What is broken on purpose, to show that the checks find it.
@@ -243,10 +254,14 @@ pub enum Mutation {
     NeverTrim,
     /// An image that is complete only after its rank was restored from an older one counts.
     LateImages,
+    /// What the controller decides has effects before it is written down.
+    EffectsUnwritten,
+    /// A new controller does not repeat what nodes have not confirmed.
+    OrdersForgotten,
 }
 
 impl Mutation {
-    pub const ALL: [Mutation; 17] = [
+    pub const ALL: [Mutation; 19] = [
         Mutation::OpenGate,
         Mutation::RunsUnnoticed,
         Mutation::NoWriteBack,
@@ -264,5 +279,7 @@ impl Mutation {
         Mutation::OneCopyCounts,
         Mutation::NeverTrim,
         Mutation::LateImages,
+        Mutation::EffectsUnwritten,
+        Mutation::OrdersForgotten,
     ];
 }

@@ -6,8 +6,11 @@ use crate::net::Conn;
 use crate::node::Node;
 use crate::program::{self, Programs};
 use crate::random::Random;
+use crate::reign::{Effect, Fate, Journal};
 use crate::types::{End, Event, Mutation, Packet, Time};
 use eyrie_protocol::membership::Member;
+use eyrie_protocol::recovery::Input;
+use eyrie_protocol::session::Session;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -31,6 +34,8 @@ pub struct Report {
     pub recoveries: u64,
     pub checkpoints: u64,
     pub roll_backs: u64,
+    /// Controllers that died.
+    pub controllers: u64,
     pub lost: bool,
     /// In a sum of reports: how many were.
     pub ended_lost: u64,
@@ -44,6 +49,7 @@ impl Report {
         self.recoveries += other.recoveries;
         self.checkpoints += other.checkpoints;
         self.roll_backs += other.roll_backs;
+        self.controllers += other.controllers;
         self.ended_lost += u64::from(other.lost);
     }
 }
@@ -53,13 +59,14 @@ impl std::fmt::Display for Report {
         write!(
             f,
             "{} events, {} faults, {} nodes lost, {} ranks restored, {} checkpoints, {} times back \
-             to the beginning, {} jobs lost with their last node",
+             to the beginning, {} controllers lost, {} jobs lost with their last node",
             self.events,
             self.faults,
             self.node_deaths,
             self.recoveries,
             self.checkpoints,
             self.roll_backs,
+            self.controllers,
             self.ended_lost
         )
     }
@@ -82,6 +89,16 @@ pub struct World {
     /// The first thing that was found wrong.
     pub wrong: Option<String>,
     pub over: bool,
+    /// What the controller has decided in its turn, and told the planner.
+    pub turn: Vec<Effect>,
+    pub plans: Vec<Input>,
+    pub journal: Option<Journal>,
+    /// The controller is going to die.
+    pub fate: Option<Fate>,
+    /// There is none at the time.
+    pub dead: bool,
+    /// What was true before its last turn.
+    pub before: Option<Truth>,
     queue: BinaryHeap<Reverse<(Time, u64)>>,
     events: BTreeMap<u64, Event>,
     numbered: u64,
@@ -113,6 +130,12 @@ impl World {
             next_epoch: 1,
             wrong: None,
             over: false,
+            turn: Vec::new(),
+            plans: Vec::new(),
+            journal: None,
+            fate: None,
+            dead: false,
+            before: None,
             queue: BinaryHeap::new(),
             events: BTreeMap::new(),
             numbered: 0,
@@ -129,6 +152,10 @@ impl World {
         }
         let todo = world.controller.planner.start();
         world.carry_out(todo);
+        world.end_turn(None);
+        if world.random.one_in(2) {
+            world.journal = Some(Journal::new(&world.controller));
+        }
         world.at(200, Event::Schedule);
         let first = 100 + world.random.below(1500);
         world.at(first, Event::Fault);
@@ -168,7 +195,7 @@ impl World {
             let Some(event) = self.events.remove(&number) else { continue };
             self.now = time;
             self.report.events += 1;
-            self.happen(event);
+            self.take(event);
             if let Some(why) = self.wrong {
                 return Err(why);
             }
@@ -183,6 +210,27 @@ impl World {
             }
         }
         Err(format!("nothing happens any more: {}", self.where_it_stands()))
+    }
+
+    /// Lets it happen; if the controller decides something by that, as one turn.
+    fn take(&mut self, event: Event) {
+        if !self.is_turn(&event) {
+            return self.happen(event);
+        }
+        if self.dead {
+            // It goes on looking when there is one again.
+            return match event {
+                Event::Schedule => self.at(100, event),
+                Event::Join => self.at(300, event),
+                _ => {}
+            };
+        }
+        let fate = self.fate.take();
+        if fate.is_some() {
+            self.before = Some(self.truth.clone());
+        }
+        self.happen(event);
+        self.end_turn(fate);
     }
 
     fn happen(&mut self, event: Event) {
@@ -200,6 +248,10 @@ impl World {
             Event::Perish { member } => self.perish(member),
             Event::Fault => self.fault(),
             Event::Join => self.rejoin(),
+            Event::Call { member } => self.call(member),
+            Event::Reign => self.reign(),
+            Event::Rejoined { deaths } if deaths == self.report.controllers => self.rejoined(),
+            Event::Rejoined { .. } => {}
         }
     }
 
@@ -212,6 +264,7 @@ impl World {
         node.segment.frozen_runs = self.mutated(Mutation::RunsUnnoticed);
         self.nodes.insert(member, node);
         self.controller.conns.insert(member, conn);
+        self.controller.sessions.insert(member, Session::default());
         self.trace(|| format!("{member} joins"));
         self.planner(eyrie_protocol::recovery::Input::Joined { member, spare });
         self.tell_floors(member);
@@ -275,10 +328,10 @@ impl World {
         let Some((_, packet)) = queue.pop_front() else { return };
         let (to, from) = (c.ends[side], c.ends[1 - side]);
         match (to, from, packet) {
-            (End::Controller, End::Node(member), Packet::FromNode(said)) => {
-                self.controller_hears(member, said);
+            (End::Controller, End::Node(member), Packet::FromNode(frame)) => {
+                self.controller_hears(member, frame);
             }
-            (End::Node(member), _, Packet::ToNode(said)) => self.node_hears(member, said),
+            (End::Node(member), _, Packet::ToNode(frame)) => self.node_hears(member, frame),
             (End::Node(member), End::Node(peer), Packet::Peer(said)) => {
                 self.peer_hears(member, peer, conn, said);
             }
@@ -294,6 +347,7 @@ impl World {
         c.open[side] = false;
         match (c.ends[side], c.ends[1 - side]) {
             (End::Controller, End::Node(member)) => self.suspect(member),
+            (End::Node(member), End::Controller) if self.journal.is_some() => self.call(member),
             (End::Node(member), End::Controller) => self.perish(member),
             (End::Node(member), End::Node(peer)) => self.peer_closed(member, peer, conn),
             _ => {}

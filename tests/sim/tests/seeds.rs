@@ -24,6 +24,7 @@ fn no_seed_finds_a_fault() {
     // The seeds must not be harmless.
     assert!(total.faults > SEEDS && total.node_deaths > SEEDS / 2, "{total}");
     assert!(total.recoveries > SEEDS && total.checkpoints > SEEDS, "{total}");
+    assert!(total.controllers > SEEDS / 10, "{total}");
     assert!(total.roll_backs > 0 && total.roll_backs < SEEDS / 2, "{total}");
 }
 

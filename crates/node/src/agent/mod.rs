@@ -282,6 +282,8 @@ impl Agent {
             ToNode::Force => self.force(),
             ToNode::Judge => self.judge(),
             ToNode::Finish => self.finish(),
+            // The connection sees to that.
+            ToNode::Dismissed => {}
         }
     }
 

@@ -1,5 +1,6 @@
 //! When checkpoints are taken, what is kept of them, and log space that is had by them.
 
+use super::books::Moment;
 use super::{Ask, Capture, Job, Latest, Rank};
 use crate::loans::File;
 use crate::outlet::Outlet;
@@ -137,7 +138,7 @@ impl Job {
         let r = self.rank(rank);
         r.reason = None;
         r.failures = 0;
-        r.latest = Some(Latest { at: Instant::now(), taken });
+        r.latest = Some(Latest { at: Moment::now(), taken });
         // Gives up what no kept checkpoint of the rank needs.
         let Point { need, det_pos, .. } = r.retention.floor().clone();
         self.to_all(&ToNode::Trim { rank, need, det_pos });
@@ -174,7 +175,7 @@ impl Job {
         let left = self.loans.clear();
         self.remove_files(&left);
         // Images that are still being written will be removed.
-        self.ranks.iter_mut().for_each(|r| r.capturing = None);
+        (0..self.size()).for_each(|rank| self.rank(rank).capturing = None);
     }
 
     fn remove_files(&self, files: &[File]) {

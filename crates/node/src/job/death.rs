@@ -1,11 +1,12 @@
 //! A process ended: what that means, and bringing its rank back.
 
+use super::books::Moment;
 use super::{Job, Starting};
 use crate::monitor::{self, signal_name};
 use crate::recovery::Input;
 use eyrie_control::node::{Choice, RankLook, ToNode};
 use eyrie_control::{Death, EventKind, Ft, Meta, Said};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 fn millis(d: Duration) -> f64 {
     d.as_secs_f64() * 1000.0
@@ -28,7 +29,7 @@ impl Job {
         r.proc = None;
         r.look = look;
         r.deaths += 1;
-        r.died_at = Some(Instant::now());
+        r.died_at = Some(Moment::now());
         r.gone = death == Death::Exit(0) && said != Said::Running;
         // Output is progress, too.
         let progress = r.tapes.iter().fold(progress, |n, t| n.wrapping_add(t.received()));

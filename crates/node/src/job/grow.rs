@@ -54,10 +54,10 @@ impl Job {
 
     /// Starts so many more nodes, without ranks. `Joined` follows for each, then `Done`.
     pub fn grow(&mut self, count: u32, outlet: Outlet) -> Result<(), String> {
-        let Some(crew) = &self.crew else {
+        if self.crew.is_none() {
             let text = "the job has one node and cannot grow: start it with --nodes 1 or more";
             return Err(text.into());
-        };
+        }
         if self.spec.hosts.is_some() {
             return Err("a job over --hosts cannot grow yet".into());
         }
@@ -69,10 +69,14 @@ impl Job {
             let most = MAX_NODES.saturating_sub(first);
             return Err(format!("a job may have had {MAX_NODES} nodes: ask for 1 to {most} more"));
         }
+        let epochs = self.epoch + 1..;
+        self.epoch += u64::from(count);
+        // Another controller must not give them again.
+        self.end_turn();
+        let Some(crew) = &self.crew else { return Ok(()) };
         let mut nodes = Vec::new();
-        for node in first..first + count {
-            self.epoch += 1;
-            match start_daemon(crew, node, self.epoch, &self.tell) {
+        for (node, epoch) in (first..first + count).zip(epochs) {
+            match start_daemon(crew, node, epoch, &self.tell) {
                 Ok(daemon) => {
                     self.nodes.push(Node::there(daemon));
                     nodes.push(node);

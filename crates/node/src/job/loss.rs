@@ -3,12 +3,13 @@
 //! Kept true: a node is declared lost once and never listened to again (it is fenced by its epoch);
 //! its ranks are brought back only when nothing of it runs any more.
 
+use super::books::Moment;
 use super::nodes::State;
 use super::{Job, Msg};
 use crate::monitor;
 use crate::recovery::Input;
 use eyrie_control::EventKind;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 impl Job {
     /// A daemon, or the connection to it, is gone.
@@ -62,7 +63,7 @@ impl Job {
     }
 
     /// Ends what is left of a node and removes its storage; `cleared` follows.
-    fn clear_node(&mut self, node: u32, cut_off: Duration) {
+    pub(super) fn clear_node(&mut self, node: u32, cut_off: Duration) {
         let others = self.nodes.iter().filter(|n| n.state != State::Lost);
         let others = others.filter_map(|n| Some(n.daemon.as_ref()?.pid)).collect();
         let tell = self.tell.clone();
@@ -84,7 +85,7 @@ impl Job {
         r.starting = None;
         r.order = None;
         r.deaths += 1;
-        r.died_at = Some(Instant::now());
+        r.died_at = Some(Moment::now());
         r.gone = false;
         r.lost.insert(node);
         if r.capturing.take().is_some() {
@@ -103,6 +104,7 @@ impl Job {
         if left > 0 {
             self.fatal(format!("{left} processes of the lost node {node} cannot be killed"));
         }
+        self.nodes[node as usize].cleared = true;
         for rank in 0..self.size() {
             let lost = &mut self.rank(rank).lost;
             if lost.remove(&node) && lost.is_empty() {

@@ -5,21 +5,24 @@
 //! talk to it by `Msg`; the rules are in `monitor`, `scheduler` and `retention`, not here;
 //! processes, pipes, segments and images are the nodes' (`agent`).
 
+mod books;
 mod checkpoints;
 mod death;
 pub(crate) mod grow;
+mod journal;
 mod loss;
 mod nodes;
 mod output;
 mod plan;
 mod report;
+mod resume;
 mod saving;
 mod start;
 mod suspend;
 mod together;
 mod verify;
 
-use crate::crew::Crew;
+use crate::crew::{Crew, Wired};
 use crate::input::Input;
 use crate::loans::Loans;
 use crate::membership::Member;
@@ -31,18 +34,19 @@ use crate::recovery::Planner;
 use crate::retention::Retention;
 use crate::saved::SavedJob;
 use crate::scheduler::Scheduler;
-use crate::wire;
+use books::Moment;
 use eyrie_control::node::{FromNode, RankLook, Taken, ToNode};
-use eyrie_control::{EventKind, Ft, JobSpec, NodeMsg};
+use eyrie_control::{Event, EventKind, Ft, JobSpec, NodeMsg, Stream};
+use eyrie_protocol::session::Numbered;
+pub use journal::{DaemonBooks, Head, JournalError};
 pub use nodes::Node;
 pub use output::{end_input, take_input};
 use report::EventLog;
+use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
-use std::collections::BTreeSet;
-use std::net::TcpStream;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{Notify, mpsc};
 
@@ -59,10 +63,23 @@ pub enum Msg {
     Connected {
         node: u32,
         epoch: u64,
-        sender: wire::Sender<ToNode>,
-        stream: Arc<TcpStream>,
-        limits: Arc<wire::Limits>,
+        wired: Wired,
     },
+    /// What it says on that connection.
+    Framed {
+        node: u32,
+        line: u64,
+        frame: Numbered<FromNode>,
+    },
+    /// The connection is over.
+    HungUp {
+        node: u32,
+        epoch: u64,
+        line: u64,
+        why: String,
+    },
+    /// After the death of a controller the nodes had time enough to come back.
+    RejoiningOver,
     /// The nodes had time enough to join.
     JoiningOver,
     /// Somebody called who did not.
@@ -94,6 +111,7 @@ pub enum Msg {
 }
 
 /// The process of a rank.
+#[derive(Serialize, Deserialize)]
 struct Proc {
     pid: u32,
     start: u64,
@@ -102,6 +120,7 @@ struct Proc {
 }
 
 /// A start that was ordered and not answered yet.
+#[derive(Serialize, Deserialize)]
 struct Starting {
     start: u64,
     generation: u32,
@@ -112,6 +131,7 @@ struct Starting {
 }
 
 /// An image that was taken of a process of a rank.
+#[derive(Serialize, Deserialize)]
 struct Capture {
     generation: u32,
     /// The planner's number of the process.
@@ -120,17 +140,20 @@ struct Capture {
 }
 
 /// A checkpoint as `eyrie status` shows it.
+#[derive(Serialize, Deserialize)]
 struct Latest {
-    at: Instant,
+    at: Moment,
     taken: Box<Taken>,
 }
 
-/// One rank.
+/// One rank. What is skipped is in the journal by itself, or of no weight.
+#[derive(Serialize, Deserialize)]
 struct Rank {
     proc: Option<Proc>,
     starting: Option<Starting>,
     /// Ended by itself.
     gone: bool,
+    #[serde(skip, default = "blank")]
     tapes: [Tape; 2],
     retention: Retention,
     latest: Option<Latest>,
@@ -153,12 +176,18 @@ struct Rank {
     pending: Option<Capture>,
     recoveries: u64,
     deaths: u64,
+    #[serde(skip)]
     injected_at: Option<Instant>,
-    died_at: Option<Instant>,
+    died_at: Option<Moment>,
     /// What its node said of it last.
+    #[serde(skip)]
     look: RankLook,
     /// Its log as it is written, or was, for `eyrie replay`.
     saving: saving::Saving,
+}
+
+fn blank() -> [Tape; 2] {
+    [Tape::new(0), Tape::new(0)]
 }
 
 /// Somebody waits for checkpoints.
@@ -200,6 +229,20 @@ pub struct Job {
     input: Input,
     input_credit: u64,
     events: EventLog,
+    /// Those that are to be told when the turn is committed, and what the console is to get then.
+    told: Vec<Event>,
+    printed: RefCell<Vec<NodeMsg>>,
+    /// Of a job that outlives its controller.
+    journal: Option<journal::Journal>,
+    head: Option<Head>,
+    /// For the next record.
+    noted: Vec<journal::Entry>,
+    /// Ranks that may have changed since the last one.
+    touched: BTreeSet<u32>,
+    /// What stands in the journal, by its hash.
+    written: BTreeMap<journal::Part, u128>,
+    /// Since when nodes are awaited that were with the controller before.
+    rejoining: Option<Moment>,
     asks: Vec<Ask>,
     /// Of a job over nodes: who starts their daemons.
     crew: Option<Crew>,
@@ -240,6 +283,19 @@ pub enum BeginError {
     File(PathBuf, std::io::Error),
     #[error("{0}")]
     Saved(#[from] crate::saved::SavedJobError),
+    #[error("{0}")]
+    Journal(#[from] JournalError),
+}
+
+fn open_input(place: &Place, saved: Option<&SavedJob>) -> Result<Input, BeginError> {
+    let stdin = place.folder.join(crate::home::STDIN);
+    let input = match saved {
+        Some(saved) => Input::reopen(&stdin, saved.input),
+        // Another controller of this job was there before.
+        None if stdin.exists() => Input::reopen(&stdin, (0, false)),
+        None => Input::create(&stdin),
+    };
+    input.map_err(|e| BeginError::File(stdin, e))
 }
 
 /// Where ranks are at the start.
@@ -265,12 +321,7 @@ impl Job {
         console: Outlet,
         tell: mpsc::UnboundedSender<Msg>,
     ) -> Result<Shared, BeginError> {
-        let stdin = place.folder.join(crate::home::STDIN);
-        let input = match &saved {
-            Some(saved) => Input::reopen(&stdin, saved.input),
-            None => Input::create(&stdin),
-        };
-        let input = input.map_err(|e| BeginError::File(stdin, e))?;
+        let input = open_input(&place, saved.as_ref())?;
         let events = EventLog::open(&place.folder.join(crate::home::EVENTS));
         let elapsed = Duration::from_millis(saved.as_ref().map_or(0, |s| s.elapsed_ms));
         let begun = Instant::now().checked_sub(elapsed).unwrap_or_else(Instant::now);
@@ -294,6 +345,14 @@ impl Job {
             input,
             input_credit: 0,
             events,
+            told: Vec::new(),
+            printed: RefCell::default(),
+            journal: None,
+            head: None,
+            noted: Vec::new(),
+            touched: BTreeSet::new(),
+            written: BTreeMap::new(),
+            rejoining: None,
             asks: Vec::new(),
             crew: None,
             awaited: Vec::new(),
@@ -347,11 +406,13 @@ impl Job {
     }
 
     fn rank(&mut self, rank: u32) -> &mut Rank {
+        self.touched.insert(rank);
         &mut self.ranks[rank as usize]
     }
 
     /// The process of a rank, if it is the one of that start.
     fn proc(&mut self, rank: u32, start: u64) -> Option<&mut Proc> {
+        self.touched.insert(rank);
         self.ranks.get_mut(rank as usize)?.proc.as_mut().filter(|p| p.start == start)
     }
 
@@ -364,16 +425,26 @@ impl Job {
     pub fn say(&self, text: impl Into<String>) {
         let text = text.into();
         tracing::info!("{text}");
-        self.console.send(&NodeMsg::Say(text));
+        self.tell_console(NodeMsg::Say(text));
+    }
+
+    /// To the console, as soon as what led to it is durable.
+    fn tell_console(&self, message: NodeMsg) {
+        self.printed.borrow_mut().push(message);
     }
 
     /// Takes one message.
     pub fn take(&mut self, message: Msg) {
         match message {
             Msg::Node { node, message } => self.hear(node, message),
-            Msg::Connected { node, epoch, sender, stream, limits } => {
-                self.connected(node, epoch, sender, stream, limits);
+            Msg::Connected { node, epoch, wired } => self.connected(node, epoch, wired),
+            Msg::Framed { node, line, frame } => self.framed(node, line, frame),
+            Msg::HungUp { node, epoch, line, why } => {
+                if self.nodes.get(node as usize).is_some_and(|n| n.is_on(line)) {
+                    self.node_gone(node, epoch, &why);
+                }
             }
+            Msg::RejoiningOver => self.rejoining_over(),
             Msg::JoiningOver => self.joining_over(),
             Msg::TurnedAway { why } => self.turned_away(&why),
             Msg::Gone { node, epoch, why } => self.node_gone(node, epoch, &why),
@@ -389,6 +460,9 @@ impl Job {
         }
         self.suspend_when_ready();
         self.schedule();
+        if self.rejoining.is_some() {
+            self.rejoined();
+        }
     }
 
     /// The user asks the job to end, also so that it can be restarted, or to pass on a signal that
@@ -489,6 +563,9 @@ impl Job {
             r.capturing = None;
             r.saving = saving::Saving::No;
             r.tapes.iter_mut().for_each(|t| t.give_up());
+            for stream in [Stream::Stdout, Stream::Stderr] {
+                self.note_tape(rank, stream, || journal::Played::GiveUp);
+            }
         }
         let now = self.now_ms();
         self.scheduler = checkpoints::scheduler(&self.spec, now);

@@ -1,15 +1,18 @@
 //! The nodes of a job: how they are reached, and what they say.
 
+use super::journal::NodeBooks;
 use super::{Job, Msg};
-use crate::crew::Daemon;
+use crate::crew::{Daemon, Wired};
 use crate::guest::Guest;
 use crate::membership::Member;
 use crate::monitor;
-use crate::wire::{self, Limits};
 use eyrie_control::node::{FromNode, Peer, ToNode};
 use eyrie_control::{EventKind, NodeMsg};
 use eyrie_protocol::patience::LEAST_MS;
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use eyrie_protocol::session::{Numbered, Session};
+use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -23,14 +26,10 @@ enum Line {
     Here(mpsc::UnboundedSender<ToNode>),
     /// Not yet, or not any more.
     None,
-    There {
-        sender: wire::Sender<ToNode>,
-        stream: Arc<TcpStream>,
-        limits: Arc<Limits>,
-    },
+    There(Wired),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum State {
     Joining,
     Live,
@@ -52,6 +51,15 @@ pub struct Node {
     pub(super) injected_at: Option<Instant>,
     /// How many processes are left that it cannot kill, when it is done.
     pub(super) finished: Option<u64>,
+    /// Nothing is left of it.
+    pub(super) cleared: bool,
+    /// What is to be said when the turn is committed.
+    outbox: RefCell<Vec<ToNode>>,
+    pub(super) session: Session<ToNode>,
+    /// It has called.
+    met: bool,
+    /// What the journal has of the session: taken, and confirmed by the node.
+    journaled: (u64, u64),
 }
 
 impl Node {
@@ -77,6 +85,49 @@ impl Node {
             taken: 0,
             injected_at: None,
             finished: None,
+            cleared: false,
+            outbox: RefCell::default(),
+            session: Session::default(),
+            met: false,
+            journaled: (0, 0),
+        }
+    }
+
+    /// One that another controller knew.
+    pub(super) fn known(
+        books: &NodeBooks,
+        session: Session<ToNode>,
+        daemon: Option<Daemon>,
+    ) -> Node {
+        let NodeBooks { pid, state, epoch, peer, taken, finished, met, cleared, .. } = *books;
+        let journaled = (session.heard(), session.known());
+        Node {
+            daemon,
+            pid,
+            state,
+            epoch,
+            peer,
+            taken,
+            finished,
+            cleared,
+            session,
+            met,
+            journaled,
+            ..Node::empty()
+        }
+    }
+
+    pub(super) fn books(&self, node: u32) -> NodeBooks {
+        NodeBooks {
+            daemon: self.daemon.as_ref().map(|d| d.books(node)),
+            pid: self.pid,
+            state: self.state,
+            epoch: self.epoch,
+            peer: self.peer,
+            taken: self.taken,
+            finished: self.finished,
+            met: self.met,
+            cleared: self.cleared,
         }
     }
 
@@ -84,9 +135,51 @@ impl Node {
         match &self.line {
             // A node that is gone is noticed elsewhere.
             Line::Here(orders) => drop(orders.send(message)),
-            Line::There { sender, .. } => sender.send(message),
-            Line::None => {}
+            Line::There(_) | Line::None if self.met && self.state != State::Lost => {
+                self.outbox.borrow_mut().push(message);
+            }
+            Line::There(_) | Line::None => {}
         }
+    }
+
+    /// What was said in this turn, with its numbers.
+    pub(super) fn numbered(&mut self) -> Vec<Numbered<ToNode>> {
+        let number = |message: ToNode| match message.is_fleeting() {
+            true => Numbered::beside(self.session.heard(), message),
+            false => self.session.number(message),
+        };
+        self.outbox.take().into_iter().map(number).collect()
+    }
+
+    /// Sends what is durable, if there is a connection; else it is sent on the next.
+    pub(super) fn post(&self, frame: Numbered<ToNode>) {
+        if let Line::There(wired) = &self.line {
+            wired.sender.send(frame);
+        }
+    }
+
+    /// What was taken from the node is durable.
+    pub(super) fn confirm(&self) {
+        if let Line::There(wired) = &self.line {
+            wired.limits.confirm(self.session.heard());
+        }
+    }
+
+    /// What the journal lacks of the session: how much was taken, and confirmed by the node.
+    pub(super) fn news(&mut self) -> Option<(u64, u64)> {
+        let now = (self.session.heard(), self.session.known());
+        (std::mem::replace(&mut self.journaled, now) != now).then_some(now)
+    }
+
+    /// Whether this is its connection.
+    pub(super) fn is_on(&self, line: u64) -> bool {
+        matches!(&self.line, Line::There(wired) if wired.line == line)
+    }
+
+    /// It is not with this controller yet, or not any more.
+    pub(super) fn is_awaited(&self) -> bool {
+        let awaited = self.state != State::Lost && self.finished.is_none();
+        awaited && matches!(self.line, Line::None)
     }
 
     /// The epoch that its daemon was started with, and calls with.
@@ -102,7 +195,7 @@ impl Node {
     /// How long after a cut its daemon has ended for sure.
     pub(super) fn cut_off(&self) -> Duration {
         let bears = match &self.line {
-            Line::There { limits, .. } => limits.own(),
+            Line::There(wired) => wired.limits.own(),
             _ => 0,
         };
         Duration::from_millis(bears.max(LEAST_MS) * 5 / 4) + CLEARING
@@ -110,9 +203,10 @@ impl Node {
 
     /// It is not listened to any more.
     pub(super) fn hang_up(&mut self) {
-        if let Line::There { stream, .. } = &self.line {
-            let _ = stream.shutdown(Shutdown::Both);
+        if let Line::There(wired) = &self.line {
+            let _ = wired.stream.shutdown(Shutdown::Both);
         }
+        self.outbox.take();
         self.line = Line::None;
     }
 }
@@ -196,23 +290,18 @@ impl Job {
         }
     }
 
-    /// A daemon has called.
-    pub(super) fn connected(
-        &mut self,
-        node: u32,
-        epoch: u64,
-        sender: wire::Sender<ToNode>,
-        stream: Arc<TcpStream>,
-        limits: Arc<Limits>,
-    ) {
-        let awaited = self.nodes.get_mut(node as usize).filter(|n| {
-            n.state == State::Joining && n.called() == epoch && matches!(n.line, Line::None)
-        });
-        let Some(node) = awaited else {
-            let _ = stream.shutdown(Shutdown::Both);
+    /// A daemon has called. One that was with another controller is told what that said last.
+    pub(super) fn connected(&mut self, node: u32, epoch: u64, wired: Wired) {
+        let awaited = self.nodes.get_mut(node as usize);
+        let Some(n) = awaited.filter(|n| n.is_awaited() && n.called() == epoch) else {
+            wired.sender.send(Numbered::beside(0, ToNode::Dismissed));
             return self.turned_away(&format!("node {node} of epoch {epoch} is not awaited"));
         };
-        node.line = Line::There { sender, stream, limits };
+        wired.limits.confirm(n.session.heard());
+        n.session.again().for_each(|frame| wired.sender.send(frame));
+        n.line = Line::There(wired);
+        n.met = true;
+        self.rejoined();
     }
 
     /// A caller was refused.

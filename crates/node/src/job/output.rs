@@ -1,5 +1,6 @@
 //! What goes in and out of the ranks' standard streams, between the nodes and the console.
 
+use super::journal::Played;
 use super::{Job, Msg, Shared};
 use crate::input::Next;
 use crate::monitor;
@@ -15,6 +16,7 @@ pub fn take_input(job: &Shared, bytes: &[u8]) {
             .fatal(format!("cannot keep standard input (it is needed after a fault): {error}"));
     }
     job.pump_input();
+    job.end_turn();
 }
 
 /// The console's input is over.
@@ -23,6 +25,7 @@ pub fn end_input(job: &Shared) {
     job.input.end();
     job.pump_input();
     job.suspend_when_ready();
+    job.end_turn();
 }
 
 impl Job {
@@ -53,7 +56,8 @@ impl Job {
         if self.proc(rank, start).is_none_or(|p| p.mute) {
             return;
         }
-        match self.rank(rank).tapes[stream as usize].feed(bytes) {
+        self.note_tape(rank, stream, || Played::Feed(bytes.to_vec()));
+        match self.ranks[rank as usize].tapes[stream as usize].feed(bytes) {
             Ok(Some(lines)) => self.forward(rank, stream, &lines),
             Ok(None) => {}
             Err(difference) => {
@@ -72,7 +76,7 @@ impl Job {
             return;
         }
         for part in bytes.chunks(MAX_DATA_BYTES) {
-            self.console.send(&NodeMsg::Output { rank, stream, bytes: part.to_vec() });
+            self.tell_console(NodeMsg::Output { rank, stream, bytes: part.to_vec() });
         }
     }
 
@@ -104,7 +108,8 @@ impl Job {
     /// The unfinished last lines of a rank.
     pub(super) fn flush_output(&mut self, rank: u32) {
         for stream in [Stream::Stdout, Stream::Stderr] {
-            if let Some(rest) = self.rank(rank).tapes[stream as usize].flush() {
+            if let Some(rest) = self.ranks[rank as usize].tapes[stream as usize].flush() {
+                self.note_tape(rank, stream, || Played::Flush);
                 self.forward(rank, stream, &rest);
             }
         }

@@ -5,6 +5,7 @@
 //! counts; a rank is brought back only when nothing of the nodes that it was lost with runs any
 //! more.
 
+use super::journal::Entry;
 use super::nodes::State;
 use super::{Capture, Job};
 use crate::membership::Member;
@@ -14,11 +15,13 @@ use crate::replicas::{Answer, Words};
 use eyrie_control::EventKind;
 use eyrie_control::Meta;
 use eyrie_control::node::{Choice, Determinants, Fetch, NotCopied, ToNode};
+use serde::{Deserialize, Serialize};
 
 /// How often copies that could not be made are tried again.
 const TICK_MS: u64 = 1000;
 
 /// A rank is to be brought to its home, or back.
+#[derive(Serialize, Deserialize)]
 pub(super) struct Order {
     pub incarnation: u32,
     generation: u32,
@@ -37,6 +40,10 @@ impl Job {
 
     /// Tells the planner, and does what it says.
     pub(super) fn plan(&mut self, input: Input) {
+        if self.planner.is_none() {
+            return;
+        }
+        self.note(|| Entry::Plan(Box::new(input.clone())));
         let Some(planner) = &mut self.planner else { return };
         let todo = planner.step(input);
         self.carry_out(todo, false);
@@ -50,7 +57,12 @@ impl Job {
         let first_spare = self.spec.nodes;
         let map = || self.placement.homes().to_vec();
         let todo = match &mut self.planner {
-            Some(planner) => planner.step(Input::AllDown { members }),
+            Some(planner) => {
+                let input = Input::AllDown { members };
+                let todo = planner.step(input.clone());
+                self.note(|| Entry::Plan(Box::new(input)));
+                todo
+            }
             None => {
                 let mut planner = Planner::new(map());
                 for member in members {
@@ -58,6 +70,7 @@ impl Job {
                     planner.step(Input::Joined { member, spare });
                 }
                 let todo = planner.start();
+                self.note(|| Entry::Planner(Box::new(planner.clone())));
                 self.planner = Some(planner);
                 todo
             }

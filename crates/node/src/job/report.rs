@@ -42,7 +42,39 @@ impl EventLog {
         EventLog { events: Vec::new(), first: 0, file, followers: Vec::new() }
     }
 
-    fn push(&mut self, event: Event) {
+    /// Goes on with the file. Of the `count` events that there were it may lack the last ones.
+    pub fn reopen(path: &Path, count: u64, last: Vec<Event>) -> EventLog {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let whole = text.split_inclusive('\n').filter(|l| l.ends_with('\n'));
+        let mut events: Vec<Event> =
+            whole.map_while(|line| serde_json::from_str(line).ok()).collect();
+        let lacks = count.saturating_sub(events.len() as u64) as usize;
+        let missing = last.len().saturating_sub(lacks);
+        let torn = !text.is_empty() && !text.ends_with('\n');
+        let mut log = EventLog::open(path);
+        if torn {
+            log.rewrite(path, &events);
+        }
+        log.events.append(&mut events);
+        last.into_iter().skip(missing).for_each(|event| log.push(event));
+        log
+    }
+
+    /// Writes the file anew: its last line was torn.
+    fn rewrite(&mut self, path: &Path, events: &[Event]) {
+        let lines = events.iter().filter_map(|e| serde_json::to_string(e).ok());
+        let text: String = lines.map(|line| line + "\n").collect();
+        if std::fs::write(path, text).is_err() {
+            self.file = None;
+        }
+    }
+
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.first + self.events.len() as u64
+    }
+
+    pub(super) fn push(&mut self, event: Event) {
         if let (Some(file), Ok(mut line)) = (&mut self.file, serde_json::to_string(&event)) {
             line.push('\n');
             if file.write_all(line.as_bytes()).is_err() {
@@ -79,9 +111,9 @@ impl Job {
     pub(super) fn log_event(&mut self, event: Event) {
         tracing::info!(event = event.event.name(), rank = event.rank, text = event.text);
         if self.spec.verbose {
-            self.console.send(&NodeMsg::Event(Box::new(event.clone())));
+            self.tell_console(NodeMsg::Event(Box::new(event.clone())));
         }
-        self.events.push(event);
+        self.told.push(event);
     }
 
     /// Sends events from number `from` on; with `follow` also those to come, else `Done`.
@@ -113,6 +145,7 @@ impl Job {
             phase: self.monitor.phase().to_string(),
             exit_code: self.exit_code,
             daemon_pid: std::process::id(),
+            reign: self.reign(),
             started_unix_ms: started.as_millis() as u64,
             uptime_ms: self.now_ms(),
             checkpoint_every_ms: self.spec.checkpoint_every_ms,
@@ -169,6 +202,7 @@ impl Job {
         let ranks = self.placement.ranks_on(node);
         let state = match n.state {
             State::Joining => "joining",
+            State::Live if n.is_awaited() => "awaited",
             State::Live if ranks.is_empty() => "spare",
             State::Live => "live",
             State::Lost => "lost",

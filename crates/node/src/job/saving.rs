@@ -6,9 +6,10 @@
 use super::Job;
 use eyrie_control::Ft;
 use eyrie_control::node::{ToNode, Written};
+use serde::{Deserialize, Serialize};
 
 /// How far the saving of a rank's log has come.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Saving {
     No,
     Running,

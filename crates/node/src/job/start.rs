@@ -1,10 +1,11 @@
 //! Having the process of a rank started.
 
+use super::journal::Played;
 use super::{Job, Proc, Starting};
 use crate::monitor;
 use crate::recovery::Input;
 use eyrie_control::node::{Determinants, ToNode};
-use eyrie_control::{EventKind, Meta};
+use eyrie_control::{EventKind, Meta, Stream};
 
 impl Job {
     /// Orders a process for `rank`, as `from` says; in `recovery` of one that died, with its
@@ -17,8 +18,9 @@ impl Job {
         moved: Option<Determinants>,
     ) {
         // Positions before the process can write or read anything.
-        for (tape, position) in self.rank(rank).tapes.iter_mut().zip(from.output) {
-            tape.rewind(position);
+        for (stream, position) in [Stream::Stdout, Stream::Stderr].into_iter().zip(from.output) {
+            self.note_tape(rank, stream, || Played::Rewind(position));
+            self.rank(rank).tapes[stream as usize].rewind(position);
         }
         self.start += 1;
         let start = self.start;
@@ -56,6 +58,7 @@ impl Job {
 
     /// The order that is answered with this number.
     fn ordered(&mut self, rank: u32, start: u64) -> Option<Starting> {
+        self.touched.insert(rank);
         self.ranks.get_mut(rank as usize)?.starting.take_if(|s| s.start == start)
     }
 

@@ -56,7 +56,7 @@ impl Job {
     }
 
     fn verdict(&self, ok: bool, text: String) {
-        self.console.send(&NodeMsg::Verdict { ok, text });
+        self.tell_console(NodeMsg::Verdict { ok, text });
     }
 
     /// The node is ready for the second run under the first one's outcomes.

@@ -1,0 +1,20 @@
+//! `eyrie resume`: goes on with a job of which only the nodes are left.
+
+use crate::args::Resume;
+use crate::launch;
+use anyhow::{Context, anyhow};
+use eyrie_control::ClientMsg;
+use eyrie_node::home;
+use eyrie_terminal::{FAILED, Failure};
+
+pub fn resume(args: &Resume) -> Result<i32, Failure> {
+    let job = home::resolve(&home::home()?, &args.job)?;
+    if !job.alive && !job.resumable {
+        let text = "has no nodes that wait for a controller; one that was saved goes on by";
+        return Err(Failure::new(FAILED, anyhow!("job {} {text} eyrie restart", job.id)));
+    }
+    let folder = home::claim(&job)?;
+    let binary = std::env::current_exe().context("cannot find the eyrie binary itself")?;
+    let order = ClientMsg::Resume { verbose: args.verbose };
+    launch::start_in(&folder, &binary, &order, None, args.label)
+}

@@ -1,0 +1,255 @@
+//! What the controller's journal has of a job's books, and what a successor makes of it.
+//!
+//! Kept true: nothing that a decision depends on is left out but what clients had asked for, whose
+//! connections ended with the controller.
+
+use super::Job;
+use super::journal::{self, Entry, Journal, Part, Played};
+use super::nodes::Node;
+use crate::home;
+use crate::input::Cursor;
+use crate::placement::Placement;
+use eyrie_control::Stream;
+use eyrie_control::node::{FromNode, ToNode};
+use eyrie_protocol::session::Numbered;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// A moment that another process can make something of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moment {
+    at: Instant,
+    unix_ms: u64,
+}
+
+impl Moment {
+    pub fn now() -> Moment {
+        Moment { at: Instant::now(), unix_ms: unix_ms(SystemTime::now()) }
+    }
+
+    pub fn elapsed(&self) -> Duration {
+        self.at.elapsed()
+    }
+}
+
+pub(super) fn unix_ms(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
+/// That moment, by this process's clock.
+pub(super) fn instant(unix_ms: u64) -> Instant {
+    let ago = self::unix_ms(SystemTime::now()).saturating_sub(unix_ms);
+    let now = Instant::now();
+    now.checked_sub(Duration::from_millis(ago)).unwrap_or(now)
+}
+
+impl Serialize for Moment {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.unix_ms.serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Moment {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Moment, D::Error> {
+        let unix_ms = u64::deserialize(from)?;
+        Ok(Moment { at: instant(unix_ms), unix_ms })
+    }
+}
+
+/// What is neither of a rank nor of a node.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Books {
+    pub epoch: u64,
+    pub placement: Placement,
+    pub planned: bool,
+    pub input: Cursor,
+    pub unprotected: Option<String>,
+    pub start: u64,
+    pub recoveries: u64,
+    pub rollbacks: u64,
+    pub malformed: u64,
+    pub exit_code: Option<i32>,
+    pub hung_up: bool,
+}
+
+impl Job {
+    /// The controller's number.
+    pub(super) fn reign(&self) -> u64 {
+        self.head.as_ref().map_or(crate::crew::FIRST_REIGN, |h| h.reign)
+    }
+
+    /// Notes what is to stand in the next record.
+    pub(super) fn note(&mut self, entry: impl FnOnce() -> Entry) {
+        if self.journal.is_some() {
+            self.noted.push(entry());
+        }
+    }
+
+    /// Something happens to an output stream of a rank.
+    pub(super) fn note_tape(&mut self, rank: u32, stream: Stream, played: impl FnOnce() -> Played) {
+        self.note(|| Entry::Played(rank, stream, played()));
+    }
+
+    /// What a node says on a connection.
+    pub(super) fn framed(&mut self, node: u32, line: u64, frame: Numbered<FromNode>) {
+        let Some(n) = self.nodes.get_mut(node as usize).filter(|n| n.is_on(line)) else { return };
+        match n.session.hear(frame.number, frame.heard) {
+            Ok(false) => {}
+            Ok(true) => self.hear(node, frame.message),
+            Err(foreign) => {
+                self.malformed += 1;
+                let epoch = self.nodes[node as usize].called();
+                self.node_gone(node, epoch, &format!("what it sends is malformed: {foreign}"));
+            }
+        }
+    }
+
+    /// Begins the journal, if the job is to have one: now that the nodes' daemons were started.
+    pub fn begin_journal(&mut self) {
+        if let Some(crew) = self.crew.as_ref().filter(|_| self.spec.is_journaled()) {
+            let (key, addresses) = (crew.key.0, crew.addresses.clone());
+            let begun = unix_ms(self.begun_wall);
+            let head = journal::Head::new(self.spec.clone(), key, addresses, begun);
+            self.head = Some(head);
+            self.end_turn();
+            self.renew_journal();
+        }
+    }
+
+    /// Makes what was decided durable, and then lets it have effects.
+    pub fn end_turn(&mut self) {
+        let frames = self.number_orders();
+        self.write_turn(&frames);
+        for (node, frame) in frames {
+            self.nodes[node as usize].post(frame);
+        }
+        self.nodes.iter().for_each(Node::confirm);
+        for event in std::mem::take(&mut self.told) {
+            self.events.push(event);
+        }
+        let console = self.printed.take();
+        console.iter().for_each(|message| self.console.send(message));
+    }
+
+    fn number_orders(&mut self) -> Vec<(u32, Numbered<ToNode>)> {
+        let mut frames = Vec::new();
+        for (node, n) in (0u32..).zip(&mut self.nodes) {
+            frames.extend(n.numbered().into_iter().map(|frame| (node, frame)));
+        }
+        frames
+    }
+
+    fn write_turn(&mut self, frames: &[(u32, Numbered<ToNode>)]) {
+        if self.journal.is_none() {
+            return;
+        }
+        let mut entries = std::mem::take(&mut self.noted);
+        let numbered = frames.iter().filter(|(_, f)| f.number > 0);
+        entries.extend(numbered.map(|(node, f)| Entry::Order(*node, f.message.clone())));
+        let event = |e: &eyrie_control::Event| Entry::Event(Box::new(e.clone()));
+        entries.extend(self.told.iter().map(event));
+        for (node, n) in (0u32..).zip(&mut self.nodes) {
+            entries.extend(n.news().map(|(taken, known)| Entry::Heard(node, taken, known)));
+        }
+        let changed = self.changed_parts(false);
+        entries.extend(changed);
+        if entries.is_empty() {
+            return;
+        }
+        let Some(journal) = &mut self.journal else { return };
+        let written = journal.append(&entries);
+        let long = journal.is_long();
+        match written {
+            Err(error) => self.give_up_journal(&error),
+            Ok(()) if long => self.renew_journal(),
+            Ok(()) => {}
+        }
+    }
+
+    /// Parts that have changed since they were written last, or all.
+    fn changed_parts(&mut self, all: bool) -> Vec<Entry> {
+        let mut parts = vec![
+            (Part::Books, journal::part(&self.books())),
+            (Part::Monitor, journal::part(&self.monitor)),
+            (Part::Scheduler, journal::part(&self.scheduler)),
+        ];
+        for (node, n) in (0u32..).zip(&self.nodes) {
+            parts.push((Part::Node(node), journal::part(&n.books(node))));
+        }
+        let touched = std::mem::take(&mut self.touched);
+        let ranks = (0..self.size()).filter(|r| all || touched.contains(r));
+        parts.extend(ranks.map(|r| (Part::Rank(r), journal::part(&self.ranks[r as usize]))));
+        let mut changed = Vec::new();
+        for (part, bytes) in parts {
+            let hash = xxhash_rust::xxh3::xxh3_128(&bytes);
+            if self.written.insert(part, hash) != Some(hash) || all {
+                changed.push(Entry::Part(part, bytes));
+            }
+        }
+        changed
+    }
+
+    fn books(&self) -> Books {
+        Books {
+            epoch: self.epoch,
+            placement: self.placement.clone(),
+            planned: self.planned,
+            input: self.input.cursor(),
+            unprotected: self.unprotected.clone(),
+            start: self.start,
+            recoveries: self.recoveries,
+            rollbacks: self.rollbacks,
+            malformed: self.malformed,
+            exit_code: self.exit_code,
+            hung_up: self.hung_up,
+        }
+    }
+
+    /// Begins a new file with all that is known. What was decided in this turn is part of it.
+    pub(super) fn renew_journal(&mut self) {
+        let Some(head) = self.head.clone() else { return };
+        let mut state = vec![Entry::Head(Box::new(head))];
+        state.extend(self.changed_parts(true));
+        state.extend(self.planner.iter().map(|p| Entry::Planner(Box::new(p.clone()))));
+        for (node, n) in (0u32..).zip(&self.nodes) {
+            state.push(Entry::Session(node, n.session.clone()));
+        }
+        let printed = printed(&self.place.folder);
+        for (rank, r) in (0u32..).zip(&self.ranks) {
+            for stream in [Stream::Stdout, Stream::Stderr] {
+                let tape = r.tapes[stream as usize].behind(printed(rank, stream));
+                state.push(Entry::Tape(rank, stream, Box::new(tape)));
+            }
+        }
+        state.push(Entry::Events(self.events.count()));
+        // Those of this turn are not in their file yet.
+        state.extend(self.told.iter().map(|e| Entry::Event(Box::new(e.clone()))));
+        match Journal::replace(&self.place.folder, &state) {
+            Ok(journal) => self.journal = Some(journal),
+            Err(error) => self.give_up_journal(&error),
+        }
+    }
+
+    /// The job goes on, but not if this controller dies.
+    fn give_up_journal(&mut self, error: &std::io::Error) {
+        if let Some(journal) = self.journal.take() {
+            journal.give_up();
+        }
+        self.noted.clear();
+        self.say(format!(
+            "WARNING: the controller's journal cannot be written ({error}): if the controller \
+             dies, the job ends"
+        ));
+    }
+}
+
+/// How many bytes of its streams were printed, as the console counts them.
+pub(super) fn printed(folder: &Path) -> impl Fn(u32, Stream) -> u64 + use<> {
+    let bytes = std::fs::read(folder.join(home::PRINTED)).unwrap_or_default();
+    move |rank, stream| {
+        let at = (rank as usize * 2 + stream as usize) * 8;
+        let word = bytes.get(at..at + 8).unwrap_or_default();
+        word.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b))
+    }
+}

@@ -1,0 +1,195 @@
+//! Going on with a job whose controller is dead, by its journal.
+//!
+//! The books are those of the journal. Nodes call, and are told what the dead controller had
+//! decided and they had not heard; what they had said and it had not written down they say again.
+//! Whoever does not come is lost.
+//!
+//! Kept true: nothing is decided anew that was decided; what is not needed for that is left alone:
+//! ranks that live are not touched.
+
+use super::books::{Moment, instant};
+use super::journal;
+use super::nodes::{Node, State};
+use super::report::EventLog;
+use super::{BeginError, Job, Msg, Place, Shared};
+use crate::crew::{Crew, Daemon};
+use crate::home;
+use crate::input::Input;
+use crate::monitor;
+use crate::outlet::Outlet;
+use crate::pipes;
+use eyrie_control::message::MAX_DATA_BYTES;
+use eyrie_control::{EventKind, NodeMsg, Stream};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::sync::mpsc::UnboundedSender;
+
+/// How long nodes may take to come back.
+const REJOINING: Duration = Duration::from_secs(20);
+
+impl Job {
+    /// The job in this folder, as its last controller left it.
+    pub fn resume(
+        place: Place,
+        verbose: bool,
+        lifeline: OwnedFd,
+        console: Outlet,
+        tell: &UnboundedSender<Msg>,
+    ) -> Result<Shared, BeginError> {
+        let folder = place.folder.clone();
+        let mut known = journal::read(&folder)?;
+        known.head.reign += 1;
+        known.head.spec.verbose |= verbose;
+        let crew = Crew::again(&known.head, &place.id, &folder, lifeline, tell);
+        let crew = crew.map_err(BeginError::Daemon)?;
+        let mut nodes = Vec::new();
+        for (books, session) in &known.nodes {
+            let adopt = |d| Daemon::adopt(&place.id, &folder, d);
+            let daemon = books.daemon.as_ref().map(adopt).transpose();
+            let daemon = daemon.map_err(BeginError::Daemon)?;
+            nodes.push(Node::known(books, session.clone(), daemon));
+        }
+        let spec = known.head.spec.clone();
+        let job = Job::begin(place, spec, None, nodes, console, tell.clone())?;
+        job.borrow_mut().take_books(known)?;
+        job.borrow_mut().employ(crew);
+        job.borrow_mut().go_on();
+        Ok(job)
+    }
+
+    fn take_books(&mut self, known: journal::Known) -> Result<(), BeginError> {
+        let folder = self.place.folder.clone();
+        let stdin = folder.join(home::STDIN);
+        let books = known.books;
+        self.input = Input::resume(&stdin, &books.input).map_err(|e| BeginError::File(stdin, e))?;
+        let (count, last) = known.events;
+        self.events = EventLog::reopen(&folder.join(home::EVENTS), count, last);
+        let begun = known.head.begun_unix_ms;
+        self.begun = instant(begun);
+        self.begun_wall = std::time::UNIX_EPOCH + Duration::from_millis(begun);
+        (self.epoch, self.placement, self.planned) = (books.epoch, books.placement, books.planned);
+        (self.unprotected, self.start) = (books.unprotected, books.start);
+        (self.recoveries, self.rollbacks) = (books.recoveries, books.rollbacks);
+        (self.malformed, self.exit_code) = (books.malformed, books.exit_code);
+        self.hung_up = books.hung_up;
+        (self.monitor, self.scheduler, self.planner) =
+            (known.monitor, known.scheduler, known.planner);
+        self.ranks = known.ranks;
+        if known.torn > 0 {
+            tracing::warn!(
+                bytes = known.torn,
+                "the journal's last record was torn, and is cut off"
+            );
+        }
+        self.head = Some(known.head);
+        Ok(())
+    }
+
+    /// Takes up what was under way.
+    fn go_on(&mut self) {
+        self.renew_journal();
+        let mut event = self.event(EventKind::ControllerLost);
+        event.count = Some(self.reign());
+        event.text = format!("controller {} goes on by the journal", self.reign());
+        self.log_event(event);
+        self.print_the_rest();
+        let (known, limit) = (self.input.known().0, self.input.limit());
+        self.input_credit = limit;
+        self.tell_console(NodeMsg::StdinFrom { known, limit });
+        for node in 0..self.nodes.len() as u32 {
+            let n = &self.nodes[node as usize];
+            match n.state {
+                State::Lost if !n.cleared => self.clear_node(node, n.cut_off()),
+                State::Lost => {}
+                State::Live | State::Joining => self.watch_adopted(node),
+            }
+        }
+        match self.monitor.phase() {
+            "stopping" => self.arm_grace(),
+            "saving" => self.step(monitor::Input::NotSaved),
+            _ => {}
+        }
+        if self.exit_code.is_some() {
+            self.over.notify_one();
+        }
+        self.grant_output();
+        self.rejoining = Some(Moment::now());
+        let tell = self.tell.clone();
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(REJOINING).await;
+            let _ = tell.send(Msg::RejoiningOver);
+        });
+        self.rejoined();
+        self.end_turn();
+    }
+
+    /// What the dead controller had taken and the console has not printed.
+    fn print_the_rest(&mut self) {
+        let printed = super::books::printed(&self.place.folder);
+        for (rank, r) in (0u32..).zip(&self.ranks) {
+            for stream in [Stream::Stdout, Stream::Stderr] {
+                let rest = r.tapes[stream as usize].unprinted(printed(rank, stream));
+                for part in rest.chunks(MAX_DATA_BYTES) {
+                    self.tell_console(NodeMsg::Output { rank, stream, bytes: part.to_vec() });
+                }
+            }
+        }
+    }
+
+    /// Has the end of a daemon reported that is not our child.
+    fn watch_adopted(&mut self, node: u32) {
+        let Some(daemon) = &self.nodes[node as usize].daemon else { return };
+        let (epoch, tell) = (daemon.epoch, self.tell.clone());
+        let watched = daemon.pidfd.try_clone().and_then(|fd| pipes::watch(fd, Interest::READABLE));
+        let pidfd = match watched {
+            Ok(pidfd) => pidfd,
+            // It is missed when it does not come back.
+            Err(error) => return tracing::warn!(node, %error, "its daemon is not watched"),
+        };
+        tokio::task::spawn_local(async move {
+            if pidfd.readable().await.is_ok() {
+                let _ = tell.send(Msg::Gone { node, epoch, why: String::from("its daemon ended") });
+            }
+        });
+    }
+
+    /// A node is back, or lost: are there more to wait for?
+    pub(super) fn rejoined(&mut self) {
+        let awaited = self.nodes.iter().any(Node::is_awaited);
+        let Some(since) = self.rejoining.take_if(|_| !awaited) else { return };
+        let live = self.nodes.iter().filter(|n| n.state == State::Live).count();
+        let mut event = self.event(EventKind::ControllerBack);
+        event.count = Some(live as u64);
+        event.took_ms = Some(since.elapsed().as_secs_f64() * 1e3);
+        event.text = format!("{live} nodes are with controller {}", self.reign());
+        self.log_event(event);
+    }
+
+    /// The nodes had time enough.
+    pub(super) fn rejoining_over(&mut self) {
+        let late = |n: &(u32, &Node)| n.1.is_awaited();
+        let late: Vec<u32> = (0u32..).zip(&self.nodes).filter(late).map(|n| n.0).collect();
+        if self.rejoining.is_none() {
+            return;
+        }
+        for node in late {
+            let epoch = self.nodes[node as usize].called();
+            self.node_gone(node, epoch, "it did not come back to the new controller");
+        }
+        self.rejoined();
+    }
+
+    /// Kills the controller, as a fault would.
+    pub fn inject_controller(&mut self) -> Result<(), String> {
+        if self.journal.is_none() {
+            return Err(String::from(
+                "this job ends with its controller: it has no journal (see eyrie run --nodes)",
+            ));
+        }
+        let mut event = self.event(EventKind::Injected);
+        event.text = String::from("SIGKILL of the controller");
+        self.log_event(event);
+        Ok(())
+    }
+}

@@ -1,0 +1,174 @@
+//! The connection of a node daemon to its controller, and the next one when that ends.
+//!
+//! Kept true: an end that the controller's machine tells of (its process died) is not the node's:
+//! it calls again, at the same address, as long as the job's limit lets it, while its ranks go on.
+//! Silence is: a node that is cut off must not go on. Who is told to go, goes.
+
+use crate::post::Post;
+use crate::wire::{self, End, Limits};
+use eyrie_control::ToNode;
+use eyrie_control::auth::{self, AuthError, Hello, Key, Role};
+use eyrie_protocol::patience::LEAST_MS;
+use eyrie_protocol::session::Numbered;
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::UnboundedSender;
+
+/// Longest wait for the controller's answer at the beginning.
+const GREETING: Duration = Duration::from_secs(20);
+/// Longest wait for an answer to the first call; longer each time.
+const FIRST_CALL: Duration = Duration::from_millis(50);
+/// Longest wait for an answer to a later call.
+const CALL: Duration = Duration::from_secs(1);
+/// Between two calls.
+const PAUSE: Duration = Duration::from_millis(25);
+
+/// How the controller is called.
+pub struct Caller {
+    pub controller: SocketAddr,
+    pub job: String,
+    /// Number and epoch that this daemon was started with.
+    pub own: (u32, u64),
+    pub key: Key,
+    /// How long it is called again when it is gone.
+    pub limit: Duration,
+}
+
+/// A connection on which both ends have proved themselves.
+pub struct Called {
+    pub stream: TcpStream,
+    /// Of the controller.
+    reign: u64,
+}
+
+impl Caller {
+    /// The first call.
+    pub fn call(&self) -> Result<Called, AuthError> {
+        match self.first().map_err(AuthError::Io).and_then(|stream| self.greet(stream)) {
+            Err(AuthError::Io(error)) if self.limit > Duration::ZERO => {
+                self.again(Duration::from_millis(LEAST_MS)).ok_or(AuthError::Io(error))
+            }
+            called => called,
+        }
+    }
+
+    /// What is sent first may be lost, as a bridge takes a moment to notice a new network, and
+    /// would be sent again a second later only.
+    fn first(&self) -> io::Result<TcpStream> {
+        let begun = Instant::now();
+        let mut wait = FIRST_CALL;
+        loop {
+            match TcpStream::connect_timeout(&self.controller, wait) {
+                Err(error)
+                    if error.kind() == io::ErrorKind::TimedOut && begun.elapsed() < GREETING =>
+                {
+                    wait *= 2;
+                }
+                called => return called,
+            }
+        }
+    }
+
+    fn greet(&self, mut stream: TcpStream) -> Result<Called, AuthError> {
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(GREETING))?;
+        let hello = Hello::new(Role::Node, &self.job, self.own, (0, 0))?;
+        let other = auth::call(&mut stream, &self.key, &hello, Role::Controller)?;
+        Ok(Called { stream, reign: other.epoch })
+    }
+
+    /// Calls until there is a controller again. None: that takes too long, or for as long as
+    /// `silence` nothing was heard of the controller's machine at all.
+    fn again(&self, silence: Duration) -> Option<Called> {
+        let begun = Instant::now();
+        let mut sign = begun;
+        while begun.elapsed() < self.limit {
+            match TcpStream::connect_timeout(&self.controller, CALL) {
+                Ok(stream) => match self.greet(stream) {
+                    Ok(called) => return Some(called),
+                    Err(AuthError::Io(_)) => sign = Instant::now(),
+                    // Another program listens there by now.
+                    Err(error) => tracing::warn!("who answers is not the controller: {error}"),
+                },
+                Err(error) if is_an_answer(error.kind()) => sign = Instant::now(),
+                Err(_) if sign.elapsed() > silence => return None,
+                Err(_) => {}
+            }
+            std::thread::sleep(PAUSE);
+        }
+        None
+    }
+}
+
+/// Whether the machine is there, and only nobody listens.
+fn is_an_answer(kind: io::ErrorKind) -> bool {
+    [io::ErrorKind::ConnectionRefused, io::ErrorKind::ConnectionReset].contains(&kind)
+}
+
+/// Serves the connection, and those after it, in a thread: `orders` gets what the controllers say.
+pub fn keep(
+    caller: Caller,
+    called: Called,
+    post: Arc<Post>,
+    orders: UnboundedSender<ToNode>,
+) -> io::Result<()> {
+    let work = move || {
+        let mut line = Some(called);
+        while let Some(called) = line.take() {
+            let limits = Arc::new(Limits::default());
+            let end = match serve(called, &post, &orders, &limits) {
+                Ok(end) => end,
+                Err(error) => Some(End::Broke(error.to_string())),
+            };
+            post.disconnect();
+            match end {
+                None => tracing::warn!("the controller does not want this node any more"),
+                Some(end) => {
+                    tracing::warn!("the controller is gone: {end}");
+                    let told = matches!(end, End::Closed | End::Broke(_));
+                    if told && !post.is_over() {
+                        line = caller.again(Duration::from_millis(limits.own().max(LEAST_MS)));
+                    }
+                }
+            }
+        }
+        // The sender of orders goes, and with that the node.
+    };
+    std::thread::Builder::new().name("eyrie-line".into()).spawn(work)?;
+    Ok(())
+}
+
+/// Serves one connection. Returns its end; none: the node was told to go.
+fn serve(
+    called: Called,
+    post: &Arc<Post>,
+    orders: &UnboundedSender<ToNode>,
+    limits: &Arc<Limits>,
+) -> io::Result<Option<End>> {
+    let stream = Arc::new(called.stream);
+    let beats = Arc::clone(post);
+    let sender = wire::write(Arc::clone(&stream), move || beats.beat())?;
+    if !post.connect(sender, called.reign) {
+        return Ok(Some(End::Broke(String::from("it is one of an earlier reign"))));
+    }
+    let (over, ended) = mpsc::channel();
+    let (post, orders, told) = (Arc::clone(post), orders.clone(), Arc::clone(limits));
+    let hear = move |frame: Result<Numbered<ToNode>, End>| {
+        let end = match frame.map(|frame| post.hear(frame)) {
+            // Before this node gives the controller up, the controller has given this node up.
+            Ok(Ok(Some(ToNode::Beat { patience_ms }))) => return told.tell(patience_ms),
+            Ok(Ok(Some(ToNode::Dismissed))) => None,
+            Ok(Ok(Some(order))) => return drop(orders.send(order)),
+            Ok(Ok(None)) => return,
+            Ok(Err(foreign)) => Some(End::Malformed(foreign.to_string())),
+            Err(end) => Some(end),
+        };
+        let _ = over.send(end);
+    };
+    wire::read(Arc::clone(&stream), Arc::clone(limits), hear)?;
+    let end = ended.recv().unwrap_or(Some(End::Closed));
+    let _ = stream.shutdown(Shutdown::Both);
+    Ok(end)
+}

@@ -1,0 +1,220 @@
+"""Jobs over nodes whose controller dies: another one goes on by its journal, and so does the job."""
+
+import os
+import signal
+import subprocess
+import time
+
+from harness import EYRIE, POLL_S, Job, alive, example, run_to_end
+from nodes import Nodes, checkpointed_again, expected, gone
+
+
+def kill_controller(job, count=1):
+    """SIGKILL, and all nodes are with the next one."""
+    os.kill(job.status()["daemon_pid"], signal.SIGKILL)
+    job.wait_event("controller-back", count=count)
+
+
+def unharmed(job):
+    """No rank was touched."""
+    assert not job.count("detected") and not job.count("restored"), job.report()
+    assert not job.count("node-lost") and not job.count("rolled-back"), job.report()
+
+
+def test_a_job_outlives_its_controller():
+    expected("farm")
+    with Nodes("farm", 2, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        before = job.status()
+        kill_controller(job)
+        after = job.status()
+        assert (before["reign"], after["reign"]) == (1, 2), after
+        assert before["daemon_pid"] != after["daemon_pid"]
+        for old, new in zip(before["ranks"], after["ranks"]):
+            assert (old["pid"], old["incarnation"]) == (new["pid"], new["incarnation"])
+        checkpointed_again(job)
+        unharmed(job)
+        job.ends_as("farm")
+        assert job.count("controller-lost") == 1, job.report()
+
+
+def test_it_is_killed_again_and_again():
+    expected("heat")
+    with Nodes("heat", 3, ckpt_every=0.2) as job:
+        job.all_checkpointed()
+        for count in range(1, 6):
+            kill_controller(job, count)
+        assert job.status()["reign"] == 6
+        unharmed(job)
+        job.ends_as("heat")
+
+
+def test_eyrie_inject_kills_it():
+    expected("farm")
+    with Nodes("farm", 2, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        job.eyrie("inject", "last", "kill-controller")
+        job.wait_event("controller-back")
+        assert job.count("injected") == 1
+        job.eyrie("checkpoint", "last")
+        job.ends_as("farm")
+
+
+def test_ranks_and_nodes_that_die_with_it_come_back():
+    """What dies while there is no controller is told to the next one, or missed by it."""
+    expected("farm")
+    with Nodes("farm", 3, ckpt_every=0.3) as job:
+        job.all_checkpointed()
+        record = job.status()
+        on_last = [r["rank"] for r in record["ranks"] if r["node"] == 2]
+        os.kill(record["daemon_pid"], signal.SIGSTOP)
+        os.kill(record["ranks"][0]["pid"], signal.SIGKILL)
+        os.kill(record["nodes"][2]["pid"], signal.SIGKILL)
+        os.kill(record["daemon_pid"], signal.SIGKILL)
+        job.wait_event("restored", rank=0)
+        job.wait_event("node-lost", node=2)
+        for rank in on_last:
+            job.wait_event("restored", rank=rank)
+        job.ends_as("farm")
+        assert not job.count("rolled-back") and not job.count("diverged"), job.report()
+
+
+def test_it_dies_while_a_node_is_recovered():
+    expected("farm")
+    with Nodes("farm", 4, ["--spares", "1"], ckpt_every=0.3) as job:
+        job.all_checkpointed()
+        record = job.status()
+        lost = [r["rank"] for r in record["ranks"] if r["node"] == 1]
+        job.kill_nodes(1)
+        job.wait_event("node-lost", node=1)
+        os.kill(record["daemon_pid"], signal.SIGKILL)
+        for rank in lost:
+            job.wait_event("restored", rank=rank)
+        job.ends_as("farm")
+        assert not job.count("rolled-back") and not job.count("diverged"), job.report()
+
+
+def test_it_dies_while_checkpoints_are_taken():
+    expected("heat")
+    with Nodes("heat", 2, ckpt_every=0.2) as job:
+        job.all_checkpointed()
+        for count in range(1, 5):
+            seen = job.count("checkpointing")
+            pid = job.status()["daemon_pid"]
+            job.wait_event("checkpointing", count=seen + 1)
+            os.kill(pid, signal.SIGKILL)
+            job.wait_event("controller-back", count=count)
+        checkpointed_again(job)
+        job.ends_as("heat")
+        unharmed(job)
+
+
+def test_standard_input_and_output_come_once():
+    """Lines go in and come out while controllers die; none is missing, doubled or out of order."""
+    lines = [f"line {n}" for n in range(3000)]
+    code = "import sys\nfor line in sys.stdin: print('got', line, end='', flush=True)\n"
+    program = ["python3", "-c", code]
+    with Job(program, ranks=2, options=["--nodes", "2"], stdin="open") as job:
+        for at in range(0, 3000, 500):
+            job.process.stdin.write("".join(l + "\n" for l in lines[at : at + 500]).encode())
+            job.process.stdin.flush()
+            job.until(lambda: f"got line {at + 100}\n" in job.stdout(), "output")
+            job.eyrie("inject", "last", "kill-controller")
+        job.process.stdin.close()
+        assert job.wait() == 0, job.report()
+        assert job.stdout() == "".join(f"got {l}\n" for l in lines), job.report()
+        assert job.count("controller-back") >= 5, job.report()
+        gone(job)
+
+
+def resume(job):
+    """A new `eyrie run`, as it were, in the place of the one that is dead."""
+    job.process.wait()
+    with open(job.out_path, "ab") as out, open(job.err_path, "ab") as err:
+        job.process = subprocess.Popen(
+            [EYRIE, "resume", "last"],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            env=job.env,
+            start_new_session=True,
+        )
+
+
+def kill_both(job):
+    record = job.status()
+    # It must not see that its console is gone.
+    os.kill(record["daemon_pid"], signal.SIGSTOP)
+    job.process.kill()
+    os.kill(record["daemon_pid"], signal.SIGKILL)
+    job.process.wait()
+    return record
+
+
+def test_eyrie_resume_takes_the_place_of_eyrie_run():
+    expected("farm")
+    with Nodes("farm", 2, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        before = kill_both(job)
+        job.eyrie("ps")
+        resume(job)
+        job.wait_event("controller-back")
+        for old, new in zip(before["ranks"], job.status()["ranks"]):
+            assert (old["pid"], old["incarnation"]) == (new["pid"], new["incarnation"])
+        unharmed(job)
+        job.ends_as("farm")
+
+
+def all_end(job, record, limit=60):
+    """Ranks and nodes end by themselves, though nobody is there to tell them."""
+    pids = [e["pid"] for e in record["nodes"] + record["ranks"]]
+    end = time.monotonic() + limit
+    while any(alive(p) for p in pids):
+        assert time.monotonic() < end, job.report()
+        time.sleep(POLL_S)
+
+
+def test_nodes_give_up_when_nobody_resumes():
+    with Nodes("farm", 2, ["--controller-limit", "2"], ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        record = kill_both(job)
+        all_end(job, record)
+        code, _, err = job.eyrie("resume", "last", check=False)
+        assert code == 1 and "no job" in err, err
+        gone(job)
+
+
+def test_what_has_a_controller_or_no_nodes_is_not_resumed():
+    with Nodes("farm", 2, ckpt_every=0.5) as job:
+        job.wait_running(4)
+        code, _, err = job.eyrie("resume", "last", check=False)
+        assert code == 1 and "is running" in err, err
+        job.ends_as("farm")
+    code, _, err = run_to_end(example("farm"), options=["--controller-limit", "5"])
+    assert code == 2 and "--controller-limit is for jobs over nodes" in err, err
+
+
+def test_a_torn_record_is_cut_off():
+    """Half a record at the end of the journal: the controller died while it wrote."""
+    expected("farm")
+    with Nodes("farm", 2, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        kill_both(job)
+        with open(os.path.join(job.folder(), "journal"), "ab") as f:
+            f.write(b"\x40\x00\x00\x00torn")
+        resume(job)
+        job.wait_event("controller-back")
+        unharmed(job)
+        job.ends_as("farm")
+
+
+def test_a_damaged_journal_is_refused():
+    with Nodes("farm", 2, ["--controller-limit", "2"], ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        record = kill_both(job)
+        with open(os.path.join(job.folder(), "journal"), "r+b") as f:
+            f.seek(20)
+            f.write(b"?")
+        code, _, err = job.eyrie("resume", "last", check=False)
+        assert code == 1 and "journal: it does not begin with the state" in err, err
+        all_end(job, record)

@@ -1,0 +1,223 @@
+//! The controller's journal, its death, and its successor.
+//!
+//! Real: the framing of records and how a torn one is cut off, the sessions, the planner's replay
+//! of its inputs. Modelled: what a record contains (its bytes are a number that leads there).
+
+use crate::controller::Controller;
+use crate::types::*;
+use crate::world::World;
+use eyrie_protocol::journal;
+use eyrie_protocol::membership::Member;
+use eyrie_protocol::recovery::{Input, Planner};
+
+/// How long a new controller waits for nodes to come back.
+const REJOINING: Time = 1_500;
+
+/// What a turn of the controller leads to.
+pub enum Effect {
+    Say(Member, ToNode),
+    Print { rank: u32, line: u64 },
+}
+
+/// At which step of its next turn the controller dies.
+#[derive(Debug, Clone, Copy)]
+pub enum Fate {
+    Unwritten,
+    Torn,
+    Written,
+    /// Some of what it decided has left.
+    HalfSent,
+}
+
+struct Record {
+    plans: Vec<Input>,
+    after: Controller,
+}
+
+/// What outlives the controller.
+pub struct Journal {
+    bytes: Vec<u8>,
+    records: Vec<Record>,
+    first: Planner,
+}
+
+impl Journal {
+    pub fn new(controller: &Controller) -> Journal {
+        let first = controller.planner.clone();
+        let mut journal = Journal { bytes: Vec::new(), records: Vec::new(), first };
+        journal.append(Vec::new(), controller, false);
+        journal
+    }
+
+    fn append(&mut self, plans: Vec<Input>, after: &Controller, torn: bool) {
+        let number = (self.records.len() as u64).to_le_bytes();
+        let frame = journal::frame(&number).unwrap_or_default();
+        let length = if torn { frame.len() / 2 } else { frame.len() };
+        self.bytes.extend_from_slice(&frame[..length]);
+        self.records.push(Record { plans, after: after.clone() });
+    }
+
+    /// The controller as its successor finds it. A torn tail is cut off.
+    fn read(&mut self) -> Controller {
+        let (found, length) = journal::read(&self.bytes);
+        let count = found.len();
+        self.bytes.truncate(length);
+        self.records.truncate(count);
+        let mut planner = self.first.clone();
+        for input in self.records.iter().flat_map(|r| &r.plans) {
+            planner.step(input.clone());
+        }
+        let mut last = self.records[count - 1].after.clone();
+        last.planner = planner;
+        last
+    }
+}
+
+impl World {
+    /// Whether the controller decides something when this happens.
+    pub fn is_turn(&self, event: &Event) -> bool {
+        match event {
+            Event::Arrive { conn, side } | Event::Closed { conn, side } => {
+                self.conns[*conn].ends[*side] == End::Controller
+            }
+            Event::Rejoined { deaths } => *deaths == self.report.controllers,
+            Event::Schedule | Event::Suspect { .. } | Event::Join => true,
+            _ => false,
+        }
+    }
+
+    /// The controller dies in its next turn.
+    pub fn kill_controller(&mut self) {
+        if self.journal.is_none() || self.dead {
+            return;
+        }
+        let fates = [Fate::Unwritten, Fate::Torn, Fate::Written, Fate::HalfSent];
+        self.fate = self.random.pick(&fates);
+        let fate = self.fate;
+        self.trace(|| format!("FAULT the controller dies in its next turn: {fate:?}"));
+    }
+
+    /// Writes down what was decided, and then does it.
+    pub fn end_turn(&mut self, fate: Option<Fate>) {
+        let plans = std::mem::take(&mut self.plans);
+        let mut effects = Vec::new();
+        for effect in std::mem::take(&mut self.turn) {
+            effects.push(match effect {
+                Effect::Say(to, said) => {
+                    let session = self.controller.sessions.entry(to).or_default();
+                    let frame = session.number(said);
+                    (Some((to, frame)), None)
+                }
+                Effect::Print { rank, line } => (None, Some((rank, line))),
+            });
+        }
+        let early = self.mutated(Mutation::EffectsUnwritten);
+        let lost = matches!(fate, Some(Fate::Unwritten | Fate::Torn));
+        if let Some(journal) = &mut self.journal
+            && !matches!(fate, Some(Fate::Unwritten))
+        {
+            journal.append(plans, &self.controller, lost);
+        }
+        let most = match fate {
+            None => effects.len(),
+            Some(Fate::HalfSent) => effects.len() / 2,
+            Some(_) if early => effects.len(),
+            Some(_) => 0,
+        };
+        for (say, print) in effects.into_iter().take(most) {
+            if let Some((to, frame)) = say
+                && let Some(conn) = self.controller.conns.get(&to).copied()
+            {
+                self.send(conn, End::Controller, Packet::ToNode(frame));
+            }
+            if let Some((rank, line)) = print {
+                self.truth.printed[rank as usize].push(line);
+            }
+        }
+        if fate.is_some() {
+            self.controller_dies(lost);
+        }
+    }
+
+    fn controller_dies(&mut self, lost: bool) {
+        self.report.controllers += 1;
+        let mut conns: Vec<usize> = self.controller.conns.values().copied().collect();
+        if let (Some(before), true) = (self.before.take(), lost) {
+            let printed = std::mem::take(&mut self.truth.printed);
+            self.truth = before;
+            if self.mutated(Mutation::EffectsUnwritten) {
+                self.truth.printed = printed;
+            }
+            self.over = false;
+            self.report.lost = false;
+        }
+        if let Some(journal) = &mut self.journal {
+            self.controller = journal.read();
+        }
+        self.dead = true;
+        conns.extend(self.controller.conns.values());
+        for conn in conns {
+            self.conns[conn].open[0] = false;
+            if !self.conns[conn].broken {
+                self.cut(conn);
+            }
+        }
+        let after = 20 + self.random.below(1_000);
+        self.at(after, Event::Reign);
+    }
+
+    /// Another controller goes on.
+    pub fn reign(&mut self) {
+        self.dead = false;
+        self.trace(|| String::from("a new controller goes on"));
+        for rank in 0..self.ranks() {
+            let printed = self.truth.printed[rank as usize].len();
+            let lines = self.controller.tapes[rank as usize].clone();
+            let rest = lines.into_iter().skip(printed);
+            self.turn.extend(rest.map(|line| Effect::Print { rank, line }));
+        }
+        self.end_turn(None);
+        let deaths = self.report.controllers;
+        self.at(REJOINING, Event::Rejoined { deaths });
+    }
+
+    /// A node that has lost its controller calls the next one.
+    pub fn call(&mut self, member: Member) {
+        let Some(node) = self.nodes.get(&member) else { return };
+        if self.conns[node.conn].open[1] && !self.conns[node.conn].broken {
+            return;
+        }
+        if self.dead {
+            let after = 20 + self.random.below(100);
+            return self.at(after, Event::Call { member });
+        }
+        let known = self.controller.conns.get(&member).copied();
+        let Some(old) = known.filter(|c| !self.conns[*c].open[0]) else {
+            self.trace(|| format!("{member} is told to go"));
+            return self.perish(member);
+        };
+        self.trace(|| format!("{member} is back"));
+        self.conns[old].open = [false; 2];
+        let conn = self.open(End::Controller, End::Node(member));
+        self.controller.conns.insert(member, conn);
+        let forgotten = self.mutated(Mutation::OrdersForgotten);
+        let session = self.controller.sessions.entry(member).or_default();
+        let orders: Vec<_> = session.again().filter(|_| !forgotten).collect();
+        for frame in orders {
+            self.send(conn, End::Controller, Packet::ToNode(frame));
+        }
+        let Some(node) = self.nodes.get_mut(&member) else { return };
+        node.conn = conn;
+        let said: Vec<_> = node.session.again().collect();
+        for frame in said {
+            self.send(conn, End::Node(member), Packet::FromNode(frame));
+        }
+    }
+
+    /// Who is not back by now is lost.
+    pub fn rejoined(&mut self) {
+        let late = |c: &(&Member, &usize)| !self.conns[*c.1].open[0];
+        let late: Vec<Member> = self.controller.conns.iter().filter(late).map(|c| *c.0).collect();
+        late.into_iter().for_each(|member| self.suspect(member));
+    }
+}
