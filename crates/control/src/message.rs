@@ -194,6 +194,10 @@ pub enum ClientMsg {
     CheckpointAndEnd,
     /// Console: go on with the job that is saved in the folder.
     Restart(Box<JobSpec>),
+    /// Start nodes on these hosts; answered as `Grow`.
+    GrowHosts {
+        hosts: Vec<Host>,
+    },
 }
 
 /// From the daemon to a client.

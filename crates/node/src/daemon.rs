@@ -115,7 +115,8 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     let told = Arc::clone(&limits);
     let (orders, mut ordered) = mpsc::unbounded_channel();
     let (hear, heard) = mpsc::unbounded_channel();
-    let network = Network { own, members, here, store: store_at, homes: Vec::new(), links: None };
+    let (homes, store, archive) = (Vec::new(), store_at, None);
+    let network = Network { own, members, here, store, homes, links: None, archive };
     let place = agent::Place { id: job, images, prefix, segment: None };
     let out = to_controller.clone();
     let say = Arc::new(move |message| out.send(message));

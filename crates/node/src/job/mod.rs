@@ -5,6 +5,7 @@
 //! talk to it by `Msg`; the rules are in `monitor`, `scheduler` and `retention`, not here;
 //! processes, pipes, segments and images are the nodes' (`agent`).
 
+mod archive;
 mod checkpoints;
 mod death;
 pub(crate) mod grow;
@@ -62,6 +63,16 @@ pub enum Msg {
         sender: wire::Sender<ToNode>,
         stream: Arc<TcpStream>,
         limits: Arc<wire::Limits>,
+    },
+    /// All that is to be saved is on disk, so many bytes, or cannot be.
+    Archived {
+        attempt: u32,
+        result: Result<u64, String>,
+    },
+    /// A node that joins late had time enough.
+    LateOver {
+        node: u32,
+        epoch: u64,
     },
     /// The nodes had time enough to join.
     JoiningOver,
@@ -207,6 +218,8 @@ pub struct Job {
     suspend: Option<suspend::Suspend>,
     /// `--ft coordinated`.
     together: Option<together::Together>,
+    /// Over nodes: what it takes to restart it lies here.
+    archive: archive::Archive,
     /// How often the job was saved.
     saves: u32,
     /// What it takes to restart it is on disk.
@@ -299,6 +312,7 @@ impl Job {
             awaited: Vec::new(),
             suspend: None,
             together: None,
+            archive: archive::Archive::default(),
             saves: 0,
             is_saved: false,
             restarting: false,
@@ -374,6 +388,8 @@ impl Job {
             Msg::Connected { node, epoch, sender, stream, limits } => {
                 self.connected(node, epoch, sender, stream, limits);
             }
+            Msg::Archived { attempt, result } => self.archived(attempt, result),
+            Msg::LateOver { node, epoch } => self.late_over(node, epoch),
             Msg::JoiningOver => self.joining_over(),
             Msg::TurnedAway { why } => self.turned_away(&why),
             Msg::Gone { node, epoch, why } => self.node_gone(node, epoch, &why),
@@ -415,7 +431,7 @@ impl Job {
     fn step(&mut self, input: monitor::Input) {
         let input = match input {
             // What is saved is not given up for the beginning.
-            monitor::Input::Unrecoverable { why } if self.restarting => {
+            monitor::Input::Unrecoverable { why } if self.restarting && !self.archive.holds() => {
                 let text = format!("the job cannot be restarted: {why}");
                 monitor::Input::Fatal { text, code: 1 }
             }
@@ -490,6 +506,7 @@ impl Job {
             r.saving = saving::Saving::No;
             r.tapes.iter_mut().for_each(|t| t.give_up());
         }
+        self.back_to_archive();
         let now = self.now_ms();
         self.scheduler = checkpoints::scheduler(&self.spec, now);
         let event = self.event(EventKind::RolledBack);
