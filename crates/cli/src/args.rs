@@ -30,7 +30,7 @@ pub enum Command {
     Status(Status),
     /// Checkpoint a job now and wait until it is complete; with --end, save the job and end it
     Checkpoint(Checkpoint),
-    /// Add nodes to a job of `eyrie run --nodes`
+    /// Add nodes to a job over nodes or hosts
     Grow(Grow),
     /// Go on with a job that was saved and ended
     Restart(Restart),
@@ -309,19 +309,47 @@ pub struct Checkpoint {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     eyrie run -n 4 ./cg B; test $? = 85 && eyrie restart last\n  \
-    eyrie restart k7mq -v\n\n\
+    eyrie restart k7mq -v\n  \
+    eyrie restart --hosts node4,node5 --map cyclic k7mq\n\n\
     A job is saved as a whole by SIGQUIT to `eyrie run` (or Ctrl-\\) or by `eyrie checkpoint JOB\n\
     --end`; `eyrie run` then exits with 85. It goes on under the same name, in the folder and\n\
     with the environment that it was started with, where each rank stood; what was printed is not\n\
     printed again. Of standard input all that was read before is kept (a file is read to its end\n\
     when the job is saved); what `eyrie restart` gets on its own comes after that. A job can be\n\
-    saved and restarted as often as needed. Exit code: as that of `eyrie run`.")]
+    saved and restarted as often as needed. One that ran on several nodes goes on on the same, or\n\
+    on any others. Exit code: as that of `eyrie run`.")]
 pub struct Restart {
     /// The job: its id, the beginning of one, or `last`
     pub job: String,
-    /// Spread the ranks over N nodes (not possible yet)
-    #[arg(long, value_name = "N", hide = true)]
+    /// Go on on N nodes of this machine (a job that was saved on several nodes)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub nodes: Option<u32>,
+    /// Go on on these machines: a list or a file, as for eyrie run (a job that was saved on several
+    /// nodes) [default: where it was; in an allocation of Slurm its hosts]
+    #[arg(long, value_name = "LIST|FILE", conflicts_with = "nodes")]
+    pub hosts: Option<String>,
+    /// How ranks are laid out on these [default: as before]
+    #[arg(long, value_enum)]
+    pub map: Option<MapMode>,
+    /// Nodes of these without ranks [default: as before on as many nodes, else 0]
+    #[arg(long, value_name = "S")]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=256))]
+    pub spares: Option<u32>,
+    /// The remote shell that reaches hosts [default: see eyrie run]
+    #[arg(long, value_name = "CMD", requires = "hosts")]
+    pub rsh: Option<String>,
+    /// Where Eyrie is on the hosts [default: as here]
+    #[arg(long, value_name = "DIR")]
+    pub prefix: Option<PathBuf>,
+    /// This machine's address as the hosts reach it [default: the one on the way to them]
+    #[arg(long, value_name = "ADDR")]
+    pub address: Option<String>,
+    /// Longest wait for all hosts to join (seconds, or with unit) [default: 60]
+    #[arg(long, value_name = "SECS", value_parser = parse_millis)]
+    pub join_limit: Option<u64>,
+    /// Put more ranks on hosts than they have slots
+    #[arg(long)]
+    pub oversubscribe: bool,
     /// Begin every output line with [rank]
     #[arg(short, long)]
     pub label: bool,
@@ -352,15 +380,22 @@ pub struct Resume {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  eyrie grow last\n  eyrie grow k7mq --nodes 2\n\n\
+#[command(after_help = "Examples:\n  eyrie grow last\n  eyrie grow k7mq --nodes 2\n  \
+    eyrie grow k7mq node7 node8\n\n\
     The new nodes have no ranks: they take those of nodes that are lost, and images of others.")]
 pub struct Grow {
     /// The job: its id, the beginning of one, or `last`
     pub job: String,
-    /// How many nodes
+    /// Of a job over --hosts: machines that join it, also such as it had lost
+    #[arg(value_name = "HOST", conflicts_with = "nodes")]
+    pub hosts: Vec<String>,
+    /// Of a job over --nodes: how many
     #[arg(long, value_name = "K", default_value = "1")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=250))]
     pub nodes: u32,
+    /// This machine's address as the hosts reach it [default: the one on the way to them]
+    #[arg(long, value_name = "ADDR", requires = "hosts")]
+    pub address: Option<String>,
 }
 
 #[derive(Debug, Args)]

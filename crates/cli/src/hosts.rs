@@ -59,6 +59,17 @@ pub fn plan(run: &Run, map: Map) -> anyhow::Result<Option<Plan>> {
     Ok(Some(Plan { hosts, nodes, homes }))
 }
 
+/// Hosts that join a job which runs.
+pub fn named(names: &[&str], address: Option<&str>) -> anyhow::Result<Vec<Host>> {
+    for (at, name) in names.iter().enumerate() {
+        if parse_entry(name)?.slots.is_some() || names[..at].contains(name) {
+            bail!("'{name}': name each host once, without slots");
+        }
+    }
+    let hosts = names.iter().zip(addresses(names, address)?);
+    Ok(hosts.map(|(name, controller)| Host { name: (*name).to_string(), controller }).collect())
+}
+
 /// The hosts that are named, or those of a Slurm allocation; whether a remote shell leads there.
 fn entries(run: &Run) -> anyhow::Result<Option<(Vec<Entry>, bool)>> {
     match &run.hosts {

@@ -316,8 +316,11 @@ fn spawn_daemon(
     command.arg("--lock-fd").arg(lock_fd.to_string());
     if let Some(saved) = saved {
         let word = |bytes: &[u8]| OsStr::from_bytes(bytes).to_os_string();
-        let all = saved.environment.iter().map(|(name, value)| (word(name), word(value)));
-        command.env_clear().envs(all);
+        let then = saved.environment.iter().map(|(name, value)| (word(name), word(value)));
+        let then = then.filter(|(name, _)| !is_of_today(name));
+        // Collected before all of ours are taken away.
+        let now: Vec<_> = std::env::vars_os().filter(|(name, _)| is_of_today(name)).collect();
+        command.env_clear().envs(then).envs(now);
         command.current_dir(word(&saved.working_folder));
     }
     command.stdin(Stdio::null()).stdout(log.try_clone().context("log")?).stderr(log);
@@ -346,6 +349,11 @@ fn spawn_daemon(
         None => String::from("cannot start the node daemon"),
     };
     Ok(command.spawn().with_context(what)?)
+}
+
+/// Variables that tell of an allocation or a login, which is another when a job goes on.
+fn is_of_today(name: &OsStr) -> bool {
+    [&b"SLURM"[..], b"SSH_"].iter().any(|start| name.as_bytes().starts_with(start))
 }
 
 /// The daemon's side.

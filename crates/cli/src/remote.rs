@@ -1,12 +1,13 @@
 //! The commands that ask a running job's daemon.
 
 use crate::args::{Abort, Checkpoint, Events, Fault, Grow, Inject, Ps, Status};
+use crate::hosts;
 use crate::show;
 use anyhow::{Context, anyhow, bail};
 use eyrie_control::{ClientMsg, Decoder, Event, JobStatus, NodeMsg, PROTOCOL, encode};
 use eyrie_node::home::{self, JobEntry};
 use eyrie_node::saved::SavedJob;
-use eyrie_terminal::{FAILED, Failure, print, units};
+use eyrie_terminal::{FAILED, Failure, USAGE, print, units};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -168,7 +169,14 @@ pub fn checkpoint(args: &Checkpoint) -> Result<i32, Failure> {
 
 pub fn grow(args: &Grow) -> Result<i32, Failure> {
     let job = find_running(&args.job)?;
-    let ask = ClientMsg::Grow { nodes: args.nodes };
+    let names: Vec<&str> = args.hosts.iter().map(String::as_str).collect();
+    let ask = match names.is_empty() {
+        true => ClientMsg::Grow { nodes: args.nodes },
+        false => {
+            let hosts = hosts::named(&names, args.address.as_deref());
+            ClientMsg::GrowHosts { hosts: hosts.map_err(|e| Failure::new(USAGE, e))? }
+        }
+    };
     let mut remote = Remote::connect(&job)?.patient(&ask)?;
     let mut code = 0;
     loop {

@@ -210,6 +210,10 @@ pub enum ClientMsg {
     },
     /// Kill the controller with SIGKILL, as a fault would.
     KillController,
+    /// Start nodes on these hosts; answered as `Grow`.
+    GrowHosts {
+        hosts: Vec<Host>,
+    },
 }
 
 /// From the daemon to a client.

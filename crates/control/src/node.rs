@@ -169,6 +169,11 @@ pub enum ToNode {
     /// Write what the ranks, of which none runs, need of the segment to this file beside the
     /// images. Answered by `SegmentSaved`.
     SaveSegment { name: String },
+    /// The controller takes and gives images, and what is said to belong to them, here.
+    Archive { at: SocketAddr },
+    /// Bring these images of the rank, of which no process is left, to the archive: the last, and
+    /// what it needs. Answered by `Deposited`, with the same number.
+    Deposit { attempt: u32, rank: u32, generations: Vec<u32> },
     /// `eyrie verify`: keep the record of the run that is over, and prepare the one that is forced
     /// to its outcomes. Answered by `Forced`.
     Force,
@@ -359,6 +364,12 @@ pub enum FromNode {
     Reloaded {
         segment: String,
         result: Result<(), String>,
+    },
+    /// With all that was recorded of the rank.
+    Deposited {
+        attempt: u32,
+        rank: u32,
+        result: Result<Determinants, String>,
     },
     Forced {
         error: Option<String>,

@@ -8,11 +8,13 @@ use crate::guest::{self, Guest};
 use crate::job::{DaemonBooks, Head, Msg};
 use crate::netns::{self, Bridge};
 use crate::reap;
+use crate::recovery::ARCHIVE;
 use crate::spawn;
+use crate::store::{self, Identity, Members};
 use crate::wire::{self, End, Limits};
 use eyrie_control::auth::{self, Hello, Key, Role};
 use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
-use eyrie_control::message::Hosts;
+use eyrie_control::message::{Host, Hosts};
 use eyrie_control::node::{Enlist, Lodge};
 use eyrie_control::{FromNode, JobSpec, ToNode, encode_within};
 use eyrie_protocol::session::Numbered;
@@ -135,6 +137,55 @@ impl Crew {
             lodged: false,
             controller,
             spec: self.spec.clone(),
+        }
+    }
+
+    /// Lets members bring images to this folder, and fetch them, at each address of the
+    /// controller; `places` says where they do already.
+    pub fn open_archive(
+        &self,
+        images: &Path,
+        members: &Members,
+        places: &mut Vec<SocketAddr>,
+    ) -> io::Result<()> {
+        for ip in self.addresses.iter().map(SocketAddr::ip) {
+            if places.iter().any(|p| p.ip() == ip) {
+                continue;
+            }
+            let listener = TcpListener::bind((ip, 0))?;
+            let at = listener.local_addr()?;
+            let (job, key) = (self.job.clone(), self.key.clone());
+            let own = Identity { job, node: ARCHIVE.node, epoch: ARCHIVE.epoch, key };
+            store::serve(listener, own, images.to_path_buf(), Arc::clone(members))?;
+            places.push(at);
+        }
+        Ok(())
+    }
+
+    /// The next node, `node`, is to be on this host.
+    pub fn welcome_host(
+        &mut self,
+        node: u32,
+        host: Host,
+        tell: &UnboundedSender<Msg>,
+    ) -> io::Result<()> {
+        if self.addresses.iter().all(|a| a.ip() != host.controller) {
+            // Jobs over hosts have the one controller.
+            let place = SocketAddr::new(host.controller, 0);
+            self.addresses.push(listen(place, &self.key, &self.job, FIRST_REIGN, tell)?);
+        }
+        let hosts = self.spec.hosts.as_mut();
+        let list = hosts.map(|h| &mut h.list).ok_or_else(|| io::Error::other("it has no hosts"))?;
+        list.truncate(node as usize);
+        list.push(host);
+        Ok(())
+    }
+
+    /// This machine's address as a node reaches it.
+    pub fn reached_at(&self, node: u32) -> Option<IpAddr> {
+        match &self.spec.hosts {
+            Some(hosts) => hosts.list.get(node as usize).map(|h| h.controller),
+            None => self.addresses.first().map(SocketAddr::ip),
         }
     }
 

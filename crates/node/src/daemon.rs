@@ -113,7 +113,8 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     store::serve(store, own.clone(), images.clone(), Arc::clone(&members)).map_err(os("store"))?;
     let (orders, mut ordered) = mpsc::unbounded_channel();
     let (hear, heard) = mpsc::unbounded_channel();
-    let network = Network { own, members, here, store: store_at, homes: Vec::new(), links: None };
+    let (homes, store, archive) = (Vec::new(), store_at, None);
+    let network = Network { own, members, here, store, homes, links: None, archive };
     let place = agent::Place { id: job, images, prefix, segment: None };
     let post = Arc::new(Post::default());
     let out = Arc::clone(&post);

@@ -243,6 +243,13 @@ pub fn farewell(guests: &[(Arc<Guest>, bool)]) {
     guests.iter().for_each(|(guest, _)| guest.bury());
 }
 
+/// Waits, up to a limit, until daemons that were told to end have done so.
+pub fn await_ends(daemons: &[Arc<OwnedFd>]) {
+    let end = Instant::now() + FAREWELL;
+    let left = || end.saturating_duration_since(Instant::now());
+    daemons.iter().for_each(|daemon| poll_end(daemon, left()));
+}
+
 /// Waits until a process has ended.
 fn poll_end(pidfd: &OwnedFd, limit: Duration) {
     let mut poll = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };

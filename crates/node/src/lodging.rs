@@ -38,6 +38,10 @@ impl Lodging {
         options.create(true).truncate(true).write(true).mode(0o600);
         let lock = options.open(&file).map_err(|e| HomeError::Io(file, e))?;
         let locked = try_lock(&lock);
+        // What was kept of the same node of a job that was saved since.
+        if !path.join(LOCK).exists() {
+            let _ = fs::remove_dir_all(&path);
+        }
         match fs::rename(&unborn, &path) {
             Ok(()) if locked => Ok(Lodging { path, lock }),
             Ok(()) => Err(HomeError::Io(path, std::io::ErrorKind::WouldBlock.into())),
@@ -86,6 +90,8 @@ mod tests {
         drop(dead.lock);
         kept.keep();
         Lodging::create(home.path(), "abcd-3").unwrap().remove();
+        Lodging::create(home.path(), "abcd-4").unwrap().keep();
+        Lodging::create(home.path(), "abcd-4").unwrap().remove();
         assert!(!dead_path.exists() && live.path.exists() && kept_path.exists());
         let nodes = live.path.parent().unwrap();
         assert_eq!(fs::read_dir(nodes).unwrap().count(), 2);

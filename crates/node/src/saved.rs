@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub const EXIT_CODE: i32 = 85;
 
 const MAGIC: [u8; 8] = *b"EYRIEJOB";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER_BYTES: usize = 40;
 /// A length that is not believed.
 const MAX_BYTES: u64 = 1 << 36;
@@ -34,6 +34,8 @@ pub struct SavedRank {
     pub tapes: [Tape; 2],
     pub retention: Retention,
     pub recoveries: u64,
+    /// Over nodes: all that was recorded of it, from this position on.
+    pub words: Option<(u64, Vec<u64>)>,
 }
 
 /// A job.
@@ -163,7 +165,9 @@ mod tests {
             controller_limit_ms: 0,
         };
         let tapes = [Tape::new(10), Tape::new(10)];
-        let rank = SavedRank { gone: false, tapes, retention: Retention::new(1), recoveries: 3 };
+        let retention = Retention::new(1);
+        let words = Some((5, vec![6, 7]));
+        let rank = SavedRank { gone: false, tapes, retention, recoveries: 3, words };
         SavedJob {
             spec,
             working_folder: b"/".to_vec(),

@@ -17,6 +17,7 @@ use eyrie_control::{ClientMsg, Decoder, JobSpec, NodeMsg, PROTOCOL};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream as StdStream;
 use std::path::{Path, PathBuf};
@@ -92,10 +93,13 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
     };
     let (tell, mut told) = mpsc::unbounded_channel();
     let begun = match order {
-        Order::Restart(spec) => begin_again(&id, &folder, prefix, *spec, &outlet, &tell),
-        Order::Start(spec) if spec.nodes == 0 => begin(&id, &folder, prefix, *spec, &outlet, &tell),
-        Order::Start(spec) => begin_many(&id, &folder, *spec, lifeline, &outlet, &tell),
         Order::Resume { verbose } => resume(&id, &folder, verbose, &outlet, &tell),
+        Order::Start(spec) if spec.nodes == 0 => begin(&id, &folder, prefix, *spec, &outlet, &tell),
+        Order::Restart(spec) if spec.nodes == 0 => {
+            begin_again(&id, &folder, prefix, *spec, &outlet, &tell)
+        }
+        Order::Start(spec) => begin_many(&id, &folder, (*spec, false), lifeline, &outlet, &tell),
+        Order::Restart(spec) => begin_many(&id, &folder, (*spec, true), lifeline, &outlet, &tell),
     };
     let job = match begun {
         Ok(job) => job,
@@ -124,7 +128,12 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
     }
     wind_up(&job, &mut told).await;
     let guests = job.borrow().guests();
-    let _ = tokio::task::spawn_blocking(move || guest::farewell(&guests)).await;
+    let daemons = job.borrow().daemons_to_await();
+    let farewell = move || {
+        guest::farewell(&guests);
+        guest::await_ends(&daemons);
+    };
+    let _ = tokio::task::spawn_blocking(farewell).await;
     let code = job.borrow().exit_code().unwrap_or(1);
     let code = finish(Some(&job), &folder, &outlet, code).await;
     drop(lock);
@@ -168,16 +177,28 @@ fn begin_again(
     outlet: &Outlet,
     tell: &UnboundedSender<Msg>,
 ) -> Result<Shared, BeginError> {
+    let saved = take_up(folder)?;
+    let job = begin_here(id, folder, prefix, spec, Some(saved), outlet, tell)?;
+    job.borrow_mut().restart();
+    job.borrow_mut().end_turn();
+    Ok(job)
+}
+
+/// Reads what is saved, and removes what is left of a daemon that was there before.
+fn take_up(folder: &Path) -> Result<SavedJob, BeginError> {
     let saved = SavedJob::read(folder)?;
     for name in [home::SOCKET, home::ENDED] {
         let path = folder.join(name);
         let removed = std::fs::remove_file(&path).or_else(absent_is_fine);
         removed.map_err(|e| BeginError::File(path, e))?;
     }
-    let job = begin_here(id, folder, prefix, spec, Some(saved), outlet, tell)?;
-    job.borrow_mut().restart();
-    job.borrow_mut().end_turn();
-    Ok(job)
+    // Storage of nodes of which no process is left.
+    for path in std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()) {
+        if path.file_name().is_some_and(|n| n.as_bytes().starts_with(b"node-")) && path.is_dir() {
+            std::fs::remove_dir_all(&path).map_err(|e| BeginError::File(path, e))?;
+        }
+    }
+    Ok(saved)
 }
 
 /// The job and its one node, which lives in this process.
@@ -203,15 +224,20 @@ fn begin_here(
     Job::begin(place, spec, saved, vec![Node::here(orders)], outlet.clone(), tell.clone())
 }
 
-/// A job whose nodes have daemons of their own. It starts when all have called.
+/// A job whose nodes have daemons of their own. It starts, or goes on, when all have called.
 fn begin_many(
     id: &str,
     folder: &Path,
-    spec: JobSpec,
+    (mut spec, restart): (JobSpec, bool),
     lifeline: OwnedFd,
     outlet: &Outlet,
     tell: &UnboundedSender<Msg>,
 ) -> Result<Shared, BeginError> {
+    let saved = restart.then(|| take_up(folder)).transpose()?;
+    if restart {
+        // What it came from is not in a journal: it can be restarted once more instead.
+        spec.controller_limit_ms = 0;
+    }
     let lifeline = match spec.is_journaled() {
         true => home::hold_nodes(folder).map_err(BeginError::Daemon)?,
         false => lifeline,
@@ -231,9 +257,13 @@ fn begin_many(
         });
     }
     let place = Place { id: id.to_string(), folder: folder.to_path_buf() };
-    let job = Job::begin(place, spec, None, nodes, outlet.clone(), tell.clone())?;
+    let job = Job::begin(place, spec, saved, nodes, outlet.clone(), tell.clone())?;
     job.borrow_mut().employ(crew);
+    if restart {
+        job.borrow_mut().restart();
+    }
     job.borrow_mut().begin_journal();
+    job.borrow_mut().end_turn();
     Ok(job)
 }
 
@@ -530,6 +560,7 @@ fn answer(message: ClientMsg, job: &Shared, outlet: &Outlet) -> Result<(), Strin
         }
         ClientMsg::KillController => job.inject_controller()?,
         ClientMsg::Grow { nodes } => job.grow(nodes, outlet.clone())?,
+        ClientMsg::GrowHosts { hosts } => job.grow_hosts(hosts, outlet.clone())?,
         ClientMsg::Abort => {
             job.stop(libc::SIGTERM);
             outlet.send(&NodeMsg::Done);

@@ -15,11 +15,16 @@
 //! An image counts only for the incarnation that it is of and those after it, never for one that
 //! was restored from an older image meanwhile and still needs the logs since then.
 //! Ranks that ended well are run again if their node dies, as their last messages die with it.
+//! A job that was saved as a whole is brought back alike, from an archive that is no member.
+
+mod saved;
 
 use crate::membership::{Member, ring_after};
 use crate::replicas::{Answer, Words, longest};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+
+pub use saved::{ARCHIVE, Saved};
 
 /// On how many nodes each image lies.
 pub const COPIES: usize = 2;
@@ -405,7 +410,7 @@ impl Planner {
                 continue;
             }
             let ran = rank.ran;
-            if !answers.iter().any(|a| a.in_step.contains(&ran)) {
+            if ran != ARCHIVE && !answers.iter().any(|a| a.in_step.contains(&ran)) {
                 let why = format!(
                     "the determinants of rank {index} were lost with {ran} and its replicas"
                 );
@@ -585,8 +590,9 @@ impl Planner {
             for (&generation, holders) in rank.kept.iter().chain(&rank.unborn) {
                 let under_way = |m: &&Member| self.copying.contains_key(&(index, generation, **m));
                 let coming = self.members.iter().filter(under_way).count();
-                let Some(&from) = holders.first() else { continue };
-                let missing = enough.saturating_sub(holders.len() + coming);
+                // The archive gives, if asked, and brings nothing.
+                let Some(&from) = holders.first().filter(|m| **m != ARCHIVE) else { continue };
+                let missing = enough.saturating_sub(saved::copies(holders) + coming);
                 let free = |m: &&Member| !holders.contains(m) && !under_way(m);
                 let to: Vec<Member> = targets.iter().filter(free).copied().take(missing).collect();
                 for to in to {
@@ -618,17 +624,23 @@ impl Planner {
     }
 
     fn all_down(&mut self, members: Vec<Member>, todo: &mut Vec<Action>) {
+        self.settle_on(members);
+        if self.members.is_empty() {
+            return todo.push(Action::Lost);
+        }
+        todo.push(Action::Members(self.members.clone()));
+        self.begin(todo);
+    }
+
+    /// All begin anew on these nodes.
+    fn settle_on(&mut self, members: Vec<Member>) {
         let spare = |m: &Member| self.spares.iter().any(|s| s.node == m.node);
         self.spares = members.iter().copied().filter(spare).collect();
         self.members = members;
         self.members.sort();
         self.rolling_back = false;
         self.copying.clear();
-        if self.members.is_empty() {
-            return todo.push(Action::Lost);
-        }
-        todo.push(Action::Members(self.members.clone()));
-        self.begin(todo);
+        self.awaited.clear();
     }
 
     /// The controller was started again, with this state read from its log: says all that may have

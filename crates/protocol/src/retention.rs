@@ -86,6 +86,19 @@ impl Retention {
         self.floor = start;
     }
 
+    /// Only the newest checkpoint is kept.
+    pub fn only_newest(&mut self) {
+        let surplus = self.kept.len().saturating_sub(1);
+        self.kept.drain(..surplus);
+        self.unneeded();
+    }
+
+    /// What was kept at an earlier time is kept again, and nothing else. Numbers go on.
+    pub fn go_back_to(&mut self, earlier: &Retention) {
+        let next = self.next.max(earlier.next);
+        *self = Retention { next, ..earlier.clone() };
+    }
+
     /// The number of a checkpoint about to be taken.
     pub fn begin(&mut self) -> u32 {
         let generation = self.next;
@@ -161,6 +174,23 @@ mod tests {
 
     fn at(n: u64) -> Point {
         Point { need: vec![n, n * 2], det_pos: n * 3, output: [n, n] }
+    }
+
+    #[test]
+    fn what_was_saved_is_gone_back_to() {
+        let mut keep = Retention::new(2);
+        for n in 1..=3 {
+            let generation = keep.begin();
+            keep.complete(generation, at(n * 10), vec![]);
+        }
+        let mut saved = keep.clone();
+        saved.only_newest();
+        assert_eq!((saved.files(), saved.newest_first().count()), (vec![3], 1));
+        assert_eq!(saved.floor(), keep.floor());
+        let generation = keep.begin();
+        keep.complete(generation, at(40), vec![3]);
+        keep.go_back_to(&saved);
+        assert_eq!((keep.files(), keep.begin()), (vec![3], 5));
     }
 
     #[test]

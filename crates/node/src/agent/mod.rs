@@ -4,6 +4,7 @@
 //! Kept true: everything here runs on one thread, the one that forks, and never blocks; threads
 //! and tasks talk to it by `Msg`; nothing is decided here.
 
+mod archive;
 mod capture;
 mod death;
 mod elsewhere;
@@ -15,7 +16,7 @@ mod streams;
 mod together;
 mod verify;
 
-pub(crate) use network::Network;
+pub(crate) use network::{Network, names};
 
 use crate::checkpoint::Report;
 use crate::futex::{self, Bell};
@@ -279,6 +280,10 @@ impl Agent {
                 self.save_log(rank, need, det_pos, output);
             }
             ToNode::SaveSegment { name } => self.save_segment(name),
+            ToNode::Archive { at } => self.set_archive(at),
+            ToNode::Deposit { attempt, rank, generations } => {
+                self.deposit(attempt, rank, generations);
+            }
             ToNode::Force => self.force(),
             ToNode::Judge => self.judge(),
             ToNode::Finish => self.finish(),

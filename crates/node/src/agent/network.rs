@@ -28,6 +28,8 @@ pub(crate) struct Network {
     /// As they were told last.
     pub homes: Vec<u32>,
     pub links: Option<Links>,
+    /// The archive among the members: where the controller takes and gives images.
+    pub archive: Option<(u32, u64, SocketAddr)>,
 }
 
 /// Between the counts of two nodes.
@@ -48,7 +50,7 @@ pub(super) fn log_of(image: &Path) -> PathBuf {
 }
 
 /// Names of the files of an image.
-pub(super) fn names(rank: u32, generation: u32) -> [String; 2] {
+pub(crate) fn names(rank: u32, generation: u32) -> [String; 2] {
     let image = format!("rank-{rank}.gen-{generation}");
     let log = format!("{image}.log");
     [image, log]
@@ -95,7 +97,8 @@ impl Agent {
     pub(super) fn set_members(&mut self, peers: &[Peer]) {
         let Some(network) = &self.network else { return };
         let mut members = network.members.lock().unwrap_or_else(PoisonError::into_inner);
-        *members = peers.iter().map(|p| (p.node, p.epoch, p.store)).collect();
+        let peers_here = peers.iter().map(|p| (p.node, p.epoch, p.store));
+        *members = peers_here.chain(network.archive).collect();
         drop(members);
         let member = |p: &Peer| Member { node: p.node, epoch: p.epoch };
         let linked: Vec<_> = peers.iter().map(|p| (member(p), p.link)).collect();
@@ -272,7 +275,7 @@ pub(super) enum MoveError {
 }
 
 /// Brings the files of images to another node.
-fn bring(
+pub(super) fn bring(
     own: &Identity,
     members: &Members,
     images: &Path,

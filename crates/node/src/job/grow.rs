@@ -3,13 +3,16 @@
 //! Kept true: a node that does not come up is given up, and never ends the job; one that does is a
 //! spare until ranks need it.
 
+use super::nodes::State;
 use super::{Job, Msg, Node};
 use crate::crew::{Crew, Daemon};
 use crate::outlet::Outlet;
 use crate::pipes;
 use crate::recovery::Input;
 use eyrie_control::NodeMsg;
+use eyrie_control::message::Host;
 use std::io;
+use std::time::Duration;
 use tokio::io::Interest;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -54,31 +57,61 @@ impl Job {
 
     /// Starts so many more nodes, without ranks. `Joined` follows for each, then `Done`.
     pub fn grow(&mut self, count: u32, outlet: Outlet) -> Result<(), String> {
+        if self.spec.hosts.is_some() {
+            return Err(
+                "the job is over --hosts: say which are to join, eyrie grow JOB HOST".into()
+            );
+        }
+        self.may_grow(count)?;
+        self.add_nodes(vec![None; count as usize], outlet);
+        Ok(())
+    }
+
+    /// Starts nodes on these hosts, without ranks. Answered as `grow` is.
+    pub fn grow_hosts(&mut self, hosts: Vec<Host>, outlet: Outlet) -> Result<(), String> {
+        if self.spec.hosts.is_none() {
+            return Err("the job is not over --hosts: eyrie grow JOB --nodes K".into());
+        }
+        self.may_grow(hosts.len() as u32)?;
+        let live = |h: &Host| {
+            self.nodes.iter().any(|n| n.state != State::Lost && n.host() == Some(h.name.as_str()))
+        };
+        if let Some(host) = hosts.iter().find(|h| live(h)) {
+            return Err(format!("host {} is in the job already", host.name));
+        }
+        self.add_nodes(hosts.into_iter().map(Some).collect(), outlet);
+        Ok(())
+    }
+
+    fn may_grow(&self, count: u32) -> Result<(), String> {
         if self.crew.is_none() {
             let text = "the job has one node and cannot grow: start it with --nodes 1 or more";
             return Err(text.into());
         }
-        if self.spec.hosts.is_some() {
-            return Err("a job over --hosts cannot grow yet".into());
-        }
         if !self.planned || !self.monitor.running() {
             return Err("the job is just starting or ending: ask again".into());
         }
-        let first = self.nodes.len() as u32;
-        if count == 0 || first.saturating_add(count) > MAX_NODES {
-            let most = MAX_NODES.saturating_sub(first);
+        let had = self.nodes.len() as u32;
+        if count == 0 || had.saturating_add(count) > MAX_NODES {
+            let most = MAX_NODES.saturating_sub(had);
             return Err(format!("a job may have had {MAX_NODES} nodes: ask for 1 to {most} more"));
         }
+        Ok(())
+    }
+
+    /// Starts a node each, on these hosts, or here.
+    fn add_nodes(&mut self, hosts: Vec<Option<Host>>, outlet: Outlet) {
         let epochs = self.epoch + 1..;
-        self.epoch += u64::from(count);
+        self.epoch += hosts.len() as u64;
         // Another controller must not give them again.
         self.end_turn();
-        let Some(crew) = &self.crew else { return Ok(()) };
         let mut nodes = Vec::new();
-        for (node, epoch) in (first..first + count).zip(epochs) {
-            match start_daemon(crew, node, epoch, &self.tell) {
+        for (host, epoch) in hosts.into_iter().zip(epochs) {
+            let node = self.nodes.len() as u32;
+            match self.start_node(node, epoch, host) {
                 Ok(daemon) => {
                     self.nodes.push(Node::there(daemon));
+                    self.arm_late(node, epoch);
                     nodes.push(node);
                 }
                 Err(error) => {
@@ -88,9 +121,42 @@ impl Job {
                 }
             }
         }
+        // The archive is to be reached wherever the controller is.
+        if self.archive.is_open()
+            && let Err(error) = self.open_archive()
+        {
+            tracing::warn!(%error, "the archive is not open to all nodes");
+        }
         self.awaited.push(Awaited { nodes, outlet });
         self.answer_awaiting();
-        Ok(())
+    }
+
+    fn start_node(&mut self, node: u32, epoch: u64, host: Option<Host>) -> io::Result<Daemon> {
+        let tell = self.tell.clone();
+        let crew = self.crew.as_mut().ok_or_else(|| io::Error::other("it has no nodes"))?;
+        if let Some(host) = host {
+            crew.welcome_host(node, host, &tell)?;
+        }
+        start_daemon(crew, node, epoch, &tell)
+    }
+
+    /// Hosts have so much time to join.
+    fn arm_late(&self, node: u32, epoch: u64) {
+        let Some(hosts) = &self.spec.hosts else { return };
+        let (tell, limit) = (self.tell.clone(), Duration::from_millis(hosts.join_ms));
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(limit).await;
+            let _ = tell.send(Msg::LateOver { node, epoch });
+        });
+    }
+
+    /// The time for a node to join is over.
+    pub(super) fn late_over(&mut self, node: u32, epoch: u64) {
+        let awaited = |n: &&Node| n.state == State::Joining && n.called() == epoch;
+        if self.planned && self.nodes.get(node as usize).filter(awaited).is_some() {
+            let seconds = self.spec.hosts.as_ref().map_or(0, |h| h.join_ms) as f64 / 1e3;
+            self.node_gone(node, epoch, &format!("it did not join within {seconds} s"));
+        }
     }
 
     /// A node has joined after the job had begun.

@@ -5,6 +5,7 @@
 //! talk to it by `Msg`; the rules are in `monitor`, `scheduler` and `retention`, not here;
 //! processes, pipes, segments and images are the nodes' (`agent`).
 
+mod archive;
 mod books;
 mod checkpoints;
 mod death;
@@ -80,6 +81,16 @@ pub enum Msg {
     },
     /// After the death of a controller the nodes had time enough to come back.
     RejoiningOver,
+    /// All that is to be saved is on disk, so many bytes, or cannot be.
+    Archived {
+        attempt: u32,
+        result: Result<u64, String>,
+    },
+    /// A node that joins late had time enough.
+    LateOver {
+        node: u32,
+        epoch: u64,
+    },
     /// The nodes had time enough to join.
     JoiningOver,
     /// Somebody called who did not.
@@ -250,6 +261,8 @@ pub struct Job {
     suspend: Option<suspend::Suspend>,
     /// `--ft coordinated`.
     together: Option<together::Together>,
+    /// Over nodes: what it takes to restart it lies here.
+    archive: archive::Archive,
     /// How often the job was saved.
     saves: u32,
     /// What it takes to restart it is on disk.
@@ -358,6 +371,7 @@ impl Job {
             awaited: Vec::new(),
             suspend: None,
             together: None,
+            archive: archive::Archive::default(),
             saves: 0,
             is_saved: false,
             restarting: false,
@@ -445,6 +459,8 @@ impl Job {
                 }
             }
             Msg::RejoiningOver => self.rejoining_over(),
+            Msg::Archived { attempt, result } => self.archived(attempt, result),
+            Msg::LateOver { node, epoch } => self.late_over(node, epoch),
             Msg::JoiningOver => self.joining_over(),
             Msg::TurnedAway { why } => self.turned_away(&why),
             Msg::Gone { node, epoch, why } => self.node_gone(node, epoch, &why),
@@ -489,7 +505,7 @@ impl Job {
     fn step(&mut self, input: monitor::Input) {
         let input = match input {
             // What is saved is not given up for the beginning.
-            monitor::Input::Unrecoverable { why } if self.restarting => {
+            monitor::Input::Unrecoverable { why } if self.restarting && !self.archive.holds() => {
                 let text = format!("the job cannot be restarted: {why}");
                 monitor::Input::Fatal { text, code: 1 }
             }
@@ -567,6 +583,7 @@ impl Job {
                 self.note_tape(rank, stream, || journal::Played::GiveUp);
             }
         }
+        self.back_to_archive();
         let now = self.now_ms();
         self.scheduler = checkpoints::scheduler(&self.spec, now);
         let event = self.event(EventKind::RolledBack);

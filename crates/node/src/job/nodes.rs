@@ -269,6 +269,9 @@ impl Job {
             }
             FromNode::SegmentSaved { result, .. } => self.segment_saved(result),
             FromNode::Reloaded { segment, result } => self.reloaded(&segment, result),
+            FromNode::Deposited { attempt, rank, result } => {
+                self.deposited(attempt, rank, result);
+            }
             FromNode::Forced { error } => self.forced(error),
             FromNode::Judged(judgement) => self.judged(&judgement),
             FromNode::Stuck { text } => self.stuck(text),
@@ -376,6 +379,7 @@ impl Job {
 
     /// Tells all who the live nodes are: the others are fenced.
     pub(super) fn tell_members(&self, members: &[Member]) {
+        self.tell_archive();
         let members = members.iter().filter_map(|m| self.nodes[m.node as usize].peer).collect();
         self.to_all(&ToNode::Members { members });
     }

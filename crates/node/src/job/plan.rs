@@ -10,7 +10,7 @@ use super::nodes::State;
 use super::{Capture, Job};
 use crate::membership::Member;
 use crate::monitor;
-use crate::recovery::{Action, Input, Planner};
+use crate::recovery::{ARCHIVE, Action, Input, Planner};
 use crate::replicas::{Answer, Words};
 use eyrie_control::EventKind;
 use eyrie_control::Meta;
@@ -54,8 +54,9 @@ impl Job {
         self.planned = true;
         let live = (0u32..).zip(&self.nodes).filter(|(_, n)| n.state == State::Live);
         let members: Vec<Member> = live.map(|(node, _)| self.member(node)).collect();
-        let first_spare = self.spec.nodes;
-        let map = || self.placement.homes().to_vec();
+        if self.plan_from_archive(&members) {
+            return;
+        }
         let todo = match &mut self.planner {
             Some(planner) => {
                 let input = Input::AllDown { members };
@@ -64,11 +65,7 @@ impl Job {
                 todo
             }
             None => {
-                let mut planner = Planner::new(map());
-                for member in members {
-                    let spare = member.node >= first_spare;
-                    planner.step(Input::Joined { member, spare });
-                }
+                let mut planner = self.new_planner(&members);
                 let todo = planner.start();
                 self.note(|| Entry::Planner(Box::new(planner.clone())));
                 self.planner = Some(planner);
@@ -76,6 +73,16 @@ impl Job {
             }
         };
         self.carry_out(todo, true);
+    }
+
+    /// A planner for a job that begins on these nodes.
+    pub(super) fn new_planner(&self, members: &[Member]) -> Planner {
+        let mut planner = Planner::new(self.placement.homes().to_vec());
+        for &member in members {
+            let spare = member.node >= self.spec.nodes;
+            planner.step(Input::Joined { member, spare });
+        }
+        planner
     }
 
     /// Copies that could not be made are tried again now and then.
@@ -87,7 +94,7 @@ impl Job {
         }
     }
 
-    fn carry_out(&mut self, todo: Vec<Action>, fresh: bool) {
+    pub(super) fn carry_out(&mut self, todo: Vec<Action>, fresh: bool) {
         let mut homes_told = true;
         for action in todo {
             if let Action::Home { rank, at } = action {
@@ -145,7 +152,7 @@ impl Job {
     }
 
     /// Generations whose files an image consists of; its own is the last.
-    fn files_of(&self, rank: u32, generation: u32) -> Vec<u32> {
+    pub(super) fn files_of(&self, rank: u32, generation: u32) -> Vec<u32> {
         let r = &self.ranks[rank as usize];
         let needs = match &r.pending {
             Some(p) if p.generation == generation => &p.taken.needs[..],
@@ -166,6 +173,9 @@ impl Job {
         match choice {
             Choice::Refused { generation, why, fetched } => {
                 let at = if fetched { from.unwrap_or(here) } else { here };
+                if self.archive_bad(at, rank, &why) {
+                    return;
+                }
                 self.tell_refused(rank, generation, Some(at.node), &why);
                 self.plan(Input::ImageBad { rank, incarnation, generation, at });
             }
@@ -196,6 +206,10 @@ impl Job {
     /// The image cannot be restored, though every byte of it is right: no copy of it can.
     pub(super) fn unrestorable(&mut self, rank: u32, generation: u32, why: &str) {
         self.tell_refused(rank, generation, None, why);
+        if self.archive.is_of(rank, generation) {
+            self.archive_bad(ARCHIVE, rank, why);
+            return;
+        }
         let home = self.member(self.placement.home(rank));
         let holders = self.planner.iter().flat_map(|p| p.holders(rank, generation));
         let others: Vec<Member> = holders.filter(|m| *m != home).collect();

@@ -4,9 +4,12 @@
 //! written beside the images, and what the controller knows beside that. A restart is a recovery of
 //! all ranks.
 //!
+//! Over nodes images and outcomes are brought to the controller instead (`archive`).
+//!
 //! Kept true: the job ends only when all of that is on disk; whatever fails before, it goes on.
 //! What is saved stays until every rank runs again.
 
+use super::archive::Archive;
 use super::together::Together;
 use super::{Ask, Job};
 use crate::home;
@@ -28,6 +31,8 @@ pub(super) struct Suspend {
     stands: bool,
     /// The segment is being written.
     writing: bool,
+    /// Over nodes: these bring what they have.
+    pub collecting: Option<super::archive::Collecting>,
 }
 
 impl Job {
@@ -59,9 +64,6 @@ impl Job {
         if self.suspend.is_some() {
             return Some(String::from("it is being saved already, which goes on"));
         }
-        if self.many() {
-            return Some(String::from("a job over several nodes cannot be saved yet"));
-        }
         if !self.spec.ft.protects() {
             return Some(format!("it runs with --ft {}", self.spec.ft.name()));
         }
@@ -85,13 +87,21 @@ impl Job {
 
     /// Goes on with the saving as soon as nothing is in the way.
     pub(super) fn suspend_when_ready(&mut self) {
+        self.outgrow_archive();
+        self.watch_collecting();
         let input_is_known = !self.spec.input_is_file || self.input.known().1;
         let Some(suspend) = &mut self.suspend else { return };
         if suspend.stands {
+            // Images that are on their way to their partners arrive, or are copied elsewhere.
+            self.tick_plan();
+            let Some(suspend) = &mut self.suspend else { return };
             let capturing = self.ranks.iter().any(|r| r.capturing.is_some());
             if !capturing && !std::mem::replace(&mut suspend.writing, true) {
                 if self.together.is_some() {
                     return self.set_saved();
+                }
+                if self.many() {
+                    return self.collect();
                 }
                 let name = saved::segment_name(self.saves + 1);
                 self.to_all(&ToNode::SaveSegment { name });
@@ -142,7 +152,7 @@ impl Job {
         }
     }
 
-    fn saved(&mut self, number: u32, bytes: u64) {
+    pub(super) fn saved(&mut self, number: u32, bytes: u64) {
         self.saves = number;
         self.is_saved = true;
         let mut event = self.event(EventKind::Saved);
@@ -157,7 +167,7 @@ impl Job {
         self.step(monitor::Input::Saved { code: saved::EXIT_CODE });
     }
 
-    fn not_saved(&mut self, why: &str) {
+    pub(super) fn not_saved(&mut self, why: &str) {
         let text = format!("the job is not saved, and goes on: {why}");
         if let Some(outlet) = self.suspend.take().and_then(|s| s.outlet) {
             outlet.send(&NodeMsg::Error(text.clone()));
@@ -173,6 +183,7 @@ impl Job {
             tapes: r.tapes.clone(),
             retention: r.retention.clone(),
             recoveries: r.recoveries,
+            words: None,
         };
         let mut status = self.status();
         status.phase = String::from("saved");
@@ -198,13 +209,22 @@ impl Job {
         self.restarting = true;
         self.loans = saved.loans;
         (self.recoveries, self.rollbacks) = (saved.recoveries, saved.rollbacks);
+        if self.many() {
+            self.archive = Archive::of(&saved.ranks);
+        }
         for (rank, known) in (0u32..).zip(saved.ranks) {
             let r = self.rank(rank);
             (r.gone, r.tapes, r.retention) = (known.gone, known.tapes, known.retention);
             r.recoveries = known.recoveries;
-            if known.gone {
+            if self.many() {
+                // What it sent last is known to itself only: it is run again.
+                self.rank(rank).gone = false;
+            } else if known.gone {
                 self.monitor.set_gone(rank);
             }
+        }
+        if self.many() {
+            self.take_over_printed();
         }
         if let Some(together) = &mut self.together {
             together.take_over(saved.number, self.ranks.iter().map(|r| r.gone).collect());
@@ -219,6 +239,13 @@ impl Job {
         self.log_event(event);
         if self.together.is_some() {
             return self.bring_all();
+        }
+        if self.many() {
+            // Once all nodes have joined.
+            return match self.open_archive() {
+                Ok(()) => {}
+                Err(error) => self.fatal(format!("the job cannot be restarted: {error}")),
+            };
         }
         for rank in 0..self.size() {
             if !self.rank(rank).gone {
@@ -236,8 +263,11 @@ impl Job {
             if word >> 48 == 0 { word } else { 0 }
         });
         for tape in self.ranks.iter_mut().flat_map(|r| &mut r.tapes) {
+            let known = tape.received();
             tape.printed(words.next().unwrap_or(0));
-            tape.give_up();
+            if self.together.is_some() || tape.received() > known {
+                tape.give_up();
+            }
         }
     }
 
@@ -247,7 +277,8 @@ impl Job {
         if self.restarting && self.ranks.iter().all(runs) {
             self.restarting = false;
             self.is_saved = false;
-            if self.together.is_some() {
+            if self.together.is_some() || self.many() {
+                // It stays for as long as it is of use.
                 return;
             }
             let path = self.place.folder.join(home::SAVED);

@@ -1,0 +1,315 @@
+//! The archive of a job over nodes: the folder of images beside what the controller saves, which
+//! holds one image of every rank with its log while the job does not run, and until its nodes hold
+//! all of it again.
+//!
+//! Kept true: nothing in it is given up before what is in its stead is on disk, or on nodes; while
+//! it holds the job, ranks that cannot be brought back alone go back to it, not to the beginning.
+
+use super::nodes::State;
+use super::{Job, Msg};
+use crate::home;
+use crate::membership::Member;
+use crate::monitor;
+use crate::recovery::{ARCHIVE, Planner, Saved};
+use crate::replicas::Words;
+use crate::saved::{SavedJob, SavedRank};
+use crate::store::Members;
+use eyrie_control::node::{Determinants, ToNode};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
+
+/// Where it is, and what is in it.
+#[derive(Default)]
+pub(super) struct Archive {
+    /// Where nodes reach it; none: it is not open.
+    places: Vec<SocketAddr>,
+    /// Who may.
+    members: Members,
+    /// What ranks are brought back from; none: nothing is to be.
+    content: Option<Vec<SavedRank>>,
+    /// Numbers of attempts to save the job.
+    attempts: u32,
+}
+
+impl Archive {
+    pub(super) fn of(ranks: &[SavedRank]) -> Archive {
+        Archive { content: Some(ranks.to_vec()), ..Archive::default() }
+    }
+
+    /// Whether ranks can be brought back from it.
+    pub(super) fn holds(&self) -> bool {
+        self.content.is_some()
+    }
+
+    /// Whether nodes reach it.
+    pub(super) fn is_open(&self) -> bool {
+        !self.places.is_empty()
+    }
+
+    /// Whether this image of a rank is what it is brought back from.
+    pub(super) fn is_of(&self, rank: u32, generation: u32) -> bool {
+        let saved = self.content.as_ref().and_then(|ranks| ranks.get(rank as usize));
+        saved.and_then(|s| s.retention.newest()).is_some_and(|k| k.generation == generation)
+    }
+}
+
+/// What nodes are bringing.
+pub(super) struct Collecting {
+    attempt: u32,
+    left: BTreeSet<u32>,
+    words: BTreeMap<u32, Determinants>,
+}
+
+impl Job {
+    /// Lets nodes reach the archive.
+    pub(super) fn open_archive(&mut self) -> io::Result<()> {
+        let images = self.images();
+        let mut folder = std::fs::DirBuilder::new();
+        folder.recursive(true).mode(0o700).create(&images)?;
+        let crew = self.crew.as_ref().ok_or_else(|| io::Error::other("it has no nodes"))?;
+        crew.open_archive(&images, &self.archive.members, &mut self.archive.places)?;
+        self.tell_archive();
+        Ok(())
+    }
+
+    fn images(&self) -> PathBuf {
+        self.place.folder.join(home::IMAGES)
+    }
+
+    /// Tells the nodes where the archive is.
+    pub(super) fn tell_archive(&self) {
+        let archive = &self.archive;
+        let Some(crew) = self.crew.as_ref().filter(|_| archive.is_open()) else { return };
+        let live = self.nodes.iter().filter(|n| n.state == State::Live);
+        let members = live.filter_map(|n| n.peer).map(|p| (p.node, p.epoch, p.store)).collect();
+        *archive.members.lock().unwrap_or_else(PoisonError::into_inner) = members;
+        for (number, node) in (0u32..).zip(&self.nodes) {
+            let place = crew.reached_at(number);
+            let at = archive.places.iter().find(|a| Some(a.ip()) == place);
+            at.iter().for_each(|at| node.send(ToNode::Archive { at: **at }));
+        }
+    }
+
+    /// No process is left, and all ranks have their images: has all of it brought here.
+    pub(super) fn collect(&mut self) {
+        let placed = self.planner.as_ref().is_some_and(Planner::placed);
+        if !placed {
+            return self.not_collected("a node is lost");
+        }
+        if let Err(error) = self.open_archive() {
+            return self.not_collected(&format!("{}: {error}", self.images().display()));
+        }
+        self.archive.attempts += 1;
+        let attempt = self.archive.attempts;
+        for rank in 0..self.size() {
+            let newest = self.rank(rank).retention.newest().map(|k| k.generation);
+            let Some(newest) = newest else {
+                return self.not_collected(&format!("no image of rank {rank} is left"));
+            };
+            let generations = if newest > 0 { self.files_of(rank, newest) } else { Vec::new() };
+            self.to_home(rank, ToNode::Deposit { attempt, rank, generations });
+        }
+        let left = (0..self.size()).collect();
+        let collecting = Collecting { attempt, left, words: BTreeMap::new() };
+        if let Some(suspend) = &mut self.suspend {
+            suspend.collecting = Some(collecting);
+        }
+    }
+
+    fn collecting(&mut self) -> Option<&mut Collecting> {
+        self.suspend.as_mut()?.collecting.as_mut()
+    }
+
+    /// A node died while it was bringing what it has.
+    pub(super) fn watch_collecting(&mut self) {
+        let placed = self.planner.as_ref().is_some_and(Planner::placed);
+        if !placed && self.collecting().is_some() {
+            self.not_collected("a node is lost");
+        }
+    }
+
+    /// A node has brought what there was of a rank, or could not.
+    pub(super) fn deposited(
+        &mut self,
+        attempt: u32,
+        rank: u32,
+        result: Result<Determinants, String>,
+    ) {
+        let awaited = |c: &&mut Collecting| c.attempt == attempt && c.left.contains(&rank);
+        let Some(collecting) = self.collecting().filter(awaited) else { return };
+        match result {
+            Err(why) => self.not_collected(&format!("rank {rank}: {why}")),
+            Ok(determinants) => {
+                collecting.left.remove(&rank);
+                collecting.words.insert(rank, determinants);
+                if collecting.left.is_empty() {
+                    self.sync_archive(attempt);
+                }
+            }
+        }
+    }
+
+    /// All is here: makes it outlive the machine, in a thread.
+    fn sync_archive(&mut self, attempt: u32) {
+        let (images, names) = (self.images(), self.needed_now());
+        let tell = self.tell.clone();
+        let work = move || {
+            let result = sync(&images, &names).map_err(|e| format!("{}: {e}", images.display()));
+            let _ = tell.send(Msg::Archived { attempt, result });
+        };
+        let thread = std::thread::Builder::new().name(String::from("eyrie-sync"));
+        if let Err(error) = thread.spawn(work) {
+            self.not_collected(&error.to_string());
+        }
+    }
+
+    /// All of the archive is on disk, or cannot be: commits it.
+    pub(super) fn archived(&mut self, attempt: u32, result: Result<u64, String>) {
+        let Some(collecting) = self.collecting().filter(|c| c.attempt == attempt) else { return };
+        let words = std::mem::take(&mut collecting.words);
+        let number = self.saves + 1;
+        let written = result.and_then(|bytes| {
+            let state = self.archived_state(number, words).map_err(|e| e.to_string())?;
+            self.input.sync().map_err(|e| format!("standard input: {e}"))?;
+            state.write(&self.place.folder).map_err(|e| e.to_string())?;
+            Ok(bytes)
+        });
+        match written {
+            Ok(bytes) => {
+                clear_but(&self.images(), &self.needed_now());
+                self.saved(number, bytes);
+            }
+            Err(why) => self.not_collected(&why),
+        }
+    }
+
+    fn archived_state(
+        &self,
+        number: u32,
+        mut words: BTreeMap<u32, Determinants>,
+    ) -> io::Result<SavedJob> {
+        let mut state = self.saved_state(number)?;
+        for (rank, saved) in (0u32..).zip(&mut state.ranks) {
+            saved.retention.only_newest();
+            saved.words = words.remove(&rank).map(|d| (d.first, d.words));
+        }
+        Ok(state)
+    }
+
+    /// The job is not saved after all, and goes on.
+    fn not_collected(&mut self, why: &str) {
+        self.clear_archive();
+        self.not_saved(why);
+        self.step(monitor::Input::NotSaved);
+    }
+
+    /// Removes what nothing would be brought back from.
+    fn clear_archive(&self) {
+        let content = self.archive.content.iter().flatten();
+        let needed = (0u32..).zip(content).flat_map(|(rank, saved)| files(rank, saved)).collect();
+        clear_but(&self.images(), &needed);
+    }
+
+    /// Names of the files that the newest image of every rank consists of.
+    fn needed_now(&self) -> BTreeSet<OsString> {
+        let ranks = (0u32..).zip(&self.ranks);
+        let newest = ranks.filter_map(|(rank, r)| Some((rank, r.retention.newest()?.generation)));
+        let newest = newest.filter(|n| n.1 > 0);
+        newest.flat_map(|(rank, g)| names(rank, &self.files_of(rank, g))).collect()
+    }
+
+    /// All nodes have joined: all ranks come back from the archive, if it holds the job.
+    pub(super) fn plan_from_archive(&mut self, members: &[Member]) -> bool {
+        let Some(content) = &self.archive.content else { return false };
+        let of = |(saved, r): (&SavedRank, &super::Rank)| Saved {
+            generation: saved.retention.newest().map_or(0, |k| k.generation),
+            words: saved
+                .words
+                .clone()
+                .map(|(first, words)| Words { first, words })
+                .unwrap_or_default(),
+            incarnation: r.incarnation,
+        };
+        let saved = content.iter().zip(&self.ranks).map(of).collect();
+        let mut planner = self.planner.take().unwrap_or_else(|| self.new_planner(members));
+        let todo = planner.restart(members.to_vec(), saved);
+        self.planner = Some(planner);
+        self.carry_out(todo, false);
+        true
+    }
+
+    /// All go back: to the archive, if it holds the job.
+    pub(super) fn back_to_archive(&mut self) {
+        let Some(content) = &self.archive.content else { return };
+        for (r, saved) in self.ranks.iter_mut().zip(content) {
+            r.retention.go_back_to(&saved.retention);
+        }
+    }
+
+    /// Gives the archive up as soon as nodes hold all that it takes to do without.
+    pub(super) fn outgrow_archive(&mut self) {
+        let stays = self.restarting || self.suspend.is_some() || !self.archive.holds();
+        if stays || !self.planner.as_ref().is_some_and(Planner::outgrew_archive) {
+            return;
+        }
+        self.planner.iter_mut().for_each(Planner::leave_archive);
+        self.archive.content = None;
+        let path = self.place.folder.join(home::SAVED);
+        if let Err(error) = std::fs::remove_file(path) {
+            tracing::warn!(%error, "what was saved stays");
+        }
+        self.clear_archive();
+    }
+
+    /// The daemons here of a job that is saved: the storage of each goes with it, and must not go
+    /// when there is another in its place.
+    pub fn daemons_to_await(&self) -> Vec<Arc<OwnedFd>> {
+        let daemons = self.nodes.iter().filter(|_| self.is_saved).filter_map(|n| n.daemon.as_ref());
+        daemons.filter(|d| d.host().is_none()).map(|d| Arc::clone(&d.pidfd)).collect()
+    }
+
+    /// What is saved of a rank is damaged: there is no other copy.
+    pub(super) fn archive_bad(&mut self, at: Member, rank: u32, why: &str) -> bool {
+        let bad = at == ARCHIVE;
+        if bad {
+            self.fatal(format!("the job cannot be restarted: the image of rank {rank}: {why}"));
+        }
+        bad
+    }
+}
+
+/// Names of the files of these images.
+fn names(rank: u32, generations: &[u32]) -> Vec<OsString> {
+    generations.iter().flat_map(|g| crate::agent::names(rank, *g)).map(OsString::from).collect()
+}
+
+/// Names of the files that a saved rank is brought back from.
+fn files(rank: u32, saved: &SavedRank) -> Vec<OsString> {
+    names(rank, &saved.retention.files())
+}
+
+fn sync(images: &Path, names: &BTreeSet<OsString>) -> io::Result<u64> {
+    let mut bytes = 0;
+    for name in names {
+        let file = File::open(images.join(name))?;
+        file.sync_all()?;
+        bytes += file.metadata()?.len();
+    }
+    File::open(images)?.sync_all()?;
+    Ok(bytes)
+}
+
+/// Removes all files but these.
+fn clear_but(images: &Path, needed: &BTreeSet<OsString>) {
+    let Ok(list) = std::fs::read_dir(images) else { return };
+    for entry in list.flatten().filter(|e| !needed.contains(&e.file_name())) {
+        let _ = std::fs::remove_file(entry.path());
+    }
+}
