@@ -108,14 +108,18 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     let members = Members::default();
     let store = TcpListener::bind((here, 0)).map_err(os("listener"))?;
     let store_at = store.local_addr().map_err(os("listener"))?;
-    store::serve(store, own.clone(), images.clone(), Arc::clone(&members)).map_err(os("store"))?;
+    let turned_away = Arc::default();
+    let count = Arc::clone(&turned_away);
+    store::serve(store, own.clone(), images.clone(), Arc::clone(&members), count)
+        .map_err(os("store"))?;
     let to_controller =
         wire::write(Arc::clone(&stream), || FromNode::Beat).map_err(os("thread"))?;
     let limits = Arc::new(Limits::default());
     let told = Arc::clone(&limits);
     let (orders, mut ordered) = mpsc::unbounded_channel();
     let (hear, heard) = mpsc::unbounded_channel();
-    let network = Network { own, members, here, store: store_at, homes: Vec::new(), links: None };
+    let homes = Vec::new();
+    let network = Network { own, members, here, store: store_at, turned_away, homes, links: None };
     let place = agent::Place { id: job, images, prefix, segment: None };
     let out = to_controller.clone();
     let say = Arc::new(move |message| out.send(message));

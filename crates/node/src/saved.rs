@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub const EXIT_CODE: i32 = 85;
 
 const MAGIC: [u8; 8] = *b"EYRIEJOB";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER_BYTES: usize = 40;
 /// A length that is not believed.
 const MAX_BYTES: u64 = 1 << 36;
@@ -156,6 +156,8 @@ mod tests {
             hosts: None,
             homes: vec![],
             cyclic: false,
+            bind: eyrie_control::Bind::Auto,
+            slots: vec![],
             log_replicas: 0,
             program: b"/bin/x".to_vec(),
             argv: vec![b"x".to_vec()],

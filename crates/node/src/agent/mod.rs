@@ -4,6 +4,7 @@
 //! Kept true: everything here runs on one thread, the one that forks, and never blocks; threads
 //! and tasks talk to it by `Msg`; nothing is decided here.
 
+mod binding;
 mod capture;
 mod death;
 mod elsewhere;
@@ -18,6 +19,7 @@ mod verify;
 pub(crate) use network::Network;
 
 use crate::checkpoint::Report;
+use crate::cores::Set;
 use crate::futex::{self, Bell};
 use crate::reap;
 use crate::spawn::Prefix;
@@ -111,6 +113,8 @@ struct Rank {
     saving: Option<saving::Thread>,
     /// Number of a start that waits for that.
     preparing: Option<u64>,
+    /// Processors that it was bound to.
+    bound: Option<Set>,
     /// Where the image that is being taken is to be copied.
     copy: Option<network::Copy>,
 }
@@ -126,6 +130,7 @@ impl Rank {
             find_later: None,
             replay: Replay::No,
             saving: None,
+            bound: None,
             copy: None,
             preparing: None,
         }

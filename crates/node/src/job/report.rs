@@ -3,7 +3,7 @@
 use super::nodes::State;
 use super::{Job, Latest, Rank};
 use crate::outlet::Outlet;
-use eyrie_control::node::{RankLook, ToNode};
+use eyrie_control::node::{RankLook, Refusals, ToNode};
 use eyrie_control::status::STATUS_FORMAT;
 use eyrie_control::{
     CheckpointStatus, Event, EventKind, JobStatus, NodeMsg, NodeStatus, RankStatus,
@@ -140,6 +140,7 @@ impl Job {
             image_nodes: self.image_nodes(rank, r),
             pid: r.proc.as_ref().map(|p| p.pid),
             state: self.rank_state(r),
+            processors: if r.proc.is_some() { look.processors.clone() } else { String::new() },
             incarnation: look.incarnation,
             recoveries: r.recoveries,
             checkpoint: r.latest.as_ref().map(checkpoint_status),
@@ -181,6 +182,9 @@ impl Job {
             pid: n.pid,
             address: n.peer.map(|p| p.link.to_string()),
             ranks,
+            strangers: n.refused.strangers,
+            fenced: n.refused.fenced,
+            malformed: n.refused.malformed,
         }
     }
 
@@ -224,7 +228,14 @@ impl Job {
         }
     }
 
-    pub(super) fn take_looks(&mut self, node: u32, ask: u64, ranks: Vec<RankLook>) {
+    pub(super) fn take_looks(
+        &mut self,
+        node: u32,
+        ask: u64,
+        ranks: Vec<RankLook>,
+        refused: Refusals,
+    ) {
+        self.nodes[node as usize].refused = refused;
         for look in ranks {
             if let Some(r) = self
                 .ranks
