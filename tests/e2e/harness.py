@@ -101,7 +101,7 @@ class Job:
         }
         self.out_path = os.path.join(self.home, "test.out")
         self.err_path = os.path.join(self.home, "test.err")
-        arguments = [EYRIE, subcommand, "-n", str(ranks)]
+        arguments = [EYRIE, subcommand] + ([] if ranks is None else ["-n", str(ranks)])
         if ckpt_every is not None:
             arguments += ["--ckpt-every", str(ckpt_every), "--ckpt-first", str(ckpt_every)]
         if ft is not None:

@@ -22,6 +22,10 @@ pub struct Cli {
 pub enum Command {
     /// Run a program, on this machine or over hosts
     Run(Run),
+    /// Run a program as one job, in the processes that another launcher starts (mpiexec, srun)
+    #[command(override_usage = "LAUNCHER -n N eyrie join [OPTIONS] PROGRAM [ARGS]...")]
+    #[command(after_help = JOIN_HELP)]
+    Join(Run),
     /// Run a program twice, the second time forced to the first one's outcomes, and compare
     Verify(Verify),
     /// List jobs
@@ -60,7 +64,25 @@ pub enum Command {
     /// A node on another host (started by its controller, through a remote shell)
     #[command(name = "__host", hide = true)]
     Host,
+    /// The way to a node of `eyrie join` (started by its controller)
+    #[command(name = "__call", hide = true)]
+    Call {
+        folder: PathBuf,
+        host: String,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        rest: Vec<OsString>,
+    },
 }
+
+const JOIN_HELP: &str = "Examples:\n  \
+    mpiexec -n 4 eyrie join ./heat 4000\n  \
+    srun --mpi=pmi2 -n 64 eyrie join --ckpt-every 30 ./heat 4000\n\n\
+    Speaks PMI 1.1 (PMI_FD), as of hydra (MPICH, Intel MPI) and of Slurm with --mpi=pmi2. The\n\
+    launcher says how many ranks there are and on which machines; options for that are refused.\n\
+    Ranks are children of Eyrie's daemons there. What they print comes out of the first\n\
+    process, which also has the job's exit code; the others have 0. Its standard input is that of\n\
+    rank 0.\n\
+    On a signal to the first process the job ends, as with eyrie run.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FtMode {
@@ -79,6 +101,21 @@ pub enum MapMode {
     Block,
     /// One on each node in turn
     Cyclic,
+}
+
+/// What a rank is bound to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BindMode {
+    /// Nothing: the kernel moves it about
+    None,
+    /// One of a core's threads
+    Hwthread,
+    /// A core
+    Core,
+    /// The cores of a memory domain
+    Numa,
+    /// The cores of a socket
+    Socket,
 }
 
 /// In which order ranks are checkpointed.
@@ -205,6 +242,16 @@ pub struct Run {
     /// How ranks are laid out on the nodes [default: block]
     #[arg(long, value_enum)]
     pub map: Option<MapMode>,
+    /// Where each rank runs and on which cores: lines `rank N=HOST slot=CORES`, or `rank N=+nK
+    /// slot=CORES` for the K-th node (cores as 0-3,7, as SOCKET:CORES, or *; counted among those
+    /// that the node may use). Without --hosts and --nodes the hosts are those that it names; -n is
+    /// the number of ranks in it if it is not given
+    #[arg(long, value_name = "FILE", conflicts_with = "map")]
+    pub rankfile: Option<PathBuf>,
+    /// What each rank is bound to; nothing where there are more ranks than cores [default: a core
+    /// where a node has as many ranks as cores, a memory domain where it has fewer]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub bind: Option<BindMode>,
     /// Nodes without ranks, which take those of nodes that are lost; of hosts the last
     /// [default: 0]
     #[arg(long, value_name = "S")]

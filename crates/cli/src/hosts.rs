@@ -4,6 +4,7 @@
 //! Kept true: a host is named once; what is wrong in a list or a file is told with its place.
 
 use crate::args::Run;
+use crate::rankfile::RankFile;
 use crate::slurm;
 use anyhow::{Context, anyhow, bail};
 use eyrie_control::message::{Host, Hosts};
@@ -37,9 +38,9 @@ pub struct Plan {
 }
 
 /// What `--hosts` and its companions ask for.
-pub fn plan(run: &Run, map: Map) -> anyhow::Result<Option<Plan>> {
-    let Some((entries, shell)) = entries(run)? else { return Ok(None) };
-    let (nodes, homes) = lay_out(run, &entries, map)?;
+pub fn plan(run: &Run, map: Map, file: Option<&RankFile>) -> anyhow::Result<Option<Plan>> {
+    let Some((entries, shell)) = entries(run, file)? else { return Ok(None) };
+    let (nodes, homes) = lay_out(run, &entries, map, file)?;
     let named = run.rsh.clone().or_else(|| std::env::var(RSH_ENV).ok().filter(|r| !r.is_empty()));
     let rsh = if shell { named.unwrap_or_else(|| RSH.to_string()) } else { slurm::SRUN.into() };
     let rsh: Vec<Vec<u8>> = rsh.split_whitespace().map(|word| word.as_bytes().to_vec()).collect();
@@ -71,13 +72,14 @@ pub fn named(names: &[&str], address: Option<&str>) -> anyhow::Result<Vec<Host>>
 }
 
 /// The hosts that are named, or those of a Slurm allocation; whether a remote shell leads there.
-fn entries(run: &Run) -> anyhow::Result<Option<(Vec<Entry>, bool)>> {
+fn entries(run: &Run, file: Option<&RankFile>) -> anyhow::Result<Option<(Vec<Entry>, bool)>> {
+    let named = file.map(RankFile::hosts).filter(|hosts| !hosts.is_empty());
     match &run.hosts {
         Some(text) => Ok(Some((merge(read(text)?)?, true))),
         None if run.nodes.is_some() => Ok(None),
         None => match slurm::hosts()? {
             Some(entries) => Ok(Some((merge(entries)?, false))),
-            None => Ok(None),
+            None => named.map(|hosts| Ok((merge(hosts)?, true))).transpose(),
         },
     }
 }
@@ -98,13 +100,32 @@ pub fn pointless(run: &Run) -> Option<&'static str> {
 }
 
 /// The number of hosts with ranks, and the home of each rank.
-fn lay_out(run: &Run, entries: &[Entry], map: Map) -> anyhow::Result<(u32, Vec<u32>)> {
+fn lay_out(
+    run: &Run,
+    entries: &[Entry],
+    map: Map,
+    file: Option<&RankFile>,
+) -> anyhow::Result<(u32, Vec<u32>)> {
     let spares = run.spares.unwrap_or(0);
     let nodes = entries.len().saturating_sub(spares as usize);
     if nodes == 0 {
         bail!("{} hosts do not suffice for {spares} spares and a rank", entries.len());
     }
     let room: Vec<Option<u32>> = entries[..nodes].iter().map(|e| e.slots).collect();
+    if let Some(file) = file {
+        let names: Vec<&str> = entries[..nodes].iter().map(|e| e.name.as_str()).collect();
+        let homes = file.homes(&names, nodes as u32)?;
+        for (name, (home, slots)) in names.iter().zip((0u32..).zip(&room)) {
+            let there = homes.iter().filter(|h| **h == home).count() as u32;
+            if let Some(most) = slots.filter(|most| there > *most && !run.oversubscribe) {
+                bail!(
+                    "--rankfile puts {there} ranks on {name}, which has {most} slots: move some, \
+                     or give --oversubscribe"
+                );
+            }
+        }
+        return Ok((nodes as u32, homes));
+    }
     let homes =
         placement::lay_out(run.ranks(), &room, map, run.oversubscribe).ok_or_else(|| {
             let all: u32 = room.iter().flatten().fold(0, |sum, n| sum.saturating_add(*n));
@@ -216,7 +237,7 @@ pub fn addresses(hosts: &[&str], given: Option<&str>) -> anyhow::Result<Vec<IpAd
 
 /// What is told to each host. One without a route, which only its remote shell knows, is told what
 /// the others are; one on this machine, too, as its node must be reached by the others.
-fn choose(towards: &[Option<IpAddr>], default: Option<IpAddr>) -> Option<Vec<IpAddr>> {
+pub fn choose(towards: &[Option<IpAddr>], default: Option<IpAddr>) -> Option<Vec<IpAddr>> {
     let outer = towards.iter().flatten().find(|a| !a.is_loopback()).copied();
     let unknown = towards.iter().any(Option::is_none);
     let common = outer.or(default.filter(|_| unknown));
@@ -242,6 +263,24 @@ fn route(to: SocketAddr) -> Option<IpAddr> {
     let socket = UdpSocket::bind((any, 0)).ok()?;
     socket.connect(to).ok()?;
     Some(socket.local_addr().ok()?.ip())
+}
+
+/// Addresses of this machine that others may reach: the one that is given, or those on the way to
+/// everybody and those of its name.
+pub fn own_addresses(given: Option<&str>) -> anyhow::Result<Vec<IpAddr>> {
+    if let Some(given) = given {
+        let own = own_address(given).with_context(|| format!("--address {given}"))?;
+        return Ok(vec![own]);
+    }
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let named = (name.trim(), 0).to_socket_addrs().into_iter().flatten().map(|a| a.ip());
+    let mut all: Vec<IpAddr> = Vec::new();
+    for address in default_route().into_iter().chain(named) {
+        if !address.is_loopback() && !all.contains(&address) {
+            all.push(address);
+        }
+    }
+    Ok(all)
 }
 
 /// Our address on the way to everybody who is not nearer.

@@ -4,12 +4,13 @@
 //! be kept), and the daemon is waited for.
 
 use crate::args::{
-    CkptDedup, CkptFreeze, CkptMode, CkptPolicy, FtMode, MapMode, Node, Run, Verify,
+    BindMode, CkptDedup, CkptFreeze, CkptMode, CkptPolicy, FtMode, MapMode, Node, Run, Verify,
 };
 use crate::console::{self, Console};
 use crate::hosts;
+use crate::rankfile::RankFile;
 use anyhow::Context;
-use eyrie_control::{CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec};
+use eyrie_control::{Bind, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec};
 use eyrie_node::daemon;
 use eyrie_node::home::{self, JobFolder};
 use eyrie_node::keeper;
@@ -43,7 +44,8 @@ const LEAST_LOG_BYTES: u64 = 16 << 20;
 
 pub fn run(run: &Run) -> Result<i32, Failure> {
     let map = if run.map == Some(MapMode::Cyclic) { Map::Cyclic } else { Map::Block };
-    let elsewhere = hosts::plan(run, map).map_err(|e| Failure::new(USAGE, e))?;
+    let file = RankFile::of(run).map_err(|e| Failure::new(USAGE, e))?;
+    let elsewhere = hosts::plan(run, map, file.as_ref()).map_err(|e| Failure::new(USAGE, e))?;
     check_nodes(run, elsewhere.is_some() || run.nodes.is_some())?;
     if run.ft == FtMode::Coordinated {
         check_coordinated(run, elsewhere.is_some() || run.nodes.is_some())?;
@@ -54,15 +56,33 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
     };
     let (nodes, homes, hosts) = match elsewhere {
         Some(plan) => (plan.nodes, plan.homes, Some(Box::new(plan.hosts))),
-        None => (run.nodes.unwrap_or(0), Vec::new(), None),
+        None => {
+            let nodes = run.nodes.unwrap_or(0);
+            let homes = file.as_ref().map(|f| f.homes(&[], nodes.max(1))).transpose();
+            let homes = homes.map_err(|e| Failure::new(USAGE, e))?.filter(|_| nodes > 0);
+            (nodes, homes.unwrap_or_default(), None)
+        }
     };
+    let ranks = file.as_ref().map_or_else(|| run.ranks(), |f| f.ranks.len() as u32);
+    let spec = JobSpec {
+        nodes,
+        hosts,
+        homes,
+        cyclic: map == Map::Cyclic,
+        slots: file.map(|f| f.slots()).unwrap_or_default(),
+        ..describe(run, ranks, &program)
+    };
+    start(spec, run.label)
+}
+
+/// The job that `run` asks for, on one node.
+pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
     let ft = match run.ft {
         FtMode::Logged => Ft::Logged,
         FtMode::Coordinated => Ft::Coordinated,
         FtMode::None => Ft::None,
     };
-    let ranks = run.ranks();
-    let spec = JobSpec {
+    JobSpec {
         size: ranks,
         ft,
         checkpoint_every_ms: run.ckpt_every,
@@ -90,19 +110,31 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         name: run.name.clone(),
         keep: run.keep,
         verbose: run.verbose,
-        nodes,
+        nodes: 0,
         spares: run.spares.unwrap_or(0),
         netns: run.netns,
-        hosts,
-        cyclic: map == Map::Cyclic,
-        homes,
+        hosts: None,
+        cyclic: false,
+        homes: Vec::new(),
+        bind: bind(run.bind),
+        slots: Vec::new(),
         log_replicas: run.log_replicas.unwrap_or(1),
         program: program.as_os_str().as_bytes().to_vec(),
         argv: argv(&run.command),
         input_is_file: input_is_file(),
         controller_limit_ms: run.controller_limit.unwrap_or(CONTROLLER_LIMIT_MS),
-    };
-    start(spec, run.label)
+    }
+}
+
+fn bind(mode: Option<BindMode>) -> Bind {
+    match mode {
+        None => Bind::Auto,
+        Some(BindMode::None) => Bind::None,
+        Some(BindMode::Hwthread) => Bind::Thread,
+        Some(BindMode::Core) => Bind::Core,
+        Some(BindMode::Numa) => Bind::Numa,
+        Some(BindMode::Socket) => Bind::Socket,
+    }
 }
 
 /// Refuses options that do not fit one node, or several.
@@ -117,7 +149,7 @@ fn check_nodes(run: &Run, several: bool) -> Result<(), Failure> {
     Err(Failure::new(USAGE, anyhow::Error::msg(text)))
 }
 
-fn check_coordinated(run: &Run, several: bool) -> Result<(), Failure> {
+pub fn check_coordinated(run: &Run, several: bool) -> Result<(), Failure> {
     let text = if several {
         "--ft coordinated works on one node only, so far: leave --nodes and --hosts out"
     } else if run.ckpt_dedup == CkptDedup::On {
@@ -151,6 +183,8 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         hosts: None,
         cyclic: false,
         homes: Vec::new(),
+        bind: Bind::Auto,
+        slots: Vec::new(),
         log_replicas: 0,
         program: program.as_os_str().as_bytes().to_vec(),
         argv: argv(&verify.command),
@@ -178,7 +212,7 @@ fn checked_program(command: &[OsString]) -> Result<PathBuf, Failure> {
 }
 
 /// The same for a program that hosts run: what is not on this machine may be there.
-fn program_elsewhere(command: &[OsString]) -> Result<PathBuf, Failure> {
+pub fn program_elsewhere(command: &[OsString]) -> Result<PathBuf, Failure> {
     let name = command.first().map_or(OsStr::new(""), OsString::as_os_str);
     match program::find(name) {
         Err(ProgramError::NotFound(_)) => Ok(PathBuf::from(name)),
@@ -200,9 +234,10 @@ fn default_log(size: u32) -> u64 {
     LOG_BYTES.min(share).max(LEAST_LOG_BYTES)
 }
 
-fn start(spec: JobSpec, label: bool) -> Result<i32, Failure> {
+/// Where `eyrie` itself is; with all that a job which is protected so needs.
+pub fn own_binary(ft: Ft) -> Result<PathBuf, Failure> {
     let binary = std::env::current_exe().context("cannot find the eyrie binary itself")?;
-    if spec.ft.protects() && Prefix::of(&binary).restorer.is_none() {
+    if ft.protects() && Prefix::of(&binary).restorer.is_none() {
         return Err(Failure::new(
             FAILED,
             anyhow::anyhow!(
@@ -212,6 +247,11 @@ fn start(spec: JobSpec, label: bool) -> Result<i32, Failure> {
             ),
         ));
     }
+    Ok(binary)
+}
+
+fn start(spec: JobSpec, label: bool) -> Result<i32, Failure> {
+    let binary = own_binary(spec.ft)?;
     let folder = home::create(&home::home()?)?;
     start_in(&folder, &binary, &ClientMsg::Start(Box::new(spec)), None, label)
 }

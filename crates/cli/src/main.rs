@@ -5,7 +5,9 @@ mod console;
 mod hosts;
 mod image;
 mod info;
+mod join;
 mod launch;
+mod rankfile;
 mod remote;
 mod replay;
 mod restart;
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
 fn dispatch(command: Command) -> Result<i32, Failure> {
     match command {
         Command::Run(run) => launch::run(&run),
+        Command::Join(run) => join::join(&run),
         Command::Verify(verify) => launch::verify(&verify),
         Command::Ps(ps) => remote::ps(&ps),
         Command::Status(status) => remote::status(&status),
@@ -54,5 +57,6 @@ fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Node(node) => launch::node(node),
         Command::Member => launch::member(),
         Command::Host => launch::host(),
+        Command::Call { folder, host, .. } => join::call(&folder, &host),
     }
 }

@@ -101,6 +101,7 @@ pub fn status(job: &JobStatus) -> String {
         "RANK",
         "PID",
         "STATE",
+        "CPUS",
         "INC",
         "RECOVERED",
         "LOG",
@@ -148,7 +149,17 @@ fn nodes(job: &JobStatus) -> String {
             n.host.clone().unwrap_or_default(),
         ]);
     }
-    table(&rows)
+    let mut text = table(&rows);
+    for n in job.nodes.iter().filter(|n| n.strangers + n.fenced + n.malformed > 0) {
+        let (strangers, fenced, malformed) = (n.strangers, n.fenced, n.malformed);
+        let _ = writeln!(
+            text,
+            "node {} turned away: {strangers} strangers, {fenced} of past incarnations, \
+             {malformed} for malformed frames",
+            n.node
+        );
+    }
+    text
 }
 
 fn rank_row(r: &RankStatus) -> Vec<String> {
@@ -171,6 +182,7 @@ fn rank_row(r: &RankStatus) -> Vec<String> {
         r.rank.to_string(),
         r.pid.map_or_else(|| "-".into(), |p| p.to_string()),
         r.state.clone(),
+        r.processors.clone(),
         r.incarnation.to_string(),
         r.recoveries.to_string(),
         bytes(r.log_used_bytes),

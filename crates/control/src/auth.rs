@@ -59,6 +59,10 @@ pub enum Role {
     StoreClient = 5,
     /// The node that has them.
     StoreServer = 6,
+    /// The first process of an `eyrie join`.
+    Board = 7,
+    /// Another one, which calls it.
+    Seat = 8,
 }
 
 /// How one end of a connection introduces itself.
@@ -86,8 +90,19 @@ pub enum AuthError {
     Role { found: Role, wanted: Role },
     #[error("it does not know the job's key")]
     Key,
+    #[error("it did not introduce itself in time")]
+    Silent,
     #[error(transparent)]
-    Io(#[from] io::Error),
+    Io(io::Error),
+}
+
+impl From<io::Error> for AuthError {
+    fn from(error: io::Error) -> AuthError {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => AuthError::Silent,
+            _ => AuthError::Io(error),
+        }
+    }
 }
 
 impl Hello {
@@ -144,6 +159,8 @@ impl Hello {
             4 => Role::LinkReceiver,
             5 => Role::StoreClient,
             6 => Role::StoreServer,
+            7 => Role::Board,
+            8 => Role::Seat,
             _ => return Err(AuthError::Malformed),
         };
         let name = &bytes[16..16 + JOB_BYTES];

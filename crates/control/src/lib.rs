@@ -5,13 +5,16 @@
 //! that `auth` is given.
 
 pub mod auth;
+pub mod bind;
 pub mod event;
 pub mod frame;
 pub mod message;
 pub mod meta;
 pub mod node;
+pub mod pmi;
 pub mod status;
 
+pub use bind::{Bind, Slot};
 pub use event::{Event, EventKind};
 pub use frame::{Decoder, FrameError, encode, encode_within};
 pub use message::{

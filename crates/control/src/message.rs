@@ -4,6 +4,7 @@
 //! CLI are one binary. The console (the connection of `eyrie run`) then sends `Start`, and the job
 //! lives as long as that connection. All other connections ask one thing and close.
 
+use crate::bind::{Bind, Slot};
 use crate::event::Event;
 use crate::status::JobStatus;
 use serde::{Deserialize, Serialize};
@@ -133,6 +134,9 @@ pub struct JobSpec {
     pub cyclic: bool,
     /// The node of each rank at the start; empty: as many on each.
     pub homes: Vec<u32>,
+    pub bind: Bind,
+    /// The processors of each rank, instead of that; empty: none are named.
+    pub slots: Vec<Vec<Slot>>,
     /// Other nodes that hold each determinant.
     pub log_replicas: u32,
     /// Resolved path of the program.

@@ -253,12 +253,31 @@ pub struct RankLook {
     pub pid: Option<u32>,
     /// What the process does, if there is one: a state of `RankStatus`.
     pub state: String,
+    /// Processors that its first thread may run on, as a list.
+    pub processors: String,
     pub incarnation: u32,
     pub log_chunks: u64,
     pub determinant_words: u64,
     pub messages_sent: u64,
     pub bytes_sent: u64,
     pub messages_received: u64,
+}
+
+/// Callers of a node that were turned away, and connections that it ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusals {
+    /// They do not belong to the job, or do not say so.
+    pub strangers: u64,
+    /// An incarnation that is no member any more.
+    pub fenced: u64,
+    /// What no correct node sends.
+    pub malformed: u64,
+}
+
+impl Refusals {
+    pub fn total(&self) -> u64 {
+        self.strangers + self.fenced + self.malformed
+    }
 }
 
 /// Why images were not copied.
@@ -351,6 +370,7 @@ pub enum FromNode {
     Looks {
         ask: u64,
         ranks: Vec<RankLook>,
+        refused: Refusals,
     },
     Saved {
         rank: u32,

@@ -51,6 +51,11 @@ pub struct NodeStatus {
     /// Where other nodes reach it.
     pub address: Option<String>,
     pub ranks: Vec<u32>,
+    /// Callers that it has turned away: of no job or another, of no time or the past; and
+    /// connections that it ended for what came on them.
+    pub strangers: u64,
+    pub fenced: u64,
+    pub malformed: u64,
 }
 
 /// One rank.
@@ -65,6 +70,8 @@ pub struct RankStatus {
     /// `starting`, `running`, `waiting`, `checkpointing`, `recovering`, `replaying`,
     /// `waits-for-log-space`, `finalized`, `exited` or `dead`.
     pub state: String,
+    /// Processors that its first thread may run on, as a list; empty while there is no process.
+    pub processors: String,
     pub incarnation: u32,
     pub recoveries: u64,
     /// The newest complete checkpoint.

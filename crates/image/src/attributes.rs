@@ -77,13 +77,18 @@ pub(crate) fn schedule(tid: libc::pid_t) -> Schedule {
 }
 
 /// Asks the frozen process for what it tells only in its own name. Nothing of it stays changed.
-pub(crate) fn ask(pid: libc::pid_t, agent: &Agent) -> Result<Attributes, CaptureError> {
+/// `bound`: the processors that it was given, as a mask.
+pub(crate) fn ask(
+    pid: libc::pid_t,
+    agent: &Agent,
+    bound: Option<&[u8]>,
+) -> Result<Attributes, CaptureError> {
     let secure_bits = agent.call(libc::SYS_prctl, &[PR_GET_SECUREBITS])?;
     let score = fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap_or_default();
     Ok(Attributes {
         oom_score_adj: score.trim().parse().unwrap_or(0),
         secure_bits: u32::try_from(secure_bits).unwrap_or(0),
-        allowed: affinity(0),
+        allowed: bound.map_or_else(|| affinity(0), <[u8]>::to_vec),
         lock_future: lock_future(pid, agent)?,
         keys: 0,
     })
@@ -139,9 +144,11 @@ pub(crate) fn keys(agent: &Agent, back: Option<(Tracee, &[u8])>) -> Result<u32, 
 }
 
 /// Gives the process `pid` what can be given from outside. `threads` are in the order of the image.
-pub(crate) fn apply(pid: libc::pid_t, threads: &[libc::pid_t], state: &State) {
+/// `here`: the processors that it is given, if these are not all that this process may use.
+pub(crate) fn apply(pid: libc::pid_t, threads: &[libc::pid_t], state: &State, here: Option<&[u8]>) {
+    let here = here.map_or_else(|| affinity(0), <[u8]>::to_vec);
     let masks: Vec<&[u8]> = state.threads.iter().map(|t| t.affinity.as_slice()).collect();
-    let masks = map_processors(&masks, &state.attributes.allowed, &affinity(0));
+    let masks = map_processors(&masks, &state.attributes.allowed, &here);
     for ((&tid, thread), mask) in threads.iter().zip(&state.threads).zip(&masks) {
         // SAFETY: the mask is live and as long as said.
         unsafe { libc::syscall(libc::SYS_sched_setaffinity, tid, mask.len(), mask.as_ptr()) };

@@ -124,7 +124,7 @@ fn ask(
     let posix_timers = posix_timers::capture(frozen.pid(), agent, threads, pending)?;
     let kin = tree::kin(frozen, agent, stat)?;
     threads::ask(threads, &frozen.borrowed, agent)?;
-    let attributes = attributes::ask(frozen.tracee.0, agent)?;
+    let attributes = attributes::ask(frozen.tracee.0, agent, frozen.bound.as_deref())?;
     fault::point(fault::ANSWERS_READ)?;
     Ok((timers, posix_timers, kin, attributes))
 }

@@ -49,6 +49,8 @@ pub struct Frozen {
     first_ended: bool,
     /// How long it stood still, once it does not any more; shared with the twin's report.
     pub(crate) stood: Rc<Cell<Option<Duration>>>,
+    /// Processors that it was given, if these are not all that this process may use.
+    pub(crate) bound: Option<Vec<u8>>,
     _this_thread: PhantomData<*const ()>,
 }
 
@@ -109,6 +111,7 @@ impl Frozen {
             left_out: Vec::new(),
             first_ended: false,
             stood: Rc::default(),
+            bound: None,
             _this_thread: PhantomData,
         }
     }
@@ -117,6 +120,13 @@ impl Frozen {
     /// process makes anew by itself.
     pub fn leave_out(&mut self, socket: u64) {
         self.left_out.push(socket);
+    }
+
+    /// Says which processors it was given when it was started, as a mask. For a restore where
+    /// others are given ([`crate::RestoreOptions::processors`]).
+    pub fn is_bound_to(&mut self, mask: &[u8]) {
+        self.bound = Some(mask.to_vec());
+        self.children.iter_mut().for_each(|child| child.is_bound_to(mask));
     }
 
     /// Process number.

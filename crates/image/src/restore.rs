@@ -80,6 +80,10 @@ pub struct RestoreOptions {
     /// pages are not read once more. Else they are held against their checksums while they are
     /// loaded, and the process runs if all are right.
     pub verified: bool,
+    /// The processors that it is given, as a mask; a thread that was free to use all that it was
+    /// given there ([`crate::Frozen::is_bound_to`]) is free to use all of these. Else: all that
+    /// this process may use.
+    pub processors: Option<Vec<u8>>,
 }
 
 /// A restored process.
@@ -293,7 +297,7 @@ fn rebuild(child: &mut Child, part: &Part<'_>, lazy: &mut Lazy) -> Result<(), Re
     }
     limits(pid, state);
     let threads: Vec<libc::pid_t> = child.threads().iter().map(|t| t.0).collect();
-    attributes::apply(pid, &threads, state);
+    attributes::apply(pid, &threads, state, part.options.processors.as_deref());
     Ok(())
 }
 

@@ -222,7 +222,7 @@ fn write(stream: &TcpStream, parts: &VecDeque<Part>) -> io::Result<usize> {
 }
 
 /// Lets the kernel end a connection whose other end has gone silent.
-fn set_silence(stream: &TcpStream) -> io::Result<()> {
+pub fn set_silence(stream: &TcpStream) -> io::Result<()> {
     let seconds = SILENCE.as_secs() as libc::c_int;
     let options = [
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),

@@ -17,6 +17,7 @@ mod shared;
 pub mod testing;
 mod waker;
 
+pub use connection::set_silence;
 pub use links::{LinkStatus, Links, Refused, Setup};
 
 #[cfg(test)]

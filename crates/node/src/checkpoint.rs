@@ -34,6 +34,8 @@ pub struct Order {
     pub freeze: Freeze,
     /// It is stopped when what its image needs was kept, until it gets SIGCONT.
     pub hold: bool,
+    /// Processors that it was bound to, as a mask.
+    pub bound: Option<Vec<u8>>,
     /// What is known of the rank's last image.
     pub tracker: Box<Tracker>,
 }
@@ -210,6 +212,9 @@ fn freeze_and_keep(
     tell: &impl Fn(Report),
 ) -> Result<Captured, CheckpointError> {
     let mut frozen = Frozen::stop(order.pid)?;
+    if let Some(mask) = &order.bound {
+        frozen.is_bound_to(mask);
+    }
     let mut stopped = Instant::now();
     if ctl.lib.load(Ordering::Acquire) == segment::LIB_IN {
         stopped = bring_to_safe_point(&mut frozen, order, ctl)?;

@@ -10,7 +10,7 @@ use crate::netns::{self, Bridge};
 use crate::reap;
 use crate::recovery::ARCHIVE;
 use crate::spawn;
-use crate::store::{self, Identity, Members};
+use crate::store::{self, Identity, Members, TurnedAway};
 use crate::wire::{self, End, Limits};
 use eyrie_control::auth::{self, Hello, Key, Role};
 use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
@@ -82,6 +82,8 @@ pub struct Crew {
     lifeline: OwnedFd,
     /// None: all are in one network.
     bridge: Option<Bridge>,
+    /// Callers of the archive.
+    pub turned_away: Arc<TurnedAway>,
 }
 
 impl Crew {
@@ -106,7 +108,8 @@ impl Crew {
         let listen = |place| listen(SocketAddr::new(place, 0), &key, job, FIRST_REIGN, &tell);
         let addresses = places.into_iter().map(listen).collect::<io::Result<_>>()?;
         let (job, folder, spec) = (job.to_string(), folder.to_path_buf(), spec.clone());
-        Ok(Crew { job, folder, spec, key, addresses, lifeline, bridge })
+        let turned_away = Arc::default();
+        Ok(Crew { job, folder, spec, key, addresses, lifeline, bridge, turned_away })
     }
 
     /// That of a job whose controller is dead: listens where that did.
@@ -123,7 +126,8 @@ impl Crew {
         }
         let (job, folder, spec) = (job.to_string(), folder.to_path_buf(), head.spec.clone());
         let addresses = head.addresses.clone();
-        Ok(Crew { job, folder, spec, key, addresses, lifeline, bridge: None })
+        let (bridge, turned_away) = (None, Arc::default());
+        Ok(Crew { job, folder, spec, key, addresses, lifeline, bridge, turned_away })
     }
 
     /// What a daemon is told.
@@ -156,7 +160,8 @@ impl Crew {
             let at = listener.local_addr()?;
             let (job, key) = (self.job.clone(), self.key.clone());
             let own = Identity { job, node: ARCHIVE.node, epoch: ARCHIVE.epoch, key };
-            store::serve(listener, own, images.to_path_buf(), Arc::clone(members))?;
+            let count = Arc::clone(&self.turned_away);
+            store::serve(listener, own, images.to_path_buf(), Arc::clone(members), count)?;
             places.push(at);
         }
         Ok(())

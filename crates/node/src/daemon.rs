@@ -110,11 +110,14 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     let members = Members::default();
     let store = TcpListener::bind((here, 0)).map_err(os("listener"))?;
     let store_at = store.local_addr().map_err(os("listener"))?;
-    store::serve(store, own.clone(), images.clone(), Arc::clone(&members)).map_err(os("store"))?;
+    let turned_away = Arc::default();
+    let count = Arc::clone(&turned_away);
+    store::serve(store, own.clone(), images.clone(), Arc::clone(&members), count)
+        .map_err(os("store"))?;
     let (orders, mut ordered) = mpsc::unbounded_channel();
     let (hear, heard) = mpsc::unbounded_channel();
     let (homes, store, archive) = (Vec::new(), store_at, None);
-    let network = Network { own, members, here, store, homes, links: None, archive };
+    let network = Network { own, members, here, store, turned_away, homes, links: None, archive };
     let place = agent::Place { id: job, images, prefix, segment: None };
     let post = Arc::new(Post::default());
     let out = Arc::clone(&post);

@@ -6,6 +6,7 @@
 
 mod agent;
 mod checkpoint;
+mod cores;
 mod crew;
 pub mod daemon;
 mod futex;
@@ -13,6 +14,7 @@ mod guest;
 pub mod home;
 mod input;
 mod job;
+pub mod join;
 pub mod keeper;
 mod line;
 mod loans;

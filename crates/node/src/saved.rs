@@ -158,6 +158,8 @@ mod tests {
             hosts: None,
             homes: vec![],
             cyclic: false,
+            bind: eyrie_control::Bind::Auto,
+            slots: vec![],
             log_replicas: 0,
             program: b"/bin/x".to_vec(),
             argv: vec![b"x".to_vec()],

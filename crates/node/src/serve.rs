@@ -456,6 +456,9 @@ fn check_spec(spec: JobSpec) -> Result<JobSpec, String> {
     if !homes.is_empty() && (homes.len() != ranks || homes.iter().any(|h| *h >= spec.nodes)) {
         return Err(String::from("gives ranks homes that there are not"));
     }
+    if !spec.slots.is_empty() && spec.slots.len() != ranks {
+        return Err(String::from("names processors of other ranks than there are"));
+    }
     if spec.nodes > 0 && spec.ft == eyrie_control::Ft::Verify {
         return Err(String::from("asks for a verification on several nodes"));
     }

@@ -4,6 +4,7 @@
 //! that forks); a rank has its own process group, dies with the daemon, and inherits nothing but
 //! its standard streams and the job segment.
 
+use crate::cores;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -45,6 +46,8 @@ pub struct Launch<'a> {
     pub lib: Option<&'a Path>,
     /// Bind all symbols at start, so that an image holds no half-resolved ones.
     pub bind_now: bool,
+    /// Processors it is to run on, as a mask.
+    pub bound: Option<Vec<u8>>,
     pub stdio: [OwnedFd; 3],
 }
 
@@ -66,6 +69,7 @@ pub fn spawn(launch: Launch<'_>) -> io::Result<libc::pid_t> {
     let daemon = std::process::id();
     let segment = launch.segment.as_raw_fd();
     let [stdin, stdout, stderr] = launch.stdio;
+    let bound = launch.bound;
     let mut command = Command::new(launch.program);
     command.arg0(name).args(args);
     command.stdin(Stdio::from(stdin)).stdout(Stdio::from(stdout)).stderr(Stdio::from(stderr));
@@ -90,6 +94,9 @@ pub fn spawn(launch: Launch<'_>) -> io::Result<libc::pid_t> {
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }
             libc::setpgid(0, 0);
+            if let Some(mask) = &bound {
+                cores::bind(0, mask)?;
+            }
             // The daemon ignores it (a full disk must not kill it); the program need not.
             libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
             shut_inherited();

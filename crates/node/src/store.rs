@@ -5,6 +5,7 @@
 
 use eyrie_control::auth::{self, AuthError, Hello, Key, Role};
 use eyrie_control::frame::{HEADER_BYTES, MAX_FRAME_BYTES};
+use eyrie_control::node::Refusals;
 use eyrie_control::{Decoder, FrameError, encode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -63,6 +64,34 @@ pub struct Identity {
     pub node: u32,
     pub epoch: u64,
     pub key: Key,
+}
+
+/// Callers that were turned away.
+#[derive(Default)]
+pub struct TurnedAway {
+    strangers: AtomicU64,
+    fenced: AtomicU64,
+    malformed: AtomicU64,
+}
+
+impl TurnedAway {
+    pub fn now(&self) -> Refusals {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (strangers, fenced) = (get(&self.strangers), get(&self.fenced));
+        Refusals { strangers, fenced, malformed: get(&self.malformed) }
+    }
+
+    fn count(&self, error: &StoreError) {
+        let counter = match error {
+            // A node that ends hangs up.
+            StoreError::Auth(AuthError::Io(_)) | StoreError::Io(_) => return,
+            StoreError::Auth(_) => &self.strangers,
+            StoreError::NoMember(_) => &self.fenced,
+            StoreError::Frame(_) | StoreError::Protocol => &self.malformed,
+            StoreError::Refused(_) => return,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// The other members, by node: epoch, and where their store is.
@@ -127,12 +156,15 @@ pub fn serve(
     own: Identity,
     folder: PathBuf,
     members: Members,
+    turned_away: Arc<TurnedAway>,
 ) -> io::Result<()> {
     let accept = move || {
         for stream in listener.incoming().flatten() {
             let (own, folder, members) = (own.clone(), folder.clone(), Arc::clone(&members));
+            let turned_away = Arc::clone(&turned_away);
             let work = move || {
                 if let Err(error) = converse(stream, &own, &folder, &members) {
+                    turned_away.count(&error);
                     tracing::warn!(%error, "store: a connection is closed");
                 }
             };
@@ -272,7 +304,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let own = Identity { job: "jobs".into(), node, epoch: 7, key: key.clone() };
         members.lock().unwrap().push((node, 7, listener.local_addr().unwrap()));
-        serve(listener, own.clone(), dir.path().into(), Arc::clone(members)).unwrap();
+        serve(listener, own.clone(), dir.path().into(), Arc::clone(members), Arc::default())
+            .unwrap();
         (dir, own)
     }
 

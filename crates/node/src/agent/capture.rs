@@ -2,6 +2,7 @@
 
 use super::{Agent, Msg};
 use crate::checkpoint::{self, CheckpointError, Order, Report, image_name, image_path};
+use crate::cores;
 use crate::futex;
 use eyrie_control::node::{CheckpointResult, FromNode, Taken, ToNode};
 use eyrie_control::{Dedup, Ft, JobSpec};
@@ -43,6 +44,7 @@ impl Agent {
             path: self.image_file(rank, generation),
             freeze: self.spec.freeze,
             hold,
+            bound: self.rank(rank).bound.as_deref().map(cores::mask),
             tracker: self.tracker(rank, incremental),
         };
         self.rank(rank).capturing = Some(generation);

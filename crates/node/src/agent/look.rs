@@ -1,10 +1,12 @@
 //! Looking at the control blocks of the ranks: what they say, and how they are.
 
 use super::{Agent, Replay};
+use crate::cores;
 use crate::reap;
-use eyrie_control::node::{FromNode, RankLook};
+use eyrie_control::node::{FromNode, RankLook, Refusals};
 use eyrie_control::{Ft, Said};
 use eyrie_ledger::segment;
+use eyrie_link::Links;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -96,7 +98,19 @@ impl Agent {
     pub(super) fn tell_looks(&self, ask: u64) {
         let ranks = (0..self.size()).filter(|r| self.ranks[*r as usize].proc.is_some());
         let ranks = ranks.map(|r| self.rank_look(r)).collect();
-        self.say(FromNode::Looks { ask, ranks });
+        self.say(FromNode::Looks { ask, ranks, refused: self.refused() });
+    }
+
+    /// Who was turned away by this node's links and its store.
+    fn refused(&self) -> Refusals {
+        let Some(network) = &self.network else { return Refusals::default() };
+        let links = network.links.as_ref().map(Links::refused).unwrap_or_default();
+        let store = network.turned_away.now();
+        Refusals {
+            strangers: links.strangers + store.strangers,
+            fenced: links.fenced + store.fenced,
+            malformed: links.malformed + store.malformed,
+        }
     }
 
     pub(super) fn rank_look(&self, rank: u32) -> RankLook {
@@ -107,6 +121,7 @@ impl Agent {
             rank,
             pid: r.proc.as_ref().map(|p| p.pid as u32),
             state: rank_state(r.freezing, ctl).to_string(),
+            processors: processors(r.proc.as_ref().map(|p| p.pid)),
             incarnation: ctl.incarnation.load(Ordering::Relaxed),
             log_chunks: get(&ctl.chunks_used),
             determinant_words: get(&ctl.det_tail).saturating_sub(get(&ctl.det_trim)),
@@ -115,6 +130,11 @@ impl Agent {
             messages_received: get(&ctl.msgs_received),
         }
     }
+}
+
+fn processors(pid: Option<libc::pid_t>) -> String {
+    let mask = pid.and_then(|pid| cores::allowed(pid).ok());
+    mask.map(|m| cores::list(&m)).unwrap_or_default()
 }
 
 fn rank_state(freezing: bool, ctl: &segment::RankCtl) -> &'static str {

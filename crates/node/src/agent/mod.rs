@@ -5,6 +5,7 @@
 //! and tasks talk to it by `Msg`; nothing is decided here.
 
 mod archive;
+mod binding;
 mod capture;
 mod death;
 mod elsewhere;
@@ -19,6 +20,7 @@ mod verify;
 pub(crate) use network::{Network, names};
 
 use crate::checkpoint::Report;
+use crate::cores::Set;
 use crate::futex::{self, Bell};
 use crate::reap;
 use crate::spawn::Prefix;
@@ -112,6 +114,8 @@ struct Rank {
     saving: Option<saving::Thread>,
     /// Number of a start that waits for that.
     preparing: Option<u64>,
+    /// Processors that it was bound to.
+    bound: Option<Set>,
     /// Where the image that is being taken is to be copied.
     copy: Option<network::Copy>,
 }
@@ -127,6 +131,7 @@ impl Rank {
             find_later: None,
             replay: Replay::No,
             saving: None,
+            bound: None,
             copy: None,
             preparing: None,
         }

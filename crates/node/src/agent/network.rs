@@ -5,7 +5,7 @@ use super::death::check_image;
 use super::{Agent, Msg, elsewhere};
 use crate::futex;
 use crate::membership::Member;
-use crate::store::{self, Identity, Members};
+use crate::store::{self, Identity, Members, TurnedAway};
 use eyrie_control::Meta;
 use eyrie_control::node::{Choice, Determinants, FromNode, NotCopied, Peer};
 use eyrie_ledger::early::Wish;
@@ -25,6 +25,8 @@ pub(crate) struct Network {
     /// Where this node is reached, and its store.
     pub here: IpAddr,
     pub store: SocketAddr,
+    /// By its store.
+    pub turned_away: Arc<TurnedAway>,
     /// As they were told last.
     pub homes: Vec<u32>,
     pub links: Option<Links>,

@@ -4,6 +4,7 @@
 //! other incarnation lives at that time.
 
 use super::{Agent, Msg, Proc, Replay, streams};
+use crate::cores;
 use crate::pipes;
 use crate::reap;
 use crate::spawn::{self, Launch};
@@ -92,9 +93,10 @@ impl Agent {
         self.links().into_iter().for_each(|l| l.attach(rank, &from.need, &from.front));
         self.acknowledge_again(rank, from);
         let stdio = [stdin, out_theirs, err_theirs];
+        let bound = self.place(rank)?.map(|set| cores::mask(&set));
         let pid = match from.generation {
-            0 => self.exec(rank, stdio)?,
-            generation => self.restore(&self.image_file(rank, generation), stdio)?,
+            0 => self.exec(rank, stdio, bound)?,
+            generation => self.restore(&self.image_file(rank, generation), stdio, bound)?,
         };
         let ctl = self.segment.rank(rank);
         if from.generation > 0 && from.state != 0 {
@@ -127,7 +129,12 @@ impl Agent {
         Ok(pid)
     }
 
-    fn exec(&self, rank: u32, stdio: [OwnedFd; 3]) -> io::Result<libc::pid_t> {
+    fn exec(
+        &self,
+        rank: u32,
+        stdio: [OwnedFd; 3],
+        bound: Option<Vec<u8>>,
+    ) -> io::Result<libc::pid_t> {
         spawn::spawn(Launch {
             program: Path::new(OsStr::from_bytes(&self.spec.program)),
             argv: &self.argv,
@@ -137,11 +144,17 @@ impl Agent {
             segment: self.segment_fd.as_fd(),
             lib: self.place.prefix.lib.as_deref(),
             bind_now: self.spec.ft.protects(),
+            bound,
             stdio,
         })
     }
 
-    fn restore(&self, image: &Path, stdio: [OwnedFd; 3]) -> Result<libc::pid_t, LaunchError> {
+    fn restore(
+        &self,
+        image: &Path,
+        stdio: [OwnedFd; 3],
+        processors: Option<Vec<u8>>,
+    ) -> Result<libc::pid_t, LaunchError> {
         // The numbers of its processes must be free.
         reap::collect_orphans(&self.processes());
         let restorer = self.place.prefix.restorer.as_deref().ok_or(LaunchError::NoRestorer)?;
@@ -153,7 +166,7 @@ impl Agent {
             segments: vec![(name, self.segment_fd.try_clone()?)],
             start_stopped: false,
             // It was, when it was chosen.
-            options: RestoreOptions { verified: true, ..RestoreOptions::default() },
+            options: RestoreOptions { verified: true, processors, ..RestoreOptions::default() },
         })?;
         // Its own group, like a rank that was started; too late is no harm, it is killed alone.
         // SAFETY: our own child, not collected yet.

@@ -6,7 +6,7 @@ use crate::crew::{Daemon, Wired};
 use crate::guest::Guest;
 use crate::membership::Member;
 use crate::monitor;
-use eyrie_control::node::{FromNode, Peer, ToNode};
+use eyrie_control::node::{FromNode, Peer, Refusals, ToNode};
 use eyrie_control::{EventKind, NodeMsg};
 use eyrie_protocol::patience::LEAST_MS;
 use eyrie_protocol::session::{Numbered, Session};
@@ -49,6 +49,8 @@ pub struct Node {
     /// Bytes of output that it may not be told yet that they were taken.
     pub(super) taken: u64,
     pub(super) injected_at: Option<Instant>,
+    /// As it said last.
+    pub(super) refused: Refusals,
     /// How many processes are left that it cannot kill, when it is done.
     pub(super) finished: Option<u64>,
     /// Nothing is left of it.
@@ -84,6 +86,7 @@ impl Node {
             peer: None,
             taken: 0,
             injected_at: None,
+            refused: Refusals::default(),
             finished: None,
             cleared: false,
             outbox: RefCell::default(),
@@ -262,7 +265,7 @@ impl Job {
             FromNode::CheckpointOver { rank, start: _, generation, result } => {
                 self.checkpoint_over(node, rank, generation, result);
             }
-            FromNode::Looks { ask, ranks } => self.take_looks(node, ask, ranks),
+            FromNode::Looks { ask, ranks, refused } => self.take_looks(node, ask, ranks, refused),
             FromNode::Saved { rank, error } => self.log_saved(rank, error),
             FromNode::SegmentSaved { name, result } if self.together.is_some() => {
                 self.set_segment(&name, result);

@@ -3,7 +3,7 @@
 use super::nodes::State;
 use super::{Job, Latest, Rank};
 use crate::outlet::Outlet;
-use eyrie_control::node::{RankLook, ToNode};
+use eyrie_control::node::{RankLook, Refusals, ToNode};
 use eyrie_control::status::STATUS_FORMAT;
 use eyrie_control::{
     CheckpointStatus, Event, EventKind, JobStatus, NodeMsg, NodeStatus, RankStatus,
@@ -154,7 +154,8 @@ impl Job {
             unprotected_reason: self.unprotected.clone(),
             recoveries: self.recoveries,
             rollbacks: self.rollbacks,
-            malformed_frames: self.malformed,
+            malformed_frames: self.malformed
+                + self.crew.as_ref().map_or(0, |c| c.turned_away.now().total()),
             ranks: (0u32..).zip(&self.ranks).map(|(n, r)| self.rank_status(n, r)).collect(),
             nodes: if self.many() {
                 (0..self.nodes.len() as u32).map(|n| self.node_status(n)).collect()
@@ -173,6 +174,7 @@ impl Job {
             image_nodes: self.image_nodes(rank, r),
             pid: r.proc.as_ref().map(|p| p.pid),
             state: self.rank_state(r),
+            processors: if r.proc.is_some() { look.processors.clone() } else { String::new() },
             incarnation: look.incarnation,
             recoveries: r.recoveries,
             checkpoint: r.latest.as_ref().map(checkpoint_status),
@@ -215,6 +217,9 @@ impl Job {
             pid: n.pid,
             address: n.peer.map(|p| p.link.to_string()),
             ranks,
+            strangers: n.refused.strangers,
+            fenced: n.refused.fenced,
+            malformed: n.refused.malformed,
         }
     }
 
@@ -258,7 +263,14 @@ impl Job {
         }
     }
 
-    pub(super) fn take_looks(&mut self, node: u32, ask: u64, ranks: Vec<RankLook>) {
+    pub(super) fn take_looks(
+        &mut self,
+        node: u32,
+        ask: u64,
+        ranks: Vec<RankLook>,
+        refused: Refusals,
+    ) {
+        self.nodes[node as usize].refused = refused;
         for look in ranks {
             if let Some(r) = self
                 .ranks

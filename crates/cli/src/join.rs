@@ -1,0 +1,274 @@
+//! `eyrie join`: the job's ranks are where another launcher has started this very command.
+//!
+//! Each process speaks PMI with its launcher. The first one publishes a ticket; all call it
+//! (`eyrie_node::join`); it starts the controller and stays with it as `eyrie run` does, the others
+//! stay until it is done.
+//!
+//! Kept true: an error of the first process before the others know it ends them without a word.
+
+use crate::args::Run;
+use crate::console;
+use crate::hosts;
+use crate::launch;
+use anyhow::{Context, anyhow};
+use eyrie_control::message::{Host, Hosts};
+use eyrie_control::pmi::{Pmi, PmiError};
+use eyrie_control::{ClientMsg, JobSpec};
+use eyrie_node::home::{self, JobFolder};
+use eyrie_node::join::board::{self, Board, Seat};
+use eyrie_node::join::{Card, Ticket, call as helper, host_name, seat};
+use eyrie_terminal::{FAILED, Failure, USAGE};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::net::IpAddr;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where the ticket is put for the others.
+const TICKET: &str = "eyrie-ticket";
+/// What stands there if there is none.
+const NO_TICKET: &str = "-";
+/// Longest wait for all processes to call, if none is given.
+const JOIN_MS: u64 = 60_000;
+
+pub fn join(run: &Run) -> Result<i32, Failure> {
+    refuse(run)?;
+    let (fd, rank, size) = launched().map_err(|e| Failure::new(USAGE, e))?;
+    let card = Card::new(rank, host_name()).context("this process")?;
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for name in names.filter(|n| seat::is_launchers(n)).collect::<Vec<_>>() {
+        // SAFETY: this process has one thread.
+        unsafe { std::env::remove_var(name) };
+    }
+    let mut pmi = Pmi::new(File::from(fd)).map_err(failed)?;
+    let ended = match rank {
+        0 => first(run, &mut pmi, size, card),
+        // Without it the launcher ends all.
+        _ => Ok(other(&mut pmi, &card)?),
+    };
+    // The launcher would take its absence for a crash; its failure is no concern any more.
+    let _ = pmi.finalize();
+    ended
+}
+
+fn failed(error: PmiError) -> Failure {
+    Failure::new(FAILED, anyhow!("eyrie join: {error}"))
+}
+
+/// What the launcher decides.
+fn refuse(run: &Run) -> Result<(), Failure> {
+    let options = [
+        ("-n", run.size.is_some()),
+        ("--nodes", run.nodes.is_some()),
+        ("--hosts", run.hosts.is_some()),
+        ("--rsh", run.rsh.is_some()),
+        ("--prefix", run.prefix.is_some()),
+        ("--oversubscribe", run.oversubscribe),
+        ("--map", run.map.is_some()),
+        ("--rankfile", run.rankfile.is_some()),
+        ("--spares", run.spares.is_some()),
+        ("--netns", run.netns),
+    ];
+    match options.into_iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((name, _)) => {
+            let text = format!("{name} is for eyrie run: here the launcher says where ranks are");
+            Err(Failure::new(USAGE, anyhow!(text)))
+        }
+    }
+}
+
+/// The connection to the launcher, and which of how many processes this is.
+fn launched() -> anyhow::Result<(OwnedFd, u32, u32)> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|v| v.trim().parse::<u32>().ok());
+    let pmix = std::env::var_os("PMIX_RANK").is_some();
+    let (Some(fd), Some(rank), Some(size)) =
+        (number("PMI_FD"), number("PMI_RANK"), number("PMI_SIZE"))
+    else {
+        if pmix {
+            return Err(anyhow!(
+                "this launcher speaks PMIx, of which eyrie join knows nothing yet: use srun \
+                 --mpi=pmi2, or eyrie run --hosts"
+            ));
+        }
+        return Err(anyhow!(
+            "eyrie join is to be started by a launcher that speaks PMI (PMI_FD is not set): \
+             mpiexec -n 4 eyrie join PROGRAM, or srun --mpi=pmi2 -n 4 eyrie join PROGRAM; without \
+             a launcher use eyrie run"
+        ));
+    };
+    let most = eyrie_ledger::segment::MAX_RANKS;
+    if size == 0 || size > most || rank >= size {
+        return Err(anyhow!("rank {rank} of {size}: a job has 1 to {most} ranks"));
+    }
+    let fd = i32::try_from(fd).context("PMI_FD")?;
+    // SAFETY: plain system call; a number that is not open is refused by it.
+    if fd < 3 || unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+        return Err(anyhow!("PMI_FD={fd} is not open: do not start eyrie join through a wrapper"));
+    }
+    // SAFETY: the descriptor is open, it was handed down for us, and nobody else here knows it.
+    Ok((unsafe { OwnedFd::from_raw_fd(fd) }, rank, size))
+}
+
+/// Any process but the first.
+fn other(pmi: &mut Pmi<File>, card: &Card) -> Result<i32, Failure> {
+    // The first one ends the job, and then this process; its launcher signals all of them.
+    let held = eyrie_terminal::hold(&console::PASSED);
+    pmi.barrier().map_err(failed)?;
+    let text = pmi.get(TICKET).map_err(failed)?.unwrap_or_default();
+    if text == NO_TICKET {
+        return Ok(FAILED);
+    }
+    let name = || format!("process {}", card.rank);
+    let ticket = Ticket::decode(&text);
+    let ticket = ticket.context("what the first process has put is no ticket");
+    let stream = seat::take(&ticket.with_context(name)?, card).with_context(name)?;
+    seat::stay(stream, held.before).with_context(name)?;
+    Ok(0)
+}
+
+/// What there must be before the others are told.
+struct Prepared {
+    binary: PathBuf,
+    spec: JobSpec,
+    folder: JobFolder,
+    board: Board,
+}
+
+fn prepare(run: &Run, size: u32) -> Result<Prepared, Failure> {
+    let program = launch::program_elsewhere(&run.command)?;
+    let spec = launch::describe(run, size, &program);
+    let binary = launch::own_binary(spec.ft)?;
+    let addresses = hosts::own_addresses(run.address.as_deref())?;
+    let folder = home::create(&home::home()?)?;
+    let board = Board::open(&folder.id, addresses).context("cannot listen for the others")?;
+    Ok(Prepared { binary, spec, folder, board })
+}
+
+/// The process that has the console.
+fn first(run: &Run, pmi: &mut Pmi<File>, size: u32, card: Card) -> Result<i32, Failure> {
+    let prepared = prepare(run, size);
+    let ticket = prepared.as_ref().map(|p| p.board.ticket.encode());
+    let text = ticket.unwrap_or_else(|_| NO_TICKET.into());
+    pmi.put(TICKET, &text).map_err(failed)?;
+    pmi.barrier().map_err(failed)?;
+    let prepared = prepared?;
+    let folder = prepared.folder.path.clone();
+    let ended = gather_and_run(run, prepared, card);
+    if !home::stays(&folder) {
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+    ended
+}
+
+fn gather_and_run(run: &Run, prepared: Prepared, card: Card) -> Result<i32, Failure> {
+    let Prepared { binary, mut spec, folder, board } = prepared;
+    let limit = Duration::from_millis(run.join_limit.unwrap_or(JOIN_MS));
+    let ticket = board.ticket.clone();
+    // Threads hold the signals back, so that the console gets them.
+    let held = eyrie_terminal::hold(&console::PASSED);
+    let own = std::thread::spawn(move || match seat::take(&ticket, &card) {
+        Ok(stream) => seat::stay(stream, held.before),
+        Err(error) => Err(error),
+    });
+    let tell = |text: String| eyrie_terminal::say(crate::NAME, &text);
+    let mut seats = board.gather(spec.size, limit, tell).map_err(|e| Failure::new(FAILED, e))?;
+    let plan = plan(seats.iter().map(|s| s.card.host.as_str()));
+    if plan.hosts.len() > 1 && run.ft == crate::args::FtMode::Coordinated {
+        launch::check_coordinated(run, true)?;
+    }
+    let waiting = match plan.hosts.len() {
+        1 => {
+            board::widen(seats.iter().map(|s| &s.card));
+            None
+        }
+        _ => Some(employ(run, &mut spec, &binary, &folder, plan, &mut seats)?),
+    };
+    // SAFETY: the mask is the one that was.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &held.before, std::ptr::null_mut()) };
+    let order = ClientMsg::Start(Box::new(spec));
+    let ended = launch::start_in(&folder, &binary, &order, None, run.label);
+    let _ = std::fs::remove_file(folder.path.join(board::SOCKET));
+    // All who wait are done, and so is what runs here.
+    drop((waiting, seats));
+    let _ = own.join();
+    ended
+}
+
+/// Nodes in the order of their first ranks.
+struct Plan {
+    /// Name, and the rank of the process that runs the keeper.
+    hosts: Vec<(String, u32)>,
+    homes: Vec<u32>,
+}
+
+/// Of the name of each rank's node.
+fn plan<'a>(names: impl Iterator<Item = &'a str>) -> Plan {
+    let (mut hosts, mut homes): (Vec<(String, u32)>, Vec<u32>) = (Vec::new(), Vec::new());
+    for (name, rank) in names.zip(0u32..) {
+        // A status line is made of it.
+        let name = name.replace(|c: char| c.is_whitespace() || c.is_control(), "_");
+        let home = hosts.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
+            hosts.push((name, rank));
+            hosts.len() - 1
+        });
+        homes.push(home as u32);
+    }
+    Plan { hosts, homes }
+}
+
+/// Lets the controller reach the nodes.
+fn employ(
+    run: &Run,
+    spec: &mut JobSpec,
+    binary: &Path,
+    folder: &JobFolder,
+    plan: Plan,
+    seats: &mut Vec<Seat>,
+) -> anyhow::Result<board::Waiting> {
+    let towards: Vec<Option<IpAddr>> =
+        plan.hosts.iter().map(|(_, rank)| Some(seats[*rank as usize].here)).collect();
+    let controllers = match run.address.as_deref() {
+        Some(_) => hosts::own_addresses(run.address.as_deref())?.repeat(towards.len()),
+        None => hosts::choose(&towards, None).unwrap_or_default(),
+    };
+    let path = |p: &Path| p.as_os_str().to_os_string().into_vec();
+    let list = plan.hosts.iter().zip(controllers);
+    let list = list.map(|((name, _), controller)| Host { name: name.clone(), controller });
+    let rsh = vec![path(binary), b"__call".to_vec(), path(&folder.path)];
+    let join_ms = run.join_limit.unwrap_or(JOIN_MS);
+    let hosts = Hosts { list: list.collect(), rsh, shell: false, binary: path(binary), join_ms };
+    spec.nodes = plan.hosts.len() as u32;
+    spec.hosts = Some(Box::new(hosts));
+    let cards: Vec<Card> = seats.iter().map(|s| s.card.clone()).collect();
+    let mut leaders = Vec::new();
+    for (node, (name, rank)) in (0u32..).zip(&plan.hosts) {
+        let here = cards.iter().zip(&plan.homes).filter(|(_, home)| **home == node);
+        let all: BTreeSet<u32> = here.flat_map(|(c, _)| c.processors.iter().copied()).collect();
+        if let Some(at) = seats.iter().position(|s| s.card.rank == *rank) {
+            leaders.push((name.clone(), seats.swap_remove(at), all.into_iter().collect()));
+        }
+    }
+    spec.homes = plan.homes;
+    board::serve(&folder.path, leaders).context("cannot listen for the controller's helpers")
+}
+
+/// The helper in the place of a remote shell.
+pub fn call(folder: &Path, host: &str) -> Result<i32, Failure> {
+    helper::run(folder, host).map_err(|e| Failure::new(FAILED, e))?;
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_told_apart_by_their_names() {
+        let plan = plan(["b", "a", "b", "a c"].into_iter());
+        let hosts = [("b".into(), 0), ("a".into(), 1), ("a_c".into(), 3)];
+        assert_eq!((plan.hosts, plan.homes), (hosts.to_vec(), vec![0, 1, 0, 2]));
+    }
+}

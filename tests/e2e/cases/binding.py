@@ -1,0 +1,169 @@
+"""On which nodes and processors ranks run: --bind, --rankfile, and what is left of it on another node."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+
+from harness import Job, NotRun
+from hosts import PLAIN, Hosted, restored_alone, shell
+from nodes import Nodes, expected
+
+SHOW = ["sh", "-c", "grep Cpus_allowed_list: /proc/self/status"]
+
+
+def siblings(cpu):
+    path = f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+    with contextlib.suppress(OSError):
+        with open(path) as file:
+            return file.read().strip()
+    return str(cpu)
+
+
+def two_cores():
+    """A processor each of two cores."""
+    found = {}
+    for cpu in sorted(os.sched_getaffinity(0)):
+        found.setdefault(siblings(cpu), cpu)
+    if len(found) < 2 or not shutil.which("taskset"):
+        raise NotRun("it takes two cores, and taskset")
+    return sorted(found.values())[:2]
+
+
+def on(cpus):
+    """Leaves a job these processors only."""
+    return ["taskset", "-c", ",".join(map(str, cpus))]
+
+
+def shown(cpus, ranks, *options):
+    """What ranks may run on, by rank."""
+    options = ["--ft", "none", "--label", *options]
+    with Job(SHOW, ranks, options=options, wrap=on(cpus)) as job:
+        assert job.wait() == 0, job.report()
+        lines = [line.split() for line in sorted(job.stdout().splitlines())]
+        return [words[-1] for words in lines]
+
+
+def both(cpus):
+    a, b = cpus
+    return f"{a}-{b}" if b == a + 1 else f"{a},{b}"
+
+
+@contextlib.contextmanager
+def rankfile(text):
+    with tempfile.TemporaryDirectory(prefix="eyrie-test-") as folder:
+        path = os.path.join(folder, "ranks")
+        with open(path, "w") as file:
+            file.write(text)
+        yield path
+
+
+def test_ranks_are_bound_where_there_is_room():
+    a, b = cpus = two_cores()
+    each, free = [str(a), str(b)], both(cpus)
+    assert shown(cpus, 2) == each
+    assert shown(cpus, 1, "--bind", "core") == [str(a)]
+    assert shown(cpus, 2, "--bind", "none") == [free] * 2
+    assert shown(cpus, 3) == shown(cpus, 3, "--bind", "core") == [free] * 3
+    # Nodes on one machine do not take each other's cores.
+    assert shown(cpus, 2, "--nodes", "2", "--bind", "core") == each
+
+
+def test_a_rank_file_names_nodes_and_cores():
+    expected("cg")
+    a, b = cpus = two_cores()
+    text = "rank 0=+n1 slot=1\nrank 1=+n0 slot=0\nrank 2=+n0 slot=*\nrank 3=+n1\n"
+    with rankfile(text) as path:
+        with Nodes("cg", 2, ["--rankfile", path], wrap=on(cpus), ckpt_every=0.5) as job:
+            record = job.wait_running(4)
+            assert [r["node"] for r in record["ranks"]] == [1, 0, 0, 1], record
+            bound = [r["processors"] for r in record["ranks"]]
+            assert bound == [str(b), str(a), both(cpus), both(cpus)], record
+            _, table, _ = job.eyrie("status", "last")
+            assert "CPUS" in table, table
+            # A rank that is restored where it was has what it had.
+            job.all_checkpointed()
+            job.kill_ranks([0])
+            job.wait_event("restored", rank=0)
+            record = job.wait_running(4)
+            assert [r["processors"] for r in record["ranks"]] == bound, record
+            job.ends_as("cg")
+
+
+def test_a_rank_file_alone_names_the_hosts():
+    with shell() as rsh, rankfile("rank 0=beta\nrank 1=alpha\nrank 2=beta\n") as path:
+        options = ["--rankfile", path, "--address", "127.0.0.1", "--ft", "none", "--name", "x"]
+        env = {"EYRIE_RSH": rsh}
+        with Job(["cat"], 3, options=options, env=env, stdin="open") as job:
+            # The others have no input, and end.
+            record = job.until(
+                lambda: (r := job.status()) and r["ranks"][0]["pid"] and r, "the first rank"
+            )
+            assert [n["host"] for n in record["nodes"]] == ["beta", "alpha"], record
+            assert [r["node"] for r in record["ranks"]] == [0, 1, 0], record
+            job.process.stdin.close()
+            assert job.wait() == 0, job.report()
+
+
+def test_a_rank_that_comes_to_another_node_is_bound_there():
+    expected("heat")
+    a, b = cpus = two_cores()
+    text = "rank 0=alpha slot=0\nrank 1=alpha slot=1\nrank 2=beta slot=0\nrank 3=beta slot=1\n"
+    with shell(PLAIN) as rsh, rankfile(text) as path:
+        options = ["--rankfile", path]
+        more = {"hosts": "alpha,beta", "wrap": on(cpus), "ckpt_every": 0.5}
+        with Hosted("heat", rsh, options, **more) as job:
+            record = job.wait_running(4)
+            bound = [r["processors"] for r in record["ranks"]]
+            assert bound == [str(a), str(b), str(a), str(b)], record
+            job.all_checkpointed()
+            job.kill_nodes(1)
+            for rank in (2, 3):
+                job.wait_event("restored", rank=rank)
+            record = job.wait_running(4)
+            assert [r["processors"] for r in record["ranks"]] == bound, record
+            restored_alone(job, "heat", [2, 3])
+
+
+def test_a_crowded_node_lets_newcomers_free():
+    expected("heat")
+    a, b = cpus = two_cores()
+    with shell(PLAIN) as rsh:
+        more = {"hosts": "alpha,beta", "wrap": on(cpus), "ckpt_every": 0.5}
+        with Hosted("heat", rsh, ["--bind", "core"], **more) as job:
+            record = job.wait_running(4)
+            bound = [str(a), str(b)]
+            assert [r["processors"] for r in record["ranks"]] == bound * 2, record
+            job.all_checkpointed()
+            job.kill_nodes(1)
+            for rank in (2, 3):
+                job.wait_event("restored", rank=rank)
+            record = job.wait_running(4)
+            free = [both(cpus)] * 2
+            assert [r["processors"] for r in record["ranks"]] == bound + free, record
+            restored_alone(job, "heat", [2, 3])
+
+
+def refused(text, *words, ranks=2, options=(), code=2):
+    with rankfile(text) as path:
+        with Job(["true"], ranks, options=["--rankfile", path, *options]) as job:
+            assert job.wait() == code, job.report()
+            lines = job.stderr().splitlines()
+            assert len(lines) == 1 and all(w in lines[0] for w in words), lines
+            job.settle()
+            assert not job.left_over(), job.left_over()
+
+
+def test_what_is_wrong_in_a_rank_file_is_told():
+    refused("rank 0=+n0\nrank 1=+n0 slot=x\n", "line 2", "slot=x")
+    refused("rank 0=+n0\n", "rank 1 of 2 has no line")
+    refused("rank 0=+n0\nrank 1=+n1\n", "rank 1 is on +n1")
+    refused("rank 0=+n0\nrank 1=c\n", "is on c", options=["--nodes", "2"])
+    lists = ["--hosts", "a:1,b", "--address", "127.0.0.1"]
+    refused("rank 0=a\nrank 1=a\n", "2 ranks on a", "1 slots", options=lists)
+
+
+def test_cores_that_there_are_not_are_told():
+    text = "rank 0=+n0\nrank 1=+n0 slot=100000\n"
+    refused(text, "rank 1", "slot=100000", "cores that this node may use", code=126)
+    refused(text, "rank 1", "slot=100000", options=["--nodes", "2"], code=126)

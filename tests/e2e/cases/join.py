@@ -1,0 +1,235 @@
+"""`eyrie join`: processes that another launcher has started become one job. The launchers are hydra
+(of MPICH; with hosts that are this machine under other names) and a real Slurm."""
+
+import contextlib
+import glob
+import os
+import shutil
+import signal
+import socket
+import subprocess
+
+from harness import CACHE, EYRIE, Job, NotRun, alive
+from hosts import daemons, on_node, parent, restored_alone, shell
+from nodes import Nodes, expected
+from slurm import slurm, soon
+
+# A remote shell of hydra's: options, the host, and a command for a shell.
+HYDRAS = 'while [ "${1#-}" != "$1" ]; do shift; done\nshift\nexec sh -c "$*"\n'
+
+
+def hydra():
+    """hydra's mpiexec, of the system or of the MPICH that the benchmarks compare with."""
+    found = shutil.which("mpiexec.hydra")
+    if found:
+        return [found]
+    for path in sorted(glob.glob(f"{CACHE}/peers/mpich-*/*/data/bin/mpiexec.hydra")):
+        proxy = os.path.join(os.path.dirname(path), "hydra_pmi_proxy")
+        if os.access(path, os.X_OK) and os.access(proxy, os.X_OK):
+            return [path]
+    raise NotRun("there is no mpiexec.hydra here (package mpich)")
+
+
+@contextlib.contextmanager
+def launcher(*hosts, ranks=4):
+    """How to start processes; on these hosts, if any are named."""
+    with shell(HYDRAS) as rsh:
+        command = [*hydra(), "-n", str(ranks)]
+        if hosts:
+            command += ["-launcher", "ssh", "-launcher-exec", rsh, "-localhost", "127.0.0.1"]
+            command += ["-hosts", ",".join(hosts)]
+        yield command
+
+
+def stubs():
+    """Processes of this build that a launcher has started."""
+    found = set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+            if words[0] == EYRIE.encode() and words[1] in (b"join", b"__call"):
+                found.add(int(pid))
+    return found
+
+
+class Joined(Nodes):
+    """A job in the processes of a launcher: finds what is left of it."""
+
+    def __init__(self, name, wrap, options=(), **more):
+        self.before = daemons() | stubs()
+        more = {"ckpt_every": 0.5, **more}
+        super().__init__(name, [], options, wrap=wrap, ranks=None, subcommand="join", **more)
+
+    def left_over(self):
+        left = [f"process {p}" for p in sorted((daemons() | stubs()) - self.before) if alive(p)]
+        nodes = os.path.join(self.home, "nodes")
+        for machine in os.listdir(nodes) if os.path.isdir(nodes) else []:
+            left += [f"storage {n}" for n in os.listdir(os.path.join(nodes, machine))]
+        return super().left_over() + left
+
+
+def run(wrap, command, options=(), **more):
+    """A job to its end: exit code, standard output, standard error. Nothing is left of it."""
+    more = {"options": ["--ft", "none", *options], "subcommand": "join", **more}
+    with Job(command, None, wrap=wrap, **more) as job:
+        code = job.wait()
+        job.settle()
+        assert not job.left_over(), job.left_over()
+        return code, job.stdout(), job.stderr()
+
+
+def test_a_rank_is_killed():
+    expected("heat")
+    with launcher() as wrap, Joined("heat", wrap) as job:
+        record = job.wait_running(4)
+        assert not record["nodes"], record
+        job.all_checkpointed()
+        job.kill_ranks([2])
+        job.wait_event("restored", rank=2)
+        restored_alone(job, "heat", [2])
+
+
+def test_a_node_is_killed():
+    expected("cg")
+    with launcher("alpha:2", "beta:1", "gamma:1") as wrap, Joined("cg", wrap) as job:
+        record = job.wait_running(4)
+        assert [n["host"] for n in record["nodes"]] == ["alpha", "beta", "gamma"], record
+        assert [r["node"] for r in record["ranks"]] == [0, 0, 1, 2], record
+        job.all_checkpointed()
+        os.kill(record["nodes"][1]["pid"], signal.SIGKILL)
+        job.wait_event("node-lost", node=1)
+        job.wait_event("restored", rank=2)
+        restored_alone(job, "cg", [2])
+
+
+def test_the_first_processs_own_node_is_killed():
+    expected("cg")
+    with launcher("alpha:2", "beta:2") as wrap, Joined("cg", wrap) as job:
+        job.wait_running(4)
+        job.all_checkpointed()
+        job.kill_nodes(0)
+        job.wait_event("node-lost", node=0)
+        restored_alone(job, "cg", [0, 1])
+
+
+def test_exit_codes_and_streams_are_passed():
+    script = 'cat; echo out $EYRIE_RANK; echo err $EYRIE_RANK >&2; test $EYRIE_RANK != 1 || exit 7'
+    for hosts in ([], ["alpha:1", "beta:1"]):
+        with launcher(*hosts, ranks=2) as wrap:
+            code, out, err = run(wrap, ["sh", "-c", script], stdin=b"in\n")
+            assert code == 7, (code, out, err)
+            assert "in" in out and "out 0" in out and "err 0" in err, (out, err)
+            code, out, err = run(wrap, ["sh", "-c", "echo $EYRIE_RANK $PMI_RANK"], ["--label"])
+            assert code == 0 and sorted(out.splitlines()) == ["[0] 0", "[1] 1"], (code, out, err)
+
+
+def ended(job):
+    """All processes of the job and of its launcher are gone."""
+    job.wait()
+    job.settle()
+    assert not job.left_over(), job.left_over()
+
+
+def test_nothing_is_left_after_an_interrupt():
+    for hosts in ([], ["alpha:2", "beta:2"]):
+        with launcher(*hosts) as wrap, Joined("farm", wrap) as job:
+            job.wait_running(4)
+            job.interrupt()
+            ended(job)
+            assert job.process.returncode != 0
+
+
+def test_nothing_is_left_when_a_process_is_killed():
+    """The launcher then ends all others; whose fault it was does not matter."""
+    for which in ("launcher", "first", "keeper's"):
+        with launcher("alpha:2", "beta:2") as wrap, Joined("farm", wrap) as job:
+            record = job.wait_running(4)
+            # The daemon's parent is the keeper, whose parent is the process of the launcher.
+            victim = {
+                "launcher": job.process.pid,
+                "first": parent(record["daemon_pid"]),
+                "keeper's": parent(parent(record["nodes"][1]["pid"])),
+            }[which]
+            os.kill(victim, signal.SIGKILL)
+            ended(job)
+
+
+def test_what_is_wrong_is_told():
+    def wrong(*arguments, env=None):
+        command = [EYRIE, "join", *arguments]
+        env = {k: v for k, v in {**os.environ, **(env or {})}.items() if v}
+        done = subprocess.run(command, env=env, capture_output=True, text=True)
+        assert done.returncode == 2 and not done.stdout, done
+        assert len(done.stderr.splitlines()) == 1, done
+        return done.stderr
+
+    assert "mpiexec -n 4 eyrie join" in wrong("true")
+    assert "PMIx" in wrong("true", env={"PMIX_RANK": "0"})
+    assert "PMI_FD=77 is not open" in wrong(
+        "true", env={"PMI_FD": "77", "PMI_RANK": "0", "PMI_SIZE": "2"}
+    )
+    assert "--nodes" in wrong("--nodes", "2", "true")
+    assert "1 to 1024" in wrong("true", env={"PMI_FD": "7", "PMI_RANK": "2", "PMI_SIZE": "2"})
+    with launcher("alpha:1", "beta:1", ranks=2) as wrap:
+        code, out, err = run(wrap, ["/nowhere/program"])
+        lines = [line for line in err.splitlines() if line.startswith("eyrie:")]
+        assert code != 0 and not out, (code, out, err)
+        assert len(lines) == 1 and "/nowhere/program" in lines[0], err
+
+
+def test_a_launcher_that_answers_wrongly_is_told():
+    """Malformed lines, another protocol, and silence that ends."""
+    for answer, word in (
+        (b"\xff\n", "no answer of PMI"),
+        (b"cmd=response_to_init pmi_version=2 pmi_subversion=0 rc=-1\n", "refuses the protocol"),
+        (b"cmd=maxes\n", "answers maxes"),
+        (b"", "hung up"),
+        (b"x" * 20000, "over 16384 bytes"),
+    ):
+        with contextlib.ExitStack() as stack:
+            ours, theirs = map(stack.enter_context, socket.socketpair())
+            names = {"PMI_FD": str(theirs.fileno()), "PMI_RANK": "0", "PMI_SIZE": "1"}
+            child = subprocess.Popen(
+                [EYRIE, "join", "true"],
+                env={**os.environ, **names},
+                pass_fds=[theirs.fileno()],
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            theirs.close()
+            ours.sendall(answer)
+            ours.shutdown(socket.SHUT_WR)
+            _, err = child.communicate()
+            lines = err.splitlines()
+            assert child.returncode == 1 and len(lines) == 1 and word in lines[0], (answer, err)
+
+
+def test_real_slurm_a_daemon_is_killed():
+    expected("cg")
+    with slurm() as it:
+        before = daemons() | stubs()
+        wrap = ["srun", "--mpi=pmi2", "--quiet", "--nodes=3", "--ntasks=4", "--no-kill"]
+        with Joined("cg", wrap, env=it.environment) as job:
+            record = job.wait_running(4)
+            assert [n["host"] for n in record["nodes"]] == ["n1", "n2", "n3"], record
+            job.all_checkpointed()
+            victims = on_node(record, 1)
+            assert victims, record
+            os.kill(record["nodes"][1]["pid"], signal.SIGKILL)
+            job.wait_event("node-lost", node=1)
+            restored_alone(job, "cg", victims)
+        soon(lambda: not (daemons() | stubs()) - before, "end of all processes")
+        soon(it.idle, "end of the step")
+
+
+def test_real_slurm_nothing_is_left_of_a_step_that_is_cancelled():
+    with slurm() as it:
+        before = daemons() | stubs()
+        wrap = ["srun", "--mpi=pmi2", "--quiet", "--nodes=2", "--ntasks=4"]
+        with Joined("farm", wrap, env=it.environment) as job:
+            job.wait_running(4)
+            job.interrupt(signal.SIGTERM)
+            assert job.wait() != 0
+            soon(lambda: not (daemons() | stubs()) - before, "end of all processes")
+        soon(it.idle, "end of the step")

@@ -1,0 +1,164 @@
+"""What reaches a job over nodes and does not belong to it, and machines that do not keep time: the job
+goes on to the right result, and tells of it in one line each and in the counters of its status."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+from harness import BUILD, ROOT, compile_gate
+from nodes import Nodes, expected
+
+MAGIC = b"EYRIENET"
+
+
+def hello(role, job, node=0, epoch=1, to=(0, 0)):
+    """A caller's introduction, as docs/formats/link.md has it."""
+    words = lambda size, *numbers: b"".join(n.to_bytes(size, "little") for n in numbers)
+    name = job.encode().ljust(16, b"\0")
+    head = MAGIC + words(4, 1, role) + name + words(4, node, to[0]) + words(8, epoch, to[1])
+    return head + os.urandom(16) + bytes(8)
+
+
+def ports(pid):
+    """TCP ports at which a process listens."""
+    inodes = set()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            link = os.readlink(f"/proc/{pid}/fd/{fd}")
+            if link.startswith("socket:["):
+                inodes.add(link[8:-1])
+    with open(f"/proc/{pid}/net/tcp") as table:
+        rows = [line.split() for line in table][1:]
+    return sorted(int(r[1].split(":")[1], 16) for r in rows if r[3] == "0A" and r[9] in inodes)
+
+
+def say(port, *pieces):
+    """Says that to a port, and returns what comes back until the other end hangs up."""
+    with socket.create_connection(("127.0.0.1", port)) as stream:
+        stream.settimeout(60)
+        heard = b""
+        for piece in pieces:
+            with contextlib.suppress(ConnectionError):
+                stream.sendall(piece)
+            with contextlib.suppress(ConnectionError):
+                heard += stream.recv(4096)
+        with contextlib.suppress(ConnectionError):
+            while piece := stream.recv(4096):
+                heard += piece
+        return heard
+
+
+def test_strangers_are_closed_told_of_and_counted():
+    """Garbage, another job, another role, a wrong key, and who says nothing at all."""
+    expected("cg")
+    with Nodes("cg", 2, ckpt_every=0.5) as job:
+        record = job.wait_running(4)
+        link, store = int(record["nodes"][1]["address"].rsplit(":", 1)[1]), None
+        there = ports(record["nodes"][1]["pid"])
+        [store] = [p for p in there if p != link]
+        [controller] = ports(record["daemon_pid"])
+        silent = [socket.create_connection(("127.0.0.1", p)) for p in (link, store, controller)]
+        name, peer = record["job"], (1, record["nodes"][1]["epoch"])
+        for port, role in ((link, 3), (store, 5), (controller, 2)):
+            assert say(port, b"GET / HTTP/1.0\r\n\r\n" + bytes(80)) == b""
+            assert say(port, hello(role, "other")) == b""
+            assert say(port, hello(9, name)) == b""
+            # With the right name it is answered, but a proof takes the key.
+            heard = say(port, hello(role, name, to=peer), bytes(32))
+            assert len(heard) == 80 and heard.startswith(MAGIC), heard
+        # Those who say nothing are told of when their time is over.
+        job.until(lambda: job.status()["nodes"][1]["strangers"] >= 10, "ten strangers")
+        job.until(lambda: job.status()["malformed_frames"] >= 5, "five at the controller")
+        record = job.status()
+        assert record["nodes"][0]["strangers"] == 0, record
+        _, text, _ = job.eyrie("status", "last")
+        assert "strangers" in text, text
+        with open(os.path.join(job.folder(), "node.log")) as file:
+            log = file.read()
+        assert log.count("a caller is turned away: it does not know the job's key") == 1, log
+        for stream in silent:
+            stream.close()
+        job.ends_as("cg")
+        assert not job.count("detected") and not job.count("node-lost"), job.report()
+
+
+def test_a_repeated_introduction_is_worth_nothing():
+    """What a node says to another is heard, and said again word for word."""
+    expected("heat")
+    with Nodes("heat", 2, ckpt_every=0.5) as job:
+        record = job.wait_running(4)
+        name, [controller] = record["job"], ports(record["daemon_pid"])
+        # A hello of a node that there is, with what would be a proof on another connection.
+        old = hello(2, name, node=1, epoch=record["nodes"][1]["epoch"])
+        first = say(controller, old, bytes(32))
+        again = say(controller, old, bytes(32))
+        assert len(first) == len(again) == 80 and first != again
+        job.until(lambda: job.status()["malformed_frames"] >= 2, "two strangers")
+        job.ends_as("heat")
+        assert not job.count("node-lost"), job.report()
+
+
+class Slowed(threading.Thread):
+    """Lets processes run a tenth of the time only."""
+
+    def __init__(self, pids):
+        super().__init__(daemon=True)
+        self.pids, self.over = pids, threading.Event()
+
+    def run(self):
+        while not self.over.is_set():
+            self.tell(signal.SIGSTOP)
+            time.sleep(0.45)
+            self.tell(signal.SIGCONT)
+            self.over.wait(0.05)
+
+    def tell(self, number):
+        for pid in self.pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def __enter__(self):
+        self.start()
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.join()
+        self.tell(signal.SIGCONT)
+
+
+def test_a_slow_node_is_waited_for():
+    """One tenth of the speed, for daemon and ranks alike: nothing is given up, nothing is lost."""
+    expected("farm")
+    with Nodes("farm", 3, ckpt_every=0.5) as job:
+        record = job.wait_running(4)
+        on = [r["pid"] for r in record["ranks"] if r["node"] == 1]
+        with Slowed([record["nodes"][1]["pid"], *on]):
+            job.all_checkpointed(2)
+            job.kill_ranks([r["rank"] for r in record["ranks"] if r["node"] == 0][:1])
+            job.wait_event("restored", rank=0)
+        job.ends_as("farm")
+        assert not job.count("node-lost") and not job.count("rolled-back"), job.report()
+
+
+def test_clocks_may_jump():
+    """The time of day goes back and forth by an hour in daemons and ranks."""
+    expected("cg")
+    library = os.path.join(BUILD, "tests", "clock.so")
+    source = os.path.join(ROOT, "tests", "e2e", "preload", "clock.c")
+    command = ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-o", library + ".new", source]
+    subprocess.run(command, check=True)
+    os.replace(library + ".new", library)
+    env = {"LD_PRELOAD": f"{compile_gate()}:{library}"}
+    with Nodes("cg", 2, env=env, ckpt_every=0.5) as job:
+        job.wait_running(4)
+        job.all_checkpointed(2)
+        job.kill_nodes(1)
+        job.wait_event("node-lost", node=1)
+        for rank in (2, 3):
+            job.wait_event("restored", rank=rank)
+        job.ends_as("cg")
+        assert not job.count("rolled-back"), job.report()
