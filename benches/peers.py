@@ -58,3 +58,26 @@ def prefix(name):
 def library_path(name):
     base = prefix(name)
     return ":".join([os.path.join(base, "lib"), os.path.join(base, "lib", name)])
+
+
+def mpich_over_tcp(program, ranks, plan, limit):
+    """What the program prints under MPICH with its shared memory switched off."""
+    env = {
+        **os.environ,
+        "LD_LIBRARY_PATH": library_path("mpich"),
+        "MPIR_CVAR_NOLOCAL": "1",
+        "MPIR_CVAR_NEMESIS_NETMOD": "tcp",
+        "FI_PROVIDER": "tcp",
+        "UCX_TLS": "tcp,self",
+    }
+    done = subprocess.run(
+        [os.path.join(prefix("mpich"), "bin", "mpiexec"), "-n", str(ranks), program, *plan],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=limit,
+        stdin=subprocess.DEVNULL,
+    )
+    if done.returncode != 0:
+        raise Unavailable(f"MPICH ended with {done.returncode}: {done.stderr}")
+    return done.stdout

@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::fence;
 
+use eyrie_ledger::dirty::Bell;
 use eyrie_ledger::divergence::Divergence;
 use eyrie_ledger::door::Door;
 use eyrie_ledger::end;
@@ -19,6 +20,7 @@ use eyrie_ledger::segment::{
 };
 use eyrie_ledger::sendlog::{Append, Outgoing, SendLog};
 
+use crate::early::Early;
 use crate::presence::{Presence, ring_daemon};
 use crate::remote;
 use crate::shown::{self, Shown};
@@ -52,6 +54,10 @@ struct Rx {
     held: VecDeque<(u64, bool)>,
     /// How far the reader was when the links were woken last.
     told: u64,
+    /// The links have heard that early messages are taken.
+    open: bool,
+    /// Messages were taken early that the log may not have yet.
+    ahead: bool,
 }
 
 impl Rx {
@@ -59,7 +65,11 @@ impl Rx {
         while let Some((_, false)) = self.held.front() {
             self.held.pop_front();
         }
-        let need = self.held.front().map_or(self.reader.pos, |(pos, _)| *pos);
+        let mut need = self.held.front().map_or(self.reader.pos, |(pos, _)| *pos);
+        if self.ahead {
+            // Nobody is told to do without what has not come.
+            need = need.min(self.ctl.here.load(Acquire));
+        }
         self.ctl.need.store(need, Release);
     }
 }
@@ -86,6 +96,8 @@ pub struct Endpoint {
     linked: bool,
     /// Large messages may be read out of the sender's memory while they are logged.
     shows: bool,
+    /// Small messages may come before the links bring them.
+    early: Option<Early>,
 }
 
 impl Endpoint {
@@ -143,6 +155,8 @@ impl Endpoint {
             ctl: seg.channel(s, rank),
             held: VecDeque::new(),
             told: 0,
+            open: false,
+            ahead: false,
         });
         let mut ep = Endpoint {
             seg,
@@ -161,9 +175,11 @@ impl Endpoint {
             remote: readable && !protect,
             linked: header.linked.load(Relaxed) != 0,
             shows: readable && protect,
+            early: None,
         };
         ctl.pid.store(std::process::id(), Relaxed);
         ep.hide_all();
+        ep.open_early();
         ctl.state.store(STATE_RUNNING, Release);
         ep.rx.iter_mut().for_each(Rx::publish_need);
         ep.begin_replay();
@@ -175,8 +191,7 @@ impl Endpoint {
         let size = seg.geometry().ranks;
         let own =
             (0..size).filter(|r| seg.rank(*r).home.load(Relaxed) == seg.node()).count() as u32;
-        let busy = if own < size { own + 1 } else { own };
-        Patience::new(busy, seg.header().cores.load(Relaxed))
+        Patience::new(own, seg.header().cores.load(Relaxed), own < size)
     }
 
     pub fn rank(&self) -> u32 {
@@ -230,6 +245,7 @@ impl Endpoint {
         self.incarnation = self.ctl.incarnation.load(Acquire);
         self.ctl.pid.store(std::process::id(), Relaxed);
         self.hide_all();
+        self.open_early();
         self.log.rebuild();
         for rx in &mut self.rx {
             rx.reader.rebuild();
@@ -237,6 +253,15 @@ impl Endpoint {
         }
         self.door.rebuild();
         true
+    }
+
+    /// Opens the socket for early messages; that of an earlier process is not here.
+    fn open_early(&mut self) {
+        self.early = None;
+        self.rx.iter_mut().for_each(|rx| rx.open = false);
+        if self.linked {
+            self.early = Early::open(self.seg, self.rank, self.patience.is_crowded());
+        }
     }
 
     /// Whether the rank is repeating itself.
@@ -280,22 +305,30 @@ impl Endpoint {
         loop {
             match self.log.append(dst, msg, &mut fill) {
                 Ok(Append::Whole) => {
-                    self.ring(dst);
+                    self.ring(dst, Some(msg));
                     return true;
                 }
-                Ok(Append::Part) => self.ring(dst),
+                Ok(Append::Part) => self.ring(dst, None),
                 Ok(Append::Full) => return false,
                 Err(d) => self.diverged(&d),
             }
         }
     }
 
-    /// There is something new in the stream to `dst`.
+    /// There is something new in the stream to `dst`; `whole`: this message.
     #[inline]
-    fn ring(&self, dst: u32) {
+    fn ring(&mut self, dst: u32, whole: Option<&Outgoing>) {
         if !waiting::ring(self.peers[dst as usize]) {
-            self.seg.mark_dirty(self.rank, dst, true);
+            self.ring_links(dst, whole);
         }
+    }
+
+    #[cold]
+    fn ring_links(&mut self, dst: u32, whole: Option<&Outgoing>) {
+        let early = self.early.as_mut().filter(|_| !self.replaying);
+        let went = early.zip(whole).is_some_and(|(early, msg)| early.send(self.seg, dst, msg));
+        let bell = if went { Bell::Tick } else { Bell::Ring };
+        self.seg.mark_dirty(self.rank, dst, bell);
     }
 
     /// Appends like `append` a message that lies at `at` in one piece, and lets the receiver read
@@ -375,10 +408,41 @@ impl Endpoint {
     /// The next entry from `src`, if one is there.
     #[inline]
     pub fn peek(&mut self, src: u32) -> Option<Entry> {
+        let rx = &mut self.rx[src as usize];
+        if rx.ahead && !self.has_caught_up(src) {
+            return self.peek_early(src);
+        }
         match self.rx[src as usize].reader.peek() {
+            Ok(None) if self.early.is_some() => self.peek_early(src),
             Ok(entry) => entry,
             Err(damaged) => self.stop(STATE_ABORTED, EXIT_DAMAGED, &damaged.to_string()),
         }
+    }
+
+    /// Whether the log has what comes next from `src`, after messages that were taken early. Where
+    /// it ends, old bytes begin.
+    #[cold]
+    fn has_caught_up(&mut self, src: u32) -> bool {
+        let far = self.is_far(src);
+        // Of a sender that has come here the log was levelled before.
+        fence(Acquire);
+        let rx = &mut self.rx[src as usize];
+        rx.ahead = far && rx.ctl.here.load(Acquire) <= rx.reader.pos;
+        !rx.ahead
+    }
+
+    /// The next message from `src`, if it came early.
+    #[cold]
+    fn peek_early(&mut self, src: u32) -> Option<Entry> {
+        if self.replaying || !self.is_far(src) {
+            return None;
+        }
+        if !self.early.as_mut()?.look(self.seg) {
+            // The program closed it.
+            self.ctl.early_port.store(0, Release);
+            self.early = None;
+        }
+        self.early.as_ref()?.entry(&self.rx[src as usize].reader)
     }
 
     /// Goes behind the entry that `peek` returned; it will not be needed again.
@@ -386,6 +450,11 @@ impl Endpoint {
     pub fn consume(&mut self, src: u32, entry: &Entry) {
         let rx = &mut self.rx[src as usize];
         rx.reader.pass(entry);
+        if entry.is_early() {
+            rx.ahead = true;
+            let taken = &self.ctl.early_taken;
+            taken.store(taken.load(Relaxed) + 1, Relaxed);
+        }
         rx.publish_need();
         self.moved(src);
     }
@@ -403,14 +472,18 @@ impl Endpoint {
     #[cold]
     fn tell_links(&mut self, src: u32) {
         let step = u64::from(self.seg.geometry().chunk_bytes / 2);
+        if let Some(early) = &mut self.early {
+            early.heard(src);
+        }
         let rx = &mut self.rx[src as usize];
         rx.ctl.front.store(rx.reader.pos, Release);
         fence(SeqCst);
-        let ring = rx.reader.pos.abs_diff(rx.told) >= step;
-        if ring {
-            rx.told = rx.reader.pos;
+        let mut bell = Bell::Silent;
+        if rx.reader.pos.abs_diff(rx.told) >= step || rx.open != self.early.is_some() {
+            (rx.told, rx.open) = (rx.reader.pos, self.early.is_some());
+            bell = Bell::Ring;
         }
-        self.seg.mark_dirty(src, self.rank, ring);
+        self.seg.mark_dirty(src, self.rank, bell);
     }
 
     /// Goes behind the entry, the first of a message that must be kept in the log; returns the
@@ -451,7 +524,7 @@ impl Endpoint {
     pub fn acknowledge(&mut self, src: u32, entry: &Entry) {
         entry.acknowledge();
         if !waiting::ring(self.peers[src as usize]) {
-            self.seg.mark_dirty(src, self.rank, true);
+            self.seg.mark_dirty(src, self.rank, Bell::Ring);
         }
     }
 
@@ -509,7 +582,12 @@ impl Endpoint {
             Round::Look => self.presence.waiting(|| ()),
             Round::Spin => self.presence.waiting(std::hint::spin_loop),
             Round::Yield => self.presence.waiting(waiting::yield_core),
-            Round::Sleep => return Some(waiting::arm(self.ctl)),
+            Round::Sleep => {
+                if let Some(early) = &mut self.early {
+                    early.flush(self.seg);
+                }
+                return Some(waiting::arm(self.ctl));
+            }
         }
         None
     }

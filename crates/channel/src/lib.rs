@@ -1,11 +1,13 @@
 //! Ordered, reliable message streams between the ranks of a node, in shared memory.
 //!
 //! - `endpoint`: one rank's end of all its channels: append, poll, acknowledge.
+//! - `early`: copies of small messages that are at another node sooner than the links bring them.
 //! - `presence`: where the rank is (in its own code, inside, waiting, parked): the safe points.
 //! - `waiting`: the one waiting place: spin, yield, sleep on a futex.
 //! - `remote`: single-copy reads out of a peer's memory, for jobs without protection.
 //! - `shown`: the same for messages that are being logged meanwhile.
 
+mod early;
 pub mod endpoint;
 pub mod presence;
 pub mod remote;

@@ -35,9 +35,14 @@ pub struct Patience {
 }
 
 impl Patience {
-    pub fn new(ranks: u32, cores: u32) -> Self {
+    /// `linked`: there are other nodes, and threads that carry messages there, which need a core
+    /// when a message does not come early.
+    pub fn new(ranks: u32, cores: u32, linked: bool) -> Self {
         if ranks <= cores {
-            Patience { looks: 2_000, spins: 20_000, yields: 100 }
+            match linked {
+                true => Patience { looks: 64, spins: 64, yields: 400 },
+                false => Patience { looks: 2_000, spins: 20_000, yields: 100 },
+            }
         } else {
             Patience { looks: 0, spins: 50, yields: 20 }
         }

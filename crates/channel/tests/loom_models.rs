@@ -200,6 +200,77 @@ fn a_mark_is_taken_or_wakes_the_links() {
     });
 }
 
+/// The bells of `ledger::dirty` while messages are sent early: news that may wait for a tick, in
+/// the moment in which ticks end, and urgent news in the moment before a tick.
+struct Ticks {
+    summary: AtomicU64,
+    ticks: AtomicU32,
+    urgent: AtomicU32,
+    bell: AtomicU32,
+    asleep: AtomicU32,
+}
+
+impl Ticks {
+    fn new() -> Arc<Ticks> {
+        Arc::new(Ticks {
+            summary: AtomicU64::new(0),
+            ticks: AtomicU32::new(1),
+            urgent: AtomicU32::new(0),
+            bell: AtomicU32::new(0),
+            asleep: AtomicU32::new(0),
+        })
+    }
+
+    fn mark(&self, urgent: bool) {
+        self.summary.fetch_or(1, SeqCst);
+        if urgent {
+            self.urgent.store(1, Relaxed);
+        }
+        fence(SeqCst);
+        if (urgent || self.ticks.load(Relaxed) == 0) && self.asleep.load(Relaxed) != 0 {
+            self.bell.fetch_add(1, SeqCst);
+        }
+    }
+}
+
+#[test]
+fn news_that_wait_for_a_tick_are_not_left_behind_by_the_last() {
+    loom::model(|| {
+        let t = Ticks::new();
+        let rank = {
+            let t = t.clone();
+            thread::spawn(move || t.mark(false))
+        };
+        // arm_links, after the last tick.
+        t.ticks.store(0, SeqCst);
+        let seen = t.bell.load(SeqCst);
+        t.asleep.store(1, SeqCst);
+        fence(SeqCst);
+        let found = t.summary.load(Acquire) != 0;
+        rank.join().unwrap();
+        assert!(found || t.bell.load(SeqCst) != seen, "it sleeps for long beside news");
+    });
+}
+
+#[test]
+fn urgent_news_do_not_wait_for_a_tick() {
+    loom::model(|| {
+        let t = Ticks::new();
+        let rank = {
+            let t = t.clone();
+            thread::spawn(move || t.mark(true))
+        };
+        let found = t.summary.swap(0, SeqCst) != 0;
+        // arm_links_for_a_tick
+        let seen = t.bell.load(SeqCst);
+        t.asleep.store(1, SeqCst);
+        fence(SeqCst);
+        let urgent = t.urgent.swap(0, SeqCst) != 0;
+        rank.join().unwrap();
+        assert!(found || urgent || t.bell.load(SeqCst) != seen, "it sleeps beside urgent news");
+    });
+}
+
 /// `ledger::mirror`: a piece of two entries is written with the stamp of the first kept back, over
 /// a slot that held old bytes; the reader takes none of it before all of it is there.
 #[test]

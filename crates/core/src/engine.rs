@@ -9,6 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 use eyrie_ledger::door::Post;
+use eyrie_ledger::reader::Entry;
 
 use crate::consts::ANY_TAG;
 use crate::handle::{Handle, Kind, Slab};
@@ -172,6 +173,12 @@ impl Engine {
         format!("a receive from {source} with {tag} waits for a message that is not there")
     }
 
+    /// Whether a receive is posted for the message that begins with `entry`.
+    fn awaits(&self, src: u32, entry: &Entry) -> bool {
+        let queues = self.contexts.get(&entry.env.ctx);
+        queues.is_some_and(|q| q.is_awaited(src, entry.env.tag))
+    }
+
     pub(crate) fn is_done(&self, req: Handle) -> bool {
         self.reqs.get(req).is_none_or(|r| r.state != State::Active)
     }
@@ -232,6 +239,10 @@ impl Machine {
             }
         }
         while let Some(entry) = self.endpoint.peek(src) {
+            if entry.is_early() && !self.engine.awaits(src, &entry) {
+                // Only the log can keep it until it is asked for.
+                break;
+            }
             self.take_entry(src, &entry);
             moved = true;
         }

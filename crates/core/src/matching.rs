@@ -97,6 +97,12 @@ impl Queues {
         }
     }
 
+    /// Whether `take_posted` would find one.
+    pub fn is_awaited(&self, src: u32, tag: i32) -> bool {
+        let mut posted = self.named[src as usize].iter().chain(&self.any);
+        self.held.is_empty() && posted.any(|p| accepts(p.tag, tag))
+    }
+
     /// While wildcards are held, only receives posted before them may match.
     fn take_before_held(&mut self, src: u32, tag: i32) -> Option<Posted> {
         let first = self.held.iter().filter(|h| accepts(h.tag, tag)).map(|h| h.post).min()?;

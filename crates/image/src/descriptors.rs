@@ -146,11 +146,15 @@ pub fn refused(this: &Open, what: String) -> CaptureError {
     CaptureError::Descriptor { fd: this.fd as i32, what }
 }
 
-/// What a process has open.
-fn open_in(pid: libc::pid_t) -> Result<Vec<Open>, CaptureError> {
+/// What a process has open, but for the sockets with the inodes `left_out`.
+fn open_in(pid: libc::pid_t, left_out: &[u64]) -> Result<Vec<Open>, CaptureError> {
+    let left_out: Vec<String> = left_out.iter().map(|ino| format!("socket:[{ino}]")).collect();
     let mut all = Vec::new();
     for fd in procfs::numbers(pid, "fd")? {
         let link = procfs::link(pid, &format!("fd/{fd}"))?;
+        if left_out.iter().any(|socket| socket.as_bytes() == link) {
+            continue;
+        }
         let meta = fs::metadata(format!("/proc/{pid}/fd/{fd}"))
             .map_err(|source| CaptureError::Os { what: "examine a file descriptor", source })?;
         all.push(Open { pid, fd, link, meta, info: procfs::fdinfo(pid, fd)?, id: 0 });
@@ -159,11 +163,12 @@ fn open_in(pid: libc::pid_t) -> Result<Vec<Open>, CaptureError> {
 }
 
 impl Survey {
-    /// Looks at the processes `pids`, which must stand still.
-    pub fn of(pids: &[libc::pid_t]) -> Result<Survey, CaptureError> {
+    /// Looks at the processes `pids`, which must stand still. Sockets with the inodes `left_out`
+    /// are as if they were not there.
+    pub fn of(pids: &[libc::pid_t], left_out: &[u64]) -> Result<Survey, CaptureError> {
         let mut all = Vec::new();
         for &pid in pids {
-            let open = open_in(pid).map_err(|e| tree::gone_or(pid, e));
+            let open = open_in(pid, left_out).map_err(|e| tree::gone_or(pid, e));
             all.extend(open.map_err(|e| match Some(&pid) == pids.first() {
                 true => e,
                 false => tree::of_child(pid, e),

@@ -43,6 +43,8 @@ pub struct Frozen {
     pub(crate) children: Vec<Frozen>,
     /// Children that have ended and were not waited for yet.
     pub(crate) ended: Vec<libc::pid_t>,
+    /// Inodes of sockets that are in no image.
+    pub(crate) left_out: Vec<u64>,
     /// Its first thread ended while it was traced.
     first_ended: bool,
     /// How long it stood still, once it does not any more; shared with the twin's report.
@@ -104,10 +106,17 @@ impl Frozen {
             since: Instant::now(),
             children: Vec::new(),
             ended: Vec::new(),
+            left_out: Vec::new(),
             first_ended: false,
             stood: Rc::default(),
             _this_thread: PhantomData,
         }
+    }
+
+    /// Leaves the socket with this inode out of images, as if it was not open: for what a restored
+    /// process makes anew by itself.
+    pub fn leave_out(&mut self, socket: u64) {
+        self.left_out.push(socket);
     }
 
     /// Process number.

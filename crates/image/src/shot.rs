@@ -97,7 +97,7 @@ impl Frozen {
     ) -> Result<Shot, CaptureError> {
         tree::check_family(self)?;
         // What /proc shows of a dying process is empty or wrong; that it dies is the better reason.
-        let survey = Survey::of(&self.pids());
+        let survey = Survey::of(&self.pids(), &self.left_out);
         let shot = survey.and_then(|mut survey| self.take_shot(path, tracker, wish, &mut survey));
         shot.map_err(|e| match (self.tracee.regs(), e) {
             // It stands there, so it is the other one that is gone.

@@ -16,10 +16,20 @@ use std::time::Duration;
 use crate::futex;
 use crate::segment::Segment;
 
+/// Whether news wake the thread that sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bell {
+    /// They go with the next that do.
+    Silent,
+    /// The receiver may have them already (`early`): they wait for the next tick, if there are any.
+    Tick,
+    Ring,
+}
+
 impl Segment {
     /// Notes that the stream from `src` to `dst` has news, and wakes the thread that sends if
-    /// `ring` says so. Call after publishing the news and a full fence.
-    pub fn mark_dirty(&self, src: u32, dst: u32, ring: bool) {
+    /// `bell` says so. Call after publishing the news and a full fence.
+    pub fn mark_dirty(&self, src: u32, dst: u32, bell: Bell) {
         let bit = self.pair(src, dst);
         let word = self.dirty(bit / 64);
         let mask = 1 << (bit % 64);
@@ -32,8 +42,24 @@ impl Segment {
         if summary.load(Relaxed) & mask == 0 {
             summary.fetch_or(mask, SeqCst);
         }
+        let header = self.header();
+        if bell == Bell::Ring {
+            header.link_urgent.store(1, Relaxed);
+        }
         fence(SeqCst);
-        if ring && self.header().link_asleep.load(Relaxed) != 0 {
+        let ring = match bell {
+            Bell::Silent => false,
+            Bell::Tick => header.link_ticks.load(Relaxed) == 0,
+            Bell::Ring => true,
+        };
+        if ring {
+            self.ring_if_asleep();
+        }
+    }
+
+    /// Wakes the thread that sends if it sleeps. Call after a full fence.
+    pub fn ring_if_asleep(&self) {
+        if self.header().link_asleep.load(Relaxed) != 0 {
             self.ring_links();
         }
     }
@@ -85,11 +111,29 @@ impl Segment {
     /// on, or `None` if there is news.
     pub fn arm_links(&self) -> Option<u32> {
         let header = self.header();
+        // Who still counts on ticks has marked its news before.
+        header.link_ticks.store(0, SeqCst);
         let seen = header.link_bell.load(SeqCst);
         header.link_asleep.store(1, SeqCst);
         fence(SeqCst);
         let words = 0..self.geometry().summary_words();
         if words.into_iter().any(|n| self.summary(n).load(Acquire) != 0) {
+            self.disarm_links();
+            return None;
+        }
+        Some(seen)
+    }
+
+    /// Announces that the thread that sends is about to sleep for one tick: news that are not
+    /// urgent can wait for so long. Returns the bell's value to sleep on, or `None` if there is
+    /// urgent news.
+    pub fn arm_links_for_a_tick(&self) -> Option<u32> {
+        let header = self.header();
+        header.link_ticks.store(1, SeqCst);
+        let seen = header.link_bell.load(SeqCst);
+        header.link_asleep.store(1, SeqCst);
+        fence(SeqCst);
+        if header.link_urgent.swap(0, SeqCst) != 0 {
             self.disarm_links();
             return None;
         }
@@ -126,17 +170,36 @@ mod tests {
         let geo = Geometry { ranks: 100, chunk_bytes: 4096, pool_chunks: 200, det_words: 1024 };
         let (_, seg) = Segment::create("t", geo, FT_LOGGED, 2).unwrap();
         let marked = [(0, 0), (0, 63), (0, 64), (41, 7), (99, 99)];
-        marked.iter().for_each(|(s, d)| seg.mark_dirty(*s, *d, true));
-        seg.mark_dirty(41, 7, false);
+        marked.iter().for_each(|(s, d)| seg.mark_dirty(*s, *d, Bell::Ring));
+        seg.mark_dirty(41, 7, Bell::Silent);
         assert!(seg.arm_links().is_none());
         let mut found = Vec::new();
         seg.take_dirty(|s, d| found.push((s, d)));
         assert_eq!(found, marked);
         let seen = seg.arm_links().unwrap();
-        seg.mark_dirty(1, 2, true);
+        seg.mark_dirty(1, 2, Bell::Ring);
         assert_ne!(seg.header().link_bell.load(Relaxed), seen, "a sleeper is woken");
         seg.disarm_links();
         seg.take_dirty(|s, d| assert_eq!((s, d), (1, 2)));
         seg.take_dirty(|_, _| panic!("nothing is left"));
+    }
+
+    #[test]
+    fn early_news_wait_for_a_tick_if_there_are_ticks() {
+        let geo = Geometry { ranks: 4, chunk_bytes: 4096, pool_chunks: 8, det_words: 1024 };
+        let (_, seg) = Segment::create("t", geo, FT_LOGGED, 2).unwrap();
+        let bell = || seg.header().link_bell.load(Relaxed);
+        let seen = seg.arm_links().unwrap();
+        seg.mark_dirty(0, 1, Bell::Tick);
+        assert_ne!(bell(), seen, "there are no ticks");
+        seg.disarm_links();
+        let seen = seg.arm_links_for_a_tick().unwrap();
+        seg.mark_dirty(0, 1, Bell::Tick);
+        assert_eq!(bell(), seen);
+        seg.mark_dirty(0, 2, Bell::Ring);
+        assert_ne!(bell(), seen);
+        seg.disarm_links();
+        assert!(seg.arm_links_for_a_tick().is_none(), "urgent");
+        assert!(seg.arm_links().is_none(), "the last tick over, nothing is left behind");
     }
 }

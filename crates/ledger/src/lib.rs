@@ -8,6 +8,7 @@ pub mod acked;
 pub mod dirty;
 pub mod divergence;
 pub mod door;
+pub mod early;
 pub mod end;
 pub mod entry;
 pub mod futex;

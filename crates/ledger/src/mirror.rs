@@ -236,6 +236,17 @@ impl Mirror {
         }
     }
 
+    /// Empties the rest of the chunk that is being filled.
+    pub fn level(&self, seg: &Segment) {
+        let offset = self.have % self.chunk;
+        let index = walk::chunk_index(seg, self.src, self.dst, self.have / self.chunk);
+        let Some(index) = index.filter(|_| offset > 0) else { return };
+        let at = seg.chunk(self.src, index).as_ptr().wrapping_add(offset as usize);
+        // SAFETY: the rest of a chunk of this mirror, from `have` on: a reader that has come up to
+        // there stops at its first stamp, which is 0, and who is ahead waits for `here`.
+        unsafe { ptr::write_bytes(at, 0, (self.chunk - offset) as usize) };
+    }
+
     /// Gives back everything: nobody here reads the stream any more.
     pub fn close(self, seg: &Segment, pool: &mut Pool) {
         clear(seg, pool, self.dst);

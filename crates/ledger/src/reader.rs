@@ -8,6 +8,7 @@
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
+use crate::early;
 use crate::entry::{self, Envelope, Header};
 use crate::segment::Segment;
 use crate::sendlog::dir_index;
@@ -22,9 +23,15 @@ pub struct Entry {
     /// First payload byte, in the log. Valid until the receiver no longer needs the entry.
     pub payload: *const u8,
     ack: *const Header,
+    /// It came before the log had it (`early`), and lies elsewhere.
+    early: bool,
 }
 
 impl Entry {
+    pub fn is_early(&self) -> bool {
+        self.early
+    }
+
     pub fn is_first(&self) -> bool {
         self.flags & entry::FIRST != 0
     }
@@ -35,6 +42,9 @@ impl Entry {
 
     /// Tells the sender that the message was matched (or, if remote, read).
     pub fn acknowledge(&self) {
+        if self.early {
+            return;
+        }
         // SAFETY: points to the header this entry was read from; see `payload` for its lifetime.
         unsafe { (*self.ack).ack.store(1, Release) };
     }
@@ -124,15 +134,31 @@ impl Reader {
             };
             // SAFETY: in the chunk by the check above.
             let payload = unsafe { self.base.add((offset + entry::payload_offset(frag)) as usize) };
-            return Ok(Some(Entry { env, flags: head.flags, frag, payload, ack: head }));
+            let flags = head.flags;
+            return Ok(Some(Entry { env, flags, frag, payload, ack: head, early: false }));
         }
     }
 
-    /// Goes behind `entry`, which `peek` just returned.
+    /// The entry in `bytes`, an early message that says it stands at the position. It lies there.
+    pub fn early(&self, bytes: &[u8]) -> Option<Entry> {
+        let spot = early::entry(bytes, self.pos & (self.chunk - 1), self.chunk)?;
+        if spot.stamp != self.seq + 1 {
+            return None;
+        }
+        let payload = bytes[entry::payload_offset(spot.frag) as usize..].as_ptr();
+        let (env, flags, frag) = (spot.env, spot.flags, spot.frag);
+        Some(Entry { env, flags, frag, payload, ack: ptr::null(), early: true })
+    }
+
+    /// Goes behind `entry`, which `peek` or `early` just returned.
     #[inline]
     pub fn pass(&mut self, entry: &Entry) {
         self.pos += entry::entry_bytes(entry.frag);
         self.seq += 1;
+        if entry.early {
+            // The log may not have this chunk yet.
+            self.base = ptr::null();
+        }
     }
 
     #[cold]

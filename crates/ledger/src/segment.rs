@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// First word of a segment ("EYRIESEG", little endian).
 pub const MAGIC: u64 = 0x4745_5345_4952_5945;
 /// Layout version; a rank whose library knows another one refuses to start.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Name prefix of the memfd; process images leave mappings of this name out.
 pub const MEMFD_PREFIX: &str = "eyrie-job:";
 /// Most ranks one segment may hold.
@@ -194,7 +194,16 @@ pub struct JobHeader {
     pub link_bell: AtomicU32,
     /// 1 while it sleeps or is about to.
     pub link_asleep: AtomicU32,
-    _pad1: [u32; 14],
+    /// 1 while it never sleeps for long, so that what was sent early needs no bell.
+    pub link_ticks: AtomicU32,
+    /// Set to 1 by a rank that sent something early, back to 0 by that thread.
+    pub link_early: AtomicU32,
+    /// Set to 1 by a rank with news that must not wait for the next tick, back to 0 by that thread.
+    pub link_urgent: AtomicU32,
+    /// Which ranks take early messages ([`crate::early::Wish`]). Written by the daemon before any
+    /// rank starts.
+    pub early: AtomicU32,
+    _pad1: [u32; 10],
 }
 
 /// One rank's control block.
@@ -242,10 +251,27 @@ pub struct RankCtl {
     pub chunks_used: AtomicU64,
     /// Sends and events reproduced by replay since the start of this incarnation.
     pub replayed: AtomicU64,
-    _pad3: [u64; 3],
-    // Line 4: text for STATE_ABORTED and STATE_DIVERGED. Written by the rank before `state`.
+    /// Messages that were taken early.
+    pub early_taken: AtomicU64,
+    _pad3: [u64; 2],
+    // Line 4: where the rank takes early messages (`early`), and what of its outcomes is held.
+    /// UDP port, 0: none. Of a rank of this node written by it, else by the daemon, like the rest.
+    pub early_port: AtomicU32,
+    /// Number of the socket's inode. Written by the rank.
+    pub early_inode: AtomicU32,
+    /// What an early message for this rank must bear; another one for each start.
+    pub early_token: [AtomicU64; 2],
+    /// Address of the rank's node (IPv4 as mapped into IPv6).
+    pub early_address: [AtomicU64; 2],
+    /// One more than the position before which determinants are held by all replicas; 0: not
+    /// known. Written by the daemon.
+    pub det_held: AtomicU64,
+    /// The last of those, which may grow in place.
+    pub det_held_last: AtomicU64,
+    _pad4: u64,
+    // Line 5: text for STATE_ABORTED and STATE_DIVERGED. Written by the rank before `state`.
     pub text_len: AtomicU32,
-    _pad4: [u32; 15],
+    _pad5: [u32; 15],
     text: [AtomicU64; TEXT_BYTES / 8],
 }
 
@@ -283,7 +309,9 @@ pub struct ChannelCtl {
     /// Position before which the receiver's node has the stream and owes no acknowledgement. What
     /// is not retained may be released up to there.
     pub had: AtomicU64,
-    _pad2: [u64; 6],
+    /// Position up to which the mirror of the stream is filled, if the sender is on another node.
+    pub here: AtomicU64,
+    _pad2: [u64; 5],
 }
 
 /// Directory entry: which pool chunk holds chunk number `n` of a channel. Written by the sender.
@@ -299,7 +327,7 @@ pub struct DirEntry {
 }
 
 const _: () = assert!(size_of::<JobHeader>() == 128);
-const _: () = assert!(size_of::<RankCtl>() == 64 * 5 + TEXT_BYTES);
+const _: () = assert!(size_of::<RankCtl>() == 64 * 6 + TEXT_BYTES);
 const _: () = assert!(size_of::<ChannelCtl>() == 192);
 const _: () = assert!(size_of::<DirEntry>() == 32);
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::sync::atomic::fence;
 
+use eyrie_ledger::early;
 use eyrie_ledger::mirror::{self, Mirror, Pool, Refused};
 use eyrie_ledger::segment::Segment;
 use eyrie_ledger::walk::{self, Walk};
@@ -51,6 +52,8 @@ pub(crate) struct Inbound {
     mirrors: BTreeMap<Stream, Mirror>,
     /// The connection that stands from each node.
     pub connections: BTreeMap<u32, Arc<Connection>>,
+    /// Ports of the early messages that senders were told, on the connection that stands.
+    early: BTreeMap<Stream, u32>,
     answers: Vec<Backward>,
 }
 
@@ -68,6 +71,7 @@ impl Inbound {
             pools: BTreeMap::new(),
             mirrors: BTreeMap::new(),
             connections: BTreeMap::new(),
+            early: BTreeMap::new(),
             answers: Vec::new(),
         }
     }
@@ -92,6 +96,7 @@ impl Inbound {
         }
         let homes = &self.homes;
         self.receiver.connected(|src| homes[src as usize] == node);
+        self.early.retain(|(src, _), _| homes[*src as usize] != node);
     }
 
     /// Whether `connection` is the one that stands.
@@ -151,6 +156,7 @@ impl Inbound {
         }
         match stored {
             Ok(Some(have)) => {
+                self.segment.channel(src, dst).here.store(have, Release);
                 fence(SeqCst);
                 self.segment.rank(dst).wake();
                 if self.receiver.took(stream, have, sync)? {
@@ -189,7 +195,19 @@ impl Inbound {
             mirror.release(&self.segment, pool, need);
         }
         self.feed(src);
+        self.tell_early(stream);
         self.queue_answers();
+    }
+
+    /// Says where the receiver of the stream takes early messages, once. It opens its door when it
+    /// runs, and lets its first message wake the links.
+    fn tell_early(&mut self, stream: Stream) {
+        let ctl = self.segment.rank(stream.1);
+        let Some((address, token)) = early::door_of(ctl) else { return };
+        let port = address.port();
+        if self.early.insert(stream, u32::from(port)) != Some(u32::from(port)) {
+            self.answers.push(Backward::Early { stream, port, token });
+        }
     }
 
     /// Lets streams of `src` that wait for room go on if there is some.
@@ -215,7 +233,8 @@ impl Inbound {
             let src = match answer {
                 Backward::Resume { stream, .. }
                 | Backward::Progress { stream, .. }
-                | Backward::Acked { stream, .. } => stream.0,
+                | Backward::Acked { stream, .. }
+                | Backward::Early { stream, .. } => stream.0,
                 Backward::Held { .. } => continue,
             };
             if let Some(connection) = self.connections.get(&self.homes[src as usize]) {
@@ -243,6 +262,8 @@ impl Inbound {
         ctl.front.store(front.max(need), Release);
         let mirror = Mirror::open(&segment, self.pool(src), dst, need);
         let have = mirror.have();
+        ctl.here.store(have, Release);
+        self.early.remove(&stream);
         let mut sync = Vec::new();
         let chunk = u64::from(segment.geometry().chunk_bytes);
         if let Some(mut walk) = Walk::from_chunk(&segment, src, dst, need / chunk) {
@@ -256,6 +277,14 @@ impl Inbound {
         }
         self.mirrors.insert(stream, mirror);
         self.receiver.attach(stream, (have, need), sync, &mut self.answers);
+    }
+
+    /// `rank` is about to get its home here: behind what its mirrors have nothing may look like an
+    /// entry, as receivers that took messages early stand there.
+    pub fn level(&mut self, rank: u32) {
+        for (_, mirror) in self.mirrors.range((rank, 0)..=(rank, u32::MAX)) {
+            mirror.level(&self.segment);
+        }
     }
 
     /// The process of `rank` has ended, or the rank has its home elsewhere.

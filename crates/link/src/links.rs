@@ -1,12 +1,13 @@
 //! What a node's daemon does with its links.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use eyrie_control::auth::Key;
+use eyrie_ledger::early::{self, Wish};
 use eyrie_ledger::segment::{ASLEEP_REMOTE, AWAKE, Segment};
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::replicas::Replicas;
@@ -25,6 +26,8 @@ pub struct Setup {
     pub listener: TcpListener,
     /// Other nodes that are to hold each determinant (`--log-replicas`).
     pub log_replicas: usize,
+    /// Whether small messages are sent early, too, as datagrams that are not encrypted.
+    pub early: Wish,
 }
 
 /// The link to one node, for `eyrie status`.
@@ -66,9 +69,10 @@ impl Links {
     /// # Errors
     /// When the system has no threads or descriptors left.
     pub fn start(setup: Setup) -> io::Result<Links> {
-        let Setup { segment, job, own, key, listener, log_replicas } = setup;
+        let Setup { segment, job, own, key, listener, log_replicas, early } = setup;
         let address = listener.local_addr()?;
         segment.header().linked.store(1, SeqCst);
+        early.store(&segment);
         let closer = OwnedFd::from(listener.try_clone()?);
         let shared = Arc::new(Shared::new(segment, job, own, key, log_replicas)?);
         let links = Links { shared: Arc::clone(&shared), address, listener: closer };
@@ -109,17 +113,27 @@ impl Links {
     /// `rank` has its home on node `node` from now on; no incarnation of it runs here.
     pub fn home(&self, rank: u32, node: u32) {
         let (ctl, own) = (self.shared.segment.rank(rank), self.shared.own.node);
+        if node == own {
+            self.shared.inbound().level(rank);
+        }
         ctl.home.store(node, SeqCst);
         ctl.sleeping.store(if node == own { AWAKE } else { ASLEEP_REMOTE }, SeqCst);
         std::sync::atomic::fence(SeqCst);
         self.shared.outbound().home(rank, node);
         self.shared.inbound().home(rank, node);
+        if node == own {
+            early::set_address(ctl, self.address.ip());
+        }
         self.shared.kick();
     }
 
     /// `rank` is about to start here: of what each rank sends it, it may still read from `need` on,
     /// and has looked at it up to `front`.
     pub fn attach(&self, rank: u32, need: &[u64], front: &[u64]) {
+        // Without random numbers nothing can be sent early.
+        if let Ok(token) = token() {
+            early::set_door(self.shared.segment.rank(rank), 0, token);
+        }
         self.shared.inbound().attach(rank, need, front);
         self.shared.outbound().look_at_streams_of(rank);
         self.shared.kick();
@@ -193,6 +207,14 @@ impl Links {
             malformed: counters.malformed.load(Relaxed),
         }
     }
+}
+
+/// What early messages for one process of a rank must bear.
+fn token() -> io::Result<[u64; 2]> {
+    let mut bytes = [0; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    let word = u128::from_le_bytes(bytes);
+    Ok([word as u64, (word >> 64) as u64])
 }
 
 impl Drop for Links {

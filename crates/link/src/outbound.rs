@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use eyrie_ledger::segment::Segment;
-use eyrie_ledger::walk;
+use eyrie_ledger::{early, walk};
 use eyrie_protocol::gate::{DetLogs, Gate, Ticket};
 use eyrie_protocol::link::sender::{Effect, Send as Outgoing, Sender, Wrong};
 use eyrie_protocol::link::wire::{Backward, Forward, Stream};
@@ -115,6 +115,9 @@ impl Outbound {
         let before: Vec<Member> = self.gate.replicas().collect();
         self.gate.set_members(&members);
         let added: Vec<Member> = self.gate.replicas().filter(|r| !before.contains(r)).collect();
+        if !added.is_empty() {
+            (0..self.homes.len() as u32).for_each(|r| early::doubt(self.segment.rank(r)));
+        }
         for member in added {
             // Streams may have used the connection already; determinants begin on it now.
             if self.peers.get(&member.node).is_some_and(|p| p.connection.is_some()) {
@@ -152,6 +155,8 @@ impl Outbound {
         }
         self.forget(|(src, dst)| dst == rank || src == rank);
         self.released.remove(&rank);
+        early::doubt(self.segment.rank(rank));
+        early::set_door(self.segment.rank(rank), 0, [0; 2]);
         if node == self.own.node {
             self.gate.attach(rank, &SegmentLogs(&self.segment));
             self.look_at_streams_of(rank);
@@ -230,6 +235,8 @@ impl Outbound {
         let segment = &*self.segment;
         match peer.sender.answer(answer)? {
             Effect::Rewind { stream, from, need } => {
+                // It may be another process, with another token.
+                early::set_door(segment.rank(stream.1), 0, [0; 2]);
                 self.logs.entry(stream).or_default().rewind(segment, stream, from, need);
                 self.fresh.insert(stream);
             }
@@ -242,6 +249,11 @@ impl Outbound {
                 log.acked(segment, stream, position);
             }
             Effect::Held { upto } => self.gate.acked(member, upto),
+            Effect::Early { stream, port, token } => {
+                let ctl = segment.rank(stream.1);
+                early::set_address(ctl, peer.address.ip());
+                early::set_door(ctl, u32::from(port), token);
+            }
             Effect::Nothing => {}
         }
         Ok(())
@@ -270,6 +282,11 @@ impl Outbound {
             due.extend(self.leaving.pop_front().map(|(_, then)| then));
         }
         self.leaves = !due.is_empty();
+        if self.gate.may_leave(ticket, None) {
+            for (rank, tail, last) in self.gate.ends() {
+                early::hold(self.segment.rank(rank), tail, last);
+            }
+        }
         (due, sent)
     }
 

@@ -2,7 +2,8 @@
 //! their receivers are; then sleeps on the link bell.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 use crate::connection::{Connection, Flushed};
 use crate::shared::{Shared, lock};
@@ -10,15 +11,25 @@ use crate::shared::{Shared, lock};
 /// Longest sleep; only a backstop, nothing depends on it.
 const SLEEP: Duration = Duration::from_millis(500);
 
+/// Longest sleep while messages are sent early, which ring no bell.
+const TICK: Duration = Duration::from_micros(250);
+/// So long after the last of them.
+const TICKS: Duration = Duration::from_millis(20);
+
 /// The thread's work.
 pub(crate) fn run(shared: &Arc<Shared>) {
     let mut marked = Vec::new();
+    let mut early = None;
     while !shared.is_over() {
         let kicked = shared.was_kicked();
         shared.segment.take_dirty(|src, dst| marked.push((src, dst)));
         let sent = round(shared, &mut marked);
+        if shared.segment.header().link_early.swap(0, Relaxed) != 0 {
+            early = Some(Instant::now());
+        }
         if !sent && !kicked {
-            sleep(shared);
+            early = early.filter(|last| last.elapsed() < TICKS);
+            sleep(shared, early.is_some());
         }
     }
 }
@@ -58,11 +69,13 @@ fn round(shared: &Arc<Shared>, marked: &mut Vec<(u32, u32)>) -> bool {
     sent || due_now
 }
 
-fn sleep(shared: &Arc<Shared>) {
-    let Some(seen) = shared.segment.arm_links() else { return };
+fn sleep(shared: &Arc<Shared>, ticks: bool) {
+    let segment = &shared.segment;
+    let armed = if ticks { segment.arm_links_for_a_tick() } else { segment.arm_links() };
+    let Some(seen) = armed else { return };
     if shared.is_kicked() || shared.is_over() {
-        shared.segment.disarm_links();
+        segment.disarm_links();
         return;
     }
-    shared.segment.sleep_links(seen, SLEEP);
+    segment.sleep_links(seen, if ticks { TICK } else { SLEEP });
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::mpsc;
 
 use eyrie_control::auth::Key;
+use eyrie_ledger::early::Wish;
 use eyrie_ledger::segment::{Geometry, Segment};
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::replicas::{Words, longest};
@@ -80,6 +81,7 @@ impl Cluster {
             key: self.key.clone(),
             listener,
             log_replicas: self.log_replicas,
+            early: Wish::Always,
         });
         Node { segment, links: links.expect("links"), member }
     }

@@ -1,4 +1,5 @@
 //! Streams between nodes: messages of threads that are ranks' ends of their channels.
 
+mod early;
 mod jobs;
 mod strangers;

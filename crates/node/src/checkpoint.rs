@@ -214,6 +214,10 @@ fn freeze_and_keep(
     if ctl.lib.load(Ordering::Acquire) == segment::LIB_IN {
         stopped = bring_to_safe_point(&mut frozen, order, ctl)?;
     }
+    match ctl.early_inode.load(Ordering::Acquire) {
+        0 => {}
+        inode => frozen.leave_out(u64::from(inode)),
+    }
     let state = ctl.state.load(Ordering::Acquire);
     let caller = ctl.pid.load(Ordering::Acquire);
     let family = frozen.pids();

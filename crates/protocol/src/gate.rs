@@ -159,6 +159,11 @@ impl Gate {
         Ticket(self.seq)
     }
 
+    /// The ends of the logs that the last sample found: rank, position, last word.
+    pub fn ends(&self) -> impl Iterator<Item = (u32, u64, u64)> {
+        self.ranks.iter().map(|(rank, end)| (*rank, end.tail, end.last))
+    }
+
     /// A new connection to `peer` stands, whether it is a replica or not (it may become one).
     pub fn connected(&mut self, peer: Member) {
         self.connected.insert(peer);

@@ -44,6 +44,13 @@ def daemons():
     return found
 
 
+def without_controller(job, record):
+    os.kill(record["daemon_pid"], signal.SIGKILL)
+    assert job.wait() != 0
+    job.settle()
+    assert not job.left_over(), job.left_over()
+
+
 class Hosted(Nodes):
     """A job over hosts: finds what is left of it there."""
 
@@ -242,10 +249,7 @@ def test_nothing_is_left_after_an_interrupt_while_hosts_join():
 def test_nothing_is_left_of_a_job_whose_controller_is_killed():
     with shell() as rsh, Hosted("farm", rsh, ckpt_every=0.5) as job:
         record = job.wait_running(4)
-        os.kill(record["daemon_pid"], signal.SIGKILL)
-        assert job.wait() != 0
-        job.settle()
-        assert not job.left_over(), job.left_over()
+        without_controller(job, record)
 
 
 def test_nothing_is_left_of_a_job_whose_console_is_killed():
@@ -469,10 +473,7 @@ def test_ssh_nothing_is_left():
             job.ends_with_nothing_left(130)
         with over_ssh("farm", it) as job:
             record = job.wait_running(4)
-            os.kill(record["daemon_pid"], signal.SIGKILL)
-            assert job.wait() != 0
-            job.settle()
-            assert not job.left_over(), job.left_over()
+            without_controller(job, record)
 
 
 def test_ssh_errors_are_told():

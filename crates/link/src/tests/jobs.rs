@@ -15,12 +15,12 @@ use crate::testing::Cluster;
 
 const CHUNK: u32 = 64 * 1024;
 
-fn geometry(ranks: u32, pool_chunks: u32) -> Geometry {
+pub(super) fn geometry(ranks: u32, pool_chunks: u32) -> Geometry {
     Geometry { ranks, chunk_bytes: CHUNK, pool_chunks, det_words: 1 << 17 }
 }
 
 /// Length and content of message `number`: of every kind of size, the same in every life.
-fn length(number: u32) -> usize {
+pub(super) fn length(number: u32) -> usize {
     match number % 7 {
         0 => 0,
         1 => 24,
@@ -36,7 +36,7 @@ fn byte(number: u32, at: usize) -> u8 {
 }
 
 /// A rank's end of its channels, in a new life.
-fn join(segment: &'static Segment, rank: u32) -> Endpoint {
+pub(super) fn join(segment: &'static Segment, rank: u32) -> Endpoint {
     segment.rank(rank).incarnation.fetch_add(1, Relaxed);
     let end = Endpoint::join(segment, rank);
     assert_eq!(segment.rank(rank).state.load(Acquire), STATE_RUNNING);
@@ -44,7 +44,7 @@ fn join(segment: &'static Segment, rank: u32) -> Endpoint {
 }
 
 /// Sends message `number`, waiting for log space if it must. Returns where it begins.
-fn send(end: &mut Endpoint, dst: u32, number: u32, flags: u32) -> u64 {
+pub(super) fn send(end: &mut Endpoint, dst: u32, number: u32, flags: u32) -> u64 {
     let len = length(number) as u64;
     let mut out = Outgoing::new(Envelope { len, ctx: 1, tag: number as i32, crank: 0, flags });
     while !end.append(dst, &mut out, |from, to| {
@@ -56,7 +56,7 @@ fn send(end: &mut Endpoint, dst: u32, number: u32, flags: u32) -> u64 {
 }
 
 /// Receives message `number` from `src` and holds it against what it must be. False: given up.
-fn receive(end: &mut Endpoint, src: u32, number: u32, give_up: &AtomicBool) -> bool {
+pub(super) fn receive(end: &mut Endpoint, src: u32, number: u32, give_up: &AtomicBool) -> bool {
     let mut got = 0;
     loop {
         let Some(entry) = end.peek(src) else {
@@ -85,7 +85,7 @@ fn receive(end: &mut Endpoint, src: u32, number: u32, give_up: &AtomicBool) -> b
     }
 }
 
-static NEVER: AtomicBool = AtomicBool::new(false);
+pub(super) static NEVER: AtomicBool = AtomicBool::new(false);
 
 #[test]
 fn nothing_is_lost_or_doubled_when_connections_are_cut_again_and_again() {

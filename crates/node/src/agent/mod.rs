@@ -425,14 +425,16 @@ fn make_segment(
         // Payload through the log (FT_PROTECT), so that the chain covers it and not its address.
         Ft::Verify => segment::FT_DETERMINANTS | segment::FT_HASH | segment::FT_PROTECT,
     };
-    let cores = cores();
+    let cores = cores(spec);
     let geometry = Geometry::new(spec.size, spec.log_limit_bytes);
     let (fd, segment) = Segment::create_on(id, geometry, ft, cores, node)?;
     Ok((crate::spawn::high(fd), Arc::new(segment)))
 }
 
-fn cores() -> u32 {
-    std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
+/// Cores for the ranks of one node: its share, where all nodes are on this machine.
+fn cores(spec: &JobSpec) -> u32 {
+    let all = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    if spec.hosts.is_some() { all } else { all / spec.nodes.max(1) }
 }
 
 /// The segment of a job that was saved.
@@ -447,7 +449,7 @@ fn load_segment(
     if segment.geometry() != Geometry::new(spec.size, spec.log_limit_bytes) {
         return Err(BeginError::Foreign(path.into()));
     }
-    segment.header().cores.store(cores(), Ordering::Release);
+    segment.header().cores.store(cores(spec), Ordering::Release);
     Ok((crate::spawn::high(fd), Arc::new(segment)))
 }
 

@@ -8,6 +8,7 @@ use crate::membership::Member;
 use crate::store::{self, Identity, Members};
 use eyrie_control::Meta;
 use eyrie_control::node::{Choice, Determinants, FromNode, NotCopied, Peer};
+use eyrie_ledger::early::Wish;
 use eyrie_ledger::{acked, saved};
 use eyrie_link::{Links, Setup};
 use std::fs::File;
@@ -65,8 +66,9 @@ impl Agent {
         let own = &network.own;
         let (job, key) = (own.job.clone(), own.key.clone());
         let member = Member { node: own.node, epoch: own.epoch };
+        let early = Wish::from_env();
         let started = TcpListener::bind((network.here, 0)).and_then(|listener| {
-            Links::start(Setup { segment, job, own: member, key, listener, log_replicas })
+            Links::start(Setup { segment, job, own: member, key, listener, log_replicas, early })
         });
         let message = match started {
             Ok(links) => {

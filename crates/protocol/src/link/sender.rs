@@ -72,6 +72,12 @@ pub enum Effect {
     Held {
         upto: u64,
     },
+    /// The receiver takes early messages there.
+    Early {
+        stream: Stream,
+        port: u16,
+        token: [u64; 2],
+    },
     Nothing,
 }
 
@@ -204,6 +210,11 @@ impl<T: Copy> Sender<T> {
     pub fn answer(&mut self, answer: Backward) -> Result<Effect, Wrong> {
         let (stream, effect) = match answer {
             Backward::Held { upto } => return Ok(Effect::Held { upto }),
+            Backward::Early { stream, port, token } => {
+                let stands = self.open(stream, true).is_some();
+                let effect = Effect::Early { stream, port, token };
+                return Ok(if stands { effect } else { Effect::Nothing });
+            }
             Backward::Resume { stream, serial, from, need, credit } => {
                 let Some(out) = self.open(stream, false) else { return Ok(Effect::Nothing) };
                 if credit < from {

@@ -1,8 +1,8 @@
 //! Frames of a link: eight bytes of length and kind, then a body of a fixed form.
 //!
 //! A connection carries the streams of one direction. The node that opened it sends `Open`, `Data`
-//! and `Dets`; the other answers with `Resume`, `Progress`, `Acked` and `Held`. All numbers are
-//! little endian; the bytes are in `docs/formats/link.md`.
+//! and `Dets`; the other answers with `Resume`, `Progress`, `Acked`, `Held` and `Early`. Numbers
+//! are little endian; the bytes are in `docs/formats/link.md`.
 //!
 //! Kept true: a length beyond the bound is refused before anything is stored for it; what is not
 //! exactly a frame of the direction ends the connection.
@@ -25,6 +25,7 @@ const RESUME: u32 = 17;
 const PROGRESS: u32 = 18;
 const ACKED: u32 = 19;
 const HELD: u32 = 20;
+const EARLY: u32 = 21;
 
 /// What does not decode.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -78,6 +79,12 @@ pub enum Backward {
     /// All determinants up to this number are held.
     Held {
         upto: u64,
+    },
+    /// The receiver takes early messages at this UDP port if they bear the token.
+    Early {
+        stream: Stream,
+        port: u16,
+        token: [u64; 2],
     },
 }
 
@@ -162,6 +169,9 @@ impl Backward {
                 frame(out, ACKED, 16, &[s, d], &[position]);
             }
             Backward::Held { upto } => frame(out, HELD, 8, &[], &[upto]),
+            Backward::Early { stream: (s, d), port, token } => {
+                frame(out, EARLY, 32, &[s, d, u32::from(port), 0], &token);
+            }
         }
     }
 
@@ -185,7 +195,14 @@ impl Backward {
             }),
             (ACKED, 16) => Ok(Backward::Acked { stream: stream(), position: word(body, 8) }),
             (HELD, 8) => Ok(Backward::Held { upto: word(body, 0) }),
-            (RESUME | PROGRESS | ACKED | HELD, found) => Err(WireError::Length { kind, found }),
+            (EARLY, 32) if half(body, 12) == 0 => Ok(Backward::Early {
+                stream: stream(),
+                port: u16::try_from(half(body, 8)).map_err(|_| WireError::Kind(kind))?,
+                token: [word(body, 16), word(body, 24)],
+            }),
+            (RESUME | PROGRESS | ACKED | HELD | EARLY, found) => {
+                Err(WireError::Length { kind, found })
+            }
             _ => Err(WireError::Kind(kind)),
         }
     }
@@ -204,6 +221,7 @@ mod tests {
             Backward::Progress { stream, have: 1, need: 2, credit: 3 },
             Backward::Acked { stream, position: 64 },
             Backward::Held { upto: 9 },
+            Backward::Early { stream, port: 40_000, token: [7, 1 << 63] },
         ];
         let mut bytes = Vec::new();
         frames.iter().for_each(|f| f.encode(&mut bytes));

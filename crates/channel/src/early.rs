@@ -1,0 +1,215 @@
+//! Early messages between nodes: the rank itself sends a copy of a small message as a datagram, and
+//! looks for those of others while it waits (`ledger::early`).
+//!
+//! What the links carry is what counts; this is only sooner. Hence it is done for one message at a
+//! time and receiver: the next goes early when something has come back. If nothing comes soon, the
+//! links are woken, and a receiver for whom that happens again and again (it sleeps, it computes,
+//! no datagrams get there) is left alone for a while.
+
+use std::io;
+use std::mem::ManuallyDrop;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use eyrie_ledger::early::{self, DATAGRAM_BYTES, PREFIX_BYTES, Prefix, Wish};
+use eyrie_ledger::entry::entry_bytes;
+use eyrie_ledger::reader::{Entry, Reader};
+use eyrie_ledger::segment::Segment;
+use eyrie_ledger::sendlog::Outgoing;
+use eyrie_ledger::walk;
+
+/// Fruitless looks after an early message, at some 0.3 us each, before the links are woken.
+const LOOKS: u32 = 150;
+/// How often that may happen in a row before a receiver is left alone.
+const STRIKES: u32 = 3;
+/// Most messages in a row that are then not sent early, as a power of two.
+const MOST_SKIPPED_LOG2: u32 = 10;
+/// The program's own descriptors keep the numbers that they would have without ours.
+const HIGH_FD: i32 = 512;
+
+/// The newest early message of one source.
+#[repr(C, align(8))]
+struct Slot {
+    bytes: [u8; DATAGRAM_BYTES],
+    length: usize,
+    /// Position that it has in its stream.
+    from: u64,
+}
+
+/// What is known of a receiver.
+#[derive(Clone, Copy, Default)]
+struct Receiver {
+    /// Something was sent early, and nothing has come back since.
+    pending: bool,
+    /// The links were woken for it.
+    flushed: bool,
+    strikes: u32,
+    /// Messages that are not sent early.
+    skip: u32,
+}
+
+/// A rank's socket for early messages.
+pub(crate) struct Early {
+    /// Never closed on drop: after a restore the number may be another's.
+    socket: ManuallyDrop<UdpSocket>,
+    rank: u32,
+    slots: Vec<Option<Box<Slot>>>,
+    receivers: Vec<Receiver>,
+    /// Looks until the socket is asked again: not for each source.
+    turn: u32,
+    /// Looks since something was sent early; `LOOKS`: the links know.
+    looks: u32,
+}
+
+impl Early {
+    /// Opens the door of `rank`, and says where it is. `None`: not in this job, or not possible.
+    /// `crowded`: there are more ranks than cores.
+    pub fn open(seg: &Segment, rank: u32, crowded: bool) -> Option<Early> {
+        if !Wish::is_for(seg, crowded) {
+            return None;
+        }
+        let ctl = seg.rank(rank);
+        let socket = bind(SocketAddr::new(early::address(ctl), 0)).ok()?;
+        let port = socket.local_addr().ok()?.port();
+        let inode = std::fs::metadata(format!("/proc/self/fd/{}", socket.as_raw_fd())).ok()?.ino();
+        ctl.early_inode.store(u32::try_from(inode).ok()?, Relaxed);
+        ctl.early_port.store(u32::from(port), Release);
+        let ranks = seg.geometry().ranks as usize;
+        Some(Early {
+            socket: ManuallyDrop::new(socket),
+            rank,
+            slots: (0..ranks).map(|_| None).collect(),
+            receivers: vec![Receiver::default(); ranks],
+            turn: 0,
+            looks: LOOKS,
+        })
+    }
+
+    /// Looks whether something came, now and then. False: the socket is not ours any more.
+    #[inline]
+    pub fn look(&mut self, seg: &Segment) -> bool {
+        if self.looks < LOOKS {
+            self.looks += 1;
+            if self.looks == LOOKS {
+                self.flush(seg);
+            }
+        }
+        if self.turn > 0 {
+            self.turn -= 1;
+            return true;
+        }
+        self.turn = self.slots.len() as u32 - 1;
+        self.receive(seg)
+    }
+
+    fn receive(&mut self, seg: &Segment) -> bool {
+        let mut bytes = [0; DATAGRAM_BYTES + 1];
+        loop {
+            match self.socket.recv(&mut bytes) {
+                Ok(length) => {
+                    if let Some((prefix, _)) = Prefix::decode(&bytes[..length]) {
+                        self.keep(seg, &prefix, &bytes[..length]);
+                    }
+                }
+                Err(e) => return e.kind() == io::ErrorKind::WouldBlock,
+            }
+        }
+    }
+
+    fn keep(&mut self, seg: &Segment, prefix: &Prefix, datagram: &[u8]) {
+        let ours = prefix.dst == self.rank && prefix.token == early::token(seg.rank(self.rank));
+        let Some(slot) = self.slots.get_mut(prefix.src as usize).filter(|_| ours) else { return };
+        if datagram.len() > DATAGRAM_BYTES {
+            return;
+        }
+        let slot = slot.get_or_insert_with(|| {
+            Box::new(Slot { bytes: [0; DATAGRAM_BYTES], length: 0, from: 0 })
+        });
+        slot.bytes[..datagram.len()].copy_from_slice(datagram);
+        (slot.length, slot.from) = (datagram.len(), prefix.from);
+    }
+
+    /// The entry at the position of `reader`, if it came early. Valid until the next `look`.
+    pub fn entry(&self, reader: &Reader) -> Option<Entry> {
+        let slot = self.slots[reader.src() as usize].as_ref().filter(|s| s.from == reader.pos)?;
+        reader.early(&slot.bytes[PREFIX_BYTES..slot.length])
+    }
+
+    /// Something of `src` was received.
+    #[inline]
+    pub fn heard(&mut self, src: u32) {
+        let receiver = &mut self.receivers[src as usize];
+        if receiver.pending {
+            if !receiver.flushed {
+                receiver.strikes = 0;
+            }
+            (receiver.pending, receiver.flushed) = (false, false);
+        }
+    }
+
+    /// Sends a copy of `msg`, which is whole in the log. Whether it went.
+    pub fn send(&mut self, seg: &Segment, dst: u32, msg: &Outgoing) -> bool {
+        let receiver = &mut self.receivers[dst as usize];
+        if receiver.pending || msg.env.len > early::MOST_BYTES || msg.env.flags != 0 {
+            return false;
+        }
+        let Some((address, token)) = early::door_of(seg.rank(dst)) else { return false };
+        if receiver.skip > 0 {
+            receiver.skip -= 1;
+            return false;
+        }
+        let bytes = entry_bytes(msg.env.len);
+        let at = walk::stretch(seg, self.rank, dst, msg.start, bytes);
+        let Some(at) = at.filter(|_| early::may_leave(seg)) else { return false };
+        let prefix = Prefix { src: self.rank, dst, token, from: msg.start };
+        let mut datagram = [0; DATAGRAM_BYTES];
+        let length = PREFIX_BYTES + bytes as usize;
+        datagram[..PREFIX_BYTES].copy_from_slice(&prefix.encode());
+        // SAFETY: `stretch` vouches for `bytes` bytes of this rank's own log, which nobody else
+        // writes but for the flag of an acknowledgement, and this message has none.
+        unsafe {
+            let to = datagram[PREFIX_BYTES..length].as_mut_ptr();
+            std::ptr::copy_nonoverlapping(at, to, bytes as usize);
+        }
+        if self.socket.send_to(&datagram[..length], address).is_err() {
+            return false;
+        }
+        (receiver.pending, self.looks) = (true, 0);
+        seg.header().link_early.store(1, Relaxed);
+        true
+    }
+
+    /// Has the links carry at once what was sent early and not answered.
+    #[cold]
+    pub fn flush(&mut self, seg: &Segment) {
+        self.looks = LOOKS;
+        let mut any = false;
+        for receiver in self.receivers.iter_mut().filter(|r| r.pending && !r.flushed) {
+            any = true;
+            receiver.flushed = true;
+            receiver.strikes += 1;
+            if receiver.strikes >= STRIKES {
+                receiver.skip = 1 << receiver.strikes.min(MOST_SKIPPED_LOG2);
+            }
+        }
+        if any {
+            std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+            seg.ring_if_asleep();
+        }
+    }
+}
+
+/// A socket that does not block, with a high number.
+fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(address)?;
+    socket.set_nonblocking(true)?;
+    // SAFETY: makes another number for a socket that is open.
+    let high = unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_DUPFD_CLOEXEC, HIGH_FD) };
+    if high < 0 {
+        return Ok(socket);
+    }
+    // SAFETY: the number is new, and nobody else's.
+    Ok(unsafe { UdpSocket::from_raw_fd(high) })
+}
