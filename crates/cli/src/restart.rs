@@ -52,7 +52,7 @@ fn place(args: &Restart, spec: &mut JobSpec) -> anyhow::Result<()> {
     if args.hosts.is_some() || allocated {
         let run = as_run(args, spec.size)?;
         let map = if spec.cyclic { Map::Cyclic } else { Map::Block };
-        let plan = hosts::plan(&run, map)?.ok_or_else(|| {
+        let plan = hosts::plan(&run, map, None)?.ok_or_else(|| {
             anyhow!(
                 "the job ran in an allocation of Slurm: go on in one, or give --nodes or --hosts"
             )
@@ -60,6 +60,8 @@ fn place(args: &Restart, spec: &mut JobSpec) -> anyhow::Result<()> {
         (spec.nodes, spec.homes, spec.netns) = (plan.nodes, plan.homes, false);
         spec.spares = args.spares.unwrap_or(0);
         spec.hosts = Some(Box::new(plan.hosts));
+        // Those of a rank file were of the hosts that were.
+        spec.slots = Vec::new();
         return Ok(());
     }
     let elsewhere = ["prefix", "address", "join-limit", "oversubscribe"];
@@ -68,6 +70,7 @@ fn place(args: &Restart, spec: &mut JobSpec) -> anyhow::Result<()> {
     }
     if let Some(nodes) = args.nodes {
         (spec.nodes, spec.hosts, spec.homes) = (nodes, None, Vec::new());
+        spec.slots = Vec::new();
         spec.spares = args.spares.unwrap_or(0);
     } else if spec.hosts.is_some() && (args.map.is_some() || args.spares.is_some()) {
         return Err(anyhow!("--map and --spares: give --hosts or --nodes, too"));

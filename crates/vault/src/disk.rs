@@ -1,0 +1,185 @@
+//! The storage of one member: a folder, or what stands for one in tests.
+//!
+//! Kept true: nothing here decides anything; which write must be durable before which other is
+//! `member`'s affair, and what that relies on is said at each method.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// Files of one member, in one folder.
+pub trait Disk {
+    /// Writes bytes into a file, which is made if it is not there. Durable after `sync`.
+    fn write_at(&mut self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// What was written to this file is durable afterwards; its name is after `sync_names`.
+    fn sync(&mut self, name: &str) -> io::Result<()>;
+    /// A file gets another name in one step, whatever bore that; durable after `sync_names`.
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
+    /// Removes a file, if it is there; durable after `sync_names`.
+    fn remove(&mut self, name: &str) -> io::Result<()>;
+    /// What files there are, and their names, is durable afterwards.
+    fn sync_names(&mut self) -> io::Result<()>;
+    /// Fills `to` from the file; an error if it is not that long.
+    fn read_at(&self, name: &str, offset: u64, to: &mut [u8]) -> io::Result<()>;
+    /// `None`: it is not there.
+    fn bytes(&self, name: &str) -> io::Result<Option<u64>>;
+    fn names(&self) -> io::Result<Vec<String>>;
+
+    /// All of a small file; `None`: it is not there.
+    fn read(&self, name: &str, most: u64) -> io::Result<Option<Vec<u8>>> {
+        let Some(bytes) = self.bytes(name)? else { return Ok(None) };
+        if bytes > most {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{name} is too long")));
+        }
+        let mut all = vec![0; bytes as usize];
+        self.read_at(name, 0, &mut all)?;
+        Ok(Some(all))
+    }
+
+    /// Writes a file that is there whole, or as it was before; durable when this returns.
+    fn replace(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let unborn = format!("{name}.part");
+        self.remove(&unborn)?;
+        self.write_at(&unborn, 0, bytes)?;
+        self.sync(&unborn)?;
+        self.rename(&unborn, name)?;
+        self.sync_names()
+    }
+}
+
+/// A folder.
+pub struct Folder {
+    path: PathBuf,
+    open: RefCell<HashMap<String, Rc<File>>>,
+}
+
+/// Files that are kept open.
+const OPEN_FILES: usize = 16;
+
+impl Folder {
+    /// The folder is made, for its owner only, if it is not there.
+    pub fn create(path: &Path) -> io::Result<Folder> {
+        use std::os::unix::fs::DirBuilderExt;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        Folder::open(path)
+    }
+
+    pub fn open(path: &Path) -> io::Result<Folder> {
+        fs::read_dir(path)?;
+        Ok(Folder { path: path.into(), open: RefCell::default() })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn file(&self, name: &str, write: bool) -> io::Result<Rc<File>> {
+        let mut open = self.open.borrow_mut();
+        if let Some(file) = open.get(name) {
+            return Ok(Rc::clone(file));
+        }
+        let path = self.path.join(name);
+        let mut options = OpenOptions::new();
+        options.read(true);
+        let file = if write {
+            options.write(true).create(true).truncate(false).mode(0o600).open(path)?
+        } else {
+            return Ok(Rc::new(options.open(path)?));
+        };
+        if open.len() >= OPEN_FILES {
+            open.clear();
+        }
+        let file = Rc::new(file);
+        open.insert(name.into(), Rc::clone(&file));
+        Ok(file)
+    }
+
+    fn forget(&self, name: &str) {
+        self.open.borrow_mut().remove(name);
+    }
+}
+
+impl Disk for Folder {
+    fn write_at(&mut self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file(name, true)?.write_all_at(bytes, offset)
+    }
+
+    fn sync(&mut self, name: &str) -> io::Result<()> {
+        self.file(name, true)?.sync_data()
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        self.forget(from);
+        self.forget(to);
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&mut self, name: &str) -> io::Result<()> {
+        self.forget(name);
+        match fs::remove_file(self.path.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            result => result,
+        }
+    }
+
+    fn sync_names(&mut self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
+    }
+
+    fn read_at(&self, name: &str, offset: u64, to: &mut [u8]) -> io::Result<()> {
+        self.file(name, false)?.read_exact_at(to, offset)
+    }
+
+    fn bytes(&self, name: &str) -> io::Result<Option<u64>> {
+        match fs::metadata(self.path.join(name)) {
+            Ok(meta) => Ok(Some(meta.len())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        let entries = fs::read_dir(&self.path)?.collect::<io::Result<Vec<_>>>()?;
+        let mut names: Vec<String> =
+            entries.into_iter().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
+        Ok(names)
+    }
+}
+
+/// Random bytes, of the kernel's.
+pub fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_keeps_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut disk = Folder::create(&dir.path().join("a/b")).unwrap();
+        disk.write_at("x", 3, b"def").unwrap();
+        disk.write_at("x", 0, b"abc").unwrap();
+        disk.sync("x").unwrap();
+        disk.replace("y", b"one").unwrap();
+        disk.replace("y", b"two").unwrap();
+        disk.sync_names().unwrap();
+        assert_eq!(disk.names().unwrap(), ["x", "y"]);
+        assert_eq!(disk.read("x", 6).unwrap().unwrap(), b"abcdef");
+        assert_eq!(disk.read("y", 6).unwrap().unwrap(), b"two");
+        assert!(disk.read("x", 5).is_err());
+        assert!(disk.read_at("x", 4, &mut [0; 3]).is_err());
+        disk.remove("x").unwrap();
+        disk.remove("x").unwrap();
+        assert_eq!(disk.read("x", 6).unwrap(), None);
+        assert!(Folder::open(&dir.path().join("c")).is_err());
+    }
+}

@@ -1,0 +1,184 @@
+//! A member while it encodes: its parts in the sums of its group, over its files.
+//!
+//! Kept true: what is sent was held against its checksum when it was read; what is kept of others'
+//! messages that come early is bounded, as they send no more than they have credit for.
+
+use crate::code::{Linear, kernel};
+use crate::disk::Disk;
+use crate::files;
+use crate::flow::{self, Action, Encoder, Flow, Unexpected};
+use crate::geometry::{CHUNK_BYTES, Cell, Geometry};
+use crate::member::{DEPTH, Member, MemberError};
+use crate::record::{self, Hash, Prepared, Summary, hash};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Most messages that are kept until this member is told to encode.
+const MAX_EARLY: usize = 4096;
+
+/// What members tell each other while they encode; of a sum, by stripe and position.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    pub task: (usize, usize),
+    /// A row of a sum, or credit for one more.
+    pub block: Option<(u64, Vec<u8>)>,
+}
+
+/// Messages to members of the group, by their number in it.
+pub type Messages = Vec<(usize, Message)>;
+
+/// A member's parts in the sums of a generation.
+pub(crate) struct Encoding {
+    geometry: Geometry,
+    own: usize,
+    numbers: Vec<u32>,
+    flows: BTreeMap<(usize, usize), Flow>,
+    parity: Vec<Hash>,
+    settled: bool,
+}
+
+impl<D: Disk> Member<D> {
+    /// Begins to encode: with the members of this group, whose payloads have these lengths.
+    pub fn encode(
+        &mut self,
+        group: &[u32],
+        payloads: &[u64],
+        encoder: Encoder,
+    ) -> Result<Messages, MemberError> {
+        let (node, scheme) = (self.node(), self.identity.scheme);
+        let (writing, _) = self.writing()?;
+        let refused = || MemberError::Refused("the group to encode is not this node's".into());
+        let own = group.iter().position(|n| *n == node).ok_or_else(refused)?;
+        let offered = writing.offer.as_ref().map(|offer| offer.payload);
+        let geometry = Geometry::new(scheme, writing.generation, payloads).ok_or_else(refused)?;
+        if group.len() != payloads.len() || offered != Some(payloads[own]) {
+            return Err(refused());
+        }
+        let parity = vec![[0; 16]; geometry.parity_chunks(own) as usize];
+        let of =
+            |task: &flow::Task| Some(((task.stripe, task.position), Flow::new(task, own, DEPTH)?));
+        let flows: BTreeMap<_, _> =
+            flow::encoding(&geometry, encoder).iter().filter_map(of).collect();
+        let tasks: Vec<(usize, usize)> = flows.keys().copied().collect();
+        let numbers = group.to_vec();
+        self.encoding = Some(Encoding { geometry, own, numbers, flows, parity, settled: false });
+        let mut messages = Messages::new();
+        for task in tasks {
+            let flow = self.flow(task)?;
+            let actions = flow.start();
+            messages.extend(self.carry_out(task, actions)?);
+        }
+        for (from, message) in std::mem::take(&mut self.early) {
+            messages.extend(self.message(from, &message)?);
+        }
+        Ok(messages)
+    }
+
+    fn encoding(&mut self) -> Result<(&mut Encoding, &mut D, u64), MemberError> {
+        let none = || MemberError::Refused("nothing is being encoded".into());
+        let generation = self.writing.as_ref().ok_or_else(none)?.generation;
+        Ok((self.encoding.as_mut().ok_or_else(none)?, &mut self.disk, generation))
+    }
+
+    fn flow(&mut self, task: (usize, usize)) -> Result<&mut Flow, MemberError> {
+        let (encoding, ..) = self.encoding()?;
+        encoding.flows.get_mut(&task).ok_or(MemberError::Unexpected(Unexpected))
+    }
+
+    /// A member of the group says something.
+    pub fn message(&mut self, from: u32, message: &Message) -> Result<Messages, MemberError> {
+        if self.encoding.is_none() && self.writing.is_some() {
+            if self.early.len() >= MAX_EARLY {
+                return Err(MemberError::Unexpected(Unexpected));
+            }
+            self.early.push((from, message.clone()));
+            return Ok(Messages::new());
+        }
+        let (encoding, ..) = self.encoding()?;
+        let number = encoding.numbers.iter().position(|node| *node == from);
+        let number = number.ok_or(MemberError::Unexpected(Unexpected))?;
+        let flow = self.flow(message.task)?;
+        let actions = match &message.block {
+            Some((row, bytes)) => flow.arrived(number, *row, bytes)?,
+            None => flow.credited()?,
+        };
+        self.carry_out(message.task, actions)
+    }
+
+    fn carry_out(
+        &mut self,
+        task: (usize, usize),
+        actions: Vec<Action>,
+    ) -> Result<Messages, MemberError> {
+        let mut messages = Messages::new();
+        let mut actions: VecDeque<Action> = actions.into();
+        while let Some(action) = actions.pop_front() {
+            match action {
+                Action::Load(cell) => {
+                    let bytes = self.load(cell)?;
+                    actions.extend(self.flow(task)?.loaded(cell.row, &bytes)?);
+                }
+                Action::Store { cell, bytes } => {
+                    let (encoding, disk, generation) = self.encoding()?;
+                    let spot = encoding.geometry.spot(cell);
+                    disk.write_at(&files::parity(generation), spot.offset, &bytes)?;
+                    let number = encoding.geometry.parity_number(cell);
+                    encoding.parity[number] = hash(&bytes);
+                    actions.extend(self.flow(task)?.stored()?);
+                }
+                Action::Send { to, row, bytes } => {
+                    messages.push((to, Message { task, block: Some((row, bytes)) }));
+                }
+                Action::Credit { to } => messages.push((to, Message { task, block: None })),
+            }
+        }
+        Ok(messages)
+    }
+
+    fn load(&mut self, cell: Cell) -> Result<Vec<u8>, MemberError> {
+        let node = self.node();
+        let spot = self.encoding()?.0.geometry.spot(cell);
+        let (writing, disk) = self.writing()?;
+        let mut bytes = vec![0; spot.bytes as usize];
+        disk.read_at(&files::data(writing.generation), spot.offset, &mut bytes)?;
+        let chunk = spot.offset / CHUNK_BYTES;
+        if files::chunk_holds(&writing.manifest, &writing.raw, chunk, &bytes) {
+            return Ok(bytes);
+        }
+        Err(MemberError::ReadBack(node))
+    }
+
+    /// When all is encoded, makes it durable, once, and says what there is.
+    pub fn settle(&mut self) -> Result<Option<Summary>, MemberError> {
+        let vault = self.identity.vault;
+        let (Some(writing), Some(encoding)) = (&self.writing, &mut self.encoding) else {
+            return Ok(None);
+        };
+        let (generation, term, disk) = (writing.generation, writing.term, &mut self.disk);
+        if encoding.settled || !encoding.flows.values().all(Flow::done) {
+            return Ok(None);
+        }
+        let Some(mut summary) = writing.offer.clone() else { return Ok(None) };
+        let table = encoding.parity.concat();
+        let (data, parity) = (files::data(generation), files::parity(generation));
+        disk.write_at(&parity, encoding.geometry.parity_bytes(encoding.own), &table)?;
+        disk.sync(&data)?;
+        disk.sync(&parity)?;
+        disk.sync_names()?;
+        summary.parity_hash = hash(&table);
+        let prepared = Prepared { vault, generation, term, summary: summary.clone() };
+        let bytes = record::encode(&prepared).map_err(MemberError::Encode)?;
+        disk.replace(&files::prepared(generation), &bytes)?;
+        encoding.settled = true;
+        Ok(Some(summary))
+    }
+}
+
+/// The sum of cells times factors.
+pub(crate) fn sum(cells: &[(u8, Vec<u8>)], bytes: usize) -> Vec<u8> {
+    let mut sum = vec![0; bytes];
+    for (factor, cell) in cells {
+        let term = &cell[..cell.len().min(bytes)];
+        Linear::one(kernel::best(), *factor).add(0, term, &mut [&mut sum]);
+    }
+    sum
+}

@@ -1,0 +1,198 @@
+//! Flows over cells in memory, with messages in any order: what comes out is what the code says,
+//! and no member holds more than it may.
+
+use super::*;
+use crate::code::tests::noise;
+use crate::encoding::sum;
+use crate::member::DEPTH;
+
+struct World {
+    geometry: Geometry,
+    cells: BTreeMap<(usize, usize), Vec<Vec<u8>>>,
+}
+
+/// A group with random payloads, and its parity worked out plainly.
+fn world(scheme: &str, chunks: &[u64], seed: u64) -> World {
+    let payloads: Vec<u64> = chunks.iter().map(|n| (n * 7 * CHUNK_BYTES) / 10 + n % 3).collect();
+    let geometry = Geometry::new(scheme.parse().unwrap(), seed, &payloads).unwrap();
+    let mut cells = BTreeMap::new();
+    let code = geometry.code().unwrap().clone();
+    for stripe in 0..geometry.stripes.len() {
+        let rows = geometry.rows(stripe);
+        let spot = |position, row| geometry.spot(Cell { stripe, position, row });
+        for position in 0..code.k() {
+            let bytes = |row| {
+                noise(
+                    seed ^ (row << 20) ^ (position as u64 + 1),
+                    spot(position, row).bytes as usize,
+                )
+            };
+            cells.insert((stripe, position), (0..rows).map(bytes).collect::<Vec<_>>());
+        }
+        for parity in 0..code.m() {
+            let cell = |row: u64| {
+                let term =
+                    |p: usize| (code.factor(parity, p), cells[&(stripe, p)][row as usize].clone());
+                let terms: Vec<_> = (0..code.k()).map(term).collect();
+                sum(&terms, spot(code.k() + parity, row).bytes as usize)
+            };
+            let made = (0..rows).map(cell).collect();
+            cells.insert((stripe, code.k() + parity), made);
+        }
+    }
+    World { geometry, cells }
+}
+
+/// What is on its way from a member to another: rows, and credits.
+type Queues = BTreeMap<(usize, usize), VecDeque<Option<(u64, Vec<u8>)>>>;
+
+fn next(queues: &mut Queues, pick: usize) -> (usize, usize, Option<(u64, Vec<u8>)>) {
+    let (from, to) = *queues.keys().nth(pick % queues.len()).unwrap();
+    let queue = queues.get_mut(&(from, to)).unwrap();
+    let message = queue.pop_front().unwrap();
+    if queue.is_empty() {
+        queues.remove(&(from, to));
+    }
+    (from, to, message)
+}
+
+/// Loads or stores.
+fn carry_out(
+    world: &World,
+    flow: &mut Flow,
+    action: Action,
+    stored: &mut BTreeMap<Cell, Vec<u8>>,
+) -> Vec<Action> {
+    match action {
+        Action::Load(cell) => {
+            let bytes = &world.cells[&(cell.stripe, cell.position)][cell.row as usize];
+            flow.loaded(cell.row, bytes).unwrap()
+        }
+        Action::Store { cell, bytes } => {
+            assert!(stored.insert(cell, bytes).is_none());
+            flow.stored().unwrap()
+        }
+        action => panic!("{action:?} to begin with"),
+    }
+}
+
+/// Runs tasks to their end; returns what was stored and how much was sent.
+fn run(world: &World, tasks: &[Task], seed: u64) -> (BTreeMap<Cell, Vec<u8>>, u64) {
+    let (mut stored, mut sent, mut random) = (BTreeMap::new(), 0, seed | 1);
+    for task in tasks {
+        let mut queues = Queues::new();
+        let mut open: Vec<(usize, Action)> = Vec::new();
+        let flow = |m: usize| Some((m, Flow::new(task, m, DEPTH)?));
+        let mut flows: BTreeMap<usize, Flow> =
+            (0..world.geometry.members()).filter_map(flow).collect();
+        for (member, flow) in &mut flows {
+            open.extend(flow.start().into_iter().map(|action| (*member, action)));
+        }
+        while !open.is_empty() || !queues.is_empty() {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+            let pick = (random >> 33) as usize;
+            let own = !open.is_empty() && (pick.is_multiple_of(2) || queues.is_empty());
+            let (member, more) = if own {
+                let (member, action) = open.swap_remove(pick / 2 % open.len());
+                let flow = flows.get_mut(&member).unwrap();
+                (member, carry_out(world, flow, action, &mut stored))
+            } else {
+                let (from, to, message) = next(&mut queues, pick / 2);
+                let flow = flows.get_mut(&to).unwrap();
+                let more = match message {
+                    Some((row, bytes)) => flow.arrived(from, row, &bytes).unwrap(),
+                    None => flow.credited().unwrap(),
+                };
+                (to, more)
+            };
+            let most = (task.children(member).count() + 1) * DEPTH * CHUNK_BYTES as usize;
+            assert!(flows[&member].held() <= most);
+            for action in more {
+                let (to, message) = match action {
+                    Action::Send { to, row, bytes } => {
+                        sent += bytes.len() as u64;
+                        (to, Some((row, bytes)))
+                    }
+                    Action::Credit { to } => (to, None),
+                    action => {
+                        open.push((member, action));
+                        continue;
+                    }
+                };
+                queues.entry((member, to)).or_default().push_back(message);
+            }
+        }
+        assert!(flows.values().all(Flow::done));
+    }
+    (stored, sent)
+}
+
+const CHUNKS: [u64; 6] = [30, 7, 0, 12, 1, 29];
+
+#[test]
+fn parity_comes_out_right_and_nothing_is_padded() {
+    for encoder in Encoder::ALL {
+        for seed in 0..4 {
+            let world = world("rs:4+2", &CHUNKS, seed);
+            let (stored, sent) = run(&world, &encoding(&world.geometry, encoder), seed);
+            for (cell, bytes) in &stored {
+                assert_eq!(*bytes, world.cells[&(cell.stripe, cell.position)][cell.row as usize]);
+            }
+            let cells: usize = (0..6).map(|m| world.geometry.parity_cells(m).count()).sum();
+            assert_eq!(stored.len(), cells);
+            let data: u64 = (0..6).map(|member| world.geometry.payload(member)).sum();
+            assert_eq!(sent, 2 * data, "each byte crosses once for each parity: {encoder}");
+        }
+    }
+}
+
+#[test]
+fn what_is_lost_comes_back_by_the_same_flows() {
+    for lost in [[0, 1], [0, 3], [2, 5], [4, 5]] {
+        for encoder in Encoder::ALL {
+            let world = world("rs:4+2", &CHUNKS, 3);
+            let tasks = rebuilding(&world.geometry, &lost, encoder).unwrap();
+            let (stored, _) = run(&world, &tasks, 5);
+            for (cell, bytes) in &stored {
+                assert_eq!(*bytes, world.cells[&(cell.stripe, cell.position)][cell.row as usize]);
+            }
+            let bytes: usize = stored.values().map(Vec::len).sum();
+            let of = |m: usize| world.geometry.payload(m) + world.geometry.parity_bytes(m);
+            assert_eq!(bytes as u64, of(lost[0]) + of(lost[1]));
+        }
+    }
+    let world = world("rs:4+2", &CHUNKS, 3);
+    assert_eq!(rebuilding(&world.geometry, &[0, 1, 2], Encoder::Pipeline), None);
+}
+
+#[test]
+fn trees_have_the_shapes_that_they_are_named_after() {
+    let hops = |terms: usize| Encoder::ALL.map(|encoder| encoder.hops(terms));
+    assert_eq!(hops(1), [1, 1, 1]);
+    assert_eq!(hops(2), [2, 1, 1]);
+    assert_eq!(hops(6), [6, 2, 1]);
+    assert_eq!(hops(30), [30, 4, 1]);
+    assert_eq!(Encoder::ALL.map(|encoder| encoder.children(6)), [1, 2, 6]);
+    for encoder in Encoder::ALL {
+        assert_eq!(encoder.to_string().parse(), Ok(encoder));
+    }
+    assert!("auto".parse::<Encoder>().is_err());
+}
+
+#[test]
+fn what_nobody_waits_for_is_refused() {
+    let world = world("rs:4+2", &[10; 6], 0);
+    let task = &encoding(&world.geometry, Encoder::Pipeline)[0];
+    let mut flow = Flow::new(task, task.root, DEPTH).unwrap();
+    assert!(flow.start().is_empty());
+    let last = task.terms[0].member;
+    let full = vec![1; CHUNK_BYTES as usize];
+    assert!(flow.arrived(last, 1, &full).is_err(), "not the first row");
+    assert!(flow.arrived(last, 0, &full[1..]).is_err(), "too short");
+    assert!(flow.arrived(task.root, 0, &full).is_err(), "no child");
+    assert!(flow.credited().is_err() && flow.stored().is_err() && flow.loaded(0, &full).is_err());
+    assert_eq!(flow.arrived(last, 0, &full).unwrap().len(), 2);
+    assert!(flow.arrived(last, 0, &full).is_err(), "twice");
+    let outsider = (0..6).find(|m| *m != task.root && task.terms.iter().all(|t| t.member != *m));
+    assert!(Flow::new(task, outsider.unwrap(), DEPTH).is_none());
+}

@@ -1,0 +1,29 @@
+//! The vault: checkpoints that survive the nodes that took them.
+//!
+//! What the members of a group store in a generation is protected by parity on other members of the
+//! group, so that any `m` of them may vanish. The rooms, each without knowledge of those above it:
+//!
+//! - `code`: erasure codes; `scheme`, `layout`, `geometry`: who protects whom, and where it lies
+//! - `record`, `files`, `disk`: what is written
+//! - `flow`, `coordinator`, `recovery`: encoding, commit and what follows of a crash, as state
+//!   machines without I/O
+//! - `member`: one node's part; `vault`: all members in one process, over folders
+pub mod code;
+pub mod coordinator;
+pub mod cost;
+pub mod disk;
+pub mod encoding;
+pub mod files;
+pub mod flow;
+pub mod geometry;
+pub mod layout;
+pub mod member;
+mod payload;
+pub mod record;
+pub mod recovery;
+pub mod scheme;
+pub mod vault;
+
+pub use flow::Encoder;
+pub use scheme::{Scheme, SchemeError};
+pub use vault::{Vault, VaultError};
