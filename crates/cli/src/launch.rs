@@ -297,7 +297,8 @@ fn stay_with(
         match ended? {
             Some(code) => {
                 console.close();
-                nodes.iter().for_each(home::await_nodes);
+                // Where a journal is left, no controller could go on, and nodes wait for one.
+                nodes.iter().filter(|_| !journal).for_each(home::await_nodes);
                 return Ok(code);
             }
             None if journal && status.code().is_none() && short < SHORT_LIVED => {

@@ -28,9 +28,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 
+/// Longest wait for the port of a dead controller.
+const BINDING: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(20);
 /// Longest silence while a caller introduces itself.
 const GREETING: Duration = Duration::from_secs(5);
 /// The number of a job's first controller.
@@ -259,7 +262,7 @@ fn listen(
     reign: u64,
     tell: &UnboundedSender<Msg>,
 ) -> io::Result<SocketAddr> {
-    let listener = TcpListener::bind(place)
+    let listener = bind(place)
         .map_err(|error| io::Error::other(format!("cannot listen at {place}: {error}")))?;
     let address = listener.local_addr()?;
     let (key, job, tell) = (key.clone(), job.to_string(), tell.clone());
@@ -276,6 +279,19 @@ fn listen(
     };
     std::thread::Builder::new().name("eyrie-accept".into()).spawn(accept)?;
     Ok(address)
+}
+
+/// A port that was a dead controller's may be somebody's for a moment, who calls from it.
+fn bind(place: SocketAddr) -> io::Result<TcpListener> {
+    let end = Instant::now() + BINDING;
+    loop {
+        match TcpListener::bind(place) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < end => {
+                std::thread::sleep(PAUSE);
+            }
+            bound => return bound,
+        }
+    }
 }
 
 /// The working folder, by the name that the user's shell has for it: on other machines it may

@@ -143,7 +143,7 @@ pub fn create(home: &Path) -> Result<JobFolder, HomeError> {
 
 /// Whether the folder of a job that is over is to stay.
 pub fn stays(folder: &Path) -> bool {
-    folder.join(ENDED).exists() || folder.join(SAVED).exists()
+    folder.join(ENDED).exists() || folder.join(SAVED).exists() || is_resumable(folder)
 }
 
 /// Takes the lock of a saved job.

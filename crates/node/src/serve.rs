@@ -92,6 +92,7 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
         }
     };
     let (tell, mut told) = mpsc::unbounded_channel();
+    let resumes = matches!(order, Order::Resume { .. });
     let begun = match order {
         Order::Resume { verbose } => resume(&id, &folder, verbose, &outlet, &tell),
         Order::Start(spec) if spec.nodes == 0 => begin(&id, &folder, prefix, *spec, &outlet, &tell),
@@ -105,6 +106,12 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
         Ok(job) => job,
         Err(error) => {
             outlet.send(&NodeMsg::Error(error.to_string()));
+            if resumes {
+                // What there is stays as it is, for another attempt.
+                outlet.send(&NodeMsg::Exit { code: 1 });
+                outlet.flushed().await;
+                return Ok(1);
+            }
             return finish(None, &folder, &outlet, 1).await;
         }
     };
