@@ -212,17 +212,11 @@ fn freeze_and_keep(
     tell: &impl Fn(Report),
 ) -> Result<Captured, CheckpointError> {
     let mut frozen = Frozen::stop(order.pid)?;
-    if let Some(mask) = &order.bound {
-        frozen.is_bound_to(mask);
-    }
     let mut stopped = Instant::now();
     if ctl.lib.load(Ordering::Acquire) == segment::LIB_IN {
         stopped = bring_to_safe_point(&mut frozen, order, ctl)?;
     }
-    match ctl.early_inode.load(Ordering::Acquire) {
-        0 => {}
-        inode => frozen.leave_out(u64::from(inode)),
-    }
+    tell_of_place(&mut frozen, order, ctl);
     let state = ctl.state.load(Ordering::Acquire);
     let caller = ctl.pid.load(Ordering::Acquire);
     let family = frozen.pids();
@@ -275,6 +269,17 @@ fn freeze_and_keep(
         // What was kept is whole even if the rank was killed a moment later.
         Ok(()) | Err(FreezeError::Gone) => Ok(Captured { shot, meta, stood }),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Says what of the process belongs to its place here, and is another at the next.
+fn tell_of_place(frozen: &mut Frozen, order: &Order, ctl: &RankCtl) {
+    if let Some(mask) = &order.bound {
+        frozen.is_bound_to(mask);
+    }
+    match ctl.early_inode.load(Ordering::Acquire) {
+        0 => {}
+        inode => frozen.leave_out(u64::from(inode)),
     }
 }
 

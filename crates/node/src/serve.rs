@@ -93,16 +93,7 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
     };
     let (tell, mut told) = mpsc::unbounded_channel();
     let resumes = matches!(order, Order::Resume { .. });
-    let begun = match order {
-        Order::Resume { verbose } => resume(&id, &folder, verbose, &outlet, &tell),
-        Order::Start(spec) if spec.nodes == 0 => begin(&id, &folder, prefix, *spec, &outlet, &tell),
-        Order::Restart(spec) if spec.nodes == 0 => {
-            begin_again(&id, &folder, prefix, *spec, &outlet, &tell)
-        }
-        Order::Start(spec) => begin_many(&id, &folder, (*spec, false), lifeline, &outlet, &tell),
-        Order::Restart(spec) => begin_many(&id, &folder, (*spec, true), lifeline, &outlet, &tell),
-    };
-    let job = match begun {
+    let job = match carry_out(order, &id, &folder, prefix, lifeline, &outlet, &tell) {
         Ok(job) => job,
         Err(error) => {
             outlet.send(&NodeMsg::Error(error.to_string()));
@@ -145,6 +136,27 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
     let code = finish(Some(&job), &folder, &outlet, code).await;
     drop(lock);
     code
+}
+
+/// Begins, or goes on with, the job that the console orders.
+fn carry_out(
+    order: Order,
+    id: &str,
+    folder: &Path,
+    prefix: Prefix,
+    lifeline: OwnedFd,
+    outlet: &Outlet,
+    tell: &UnboundedSender<Msg>,
+) -> Result<Shared, BeginError> {
+    match order {
+        Order::Resume { verbose } => resume(id, folder, verbose, outlet, tell),
+        Order::Start(spec) if spec.nodes == 0 => begin(id, folder, prefix, *spec, outlet, tell),
+        Order::Restart(spec) if spec.nodes == 0 => {
+            begin_again(id, folder, prefix, *spec, outlet, tell)
+        }
+        Order::Start(spec) => begin_many(id, folder, (*spec, false), lifeline, outlet, tell),
+        Order::Restart(spec) => begin_many(id, folder, (*spec, true), lifeline, outlet, tell),
+    }
 }
 
 /// Takes a message, and what has come meanwhile: that is one turn.

@@ -323,6 +323,14 @@ fn first_placement(spec: &JobSpec) -> Placement {
 /// Handle by which tasks reach the job.
 pub type Shared = Rc<RefCell<Job>>;
 
+/// Bytes of a rank's output that are kept to compare with.
+fn history_bytes(ft: Ft) -> usize {
+    match ft {
+        Ft::Verify => verify::HISTORY_BYTES,
+        _ => crate::output::HISTORY_BYTES,
+    }
+}
+
 impl Job {
     /// Makes the books of a job on these nodes, or takes those over that were saved; `start_all`
     /// or `restart` starts its ranks.
@@ -338,10 +346,7 @@ impl Job {
         let events = EventLog::open(&place.folder.join(crate::home::EVENTS));
         let elapsed = Duration::from_millis(saved.as_ref().map_or(0, |s| s.elapsed_ms));
         let begun = Instant::now().checked_sub(elapsed).unwrap_or_else(Instant::now);
-        let limit = match spec.ft {
-            Ft::Verify => verify::HISTORY_BYTES,
-            _ => crate::output::HISTORY_BYTES,
-        };
+        let limit = history_bytes(spec.ft);
         let mut job = Job {
             tell,
             console,
