@@ -31,6 +31,7 @@ int main(int argc, char **argv) {
     int fifo = open("fifo", O_RDWR), writer = open("fifo", O_WRONLY | O_NONBLOCK);
     int lost = open("lost", O_RDWR);
     unlink("lost");
+    close(open("begun", O_WRONLY | O_CREAT, 0600));
     int again = dup2(plain[1], 90);
     // A second description of the same end.
     char path[64];

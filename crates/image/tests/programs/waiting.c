@@ -113,15 +113,22 @@ int main(int argc, char **argv) {
         prctl(PR_SET_NAME, "child");
         for (;;) pause();
     }
-    if (!strcmp(what, "host-child") && fork() == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (unshare(CLONE_NEWUTS)) _exit(1);
-        for (;;) pause();
-    }
-    if (!strcmp(what, "other-child") && fork() == 0) {
-        if (setgid(65534) || setuid(65534)) _exit(1);
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        for (;;) pause();
+    if (!strcmp(what, "host-child") || !strcmp(what, "other-child")) {
+        // The child closes its end when it is what it is to be.
+        int changed[2];
+        char none;
+        if (pipe(changed)) return 2;
+        if (fork() == 0) {
+            if (!strcmp(what, "host-child") && unshare(CLONE_NEWUTS)) _exit(1);
+            if (!strcmp(what, "other-child") && (setgid(65534) || setuid(65534))) _exit(1);
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            close(changed[0]);
+            close(changed[1]);
+            for (;;) pause();
+        }
+        close(changed[1]);
+        if (read(changed[0], &none, 1)) return 2;
+        close(changed[0]);
     }
     if (!strcmp(what, "joined-child")) {
         static char stack[65536];
