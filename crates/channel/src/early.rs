@@ -22,6 +22,8 @@ use eyrie_ledger::walk;
 
 /// Fruitless looks after an early message, at some 0.3 us each, before the links are woken.
 const LOOKS: u32 = 150;
+/// Most datagrams that are taken at once: whoever floods the socket must not hold the rank up.
+const MOST_AT_ONCE: usize = 64;
 /// How often that may happen in a row before a receiver is left alone.
 const STRIKES: u32 = 3;
 /// Most messages in a row that are then not sent early, as a power of two.
@@ -106,7 +108,7 @@ impl Early {
 
     fn receive(&mut self, seg: &Segment) -> bool {
         let mut bytes = [0; DATAGRAM_BYTES + 1];
-        loop {
+        for _ in 0..MOST_AT_ONCE {
             match self.socket.recv(&mut bytes) {
                 Ok(length) => {
                     if let Some((prefix, _)) = Prefix::decode(&bytes[..length]) {
@@ -116,6 +118,7 @@ impl Early {
                 Err(e) => return e.kind() == io::ErrorKind::WouldBlock,
             }
         }
+        true
     }
 
     fn keep(&mut self, seg: &Segment, prefix: &Prefix, datagram: &[u8]) {
