@@ -50,6 +50,8 @@ pub enum Command {
     Replay(Replay),
     /// Look into, verify or extract a process image
     Image(Image),
+    /// Look after vaults: folders of several nodes, any few of which may be lost
+    Vault(crate::vault_args::Vault),
     /// Show what this machine offers and what Eyrie makes of it
     Info(Info),
     /// Print a completion script for a shell

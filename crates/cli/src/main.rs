@@ -15,6 +15,8 @@ mod resume;
 mod sender;
 mod show;
 mod slurm;
+mod vault;
+mod vault_args;
 
 use args::{Cli, Command};
 use clap::{CommandFactory, Parser};
@@ -48,6 +50,7 @@ fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Replay(replay) => replay::replay(&replay),
         Command::Info(info) => info::info(&info),
         Command::Image(image) => image::image(&image),
+        Command::Vault(args) => vault::vault(&args),
         Command::Completions { shell } => {
             let mut out = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), NAME, &mut out);

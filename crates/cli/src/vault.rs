@@ -1,0 +1,299 @@
+//! `eyrie vault`: looking after vaults, with no job around.
+
+use crate::show;
+use crate::vault_args::{Action, Export, Import, Look, Ls, Mend, Vault as Args};
+use anyhow::{Context, anyhow};
+use eyrie_terminal::{FAILED, Failure, print, say, units};
+use eyrie_vault::disk::{self, Disk, Folder};
+use eyrie_vault::layout::Place;
+use eyrie_vault::member::Member;
+use eyrie_vault::vault::{Mended, Opened, State};
+use eyrie_vault::{Scheme, Vault};
+use serde_json::{Value, json};
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+pub fn vault(args: &Args) -> Result<i32, Failure> {
+    match &args.action {
+        Action::Ls(ls) => self::ls(ls),
+        Action::Verify(look) => mend(look, None),
+        Action::Scrub(mend) => self::mend(&mend.look, Some((mend, false))),
+        Action::Repair(mend) => self::mend(&mend.look, Some((mend, true))),
+        Action::Export(export) => self::export(export),
+        Action::Import(import) => self::import(import),
+    }
+}
+
+/// The members among the folders, and the folders that are empty.
+fn members(folders: &[PathBuf]) -> anyhow::Result<(Vec<Member<Folder>>, Vec<Folder>)> {
+    let (mut members, mut empty) = (Vec::new(), Vec::new());
+    for path in folders {
+        let open = || Folder::open(path).with_context(|| format!("cannot use {}", path.display()));
+        if open()?.names()?.is_empty() {
+            empty.push(open()?);
+            continue;
+        }
+        let member = Member::open(open()?);
+        let member = member.with_context(|| format!("cannot use {}", path.display()))?;
+        let none = || anyhow!("{} is no member of a vault, and not empty", path.display());
+        members.push(member.ok_or_else(none)?);
+    }
+    Ok((members, empty))
+}
+
+/// Says on standard error what opening found.
+fn tell(opened: &Opened, looking: bool) {
+    let mut text = String::new();
+    if !opened.missing.is_empty() {
+        text += &format!("nodes {:?} are missing\n", opened.missing);
+    }
+    for (node, error) in &opened.unusable {
+        text += &format!("node {node} cannot be used: {error}\n");
+    }
+    for error in &opened.damaged {
+        text += &format!("{error}\n");
+    }
+    if !opened.dropped.is_empty() && !looking {
+        text += &format!("generations {:?} were begun and never whole: removed\n", opened.dropped);
+    }
+    if !opened.unknown.is_empty() {
+        text += &format!(
+            "whether generations {:?} exist cannot be known without the missing nodes\n",
+            opened.unknown
+        );
+    }
+    say(crate::NAME, &text);
+}
+
+fn look(folders: &[PathBuf]) -> anyhow::Result<Vault<Folder>> {
+    let (vault, opened) = Vault::look(members(folders)?.0)?;
+    tell(&opened, true);
+    Ok(vault)
+}
+
+fn state_text(state: &State) -> String {
+    match state {
+        State::Whole => "whole".into(),
+        State::Degraded(nodes) => format!("degraded (nodes {nodes:?})"),
+        State::Lost(nodes) => format!("LOST (nodes {nodes:?})"),
+    }
+}
+
+fn ls(args: &Ls) -> Result<i32, Failure> {
+    let mut vault = look(&args.look.members)?;
+    let commits: Vec<_> = vault.generations().cloned().collect();
+    let head = ["GENERATION", "SCHEME", "NODES", "STORED", "NEEDS", "STATE"];
+    let mut rows = vec![head.map(String::from).to_vec()];
+    let mut all: Vec<Value> = Vec::new();
+    let mut objects = vec![["GENERATION", "NODE", "OBJECT", "SIZE"].map(String::from).to_vec()];
+    for commit in &commits {
+        let generation = commit.generation;
+        let state = vault.state(generation).context("cannot look")?;
+        let nodes: Vec<u32> = commit.groups.iter().flatten().map(|s| s.node).collect();
+        let stored: u64 = commit.groups.iter().flatten().map(|s| s.payload).sum();
+        let needs = commit.needs();
+        let mut held: Vec<Value> = Vec::new();
+        for node in nodes.iter().filter(|_| args.objects) {
+            let manifest = match vault.manifest(generation, *node) {
+                Ok(manifest) => manifest,
+                Err(error) => {
+                    say(crate::NAME, &error.to_string());
+                    continue;
+                }
+            };
+            for object in manifest.objects {
+                let size = units::bytes(object.bytes);
+                let (generation, node) = (generation.to_string(), node.to_string());
+                held.push(json!({"node": node, "name": object.name, "bytes": object.bytes}));
+                objects.push(vec![generation, node, object.name, size]);
+            }
+        }
+        let text = state_text(&state);
+        rows.push(vec![
+            generation.to_string(),
+            commit.scheme.to_string(),
+            nodes.len().to_string(),
+            units::bytes(stored),
+            if needs.is_empty() { "-".into() } else { format!("{needs:?}") },
+            text.clone(),
+        ]);
+        let mut entry = json!({
+            "generation": generation, "scheme": commit.scheme.to_string(), "nodes": nodes,
+            "stored_bytes": stored, "needs": needs, "state": text,
+        });
+        if args.objects {
+            entry["objects"] = Value::from(held);
+        }
+        all.push(entry);
+    }
+    if args.look.json {
+        print(&(serde_json::to_string_pretty(&all)? + "\n"));
+    } else {
+        print(&show::table(&rows));
+        if args.objects {
+            print(&format!("\n{}", show::table(&objects)));
+        }
+    }
+    Ok(0)
+}
+
+/// Slows a rebuild down to so many bytes a second.
+fn pace(limit: Option<u64>) -> impl FnMut(u64) {
+    let begun = Instant::now();
+    let mut written = 0u64;
+    move |bytes| {
+        written += bytes;
+        let due = limit.map_or(0.0, |limit| written as f64 / limit.max(1) as f64);
+        let due = begun + Duration::from_secs_f64(due);
+        if let Some(early) = due.checked_duration_since(Instant::now()) {
+            std::thread::sleep(early);
+        }
+    }
+}
+
+/// `write`: with what limit, and whether empty folders are taken.
+fn mend(look: &Look, write: Option<(&Mend, bool)>) -> Result<i32, Failure> {
+    let (members, empty) = members(&look.members)?;
+    let (mut vault, opened) = match write {
+        None => Vault::look(members).context("cannot open the vault")?,
+        Some(_) => Vault::open(members).context("cannot open the vault")?,
+    };
+    tell(&opened, write.is_none());
+    if write.is_some_and(|(_, take)| take) {
+        for (node, folder) in opened.missing.iter().zip(empty) {
+            let place = folder.path().display().to_string();
+            vault.replace(*node, folder).with_context(|| format!("cannot use {place}"))?;
+            say(crate::NAME, &format!("{place} is node {node} now"));
+        }
+    }
+    let mut pace = pace(write.and_then(|(mend, _)| mend.limit));
+    let mended = vault.mend_all(write.is_some(), &mut pace).context("cannot go on")?;
+    let Mended { sound, damaged, repaired, lost } = mended;
+    if look.json {
+        let all = json!({
+            "sound": sound, "damaged": damaged, "repaired": repaired, "lost": lost,
+        });
+        print(&(serde_json::to_string_pretty(&all)? + "\n"));
+    } else {
+        print(&format!(
+            "{sound} chunks are sound, {damaged} damaged or missing; \
+             {repaired} repaired, {lost} lost\n"
+        ));
+    }
+    let left = if write.is_some() { lost } else { damaged };
+    if left == 0 {
+        return Ok(0);
+    }
+    let hint = if write.is_none() { "see `eyrie vault scrub`" } else { "see `eyrie vault ls`" };
+    Err(Failure::new(FAILED, anyhow!("{left} chunks are not sound; {hint}")))
+}
+
+fn export(args: &Export) -> Result<i32, Failure> {
+    let mut vault = look(&args.look.members)?;
+    let generation = match args.generation {
+        Some(generation) => generation,
+        None => {
+            let newest = vault.newest().context("cannot look")?;
+            newest.ok_or_else(|| anyhow!("no generation can be had"))?
+        }
+    };
+    let commit = vault.generations().find(|c| c.generation == generation).cloned();
+    let commit = commit.ok_or_else(|| anyhow!("generation {generation} does not exist"))?;
+    let nodes = commit.groups.iter().flatten().map(|summary| summary.node);
+    let (mut files, mut bytes) = (0, 0);
+    for node in nodes.filter(|node| args.node.is_none_or(|wanted| wanted == *node)) {
+        let folder = args.to.join(format!("node-{node}"));
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        for object in vault.manifest(generation, node).context("cannot export")?.objects {
+            bytes += write_object(&mut vault, (generation, node), &object.name, &folder)?;
+            files += 1;
+        }
+    }
+    if args.look.json {
+        let all = json!({"generation": generation, "files": files, "bytes": bytes});
+        print(&(serde_json::to_string_pretty(&all)? + "\n"));
+    } else {
+        let (to, size) = (args.to.display(), units::bytes(bytes));
+        print(&format!("generation {generation}: {files} objects, {size}, in {to}\n"));
+    }
+    Ok(0)
+}
+
+fn write_object(
+    vault: &mut Vault<Folder>,
+    (generation, node): (u64, u32),
+    name: &str,
+    folder: &Path,
+) -> anyhow::Result<u64> {
+    let path = folder.join(name);
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create_new(true).mode(0o600).open(&path);
+    let file = file.with_context(|| format!("cannot make {}", path.display()))?;
+    let mut to = BufWriter::new(file);
+    let done = vault.read(generation, node, name, &mut to).map_err(anyhow::Error::from);
+    let done = done.and_then(|bytes| Ok(to.flush().map(|()| bytes)?));
+    if done.is_err() {
+        // Half a file is of no use; what went wrong is what counts.
+        let _ = fs::remove_file(&path);
+    }
+    done.with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn create(scheme: Scheme, folders: &[PathBuf]) -> anyhow::Result<Vault<Folder>> {
+    let mut disks = Vec::new();
+    for path in folders {
+        let disk = Folder::create(path);
+        let disk = disk.with_context(|| format!("cannot make {}", path.display()))?;
+        if !disk.names()?.is_empty() {
+            return Err(anyhow!("{} is not empty", path.display()));
+        }
+        disks.push(disk);
+    }
+    let places = (0..).take(disks.len()).map(Place::of).collect();
+    Ok(Vault::create(disk::random()?, scheme, places, disks)?)
+}
+
+fn import(args: &Import) -> Result<i32, Failure> {
+    let mut vault = match args.vault {
+        Some(scheme) => create(scheme, &args.look.members).context("cannot make a vault")?,
+        None => {
+            let (vault, opened) = Vault::open(members(&args.look.members)?.0)
+                .context("cannot open the vault (--vault SCHEME makes a new one)")?;
+            tell(&opened, false);
+            vault
+        }
+    };
+    vault.begin().context("cannot store")?;
+    let (mut files, mut bytes) = (0, 0);
+    for node in vault.nodes().collect::<Vec<u32>>() {
+        let folder = args.from.join(format!("node-{node}"));
+        if !folder.is_dir() {
+            continue;
+        }
+        let entries = fs::read_dir(&folder).and_then(|all| all.collect::<Result<Vec<_>, _>>());
+        let mut entries = entries.with_context(|| format!("cannot read {}", folder.display()))?;
+        entries.sort_by_key(std::fs::DirEntry::file_name);
+        for entry in entries {
+            let path = entry.path();
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let mut file =
+                File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            bytes += file.metadata().context("cannot read")?.len();
+            let added = vault.add(node, &name, &mut file);
+            added.with_context(|| format!("cannot store {}", path.display()))?;
+            files += 1;
+        }
+    }
+    let generation = vault.commit().context("cannot store")?;
+    if args.look.json {
+        let all = json!({"generation": generation, "files": files, "bytes": bytes});
+        print(&(serde_json::to_string_pretty(&all)? + "\n"));
+    } else {
+        let size = units::bytes(bytes);
+        print(&format!("generation {generation}: {files} objects, {size}\n"));
+    }
+    Ok(0)
+}

@@ -1,0 +1,93 @@
+//! The command line of `eyrie vault`.
+
+use clap::{Args, Subcommand};
+use eyrie_terminal::units::parse_bytes;
+use eyrie_vault::Scheme;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    eyrie vault import --vault rs:4+2 --from checkpoint/ n0 n1 n2 n3 n4 n5\n  \
+    eyrie vault ls n*\n  \
+    eyrie vault scrub n*\n  \
+    eyrie vault export --to restored/ n*\n\n\
+    A vault's members are folders, one for each node, each on a storage of its own; which of them\n\
+    are given, and in what order, does not matter, as each says what it is. `eyrie run` does not\n\
+    keep its checkpoints in one yet.")]
+pub struct Vault {
+    #[command(subcommand)]
+    pub action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Action {
+    /// List generations, what can be had of each, and their objects
+    Ls(Ls),
+    /// Read everything, and say what is damaged; nothing is changed
+    Verify(Look),
+    /// Read everything, and make anew from parity what is damaged
+    Scrub(Mend),
+    /// As scrub; empty folders take the places of members that are missing
+    Repair(Mend),
+    /// Write the objects of a generation to files, from parity where that must be
+    Export(Export),
+    /// Store files as a new generation
+    Import(Import),
+}
+
+#[derive(Debug, Args)]
+pub struct Look {
+    /// Folders of the members
+    #[arg(required = true, value_name = "DIR")]
+    pub members: Vec<PathBuf>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Ls {
+    #[command(flatten)]
+    pub look: Look,
+    /// The objects of all nodes, too
+    #[arg(long)]
+    pub objects: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Exit code 0: everything is sound now. 1: something is lost.")]
+pub struct Mend {
+    #[command(flatten)]
+    pub look: Look,
+    /// Most bytes written in a second, such as 100M
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub limit: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub struct Export {
+    #[command(flatten)]
+    pub look: Look,
+    /// Where to write: TO/node-N/OBJECT
+    #[arg(long, value_name = "DIR")]
+    pub to: PathBuf,
+    /// Which generation [default: the newest that can be had]
+    #[arg(long, value_name = "G")]
+    pub generation: Option<u64>,
+    /// Only the objects of this node
+    #[arg(long, value_name = "N")]
+    pub node: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub struct Import {
+    #[command(flatten)]
+    pub look: Look,
+    /// The files: FROM/node-N/OBJECT
+    #[arg(long, value_name = "DIR")]
+    pub from: PathBuf,
+    /// Make a new vault of the folders, the first of which is node 0: rs:K+M (any M nodes of K + M
+    /// may be lost), xor:K, partner, local
+    #[arg(long, value_name = "SCHEME")]
+    pub vault: Option<Scheme>,
+}

@@ -1,0 +1,123 @@
+//! `eyrie vault` over folders that stand for nodes.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+const NODES: u32 = 6;
+
+/// The eyrie to test: the one of the staged prefix, or the one just built.
+fn eyrie() -> Command {
+    let staged =
+        std::env::var_os("EYRIE_PREFIX").map(|prefix| Path::new(&prefix).join("bin/eyrie"));
+    Command::new(staged.unwrap_or_else(|| env!("CARGO_BIN_EXE_eyrie").into()))
+}
+
+/// Runs `eyrie vault ACTION ARGS FOLDERS`, each of `nodes` being a folder.
+fn vault(home: &Path, action: &str, args: &[&str], nodes: &[u32]) -> Output {
+    let mut command = eyrie();
+    command.current_dir(home).args(["vault", action]).args(args);
+    command.args(nodes.iter().map(|node| format!("n{node}"))).output().unwrap()
+}
+
+fn texts(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+fn good(output: Output) -> String {
+    let (out, err) = texts(&output);
+    assert!(output.status.success(), "{out}{err}");
+    out
+}
+
+fn content(node: u32) -> Vec<u8> {
+    (0..60_000 * node).map(|n| (n.wrapping_mul(n + node) >> 7) as u8).collect()
+}
+
+fn all() -> Vec<u32> {
+    (0..NODES).collect()
+}
+
+/// A vault with one generation.
+fn world() -> tempfile::TempDir {
+    let home = tempfile::tempdir().unwrap();
+    for node in all() {
+        let folder = home.path().join(format!("from/node-{node}"));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("rank.img"), content(node)).unwrap();
+    }
+    let made = vault(home.path(), "import", &["--vault", "rs:4+2", "--from", "from"], &all());
+    assert!(good(made).starts_with("generation 1: 6 objects"));
+    home
+}
+
+fn assert_exported(home: &Path, to: &str, nodes: &[u32]) {
+    good(vault(home, "export", &["--to", to], nodes));
+    for node in all() {
+        let path = home.join(to).join(format!("node-{node}/rank.img"));
+        assert!(std::fs::read(path).unwrap() == content(node), "node {node}");
+    }
+}
+
+#[test]
+fn what_was_imported_is_exported_also_without_two_nodes() {
+    let home = world();
+    let home = home.path();
+    assert_exported(home, "whole", &all());
+    assert_exported(home, "four", &[5, 0, 3, 2]);
+    let out = good(vault(home, "ls", &["--objects"], &[1, 2, 3, 4, 5]));
+    assert!(out.contains("degraded (nodes [0])") && out.contains("rank.img"), "{out}");
+    let lost = vault(home, "export", &["--to", "three"], &[0, 1, 2]);
+    let (_, err) = texts(&lost);
+    assert_eq!(lost.status.code(), Some(1));
+    assert!(err.contains("nodes [3, 4, 5] are missing"), "{err}");
+    assert!(err.contains("no generation can be had"), "{err}");
+    let again = vault(home, "export", &["--to", "whole"], &all());
+    assert_eq!(again.status.code(), Some(1), "nothing is overwritten");
+}
+
+#[test]
+fn scrub_repairs_flipped_bits_and_repair_lost_folders() {
+    let home = world();
+    let home = home.path();
+    good(vault(home, "verify", &[], &all()));
+    let file = home.join("n4/gen-1.data");
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[100_000] ^= 4;
+    std::fs::write(&file, &bytes).unwrap();
+    let found = vault(home, "verify", &["--json"], &all());
+    let (out, err) = texts(&found);
+    assert_eq!(found.status.code(), Some(1), "{err}");
+    assert!(out.contains("\"damaged\": 1"), "{out}");
+    assert!(good(vault(home, "scrub", &[], &all())).contains("1 repaired, 0 lost"));
+    good(vault(home, "verify", &[], &all()));
+    for node in [1, 2] {
+        std::fs::remove_dir_all(home.join(format!("n{node}"))).unwrap();
+        std::fs::create_dir(home.join(format!("n{node}"))).unwrap();
+    }
+    let out = good(vault(home, "repair", &["--limit", "1G"], &all()));
+    assert!(out.contains("0 lost"), "{out}");
+    good(vault(home, "verify", &[], &all()));
+    assert_exported(home, "restored", &[1, 2, 3, 4]);
+}
+
+#[test]
+fn what_is_no_vault_is_refused_with_a_reason() {
+    let home = world();
+    let home = home.path();
+    let refused = |action: &str, args: &[&str], nodes: &[u32]| {
+        let output = vault(home, action, args, nodes);
+        assert_ne!(output.status.code(), Some(0));
+        texts(&output).1
+    };
+    let import = |scheme: &str| refused("import", &["--vault", scheme, "--from", "from"], &[8, 9]);
+    assert!(import("rs:4+2").contains("needs 3 nodes at least"));
+    assert!(import("raid").contains("rs:K+M"));
+    let taken = refused("import", &["--vault", "partner", "--from", "from"], &[0, 1]);
+    assert!(taken.contains("n0 is not empty"), "{taken}");
+    std::fs::write(home.join("from/x"), "x").unwrap();
+    let output = eyrie().current_dir(home).args(["vault", "ls", "from"]).output().unwrap();
+    assert!(texts(&output).1.contains("from is no member of a vault"));
+    std::fs::write(home.join("n0/vault"), "EYRIEVLT and more").unwrap();
+    assert!(refused("ls", &[], &[0]).contains("cannot be used"));
+}
