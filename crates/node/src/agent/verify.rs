@@ -5,6 +5,7 @@
 
 use super::{Agent, Replay};
 use eyrie_control::node::{FromNode, Judgement};
+use eyrie_ledger::door;
 use eyrie_ledger::segment::{self, Segment};
 use std::sync::atomic::Ordering;
 
@@ -114,10 +115,7 @@ impl Agent {
             return self.say(FromNode::Failed { text });
         };
         let forced = Record::of(&self.segment);
-        let unused = (0..self.spec.size).find(|r| {
-            let ctl = self.segment.rank(*r);
-            ctl.det_pos.load(Ordering::Acquire) < ctl.det_tail.load(Ordering::Acquire)
-        });
+        let unused = (0..self.spec.size).find(|r| !used_all(&self.segment, *r));
         let replayed = |r| self.segment.rank(r).replayed.load(Ordering::Acquire);
         self.say(FromNode::Judged(Box::new(Judgement {
             difference: recorded.difference(&forced),
@@ -165,6 +163,16 @@ impl Agent {
     }
 }
 
+/// Whether a rank has used all outcomes that are recorded of it. One whose log ends with a run of
+/// fruitless calls stands before that, however many it has made, as the run may still grow.
+fn used_all(segment: &Segment, rank: u32) -> bool {
+    let ctl = segment.rank(rank);
+    let (at, end) = (ctl.det_pos.load(Ordering::Acquire), ctl.det_tail.load(Ordering::Acquire));
+    let last = || segment.det(rank, at).load(Ordering::Relaxed);
+    let made = || ctl.replaying.load(Ordering::Acquire) == 0;
+    at >= end || (at + 1 == end && door::is_run(last()) && made())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,6 +199,20 @@ mod tests {
         assert!(text.starts_with("channel 1 -> 0 differs: recorded 3 messages, 24 bytes"));
         let other = record(|s| s.det(1, 0).store(43, Ordering::Relaxed));
         assert!(base.difference(&other).unwrap().starts_with("rank 1 had other outcomes"));
+    }
+
+    #[test]
+    fn a_run_of_fruitless_calls_at_the_end_may_be_used_up() {
+        let (_fd, segment) = Segment::create("u", Geometry::new(1, 1 << 20), 0, 1).unwrap();
+        let ctl = segment.rank(0);
+        ctl.det_tail.store(1, Ordering::Relaxed);
+        assert!(!used_all(&segment, 0), "another word");
+        segment.det(0, 0).store(1 << 56 | 3, Ordering::Relaxed);
+        assert!(used_all(&segment, 0));
+        ctl.replaying.store(1, Ordering::Relaxed);
+        assert!(!used_all(&segment, 0), "not all of its calls were made");
+        ctl.det_pos.store(1, Ordering::Relaxed);
+        assert!(used_all(&segment, 0));
     }
 
     #[test]
