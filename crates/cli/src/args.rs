@@ -225,22 +225,8 @@ pub struct Run {
     #[arg(long, value_name = "LIST|FILE")]
     #[arg(conflicts_with_all = ["nodes", "netns"])]
     pub hosts: Option<String>,
-    /// The remote shell that reaches hosts, called with a host and a command (blanks part its
-    /// words) [env: EYRIE_RSH] [default: ssh -o BatchMode=yes -o ControlMaster=no]
-    #[arg(long, value_name = "CMD", requires = "hosts")]
-    pub rsh: Option<String>,
-    /// Where Eyrie is on the hosts: DIR/bin/eyrie [default: as here]
-    #[arg(long, value_name = "DIR")]
-    pub prefix: Option<PathBuf>,
-    /// This machine's address as the hosts reach it [default: the one on the way to them]
-    #[arg(long, value_name = "ADDR")]
-    pub address: Option<String>,
-    /// Longest wait for all hosts to join (seconds, or with unit) [default: 60]
-    #[arg(long, value_name = "SECS", value_parser = parse_millis)]
-    pub join_limit: Option<u64>,
-    /// Put more ranks on hosts than they have slots
-    #[arg(long)]
-    pub oversubscribe: bool,
+    #[command(flatten)]
+    pub reach: Reach,
     /// How ranks are laid out on the nodes [default: block]
     #[arg(long, value_enum)]
     pub map: Option<MapMode>,
@@ -289,6 +275,27 @@ pub struct Run {
     /// The program and its arguments
     #[arg(value_names = ["PROGRAM", "ARGS"], trailing_var_arg = true, required = true)]
     pub command: Vec<OsString>,
+}
+
+/// How hosts are reached, and how many ranks they take.
+#[derive(Debug, Args)]
+pub struct Reach {
+    /// The remote shell that reaches hosts, called with a host and a command (blanks part its
+    /// words) [env: EYRIE_RSH] [default: ssh -o BatchMode=yes -o ControlMaster=no]
+    #[arg(long, value_name = "CMD", requires = "hosts")]
+    pub rsh: Option<String>,
+    /// Where Eyrie is on the hosts: DIR/bin/eyrie [default: as here]
+    #[arg(long, value_name = "DIR")]
+    pub prefix: Option<PathBuf>,
+    /// This machine's address as the hosts reach it [default: the one on the way to them]
+    #[arg(long, value_name = "ADDR")]
+    pub address: Option<String>,
+    /// Longest wait for all hosts to join (seconds, or with unit) [default: 60]
+    #[arg(long, value_name = "SECS", value_parser = parse_millis)]
+    pub join_limit: Option<u64>,
+    /// Put more ranks on hosts than they have slots
+    #[arg(long)]
+    pub oversubscribe: bool,
 }
 
 impl Run {
@@ -384,21 +391,8 @@ pub struct Restart {
     #[arg(long, value_name = "S")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=256))]
     pub spares: Option<u32>,
-    /// The remote shell that reaches hosts [default: see eyrie run]
-    #[arg(long, value_name = "CMD", requires = "hosts")]
-    pub rsh: Option<String>,
-    /// Where Eyrie is on the hosts [default: as here]
-    #[arg(long, value_name = "DIR")]
-    pub prefix: Option<PathBuf>,
-    /// This machine's address as the hosts reach it [default: the one on the way to them]
-    #[arg(long, value_name = "ADDR")]
-    pub address: Option<String>,
-    /// Longest wait for all hosts to join (seconds, or with unit) [default: 60]
-    #[arg(long, value_name = "SECS", value_parser = parse_millis)]
-    pub join_limit: Option<u64>,
-    /// Put more ranks on hosts than they have slots
-    #[arg(long)]
-    pub oversubscribe: bool,
+    #[command(flatten)]
+    pub reach: Reach,
     /// Begin every output line with [rank]
     #[arg(short, long)]
     pub label: bool,

@@ -3,7 +3,7 @@
 //!
 //! Kept true: a host is named once; what is wrong in a list or a file is told with its place.
 
-use crate::args::Run;
+use crate::args::{Reach, Run};
 use crate::rankfile::RankFile;
 use crate::slurm;
 use anyhow::{Context, anyhow, bail};
@@ -38,25 +38,38 @@ pub struct Plan {
 }
 
 /// What `--hosts` and its companions ask for.
-pub fn plan(run: &Run, map: Map, file: Option<&RankFile>) -> anyhow::Result<Option<Plan>> {
-    let Some((entries, shell)) = entries(run, file)? else { return Ok(None) };
-    let (nodes, homes) = lay_out(run, &entries, map, file)?;
-    let named = run.rsh.clone().or_else(|| std::env::var(RSH_ENV).ok().filter(|r| !r.is_empty()));
+pub struct Wish<'a> {
+    pub hosts: Option<&'a str>,
+    /// Nodes of this machine are asked for instead.
+    pub here: bool,
+    pub reach: &'a Reach,
+    pub ranks: u32,
+    pub spares: u32,
+    pub map: Map,
+    pub file: Option<&'a RankFile>,
+}
+
+/// Hosts by that wish, or those of a Slurm allocation. None: the job is of this machine.
+pub fn plan(wish: &Wish<'_>) -> anyhow::Result<Option<Plan>> {
+    let Some((entries, shell)) = entries(wish)? else { return Ok(None) };
+    let (nodes, homes) = lay_out(wish, &entries)?;
+    let reach = wish.reach;
+    let named = reach.rsh.clone().or_else(|| std::env::var(RSH_ENV).ok().filter(|r| !r.is_empty()));
     let rsh = if shell { named.unwrap_or_else(|| RSH.to_string()) } else { slurm::SRUN.into() };
     let rsh: Vec<Vec<u8>> = rsh.split_whitespace().map(|word| word.as_bytes().to_vec()).collect();
     let starter = rsh.first().map_or(&b""[..], Vec::as_slice);
     let what = if shell { "the remote shell (--rsh)" } else { "this is an allocation of Slurm" };
     program::find(OsStr::from_bytes(starter)).context(what)?;
     let names: Vec<&str> = entries.iter().map(|e| e.name.as_str()).collect();
-    let addresses = addresses(&names, run.address.as_deref())?;
+    let addresses = addresses(&names, reach.address.as_deref())?;
     let list = entries.into_iter().zip(addresses);
     let list = list.map(|(e, controller)| Host { name: e.name, controller }).collect();
-    let binary = match &run.prefix {
+    let binary = match &reach.prefix {
         Some(prefix) => std::path::absolute(prefix)?.join("bin/eyrie"),
         None => std::env::current_exe().context("cannot find the eyrie binary itself")?,
     };
     let binary = binary.into_os_string().into_vec();
-    let hosts = Hosts { list, rsh, shell, binary, join_ms: run.join_limit.unwrap_or(JOIN_MS) };
+    let hosts = Hosts { list, rsh, shell, binary, join_ms: reach.join_limit.unwrap_or(JOIN_MS) };
     Ok(Some(Plan { hosts, nodes, homes }))
 }
 
@@ -72,11 +85,11 @@ pub fn named(names: &[&str], address: Option<&str>) -> anyhow::Result<Vec<Host>>
 }
 
 /// The hosts that are named, or those of a Slurm allocation; whether a remote shell leads there.
-fn entries(run: &Run, file: Option<&RankFile>) -> anyhow::Result<Option<(Vec<Entry>, bool)>> {
-    let named = file.map(RankFile::hosts).filter(|hosts| !hosts.is_empty());
-    match &run.hosts {
+fn entries(wish: &Wish<'_>) -> anyhow::Result<Option<(Vec<Entry>, bool)>> {
+    let named = wish.file.map(RankFile::hosts).filter(|hosts| !hosts.is_empty());
+    match wish.hosts {
         Some(text) => Ok(Some((merge(read(text)?)?, true))),
-        None if run.nodes.is_some() => Ok(None),
+        None if wish.here => Ok(None),
         None => match slurm::hosts()? {
             Some(entries) => Ok(Some((merge(entries)?, false))),
             None => named.map(|hosts| Ok((merge(hosts)?, true))).transpose(),
@@ -90,34 +103,29 @@ pub fn pointless(run: &Run) -> Option<&'static str> {
         ("--map", run.map.is_some()),
         ("--spares", run.spares.is_some()),
         ("--log-replicas", run.log_replicas.is_some()),
-        ("--prefix", run.prefix.is_some()),
-        ("--address", run.address.is_some()),
-        ("--join-limit", run.join_limit.is_some()),
-        ("--oversubscribe", run.oversubscribe),
+        ("--prefix", run.reach.prefix.is_some()),
+        ("--address", run.reach.address.is_some()),
+        ("--join-limit", run.reach.join_limit.is_some()),
+        ("--oversubscribe", run.reach.oversubscribe),
         ("--controller-limit", run.controller_limit.is_some()),
     ];
     options.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
 }
 
 /// The number of hosts with ranks, and the home of each rank.
-fn lay_out(
-    run: &Run,
-    entries: &[Entry],
-    map: Map,
-    file: Option<&RankFile>,
-) -> anyhow::Result<(u32, Vec<u32>)> {
-    let spares = run.spares.unwrap_or(0);
+fn lay_out(wish: &Wish<'_>, entries: &[Entry]) -> anyhow::Result<(u32, Vec<u32>)> {
+    let (spares, oversubscribe) = (wish.spares, wish.reach.oversubscribe);
     let nodes = entries.len().saturating_sub(spares as usize);
     if nodes == 0 {
         bail!("{} hosts do not suffice for {spares} spares and a rank", entries.len());
     }
     let room: Vec<Option<u32>> = entries[..nodes].iter().map(|e| e.slots).collect();
-    if let Some(file) = file {
+    if let Some(file) = wish.file {
         let names: Vec<&str> = entries[..nodes].iter().map(|e| e.name.as_str()).collect();
         let homes = file.homes(&names, nodes as u32)?;
         for (name, (home, slots)) in names.iter().zip((0u32..).zip(&room)) {
             let there = homes.iter().filter(|h| **h == home).count() as u32;
-            if let Some(most) = slots.filter(|most| there > *most && !run.oversubscribe) {
+            if let Some(most) = slots.filter(|most| there > *most && !oversubscribe) {
                 bail!(
                     "--rankfile puts {there} ranks on {name}, which has {most} slots: move some, \
                      or give --oversubscribe"
@@ -126,15 +134,14 @@ fn lay_out(
         }
         return Ok((nodes as u32, homes));
     }
-    let homes =
-        placement::lay_out(run.ranks(), &room, map, run.oversubscribe).ok_or_else(|| {
-            let all: u32 = room.iter().flatten().fold(0, |sum, n| sum.saturating_add(*n));
-            anyhow!(
-                "the hosts have {all} slots for {} ranks: name more hosts or slots, or give \
-             --oversubscribe",
-                run.ranks()
-            )
-        })?;
+    let ranks = wish.ranks;
+    let homes = placement::lay_out(ranks, &room, wish.map, oversubscribe).ok_or_else(|| {
+        let all: u32 = room.iter().flatten().fold(0, |sum, n| sum.saturating_add(*n));
+        anyhow!(
+            "the hosts have {all} slots for {ranks} ranks: name more hosts or slots, or give \
+             --oversubscribe"
+        )
+    })?;
     Ok((nodes as u32, homes))
 }
 

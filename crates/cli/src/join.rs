@@ -63,9 +63,9 @@ fn refuse(run: &Run) -> Result<(), Failure> {
         ("-n", run.size.is_some()),
         ("--nodes", run.nodes.is_some()),
         ("--hosts", run.hosts.is_some()),
-        ("--rsh", run.rsh.is_some()),
-        ("--prefix", run.prefix.is_some()),
-        ("--oversubscribe", run.oversubscribe),
+        ("--rsh", run.reach.rsh.is_some()),
+        ("--prefix", run.reach.prefix.is_some()),
+        ("--oversubscribe", run.reach.oversubscribe),
         ("--map", run.map.is_some()),
         ("--rankfile", run.rankfile.is_some()),
         ("--spares", run.spares.is_some()),
@@ -141,7 +141,7 @@ fn prepare(run: &Run, size: u32) -> Result<Prepared, Failure> {
     let program = launch::program_elsewhere(&run.command)?;
     let spec = launch::describe(run, size, &program);
     let binary = launch::own_binary(spec.ft)?;
-    let addresses = hosts::own_addresses(run.address.as_deref())?;
+    let addresses = hosts::own_addresses(run.reach.address.as_deref())?;
     let folder = home::create(&home::home()?)?;
     let board = Board::open(&folder.id, addresses).context("cannot listen for the others")?;
     Ok(Prepared { binary, spec, folder, board })
@@ -165,7 +165,7 @@ fn first(run: &Run, pmi: &mut Pmi<File>, size: u32, card: Card) -> Result<i32, F
 
 fn gather_and_run(run: &Run, prepared: Prepared, card: Card) -> Result<i32, Failure> {
     let Prepared { binary, mut spec, folder, board } = prepared;
-    let limit = Duration::from_millis(run.join_limit.unwrap_or(JOIN_MS));
+    let limit = Duration::from_millis(run.reach.join_limit.unwrap_or(JOIN_MS));
     let ticket = board.ticket.clone();
     // Threads hold the signals back, so that the console gets them.
     let held = eyrie_terminal::hold(&console::PASSED);
@@ -230,15 +230,15 @@ fn employ(
 ) -> anyhow::Result<board::Waiting> {
     let towards: Vec<Option<IpAddr>> =
         plan.hosts.iter().map(|(_, rank)| Some(seats[*rank as usize].here)).collect();
-    let controllers = match run.address.as_deref() {
-        Some(_) => hosts::own_addresses(run.address.as_deref())?.repeat(towards.len()),
+    let controllers = match run.reach.address.as_deref() {
+        Some(_) => hosts::own_addresses(run.reach.address.as_deref())?.repeat(towards.len()),
         None => hosts::choose(&towards, None).unwrap_or_default(),
     };
     let path = |p: &Path| p.as_os_str().to_os_string().into_vec();
     let list = plan.hosts.iter().zip(controllers);
     let list = list.map(|((name, _), controller)| Host { name: name.clone(), controller });
     let rsh = vec![path(binary), b"__call".to_vec(), path(&folder.path)];
-    let join_ms = run.join_limit.unwrap_or(JOIN_MS);
+    let join_ms = run.reach.join_limit.unwrap_or(JOIN_MS);
     let hosts = Hosts { list: list.collect(), rsh, shell: false, binary: path(binary), join_ms };
     spec.nodes = plan.hosts.len() as u32;
     spec.hosts = Some(Box::new(hosts));

@@ -7,7 +7,7 @@ use crate::args::{
     BindMode, CkptDedup, CkptFreeze, CkptMode, CkptPolicy, FtMode, MapMode, Node, Run, Verify,
 };
 use crate::console::{self, Console};
-use crate::hosts;
+use crate::hosts::{self, Wish};
 use crate::rankfile::RankFile;
 use anyhow::Context;
 use eyrie_control::{Bind, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec};
@@ -45,7 +45,16 @@ const LEAST_LOG_BYTES: u64 = 16 << 20;
 pub fn run(run: &Run) -> Result<i32, Failure> {
     let map = if run.map == Some(MapMode::Cyclic) { Map::Cyclic } else { Map::Block };
     let file = RankFile::of(run).map_err(|e| Failure::new(USAGE, e))?;
-    let elsewhere = hosts::plan(run, map, file.as_ref()).map_err(|e| Failure::new(USAGE, e))?;
+    let wish = Wish {
+        hosts: run.hosts.as_deref(),
+        here: run.nodes.is_some(),
+        reach: &run.reach,
+        ranks: run.ranks(),
+        spares: run.spares.unwrap_or(0),
+        map,
+        file: file.as_ref(),
+    };
+    let elsewhere = hosts::plan(&wish).map_err(|e| Failure::new(USAGE, e))?;
     check_nodes(run, elsewhere.is_some() || run.nodes.is_some())?;
     if run.ft == FtMode::Coordinated {
         check_coordinated(run, elsewhere.is_some() || run.nodes.is_some())?;

@@ -1,17 +1,15 @@
 //! `eyrie restart`: goes on with a job that was saved as a whole, where it was or elsewhere.
 
-use crate::args::{Cli, Command, MapMode, Restart, Run};
-use crate::hosts;
+use crate::args::{MapMode, Restart};
+use crate::hosts::{self, Wish};
 use crate::launch;
 use anyhow::{Context, anyhow};
-use clap::Parser;
 use eyrie_control::{ClientMsg, JobSpec};
 use eyrie_node::home;
 use eyrie_node::placement::Map;
 use eyrie_node::saved::SavedJob;
 use eyrie_node::spawn::Prefix;
 use eyrie_terminal::{FAILED, Failure, USAGE};
-use std::ffi::OsString;
 
 pub fn restart(args: &Restart) -> Result<i32, Failure> {
     let job = home::resolve(&home::home()?, &args.job)?;
@@ -50,9 +48,16 @@ fn place(args: &Restart, spec: &mut JobSpec) -> anyhow::Result<()> {
     }
     let allocated = spec.hosts.as_ref().is_some_and(|h| !h.shell) && args.nodes.is_none();
     if args.hosts.is_some() || allocated {
-        let run = as_run(args, spec.size)?;
-        let map = if spec.cyclic { Map::Cyclic } else { Map::Block };
-        let plan = hosts::plan(&run, map, None)?.ok_or_else(|| {
+        let wish = Wish {
+            hosts: args.hosts.as_deref(),
+            here: false,
+            reach: &args.reach,
+            ranks: spec.size,
+            spares: args.spares.unwrap_or(0),
+            map: if spec.cyclic { Map::Cyclic } else { Map::Block },
+            file: None,
+        };
+        let plan = hosts::plan(&wish)?.ok_or_else(|| {
             anyhow!(
                 "the job ran in an allocation of Slurm: go on in one, or give --nodes or --hosts"
             )
@@ -86,38 +91,10 @@ fn options(args: &Restart) -> Vec<&'static str> {
         ("hosts", args.hosts.is_some()),
         ("map", args.map.is_some()),
         ("spares", args.spares.is_some()),
-        ("prefix", args.prefix.is_some()),
-        ("address", args.address.is_some()),
-        ("join-limit", args.join_limit.is_some()),
-        ("oversubscribe", args.oversubscribe),
+        ("prefix", args.reach.prefix.is_some()),
+        ("address", args.reach.address.is_some()),
+        ("join-limit", args.reach.join_limit.is_some()),
+        ("oversubscribe", args.reach.oversubscribe),
     ];
     all.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
-}
-
-/// What `eyrie run` would be told of these hosts, read as it reads it.
-fn as_run(args: &Restart, size: u32) -> anyhow::Result<Run> {
-    let mut words: Vec<OsString> = vec!["eyrie".into(), "run".into()];
-    let mut give = |option: &str, value: Option<OsString>| {
-        let mut word = OsString::from(format!("--{option}="));
-        words.extend(value.map(|v| {
-            word.push(v);
-            word
-        }));
-    };
-    give("np", Some(size.to_string().into()));
-    give("hosts", args.hosts.clone().map(OsString::from));
-    give("rsh", args.rsh.clone().map(OsString::from));
-    give("prefix", args.prefix.clone().map(OsString::from));
-    give("address", args.address.clone().map(OsString::from));
-    give("join-limit", args.join_limit.map(|ms| format!("{ms}ms").into()));
-    give("spares", args.spares.map(|s| s.to_string().into()));
-    if args.oversubscribe {
-        words.push("--oversubscribe".into());
-    }
-    // What runs is known.
-    words.extend(["--".into(), "program".into()]);
-    match Cli::try_parse_from(words)?.command {
-        Command::Run(run) => Ok(run),
-        _ => Err(anyhow!("the options for hosts cannot be read")),
-    }
 }
