@@ -4,16 +4,19 @@
 
 use crate::config::Config;
 use crate::error::{RegionsError, file, note};
+use crate::fence::Fenced;
 use crate::label::{Label, Stamp};
 use crate::part::{create, publish, temporary};
 use crate::store;
 use eyrie_vault::disk::{self, Disk, Folder};
+use eyrie_vault::files;
 use eyrie_vault::layout::Place;
 use eyrie_vault::member::Member;
 use eyrie_vault::vault::Opened;
 use eyrie_vault::{Vault, VaultError};
 use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// A part in the vault.
@@ -24,23 +27,30 @@ pub struct Held {
     pub node: u32,
 }
 
-/// The members that are there, each with the number of its folder, and empty folders.
-type Members = (Vec<(usize, Member<Folder>)>, Vec<(usize, Folder)>);
+/// Files of a member of which somebody died who was making it: it is as good as empty.
+const UNBORN: [&str; 3] = [files::DROPPED, "dropped.part", "vault.part"];
 
-fn members(config: &Config, write: bool) -> Result<Members, RegionsError> {
+/// The members that are there, each with the number of its folder, and empty folders.
+type Members<D> = (Vec<(usize, Member<D>)>, Vec<(usize, D)>);
+
+/// `open`: `None` if the folder is not to be spoken of.
+fn members<D: Disk>(
+    config: &Config,
+    open: impl Fn(&Path) -> Option<io::Result<D>>,
+) -> Result<Members<D>, RegionsError> {
     let (mut there, mut empty) = (Vec::new(), Vec::new());
     for (number, folder) in config.folders.iter().enumerate() {
         let path = store::member(folder);
-        let open = || if write { Folder::create(&path) } else { Folder::open(&path) };
-        let disk = match open() {
-            Ok(disk) => disk,
-            Err(error) if write => {
+        let disk = match open(&path) {
+            Some(Ok(disk)) => disk,
+            Some(Err(error)) => {
                 note(0, &format!("{} cannot be used: {error}", path.display()));
                 continue;
             }
-            Err(_) => continue,
+            None => continue,
         };
-        if disk.names().map_err(file("read", &path))?.is_empty() {
+        let names = disk.names().map_err(file("read", &path))?;
+        if names.iter().all(|name| UNBORN.contains(&name.as_str())) {
             empty.push((number, disk));
             continue;
         }
@@ -67,8 +77,8 @@ fn tell(opened: &Opened) {
 type Nodes = Vec<(usize, u32)>;
 
 /// The vault to write to.
-fn open(config: &Config) -> Result<(Vault<Folder>, Nodes), RegionsError> {
-    let (there, empty) = members(config, true)?;
+fn open(config: &Config) -> Result<(Vault<Fenced>, Nodes), RegionsError> {
+    let (there, empty) = members(config, |path| Some(Fenced::create(path)))?;
     if there.is_empty() {
         if empty.len() != config.folders.len() {
             return Err(RegionsError::Use("a new vault takes all of its folders".into()));
@@ -101,7 +111,7 @@ fn open(config: &Config) -> Result<(Vault<Folder>, Nodes), RegionsError> {
 
 /// The vault to read from, if there is one.
 pub fn look(config: &Config) -> Result<Option<Vault<Folder>>, RegionsError> {
-    let (there, _) = members(config, false)?;
+    let (there, _) = members(config, |path| Folder::open(path).ok().map(Ok))?;
     if there.is_empty() {
         return Ok(None);
     }
@@ -111,7 +121,7 @@ pub fn look(config: &Config) -> Result<Option<Vault<Folder>>, RegionsError> {
 }
 
 /// All parts in the vault, as far as they can be known; and what cannot be known.
-pub fn list(vault: &mut Vault<Folder>) -> (Vec<Held>, Vec<VaultError>) {
+pub fn list<D: Disk>(vault: &mut Vault<D>) -> (Vec<Held>, Vec<VaultError>) {
     let commits: Vec<_> = vault.generations().cloned().collect();
     let (mut held, mut lost) = (Vec::new(), Vec::new());
     for commit in commits {
@@ -138,14 +148,6 @@ pub fn protect(
     keep: &[(i64, Stamp)],
 ) -> Result<(), RegionsError> {
     let (mut vault, nodes) = open(config)?;
-    let later = |held: &Held| {
-        let (theirs, own) = (held.label.stamp, label.stamp);
-        held.label.name == label.name && theirs.run == own.run && theirs.order >= own.order
-    };
-    // A process that was restored from its image says again what it had said before.
-    if list(&mut vault).0.iter().any(later) {
-        return Ok(());
-    }
     vault.begin()?;
     for rank in 0..ranks {
         let label = Label { rank, ..label.clone() };
@@ -170,8 +172,17 @@ pub fn protect(
     Ok(())
 }
 
+/// Whether the vault has this checkpoint, or a later one of this run: the process was restored from
+/// an image of itself then, and does again what it had done.
+pub fn repeats(config: &Config, label: &Label) -> bool {
+    // What cannot be known is as if it were not so.
+    let mut vault = look(config).ok().flatten();
+    let held = vault.as_mut().map(|vault| list(vault).0).unwrap_or_default();
+    held.iter().any(|held| held.label.follows(label))
+}
+
 fn add(
-    vault: &mut Vault<Folder>,
+    vault: &mut Vault<Fenced>,
     config: &Config,
     label: &Label,
     ranks: u32,

@@ -63,6 +63,12 @@ impl fmt::Display for Label {
 }
 
 impl Label {
+    /// Whether it is of this checkpoint, or of a later one of the same run and name.
+    pub fn follows(&self, other: &Label) -> bool {
+        let (own, theirs) = (self.stamp, other.stamp);
+        self.name == other.name && own.run == theirs.run && own.order >= theirs.order
+    }
+
     /// The label that a text is; `None`: it is none.
     pub fn parse(text: &str) -> Option<Label> {
         let mut words = text.rsplitn(4, '.');

@@ -5,13 +5,14 @@
 //! - `label`, `format`: what parts are called, and their bytes
 //! - `config`: options; `peers`: the other processes
 //! - `part`, `store`: a process's part of a checkpoint, and folders of them
-//! - `guard`: parts protected by parity, in a vault
-//! - `session`, `restart`: what a program does with all that
+//! - `fence`, `guard`: parts protected by parity, in a vault
+//! - `steps`, `session`, `restart`: what a program does with all that
 //! - `c`, `veloc`: the same for C
 pub mod c;
 pub mod config;
 pub mod convert;
 mod error;
+mod fence;
 pub mod format;
 mod guard;
 pub mod kind;
@@ -20,6 +21,7 @@ pub mod part;
 pub mod peers;
 mod restart;
 pub mod session;
+mod steps;
 mod store;
 pub mod veloc;
 

@@ -43,7 +43,12 @@ pub fn create(path: &Path) -> io::Result<File> {
 pub fn publish(file: &File, temporary: &Path, path: &Path) -> io::Result<()> {
     file.sync_data()?;
     fs::rename(temporary, path)?;
-    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+    let durable = File::open(path.parent().unwrap_or(Path::new("."))).and_then(|f| f.sync_all());
+    if durable.is_err() {
+        // A name that may not last is none.
+        let _ = fs::remove_file(path);
+    }
+    durable
 }
 
 impl Writer {

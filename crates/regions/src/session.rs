@@ -5,14 +5,14 @@
 //! does before all have agreed on that; older ones go only after that.
 
 use crate::config::Config;
-use crate::error::{RegionsError, file, note, part};
+use crate::error::{RegionsError, file, note};
 use crate::format::Entry;
 use crate::kind::{Kind, Type};
 use crate::label::{Label, Stamp, good_name};
 use crate::part::Writer;
 use crate::peers::Peers;
 use crate::restart::Restoring;
-use crate::{guard, store};
+use crate::{guard, steps, store};
 use eyrie_vault::disk;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -97,7 +97,7 @@ impl Session {
         }
         let number = config.node.unwrap_or_else(|| config.folder_of(peers.rank, peers.ranks));
         let folder = config.folders.get(number).cloned().unwrap_or_default();
-        let life = peers.all(prepare(&config, &folder, &peers))?;
+        let life = peers.all(steps::prepare(&config, &folder, &peers))?;
         let alike = (config.scheme.to_string(), config.keep, config.every, config.background);
         let text = format!("{alike:?} {:?} {}", config.persistent, config.folders.len());
         let sum = eyrie_vault::record::hash(text.as_bytes());
@@ -238,7 +238,7 @@ impl Session {
     pub fn end(&mut self, success: bool) -> Result<(), RegionsError> {
         let Some(writing) = self.writing.take() else { return misuse("no checkpoint was begun") };
         let (label, files) = (writing.label.clone(), writing.files.clone());
-        let written = write(writing, self.peers.ranks, success);
+        let written = self.finish(writing, success);
         for (_, path) in files {
             store::remove(&path)?;
         }
@@ -260,7 +260,7 @@ impl Session {
         }
         let keep: Vec<(i64, Stamp)> = kept.iter().map(|k| (k.version, k.stamp)).collect();
         let (config, ranks, of) = (self.config.clone(), self.peers.ranks, label.clone());
-        let secure = move || secure(&config, (&of, ranks), &path, flush, &keep);
+        let secure = move || steps::secure(&config, (&of, ranks), &path, flush, &keep);
         if !self.config.background {
             return self.settle(&label, flush, secure());
         }
@@ -270,6 +270,20 @@ impl Session {
         });
         self.background = Some((label, flush, thread.transpose()?));
         Ok(())
+    }
+
+    /// Makes this process's part whole.
+    fn finish(&self, writing: Writing, success: bool) -> Result<(), RegionsError> {
+        let Writing { label, writer, files, failed } = writing;
+        if !success {
+            return misuse("the program says that it could not write its checkpoint");
+        }
+        let done = failed.map_or(Ok(()), Err);
+        let done = done.and_then(|()| steps::finish(writer, &files, (&label, self.peers.ranks)));
+        // An image of this process may have been taken in the middle of that, and it may be there.
+        let there = || store::has(&store::parts(&self.folder), &label);
+        let again = || there() || guard::repeats(&self.config, &label);
+        if done.is_err() && again() { Ok(()) } else { done }
     }
 
     /// Waits for what is left to a thread, and says how it went, at all processes.
@@ -319,60 +333,4 @@ impl Session {
             _ => Ok(()),
         }
     }
-}
-
-/// Makes this process's place ready. Returns how many runs there were before, as far as it knows.
-fn prepare(config: &Config, folder: &Path, peers: &Peers) -> Result<u32, RegionsError> {
-    let mut seen = Vec::new();
-    for place in [store::parts(folder), store::files(folder)] {
-        store::make(&place)?;
-        store::clean(&place, peers.rank)?;
-    }
-    for folder in &config.folders {
-        seen.extend(store::list(&store::parts(folder))?);
-    }
-    if let Some(folder) = &config.persistent {
-        store::make(folder)?;
-        store::clean(folder, peers.rank)?;
-        seen.extend(store::list(folder)?);
-    }
-    let vault = if peers.leads() { guard::look(config)? } else { None };
-    if let Some(mut vault) = vault {
-        seen.extend(guard::list(&mut vault).0.into_iter().map(|held| held.label));
-    }
-    Ok(seen.iter().map(|label| label.stamp.life()).max().unwrap_or(0))
-}
-
-/// Makes a part whole.
-fn write(writing: Writing, ranks: u32, success: bool) -> Result<(), RegionsError> {
-    let Writing { label, mut writer, files, failed } = writing;
-    if let Some(error) = failed {
-        return Err(error);
-    }
-    if !success {
-        return misuse("the program says that it could not write its checkpoint");
-    }
-    for (name, path) in &files {
-        writer.add_file(name, path).map_err(file("read", path))?;
-    }
-    let name = PathBuf::from(label.to_string());
-    writer.finish(&label, ranks).map_err(part(&name)).map(|_| ())
-}
-
-/// Protects what all processes have written: one does it for all. Each brings its part to the
-/// second level.
-fn secure(
-    config: &Config,
-    (label, ranks): (&Label, u32),
-    path: &Path,
-    flush: bool,
-    keep: &[(i64, Stamp)],
-) -> Result<(), RegionsError> {
-    if let (Some(folder), true) = (&config.persistent, flush) {
-        store::copy(path, folder, label)?;
-    }
-    if config.vaulted() && label.rank == 0 {
-        guard::protect(config, (label, ranks), keep)?;
-    }
-    Ok(())
 }

@@ -45,6 +45,12 @@ pub fn list(folder: &Path) -> Result<Vec<Label>, RegionsError> {
     Ok(names(folder)?.iter().filter_map(|name| Label::parse(name)).collect())
 }
 
+/// Whether there is this process's part of a checkpoint, or of a later one of this run.
+pub fn has(folder: &Path, label: &Label) -> bool {
+    let own = |part: &Label| part.rank == label.rank && part.follows(label);
+    list(folder).is_ok_and(|all| all.iter().any(own))
+}
+
 /// Removes what a process of this number left half done.
 pub fn clean(folder: &Path, rank: u32) -> Result<(), RegionsError> {
     for name in names(folder)? {

@@ -63,6 +63,26 @@ fn a_lost_folder_is_borne_with_parity_and_filled_again() {
 }
 
 #[test]
+fn a_vault_that_was_made_by_half_is_made() {
+    let home = tempfile::tempdir().unwrap();
+    let options = folders(home.path(), 3) + PARITY;
+    for (node, name) in [("n0", "dropped"), ("n2", "vault.part")] {
+        let folder = home.path().join(node).join("vault");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(name), b"ha").unwrap();
+    }
+    store(3, &options, &[10]);
+    assert_eq!(restore(3, &options), Ok(Some(10)));
+    // Of a folder that was lost, too.
+    fs::remove_dir_all(home.path().join("n1/vault")).unwrap();
+    fs::create_dir_all(home.path().join("n1/vault")).unwrap();
+    fs::write(home.path().join("n1/vault/dropped"), b"ha").unwrap();
+    store(3, &options, &[20]);
+    fs::remove_dir_all(home.path().join("n0")).unwrap();
+    assert_eq!(restore(3, &options), Ok(Some(20)));
+}
+
+#[test]
 fn two_lost_folders_are_too_many_and_nothing_is_made_up() {
     let home = tempfile::tempdir().unwrap();
     let options = folders(home.path(), 3) + PARITY;
