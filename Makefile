@@ -39,7 +39,11 @@ libraries: rust
 	@mkdir -p build/bin build/lib build/libexec build/include
 	install -m 755 $(RELEASE)/eyrie $(RELEASE)/eyrie-image build/bin/
 	install -m 755 $(RELEASE)/eyrie-restorer build/libexec/eyrie-restorer
-	install -m 644 include/*.h build/include/
+	install -m 644 include/*.h fortran/eyrie_regions*.f90 build/include/
+	install -D -m 644 include/veloc/veloc.h build/include/veloc/veloc.h
+	install -m 755 $(RELEASE)/libeyrie_regions.so build/lib/libeyrie_regions.so.1
+	ln -sf libeyrie_regions.so.1 build/lib/libeyrie_regions.so
+	install -D -m 644 python/eyrie_regions.py build/lib/python/eyrie_regions.py
 	install -m 755 scripts/mpicc scripts/mpicxx scripts/mpifort build/bin/
 	sh scripts/link-abi $(RELEASE) build/lib
 

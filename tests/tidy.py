@@ -34,11 +34,12 @@ UNSAFE_ALLOWED = (
     "crates/cli/",  # signals, terminal
     "crates/image-cli/",  # signals, waiting for a child
     "crates/terminal/",  # signals
+    "crates/regions/",  # memory of the program, C callers
     "crates/vault/src/code/isal.rs",  # a C library that is opened at run time
     "tests/image/driver/",  # signals, waiting for a child
     "tests/image/programs/",  # calls to MPI
 )
-NO_UNWRAP = ("abi", "core", "channel", "ledger", "link", "protocol", "image", "image-cli", "node", "control", "protocol", "vault")
+NO_UNWRAP = ("abi", "core", "channel", "ledger", "link", "protocol", "image", "image-cli", "node", "control", "protocol", "vault", "regions")
 
 # path -> {rule: reason}
 EXCEPTIONS = {}

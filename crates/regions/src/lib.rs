@@ -1,0 +1,29 @@
+//! Checkpoints of the memory that a program names, in any program, with any MPI or none; see
+//! `docs/regions.md`. The rooms, each without knowledge of those below it:
+//!
+//! - `kind`, `convert`: types of elements, and one machine's made into another's
+//! - `label`, `format`: what parts are called, and their bytes
+//! - `config`: options; `peers`: the other processes
+//! - `part`, `store`: a process's part of a checkpoint, and folders of them
+//! - `fence`, `guard`: parts protected by parity, in a vault
+//! - `steps`, `session`, `restart`: what a program does with all that
+//! - `c`, `veloc`: the same for C
+pub mod c;
+pub mod config;
+pub mod convert;
+mod error;
+mod fence;
+pub mod format;
+mod guard;
+pub mod kind;
+pub mod label;
+pub mod part;
+pub mod peers;
+mod restart;
+pub mod session;
+mod steps;
+mod store;
+pub mod veloc;
+
+pub use error::RegionsError;
+pub use session::Session;

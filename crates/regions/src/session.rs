@@ -1,0 +1,336 @@
+//! A process's checkpoints: regions that are protected, and storing them together with all other
+//! processes.
+//!
+//! Kept true: a checkpoint exists when all processes have their parts of it, durably, and none
+//! does before all have agreed on that; older ones go only after that.
+
+use crate::config::Config;
+use crate::error::{RegionsError, file, note};
+use crate::format::Entry;
+use crate::kind::{Kind, Type};
+use crate::label::{Label, Stamp, good_name};
+use crate::part::Writer;
+use crate::peers::Peers;
+use crate::restart::Restoring;
+use crate::{guard, steps, store};
+use eyrie_vault::disk;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
+
+/// Memory of the program.
+#[derive(Debug, Clone, Copy)]
+pub struct Region {
+    pub at: *mut u8,
+    pub element: Type,
+    pub count: usize,
+}
+
+/// Which regions.
+#[derive(Debug, Clone)]
+pub enum Which {
+    All,
+    Some(BTreeSet<i32>),
+    /// All but these.
+    Rest(BTreeSet<i32>),
+}
+
+impl Which {
+    pub fn takes(&self, id: i32) -> bool {
+        match self {
+            Which::All => true,
+            Which::Some(ids) => ids.contains(&id),
+            Which::Rest(ids) => !ids.contains(&id),
+        }
+    }
+}
+
+/// A checkpoint that is kept, and whether all of it is in the vault.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kept {
+    pub version: i64,
+    pub stamp: Stamp,
+    pub protected: bool,
+    pub flushed: bool,
+}
+
+/// A checkpoint that is being written.
+struct Writing {
+    label: Label,
+    writer: Writer,
+    /// Names and places of files that the program writes itself.
+    files: Vec<(String, PathBuf)>,
+    failed: Option<RegionsError>,
+}
+
+/// What is done while the program goes on.
+type Thread = JoinHandle<Result<(), RegionsError>>;
+
+/// A process's checkpoints.
+pub struct Session {
+    pub(crate) config: Config,
+    pub(crate) peers: Peers,
+    pub(crate) regions: BTreeMap<i32, Region>,
+    /// This process's node.
+    pub(crate) folder: PathBuf,
+    life: u32,
+    serial: u32,
+    run: u64,
+    pub(crate) kept: BTreeMap<String, Vec<Kept>>,
+    writing: Option<Writing>,
+    pub(crate) restoring: Option<Restoring>,
+    /// What all processes have found that they can have.
+    pub(crate) found: Option<Restoring>,
+    /// What is left to a thread, and of which checkpoint.
+    background: Option<(Label, bool, Option<Thread>)>,
+}
+
+pub(crate) fn misuse<T>(why: &str) -> Result<T, RegionsError> {
+    Err(RegionsError::Use(why.into()))
+}
+
+impl Session {
+    /// All processes open together.
+    pub fn open(config: Config, peers: Peers) -> Result<Session, RegionsError> {
+        if config.vaulted() && peers.silent() && peers.ranks > 1 {
+            return misuse("processes that stand alone cannot share a vault: use vault=local");
+        }
+        let number = config.node.unwrap_or_else(|| config.folder_of(peers.rank, peers.ranks));
+        let folder = config.folders.get(number).cloned().unwrap_or_default();
+        let life = peers.all(steps::prepare(&config, &folder, &peers))?;
+        let alike = (config.scheme.to_string(), config.keep, config.every, config.background);
+        let text = format!("{alike:?} {:?} {}", config.persistent, config.folders.len());
+        let sum = eyrie_vault::record::hash(text.as_bytes());
+        let sum = sum.iter().take(7).fold(0i64, |sum, byte| sum << 8 | i64::from(*byte));
+        if !peers.same(sum)? {
+            return misuse("the processes were given different options");
+        }
+        let random = disk::random().map(u64::from_le_bytes);
+        let run = random.map_err(file("read", Path::new("/dev/urandom")))? >> 1;
+        let own = if peers.leads() || peers.silent() { run.cast_signed() } else { -1 };
+        let mut agreed = [i64::from(life), own];
+        peers.most(&mut agreed)?;
+        let [life, run] = agreed;
+        let life = u32::try_from(life).unwrap_or(0).saturating_add(1);
+        Ok(Session {
+            config,
+            peers,
+            regions: BTreeMap::new(),
+            folder,
+            life,
+            serial: 0,
+            run: run.cast_unsigned(),
+            kept: BTreeMap::new(),
+            writing: None,
+            restoring: None,
+            found: None,
+            background: None,
+        })
+    }
+
+    /// From now on this memory is part of checkpoints, in place of what had this number.
+    ///
+    /// # Safety
+    ///
+    /// The memory can be read and written as long as it is protected, and nobody else writes to it
+    /// while a checkpoint or a restore goes on.
+    pub unsafe fn protect(&mut self, id: i32, region: Region) -> Result<(), RegionsError> {
+        let refuse = |why: String| Err(RegionsError::Region { id, why });
+        let Type { kind, size } = region.element;
+        let bytes = size.checked_mul(region.count).filter(|b| isize::try_from(*b).is_ok());
+        if kind == Kind::File || !kind.takes(size as u64) {
+            return refuse(format!("there are no {} of {size} bytes", kind.word()));
+        }
+        match bytes {
+            None => refuse("it is longer than memory".into()),
+            Some(1..) if region.at.is_null() => refuse("it is nowhere (NULL)".into()),
+            Some(_) => {
+                self.regions.insert(id, region);
+                Ok(())
+            }
+        }
+    }
+
+    pub fn unprotect(&mut self, id: i32) -> Result<(), RegionsError> {
+        let none = || RegionsError::Region { id, why: "it is not protected".into() };
+        self.regions.remove(&id).map(|_| ()).ok_or_else(none)
+    }
+
+    /// Stores all regions. All processes call it together, with the same name and version.
+    pub fn checkpoint(&mut self, name: &str, version: i64) -> Result<(), RegionsError> {
+        self.begin(name, version)?;
+        // What goes wrong is said at the end, by all.
+        self.save(&Which::All).ok();
+        self.end(true)
+    }
+
+    /// Begins a checkpoint that is written by `save` and `route` and ended by `end`.
+    pub fn begin(&mut self, name: &str, version: i64) -> Result<(), RegionsError> {
+        if self.writing.is_some() || self.restoring.is_some() {
+            return misuse("a checkpoint or a restore was begun and is not ended");
+        }
+        if let Err(error) = self.wait() {
+            // That one is over, and no reason not to take this one.
+            note(self.peers.rank, &error.to_string());
+        }
+        let begun = self.create(name, version);
+        let done = self.peers.all(begun);
+        if done.is_err() {
+            self.writing = None;
+        }
+        done
+    }
+
+    fn create(&mut self, name: &str, version: i64) -> Result<(), RegionsError> {
+        // In step with the others, whatever comes of it.
+        self.serial = self.serial.saturating_add(1);
+        if !good_name(name) || version < 0 {
+            return Err(RegionsError::Use(format!(
+                "a checkpoint has a name of letters, digits, '.', '_', '-' and a version from 0 \
+                 on, unlike '{name}' {version}"
+            )));
+        }
+        let stamp = Stamp::new(self.life, self.serial, self.run);
+        let label = Label { name: name.into(), version, stamp, rank: self.peers.rank };
+        let parts = store::parts(&self.folder);
+        let writer = Writer::create(&parts, &label).map_err(file("write into", &parts))?;
+        self.writing = Some(Writing { label, writer, files: Vec::new(), failed: None });
+        Ok(())
+    }
+
+    /// Writes regions.
+    pub fn save(&mut self, which: &Which) -> Result<(), RegionsError> {
+        let Some(writing) = &mut self.writing else { return misuse("no checkpoint was begun") };
+        for (id, region) in self.regions.iter().filter(|(id, _)| which.takes(**id)) {
+            let (size, count) = (region.element.size as u64, region.count as u64);
+            let (kind, file) = (region.element.kind, String::new());
+            let entry = Entry { id: *id, kind, size, count, file, hash: [0; 16] };
+            let bytes: &[u8] = match usize::try_from(entry.bytes()) {
+                // SAFETY: whoever protected it promised that it can be read.
+                Ok(bytes @ 1..) => unsafe { std::slice::from_raw_parts(region.at, bytes) },
+                _ => &[],
+            };
+            if let Err(error) = writing.writer.add(entry, bytes) {
+                let why = error.to_string();
+                writing.failed = Some(RegionsError::Region { id: *id, why: why.clone() });
+                return Err(RegionsError::Region { id: *id, why });
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the program is to write a file of its own, or finds one that it wrote.
+    pub fn route(&mut self, name: &str) -> Result<PathBuf, RegionsError> {
+        if self.restoring.is_some() {
+            return self.extract(name);
+        }
+        let Some(writing) = &mut self.writing else { return misuse("no checkpoint was begun") };
+        if let Some((_, path)) = writing.files.iter().find(|(known, _)| known == name) {
+            return Ok(path.clone());
+        }
+        let number = writing.files.len();
+        let path = store::files(&self.folder).join(format!("{}.{number}", writing.label));
+        writing.files.push((name.into(), path.clone()));
+        Ok(path)
+    }
+
+    /// Ends a checkpoint. It exists if it went well at all processes, by what each says.
+    pub fn end(&mut self, success: bool) -> Result<(), RegionsError> {
+        let Some(writing) = self.writing.take() else { return misuse("no checkpoint was begun") };
+        let (label, files) = (writing.label.clone(), writing.files.clone());
+        let written = self.finish(writing, success);
+        for (_, path) in files {
+            store::remove(&path)?;
+        }
+        let path = store::parts(&self.folder).join(label.to_string());
+        if let Err(error) = self.peers.all(written) {
+            store::remove(&path)?;
+            return Err(error);
+        }
+        let flush = self.config.persistent.is_some()
+            && self.serial.checked_rem(self.config.every) == Some(0);
+        let kept = self.kept.entry(label.name.clone()).or_default();
+        kept.retain(|k| k.version != label.version);
+        let (version, stamp) = (label.version, label.stamp);
+        kept.push(Kept { version, stamp, protected: false, flushed: false });
+        let surplus = kept.len().saturating_sub(self.config.keep);
+        kept.drain(..surplus);
+        if !self.config.vaulted() && !flush {
+            return self.trim(&label.name);
+        }
+        let keep: Vec<(i64, Stamp)> = kept.iter().map(|k| (k.version, k.stamp)).collect();
+        let (config, ranks, of) = (self.config.clone(), self.peers.ranks, label.clone());
+        let secure = move || steps::secure(&config, (&of, ranks), &path, flush, &keep);
+        if !self.config.background {
+            return self.settle(&label, flush, secure());
+        }
+        let thread = (flush || self.peers.leads()).then(|| {
+            let thread = thread::Builder::new().name("eyrie-regions".into()).spawn(secure);
+            thread.map_err(file("start", Path::new("a thread")))
+        });
+        self.background = Some((label, flush, thread.transpose()?));
+        Ok(())
+    }
+
+    /// Makes this process's part whole.
+    fn finish(&self, writing: Writing, success: bool) -> Result<(), RegionsError> {
+        let Writing { label, writer, files, failed } = writing;
+        if !success {
+            return misuse("the program says that it could not write its checkpoint");
+        }
+        let done = failed.map_or(Ok(()), Err);
+        let done = done.and_then(|()| steps::finish(writer, &files, (&label, self.peers.ranks)));
+        // An image of this process may have been taken in the middle of that, and it may be there.
+        let there = || store::has(&store::parts(&self.folder), &label);
+        let again = || there() || guard::repeats(&self.config, &label);
+        if done.is_err() && again() { Ok(()) } else { done }
+    }
+
+    /// Waits for what is left to a thread, and says how it went, at all processes.
+    pub fn wait(&mut self) -> Result<(), RegionsError> {
+        let Some((label, flush, thread)) = self.background.take() else { return Ok(()) };
+        let done = thread.map_or(Ok(Ok(())), JoinHandle::join);
+        let done = done.unwrap_or_else(|_| misuse("the thread ended before its work was done"));
+        self.settle(&label, flush, done)
+    }
+
+    /// A checkpoint was protected, everywhere, or not.
+    fn settle(
+        &mut self,
+        label: &Label,
+        flushed: bool,
+        done: Result<(), RegionsError>,
+    ) -> Result<(), RegionsError> {
+        let unprotected = |error| RegionsError::Unprotected {
+            label: format!("{} {}", label.name, label.version),
+            error: Box::new(error),
+        };
+        self.peers.all(done).map_err(unprotected)?;
+        let kept = self.kept.entry(label.name.clone()).or_default();
+        if let Some(kept) = kept.iter_mut().find(|k| k.stamp == label.stamp) {
+            (kept.protected, kept.flushed) = (self.config.vaulted(), flushed);
+        }
+        self.trim(&label.name)
+    }
+
+    /// Removes this process's parts that are in the vault now, or too old. Later ones are there if
+    /// the process was restored from an image of itself, and will be kept when it gets there.
+    fn trim(&self, name: &str) -> Result<(), RegionsError> {
+        let kept = self.kept.get(name).map(Vec::as_slice).unwrap_or_default();
+        let now = kept.iter().map(|k| k.stamp.order).max().unwrap_or(i64::MAX);
+        let is = |label: &Label, k: &&Kept| (k.version, k.stamp) == (label.version, label.stamp);
+        let own = (name, self.peers.rank);
+        store::retain(&store::parts(&self.folder), own, &|label| {
+            label.stamp.order > now || kept.iter().any(|k| is(label, &k) && !k.protected)
+        })?;
+        match &self.config.persistent {
+            // What an earlier run flushed stays until this one has something newer there.
+            Some(folder) if kept.iter().any(|k| k.flushed) => {
+                store::retain(folder, own, &|label| {
+                    label.stamp.order > now || kept.iter().any(|k| is(label, &k) && k.flushed)
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+}

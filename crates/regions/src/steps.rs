@@ -1,0 +1,70 @@
+//! The steps of a checkpoint that a process does by itself: no other one is asked.
+
+use crate::config::Config;
+use crate::error::{RegionsError, file, part};
+use crate::label::{Label, Stamp};
+use crate::part::Writer;
+use crate::peers::Peers;
+use crate::{guard, store};
+use std::path::{Path, PathBuf};
+
+/// Makes this process's place ready. Returns how many runs there were before, as far as it knows.
+pub fn prepare(config: &Config, folder: &Path, peers: &Peers) -> Result<u32, RegionsError> {
+    let mut seen = Vec::new();
+    for place in [store::parts(folder), store::files(folder)] {
+        store::make(&place)?;
+        store::clean(&place, peers.rank)?;
+    }
+    for folder in &config.folders {
+        seen.extend(store::list(&store::parts(folder))?);
+    }
+    if let Some(folder) = &config.persistent {
+        store::make(folder)?;
+        store::clean(folder, peers.rank)?;
+        seen.extend(store::list(folder)?);
+    }
+    let vault = if peers.leads() { guard::look(config)? } else { None };
+    if let Some(mut vault) = vault {
+        seen.extend(guard::list(&mut vault).0.into_iter().map(|held| held.label));
+    }
+    Ok(seen.iter().map(|label| label.stamp.life()).max().unwrap_or(0))
+}
+
+/// Makes a part whole: what was written of it, and files of the program's.
+pub fn finish(
+    mut writer: Writer,
+    files: &[(String, PathBuf)],
+    (label, ranks): (&Label, u32),
+) -> Result<(), RegionsError> {
+    for (name, path) in files {
+        writer.add_file(name, path).map_err(file("read", path))?;
+    }
+    let name = PathBuf::from(label.to_string());
+    writer.finish(label, ranks).map_err(part(&name)).map(|_| ())
+}
+
+/// Protects what all processes have written: one does it for all. Each brings its part to the
+/// second level.
+pub fn secure(
+    config: &Config,
+    (label, ranks): (&Label, u32),
+    path: &Path,
+    flush: bool,
+    keep: &[(i64, Stamp)],
+) -> Result<(), RegionsError> {
+    let again = || guard::repeats(config, label);
+    // Each may fail because an image of this process was taken in the middle of it.
+    if let (Some(folder), true) = (&config.persistent, flush) {
+        let copied = store::copy(path, folder, label);
+        if copied.is_err() && !store::has(folder, label) && !again() {
+            return copied;
+        }
+    }
+    if config.vaulted() && label.rank == 0 && !again() {
+        let protected = guard::protect(config, (label, ranks), keep);
+        if protected.is_err() && !again() {
+            return protected;
+        }
+    }
+    Ok(())
+}
