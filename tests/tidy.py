@@ -38,7 +38,7 @@ UNSAFE_ALLOWED = (
     "tests/image/driver/",  # signals, waiting for a child
     "tests/image/programs/",  # calls to MPI
 )
-NO_UNWRAP = ("abi", "core", "channel", "ledger", "link", "protocol", "image", "image-cli", "node", "control", "protocol", "vault")
+NO_UNWRAP = ("abi", "core", "channel", "ledger", "link", "protocol", "image", "image-cli", "node", "control", "protocol", "vault", "tls")
 
 # path -> {rule: reason}
 EXCEPTIONS = {}

@@ -28,6 +28,7 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
     place(args, &mut spec).map_err(|error| Failure::new(USAGE, error))?;
     spec.verbose = args.verbose;
     spec.keep = spec.keep || args.keep;
+    spec.tls = spec.tls || args.guard.tls;
     spec.input_is_file = launch::input_is_file();
     let order = ClientMsg::Restart(Box::new(spec));
     launch::start_in(&folder, &binary, &order, Some(&saved), args.label)

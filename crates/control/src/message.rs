@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
 /// Version of this protocol.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 /// Most bytes of standard input or output in one message.
 pub const MAX_DATA_BYTES: usize = 256 * 1024;
 
@@ -148,6 +148,8 @@ pub struct JobSpec {
     pub input_is_file: bool,
     /// How long nodes go on without a controller; 0: not at all.
     pub controller_limit_ms: u64,
+    /// Connections between nodes, and to the controller, are encrypted.
+    pub tls: bool,
 }
 
 impl JobSpec {

@@ -108,7 +108,7 @@ impl Job {
     /// Begins the journal, if the job is to have one: now that the nodes' daemons were started.
     pub fn begin_journal(&mut self) {
         if let Some(crew) = self.crew.as_ref().filter(|_| self.spec.is_journaled()) {
-            let (key, addresses) = (crew.key.0, crew.addresses.clone());
+            let (key, addresses) = (crew.secret.key().0, crew.addresses.clone());
             let begun = unix_ms(self.begun_wall);
             let head = journal::Head::new(self.spec.clone(), key, addresses, begun);
             self.head = Some(head);
