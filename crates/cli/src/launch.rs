@@ -327,7 +327,7 @@ fn stay_with(
 /// What the nodes of a job that may get another controller hold locked.
 fn nodes_of(folder: &JobFolder, order: &ClientMsg) -> anyhow::Result<Option<File>> {
     let journaled = match order {
-        ClientMsg::Start(spec) => spec.is_journaled(),
+        ClientMsg::Start(spec) | ClientMsg::Restart(spec) => spec.is_journaled(),
         order => matches!(order, ClientMsg::Resume { .. }),
     };
     let mut options = File::options();

@@ -9,6 +9,7 @@ use crate::event::Event;
 use crate::status::JobStatus;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// Version of this protocol.
 pub const PROTOCOL: u32 = 5;
@@ -155,8 +156,13 @@ pub struct JobSpec {
 impl JobSpec {
     /// Whether the controller keeps a journal, so that its death does not end the job.
     pub fn is_journaled(&self) -> bool {
-        let here = self.hosts.is_none() && !self.netns;
+        let here = self.hosts.is_none();
         self.nodes > 0 && self.ft == Ft::Logged && here && self.controller_limit_ms > 0
+    }
+
+    /// How long nodes go on without a controller.
+    pub fn controller_limit(&self) -> Duration {
+        Duration::from_millis(if self.is_journaled() { self.controller_limit_ms } else { 0 })
     }
 }
 

@@ -119,18 +119,19 @@ impl Crew {
     /// That of a job whose controller is dead: listens where that did.
     pub fn again(
         head: &Head,
-        job: &str,
-        folder: &Path,
+        daemons: impl Iterator<Item = libc::pid_t>,
+        (job, folder): (&str, &Path),
         lifeline: OwnedFd,
         tell: &UnboundedSender<Msg>,
     ) -> io::Result<Crew> {
+        let bridge = head.spec.netns.then(|| Bridge::again(job, daemons)).transpose()?;
         let secret = Secret::new(Key(head.key), head.spec.tls)?;
         for address in &head.addresses {
             listen(*address, &secret, job, head.reign, tell)?;
         }
         let (job, folder, spec) = (job.to_string(), folder.to_path_buf(), head.spec.clone());
         let addresses = head.addresses.clone();
-        let (bridge, turned_away) = (None, Arc::default());
+        let turned_away = Arc::default();
         Ok(Crew { job, folder, spec, secret, addresses, lifeline, bridge, turned_away })
     }
 
@@ -160,15 +161,25 @@ impl Crew {
             if places.iter().any(|p| p.ip() == ip) {
                 continue;
             }
-            let listener = TcpListener::bind((ip, 0))?;
-            let at = listener.local_addr()?;
-            let (job, secret) = (self.job.clone(), self.secret.clone());
-            let own = Identity { job, node: ARCHIVE.node, epoch: ARCHIVE.epoch, secret };
-            let count = Arc::clone(&self.turned_away);
-            store::serve(listener, own, images.to_path_buf(), Arc::clone(members), count)?;
-            places.push(at);
+            places.push(self.serve_archive(SocketAddr::new(ip, 0), images, members)?);
         }
         Ok(())
+    }
+
+    /// The same at one place.
+    pub fn serve_archive(
+        &self,
+        place: SocketAddr,
+        images: &Path,
+        members: &Members,
+    ) -> io::Result<SocketAddr> {
+        let listener = bind(place)?;
+        let at = listener.local_addr()?;
+        let (job, secret) = (self.job.clone(), self.secret.clone());
+        let own = Identity { job, node: ARCHIVE.node, epoch: ARCHIVE.epoch, secret };
+        let count = Arc::clone(&self.turned_away);
+        store::serve(listener, own, images.to_path_buf(), Arc::clone(members), count)?;
+        Ok(at)
     }
 
     /// The next node, `node`, is to be on this host.
@@ -230,16 +241,18 @@ impl Crew {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("__member").stdin(Stdio::piped());
         let lifeline = self.lifeline.as_raw_fd();
-        let apart = self.bridge.is_some();
+        let space = self.bridge.as_ref().map(Bridge::space);
         // SAFETY: only async-signal-safe system calls between fork and exec.
         unsafe {
             command.pre_exec(move || {
                 libc::setpgid(0, 0);
                 spawn::shut_inherited();
-                if libc::fcntl(lifeline, libc::F_SETFD, 0) < 0 {
-                    return Err(io::Error::last_os_error());
+                for kept in std::iter::once(lifeline).chain(space) {
+                    if libc::fcntl(kept, libc::F_SETFD, 0) < 0 {
+                        return Err(io::Error::last_os_error());
+                    }
                 }
-                if apart { netns::leave() } else { Ok(()) }
+                if space.is_some() { netns::leave() } else { Ok(()) }
             });
         }
         let mut child = command.spawn()?;

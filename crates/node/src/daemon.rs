@@ -96,13 +96,12 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     let keep = spec.keep;
     std::fs::DirBuilder::new().mode(0o700).create(folder).map_err(os("storage"))?;
     let secret = Secret::new(Key(key), spec.tls).map_err(os("TLS"))?;
-    let limit = if spec.is_journaled() { spec.controller_limit_ms } else { 0 };
     let caller = Caller {
         controller,
         job: job.clone(),
         own: (node, epoch),
         secret: secret.clone(),
-        limit: Duration::from_millis(limit),
+        limit: spec.controller_limit(),
     };
     let called = caller.call()?;
     let here = called.stream.socket().local_addr().map_err(os("controller"))?.ip();
