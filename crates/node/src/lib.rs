@@ -32,8 +32,6 @@ pub mod saved;
 pub mod serve;
 pub mod spawn;
 mod store;
-#[cfg(test)]
-mod testing;
 mod wire;
 
 pub use eyrie_protocol::{gate, membership, placement, recovery, replicas, retention, scheduler};

@@ -70,7 +70,7 @@ impl Loans {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Random;
+    use eyrie_protocol::testing::Random;
 
     const NOBODY: [File; 0] = [];
 

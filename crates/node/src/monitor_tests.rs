@@ -1,7 +1,7 @@
 //! Tests of the rank life cycle: the rules one by one, then random histories.
 
 use super::*;
-use crate::testing::Random;
+use eyrie_protocol::testing::Random;
 
 fn started(size: u32) -> Monitor {
     let mut m = Monitor::new(size, true);

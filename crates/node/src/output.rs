@@ -207,7 +207,7 @@ fn text_line(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Random;
+    use eyrie_protocol::testing::Random;
 
     #[test]
     fn lines_come_whole_and_the_last_part_at_the_end() {

@@ -148,14 +148,14 @@ fn carry_out(
     outlet: &Outlet,
     tell: &UnboundedSender<Msg>,
 ) -> Result<Shared, BeginError> {
-    match order {
-        Order::Resume { verbose } => resume(id, folder, verbose, outlet, tell),
-        Order::Start(spec) if spec.nodes == 0 => begin(id, folder, prefix, *spec, outlet, tell),
-        Order::Restart(spec) if spec.nodes == 0 => {
-            begin_again(id, folder, prefix, *spec, outlet, tell)
-        }
-        Order::Start(spec) => begin_many(id, folder, (*spec, false), lifeline, outlet, tell),
-        Order::Restart(spec) => begin_many(id, folder, (*spec, true), lifeline, outlet, tell),
+    let (spec, restart) = match order {
+        Order::Resume { verbose } => return resume(id, folder, verbose, outlet, tell),
+        Order::Start(spec) => (*spec, false),
+        Order::Restart(spec) => (*spec, true),
+    };
+    match spec.nodes {
+        0 => begin(id, folder, prefix, (spec, restart), outlet, tell),
+        _ => begin_many(id, folder, (spec, restart), lifeline, outlet, tell),
     }
 }
 
@@ -170,37 +170,6 @@ fn take(job: &Shared, first: Msg, told: &mut mpsc::UnboundedReceiver<Msg>) {
         let Ok(message) = told.try_recv() else { return };
         job.take(message);
     }
-}
-
-/// A new job.
-fn begin(
-    id: &str,
-    folder: &Path,
-    prefix: Prefix,
-    spec: JobSpec,
-    outlet: &Outlet,
-    tell: &UnboundedSender<Msg>,
-) -> Result<Shared, BeginError> {
-    let job = begin_here(id, folder, prefix, spec, None, outlet, tell)?;
-    job.borrow_mut().start_all();
-    job.borrow_mut().end_turn();
-    Ok(job)
-}
-
-/// A job that was saved.
-fn begin_again(
-    id: &str,
-    folder: &Path,
-    prefix: Prefix,
-    spec: JobSpec,
-    outlet: &Outlet,
-    tell: &UnboundedSender<Msg>,
-) -> Result<Shared, BeginError> {
-    let saved = take_up(folder)?;
-    let job = begin_here(id, folder, prefix, spec, Some(saved), outlet, tell)?;
-    job.borrow_mut().restart();
-    job.borrow_mut().end_turn();
-    Ok(job)
 }
 
 /// Reads what is saved, and removes what is left of a daemon that was there before.
@@ -220,16 +189,16 @@ fn take_up(folder: &Path) -> Result<SavedJob, BeginError> {
     Ok(saved)
 }
 
-/// The job and its one node, which lives in this process.
-fn begin_here(
+/// A job whose one node lives in this process: a new one, or one that was saved.
+fn begin(
     id: &str,
     folder: &Path,
     prefix: Prefix,
-    spec: JobSpec,
-    saved: Option<SavedJob>,
+    (spec, restart): (JobSpec, bool),
     outlet: &Outlet,
     tell: &UnboundedSender<Msg>,
 ) -> Result<Shared, BeginError> {
+    let saved = restart.then(|| take_up(folder)).transpose()?;
     let images = folder.join(home::IMAGES);
     let segment = saved.as_ref().map(|s| s.segment_file(folder));
     let place = agent::Place { id: id.to_string(), images, prefix, segment };
@@ -240,7 +209,14 @@ fn begin_here(
     let node = Agent::begin(place, spec.clone(), hear, say, None)?;
     tokio::task::spawn_local(async move { agent::serve(&node, &mut ordered, heard).await });
     let place = Place { id: id.to_string(), folder: folder.to_path_buf() };
-    Job::begin(place, spec, saved, vec![Node::here(orders)], outlet.clone(), tell.clone())
+    let nodes = vec![Node::here(orders)];
+    let job = Job::begin(place, spec, saved, nodes, outlet.clone(), tell.clone())?;
+    match restart {
+        true => job.borrow_mut().restart(),
+        false => job.borrow_mut().start_all(),
+    }
+    job.borrow_mut().end_turn();
+    Ok(job)
 }
 
 /// A job whose nodes have daemons of their own. It starts, or goes on, when all have called.

@@ -15,5 +15,5 @@ pub mod replicas;
 pub mod retention;
 pub mod scheduler;
 pub mod session;
-#[cfg(test)]
-mod testing;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

@@ -32,14 +32,14 @@ def shell(body=PLAIN):
         shutil.rmtree(folder)
 
 
-def daemons():
-    """Processes of this build that are nodes on hosts."""
+def daemons(commands=(b"__host", b"__member")):
+    """Processes of this build that carry out one of these commands; nodes on hosts by default."""
     found = set()
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             with open(f"/proc/{pid}/cmdline", "rb") as file:
                 words = file.read().split(b"\0")
-            if words[0] == EYRIE.encode() and words[1] in (b"__host", b"__member"):
+            if words[0] == EYRIE.encode() and words[1] in commands:
                 found.add(int(pid))
     return found
 

@@ -10,9 +10,9 @@ import socket
 import subprocess
 
 from harness import CACHE, EYRIE, Job, NotRun, alive
-from hosts import daemons, on_node, parent, restored_alone, shell
+from hosts import daemons, parent, restored_alone, shell
 from nodes import Nodes, expected
-from slurm import slurm, soon
+from slurm import loses_a_daemon, slurm, soon
 
 # A remote shell of hydra's: options, the host, and a command for a shell.
 HYDRAS = 'while [ "${1#-}" != "$1" ]; do shift; done\nshift\nexec sh -c "$*"\n'
@@ -43,14 +43,7 @@ def launcher(*hosts, ranks=4):
 
 def stubs():
     """Processes of this build that a launcher has started."""
-    found = set()
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                words = file.read().split(b"\0")
-            if words[0] == EYRIE.encode() and words[1] in (b"join", b"__call"):
-                found.add(int(pid))
-    return found
+    return daemons((b"join", b"__call"))
 
 
 class Joined(Nodes):
@@ -214,14 +207,7 @@ def test_real_slurm_a_daemon_is_killed():
         before = daemons() | stubs()
         wrap = ["srun", "--mpi=pmi2", "--quiet", "--nodes=3", "--ntasks=4", "--no-kill"]
         with Joined("cg", wrap, env=it.environment) as job:
-            record = job.wait_running(4)
-            assert [n["host"] for n in record["nodes"]] == ["n1", "n2", "n3"], record
-            job.all_checkpointed()
-            victims = on_node(record, 1)
-            assert victims, record
-            os.kill(record["nodes"][1]["pid"], signal.SIGKILL)
-            job.wait_event("node-lost", node=1)
-            restored_alone(job, "cg", victims)
+            loses_a_daemon(job, "cg")
         soon(lambda: not (daemons() | stubs()) - before, "end of all processes")
         soon(it.idle, "end of the step")
 

@@ -186,19 +186,24 @@ def allocated(name, it):
     return Nodes(name, [], env=it.environment, wrap=wrap, ckpt_every=0.5)
 
 
+def loses_a_daemon(job, name):
+    """The job, on the three nodes, goes on without that of the second."""
+    record = job.wait_running(4)
+    assert [n["host"] for n in record["nodes"]] == ["n1", "n2", "n3"], record
+    job.all_checkpointed()
+    victims = on_node(record, 1)
+    assert victims, record
+    os.kill(record["nodes"][1]["pid"], signal.SIGKILL)
+    job.wait_event("node-lost", node=1)
+    restored_alone(job, name, victims)
+
+
 def test_real_a_job_runs_and_a_daemon_is_killed():
     expected("cg")
     with slurm() as it:
         before = daemons()
         with allocated("cg", it) as job:
-            record = job.wait_running(4)
-            assert [n["host"] for n in record["nodes"]] == ["n1", "n2", "n3"], record
-            job.all_checkpointed()
-            victims = on_node(record, 1)
-            assert victims, record
-            os.kill(record["nodes"][1]["pid"], signal.SIGKILL)
-            job.wait_event("node-lost", node=1)
-            restored_alone(job, "cg", victims)
+            loses_a_daemon(job, "cg")
         soon(lambda: not daemons() - before, "end of all daemons")
         soon(it.idle, "end of the allocation")
 
