@@ -1,9 +1,9 @@
 //! Networks of their own for nodes (`eyrie run --netns`): the controller's network namespace holds
 //! a bridge, and each node's is joined to it by a pair of veth devices.
 //!
-//! Kept true: the namespaces have no names, they are held by processes alone: those in them, and the
-//! daemons of the nodes, which have the controller's open, so that it outlives the controller. So
-//! with the last process of the job they vanish with bridge and pairs, however it ended; and
+//! Kept true: the namespaces have no names, they are held by processes alone: those in them, and
+//! the daemons of the nodes, which have the controller's open, so that it outlives the controller.
+//! So with the last process of the job they vanish with bridge and pairs, however it ended; and
 //! nothing of it ever is in the namespace that the job was started from.
 
 use std::ffi::OsStr;
