@@ -132,6 +132,7 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         argv: argv(&run.command),
         input_is_file: input_is_file(),
         controller_limit_ms: run.controller_limit.unwrap_or(CONTROLLER_LIMIT_MS),
+        tls: run.guard.tls,
     }
 }
 
@@ -199,6 +200,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         argv: argv(&verify.command),
         input_is_file: false,
         controller_limit_ms: 0,
+        tls: false,
     };
     start(spec, verify.label)
 }
@@ -325,7 +327,7 @@ fn stay_with(
 /// What the nodes of a job that may get another controller hold locked.
 fn nodes_of(folder: &JobFolder, order: &ClientMsg) -> anyhow::Result<Option<File>> {
     let journaled = match order {
-        ClientMsg::Start(spec) => spec.is_journaled(),
+        ClientMsg::Start(spec) | ClientMsg::Restart(spec) => spec.is_journaled(),
         order => matches!(order, ClientMsg::Resume { .. }),
     };
     let mut options = File::options();

@@ -261,6 +261,7 @@ pub struct RankLook {
     pub messages_sent: u64,
     pub bytes_sent: u64,
     pub messages_received: u64,
+    pub messages_early: u64,
 }
 
 /// Callers of a node that were turned away, and connections that it ended.

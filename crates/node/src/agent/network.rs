@@ -68,11 +68,13 @@ impl Agent {
         network.links = None;
         network.homes.clear();
         let own = &network.own;
-        let (job, key) = (own.job.clone(), own.key.clone());
+        let (job, secret) = (own.job.clone(), own.secret.clone());
         let member = Member { node: own.node, epoch: own.epoch };
-        let early = Wish::from_env();
+        // Datagrams are not encrypted.
+        let early = if secret.encrypts() { Wish::Never } else { Wish::from_env() };
         let started = TcpListener::bind((network.here, 0)).and_then(|listener| {
-            Links::start(Setup { segment, job, own: member, key, listener, log_replicas, early })
+            let own = member;
+            Links::start(Setup { segment, job, own, secret, listener, log_replicas, early })
         });
         let message = match started {
             Ok(links) => {
