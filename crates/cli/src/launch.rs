@@ -57,7 +57,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
     let elsewhere = hosts::plan(&wish).map_err(|e| Failure::new(USAGE, e))?;
     check_nodes(run, elsewhere.is_some() || run.nodes.is_some())?;
     if run.ft == FtMode::Coordinated {
-        check_coordinated(run, elsewhere.is_some() || run.nodes.is_some())?;
+        check_coordinated(run)?;
     }
     let program = match elsewhere {
         Some(_) => program_elsewhere(&run.command)?,
@@ -159,10 +159,8 @@ fn check_nodes(run: &Run, several: bool) -> Result<(), Failure> {
     Err(Failure::new(USAGE, anyhow::Error::msg(text)))
 }
 
-pub fn check_coordinated(run: &Run, several: bool) -> Result<(), Failure> {
-    let text = if several {
-        "--ft coordinated works on one node only, so far: leave --nodes and --hosts out"
-    } else if run.ckpt_dedup == CkptDedup::On {
+fn check_coordinated(run: &Run) -> Result<(), Failure> {
+    let text = if run.ckpt_dedup == CkptDedup::On {
         "--ft coordinated does not share memory between checkpoints: leave --ckpt-dedup out"
     } else if run.keep {
         "--keep is for eyrie replay, which takes the logs of --ft logged"
