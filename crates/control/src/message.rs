@@ -7,11 +7,12 @@
 use crate::bind::{Bind, Slot};
 use crate::event::Event;
 use crate::status::JobStatus;
+use eyrie_vault::Scheme;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
 /// Version of this protocol.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 /// Most bytes of standard input or output in one message.
 pub const MAX_DATA_BYTES: usize = 256 * 1024;
 
@@ -139,6 +140,8 @@ pub struct JobSpec {
     pub slots: Vec<Vec<Slot>>,
     /// Other nodes that hold each determinant.
     pub log_replicas: u32,
+    /// How images are protected against the loss of nodes.
+    pub vault: Scheme,
     /// Resolved path of the program.
     pub program: Vec<u8>,
     /// The name the program is called by, and its arguments.
@@ -151,6 +154,11 @@ pub struct JobSpec {
 }
 
 impl JobSpec {
+    /// Whether images are kept in a vault, with parity on other nodes.
+    pub fn is_vaulted(&self) -> bool {
+        self.nodes > 0 && matches!(self.vault, Scheme::Rs { .. } | Scheme::Xor { .. })
+    }
+
     /// Whether the controller keeps a journal, so that its death does not end the job.
     pub fn is_journaled(&self) -> bool {
         let here = self.hosts.is_none() && !self.netns;

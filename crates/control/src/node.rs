@@ -7,6 +7,7 @@
 
 use crate::message::{JobSpec, Stream};
 use crate::meta::Meta;
+use crate::vault::{VaultOrder, VaultStep, Vaulted};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
@@ -93,6 +94,8 @@ pub struct Fetch {
     pub from: Option<u32>,
     /// Whether its log is needed, too.
     pub log: bool,
+    /// If `from` is the vault: where that has the files.
+    pub vault: Vec<Vaulted>,
 }
 
 /// From the controller to a node.
@@ -118,6 +121,8 @@ pub enum ToNode {
     /// Copy these images of the rank to another node: the last, and what it needs. Answered by
     /// `Copied`.
     Copy { rank: u32, generations: Vec<u32>, to: u32 },
+    /// Of the vault that keeps images.
+    Vault(VaultOrder),
     /// The live nodes. Who is not among them any more is fenced.
     Members { members: Vec<Peer> },
     /// The node that each rank has its home on.
@@ -421,6 +426,11 @@ pub enum FromNode {
         generations: Vec<u32>,
         to: u32,
         error: Option<NotCopied>,
+    },
+    /// Of the vault: how it stands with a generation.
+    Vault {
+        generation: u64,
+        step: VaultStep,
     },
     /// Nothing; the node lives.
     Beat,

@@ -164,7 +164,8 @@ impl Crew {
             let (job, key) = (self.job.clone(), self.key.clone());
             let own = Identity { job, node: ARCHIVE.node, epoch: ARCHIVE.epoch, key };
             let count = Arc::clone(&self.turned_away);
-            store::serve(listener, own, images.to_path_buf(), Arc::clone(members), count)?;
+            let folder = images.to_path_buf();
+            store::serve(listener, own, folder, Arc::clone(members), count, None)?;
             places.push(at);
         }
         Ok(())

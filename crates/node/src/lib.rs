@@ -34,6 +34,7 @@ pub mod spawn;
 mod store;
 #[cfg(test)]
 mod testing;
+mod vault;
 mod wire;
 
 pub use eyrie_protocol::{gate, membership, placement, recovery, replicas, retention, scheduler};

@@ -16,6 +16,7 @@ mod random;
 mod reign;
 mod segment;
 mod types;
+mod vault;
 mod world;
 
 pub use types::Mutation;

@@ -1,19 +1,21 @@
-//! `eyrie-sim [--mutation NAME] [--trace] FIRST [COUNT]`: runs seeds; says which fail and why.
+//! `eyrie-sim [--mutation NAME] [--trace] [--vault] FIRST [COUNT]`: runs seeds; says which fail and
+//! why.
 
 use eyrie_sim::{Config, Mutation, Report, run};
 use std::process::ExitCode;
 use std::time::Instant;
 
-const USAGE: &str = "usage: eyrie-sim [--trace] [--mutation NAME] FIRST-SEED [HOW-MANY]";
+const USAGE: &str = "usage: eyrie-sim [--trace] [--vault] [--mutation NAME] FIRST-SEED [HOW-MANY]";
 
 fn main() -> ExitCode {
-    let mut trace = false;
+    let (mut trace, mut vault) = (false, false);
     let mut mutation = None;
     let mut numbers = Vec::new();
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--trace" => trace = true,
+            "--vault" => vault = true,
             "--mutation" => {
                 let name = args.next().unwrap_or_default();
                 mutation = Mutation::ALL.into_iter().find(|m| format!("{m:?}") == name);
@@ -39,12 +41,15 @@ fn main() -> ExitCode {
     let mut failed = 0;
     let begun = Instant::now();
     for seed in *first..first + count {
-        match run(Config { seed, mutation, trace }) {
+        match run(Config { seed, vault, mutation, trace }) {
             Ok(report) => total.add(&report),
             Err(why) => {
                 failed += 1;
                 println!("seed {seed} failed: {why}");
-                println!("  again, step by step: cargo run -q -p eyrie-sim -- --trace {seed}");
+                let more = if vault { " --vault" } else { "" };
+                println!(
+                    "  again, step by step: cargo run -q -p eyrie-sim -- --trace{more} {seed}"
+                );
             }
         }
     }

@@ -6,6 +6,7 @@ use super::{Agent, Msg, elsewhere};
 use crate::futex;
 use crate::membership::Member;
 use crate::store::{self, Identity, Members, TurnedAway};
+use crate::vault::Door;
 use eyrie_control::Meta;
 use eyrie_control::node::{Choice, Determinants, FromNode, NotCopied, Peer};
 use eyrie_ledger::early::Wish;
@@ -32,6 +33,8 @@ pub(crate) struct Network {
     pub links: Option<Links>,
     /// The archive among the members: where the controller takes and gives images.
     pub archive: Option<(u32, u64, SocketAddr)>,
+    /// Its part of the vault, if there is one.
+    pub vault: Option<Door>,
 }
 
 /// Between the counts of two nodes.

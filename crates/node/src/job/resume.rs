@@ -76,6 +76,7 @@ impl Job {
         (self.monitor, self.scheduler, self.planner) =
             (known.monitor, known.scheduler, known.planner);
         self.ranks = known.ranks;
+        self.vaults = known.vaults;
         if known.torn > 0 {
             tracing::warn!(
                 bytes = known.torn,
@@ -94,6 +95,7 @@ impl Job {
         event.text = format!("controller {} goes on by the journal", self.reign());
         self.log_event(event);
         self.print_the_rest();
+        self.resume_vault();
         let (known, limit) = (self.input.known().0, self.input.limit());
         self.input_credit = limit;
         self.tell_console(NodeMsg::StdinFrom { known, limit });
