@@ -3,6 +3,7 @@
 
 use super::death::check_image;
 use super::{Agent, Msg, elsewhere};
+use crate::checkpoint::image_path;
 use crate::futex;
 use crate::membership::Member;
 use crate::store::{self, Identity, Members, TurnedAway};
@@ -158,7 +159,10 @@ impl Agent {
             let _ = tell.send(Msg::LogsRead);
             let result = saved.map_err(|e| e.to_string()).and_then(|_| {
                 let Some(partner) = copy.partner else { return Ok(()) };
-                let generations = copy.missing.iter().copied().chain([generation]);
+                // What is kept and not here lies in the vault; this image needs nothing of it.
+                let here = |g: &u32| image_path(&images, rank, *g).exists();
+                let missing = copy.missing.iter().copied().filter(here);
+                let generations = missing.chain([generation]);
                 bring(&own, &members, &images, rank, generations, partner)
                     .map_err(|e| format!("its copy on node {partner}: {e}"))
             });

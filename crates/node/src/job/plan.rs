@@ -97,6 +97,13 @@ impl Job {
 
     pub(super) fn carry_out(&mut self, todo: Vec<Action>, fresh: bool) {
         let mut homes_told = true;
+        // Nodes take a rank whose home they hear of for the first time as it is, another as one
+        // that brings something with it: here none does.
+        for action in todo.iter().filter(|_| fresh) {
+            if let Action::Home { rank, at } = action {
+                self.placement.move_to(*rank, at.node);
+            }
+        }
         for action in todo {
             if let Action::Home { rank, at } = action {
                 homes_told = false;

@@ -13,6 +13,7 @@ use eyrie_vault::layout::Place;
 use eyrie_vault::member::{Member, MemberError};
 use eyrie_vault::record::{self, Dropped, Summary};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -212,11 +213,13 @@ impl Worker {
         for (number, message) in messages {
             let to = *current.group.get(number).ok_or("it speaks to nobody")?;
             let told = |e: crate::store::StoreError| format!("node {to}: {e}");
-            if !current.lines.contains_key(&to) {
-                let line = Client::connect(own, &self.setup.members, to).map_err(told)?;
-                current.lines.insert(to, line);
-            }
-            let Some(line) = current.lines.get_mut(&to) else { continue };
+            let line = match current.lines.entry(to) {
+                Entry::Occupied(line) => line.into_mut(),
+                Entry::Vacant(none) => {
+                    let line = Client::connect(own, &self.setup.members, to);
+                    none.insert(line.map_err(told)?)
+                }
+            };
             line.part(generation, &message).map_err(told)?;
         }
         Ok(())
