@@ -2,7 +2,8 @@
 
 What it keeps true: without `--rollbacks` no node is lost together with all that hold what a recovery
 of it needs (images of its ranks, outcomes recorded on it), nor with its replica before all is whole
-again; so a roll-back is a defect then. At least one node always stays.
+again; so a roll-back is a defect then. At least one node always stays. With `--vault rs:K+M` that is
+any M nodes, at once or one after the other, before all is whole again.
 """
 
 import itertools
@@ -22,12 +23,27 @@ def replica(node, live):
     return (after or others or [None])[0]
 
 
+def tolerated(record):
+    """How many nodes at once the job's vault bears; 0: it has none."""
+    scheme = record.get("vault") or ""
+    if scheme.startswith("rs:"):
+        return int(scheme.split("+")[1])
+    return 1 if scheme.startswith("xor:") else 0
+
+
+def in_vault(record):
+    """Whether images are in the vault, with the nodes that there are."""
+    return 0 < tolerated(record) < len(live_nodes(record))
+
+
 def bearable(record, gone):
     """Whether a job that stands as `record` says loses nothing with these nodes."""
     live = live_nodes(record)
     lost = set(live) & gone
     if not set(live) - lost:
         return False
+    if in_vault(record):
+        return len(gone) <= tolerated(record)
     if any(replica(node, live) in lost for node in lost):
         return False
     holders = [set(r["image_nodes"]) for r in record["ranks"]]
@@ -47,10 +63,13 @@ def whole(record, events):
         elif kind == "checkpointed" and rank in begun:
             complete.add(rank)
     two = min(2, len(live_nodes(record)))
-    return all(
-        r["rank"] in complete and r["pid"] and len(r["image_nodes"]) >= two
-        for r in record["ranks"]
-    )
+
+    def safe(rank):
+        if in_vault(record):
+            return rank["vault_generation"] is not None
+        return len(rank["image_nodes"]) >= two
+
+    return all(r["rank"] in complete and r["pid"] and safe(r) for r in record["ranks"])
 
 
 class Losses:

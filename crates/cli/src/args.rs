@@ -3,6 +3,7 @@
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use eyrie_terminal::units::{parse_bytes, parse_millis};
+use eyrie_vault::Scheme;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -201,9 +202,10 @@ pub struct Run {
     #[arg(long, value_name = "SECS", default_value = "1", value_parser = parse_millis)]
     pub ckpt_first: u64,
     /// In which order ranks are checkpointed (with --ft coordinated: all together, whatever is said
-    /// here)
-    #[arg(long, value_enum, default_value = "auto")]
-    pub ckpt_policy: CkptPolicy,
+    /// here) [default: auto; br with --vault rs or xor, as images that are new together share their
+    /// parity]
+    #[arg(long, value_enum)]
+    pub ckpt_policy: Option<CkptPolicy>,
     /// What a checkpoint stores
     #[arg(long, value_enum, default_value = "incremental")]
     pub ckpt: CkptMode,
@@ -246,8 +248,13 @@ pub struct Run {
     #[arg(long, value_name = "S")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=256))]
     pub spares: Option<u32>,
+    /// How images outlive their nodes: rs:K+M (of each K + M nodes any M may be lost at once with
+    /// their disks), xor:K (of each K + 1 nodes any one), partner (a copy on the next node), local
+    /// (not at all) [default: partner]
+    #[arg(long, value_name = "SCHEME")]
+    pub vault: Option<Scheme>,
     /// Other nodes that hold each recorded outcome before anything that depends on it leaves a node
-    /// [default: 1]
+    /// [default: 1; M with --vault rs:K+M]
     #[arg(long, value_name = "F")]
     pub log_replicas: Option<u32>,
     /// How long nodes go on without a controller, if it dies: `eyrie run` starts another one at

@@ -103,6 +103,7 @@ pub fn pointless(run: &Run) -> Option<&'static str> {
         ("--map", run.map.is_some()),
         ("--spares", run.spares.is_some()),
         ("--log-replicas", run.log_replicas.is_some()),
+        ("--vault", run.vault.is_some()),
         ("--prefix", run.reach.prefix.is_some()),
         ("--address", run.reach.address.is_some()),
         ("--join-limit", run.reach.join_limit.is_some()),

@@ -138,6 +138,7 @@ struct Prepared {
 }
 
 fn prepare(run: &Run, size: u32) -> Result<Prepared, Failure> {
+    launch::check_vault(run, u32::MAX)?;
     let program = launch::program_elsewhere(&run.command)?;
     let spec = launch::describe(run, size, &program);
     let binary = launch::own_binary(spec.ft)?;

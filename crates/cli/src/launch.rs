@@ -20,6 +20,7 @@ use eyrie_node::saved::SavedJob;
 use eyrie_node::serve;
 use eyrie_node::spawn::Prefix;
 use eyrie_terminal::{FAILED, Failure, USAGE};
+use eyrie_vault::Scheme;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -72,6 +73,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
             (nodes, homes.unwrap_or_default(), None)
         }
     };
+    check_vault(run, nodes)?;
     let ranks = file.as_ref().map_or_else(|| run.ranks(), |f| f.ranks.len() as u32);
     let spec = JobSpec {
         nodes,
@@ -91,17 +93,13 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         FtMode::Coordinated => Ft::Coordinated,
         FtMode::None => Ft::None,
     };
+    let vault = run.vault.unwrap_or(Scheme::Partner);
     JobSpec {
         size: ranks,
         ft,
         checkpoint_every_ms: run.ckpt_every,
         checkpoint_first_ms: run.ckpt_first,
-        checkpoint_policy: match run.ckpt_policy {
-            CkptPolicy::Sr => CheckpointPolicy::Sequential,
-            CkptPolicy::Br => CheckpointPolicy::Batch,
-            CkptPolicy::St => CheckpointPolicy::Timer,
-            CkptPolicy::Auto => CheckpointPolicy::Auto,
-        },
+        checkpoint_policy: policy(run.ckpt_policy, vault),
         incremental: run.ckpt == CkptMode::Incremental,
         freeze: match run.ckpt_freeze {
             CkptFreeze::Auto => Freeze::Auto,
@@ -127,13 +125,43 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         homes: Vec::new(),
         bind: bind(run.bind),
         slots: Vec::new(),
-        log_replicas: run.log_replicas.unwrap_or(1),
+        log_replicas: run.log_replicas.unwrap_or(vault.tolerates().max(1) as u32),
+        vault,
         program: program.as_os_str().as_bytes().to_vec(),
         argv: argv(&run.command),
         input_is_file: input_is_file(),
         controller_limit_ms: run.controller_limit.unwrap_or(CONTROLLER_LIMIT_MS),
         tls: run.guard.tls,
     }
+}
+
+/// Whether images go to a vault, where they share parity.
+fn has_parity(vault: Scheme) -> bool {
+    matches!(vault, Scheme::Rs { .. } | Scheme::Xor { .. })
+}
+
+fn policy(asked: Option<CkptPolicy>, vault: Scheme) -> CheckpointPolicy {
+    match asked {
+        Some(CkptPolicy::Sr) => CheckpointPolicy::Sequential,
+        Some(CkptPolicy::Br) => CheckpointPolicy::Batch,
+        Some(CkptPolicy::St) => CheckpointPolicy::Timer,
+        None if has_parity(vault) => CheckpointPolicy::Batch,
+        Some(CkptPolicy::Auto) | None => CheckpointPolicy::Auto,
+    }
+}
+
+/// Refuses a vault that the job's nodes cannot make, or that nothing would be put into.
+pub fn check_vault(run: &Run, nodes: u32) -> Result<(), Failure> {
+    let Some(vault) = run.vault else { return Ok(()) };
+    let (least, there) = (vault.least(), nodes.saturating_add(run.spares.unwrap_or(0)) as usize);
+    let text = if run.ft != FtMode::Logged {
+        format!("--vault {vault} keeps the checkpoints of --ft logged, so far: leave one out")
+    } else if has_parity(vault) && there < least {
+        format!("--vault {vault} needs {least} nodes at least, and there are {there}")
+    } else {
+        return Ok(());
+    };
+    Err(Failure::new(USAGE, anyhow::Error::msg(text)))
 }
 
 fn bind(mode: Option<BindMode>) -> Bind {
@@ -194,6 +222,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         bind: Bind::Auto,
         slots: Vec::new(),
         log_replicas: 0,
+        vault: Scheme::Partner,
         program: program.as_os_str().as_bytes().to_vec(),
         argv: argv(&verify.command),
         input_is_file: false,

@@ -2,6 +2,7 @@
 
 use eyrie_control::{Event, JobStatus, RankStatus};
 use eyrie_terminal::units::{bytes, millis};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// One event as a line.
@@ -154,6 +155,7 @@ fn nodes(job: &JobStatus) -> String {
     if job.tls {
         text.push_str("connections: encrypted (TLS 1.3)\n");
     }
+    text.push_str(&vault(job));
     for n in job.nodes.iter().filter(|n| n.strangers + n.fenced + n.malformed > 0) {
         let (strangers, fenced, malformed) = (n.strangers, n.fenced, n.malformed);
         let _ = writeln!(
@@ -164,6 +166,21 @@ fn nodes(job: &JobStatus) -> String {
         );
     }
     text
+}
+
+/// What protects images against the loss of nodes.
+fn vault(job: &JobStatus) -> String {
+    let Some(scheme) = &job.vault else { return String::new() };
+    let mut ranks: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    for r in &job.ranks {
+        if let Some(generation) = r.vault_generation {
+            ranks.entry(generation).or_default().push(r.rank.to_string());
+        }
+    }
+    let part = |(generation, ranks): (&u64, &Vec<String>)| {
+        format!("; generation {generation} protects the images of {}", ranks.join(","))
+    };
+    format!("vault: {scheme}{}\n", ranks.iter().map(part).collect::<String>())
 }
 
 fn rank_row(r: &RankStatus) -> Vec<String> {

@@ -12,8 +12,8 @@ use std::path::PathBuf;
     eyrie vault scrub n*\n  \
     eyrie vault export --to restored/ n*\n\n\
     A vault's members are folders, one for each node, each on a storage of its own; which of them\n\
-    are given, and in what order, does not matter, as each says what it is. `eyrie run` does not\n\
-    keep its checkpoints in one yet.")]
+    are given, and in what order, does not matter, as each says what it is. `eyrie run --vault`\n\
+    keeps the checkpoints of a job over nodes in one, in the folders node-N/vault.")]
 pub struct Vault {
     #[command(subcommand)]
     pub action: Action,

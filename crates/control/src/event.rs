@@ -45,6 +45,8 @@ pub enum EventKind {
     NodeLost,
     /// The images of a rank are on another node again.
     Copied,
+    /// An image of a rank is in the vault, in whose generation `count`.
+    Vaulted,
     /// The job is saved as a whole, and can be restarted; `bytes`: what is stored besides images.
     Saved,
     /// A saved job goes on.
@@ -79,6 +81,7 @@ impl EventKind {
             EventKind::Saved => "saved",
             EventKind::Restarted => "restarted",
             EventKind::Copied => "copied",
+            EventKind::Vaulted => "vaulted",
             EventKind::ControllerLost => "controller-lost",
             EventKind::ControllerBack => "controller-back",
         }

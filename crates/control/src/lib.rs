@@ -13,6 +13,7 @@ pub mod meta;
 pub mod node;
 pub mod pmi;
 pub mod status;
+pub mod vault;
 
 pub use bind::{Bind, Slot};
 pub use event::{Event, EventKind};
@@ -23,3 +24,4 @@ pub use message::{
 pub use meta::Meta;
 pub use node::{Death, FromNode, Said, ToNode};
 pub use status::{CheckpointStatus, JobStatus, NodeStatus, RankStatus};
+pub use vault::{VaultOrder, VaultStep};

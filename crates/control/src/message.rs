@@ -7,6 +7,7 @@
 use crate::bind::{Bind, Slot};
 use crate::event::Event;
 use crate::status::JobStatus;
+use eyrie_vault::Scheme;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -140,6 +141,8 @@ pub struct JobSpec {
     pub slots: Vec<Vec<Slot>>,
     /// Other nodes that hold each determinant.
     pub log_replicas: u32,
+    /// How images are protected against the loss of nodes.
+    pub vault: Scheme,
     /// Resolved path of the program.
     pub program: Vec<u8>,
     /// The name the program is called by, and its arguments.
@@ -154,6 +157,11 @@ pub struct JobSpec {
 }
 
 impl JobSpec {
+    /// Whether images are kept in a vault, with parity on other nodes.
+    pub fn is_vaulted(&self) -> bool {
+        self.nodes > 0 && matches!(self.vault, Scheme::Rs { .. } | Scheme::Xor { .. })
+    }
+
     /// Whether the controller keeps a journal, so that its death does not end the job.
     pub fn is_journaled(&self) -> bool {
         let here = self.hosts.is_none();

@@ -7,6 +7,7 @@
 
 use crate::message::{JobSpec, Stream};
 use crate::meta::Meta;
+use crate::vault::{VaultOrder, VaultStep, Vaulted};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
@@ -93,6 +94,8 @@ pub struct Fetch {
     pub from: Option<u32>,
     /// Whether its log is needed, too.
     pub log: bool,
+    /// If `from` is the vault: where that has the files.
+    pub vault: Vec<Vaulted>,
 }
 
 /// One rank of a set of checkpoints: the number of its start, the node that its image is copied to
@@ -128,6 +131,8 @@ pub enum ToNode {
     /// Copy these images of the rank to another node: the last, and what it needs. Answered by
     /// `Copied`.
     Copy { rank: u32, generations: Vec<u32>, to: u32 },
+    /// Of the vault that keeps images.
+    Vault(VaultOrder),
     /// The live nodes. Who is not among them any more is fenced.
     Members { members: Vec<Peer> },
     /// The node that each rank has its home on.
@@ -443,6 +448,11 @@ pub enum FromNode {
         generations: Vec<u32>,
         to: u32,
         error: Option<NotCopied>,
+    },
+    /// Of the vault: how it stands with a generation.
+    Vault {
+        generation: u64,
+        step: VaultStep,
     },
     /// Nothing; the node lives.
     Beat,

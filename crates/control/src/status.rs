@@ -13,6 +13,9 @@ pub struct JobStatus {
     pub args: Vec<String>,
     pub size: u32,
     pub ft: String,
+    /// How images of a job over nodes are protected: a scheme of `--vault`.
+    #[serde(default)]
+    pub vault: Option<String>,
     /// `running`, `stopping`, `rolling-back` or `ended`.
     pub phase: String,
     pub exit_code: Option<i32>,
@@ -69,6 +72,9 @@ pub struct RankStatus {
     pub node: u32,
     /// Nodes that have its newest image.
     pub image_nodes: Vec<u32>,
+    /// The vault's generation that protects it, if one does.
+    #[serde(default)]
+    pub vault_generation: Option<u64>,
     pub pid: Option<u32>,
     /// `starting`, `running`, `waiting`, `checkpointing`, `recovering`, `replaying`,
     /// `waits-for-log-space`, `finalized`, `exited` or `dead`.

@@ -178,7 +178,7 @@ impl Crew {
         let (job, secret) = (self.job.clone(), self.secret.clone());
         let own = Identity { job, node: ARCHIVE.node, epoch: ARCHIVE.epoch, secret };
         let count = Arc::clone(&self.turned_away);
-        store::serve(listener, own, images.to_path_buf(), Arc::clone(members), count)?;
+        store::serve(listener, own, images.to_path_buf(), Arc::clone(members), count, None)?;
         Ok(at)
     }
 

@@ -11,6 +11,7 @@ use crate::post::Post;
 use crate::reap;
 use crate::spawn::Prefix;
 use crate::store::{self, Identity, Members};
+use crate::vault::{Door, Setup};
 use eyrie_control::Decoder;
 use eyrie_control::auth::{AuthError, Key};
 use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
@@ -112,16 +113,23 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     let store_at = store.local_addr().map_err(os("listener"))?;
     let turned_away = Arc::default();
     let count = Arc::clone(&turned_away);
-    store::serve(store, own.clone(), images.clone(), Arc::clone(&members), count)
+    let post = Arc::new(Post::default());
+    let out = Arc::clone(&post);
+    let say = Arc::new(move |message| out.say(message));
+    let vault = spec.is_vaulted().then(|| {
+        let (folder, images) = (folder.join(home::VAULT), images.clone());
+        let (job, ranks, members) = (job.clone(), spec.size, Arc::clone(&members));
+        Door::open(Setup { folder, images, job, ranks, members, say: say.clone() })
+    });
+    let vault = vault.transpose().map_err(os("thread"))?;
+    store::serve(store, own.clone(), images.clone(), Arc::clone(&members), count, vault.clone())
         .map_err(os("store"))?;
     let (orders, mut ordered) = mpsc::unbounded_channel();
     let (hear, heard) = mpsc::unbounded_channel();
     let (homes, store, archive) = (Vec::new(), store_at, None);
-    let network = Network { own, members, here, store, turned_away, homes, links: None, archive };
+    let links = None;
+    let network = Network { own, members, here, store, turned_away, homes, links, archive, vault };
     let place = agent::Place { id: job, images, prefix, segment: None };
-    let post = Arc::new(Post::default());
-    let out = Arc::clone(&post);
-    let say = Arc::new(move |message| out.say(message));
     let agent = Agent::begin(place, spec, hear, say, Some(network))?;
     agent.borrow_mut().join();
     line::keep(caller, called, post, orders).map_err(os("thread"))?;

@@ -34,6 +34,8 @@ pub const NODES: &str = "nodes";
 pub const STDIN: &str = "stdin";
 /// Checkpoint images.
 pub const IMAGES: &str = "images";
+/// A node's part of the vault that keeps images.
+pub const VAULT: &str = "vault";
 
 /// Attempts to take the lock of a saved job, which others try as well to see if it is alive.
 const CLAIMS: u32 = 50;

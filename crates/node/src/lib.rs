@@ -32,6 +32,7 @@ pub mod saved;
 pub mod serve;
 pub mod spawn;
 mod store;
+mod vault;
 mod wire;
 
 pub use eyrie_protocol::{gate, membership, placement, recovery, replicas, retention, scheduler};

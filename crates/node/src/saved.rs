@@ -161,6 +161,7 @@ mod tests {
             bind: eyrie_control::Bind::Auto,
             slots: vec![],
             log_replicas: 0,
+            vault: eyrie_vault::Scheme::Partner,
             program: b"/bin/x".to_vec(),
             argv: vec![b"x".to_vec()],
             input_is_file: false,

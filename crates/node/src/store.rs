@@ -1,13 +1,17 @@
-//! Images on other nodes: a node serves its folder of images to the other members of the job.
+//! Images on other nodes: a node serves its folder of images, and its part of the vault, to the
+//! other members of the job.
 //!
 //! Kept true: only files of ranks, by names that are checked, and only for current members that
 //! know the job's key; a file appears under its name when all of it is there.
 
+use crate::vault::{Door, MAX_RANGE_BYTES, Work};
 use eyrie_control::auth::{AuthError, Hello, Role};
 use eyrie_control::frame::{HEADER_BYTES, MAX_FRAME_BYTES};
 use eyrie_control::node::Refusals;
 use eyrie_control::{Decoder, FrameError, encode};
 use eyrie_tls::{Secret, Stream};
+use eyrie_vault::encoding::Message;
+use eyrie_vault::geometry::CHUNK_BYTES;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -20,6 +24,8 @@ use std::time::Duration;
 
 /// Longest silence in the middle of a conversation.
 const SILENCE: Duration = Duration::from_secs(20);
+/// Longest silence between the parts of two sums of the vault.
+const ENCODING: Duration = Duration::from_secs(600);
 /// Longest file that is taken.
 const MAX_FILE_BYTES: u64 = 1 << 46;
 
@@ -30,13 +36,19 @@ enum Ask {
     Put { name: String, bytes: u64 },
     /// Give this file.
     Get { name: String },
+    /// Take this of a sum that the vault makes; so many bytes follow. It is not answered.
+    Part { generation: u64, task: (usize, usize), row: Option<u64>, bytes: u32 },
+    /// Give these bytes of a file of the vault, as many as there are.
+    Range { name: String, at: u64, bytes: u32 },
+    /// How long is this file of the vault?
+    Length { name: String },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Answer {
-    /// Put: go on. Get: so many bytes follow.
+    /// Put: go on. Get, range: so many bytes follow. Length: it is that.
     Go(u64),
-    /// Put: it is there.
+    /// Put: it is there. Length: it is not.
     Done,
     Failed(String),
 }
@@ -158,13 +170,15 @@ pub fn serve(
     folder: PathBuf,
     members: Members,
     turned_away: Arc<TurnedAway>,
+    vault: Option<Door>,
 ) -> io::Result<()> {
     let accept = move || {
         for stream in listener.incoming().flatten() {
             let (own, folder, members) = (own.clone(), folder.clone(), Arc::clone(&members));
+            let vault = vault.clone();
             let turned_away = Arc::clone(&turned_away);
             let work = move || {
-                if let Err(error) = converse(stream, &own, &folder, &members) {
+                if let Err(error) = converse(stream, &own, &folder, &members, vault) {
                     turned_away.count(&error);
                     tracing::warn!(%error, "store: a connection is closed");
                 }
@@ -183,6 +197,7 @@ fn converse(
     own: &Identity,
     folder: &Path,
     members: &Members,
+    vault: Option<Door>,
 ) -> Result<(), StoreError> {
     patience(&socket)?;
     let hello = |caller: &Hello| {
@@ -196,23 +211,93 @@ fn converse(
             return Err(StoreError::NoMember(other.node));
         }
     }
+    let mut vault = vault.map(|door| Visit { door, from: other.node, generation: None });
     loop {
         let ask = match receive(&mut stream) {
             Ok(ask) => ask,
             Err(StoreError::Io(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 return Ok(());
             }
-            Err(error) => return Err(error),
+            Err(error) => {
+                vault.iter().for_each(Visit::broke);
+                return Err(error);
+            }
         };
-        let (Ask::Put { name, .. } | Ask::Get { name }) = &ask;
-        if !is_ours(name) {
-            send(&mut stream, &Answer::Failed(format!("'{name}' is no name of an image")))?;
-            return Err(StoreError::Protocol);
-        }
         match ask {
-            Ask::Put { name, bytes } => put(&mut stream, folder, &name, bytes)?,
-            Ask::Get { name } => give(&mut stream, folder, &name)?,
+            Ask::Put { name, bytes } => {
+                of_image(&mut stream, &name)?;
+                put(&mut stream, folder, &name, bytes)?;
+            }
+            Ask::Get { name } => {
+                of_image(&mut stream, &name)?;
+                give(&mut stream, folder, &name)?;
+            }
+            ask => of_vault(&mut stream, vault.as_mut().ok_or(StoreError::Protocol)?, ask)?,
         }
+    }
+}
+
+/// An error unless `name` is that of an image.
+fn of_image(stream: &mut Stream, name: &str) -> Result<(), StoreError> {
+    if is_ours(name) {
+        return Ok(());
+    }
+    send(stream, &Answer::Failed(format!("'{name}' is no name of an image")))?;
+    Err(StoreError::Protocol)
+}
+
+/// Whoever calls the vault of this node.
+struct Visit {
+    door: Door,
+    from: u32,
+    /// The generation that parts came of.
+    generation: Option<u64>,
+}
+
+impl Visit {
+    /// What was to come does not.
+    fn broke(&self) {
+        if let Some(generation) = self.generation {
+            self.door.tell(Work::Broken { from: self.from, generation });
+        }
+    }
+}
+
+fn of_vault(stream: &mut Stream, visit: &mut Visit, ask: Ask) -> Result<(), StoreError> {
+    match ask {
+        Ask::Part { generation, task, row, bytes } => {
+            if visit.generation.replace(generation).is_none() {
+                stream.socket().set_read_timeout(Some(ENCODING))?;
+            }
+            let length = u64::from(bytes);
+            if length > CHUNK_BYTES {
+                return Err(StoreError::Protocol);
+            }
+            let mut bytes = vec![0; length as usize];
+            if let Err(error) = stream.read_exact(&mut bytes) {
+                visit.broke();
+                return Err(error.into());
+            }
+            let message = Message { task, block: row.map(|row| (row, bytes)) };
+            visit.door.tell(Work::Said { from: visit.from, generation, message });
+            Ok(())
+        }
+        Ask::Range { name, at, bytes } => {
+            let found = visit.door.range(&name, at, bytes.min(MAX_RANGE_BYTES));
+            match found {
+                Ok(found) => {
+                    send(stream, &Answer::Go(found.len() as u64))?;
+                    Ok(stream.write_all(&found)?)
+                }
+                Err(error) => send(stream, &Answer::Failed(format!("{name}: {error}"))),
+            }
+        }
+        Ask::Length { name } => match visit.door.length(&name) {
+            Ok(Some(bytes)) => send(stream, &Answer::Go(bytes)),
+            Ok(None) => send(stream, &Answer::Done),
+            Err(error) => send(stream, &Answer::Failed(format!("{name}: {error}"))),
+        },
+        Ask::Put { .. } | Ask::Get { .. } => Err(StoreError::Protocol),
     }
 }
 
@@ -282,6 +367,39 @@ impl Client {
         }
     }
 
+    /// Brings a part of a sum that the vault makes.
+    pub fn part(&mut self, generation: u64, message: &Message) -> Result<(), StoreError> {
+        let row = message.block.as_ref().map(|(row, _)| *row);
+        let content = message.block.as_ref().map_or(&[][..], |(_, bytes)| bytes);
+        let bytes = content.len() as u32;
+        send(&mut self.stream, &Ask::Part { generation, task: message.task, row, bytes })?;
+        Ok(self.stream.write_all(content)?)
+    }
+
+    /// Bytes of a file of the vault there: as many as there are.
+    pub fn range(&mut self, name: &str, at: u64, bytes: u32) -> Result<Vec<u8>, StoreError> {
+        send(&mut self.stream, &Ask::Range { name: name.to_string(), at, bytes })?;
+        match receive(&mut self.stream)? {
+            Answer::Go(length) if length <= u64::from(bytes) => {
+                let mut found = vec![0; length as usize];
+                self.stream.read_exact(&mut found)?;
+                Ok(found)
+            }
+            Answer::Failed(text) => Err(StoreError::Refused(text)),
+            _ => Err(StoreError::Protocol),
+        }
+    }
+
+    /// The length of a file of the vault there; `None`: it is not there.
+    pub fn length(&mut self, name: &str) -> Result<Option<u64>, StoreError> {
+        send(&mut self.stream, &Ask::Length { name: name.to_string() })?;
+        match receive(&mut self.stream)? {
+            Answer::Go(bytes) => Ok(Some(bytes)),
+            Answer::Done => Ok(None),
+            Answer::Failed(text) => Err(StoreError::Refused(text)),
+        }
+    }
+
     /// Fetches a file.
     pub fn get(&mut self, folder: &Path, name: &str) -> Result<(), StoreError> {
         send(&mut self.stream, &Ask::Get { name: name.to_string() })?;
@@ -305,7 +423,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let own = Identity { job: "jobs".into(), node, epoch: 7, secret: secret.clone() };
         members.lock().unwrap().push((node, 7, listener.local_addr().unwrap()));
-        serve(listener, own.clone(), dir.path().into(), Arc::clone(members), Arc::default())
+        serve(listener, own.clone(), dir.path().into(), Arc::clone(members), Arc::default(), None)
             .unwrap();
         (dir, own)
     }

@@ -11,7 +11,8 @@
 //! node on which the rank may have run - otherwise all ranks go back to the beginning, loudly; what
 //! was fetched is kept until it is replicated elsewhere, whichever homes die on the way; an
 //! incarnation's number is used once; an image counts only
-//! when it lies on two nodes (on one, if there is no second), and is copied again when one dies.
+//! when it lies on two nodes (on one, if there is no second), and is copied again when one dies, or
+//! when the vault has it.
 //! An image counts only for the incarnation that it is of and those after it, never for one that
 //! was restored from an older image meanwhile and still needs the logs since then.
 //! Ranks that ended well are run again if their node dies, as their last messages die with it.
@@ -20,6 +21,7 @@
 
 mod saved;
 mod together;
+mod vault;
 
 use crate::membership::{Member, ring_after};
 use crate::replicas::{Answer, Words, longest};
@@ -27,6 +29,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use saved::{ARCHIVE, Saved};
+pub use vault::{Guard, Rule, VAULT};
 
 /// On how many nodes each image lies.
 pub const COPIES: usize = 2;
@@ -55,6 +58,8 @@ pub enum Input {
     /// An image of this incarnation, its log and the files that it needs are complete and durable
     /// at these.
     Stored { rank: u32, incarnation: u32, generation: u32, at: Vec<Member> },
+    /// The vault has an image: each of its files is kept by one of these.
+    Vaulted { rank: u32, generation: u32, guards: Vec<Guard> },
     /// A copy could not be made.
     NotCopied { rank: u32, generation: u32, to: Member },
     /// Some time went by: copies that could not be made are tried again.
@@ -133,6 +138,8 @@ struct Rank {
     kept: BTreeMap<u32, BTreeSet<Member>>,
     /// Those that do not count yet.
     unborn: BTreeMap<u32, BTreeSet<Member>>,
+    /// Who keeps those that the vault has.
+    guards: BTreeMap<u32, Vec<Guard>>,
     /// Up to this one all that are in neither list were given up, for ever.
     given_up: u32,
 }
@@ -140,6 +147,7 @@ struct Rank {
 /// All ranks and nodes of a job.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Planner {
+    rule: Rule,
     members: Vec<Member>,
     spares: BTreeSet<Member>,
     ranks: Vec<Rank>,
@@ -163,6 +171,7 @@ impl Planner {
     /// see `start`.
     pub fn new(map: Vec<u32>) -> Self {
         Planner {
+            rule: Rule::Copies(COPIES),
             members: Vec::new(),
             spares: BTreeSet::new(),
             ranks: Vec::new(),
@@ -198,6 +207,7 @@ impl Planner {
                 words: None,
                 kept: BTreeMap::from([(0, BTreeSet::new())]),
                 unborn: BTreeMap::new(),
+                guards: BTreeMap::new(),
                 given_up: 0,
             });
         }
@@ -232,8 +242,12 @@ impl Planner {
         }
     }
 
-    /// Where a new image of a rank goes besides its home: the next node in the ring.
+    /// Where a new image of a rank goes besides its home: the next node in the ring, if images are
+    /// copied.
     pub fn partner(&self, rank: u32) -> Option<Member> {
+        if self.vaults() || self.enough() < COPIES {
+            return None;
+        }
         let home = self.home(rank)?;
         ring_after(home.node, &self.members).first().copied()
     }
@@ -252,7 +266,10 @@ impl Planner {
     /// Whether nothing is under way: every rank has its place, every image its copies.
     pub fn settled(&self) -> bool {
         let placed = |r: &Rank| !matches!(r.phase, Phase::Fetching | Phase::Restoring { .. });
-        !self.rolling_back && self.copying.is_empty() && self.ranks.iter().all(placed)
+        !self.rolling_back
+            && self.copying.is_empty()
+            && self.unguarded().is_empty()
+            && self.ranks.iter().all(placed)
     }
 
     /// Takes one input.
@@ -305,6 +322,9 @@ impl Planner {
             Input::Stored { rank, incarnation, generation, at } => {
                 self.stored(rank, incarnation, generation, &at, todo);
             }
+            Input::Vaulted { rank, generation, guards } => {
+                self.vaulted(rank, generation, guards, todo);
+            }
             Input::NotCopied { rank, generation, to } => {
                 self.copying.remove(&(rank, generation, to));
             }
@@ -314,6 +334,7 @@ impl Planner {
                 let r = &mut self.ranks[rank as usize];
                 r.kept.remove(&generation);
                 r.unborn.remove(&generation);
+                r.guards.remove(&generation);
                 self.copying.retain(|c, _| (c.0, c.1) != (rank, generation));
             }
         }
@@ -357,6 +378,7 @@ impl Planner {
             for holders in rank.kept.values_mut().chain(rank.unborn.values_mut()) {
                 holders.remove(&member);
             }
+            rank.weaken(&self.members);
             let lost = match rank.phase {
                 Phase::Up | Phase::Done => rank.home == member,
                 Phase::Restoring { at, .. } => at == member,
@@ -394,8 +416,9 @@ impl Planner {
     /// A rank that is being brought its image from a node that is gone is ordered anew.
     fn refetch_lost_sources(&mut self, gone: Member, todo: &mut Vec<Action>) {
         for rank in 0..self.ranks.len() {
-            if let Phase::Restoring { at, from: Some(from), .. } = self.ranks[rank].phase
-                && from == gone
+            let rank_now = &self.ranks[rank];
+            if let Phase::Restoring { at, generation, from: Some(from) } = rank_now.phase
+                && (from == gone || (from == VAULT && !rank_now.guards.contains_key(&generation)))
             {
                 self.restore_at(rank, at, todo);
             }
@@ -476,7 +499,11 @@ impl Planner {
             (*generation == 0 || own.is_some()).then_some((*generation, own))
         });
         let Some((generation, holder)) = newest else {
-            return self.roll_back(format!("no image of rank {index} is left"), todo);
+            let beyond = match self.rule {
+                Rule::Vault { .. } => ": more nodes are lost than the vault bears",
+                Rule::Copies(_) => "",
+            };
+            return self.roll_back(format!("no image of rank {index} is left{beyond}"), todo);
         };
         let from = holder.filter(|h| *h != at);
         // Images of the last incarnation that come to count only now could have the logs trimmed
@@ -532,6 +559,9 @@ impl Planner {
         let rank = &mut self.ranks[index];
         let number = index as u32;
         self.copying.retain(|c, from| (c.0, c.1, *from) != (number, generation, bad));
+        if bad == VAULT {
+            rank.unguard(generation);
+        }
         let gone = |holders: &mut BTreeSet<Member>| {
             holders.remove(&bad);
             holders.is_empty() && generation > 0
@@ -597,13 +627,39 @@ impl Planner {
             r.phase = Phase::Released;
             r.kept.clear();
             r.unborn.clear();
+            r.guards.clear();
             self.copying.retain(|c, _| c.0 != rank);
         }
     }
 
-    /// Sees to it that each image lies on two nodes; those that do begin to count.
+    /// Sees to it that each image lies on two nodes, if the vault does not keep them; those that
+    /// are safe begin to count.
     fn balance(&mut self, todo: &mut Vec<Action>) {
-        let enough = COPIES.min(self.members.len());
+        if !self.vaults() {
+            self.copy_more(todo);
+        }
+        if self.together {
+            return self.count_sets(self.enough(), todo);
+        }
+        for (index, number) in (0u32..).zip(0..self.ranks.len()) {
+            let rank = &self.ranks[number];
+            let safe = |g: &(&u32, &BTreeSet<Member>)| self.is_safe(g.1);
+            let ripe: Vec<u32> = rank.unborn.iter().filter(safe).map(|g| *g.0).collect();
+            let rank = &mut self.ranks[number];
+            for generation in ripe {
+                let holders = rank.unborn.remove(&generation).unwrap_or_default();
+                let later = rank.unborn.split_off(&generation);
+                for older in std::mem::replace(&mut rank.unborn, later).into_keys() {
+                    todo.push(Action::Discard { rank: index, generation: older });
+                }
+                rank.kept.insert(generation, holders);
+                todo.push(Action::Complete { rank: index, generation });
+            }
+        }
+    }
+
+    fn copy_more(&mut self, todo: &mut Vec<Action>) {
+        let enough = self.enough();
         for (index, rank) in (0u32..).zip(&mut self.ranks) {
             let home = match rank.phase {
                 Phase::Restoring { at, .. } => at,
@@ -615,31 +671,16 @@ impl Planner {
             for (&generation, holders) in rank.kept.iter().chain(&rank.unborn) {
                 let under_way = |m: &&Member| self.copying.contains_key(&(index, generation, **m));
                 let coming = self.members.iter().filter(under_way).count();
-                // The archive gives, if asked, and brings nothing.
-                let Some(&from) = holders.first().filter(|m| **m != ARCHIVE) else { continue };
-                let missing = enough.saturating_sub(saved::copies(holders) + coming);
+                // The archive and the vault give, if asked, and bring nothing.
+                let Some(&from) = holders.first().filter(|m| vault::is_node(m)) else { continue };
+                let there = holders.iter().filter(|m| vault::is_node(m)).count();
+                let missing = enough.saturating_sub(there + coming);
                 let free = |m: &&Member| !holders.contains(m) && !under_way(m);
                 let to: Vec<Member> = targets.iter().filter(free).copied().take(missing).collect();
                 for to in to {
                     self.copying.insert((index, generation, to), from);
                     todo.push(Action::Copy { rank: index, generation, from, to });
                 }
-            }
-        }
-        if self.together {
-            return self.count_sets(enough, todo);
-        }
-        for (index, rank) in (0u32..).zip(&mut self.ranks) {
-            let whole = |g: &(&u32, &BTreeSet<Member>)| g.1.len() >= enough;
-            let ripe: Vec<u32> = rank.unborn.iter().filter(whole).map(|g| *g.0).collect();
-            for generation in ripe {
-                let holders = rank.unborn.remove(&generation).unwrap_or_default();
-                let later = rank.unborn.split_off(&generation);
-                for older in std::mem::replace(&mut rank.unborn, later).into_keys() {
-                    todo.push(Action::Discard { rank: index, generation: older });
-                }
-                rank.kept.insert(generation, holders);
-                todo.push(Action::Complete { rank: index, generation });
             }
         }
     }

@@ -59,7 +59,13 @@ impl<D: Disk> Member<D> {
         let dropped = Dropped { vault: identity.vault, ..Dropped::default() };
         disk.replace(files::DROPPED, &record::encode(&dropped).map_err(MemberError::Encode)?)?;
         disk.replace(files::IDENTITY, &record::encode(&identity).map_err(MemberError::Encode)?)?;
-        Ok(Member { disk, identity, dropped, writing: None, encoding: None, early: Vec::new() })
+        Ok(Member { dropped, ..Member::known(disk, identity) })
+    }
+
+    /// One that is what it is said to be, over storage that nothing is read of yet.
+    pub(crate) fn known(disk: D, identity: Identity) -> Member<D> {
+        let dropped = Dropped { vault: identity.vault, ..Dropped::default() };
+        Member { disk, identity, dropped, writing: None, encoding: None, early: Vec::new() }
     }
 
     /// `None`: the folder is no member of any vault.
@@ -75,14 +81,7 @@ impl<D: Disk> Member<D> {
             Some(bytes) => record::decode(&bytes).map_err(bad(files::DROPPED, identity.node))?,
             None => Dropped { vault: identity.vault, ..Dropped::default() },
         };
-        Ok(Some(Member {
-            disk,
-            identity,
-            dropped,
-            writing: None,
-            encoding: None,
-            early: Vec::new(),
-        }))
+        Ok(Some(Member { dropped, ..Member::known(disk, identity) }))
     }
 
     pub fn node(&self) -> u32 {

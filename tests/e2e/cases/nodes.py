@@ -222,6 +222,16 @@ def test_without_images_and_outcomes_all_begin_again():
         job.ends_as("heat")
 
 
+def test_all_begin_again_on_several_nodes():
+    """Some ranks have other homes then, and all hear of each other."""
+    expected("heat")
+    with Nodes("heat", 4, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        job.kill_nodes(0, 1)
+        job.wait_event("rolled-back")
+        job.ends_as("heat")
+
+
 def test_a_rank_that_had_ended_is_restored_for_those_who_still_run():
     """All ranks of a node may end, and the node be lost: what they sent is sent again."""
     expected("farm")

@@ -6,6 +6,7 @@ use crate::types::*;
 use crate::world::World;
 use eyrie_protocol::gate::Ticket;
 use eyrie_protocol::membership::Member;
+use eyrie_protocol::recovery::VAULT;
 use eyrie_protocol::session::Numbered;
 use std::rc::Rc;
 
@@ -51,6 +52,7 @@ impl World {
                     node.disk.remove(&(rank, generation));
                 }
             }
+            ToNode::Vault { round, images } => self.encode(at, round, &images),
             ToNode::Reset(member) => self.reset(at, member),
         }
         self.wake_pump(at);
@@ -170,6 +172,10 @@ impl World {
                         let said = FromNode::ImageBad { rank, incarnation, generation, at };
                         return self.tell(at, said);
                     };
+                    if from == VAULT {
+                        let after = 50 + self.random.below(1500);
+                        return self.at(after, Event::Unvault { at, rank, generation });
+                    }
                     self.tell_peer(at, from, PeerMsg::Want { rank, generation });
                     return;
                 }

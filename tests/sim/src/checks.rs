@@ -24,10 +24,12 @@ pub struct Truth {
     images: BTreeMap<(u32, u32), Depends>,
     /// Nodes lost since all was whole the last time; before the first time one more.
     pub deaths: u64,
+    /// So many may be lost then.
+    pub bears: u64,
 }
 
 impl Truth {
-    pub fn new(ranks: u32) -> Self {
+    pub fn new(ranks: u32, bears: u64) -> Self {
         Truth {
             history: vec![Vec::new(); ranks as usize],
             // What runs before a rank was ordered does not count.
@@ -35,14 +37,15 @@ impl Truth {
             printed: vec![Vec::new(); ranks as usize],
             outside: vec![0; ranks as usize],
             images: BTreeMap::new(),
-            deaths: 1,
+            deaths: bears,
+            bears,
         }
     }
 
     /// Everything begins anew.
     pub fn restart(&mut self) {
-        let deaths = self.deaths + 1;
-        *self = Truth { deaths, ..Truth::new(self.history.len() as u32) };
+        let deaths = self.deaths + self.bears;
+        *self = Truth { deaths, ..Truth::new(self.history.len() as u32, self.bears) };
     }
 
     /// A rank recorded an outcome. Those of incarnations that have a successor do not count.
@@ -70,7 +73,7 @@ impl Truth {
 
     /// Whether more was lost at once than is to be survived.
     pub fn may_roll_back(&self) -> bool {
-        self.deaths > 1
+        self.deaths > self.bears
     }
 
     fn outcomes(&self, rank: usize) -> Vec<Outcome> {
@@ -153,6 +156,12 @@ impl World {
     /// A checkpoint begins to count: it must lie on two nodes, dead ones that nobody has noticed
     /// included.
     pub fn check_copies(&mut self, rank: u32, generation: u32) {
+        if self.controller.planner.vaults() {
+            if !self.vault.contains_key(&(rank, generation)) {
+                self.fail(format!("image {generation} of rank {rank} counts before it is safe"));
+            }
+            return;
+        }
         let members = self.controller.planner.members();
         let has = |m: &&Member| {
             self.nodes.get(m).is_none_or(|n| n.disk.contains_key(&(rank, generation)))
@@ -194,6 +203,9 @@ impl World {
                 && node.gate.replicas().count() == replicas
                 && node.gate.may_leave(ticket, None)
                 && node.disk.values().all(|s| !s.bad);
+        }
+        if self.controller.planner.vaults() {
+            return whole;
         }
         for (rank, retention) in (0u32..).zip(&self.controller.retention) {
             for generation in retention.newest_first().map(|k| k.generation).filter(|g| *g > 0) {

@@ -2,6 +2,7 @@
 
 use crate::reign::Effect;
 use crate::types::*;
+use crate::vault::Round;
 use crate::world::World;
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::recovery::{Action, Input, Planner};
@@ -27,6 +28,9 @@ pub struct Controller {
     /// Nodes that are to be reset, and those that are.
     pub rolling_back: Option<(BTreeSet<u32>, Vec<Member>)>,
     pub done: BTreeMap<u32, u64>,
+    /// What is being brought into the vault.
+    pub round: Option<Round>,
+    pub rounds: u64,
     /// Floors as they were told to the nodes, with the time.
     pub floors: Vec<(Time, u32, Point)>,
 }
@@ -53,6 +57,8 @@ impl Controller {
             late: Vec::new(),
             rolling_back: None,
             done: BTreeMap::new(),
+            round: None,
+            rounds: 0,
             floors: Vec::new(),
         }
     }
@@ -65,7 +71,7 @@ impl World {
         self.carry_out(todo);
     }
 
-    fn say_to(&mut self, to: Member, said: ToNode) {
+    pub fn say_to(&mut self, to: Member, said: ToNode) {
         if self.controller.conns.contains_key(&to) {
             self.turn.push(Effect::Say(to, said));
         }
@@ -208,6 +214,7 @@ impl World {
         }
         self.controller.tapes.iter_mut().for_each(Vec::clear);
         self.controller.done.clear();
+        self.forget_vault();
         self.controller.points.clear();
         self.controller.floors.clear();
         self.truth.restart();
@@ -272,6 +279,7 @@ impl World {
                 }
             }
         }
+        self.vault_loses(member);
         self.planner(Input::NodeDied { member });
         self.all_down();
     }
@@ -331,6 +339,7 @@ impl World {
             FromNode::NotCopied { rank, generation, to } => {
                 self.planner(Input::NotCopied { rank, generation, to });
             }
+            FromNode::Vaulted { round, images } => self.encoded(member, round, images),
             FromNode::NoCheckpoint { rank } => {
                 let now = self.now;
                 if self.controller.capturing.remove(&rank).is_some() {
@@ -432,6 +441,7 @@ impl World {
             if self.random.one_in(8) {
                 self.planner(Input::Tick);
             }
+            self.begin_round();
         }
         self.at(100, Event::Schedule);
     }

@@ -19,7 +19,9 @@ impl World {
             return;
         }
         if self.is_whole() {
-            self.truth.deaths = 0;
+            let members = self.controller.planner.members().len() as u64;
+            let most = if self.controller.planner.vaults() { self.truth.bears } else { 1 };
+            self.truth.deaths = self.truth.bears - most.min(members - 1);
         }
         self.faults_left -= 1;
         self.report.faults += 1;

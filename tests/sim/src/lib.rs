@@ -17,6 +17,7 @@ mod reign;
 mod segment;
 pub mod together;
 mod types;
+mod vault;
 mod world;
 
 pub use types::Mutation;

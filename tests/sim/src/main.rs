@@ -1,12 +1,12 @@
-//! `eyrie-sim [--mutation NAME] [--trace] FIRST [COUNT]`: runs seeds; says which fail and why. With
-//! `--together` of jobs whose ranks go back together.
+//! `eyrie-sim [--mutation NAME] [--trace] [--vault] FIRST [COUNT]`: runs seeds; says which fail and
+//! why. With `--together` of jobs whose ranks go back together.
 
 use eyrie_sim::{Config, Mutation, Report, run, together};
 use std::process::ExitCode;
 use std::time::Instant;
 
 const USAGE: &str =
-    "usage: eyrie-sim [--together] [--trace] [--mutation NAME] FIRST-SEED [HOW-MANY]";
+    "usage: eyrie-sim [--together | --vault] [--trace] [--mutation NAME] FIRST-SEED [HOW-MANY]";
 
 /// Seeds of jobs whose ranks go back together.
 fn together(first: u64, count: u64, trace: bool) -> ExitCode {
@@ -29,7 +29,7 @@ fn together(first: u64, count: u64, trace: bool) -> ExitCode {
 }
 
 fn main() -> ExitCode {
-    let (mut trace, mut all) = (false, false);
+    let (mut trace, mut all, mut vault) = (false, false, false);
     let mut mutation = None;
     let mut numbers = Vec::new();
     let mut args = std::env::args().skip(1);
@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         match arg.as_str() {
             "--trace" => trace = true,
             "--together" => all = true,
+            "--vault" => vault = true,
             "--mutation" => {
                 let name = args.next().unwrap_or_default();
                 mutation = Mutation::ALL.into_iter().find(|m| format!("{m:?}") == name);
@@ -65,12 +66,15 @@ fn main() -> ExitCode {
     let mut failed = 0;
     let begun = Instant::now();
     for seed in *first..first + count {
-        match run(Config { seed, mutation, trace }) {
+        match run(Config { seed, vault, mutation, trace }) {
             Ok(report) => total.add(&report),
             Err(why) => {
                 failed += 1;
                 println!("seed {seed} failed: {why}");
-                println!("  again, step by step: cargo run -q -p eyrie-sim -- --trace {seed}");
+                let more = if vault { " --vault" } else { "" };
+                println!(
+                    "  again, step by step: cargo run -q -p eyrie-sim -- --trace{more} {seed}"
+                );
             }
         }
     }

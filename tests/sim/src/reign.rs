@@ -169,6 +169,8 @@ impl World {
     /// Another controller goes on.
     pub fn reign(&mut self) {
         self.dead = false;
+        // What was under way was never counted.
+        self.controller.round = None;
         self.trace(|| String::from("a new controller goes on"));
         for rank in 0..self.ranks() {
             let printed = self.truth.printed[rank as usize].len();

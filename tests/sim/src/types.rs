@@ -78,6 +78,11 @@ pub enum ToNode {
         rank: u32,
         generation: u32,
     },
+    /// Bring these images into the vault.
+    Vault {
+        round: u64,
+        images: Vec<(u32, u32)>,
+    },
     /// Everything goes back to the beginning; the node is this member from now on.
     Reset(Member),
 }
@@ -92,6 +97,9 @@ pub struct Order {
     pub words: Option<Words>,
 }
 
+/// What a node brought into the vault.
+pub type Encoded = Vec<(u32, u32, Rc<Image>)>;
+
 /// From a node to the controller.
 #[derive(Debug, Clone)]
 pub enum FromNode {
@@ -100,6 +108,7 @@ pub enum FromNode {
     ImageBad { rank: u32, incarnation: u32, generation: u32, at: Member },
     Stored { rank: u32, generation: u32, image: Rc<Image>, partner: Option<Member> },
     NotCopied { rank: u32, generation: u32, to: Member },
+    Vaulted { round: u64, images: Option<Encoded> },
     NoCheckpoint { rank: u32 },
     RankDied { rank: u32, incarnation: u32 },
     RankDone { rank: u32, incarnation: u32, hash: u64, depends: Depends },
@@ -193,6 +202,18 @@ pub enum Event {
         generation: u32,
         image: Rc<Image>,
     },
+    /// A node has brought into the vault what it was to.
+    Encoded {
+        at: Member,
+        round: u64,
+        images: Encoded,
+    },
+    /// An image is read out of the vault.
+    Unvault {
+        at: Member,
+        rank: u32,
+        generation: u32,
+    },
     /// The controller looks for due checkpoints.
     Schedule,
     /// The controller takes a node for dead.
@@ -258,10 +279,12 @@ pub enum Mutation {
     EffectsUnwritten,
     /// A new controller does not repeat what nodes have not confirmed.
     OrdersForgotten,
+    /// An image counts when it is on its way into the vault.
+    VaultedEarly,
 }
 
 impl Mutation {
-    pub const ALL: [Mutation; 19] = [
+    pub const ALL: [Mutation; 20] = [
         Mutation::OpenGate,
         Mutation::RunsUnnoticed,
         Mutation::NoWriteBack,
@@ -281,5 +304,6 @@ impl Mutation {
         Mutation::LateImages,
         Mutation::EffectsUnwritten,
         Mutation::OrdersForgotten,
+        Mutation::VaultedEarly,
     ];
 }

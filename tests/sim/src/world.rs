@@ -7,20 +7,25 @@ use crate::node::Node;
 use crate::program::{self, Programs};
 use crate::random::Random;
 use crate::reign::{Effect, Fate, Journal};
-use crate::types::{End, Event, Mutation, Packet, Time};
+use crate::types::{End, Event, FromNode, Image, Mutation, Packet, Time};
 use eyrie_protocol::membership::Member;
-use eyrie_protocol::recovery::Input;
+use eyrie_protocol::recovery::{Input, Rule};
 use eyrie_protocol::session::Session;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::rc::Rc;
 
 /// Events after which a run is taken for hung.
 const MOST_EVENTS: u64 = 60_000;
+/// Nodes of a vault that may be gone.
+pub const VAULT_BEARS: u64 = 2;
 
 /// What a run consists of; all else follows from the seed.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
     pub seed: u64,
+    /// Images go to a vault that bears the loss of two nodes.
+    pub vault: bool,
     pub mutation: Option<Mutation>,
     pub trace: bool,
 }
@@ -33,6 +38,8 @@ pub struct Report {
     pub node_deaths: u64,
     pub recoveries: u64,
     pub checkpoints: u64,
+    /// Images that were read out of the vault.
+    pub unvaulted: u64,
     pub roll_backs: u64,
     /// Controllers that died.
     pub controllers: u64,
@@ -48,6 +55,7 @@ impl Report {
         self.node_deaths += other.node_deaths;
         self.recoveries += other.recoveries;
         self.checkpoints += other.checkpoints;
+        self.unvaulted += other.unvaulted;
         self.roll_backs += other.roll_backs;
         self.controllers += other.controllers;
         self.ended_lost += u64::from(other.lost);
@@ -58,13 +66,15 @@ impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{} events, {} faults, {} nodes lost, {} ranks restored, {} checkpoints, {} times back \
-             to the beginning, {} controllers lost, {} jobs lost with their last node",
+            "{} events, {} faults, {} nodes lost, {} ranks restored, {} checkpoints, {} read out \
+             of the vault, {} times back to the beginning, {} controllers lost, {} jobs lost with \
+             their last node",
             self.events,
             self.faults,
             self.node_deaths,
             self.recoveries,
             self.checkpoints,
+            self.unvaulted,
             self.roll_backs,
             self.controllers,
             self.ended_lost
@@ -82,6 +92,8 @@ pub struct World {
     pub controller: Controller,
     pub conns: Vec<Conn>,
     pub truth: Truth,
+    /// What the vault has, and the nodes that keep it.
+    pub vault: BTreeMap<(u32, u32), (Rc<Image>, Vec<Member>)>,
     pub report: Report,
     pub replicas: usize,
     pub faults_left: u64,
@@ -109,10 +121,12 @@ impl World {
     pub fn new(config: Config) -> Self {
         let mut random = Random::new(config.seed);
         let ranks = 2 + random.below(4) as u32;
-        let nodes = 2 + random.below(4) as u32;
+        let least = if config.vault { VAULT_BEARS + 1 } else { 2 };
+        let nodes = (least + random.below(4)) as u32;
         let steps = 60 + random.below(400);
         let programs = program::draw(&mut random, ranks, steps);
-        let replicas = if random.one_in(8) { 2 } else { 1 };
+        let bears = if config.vault { VAULT_BEARS } else { 1 };
+        let replicas = if random.one_in(8) { 2 } else { bears as usize };
         let map: Vec<u32> = match random.below(2) {
             0 => (0..ranks).map(|r| r % nodes).collect(),
             _ => (0..ranks).map(|r| r * nodes / ranks).collect(),
@@ -123,7 +137,8 @@ impl World {
             nodes: BTreeMap::new(),
             controller: Controller::new(map, random.below(3)),
             conns: Vec::new(),
-            truth: Truth::new(ranks),
+            truth: Truth::new(ranks, bears),
+            vault: BTreeMap::new(),
             report: Report::default(),
             replicas,
             faults_left: random.below(7),
@@ -143,6 +158,11 @@ impl World {
             programs,
             random,
         };
+        if config.vault {
+            let planner = world.controller.planner.clone();
+            let least = VAULT_BEARS as usize + 1;
+            world.controller.planner = planner.with_rule(Rule::Vault { least });
+        }
         let spares = world.random.below(2) as u32;
         world.trace(|| {
             format!("{ranks} ranks, {nodes} nodes, {spares} spares, {replicas} replicas")
@@ -243,6 +263,10 @@ impl World {
             Event::Written { at, rank, generation, image } => {
                 self.written(at, rank, generation, image);
             }
+            Event::Encoded { at, round, images } => {
+                self.tell(at, FromNode::Vaulted { round, images: Some(images) });
+            }
+            Event::Unvault { at, rank, generation } => self.unvault(at, rank, generation),
             Event::Schedule => self.schedule(),
             Event::Suspect { member } => self.suspect(member),
             Event::Perish { member } => self.perish(member),

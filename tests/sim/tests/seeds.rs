@@ -7,23 +7,38 @@ const SEEDS: u64 = 1000;
 /// Each mutation is found among so many.
 const MUTATED_SEEDS: u64 = 1000;
 
-fn again(seed: u64, why: &str) -> String {
-    format!("seed {seed}: {why}\nagain, step by step: cargo run -p eyrie-sim -- --trace {seed}")
+fn again(seed: u64, vault: bool, why: &str) -> String {
+    let vault = if vault { " --vault" } else { "" };
+    format!(
+        "seed {seed}: {why}\nagain, step by step: cargo run -p eyrie-sim -- --trace{vault} {seed}"
+    )
 }
 
 #[test]
 fn no_seed_finds_a_fault() {
+    none_finds_a_fault(false);
+}
+
+/// The same with images in a vault that bears two losses.
+#[test]
+fn no_seed_finds_a_fault_with_a_vault() {
+    none_finds_a_fault(true);
+}
+
+fn none_finds_a_fault(vault: bool) {
     let mut total = Report::default();
     for seed in 0..SEEDS {
-        match run(Config { seed, mutation: None, trace: false }) {
+        match run(Config { seed, vault, mutation: None, trace: false }) {
             Ok(report) => total.add(&report),
-            Err(why) => panic!("{}", again(seed, &why)),
+            Err(why) => panic!("{}", again(seed, vault, &why)),
         }
     }
     println!("{SEEDS} seeds: {total}");
     // The seeds must not be harmless.
     assert!(total.faults > SEEDS && total.node_deaths > SEEDS / 2, "{total}");
-    assert!(total.recoveries > SEEDS && total.checkpoints > SEEDS, "{total}");
+    let checkpoints = if vault { SEEDS / 2 } else { SEEDS };
+    assert!(total.recoveries > SEEDS && total.checkpoints > checkpoints, "{total}");
+    assert_eq!(total.unvaulted > SEEDS / 50, vault, "{total}");
     assert!(total.controllers > SEEDS / 10, "{total}");
     assert!(total.roll_backs > 0 && total.roll_backs < SEEDS / 2, "{total}");
 }
@@ -31,7 +46,8 @@ fn no_seed_finds_a_fault() {
 #[test]
 fn the_same_seed_is_the_same_run() {
     for seed in 0..50 {
-        let once = || run(Config { seed, mutation: None, trace: false });
+        let vault = seed % 2 == 1;
+        let once = || run(Config { seed, vault, mutation: None, trace: false });
         assert_eq!(format!("{:?}", once()), format!("{:?}", once()), "seed {seed}");
     }
 }
@@ -40,7 +56,8 @@ fn the_same_seed_is_the_same_run() {
 fn every_mutation_is_found() {
     for mutation in Mutation::ALL {
         let wrong = |seed: &u64| {
-            run(Config { seed: *seed, mutation: Some(mutation), trace: false }).is_err()
+            let vault = mutation == Mutation::VaultedEarly;
+            run(Config { seed: *seed, vault, mutation: Some(mutation), trace: false }).is_err()
         };
         match (0..MUTATED_SEEDS).find(wrong) {
             Some(seed) => println!("{mutation:?} is found by seed {seed}"),

@@ -155,7 +155,7 @@ impl Agent {
     }
 }
 
-pub(super) fn check_image(
+pub(crate) fn check_image(
     images: &Path,
     job: &str,
     rank: u32,

@@ -4,8 +4,9 @@
 //! refers to; what cannot be used here does not stay under its name.
 
 use super::network::{log_of, names};
+use super::vault::Unread;
 use crate::checkpoint::image_path;
-use crate::recovery::ARCHIVE;
+use crate::recovery::{ARCHIVE, VAULT};
 use crate::store::{Client, Identity, Members, StoreError};
 use eyrie_control::node::{Choice, Fetch};
 use eyrie_ledger::saved;
@@ -20,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const ATTEMPTS: u32 = 50;
 
 /// Removes the files of images.
-pub(super) fn remove(images: &Path, rank: u32, generations: &[u32]) {
+pub(crate) fn remove(images: &Path, rank: u32, generations: &[u32]) {
     for generation in generations {
         let path = image_path(images, rank, *generation);
         let _ = eyrie_image::remove_image(&path);
@@ -61,14 +62,20 @@ impl Elsewhere {
             }
             return Some(choice);
         };
-        let epoch = self.epoch(from)?;
+        let vaulted = from == VAULT.node;
+        let epoch = if vaulted { VAULT.epoch } else { self.epoch(from)? };
         // What was here may be what is bad: the second time all of it is fetched.
         for again in [false, true] {
             if again {
                 remove(&self.images, self.rank, &fetch.files);
             }
-            if let Err(error) = self.fetch(&fetch.files, from, epoch)? {
-                let why = format!("it is not fetched from node {from}: {error}");
+            let fetched = match vaulted {
+                true => self.fetch_vaulted(fetch)?,
+                false => self
+                    .fetch(&fetch.files, from, epoch)?
+                    .map_err(|error| format!("it is not fetched from node {from}: {error}")),
+            };
+            if let Err(why) = fetched {
                 return Some(Choice::Refused { generation, why, fetched: true });
             }
             match check() {
@@ -94,6 +101,25 @@ impl Elsewhere {
     fn epoch(&self, node: u32) -> Option<u64> {
         let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
         members.iter().find(|m| m.0 == node).map(|m| m.1)
+    }
+
+    /// Reads the files that are not here out of the vault. `None`: too much of that is gone.
+    fn fetch_vaulted(&self, fetch: &Fetch) -> Option<Result<(), String>> {
+        let mut left = ATTEMPTS;
+        loop {
+            left -= 1;
+            match self.unvault(fetch) {
+                Ok(()) => return Some(Ok(())),
+                Err(Unread::Gone) => return None,
+                Err(Unread::Later(why)) if left > 0 => {
+                    tracing::warn!(rank = self.rank, "the vault is not read yet: {why}");
+                    std::thread::sleep(PAUSE);
+                }
+                Err(Unread::Later(why) | Unread::Never(why)) => {
+                    return Some(Err(format!("it is not read out of the vault: {why}")));
+                }
+            }
+        }
     }
 
     /// Fetches the files that are not here. `None`: the member is gone.

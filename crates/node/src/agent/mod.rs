@@ -15,8 +15,11 @@ mod saving;
 mod start;
 mod streams;
 mod together;
+mod vault;
 mod verify;
 
+pub(crate) use death::check_image;
+pub(crate) use elsewhere::remove as remove_image_files;
 pub(crate) use network::{Network, names};
 
 use crate::checkpoint::Report;
@@ -267,6 +270,7 @@ impl Agent {
             ToNode::GoOn { generation, keep } => self.go_on(generation, keep),
             ToNode::Reload { segment } => self.reload(segment),
             ToNode::Copy { rank, generations, to } => self.copy_images(rank, generations, to),
+            ToNode::Vault(order) => self.order_vault(order),
             ToNode::Members { members } => self.set_members(&members),
             ToNode::Homes { homes } => self.set_homes(&homes),
             ToNode::Held { ask, ranks } => self.tell_held(ask, &ranks),

@@ -3,9 +3,11 @@
 
 use super::death::check_image;
 use super::{Agent, Msg, elsewhere};
+use crate::checkpoint::image_path;
 use crate::futex;
 use crate::membership::Member;
 use crate::store::{self, Identity, Members, TurnedAway};
+use crate::vault::Door;
 use eyrie_control::Meta;
 use eyrie_control::node::{Choice, Determinants, FromNode, NotCopied, Peer};
 use eyrie_ledger::early::Wish;
@@ -32,6 +34,8 @@ pub(crate) struct Network {
     pub links: Option<Links>,
     /// The archive among the members: where the controller takes and gives images.
     pub archive: Option<(u32, u64, SocketAddr)>,
+    /// Its part of the vault, if there is one.
+    pub vault: Option<Door>,
 }
 
 /// Between the counts of two nodes.
@@ -165,7 +169,10 @@ impl Agent {
             let _ = tell.send(Msg::LogsRead);
             let result = saved.map_err(|e| e.to_string()).and_then(|_| {
                 let Some(partner) = copy.partner else { return Ok(()) };
-                let generations = copy.missing.iter().copied().chain([generation]);
+                // What is kept and not here lies in the vault; this image needs nothing of it.
+                let here = |g: &u32| image_path(&images, rank, *g).exists();
+                let missing = copy.missing.iter().copied().filter(here);
+                let generations = missing.chain([generation]);
                 bring(&own, &members, &images, rank, generations, partner)
                     .map_err(|e| format!("its copy on node {partner}: {e}"))
             });

@@ -179,6 +179,7 @@ impl Job {
             (Part::Books, journal::part(&self.books())),
             (Part::Monitor, journal::part(&self.monitor)),
             (Part::Scheduler, journal::part(&self.scheduler)),
+            (Part::Vault, journal::part(&self.vaults)),
         ];
         for (node, n) in (0u32..).zip(&self.nodes) {
             parts.push((Part::Node(node), journal::part(&n.books(node))));

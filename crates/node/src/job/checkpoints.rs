@@ -193,7 +193,13 @@ impl Job {
         self.remove_images(rank, files);
     }
 
-    fn checkpoint_failed(&mut self, rank: u32, generation: u32, reason: String, lasting: bool) {
+    pub(super) fn checkpoint_failed(
+        &mut self,
+        rank: u32,
+        generation: u32,
+        reason: String,
+        lasting: bool,
+    ) {
         let r = self.rank(rank);
         r.failures = if lasting { NEEDED_ATTEMPTS } else { r.failures + 1 };
         let news = r.reason.as_deref() != Some(&reason);

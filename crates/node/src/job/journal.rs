@@ -9,6 +9,7 @@
 
 use super::Rank;
 use super::books::Books;
+use super::vault::Vaults;
 use crate::crew::FIRST_REIGN;
 use crate::home;
 use crate::monitor::Monitor;
@@ -80,6 +81,7 @@ pub(super) enum Part {
     Books,
     Monitor,
     Scheduler,
+    Vault,
     Node(u32),
     Rank(u32),
 }
@@ -134,6 +136,7 @@ pub(super) struct Known {
     pub monitor: Monitor,
     pub scheduler: Scheduler,
     pub planner: Option<Planner>,
+    pub vaults: Vaults,
     pub nodes: Vec<(NodeBooks, Session<ToNode>)>,
     pub ranks: Vec<Rank>,
     /// So many events there were, of which these are the last.
@@ -302,6 +305,7 @@ impl Reading {
             books: self.part(Part::Books)?,
             monitor: self.part(Part::Monitor)?,
             scheduler: self.part(Part::Scheduler)?,
+            vaults: self.part(Part::Vault)?,
             planner: self.planner,
             nodes,
             ranks,

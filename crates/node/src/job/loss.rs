@@ -51,6 +51,7 @@ impl Job {
             self.rank_lost(rank, node);
         }
         self.looks_without(node);
+        self.vault_loses(node);
         self.plan(Input::NodeDied { member: self.member(node) });
     }
 

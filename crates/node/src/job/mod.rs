@@ -22,6 +22,7 @@ mod sets;
 mod start;
 mod suspend;
 mod together;
+mod vault;
 mod verify;
 
 use crate::crew::{Crew, Wired};
@@ -231,6 +232,7 @@ pub struct Job {
     epoch: u64,
     /// Of a job over nodes, from its beginning on.
     planner: Option<Planner>,
+    vaults: vault::Vaults,
     /// Ranks were given homes, and all did not go back to the beginning since.
     planned: bool,
     ticked_ms: u64,
@@ -355,6 +357,7 @@ impl Job {
             nodes,
             placement: first_placement(&spec),
             planner: None,
+            vaults: vault::Vaults::default(),
             planned: false,
             ticked_ms: 0,
             ranks: (0..spec.size).map(|_| Rank::new(spec.size, limit)).collect(),
@@ -482,6 +485,7 @@ impl Job {
         }
         self.suspend_when_ready();
         self.schedule();
+        self.tend_vault();
         if self.rejoining.is_some() {
             self.rejoined();
         }
@@ -570,6 +574,7 @@ impl Job {
         }
         self.rollbacks += 1;
         self.planned = false;
+        self.forget_vault();
         self.forget_loans();
         for rank in 0..self.size() {
             self.forget_images(rank);

@@ -285,6 +285,7 @@ impl Job {
             FromNode::Copied { rank, generations, to, error } => {
                 self.copied(node, rank, &generations, to, error);
             }
+            FromNode::Vault { generation, step } => self.vault_step(node, generation, step),
             FromNode::Beat => {}
             FromNode::Finished { left } => {
                 let node = &mut self.nodes[node as usize];

@@ -10,7 +10,7 @@ use super::nodes::State;
 use super::{Capture, Job};
 use crate::membership::Member;
 use crate::monitor;
-use crate::recovery::{ARCHIVE, Action, Input, Planner};
+use crate::recovery::{ARCHIVE, Action, Input, Planner, VAULT};
 use crate::replicas::{Answer, Words};
 use eyrie_control::EventKind;
 use eyrie_control::Meta;
@@ -78,10 +78,11 @@ impl Job {
     /// A planner for a job that begins on these nodes.
     pub(super) fn new_planner(&self, members: &[Member]) -> Planner {
         let homes = self.placement.homes().to_vec();
-        let mut planner = match self.together {
+        let planner = match self.together {
             Some(_) => Planner::together(homes),
             None => Planner::new(homes),
         };
+        let mut planner = super::vault::with_rule(planner, self.spec.vault);
         for &member in members {
             let spare = member.node >= self.spec.nodes;
             planner.step(Input::Joined { member, spare });
@@ -100,6 +101,13 @@ impl Job {
 
     pub(super) fn carry_out(&mut self, todo: Vec<Action>, fresh: bool) {
         let mut homes_told = true;
+        // Nodes take a rank whose home they hear of for the first time as it is, another as one
+        // that brings something with it: here none does.
+        for action in todo.iter().filter(|_| fresh) {
+            if let Action::Home { rank, at } = action {
+                self.placement.move_to(*rank, at.node);
+            }
+        }
         for action in todo {
             if let Action::Home { rank, at } = action {
                 homes_told = false;
@@ -152,7 +160,9 @@ impl Job {
         let (generation, attempt) = (order.generation, u64::from(order.incarnation));
         let (from, log) = (order.from.map(|m| m.node), order.words.is_some());
         let files = self.files_of(rank, generation);
-        let (generations, fetch) = (vec![generation], Some(Fetch { files, from, log }));
+        let vaulted = from == Some(VAULT.node);
+        let vault = if vaulted { self.in_vault(rank, &files) } else { Vec::new() };
+        let (generations, fetch) = (vec![generation], Some(Fetch { files, from, log, vault }));
         self.to_home(rank, ToNode::Find { rank, attempt, generations, fetch });
     }
 
@@ -192,6 +202,9 @@ impl Job {
             }
             Choice::Image(meta) => {
                 let (generation, at) = (meta.generation, vec![here]);
+                if from == Some(VAULT) {
+                    self.tell_unvaulted(rank, generation, node);
+                }
                 self.plan(Input::Stored { rank, incarnation, generation, at });
                 self.start_ordered(rank, *meta);
             }
@@ -225,12 +238,27 @@ impl Job {
         self.plan(Input::ImageBad { rank, incarnation, generation, at: home });
     }
 
-    fn tell_refused(&mut self, rank: u32, generation: u32, node: Option<u32>, why: &str) {
+    pub(super) fn tell_refused(
+        &mut self,
+        rank: u32,
+        generation: u32,
+        node: Option<u32>,
+        why: &str,
+    ) {
+        let node = node.filter(|node| *node != VAULT.node);
         let at = node.map_or(String::new(), |node| format!(" on node {node}"));
         self.say(format!("checkpoint {generation} of rank {rank}{at} cannot be used: {why}"));
         let mut event = self.event(EventKind::ImageRefused);
         (event.rank, event.generation, event.node) = (Some(rank), Some(generation), node);
         event.text = why.to_string();
+        self.log_event(event);
+    }
+
+    fn tell_unvaulted(&mut self, rank: u32, generation: u32, node: u32) {
+        let mut event = self.event(EventKind::Copied);
+        (event.rank, event.generation) = (Some(rank), Some(generation));
+        event.node = Some(node);
+        event.text = String::from("read out of the vault");
         self.log_event(event);
     }
 

@@ -3,6 +3,7 @@
 use super::nodes::State;
 use super::{Job, Latest, Rank};
 use crate::outlet::Outlet;
+use crate::recovery::VAULT;
 use eyrie_control::node::{RankLook, Refusals, ToNode};
 use eyrie_control::status::STATUS_FORMAT;
 use eyrie_control::{
@@ -142,6 +143,7 @@ impl Job {
             args: self.spec.argv.iter().skip(1).map(|a| text(a)).collect(),
             size: self.spec.size,
             ft: self.spec.ft.name().to_string(),
+            vault: self.many().then(|| self.spec.vault.to_string()),
             phase: self.monitor.phase().to_string(),
             exit_code: self.exit_code,
             daemon_pid: std::process::id(),
@@ -173,6 +175,7 @@ impl Job {
             rank,
             node: self.placement.home(rank),
             image_nodes: self.image_nodes(rank, r),
+            vault_generation: self.vault_generation(rank),
             pid: r.proc.as_ref().map(|p| p.pid),
             state: self.rank_state(r),
             processors: if r.proc.is_some() { look.processors.clone() } else { String::new() },
@@ -198,7 +201,7 @@ impl Job {
     fn image_nodes(&self, rank: u32, r: &Rank) -> Vec<u32> {
         let newest = r.retention.newest().map_or(0, |k| k.generation);
         let holders = self.planner.iter().flat_map(|p| p.holders(rank, newest));
-        holders.map(|m| m.node).collect()
+        holders.filter(|m| *m != VAULT).map(|m| m.node).collect()
     }
 
     fn node_status(&self, node: u32) -> NodeStatus {

@@ -83,6 +83,7 @@ impl Job {
         (self.monitor, self.scheduler, self.planner) =
             (known.monitor, known.scheduler, known.planner);
         self.ranks = known.ranks;
+        self.vaults = known.vaults;
         if known.torn > 0 {
             tracing::warn!(
                 bytes = known.torn,
@@ -102,6 +103,7 @@ impl Job {
         self.log_event(event);
         self.print_the_rest();
         self.tell_archive();
+        self.resume_vault();
         let (known, limit) = (self.input.known().0, self.input.limit());
         self.input_credit = limit;
         self.tell_console(NodeMsg::StdinFrom { known, limit });

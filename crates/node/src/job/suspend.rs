@@ -28,7 +28,7 @@ pub(super) struct Suspend {
     /// Every rank has its last checkpoint.
     checkpointed: bool,
     /// No process is left.
-    stands: bool,
+    pub(super) stands: bool,
     /// The segment is being written.
     writing: bool,
     /// Over nodes: these bring what they have.

@@ -4,10 +4,10 @@
 //! Kept true: what the archive holds is not given up before every rank runs and every image lies
 //! on as many nodes as it is to; until then all can go back to it as they else do to the beginning.
 
-use super::{Action, COPIES, Phase, Planner, Rank};
+use super::{Action, Phase, Planner, Rank};
 use crate::membership::Member;
 use crate::replicas::Words;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Stands for the archive among the holders of an image. Never a live member, and the last of all.
 pub const ARCHIVE: Member = Member { node: u32::MAX, epoch: 0 };
@@ -20,11 +20,6 @@ pub struct Saved {
     pub words: Words,
     /// Incarnations that it has had.
     pub incarnation: u32,
-}
-
-/// On how many nodes an image lies.
-pub(super) fn copies(holders: &BTreeSet<Member>) -> usize {
-    holders.iter().filter(|m| **m != ARCHIVE).count()
 }
 
 impl Planner {
@@ -53,6 +48,7 @@ impl Planner {
                 words: Some(saved.words),
                 kept: BTreeMap::from([(saved.generation, holders)]),
                 unborn: BTreeMap::new(),
+                guards: BTreeMap::new(),
                 given_up: 0,
             });
         }
@@ -71,9 +67,7 @@ impl Planner {
 
     /// Whether nothing hangs on the archive any more.
     pub fn outgrew_archive(&self) -> bool {
-        let enough = COPIES.min(self.members.len());
-        let whole =
-            |r: &Rank| r.kept.iter().all(|(g, holders)| *g == 0 || copies(holders) >= enough);
+        let whole = |r: &Rank| r.kept.iter().all(|(g, holders)| *g == 0 || self.is_safe(holders));
         self.placed() && self.ranks.iter().all(whole)
     }
 

@@ -129,6 +129,47 @@ impl<D: Disk> Vault<D> {
         Vault::opened(members, false)
     }
 
+    /// One generation, whose commit is known, over the storage of those of its nodes that can be
+    /// reached: to read it, whatever else happens to the vault.
+    pub fn of(commit: Commit, disks: BTreeMap<u32, D>) -> Vault<D> {
+        let nodes = || commit.groups.iter().flatten().map(|summary| summary.node);
+        let places: Vec<Place> = nodes().map(Place::of).collect();
+        let (id, scheme) = (commit.vault, commit.scheme);
+        let member = |(node, disk): (u32, D)| {
+            let identity = Identity { vault: id, node, scheme, places: places.clone() };
+            (node, Member::known(disk, identity))
+        };
+        let (last, term) = (commit.generation, commit.term);
+        let members = disks.into_iter().map(member).collect();
+        let mut vault = Vault::empty((id, scheme), places.clone(), members, false);
+        vault.commits.insert(last, commit);
+        (vault.last, vault.term) = (last, term);
+        vault
+    }
+
+    fn empty(
+        (id, scheme): ([u8; 16], Scheme),
+        places: Vec<Place>,
+        members: BTreeMap<u32, Member<D>>,
+        change: bool,
+    ) -> Vault<D> {
+        Vault {
+            scheme,
+            places,
+            id,
+            members,
+            commits: BTreeMap::new(),
+            last: 0,
+            tables: HashMap::new(),
+            order: Box::new(|_| 0),
+            measured: Measured::default(),
+            encoder: None,
+            begun: None,
+            term: 0,
+            change,
+        }
+    }
+
     fn opened(members: Vec<Member<D>>, change: bool) -> Result<(Vault<D>, Opened), VaultError> {
         let Identity { vault: id, scheme, places, .. } =
             members.first().ok_or(VaultError::Empty)?.identity.clone();
@@ -143,21 +184,7 @@ impl<D: Disk> Vault<D> {
                 return Err(VaultError::Twice(node));
             }
         }
-        let mut vault = Vault {
-            scheme,
-            places,
-            id,
-            members: all,
-            commits: BTreeMap::new(),
-            last: 0,
-            tables: HashMap::new(),
-            order: Box::new(|_| 0),
-            measured: Measured::default(),
-            encoder: None,
-            begun: None,
-            term: 0,
-            change,
-        };
+        let mut vault = Vault::empty((id, scheme), places, all, change);
         let opened = vault.recover()?;
         Ok((vault, opened))
     }

@@ -1,0 +1,82 @@
+//! Images that the vault has, and that are to be restored here; what the controller orders of it.
+
+use super::Agent;
+use super::elsewhere::Elsewhere;
+use super::network::names;
+use crate::vault::{Remote, Work};
+use eyrie_control::VaultOrder;
+use eyrie_control::node::Fetch;
+use eyrie_control::vault::Vaulted;
+use eyrie_vault::Vault;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::sync::PoisonError;
+
+impl Agent {
+    pub(super) fn order_vault(&self, order: VaultOrder) {
+        if let Some(network) = &self.network
+            && let Some(door) = &network.vault
+        {
+            door.tell(Work::Order(Box::new(order), network.own.clone()));
+        }
+    }
+}
+
+/// Why an image is not read out of the vault.
+pub(super) enum Unread {
+    /// More nodes are gone than the vault bears.
+    Gone,
+    /// Not now, but it may come.
+    Later(String),
+    /// What is there cannot be used.
+    Never(String),
+}
+
+impl Elsewhere {
+    /// Reads the files that are not here, of whoever has what it takes.
+    pub(super) fn unvault(&self, fetch: &Fetch) -> Result<(), Unread> {
+        fetch.vault.iter().try_for_each(|of| self.unvault_one(of))
+    }
+
+    fn unvault_one(&self, of: &Vaulted) -> Result<(), Unread> {
+        let wanted = names(self.rank, of.file).into_iter();
+        let wanted: Vec<String> = wanted.filter(|n| !self.images.join(n).exists()).collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let Some((group, _)) = of.commit.place(of.node) else {
+            return Err(Unread::Never(String::from("the vault's generation is without its node")));
+        };
+        let nodes: Vec<u32> = of.commit.groups[group].iter().map(|s| s.node).collect();
+        let live: Vec<u32> = {
+            let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+            nodes.iter().copied().filter(|n| members.iter().any(|m| m.0 == *n)).collect()
+        };
+        let tolerates = of.commit.scheme.tolerates();
+        if nodes.len() - live.len() > tolerates {
+            return Err(Unread::Gone);
+        }
+        let remote = |node| (node, Remote::new(self.own.clone(), self.members.clone(), node));
+        let disks: BTreeMap<u32, Remote> = live.into_iter().map(remote).collect();
+        let mut vault = Vault::of((*of.commit).clone(), disks);
+        let read = wanted.iter().try_for_each(|name| self.read_file(&mut vault, of, name));
+        let lost = vault.into_disks().values().filter(|disk| disk.is_lost()).count();
+        read.map_err(|why| if lost > 0 { Unread::Later(why) } else { Unread::Never(why) })
+    }
+
+    fn read_file(&self, vault: &mut Vault<Remote>, of: &Vaulted, name: &str) -> Result<(), String> {
+        let unborn = self.images.join(format!(".{name}.vault.part"));
+        let generation = of.commit.generation;
+        let read = File::create(&unborn).map_err(|e| e.to_string()).and_then(|file| {
+            let mut to = BufWriter::new(file);
+            vault.read(generation, of.node, name, &mut to).map_err(|e| e.to_string())?;
+            to.flush().map_err(|e| e.to_string())?;
+            std::fs::rename(&unborn, self.images.join(name)).map_err(|e| e.to_string())
+        });
+        if read.is_err() {
+            let _ = std::fs::remove_file(&unborn);
+        }
+        read
+    }
+}

@@ -1,0 +1,375 @@
+//! The vault that keeps the images of a job over nodes: its generations, and the round in which the
+//! next one is made.
+//!
+//! Ranks are checkpointed each in its time. A round takes whatever images are new, or have lost
+//! something of what guards them, and makes them one generation of all live nodes; a node without
+//! any has an empty payload. A round waits for images that are being written, so that those of
+//! ranks that are checkpointed together share their parity.
+//!
+//! Kept true: the planner is told that the vault has an image when all its files lie in committed
+//! generations; one is dropped only when no file in it is needed; what was under way when a
+//! controller died is dropped by its successor, as nobody was told of it.
+
+use super::Job;
+use super::books::Moment;
+use crate::membership::Member;
+use crate::recovery::{Guard, Input, Planner, Rule, VAULT};
+use eyrie_control::node::ToNode;
+use eyrie_control::vault::Vaulted;
+use eyrie_control::{EventKind, VaultOrder, VaultStep};
+use eyrie_vault::Scheme;
+use eyrie_vault::coordinator::{Action, Coordinator, Event, Outcome};
+use eyrie_vault::cost::{self, Measured};
+use eyrie_vault::layout::{Place, lay_out};
+use eyrie_vault::record::{self, Commit};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// So many rounds in a row may come to nothing without a word: nodes may be on their way out.
+const QUIET_ROUNDS: u32 = 3;
+/// After a round that came to nothing the next one waits for so long.
+const PAUSE_MS: u64 = 500;
+
+/// A file of an image: rank and generation.
+type File = (u32, u32);
+
+/// A committed generation.
+#[derive(Serialize, Deserialize)]
+struct Generation {
+    commit: Commit,
+    members: Vec<Member>,
+}
+
+/// One that is being made.
+#[derive(Serialize, Deserialize)]
+struct Round {
+    generation: u64,
+    members: Vec<Member>,
+    images: Vec<File>,
+    groups: Vec<Vec<u32>>,
+    /// Whose object each file is.
+    files: BTreeMap<File, u32>,
+    begun: Moment,
+    encoder: String,
+    /// A successor of this controller begins another round.
+    #[serde(skip)]
+    coordinator: Option<Coordinator>,
+    #[serde(skip)]
+    commit: Option<Commit>,
+}
+
+/// What the controller knows of the vault.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Vaults {
+    last: u64,
+    generations: BTreeMap<u64, Generation>,
+    /// Where each file is: generation, and node whose object it is.
+    files: BTreeMap<File, (u64, u32)>,
+    round: Option<Round>,
+    /// Rounds in a row that came to nothing, though no node was lost.
+    failed: u32,
+    #[serde(skip)]
+    not_before_ms: u64,
+}
+
+impl Vaults {
+    /// The generation that has a file, its group, and who is in that.
+    fn place(&self, file: File) -> Option<(&Generation, u32, Guard)> {
+        let (generation, node) = self.files.get(&file)?;
+        let generation = self.generations.get(generation)?;
+        let (group, _) = generation.commit.place(*node)?;
+        let nodes = &generation.commit.groups[group];
+        let in_it = |m: &&Member| nodes.iter().any(|s| s.node == m.node);
+        let members = generation.members.iter().filter(in_it).copied().collect();
+        let tolerates = generation.commit.scheme.tolerates();
+        Some((generation, *node, Guard { members, tolerates }))
+    }
+}
+
+/// A planner that heeds what `--vault` says.
+pub(super) fn with_rule(planner: Planner, scheme: Scheme) -> Planner {
+    match scheme {
+        Scheme::Rs { .. } | Scheme::Xor { .. } => {
+            planner.with_rule(Rule::Vault { least: scheme.least() })
+        }
+        Scheme::Local => planner.with_rule(Rule::Copies(1)),
+        Scheme::Partner => planner,
+    }
+}
+
+impl Job {
+    /// Goes on with bringing images into the vault.
+    pub(super) fn tend_vault(&mut self) {
+        let stands = self.suspend.as_ref().is_some_and(|s| s.stands);
+        if !self.spec.is_vaulted() || self.exit_code.is_some() {
+            return;
+        }
+        if self.monitor.running() || stands {
+            self.begin_round();
+        }
+    }
+
+    fn begin_round(&mut self) {
+        let Some(planner) = self.planner.as_ref().filter(|p| p.placed()) else { return };
+        let writing = self.ranks.iter().any(|r| {
+            let pending = r.pending.as_ref().map(|p| p.generation);
+            r.capturing.is_some() && r.capturing != pending
+        });
+        if self.vaults.round.is_some() || writing || self.now_ms() < self.vaults.not_before_ms {
+            return;
+        }
+        let images = planner.unguarded();
+        if images.is_empty() {
+            return;
+        }
+        let members = planner.members().to_vec();
+        let mut files = BTreeMap::new();
+        for (rank, generation, from) in &images {
+            let its = self.files_of(*rank, *generation).into_iter().map(|file| (*rank, file));
+            let unsafe_ = its.filter(|file| !self.is_guarded(*file, &members));
+            files.extend(unsafe_.map(|file| (file, from.node)));
+        }
+        self.order_round(members, &images, files);
+    }
+
+    /// Whether the vault has a file, and nothing of what guards it is lost.
+    fn is_guarded(&self, file: File, live: &[Member]) -> bool {
+        let place = self.vaults.place(file);
+        place.is_some_and(|(_, _, guard)| guard.members.iter().all(|m| live.contains(m)))
+    }
+
+    fn order_round(
+        &mut self,
+        members: Vec<Member>,
+        images: &[(u32, u32, Member)],
+        files: BTreeMap<File, u32>,
+    ) {
+        let scheme = self.spec.vault;
+        let places: Vec<Place> = members.iter().map(|m| Place::of(m.node)).collect();
+        let Ok(layout) = lay_out(scheme, &places) else { return };
+        self.collect_vault();
+        self.vaults.last += 1;
+        let (generation, term) = (self.vaults.last, self.reign());
+        let vault = record::hash(self.place.id.as_bytes());
+        let measured = Measured::default();
+        let choose = Box::new(move |all: &[u64]| cost::choose(&measured, scheme, all).encoder);
+        let coordinator =
+            Coordinator::new(vault, (generation, term), scheme, layout.groups.clone(), choose);
+        for member in &members {
+            let own = images.iter().filter(|i| i.2 == *member);
+            let begin = VaultOrder::Begin {
+                vault,
+                scheme,
+                nodes: members.iter().map(|m| m.node).collect(),
+                generation,
+                term,
+                images: own.map(|i| (i.0, i.1)).collect(),
+                files: files.iter().filter(|f| *f.1 == member.node).map(|f| *f.0).collect(),
+            };
+            self.nodes[member.node as usize].send(ToNode::Vault(begin));
+        }
+        self.vaults.round = Some(Round {
+            generation,
+            members,
+            images: images.iter().map(|i| (i.0, i.1)).collect(),
+            groups: layout.groups,
+            files,
+            begun: Moment::now(),
+            encoder: String::new(),
+            coordinator: Some(coordinator),
+            commit: None,
+        });
+    }
+
+    /// A node says how it stands with a generation.
+    pub(super) fn vault_step(&mut self, node: u32, generation: u64, step: VaultStep) {
+        if self.vaults.round.as_ref().is_none_or(|r| r.generation != generation) {
+            return;
+        }
+        let event = match step {
+            VaultStep::Offered(summary) if summary.node == node => Event::Offered(summary),
+            VaultStep::Prepared(summary) if summary.node == node => Event::Prepared(summary),
+            VaultStep::Offered(_) | VaultStep::Prepared(_) => {
+                Event::Failed { node, why: String::from("it speaks for another node") }
+            }
+            VaultStep::Committed => Event::Committed { node },
+            VaultStep::Failed(why) => Event::Failed { node, why },
+            VaultStep::Damaged { rank, generation: image, why } => {
+                self.tell_refused(rank, image, Some(node), &why);
+                let at = self.member(node);
+                let bad = Input::ImageBad { rank, incarnation: 0, generation: image, at };
+                self.vault_event(Event::Failed { node, why });
+                return self.plan(bad);
+            }
+        };
+        self.vault_event(event);
+    }
+
+    pub(super) fn vault_loses(&mut self, node: u32) {
+        self.vault_event(Event::Lost { node });
+    }
+
+    fn vault_event(&mut self, event: Event) {
+        let lost = matches!(event, Event::Lost { .. });
+        let Some(round) = &mut self.vaults.round else { return };
+        let known = |m: &Member| match &event {
+            Event::Lost { node } => m.node == *node,
+            _ => true,
+        };
+        if !round.members.iter().any(known) {
+            return;
+        }
+        let actions = round.coordinator.as_mut().map(|c| c.handle(event));
+        for action in actions.into_iter().flatten() {
+            self.carry_out_round(action, lost);
+        }
+    }
+
+    fn carry_out_round(&mut self, action: Action, lost: bool) {
+        let Some(round) = &mut self.vaults.round else { return };
+        let generation = round.generation;
+        let (to, order) = match action {
+            Action::Encode { group, payloads, encoder } => {
+                round.encoder = encoder.to_string();
+                let group = round.groups.get(group).cloned().unwrap_or_default();
+                let to = group.clone();
+                (to, VaultOrder::Encode { generation, group, payloads, encoder })
+            }
+            Action::Commit(commit) => {
+                round.commit = Some(commit.clone());
+                (round.groups.concat(), VaultOrder::Commit(Box::new(commit)))
+            }
+            Action::Abort => (round.groups.concat(), VaultOrder::Abort { generation }),
+            Action::Ended(outcome) => return self.round_over(outcome, lost),
+        };
+        for node in to {
+            self.nodes[node as usize].send(ToNode::Vault(order.clone()));
+        }
+    }
+
+    fn round_over(&mut self, outcome: Outcome, lost: bool) {
+        let Some(round) = self.vaults.round.take() else { return };
+        let generation = round.generation;
+        match (outcome, round.commit) {
+            (Outcome::Committed, Some(commit)) => {
+                self.vaults.failed = 0;
+                let place = |(file, node): (File, u32)| (file, (generation, node));
+                self.vaults.files.extend(round.files.into_iter().map(place));
+                let text = describe(&commit, &round.encoder, &round.begun);
+                let members = round.members;
+                self.vaults.generations.insert(generation, Generation { commit, members });
+                for image in round.images {
+                    self.image_vaulted(image, generation, &text);
+                }
+                self.collect_vault();
+            }
+            (Outcome::Aborted { why }, _) => {
+                self.vaults.not_before_ms = self.now_ms() + PAUSE_MS;
+                tracing::warn!(generation, "nothing comes into the vault: {why}");
+                self.vaults.failed = if lost { 0 } else { self.vaults.failed + 1 };
+                if self.vaults.failed >= QUIET_ROUNDS {
+                    self.not_vaulted(&round.images, &why);
+                }
+            }
+            // Too many were lost with it to know that it lasts, and nobody was told of it.
+            _ => self.drop_generations(vec![generation]),
+        }
+    }
+
+    fn image_vaulted(&mut self, (rank, image): File, vault: u64, text: &str) {
+        let files = self.files_of(rank, image);
+        let place = |file: u32| Some(self.vaults.place((rank, file))?.2);
+        let Some(guards) = files.into_iter().map(place).collect::<Option<Vec<Guard>>>() else {
+            return;
+        };
+        let mut event = self.event(EventKind::Vaulted);
+        (event.rank, event.generation) = (Some(rank), Some(image));
+        event.count = Some(vault);
+        event.text = format!("in the vault's generation {vault}, {text}");
+        self.log_event(event);
+        self.plan(Input::Vaulted { rank, generation: image, guards });
+    }
+
+    /// Images that do not count yet could not be brought into the vault; it is tried again.
+    fn not_vaulted(&mut self, images: &[File], why: &str) {
+        for (rank, image) in images {
+            let pending = self.ranks[*rank as usize].pending.as_ref();
+            if pending.is_some_and(|p| p.generation == *image) {
+                let why = format!("the vault did not take it: {why}");
+                self.checkpoint_failed(*rank, *image, why, true);
+            }
+        }
+    }
+
+    /// Drops generations in which no file is needed any more.
+    fn collect_vault(&mut self) {
+        let needed: BTreeSet<File> = (0u32..)
+            .zip(&self.ranks)
+            .flat_map(|(rank, r)| {
+                let pending = r
+                    .pending
+                    .iter()
+                    .flat_map(|p| p.taken.needs.iter().copied().chain([p.generation]));
+                let kept = r.retention.files().into_iter();
+                kept.chain(pending).map(move |file| (rank, file)).collect::<Vec<File>>()
+            })
+            .collect();
+        let vaults = &mut self.vaults;
+        vaults.files.retain(|file, _| needed.contains(file));
+        let used: BTreeSet<u64> = vaults.files.values().map(|(g, _)| *g).collect();
+        let gone = |g: &u64| !used.contains(g);
+        let gone: Vec<u64> = vaults.generations.keys().copied().filter(gone).collect();
+        if !gone.is_empty() {
+            self.drop_generations(gone);
+        }
+    }
+
+    fn drop_generations(&mut self, generations: Vec<u64>) {
+        self.vaults.generations.retain(|g, _| !generations.contains(g));
+        let term = self.reign();
+        self.to_all(&ToNode::Vault(VaultOrder::Drop { generations, term }));
+    }
+
+    /// All go back to the beginning: nothing in the vault is of use any more.
+    pub(super) fn forget_vault(&mut self) {
+        if self.spec.is_vaulted() {
+            let round = self.vaults.round.take().map(|r| r.generation);
+            let all = self.vaults.generations.keys().copied().chain(round).collect();
+            self.vaults.files.clear();
+            self.drop_generations(all);
+        }
+    }
+
+    /// This controller takes another's place: from here on that is not obeyed, and what it had
+    /// under way, of which nobody was told, is dropped.
+    pub(super) fn resume_vault(&mut self) {
+        if self.spec.is_vaulted() {
+            let round = self.vaults.round.take().map(|r| r.generation);
+            self.drop_generations(round.into_iter().collect());
+        }
+    }
+
+    /// Where the vault has the files of an image.
+    pub(super) fn in_vault(&self, rank: u32, files: &[u32]) -> Vec<Vaulted> {
+        let place = |file: &u32| {
+            let (generation, node, _) = self.vaults.place((rank, *file))?;
+            Some(Vaulted { file: *file, node, commit: Box::new(generation.commit.clone()) })
+        };
+        files.iter().filter_map(place).collect()
+    }
+
+    /// The vault's generation that protects the newest image of a rank.
+    pub(super) fn vault_generation(&self, rank: u32) -> Option<u64> {
+        let newest = self.ranks[rank as usize].retention.newest()?.generation;
+        let mut holders = self.planner.as_ref()?.holders(rank, newest);
+        holders.find(|m| *m == VAULT)?;
+        self.vaults.files.get(&(rank, newest)).map(|(generation, _)| *generation)
+    }
+}
+
+fn describe(commit: &Commit, encoder: &str, begun: &Moment) -> String {
+    let nodes: usize = commit.groups.iter().map(Vec::len).sum();
+    let bytes: u64 = commit.groups.iter().flatten().map(|s| s.payload).sum();
+    let (mib, ms) = (bytes as f64 / f64::from(1 << 20), begun.elapsed().as_secs_f64() * 1e3);
+    format!("{} over {nodes} nodes, {mib:.1} MiB by {encoder} in {ms:.0} ms", commit.scheme)
+}

@@ -1,0 +1,227 @@
+//! The thread that writes a node's part of the vault: payload, parity and commits.
+//!
+//! Kept true: what comes of another generation than the one under way is not heeded; a step that
+//! fails is told once, and nothing of that generation follows.
+
+use crate::agent::check_image;
+use crate::store::{Client, Identity, Members};
+use eyrie_control::node::{Choice, FromNode};
+use eyrie_control::{VaultOrder, VaultStep};
+use eyrie_vault::disk::Folder;
+use eyrie_vault::encoding::{Message, Messages};
+use eyrie_vault::layout::Place;
+use eyrie_vault::member::{Member, MemberError};
+use eyrie_vault::record::{self, Dropped, Summary};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+/// What is to be done.
+pub(crate) enum Work {
+    /// What the controller orders, as this member.
+    Order(Box<VaultOrder>, Identity),
+    /// Another node says its part of a sum.
+    Said { from: u32, generation: u64, message: Message },
+    /// What it was saying broke off.
+    Broken { from: u32, generation: u64 },
+}
+
+/// What the thread needs.
+pub(crate) struct Setup {
+    /// Where its part of the vault is to lie, and where images are.
+    pub folder: PathBuf,
+    pub images: PathBuf,
+    pub job: String,
+    pub ranks: u32,
+    pub members: Members,
+    pub say: Arc<dyn Fn(FromNode) + Send + Sync>,
+}
+
+/// The generation under way.
+struct Current {
+    generation: u64,
+    group: Vec<u32>,
+    /// To the others of the group.
+    lines: BTreeMap<u32, Client>,
+    prepared: bool,
+}
+
+struct Worker {
+    setup: Setup,
+    member: Option<Member<Folder>>,
+    own: Option<Identity>,
+    current: Option<Current>,
+}
+
+/// Does what is told, until nobody is left who could.
+pub(super) fn run(setup: Setup, told: &Receiver<Work>) {
+    let mut worker = Worker { setup, member: None, own: None, current: None };
+    for work in told {
+        match work {
+            Work::Order(order, own) => {
+                worker.own = Some(own);
+                worker.obey(*order);
+            }
+            Work::Said { from, generation, message } if worker.is_current(generation) => {
+                let said = worker.with(|member| member.message(from, &message));
+                worker.pass_on(generation, said);
+            }
+            Work::Broken { from, generation } if worker.is_current(generation) => {
+                if worker.current.as_ref().is_some_and(|c| !c.prepared) {
+                    worker.fail(generation, format!("what node {from} was sending broke off"));
+                }
+            }
+            // Late.
+            Work::Said { .. } | Work::Broken { .. } => {}
+        }
+    }
+}
+
+impl Worker {
+    fn is_current(&self, generation: u64) -> bool {
+        self.current.as_ref().is_some_and(|c| c.generation == generation)
+    }
+
+    fn say(&self, generation: u64, step: VaultStep) {
+        (self.setup.say)(FromNode::Vault { generation, step });
+    }
+
+    fn fail(&mut self, generation: u64, why: String) {
+        self.current = None;
+        self.say(generation, VaultStep::Failed(why));
+    }
+
+    fn with<T>(
+        &mut self,
+        work: impl FnOnce(&mut Member<Folder>) -> Result<T, MemberError>,
+    ) -> Result<T, String> {
+        let member = self.member.as_mut().ok_or("it has no part of the vault yet")?;
+        work(member).map_err(|e| e.to_string())
+    }
+
+    fn obey(&mut self, order: VaultOrder) {
+        match order {
+            VaultOrder::Begin { generation, .. } => match self.begin(order) {
+                Ok(None) => {}
+                Ok(Some(offer)) => {
+                    let (group, lines) = (Vec::new(), BTreeMap::new());
+                    self.current = Some(Current { generation, group, lines, prepared: false });
+                    self.say(generation, VaultStep::Offered(offer));
+                }
+                Err(why) => self.fail(generation, why),
+            },
+            VaultOrder::Encode { generation, group, payloads, encoder } => {
+                let Some(current) = self.current.as_mut().filter(|c| c.generation == generation)
+                else {
+                    return;
+                };
+                current.group.clone_from(&group);
+                let said = self.with(|member| member.encode(&group, &payloads, encoder));
+                self.pass_on(generation, said);
+            }
+            VaultOrder::Commit(commit) => {
+                let generation = commit.generation;
+                let done = self.with(|member| member.commit(&commit));
+                match done {
+                    Ok(()) => {
+                        self.current = None;
+                        self.say(generation, VaultStep::Committed);
+                    }
+                    Err(why) => self.fail(generation, why),
+                }
+            }
+            VaultOrder::Abort { generation } => {
+                self.current.take_if(|c| c.generation == generation);
+                self.tidy(|member| member.abort(generation));
+            }
+            VaultOrder::Drop { generations, term } => self.drop_all(&generations, term),
+        }
+    }
+
+    /// What cannot be removed is no harm but the room that it takes.
+    fn tidy(&mut self, work: impl FnOnce(&mut Member<Folder>) -> Result<(), MemberError>) {
+        if self.member.is_some()
+            && let Err(error) = self.with(work)
+        {
+            tracing::warn!("vault: {error}");
+        }
+    }
+
+    fn drop_all(&mut self, generations: &[u64], term: u64) {
+        self.current.take_if(|c| generations.contains(&c.generation));
+        self.tidy(|member| {
+            let vault = member.identity.vault;
+            member.learn(&Dropped { vault, term, ..Dropped::default() })?;
+            member.drop_all(generations)
+        });
+    }
+
+    /// Writes the payload. `None`: an image is damaged, which is told.
+    fn begin(&mut self, order: VaultOrder) -> Result<Option<Summary>, String> {
+        let VaultOrder::Begin { vault, scheme, nodes, generation, term, images, files } = order
+        else {
+            return Ok(None);
+        };
+        self.current = None;
+        let node = self.own.as_ref().map_or(u32::MAX, |own| own.node);
+        if self.member.is_none() {
+            let places = nodes.into_iter().map(Place::of).collect();
+            let identity = record::Identity { vault, node, scheme, places };
+            let folder = Folder::create(&self.setup.folder).map_err(|e| e.to_string())?;
+            self.member = Some(Member::create(folder, identity).map_err(|e| e.to_string())?);
+        }
+        self.with(|member| member.begin(generation, term))?;
+        let Setup { images: folder, job, ranks, .. } = &self.setup;
+        for (rank, image) in images {
+            if let Choice::Refused { why, .. } = check_image(folder, job, rank, image, *ranks) {
+                // It must not be taken for good where it lies, either.
+                crate::agent::remove_image_files(folder, rank, &[image]);
+                self.say(generation, VaultStep::Damaged { rank, generation: image, why });
+                return Ok(None);
+            }
+        }
+        let names = files.iter().flat_map(|(rank, file)| crate::agent::names(*rank, *file));
+        for name in names {
+            let path = self.setup.images.join(&name);
+            let mut file = File::open(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+            self.with(|member| member.add(&name, &mut file))?;
+        }
+        self.with(Member::offer).map(Some)
+    }
+
+    /// Brings to the others what is for them, and tells when all of its parity is here.
+    fn pass_on(&mut self, generation: u64, said: Result<Messages, String>) {
+        let settled = said.and_then(|messages| {
+            self.send(generation, messages)?;
+            self.with(Member::settle)
+        });
+        match settled {
+            Ok(None) => {}
+            Ok(Some(summary)) => {
+                self.current.iter_mut().for_each(|c| c.prepared = true);
+                self.say(generation, VaultStep::Prepared(summary));
+            }
+            Err(why) => self.fail(generation, why),
+        }
+    }
+
+    fn send(&mut self, generation: u64, messages: Messages) -> Result<(), String> {
+        let (Some(own), Some(current)) = (&self.own, &mut self.current) else { return Ok(()) };
+        for (number, message) in messages {
+            let to = *current.group.get(number).ok_or("it speaks to nobody")?;
+            let told = |e: crate::store::StoreError| format!("node {to}: {e}");
+            let line = match current.lines.entry(to) {
+                Entry::Occupied(line) => line.into_mut(),
+                Entry::Vacant(none) => {
+                    let line = Client::connect(own, &self.setup.members, to);
+                    none.insert(line.map_err(told)?)
+                }
+            };
+            line.part(generation, &message).map_err(told)?;
+        }
+        Ok(())
+    }
+}

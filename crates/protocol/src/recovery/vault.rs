@@ -1,0 +1,134 @@
+//! Images in the vault: which losses of nodes it bears, and what it is to be given.
+//!
+//! Kept true: the vault counts among the holders of an image exactly as long as, of every group of
+//! nodes that guards one of its files, no more are gone than that group bears.
+
+use super::{Action, Planner, Rank};
+use crate::membership::Member;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// Stands for the vault among the holders of an image. Never a live member, and behind all of
+/// those.
+pub const VAULT: Member = Member { node: u32::MAX - 1, epoch: 0 };
+
+/// What makes an image safe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Rule {
+    /// It lies on so many nodes.
+    Copies(usize),
+    /// The vault has it, as long as there are so many nodes; with fewer it lies on two.
+    Vault { least: usize },
+}
+
+/// Nodes that together keep a file, and how many of them may be gone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guard {
+    pub members: Vec<Member>,
+    pub tolerates: usize,
+}
+
+impl Guard {
+    fn gone(&self, live: &[Member]) -> usize {
+        self.members.iter().filter(|m| !live.contains(m)).count()
+    }
+
+    fn holds(&self, live: &[Member]) -> bool {
+        self.gone(live) <= self.tolerates
+    }
+}
+
+/// Whether a holder of an image is a node.
+pub(super) fn is_node(member: &Member) -> bool {
+    member.node < VAULT.node
+}
+
+impl Planner {
+    /// The same with another rule than two copies.
+    #[must_use]
+    pub fn with_rule(self, rule: Rule) -> Planner {
+        Planner { rule, ..self }
+    }
+
+    /// Whether images go to the vault, with the nodes that there are now.
+    pub fn vaults(&self) -> bool {
+        matches!(self.rule, Rule::Vault { least } if self.members.len() >= least)
+    }
+
+    /// On how many nodes images are to lie, if that is what makes them safe.
+    pub(super) fn enough(&self) -> usize {
+        let copies = match self.rule {
+            Rule::Copies(copies) => copies,
+            Rule::Vault { .. } => super::COPIES,
+        };
+        copies.min(self.members.len())
+    }
+
+    /// Whether an image with these holders is as safe as it is to be.
+    pub(super) fn is_safe(&self, holders: &BTreeSet<Member>) -> bool {
+        let nodes = holders.iter().filter(|m| is_node(m)).count();
+        if self.vaults() { holders.contains(&VAULT) } else { nodes >= self.enough() }
+    }
+
+    /// Images that the vault is to have, or to have anew because of what was lost since; each with
+    /// a node that has it.
+    pub fn unguarded(&self) -> Vec<(u32, u32, Member)> {
+        let mut all = Vec::new();
+        for (number, rank) in (0u32..).zip(&self.ranks).filter(|_| self.vaults()) {
+            for (generation, holders) in rank.kept.iter().chain(&rank.unborn) {
+                let whole = |g: &Guard| g.gone(&self.members) == 0;
+                let guards = rank.guards.get(generation);
+                let whole = guards.is_some_and(|guards| guards.iter().all(whole));
+                let home = holders.get(&rank.home).or_else(|| holders.first());
+                let Some(from) = home.filter(|m| is_node(m)) else { continue };
+                if *generation > 0 && !(whole && holders.contains(&VAULT)) {
+                    all.push((number, *generation, *from));
+                }
+            }
+        }
+        all
+    }
+
+    /// The vault has an image: each of its files is kept by one of these.
+    pub(super) fn vaulted(
+        &mut self,
+        rank: u32,
+        generation: u32,
+        guards: Vec<Guard>,
+        todo: &mut Vec<Action>,
+    ) {
+        let r = &mut self.ranks[rank as usize];
+        let known = r.kept.get_mut(&generation).or_else(|| r.unborn.get_mut(&generation));
+        // It may have been given up meanwhile, and nodes be gone.
+        if let Some(holders) = known
+            && guards.iter().all(|g| g.holds(&self.members))
+        {
+            holders.insert(VAULT);
+            r.guards.insert(generation, guards);
+            self.balance(todo);
+        }
+    }
+}
+
+impl Rank {
+    /// Images that the vault cannot give any more, with the nodes that are left.
+    pub(super) fn weaken(&mut self, live: &[Member]) {
+        let broken = |g: &(&u32, &Vec<Guard>)| g.1.iter().any(|guard| !guard.holds(live));
+        let lost: Vec<u32> = self.guards.iter().filter(broken).map(|g| *g.0).collect();
+        lost.into_iter().for_each(|generation| self.unguard(generation));
+    }
+
+    /// The vault has an image no more.
+    pub(super) fn unguard(&mut self, generation: u32) {
+        self.guards.remove(&generation);
+        for holders in
+            self.kept.get_mut(&generation).into_iter().chain(self.unborn.get_mut(&generation))
+        {
+            holders.remove(&VAULT);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "vault_tests.rs"]
+mod tests;

@@ -1,0 +1,183 @@
+"""Jobs over nodes whose images are in a vault: any nodes may be lost, as many as the scheme bears."""
+
+import glob
+import json
+import os
+import signal
+
+from nodes import Nodes, checkpointed_again, expected
+
+RS = ["--vault", "rs:4+2"]
+
+
+def ends_without_going_back(job, name, unvaulted=()):
+    job.ends_as(name)
+    assert not job.count("rolled-back") and not job.count("diverged"), job.report()
+    for rank in unvaulted:
+        assert job.count("copied", rank=rank, text="read out of the vault"), job.report()
+
+
+def lost_at_once(name, nodes, scheme, lost, options=()):
+    """Nodes vanish together with all that is on them; which ranks those were is seen in `status`."""
+    expected(name)
+    with Nodes(name, nodes, ["--vault", scheme, *options], ckpt_every=0.5) as job:
+        record = job.wait_running(4)
+        job.all_checkpointed(2)
+        victims = [r["rank"] for r in record["ranks"] if r["node"] in lost]
+        folder = job.folder()
+        job.kill_nodes(*lost)
+        for rank in victims:
+            job.wait_event("restored", rank=rank)
+        for node in lost:
+            assert not os.path.exists(os.path.join(folder, f"node-{node}")), os.listdir(folder)
+        ends_without_going_back(job, name, victims)
+
+
+def generated():
+    cases = [
+        ("two_of_six", "farm", 6, "rs:4+2", [0, 1]),
+        ("two_of_six_and_heat", "heat", 6, "rs:4+2", [1, 4]),
+        ("two_of_three", "farm", 3, "rs:1+2", [0, 2]),
+        ("one_of_xor", "heat", 4, "xor:3", [1]),
+        ("one_of_each_group", "farm", 6, "xor:2", [0, 3]),
+        ("two_and_spares", "farm", 4, "rs:3+2", [0, 3], ["--spares", "2"]),
+    ]
+    return [
+        (f"lost_{label}", lambda rest=rest: lost_at_once(*rest)) for label, *rest in cases
+    ]
+
+
+def test_one_node_after_the_other_down_to_two():
+    """After each loss what is left is stored anew, until there are too few nodes for the vault."""
+    expected("farm")
+    with Nodes("farm", 6, RS, ckpt_every=0.3) as job:
+        job.all_checkpointed()
+        for lost in [(0, 1), (3,), (4,)]:
+            checkpointed_again(job)
+            job.kill_nodes(*lost)
+            for node in lost:
+                job.wait_event("node-lost", node=node)
+        job.all_checkpointed(5)
+        ends_without_going_back(job, "farm")
+
+
+def test_nodes_are_lost_while_their_images_are_encoded():
+    expected("heat")
+    with Nodes("heat", 6, RS, ckpt_every=0.2) as job:
+        checkpointed_again(job)
+        # Images are being written or encoded from here on.
+        seen = job.count("checkpointing", rank=0)
+        job.wait_event("checkpointing", rank=0, count=seen + 1)
+        job.kill_nodes(0, 3)
+        for rank in (0, 2):
+            job.wait_event("restored", rank=rank)
+        ends_without_going_back(job, "heat")
+
+
+def test_a_second_node_is_lost_while_ranks_of_the_first_are_read_out():
+    expected("farm")
+    with Nodes("farm", 6, RS, ckpt_every=0.5) as job:
+        job.all_checkpointed(2)
+        job.kill_nodes(0)
+        job.wait_event("node-lost", node=0)
+        job.kill_nodes(1)
+        job.wait_event("node-lost", node=1)
+        for rank in (0, 1):
+            job.wait_event("restored", rank=rank)
+        ends_without_going_back(job, "farm", [0, 1])
+
+
+def test_more_than_it_bears_is_said_and_begins_again():
+    expected("farm")
+    with Nodes("farm", 6, RS, ckpt_every=0.5) as job:
+        job.all_checkpointed(2)
+        job.kill_nodes(0, 1, 3)
+        job.wait_event("rolled-back")
+        job.ends_as("farm")
+        assert "lost" in job.stderr() and "beginning" in job.stderr(), job.report()
+
+
+def test_without_protection_of_nodes_a_loss_begins_again():
+    expected("farm")
+    with Nodes("farm", 3, ["--vault", "local"], ckpt_every=0.5) as job:
+        job.all_checkpointed(2)
+        assert [r["image_nodes"] for r in job.status()["ranks"]] == [[0], [0], [1], [2]]
+        job.kill_ranks([1])
+        job.wait_event("restored", rank=1)
+        job.kill_nodes(0)
+        job.wait_event("rolled-back")
+        job.ends_as("farm")
+
+
+def test_a_damaged_image_comes_out_of_the_vault():
+    expected("farm")
+    with Nodes("farm", 4, ["--vault", "rs:2+2"], ckpt_every=0) as job:
+        job.wait_running(4)
+        job.eyrie("checkpoint", "last")
+        for path in glob.glob(os.path.join(job.folder(), "node-*", "images", "rank-*")):
+            with open(path, "r+b") as file:
+                file.write(b"no longer an image")
+        job.kill_ranks([1, 2])
+        for rank in (1, 2):
+            job.wait_event("restored", rank=rank)
+        ends_without_going_back(job, "farm", [1, 2])
+
+
+def test_flipped_bits_in_the_vault_are_passed_by():
+    expected("farm")
+    with Nodes("farm", 4, ["--vault", "rs:2+2"], ckpt_every=0) as job:
+        job.wait_running(4)
+        job.eyrie("checkpoint", "last")
+        # One member is lost, of another all is damaged: that is as much as is borne.
+        for path in glob.glob(os.path.join(job.folder(), "node-3", "vault", "gen-*")):
+            with open(path, "r+b") as file:
+                for at in range(0, os.path.getsize(path), 4096):
+                    file.seek(at)
+                    file.write(b"flipped")
+        job.kill_nodes(0)
+        job.wait_event("restored", rank=0)
+        ends_without_going_back(job, "farm", [0])
+
+
+def test_the_controller_dies_and_then_two_nodes():
+    expected("farm")
+    with Nodes("farm", 6, RS, ckpt_every=0.3) as job:
+        job.all_checkpointed(2)
+        os.kill(job.status()["daemon_pid"], signal.SIGKILL)
+        job.wait_event("controller-back")
+        checkpointed_again(job)
+        job.kill_nodes(1, 3)
+        for rank in (1, 2):
+            job.wait_event("restored", rank=rank)
+        ends_without_going_back(job, "farm")
+
+
+def test_status_and_events_name_what_protects():
+    with Nodes("farm", 6, RS, ckpt_every=0.3) as job:
+        job.all_checkpointed(4)
+        record = job.status()
+        assert record["vault"] == "rs:4+2", record
+        assert all(r["vault_generation"] for r in record["ranks"]), record
+        assert [r["image_nodes"] for r in record["ranks"]] == [[0], [1], [3], [4]], record
+        _, text, _ = job.eyrie("status", "last")
+        assert "vault: rs:4+2; generation " in text, text
+        _, text, _ = job.eyrie("events", "last", "--json")
+        events = [json.loads(line) for line in text.splitlines()]
+        vaulted = [e for e in events if e["event"] == "vaulted"]
+        assert vaulted and all(e["count"] and "rs:4+2 over 6 nodes" in e["text"] for e in vaulted)
+        # What no image needs any more is not kept.
+        kept = glob.glob(os.path.join(job.folder(), "node-0", "vault", "gen-*.commit"))
+        assert 0 < len(kept) <= 8, kept
+        job.ends_as("farm")
+
+
+def refused(options, says):
+    with Nodes("farm", 2, options) as job:
+        assert job.wait() == 2, job.report()
+        assert says in job.stderr(), job.report()
+
+
+def test_what_cannot_be_is_refused():
+    refused(RS, "rs:4+2 needs 3 nodes at least, and there are 2")
+    refused(["--vault", "rs:4"], "give both numbers")
+    refused(["--vault", "partner", "--ft", "none"], "leave one out")
