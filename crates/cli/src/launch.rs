@@ -466,7 +466,9 @@ pub fn host() -> Result<i32, Failure> {
 fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("EYRIE_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).init();
+    // Whose log cannot be written is not to die of saying so.
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
+    log.log_internal_errors(false).init();
 }
 
 /// Takes over a descriptor the CLI handed down; ranks do not inherit it.
