@@ -366,7 +366,14 @@ impl Planner {
         self.spares.remove(&member);
         self.awaited.remove(&member);
         self.copying.retain(|c, from| c.2 != member && *from != member);
-        if self.ranks.is_empty() || self.rolling_back {
+        if self.ranks.is_empty() {
+            return;
+        }
+        if self.rolling_back && self.together {
+            // What others have to say, also of the ends of ranks, must not wait for it.
+            todo.push(Action::Members(self.members.clone()));
+        }
+        if self.rolling_back {
             return;
         }
         if self.members.is_empty() {

@@ -5,8 +5,9 @@ import os
 import signal
 import subprocess
 
+from coordinated import coordinated, finished
 from faults import flip_a_byte
-from harness import EYRIE
+from harness import EYRIE, example, run_to_end
 from nodes import Nodes, expected
 from restart import restart, save
 
@@ -224,11 +225,23 @@ def test_a_rank_that_has_ended():
 
 def test_memory_of_the_log_is_given_back():
     """Far more is sent between nodes than the log holds."""
-    expected("farm")
-    with Together("farm", 2, ["--log-limit", "8M"], every=0.2) as job:
-        job.sets()
-        job.ends_as("farm")
-        assert "WARNING" not in job.stderr(), job.stderr()
+    command = example("sort") + ["--log2", "20", "--iterations", "20", "--progress"]
+    code, want, err = run_to_end(command)
+    assert code == 0, (code, want, err)
+    options = ["--nodes", "2", "--log-limit", "8M"]
+    with coordinated(command, every=0.5, options=options) as job:
+        ranks = job.until(lambda: talkative(job), "messages")
+        job.kill_ranks([1])
+        job.wait_event("restored", count=4)
+        finished(job, want)
+        assert "WARNING" not in job.stderr(), (ranks, job.stderr())
+
+
+def talkative(job):
+    """The status of the ranks, once each has sent more than a log of 8 MiB holds."""
+    record = job.status()
+    ranks = record["ranks"] if record else []
+    return ranks and all(r["bytes_sent"] > 10 << 20 for r in ranks) and ranks
 
 
 def test_nobody_is_heard_who_was_lost():
