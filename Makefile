@@ -82,6 +82,7 @@ RUNS ?= 100
 SEEDS ?= 100000
 soak: build
 	$(CARGO) run --release --locked -q -p eyrie-sim -- 0 $(SEEDS)
+	$(CARGO) run --release --locked -q -p eyrie-sim -- --together 0 $(SEEDS)
 	benches/kill-storm --runs $(RUNS)
 	benches/kill-storm --runs $(RUNS) --nodes 4 --spares 1
 

@@ -39,7 +39,8 @@ UNSAFE_ALLOWED = (
     "tests/image/driver/",  # signals, waiting for a child
     "tests/image/programs/",  # calls to MPI
 )
-NO_UNWRAP = ("abi", "core", "channel", "ledger", "link", "protocol", "image", "image-cli", "node", "control", "protocol", "vault", "regions")
+NO_UNWRAP = ("abi", "core", "channel", "ledger", "link", "protocol", "image", "image-cli", "node",
+             "control", "vault", "regions", "tls")
 
 # path -> {rule: reason}
 EXCEPTIONS = {}

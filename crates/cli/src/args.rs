@@ -1,5 +1,6 @@
 //! The command line.
 
+use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use eyrie_terminal::units::{parse_bytes, parse_millis};
 use std::ffi::OsString;
@@ -251,7 +252,7 @@ pub struct Run {
     pub log_replicas: Option<u32>,
     /// How long nodes go on without a controller, if it dies: `eyrie run` starts another one at
     /// once, `eyrie resume` if `eyrie run` died, too (seconds, or with unit; with --nodes and
-    /// --ft logged only, and not yet with --netns); 0: the job ends with its controller
+    /// --ft logged only); 0: the job ends with its controller
     /// [default: 60]
     #[arg(long, value_name = "SECS", value_parser = parse_millis)]
     pub controller_limit: Option<u64>,
@@ -259,6 +260,8 @@ pub struct Run {
     /// the other nodes and nothing else (root only; takes `ip` of iproute2)
     #[arg(long, requires = "nodes")]
     pub netns: bool,
+    #[command(flatten)]
+    pub guard: Guard,
     /// Begin every output line with [rank]
     #[arg(short, long)]
     pub label: bool,
@@ -275,6 +278,15 @@ pub struct Run {
     /// The program and its arguments
     #[arg(value_names = ["PROGRAM", "ARGS"], trailing_var_arg = true, required = true)]
     pub command: Vec<OsString>,
+}
+
+/// What others on the network may see.
+#[derive(Debug, Args)]
+pub struct Guard {
+    /// Encrypt all connections between nodes, and to the controller (TLS 1.3 with a key of the
+    /// job). Small messages then take the way of all others. A job on one node has no connections
+    #[arg(long, env = "EYRIE_TLS", value_parser = FalseyValueParser::new())]
+    pub tls: bool,
 }
 
 /// How hosts are reached, and how many ranks they take.
@@ -393,6 +405,8 @@ pub struct Restart {
     pub spares: Option<u32>,
     #[command(flatten)]
     pub reach: Reach,
+    #[command(flatten)]
+    pub guard: Guard,
     /// Begin every output line with [rank]
     #[arg(short, long)]
     pub label: bool,

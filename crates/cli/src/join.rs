@@ -176,9 +176,6 @@ fn gather_and_run(run: &Run, prepared: Prepared, card: Card) -> Result<i32, Fail
     let tell = |text: String| eyrie_terminal::say(crate::NAME, &text);
     let mut seats = board.gather(spec.size, limit, tell).map_err(|e| Failure::new(FAILED, e))?;
     let plan = plan(seats.iter().map(|s| s.card.host.as_str()));
-    if plan.hosts.len() > 1 && run.ft == crate::args::FtMode::Coordinated {
-        launch::check_coordinated(run, true)?;
-    }
     let waiting = match plan.hosts.len() {
         1 => {
             board::widen(seats.iter().map(|s| &s.card));

@@ -57,7 +57,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
     let elsewhere = hosts::plan(&wish).map_err(|e| Failure::new(USAGE, e))?;
     check_nodes(run, elsewhere.is_some() || run.nodes.is_some())?;
     if run.ft == FtMode::Coordinated {
-        check_coordinated(run, elsewhere.is_some() || run.nodes.is_some())?;
+        check_coordinated(run)?;
     }
     let program = match elsewhere {
         Some(_) => program_elsewhere(&run.command)?,
@@ -132,6 +132,7 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         argv: argv(&run.command),
         input_is_file: input_is_file(),
         controller_limit_ms: run.controller_limit.unwrap_or(CONTROLLER_LIMIT_MS),
+        tls: run.guard.tls,
     }
 }
 
@@ -158,10 +159,8 @@ fn check_nodes(run: &Run, several: bool) -> Result<(), Failure> {
     Err(Failure::new(USAGE, anyhow::Error::msg(text)))
 }
 
-pub fn check_coordinated(run: &Run, several: bool) -> Result<(), Failure> {
-    let text = if several {
-        "--ft coordinated works on one node only, so far: leave --nodes and --hosts out"
-    } else if run.ckpt_dedup == CkptDedup::On {
+fn check_coordinated(run: &Run) -> Result<(), Failure> {
+    let text = if run.ckpt_dedup == CkptDedup::On {
         "--ft coordinated does not share memory between checkpoints: leave --ckpt-dedup out"
     } else if run.keep {
         "--keep is for eyrie replay, which takes the logs of --ft logged"
@@ -199,6 +198,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         argv: argv(&verify.command),
         input_is_file: false,
         controller_limit_ms: 0,
+        tls: false,
     };
     start(spec, verify.label)
 }
@@ -325,7 +325,7 @@ fn stay_with(
 /// What the nodes of a job that may get another controller hold locked.
 fn nodes_of(folder: &JobFolder, order: &ClientMsg) -> anyhow::Result<Option<File>> {
     let journaled = match order {
-        ClientMsg::Start(spec) => spec.is_journaled(),
+        ClientMsg::Start(spec) | ClientMsg::Restart(spec) => spec.is_journaled(),
         order => matches!(order, ClientMsg::Resume { .. }),
     };
     let mut options = File::options();

@@ -17,6 +17,10 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
         let text = "was not saved (SIGQUIT to `eyrie run`, or eyrie checkpoint JOB --end)";
         return Err(Failure::new(FAILED, anyhow!("job {} has ended and {text}", job.id)));
     }
+    if job.resumable {
+        let text = "has nodes that wait for another controller: eyrie resume goes on with it";
+        return Err(Failure::new(FAILED, anyhow!("job {} {text}", job.id)));
+    }
     let folder = home::claim(&job)?;
     let saved = SavedJob::read(&folder.path)?;
     let binary = std::env::current_exe().context("cannot find the eyrie binary itself")?;
@@ -28,6 +32,7 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
     place(args, &mut spec).map_err(|error| Failure::new(USAGE, error))?;
     spec.verbose = args.verbose;
     spec.keep = spec.keep || args.keep;
+    spec.tls = spec.tls || args.guard.tls;
     spec.input_is_file = launch::input_is_file();
     let order = ClientMsg::Restart(Box::new(spec));
     launch::start_in(&folder, &binary, &order, Some(&saved), args.label)

@@ -108,6 +108,7 @@ pub fn status(job: &JobStatus) -> String {
         "EVENTS",
         "SENT",
         "RECEIVED",
+        "EARLY",
         "CHECKPOINT",
     ];
     let mut rows = vec![row(&head)];
@@ -150,6 +151,9 @@ fn nodes(job: &JobStatus) -> String {
         ]);
     }
     let mut text = table(&rows);
+    if job.tls {
+        text.push_str("connections: encrypted (TLS 1.3)\n");
+    }
     for n in job.nodes.iter().filter(|n| n.strangers + n.fenced + n.malformed > 0) {
         let (strangers, fenced, malformed) = (n.strangers, n.fenced, n.malformed);
         let _ = writeln!(
@@ -189,6 +193,7 @@ fn rank_row(r: &RankStatus) -> Vec<String> {
         r.determinant_words.to_string(),
         r.messages_sent.to_string(),
         r.messages_received.to_string(),
+        r.messages_early.to_string(),
         checkpoint,
     ]
 }

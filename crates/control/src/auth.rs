@@ -2,7 +2,7 @@
 //!
 //! Each end sends a hello with a number nobody has used before, then a keyed hash over both hellos;
 //! so a proof is good for this one connection, and for one of its ends. The key is never sent.
-//! This keeps strangers and other jobs out; it does not encrypt.
+//! This keeps strangers and other jobs out; it does not encrypt (`eyrie_tls` does, around it).
 //!
 //! Pure: bytes in and out. Kept true: a hello has a fixed length, so nothing that was not checked
 //! decides how much is read.
@@ -90,6 +90,10 @@ pub enum AuthError {
     Role { found: Role, wanted: Role },
     #[error("it does not know the job's key")]
     Key,
+    #[error("it does not speak TLS, as this job does (--tls)")]
+    Plain,
+    #[error("its TLS handshake failed: {0}")]
+    Tls(String),
     #[error("it did not introduce itself in time")]
     Silent,
     #[error(transparent)]

@@ -9,9 +9,10 @@ use crate::event::Event;
 use crate::status::JobStatus;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// Version of this protocol.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 /// Most bytes of standard input or output in one message.
 pub const MAX_DATA_BYTES: usize = 256 * 1024;
 
@@ -148,13 +149,20 @@ pub struct JobSpec {
     pub input_is_file: bool,
     /// How long nodes go on without a controller; 0: not at all.
     pub controller_limit_ms: u64,
+    /// Connections between nodes, and to the controller, are encrypted.
+    pub tls: bool,
 }
 
 impl JobSpec {
     /// Whether the controller keeps a journal, so that its death does not end the job.
     pub fn is_journaled(&self) -> bool {
-        let here = self.hosts.is_none() && !self.netns;
+        let here = self.hosts.is_none();
         self.nodes > 0 && self.ft == Ft::Logged && here && self.controller_limit_ms > 0
+    }
+
+    /// How long nodes go on without a controller.
+    pub fn controller_limit(&self) -> Duration {
+        Duration::from_millis(if self.is_journaled() { self.controller_limit_ms } else { 0 })
     }
 }
 

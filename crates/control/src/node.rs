@@ -95,6 +95,16 @@ pub struct Fetch {
     pub log: bool,
 }
 
+/// One rank of a set of checkpoints: the number of its start, the node that its image is copied to
+/// (none: there is no other), and the generations whose files that one lacks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetPart {
+    pub rank: u32,
+    pub start: u64,
+    pub partner: Option<u32>,
+    pub missing: Vec<u32>,
+}
+
 /// From the controller to a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToNode {
@@ -163,6 +173,12 @@ pub enum ToNode {
         hold: bool,
         segment: String,
     },
+    /// Over nodes: bring these ranks to stand and copy what they have sent, say so (`Stands`), and
+    /// wait for `GoOn`. With `hold` they stay stopped then. Answered by `CheckpointOver` for each.
+    CheckpointSet { parts: Vec<SetPart>, generation: u32, incremental: bool, hold: bool },
+    /// The ranks of that set stand everywhere: they are kept and go on. Or they go on without
+    /// (not `keep`).
+    GoOn { generation: u32, keep: bool },
     /// No process is left: forget all that the ranks did since this file of the segment was
     /// written. Answered by `Reloaded`.
     Reload { segment: String },
@@ -261,6 +277,7 @@ pub struct RankLook {
     pub messages_sent: u64,
     pub bytes_sent: u64,
     pub messages_received: u64,
+    pub messages_early: u64,
 }
 
 /// Callers of a node that were turned away, and connections that it ended.
@@ -366,6 +383,11 @@ pub enum FromNode {
         start: u64,
         generation: u32,
         result: CheckpointResult,
+    },
+    /// All ranks here of a set stand, and what they have sent is copied; or that failed.
+    Stands {
+        generation: u32,
+        result: Result<(), String>,
     },
     Looks {
         ask: u64,

@@ -25,6 +25,9 @@ pub struct JobStatus {
     pub checkpoint_every_ms: u64,
     /// Send log of each rank, in bytes.
     pub log_limit_bytes: u64,
+    /// Connections between nodes, and to the controller, are encrypted.
+    #[serde(default)]
+    pub tls: bool,
     /// False when a rank that dies now could not be recovered.
     pub protected: bool,
     pub unprotected_reason: Option<String>,
@@ -87,6 +90,9 @@ pub struct RankStatus {
     pub messages_sent: u64,
     pub bytes_sent: u64,
     pub messages_received: u64,
+    /// Those of them that a datagram brought, ahead of the links.
+    #[serde(default)]
+    pub messages_early: u64,
 }
 
 /// A complete checkpoint.

@@ -116,8 +116,10 @@ fn check_region(r: &Region, state: &State) -> Finding {
             *offset
         }
         Backing::Orphan { orphan, offset } => {
-            ensure(shared, || bad("a private shared object"))?;
-            ensure((*orphan as usize) < state.orphans.len(), || bad("unknown object"))?;
+            let orphan = state.orphans.get(*orphan as usize);
+            let kind = &orphan.ok_or_else(|| bad("unknown object"))?.kind;
+            let attached = matches!(kind, OrphanKind::SystemV { .. });
+            ensure(shared || !attached, || bad("a private System V segment"))?;
             *offset
         }
         Backing::Segment { name, offset } => {

@@ -172,11 +172,11 @@ impl Image {
     fn views(&self, segments: &[Segment]) -> HashMap<usize, Vec<View>> {
         let mut views: HashMap<usize, Vec<View>> = HashMap::new();
         for r in &self.state.regions {
-            let Backing::Orphan { orphan, offset } = &r.backing else { continue };
+            let Some((orphan, offset)) = seen(r) else { continue };
             let i = segments.partition_point(|s| s.start < r.start);
             if let Some(s) = segments.get(i).filter(|s| s.start == r.start && s.stored > 0) {
-                let view = View { from: *offset, bytes: s.stored, at: s.offset };
-                views.entry(*orphan as usize).or_default().push(view);
+                let view = View { from: offset, bytes: s.stored, at: s.offset };
+                views.entry(orphan).or_default().push(view);
             }
         }
         views
@@ -193,8 +193,8 @@ impl Image {
         };
         match &r.backing {
             Backing::Anon {} if own.is_empty() && r.prot == 0 => add(r.start, r.end, 0, None),
-            Backing::Orphan { orphan, .. }
-                if bytes <= MAX_WHOLE_BYTES && self.state.orphans[*orphan as usize].held =>
+            _ if bytes <= MAX_WHOLE_BYTES
+                && seen(r).is_some_and(|(orphan, _)| self.state.orphans[orphan].held) =>
             {
                 add(r.start, r.end, bytes, None);
             }
@@ -224,6 +224,16 @@ impl Image {
                 }
             }
         }
+    }
+}
+
+/// The shared object, and where in it, that a region shows all of the time.
+fn seen(r: &Region) -> Option<(usize, u64)> {
+    match r.backing {
+        Backing::Orphan { orphan, offset } if r.flags & crate::state::region::SHARED != 0 => {
+            Some((orphan as usize, offset))
+        }
+        _ => None,
     }
 }
 

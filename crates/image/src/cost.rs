@@ -18,6 +18,7 @@ const WEIGHT: f64 = 0.5;
 const FORK_S_PER_GIB: f64 = 0.012;
 const LIST_S_PER_GIB: f64 = 0.017;
 const COPY_BYTES_PER_S: f64 = 2e9;
+const FRESH_S_PER_BYTE: f64 = 2e-6 / 4096.0;
 /// What a second of work costs the program that is done while it runs: listing the twin's pages,
 /// and ending it, which takes about as long as making it.
 const MEANWHILE: f64 = 0.5;
@@ -80,6 +81,8 @@ pub struct Load {
     pub own_bytes: u64,
     /// What has to be stored of it.
     pub changed_bytes: u64,
+    /// Memory for a copy that has been used before; what is not ready costs extra.
+    pub ready_bytes: u64,
     /// How long ago that was unchanged.
     pub interval: Option<Duration>,
 }
@@ -90,6 +93,7 @@ pub struct Cost {
     fork_s_per_gib: Option<f64>,
     list_s_per_gib: Option<f64>,
     copy_bytes_per_s: Option<f64>,
+    fresh_s_per_byte: Option<f64>,
     store_bytes_per_s: Option<f64>,
 }
 
@@ -119,6 +123,13 @@ impl Cost {
         }
     }
 
+    /// Having so much memory for the first time took so long.
+    pub fn grown(&mut self, bytes: u64, took: Duration) {
+        if bytes >= MIN_SAMPLE_BYTES {
+            blend(&mut self.fresh_s_per_byte, took.as_secs_f64() / bytes as f64);
+        }
+    }
+
     /// Getting so many bytes out of a twin took so long.
     pub fn stored(&mut self, bytes: u64, took: Duration) {
         if bytes >= MIN_SAMPLE_BYTES {
@@ -129,7 +140,9 @@ impl Cost {
     /// Seconds that a copy costs the program.
     fn copy_s(&self, load: &Load, changed: u64) -> f64 {
         let list = self.list_s_per_gib.unwrap_or(LIST_S_PER_GIB) * load.own_bytes as f64 / GIB;
-        list + changed as f64 / self.copy_bytes_per_s.unwrap_or(COPY_BYTES_PER_S)
+        let fresh = changed.saturating_sub(load.ready_bytes) as f64
+            * self.fresh_s_per_byte.unwrap_or(FRESH_S_PER_BYTE);
+        list + fresh + changed as f64 / self.copy_bytes_per_s.unwrap_or(COPY_BYTES_PER_S)
     }
 
     /// Seconds that a twin costs it: making it, the pages that it will write meanwhile, and what is
@@ -142,6 +155,12 @@ impl Cost {
         let interval = load.interval.map_or(f64::INFINITY, |i| i.as_secs_f64().max(1e-3));
         let written = changed as f64 * (life / interval).min(1.0);
         fork + written * COW_S_PER_BYTE + MEANWHILE * (list + fork)
+    }
+
+    /// Whether a copy would have cost less if there had been memory for it.
+    pub fn lacks_memory(&self, load: &Load) -> bool {
+        let ready = Load { ready_bytes: load.changed_bytes, ..*load };
+        load.ready_bytes < load.changed_bytes && self.choose(Mode::Auto, &ready).mode == Mode::Copy
     }
 
     /// Decides for one freeze.
@@ -182,6 +201,7 @@ mod tests {
         Load {
             own_bytes: own_mib << 20,
             changed_bytes: changed_mib << 20,
+            ready_bytes: changed_mib << 20,
             interval: Some(Duration::from_secs(10)),
         }
     }
@@ -222,6 +242,16 @@ mod tests {
         // Storage so slow that the twin lives as long as the whole interval.
         cost.stored(1 << 20, Duration::from_secs(1));
         assert_eq!(cost.choose(Mode::Auto, &load(1024, 30)).mode, Mode::Copy);
+    }
+
+    #[test]
+    fn memory_that_is_not_there_yet_counts() {
+        let cost = Cost::default();
+        let small = Load { ready_bytes: 0, ..load(1024, 12) };
+        assert_eq!(cost.choose(Mode::Auto, &small).mode, Mode::Twin);
+        assert!(cost.lacks_memory(&small));
+        assert!(!cost.lacks_memory(&load(1024, 12)));
+        assert!(!cost.lacks_memory(&Load { ready_bytes: 0, ..load(1024, 60) }));
     }
 
     #[test]

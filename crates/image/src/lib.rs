@@ -36,6 +36,7 @@ pub mod fault;
 #[cfg(not(feature = "faults"))]
 mod fault;
 mod filler;
+mod flags;
 mod format;
 mod frame;
 mod freeze;

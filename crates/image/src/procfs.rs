@@ -76,16 +76,23 @@ pub fn read(pid: libc::pid_t, name: &str) -> Result<Vec<u8>, CaptureError> {
 
 /// Reads `/proc/PID/smaps`.
 pub fn smaps(pid: libc::pid_t) -> Result<Vec<u8>, CaptureError> {
-    let name = "smaps";
-    let fail = |e| proc_error(name, e);
-    let mut file = File::open(format!("/proc/{pid}/{name}")).map_err(fail)?;
+    read_smaps(&mut open_smaps(pid)?)
+}
+
+/// Opens `/proc/PID/smaps`: from then on it is about this memory, even if the process gets another.
+pub fn open_smaps(pid: libc::pid_t) -> Result<File, CaptureError> {
+    File::open(format!("/proc/{pid}/smaps")).map_err(|e| proc_error("smaps", e))
+}
+
+/// Reads it. Empty if the memory is gone.
+pub fn read_smaps(file: &mut File) -> Result<Vec<u8>, CaptureError> {
     let (mut bytes, mut part) = (Vec::with_capacity(ROOM_BYTES), [0; SMAPS_PART_BYTES]);
     loop {
         match file.read(&mut part) {
             Ok(0) => return Ok(bytes),
             Ok(n) => bytes.extend_from_slice(&part[..n]),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(fail(e)),
+            Err(e) => return Err(proc_error("smaps", e)),
         }
     }
 }

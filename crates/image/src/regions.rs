@@ -52,6 +52,13 @@ pub struct Regions {
 }
 
 impl Regions {
+    /// Those of mappings with their flags.
+    pub fn of(maps: &[Mapping], orphans: Orphans) -> Result<Regions, CaptureError> {
+        let mut regions = Regions { orphans, ..Regions::default() };
+        maps.iter().try_for_each(|m| regions.add(m))?;
+        Ok(regions)
+    }
+
     /// Whether none begins before the end of the one before it: then no two are the same memory,
     /// as they may be in a list that was read while the kernel joined some.
     pub fn are_apart(&self) -> bool {
@@ -64,21 +71,14 @@ impl Regions {
             return Ok(());
         }
         refuse(m)?;
-        let mut flags = FLAGS.iter().filter(|(f, _)| m.has(f)).fold(0, |all, (_, bit)| all | bit);
         let (backing, content) = if m.shared {
-            flags |= region::SHARED;
-            if m.has(b"mw") {
-                flags |= region::MAY_WRITE;
-            }
             (self.shared(m)?, Content::Nothing)
-        } else if flags & region::DROPPABLE != 0 {
+        } else if m.has(b"dp") {
             (Backing::Anon {}, Content::Nothing)
         } else {
             self.private(m)?
         };
-        if m.has(b"ht") && backing == (Backing::Anon {}) {
-            flags |= huge_flag(m)?;
-        }
+        let flags = flags(m, &backing)?;
         let name = m.path.strip_prefix(b"[anon:").and_then(|n| n.strip_suffix(b"]"));
         let region = Region {
             start: m.start,
@@ -93,10 +93,26 @@ impl Regions {
         Ok(())
     }
 
+    /// Takes over what the mappings, of which it was made, turned out to be marked with.
+    pub fn mark(&mut self, maps: &[Mapping]) -> Result<(), CaptureError> {
+        for (region, _) in &mut self.list {
+            if let Ok(i) = maps.binary_search_by_key(&region.start, |m| m.start) {
+                region.flags = flags(&maps[i], &region.backing)?;
+                region.key = maps[i].pkey;
+            }
+        }
+        Ok(())
+    }
+
     fn private(&mut self, m: &Mapping) -> Result<(Backing, Content), CaptureError> {
         let unnamed = m.path.starts_with(b"/dev/zero") || m.path.starts_with(b"/anon_hugepage");
         if m.is_anon() || unnamed {
             return Ok((Backing::Anon {}, Content::Own));
+        }
+        // What it has no copy of is that of the object, also when nothing else leads to that any
+        // more. A huge page is mapped by a descriptor of its own kind only.
+        if let Some(orphan) = self.orphans.index(m.dev, m.ino).filter(|_| !m.has(b"ht")) {
+            return Ok((Backing::Orphan { orphan: orphan as u32, offset: m.offset }, Content::Own));
         }
         match identify(m) {
             Some(id) => Ok((self.file(id, m.offset), Content::Own)),
@@ -141,6 +157,21 @@ fn identify(m: &Mapping) -> Option<FileId> {
     let dev = u64::from(libc::major(meta.dev())) << 32 | u64::from(libc::minor(meta.dev()));
     let same = meta.is_file() && meta.ino() == m.ino && dev == m.dev;
     (same && fs::File::open(&path).is_ok()).then(|| file_id(m.path.clone(), &meta))
+}
+
+/// What a mapping is marked with.
+fn flags(m: &Mapping, backing: &Backing) -> Result<u32, CaptureError> {
+    let mut flags = FLAGS.iter().filter(|(f, _)| m.has(f)).fold(0, |all, (_, bit)| all | bit);
+    if m.shared {
+        flags |= region::SHARED;
+        if m.has(b"mw") {
+            flags |= region::MAY_WRITE;
+        }
+    }
+    if m.has(b"ht") && *backing == (Backing::Anon {}) {
+        flags |= huge_flag(m)?;
+    }
+    Ok(flags)
 }
 
 /// The flag for the size of its huge pages.

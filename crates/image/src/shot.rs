@@ -7,6 +7,7 @@ use crate::cost::{Choice, MAX_COPY_BYTES, Mode};
 use crate::descriptors::Survey;
 use crate::error::CaptureError;
 use crate::fault;
+use crate::flags::{self, Pending};
 use crate::freeze::Frozen;
 use crate::orphans::Orphans;
 use crate::procfs::{self, Mapping};
@@ -53,7 +54,14 @@ pub(crate) enum Stage {
     /// What only the frozen process itself can tell.
     Asked(Box<Asked>),
     /// All that is needed.
-    Copied { outline: Box<Outline>, own: Vec<Share>, sorted: Option<Sorted>, pages: Copied },
+    Copied {
+        outline: Box<Outline>,
+        own: Vec<Share>,
+        sorted: Option<Sorted>,
+        pages: Copied,
+        /// If flags are still to be settled.
+        pending: Option<Pending>,
+    },
 }
 
 /// What only the frozen process itself can tell.
@@ -69,6 +77,8 @@ pub(crate) struct Asked {
 pub(crate) struct Outline {
     pub state: State,
     pub regions: Regions,
+    /// What the regions were made of.
+    pub maps: Vec<Mapping>,
 }
 
 fn is_gone(pid: libc::pid_t) -> bool {
@@ -125,7 +135,7 @@ impl Frozen {
         agent.finish()?;
         snapshot.orphans.refuse_shared(&survey.family.borrow())?;
         let listing = Instant::now();
-        let mappings = tracker.expects_copy(wish).then(|| Mappings::read(pid));
+        let mappings = Mappings::at_once(pid, wish, &snapshot.maps, tracker);
         let changes = tracker.freeze(pid, &snapshot, &agent, path)?;
         let ours = snapshot.stat.field(4) == u64::from(std::process::id());
         let own_bytes = snapshot.status.kib("RssAnon") << 10;
@@ -199,17 +209,41 @@ impl Frozen {
     }
 }
 
-/// The mappings of a process with their flags, which the kernel tells only after a walk through all
-/// page tables: that is done by another thread meanwhile. What begins to be tracked just then may
-/// be joined with what was listed before it, and be listed twice: see [`Regions::are_apart`].
-struct Mappings(Option<JoinHandle<Result<Vec<u8>, CaptureError>>>, libc::pid_t);
+/// The mappings of a process with their flags.
+enum Mappings {
+    /// As far as they are known already.
+    Known(Pending),
+    /// As they are now, for which another thread walks through the page tables meanwhile. What
+    /// begins to be tracked just then may be joined with what was listed before it, and be listed
+    /// twice: see [`Regions::are_apart`].
+    Walk(Walk),
+}
+
+/// A thread that reads `smaps`, and of which process.
+struct Walk(Option<JoinHandle<Result<Vec<u8>, CaptureError>>>, libc::pid_t);
 
 impl Mappings {
-    fn read(pid: libc::pid_t) -> Mappings {
-        let thread = thread::Builder::new().name("eyrie-image".into());
-        Mappings(thread.spawn(move || procfs::smaps(pid)).ok(), pid)
+    /// Those of a process that is likely to be copied, if it is one.
+    fn at_once(
+        pid: libc::pid_t,
+        wish: Mode,
+        now: &[Mapping],
+        tracker: &Tracker,
+    ) -> Option<Mappings> {
+        if !tracker.may_copy(wish) {
+            return None;
+        }
+        let known = Pending::new(pid, now, &tracker.maps).map(Mappings::Known);
+        known.or_else(|| tracker.expects_copy(wish).then(|| Mappings::read(pid)))
     }
 
+    fn read(pid: libc::pid_t) -> Mappings {
+        let thread = thread::Builder::new().name("eyrie-image".into());
+        Mappings::Walk(Walk(thread.spawn(move || procfs::smaps(pid)).ok(), pid))
+    }
+}
+
+impl Walk {
     fn text(mut self) -> Result<Vec<u8>, CaptureError> {
         match self.0.take().map(JoinHandle::join) {
             Some(Ok(text)) => text,
@@ -219,7 +253,7 @@ impl Mappings {
     }
 }
 
-impl Drop for Mappings {
+impl Drop for Walk {
     fn drop(&mut self) {
         // It is read while the process stands still, or not at all.
         drop(self.0.take().map(JoinHandle::join));
@@ -230,6 +264,8 @@ impl Drop for Mappings {
 struct CopyPlan {
     pagemap: Pagemap,
     regions: Regions,
+    maps: Vec<Mapping>,
+    pending: Option<Pending>,
     own: Vec<Share>,
     sorted: Option<Sorted>,
     spans: Spans,
@@ -246,12 +282,21 @@ fn plan_copy(
     if !pagemap.is_fast() {
         return Ok(Err("on this kernel, finding pages to copy takes too long"));
     }
-    let early = mappings.map(Mappings::text).transpose()?;
-    let early = early.map(|smaps| regions(&smaps, None, Orphans::default())).transpose()?;
-    let regions = match early.filter(Regions::are_apart) {
-        Some(regions) => regions,
-        None => regions(&procfs::smaps(pid)?, None, Orphans::default())?,
-    };
+    let (mut regions, mut maps) = (Regions::default(), Vec::new());
+    let mut pending = None;
+    match mappings {
+        Some(Mappings::Known(known)) => {
+            maps.clone_from(&known.maps);
+            regions = Regions::of(&maps, Orphans::default())?;
+            pending = Some(known);
+        }
+        Some(Mappings::Walk(walk)) => (regions, maps) = listed(&walk.text()?)?,
+        None => {}
+    }
+    if maps.is_empty() || !regions.are_apart() {
+        (regions, maps) = listed(&procfs::smaps(pid)?)?;
+        pending = None;
+    }
     if regions.list.iter().any(|(_, content)| *content == Content::All) {
         return Ok(Err("a file that it has mapped is gone and must be stored whole"));
     }
@@ -263,7 +308,13 @@ fn plan_copy(
     if spans.bytes() > MAX_COPY_BYTES {
         return Ok(Err("there is more to store than may be copied"));
     }
-    Ok(Ok(CopyPlan { pagemap, regions, own, sorted, spans }))
+    Ok(Ok(CopyPlan { pagemap, regions, maps, pending, own, sorted, spans }))
+}
+
+/// Regions by the `smaps` of a process, and the mappings they were made of.
+fn listed(smaps: &[u8]) -> Result<(Regions, Vec<Mapping>), CaptureError> {
+    let maps = mappings(smaps, None)?;
+    Ok((Regions::of(&maps, Orphans::default())?, maps))
 }
 
 /// Copies it.
@@ -274,8 +325,9 @@ fn copy(
     agent: &Agent,
     tracker: &mut Tracker,
 ) -> Result<Stage, CaptureError> {
-    let CopyPlan { pagemap, regions, own, sorted, spans } = plan;
+    let CopyPlan { pagemap, regions, maps, pending, own, sorted, spans } = plan;
     let state = state(pid, snapshot, agent, pid)?;
+    tracker.make_room(spans.bytes());
     let begun = Instant::now();
     let pages = Copied::new(pid, &spans, std::mem::take(&mut tracker.buffer))?;
     tracker.cost.copied(spans.bytes(), begun.elapsed());
@@ -287,8 +339,8 @@ fn copy(
         }
     }
     fault::point(fault::PAGES_COPIED)?;
-    let outline = Box::new(Outline { state, regions });
-    Ok(Stage::Copied { outline, own, sorted, pages })
+    let outline = Box::new(Outline { state, regions, maps });
+    Ok(Stage::Copied { outline, own, sorted, pages, pending })
 }
 
 /// A page that is there but cannot be read, although it is no guard page.
@@ -309,13 +361,12 @@ pub(crate) fn state(
     })
 }
 
-/// The regions of a process that stands still, by its `smaps`; or of its twin, given what only its
+/// The mappings of a process that stands still, by its `smaps`; or of its twin, given what only its
 /// own mappings tell and those that the twin lacks.
-pub(crate) fn regions(
+pub(crate) fn mappings(
     smaps: &[u8],
     twin: Option<(&[Mapping], &[Mapping])>,
-    orphans: Orphans,
-) -> Result<Regions, CaptureError> {
+) -> Result<Vec<Mapping>, CaptureError> {
     let mut maps = procfs::parse_maps(smaps)?;
     if let Some((own, dont_fork)) = twin {
         for m in &mut maps {
@@ -326,12 +377,8 @@ pub(crate) fn regions(
         maps.extend_from_slice(dont_fork);
         maps.sort_by_key(|m| m.start);
     }
-    // That we note its writes is not the program's affair. One that has a userfaultfd itself is
-    // refused for that descriptor.
-    maps.iter_mut().for_each(|m| m.vm_flags.retain(|f| f != b"uw"));
-    let mut regions = Regions { orphans, ..Regions::default() };
-    maps.iter().try_for_each(|m| regions.add(m))?;
-    Ok(regions)
+    maps.iter_mut().for_each(flags::forget_tracking);
+    Ok(maps)
 }
 
 impl Shot {

@@ -67,16 +67,9 @@ pub struct Copied {
 }
 
 impl Copied {
-    /// Copies pages of a process that has no twin. `buffer` is used for it, and grows as needed.
-    pub fn new(
-        pid: libc::pid_t,
-        spans: &Spans,
-        mut buffer: Vec<u8>,
-    ) -> Result<Copied, CaptureError> {
+    /// Copies pages of a process that has no twin to `buffer`, which has room for them.
+    pub fn new(pid: libc::pid_t, spans: &Spans, buffer: Vec<u8>) -> Result<Copied, CaptureError> {
         let list: Vec<Span> = spans.iter().collect();
-        if buffer.len() < spans.bytes() as usize {
-            buffer.resize(spans.bytes() as usize, 0);
-        }
         let mut copied = Copied { bytes: buffer, parts: Vec::with_capacity(list.len()) };
         let mem = Source::open(pid)?;
         let mut at = 0;

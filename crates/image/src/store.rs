@@ -15,7 +15,7 @@ use crate::procfs;
 use crate::pull::{Kind, Puller};
 use crate::regions::{Content, Regions};
 use crate::scan::Pagemap;
-use crate::shot::{Asked, Outline, Shot, Stage, regions, state};
+use crate::shot::{Asked, Outline, Shot, Stage, mappings, state};
 use crate::sink::StreamSink;
 use crate::sort::{self, Share, Sorted};
 use crate::source::Source;
@@ -108,6 +108,9 @@ impl Shot {
             child.identity = report.identity;
         }
         let result = self.write(|| ImageWriter::create(path), Some(path), meta, tracker);
+        if self.choice.mode != Mode::Sync {
+            tracker.prepare();
+        }
         let result = result.map(|own| {
             let all = |of: fn(&ImageReport) -> u64| of(&own) + children.iter().map(of).sum::<u64>();
             let (bytes, pages) = (all(|r| r.bytes), all(|r| r.pages));
@@ -151,8 +154,8 @@ impl Shot {
         tracker: &mut Tracker,
     ) -> Result<ImageReport, CaptureError> {
         let begun = Instant::now();
-        let Ready { outline: Outline { mut state, regions }, own, sorted, saved, source, pagemap } =
-            self.ready()?;
+        let Ready { outline, own, sorted, saved, source, pagemap } = self.ready()?;
+        let Outline { mut state, regions, maps } = outline;
         append::mark_shared(&self.family.borrow(), &mut state.descriptions);
         fault::point(fault::REGIONS_KNOWN)?;
         let own_pages = sort::all(&own);
@@ -209,7 +212,7 @@ impl Shot {
             write: begun.elapsed(),
         };
         if let Some(path) = path {
-            tracker.imaged(self.changes.freeze, path, index, hashes);
+            tracker.imaged(self.changes.freeze, path, maps, (index, hashes));
         }
         Ok(report)
     }
@@ -227,23 +230,28 @@ impl Shot {
         let stage = self.stage.take().ok_or(CaptureError::TwinGone)?;
         let asked = match stage {
             Stage::Asked(asked) => *asked,
-            Stage::Copied { outline, own, sorted, pages } => {
-                let (outline, source) = (*outline, Source::Copied(pages));
+            Stage::Copied { outline, own, sorted, pages, pending } => {
+                let (mut outline, source) = (*outline, Source::Copied(pages));
+                if let Some(pending) = pending {
+                    outline.maps = pending.settle()?;
+                    outline.regions.mark(&outline.maps)?;
+                }
                 return Ok(Ready { outline, own, sorted, saved: vec![], source, pagemap: None });
             }
         };
         let Asked { mut snapshot, agent, saved, dont_fork } = asked;
         let is_twin = self.twin.is_some();
         let orphans = std::mem::take(&mut snapshot.orphans);
-        let maps = snapshot.maps.clone();
+        let frozen = snapshot.maps.clone();
         let state = state(self.original, snapshot, &agent, self.pid)?;
         fault::point(fault::TWIN_ASKED)?;
-        let twin = is_twin.then_some((maps.as_slice(), dont_fork.as_slice()));
-        let regions = regions(&procfs::smaps(self.pid)?, twin, orphans)?;
+        let twin = is_twin.then_some((frozen.as_slice(), dont_fork.as_slice()));
+        let maps = mappings(&procfs::smaps(self.pid)?, twin)?;
+        let regions = Regions::of(&maps, orphans)?;
         let mut pagemap = Pagemap::open(self.pid)?;
         let is_saved = |start, end| saved.iter().any(|s| (start..end).contains(&s.start));
         let own = sort::own(&mut pagemap, &regions, is_saved)?;
-        let (outline, source) = (Outline { state, regions }, Source::open(self.pid)?);
+        let (outline, source) = (Outline { state, regions, maps }, Source::open(self.pid)?);
         Ok(Ready { outline, own, sorted: None, saved, source, pagemap: Some(pagemap) })
     }
 }

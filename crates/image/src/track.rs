@@ -8,11 +8,12 @@
 use crate::agent::Agent;
 use crate::capture::Snapshot;
 use crate::chain::Index;
-use crate::cost::{Choice, Cost, Load, Mode};
+use crate::cost::{Choice, Cost, Load, MAX_COPY_BYTES, Mode};
 use crate::error::CaptureError;
 use crate::frame::Part;
 use crate::hashes::Hashes;
 use crate::pool::{Lent, Member, Pool};
+use crate::procfs::Mapping;
 use crate::spans::Spans;
 use crate::writes::{Obstacle, Writes};
 use std::ffi::OsStr;
@@ -20,6 +21,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
+
+/// The part of a tracked process's memory that is kept ready for copies, as a divisor.
+const READY_SHARE: u64 = 32;
 
 /// How changes are to be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -77,6 +81,10 @@ pub struct Tracker {
     pub(crate) offered: Option<Lent>,
     /// Memory for copies, kept so that it need not be had anew while a process stands still.
     pub(crate) buffer: Vec<u8>,
+    /// Its mappings at the last image, with their flags.
+    pub(crate) maps: Vec<Mapping>,
+    /// How much of it would have been of use at the last freeze, if there was not enough.
+    wanted: u64,
 }
 
 /// A complete image that later ones may refer to.
@@ -141,6 +149,7 @@ impl Tracker {
         self.writes = Writes::default();
         self.base = None;
         self.offered = None;
+        self.maps.clear();
     }
 
     /// The last complete image and the names of the earlier files that it needs.
@@ -180,10 +189,14 @@ impl Tracker {
         Ok(Changes { freeze, pages, hash, base })
     }
 
-    /// Whether the next shot is likely to be a copy.
+    /// Whether the next shot may be a copy.
+    pub(crate) fn may_copy(&self, wish: Mode) -> bool {
+        matches!(wish, Mode::Copy | Mode::Auto) && self.base.is_some()
+    }
+
+    /// Whether that is likely.
     pub(crate) fn expects_copy(&self, wish: Mode) -> bool {
-        let copies = wish == Mode::Copy || wish == Mode::Auto && self.copied;
-        copies && self.base.is_some()
+        self.may_copy(wish) && (wish == Mode::Copy || self.copied)
     }
 
     /// Which way of keeping the content of a frozen process costs it least.
@@ -193,24 +206,47 @@ impl Tracker {
         let load = Load {
             own_bytes,
             changed_bytes: changed.map_or(own_bytes, |pages| pages.bytes()).min(own_bytes),
+            ready_bytes: self.buffer.len() as u64,
             interval,
         };
+        // A process that is tracked will have something to be copied.
+        let share =
+            if self.writes.is_on() && self.may_copy(wish) { own_bytes / READY_SHARE } else { 0 };
+        let lacks = wish == Mode::Auto && changed.is_some() && self.cost.lacks_memory(&load);
+        self.wanted = if lacks { load.changed_bytes + load.changed_bytes / 4 } else { share };
         self.cost.choose(wish, &load)
     }
 
-    /// The image of a freeze is complete.
+    /// Sees that there is memory for a copy of so many bytes.
+    pub(crate) fn make_room(&mut self, bytes: u64) {
+        let grown = bytes.saturating_sub(self.buffer.len() as u64);
+        if grown > 0 {
+            let begun = Instant::now();
+            self.buffer.resize(bytes as usize, 0);
+            self.cost.grown(grown, begun.elapsed());
+        }
+    }
+
+    /// While the process runs: has the memory that was missing at the last freeze for the next one.
+    pub(crate) fn prepare(&mut self) {
+        let wanted = std::mem::take(&mut self.wanted).min(MAX_COPY_BYTES);
+        self.make_room(wanted);
+    }
+
+    /// The image of a freeze is complete, and of what mappings.
     pub(crate) fn imaged(
         &mut self,
         freeze: u64,
         path: &Path,
-        index: Index,
-        hashes: Option<Hashes>,
+        maps: Vec<Mapping>,
+        (index, hashes): (Index, Option<Hashes>),
     ) {
         let newer = self.base.as_ref().is_none_or(|base| base.freeze < freeze);
         if self.wish == Tracking::Off || !newer {
             return;
         }
         self.writes.imaged(freeze);
+        self.maps = maps;
         let folder = folder(path).to_path_buf();
         self.base = Some(Arc::new(Base { folder, index, hashes, freeze }));
     }

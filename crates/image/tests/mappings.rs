@@ -16,6 +16,11 @@ fn shared_memory_without_a_file() {
 }
 
 #[test]
+fn private_views_of_shared_memory_without_a_file() {
+    survives("views", &["-lrt"], &["20000"], 3);
+}
+
+#[test]
 fn system_v_segments() {
     // The number of a segment that is gone can only be had again with privileges; here the one with
     // a name is not gone.
@@ -162,6 +167,6 @@ fn without_privileges_and_without_pagemap_scan() {
     common::as_nobody(
         "mappings",
         &["mappings_where", "shared_", "locked_", "advice_", "a_stack"],
-        5,
+        6,
     );
 }

@@ -107,7 +107,18 @@ pub fn save_streams(
     to: &File,
 ) -> io::Result<u64> {
     let none = [Recorded::default(), Recorded::default()];
-    write(segment_file, segment, rank, stream_ranges(segment, rank), &none, to)
+    write(segment_file, segment, rank, stream_ranges(segment, rank, |_| 0), &none, to)
+}
+
+/// A copy in memory of the streams that `rank` has sent, as far as they are not released. It must
+/// not run meanwhile; what its receivers release meanwhile may be in it or not.
+pub fn copy_streams(segment_file: &File, segment: &Segment, rank: u32) -> io::Result<File> {
+    let none = [Recorded::default(), Recorded::default()];
+    let chunk = u64::from(segment.geometry().chunk_bytes);
+    let kept = |ctl: &ChannelCtl| sendlog::released(segment, ctl) / chunk;
+    let copy = memory(c"eyrie-streams")?;
+    write(segment_file, segment, rank, stream_ranges(segment, rank, kept), &none, &copy)?;
+    Ok(copy)
 }
 
 /// A copy in memory of what `save_all` writes.
@@ -273,8 +284,12 @@ fn published(segment: &Segment, (src, dst): (u32, u32), n: u64) -> u64 {
     (walk.pos() - begin).min(chunk)
 }
 
-/// The published parts of the streams that the rank has sent.
-fn stream_ranges(segment: &Segment, rank: u32) -> Vec<(u64, u64)> {
+/// The published parts of the streams that the rank has sent, each from this chunk on.
+fn stream_ranges(
+    segment: &Segment,
+    rank: u32,
+    from: impl Fn(&ChannelCtl) -> u64,
+) -> Vec<(u64, u64)> {
     let geo = segment.geometry();
     let mut all = vec![(0, 4096)];
     for dst in 0..geo.ranks {
@@ -283,7 +298,7 @@ fn stream_ranges(segment: &Segment, rank: u32) -> Vec<(u64, u64)> {
         all.push((at, at + size_of::<ChannelCtl>() as u64));
         let next = ctl.chunks_next.load(Acquire);
         let oldest = ctl.chunks_first.load(Acquire).max(next.saturating_sub(geo.dir_cap()));
-        for n in oldest..next {
+        for n in oldest.max(from(ctl))..next {
             let Some(index) = walk::chunk_index(segment, rank, dst, n) else { continue };
             let at = geo.dir_off() + segment.dir_slot(rank, dst, n) * size_of::<DirEntry>() as u64;
             all.push((at, at + size_of::<DirEntry>() as u64));

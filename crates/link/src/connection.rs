@@ -6,18 +6,21 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{Shutdown, TcpStream};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use eyrie_ledger::segment::Segment;
 use eyrie_protocol::membership::Member;
+use eyrie_tls::{Session, Stream};
 
 /// Payloads up to this size are copied behind their header: a piece of their own costs more.
 const COPY_BYTES: usize = 512;
 /// Most pieces in one system call.
 const MOST_PIECES: usize = 128;
+/// Most bytes that are gathered for being encrypted together.
+const SEALED_BYTES: usize = 64 * 1024;
 /// A peer that takes nothing for so long is tried again on a new connection.
 const SILENCE: Duration = Duration::from_secs(20);
 
@@ -36,10 +39,22 @@ enum Part {
 // SAFETY: the pointer is into the segment, which the connection holds; any thread may read it.
 unsafe impl Send for Part {}
 
+impl Part {
+    /// What of it is not written yet.
+    fn rest(&self) -> (*const u8, usize) {
+        match self {
+            Part::Own { bytes, done } => (bytes[*done..].as_ptr(), bytes.len() - done),
+            Part::Log { at, bytes } => (*at, *bytes),
+        }
+    }
+}
+
 #[derive(Default)]
 struct Queue {
     parts: VecDeque<Part>,
     bytes: usize,
+    /// Bytes gathered for encryption.
+    gathered: Vec<u8>,
     failed: bool,
 }
 
@@ -53,7 +68,7 @@ pub(crate) enum Flushed {
 
 pub(crate) struct Connection {
     pub peer: Member,
-    stream: TcpStream,
+    stream: Stream,
     queue: Mutex<Queue>,
     pub sent_bytes: AtomicU64,
     pub received_bytes: AtomicU64,
@@ -61,11 +76,12 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub fn new(stream: TcpStream, peer: Member, segment: Arc<Segment>) -> io::Result<Connection> {
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(None)?;
-        stream.set_write_timeout(None)?;
-        set_silence(&stream)?;
+    pub fn new(stream: Stream, peer: Member, segment: Arc<Segment>) -> io::Result<Connection> {
+        let socket = stream.socket();
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(None)?;
+        socket.set_write_timeout(None)?;
+        set_silence(socket)?;
         Ok(Connection {
             peer,
             stream,
@@ -82,7 +98,13 @@ impl Connection {
 
     /// Bytes not written yet.
     pub fn pending(&self) -> usize {
-        self.queue().bytes
+        let queue = self.queue();
+        if queue.failed { 0 } else { queue.bytes + self.held() }
+    }
+
+    /// Bytes that are encrypted and not written yet.
+    fn held(&self) -> usize {
+        self.stream.session().map_or(0, Session::held)
     }
 
     /// Queues what `write` appends.
@@ -110,8 +132,17 @@ impl Connection {
     /// Writes as much as goes without waiting.
     pub fn flush(&self) -> Flushed {
         let mut queue = self.queue();
-        while queue.bytes > 0 && !queue.failed {
-            match write(&self.stream, &queue.parts) {
+        while (queue.bytes > 0 || self.held() > 0) && !queue.failed {
+            let written = match self.stream.session() {
+                None => write(self.stream.socket(), &queue.parts),
+                Some(session) => {
+                    // What was taken last has to leave first.
+                    let most = if session.held() > 0 { 0 } else { SEALED_BYTES };
+                    queue.gather(most);
+                    session.write_now(self.stream.socket(), &queue.gathered)
+                }
+            };
+            match written {
                 Ok(written) => {
                     self.sent_bytes.fetch_add(written as u64, Ordering::Relaxed);
                     queue.drop_front(written);
@@ -131,20 +162,17 @@ impl Connection {
         Flushed::All
     }
 
-    /// Waits for bytes and appends them to `buffer`, at most `limit`. False: the end.
+    /// Waits for bytes and appends them to `buffer`, about `limit` at most. False: the end.
+    ///
+    /// # Errors
+    /// When what came was not encrypted by the other end.
     pub fn read(&self, buffer: &mut Vec<u8>, limit: usize) -> io::Result<bool> {
-        buffer.reserve(limit);
-        let room = buffer.spare_capacity_mut();
-        let length = room.len().min(limit);
-        // SAFETY: the spare capacity is ours to write, and as long as stated.
-        let got =
-            unsafe { libc::recv(self.stream.as_raw_fd(), room.as_mut_ptr().cast(), length, 0) };
-        if got < 0 {
-            let error = io::Error::last_os_error();
-            return if error.kind() == io::ErrorKind::Interrupted { Ok(true) } else { Err(error) };
-        }
-        // SAFETY: the kernel has just written that many bytes behind the buffer's end.
-        unsafe { buffer.set_len(buffer.len() + got as usize) };
+        let got = match self.stream.read_to(buffer, limit) {
+            Ok(got) => got,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(error),
+            Err(_) => return Ok(false),
+        };
         self.received_bytes.fetch_add(got as u64, Ordering::Relaxed);
         Ok(got > 0)
     }
@@ -155,8 +183,7 @@ impl Connection {
     }
 
     pub fn fd(&self) -> BorrowedFd<'_> {
-        use std::os::fd::AsFd;
-        self.stream.as_fd()
+        self.stream.socket().as_fd()
     }
 }
 
@@ -169,6 +196,22 @@ impl Queue {
             let before = bytes.len();
             write(bytes);
             self.bytes += bytes.len() - before;
+        }
+    }
+
+    /// Copies the beginning of the queue, at most so many bytes, to where it can be encrypted.
+    fn gather(&mut self, most: usize) {
+        self.gathered.clear();
+        for part in &self.parts {
+            let room = most - self.gathered.len();
+            let (at, bytes) = part.rest();
+            let length = bytes.min(room);
+            // SAFETY: valid for reading as far as stated: our own vectors, or the mapped segment.
+            let piece = unsafe { std::slice::from_raw_parts(at, length) };
+            self.gathered.extend_from_slice(piece);
+            if length == room {
+                return;
+            }
         }
     }
 
@@ -204,10 +247,7 @@ fn write(stream: &TcpStream, parts: &VecDeque<Part>) -> io::Result<usize> {
     let mut pieces = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; MOST_PIECES];
     let mut count = 0;
     for (piece, part) in pieces.iter_mut().zip(parts) {
-        let (at, length) = match part {
-            Part::Own { bytes, done } => (bytes[*done..].as_ptr(), bytes.len() - done),
-            Part::Log { at, bytes } => (*at, *bytes),
-        };
+        let (at, length) = part.rest();
         *piece = libc::iovec { iov_base: at.cast_mut().cast(), iov_len: length };
         count += 1;
     }

@@ -8,10 +8,11 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use eyrie_control::auth::{self, AuthError, Hello, Role};
+use eyrie_control::auth::{AuthError, Hello, Role};
 use eyrie_protocol::link::sender::Wrong;
 use eyrie_protocol::link::wire::{self, Backward, WireError};
 use eyrie_protocol::membership::Member;
+use eyrie_tls::Stream;
 
 use crate::connection::Connection;
 use crate::shared::{Shared, lock};
@@ -109,9 +110,9 @@ impl Dial {
     fn open(&self, shared: &Arc<Shared>) -> Result<(Arc<Connection>, u64), AuthError> {
         let address = shared.outbound().peers.get(&self.member.node).map(|p| p.address);
         let address = address.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-        let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-        let number = shared.enrol(&stream).ok_or_else(|| io::Error::other("the node ends"))?;
-        let made = self.shake(shared, &mut stream).and_then(|()| {
+        let socket = TcpStream::connect_timeout(&address, PATIENCE)?;
+        let number = shared.enrol(&socket).ok_or_else(|| io::Error::other("the node ends"))?;
+        let made = self.shake(shared, socket).and_then(|stream| {
             let segment = Arc::clone(&shared.segment);
             Ok(Arc::new(Connection::new(stream, self.member, segment)?))
         });
@@ -127,18 +128,18 @@ impl Dial {
         }
     }
 
-    fn shake(&self, shared: &Shared, stream: &mut TcpStream) -> Result<(), AuthError> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        stream.set_nodelay(true)?;
+    fn shake(&self, shared: &Shared, socket: TcpStream) -> Result<Stream, AuthError> {
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+        socket.set_nodelay(true)?;
         let (own, to) = (shared.own, self.member);
         let own = (own.node, own.epoch);
         let hello = Hello::new(Role::LinkSender, &shared.job, own, (to.node, to.epoch))?;
-        let other = auth::call(stream, &shared.key, &hello, Role::LinkReceiver)?;
+        let (stream, other) = shared.secret.call(socket, &hello, Role::LinkReceiver)?;
         if (other.node, other.epoch, other.to) != (to.node, to.epoch, own) {
             return Err(AuthError::Malformed);
         }
-        Ok(())
+        Ok(stream)
     }
 }
 
@@ -149,24 +150,28 @@ enum Fault {
     Wire(#[from] WireError),
     #[error(transparent)]
     Answer(#[from] Wrong),
+    #[error("what comes was not encrypted by the other end: {0}")]
+    Forged(#[from] io::Error),
 }
 
 /// Reads answers until the connection ends.
 fn serve(shared: &Arc<Shared>, connection: &Arc<Connection>) {
-    let mut buffer = Vec::new();
-    while let Ok(true) = connection.read(&mut buffer, READ_BYTES) {
-        match take(shared, connection, &buffer) {
-            Ok(used) => drop(buffer.drain(..used)),
-            Err(fault) => {
-                shared.refusals.malformed.fetch_add(1, SeqCst);
-                tracing::warn!("link to {}: {fault}", connection.peer);
-                break;
-            }
-        }
-        shared.kick();
+    if let Err(fault) = read(shared, connection) {
+        shared.refusals.malformed.fetch_add(1, SeqCst);
+        tracing::warn!("link to {}: {fault}", connection.peer);
     }
     connection.close();
     shared.outbound().ended(connection);
+}
+
+fn read(shared: &Arc<Shared>, connection: &Arc<Connection>) -> Result<(), Fault> {
+    let mut buffer = Vec::new();
+    while connection.read(&mut buffer, READ_BYTES)? {
+        let used = take(shared, connection, &buffer)?;
+        buffer.drain(..used);
+        shared.kick();
+    }
+    Ok(())
 }
 
 /// Takes all whole answers. Returns the bytes they have.

@@ -6,11 +6,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use eyrie_control::auth::Key;
 use eyrie_ledger::early::{self, Wish};
 use eyrie_ledger::segment::{ASLEEP_REMOTE, AWAKE, Segment};
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::replicas::Replicas;
+use eyrie_tls::Secret;
 
 use crate::dial::Dial;
 use crate::shared::{Shared, lock};
@@ -22,7 +22,7 @@ pub struct Setup {
     /// The job's name, at most `auth::JOB_BYTES` long.
     pub job: String,
     pub own: Member,
-    pub key: Key,
+    pub secret: Secret,
     pub listener: TcpListener,
     /// Other nodes that are to hold each determinant (`--log-replicas`).
     pub log_replicas: usize,
@@ -69,12 +69,12 @@ impl Links {
     /// # Errors
     /// When the system has no threads or descriptors left.
     pub fn start(setup: Setup) -> io::Result<Links> {
-        let Setup { segment, job, own, key, listener, log_replicas, early } = setup;
+        let Setup { segment, job, own, secret, listener, log_replicas, early } = setup;
         let address = listener.local_addr()?;
         segment.header().linked.store(1, SeqCst);
         early.store(&segment);
         let closer = OwnedFd::from(listener.try_clone()?);
-        let shared = Arc::new(Shared::new(segment, job, own, key, log_replicas)?);
+        let shared = Arc::new(Shared::new(segment, job, own, secret, log_replicas)?);
         let links = Links { shared: Arc::clone(&shared), address, listener: closer };
         shared.spawn("eyrie-link-wake", |s| s.waker.run(&s.segment))?;
         shared.spawn("eyrie-link-accept", move |s| serve::accept(s, &listener))?;

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use eyrie_ledger::reader::Damaged;
-use eyrie_ledger::segment::{FT_RETAIN, Segment};
+use eyrie_ledger::segment::{FT_PROTECT, FT_RETAIN, Segment};
 use eyrie_ledger::walk::{self, Walk};
 use eyrie_protocol::link::wire::{PIECE_BYTES, Stream};
 
@@ -132,10 +132,13 @@ impl OutLog {
     }
 
     /// What is not retained may be released up to what the receiver's node has, but no further than
-    /// the first message whose acknowledgement is to be written into it.
+    /// the first message whose acknowledgement is to be written into it. Where ranks are brought
+    /// back it stays until the receiver needs it no more: its node may be lost.
     fn publish(&self, segment: &Segment, (src, dst): Stream) {
         let had = self.wanting.first().map_or(self.have, |first| self.have.min(*first));
-        segment.channel(src, dst).had.store(had, Release);
+        if segment.header().ft.load(Relaxed) & FT_PROTECT == 0 {
+            segment.channel(src, dst).had.store(had, Release);
+        }
         if segment.rank(src).pressure.load(Acquire) != 0 {
             segment.rank(src).wake();
         }

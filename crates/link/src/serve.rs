@@ -4,11 +4,12 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use eyrie_control::auth::{self, AuthError, Hello, Role};
+use eyrie_control::auth::{AuthError, Hello, Role};
 use eyrie_protocol::gate::ToReplica;
 use eyrie_protocol::link::wire::{self, Backward, Forward, WireError};
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::replicas::Refused;
+use eyrie_tls::Stream;
 
 use crate::connection::{Connection, Flushed};
 use crate::dial::PATIENCE;
@@ -34,6 +35,9 @@ enum Fault {
     Wire(#[from] WireError),
     #[error(transparent)]
     Frame(#[from] inbound::Fault),
+    /// Somebody is between the two ends.
+    #[error("what comes was not encrypted by the other end: {0}")]
+    Forged(std::io::Error),
     #[error("determinants that do not decode")]
     Determinants,
     #[error(transparent)]
@@ -58,10 +62,10 @@ pub(crate) fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
     }
 }
 
-fn receive(shared: &Arc<Shared>, mut stream: TcpStream) {
-    let from = stream.peer_addr();
-    let Some(number) = shared.enrol(&stream) else { return };
-    let outcome = shake(shared, &mut stream).and_then(|peer| {
+fn receive(shared: &Arc<Shared>, socket: TcpStream) {
+    let from = socket.peer_addr();
+    let Some(number) = shared.enrol(&socket) else { return };
+    let outcome = shake(shared, socket).and_then(|(stream, peer)| {
         let segment = Arc::clone(&shared.segment);
         let connection = Connection::new(stream, peer, segment).map_err(AuthError::Io)?;
         Ok(Arc::new(connection))
@@ -93,7 +97,9 @@ fn report(shared: &Shared, fault: &Fault, from: &str) {
         Fault::Frame(inbound::Fault::Early(_)) => return,
         Fault::Auth(_) => &refusals.strangers,
         Fault::Fenced(_) | Fault::Misled => &refusals.fenced,
-        Fault::Wire(_) | Fault::Frame(_) | Fault::Determinants => &refusals.malformed,
+        Fault::Wire(_) | Fault::Frame(_) | Fault::Determinants | Fault::Forged(_) => {
+            &refusals.malformed
+        }
         Fault::Refused(Refused::Fenced(_)) => &refusals.fenced,
         Fault::Refused(_) => &refusals.malformed,
     };
@@ -101,21 +107,21 @@ fn report(shared: &Shared, fault: &Fault, from: &str) {
     tracing::warn!("a link from {from} was closed: {fault}");
 }
 
-fn shake(shared: &Shared, stream: &mut TcpStream) -> Result<Member, Fault> {
-    stream.set_read_timeout(Some(PATIENCE)).map_err(AuthError::Io)?;
-    stream.set_write_timeout(Some(PATIENCE)).map_err(AuthError::Io)?;
-    stream.set_nodelay(true).map_err(AuthError::Io)?;
+fn shake(shared: &Shared, socket: TcpStream) -> Result<(Stream, Member), Fault> {
+    socket.set_read_timeout(Some(PATIENCE)).map_err(AuthError::Io)?;
+    socket.set_write_timeout(Some(PATIENCE)).map_err(AuthError::Io)?;
+    socket.set_nodelay(true).map_err(AuthError::Io)?;
     let own = (shared.own.node, shared.own.epoch);
     let answer = |caller: &Hello| {
         Hello::new(Role::LinkReceiver, &shared.job, own, (caller.node, caller.epoch))
     };
-    let caller = auth::answer(stream, &shared.key, &shared.job, Role::LinkSender, answer)?;
+    let (stream, caller) = shared.secret.answer(socket, &shared.job, Role::LinkSender, answer)?;
     let member = Member { node: caller.node, epoch: caller.epoch };
     if caller.to != own {
         return Err(Fault::Misled);
     }
     match shared.member(member.node) {
-        Some(known) if known == member => Ok(member),
+        Some(known) if known == member => Ok((stream, member)),
         Some(known) if known.epoch > member.epoch => Err(Fault::Fenced(member)),
         None if shared.is_fenced(member) => Err(Fault::Fenced(member)),
         _ => Err(Fault::Early(member)),
@@ -125,7 +131,7 @@ fn shake(shared: &Shared, stream: &mut TcpStream) -> Result<Member, Fault> {
 /// Reads frames until the connection ends.
 fn serve(shared: &Arc<Shared>, connection: &Arc<Connection>) -> Result<(), Fault> {
     let mut buffer = Vec::new();
-    while let Ok(true) = connection.read(&mut buffer, READ_BYTES) {
+    while connection.read(&mut buffer, READ_BYTES).map_err(Fault::Forged)? {
         let used = take(shared, connection, &buffer)?;
         buffer.drain(..used);
         if connection.pending() > 0 && connection.flush() == Flushed::Blocked {

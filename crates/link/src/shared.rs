@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use eyrie_control::auth::Key;
 use eyrie_ledger::segment::Segment;
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::replicas::Replicas;
+use eyrie_tls::Secret;
 
 use crate::dial::Dial;
 use crate::inbound::Inbound;
@@ -35,7 +35,7 @@ pub(crate) struct Shared {
     pub segment: Arc<Segment>,
     pub job: String,
     pub own: Member,
-    pub key: Key,
+    pub secret: Secret,
     outbound: Mutex<Outbound>,
     inbound: Mutex<Inbound>,
     replicas: Mutex<Replicas>,
@@ -69,7 +69,7 @@ impl Shared {
         segment: Arc<Segment>,
         job: String,
         own: Member,
-        key: Key,
+        secret: Secret,
         log_replicas: usize,
     ) -> std::io::Result<Shared> {
         Ok(Shared {
@@ -79,7 +79,7 @@ impl Shared {
             segment,
             job,
             own,
-            key,
+            secret,
             members: Mutex::new(Members::default()),
             dials: Mutex::new(BTreeMap::new()),
             waker: Waker::new()?,

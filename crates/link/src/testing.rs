@@ -12,6 +12,7 @@ use eyrie_ledger::early::Wish;
 use eyrie_ledger::segment::{Geometry, Segment};
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::replicas::{Words, longest};
+use eyrie_tls::Secret;
 
 use crate::links::{Links, Setup};
 
@@ -35,6 +36,7 @@ pub struct Cluster {
     /// Node of each rank.
     pub homes: Vec<u32>,
     pub key: Key,
+    secret: Secret,
     geometry: Geometry,
     ft: u32,
     log_replicas: usize,
@@ -50,10 +52,26 @@ impl Cluster {
     /// # Panics
     /// When the system has no sockets or memory left.
     pub fn new(nodes: u32, geometry: Geometry, ft: u32, log_replicas: usize) -> Cluster {
-        let homes = (0..geometry.ranks).map(|r| r % nodes).collect();
         let key = Key::new().expect("random numbers");
+        Cluster::of(nodes, geometry, ft, log_replicas, Secret::plain(key))
+    }
+
+    /// The same with this secret. What is encrypted is not sent early.
+    ///
+    /// # Panics
+    /// When the system has no sockets or memory left.
+    pub fn of(
+        nodes: u32,
+        geometry: Geometry,
+        ft: u32,
+        log_replicas: usize,
+        secret: Secret,
+    ) -> Cluster {
+        let homes = (0..geometry.ranks).map(|r| r % nodes).collect();
+        let key = secret.key().clone();
+        let (made, epochs) = (Vec::new(), 0);
         let mut cluster =
-            Cluster { nodes: Vec::new(), homes, key, geometry, ft, log_replicas, epochs: 0 };
+            Cluster { nodes: made, homes, key, secret, geometry, ft, log_replicas, epochs };
         for node in 0..nodes {
             let made = cluster.make(node);
             cluster.nodes.push(Some(made));
@@ -78,10 +96,10 @@ impl Cluster {
             segment: Arc::clone(&segment),
             job: JOB.into(),
             own: member,
-            key: self.key.clone(),
+            secret: self.secret.clone(),
             listener,
             log_replicas: self.log_replicas,
-            early: Wish::Always,
+            early: if self.secret.encrypts() { Wish::Never } else { Wish::Always },
         });
         Node { segment, links: links.expect("links"), member }
     }

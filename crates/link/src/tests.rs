@@ -3,3 +3,4 @@
 mod early;
 mod jobs;
 mod strangers;
+mod tls;

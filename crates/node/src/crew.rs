@@ -12,12 +12,13 @@ use crate::recovery::ARCHIVE;
 use crate::spawn;
 use crate::store::{self, Identity, Members, TurnedAway};
 use crate::wire::{self, End, Limits};
-use eyrie_control::auth::{self, Hello, Key, Role};
+use eyrie_control::auth::{AuthError, Hello, Key, Role};
 use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
 use eyrie_control::message::{Host, Hosts};
 use eyrie_control::node::{Enlist, Lodge};
 use eyrie_control::{FromNode, JobSpec, ToNode, encode_within};
 use eyrie_protocol::session::Numbered;
+use eyrie_tls::{Secret, Stream};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -67,7 +68,7 @@ pub struct Wired {
     /// Its number among all of this controller's.
     pub line: u64,
     pub sender: wire::Sender<Numbered<ToNode>>,
-    pub stream: Arc<TcpStream>,
+    pub stream: Arc<Stream>,
     pub limits: Arc<Limits>,
 }
 
@@ -78,7 +79,7 @@ pub struct Crew {
     pub job: String,
     pub folder: PathBuf,
     pub spec: JobSpec,
-    pub key: Key,
+    pub secret: Secret,
     /// Where the controller listens.
     pub addresses: Vec<SocketAddr>,
     /// Held open in every daemon, so that whoever waits for its end waits for theirs.
@@ -107,30 +108,31 @@ impl Crew {
         };
         places.sort_unstable();
         places.dedup();
-        let key = Key::new()?;
-        let listen = |place| listen(SocketAddr::new(place, 0), &key, job, FIRST_REIGN, &tell);
+        let secret = Secret::new(Key::new()?, spec.tls)?;
+        let listen = |place| listen(SocketAddr::new(place, 0), &secret, job, FIRST_REIGN, &tell);
         let addresses = places.into_iter().map(listen).collect::<io::Result<_>>()?;
         let (job, folder, spec) = (job.to_string(), folder.to_path_buf(), spec.clone());
         let turned_away = Arc::default();
-        Ok(Crew { job, folder, spec, key, addresses, lifeline, bridge, turned_away })
+        Ok(Crew { job, folder, spec, secret, addresses, lifeline, bridge, turned_away })
     }
 
     /// That of a job whose controller is dead: listens where that did.
     pub fn again(
         head: &Head,
-        job: &str,
-        folder: &Path,
+        daemons: impl Iterator<Item = libc::pid_t>,
+        (job, folder): (&str, &Path),
         lifeline: OwnedFd,
         tell: &UnboundedSender<Msg>,
     ) -> io::Result<Crew> {
-        let key = Key(head.key);
+        let bridge = head.spec.netns.then(|| Bridge::again(job, daemons)).transpose()?;
+        let secret = Secret::new(Key(head.key), head.spec.tls)?;
         for address in &head.addresses {
-            listen(*address, &key, job, head.reign, tell)?;
+            listen(*address, &secret, job, head.reign, tell)?;
         }
         let (job, folder, spec) = (job.to_string(), folder.to_path_buf(), head.spec.clone());
         let addresses = head.addresses.clone();
-        let (bridge, turned_away) = (None, Arc::default());
-        Ok(Crew { job, folder, spec, key, addresses, lifeline, bridge, turned_away })
+        let turned_away = Arc::default();
+        Ok(Crew { job, folder, spec, secret, addresses, lifeline, bridge, turned_away })
     }
 
     /// What a daemon is told.
@@ -139,7 +141,7 @@ impl Crew {
             job: self.job.clone(),
             node,
             epoch,
-            key: self.key.0,
+            key: self.secret.key().0,
             folder: folder.as_os_str().as_bytes().to_vec(),
             lodged: false,
             controller,
@@ -159,15 +161,25 @@ impl Crew {
             if places.iter().any(|p| p.ip() == ip) {
                 continue;
             }
-            let listener = TcpListener::bind((ip, 0))?;
-            let at = listener.local_addr()?;
-            let (job, key) = (self.job.clone(), self.key.clone());
-            let own = Identity { job, node: ARCHIVE.node, epoch: ARCHIVE.epoch, key };
-            let count = Arc::clone(&self.turned_away);
-            store::serve(listener, own, images.to_path_buf(), Arc::clone(members), count)?;
-            places.push(at);
+            places.push(self.serve_archive(SocketAddr::new(ip, 0), images, members)?);
         }
         Ok(())
+    }
+
+    /// The same at one place.
+    pub fn serve_archive(
+        &self,
+        place: SocketAddr,
+        images: &Path,
+        members: &Members,
+    ) -> io::Result<SocketAddr> {
+        let listener = bind(place)?;
+        let at = listener.local_addr()?;
+        let (job, secret) = (self.job.clone(), self.secret.clone());
+        let own = Identity { job, node: ARCHIVE.node, epoch: ARCHIVE.epoch, secret };
+        let count = Arc::clone(&self.turned_away);
+        store::serve(listener, own, images.to_path_buf(), Arc::clone(members), count)?;
+        Ok(at)
     }
 
     /// The next node, `node`, is to be on this host.
@@ -180,7 +192,7 @@ impl Crew {
         if self.addresses.iter().all(|a| a.ip() != host.controller) {
             // Jobs over hosts have the one controller.
             let place = SocketAddr::new(host.controller, 0);
-            self.addresses.push(listen(place, &self.key, &self.job, FIRST_REIGN, tell)?);
+            self.addresses.push(listen(place, &self.secret, &self.job, FIRST_REIGN, tell)?);
         }
         let hosts = self.spec.hosts.as_mut();
         let list = hosts.map(|h| &mut h.list).ok_or_else(|| io::Error::other("it has no hosts"))?;
@@ -229,16 +241,18 @@ impl Crew {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("__member").stdin(Stdio::piped());
         let lifeline = self.lifeline.as_raw_fd();
-        let apart = self.bridge.is_some();
+        let space = self.bridge.as_ref().map(Bridge::space);
         // SAFETY: only async-signal-safe system calls between fork and exec.
         unsafe {
             command.pre_exec(move || {
                 libc::setpgid(0, 0);
                 spawn::shut_inherited();
-                if libc::fcntl(lifeline, libc::F_SETFD, 0) < 0 {
-                    return Err(io::Error::last_os_error());
+                for kept in std::iter::once(lifeline).chain(space) {
+                    if libc::fcntl(kept, libc::F_SETFD, 0) < 0 {
+                        return Err(io::Error::last_os_error());
+                    }
                 }
-                if apart { netns::leave() } else { Ok(()) }
+                if space.is_some() { netns::leave() } else { Ok(()) }
             });
         }
         let mut child = command.spawn()?;
@@ -257,7 +271,7 @@ impl Crew {
 /// Listens for daemons at an address of this machine.
 fn listen(
     place: SocketAddr,
-    key: &Key,
+    secret: &Secret,
     job: &str,
     reign: u64,
     tell: &UnboundedSender<Msg>,
@@ -265,12 +279,12 @@ fn listen(
     let listener = bind(place)
         .map_err(|error| io::Error::other(format!("cannot listen at {place}: {error}")))?;
     let address = listener.local_addr()?;
-    let (key, job, tell) = (key.clone(), job.to_string(), tell.clone());
+    let (secret, job, tell) = (secret.clone(), job.to_string(), tell.clone());
     let accept = move || {
         for stream in listener.incoming().flatten() {
-            let (key, job, tell) = (key.clone(), job.clone(), tell.clone());
+            let (secret, job, tell) = (secret.clone(), job.clone(), tell.clone());
             let work = move || {
-                if let Err(error) = welcome(stream, &key, &job, reign, &tell) {
+                if let Err(error) = welcome(stream, &secret, &job, reign, &tell) {
                     let _ = tell.send(Msg::TurnedAway { why: error.to_string() });
                 }
             };
@@ -339,19 +353,19 @@ fn is_local(name: &[u8]) -> bool {
 
 /// Lets a daemon in that proves that it is one.
 fn welcome(
-    mut stream: TcpStream,
-    key: &Key,
+    socket: TcpStream,
+    secret: &Secret,
     job: &str,
     reign: u64,
     tell: &UnboundedSender<Msg>,
-) -> Result<(), auth::AuthError> {
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(GREETING))?;
-    stream.set_write_timeout(Some(GREETING))?;
+) -> Result<(), AuthError> {
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(GREETING))?;
+    socket.set_write_timeout(Some(GREETING))?;
     let own =
         |caller: &Hello| Hello::new(Role::Controller, job, (0, reign), (caller.node, caller.epoch));
-    let other = auth::answer(&mut stream, key, job, Role::Node, own)?;
-    stream.set_write_timeout(None)?;
+    let (stream, other) = secret.answer(socket, job, Role::Node, own)?;
+    stream.socket().set_write_timeout(None)?;
     let (node, epoch) = (other.node, other.epoch);
     let stream = Arc::new(stream);
     let limits = Arc::new(Limits::default());

@@ -15,6 +15,7 @@ use eyrie_control::Decoder;
 use eyrie_control::auth::{AuthError, Key};
 use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
 use eyrie_control::node::Enlist;
+use eyrie_tls::Secret;
 use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::net::TcpListener;
@@ -94,18 +95,17 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     let Enlist { job, node, epoch, key, controller, spec, .. } = enlist;
     let keep = spec.keep;
     std::fs::DirBuilder::new().mode(0o700).create(folder).map_err(os("storage"))?;
-    let key = Key(key);
-    let limit = if spec.is_journaled() { spec.controller_limit_ms } else { 0 };
+    let secret = Secret::new(Key(key), spec.tls).map_err(os("TLS"))?;
     let caller = Caller {
         controller,
         job: job.clone(),
         own: (node, epoch),
-        key: key.clone(),
-        limit: Duration::from_millis(limit),
+        secret: secret.clone(),
+        limit: spec.controller_limit(),
     };
     let called = caller.call()?;
-    let here = called.stream.local_addr().map_err(os("controller"))?.ip();
-    let own = Identity { job: job.clone(), node, epoch, key };
+    let here = called.stream.socket().local_addr().map_err(os("controller"))?.ip();
+    let own = Identity { job: job.clone(), node, epoch, secret };
     let images = folder.join(home::IMAGES);
     let members = Members::default();
     let store = TcpListener::bind((here, 0)).map_err(os("listener"))?;

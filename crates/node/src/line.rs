@@ -7,9 +7,10 @@
 use crate::post::Post;
 use crate::wire::{self, End, Limits};
 use eyrie_control::ToNode;
-use eyrie_control::auth::{self, AuthError, Hello, Key, Role};
+use eyrie_control::auth::{AuthError, Hello, Role};
 use eyrie_protocol::patience::LEAST_MS;
 use eyrie_protocol::session::Numbered;
+use eyrie_tls::{Secret, Stream};
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, mpsc};
@@ -31,14 +32,14 @@ pub struct Caller {
     pub job: String,
     /// Number and epoch that this daemon was started with.
     pub own: (u32, u64),
-    pub key: Key,
+    pub secret: Secret,
     /// How long it is called again when it is gone.
     pub limit: Duration,
 }
 
 /// A connection on which both ends have proved themselves.
 pub struct Called {
-    pub stream: TcpStream,
+    pub stream: Stream,
     /// Of the controller.
     reign: u64,
 }
@@ -71,11 +72,11 @@ impl Caller {
         }
     }
 
-    fn greet(&self, mut stream: TcpStream) -> Result<Called, AuthError> {
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(GREETING))?;
+    fn greet(&self, socket: TcpStream) -> Result<Called, AuthError> {
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(Some(GREETING))?;
         let hello = Hello::new(Role::Node, &self.job, self.own, (0, 0))?;
-        let other = auth::call(&mut stream, &self.key, &hello, Role::Controller)?;
+        let (stream, other) = self.secret.call(socket, &hello, Role::Controller)?;
         Ok(Called { stream, reign: other.epoch })
     }
 

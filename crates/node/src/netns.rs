@@ -1,15 +1,16 @@
 //! Networks of their own for nodes (`eyrie run --netns`): the controller's network namespace holds
 //! a bridge, and each node's is joined to it by a pair of veth devices.
 //!
-//! Kept true: the namespaces have no names, they are held by the processes in them alone. So with
-//! the last process of the job they vanish with bridge and pairs, however it ended; and nothing of
-//! it ever is in the namespace that the job was started from.
+//! Kept true: the namespaces have no names, they are held by processes alone: those in them, and
+//! the daemons of the nodes, which have the controller's open, so that it outlives the controller.
+//! So with the last process of the job they vanish with bridge and pairs, however it ended; and
+//! nothing of it ever is in the namespace that the job was started from.
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -28,6 +29,8 @@ const SYSTEM_PATHS: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
 pub struct Bridge {
     job: String,
     tool: PathBuf,
+    /// The namespace.
+    space: File,
 }
 
 fn host(number: u32) -> Ipv4Addr {
@@ -44,6 +47,18 @@ pub fn leave() -> io::Result<()> {
     Ok(())
 }
 
+/// The network namespace that a process has open and is not in.
+fn held_by(pid: libc::pid_t) -> Option<File> {
+    let own = std::fs::read_link(format!("/proc/{pid}/ns/net")).ok()?;
+    let all = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let is_held = |path: &PathBuf| {
+        let link = std::fs::read_link(path).unwrap_or_default();
+        link != own && link.as_os_str().as_encoded_bytes().starts_with(b"net:[")
+    };
+    let held = all.flatten().map(|entry| entry.path()).find(is_held)?;
+    File::open(held).ok()
+}
+
 fn find_tool() -> io::Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places =
@@ -57,13 +72,15 @@ fn find_tool() -> io::Result<PathBuf> {
 impl Bridge {
     /// Leaves the network namespace for a new one, and makes the bridge there.
     pub fn make(job: &str) -> io::Result<Bridge> {
-        let bridge = Bridge { job: job.to_string(), tool: find_tool()? };
+        let tool = find_tool()?;
         leave().map_err(|error| {
             io::Error::other(format!(
                 "--netns needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN), as it makes network \
                  namespaces: {error}"
             ))
         })?;
+        let space = File::open("/proc/thread-self/ns/net")?;
+        let bridge = Bridge { job: job.to_string(), tool, space };
         let (name, address) = (bridge.name(), bridge.address());
         bridge.configure(
             None,
@@ -73,6 +90,24 @@ impl Bridge {
             ),
         )?;
         Ok(bridge)
+    }
+
+    /// Goes into the namespace of the job's dead controller, which these daemons hold.
+    pub fn again(job: &str, daemons: impl Iterator<Item = libc::pid_t>) -> io::Result<Bridge> {
+        let (mut daemons, tool) = (daemons, find_tool()?);
+        let space = daemons.find_map(held_by).ok_or_else(|| {
+            io::Error::other("the job's network is gone with its nodes, or is not to be entered")
+        })?;
+        // SAFETY: plain system call on a descriptor that is open.
+        if unsafe { libc::setns(space.as_raw_fd(), libc::CLONE_NEWNET) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Bridge { job: job.to_string(), tool, space })
+    }
+
+    /// The namespace, for daemons to hold.
+    pub fn space(&self) -> RawFd {
+        self.space.as_raw_fd()
     }
 
     /// The controller's address.
@@ -152,7 +187,8 @@ mod tests {
 
     #[test]
     fn names_fit_what_the_kernel_takes() {
-        let bridge = Bridge { job: "abcd".into(), tool: PathBuf::new() };
+        let space = File::open("/proc/self/ns/net").unwrap();
+        let bridge = Bridge { job: "abcd".into(), tool: PathBuf::new(), space };
         // IFNAMSIZ is 16 with the final zero.
         assert!(format!("{}-511", bridge.name()).len() < 16);
     }

@@ -175,7 +175,7 @@ fn take(job: &Shared, first: Msg, told: &mut mpsc::UnboundedReceiver<Msg>) {
 /// Reads what is saved, and removes what is left of a daemon that was there before.
 fn take_up(folder: &Path) -> Result<SavedJob, BeginError> {
     let saved = SavedJob::read(folder)?;
-    for name in [home::SOCKET, home::ENDED] {
+    for name in [home::SOCKET, home::ENDED, home::JOURNAL] {
         let path = folder.join(name);
         let removed = std::fs::remove_file(&path).or_else(absent_is_fine);
         removed.map_err(|e| BeginError::File(path, e))?;
@@ -223,16 +223,12 @@ fn begin(
 fn begin_many(
     id: &str,
     folder: &Path,
-    (mut spec, restart): (JobSpec, bool),
+    (spec, restart): (JobSpec, bool),
     lifeline: OwnedFd,
     outlet: &Outlet,
     tell: &UnboundedSender<Msg>,
 ) -> Result<Shared, BeginError> {
     let saved = restart.then(|| take_up(folder)).transpose()?;
-    if restart {
-        // What it came from is not in a journal: it can be restarted once more instead.
-        spec.controller_limit_ms = 0;
-    }
     let lifeline = match spec.is_journaled() {
         true => home::hold_nodes(folder).map_err(BeginError::Daemon)?,
         false => lifeline,

@@ -3,10 +3,11 @@
 //! Kept true: only files of ranks, by names that are checked, and only for current members that
 //! know the job's key; a file appears under its name when all of it is there.
 
-use eyrie_control::auth::{self, AuthError, Hello, Key, Role};
+use eyrie_control::auth::{AuthError, Hello, Role};
 use eyrie_control::frame::{HEADER_BYTES, MAX_FRAME_BYTES};
 use eyrie_control::node::Refusals;
 use eyrie_control::{Decoder, FrameError, encode};
+use eyrie_tls::{Secret, Stream};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -63,7 +64,7 @@ pub struct Identity {
     pub job: String,
     pub node: u32,
     pub epoch: u64,
-    pub key: Key,
+    pub secret: Secret,
 }
 
 /// Callers that were turned away.
@@ -107,11 +108,11 @@ fn is_ours(name: &str) -> bool {
         .is_some_and(|(rank, generation)| number(rank) && number(generation))
 }
 
-fn send<T: Serialize>(stream: &mut TcpStream, message: &T) -> Result<(), StoreError> {
+fn send<T: Serialize>(stream: &mut Stream, message: &T) -> Result<(), StoreError> {
     Ok(stream.write_all(&encode(message)?)?)
 }
 
-fn receive<T: DeserializeOwned>(stream: &mut TcpStream) -> Result<T, StoreError> {
+fn receive<T: DeserializeOwned>(stream: &mut Stream) -> Result<T, StoreError> {
     let mut head = [0; HEADER_BYTES];
     stream.read_exact(&mut head)?;
     let length = u32::from_le_bytes(head) as usize;
@@ -178,17 +179,17 @@ pub fn serve(
 }
 
 fn converse(
-    mut stream: TcpStream,
+    socket: TcpStream,
     own: &Identity,
     folder: &Path,
     members: &Members,
 ) -> Result<(), StoreError> {
-    patience(&stream)?;
+    patience(&socket)?;
     let hello = |caller: &Hello| {
         let to = (caller.node, caller.epoch);
         Hello::new(Role::StoreServer, &own.job, (own.node, own.epoch), to)
     };
-    let other = auth::answer(&mut stream, &own.key, &own.job, Role::StoreClient, hello)?;
+    let (mut stream, other) = own.secret.answer(socket, &own.job, Role::StoreClient, hello)?;
     {
         let members = members.lock().unwrap_or_else(PoisonError::into_inner);
         if !members.iter().any(|(node, epoch, _)| (*node, *epoch) == (other.node, other.epoch)) {
@@ -215,7 +216,7 @@ fn converse(
     }
 }
 
-fn put(stream: &mut TcpStream, folder: &Path, name: &str, bytes: u64) -> Result<(), StoreError> {
+fn put(stream: &mut Stream, folder: &Path, name: &str, bytes: u64) -> Result<(), StoreError> {
     if folder.join(name).exists() {
         return send(stream, &Answer::Done);
     }
@@ -232,13 +233,12 @@ fn put(stream: &mut TcpStream, folder: &Path, name: &str, bytes: u64) -> Result<
     }
 }
 
-fn give(stream: &mut TcpStream, folder: &Path, name: &str) -> Result<(), StoreError> {
+fn give(stream: &mut Stream, folder: &Path, name: &str) -> Result<(), StoreError> {
     let opened = File::open(folder.join(name)).and_then(|f| Ok((f.metadata()?.len(), f)));
     match opened {
         Ok((bytes, file)) => {
             send(stream, &Answer::Go(bytes))?;
-            io::copy(&mut file.take(bytes), stream)?;
-            Ok(())
+            Ok(stream.send_file(&file, bytes)?)
         }
         Err(error) => send(stream, &Answer::Failed(format!("{name}: {error}"))),
     }
@@ -246,7 +246,7 @@ fn give(stream: &mut TcpStream, folder: &Path, name: &str) -> Result<(), StoreEr
 
 /// A conversation with the store of another node.
 pub struct Client {
-    stream: TcpStream,
+    stream: Stream,
 }
 
 impl Client {
@@ -256,11 +256,11 @@ impl Client {
             members.iter().find(|(n, ..)| *n == node).copied()
         };
         let (_, epoch, address) = found.ok_or(StoreError::NoMember(node))?;
-        let mut stream = TcpStream::connect_timeout(&address, SILENCE)?;
-        patience(&stream)?;
+        let socket = TcpStream::connect_timeout(&address, SILENCE)?;
+        patience(&socket)?;
         let to = (node, epoch);
         let hello = Hello::new(Role::StoreClient, &own.job, (own.node, own.epoch), to)?;
-        auth::call(&mut stream, &own.key, &hello, Role::StoreServer)?;
+        let (stream, _) = own.secret.call(socket, &hello, Role::StoreServer)?;
         Ok(Client { stream })
     }
 
@@ -274,7 +274,7 @@ impl Client {
             Answer::Go(_) => {}
             Answer::Failed(text) => return Err(StoreError::Refused(text)),
         }
-        io::copy(&mut file.take(bytes), &mut self.stream)?;
+        self.stream.send_file(&file, bytes)?;
         match receive(&mut self.stream)? {
             Answer::Done => Ok(()),
             Answer::Failed(text) => Err(StoreError::Refused(text)),
@@ -298,11 +298,12 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use eyrie_control::auth::Key;
 
-    fn node(members: &Members, node: u32, key: &Key) -> (tempfile::TempDir, Identity) {
+    fn node(members: &Members, node: u32, secret: &Secret) -> (tempfile::TempDir, Identity) {
         let dir = tempfile::tempdir().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let own = Identity { job: "jobs".into(), node, epoch: 7, key: key.clone() };
+        let own = Identity { job: "jobs".into(), node, epoch: 7, secret: secret.clone() };
         members.lock().unwrap().push((node, 7, listener.local_addr().unwrap()));
         serve(listener, own.clone(), dir.path().into(), Arc::clone(members), Arc::default())
             .unwrap();
@@ -311,9 +312,17 @@ mod tests {
 
     #[test]
     fn images_go_to_another_node_and_come_back() {
-        let (members, key) = (Members::default(), Key::new().unwrap());
-        let (here, own) = node(&members, 0, &key);
-        let (there, _) = node(&members, 1, &key);
+        [false, true].into_iter().for_each(images_go);
+    }
+
+    fn secret(encrypted: bool) -> Secret {
+        Secret::new(Key::new().unwrap(), encrypted).unwrap()
+    }
+
+    fn images_go(encrypted: bool) {
+        let (members, secret) = (Members::default(), secret(encrypted));
+        let (here, own) = node(&members, 0, &secret);
+        let (there, _) = node(&members, 1, &secret);
         let bytes: Vec<u8> = (0..300_000u32).map(|n| n as u8).collect();
         std::fs::write(here.path().join("rank-3.gen-2"), &bytes).unwrap();
         let mut client = Client::connect(&own, &members, 1).unwrap();
@@ -330,10 +339,10 @@ mod tests {
 
     #[test]
     fn strangers_and_strange_names_are_refused() {
-        let (members, key) = (Members::default(), Key::new().unwrap());
-        let (here, own) = node(&members, 0, &key);
-        let (_there, _) = node(&members, 1, &key);
-        let stranger = Identity { key: Key::new().unwrap(), ..own.clone() };
+        let (members, known) = (Members::default(), secret(false));
+        let (here, own) = node(&members, 0, &known);
+        let (_there, _) = node(&members, 1, &known);
+        let stranger = Identity { secret: secret(false), ..own.clone() };
         assert!(Client::connect(&stranger, &members, 1).is_err());
         let fenced = Identity { epoch: 6, ..own.clone() };
         let mut client = Client::connect(&fenced, &members, 1).unwrap();

@@ -6,10 +6,11 @@
 use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
 use eyrie_control::{Decoder, encode_within};
 use eyrie_protocol::patience::{self, Patience};
+use eyrie_tls::Stream;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -80,7 +81,7 @@ impl<T> Sender<T> {
 
 /// Starts the thread that writes.
 pub fn write<T: Serialize + Send + 'static>(
-    stream: Arc<TcpStream>,
+    stream: Arc<Stream>,
     beat: impl Fn() -> T + Send + 'static,
 ) -> io::Result<Sender<T>> {
     let (sender, queue) = mpsc::channel::<T>();
@@ -108,7 +109,7 @@ pub fn write<T: Serialize + Send + 'static>(
 
 /// Starts the thread that reads: `take` gets every message, then why there are no more.
 pub fn read<T: DeserializeOwned>(
-    stream: Arc<TcpStream>,
+    stream: Arc<Stream>,
     limits: Arc<Limits>,
     mut take: impl FnMut(Result<T, End>) + Send + 'static,
 ) -> io::Result<()> {
@@ -122,7 +123,7 @@ pub fn read<T: DeserializeOwned>(
 }
 
 fn read_all<T: DeserializeOwned>(
-    stream: &TcpStream,
+    stream: &Stream,
     limits: &Limits,
     take: &mut impl FnMut(T),
 ) -> End {
@@ -131,7 +132,7 @@ fn read_all<T: DeserializeOwned>(
     let begun = Instant::now();
     let now_ms = || begun.elapsed().as_millis() as u64;
     let mut patience = Patience::new(0);
-    if let Err(error) = stream.set_read_timeout(Some(BEAT)) {
+    if let Err(error) = stream.socket().set_read_timeout(Some(BEAT)) {
         return End::Broke(error.to_string());
     }
     loop {
@@ -171,13 +172,32 @@ fn is_silence(kind: io::ErrorKind) -> bool {
 mod tests {
     use super::*;
     use eyrie_control::ToNode;
-    use std::net::TcpListener;
+    use eyrie_control::auth::{Hello, Key, Role};
+    use eyrie_tls::Secret;
+    use std::net::{TcpListener, TcpStream};
 
-    #[test]
-    fn messages_come_in_order_then_the_end() {
+    /// Two ends of a connection.
+    fn pair(encrypted: bool) -> (Stream, Stream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let there = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (here, _) = listener.accept().unwrap();
+        let secret = Secret::new(Key::new().unwrap(), encrypted).unwrap();
+        let hello = |role| Hello::new(role, "jobs", (0, 0), (0, 0));
+        std::thread::scope(|scope| {
+            let called = scope
+                .spawn(|| secret.answer(here, "jobs", Role::Node, |_| hello(Role::Controller)));
+            let own = hello(Role::Node).unwrap();
+            let (there, _) = secret.call(there, &own, Role::Controller).unwrap();
+            (there, called.join().unwrap().unwrap().0)
+        })
+    }
+
+    #[test]
+    fn messages_come_in_order_then_the_end() {
+        [false, true].map(pair).into_iter().for_each(messages_come);
+    }
+
+    fn messages_come((there, here): (Stream, Stream)) {
         let sender = write(Arc::new(there), || ToNode::Beat { patience_ms: 0 }).unwrap();
         let (tell, told) = mpsc::channel();
         read(Arc::new(here), Arc::default(), move |m: Result<ToNode, End>| drop(tell.send(m)))

@@ -15,5 +15,6 @@ pub mod replicas;
 pub mod retention;
 pub mod scheduler;
 pub mod session;
+pub mod sets;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -15,9 +15,11 @@
 //! An image counts only for the incarnation that it is of and those after it, never for one that
 //! was restored from an older image meanwhile and still needs the logs since then.
 //! Ranks that ended well are run again if their node dies, as their last messages die with it.
-//! A job that was saved as a whole is brought back alike, from an archive that is no member.
+//! A job that was saved as a whole is brought back alike, from an archive that is no member. Of
+//! ranks that go back together (`together`) nothing is fetched: all are restored from one set.
 
 mod saved;
+mod together;
 
 use crate::membership::{Member, ring_after};
 use crate::replicas::{Answer, Words, longest};
@@ -59,6 +61,10 @@ pub enum Input {
     Tick,
     /// Retention gave this image up.
     Dropped { rank: u32, generation: u32 },
+    /// Of ranks that are checkpointed together: this set is given up.
+    Void { generation: u32 },
+    /// Of ranks that go back together: processes are being killed, `AllDown` comes.
+    GoBack,
     /// After `RollBack`: no process is left. `members`: all live nodes, with new epochs.
     AllDown { members: Vec<Member> },
 }
@@ -146,6 +152,10 @@ pub struct Planner {
     rolling_back: bool,
     /// Node numbers by rank, as at the start.
     map: Vec<u32>,
+    /// All ranks are one recovery unit.
+    together: bool,
+    /// The set of images that they came from last.
+    set: u32,
 }
 
 impl Planner {
@@ -162,6 +172,8 @@ impl Planner {
             copying: BTreeMap::new(),
             rolling_back: false,
             map,
+            together: false,
+            set: 0,
         }
     }
 
@@ -175,6 +187,7 @@ impl Planner {
     fn begin(&mut self, todo: &mut Vec<Action>) {
         let before: Vec<u32> = self.ranks.iter().map(|r| r.incarnation).collect();
         self.ranks.clear();
+        self.set = 0;
         for rank in 0..self.map.len() {
             let Some(home) = self.mapped(rank) else { return todo.push(Action::Lost) };
             self.ranks.push(Rank {
@@ -259,6 +272,7 @@ impl Planner {
             Input::Joined { member, spare } => self.joined(member, spare, todo),
             Input::NodeDied { member } => self.node_died(member, todo),
             Input::AllDown { members } => self.all_down(members, todo),
+            Input::GoBack => self.go_back(),
             _ if self.rolling_back => {}
             Input::RankDied { rank, incarnation } => {
                 self.rank_died(rank as usize, incarnation, todo);
@@ -295,6 +309,7 @@ impl Planner {
                 self.copying.remove(&(rank, generation, to));
             }
             Input::Tick => self.balance(todo),
+            Input::Void { generation } => self.void(generation, todo),
             Input::Dropped { rank, generation } => {
                 let r = &mut self.ranks[rank as usize];
                 r.kept.remove(&generation);
@@ -337,6 +352,7 @@ impl Planner {
             return todo.push(Action::Lost);
         }
         todo.push(Action::Members(self.members.clone()));
+        let mut any = false;
         for rank in &mut self.ranks {
             for holders in rank.kept.values_mut().chain(rank.unborn.values_mut()) {
                 holders.remove(&member);
@@ -349,7 +365,11 @@ impl Planner {
             if lost {
                 rank.phase = Phase::Fetching;
             }
+            any |= lost;
             rank.unborn.retain(|_, holders| !holders.is_empty());
+        }
+        if any && self.together {
+            return self.roll_back(format!("{member} is lost"), todo);
         }
         self.forget_lost_images(todo);
         self.refetch_lost_sources(member, todo);
@@ -448,8 +468,10 @@ impl Planner {
 
     /// Orders a rank's newest image at a node, under a new incarnation.
     fn restore_at(&mut self, index: usize, at: Member, todo: &mut Vec<Action>) {
+        let (together, set) = (self.together, self.set);
         let rank = &mut self.ranks[index];
-        let newest = rank.kept.iter().rev().find_map(|(generation, holders)| {
+        let eligible = rank.kept.iter().rev().filter(|k| !together || *k.0 == set);
+        let newest = eligible.into_iter().find_map(|(generation, holders)| {
             let own = holders.get(&at).or_else(|| holders.first()).copied();
             (*generation == 0 || own.is_some()).then_some((*generation, own))
         });
@@ -476,6 +498,9 @@ impl Planner {
         let rank = &self.ranks[index];
         if rank.incarnation != incarnation {
             return;
+        }
+        if self.together {
+            return self.roll_back(format!("rank {index} died"), todo);
         }
         match rank.phase {
             Phase::Up => self.restore_at(index, rank.home, todo),
@@ -600,6 +625,11 @@ impl Planner {
                     todo.push(Action::Copy { rank: index, generation, from, to });
                 }
             }
+        }
+        if self.together {
+            return self.count_sets(enough, todo);
+        }
+        for (index, rank) in (0u32..).zip(&mut self.ranks) {
             let whole = |g: &(&u32, &BTreeSet<Member>)| g.1.len() >= enough;
             let ripe: Vec<u32> = rank.unborn.iter().filter(whole).map(|g| *g.0).collect();
             for generation in ripe {
@@ -624,6 +654,9 @@ impl Planner {
     }
 
     fn all_down(&mut self, members: Vec<Member>, todo: &mut Vec<Action>) {
+        if self.together && !self.ranks.is_empty() {
+            return self.back(members, todo);
+        }
         self.settle_on(members);
         if self.members.is_empty() {
             return todo.push(Action::Lost);

@@ -5,6 +5,7 @@ Root only: elsewhere these tests are told as not run."""
 import os
 import subprocess
 
+from controller import kill_controller, unharmed
 from harness import EYRIE, NotRun, alive, example, run_to_end
 from nodes import SIZES, Nodes, expected, killed
 
@@ -122,13 +123,30 @@ def test_nothing_is_left_after_an_interrupt():
 
 
 def test_nothing_is_left_of_a_job_whose_controller_is_killed():
-    with Spaces("farm", 2, ckpt_every=0.5) as job:
+    with Spaces("farm", 2, ["--controller-limit", "0"], ckpt_every=0.5) as job:
         record = job.wait_running(4)
         os.kill(record["daemon_pid"], 9)
         assert job.wait() != 0
         job.settle()
         assert not job.left_over(), job.left_over()
         assert not any(alive(n["pid"]) for n in record["nodes"])
+
+
+def test_a_job_outlives_its_controller():
+    """The next one is in the same network, and cuts and losses are noticed as before."""
+    expected("farm")
+    with Spaces("farm", 3, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        before = space(job.status()["daemon_pid"])
+        kill_controller(job)
+        assert space(job.status()["daemon_pid"]) == before
+        unharmed(job)
+        kill_controller(job, 2)
+        job.cut_off(1)
+        job.wait_event("node-lost", node=1)
+        job.wait_running(4)
+        job.ends_as("farm")
+        assert not job.count("rolled-back"), job.report()
 
 
 def test_it_is_said_what_is_missing():

@@ -4,6 +4,7 @@ import os
 import signal
 
 from bad_input import program
+from controller import kill_controller
 from faults import flip_a_byte
 from harness import Job
 from hosts import Hosted, shell
@@ -255,3 +256,44 @@ def test_wrong_places_are_refused():
         assert job.status()["phase"] == "saved", job.status()
         job.eyrie("abort", "last")
         assert not job.left_over(), job.left_over()
+
+
+def test_its_controller_dies_after_a_restart():
+    """While nodes join, while ranks come back, and when all are back; a node goes with the last."""
+    expected("farm")
+    with Nodes("farm", 3, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        save(job)
+        restart(job, "--nodes", "3")
+        job.wait_event("node-joined", count=4)
+        job.until(lambda: os.path.exists(os.path.join(job.folder(), "journal")), "the journal")
+        kill_controller(job)
+        job.wait_event("restored")
+        kill_controller(job, 2)
+        job.wait_event("restored", count=4)
+        job.wait_running(4)
+        pid, lost = job.status()["daemon_pid"], job.status()["nodes"][2]["pid"]
+        os.kill(lost, signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
+        job.wait_event("node-lost", node=2)
+        job.wait_running(4)
+        job.ends_as("farm")
+        assert not job.count("diverged"), job.report()
+
+
+def test_it_is_saved_once_more_by_another_controller():
+    """What is saved goes when it is not needed, and comes again."""
+    expected("cg")
+    with Nodes("cg", 2, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        save(job)
+        restart(job, "--nodes", "3")
+        job.wait_running(4)
+        kill_controller(job)
+        file = os.path.join(job.folder(), "saved")
+        job.until(lambda: not os.path.exists(file), "the end of what was saved")
+        save(job)
+        assert os.path.exists(file) and job.status()["phase"] == "saved"
+        restart(job)
+        job.wait_running(4)
+        ended_well(job, "cg")

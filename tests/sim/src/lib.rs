@@ -15,6 +15,7 @@ mod program;
 mod random;
 mod reign;
 mod segment;
+pub mod together;
 mod types;
 mod world;
 

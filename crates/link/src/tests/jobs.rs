@@ -6,10 +6,12 @@ use std::sync::mpsc;
 use std::thread;
 
 use eyrie_channel::Endpoint;
+use eyrie_control::auth::Key;
 use eyrie_ledger::entry::{Envelope, SYNC};
 use eyrie_ledger::reader::Reader;
 use eyrie_ledger::segment::{FT_LOGGED, Geometry, STATE_RUNNING, Segment};
 use eyrie_ledger::sendlog::Outgoing;
+use eyrie_tls::Secret;
 
 use crate::testing::Cluster;
 
@@ -31,7 +33,7 @@ pub(super) fn length(number: u32) -> usize {
     }
 }
 
-fn byte(number: u32, at: usize) -> u8 {
+pub(super) fn byte(number: u32, at: usize) -> u8 {
     (number as usize * 31 + at * 7 + (at >> 8)) as u8
 }
 
@@ -89,8 +91,14 @@ pub(super) static NEVER: AtomicBool = AtomicBool::new(false);
 
 #[test]
 fn nothing_is_lost_or_doubled_when_connections_are_cut_again_and_again() {
+    for encrypted in [false, true] {
+        let secret = Secret::new(Key::new().unwrap(), encrypted).unwrap();
+        cut_again_and_again(&Cluster::of(2, geometry(2, 1024), FT_LOGGED, 1, secret));
+    }
+}
+
+fn cut_again_and_again(cluster: &Cluster) {
     const COUNT: u32 = 600;
-    let cluster = Cluster::new(2, geometry(2, 1024), FT_LOGGED, 1);
     let segments = [0, 1].map(|r| cluster.attach(r, &[0, 0]));
     let received = AtomicU32::new(0);
     thread::scope(|scope| {

@@ -21,7 +21,7 @@ fn refused(cluster: &Cluster) -> Refused {
 }
 
 /// Waits until node 1 has counted what `want` says.
-fn await_refused(cluster: &Cluster, want: Refused) {
+pub(super) fn await_refused(cluster: &Cluster, want: Refused) {
     while refused(cluster) != want {
         let now = refused(cluster);
         let beyond = now.strangers > want.strangers
@@ -32,7 +32,7 @@ fn await_refused(cluster: &Cluster, want: Refused) {
     }
 }
 
-fn dial(cluster: &Cluster) -> TcpStream {
+pub(super) fn dial(cluster: &Cluster) -> TcpStream {
     TcpStream::connect(cluster.node(1).links.address()).unwrap()
 }
 

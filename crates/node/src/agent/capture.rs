@@ -155,6 +155,10 @@ impl Agent {
             return self.checkpoint_failed(rank, start, generation, text);
         }
         self.rank(rank).capturing = None;
+        if self.proc(rank, start).is_some() {
+            // The image is behind it, and the node may be lost with what is in the pipes.
+            self.drain(rank);
+        }
         let result = CheckpointResult::Taken(Box::new(told(taken)));
         self.let_out(FromNode::CheckpointOver { rank, start, generation, result });
     }

@@ -120,6 +120,7 @@ impl Agent {
         let (job, images) = (self.place.id.clone(), self.place.images.clone());
         let network = self.network.as_ref().map(|n| (n.own.clone(), Arc::clone(&n.members)));
         let remote = fetch.zip(network);
+        let archive_gone = self.spec.controller_limit();
         let search = move || {
             let found = |choice| drop(tell.send(Msg::Found { rank, attempt, choice }));
             let left = reap::clear_left(&job, rank);
@@ -130,7 +131,8 @@ impl Agent {
             if let (Some((fetch, (own, members))), [generation @ 1..=u32::MAX]) =
                 (remote, &generations[..])
             {
-                let store = Elsewhere { own, members, images: images.clone(), rank };
+                let images = images.clone();
+                let store = Elsewhere { own, members, images, rank, archive_gone };
                 let choice = store.obtain(&fetch, *generation, &job, || check(*generation));
                 // Whoever was to give it may be gone: then another order follows.
                 return choice.into_iter().for_each(found);

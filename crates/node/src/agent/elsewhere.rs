@@ -5,6 +5,7 @@
 
 use super::network::{log_of, names};
 use crate::checkpoint::image_path;
+use crate::recovery::ARCHIVE;
 use crate::store::{Client, Identity, Members, StoreError};
 use eyrie_control::node::{Choice, Fetch};
 use eyrie_ledger::saved;
@@ -33,6 +34,8 @@ pub(super) struct Elsewhere {
     pub members: Members,
     pub images: PathBuf,
     pub rank: u32,
+    /// How long the archive may be gone, which comes back with the next controller.
+    pub archive_gone: Duration,
 }
 
 impl Elsewhere {
@@ -95,7 +98,11 @@ impl Elsewhere {
 
     /// Fetches the files that are not here. `None`: the member is gone.
     fn fetch(&self, files: &[u32], from: u32, epoch: u64) -> Option<Result<(), StoreError>> {
-        let mut left = ATTEMPTS;
+        let more = match from == ARCHIVE.node {
+            true => self.archive_gone.as_millis() / PAUSE.as_millis(),
+            false => 0,
+        };
+        let mut left = ATTEMPTS + more as u32;
         loop {
             let wanted = files.iter().flat_map(|g| names(self.rank, *g));
             let wanted: Vec<String> = wanted.filter(|n| !self.images.join(n).exists()).collect();

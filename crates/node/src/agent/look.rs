@@ -128,6 +128,7 @@ impl Agent {
             messages_sent: get(&ctl.msgs_sent),
             bytes_sent: get(&ctl.bytes_sent),
             messages_received: get(&ctl.msgs_received),
+            messages_early: get(&ctl.early_taken),
         }
     }
 }

@@ -67,6 +67,8 @@ pub(crate) enum Msg {
     Saved { rank: u32 },
     /// What all ranks, which stand still, need of the segment is copied, or not.
     SegmentCopied { generation: u32, whole: bool },
+    /// What the ranks of this node, which stand still, have sent is copied, or not.
+    SentCopied { generation: u32, logs: std::io::Result<together::Logs> },
     /// It was written, or not.
     SegmentSaved { name: String, result: Result<u64, String> },
 }
@@ -253,12 +255,16 @@ impl Agent {
                 self.find(rank, death::Search { attempt, generations, fetch });
             }
             ToNode::Checkpoint { rank, start, generation, incremental, partner, missing } => {
-                self.rank(rank).copy = Some(network::Copy { partner, missing });
+                self.rank(rank).copy = Some(network::Copy { partner, missing, log: None });
                 self.checkpoint(rank, start, generation, incremental, false);
             }
             ToNode::CheckpointAll { ranks, generation, incremental, hold, segment } => {
                 self.checkpoint_all(&ranks, generation, incremental, hold, segment);
             }
+            ToNode::CheckpointSet { parts, generation, incremental, hold } => {
+                self.checkpoint_set(parts, generation, incremental, hold);
+            }
+            ToNode::GoOn { generation, keep } => self.go_on(generation, keep),
             ToNode::Reload { segment } => self.reload(segment),
             ToNode::Copy { rank, generations, to } => self.copy_images(rank, generations, to),
             ToNode::Members { members } => self.set_members(&members),
@@ -315,6 +321,7 @@ impl Agent {
             }
             Msg::Saved { rank } => self.log_saved(rank),
             Msg::SegmentCopied { generation, whole } => self.segment_copied(generation, whole),
+            Msg::SentCopied { generation, logs } => self.sent_copied(generation, logs),
             Msg::SegmentSaved { name, result } => self.say(FromNode::SegmentSaved { name, result }),
         }
     }

@@ -12,7 +12,7 @@ use eyrie_ledger::early::Wish;
 use eyrie_ledger::{acked, saved};
 use eyrie_link::{Links, Setup};
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek as _};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
@@ -42,6 +42,8 @@ pub(super) struct Copy {
     pub partner: Option<u32>,
     /// Generations whose files it lacks.
     pub missing: Vec<u32>,
+    /// What the rank has sent, if that was copied while it stood.
+    pub log: Option<File>,
 }
 
 /// The log beside an image.
@@ -68,11 +70,13 @@ impl Agent {
         network.links = None;
         network.homes.clear();
         let own = &network.own;
-        let (job, key) = (own.job.clone(), own.key.clone());
+        let (job, secret) = (own.job.clone(), own.secret.clone());
         let member = Member { node: own.node, epoch: own.epoch };
-        let early = Wish::from_env();
+        // Datagrams are not encrypted.
+        let early = if secret.encrypts() { Wish::Never } else { Wish::from_env() };
         let started = TcpListener::bind((network.here, 0)).and_then(|listener| {
-            Links::start(Setup { segment, job, own: member, key, listener, log_replicas, early })
+            let own = member;
+            Links::start(Setup { segment, job, own, secret, listener, log_replicas, early })
         });
         let message = match started {
             Ok(links) => {
@@ -149,8 +153,14 @@ impl Agent {
         let work = move || {
             let log = log_of(&path);
             let saved = fd.map(File::from).and_then(|fd| {
-                let to = File::options().write(true).create(true).truncate(true).open(&log)?;
-                saved::save_streams(&fd, &segment, rank, &to)
+                let mut to = File::options().write(true).create(true).truncate(true).open(&log)?;
+                let Some(mut sent) = copy.log else {
+                    return saved::save_streams(&fd, &segment, rank, &to);
+                };
+                sent.rewind()?;
+                let bytes = io::copy(&mut sent, &mut to)?;
+                to.sync_data()?;
+                Ok(bytes)
             });
             let _ = tell.send(Msg::LogsRead);
             let result = saved.map_err(|e| e.to_string()).and_then(|_| {

@@ -3,10 +3,14 @@
 //! Kept true: every rank stands still, at a place where its own memory and the segment agree, from
 //! before the first byte of the segment is copied until after the last one; so the images and that
 //! copy are one state of the job. If one of them does not come to stand, the others go on.
+//!
+//! Over nodes what each rank has sent is copied in place of the segment, and ranks stand until the
+//! controller says that those of all nodes do.
 
+use super::network::Copy;
 use super::{Agent, Msg, saving};
 use crate::checkpoint::Pipes;
-use eyrie_control::node::FromNode;
+use eyrie_control::node::{FromNode, SetPart};
 use eyrie_ledger::saved;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -17,15 +21,20 @@ use std::sync::mpsc::Sender;
 /// The checkpoint, until the ranks go on.
 pub(super) struct Together {
     generation: u32,
-    /// Name of the segment's file.
-    segment: String,
+    /// Name of the segment's file; none: over nodes.
+    segment: Option<String>,
     /// Ranks that do not stand still yet.
     left: BTreeSet<u32>,
     /// Those that do: number of the start, and who waits.
     standing: BTreeMap<u32, (u64, Sender<Option<Pipes>>)>,
     /// The segment is being copied, which is told by itself.
     copying: bool,
+    /// Over nodes: what each rank has sent.
+    logs: Logs,
 }
+
+/// Copies of what ranks have sent.
+pub(super) type Logs = BTreeMap<u32, File>;
 
 impl Agent {
     pub(super) fn checkpoint_all(
@@ -36,10 +45,34 @@ impl Agent {
         hold: bool,
         segment: String,
     ) {
-        let left = ranks.iter().map(|r| r.0).collect();
-        let standing = BTreeMap::new();
-        self.together = Some(Together { generation, segment, left, standing, copying: false });
+        self.stand_together(generation, Some(segment), ranks.iter().map(|r| r.0));
         for &(rank, start) in ranks {
+            self.checkpoint(rank, start, generation, incremental, hold);
+        }
+    }
+
+    fn stand_together(
+        &mut self,
+        generation: u32,
+        segment: Option<String>,
+        ranks: impl Iterator<Item = u32>,
+    ) {
+        let (left, standing, logs) = (ranks.collect(), BTreeMap::new(), Logs::new());
+        let copying = false;
+        self.together = Some(Together { generation, segment, left, standing, copying, logs });
+    }
+
+    /// The ranks of this node, of a set of several.
+    pub(super) fn checkpoint_set(
+        &mut self,
+        parts: Vec<SetPart>,
+        generation: u32,
+        incremental: bool,
+        hold: bool,
+    ) {
+        self.stand_together(generation, None, parts.iter().map(|p| p.rank));
+        for SetPart { rank, start, partner, missing } in parts {
+            self.rank(rank).copy = Some(Copy { partner, missing, log: None });
             self.checkpoint(rank, start, generation, incremental, hold);
         }
     }
@@ -62,8 +95,8 @@ impl Agent {
         if !together.left.is_empty() {
             return;
         }
+        let Some(name) = together.segment.clone() else { return self.copy_sent(generation) };
         together.copying = true;
-        let name = together.segment.clone();
         let path = self.place.images.join(&name);
         let (segment, tell) = (Arc::clone(&self.segment), self.tell.clone());
         let file = self.segment_fd.try_clone().map(File::from);
@@ -88,6 +121,62 @@ impl Agent {
         }
     }
 
+    /// All ranks here stand: copies what they have sent, before anybody learns of that.
+    fn copy_sent(&mut self, generation: u32) {
+        let Some(together) = &self.together else { return };
+        let ranks: Vec<u32> = together.standing.keys().copied().collect();
+        let (segment, tell) = (Arc::clone(&self.segment), self.tell.clone());
+        let file = self.segment_fd.try_clone().map(File::from);
+        let copy = move || {
+            let copies = file.and_then(|file| {
+                let copy = |rank| Ok((rank, saved::copy_streams(&file, &segment, rank)?));
+                ranks.into_iter().map(copy).collect()
+            });
+            let _ = tell.send(Msg::SentCopied { generation, logs: copies });
+        };
+        let thread = std::thread::Builder::new().name(String::from("eyrie-sent"));
+        if let Err(error) = thread.spawn(copy) {
+            self.sent_copied(generation, Err(error));
+        }
+    }
+
+    /// What the ranks here have sent is copied: the controller hears that they stand.
+    pub(super) fn sent_copied(&mut self, generation: u32, logs: io::Result<Logs>) {
+        let this = |t: &&mut Together| t.generation == generation;
+        let Some(together) = self.together.as_mut().filter(this) else { return };
+        let result = match logs {
+            Ok(logs) => {
+                together.logs = logs;
+                Ok(())
+            }
+            Err(error) => {
+                self.give_up_together();
+                Err(format!("what its ranks have sent cannot be copied: {error}"))
+            }
+        };
+        self.say(FromNode::Stands { generation, result });
+    }
+
+    /// The ranks of all nodes stand, and may go on as soon as their memory is kept; or go on
+    /// without.
+    pub(super) fn go_on(&mut self, generation: u32, keep: bool) {
+        let Some(mut together) = self.together.take_if(|t| t.generation == generation) else {
+            return;
+        };
+        if !keep {
+            self.together = Some(together);
+            return self.give_up_together();
+        }
+        for (rank, (start, answer)) in together.standing {
+            let log = together.logs.remove(&rank);
+            if let Some(copy) = &mut self.rank(rank).copy {
+                copy.log = log;
+            }
+            let pipes = self.pipes(rank, start);
+            let _ = answer.send(pipes);
+        }
+    }
+
     /// A rank does not stand still, or not any more.
     pub(super) fn falls_out(&mut self, rank: u32) {
         let waits = |t: &mut Together| t.left.contains(&rank);
@@ -102,9 +191,9 @@ impl Agent {
         for (_, answer) in together.standing.into_values() {
             let _ = answer.send(None);
         }
-        if !together.copying {
+        if let Some(name) = together.segment.filter(|_| !together.copying) {
             let result = Err(String::from("not all ranks came to stand still"));
-            self.say(FromNode::SegmentSaved { name: together.segment, result });
+            self.say(FromNode::SegmentSaved { name, result });
         }
     }
 }

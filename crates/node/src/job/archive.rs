@@ -5,8 +5,9 @@
 //! Kept true: nothing in it is given up before what is in its stead is on disk, or on nodes; while
 //! it holds the job, ranks that cannot be brought back alone go back to it, not to the beginning.
 
+use super::journal::Entry;
 use super::nodes::State;
-use super::{Job, Msg};
+use super::{BeginError, Job, Msg};
 use crate::home;
 use crate::membership::Member;
 use crate::monitor;
@@ -15,6 +16,7 @@ use crate::replicas::Words;
 use crate::saved::{SavedJob, SavedRank};
 use crate::store::Members;
 use eyrie_control::node::{Determinants, ToNode};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::File;
@@ -36,9 +38,24 @@ pub(super) struct Archive {
     content: Option<Vec<SavedRank>>,
     /// Numbers of attempts to save the job.
     attempts: u32,
+    /// What is saved is of no use any more.
+    outgrown: bool,
+}
+
+/// What another controller needs to know of it; its content is what is saved.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Kept {
+    places: Vec<SocketAddr>,
+    holds: bool,
+    attempts: u32,
 }
 
 impl Archive {
+    pub(super) fn kept(&self) -> Kept {
+        let (places, attempts) = (self.places.clone(), self.attempts);
+        Kept { places, holds: self.holds(), attempts }
+    }
+
     pub(super) fn of(ranks: &[SavedRank]) -> Archive {
         Archive { content: Some(ranks.to_vec()), ..Archive::default() }
     }
@@ -211,7 +228,7 @@ impl Job {
     }
 
     /// Removes what nothing would be brought back from.
-    fn clear_archive(&self) {
+    pub(super) fn clear_archive(&self) {
         let content = self.archive.content.iter().flatten();
         let needed = (0u32..).zip(content).flat_map(|(rank, saved)| files(rank, saved)).collect();
         clear_but(&self.images(), &needed);
@@ -240,6 +257,7 @@ impl Job {
         let saved = content.iter().zip(&self.ranks).map(of).collect();
         let mut planner = self.planner.take().unwrap_or_else(|| self.new_planner(members));
         let todo = planner.restart(members.to_vec(), saved);
+        self.note(|| Entry::Planner(Box::new(planner.clone())));
         self.planner = Some(planner);
         self.carry_out(todo, false);
         true
@@ -259,13 +277,55 @@ impl Job {
         if stays || !self.planner.as_ref().is_some_and(Planner::outgrew_archive) {
             return;
         }
-        self.planner.iter_mut().for_each(Planner::leave_archive);
+        let Some(planner) = &mut self.planner else { return };
+        planner.leave_archive();
+        let planner = planner.clone();
+        self.note(|| Entry::Planner(Box::new(planner)));
         self.archive.content = None;
+        self.archive.outgrown = true;
+    }
+
+    /// Has what is saved removed, if nothing hangs on it.
+    pub(super) fn forget_unneeded(&mut self) {
+        self.archive.outgrown |=
+            !self.archive.holds() && self.place.folder.join(home::SAVED).exists();
+    }
+
+    /// Removes what is saved, once it is written that nothing hangs on it.
+    pub(super) fn remove_outgrown(&mut self) {
+        if !std::mem::take(&mut self.archive.outgrown) {
+            return;
+        }
         let path = self.place.folder.join(home::SAVED);
         if let Err(error) = std::fs::remove_file(path) {
             tracing::warn!(%error, "what was saved stays");
         }
         self.clear_archive();
+    }
+
+    /// The archive as the dead controller left it. It is open where that had it.
+    pub(super) fn take_archive(&mut self, kept: Kept) -> Result<(), BeginError> {
+        self.archive.attempts = kept.attempts;
+        if kept.holds {
+            self.archive.content = Some(SavedJob::read(&self.place.folder)?.ranks);
+        }
+        let (images, members) = (self.images(), Arc::clone(&self.archive.members));
+        for (place, crew) in kept.places.iter().zip(self.crew.iter().cycle()) {
+            crew.serve_archive(*place, &images, &members).map_err(BeginError::Daemon)?;
+        }
+        self.archive.places = kept.places;
+        Ok(())
+    }
+
+    /// What the dead controller was about when it saved the job. Whether that is saved.
+    pub(super) fn was_saved(&mut self) -> bool {
+        let number = self.saves + 1;
+        let saved = SavedJob::read(&self.place.folder).ok().filter(|s| s.number == number);
+        if saved.is_some() {
+            clear_but(&self.images(), &self.needed_now());
+            self.saved(number, 0);
+        }
+        saved.is_some()
     }
 
     /// The daemons here of a job that is saved: the storage of each goes with it, and must not go

@@ -71,6 +71,11 @@ pub(super) struct Books {
     pub malformed: u64,
     pub exit_code: Option<i32>,
     pub hung_up: bool,
+    /// How often it was saved, whether that is on disk, and not all ranks run again since.
+    pub saves: u32,
+    pub is_saved: bool,
+    pub restarting: bool,
+    pub archive: super::archive::Kept,
 }
 
 impl Job {
@@ -108,7 +113,7 @@ impl Job {
     /// Begins the journal, if the job is to have one: now that the nodes' daemons were started.
     pub fn begin_journal(&mut self) {
         if let Some(crew) = self.crew.as_ref().filter(|_| self.spec.is_journaled()) {
-            let (key, addresses) = (crew.key.0, crew.addresses.clone());
+            let (key, addresses) = (crew.secret.key().0, crew.addresses.clone());
             let begun = unix_ms(self.begun_wall);
             let head = journal::Head::new(self.spec.clone(), key, addresses, begun);
             self.head = Some(head);
@@ -128,6 +133,7 @@ impl Job {
         for event in std::mem::take(&mut self.told) {
             self.events.push(event);
         }
+        self.remove_outgrown();
         let console = self.printed.take();
         console.iter().for_each(|message| self.console.send(message));
     }
@@ -203,6 +209,10 @@ impl Job {
             malformed: self.malformed,
             exit_code: self.exit_code,
             hung_up: self.hung_up,
+            saves: self.saves,
+            is_saved: self.is_saved,
+            restarting: self.restarting,
+            archive: self.archive.kept(),
         }
     }
 

@@ -89,6 +89,9 @@ impl Job {
             // All ranks went back to the beginning since.
             return self.to_all(&ToNode::Remove { rank, generations: vec![generation] });
         }
+        if self.together.is_some() && self.many() {
+            return self.part_over(node, rank, generation, result);
+        }
         if self.together.is_some() {
             return self.set_part(rank, generation, result);
         }

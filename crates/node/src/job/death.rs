@@ -67,6 +67,9 @@ impl Job {
     /// The rank ended well: it is never restored, so nothing is kept for it any more.
     fn rank_is_done(&mut self, rank: u32) {
         self.flush_output(rank);
+        if self.together.is_some() && self.many() {
+            self.sets_end(rank);
+        }
         // A job can be saved without it.
         for ask in self.asks.iter_mut().filter(|a| a.ends) {
             ask.left.retain(|(r, _)| *r != rank);

@@ -18,6 +18,7 @@ mod plan;
 mod report;
 mod resume;
 mod saving;
+mod sets;
 mod start;
 mod suspend;
 mod together;

@@ -265,6 +265,7 @@ impl Job {
             FromNode::CheckpointOver { rank, start: _, generation, result } => {
                 self.checkpoint_over(node, rank, generation, result);
             }
+            FromNode::Stands { generation, result } => self.node_stands(node, generation, result),
             FromNode::Looks { ask, ranks, refused } => self.take_looks(node, ask, ranks, refused),
             FromNode::Saved { rank, error } => self.log_saved(rank, error),
             FromNode::SegmentSaved { name, result } if self.together.is_some() => {

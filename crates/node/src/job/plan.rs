@@ -54,7 +54,7 @@ impl Job {
         self.planned = true;
         let live = (0u32..).zip(&self.nodes).filter(|(_, n)| n.state == State::Live);
         let members: Vec<Member> = live.map(|(node, _)| self.member(node)).collect();
-        if self.plan_from_archive(&members) {
+        if self.plan_back(members.clone()) || self.plan_from_archive(&members) {
             return;
         }
         let todo = match &mut self.planner {
@@ -77,7 +77,11 @@ impl Job {
 
     /// A planner for a job that begins on these nodes.
     pub(super) fn new_planner(&self, members: &[Member]) -> Planner {
-        let mut planner = Planner::new(self.placement.homes().to_vec());
+        let homes = self.placement.homes().to_vec();
+        let mut planner = match self.together {
+            Some(_) => Planner::together(homes),
+            None => Planner::new(homes),
+        };
         for &member in members {
             let spare = member.node >= self.spec.nodes;
             planner.step(Input::Joined { member, spare });
@@ -122,6 +126,7 @@ impl Job {
                 Action::Complete { rank, generation } => self.image_counts(rank, generation),
                 Action::Discard { rank, generation } => self.discard(rank, generation),
                 Action::Damaged { rank, generation } => self.no_copy_left(rank, generation),
+                Action::RollBack { .. } if self.together.is_some() => self.all_go_back(),
                 // Without protection a loss ends the job, or concerns ranks that have ended only.
                 Action::RollBack { why } if self.protected() => {
                     self.step(monitor::Input::Unrecoverable { why });
@@ -309,6 +314,9 @@ impl Job {
         let after = kept(self);
         for generation in before.into_iter().filter(|g| !after.contains(g)) {
             self.plan(Input::Dropped { rank, generation });
+        }
+        if rank + 1 == self.size() {
+            self.set_counts();
         }
     }
 

@@ -150,6 +150,7 @@ impl Job {
             uptime_ms: self.now_ms(),
             checkpoint_every_ms: self.spec.checkpoint_every_ms,
             log_limit_bytes: u64::from(geometry.pool_chunks) * u64::from(geometry.chunk_bytes),
+            tls: self.spec.tls && self.many(),
             protected: self.spec.ft.protects() && self.unprotected.is_none(),
             unprotected_reason: self.unprotected.clone(),
             recoveries: self.recoveries,
@@ -189,6 +190,7 @@ impl Job {
             messages_sent: look.messages_sent,
             bytes_sent: look.bytes_sent,
             messages_received: look.messages_received,
+            messages_early: look.messages_early,
         }
     }
 

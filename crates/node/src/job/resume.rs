@@ -18,6 +18,7 @@ use crate::input::Input;
 use crate::monitor;
 use crate::outlet::Outlet;
 use crate::pipes;
+use crate::reap;
 use eyrie_control::message::MAX_DATA_BYTES;
 use eyrie_control::{EventKind, NodeMsg, Stream};
 use std::os::fd::OwnedFd;
@@ -41,7 +42,10 @@ impl Job {
         let mut known = journal::read(&folder)?;
         known.head.reign += 1;
         known.head.spec.verbose |= verbose;
-        let crew = Crew::again(&known.head, &place.id, &folder, lifeline, tell);
+        let daemons = known.nodes.iter().filter_map(|(books, _)| books.daemon.as_ref());
+        let daemons = daemons.filter(|d| reap::born(d.pid) == Some(d.born)).map(|d| d.pid);
+        let named = (place.id.as_str(), folder.as_path());
+        let crew = Crew::again(&known.head, daemons, named, lifeline, tell);
         let crew = crew.map_err(BeginError::Daemon)?;
         let mut nodes = Vec::new();
         for (books, session) in &known.nodes {
@@ -52,8 +56,8 @@ impl Job {
         }
         let spec = known.head.spec.clone();
         let job = Job::begin(place, spec, None, nodes, console, tell.clone())?;
-        job.borrow_mut().take_books(known)?;
         job.borrow_mut().employ(crew);
+        job.borrow_mut().take_books(known)?;
         job.borrow_mut().go_on();
         Ok(job)
     }
@@ -73,6 +77,9 @@ impl Job {
         (self.recoveries, self.rollbacks) = (books.recoveries, books.rollbacks);
         (self.malformed, self.exit_code) = (books.malformed, books.exit_code);
         self.hung_up = books.hung_up;
+        (self.saves, self.is_saved, self.restarting) =
+            (books.saves, books.is_saved, books.restarting);
+        self.take_archive(books.archive)?;
         (self.monitor, self.scheduler, self.planner) =
             (known.monitor, known.scheduler, known.planner);
         self.ranks = known.ranks;
@@ -94,6 +101,7 @@ impl Job {
         event.text = format!("controller {} goes on by the journal", self.reign());
         self.log_event(event);
         self.print_the_rest();
+        self.tell_archive();
         let (known, limit) = (self.input.known().0, self.input.limit());
         self.input_credit = limit;
         self.tell_console(NodeMsg::StdinFrom { known, limit });
@@ -107,11 +115,17 @@ impl Job {
         }
         match self.monitor.phase() {
             "stopping" => self.arm_grace(),
-            "saving" => self.step(monitor::Input::NotSaved),
+            "saving" if self.was_saved() => {}
+            "saving" => {
+                self.clear_archive();
+                self.step(monitor::Input::NotSaved);
+            }
             _ => {}
         }
-        if self.exit_code.is_some() {
-            self.over.notify_one();
+        match self.exit_code {
+            Some(_) => self.over.notify_one(),
+            // What the dead controller would have removed.
+            None => self.forget_unneeded(),
         }
         self.grant_output();
         self.rejoining = Some(Moment::now());

@@ -92,14 +92,16 @@ impl Job {
         if rank == 0 {
             self.input.detach();
         }
+        // With this one the last process may be gone, and all begin anew.
+        let running = self.monitor.running();
         self.step(monitor::Input::NotStarted { rank });
-        if !self.monitor.may_start(rank) {
+        if !running || !self.monitor.may_start(rank) {
             return;
         }
-        if generation > 0 && self.together.is_some() {
-            self.set_refused(generation, &format!("rank {rank}: {text}"));
-        } else if generation > 0 && self.many() {
+        if generation > 0 && self.many() {
             self.unrestorable(rank, generation, &text);
+        } else if generation > 0 && self.together.is_some() {
+            self.set_refused(generation, &format!("rank {rank}: {text}"));
         } else if generation > 0 {
             self.refuse_image(rank, generation, &text);
             self.recover(rank);

@@ -73,7 +73,7 @@ impl Job {
         if !self.monitor.running() {
             return Some(format!("it is {}", self.monitor.phase()));
         }
-        None
+        self.no_more_sets()
     }
 
     /// Every rank has its checkpoint, or one has none.
@@ -97,11 +97,11 @@ impl Job {
             let Some(suspend) = &mut self.suspend else { return };
             let capturing = self.ranks.iter().any(|r| r.capturing.is_some());
             if !capturing && !std::mem::replace(&mut suspend.writing, true) {
-                if self.together.is_some() {
-                    return self.set_saved();
-                }
                 if self.many() {
                     return self.collect();
+                }
+                if self.together.is_some() {
+                    return self.set_saved();
                 }
                 let name = saved::segment_name(self.saves + 1);
                 self.to_all(&ToNode::SaveSegment { name });
@@ -223,11 +223,16 @@ impl Job {
                 self.monitor.set_gone(rank);
             }
         }
-        if self.many() {
-            self.take_over_printed();
+        let newest = self.ranks.iter().filter_map(|r| Some(r.retention.newest()?.generation)).max();
+        let many = self.many();
+        match &mut self.together {
+            Some(together) if many => together.go_on_after(newest.unwrap_or(0)),
+            Some(together) => {
+                together.take_over(saved.number, self.ranks.iter().map(|r| r.gone).collect());
+            }
+            None => {}
         }
-        if let Some(together) = &mut self.together {
-            together.take_over(saved.number, self.ranks.iter().map(|r| r.gone).collect());
+        if many || self.together.is_some() {
             self.take_over_printed();
         }
     }
@@ -237,7 +242,7 @@ impl Job {
         let mut event = self.event(EventKind::Restarted);
         event.generation = Some(self.saves);
         self.log_event(event);
-        if self.together.is_some() {
+        if self.together.is_some() && !self.many() {
             return self.bring_all();
         }
         if self.many() {

@@ -1,4 +1,5 @@
-//! `--ft coordinated`: all ranks are checkpointed together, and go back together.
+//! `--ft coordinated`: all ranks are checkpointed together, and go back together. Over nodes:
+//! `sets`.
 //!
 //! A set is an image of every rank that has not ended, the segment's file, and the controller's
 //! state (`saved`), which names it.
@@ -8,7 +9,6 @@
 
 use super::Job;
 use crate::home;
-use crate::monitor;
 use crate::retention::KEPT;
 use crate::saved;
 use eyrie_control::EventKind;
@@ -50,7 +50,11 @@ pub(super) struct Together {
     /// The set that ranks are being brought back from.
     going_back: Option<u32>,
     /// The last failure that was told.
-    told: Option<String>,
+    pub(super) told: Option<String>,
+    /// Over nodes: the set that is being taken.
+    pub(super) taking: Option<super::sets::Taking>,
+    /// Over nodes: a rank that has ended, after which there are no more.
+    ended: Option<u32>,
 }
 
 impl Together {
@@ -65,7 +69,45 @@ impl Together {
             sets: Vec::new(),
             going_back: None,
             told: None,
+            taking: None,
+            ended: None,
         }
+    }
+
+    /// Over nodes: the number of the set that is to be taken now, if one is due.
+    pub(super) fn next_set(&mut self, now_ms: u64) -> Option<u32> {
+        let due = self.wanted || now_ms >= self.due_ms;
+        if self.taking.is_some() || self.ended.is_some() || !due {
+            return None;
+        }
+        self.wanted = false;
+        self.last += 1;
+        Some(self.last)
+    }
+
+    /// The next one comes so long after the last that they take at most half of the job's time.
+    pub(super) fn rest(&mut self, now_ms: u64, begun_ms: u64) {
+        let pause = self.every_ms.max(now_ms.saturating_sub(begun_ms));
+        self.due_ms = now_ms.saturating_add(pause);
+    }
+
+    /// Over nodes: there are no more sets.
+    pub(super) fn end(&mut self, rank: u32) {
+        self.wanted = false;
+        self.ended.get_or_insert(rank);
+    }
+
+    /// Over nodes: all ranks go back. Returns the set that was being taken.
+    pub(super) fn go_back(&mut self, now_ms: u64, asked: bool) -> Option<super::sets::Taking> {
+        self.wanted |= asked;
+        self.ended = None;
+        self.due_ms = now_ms.saturating_add(self.every_ms);
+        self.taking.take()
+    }
+
+    /// Sets of more than one node that were there before: numbers go on.
+    pub(super) fn go_on_after(&mut self, generation: u32) {
+        self.last = self.last.max(generation);
     }
 
     /// A set that was there before the daemon.
@@ -81,13 +123,17 @@ impl Together {
     }
 
     pub(super) fn due_ms(&self) -> u64 {
-        if self.under_way.is_some() { u64::MAX } else { self.due_ms }
+        let none = self.under_way.is_some() || self.taking.is_some() || self.ended.is_some();
+        if none { u64::MAX } else { self.due_ms }
     }
 
     /// When the next one comes.
     pub(super) fn why(&self, now_ms: u64) -> String {
-        if self.under_way.is_some() {
+        if self.under_way.is_some() || self.taking.is_some() {
             return String::from("under way, all ranks together");
+        }
+        if let Some(rank) = self.ended {
+            return format!("none any more: rank {rank} has ended");
         }
         if self.due_ms == u64::MAX {
             return String::from("on request, all ranks together");
@@ -104,6 +150,9 @@ impl Together {
 impl Job {
     /// Takes a set of checkpoints if one is due and every rank runs.
     pub(super) fn schedule_together(&mut self) {
+        if self.many() {
+            return self.schedule_set();
+        }
         let now = self.now_ms();
         let hold = self.suspend.is_some();
         let ready = |r: &super::Rank| r.gone || (r.proc.is_some() && r.starting.is_none());
@@ -177,9 +226,7 @@ impl Job {
         let over = |s: &mut UnderWay| s.left.is_empty() && s.segment;
         let Some(set) = together.under_way.take_if(over) else { return };
         let now = self.begun.elapsed().as_millis() as u64;
-        // At most half of the job's time.
-        let pause = together.every_ms.max(now.saturating_sub(set.begun_ms));
-        together.due_ms = now.saturating_add(pause);
+        together.rest(now, set.begun_ms);
         let (hold, generation) = (set.hold, set.generation);
         if let Err(why) = self.commit(set) {
             if hold {
@@ -236,7 +283,7 @@ impl Job {
         state.write(&self.place.folder)
     }
 
-    fn set_failed(&mut self, generation: u32, why: String) {
+    pub(super) fn set_failed(&mut self, generation: u32, why: String) {
         self.remove_segment(&saved::segment_name(generation));
         let told = self.together.as_mut().map(|t| t.told.replace(why.clone()));
         if told.flatten().as_ref() != Some(&why) {
@@ -253,13 +300,12 @@ impl Job {
         }
     }
 
-    /// A rank died: all go back, as soon as no process is left.
-    pub(super) fn all_go_back(&mut self) {
-        self.step(monitor::Input::Together);
-    }
-
     /// No process is left. Goes back to the newest set. False: there is none.
     pub(super) fn go_back(&mut self) -> bool {
+        if self.together.is_some() && self.many() {
+            self.back_over_nodes();
+            return true;
+        }
         let Some(together) = &mut self.together else { return false };
         let unfinished = together.under_way.take();
         let set = together.sets.last().map(|s| (s.generation, s.gone.clone()));
@@ -366,6 +412,9 @@ impl Job {
             return Err(String::from(
                 "with --ft coordinated all ranks are checkpointed together: leave --rank out",
             ));
+        }
+        if let Some(why) = self.no_more_sets() {
+            return Err(why);
         }
         self.together.iter_mut().for_each(Together::request);
         Ok(())

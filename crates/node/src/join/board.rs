@@ -7,7 +7,8 @@
 use super::{Card, GREETING, Incoming, Order, Ticket, machine, send, settle};
 use crate::cores;
 use crate::home::short_path;
-use eyrie_control::auth::{self, AuthError, Hello, Key, Role};
+use eyrie_control::auth::{AuthError, Hello, Key, Role};
+use eyrie_tls::{Secret, Stream};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -43,7 +44,7 @@ pub struct Seat {
     pub card: Card,
     /// This machine's address, as that one reaches it.
     pub here: IpAddr,
-    stream: TcpStream,
+    stream: Arc<Stream>,
 }
 
 /// Waits for the others.
@@ -73,7 +74,9 @@ impl Board {
         let (ticket, port) = (Arc::new(self.ticket), self.listener.local_addr()?.port());
         let over = Arc::new(Mutex::new(false));
         let (listener, known, ended) = (self.listener, Arc::clone(&ticket), Arc::clone(&over));
-        let accept = move || accept(&listener, &known, &hand, &ended);
+        // What goes there holds the job's own key.
+        let secret = Secret::new(ticket.key.clone(), true)?;
+        let accept = move || accept(&listener, &known, &secret, &hand, &ended);
         let accepting = std::thread::Builder::new().name("eyrie-board".into()).spawn(accept)?;
         let gathered = collect(size, limit, &ticket, &handed, tell);
         *over.lock().unwrap_or_else(PoisonError::into_inner) = true;
@@ -87,6 +90,7 @@ impl Board {
 fn accept(
     listener: &TcpListener,
     ticket: &Arc<Ticket>,
+    secret: &Secret,
     hand: &Sender<Result<Seat, String>>,
     over: &Mutex<bool>,
 ) {
@@ -95,10 +99,10 @@ fn accept(
             return;
         }
         let Ok(stream) = stream else { continue };
-        let (ticket, hand) = (Arc::clone(ticket), hand.clone());
+        let (ticket, secret, hand) = (Arc::clone(ticket), secret.clone(), hand.clone());
         let work = move || {
             let from = stream.peer_addr();
-            let seat = welcome(stream, &ticket).map_err(|error| {
+            let seat = welcome(stream, &ticket, &secret).map_err(|error| {
                 let from = from.map_or_else(|_| String::from("?"), |a| a.ip().to_string());
                 format!("a caller from {from} is turned away: {error}")
             });
@@ -108,16 +112,16 @@ fn accept(
     }
 }
 
-fn welcome(mut stream: TcpStream, ticket: &Ticket) -> Result<Seat, AuthError> {
-    stream.set_read_timeout(Some(GREETING))?;
-    stream.set_write_timeout(Some(GREETING))?;
+fn welcome(socket: TcpStream, ticket: &Ticket, secret: &Secret) -> Result<Seat, AuthError> {
+    socket.set_read_timeout(Some(GREETING))?;
+    socket.set_write_timeout(Some(GREETING))?;
     let own = |caller: &Hello| Hello::new(Role::Board, &ticket.job, (0, 0), (caller.node, 0));
-    let caller = auth::answer(&mut stream, &ticket.key, &ticket.job, Role::Seat, own)?;
+    let (stream, caller) = secret.answer(socket, &ticket.job, Role::Seat, own)?;
     let card: Option<Card> = Incoming::new(&stream).next()?;
     let card = card.filter(|c| c.rank == caller.node).ok_or(AuthError::Malformed)?;
-    settle(&stream)?;
-    let here = stream.local_addr()?.ip().to_canonical();
-    Ok(Seat { card, here, stream })
+    settle(stream.socket())?;
+    let here = stream.socket().local_addr()?.ip().to_canonical();
+    Ok(Seat { card, here, stream: Arc::new(stream) })
 }
 
 fn collect(
@@ -182,8 +186,8 @@ pub fn serve(folder: &Path, leaders: Vec<(String, Seat, Vec<u32>)>) -> io::Resul
     let dir = File::open(folder)?;
     let listener = UnixListener::bind(short_path(&dir, SOCKET))?;
     let mut seats = BTreeMap::new();
-    for (host, mut seat, processors) in leaders {
-        send(&mut seat.stream, &Order::Use { processors })?;
+    for (host, seat, processors) in leaders {
+        send(&mut &*seat.stream, &Order::Use { processors })?;
         seats.insert(host, seat);
     }
     let seats = Arc::new(Mutex::new(seats));
@@ -212,15 +216,15 @@ fn put_through(helper: UnixStream, seats: &Mutex<BTreeMap<String, Seat>>) -> io:
     let Some(Seat { stream, .. }) = seat else {
         return Err(io::Error::other(format!("there is no seat for {host}, or it was taken")));
     };
-    let (back, mut to) = (stream.try_clone()?, helper.try_clone()?);
+    let (back, mut to) = (Arc::clone(&stream), helper.try_clone()?);
     let work = move || {
-        let mut from = &back;
+        let mut from = &*back;
         let _ = io::copy(&mut from, &mut to);
         let _ = to.shutdown(Shutdown::Both);
     };
     std::thread::Builder::new().name("eyrie-back".into()).spawn(work)?;
     // Messages that came together with the first one.
-    let mut to = &stream;
+    let mut to = &*stream;
     let passed = loop {
         match incoming.next::<Order>() {
             Ok(Some(order)) => {

@@ -7,11 +7,13 @@
 
 use super::{Card, GREETING, Incoming, News, Order, PIECE_BYTES, Ticket, machine, send, settle};
 use crate::{cores, spawn};
-use eyrie_control::auth::{self, AuthError, Hello, Role};
+use eyrie_control::auth::{AuthError, Hello, Role};
+use eyrie_tls::{Secret, Stream};
 use std::io::{self, PipeReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -35,7 +37,7 @@ pub fn is_launchers(name: &str) -> bool {
 }
 
 /// Calls the first process.
-pub fn take(ticket: &Ticket, card: &Card) -> Result<TcpStream, SeatError> {
+pub fn take(ticket: &Ticket, card: &Card) -> Result<Stream, SeatError> {
     let near = (machine() == ticket.machine).then_some(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let mut why = String::from("no address of it is known");
     for address in near.iter().chain(&ticket.addresses) {
@@ -47,22 +49,24 @@ pub fn take(ticket: &Ticket, card: &Card) -> Result<TcpStream, SeatError> {
     Err(SeatError::Unreachable { port: ticket.port, why })
 }
 
-fn call(address: SocketAddr, ticket: &Ticket, card: &Card) -> Result<TcpStream, AuthError> {
-    let mut stream = TcpStream::connect_timeout(&address, ANSWER)?;
-    stream.set_read_timeout(Some(GREETING))?;
-    stream.set_write_timeout(Some(GREETING))?;
+fn call(address: SocketAddr, ticket: &Ticket, card: &Card) -> Result<Stream, AuthError> {
+    let socket = TcpStream::connect_timeout(&address, ANSWER)?;
+    socket.set_read_timeout(Some(GREETING))?;
+    socket.set_write_timeout(Some(GREETING))?;
     let hello = Hello::new(Role::Seat, &ticket.job, (card.rank, 0), (0, 0))?;
-    auth::call(&mut stream, &ticket.key, &hello, Role::Board)?;
+    let secret = Secret::new(ticket.key.clone(), true)?;
+    let (mut stream, _) = secret.call(socket, &hello, Role::Board)?;
     send(&mut stream, card)?;
-    settle(&stream)?;
+    settle(stream.socket())?;
     Ok(stream)
 }
 
 /// Stays until the first process hangs up, and runs the keeper of this node if it is asked to.
 /// `mask`: the signals that the keeper is to hold back. To be called by a thread that lives as long
 /// as this process.
-pub fn stay(stream: TcpStream, mask: libc::sigset_t) -> Result<(), SeatError> {
-    let mut incoming = Incoming::new(stream.try_clone()?);
+pub fn stay(stream: Stream, mask: libc::sigset_t) -> Result<(), SeatError> {
+    let stream = Arc::new(stream);
+    let mut incoming = Incoming::new(&*stream);
     let mut processors = Vec::new();
     let mut keeper: Option<Keeper> = None;
     let over = loop {
@@ -72,7 +76,7 @@ pub fn stay(stream: TcpStream, mask: libc::sigset_t) -> Result<(), SeatError> {
             }
             Ok(Some(Order::Input(bytes))) => {
                 if keeper.is_none() {
-                    keeper = Some(Keeper::start(&processors, mask, stream.try_clone()?)?);
+                    keeper = Some(Keeper::start(&processors, mask, Arc::clone(&stream))?);
                 }
                 // One that has ended says so itself.
                 keeper.iter_mut().for_each(|k| k.feed(&bytes));
@@ -95,7 +99,7 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn start(set: &[usize], mask: libc::sigset_t, news: TcpStream) -> io::Result<Keeper> {
+    fn start(set: &[usize], mask: libc::sigset_t, news: Arc<Stream>) -> io::Result<Keeper> {
         let processors = cores::mask(set);
         let (said, says) = io::pipe()?;
         let mut command = Command::new(std::env::current_exe()?);
@@ -140,15 +144,15 @@ impl Keeper {
 }
 
 /// Tells what the keeper says, and its end.
-fn listen(mut child: Child, mut said: PipeReader, mut news: TcpStream) {
+fn listen(mut child: Child, mut said: PipeReader, news: Arc<Stream>) {
     let mut buffer = vec![0; PIECE_BYTES];
     while let Ok(count @ 1..) = said.read(&mut buffer) {
         // Nobody may listen any more; it is waited for all the same.
-        let _ = send(&mut news, &News::Said(buffer[..count].to_vec()));
+        let _ = send(&mut &*news, &News::Said(buffer[..count].to_vec()));
     }
     let code = match child.wait() {
         Ok(status) => status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
         Err(_) => 1,
     };
-    let _ = send(&mut news, &News::Ended { code });
+    let _ = send(&mut &*news, &News::Ended { code });
 }

@@ -38,6 +38,7 @@ impl Planner {
         todo.push(Action::Members(self.members.clone()));
         let before: Vec<u32> = self.ranks.iter().map(|r| r.incarnation).collect();
         self.ranks.clear();
+        self.set = saved.first().map_or(0, |s| s.generation);
         for (rank, saved) in saved.into_iter().enumerate() {
             let incarnation =
                 before.get(rank).map_or(saved.incarnation, |b| saved.incarnation.max(*b));

@@ -1,0 +1,219 @@
+//! `--ft coordinated` over nodes: sets of checkpoints, and going back to them.
+//!
+//! A set is an image of every rank with what it had sent, each on two nodes. `protocol::sets` says
+//! when ranks may go on, the planner when a set counts and which one is gone back to.
+//!
+//! Kept true: ranks are killed everywhere, and all nodes have new epochs and segments, before the
+//! first one comes back; a set under way when somebody dies is given up.
+
+use super::{Capture, Job};
+use crate::membership::Member;
+use crate::monitor;
+use crate::recovery::{Input, Planner};
+use eyrie_control::EventKind;
+use eyrie_control::node::{CheckpointResult, SetPart, ToNode};
+use eyrie_protocol::sets::{Set, Verdict};
+use std::collections::BTreeMap;
+
+/// A set that is being taken.
+pub(super) struct Taking {
+    set: Set,
+    begun_ms: u64,
+    /// Ranks stay stopped.
+    hold: bool,
+}
+
+impl Job {
+    /// Takes a set if one is due and every rank runs.
+    pub(super) fn schedule_set(&mut self) {
+        self.tick_plan();
+        let (now, hold) = (self.now_ms(), self.suspend.is_some());
+        let ready = |r: &super::Rank| !r.gone && r.proc.is_some() && r.starting.is_none();
+        let placed = self.planner.as_ref().is_some_and(Planner::placed);
+        if !placed || !self.ranks.iter().all(ready) {
+            return;
+        }
+        let Some(generation) = self.together.as_mut().and_then(|t| t.next_set(now)) else { return };
+        let homes = (0..self.size()).map(|rank| (rank, self.placement.home(rank))).collect();
+        let set = Set::new(generation, homes);
+        let mut parts: BTreeMap<u32, Vec<SetPart>> = BTreeMap::new();
+        for rank in 0..self.size() {
+            let partner = self.planner.as_ref().and_then(|p| p.partner(rank));
+            let home = self.placement.home(rank);
+            let r = self.rank(rank);
+            (r.partner, r.captured, r.capturing) = (partner, r.incarnation, Some(generation));
+            let Some(start) = r.proc.as_ref().map(|p| p.start) else { continue };
+            let (partner, missing) = (partner.map(|m| m.node), r.retention.files());
+            parts.entry(home).or_default().push(SetPart { rank, start, partner, missing });
+            let mut event = self.event(EventKind::Checkpointing);
+            (event.rank, event.generation) = (Some(rank), Some(generation));
+            self.log_event(event);
+        }
+        if let Some(together) = &mut self.together {
+            together.taking = Some(Taking { set, begun_ms: now, hold });
+        }
+        let incremental = self.spec.incremental;
+        for (node, parts) in parts {
+            let order = ToNode::CheckpointSet { parts, generation, incremental, hold };
+            self.nodes[node as usize].send(order);
+        }
+    }
+
+    fn taking(&mut self, generation: u32) -> Option<&mut Set> {
+        let taking = self.together.as_mut()?.taking.as_mut()?;
+        Some(&mut taking.set).filter(|s| s.generation() == generation)
+    }
+
+    /// The ranks of a node stand, or cannot be had to.
+    pub(super) fn node_stands(&mut self, node: u32, generation: u32, result: Result<(), String>) {
+        let result = result.map_err(|why| format!("{}: {why}", self.node_name(node)));
+        match self.taking(generation) {
+            Some(set) => {
+                let verdict = set.stands(node, result);
+                self.tell_verdict(verdict);
+            }
+            None => self.nodes[node as usize].send(ToNode::GoOn { generation, keep: false }),
+        }
+    }
+
+    fn tell_verdict(&self, verdict: Option<Verdict>) {
+        let taking = self.together.as_ref().and_then(|t| t.taking.as_ref());
+        let Some((verdict, taking)) = verdict.zip(taking) else { return };
+        let (generation, keep) = (taking.set.generation(), verdict == Verdict::Keep);
+        for node in taking.set.nodes() {
+            self.nodes[node as usize].send(ToNode::GoOn { generation, keep });
+        }
+    }
+
+    /// A rank's image of the set is on its node and its partner, or will not be.
+    pub(super) fn part_over(
+        &mut self,
+        node: u32,
+        rank: u32,
+        generation: u32,
+        result: CheckpointResult,
+    ) {
+        let why = match &result {
+            CheckpointResult::Taken(_) => None,
+            CheckpointResult::Failed { text, .. } => Some(format!("rank {rank}: {text}")),
+            CheckpointResult::Died => Some(format!("rank {rank}: it did not come to stand")),
+        };
+        let Some(set) = self.taking(generation) else {
+            return self.to_all(&ToNode::Remove { rank, generations: vec![generation] });
+        };
+        let verdict = set.part(rank, why.map_or(Ok(()), Err));
+        self.tell_verdict(verdict);
+        if let CheckpointResult::Taken(taken) = result {
+            let incarnation = self.rank(rank).captured;
+            self.image_taken(node, rank, Capture { generation, incarnation, taken });
+        }
+        self.give_up_set();
+    }
+
+    /// Gives up a set of which one part is missing, when it is known how all others came out.
+    fn give_up_set(&mut self) {
+        let Some(together) = &mut self.together else { return };
+        let void = |t: &mut Taking| t.set.is_over() && t.set.failed().is_some();
+        let Some(taking) = together.taking.take_if(void) else { return };
+        let now = self.begun.elapsed().as_millis() as u64;
+        together.rest(now, taking.begun_ms);
+        if taking.hold {
+            self.to_all(&ToNode::Signal { signal: libc::SIGCONT });
+        }
+        let generation = taking.set.generation();
+        self.throw_away(&taking.set);
+        self.plan(Input::Void { generation });
+        self.set_failed(generation, taking.set.failed().unwrap_or_default().to_string());
+    }
+
+    fn throw_away(&mut self, set: &Set) {
+        for rank in set.ranks() {
+            let r = self.rank(rank);
+            (r.capturing, r.partner) = (None, None);
+            self.to_all(&ToNode::Remove { rank, generations: vec![set.generation()] });
+        }
+    }
+
+    /// The images of all ranks count.
+    pub(super) fn set_counts(&mut self) {
+        let now = self.now_ms();
+        let Some(together) = &mut self.together else { return };
+        if let Some(taking) = together.taking.take() {
+            together.rest(now, taking.begun_ms);
+            together.told = None;
+        }
+    }
+
+    /// A rank has ended. What it sent last may not be received, and no image of it is there any
+    /// more: there are no more sets.
+    pub(super) fn sets_end(&mut self, rank: u32) {
+        self.together.iter_mut().for_each(|t| t.end(rank));
+        let why = no_more(rank);
+        (0..self.size()).for_each(|r| self.fail_asks(r, &why));
+    }
+
+    /// Why there cannot be another set.
+    pub(super) fn no_more_sets(&self) -> Option<String> {
+        let gone = (0u32..).zip(&self.ranks).find(|(_, r)| r.gone);
+        let gone = gone.filter(|_| self.together.is_some() && self.many());
+        gone.map(|(rank, _)| no_more(rank))
+    }
+
+    /// No process is left: all nodes begin anew, and then all ranks come back.
+    pub(super) fn back_over_nodes(&mut self) {
+        if !std::mem::replace(&mut self.planned, false) {
+            // They do already.
+            return;
+        }
+        let now = self.now_ms();
+        let asked = !self.asks.is_empty();
+        let taking = self.together.as_mut().and_then(|t| t.go_back(now, asked));
+        if let Some(taking) = taking {
+            self.throw_away(&taking.set);
+        }
+        self.rollbacks += 1;
+        for rank in 0..self.size() {
+            let r = self.rank(rank);
+            (r.order, r.partner, r.pending, r.capturing) = (None, None, None, None);
+            r.gone = false;
+            // What comes again may come in another order.
+            r.tapes.iter_mut().for_each(|t| t.give_up());
+        }
+        if self.suspend.is_some() {
+            self.asks.retain(|a| !a.ends);
+            self.not_saved("a rank or a node died");
+        }
+        self.renew_nodes();
+    }
+
+    /// All nodes are there again: all ranks come back from the newest whole set.
+    pub(super) fn plan_back(&mut self, members: Vec<Member>) -> bool {
+        let Some(planner) = self.planner.as_mut().filter(|_| self.together.is_some()) else {
+            return false;
+        };
+        let todo = planner.step(Input::AllDown { members });
+        let set = planner.set();
+        let mut event = self.event(EventKind::RolledBack);
+        event.generation = Some(set).filter(|g| *g > 0);
+        event.text = String::from("all ranks, together");
+        self.log_event(event);
+        self.carry_out(todo, false);
+        if set == 0 {
+            for r in &mut self.ranks {
+                r.retention.restart();
+                r.latest = None;
+            }
+        }
+        true
+    }
+
+    /// All ranks go back, as soon as no process is left.
+    pub(super) fn all_go_back(&mut self) {
+        self.plan(Input::GoBack);
+        self.step(monitor::Input::Together);
+    }
+}
+
+fn no_more(rank: u32) -> String {
+    format!("rank {rank} has ended, and all ranks are checkpointed together or not at all")
+}

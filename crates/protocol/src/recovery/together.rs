@@ -1,0 +1,119 @@
+//! Ranks that go back together (`--ft coordinated`): images count as whole sets, one of each rank
+//! and all of one moment, and whoever dies, all ranks go back to the newest set.
+//!
+//! Kept true: all ranks come from one set; a set counts when every image of it lies on as many
+//! nodes as it is to, and is gone back to as long as a copy of each is left; the beginning is
+//! always there.
+
+use super::{Action, Phase, Planner, Rank};
+use crate::membership::Member;
+use crate::replicas::Words;
+use std::collections::BTreeMap;
+
+/// Who holds images for a member's predecessor: storage outlives the epoch of its node.
+fn renewed(holder: Member, members: &[Member]) -> Option<Member> {
+    if holder == super::ARCHIVE {
+        return Some(holder);
+    }
+    members.iter().copied().find(|m| m.node == holder.node)
+}
+
+impl Planner {
+    /// Like `new`, for ranks that are checkpointed together and go back together.
+    pub fn together(map: Vec<u32>) -> Self {
+        Planner { together: true, ..Planner::new(map) }
+    }
+
+    /// The set that all ranks came from last; 0: the program's beginning.
+    pub fn set(&self) -> u32 {
+        self.set
+    }
+
+    /// All are going back, whoever ordered that.
+    pub(super) fn go_back(&mut self) {
+        if self.together {
+            self.rolling_back = true;
+            self.copying.clear();
+        }
+    }
+
+    /// No process is left: brings all ranks back from the newest set of which every image is
+    /// there. Nodes have new epochs.
+    pub(super) fn back(&mut self, members: Vec<Member>, todo: &mut Vec<Action>) {
+        for holders in self.ranks.iter_mut().flat_map(|r| r.kept.values_mut()) {
+            *holders = holders.iter().filter_map(|h| renewed(*h, &members)).collect();
+        }
+        self.settle_on(members);
+        if self.members.is_empty() {
+            return todo.push(Action::Lost);
+        }
+        todo.push(Action::Members(self.members.clone()));
+        self.set = self.newest_whole();
+        for index in 0..self.ranks.len() {
+            self.forget_later(index, todo);
+        }
+        let live =
+            |p: &Planner, home: Member| p.members.iter().copied().find(|m| m.node == home.node);
+        let (stay, go): (Vec<usize>, Vec<usize>) =
+            (0..self.ranks.len()).partition(|r| live(self, self.ranks[*r].home).is_some());
+        // Those who have lost their node look for the least load among the others.
+        for index in stay.into_iter().chain(go) {
+            let at = live(self, self.ranks[index].home).or_else(|| self.place(index));
+            let Some(at) = at else { return todo.push(Action::Lost) };
+            self.restore_at(index, at, todo);
+        }
+    }
+
+    fn newest_whole(&self) -> u32 {
+        let has = |r: &Rank, g: u32| r.kept.get(&g).is_some_and(|holders| !holders.is_empty());
+        let mut all = self.ranks.first().into_iter().flat_map(|r| r.kept.keys().rev().copied());
+        all.find(|g| self.ranks.iter().all(|r| has(r, *g))).unwrap_or(0)
+    }
+
+    /// What a rank has of sets after the one that is gone back to will never be of use.
+    fn forget_later(&mut self, index: usize, todo: &mut Vec<Action>) {
+        let (rank, set) = (&mut self.ranks[index], self.set);
+        rank.phase = Phase::Fetching;
+        // There is nothing recorded of it, and that is all of it.
+        rank.words = Some(Words::default());
+        for generation in rank.kept.split_off(&(set + 1)).into_keys() {
+            rank.given_up = rank.given_up.max(generation);
+            todo.push(Action::Damaged { rank: index as u32, generation });
+        }
+        rank.kept.entry(set).or_default();
+    }
+
+    /// This set will never be whole.
+    pub(super) fn void(&mut self, generation: u32, todo: &mut Vec<Action>) {
+        self.copying.retain(|c, _| c.1 != generation);
+        for (index, rank) in (0u32..).zip(&mut self.ranks) {
+            rank.given_up = rank.given_up.max(generation);
+            if rank.unborn.remove(&generation).is_some() {
+                todo.push(Action::Discard { rank: index, generation });
+            }
+        }
+    }
+
+    /// A set begins to count when all of it lies on `enough` nodes each.
+    pub(super) fn count_sets(&mut self, enough: usize, todo: &mut Vec<Action>) {
+        let whole = |r: &Rank, g: u32| r.unborn.get(&g).is_some_and(|h| h.len() >= enough);
+        let begun = self.ranks.first().into_iter().flat_map(|r| r.unborn.keys().copied());
+        let ripe: Vec<u32> = begun.filter(|g| self.ranks.iter().all(|r| whole(r, *g))).collect();
+        for generation in ripe {
+            for (index, rank) in (0u32..).zip(&mut self.ranks) {
+                let later = rank.unborn.split_off(&generation);
+                let older: BTreeMap<_, _> = std::mem::replace(&mut rank.unborn, later);
+                for older in older.into_keys() {
+                    todo.push(Action::Discard { rank: index, generation: older });
+                }
+                let holders = rank.unborn.remove(&generation).unwrap_or_default();
+                rank.kept.insert(generation, holders);
+                todo.push(Action::Complete { rank: index, generation });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "together_tests.rs"]
+mod tests;

@@ -1,0 +1,150 @@
+//! A set of checkpoints over several nodes (`--ft coordinated`): one of every rank, which are one
+//! state of the job.
+//!
+//! Pure, run by the controller. Each node has its ranks come to stand, copies what they have sent,
+//! and says so; when all nodes have, all ranks go on, each as soon as its own memory is kept. What
+//! a rank had sent and another had not received by then is in the sender's log, which belongs to
+//! its image: nothing has to be drained.
+//!
+//! Kept true: no rank goes on before every rank stands and every log is copied, unless the set is
+//! void; a set of which one part is missing is void as a whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What all nodes that take part are told, once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// All ranks stand: they are kept, and go on.
+    Keep,
+    /// They go on as if nothing had been.
+    Void,
+}
+
+/// A set that is being taken.
+#[derive(Debug, Clone)]
+pub struct Set {
+    generation: u32,
+    homes: BTreeMap<u32, u32>,
+    /// Nodes whose ranks do not all stand yet.
+    moving: BTreeSet<u32>,
+    /// Ranks of which it is not known how theirs came out.
+    left: BTreeSet<u32>,
+    told: bool,
+    failed: Option<String>,
+}
+
+impl Set {
+    /// `homes`: each rank, and the node that it lives on.
+    pub fn new(generation: u32, homes: BTreeMap<u32, u32>) -> Set {
+        let moving = homes.values().copied().collect();
+        let left = homes.keys().copied().collect();
+        Set { generation, homes, moving, left, told: false, failed: None }
+    }
+
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Nodes that take part.
+    pub fn nodes(&self) -> BTreeSet<u32> {
+        self.homes.values().copied().collect()
+    }
+
+    pub fn ranks(&self) -> impl Iterator<Item = u32> {
+        self.homes.keys().copied()
+    }
+
+    /// All ranks of a node stand and what they sent is copied, or that could not be done.
+    pub fn stands(&mut self, node: u32, result: Result<(), String>) -> Option<Verdict> {
+        match result {
+            Err(why) => self.fail(why),
+            Ok(()) => {
+                self.moving.remove(&node);
+                self.verdict()
+            }
+        }
+    }
+
+    /// The checkpoint of one rank is written, or will not be.
+    pub fn part(&mut self, rank: u32, result: Result<(), String>) -> Option<Verdict> {
+        self.left.remove(&rank);
+        match result {
+            Err(why) => self.fail(why),
+            Ok(()) => None,
+        }
+    }
+
+    fn fail(&mut self, why: String) -> Option<Verdict> {
+        self.failed.get_or_insert(why);
+        self.verdict()
+    }
+
+    /// What is to be told now.
+    fn verdict(&mut self) -> Option<Verdict> {
+        let verdict = match &self.failed {
+            Some(_) => Verdict::Void,
+            None if self.moving.is_empty() => Verdict::Keep,
+            None => return None,
+        };
+        (!std::mem::replace(&mut self.told, true)).then_some(verdict)
+    }
+
+    /// Why it is void.
+    pub fn failed(&self) -> Option<&str> {
+        self.failed.as_deref()
+    }
+
+    /// Whether it is known of every rank how its checkpoint came out.
+    pub fn is_over(&self) -> bool {
+        self.left.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set() -> Set {
+        Set::new(3, BTreeMap::from([(0, 0), (1, 0), (2, 1)]))
+    }
+
+    #[test]
+    fn all_go_on_when_the_last_one_stands() {
+        let mut set = set();
+        assert_eq!(set.stands(1, Ok(())), None);
+        assert_eq!(set.stands(1, Ok(())), None);
+        assert_eq!(set.stands(0, Ok(())), Some(Verdict::Keep));
+        for rank in 0..3 {
+            assert!(!set.is_over());
+            assert_eq!(set.part(rank, Ok(())), None);
+        }
+        assert!(set.is_over() && set.failed().is_none());
+    }
+
+    #[test]
+    fn one_that_does_not_come_to_stand_lets_all_go() {
+        let mut set = set();
+        assert_eq!(set.stands(1, Ok(())), None);
+        assert_eq!(set.part(0, Err("busy".into())), Some(Verdict::Void));
+        // It is told once.
+        assert_eq!(set.part(1, Err("void".into())), None);
+        assert_eq!(set.stands(0, Ok(())), None);
+        assert_eq!(set.part(2, Err("void".into())), None);
+        assert!(set.is_over());
+        assert_eq!(set.failed(), Some("busy"));
+    }
+
+    #[test]
+    fn what_is_not_written_makes_it_void_when_all_go_on_already() {
+        let mut set = set();
+        set.stands(0, Ok(()));
+        assert_eq!(set.stands(1, Ok(())), Some(Verdict::Keep));
+        assert_eq!(set.part(2, Err("disk full".into())), None);
+        assert_eq!((set.is_over(), set.failed()), (false, Some("disk full")));
+    }
+
+    #[test]
+    fn a_node_that_cannot_copy_what_was_sent_makes_it_void() {
+        assert_eq!(set().stands(1, Err("no memory".into())), Some(Verdict::Void));
+    }
+}

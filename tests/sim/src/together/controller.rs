@@ -1,0 +1,362 @@
+//! The simulated controller: the real planner, and the real rules of a set.
+
+use super::world::World;
+use super::*;
+use eyrie_protocol::recovery::{Action, Input, Planner};
+use eyrie_protocol::sets::Set;
+
+/// How far a roll-back has come, and the nodes that are awaited.
+#[derive(Debug, Clone)]
+enum Phase {
+    Running,
+    Killing(BTreeSet<u32>),
+    Joining(BTreeSet<u32>, Vec<Member>),
+}
+
+#[derive(Debug)]
+pub(super) struct Controller {
+    planner: Planner,
+    /// Live nodes, as far as is known.
+    known: BTreeMap<u32, Member>,
+    homes: Vec<Option<u32>>,
+    phase: Phase,
+    set: Option<Set>,
+    last: u32,
+    /// Sets that count, oldest first; 0: the beginning.
+    kept: Vec<u32>,
+    done: BTreeSet<u32>,
+    every: u64,
+    due: u64,
+}
+
+/// How many sets are kept.
+const KEPT: usize = 2;
+
+impl Controller {
+    pub fn new(map: Vec<u32>, every: u64) -> Controller {
+        Controller {
+            known: BTreeMap::new(),
+            homes: vec![None; map.len()],
+            planner: Planner::together(map),
+            phase: Phase::Running,
+            set: None,
+            last: 0,
+            kept: vec![0],
+            done: BTreeSet::new(),
+            every,
+            due: every,
+        }
+    }
+}
+
+impl World {
+    pub fn begin(&mut self) {
+        let todo = self.controller.planner.start();
+        self.carry_out(todo);
+    }
+
+    fn input(&mut self, input: Input) {
+        let todo = self.controller.planner.step(input);
+        self.carry_out(todo);
+    }
+
+    fn say_to(&mut self, node: u32, said: ToNode) {
+        self.send(Packet::ToNode(node, said));
+    }
+
+    fn say_to_all(&mut self, said: &ToNode) {
+        let all: Vec<u32> = self.controller.known.keys().copied().collect();
+        all.into_iter().for_each(|node| self.say_to(node, said.clone()));
+    }
+
+    fn carry_out(&mut self, todo: Vec<Action>) {
+        for action in todo {
+            if !matches!(action, Action::Members(_) | Action::Home { .. }) {
+                self.trace(|| format!("planner: {action:?}"));
+            }
+            match action {
+                Action::Members(members) => self.say_to_all(&ToNode::Members(members)),
+                Action::Home { rank, at } => {
+                    self.controller.homes[rank as usize] = Some(at.node);
+                    self.say_to_all(&ToNode::Homes(self.controller.homes.clone()));
+                }
+                Action::Query { .. } => self.fail(String::from("nodes are asked for outcomes")),
+                Action::Restore { rank, incarnation, at, generation, from, .. } => {
+                    self.restore(at, Order { rank, incarnation, generation, from });
+                }
+                Action::Copy { rank, generation, from, to } => {
+                    self.say_to(from.node, ToNode::Copy { rank, generation, to });
+                }
+                Action::Complete { rank, generation } => {
+                    self.check_copies(rank, generation);
+                    if rank + 1 == self.ranks() {
+                        self.set_counts(generation);
+                    }
+                }
+                Action::Discard { rank, generation } => {
+                    self.say_to_all(&ToNode::Remove { rank, generation });
+                }
+                Action::Damaged { rank, generation } => {
+                    self.controller.kept.retain(|g| *g != generation);
+                    self.say_to_all(&ToNode::Remove { rank, generation });
+                }
+                Action::RollBack { .. } => self.roll_back(),
+                Action::Lost => self.fail(String::from("all is lost, and there are nodes")),
+            }
+        }
+    }
+
+    fn restore(&mut self, at: Member, order: Order) {
+        let Order { rank, incarnation, generation, .. } = order;
+        if generation != self.controller.planner.set() {
+            self.fail(format!("rank {rank} comes from {generation}, and the others do not"));
+        }
+        self.controller.done.remove(&rank);
+        let ranks = self.plan.len();
+        let image = self.images.get(&(rank, generation));
+        self.truth[rank as usize] = image.map_or(State::new(ranks), |i| i.state.clone());
+        self.say_to(at.node, ToNode::Start(order));
+        self.input(Input::Starting { rank, incarnation });
+    }
+
+    /// An image that counts lies on two nodes, of those that are there.
+    fn check_copies(&mut self, rank: u32, generation: u32) {
+        let has = |n: &&Node| n.disk.contains_key(&(rank, generation));
+        let copies = self.nodes.values().filter(has).count() as u64;
+        let dead = self.controller.known.keys().filter(|n| !self.nodes.contains_key(n)).count();
+        let enough = 2.min(self.controller.known.len() as u64);
+        if copies + (dead as u64) < enough {
+            self.fail(format!("{copies} copies of image {generation} of rank {rank} count"));
+        }
+    }
+
+    fn set_counts(&mut self, generation: u32) {
+        self.trace(|| format!("set {generation} counts"));
+        self.report.sets += 1;
+        let bad = |n: &Node| n.disk.iter().filter(|d| d.0.1 == generation && d.1.bad).count();
+        self.losses = self.nodes.values().map(bad).sum::<usize>() as u64;
+        // Nodes whose death is not known yet may have been the ones that had a copy.
+        let known = self.controller.known.keys();
+        self.losses += known.filter(|n| !self.nodes.contains_key(n)).count() as u64;
+        // Of one node there is one copy.
+        self.losses += u64::from(self.controller.known.len() < 2);
+        let controller = &mut self.controller;
+        controller.set = None;
+        controller.due = self.now + controller.every;
+        controller.kept.push(generation);
+        let surplus = controller.kept.len().saturating_sub(KEPT);
+        let old: Vec<u32> = controller.kept.drain(..surplus).collect();
+        for generation in old {
+            for rank in 0..self.ranks() {
+                self.say_to_all(&ToNode::Remove { rank, generation });
+                self.input(Input::Dropped { rank, generation });
+            }
+        }
+    }
+
+    fn roll_back(&mut self) {
+        if !matches!(self.controller.phase, Phase::Running) {
+            return self.fail(String::from("a roll-back in a roll-back"));
+        }
+        self.report.roll_backs += 1;
+        self.controller.set = None;
+        self.controller.phase = Phase::Killing(self.controller.known.keys().copied().collect());
+        self.say_to_all(&ToNode::Kill);
+        self.go_on();
+    }
+
+    /// Goes on with a roll-back as far as it can.
+    fn go_on(&mut self) {
+        match &self.controller.phase {
+            Phase::Killing(left) if left.is_empty() => {
+                let known: Vec<u32> = self.controller.known.keys().copied().collect();
+                for node in &known {
+                    let member = Member { node: *node, epoch: self.next_epoch };
+                    self.next_epoch += 1;
+                    self.controller.known.insert(*node, member);
+                    self.say_to(*node, ToNode::Renew(member));
+                }
+                let left = known.into_iter().collect();
+                self.controller.phase = Phase::Joining(left, Vec::new());
+                self.go_on();
+            }
+            Phase::Joining(left, members) if left.is_empty() => {
+                let members = members.clone();
+                self.controller.phase = Phase::Running;
+                self.controller.due = self.now + self.controller.every;
+                let newest = self.controller.kept.last().copied().unwrap_or(0);
+                let bearable = self.losses <= 1;
+                self.input(Input::AllDown { members });
+                let set = self.controller.planner.set();
+                self.report.beginnings += u64::from(set == 0);
+                if set < newest && bearable {
+                    self.fail(format!("all go back to {set}, and {newest} was there"));
+                }
+                if set == 0 {
+                    self.controller.kept = vec![0];
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub fn joined(&mut self, member: Member, spare: bool) {
+        self.controller.known.insert(member.node, member);
+        self.input(Input::Joined { member, spare });
+        self.say_to(member.node, ToNode::Homes(self.controller.homes.clone()));
+    }
+
+    /// A node more, when nothing is in the way.
+    pub fn join_late(&mut self) {
+        if matches!(self.controller.phase, Phase::Running) {
+            self.join(true);
+        } else {
+            self.at(300, Event::Join);
+        }
+    }
+
+    pub fn suspect(&mut self, dead: Member) {
+        let Some(member) = self.controller.known.remove(&dead.node) else { return };
+        match &mut self.controller.phase {
+            Phase::Killing(left) => drop(left.remove(&dead.node)),
+            Phase::Joining(left, members) => {
+                left.remove(&dead.node);
+                members.retain(|m| m.node != dead.node);
+            }
+            Phase::Running => {}
+        }
+        self.input(Input::NodeDied { member });
+        self.go_on();
+    }
+
+    pub fn controller_hears(&mut self, from: Member, said: FromNode) {
+        if !self.controller.known.contains_key(&from.node) {
+            return;
+        }
+        match said {
+            FromNode::Killed => {
+                if let Phase::Killing(left) = &mut self.controller.phase {
+                    left.remove(&from.node);
+                }
+                self.go_on();
+            }
+            FromNode::Joined(member) => {
+                if let Phase::Joining(left, members) = &mut self.controller.phase
+                    && left.remove(&member.node)
+                {
+                    members.push(member);
+                }
+                self.go_on();
+            }
+            said => self.hear(from, said),
+        }
+    }
+
+    /// What concerns ranks and images.
+    fn hear(&mut self, from: Member, said: FromNode) {
+        // What a node said before it was renewed concerns nobody any more, except for its disk.
+        let stale = self.controller.known.get(&from.node) != Some(&from);
+        if stale || !matches!(self.controller.phase, Phase::Running) {
+            if let FromNode::Taken { part, generation, .. } = said {
+                self.say_to_all(&ToNode::Remove { rank: part.rank, generation });
+            }
+            return;
+        }
+        match said {
+            FromNode::Fetched { rank, incarnation, generation } => {
+                self.input(Input::Stored { rank, incarnation, generation, at: vec![from] });
+            }
+            FromNode::ImageBad { rank, incarnation, generation, at } => {
+                self.input(Input::ImageBad { rank, incarnation, generation, at });
+            }
+            FromNode::Started { rank, incarnation } => {
+                self.input(Input::Restored { rank, incarnation });
+            }
+            FromNode::Stands { generation } => {
+                let set = self.controller.set.as_mut().filter(|s| s.generation() == generation);
+                let verdict = set.and_then(|s| s.stands(from.node, Ok(())));
+                self.tell(verdict);
+            }
+            FromNode::Taken { part, generation, at } => {
+                let (rank, incarnation) = (part.rank, part.incarnation);
+                let set = self.controller.set.as_mut().filter(|s| s.generation() == generation);
+                let Some(set) = set else {
+                    return self.say_to_all(&ToNode::Remove { rank, generation });
+                };
+                set.part(rank, Ok(()));
+                self.input(Input::Stored { rank, incarnation, generation, at });
+                self.set_over();
+            }
+            FromNode::NoPart { rank, generation } => {
+                let set = self.controller.set.as_mut().filter(|s| s.generation() == generation);
+                let verdict = set.and_then(|s| s.part(rank, Err(String::from("no part"))));
+                self.tell(verdict);
+                self.set_over();
+            }
+            FromNode::Copied { rank, generation, to } => {
+                let incarnation = self.controller.planner.incarnation(rank);
+                self.input(Input::Stored { rank, incarnation, generation, at: vec![to] });
+            }
+            FromNode::NotCopied { rank, generation, to } => {
+                self.input(Input::NotCopied { rank, generation, to });
+            }
+            FromNode::Died { rank, incarnation } => {
+                self.input(Input::RankDied { rank, incarnation });
+            }
+            FromNode::Done { rank, incarnation } => {
+                if incarnation == self.controller.planner.incarnation(rank) {
+                    self.input(Input::RankDone { rank });
+                    self.controller.done.insert(rank);
+                    self.over = self.controller.done.len() == self.plan.len();
+                }
+            }
+            FromNode::Killed | FromNode::Joined(_) => {}
+        }
+    }
+
+    fn tell(&mut self, verdict: Option<Verdict>) {
+        let Some((verdict, set)) = verdict.zip(self.controller.set.as_ref()) else { return };
+        let (generation, nodes) = (set.generation(), set.nodes());
+        for node in nodes {
+            self.say_to(node, ToNode::Verdict { generation, verdict });
+        }
+    }
+
+    fn set_over(&mut self) {
+        let over = |s: &mut Set| s.is_over() && s.failed().is_some();
+        let Some(set) = self.controller.set.take_if(over) else { return };
+        self.report.void += 1;
+        self.controller.due = self.now + self.controller.every;
+        self.input(Input::Void { generation: set.generation() });
+    }
+
+    /// Begins a set if one is due.
+    pub fn schedule(&mut self) {
+        self.at(100, Event::Schedule);
+        let c = &self.controller;
+        let ready = matches!(c.phase, Phase::Running) && c.planner.placed() && c.done.is_empty();
+        if !ready || c.set.is_some() || self.now < c.due {
+            if ready && self.random.one_in(8) {
+                self.input(Input::Tick);
+            }
+            return;
+        }
+        self.controller.last += 1;
+        let generation = self.controller.last;
+        let mut homes = BTreeMap::new();
+        let mut parts: BTreeMap<u32, Vec<Part>> = BTreeMap::new();
+        for rank in 0..self.ranks() {
+            let planner = &self.controller.planner;
+            let Some(home) = planner.home(rank) else { return };
+            let (incarnation, partner) = (planner.incarnation(rank), planner.partner(rank));
+            let part = Part { rank, incarnation, partner };
+            homes.insert(rank, home.node);
+            parts.entry(home.node).or_default().push(part);
+        }
+        self.trace(|| format!("set {generation}"));
+        self.controller.set = Some(Set::new(generation, homes));
+        for (node, parts) in parts {
+            self.say_to(node, ToNode::Set { generation, parts });
+        }
+    }
+}

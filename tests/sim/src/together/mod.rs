@@ -1,0 +1,210 @@
+//! A simulated job over nodes with `--ft coordinated`, around the real planner and `sets`.
+//!
+//! Modelled: programs, processes, logs and mirrors, disks, links, network and clock. Ranks send
+//! each other a given number of messages, in an order that chance decides anew each time. Each
+//! message has a number of its own, so that one that belongs to a course that was given up is
+//! known for it.
+
+mod controller;
+mod node;
+mod world;
+
+pub use world::{Mistake, Report, run};
+
+use eyrie_protocol::membership::Member;
+use eyrie_protocol::sets::Verdict;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// Source and destination.
+type Channel = (u32, u32);
+/// Messages by position.
+type Log = BTreeMap<u64, u64>;
+
+/// A rank's own memory: the messages that it sent and received, by rank.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct State {
+    sent: Vec<Vec<u64>>,
+    received: Vec<Vec<u64>>,
+}
+
+impl State {
+    fn new(ranks: usize) -> State {
+        State { sent: vec![Vec::new(); ranks], received: vec![Vec::new(); ranks] }
+    }
+}
+
+/// An image, and the log that belongs to it.
+#[derive(Debug, Clone)]
+struct Image {
+    state: State,
+    log: Vec<(u32, Log)>,
+}
+
+#[derive(Debug, Clone)]
+struct Order {
+    rank: u32,
+    incarnation: u32,
+    generation: u32,
+    from: Option<Member>,
+}
+
+/// One rank of a set.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    rank: u32,
+    incarnation: u32,
+    partner: Option<Member>,
+}
+
+#[derive(Debug, Clone)]
+enum ToNode {
+    Members(Vec<Member>),
+    Homes(Vec<Option<u32>>),
+    Start(Order),
+    Set { generation: u32, parts: Vec<Part> },
+    Verdict { generation: u32, verdict: Verdict },
+    Copy { rank: u32, generation: u32, to: Member },
+    Remove { rank: u32, generation: u32 },
+    Kill,
+    Renew(Member),
+}
+
+#[derive(Debug, Clone)]
+enum FromNode {
+    Fetched { rank: u32, incarnation: u32, generation: u32 },
+    ImageBad { rank: u32, incarnation: u32, generation: u32, at: Member },
+    Started { rank: u32, incarnation: u32 },
+    Stands { generation: u32 },
+    Taken { part: Part, generation: u32, at: Vec<Member> },
+    NoPart { rank: u32, generation: u32 },
+    Copied { rank: u32, generation: u32, to: Member },
+    NotCopied { rank: u32, generation: u32, to: Member },
+    Died { rank: u32, incarnation: u32 },
+    Done { rank: u32, incarnation: u32 },
+    Killed,
+    Joined(Member),
+}
+
+/// Between two nodes, about a channel.
+#[derive(Debug, Clone, Copy)]
+enum Said {
+    /// From here on it is wanted.
+    Have(u64),
+    Data(u64, u64),
+    /// So many were received.
+    Upto(u64),
+}
+
+#[derive(Debug, Clone)]
+enum Packet {
+    ToNode(u32, ToNode),
+    FromNode(Member, FromNode),
+    Peer { from: Member, to: Member, channel: Channel, said: Said },
+}
+
+#[derive(Debug, Clone)]
+enum Event {
+    Arrive(Packet),
+    Step {
+        node: u32,
+        rank: u32,
+        incarnation: u32,
+    },
+    /// A rank comes to stand, or not in time.
+    Stand {
+        node: u32,
+        generation: u32,
+        rank: u32,
+        incarnation: u32,
+        late: bool,
+    },
+    Written {
+        at: Member,
+        part: Part,
+        generation: u32,
+        image: Rc<Image>,
+    },
+    /// An image that was taken is with its partner, too.
+    Copied {
+        at: Member,
+        part: Part,
+        generation: u32,
+        image: Rc<Image>,
+    },
+    /// One of a rank's images is copied elsewhere.
+    Brought {
+        at: Member,
+        to: Member,
+        rank: u32,
+        generation: u32,
+    },
+    Fetched {
+        at: Member,
+        order: Order,
+    },
+    Suspect {
+        member: Member,
+    },
+    Schedule,
+    Fault,
+    Join,
+}
+
+/// A process of a rank.
+#[derive(Debug, Clone)]
+struct Proc {
+    incarnation: u32,
+    state: State,
+    stands: bool,
+    done: bool,
+    /// Its next step is on the way.
+    awake: bool,
+}
+
+/// A set as a node sees it.
+#[derive(Debug)]
+struct NodeSet {
+    generation: u32,
+    parts: Vec<Part>,
+    left: BTreeSet<u32>,
+    images: BTreeMap<u32, Image>,
+}
+
+#[derive(Debug, Clone)]
+struct Stored {
+    image: Rc<Image>,
+    bad: bool,
+}
+
+/// One node.
+#[derive(Debug)]
+struct Node {
+    own: Member,
+    members: Vec<Member>,
+    homes: Vec<Option<u32>>,
+    logs: BTreeMap<Channel, Log>,
+    mirrors: BTreeMap<Channel, Log>,
+    next: BTreeMap<Channel, u64>,
+    procs: BTreeMap<u32, Proc>,
+    orders: BTreeMap<u32, Order>,
+    disk: BTreeMap<(u32, u32), Stored>,
+    set: Option<NodeSet>,
+}
+
+impl Node {
+    fn new(own: Member, ranks: usize) -> Node {
+        Node {
+            own,
+            members: Vec::new(),
+            homes: vec![None; ranks],
+            logs: BTreeMap::new(),
+            mirrors: BTreeMap::new(),
+            next: BTreeMap::new(),
+            procs: BTreeMap::new(),
+            orders: BTreeMap::new(),
+            disk: BTreeMap::new(),
+            set: None,
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Clock, network, faults and checks of a simulated job whose ranks go back together.
+
+use super::controller::Controller;
+use super::*;
+use crate::random::Random;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Events after which a run is taken for hung.
+const MOST_EVENTS: u64 = 60_000;
+
+/// What is done wrong on purpose, to show that the checks find it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mistake {
+    /// The ranks of a node go on as soon as they stand, without those of the others.
+    NoBarrier,
+    /// What a rank has sent is copied when its image is written.
+    LateLog,
+    /// What the receiver's node has is not kept by the sender's.
+    GivenToMirror,
+    /// What comes from before a roll-back is taken.
+    OldLife,
+}
+
+impl Mistake {
+    pub const ALL: [Mistake; 4] =
+        [Mistake::NoBarrier, Mistake::LateLog, Mistake::GivenToMirror, Mistake::OldLife];
+}
+
+/// What a run came to.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    pub events: u64,
+    pub faults: u64,
+    pub node_deaths: u64,
+    pub sets: u64,
+    pub void: u64,
+    pub roll_backs: u64,
+    pub beginnings: u64,
+}
+
+impl Report {
+    pub fn add(&mut self, other: &Report) {
+        self.events += other.events;
+        self.faults += other.faults;
+        self.node_deaths += other.node_deaths;
+        self.sets += other.sets;
+        self.void += other.void;
+        self.roll_backs += other.roll_backs;
+        self.beginnings += other.beginnings;
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Report { events, faults, node_deaths, sets, void, roll_backs, beginnings } = self;
+        write!(
+            f,
+            "{events} events, {faults} faults, {node_deaths} nodes lost, {sets} sets, {void} void, \
+             {roll_backs} times all back, {beginnings} of them to the beginning"
+        )
+    }
+}
+
+pub(super) struct World {
+    pub now: u64,
+    pub random: Random,
+    pub mistake: Option<Mistake>,
+    /// How many messages each rank sends to each.
+    pub plan: Vec<Vec<usize>>,
+    pub nodes: BTreeMap<u32, Node>,
+    pub controller: Controller,
+    /// What each rank has done, in the course of the job that counts.
+    pub truth: Vec<State>,
+    /// All images that were ever taken.
+    pub images: BTreeMap<(u32, u32), Rc<Image>>,
+    /// Nodes that died since the last set began to count, and images that were damaged.
+    pub losses: u64,
+    pub report: Report,
+    pub messages: u64,
+    pub next_epoch: u64,
+    pub next_node: u32,
+    faults_left: u64,
+    wrong: Option<String>,
+    pub over: bool,
+    trace: bool,
+    lanes: BTreeMap<(Option<u32>, Option<u32>), u64>,
+    queue: BinaryHeap<Reverse<(u64, u64)>>,
+    events: BTreeMap<u64, Event>,
+    numbered: u64,
+}
+
+/// Runs the simulation of a seed.
+pub fn run(seed: u64, mistake: Option<Mistake>, trace: bool) -> Result<Report, String> {
+    World::new(seed, mistake, trace).run()
+}
+
+impl World {
+    fn new(seed: u64, mistake: Option<Mistake>, trace: bool) -> World {
+        let mut random = Random::new(seed);
+        let ranks = 2 + random.below(4) as usize;
+        let nodes = 2 + random.below(3) as u32;
+        let most = 20 + random.below(100);
+        let mut plan = vec![vec![0; ranks]; ranks];
+        for (src, row) in plan.iter_mut().enumerate() {
+            for (dst, count) in row.iter_mut().enumerate().filter(|(dst, _)| *dst != src) {
+                *count = random.below(most) as usize + dst % 2;
+            }
+        }
+        let map = (0..ranks as u32).map(|r| r % nodes).collect();
+        let every = 200 + random.below(800);
+        let faults_left = random.below(6);
+        let mut world = World {
+            now: 0,
+            mistake,
+            plan,
+            nodes: BTreeMap::new(),
+            controller: Controller::new(map, every),
+            truth: vec![State::new(ranks); ranks],
+            images: BTreeMap::new(),
+            losses: 0,
+            report: Report::default(),
+            messages: 0,
+            next_epoch: 1,
+            next_node: 0,
+            faults_left,
+            wrong: None,
+            over: false,
+            trace,
+            lanes: BTreeMap::new(),
+            queue: BinaryHeap::new(),
+            events: BTreeMap::new(),
+            numbered: 0,
+            random,
+        };
+        let spares = world.random.below(2) as u32;
+        for node in 0..nodes + spares {
+            world.join(node >= nodes);
+        }
+        world.begin();
+        world.at(200, Event::Schedule);
+        let first = 100 + world.random.below(3000);
+        world.at(first, Event::Fault);
+        world
+    }
+
+    pub fn ranks(&self) -> u32 {
+        self.plan.len() as u32
+    }
+
+    pub fn makes(&self, mistake: Mistake) -> bool {
+        self.mistake == Some(mistake)
+    }
+
+    pub fn at(&mut self, after: u64, event: Event) {
+        self.numbered += 1;
+        self.events.insert(self.numbered, event);
+        self.queue.push(Reverse((self.now + after, self.numbered)));
+    }
+
+    pub fn trace(&self, line: impl FnOnce() -> String) {
+        if self.trace {
+            println!("{:>7} {}", self.now, line());
+        }
+    }
+
+    pub fn fail(&mut self, why: String) {
+        self.trace(|| format!("WRONG: {why}"));
+        self.wrong.get_or_insert(why);
+    }
+
+    fn run(mut self) -> Result<Report, String> {
+        while let Some(Reverse((time, number))) = self.queue.pop() {
+            let Some(event) = self.events.remove(&number) else { continue };
+            self.now = time;
+            self.report.events += 1;
+            self.happen(event);
+            if let Some(why) = self.wrong {
+                return Err(why);
+            }
+            if self.over {
+                return self.check_end().map(|()| self.report);
+            }
+            if self.report.events > MOST_EVENTS {
+                return Err(String::from("hung"));
+            }
+        }
+        Err(String::from("nothing happens any more"))
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Arrive(packet) => self.arrive(packet),
+            Event::Step { node, rank, incarnation } => self.step(node, rank, incarnation),
+            Event::Stand { node, generation, rank, incarnation, late } => {
+                self.stand(node, generation, rank, incarnation, late);
+            }
+            Event::Written { at, part, generation, image } => {
+                self.written(at, part, generation, image);
+            }
+            Event::Copied { at, part, generation, image } => {
+                self.taken(at, part, generation, &image);
+            }
+            Event::Brought { at, to, rank, generation } => self.brought(at, to, rank, generation),
+            Event::Fetched { at, order } => self.fetched(at, order),
+            Event::Suspect { member } => self.suspect(member),
+            Event::Schedule => self.schedule(),
+            Event::Fault => self.fault(),
+            Event::Join => self.join_late(),
+        }
+    }
+
+    /// Packets of one node to another, or to or from the controller, keep their order.
+    pub fn send(&mut self, packet: Packet) {
+        let lane = match &packet {
+            Packet::ToNode(node, _) => (None, Some(*node)),
+            Packet::FromNode(member, _) => (Some(member.node), None),
+            Packet::Peer { from, to, .. } => (Some(from.node), Some(to.node)),
+        };
+        let slow = if self.random.one_in(30) { 600 } else { 30 };
+        let due = self.now + 5 + self.random.below(slow);
+        let last = self.lanes.entry(lane).or_default();
+        *last = due.max(*last);
+        let after = *last - self.now;
+        self.at(after, Event::Arrive(packet));
+    }
+
+    fn arrive(&mut self, packet: Packet) {
+        match packet {
+            Packet::ToNode(node, said) => self.node_hears(node, said),
+            Packet::FromNode(member, said) => self.controller_hears(member, said),
+            Packet::Peer { from, to, channel, said } => self.peer_hears(from, to, channel, said),
+        }
+    }
+
+    pub fn join(&mut self, spare: bool) {
+        let member = Member { node: self.next_node, epoch: self.next_epoch };
+        self.next_node += 1;
+        self.next_epoch += 1;
+        self.trace(|| format!("{member} joins"));
+        self.nodes.insert(member.node, Node::new(member, self.plan.len()));
+        self.joined(member, spare);
+    }
+
+    fn fault(&mut self) {
+        if self.faults_left == 0 || self.over {
+            return;
+        }
+        self.faults_left -= 1;
+        self.report.faults += 1;
+        match self.random.below(8) {
+            0..=2 => self.kill_rank(),
+            3..=4 => self.kill_node(),
+            5 => {
+                self.kill_node();
+                self.kill_node();
+            }
+            6 => self.damage(),
+            _ => {
+                self.kill_rank();
+                self.kill_node();
+            }
+        }
+        let after = if self.random.one_in(3) { 300 } else { 4000 };
+        let after = self.random.below(after);
+        self.at(after, Event::Fault);
+    }
+
+    fn kill_rank(&mut self) {
+        let live = |n: &Node| {
+            let procs = n.procs.iter().filter(|p| !p.1.done);
+            procs.map(|(rank, p)| (n.own, *rank, p.incarnation)).collect::<Vec<_>>()
+        };
+        let all: Vec<_> = self.nodes.values().flat_map(live).collect();
+        let Some((at, rank, incarnation)) = self.random.pick(&all) else { return };
+        self.trace(|| format!("FAULT rank {rank} on {at} dies"));
+        if let Some(node) = self.nodes.get_mut(&at.node) {
+            node.procs.remove(&rank);
+        }
+        self.send(Packet::FromNode(at, FromNode::Died { rank, incarnation }));
+    }
+
+    fn kill_node(&mut self) {
+        let all: Vec<Member> = self.nodes.values().map(|n| n.own).collect();
+        let Some(member) = self.random.pick(&all).filter(|_| all.len() > 1) else { return };
+        self.trace(|| format!("FAULT {member} dies"));
+        self.nodes.remove(&member.node);
+        self.losses += 1;
+        self.report.node_deaths += 1;
+        let after = 20 + self.random.below(300);
+        self.at(after, Event::Suspect { member });
+        if !self.random.one_in(4) {
+            let after = 500 + self.random.below(3000);
+            self.at(after, Event::Join);
+        }
+    }
+
+    fn damage(&mut self) {
+        let of = |n: &Node| n.disk.keys().map(|k| (n.own.node, *k)).collect::<Vec<_>>();
+        let all: Vec<_> = self.nodes.values().flat_map(of).collect();
+        let Some((node, image)) = self.random.pick(&all) else { return };
+        self.trace(|| format!("FAULT image {} of rank {} on {node} is damaged", image.1, image.0));
+        self.losses += 1;
+        let stored = self.nodes.get_mut(&node).and_then(|n| n.disk.get_mut(&image));
+        stored.into_iter().for_each(|s| s.bad = true);
+    }
+
+    /// A message is received: it must be what its sender sent in this course of the job.
+    pub fn check_received(&mut self, (src, dst): Channel, position: u64, id: u64) {
+        let sent = self.truth[src as usize].sent[dst as usize].get(position as usize).copied();
+        if sent != Some(id) {
+            self.fail(format!(
+                "rank {dst} receives {id} as message {position} of rank {src}, which sent {sent:?}"
+            ));
+        }
+    }
+
+    /// No other process of a rank runs.
+    pub fn check_alone(&mut self, rank: u32) {
+        if self.nodes.values().any(|n| n.procs.contains_key(&rank)) {
+            self.fail(format!("rank {rank} is started while it runs"));
+        }
+    }
+
+    fn check_end(&self) -> Result<(), String> {
+        for src in 0..self.plan.len() {
+            for dst in 0..self.plan.len() {
+                let sent = &self.truth[src].sent[dst];
+                let received = &self.truth[dst].received[src];
+                if sent != received || sent.len() != self.plan[src][dst] {
+                    return Err(format!("from {src} to {dst}: sent {sent:?}, came {received:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
