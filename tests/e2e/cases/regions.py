@@ -79,6 +79,24 @@ def eyrie(command):
     return run_to_end(command, ranks=4, ft="none", env=PATHS)
 
 
+def shared_by_mpich():
+    return set(glob.glob("/dev/shm/mpich_shm_*"))
+
+
+def left_by_mpich(before):
+    """Removes memory that MPICH leaves when it is killed, but for what somebody else still has."""
+    new = shared_by_mpich() - before
+    for maps in glob.glob("/proc/[0-9]*/maps") if new else []:
+        try:
+            with open(maps) as f:
+                text = f.read()
+        except OSError:
+            continue
+        new = {path for path in new if path not in text}
+    for path in new:
+        os.unlink(path)
+
+
 def mpich(command):
     """The same binary under MPICH, which has the standard ABI, too."""
     for path in sorted(glob.glob(f"{harness.CACHE}/peers/mpich-*/*/data")):
@@ -89,7 +107,9 @@ def mpich(command):
         raise NotRun("there is no MPICH here that the benchmarks compare with")
     env = {**os.environ, "LD_LIBRARY_PATH": os.path.join(path, "lib")}
     command = [hydra, "-n", "4", *command]
+    before = shared_by_mpich()
     done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=120)
+    left_by_mpich(before)
     return done.returncode, done.stdout, done.stderr
 
 
