@@ -4,7 +4,7 @@
 //! group, so that any `m` of them may vanish. The rooms, each without knowledge of those above it:
 //!
 //! - `code`: erasure codes; `scheme`, `layout`, `geometry`: who protects whom, and where it lies
-//! - `record`, `files`, `disk`: what is written
+//! - `record`, `seal`, `files`, `disk`: what is written
 //! - `flow`, `coordinator`, `recovery`: encoding, commit and what follows of a crash, as state
 //!   machines without I/O
 //! - `member`: one node's part; `vault`: all members in one process, over folders
@@ -22,6 +22,7 @@ mod payload;
 pub mod record;
 pub mod recovery;
 pub mod scheme;
+pub mod seal;
 pub mod vault;
 
 pub use flow::Encoder;

@@ -4,7 +4,7 @@
 //! are durable; `commit` only when the controller decided, which it does when all are prepared; a
 //! generation is noted as dropped, durably, before the first of its files goes.
 
-use crate::disk::Disk;
+use crate::disk::{self, Disk};
 use crate::encoding::{Encoding, Message};
 use crate::files;
 use crate::flow::Unexpected;
@@ -15,6 +15,7 @@ use crate::record::{
     hash,
 };
 use crate::recovery::Found;
+use crate::seal::{Key, Owner, Sealer};
 use std::collections::BTreeSet;
 use std::io::{self, Read};
 use xxhash_rust::xxh3::Xxh3;
@@ -44,6 +45,8 @@ pub struct Member<D> {
     pub disk: D,
     pub identity: Identity,
     pub dropped: Dropped,
+    /// What payloads are encrypted with from now on, if they are.
+    pub key: Option<Key>,
     pub(crate) writing: Option<Writing>,
     pub(crate) encoding: Option<Encoding>,
     /// Messages that came before this member was told to encode.
@@ -65,7 +68,15 @@ impl<D: Disk> Member<D> {
     /// One that is what it is said to be, over storage that nothing is read of yet.
     pub(crate) fn known(disk: D, identity: Identity) -> Member<D> {
         let dropped = Dropped { vault: identity.vault, ..Dropped::default() };
-        Member { disk, identity, dropped, writing: None, encoding: None, early: Vec::new() }
+        Member {
+            disk,
+            identity,
+            dropped,
+            key: None,
+            writing: None,
+            encoding: None,
+            early: Vec::new(),
+        }
     }
 
     /// `None`: the folder is no member of any vault.
@@ -139,7 +150,10 @@ impl<D: Disk> Member<D> {
         self.fence(term)?;
         files::remove(&mut self.disk, generation)?;
         (self.encoding, self.early) = (None, Vec::new());
-        self.writing = Some(Writing::new(generation, term));
+        let owner = Owner { vault: self.identity.vault, node: self.node(), generation };
+        let seal = |key: &Key| Ok::<_, io::Error>(Sealer::new(key, disk::random()?, owner));
+        let sealer = self.key.as_ref().map(seal).transpose()?;
+        self.writing = Some(Writing::new(generation, term, sealer));
         Ok(())
     }
 
@@ -222,6 +236,7 @@ impl<D: Disk> Member<D> {
         let node = self.node();
         let (writing, disk) = self.writing()?;
         writing.flush(disk)?;
+        writing.sign()?;
         writing.raw = record::encode(&writing.manifest).map_err(MemberError::Encode)?;
         disk.write_at(&files::data(writing.generation), writing.manifest.bytes, &writing.raw)?;
         let objects = writing.manifest.objects.iter();

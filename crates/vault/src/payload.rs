@@ -8,6 +8,7 @@ use crate::files;
 use crate::geometry::{CHUNK_BYTES, MAX_PAYLOAD_BYTES};
 use crate::member::MemberError;
 use crate::record::{Extent, Manifest, Object, Summary, hash};
+use crate::seal::{Seal, Sealer, Tag};
 use xxhash_rust::xxh3::Xxh3;
 
 /// A generation that is being written.
@@ -21,13 +22,17 @@ pub struct Writing {
     pub offer: Option<Summary>,
     /// Where the object that is being written began, and its checksum so far.
     pub object: Option<(u64, Xxh3)>,
+    /// If it is encrypted.
+    pub sealer: Option<Sealer>,
 }
 
 impl Writing {
-    pub fn new(generation: u64, term: u64) -> Writing {
-        let manifest = Manifest { generation, bytes: 0, chunks: Vec::new(), objects: Vec::new() };
+    pub fn new(generation: u64, term: u64, sealer: Option<Sealer>) -> Writing {
+        let seal = |s: &Sealer| Seal { salt: s.salt(), tags: Vec::new(), tag: Tag::default() };
+        let (chunks, objects, seal) = (Vec::new(), Vec::new(), sealer.as_ref().map(seal));
+        let manifest = Manifest { generation, bytes: 0, chunks, objects, seal };
         let (raw, chunk) = (Vec::new(), Vec::with_capacity(CHUNK_BYTES as usize));
-        Writing { generation, term, manifest, raw, chunk, offer: None, object: None }
+        Writing { generation, term, manifest, raw, chunk, offer: None, object: None, sealer }
     }
 
     pub fn append(&mut self, disk: &mut impl Disk, mut bytes: &[u8]) -> Result<(), MemberError> {
@@ -52,14 +57,30 @@ impl Writing {
         if self.chunk.is_empty() {
             return Ok(());
         }
-        let offset = self.manifest.chunks.len() as u64 * CHUNK_BYTES;
+        let number = self.manifest.chunks.len() as u64;
+        let offset = number * CHUNK_BYTES;
+        if let (Some(sealer), Some(seal)) = (&self.sealer, &mut self.manifest.seal) {
+            let tag = sealer.close(number, &mut self.chunk).map_err(MemberError::Encode)?;
+            seal.tags.push(tag);
+        }
         disk.write_at(&files::data(self.generation), offset, &self.chunk)?;
         self.manifest.chunks.push(hash(&self.chunk));
         self.chunk.clear();
         Ok(())
     }
 
-    pub fn add_object(&mut self, object: Object) -> Result<(), MemberError> {
+    /// Signs the manifest, if the payload is encrypted; nothing is added then.
+    pub fn sign(&mut self) -> Result<(), MemberError> {
+        if let Some(sealer) = &self.sealer {
+            let tag = sealer.sign(&self.manifest).map_err(MemberError::Encode)?;
+            self.manifest.seal.iter_mut().for_each(|seal| seal.tag = tag);
+        }
+        Ok(())
+    }
+
+    pub fn add_object(&mut self, mut object: Object) -> Result<(), MemberError> {
+        // A checksum of what is secret would tell something of it; tags do its work.
+        object.hash = object.hash.filter(|_| self.sealer.is_none());
         let refused = |why: &str| MemberError::Refused(format!("object '{}': {why}", object.name));
         if self.manifest.objects.iter().any(|o| o.name == object.name) {
             return Err(refused("there are two of that name"));

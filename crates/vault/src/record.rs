@@ -6,6 +6,7 @@
 use crate::geometry::{CHUNK_BYTES, Geometry, MAX_PAYLOAD_BYTES};
 use crate::layout::Place;
 use crate::scheme::Scheme;
+use crate::seal::Seal;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -144,6 +145,8 @@ pub struct Manifest {
     /// Of each chunk of these.
     pub chunks: Vec<Hash>,
     pub objects: Vec<Object>,
+    /// If it is encrypted: `chunks` are of the ciphertext.
+    pub seal: Option<Seal>,
 }
 
 fn good_name(name: &str) -> bool {
@@ -182,6 +185,9 @@ impl Record for Manifest {
             || self.chunks.len() as u64 != self.bytes.div_ceil(CHUNK_BYTES)
         {
             return Err("checksums of chunks");
+        }
+        if self.seal.as_ref().is_some_and(|seal| seal.tags.len() != self.chunks.len()) {
+            return Err("tags of chunks");
         }
         let names: BTreeSet<&str> = self.objects.iter().map(|o| o.name.as_str()).collect();
         if names.len() != self.objects.len() {

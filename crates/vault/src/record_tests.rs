@@ -23,7 +23,8 @@ fn object() -> Object {
 }
 
 fn manifest() -> Manifest {
-    Manifest { generation: 2, bytes: 40, chunks: vec![[1; 16]], objects: vec![object()] }
+    let (chunks, objects) = (vec![[1; 16]], vec![object()]);
+    Manifest { generation: 2, bytes: 40, chunks, objects, seal: None }
 }
 
 #[test]

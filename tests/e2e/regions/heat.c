@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifdef VELOC
 #include <veloc.h>
@@ -144,6 +145,19 @@ static void end(void)
 
 #endif
 
+/* With HEAT_GATE=PREFIX: says that it is there, and waits for the file PREFIX.STEP, twice. */
+static void gate(void)
+{
+    const char *prefix = getenv("HEAT_GATE");
+    char path[1000];
+    if (!prefix || rank != 0 || (step != 300 && step != 900))
+        return;
+    fprintf(stderr, "heat: at step %" PRId64 "\n", step);
+    snprintf(path, sizeof path, "%s.%" PRId64, prefix, step);
+    while (access(path, F_OK))
+        usleep(10000);
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 4 && argc != 6)
@@ -165,6 +179,7 @@ int main(int argc, char **argv)
         step++;
         if (step % every == 0)
             store();
+        gate();
         if (step == die && rank == atol(argv[5]))
             raise(SIGKILL);
     }

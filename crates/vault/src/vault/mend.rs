@@ -51,6 +51,7 @@ impl<D: Disk> Vault<D> {
             member.learn(&other.dropped).map_err(of(node))?;
         }
         self.tables.retain(|(_, n), _| *n != node);
+        member.key.clone_from(&self.key);
         self.members.insert(node, member);
         Ok(())
     }

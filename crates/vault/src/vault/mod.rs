@@ -22,7 +22,8 @@ use crate::member::{Member, MemberError};
 use crate::record::{Commit, Dropped, Hash, Identity, Object, RecordError};
 use crate::recovery::{self, Verdict};
 use crate::scheme::Scheme;
-use std::collections::{BTreeMap, HashMap};
+use crate::seal::Key;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Read};
 
 /// Why a vault cannot be used, or a generation not be stored.
@@ -89,6 +90,9 @@ pub struct Vault<D> {
     order: Order,
     measured: Measured,
     encoder: Option<Encoder>,
+    key: Option<Key>,
+    /// Manifests that were signed with it.
+    signed: BTreeSet<(u64, u32)>,
     /// The generation that was begun, and its groups.
     begun: Option<(u64, Vec<Vec<u32>>)>,
     /// This controller's.
@@ -164,6 +168,8 @@ impl<D: Disk> Vault<D> {
             order: Box::new(|_| 0),
             measured: Measured::default(),
             encoder: None,
+            key: None,
+            signed: BTreeSet::new(),
             begun: None,
             term: 0,
             change,
@@ -202,6 +208,14 @@ impl<D: Disk> Vault<D> {
     /// An encoder to use whatever the model says.
     pub fn set_encoder(&mut self, encoder: Option<Encoder>) {
         self.encoder = encoder;
+    }
+
+    /// What is stored from now on is encrypted with this key, and what is read was. Without one
+    /// nothing that is encrypted can be read, but all of it be mended.
+    pub fn set_key(&mut self, key: Option<Key>) {
+        self.members.values_mut().for_each(|member| member.key.clone_from(&key));
+        self.key = key;
+        self.signed.clear();
     }
 
     /// Gives the storage back.

@@ -7,6 +7,7 @@ use crate::encoding::sum;
 use crate::files::{self, Tables};
 use crate::geometry::{CHUNK_BYTES, Cell, Geometry};
 use crate::record::{Manifest, Object};
+use crate::seal::{Owner, Sealer};
 use std::io::Write;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -22,6 +23,15 @@ pub enum ReadError {
     NoObject { generation: u64, node: u32, name: String },
     #[error("node {node} has no part in generation {generation}")]
     NoPart { generation: u64, node: u32 },
+    #[error("generation {generation} is encrypted: give its key")]
+    Sealed { generation: u64 },
+    #[error("generation {generation} is not encrypted, and a key was given")]
+    Unsealed { generation: u64 },
+    #[error(
+        "generation {generation} of node {node} was encrypted with another key, or was changed by \
+         somebody without it"
+    )]
+    Key { generation: u64, node: u32 },
     #[error("object '{name}' of generation {generation} of node {node} is not what was stored")]
     Object { generation: u64, node: u32, name: String },
 }
@@ -205,6 +215,39 @@ impl<D: Disk> Vault<D> {
         Err(ReadError::Lost { generation, node, have: 0, need: 1 }.into())
     }
 
+    /// The same, decrypted if it is encrypted.
+    fn plain_chunk(
+        &mut self,
+        generation: u64,
+        node: u32,
+        chunk: u64,
+    ) -> Result<Vec<u8>, VaultError> {
+        let mut bytes = self.sound_chunk(generation, node, chunk)?;
+        let known = self.tables.get(&(generation, node)).and_then(|t| t.manifest.as_ref());
+        let (manifest, _) = known.ok_or(ReadError::NoPart { generation, node })?;
+        let (seal, key) = match (&manifest.seal, &self.key) {
+            (None, None) => return Ok(bytes),
+            (Some(_), None) => return Err(ReadError::Sealed { generation }.into()),
+            (None, Some(_)) => return Err(ReadError::Unsealed { generation }.into()),
+            (Some(seal), Some(key)) => (seal, key),
+        };
+        let owner = Owner { vault: self.id, node, generation };
+        let sealer = Sealer::new(key, seal.salt, owner);
+        let signed = self.signed.contains(&(generation, node)) || sealer.signed(manifest);
+        // The manifest itself, which begins in the last chunk, is not encrypted.
+        let secret = manifest.bytes.saturating_sub(chunk * CHUNK_BYTES).min(bytes.len() as u64);
+        let tag = usize::try_from(chunk).ok().and_then(|chunk| seal.tags.get(chunk));
+        let opened = match (bytes.get_mut(..secret as usize), tag) {
+            (Some(bytes), Some(tag)) => sealer.open(chunk, bytes, tag),
+            _ => false,
+        };
+        if !signed || !opened {
+            return Err(ReadError::Key { generation, node }.into());
+        }
+        self.signed.insert((generation, node));
+        Ok(bytes)
+    }
+
     /// Bytes of an object from `at` on, as many as one chunk has.
     pub(super) fn range(
         &mut self,
@@ -217,7 +260,7 @@ impl<D: Disk> Vault<D> {
         let missing = || ReadError::Object { generation, node, name: object.name.clone() };
         let extent = *object.extents.iter().find(in_it).ok_or_else(missing)?;
         let from = extent.from + (at - extent.at);
-        let bytes = self.sound_chunk(extent.generation, node, from / CHUNK_BYTES)?;
+        let bytes = self.plain_chunk(extent.generation, node, from / CHUNK_BYTES)?;
         let skip = (from % CHUNK_BYTES) as usize;
         let left = extent.bytes - (at - extent.at);
         let end = bytes.len().min(skip.saturating_add(usize::try_from(left).unwrap_or(usize::MAX)));
