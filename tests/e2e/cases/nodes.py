@@ -212,24 +212,23 @@ def test_three_nodes_die_one_after_the_other():
         assert not job.count("rolled-back") and not job.count("diverged"), job.report()
 
 
-def test_without_images_and_outcomes_all_begin_again():
+def all_begin_again(nodes):
     """A node and its partner, which holds images and outcomes, are lost together."""
     expected("heat")
-    with Nodes("heat", 3, ckpt_every=0.5) as job:
+    with Nodes("heat", nodes, ckpt_every=0.5) as job:
         job.all_checkpointed()
         job.kill_nodes(0, 1)
         job.wait_event("rolled-back")
         job.ends_as("heat")
+
+
+def test_without_images_and_outcomes_all_begin_again():
+    all_begin_again(3)
 
 
 def test_all_begin_again_on_several_nodes():
     """Some ranks have other homes then, and all hear of each other."""
-    expected("heat")
-    with Nodes("heat", 4, ckpt_every=0.5) as job:
-        job.all_checkpointed()
-        job.kill_nodes(0, 1)
-        job.wait_event("rolled-back")
-        job.ends_as("heat")
+    all_begin_again(4)
 
 
 def test_a_rank_that_had_ended_is_restored_for_those_who_still_run():

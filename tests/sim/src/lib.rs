@@ -5,6 +5,7 @@
 //! segments, disks, links, network and clock. One seed is one run: programs, delays and faults
 //! follow from it. A run is right if no check in `checks` fails.
 
+mod agenda;
 mod agent;
 mod checks;
 mod controller;

@@ -1,5 +1,6 @@
 //! One simulated job: nodes, controller, network and clock, and the loop that makes things happen.
 
+use crate::agenda::Agenda;
 use crate::checks::Truth;
 use crate::controller::Controller;
 use crate::net::Conn;
@@ -11,8 +12,7 @@ use crate::types::{End, Event, FromNode, Image, Mutation, Packet, Time};
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::recovery::{Input, Rule};
 use eyrie_protocol::session::Session;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Events after which a run is taken for hung.
@@ -111,9 +111,7 @@ pub struct World {
     pub dead: bool,
     /// What was true before its last turn.
     pub before: Option<Truth>,
-    queue: BinaryHeap<Reverse<(Time, u64)>>,
-    events: BTreeMap<u64, Event>,
-    numbered: u64,
+    agenda: Agenda<Event>,
     trace: bool,
 }
 
@@ -151,9 +149,7 @@ impl World {
             fate: None,
             dead: false,
             before: None,
-            queue: BinaryHeap::new(),
-            events: BTreeMap::new(),
-            numbered: 0,
+            agenda: Agenda::default(),
             trace: config.trace,
             programs,
             random,
@@ -192,9 +188,7 @@ impl World {
 
     /// Lets something happen in `after` microseconds.
     pub fn at(&mut self, after: Time, event: Event) {
-        self.numbered += 1;
-        self.events.insert(self.numbered, event);
-        self.queue.push(Reverse((self.now + after, self.numbered)));
+        self.agenda.put(self.now + after, event);
     }
 
     pub fn trace(&self, line: impl FnOnce() -> String) {
@@ -211,8 +205,7 @@ impl World {
 
     /// Runs to the end of the job.
     pub fn run(mut self) -> Result<Report, String> {
-        while let Some(Reverse((time, number))) = self.queue.pop() {
-            let Some(event) = self.events.remove(&number) else { continue };
+        while let Some((time, event)) = self.agenda.next() {
             self.now = time;
             self.report.events += 1;
             self.take(event);

@@ -2,9 +2,8 @@
 
 use super::controller::Controller;
 use super::*;
+use crate::agenda::Agenda;
 use crate::random::Random;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 /// Events after which a run is taken for hung.
 const MOST_EVENTS: u64 = 60_000;
@@ -85,9 +84,7 @@ pub(super) struct World {
     pub over: bool,
     trace: bool,
     lanes: BTreeMap<(Option<u32>, Option<u32>), u64>,
-    queue: BinaryHeap<Reverse<(u64, u64)>>,
-    events: BTreeMap<u64, Event>,
-    numbered: u64,
+    agenda: Agenda<Event>,
 }
 
 /// Runs the simulation of a seed.
@@ -128,9 +125,7 @@ impl World {
             over: false,
             trace,
             lanes: BTreeMap::new(),
-            queue: BinaryHeap::new(),
-            events: BTreeMap::new(),
-            numbered: 0,
+            agenda: Agenda::default(),
             random,
         };
         let spares = world.random.below(2) as u32;
@@ -153,9 +148,7 @@ impl World {
     }
 
     pub fn at(&mut self, after: u64, event: Event) {
-        self.numbered += 1;
-        self.events.insert(self.numbered, event);
-        self.queue.push(Reverse((self.now + after, self.numbered)));
+        self.agenda.put(self.now + after, event);
     }
 
     pub fn trace(&self, line: impl FnOnce() -> String) {
@@ -170,8 +163,7 @@ impl World {
     }
 
     fn run(mut self) -> Result<Report, String> {
-        while let Some(Reverse((time, number))) = self.queue.pop() {
-            let Some(event) = self.events.remove(&number) else { continue };
+        while let Some((time, event)) = self.agenda.next() {
             self.now = time;
             self.report.events += 1;
             self.happen(event);
