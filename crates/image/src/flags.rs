@@ -13,23 +13,36 @@ use crate::error::CaptureError;
 use crate::procfs::{self, Mapping};
 use std::fs::File;
 
-/// Mappings of a frozen process whose flags were read earlier, and where to read them again.
+/// Mappings of a frozen process, and where to read their flags again if these were read earlier.
 pub(crate) struct Pending {
     pub maps: Vec<Mapping>,
-    smaps: File,
+    smaps: Option<File>,
+}
+
+/// Mappings whose flags are those of the freeze.
+impl From<Vec<Mapping>> for Pending {
+    fn from(maps: Vec<Mapping>) -> Pending {
+        Pending { maps, smaps: None }
+    }
 }
 
 impl Pending {
     /// The mappings `now` of a process that stands still, if all flags that matter are `known`.
     pub fn new(pid: libc::pid_t, now: &[Mapping], known: &[Mapping]) -> Option<Pending> {
         let maps = now.iter().map(|m| with_known(m, known)).collect::<Option<Vec<_>>>()?;
-        Some(Pending { maps, smaps: procfs::open_smaps(pid).ok()? })
+        Some(Pending { maps, smaps: Some(procfs::open_smaps(pid).ok()?) })
     }
 
-    /// The same with the flags of now. That the process runs again is no harm; if it has ended
-    /// nothing more can be told.
-    pub fn settle(mut self) -> Result<Vec<Mapping>, CaptureError> {
-        let later = procfs::parse_maps(&procfs::read_smaps(&mut self.smaps)?)?;
+    /// Whether flags are to be read again.
+    pub fn is_open(&self) -> bool {
+        self.smaps.is_some()
+    }
+
+    /// The same with the flags of now, if they are to be read again. That the process runs again is
+    /// no harm; if it has ended nothing more can be told.
+    pub fn settle(mut self) -> Result<Pending, CaptureError> {
+        let Some(mut smaps) = self.smaps.take() else { return Ok(self) };
+        let later = procfs::parse_maps(&procfs::read_smaps(&mut smaps)?)?;
         if later.is_empty() {
             return Err(CaptureError::Gone);
         }
@@ -40,7 +53,7 @@ impl Pending {
                 forget_tracking(m);
             }
         }
-        Ok(self.maps)
+        Ok(self)
     }
 }
 
@@ -140,7 +153,7 @@ mod tests {
         let (start, bytes) = (known[0].start, (known[0].end - known[0].start) as usize);
         // SAFETY: advice about what a fork inherits; nothing is read or written.
         assert_eq!(unsafe { libc::madvise(start as *mut _, bytes, libc::MADV_DONTFORK) }, 0);
-        assert!(pending.settle().unwrap()[0].has(b"dc"));
+        assert!(pending.settle().unwrap().maps[0].has(b"dc"));
         // SAFETY: as above.
         assert_eq!(unsafe { libc::madvise(start as *mut _, bytes, libc::MADV_DOFORK) }, 0);
     }

@@ -54,14 +54,7 @@ pub(crate) enum Stage {
     /// What only the frozen process itself can tell.
     Asked(Box<Asked>),
     /// All that is needed.
-    Copied {
-        outline: Box<Outline>,
-        own: Vec<Share>,
-        sorted: Option<Sorted>,
-        pages: Copied,
-        /// If flags are still to be settled.
-        pending: Option<Pending>,
-    },
+    Copied { outline: Box<Outline>, own: Vec<Share>, sorted: Option<Sorted>, pages: Copied },
 }
 
 /// What only the frozen process itself can tell.
@@ -78,7 +71,7 @@ pub(crate) struct Outline {
     pub state: State,
     pub regions: Regions,
     /// What the regions were made of.
-    pub maps: Vec<Mapping>,
+    pub maps: Pending,
 }
 
 fn is_gone(pid: libc::pid_t) -> bool {
@@ -264,8 +257,7 @@ impl Drop for Walk {
 struct CopyPlan {
     pagemap: Pagemap,
     regions: Regions,
-    maps: Vec<Mapping>,
-    pending: Option<Pending>,
+    maps: Pending,
     own: Vec<Share>,
     sorted: Option<Sorted>,
     spans: Spans,
@@ -282,21 +274,16 @@ fn plan_copy(
     if !pagemap.is_fast() {
         return Ok(Err("on this kernel, finding pages to copy takes too long"));
     }
-    let (mut regions, mut maps) = (Regions::default(), Vec::new());
-    let mut pending = None;
-    match mappings {
-        Some(Mappings::Known(known)) => {
-            maps.clone_from(&known.maps);
-            regions = Regions::of(&maps, Orphans::default())?;
-            pending = Some(known);
-        }
-        Some(Mappings::Walk(walk)) => (regions, maps) = listed(&walk.text()?)?,
-        None => {}
-    }
-    if maps.is_empty() || !regions.are_apart() {
-        (regions, maps) = listed(&procfs::smaps(pid)?)?;
-        pending = None;
-    }
+    let found = match mappings {
+        Some(Mappings::Known(known)) => Some(known),
+        Some(Mappings::Walk(walk)) => Some(self::mappings(&walk.text()?, None)?.into()),
+        None => None,
+    };
+    let found: Option<Found> = found.map(listed).transpose()?;
+    let (regions, maps) = match found.filter(|(regions, _)| regions.are_apart()) {
+        Some(found) => found,
+        None => listed(self::mappings(&procfs::smaps(pid)?, None)?.into())?,
+    };
     if regions.list.iter().any(|(_, content)| *content == Content::All) {
         return Ok(Err("a file that it has mapped is gone and must be stored whole"));
     }
@@ -308,13 +295,14 @@ fn plan_copy(
     if spans.bytes() > MAX_COPY_BYTES {
         return Ok(Err("there is more to store than may be copied"));
     }
-    Ok(Ok(CopyPlan { pagemap, regions, maps, pending, own, sorted, spans }))
+    Ok(Ok(CopyPlan { pagemap, regions, maps, own, sorted, spans }))
 }
 
-/// Regions by the `smaps` of a process, and the mappings they were made of.
-fn listed(smaps: &[u8]) -> Result<(Regions, Vec<Mapping>), CaptureError> {
-    let maps = mappings(smaps, None)?;
-    Ok((Regions::of(&maps, Orphans::default())?, maps))
+/// Regions, and what they were made of.
+type Found = (Regions, Pending);
+
+fn listed(maps: Pending) -> Result<Found, CaptureError> {
+    Ok((Regions::of(&maps.maps, Orphans::default())?, maps))
 }
 
 /// Copies it.
@@ -325,7 +313,7 @@ fn copy(
     agent: &Agent,
     tracker: &mut Tracker,
 ) -> Result<Stage, CaptureError> {
-    let CopyPlan { pagemap, regions, maps, pending, own, sorted, spans } = plan;
+    let CopyPlan { pagemap, regions, maps, own, sorted, spans } = plan;
     let state = state(pid, snapshot, agent, pid)?;
     tracker.make_room(spans.bytes());
     let begun = Instant::now();
@@ -340,7 +328,7 @@ fn copy(
     }
     fault::point(fault::PAGES_COPIED)?;
     let outline = Box::new(Outline { state, regions, maps });
-    Ok(Stage::Copied { outline, own, sorted, pages, pending })
+    Ok(Stage::Copied { outline, own, sorted, pages })
 }
 
 /// A page that is there but cannot be read, although it is no guard page.

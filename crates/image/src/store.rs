@@ -212,7 +212,7 @@ impl Shot {
             write: begun.elapsed(),
         };
         if let Some(path) = path {
-            tracker.imaged(self.changes.freeze, path, maps, (index, hashes));
+            tracker.imaged(self.changes.freeze, path, maps.maps, (index, hashes));
         }
         Ok(report)
     }
@@ -230,11 +230,11 @@ impl Shot {
         let stage = self.stage.take().ok_or(CaptureError::TwinGone)?;
         let asked = match stage {
             Stage::Asked(asked) => *asked,
-            Stage::Copied { outline, own, sorted, pages, pending } => {
+            Stage::Copied { outline, own, sorted, pages } => {
                 let (mut outline, source) = (*outline, Source::Copied(pages));
-                if let Some(pending) = pending {
-                    outline.maps = pending.settle()?;
-                    outline.regions.mark(&outline.maps)?;
+                if outline.maps.is_open() {
+                    outline.maps = outline.maps.settle()?;
+                    outline.regions.mark(&outline.maps.maps)?;
                 }
                 return Ok(Ready { outline, own, sorted, saved: vec![], source, pagemap: None });
             }
@@ -251,7 +251,8 @@ impl Shot {
         let mut pagemap = Pagemap::open(self.pid)?;
         let is_saved = |start, end| saved.iter().any(|s| (start..end).contains(&s.start));
         let own = sort::own(&mut pagemap, &regions, is_saved)?;
-        let (outline, source) = (Outline { state, regions, maps }, Source::open(self.pid)?);
+        let outline = Outline { state, regions, maps: maps.into() };
+        let source = Source::open(self.pid)?;
         Ok(Ready { outline, own, sorted: None, saved, source, pagemap: Some(pagemap) })
     }
 }
