@@ -74,6 +74,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         }
     };
     check_vault(run, nodes)?;
+    check_saving(run)?;
     let ranks = file.as_ref().map_or_else(|| run.ranks(), |f| f.ranks.len() as u32);
     let spec = JobSpec {
         nodes,
@@ -132,6 +133,7 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         input_is_file: input_is_file(),
         controller_limit_ms: run.controller_limit.unwrap_or(CONTROLLER_LIMIT_MS),
         tls: run.guard.tls,
+        save_every_ms: run.save_every.unwrap_or(0),
     }
 }
 
@@ -161,6 +163,15 @@ pub fn check_vault(run: &Run, nodes: u32) -> Result<(), Failure> {
     } else {
         return Ok(());
     };
+    Err(Failure::new(USAGE, anyhow::Error::msg(text)))
+}
+
+/// Refuses to save what is not one state of the job.
+pub fn check_saving(run: &Run) -> Result<(), Failure> {
+    if run.save_every.is_none() || run.ft != FtMode::None {
+        return Ok(());
+    }
+    let text = "--save-every saves checkpoints, and with --ft none there are none";
     Err(Failure::new(USAGE, anyhow::Error::msg(text)))
 }
 
@@ -228,6 +239,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         input_is_file: false,
         controller_limit_ms: 0,
         tls: false,
+        save_every_ms: 0,
     };
     start(spec, verify.label)
 }
