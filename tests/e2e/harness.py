@@ -74,6 +74,15 @@ def limited(text, most=4000):
     return text if len(text) <= most else text[: most // 2] + "\n[...]\n" + text[-most // 2 :]
 
 
+def soon(condition, what):
+    """Waits until condition() is true."""
+    end = time.monotonic() + TIMEOUT_S
+    while not condition():
+        if time.monotonic() > end:
+            raise Hung(f"no {what}")
+        time.sleep(0.05)
+
+
 class Job:
     """One `eyrie run`. Use as a context manager: leaving it ends the job and removes its home."""
 
@@ -301,10 +310,11 @@ class Job:
         parts += ["events: " + json.dumps(e) for e in self.events()[-30:]]
         parts.append("stderr: " + limited(self.stderr()))
         parts.append("stdout: " + limited(self.stdout()))
-        log = self.folder() and os.path.join(self.folder(), "node.log")
-        if log and os.path.exists(log):
-            with open(log, errors="replace") as f:
-                parts.append("node.log: " + limited(f.read()))
+        folder = self.folder()
+        logs = [n for n in sorted(os.listdir(folder)) if n.endswith(".log")] if folder else []
+        for name in logs:
+            with open(os.path.join(folder, name), errors="replace") as f:
+                parts.append(f"{name}: " + limited(f.read()))
         return "\n".join(parts)
 
     def left_over(self):

@@ -258,8 +258,8 @@ pub struct Run {
     #[arg(long, value_name = "F")]
     pub log_replicas: Option<u32>,
     /// How long nodes go on without a controller, if it dies: `eyrie run` starts another one at
-    /// once, `eyrie resume` if `eyrie run` died, too (seconds, or with unit; with --nodes and
-    /// --ft logged only); 0: the job ends with its controller
+    /// once, `eyrie resume` if `eyrie run` died, too (seconds, or with unit; with --nodes or
+    /// --hosts and --ft logged only); 0: the job ends with its controller
     /// [default: 60]
     #[arg(long, value_name = "SECS", value_parser = parse_millis)]
     pub controller_limit: Option<u64>,
@@ -432,11 +432,11 @@ pub struct Restart {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  eyrie resume last\n\n\
-    A job over --nodes goes on for a while (eyrie run --controller-limit) when `eyrie run` and\n\
-    its controller were killed. This starts another controller, which goes on by the journal of\n\
-    the dead one, and takes the place of `eyrie run`: output that was not printed is printed,\n\
-    standard input goes on behind what was read. If only the controller was killed, `eyrie run`\n\
-    does that by itself. Exit code: as that of `eyrie run`.")]
+    A job over --nodes or --hosts goes on for a while (eyrie run --controller-limit) when\n\
+    `eyrie run` and its controller were killed. This starts another controller, which goes on\n\
+    by the journal of the dead one, and takes the place of `eyrie run`: output that was not\n\
+    printed is printed, standard input goes on behind what was read. If only the controller was\n\
+    killed, `eyrie run` does that by itself. Exit code: as that of `eyrie run`.")]
 pub struct Resume {
     /// The job: its id, the beginning of one, or `last`
     pub job: String,

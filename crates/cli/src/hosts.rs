@@ -69,7 +69,8 @@ pub fn plan(wish: &Wish<'_>) -> anyhow::Result<Option<Plan>> {
         None => std::env::current_exe().context("cannot find the eyrie binary itself")?,
     };
     let binary = binary.into_os_string().into_vec();
-    let hosts = Hosts { list, rsh, shell, binary, join_ms: reach.join_limit.unwrap_or(JOIN_MS) };
+    let join_ms = reach.join_limit.unwrap_or(JOIN_MS);
+    let hosts = Hosts { list, rsh, shell, binary, join_ms, outlive: true };
     Ok(Some(Plan { hosts, nodes, homes }))
 }
 

@@ -238,7 +238,9 @@ fn employ(
     let list = list.map(|((name, _), controller)| Host { name: name.clone(), controller });
     let rsh = vec![path(binary), b"__call".to_vec(), path(&folder.path)];
     let join_ms = run.reach.join_limit.unwrap_or(JOIN_MS);
-    let hosts = Hosts { list: list.collect(), rsh, shell: false, binary: path(binary), join_ms };
+    let (list, binary) = (list.collect(), path(binary));
+    // The launcher's processes hold the nodes, and go with the first one.
+    let hosts = Hosts { list, rsh, shell: false, binary, join_ms, outlive: false };
     spec.nodes = plan.hosts.len() as u32;
     spec.hosts = Some(Box::new(hosts));
     let cards: Vec<Card> = seats.iter().map(|s| s.card.clone()).collect();

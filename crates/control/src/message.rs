@@ -101,6 +101,8 @@ pub struct Hosts {
     pub binary: Vec<u8>,
     /// Longest wait for all nodes to have joined.
     pub join_ms: u64,
+    /// Nodes there may outlive the controller, and what it had started them with.
+    pub outlive: bool,
 }
 
 /// What to run. Working folder and environment are those the daemon was started with.
@@ -167,8 +169,8 @@ impl JobSpec {
 
     /// Whether the controller keeps a journal, so that its death does not end the job.
     pub fn is_journaled(&self) -> bool {
-        let here = self.hosts.is_none();
-        self.nodes > 0 && self.ft == Ft::Logged && here && self.controller_limit_ms > 0
+        let outlive = self.hosts.as_ref().is_none_or(|h| h.outlive);
+        self.nodes > 0 && self.ft == Ft::Logged && outlive && self.controller_limit_ms > 0
     }
 
     /// How long nodes go on without a controller.

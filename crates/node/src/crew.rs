@@ -61,6 +61,9 @@ enum Site {
     Adopted { folder: PathBuf, job: String },
     /// The process is the remote shell.
     There(Arc<Guest>),
+    /// Another controller had a remote shell there, which is gone: the daemon notices by itself
+    /// when it is not wanted any more.
+    Left { host: String },
 }
 
 /// A connection to a node.
@@ -80,6 +83,7 @@ pub struct Crew {
     pub folder: PathBuf,
     pub spec: JobSpec,
     pub secret: Secret,
+    reign: u64,
     /// Where the controller listens.
     pub addresses: Vec<SocketAddr>,
     /// Held open in every daemon, so that whoever waits for its end waits for theirs.
@@ -113,7 +117,8 @@ impl Crew {
         let addresses = places.into_iter().map(listen).collect::<io::Result<_>>()?;
         let (job, folder, spec) = (job.to_string(), folder.to_path_buf(), spec.clone());
         let turned_away = Arc::default();
-        Ok(Crew { job, folder, spec, secret, addresses, lifeline, bridge, turned_away })
+        let reign = FIRST_REIGN;
+        Ok(Crew { job, folder, spec, secret, reign, addresses, lifeline, bridge, turned_away })
     }
 
     /// That of a job whose controller is dead: listens where that did.
@@ -132,7 +137,8 @@ impl Crew {
         let (job, folder, spec) = (job.to_string(), folder.to_path_buf(), head.spec.clone());
         let addresses = head.addresses.clone();
         let turned_away = Arc::default();
-        Ok(Crew { job, folder, spec, secret, addresses, lifeline, bridge, turned_away })
+        let reign = head.reign;
+        Ok(Crew { job, folder, spec, secret, reign, addresses, lifeline, bridge, turned_away })
     }
 
     /// What a daemon is told.
@@ -190,9 +196,8 @@ impl Crew {
         tell: &UnboundedSender<Msg>,
     ) -> io::Result<()> {
         if self.addresses.iter().all(|a| a.ip() != host.controller) {
-            // Jobs over hosts have the one controller.
             let place = SocketAddr::new(host.controller, 0);
-            self.addresses.push(listen(place, &self.secret, &self.job, FIRST_REIGN, tell)?);
+            self.addresses.push(listen(place, &self.secret, &self.job, self.reign, tell)?);
         }
         let hosts = self.spec.hosts.as_mut();
         let list = hosts.map(|h| &mut h.list).ok_or_else(|| io::Error::other("it has no hosts"))?;
@@ -226,7 +231,7 @@ impl Crew {
         let enlist = self.enlist(node, epoch, Path::new(""), *address);
         let working_folder = working_folder()?.into_os_string().into_vec();
         let lodge = Lodge { enlist, working_folder, environment: environment() };
-        let guest = Arc::new(guest::start(hosts, node as usize, &lodge)?);
+        let guest = Arc::new(guest::start(hosts, node, &lodge, &self.folder)?);
         let (pid, pidfd) = (guest.pid, Arc::clone(&guest.pidfd));
         Ok(Daemon { pid, pidfd, epoch, born: 0, site: Site::There(guest) })
     }
@@ -389,8 +394,17 @@ fn welcome(
 impl Daemon {
     /// The daemon of a node that another controller started, by its number and birth. One that is
     /// gone has ended.
-    pub fn adopt(job: &str, folder: &Path, books: &DaemonBooks) -> io::Result<Daemon> {
+    pub fn adopt(
+        job: &str,
+        folder: &Path,
+        books: &DaemonBooks,
+        host: Option<&Host>,
+    ) -> io::Result<Daemon> {
         let DaemonBooks { node, pid, born, epoch } = *books;
+        if let Some(Host { name, .. }) = host {
+            let (pidfd, host) = (Arc::new(reap::ended()?), name.clone());
+            return Ok(Daemon { pid: 0, pidfd, epoch, born, site: Site::Left { host } });
+        }
         // The order matters: what bears the number when it is looked at cannot change any more.
         let pidfd = spawn::pidfd(pid).ok().filter(|_| reap::born(pid) == Some(born));
         let pidfd = Arc::new(pidfd.map_or_else(reap::ended, Ok)?);
@@ -409,20 +423,28 @@ impl Daemon {
         match &self.site {
             Site::Here(_) | Site::Adopted { .. } => None,
             Site::There(guest) => Some(&guest.host),
+            Site::Left { host } => Some(host),
         }
+    }
+
+    /// Whether nothing but its own connection leads to it.
+    pub fn is_left(&self) -> bool {
+        matches!(self.site, Site::Left { .. })
     }
 
     pub fn guest(&self) -> Option<Arc<Guest>> {
         match &self.site {
-            Site::Here(_) | Site::Adopted { .. } => None,
+            Site::Here(_) | Site::Adopted { .. } | Site::Left { .. } => None,
             Site::There(guest) => Some(Arc::clone(guest)),
         }
     }
 
     /// Kills it, unless it is dead.
     pub fn kill(&self) {
-        if let Site::There(guest) = &self.site {
-            return guest.dismiss();
+        match &self.site {
+            Site::There(guest) => return guest.dismiss(),
+            Site::Left { .. } => return,
+            Site::Here(_) | Site::Adopted { .. } => {}
         }
         // SAFETY: plain system call on a descriptor that is open; no information is passed.
         unsafe {
@@ -446,6 +468,10 @@ impl Daemon {
         let work = move || match site {
             Site::There(guest) => {
                 guest.clear(cut_off);
+                done(0);
+            }
+            Site::Left { .. } => {
+                std::thread::sleep(cut_off);
                 done(0);
             }
             Site::Here(folder) => {

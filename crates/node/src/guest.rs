@@ -2,30 +2,33 @@
 //! under there.
 //!
 //! Kept true: what the host is told, the job's key with it, goes through the shell's standard
-//! input; that stays open as long as the node is wanted, and its end ends all that is there. The
-//! shell and what it started here are gone at the end, however the host behaves.
+//! input; that stays open as long as the node is wanted, and says at the end that it is not. The
+//! shell and what it started here are gone at the end, however the host behaves. What it says goes
+//! to a file, which outlives the controller: nobody is cut short who still speaks then.
 
+use crate::home;
+use crate::keeper::DISMISSED;
 use crate::monitor::Death;
 use crate::{reap, spawn};
 use eyrie_control::message::Hosts;
 use eyrie_control::node::Lodge;
 use eyrie_control::{PROTOCOL, encode_within, frame::MAX_NODE_FRAME_BYTES};
-use std::collections::VecDeque;
 use std::ffi::OsStr;
-use std::io::{self, BufRead, BufReader, PipeReader, Write};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Lines of what a remote shell says that are remembered.
-const WORDS: usize = 8;
-/// Longest wait for the last words of a shell that has ended: what it left running may hold the
-/// pipe open.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// So much of what a remote shell said last is looked at.
+const LAST_BYTES: u64 = 4096;
+/// Longest wait for the end of a shell that is not wanted any more.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
 /// Longest wait for a node that has said its last words.
 const FAREWELL: Duration = Duration::from_secs(10);
 /// Exit codes from here on are not those of `eyrie __host`.
@@ -41,37 +44,42 @@ pub struct Guest {
     pub pidfd: Arc<OwnedFd>,
     /// Its standard input is open as long as this is.
     hold: Mutex<Option<Sender<()>>>,
-    words: Arc<Mutex<VecDeque<String>>>,
-    /// The end of what it says.
-    silent: Mutex<Receiver<()>>,
+    /// What it says.
+    said: PathBuf,
     /// Its exit code is that of what it ran.
     tells: bool,
     /// It is collected.
     buried: Mutex<bool>,
 }
 
-/// Starts the remote shell for a host, by its number.
-pub fn start(hosts: &Hosts, number: usize, lodge: &Lodge) -> io::Result<Guest> {
+/// Starts the remote shell for a host, by its number. What it says goes to a file in the folder.
+pub fn start(hosts: &Hosts, number: u32, lodge: &Lodge, folder: &Path) -> io::Result<Guest> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (Some(host), Some((program, options))) = (hosts.list.get(number), hosts.rsh.split_first())
+    let (Some(host), Some((program, options))) =
+        (hosts.list.get(number as usize), hosts.rsh.split_first())
     else {
         return Err(io::Error::other("there is no host for this node"));
     };
     let shell = hosts.rsh.iter().map(|w| text(w)).collect::<Vec<_>>().join(" ");
     let mut frames = encode_within(MAX_NODE_FRAME_BYTES, &PROTOCOL).map_err(io::Error::other)?;
-    let lodge = encode_within(MAX_NODE_FRAME_BYTES, lodge).map_err(io::Error::other)?;
-    frames.extend_from_slice(&lodge);
-    let (said, says) = io::pipe()?;
+    let frame = encode_within(MAX_NODE_FRAME_BYTES, lodge).map_err(io::Error::other)?;
+    frames.extend_from_slice(&frame);
+    let said = folder.join(home::host_log(number));
+    let says = File::options().append(true).create(true).open(&said)?;
+    // Slurm's ends the node when it is killed.
+    let stays = lodge.enlist.spec.is_journaled() && !hosts.shell;
     let mut command = Command::new(OsStr::from_bytes(program));
     command.args(options.iter().map(|o| OsStr::from_bytes(o))).arg(&host.name);
     command.arg(OsStr::from_bytes(&word(&hosts.binary, hosts.shell))).arg("__host");
     command.stdin(Stdio::piped()).stdout(says.try_clone()?).stderr(says);
     // SAFETY: only async-signal-safe system calls between fork and exec.
     unsafe {
-        command.pre_exec(|| {
+        command.pre_exec(move || {
             libc::setpgid(0, 0);
-            // Whatever ends the controller, the host hears of it.
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+            if !stays {
+                // Whatever ends the controller, the host hears of it.
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+            }
             libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
             spawn::shut_inherited();
             Ok(())
@@ -80,12 +88,8 @@ pub fn start(hosts: &Hosts, number: usize, lodge: &Lodge) -> io::Result<Guest> {
     let child = command.spawn().map_err(|error| {
         io::Error::other(format!("cannot start '{shell}' for host {}: {error}", host.name))
     })?;
-    // With it our own end of the pipe goes.
-    drop(command);
     let pid = child.id() as libc::pid_t;
     let pidfd = Arc::new(spawn::pidfd(pid)?);
-    let words = Arc::default();
-    let silent = listen(said, host.name.clone(), Arc::clone(&words))?;
     let hold = feed(child, frames)?;
     Ok(Guest {
         host: host.name.clone(),
@@ -94,8 +98,7 @@ pub fn start(hosts: &Hosts, number: usize, lodge: &Lodge) -> io::Result<Guest> {
         pid,
         pidfd,
         hold: Mutex::new(Some(hold)),
-        words,
-        silent: Mutex::new(silent),
+        said,
         tells: hosts.shell,
         buried: Mutex::default(),
     })
@@ -120,36 +123,11 @@ fn feed(mut child: Child, frames: Vec<u8>) -> io::Result<Sender<()>> {
         // A shell that has ended tells by that.
         if stdin.write_all(&frames).is_ok() {
             let _ = held.recv();
+            let _ = stdin.write_all(&[DISMISSED]);
         }
     };
     std::thread::Builder::new().name("eyrie-feed".into()).spawn(work)?;
     Ok(hold)
-}
-
-/// Listens to what the shell and the host say.
-fn listen(
-    said: PipeReader,
-    host: String,
-    words: Arc<Mutex<VecDeque<String>>>,
-) -> io::Result<Receiver<()>> {
-    let (over, silent) = mpsc::channel();
-    let work = move || {
-        let _over: Sender<()> = over;
-        for line in BufReader::new(said).split(b'\n').map_while(Result::ok) {
-            let line = String::from_utf8_lossy(&line).trim_end().to_string();
-            if line.is_empty() {
-                continue;
-            }
-            tracing::info!(host, "{line}");
-            let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
-            words.push_back(line);
-            if words.len() > WORDS {
-                words.pop_front();
-            }
-        }
-    };
-    std::thread::Builder::new().name("eyrie-listen".into()).spawn(work)?;
-    Ok(silent)
 }
 
 impl Guest {
@@ -160,15 +138,14 @@ impl Guest {
 
     /// The last thing it said, of Eyrie's own words if there are any.
     pub fn words(&self) -> Option<String> {
-        let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = words.iter().rev().find_map(|l| l.strip_prefix("eyrie: "));
-        own.or(words.back().map(String::as_str)).map(str::to_string)
+        let text = last_bytes(&self.said).unwrap_or_default();
+        let mut lines = text.lines().map(str::trim_end).rev().filter(|l| !l.is_empty());
+        let own = lines.clone().find_map(|l| l.strip_prefix("eyrie: "));
+        own.or_else(|| lines.next()).map(str::to_string)
     }
 
-    /// Why the shell has ended, and what to do about it. Waits a moment for what it said last.
+    /// Why the shell has ended, and what to do about it.
     pub fn why(&self) -> String {
-        let silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = silent.recv_timeout(LAST_WORDS);
         let (host, shell, binary) = (&self.host, &self.shell, &self.binary);
         let words = self.words();
         let said = words.as_ref().map(|w| format!(" ({w})")).unwrap_or_default();
@@ -219,9 +196,19 @@ impl Guest {
         }
         // SAFETY: its group is its own, and its number is not given away before it is collected.
         unsafe { libc::kill(-self.pid, libc::SIGKILL) };
-        poll_end(&self.pidfd, LAST_WORDS);
+        poll_end(&self.pidfd, LAST_MOMENT);
         let _ = reap::collect(&self.pidfd);
     }
+}
+
+/// The end of a file.
+fn last_bytes(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(LAST_BYTES)))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The job is over: waits, up to a limit, until nodes that were told to end (`true`) have done so,
@@ -239,7 +226,7 @@ pub fn farewell(guests: &[(Arc<Guest>, bool)]) {
     unwanted.for_each(|(guest, _)| guest.dismiss());
     wait(FAREWELL, true);
     guests.iter().for_each(|(guest, _)| guest.dismiss());
-    wait(LAST_WORDS, false);
+    wait(LAST_MOMENT, false);
     guests.iter().for_each(|(guest, _)| guest.bury());
 }
 

@@ -26,10 +26,20 @@ pub const PRINTED: &str = "printed";
 pub const EVENTS: &str = "events.jsonl";
 /// What the daemon logged.
 pub const LOG: &str = "node.log";
+/// What the remote shell of a node said.
+pub fn host_log(node: u32) -> String {
+    format!("host-{node}.log")
+}
 /// What a new controller needs to go on, if the one that is there dies.
 pub const JOURNAL: &str = "journal";
 /// Locked by the controller and the nodes of a job that has a journal.
 pub const NODES: &str = "nodes";
+/// What is in it if they are on other machines; for how many milliseconds they wait follows.
+const ELSEWHERE: &str = "elsewhere ";
+/// How often the controller of such nodes gives a sign of life there.
+pub const SIGN: Duration = Duration::from_secs(5);
+/// What a sign may be late, and what nodes may take to end.
+const SLACK: Duration = Duration::from_secs(10);
 /// Standard input as far as it was read, for ranks that start again.
 pub const STDIN: &str = "stdin";
 /// Checkpoint images.
@@ -183,10 +193,27 @@ pub fn await_nodes(nodes: &File) {
     {}
 }
 
-/// Whether nodes of a job wait for a new controller.
+/// Notes that nodes are on other machines, where nothing is seen of them, and how long they wait
+/// for a controller; to be called every `SIGN` as long as there is one that holds them.
+pub fn note_elsewhere(folder: &Path, limit: Duration) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).open(folder.join(NODES))?;
+    io::Write::write_all(&mut file, format!("{ELSEWHERE}{}\n", limit.as_millis()).as_bytes())
+}
+
+/// Whether nodes of a job wait for a new controller, or may do so.
 fn is_resumable(folder: &Path) -> bool {
-    let nodes = OpenOptions::new().write(true).open(folder.join(NODES));
-    folder.join(JOURNAL).exists() && nodes.is_ok_and(|nodes| !try_lock(&nodes))
+    let path = folder.join(NODES);
+    if !folder.join(JOURNAL).exists() {
+        return false;
+    }
+    let text = fs::read_to_string(&path).unwrap_or_default();
+    if let Some(limit) = text.strip_prefix(ELSEWHERE).and_then(|t| t.trim().parse().ok()) {
+        let sign = fs::metadata(&path).and_then(|m| m.modified());
+        let age = sign.map(|at| at.elapsed().unwrap_or_default());
+        return age.is_ok_and(|age| age < Duration::from_millis(limit) + SLACK);
+    }
+    OpenOptions::new().write(true).open(path).is_ok_and(|nodes| !try_lock(&nodes))
 }
 
 fn entry(path: PathBuf) -> Option<JobEntry> {
@@ -278,6 +305,24 @@ mod tests {
         drop(job.lock);
         let all = jobs(home.path());
         assert!(all.len() == 1 && all[0].ended && !all[0].alive);
+    }
+
+    #[test]
+    fn nodes_elsewhere_are_waited_for_as_long_as_they_may_be_there() {
+        let home = tempfile::tempdir().unwrap();
+        let job = create(home.path()).unwrap();
+        fs::write(job.path.join(JOURNAL), "").unwrap();
+        drop(hold_nodes(&job.path).unwrap());
+        assert!(!stays(&job.path));
+        let limit = Duration::from_secs(60);
+        note_elsewhere(&job.path, limit).unwrap();
+        let path = job.path.clone();
+        drop(job.lock);
+        assert!(jobs(home.path())[0].resumable);
+        let nodes = OpenOptions::new().write(true).open(path.join(NODES)).unwrap();
+        nodes.set_modified(SystemTime::now() - limit - SLACK - SIGN).unwrap();
+        assert!(jobs(home.path()).is_empty() && !path.exists());
+        assert!(note_elsewhere(&path, limit).is_err());
     }
 
     #[test]

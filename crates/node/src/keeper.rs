@@ -3,9 +3,11 @@
 //! the job, and clears away what that leaves.
 //!
 //! Kept true: what it is told comes through standard input and stands in no argument; when that
-//! input or the daemon ends, or a signal asks it to, all processes of the node and its storage go,
-//! and then the keeper. If the keeper is killed, the daemon notices by its lost controller, and
-//! clears away itself; storage that both leave is removed by the next keeper here.
+//! input says so, the daemon ends, or a signal asks it to, all processes of the node and its
+//! storage go, and then the keeper. The input's end says so, too, but where nodes outlive their
+//! controller: there the daemon knows best how long. If the keeper is killed, the daemon notices by
+//! its lost controller, and clears away itself; storage that both leave is removed by the next
+//! keeper here.
 
 use crate::home::{self, HomeError};
 use crate::lodging::Lodging;
@@ -29,6 +31,8 @@ use std::process::{Command, Stdio};
 const DEATH_LIMIT_MS: libc::c_int = 10_000;
 /// A daemon's own storage, in that of the node.
 const STORE: &str = "store";
+/// In its input: the node is not wanted any more.
+pub const DISMISSED: u8 = 4;
 /// Signals that ask it to end.
 const ENDING: [libc::c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 
@@ -65,11 +69,16 @@ fn os(what: &'static str) -> impl Fn(io::Error) -> KeeperError {
 pub fn run() -> Result<i32, KeeperError> {
     reap::adopt_orphans().map_err(os("subreaper"))?;
     let (asked, before) = hold_signals().map_err(os("signals"))?;
-    let mut lodge = read_lodge()?;
+    let Some(mut lodge) = read_lodge()? else { return Ok(0) };
     for (name, value) in std::mem::take(&mut lodge.environment) {
         let (name, value) = (OsString::from_vec(name), OsString::from_vec(value));
         // SAFETY: this process has one thread.
         unsafe { std::env::set_var(name, value) };
+    }
+    if lodge.enlist.spec.is_journaled() {
+        // Of a remote shell that has executed this, and the controller's death.
+        // SAFETY: plain system call on this process.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, 0) };
     }
     let folder = Path::new(OsStr::from_bytes(&lodge.working_folder));
     std::env::set_current_dir(folder).map_err(|source| KeeperError::WorkingFolder {
@@ -119,14 +128,16 @@ fn hold_signals() -> io::Result<(OwnedFd, libc::sigset_t)> {
     }
 }
 
-/// Reads what it is told, and nothing behind it.
-fn read_lodge() -> Result<Lodge, KeeperError> {
+/// Reads what it is told. None: it is not wanted any more by then.
+fn read_lodge() -> Result<Option<Lodge>, KeeperError> {
     let mut decoder = Decoder::within(MAX_NODE_FRAME_BYTES);
     let protocol = next::<u32>(&mut decoder)?;
     if protocol != PROTOCOL {
         return Err(KeeperError::Protocol(protocol));
     }
-    next(&mut decoder)
+    let lodge = next(&mut decoder)?;
+    // Nothing comes behind that but the dismissal.
+    Ok((decoder.pending() == 0).then_some(lodge))
 }
 
 fn next<T: DeserializeOwned>(decoder: &mut Decoder) -> Result<T, KeeperError> {
@@ -172,7 +183,7 @@ fn keep(
     if let Some(mut stdin) = child.stdin.take() {
         stdin.write_all(&frame).map_err(os("daemon"))?;
     }
-    if wanted(&pidfd, asked) {
+    if wanted(&pidfd, asked, enlist.spec.is_journaled()) {
         return reap::collect(&pidfd).map_err(os("daemon"));
     }
     child.kill().map_err(os("daemon"))?;
@@ -182,8 +193,8 @@ fn keep(
     Ok(None)
 }
 
-/// Waits until the daemon has ended (true) or is to end.
-fn wanted(pidfd: &OwnedFd, asked: &OwnedFd) -> bool {
+/// Waits until the daemon has ended (true) or is to end. `stays`: not because the input ends.
+fn wanted(pidfd: &OwnedFd, asked: &OwnedFd, stays: bool) -> bool {
     let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let mut polls = [entry(pidfd.as_raw_fd()), entry(0), entry(asked.as_raw_fd())];
     let mut buffer = [0; 4096];
@@ -193,14 +204,24 @@ fn wanted(pidfd: &OwnedFd, asked: &OwnedFd) -> bool {
         if polls[0].revents != 0 {
             return true;
         }
+        if count > 0 && polls[2].revents != 0 {
+            return false;
+        }
+        if count <= 0 || polls[1].revents == 0 {
+            continue;
+        }
         // A shell may be at its end without a word; what it says besides is none of ours.
-        let over = |read: io::Result<usize>| match read {
-            Ok(count) => count == 0,
+        let over = match io::stdin().read(&mut buffer) {
+            Ok(0) => true,
+            Ok(count) if buffer[..count].contains(&DISMISSED) => return false,
+            Ok(_) => false,
             Err(error) => error.kind() != io::ErrorKind::Interrupted,
         };
-        let told = count > 0 && polls[2].revents != 0;
-        if told || (count > 0 && polls[1].revents != 0 && over(io::stdin().read(&mut buffer))) {
+        if over && !stays {
             return false;
+        }
+        if over {
+            polls[1].fd = -1;
         }
     }
 }

@@ -230,7 +230,11 @@ fn begin_many(
 ) -> Result<Shared, BeginError> {
     let saved = restart.then(|| take_up(folder)).transpose()?;
     let lifeline = match spec.is_journaled() {
-        true => home::hold_nodes(folder).map_err(BeginError::Daemon)?,
+        true => {
+            let held = home::hold_nodes(folder).map_err(BeginError::Daemon)?;
+            give_signs(folder, &spec);
+            held
+        }
         false => lifeline,
     };
     let crew = Crew::new(id, folder, &spec, lifeline, tell.clone()).map_err(BeginError::Daemon)?;
@@ -258,6 +262,20 @@ fn begin_many(
     Ok(job)
 }
 
+/// Has it known, should this controller die, how long nodes on other machines wait for another.
+fn give_signs(folder: &Path, spec: &JobSpec) {
+    if spec.hosts.is_none() || !spec.is_journaled() {
+        return;
+    }
+    let (folder, limit) = (folder.to_path_buf(), spec.controller_limit());
+    tokio::task::spawn_local(async move {
+        // Until the job is over.
+        while home::note_elsewhere(&folder, limit).is_ok() {
+            tokio::time::sleep(home::SIGN).await;
+        }
+    });
+}
+
 /// A job whose controller is dead.
 fn resume(
     id: &str,
@@ -271,7 +289,9 @@ fn resume(
     let removed = std::fs::remove_file(&socket).or_else(absent_is_fine);
     removed.map_err(|e| BeginError::File(socket, e))?;
     let lifeline = home::hold_nodes(folder).map_err(BeginError::Daemon)?;
-    Job::resume(place, verbose, lifeline, outlet.clone(), tell)
+    let job = Job::resume(place, verbose, lifeline, outlet.clone(), tell)?;
+    give_signs(folder, job.borrow().spec());
+    Ok(job)
 }
 
 /// Has the nodes keep what is to be kept, and end.

@@ -1,5 +1,6 @@
 """Hosts that join a job over hosts while it runs."""
 
+from controller import kill_controller, unharmed
 from hosts import NAMES, PLAIN, Hosted, on_node, shell
 from nodes import expected
 
@@ -47,6 +48,22 @@ def test_a_lost_host_is_started_again():
         job.all_checkpointed(2)
         assert loses(job, 0) == {"beta"}, job.report()
         job.ends_as("farm")
+        assert not job.count("rolled-back") and not job.count("diverged"), job.report()
+
+
+def test_the_next_controller_has_them_and_others_join():
+    expected("cg")
+    with shell() as rsh, Hosted("cg", rsh, ckpt_every=0.5) as job:
+        job.wait_running(4)
+        joined(job, "delta")
+        kill_controller(job)
+        record = joined(job, "epsilon")
+        assert [n["host"] for n in record["nodes"]] == [*NAMES.split(","), "delta", "epsilon"]
+        unharmed(job)
+        kill_controller(job, 2)
+        job.all_checkpointed()
+        assert loses(job, 1) <= {"delta", "epsilon"}, job.report()
+        job.ends_as("cg")
         assert not job.count("rolled-back") and not job.count("diverged"), job.report()
 
 

@@ -10,8 +10,9 @@ import socket
 import subprocess
 import tempfile
 
-from harness import EYRIE, Hung, Job, NotRun, alive, example, run_to_end
-from nodes import SIZES, Nodes, expected
+from controller import kill_both, kill_controller, resume, unharmed
+from harness import EYRIE, Hung, Job, NotRun, alive, example, run_to_end, soon
+from nodes import SIZES, Nodes, checkpointed_again, expected
 
 # What a remote shell does: the rest of its arguments is a command for a shell of the host.
 PLAIN = 'shift\nexec sh -c "$*"\n'
@@ -247,9 +248,99 @@ def test_nothing_is_left_after_an_interrupt_while_hosts_join():
 
 
 def test_nothing_is_left_of_a_job_whose_controller_is_killed():
-    with shell() as rsh, Hosted("farm", rsh, ckpt_every=0.5) as job:
+    options = ["--controller-limit", "0"]
+    with shell() as rsh, Hosted("farm", rsh, options, ckpt_every=0.5) as job:
         record = job.wait_running(4)
         without_controller(job, record)
+
+
+def outlived(job):
+    """The controller dies, and again; then a host is lost, and what was on it comes back."""
+    job.all_checkpointed()
+    before = job.status()
+    kill_controller(job)
+    after = job.status()
+    assert [n["host"] for n in before["nodes"]] == [n["host"] for n in after["nodes"]], after
+    unharmed(job)
+    kill_controller(job, 2)
+    checkpointed_again(job)
+    unharmed(job)
+    victims = on_node(job.status(), 1)
+    job.kill_nodes(1)
+    job.wait_event("node-lost", node=1)
+    for rank in victims:
+        job.wait_event("restored", rank=rank)
+    restored_alone(job, "farm", victims)
+
+
+def test_a_job_outlives_its_controller():
+    expected("farm")
+    with shell() as rsh, Hosted("farm", rsh, ckpt_every=0.5) as job:
+        outlived(job)
+
+
+def test_a_job_is_resumed_when_all_here_was_killed():
+    expected("farm")
+    with shell() as rsh, Hosted("farm", rsh, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        before = kill_both(job)
+        # It stays where commands look for jobs.
+        job.eyrie("ps")
+        assert job.folder()
+        resume(job)
+        job.wait_event("controller-back")
+        for old, new in zip(before["ranks"], job.status()["ranks"]):
+            assert (old["pid"], old["incarnation"]) == (new["pid"], new["incarnation"])
+        unharmed(job)
+        job.ends_as("farm")
+
+
+def test_a_host_that_dies_while_nobody_is_there_is_missed():
+    expected("farm")
+    with shell() as rsh, Hosted("farm", rsh, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        record = kill_both(job)
+        os.kill(record["nodes"][1]["pid"], signal.SIGKILL)
+        resume(job)
+        job.wait_event("node-lost", node=1)
+        for rank in on_node(record, 1):
+            job.wait_event("restored", rank=rank)
+        restored_alone(job, "farm", on_node(record, 1))
+
+
+def test_nodes_give_a_controller_up_that_does_not_come_back():
+    options = ["--controller-limit", "2"]
+    with shell() as rsh, Hosted("farm", rsh, options, ckpt_every=0.5) as job:
+        job.wait_running(4)
+        kill_both(job)
+        soon(lambda: all(l.startswith("folder") for l in job.left_over()), "end of all nodes")
+        # The folder goes when nodes must have given up, as nothing is seen of them here.
+        soon(lambda: job.eyrie("ps") and not job.left_over(), "end of the folder")
+        code, _, err = job.eyrie("resume", "last", check=False)
+        assert code == 1 and "no job" in err, err
+
+
+def test_nothing_is_left_when_the_next_controller_ends_the_job():
+    with shell() as rsh, Hosted("farm", rsh, ckpt_every=0.5) as job:
+        job.wait_running(4)
+        kill_controller(job)
+        job.interrupt()
+        job.ends_with_nothing_left(130)
+
+
+def test_a_keeper_is_told_to_end():
+    """A machine that shuts down asks it, also after the death of a controller."""
+    expected("cg")
+    with shell() as rsh, Hosted("cg", rsh, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        kill_controller(job)
+        record = job.status()
+        node = record["nodes"][1]["pid"]
+        keeper = parent(node)
+        os.kill(keeper, signal.SIGTERM)
+        job.wait_event("node-lost", node=1)
+        soon(lambda: not alive(keeper) and not alive(node), "end of the keeper")
+        restored_alone(job, "cg", on_node(record, 1))
 
 
 def test_nothing_is_left_of_a_job_whose_console_is_killed():
@@ -421,9 +512,9 @@ def server():
             yield it.wait()
 
 
-def over_ssh(name, it):
+def over_ssh(name, it, options=()):
     hosts = ",".join(it.hosts)
-    return Hosted(name, it.rsh(), hosts=hosts, address=None, ckpt_every=0.5)
+    return Hosted(name, it.rsh(), options, hosts=hosts, address=None, ckpt_every=0.5)
 
 
 def test_ssh_a_job_runs_and_a_rank_is_killed():
@@ -471,9 +562,15 @@ def test_ssh_nothing_is_left():
             job.wait_running(4)
             job.interrupt()
             job.ends_with_nothing_left(130)
-        with over_ssh("farm", it) as job:
+        with over_ssh("farm", it, ["--controller-limit", "0"]) as job:
             record = job.wait_running(4)
             without_controller(job, record)
+
+
+def test_ssh_a_job_outlives_its_controller():
+    expected("farm")
+    with server() as it, over_ssh("farm", it) as job:
+        outlived(job)
 
 
 def test_ssh_errors_are_told():

@@ -8,11 +8,11 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 
-from harness import EYRIE, TIMEOUT_S, Hung, NotRun
+from controller import kill_controller, unharmed
+from harness import EYRIE, NotRun, soon
 from hosts import daemons, on_node, restored_alone, shell
-from nodes import Nodes, expected
+from nodes import Nodes, checkpointed_again, expected
 
 
 SRUN = """while [ "$1" != --nodelist ]; do shift; done
@@ -53,6 +53,30 @@ def test_an_allocations_hosts_are_used():
             job.wait_event("node-lost", node=1)
             restored_alone(job, "cg", [1])
             assert not daemons() - before
+
+
+def outlives(job, name):
+    """The controller dies; then a node is lost."""
+    job.all_checkpointed()
+    before = job.status()
+    kill_controller(job)
+    after = job.status()
+    assert [n["host"] for n in before["nodes"]] == [n["host"] for n in after["nodes"]], after
+    checkpointed_again(job)
+    unharmed(job)
+    victims = on_node(job.status(), 1)
+    job.kill_nodes(1)
+    job.wait_event("node-lost", node=1)
+    restored_alone(job, name, victims)
+
+
+def test_a_job_outlives_its_controller():
+    expected("farm")
+    with allocation() as (_, variables):
+        before = daemons()
+        with Nodes("farm", ["--address", "127.0.0.1"], env=variables, ckpt_every=0.5) as job:
+            outlives(job, "farm")
+            soon(lambda: not daemons() - before, "end of all daemons")
 
 
 def test_tasks_are_the_number_of_ranks():
@@ -116,14 +140,6 @@ def free_ports(count):
         return [s.getsockname()[1] for s in sockets]
 
 
-def soon(condition, what):
-    end = time.monotonic() + TIMEOUT_S
-    while not condition():
-        if time.monotonic() > end:
-            raise Hung(f"no {what}")
-        time.sleep(0.05)
-
-
 class Slurm:
     """A controller and three nodes, n1 to n3."""
 
@@ -180,10 +196,10 @@ def slurm():
             yield it
 
 
-def allocated(name, it):
+def allocated(name, it, options=()):
     """A job in an allocation of all three nodes."""
     wrap = ["salloc", "--quiet", "--nodes=3", "--ntasks=4", "--no-kill"]
-    return Nodes(name, [], env=it.environment, wrap=wrap, ckpt_every=0.5)
+    return Nodes(name, [], options, env=it.environment, wrap=wrap, ckpt_every=0.5)
 
 
 def loses_a_daemon(job, name):
@@ -208,10 +224,20 @@ def test_real_a_job_runs_and_a_daemon_is_killed():
         soon(it.idle, "end of the allocation")
 
 
+def test_real_a_job_outlives_its_controller():
+    expected("cg")
+    with slurm() as it:
+        before = daemons()
+        with allocated("cg", it) as job:
+            outlives(job, "cg")
+        soon(lambda: not daemons() - before, "end of all daemons")
+        soon(it.idle, "end of the allocation")
+
+
 def test_real_nothing_is_left_of_a_job_whose_controller_is_killed():
     with slurm() as it:
         before = daemons()
-        with allocated("farm", it) as job:
+        with allocated("farm", it, ["--controller-limit", "0"]) as job:
             record = job.wait_running(4)
             assert daemons() - before
             os.kill(record["daemon_pid"], signal.SIGKILL)

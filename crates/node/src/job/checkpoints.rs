@@ -2,6 +2,7 @@
 
 use super::books::Moment;
 use super::{Ask, Capture, Job, Latest, Rank};
+use crate::crew::Daemon;
 use crate::loans::File;
 use crate::outlet::Outlet;
 use crate::recovery::Input;
@@ -345,6 +346,9 @@ impl Job {
             let n = &mut self.nodes[*node as usize];
             n.injected_at = Some(Instant::now());
             n.daemon.iter().for_each(|d| d.kill());
+            if n.daemon.as_ref().is_some_and(Daemon::is_left) {
+                n.send(ToNode::Dismissed);
+            }
             let mut event = self.event(EventKind::Injected);
             event.node = Some(*node);
             event.text = String::from("SIGKILL");

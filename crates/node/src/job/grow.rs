@@ -3,6 +3,7 @@
 //! Kept true: a node that does not come up is given up, and never ends the job; one that does is a
 //! spare until ranks need it.
 
+use super::journal;
 use super::nodes::State;
 use super::{Job, Msg, Node};
 use crate::crew::{Crew, Daemon};
@@ -120,6 +121,12 @@ impl Job {
                     break;
                 }
             }
+        }
+        if let (Some(head), Some(crew)) = (&mut self.head, &self.crew) {
+            // Another controller is to listen, and to call hosts, as this one does.
+            (head.spec.hosts, head.addresses) = (crew.spec.hosts.clone(), crew.addresses.clone());
+            let head = head.clone();
+            self.note(|| journal::Entry::Head(Box::new(head)));
         }
         // The archive is to be reached wherever the controller is.
         if self.archive.is_open()

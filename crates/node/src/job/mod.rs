@@ -460,6 +460,10 @@ impl Job {
         self.printed.borrow_mut().push(message);
     }
 
+    pub fn spec(&self) -> &JobSpec {
+        &self.spec
+    }
+
     /// Takes one message.
     pub fn take(&mut self, message: Msg) {
         match message {

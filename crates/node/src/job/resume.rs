@@ -49,7 +49,9 @@ impl Job {
         let crew = crew.map_err(BeginError::Daemon)?;
         let mut nodes = Vec::new();
         for (books, session) in &known.nodes {
-            let adopt = |d| Daemon::adopt(&place.id, &folder, d);
+            let hosts = known.head.spec.hosts.as_ref();
+            let host = hosts.and_then(|h| h.list.get(nodes.len()));
+            let adopt = |d| Daemon::adopt(&place.id, &folder, d, host);
             let daemon = books.daemon.as_ref().map(adopt).transpose();
             let daemon = daemon.map_err(BeginError::Daemon)?;
             nodes.push(Node::known(books, session.clone(), daemon));
@@ -156,7 +158,8 @@ impl Job {
 
     /// Has the end of a daemon reported that is not our child.
     fn watch_adopted(&mut self, node: u32) {
-        let Some(daemon) = &self.nodes[node as usize].daemon else { return };
+        let daemon = self.nodes[node as usize].daemon.as_ref();
+        let Some(daemon) = daemon.filter(|d| !d.is_left()) else { return };
         let (epoch, tell) = (daemon.epoch, self.tell.clone());
         let watched = daemon.pidfd.try_clone().and_then(|fd| pipes::watch(fd, Interest::READABLE));
         let pidfd = match watched {
