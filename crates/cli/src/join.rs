@@ -239,6 +239,7 @@ fn employ(
     let join_ms = run.reach.join_limit.unwrap_or(JOIN_MS);
     let hosts = Hosts { list: list.collect(), rsh, shell: false, binary: path(binary), join_ms };
     spec.nodes = plan.hosts.len() as u32;
+    spec.ft = launch::mode(run.ft, spec.nodes);
     spec.hosts = Some(Box::new(hosts));
     let cards: Vec<Card> = seats.iter().map(|s| s.card.clone()).collect();
     let mut leaders = Vec::new();
