@@ -5,6 +5,10 @@ what was intended.
 """
 
 
+# How the death of a rank is told that was killed because its recovery unit goes back.
+WITH_ITS_UNIT = ", with its unit"
+
+
 class History:
     """What the events of a job say up to now."""
 
@@ -18,11 +22,16 @@ class History:
         self.re_executed = 0
         self.dead = set()
         self.homes = {}
+        # Those that were killed with their recovery unit, those that had ended, and, by the node
+        # that ranks began on, where one died of itself.
+        self.fell, self.ended = set(), set()
+        self.began_on, self.hurt = {}, set()
         doomed = {}
         for event in events:
             kind, rank = event["event"], event["rank"]
             if kind in ("started", "restored"):
                 self.homes[rank] = event["node"]
+                self.began_on.setdefault(rank, event["node"])
             if kind == "node-lost" or (kind == "injected" and event["node"] is not None):
                 self.node(event, doomed)
             elif kind == "checkpointing":
@@ -35,22 +44,39 @@ class History:
                 doomed[rank] = rank in self.checkpointing
                 self.injected_in_recovery += bool(self.recovering)
             elif kind == "detected":
+                self.death(event)
                 self.deaths_in_checkpoint += doomed.pop(rank, True) and rank in self.checkpointing
                 self.checkpointing.discard(rank)
                 self.recovering.add(rank)
                 self.dead.add(rank)
+            elif kind == "exited":
+                self.ended.add(rank)
             elif kind == "replaying":
                 self.recovering.add(rank)
             elif kind in ("restored", "caught-up"):
                 # A restored rank is recovering again as soon as it replays.
                 self.recovering.discard(rank)
                 if kind == "restored":
-                    self.re_executed += rank not in self.dead
-                    self.dead.discard(rank)
+                    self.re_executed += not self.may_return(rank)
+                    for ranks in (self.dead, self.fell, self.ended):
+                        ranks.discard(rank)
             elif kind == "rolled-back":
                 self.rollbacks += 1
                 self.checkpointing.clear()
                 self.recovering.clear()
+
+    def death(self, event):
+        """A rank has died, of itself or with its unit."""
+        if event["text"].endswith(WITH_ITS_UNIT):
+            self.fell.add(event["rank"])
+        else:
+            self.hurt.add(self.began_on.get(event["rank"]))
+
+    def may_return(self, rank):
+        """It has died. If it was killed with its unit, or had ended, another one of that has."""
+        if rank in self.dead and rank not in self.fell:
+            return True
+        return rank in self.fell | self.ended and self.began_on.get(rank) in self.hurt
 
     def node(self, event, doomed):
         """A node is killed on request, or lost."""
@@ -65,3 +91,4 @@ class History:
         self.checkpointing -= there
         self.recovering |= there
         self.dead |= there
+        self.hurt |= {self.began_on.get(rank) for rank in there}

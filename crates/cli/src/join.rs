@@ -242,6 +242,7 @@ fn employ(
     // The launcher's processes hold the nodes, and go with the first one.
     let hosts = Hosts { list, rsh, shell: false, binary, join_ms, outlive: false };
     spec.nodes = plan.hosts.len() as u32;
+    spec.ft = launch::mode(run.ft, spec.nodes);
     spec.hosts = Some(Box::new(hosts));
     let cards: Vec<Card> = seats.iter().map(|s| s.card.clone()).collect();
     let mut leaders = Vec::new();

@@ -57,7 +57,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
     };
     let elsewhere = hosts::plan(&wish).map_err(|e| Failure::new(USAGE, e))?;
     check_nodes(run, elsewhere.is_some() || run.nodes.is_some())?;
-    if run.ft == FtMode::Coordinated {
+    if [FtMode::Coordinated, FtMode::Node].contains(&run.ft) {
         check_coordinated(run)?;
     }
     let program = match elsewhere {
@@ -77,6 +77,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
     check_saving(run)?;
     let ranks = file.as_ref().map_or_else(|| run.ranks(), |f| f.ranks.len() as u32);
     let spec = JobSpec {
+        ft: mode(run.ft, nodes),
         nodes,
         hosts,
         homes,
@@ -87,13 +88,21 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
     start(spec, run.label)
 }
 
-/// The job that `run` asks for, on one node.
-pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
-    let ft = match run.ft {
+/// What a mode comes to on so many nodes with daemons of their own.
+pub fn mode(asked: FtMode, nodes: u32) -> Ft {
+    match asked {
         FtMode::Logged => Ft::Logged,
         FtMode::Coordinated => Ft::Coordinated,
+        // The only node has all ranks.
+        FtMode::Node if nodes == 0 => Ft::Coordinated,
+        FtMode::Node => Ft::Node,
         FtMode::None => Ft::None,
-    };
+    }
+}
+
+/// The job that `run` asks for, on one node.
+pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
+    let ft = mode(run.ft, 0);
     let vault = run.vault.unwrap_or(Scheme::Partner);
     JobSpec {
         size: ranks,
@@ -168,10 +177,14 @@ pub fn check_vault(run: &Run, nodes: u32) -> Result<(), Failure> {
 
 /// Refuses to save what is not one state of the job.
 pub fn check_saving(run: &Run) -> Result<(), Failure> {
-    if run.save_every.is_none() || run.ft != FtMode::None {
+    let text = match run.ft {
+        FtMode::None => "--save-every saves checkpoints, and with --ft none there are none",
+        FtMode::Node => "--save-every is for --ft logged and coordinated, so far: leave one out",
+        FtMode::Logged | FtMode::Coordinated => return Ok(()),
+    };
+    if run.save_every.is_none() {
         return Ok(());
     }
-    let text = "--save-every saves checkpoints, and with --ft none there are none";
     Err(Failure::new(USAGE, anyhow::Error::msg(text)))
 }
 
@@ -200,7 +213,7 @@ fn check_nodes(run: &Run, several: bool) -> Result<(), Failure> {
 
 fn check_coordinated(run: &Run) -> Result<(), Failure> {
     let text = if run.ckpt_dedup == CkptDedup::On {
-        "--ft coordinated does not share memory between checkpoints: leave --ckpt-dedup out"
+        "--ft coordinated and node share no memory between checkpoints: leave --ckpt-dedup out"
     } else if run.keep {
         "--keep is for eyrie replay, which takes the logs of --ft logged"
     } else {

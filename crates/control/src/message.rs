@@ -28,6 +28,9 @@ pub enum Ft {
     Verify,
     /// Nothing is logged; all ranks are checkpointed together, and go back together.
     Coordinated,
+    /// The ranks that begin on one node are checkpointed together, and go back together; what they
+    /// send to others is logged.
+    Node,
 }
 
 impl Ft {
@@ -37,12 +40,18 @@ impl Ft {
             Ft::None => "none",
             Ft::Verify => "verify",
             Ft::Coordinated => "coordinated",
+            Ft::Node => "node",
         }
     }
 
     /// Whether ranks are checkpointed, and brought back when they die.
     pub fn protects(self) -> bool {
-        matches!(self, Ft::Logged | Ft::Coordinated)
+        matches!(self, Ft::Logged | Ft::Coordinated | Ft::Node)
+    }
+
+    /// Whether several ranks are brought to stand for one checkpoint.
+    pub fn stands_together(self) -> bool {
+        matches!(self, Ft::Coordinated | Ft::Node)
     }
 }
 

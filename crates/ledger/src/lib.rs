@@ -17,6 +17,7 @@ pub mod reader;
 pub mod saved;
 pub mod segment;
 pub mod sendlog;
+pub mod unit;
 pub mod walk;
 
 #[cfg(test)]

@@ -95,7 +95,8 @@ pub fn save(
     output: &[Recorded; 2],
     to: &File,
 ) -> io::Result<u64> {
-    write(segment_file, segment, rank, ranges(segment, rank, from), output, to)
+    let parts = [(segment_file, ranges(segment, rank, from))];
+    write(segment, rank, &parts, output, to)
 }
 
 /// Writes the streams that `rank` has sent, as far as they are published: what its image needs on
@@ -106,18 +107,58 @@ pub fn save_streams(
     rank: u32,
     to: &File,
 ) -> io::Result<u64> {
-    let none = [Recorded::default(), Recorded::default()];
-    write(segment_file, segment, rank, stream_ranges(segment, rank, |_| 0), &none, to)
+    let parts = [(segment_file, stream_ranges(segment, rank, |_| Some(0)))];
+    write(segment, rank, &parts, &Default::default(), to)
+}
+
+/// What a rank has sent within its recovery unit, as it was at one moment.
+pub struct Held {
+    /// At the places where it lay in the segment.
+    copy: File,
+    ranges: Vec<(u64, u64)>,
+}
+
+/// Keeps what `rank` has sent within its unit and is not released. Nobody of the unit may run
+/// meanwhile.
+pub fn hold(segment_file: &File, segment: &Segment, rank: u32) -> io::Result<Held> {
+    let chunk = u64::from(segment.geometry().chunk_bytes);
+    let inner = |ctl: &ChannelCtl| ctl.inner.load(Relaxed) != 0;
+    let kept = |ctl: &ChannelCtl| inner(ctl).then(|| sendlog::released(segment, ctl) / chunk);
+    let ranges = stream_ranges(segment, rank, kept);
+    let copy = memory(c"eyrie-held")?;
+    copy.set_len(segment.geometry().total_bytes())?;
+    let mut buffer = vec![0; PIECE_BYTES as usize];
+    for &(start, end) in &ranges {
+        for at in (start..end).step_by(PIECE_BYTES as usize) {
+            let piece = &mut buffer[..PIECE_BYTES.min(end - at) as usize];
+            segment_file.read_exact_at(piece, at)?;
+            copy.write_all_at(piece, at)?;
+        }
+    }
+    Ok(Held { copy, ranges })
+}
+
+/// Writes what `save_streams` does; but what was sent within the unit as it is in `held`.
+pub fn save_held(
+    segment_file: &File,
+    segment: &Segment,
+    rank: u32,
+    held: Held,
+    to: &File,
+) -> io::Result<u64> {
+    let outer = |ctl: &ChannelCtl| (ctl.inner.load(Relaxed) == 0).then_some(0);
+    let parts = [(segment_file, stream_ranges(segment, rank, outer)), (&held.copy, held.ranges)];
+    write(segment, rank, &parts, &Default::default(), to)
 }
 
 /// A copy in memory of the streams that `rank` has sent, as far as they are not released. It must
 /// not run meanwhile; what its receivers release meanwhile may be in it or not.
 pub fn copy_streams(segment_file: &File, segment: &Segment, rank: u32) -> io::Result<File> {
-    let none = [Recorded::default(), Recorded::default()];
     let chunk = u64::from(segment.geometry().chunk_bytes);
-    let kept = |ctl: &ChannelCtl| sendlog::released(segment, ctl) / chunk;
+    let kept = |ctl: &ChannelCtl| Some(sendlog::released(segment, ctl) / chunk);
     let copy = memory(c"eyrie-streams")?;
-    write(segment_file, segment, rank, stream_ranges(segment, rank, kept), &none, &copy)?;
+    let parts = [(segment_file, stream_ranges(segment, rank, kept))];
+    write(segment, rank, &parts, &Default::default(), &copy)?;
     Ok(copy)
 }
 
@@ -131,15 +172,15 @@ pub fn copy_all(segment_file: &File, segment: &Segment) -> io::Result<File> {
 /// Writes all of the segment that its ranks, once they are restored, may still use. None of them
 /// may run meanwhile. Returns the length of the file.
 pub fn save_all(segment_file: &File, segment: &Segment, to: &File) -> io::Result<u64> {
-    let none = [Recorded::default(), Recorded::default()];
-    write(segment_file, segment, ALL_RANKS, all_ranges(segment), &none, to)
+    let parts = [(segment_file, all_ranges(segment))];
+    write(segment, ALL_RANKS, &parts, &Default::default(), to)
 }
 
+/// `parts`: files in which the segment, or some of it, lies, and what of each.
 fn write(
-    segment_file: &File,
     segment: &Segment,
     rank: u32,
-    ranges: Vec<(u64, u64)>,
+    parts: &[(&File, Vec<(u64, u64)>)],
     output: &[Recorded; 2],
     to: &File,
 ) -> io::Result<u64> {
@@ -153,11 +194,11 @@ fn write(
         out.write_all(bytes)
     };
     let mut buffer = vec![0; PIECE_BYTES as usize];
-    for (start, end) in ranges {
+    for (file, (start, end)) in parts.iter().flat_map(|p| p.1.iter().map(|r| (p.0, *r))) {
         let mut offset = start;
         while offset < end {
             let piece = &mut buffer[..PIECE_BYTES.min(end - offset) as usize];
-            segment_file.read_exact_at(piece, offset)?;
+            file.read_exact_at(piece, offset)?;
             let used = piece.iter().rposition(|&b| b != 0).map_or(0, |i| i + 1);
             if used > 0 {
                 put(KIND_SEGMENT, offset, &piece[..used])?;
@@ -284,21 +325,23 @@ fn published(segment: &Segment, (src, dst): (u32, u32), n: u64) -> u64 {
     (walk.pos() - begin).min(chunk)
 }
 
-/// The published parts of the streams that the rank has sent, each from this chunk on.
+/// The published parts of the streams that the rank has sent, each from this chunk on, or without
+/// those for which there is none.
 fn stream_ranges(
     segment: &Segment,
     rank: u32,
-    from: impl Fn(&ChannelCtl) -> u64,
+    from: impl Fn(&ChannelCtl) -> Option<u64>,
 ) -> Vec<(u64, u64)> {
     let geo = segment.geometry();
     let mut all = vec![(0, 4096)];
     for dst in 0..geo.ranks {
         let ctl = segment.channel(rank, dst);
+        let Some(from) = from(ctl) else { continue };
         let at = geo.chan_off() + segment.pair(rank, dst) * size_of::<ChannelCtl>() as u64;
         all.push((at, at + size_of::<ChannelCtl>() as u64));
         let next = ctl.chunks_next.load(Acquire);
         let oldest = ctl.chunks_first.load(Acquire).max(next.saturating_sub(geo.dir_cap()));
-        for n in oldest.max(from(ctl))..next {
+        for n in oldest.max(from)..next {
             let Some(index) = walk::chunk_index(segment, rank, dst, n) else { continue };
             let at = geo.dir_off() + segment.dir_slot(rank, dst, n) * size_of::<DirEntry>() as u64;
             all.push((at, at + size_of::<DirEntry>() as u64));
@@ -309,15 +352,19 @@ fn stream_ranges(
     merge(all)
 }
 
-/// Adds the streams of a saved log to the log of its rank, which comes to this node and does not
-/// run yet.
-pub fn install(loaded: &Loaded, segment: &Segment) -> Result<(), SavedError> {
+/// Adds the streams of a saved log to these ranks to the log of its own, which comes to this node,
+/// or back, and does not run yet.
+pub fn install(
+    loaded: &Loaded,
+    segment: &Segment,
+    to: impl Fn(u32) -> bool,
+) -> Result<(), SavedError> {
     let (from, rank) = (&loaded.segment, loaded.rank);
     if from.geometry() != segment.geometry() {
         return Err(SavedError::Invalid("the shape of the segment"));
     }
     let chunk = from.geometry().chunk_bytes as usize;
-    for dst in 0..from.geometry().ranks {
+    for dst in (0..from.geometry().ranks).filter(|dst| to(*dst)) {
         let ctl = from.channel(rank, dst);
         let next = ctl.chunks_next.load(Acquire);
         let oldest =

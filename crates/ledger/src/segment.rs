@@ -311,7 +311,9 @@ pub struct ChannelCtl {
     pub had: AtomicU64,
     /// Position up to which the mirror of the stream is filled, if the sender is on another node.
     pub here: AtomicU64,
-    _pad2: [u64; 5],
+    /// 1: both ranks are one recovery unit, so what is sent is not retained (`unit`).
+    pub inner: AtomicU64,
+    _pad2: [u64; 4],
 }
 
 /// Directory entry: which pool chunk holds chunk number `n` of a channel. Written by the sender.

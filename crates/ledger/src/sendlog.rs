@@ -72,7 +72,7 @@ pub(crate) const fn dir_index(tag: u64, n: u64) -> Option<u32> {
 /// Stream position before which a channel need not be kept.
 pub(crate) fn released(segment: &Segment, ctl: &ChannelCtl) -> u64 {
     let header = segment.header();
-    let retain = header.ft.load(Relaxed) & FT_RETAIN != 0;
+    let retain = header.ft.load(Relaxed) & FT_RETAIN != 0 && ctl.inner.load(Relaxed) == 0;
     let trim = ctl.trim.load(Acquire);
     if retain && header.unprotected.load(Relaxed) == 0 {
         return trim;

@@ -32,6 +32,7 @@ pub mod saved;
 pub mod serve;
 pub mod spawn;
 mod store;
+mod units;
 mod vault;
 mod wire;
 

@@ -17,10 +17,12 @@
 //! was restored from an older image meanwhile and still needs the logs since then.
 //! Ranks that ended well are run again if their node dies, as their last messages die with it.
 //! A job that was saved as a whole is brought back alike, from an archive that is no member. Of
-//! ranks that go back together (`together`) nothing is fetched: all are restored from one set.
+//! ranks that go back together (`together`) nothing is fetched: all are restored from one set. The
+//! ranks of a node may be one recovery unit (`units`): one set, but with outcomes and logs.
 
 mod saved;
 mod together;
+mod units;
 mod vault;
 
 use crate::membership::{Member, ring_after};
@@ -72,6 +74,8 @@ pub enum Input {
     GoBack,
     /// After `RollBack`: no process is left. `members`: all live nodes, with new epochs.
     AllDown { members: Vec<Member> },
+    /// This set of one recovery unit is given up.
+    VoidUnit { unit: u32, generation: u32 },
 }
 
 /// What is to be done, in this order.
@@ -106,9 +110,15 @@ pub enum Action {
     RollBack { why: String },
     /// No node is left.
     Lost,
+    /// The rank's unit goes back: kill its process, so that `RankDied` or `RankDone` comes. If it
+    /// was not told to start yet it must not be any more.
+    Kill { rank: u32, incarnation: u32 },
+    /// No process of these ranks, which are one unit, is left, and they come back at this node:
+    /// what they passed each other there is given up.
+    Gather { at: Member, ranks: Vec<u32> },
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Phase {
     Up,
     /// Its node died; determinants are being asked for.
@@ -121,6 +131,14 @@ enum Phase {
     },
     Done,
     Released,
+    /// It was killed, or will be when it has started, as its unit goes back.
+    Falling {
+        at: Member,
+    },
+    /// No process of it is left; it waits for the others of its unit.
+    Down {
+        at: Member,
+    },
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -142,6 +160,8 @@ struct Rank {
     guards: BTreeMap<u32, Vec<Guard>>,
     /// Up to this one all that are in neither list were given up, for ever.
     given_up: u32,
+    /// The incarnation that a node was told to start last.
+    told: u32,
 }
 
 /// All ranks and nodes of a job.
@@ -164,6 +184,10 @@ pub struct Planner {
     together: bool,
     /// The set of images that they came from last.
     set: u32,
+    /// The recovery unit of each rank, if nodes are.
+    units: Vec<u32>,
+    /// The set that each unit came from last.
+    sets: BTreeMap<u32, u32>,
 }
 
 impl Planner {
@@ -183,6 +207,8 @@ impl Planner {
             map,
             together: false,
             set: 0,
+            units: Vec::new(),
+            sets: BTreeMap::new(),
         }
     }
 
@@ -197,6 +223,7 @@ impl Planner {
         let before: Vec<u32> = self.ranks.iter().map(|r| r.incarnation).collect();
         self.ranks.clear();
         self.set = 0;
+        self.sets.clear();
         for rank in 0..self.map.len() {
             let Some(home) = self.mapped(rank) else { return todo.push(Action::Lost) };
             self.ranks.push(Rank {
@@ -209,6 +236,7 @@ impl Planner {
                 unborn: BTreeMap::new(),
                 guards: BTreeMap::new(),
                 given_up: 0,
+                told: 0,
             });
         }
         for rank in 0..self.ranks.len() {
@@ -224,7 +252,9 @@ impl Planner {
         let busy: Vec<Member> =
             self.members.iter().copied().filter(|m| !self.spares.contains(m)).collect();
         let others = if busy.is_empty() { &self.members } else { &busy };
-        there.or_else(|| others.get(rank % others.len().max(1))).copied()
+        // A unit stays on one node.
+        let turn = self.units.get(rank).map_or(rank, |unit| *unit as usize);
+        there.or_else(|| others.get(turn % others.len().max(1))).copied()
     }
 
     /// Live members.
@@ -236,7 +266,7 @@ impl Planner {
     pub fn home(&self, rank: u32) -> Option<Member> {
         let rank = self.ranks.get(rank as usize)?;
         match rank.phase {
-            Phase::Restoring { at, .. } => Some(at),
+            Phase::Restoring { at, .. } | Phase::Falling { at } | Phase::Down { at } => Some(at),
             Phase::Fetching => None,
             Phase::Up | Phase::Done | Phase::Released => Some(rank.home),
         }
@@ -265,11 +295,7 @@ impl Planner {
 
     /// Whether nothing is under way: every rank has its place, every image its copies.
     pub fn settled(&self) -> bool {
-        let placed = |r: &Rank| !matches!(r.phase, Phase::Fetching | Phase::Restoring { .. });
-        !self.rolling_back
-            && self.copying.is_empty()
-            && self.unguarded().is_empty()
-            && self.ranks.iter().all(placed)
+        self.placed() && self.copying.is_empty() && self.unguarded().is_empty()
     }
 
     /// Takes one input.
@@ -294,12 +320,7 @@ impl Planner {
             Input::RankDied { rank, incarnation } => {
                 self.rank_died(rank as usize, incarnation, todo);
             }
-            Input::RankDone { rank } => {
-                let rank = &mut self.ranks[rank as usize];
-                if rank.phase == Phase::Up {
-                    rank.phase = Phase::Done;
-                }
-            }
+            Input::RankDone { rank } => self.rank_done(rank as usize, todo),
             Input::RankReleased { rank } => self.release(rank),
             Input::Answered { from, round, answer } => {
                 if round == self.round && self.awaited.remove(&from) {
@@ -313,9 +334,12 @@ impl Planner {
                     && rank.incarnation == incarnation
                 {
                     rank.ran = at;
+                    rank.told = incarnation;
                 }
             }
-            Input::Restored { rank, incarnation } => self.restored(rank as usize, incarnation),
+            Input::Restored { rank, incarnation } => {
+                self.restored(rank as usize, incarnation, todo);
+            }
             Input::ImageBad { rank, incarnation, generation, at } => {
                 self.image_bad(rank as usize, incarnation, generation, at, todo);
             }
@@ -329,7 +353,10 @@ impl Planner {
                 self.copying.remove(&(rank, generation, to));
             }
             Input::Tick => self.balance(todo),
-            Input::Void { generation } => self.void(generation, todo),
+            Input::Void { generation } => self.void(&self.all(), generation, todo),
+            Input::VoidUnit { unit, generation } => {
+                self.void(&self.ranks_of(unit), generation, todo);
+            }
             Input::Dropped { rank, generation } => {
                 let r = &mut self.ranks[rank as usize];
                 r.kept.remove(&generation);
@@ -388,7 +415,9 @@ impl Planner {
             rank.weaken(&self.members);
             let lost = match rank.phase {
                 Phase::Up | Phase::Done => rank.home == member,
-                Phase::Restoring { at, .. } => at == member,
+                Phase::Restoring { at, .. } | Phase::Falling { at } | Phase::Down { at } => {
+                    at == member
+                }
                 Phase::Fetching | Phase::Released => false,
             };
             if lost {
@@ -409,14 +438,11 @@ impl Planner {
     /// Images of which no copy is left are given up now: one that turned up again after its rank
     /// was restored from an older one would be without the log in between.
     fn forget_lost_images(&mut self, todo: &mut Vec<Action>) {
-        for (index, rank) in (0u32..).zip(&mut self.ranks) {
+        for index in 0..self.ranks.len() {
+            let kept = self.ranks[index].kept.iter();
             let lost: Vec<u32> =
-                rank.kept.iter().filter(|k| *k.0 > 0 && k.1.is_empty()).map(|k| *k.0).collect();
-            for generation in lost {
-                rank.kept.remove(&generation);
-                rank.given_up = rank.given_up.max(generation);
-                todo.push(Action::Damaged { rank: index, generation });
-            }
+                kept.filter(|k| *k.0 > 0 && k.1.is_empty()).map(|k| *k.0).collect();
+            lost.into_iter().for_each(|generation| self.lose_image(index, generation, todo));
         }
     }
 
@@ -468,6 +494,14 @@ impl Planner {
             }
             let held = answers.iter().filter_map(|a| a.held.get(&(index as u32)).cloned());
             rank.words = Some(longest(held.chain(rank.words.take())).unwrap_or_default());
+        }
+        if !self.units.is_empty() {
+            return self.place_units(todo);
+        }
+        for index in 0..self.ranks.len() {
+            if self.ranks[index].phase != Phase::Fetching {
+                continue;
+            }
             let Some(at) = self.place(index) else { return todo.push(Action::Lost) };
             self.restore_at(index, at, todo);
             if self.rolling_back {
@@ -498,9 +532,9 @@ impl Planner {
 
     /// Orders a rank's newest image at a node, under a new incarnation.
     fn restore_at(&mut self, index: usize, at: Member, todo: &mut Vec<Action>) {
-        let (together, set) = (self.together, self.set);
+        let set = if self.together { Some(self.set) } else { self.set_of(index) };
         let rank = &mut self.ranks[index];
-        let eligible = rank.kept.iter().rev().filter(|k| !together || *k.0 == set);
+        let eligible = rank.kept.iter().rev().filter(|k| set.is_none_or(|set| *k.0 == set));
         let newest = eligible.into_iter().find_map(|(generation, holders)| {
             let own = holders.get(&at).or_else(|| holders.first()).copied();
             (*generation == 0 || own.is_some()).then_some((*generation, own))
@@ -536,22 +570,30 @@ impl Planner {
         if self.together {
             return self.roll_back(format!("rank {index} died"), todo);
         }
+        if let Some(&unit) = self.units.get(index) {
+            return self.mate_died(index, unit, todo);
+        }
         match rank.phase {
             Phase::Up => self.restore_at(index, rank.home, todo),
             Phase::Restoring { at, .. } => self.restore_at(index, at, todo),
-            Phase::Fetching | Phase::Done | Phase::Released => {}
+            _ => {}
         }
     }
 
-    fn restored(&mut self, index: usize, incarnation: u32) {
+    fn restored(&mut self, index: usize, incarnation: u32, todo: &mut Vec<Action>) {
         let rank = &mut self.ranks[index];
-        if let Phase::Restoring { at, .. } = rank.phase
-            && rank.incarnation == incarnation
-        {
-            rank.phase = Phase::Up;
-            rank.home = at;
-            rank.words = None;
-            self.spares.remove(&at);
+        if rank.incarnation != incarnation {
+            return;
+        }
+        match rank.phase {
+            Phase::Restoring { at, .. } => {
+                rank.phase = Phase::Up;
+                rank.home = at;
+                rank.words = None;
+                self.spares.remove(&at);
+            }
+            Phase::Falling { at } => self.started_falling(index, at, todo),
+            _ => {}
         }
     }
 
@@ -574,14 +616,13 @@ impl Planner {
             holders.is_empty() && generation > 0
         };
         if rank.kept.get_mut(&generation).is_some_and(gone) {
-            rank.kept.remove(&generation);
-            rank.given_up = rank.given_up.max(generation);
-            todo.push(Action::Damaged { rank: number, generation });
+            self.lose_image(index, generation, todo);
         } else if rank.unborn.get_mut(&generation).is_some_and(gone) {
-            rank.unborn.remove(&generation);
-            rank.given_up = rank.given_up.max(generation);
-            todo.push(Action::Discard { rank: number, generation });
+            let alone = vec![index];
+            let of = self.units.get(index).map_or(alone, |unit| self.ranks_of(*unit));
+            self.void(&of, generation, todo);
         }
+        let rank = &self.ranks[index];
         if let Phase::Restoring { at, generation: wanted, .. } = rank.phase
             && (rank.incarnation, wanted) == (incarnation, generation)
         {
@@ -646,7 +687,13 @@ impl Planner {
             self.copy_more(todo);
         }
         if self.together {
-            return self.count_sets(self.enough(), todo);
+            return self.count_sets(&self.all(), todo);
+        }
+        if !self.units.is_empty() {
+            for unit in self.all_units() {
+                self.count_sets(&self.ranks_of(unit), todo);
+            }
+            return;
         }
         for (index, number) in (0u32..).zip(0..self.ranks.len()) {
             let rank = &self.ranks[number];
@@ -669,7 +716,7 @@ impl Planner {
         let enough = self.enough();
         for (index, rank) in (0u32..).zip(&mut self.ranks) {
             let home = match rank.phase {
-                Phase::Restoring { at, .. } => at,
+                Phase::Restoring { at, .. } | Phase::Falling { at } | Phase::Down { at } => at,
                 _ => rank.home,
             };
             let ring = ring_after(home.node, &self.members);

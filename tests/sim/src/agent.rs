@@ -54,6 +54,9 @@ impl World {
             }
             ToNode::Vault { round, images } => self.encode(at, round, &images),
             ToNode::Reset(member) => self.reset(at, member),
+            ToNode::Set { generation, parts } => self.begin_set(at, generation, parts),
+            ToNode::Kill { rank, incarnation } => self.kill(at, rank, incarnation),
+            ToNode::Gather { ranks } => self.gather(at, &ranks),
         }
         self.wake_pump(at);
     }
@@ -188,6 +191,8 @@ impl World {
     fn load(&mut self, at: Member, order: &Order) {
         let rank = order.rank;
         let skip = self.mutated(Mutation::NoWriteBack);
+        let inner: Vec<bool> = (0..self.ranks()).map(|r| self.is_inner((rank, r, 0))).collect();
+        let forgets = order.words.is_none() && self.mutated(Mutation::UnitForgetsOutcomes);
         let Some(node) = self.nodes.get_mut(&at) else { return };
         let image = node.disk.get(&(rank, order.generation)).map(|s| Rc::clone(&s.image));
         if let Some(words) = &order.words {
@@ -202,13 +207,20 @@ impl World {
                 return self.fail(why);
             }
             node.segment.det.insert(rank, words);
-            for (channel, log) in image.iter().flat_map(|i| &i.log) {
-                let floor = node.floor(*channel);
-                let stream = node.segment.streams.entry(*channel).or_default();
-                for (position, message) in log.range(floor..) {
-                    stream.messages.entry(*position).or_insert_with(|| message.clone());
-                }
+        }
+        for (channel, log) in image.iter().flat_map(|i| &i.log) {
+            if order.words.is_none() && !inner[channel.1 as usize] {
+                continue;
             }
+            let floor = node.floor(*channel);
+            let stream = node.segment.streams.entry(*channel).or_default();
+            for (position, message) in log.range(floor..) {
+                stream.messages.entry(*position).or_insert_with(|| message.clone());
+            }
+        }
+        if forgets && let Some(log) = node.segment.det.get_mut(&rank) {
+            let least = image.as_ref().map_or(0, |i| i.point().det_pos);
+            log.words.truncate(least.saturating_sub(log.first) as usize);
         }
         node.gate.attach(rank, &node.segment);
         if skip {
@@ -235,6 +247,8 @@ impl World {
                 run: image.run,
                 waits: false,
                 done: false,
+                stands: false,
+                held: false,
             },
             None => Proc {
                 incarnation,
@@ -244,6 +258,8 @@ impl World {
                 run: None,
                 waits: false,
                 done: false,
+                stands: false,
+                held: false,
             },
         };
         self.check_alone(at, rank);
@@ -270,20 +286,40 @@ impl World {
     }
 
     fn capture(&mut self, at: Member, rank: u32, generation: u32, partner: Option<Member>) {
-        let bare = self.mutated(Mutation::NoLogInImage);
-        let Some(node) = self.nodes.get_mut(&at) else { return };
-        let Some(proc) = node.procs.get(&rank).filter(|p| !p.done) else {
+        let Some(image) = self.image_of(at, rank) else {
             return self.tell(at, FromNode::NoCheckpoint { rank });
         };
-        let own = node.segment.streams.iter().filter(|s| s.0.0 == rank && !bare);
-        let image = Rc::new(Image {
+        self.write(at, (rank, generation), partner, image);
+    }
+
+    /// What an image of a rank has now, if it runs.
+    pub fn image_of(&self, at: Member, rank: u32) -> Option<Image> {
+        let bare = self.mutated(Mutation::NoLogInImage);
+        let without = self.mutated(Mutation::InnerNotInSet);
+        let node = self.nodes.get(&at)?;
+        let proc = node.procs.get(&rank).filter(|p| !p.done)?;
+        let left_out = |c: &Channel| bare || (without && self.is_inner(*c));
+        let own = node.segment.streams.iter().filter(|s| s.0.0 == rank && !left_out(s.0));
+        Some(Image {
             incarnation: proc.incarnation,
             state: proc.state.clone(),
             depends: Rc::new(proc.depends.clone()),
             cursor: proc.cursor,
             run: proc.run,
             log: own.map(|(channel, s)| (*channel, s.messages.clone())).collect(),
-        });
+        })
+    }
+
+    /// An image is written, and copied to a partner if there is one.
+    pub fn write(
+        &mut self,
+        at: Member,
+        (rank, generation): (u32, u32),
+        partner: Option<Member>,
+        image: Image,
+    ) {
+        let image = Rc::new(image);
+        let Some(node) = self.nodes.get_mut(&at) else { return };
         partner.map(|p| node.taking.insert((rank, generation), p));
         let after = 50 + self.random.below(1500);
         self.at(after, Event::Written { at, rank, generation, image });

@@ -7,7 +7,7 @@ use crate::types::{Depends, Mutation, Time};
 use crate::world::World;
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::replicas::{Answer, Words};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A floor that was told so long ago has reached every node.
 const TOLD: Time = 3_000;
@@ -26,6 +26,8 @@ pub struct Truth {
     pub deaths: u64,
     /// So many may be lost then.
     pub bears: u64,
+    /// Recovery units of which a rank or the node was ever lost.
+    pub hurt: BTreeSet<u32>,
 }
 
 impl Truth {
@@ -39,6 +41,7 @@ impl Truth {
             images: BTreeMap::new(),
             deaths: bears,
             bears,
+            hurt: BTreeSet::new(),
         }
     }
 
@@ -237,6 +240,7 @@ impl World {
     }
 
     fn check_trimmed(&self) -> Result<(), String> {
+        self.check_inner()?;
         let told = self.controller.floors.iter().filter(|f| f.0 + TOLD < self.now);
         for (_, rank, floor) in told {
             for member in self.controller.planner.members() {
@@ -252,6 +256,20 @@ impl World {
                 let held = node.replicas.answer(&[*rank]).held.remove(rank).unwrap_or_default();
                 if !held.words.is_empty() && held.first < floor.det_pos {
                     return Err(format!("determinants of rank {rank} on {member} are not trimmed"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What ranks of a unit have received of each other is not kept.
+    fn check_inner(&self) -> Result<(), String> {
+        for (member, node) in &self.nodes {
+            for (channel, stream) in node.segment.streams.iter().filter(|s| self.is_inner(*s.0)) {
+                let Some(proc) = node.procs.get(&channel.1) else { continue };
+                let next = proc.state.next(channel.0, channel.2);
+                if stream.messages.keys().next().is_some_and(|first| *first < next) {
+                    return Err(format!("{member} keeps what is received of {channel:?}"));
                 }
             }
         }

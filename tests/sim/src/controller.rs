@@ -16,13 +16,13 @@ pub struct Controller {
     pub planner: Planner,
     pub retention: Vec<Retention>,
     scheduler: Scheduler,
-    every: Time,
+    pub every: Time,
     pub conns: BTreeMap<Member, usize>,
     pub sessions: BTreeMap<Member, Session<ToNode>>,
     /// What each rank has printed, as far as is known here.
     pub tapes: Vec<Vec<u64>>,
     points: BTreeMap<(u32, u32), Point>,
-    capturing: BTreeMap<u32, u32>,
+    pub capturing: BTreeMap<u32, u32>,
     /// A mutation: images that should have been discarded.
     late: Vec<(u32, u32)>,
     /// Nodes that are to be reset, and those that are.
@@ -33,6 +33,9 @@ pub struct Controller {
     pub rounds: u64,
     /// Floors as they were told to the nodes, with the time.
     pub floors: Vec<(Time, u32, Point)>,
+    /// The recovery unit of each rank, if nodes are; and ranks that run.
+    pub units: Vec<u32>,
+    pub live: BTreeSet<u32>,
 }
 
 fn empty(ranks: usize) -> Vec<Retention> {
@@ -60,6 +63,8 @@ impl Controller {
             round: None,
             rounds: 0,
             floors: Vec::new(),
+            units: Vec::new(),
+            live: BTreeSet::new(),
         }
     }
 }
@@ -105,6 +110,7 @@ impl World {
                     let point = kept.filter(|k| k.generation == generation).map(|k| &k.point);
                     let least = point.map(|p| p.det_pos).next().unwrap_or(0);
                     self.check_restore(rank, incarnation, words.as_ref(), least);
+                    self.check_hurt(rank, incarnation);
                     let order = Order { rank, incarnation, generation, from, words };
                     self.say_to(at, ToNode::Restore(order));
                     self.planner(Input::Starting { rank, incarnation });
@@ -129,6 +135,13 @@ impl World {
                     self.controller.retention[rank as usize].damaged(generation);
                     self.drop_image(rank, generation);
                 }
+                Action::Kill { rank, incarnation } => {
+                    if let Some(at) = self.controller.planner.home(rank) {
+                        self.rank_down(rank);
+                        self.say_to(at, ToNode::Kill { rank, incarnation });
+                    }
+                }
+                Action::Gather { at, ranks } => self.say_to(at, ToNode::Gather { ranks }),
                 Action::RollBack { why } => self.roll_back(&why),
                 Action::Lost => {
                     if !self.truth.may_roll_back() {
@@ -142,19 +155,31 @@ impl World {
     }
 
     fn rank_down(&mut self, rank: u32) {
-        let now = self.now;
-        self.controller.scheduler.set_live(rank, false);
-        if self.controller.capturing.remove(&rank).is_some() {
-            self.controller.scheduler.finished(rank, now);
+        let slot = self.slot(rank);
+        self.controller.scheduler.set_live(slot, false);
+        self.controller.live.remove(&rank);
+        if !self.units.is_empty() {
+            return self.void_set(rank);
+        }
+        self.no_checkpoint(rank);
+    }
+
+    /// There is none under way any more.
+    fn no_checkpoint(&mut self, rank: u32) {
+        if let Some(generation) = self.controller.capturing.get(&rank).copied() {
+            self.capture_over(rank, generation);
         }
     }
 
     /// An image counts, or never will: the next one may be begun.
-    fn capture_over(&mut self, rank: u32, generation: u32) {
-        let now = self.now;
+    pub fn capture_over(&mut self, rank: u32, generation: u32) {
+        let (now, slot) = (self.now, self.slot(rank));
         if self.controller.capturing.get(&rank) == Some(&generation) {
             self.controller.capturing.remove(&rank);
-            self.controller.scheduler.finished(rank, now);
+            let capturing = |r: &u32| self.controller.capturing.contains_key(r);
+            if !self.ranks_of(slot).iter().any(capturing) {
+                self.controller.scheduler.finished(slot, now);
+            }
         }
     }
 
@@ -271,6 +296,7 @@ impl World {
         }
         for rank in 0..self.ranks() {
             if self.controller.planner.home(rank) == Some(member) {
+                self.truth.hurt.insert(self.slot(rank));
                 self.rank_down(rank);
                 if self.mutated(Mutation::DoneForgotten) {
                     self.planner(Input::RankReleased { rank });
@@ -323,7 +349,11 @@ impl World {
             }
             FromNode::Restored { rank, incarnation } => {
                 if incarnation == self.controller.planner.incarnation(rank) {
-                    self.controller.scheduler.set_live(rank, true);
+                    let slot = self.slot(rank);
+                    self.controller.live.insert(rank);
+                    let live = |r: &u32| self.controller.live.contains(r);
+                    let all = self.ranks_of(slot).iter().all(live);
+                    self.controller.scheduler.set_live(slot, all);
                 }
                 self.tell_floors(member);
                 self.planner(Input::Restored { rank, incarnation });
@@ -340,12 +370,8 @@ impl World {
                 self.planner(Input::NotCopied { rank, generation, to });
             }
             FromNode::Vaulted { round, images } => self.encoded(member, round, images),
-            FromNode::NoCheckpoint { rank } => {
-                let now = self.now;
-                if self.controller.capturing.remove(&rank).is_some() {
-                    self.controller.scheduler.finished(rank, now);
-                }
-            }
+            FromNode::NoCheckpoint { rank } if self.units.is_empty() => self.no_checkpoint(rank),
+            FromNode::NoCheckpoint { rank } => self.void_set(rank),
             FromNode::RankDied { rank, incarnation } => {
                 self.rank_down(rank);
                 self.planner(Input::RankDied { rank, incarnation });
@@ -378,6 +404,14 @@ impl World {
         self.truth.stored(rank, generation, &image.depends);
         self.controller.points.insert((rank, generation), point);
         self.planner(Input::Stored { rank, incarnation, generation, at: at.clone() });
+        if self.mutated(Mutation::PartCounts) {
+            for mate in self.ranks_of(self.slot(rank)) {
+                let incarnation = self.controller.planner.incarnation(mate);
+                let known = image.point();
+                self.controller.points.entry((mate, generation)).or_insert(known);
+                self.planner(Input::Stored { rank: mate, incarnation, generation, at: at.clone() });
+            }
+        }
         if self.mutated(Mutation::OneCopyCounts) {
             let members = self.controller.planner.members();
             if let Some(other) = members.iter().copied().find(|m| !at.contains(m)) {
@@ -425,6 +459,12 @@ impl World {
         let now = self.now;
         if self.controller.rolling_back.is_none() {
             while let Some(rank) = self.controller.scheduler.pick(now) {
+                if !self.units.is_empty() {
+                    if !self.order_set(rank) {
+                        self.controller.scheduler.finished(rank, now);
+                    }
+                    continue;
+                }
                 let Some(at) = self.controller.planner.home(rank) else {
                     self.controller.scheduler.finished(rank, now);
                     continue;
@@ -447,8 +487,9 @@ impl World {
     }
 
     /// After everything went back to the beginning.
-    fn renew_scheduler(&mut self) {
-        let (ranks, every, now) = (self.ranks(), self.controller.every, self.now);
+    pub fn renew_scheduler(&mut self) {
+        let (every, now) = (self.controller.every, self.now);
+        let ranks = (0..self.ranks()).map(|r| self.slot(r) + 1).max().unwrap_or(1);
         self.controller.scheduler = Scheduler::new(ranks, every, every / 3, now);
     }
 }

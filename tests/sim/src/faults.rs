@@ -60,6 +60,7 @@ impl World {
         let all: Vec<(Member, u32, u32)> = self.nodes.iter().flat_map(live).collect();
         let Some((at, rank, incarnation)) = self.random.pick(&all) else { return };
         self.trace(|| format!("FAULT rank {rank} on {at} dies"));
+        self.truth.hurt.insert(self.slot(rank));
         if let Some(node) = self.node(at) {
             node.procs.remove(&rank);
         }

@@ -18,6 +18,7 @@ mod reign;
 mod segment;
 pub mod together;
 mod types;
+mod units;
 mod vault;
 mod world;
 

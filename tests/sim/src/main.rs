@@ -1,12 +1,13 @@
-//! `eyrie-sim [--mutation NAME] [--trace] [--vault] FIRST [COUNT]`: runs seeds; says which fail and
-//! why. With `--together` of jobs whose ranks go back together.
+//! `eyrie-sim [--mutation NAME] [--trace] [--vault | --units] FIRST [COUNT]`: runs seeds; says
+//! which fail and why. With `--together` of jobs whose ranks go back together, with `--units` of
+//! those in which the ranks of a node do.
 
 use eyrie_sim::{Config, Mutation, Report, run, together};
 use std::process::ExitCode;
 use std::time::Instant;
 
-const USAGE: &str =
-    "usage: eyrie-sim [--together | --vault] [--trace] [--mutation NAME] FIRST-SEED [HOW-MANY]";
+const USAGE: &str = "usage: eyrie-sim [--together | --vault | --units] [--trace] \
+                     [--mutation NAME] FIRST-SEED [HOW-MANY]";
 
 /// Seeds of jobs whose ranks go back together.
 fn together(first: u64, count: u64, trace: bool) -> ExitCode {
@@ -29,7 +30,7 @@ fn together(first: u64, count: u64, trace: bool) -> ExitCode {
 }
 
 fn main() -> ExitCode {
-    let (mut trace, mut all, mut vault) = (false, false, false);
+    let (mut trace, mut all, mut vault, mut units) = (false, false, false, false);
     let mut mutation = None;
     let mut numbers = Vec::new();
     let mut args = std::env::args().skip(1);
@@ -38,11 +39,13 @@ fn main() -> ExitCode {
             "--trace" => trace = true,
             "--together" => all = true,
             "--vault" => vault = true,
+            "--units" => units = true,
             "--mutation" => {
                 let name = args.next().unwrap_or_default();
-                mutation = Mutation::ALL.into_iter().find(|m| format!("{m:?}") == name);
+                let all: Vec<Mutation> = Mutation::ALL.into_iter().chain(Mutation::UNITS).collect();
+                mutation = all.iter().copied().find(|m| format!("{m:?}") == name);
                 if mutation.is_none() {
-                    eprintln!("no mutation '{name}'; there are {:?}", Mutation::ALL);
+                    eprintln!("no mutation '{name}'; there are {all:?}");
                     return ExitCode::from(2);
                 }
             }
@@ -66,12 +69,16 @@ fn main() -> ExitCode {
     let mut failed = 0;
     let begun = Instant::now();
     for seed in *first..first + count {
-        match run(Config { seed, vault, mutation, trace }) {
+        match run(Config { seed, vault, units, mutation, trace }) {
             Ok(report) => total.add(&report),
             Err(why) => {
                 failed += 1;
                 println!("seed {seed} failed: {why}");
-                let more = if vault { " --vault" } else { "" };
+                let more = match (vault, units) {
+                    (true, _) => " --vault",
+                    (_, true) => " --units",
+                    _ => "",
+                };
                 println!(
                     "  again, step by step: cargo run -q -p eyrie-sim -- --trace{more} {seed}"
                 );

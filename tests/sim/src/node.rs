@@ -3,6 +3,7 @@
 use crate::program::{ANY, Channel, NAMED, Op, State};
 use crate::segment::{self, Segment};
 use crate::types::*;
+use crate::units::Set;
 use crate::world::World;
 use eyrie_protocol::gate::{DetLogs, Gate, Ticket};
 use eyrie_protocol::membership::Member;
@@ -21,6 +22,9 @@ pub struct Proc {
     pub run: Option<(u64, u64)>,
     pub waits: bool,
     pub done: bool,
+    /// It stands for a set of its unit, and since then would have gone on.
+    pub stands: bool,
+    pub held: bool,
 }
 
 /// An image on a node's disk.
@@ -65,6 +69,8 @@ pub struct Node {
     pub pumping: bool,
     /// For each rank: what it may still need, as it was told last.
     pub floors: BTreeMap<u32, Vec<u64>>,
+    /// Sets that are being taken.
+    pub sets: Vec<Set>,
 }
 
 impl Node {
@@ -90,6 +96,7 @@ impl Node {
             session: Session::default(),
             pumping: false,
             floors: BTreeMap::new(),
+            sets: Vec::new(),
         }
     }
 
@@ -180,8 +187,12 @@ impl World {
     /// A rank's process does one operation.
     pub fn step(&mut self, at: Member, rank: u32, incarnation: u32) {
         let Some(node) = self.nodes.get_mut(&at) else { return };
-        let Some(proc) = node.procs.get(&rank) else { return };
+        let Some(proc) = node.procs.get_mut(&rank) else { return };
         if proc.incarnation != incarnation || proc.done {
+            return;
+        }
+        if proc.stands {
+            proc.held = true;
             return;
         }
         let Some(op) = self.programs[rank as usize].get(proc.state.at).copied() else {
@@ -247,6 +258,8 @@ impl World {
     }
 
     fn op_receive(&mut self, at: Member, rank: u32, from: u32, kind: u8) -> Went {
+        let inner = self.is_inner((from, rank, kind));
+        let more = u64::from(inner && self.mutated(Mutation::InnerGivenEarly));
         let Some(node) = self.nodes.get_mut(&at) else { return Went::Waits };
         let home = node.is_home(from);
         let Some(proc) = node.procs.get_mut(&rank) else { return Went::Waits };
@@ -258,9 +271,9 @@ impl World {
             *own = (*own).max(*other);
         }
         stream.taken = stream.taken.max(position + 1);
-        if !home {
-            // A mirror is released by what the program has received.
-            stream.messages = stream.messages.split_off(&(position + 1));
+        if !home || inner {
+            // A mirror is released by what the program has received, and so is the log in a unit.
+            stream.messages = stream.messages.split_off(&(position + 1 + more));
         }
         self.wake(at, from);
         Went::On

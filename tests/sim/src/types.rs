@@ -85,6 +85,20 @@ pub enum ToNode {
     },
     /// Everything goes back to the beginning; the node is this member from now on.
     Reset(Member),
+    /// Checkpoints of all ranks of a unit, each with where it is copied while it is taken.
+    Set {
+        generation: u32,
+        parts: Vec<(u32, Option<Member>)>,
+    },
+    /// No process of this incarnation is to be left.
+    Kill {
+        rank: u32,
+        incarnation: u32,
+    },
+    /// These ranks, of which none runs, are going to come back here.
+    Gather {
+        ranks: Vec<u32>,
+    },
 }
 
 /// A rank to be brought back.
@@ -226,6 +240,12 @@ pub enum Event {
     },
     Fault,
     Join,
+    /// A rank comes to stand for a set.
+    Stand {
+        at: Member,
+        rank: u32,
+        generation: u32,
+    },
     /// A node without a controller calls.
     Call {
         member: Member,
@@ -281,9 +301,31 @@ pub enum Mutation {
     OrdersForgotten,
     /// An image counts when it is on its way into the vault.
     VaultedEarly,
+    /// A rank of a unit goes on before all others of it stand.
+    OneGoesOn,
+    /// What ranks of a unit have on their way to each other is not in the set.
+    InnerNotInSet,
+    /// What a rank sends within its unit is given up before it is received.
+    InnerGivenEarly,
+    /// Only the rank that died goes back, not its unit.
+    OnlyTheDead,
+    /// The image of one rank of a unit counts without those of the others.
+    PartCounts,
+    /// Of a unit that goes back where it was only the outcomes before the set are kept.
+    UnitForgetsOutcomes,
 }
 
 impl Mutation {
+    /// Those of recovery units.
+    pub const UNITS: [Mutation; 6] = [
+        Mutation::OneGoesOn,
+        Mutation::InnerNotInSet,
+        Mutation::InnerGivenEarly,
+        Mutation::OnlyTheDead,
+        Mutation::PartCounts,
+        Mutation::UnitForgetsOutcomes,
+    ];
+    /// All others.
     pub const ALL: [Mutation; 20] = [
         Mutation::OpenGate,
         Mutation::RunsUnnoticed,

@@ -26,6 +26,8 @@ pub struct Config {
     pub seed: u64,
     /// Images go to a vault that bears the loss of two nodes.
     pub vault: bool,
+    /// The ranks that begin on one node are one recovery unit.
+    pub units: bool,
     pub mutation: Option<Mutation>,
     pub trace: bool,
 }
@@ -88,6 +90,8 @@ pub struct World {
     pub random: Random,
     pub mutation: Option<Mutation>,
     pub programs: Programs,
+    /// The recovery unit of each rank; empty: each is its own.
+    pub units: Vec<u32>,
     pub nodes: BTreeMap<Member, Node>,
     pub controller: Controller,
     pub conns: Vec<Conn>,
@@ -118,10 +122,12 @@ pub struct World {
 impl World {
     pub fn new(config: Config) -> Self {
         let mut random = Random::new(config.seed);
-        let ranks = 2 + random.below(4) as u32;
+        // Units are to have several ranks.
+        let (fewest, spread) = if config.units { (4, 2) } else { (2, 4) };
+        let ranks = fewest + random.below(4) as u32;
         let least = if config.vault { VAULT_BEARS + 1 } else { 2 };
-        let nodes = (least + random.below(4)) as u32;
-        let steps = 60 + random.below(400);
+        let nodes = (least + random.below(spread)) as u32;
+        let steps = 60 + random.below(400) + if config.units { 200 } else { 0 };
         let programs = program::draw(&mut random, ranks, steps);
         let bears = if config.vault { VAULT_BEARS } else { 1 };
         let replicas = if random.one_in(8) { 2 } else { bears as usize };
@@ -133,6 +139,7 @@ impl World {
             now: 0,
             mutation: config.mutation,
             nodes: BTreeMap::new(),
+            units: if config.units { map.clone() } else { Vec::new() },
             controller: Controller::new(map, random.below(3)),
             conns: Vec::new(),
             truth: Truth::new(ranks, bears),
@@ -159,6 +166,9 @@ impl World {
             let least = VAULT_BEARS as usize + 1;
             world.controller.planner = planner.with_rule(Rule::Vault { least });
         }
+        if config.units {
+            world.unite();
+        }
         let spares = world.random.below(2) as u32;
         world.trace(|| {
             format!("{ranks} ranks, {nodes} nodes, {spares} spares, {replicas} replicas")
@@ -169,7 +179,7 @@ impl World {
         let todo = world.controller.planner.start();
         world.carry_out(todo);
         world.end_turn(None);
-        if world.random.one_in(2) {
+        if world.random.one_in(2) && !config.units {
             world.journal = Some(Journal::new(&world.controller));
         }
         world.at(200, Event::Schedule);
@@ -265,6 +275,7 @@ impl World {
             Event::Perish { member } => self.perish(member),
             Event::Fault => self.fault(),
             Event::Join => self.rejoin(),
+            Event::Stand { at, rank, generation } => self.stand(at, rank, generation),
             Event::Call { member } => self.call(member),
             Event::Reign => self.reign(),
             Event::Rejoined { deaths } if deaths == self.report.controllers => self.rejoined(),

@@ -5,7 +5,7 @@ use crate::checkpoint::{self, CheckpointError, Order, Report, image_name, image_
 use crate::cores;
 use crate::futex;
 use eyrie_control::node::{CheckpointResult, FromNode, Taken, ToNode};
-use eyrie_control::{Dedup, Ft, JobSpec};
+use eyrie_control::{Dedup, JobSpec};
 use eyrie_image::{Pool, Sharing, Tracker, Tracking};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ impl Agent {
     ) {
         let stale = self.rank(rank).capturing != Some(generation);
         match report {
-            Report::Standing(answer) if self.spec.ft == Ft::Coordinated => {
+            Report::Standing(answer) if self.spec.ft.stands_together() => {
                 self.stands(rank, start, generation, answer);
             }
             Report::Standing(answer) => {

@@ -5,7 +5,7 @@ use crate::cores;
 use crate::reap;
 use eyrie_control::node::{FromNode, RankLook, Refusals};
 use eyrie_control::{Ft, Said};
-use eyrie_ledger::segment;
+use eyrie_ledger::{segment, unit};
 use eyrie_link::Links;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -86,6 +86,10 @@ impl Agent {
         }
         let gain = |r: u32| {
             let channel = self.segment.channel(rank, r);
+            if unit::is_inner(&self.segment, rank, r) {
+                // No checkpoint frees what is not retained.
+                return 0;
+            }
             let need = channel.need.load(Ordering::Acquire);
             need.saturating_sub(channel.trim.load(Ordering::Acquire))
         };

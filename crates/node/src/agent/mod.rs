@@ -16,6 +16,7 @@ mod saving;
 mod start;
 mod streams;
 mod together;
+mod unit;
 mod vault;
 mod verify;
 
@@ -28,6 +29,7 @@ use crate::cores::Set;
 use crate::futex::{self, Bell};
 use crate::reap;
 use crate::spawn::Prefix;
+use crate::units;
 use eyrie_control::node::{Choice, FromNode, ToNode};
 use eyrie_control::{Ft, JobSpec, Meta};
 use eyrie_image::{Pool, Tracker};
@@ -311,6 +313,7 @@ impl Agent {
             }
             ToNode::Force => self.force(),
             ToNode::Judge => self.judge(),
+            ToNode::Gather { ranks } => self.gather(&ranks),
             ToNode::Finish => self.finish(),
             // The connection sees to that.
             ToNode::Dismissed => {}
@@ -454,7 +457,7 @@ fn make_segment(
     node: u32,
 ) -> Result<(OwnedFd, Arc<Segment>), BeginError> {
     let ft = match spec.ft {
-        Ft::Logged => segment::FT_LOGGED,
+        Ft::Logged | Ft::Node => segment::FT_LOGGED,
         Ft::None => 0,
         Ft::Coordinated => segment::FT_COORDINATED,
         // Payload through the log (FT_PROTECT), so that the chain covers it and not its address.
@@ -463,6 +466,7 @@ fn make_segment(
     let cores = cores(spec);
     let geometry = Geometry::new(spec.size, spec.log_limit_bytes);
     let (fd, segment) = Segment::create_on(id, geometry, ft, cores, node)?;
+    eyrie_ledger::unit::bind(&segment, &units::of(spec));
     Ok((crate::spawn::high(fd), Arc::new(segment)))
 }
 

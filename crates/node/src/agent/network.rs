@@ -46,8 +46,16 @@ pub(super) struct Copy {
     pub partner: Option<u32>,
     /// Generations whose files it lacks.
     pub missing: Vec<u32>,
-    /// What the rank has sent, if that was copied while it stood.
-    pub log: Option<File>,
+    /// What the rank has sent, as far as that was copied while it stood.
+    pub log: Option<Sent>,
+}
+
+/// What a rank had sent at the moment of a set.
+pub(crate) enum Sent {
+    /// All of that, as a saved log.
+    All(File),
+    /// To its own unit.
+    Inner(saved::Held),
 }
 
 /// The log beside an image.
@@ -158,13 +166,16 @@ impl Agent {
             let log = log_of(&path);
             let saved = fd.map(File::from).and_then(|fd| {
                 let mut to = File::options().write(true).create(true).truncate(true).open(&log)?;
-                let Some(mut sent) = copy.log else {
-                    return saved::save_streams(&fd, &segment, rank, &to);
-                };
-                sent.rewind()?;
-                let bytes = io::copy(&mut sent, &mut to)?;
-                to.sync_data()?;
-                Ok(bytes)
+                match copy.log {
+                    None => saved::save_streams(&fd, &segment, rank, &to),
+                    Some(Sent::Inner(held)) => saved::save_held(&fd, &segment, rank, held, &to),
+                    Some(Sent::All(mut sent)) => {
+                        sent.rewind()?;
+                        let bytes = io::copy(&mut sent, &mut to)?;
+                        to.sync_data()?;
+                        Ok(bytes)
+                    }
+                }
             });
             let _ = tell.send(Msg::LogsRead);
             let result = saved.map_err(|e| e.to_string()).and_then(|_| {
@@ -236,16 +247,26 @@ impl Agent {
             links.home(rank, self.segment.node());
         }
         eyrie_ledger::mirror::empty_pool(&self.segment, rank);
+        if from.generation > 0 && (end < from.det_pos || first > from.det_pos) {
+            return Err(MoveError::Determinants(end));
+        }
+        self.bring_log(rank, from, |_| true)
+    }
+
+    /// Puts what the rank had sent to these others by the time of its image into its log.
+    pub(super) fn bring_log(
+        &self,
+        rank: u32,
+        from: &Meta,
+        to: impl Fn(u32) -> bool,
+    ) -> Result<(), MoveError> {
         if from.generation == 0 {
             return Ok(());
         }
-        if end < from.det_pos || first > from.det_pos {
-            return Err(MoveError::Determinants(end));
-        }
         let log = File::open(log_of(&self.image_file(rank, from.generation)))?;
         let loaded = saved::load(&log, &self.place.id)?;
-        saved::install(&loaded, &self.segment)?;
-        for dst in 0..self.size() {
+        saved::install(&loaded, &self.segment, &to)?;
+        for dst in (0..self.size()).filter(|dst| to(*dst)) {
             let need = self.segment.channel(rank, dst).need.load(Ordering::Acquire);
             acked::pass(&self.segment, rank, dst, need);
         }

@@ -40,10 +40,16 @@ impl Agent {
         from: &Meta,
         moved: Option<&Determinants>,
     ) {
-        let Some(moved) = moved else { return self.start_now(rank, start, from) };
-        if let Err(error) = self.move_in(rank, from, moved) {
+        let ready = match moved {
+            Some(moved) => self.move_in(rank, from, moved),
+            None => self.come_back(rank, from),
+        };
+        if let Err(error) = ready {
             let text = error.to_string();
             return self.say(FromNode::NotStarted { rank, start, text });
+        }
+        if moved.is_none() {
+            return self.start_now(rank, start, from);
         }
         self.rank(rank).preparing = Some(start);
         let (tell, from) = (self.tell.clone(), Box::new(from.clone()));

@@ -5,11 +5,13 @@
 //! copy are one state of the job. If one of them does not come to stand, the others go on.
 //!
 //! Over nodes what each rank has sent is copied in place of the segment, and ranks stand until the
-//! controller says that those of all nodes do.
+//! controller says that those of all nodes do. With `--ft node` it is the same with the ranks of
+//! one unit, which all live here: they go on as soon as what they sent each other is copied.
 
-use super::network::Copy;
+use super::network::{Copy, Sent};
 use super::{Agent, Msg, saving};
 use crate::checkpoint::Pipes;
+use eyrie_control::Ft;
 use eyrie_control::node::{FromNode, SetPart};
 use eyrie_ledger::saved;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +36,7 @@ pub(super) struct Together {
 }
 
 /// Copies of what ranks have sent.
-pub(super) type Logs = BTreeMap<u32, File>;
+pub(super) type Logs = BTreeMap<u32, Sent>;
 
 impl Agent {
     pub(super) fn checkpoint_all(
@@ -127,9 +129,14 @@ impl Agent {
         let ranks: Vec<u32> = together.standing.keys().copied().collect();
         let (segment, tell) = (Arc::clone(&self.segment), self.tell.clone());
         let file = self.segment_fd.try_clone().map(File::from);
+        let of_unit = self.spec.ft == Ft::Node;
         let copy = move || {
             let copies = file.and_then(|file| {
-                let copy = |rank| Ok((rank, saved::copy_streams(&file, &segment, rank)?));
+                let sent = |rank| match of_unit {
+                    true => saved::hold(&file, &segment, rank).map(Sent::Inner),
+                    false => saved::copy_streams(&file, &segment, rank).map(Sent::All),
+                };
+                let copy = |rank| Ok((rank, sent(rank)?));
                 ranks.into_iter().map(copy).collect()
             });
             let _ = tell.send(Msg::SentCopied { generation, logs: copies });
@@ -147,6 +154,9 @@ impl Agent {
         let result = match logs {
             Ok(logs) => {
                 together.logs = logs;
+                if self.spec.ft == Ft::Node {
+                    return self.go_on(generation, true);
+                }
                 Ok(())
             }
             Err(error) => {

@@ -8,6 +8,7 @@ use crate::outlet::Outlet;
 use crate::recovery::Input;
 use crate::retention::Point;
 use crate::scheduler::{Policy, Scheduler};
+use crate::units;
 use eyrie_control::node::{CheckpointResult, Taken, ToNode};
 use eyrie_control::{CheckpointPolicy, Dedup, EventKind, Ft, JobSpec, Meta, NodeMsg};
 use std::time::{Duration, Instant};
@@ -26,8 +27,11 @@ pub(super) fn scheduler(spec: &JobSpec, now_ms: u64) -> Scheduler {
         CheckpointPolicy::Timer => Policy::Timer,
         CheckpointPolicy::Auto => Policy::Auto,
     };
-    let every_ms = if spec.ft == Ft::Logged { spec.checkpoint_every_ms } else { 0 };
-    Scheduler::with(policy, spec.size, every_ms, spec.checkpoint_first_ms, now_ms)
+    let of_ranks = [Ft::Logged, Ft::Node].contains(&spec.ft);
+    let every_ms = if of_ranks { spec.checkpoint_every_ms } else { 0 };
+    // Of recovery units all ranks have their turn together.
+    let turns = units::of(spec).into_iter().max().map_or(spec.size, |last| last + 1);
+    Scheduler::with(policy, turns, every_ms, spec.checkpoint_first_ms, now_ms)
 }
 
 impl Job {
@@ -43,8 +47,12 @@ impl Job {
         if self.cut_if_due() {
             return;
         }
-        while let Some(rank) = self.scheduler.pick(self.now_ms()) {
-            self.begin_checkpoint(rank);
+        while let Some(turn) = self.scheduler.pick(self.now_ms()) {
+            if !self.units.are_nodes() {
+                self.begin_checkpoint(turn);
+            } else if !self.begin_unit(turn) {
+                break;
+            }
         }
     }
 
@@ -90,6 +98,9 @@ impl Job {
         generation: u32,
         result: CheckpointResult,
     ) {
+        if self.units.are_nodes() {
+            return self.unit_part(node, rank, generation, result);
+        }
         if self.rank(rank).capturing != Some(generation) {
             // All ranks went back to the beginning since.
             return self.to_all(&ToNode::Remove { rank, generations: vec![generation] });
@@ -237,6 +248,10 @@ impl Job {
         }
         let live = |r: &&u32| self.ranks.get(**r as usize).is_some_and(|r| r.proc.is_some());
         let Some(&target) = relief.iter().find(live) else { return };
+        if let Some(why) = self.no_more_of_unit(target) {
+            let text = format!("the log of rank {rank} is full and {why}");
+            return self.give_up_protection(text);
+        }
         let r = self.rank(target);
         if r.failures >= NEEDED_ATTEMPTS {
             let why = r.reason.clone().unwrap_or_default();
@@ -245,8 +260,9 @@ impl Job {
             );
             return self.give_up_protection(text);
         }
-        if !self.scheduler.busy(target) {
-            self.scheduler.request(target);
+        let turn = self.units.turn(target);
+        if !self.scheduler.busy(turn) {
+            self.scheduler.request(turn);
         }
     }
 
@@ -261,7 +277,7 @@ impl Job {
         self.unprotected = Some(why);
         self.to_all(&ToNode::Unprotect);
         for rank in 0..self.size() {
-            self.scheduler.set_live(rank, false);
+            self.scheduler.set_live(self.units.turn(rank), false);
             self.fail_asks(rank, "the job runs without protection");
             if self.rank(rank).gone {
                 self.plan(Input::RankReleased { rank });
@@ -287,12 +303,12 @@ impl Job {
         };
         let mut left = Vec::new();
         for r in ranks {
-            if self.rank(r).gone {
-                let reason = String::from("it has ended");
+            let ended = self.rank(r).gone.then(|| String::from("it has ended"));
+            if let Some(reason) = ended.or_else(|| self.no_more_of_unit(r)) {
                 outlet.send(&NodeMsg::CheckpointFailed { rank: r, reason });
             } else {
                 // One that is being recovered is asked when it runs again.
-                self.scheduler.request(r);
+                self.scheduler.request(self.units.turn(r));
                 left.push((r, self.rank(r).capturing.unwrap_or(0)));
             }
         }
@@ -307,8 +323,10 @@ impl Job {
 
     /// A rank runs again: those who wait for its checkpoint get it now.
     pub(super) fn renew_asks(&mut self, rank: u32) {
-        if self.asks.iter().any(|ask| ask.left.iter().any(|(r, _)| *r == rank)) {
-            self.scheduler.request(rank);
+        let turn = self.units.turn(rank);
+        let waits = |ask: &Ask| ask.left.iter().any(|(r, _)| self.units.turn(*r) == turn);
+        if self.asks.iter().any(waits) {
+            self.scheduler.request(turn);
         }
     }
 

@@ -36,12 +36,20 @@ impl Job {
         if rank == 0 {
             self.input.detach();
         }
-        self.scheduler.set_live(rank, false);
+        self.scheduler.set_live(self.units.turn(rank), false);
         self.report_death(rank, death);
         if self.rank(rank).gone {
             self.rank_is_done(rank);
+            if !self.rank(rank).gone {
+                // It comes back with its unit already.
+                return;
+            }
         }
         let protected = self.protected();
+        if self.has_fallen(rank, death, &said) {
+            // It is no fault of its own.
+            return self.step(monitor::Input::Lost { rank, protected });
+        }
         self.step(monitor::Input::Died { rank, death, said, progress, protected });
     }
 
@@ -50,7 +58,8 @@ impl Job {
         let (kind, text) = match death {
             Death::Exit(code) => (EventKind::Exited, format!("code {code}")),
             Death::Signal(signal) => {
-                (EventKind::Detected, format!("died of {}", signal_name(signal)))
+                let why = if self.ranks[rank as usize].falls { ", with its unit" } else { "" };
+                (EventKind::Detected, format!("died of {}{why}", signal_name(signal)))
             }
         };
         let mut event = self.event(kind);
@@ -70,6 +79,7 @@ impl Job {
         if self.together.is_some() && self.many() {
             self.sets_end(rank);
         }
+        self.unit_ends(rank);
         // A job can be saved without it.
         for ask in self.asks.iter_mut().filter(|a| a.ends) {
             ask.left.retain(|(r, _)| *r != rank);
@@ -155,7 +165,9 @@ impl Job {
         // With a job that is restarted it did not die.
         if self.ranks[rank as usize].died_at.is_some() {
             self.recoveries += 1;
-            self.scheduler.died();
+            if self.units.is_first(rank) {
+                self.scheduler.died();
+            }
             self.rank(rank).recoveries += 1;
         }
         let r = self.rank(rank);

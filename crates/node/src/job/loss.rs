@@ -91,13 +91,17 @@ impl Job {
         r.died_at = Some(Moment::now());
         r.gone = false;
         r.lost.insert(node);
-        if r.capturing.take().is_some() {
-            self.scheduler.finished(rank, now);
+        let captured = r.capturing.take().is_some();
+        r.falls = false;
+        self.units.forget_set_of(rank);
+        let turn = self.units.turn(rank);
+        if captured {
+            self.scheduler.finished(turn, now);
         }
         if rank == 0 {
             self.input.detach();
         }
-        self.scheduler.set_live(rank, false);
+        self.scheduler.set_live(turn, false);
         // It counts as living until its node is cleared away.
         self.step(monitor::Input::Starting { rank });
     }

@@ -24,6 +24,7 @@ mod sets;
 mod start;
 mod suspend;
 mod together;
+mod units;
 mod vault;
 mod verify;
 
@@ -34,7 +35,7 @@ use crate::membership::Member;
 use crate::monitor::{self, Action, Monitor};
 use crate::outlet::Outlet;
 use crate::output::Tape;
-use crate::placement::{Map, Placement};
+use crate::placement::Placement;
 use crate::recovery::Planner;
 use crate::retention::Retention;
 use crate::saved::SavedJob;
@@ -199,6 +200,8 @@ struct Rank {
     look: RankLook,
     /// Its log as it is written, or was, for `eyrie replay`.
     saving: saving::Saving,
+    /// It was killed, or will be, as its recovery unit goes back.
+    falls: bool,
 }
 
 fn blank() -> [Tape; 2] {
@@ -266,6 +269,8 @@ pub struct Job {
     suspend: Option<suspend::Suspend>,
     /// `--ft coordinated`.
     together: Option<together::Together>,
+    /// `--ft node`.
+    units: units::Units,
     /// Over nodes: what it takes to restart it lies here.
     archive: archive::Archive,
     flush: flush::Flush,
@@ -317,15 +322,6 @@ fn open_input(place: &Place, saved: Option<&SavedJob>) -> Result<Input, BeginErr
     input.map_err(|e| BeginError::File(stdin, e))
 }
 
-/// Where ranks are at the start.
-fn first_placement(spec: &JobSpec) -> Placement {
-    let map = if spec.cyclic { Map::Cyclic } else { Map::Block };
-    match &spec.homes[..] {
-        [] => Placement::new(spec.size, spec.nodes.max(1), spec.spares, map),
-        homes => Placement::of(homes.to_vec(), spec.nodes + spec.spares),
-    }
-}
-
 /// Handle by which tasks reach the job.
 pub type Shared = Rc<RefCell<Job>>;
 
@@ -352,18 +348,17 @@ impl Job {
         let events = EventLog::open(&place.folder.join(crate::home::EVENTS));
         let elapsed = Duration::from_millis(saved.as_ref().map_or(0, |s| s.elapsed_ms));
         let begun = Instant::now().checked_sub(elapsed).unwrap_or_else(Instant::now);
-        let limit = history_bytes(spec.ft);
         let mut job = Job {
             tell,
             console,
             epoch: nodes.len() as u64,
             nodes,
-            placement: first_placement(&spec),
+            placement: crate::units::first_placement(&spec),
             planner: None,
             vaults: vault::Vaults::default(),
             planned: false,
             ticked_ms: 0,
-            ranks: (0..spec.size).map(|_| Rank::new(spec.size, limit)).collect(),
+            ranks: (0..spec.size).map(|_| Rank::new(spec.size, history_bytes(spec.ft))).collect(),
             monitor: Monitor::new(spec.size, spec.ft != Ft::Verify),
             scheduler: checkpoints::scheduler(&spec, 0),
             loans: Loans::default(),
@@ -383,6 +378,7 @@ impl Job {
             awaited: Vec::new(),
             suspend: None,
             together: None,
+            units: units::Units::new(crate::units::of(&spec)),
             archive: archive::Archive::default(),
             flush: flush::Flush::default(),
             saves: 0,
@@ -598,12 +594,14 @@ impl Job {
             r.gone = false;
             r.capturing = None;
             r.saving = saving::Saving::No;
+            r.falls = false;
             r.tapes.iter_mut().for_each(|t| t.give_up());
             for stream in [Stream::Stdout, Stream::Stderr] {
                 self.note_tape(rank, stream, || journal::Played::GiveUp);
             }
         }
         self.back_to_archive();
+        self.units.forget_sets();
         let now = self.now_ms();
         self.scheduler = checkpoints::scheduler(&self.spec, now);
         let event = self.event(EventKind::RolledBack);
@@ -638,6 +636,7 @@ impl Rank {
             died_at: None,
             look: RankLook::default(),
             saving: saving::Saving::No,
+            falls: false,
         }
     }
 }

@@ -83,6 +83,7 @@ impl Job {
         let homes = self.placement.homes().to_vec();
         let planner = match self.together {
             Some(_) => Planner::together(homes),
+            None if self.units.are_nodes() => Planner::by_node(homes),
             None => Planner::new(homes),
         };
         let mut planner = super::vault::with_rule(planner, self.spec.vault);
@@ -129,7 +130,13 @@ impl Job {
                 Action::Restore { rank, incarnation, generation, from, words, .. } => {
                     let order = Order { incarnation, generation, from, words, fresh };
                     self.rank(rank).order = Some(order);
-                    self.carry_order(rank);
+                    if !self.again(rank) {
+                        self.carry_order(rank);
+                    }
+                }
+                Action::Kill { rank, .. } => self.unit_kills(rank),
+                Action::Gather { at, ranks } => {
+                    self.nodes[at.node as usize].send(ToNode::Gather { ranks });
                 }
                 Action::Copy { rank, generation, from, to } => {
                     self.copy(rank, generation, from, to)
@@ -161,7 +168,9 @@ impl Job {
             return self.start_ordered(rank, Meta::start(&self.place.id, rank, self.size()));
         }
         let (generation, attempt) = (order.generation, u64::from(order.incarnation));
-        let (from, log) = (order.from.map(|m| m.node), order.words.is_some());
+        // What is between ranks of one unit comes from there in any case.
+        let log = order.words.is_some() || self.units.are_nodes();
+        let from = order.from.map(|m| m.node);
         let files = self.files_of(rank, generation);
         let vaulted = from == Some(VAULT.node);
         let vault = if vaulted { self.in_vault(rank, &files) } else { Vec::new() };
@@ -360,9 +369,10 @@ impl Job {
 
     /// The next checkpoint of the rank may begin: this one counts, or never will.
     fn capture_over(&mut self, rank: u32, generation: u32) {
-        if self.rank(rank).capturing.take_if(|g| *g == generation).is_some() {
-            let now = self.now_ms();
-            self.scheduler.finished(rank, now);
+        let (now, turn) = (self.now_ms(), self.units.turn(rank));
+        let over = self.rank(rank).capturing.take_if(|g| *g == generation).is_some();
+        if over && !self.unit_is_captured(rank) {
+            self.scheduler.finished(turn, now);
         }
     }
 }

@@ -186,7 +186,7 @@ impl Job {
             no_checkpoint_reason: r.reason.clone(),
             next_checkpoint: match &self.together {
                 Some(together) => together.why(self.now_ms()),
-                None => self.scheduler.why(rank, self.now_ms()).to_string(),
+                None => self.scheduler.why(self.units.turn(rank), self.now_ms()).to_string(),
             },
             log_used_bytes: look.log_chunks * u64::from(geometry.chunk_bytes),
             log_chunks: look.log_chunks,

@@ -39,16 +39,9 @@ impl Job {
         let set = Set::new(generation, homes);
         let mut parts: BTreeMap<u32, Vec<SetPart>> = BTreeMap::new();
         for rank in 0..self.size() {
-            let partner = self.planner.as_ref().and_then(|p| p.partner(rank));
             let home = self.placement.home(rank);
-            let r = self.rank(rank);
-            (r.partner, r.captured, r.capturing) = (partner, r.incarnation, Some(generation));
-            let Some(start) = r.proc.as_ref().map(|p| p.start) else { continue };
-            let (partner, missing) = (partner.map(|m| m.node), r.retention.files());
-            parts.entry(home).or_default().push(SetPart { rank, start, partner, missing });
-            let mut event = self.event(EventKind::Checkpointing);
-            (event.rank, event.generation) = (Some(rank), Some(generation));
-            self.log_event(event);
+            let part = self.set_part_of(rank, generation);
+            parts.entry(home).or_default().extend(part);
         }
         if let Some(together) = &mut self.together {
             together.taking = Some(Taking { set, begun_ms: now, hold });
@@ -60,6 +53,19 @@ impl Job {
         }
     }
 
+    /// A rank's part in a set that begins.
+    pub(super) fn set_part_of(&mut self, rank: u32, generation: u32) -> Option<SetPart> {
+        let partner = self.planner.as_ref().and_then(|p| p.partner(rank));
+        let r = self.rank(rank);
+        (r.partner, r.captured, r.capturing) = (partner, r.incarnation, Some(generation));
+        let start = r.proc.as_ref().map(|p| p.start)?;
+        let (partner, missing) = (partner.map(|m| m.node), r.retention.files());
+        let mut event = self.event(EventKind::Checkpointing);
+        (event.rank, event.generation) = (Some(rank), Some(generation));
+        self.log_event(event);
+        Some(SetPart { rank, start, partner, missing })
+    }
+
     fn taking(&mut self, generation: u32) -> Option<&mut Set> {
         let taking = self.together.as_mut()?.taking.as_mut()?;
         Some(&mut taking.set).filter(|s| s.generation() == generation)
@@ -68,6 +74,9 @@ impl Job {
     /// The ranks of a node stand, or cannot be had to.
     pub(super) fn node_stands(&mut self, node: u32, generation: u32, result: Result<(), String>) {
         let result = result.map_err(|why| format!("{}: {why}", self.node_name(node)));
+        if self.units.are_nodes() {
+            return self.units.failed(generation, node, result);
+        }
         match self.taking(generation) {
             Some(set) => {
                 let verdict = set.stands(node, result);

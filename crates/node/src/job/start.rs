@@ -24,6 +24,7 @@ impl Job {
         }
         self.start += 1;
         let start = self.start;
+        self.rank(rank).falls = false;
         let generation = from.generation;
         let starting = Starting { start, generation, recovery, moved: moved.is_some() };
         self.rank(rank).starting = Some(starting);
@@ -65,7 +66,7 @@ impl Job {
     pub(super) fn started(&mut self, rank: u32, start: u64, pid: u32) {
         let Some(order) = self.ordered(rank, start) else { return };
         self.rank(rank).proc = Some(Proc { pid, start, mute: false });
-        self.scheduler.set_live(rank, self.protected());
+        self.tell_scheduler(rank);
         self.renew_asks(rank);
         let incarnation = self.rank(rank).incarnation;
         self.plan(Input::Restored { rank, incarnation });
@@ -100,6 +101,7 @@ impl Job {
         }
         if generation > 0 && self.many() {
             self.unrestorable(rank, generation, &text);
+            self.unit_not_started(rank);
         } else if generation > 0 && self.together.is_some() {
             self.set_refused(generation, &format!("rank {rank}: {text}"));
         } else if generation > 0 {

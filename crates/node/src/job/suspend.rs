@@ -50,7 +50,7 @@ impl Job {
         let mut left = Vec::new();
         for r in 0..self.size() {
             if !self.rank(r).gone {
-                self.scheduler.request(r);
+                self.scheduler.request(self.units.turn(r));
                 left.push((r, self.rank(r).capturing.unwrap_or(0)));
             }
         }
@@ -66,6 +66,9 @@ impl Job {
         }
         if !self.spec.ft.protects() {
             return Some(format!("it runs with --ft {}", self.spec.ft.name()));
+        }
+        if self.units.are_nodes() {
+            return Some(String::from("a job with --ft node is not saved as a whole, so far"));
         }
         if let Some(why) = &self.unprotected {
             return Some(format!("it runs without protection: {why}"));

@@ -50,6 +50,7 @@ impl Planner {
                 unborn: BTreeMap::new(),
                 guards: BTreeMap::new(),
                 given_up: 0,
+                told: 0,
             });
         }
         for rank in 0..self.ranks.len() {
@@ -61,7 +62,8 @@ impl Planner {
 
     /// Whether every rank has its place.
     pub fn placed(&self) -> bool {
-        let placed = |r: &Rank| !matches!(r.phase, Phase::Fetching | Phase::Restoring { .. });
+        let at_home = [Phase::Up, Phase::Done, Phase::Released];
+        let placed = |r: &Rank| at_home.contains(&r.phase);
         !self.rolling_back && self.ranks.iter().all(placed)
     }
 

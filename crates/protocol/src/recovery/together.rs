@@ -89,32 +89,42 @@ impl Planner {
         rank.kept.entry(set).or_default();
     }
 
-    /// This set will never be whole.
-    pub(super) fn void(&mut self, generation: u32, todo: &mut Vec<Action>) {
-        self.copying.retain(|c, _| c.1 != generation);
-        for (index, rank) in (0u32..).zip(&mut self.ranks) {
+    /// All ranks.
+    pub(super) fn all(&self) -> Vec<usize> {
+        (0..self.ranks.len()).collect()
+    }
+
+    /// This set of these ranks will never be whole.
+    pub(super) fn void(&mut self, of: &[usize], generation: u32, todo: &mut Vec<Action>) {
+        self.copying.retain(|c, _| c.1 != generation || !of.contains(&(c.0 as usize)));
+        for &index in of {
+            let rank = &mut self.ranks[index];
             rank.given_up = rank.given_up.max(generation);
             if rank.unborn.remove(&generation).is_some() {
-                todo.push(Action::Discard { rank: index, generation });
+                todo.push(Action::Discard { rank: index as u32, generation });
             }
         }
     }
 
-    /// A set begins to count when all of it lies on `enough` nodes each.
-    pub(super) fn count_sets(&mut self, enough: usize, todo: &mut Vec<Action>) {
+    /// A set of these ranks begins to count when each image of it lies on as many nodes as it is
+    /// to.
+    pub(super) fn count_sets(&mut self, of: &[usize], todo: &mut Vec<Action>) {
+        let enough = self.enough();
         let whole = |r: &Rank, g: u32| r.unborn.get(&g).is_some_and(|h| h.len() >= enough);
-        let begun = self.ranks.first().into_iter().flat_map(|r| r.unborn.keys().copied());
-        let ripe: Vec<u32> = begun.filter(|g| self.ranks.iter().all(|r| whole(r, *g))).collect();
+        let begun = of.first().into_iter().flat_map(|r| self.ranks[*r].unborn.keys().copied());
+        let all = |g: &u32| of.iter().all(|r| whole(&self.ranks[*r], *g));
+        let ripe: Vec<u32> = begun.filter(all).collect();
         for generation in ripe {
-            for (index, rank) in (0u32..).zip(&mut self.ranks) {
+            for &index in of {
+                let (rank, number) = (&mut self.ranks[index], index as u32);
                 let later = rank.unborn.split_off(&generation);
                 let older: BTreeMap<_, _> = std::mem::replace(&mut rank.unborn, later);
                 for older in older.into_keys() {
-                    todo.push(Action::Discard { rank: index, generation: older });
+                    todo.push(Action::Discard { rank: number, generation: older });
                 }
                 let holders = rank.unborn.remove(&generation).unwrap_or_default();
                 rank.kept.insert(generation, holders);
-                todo.push(Action::Complete { rank: index, generation });
+                todo.push(Action::Complete { rank: number, generation });
             }
         }
     }

@@ -80,6 +80,9 @@ impl World {
                     self.controller.homes[rank as usize] = Some(at.node);
                     self.say_to_all(&ToNode::Homes(self.controller.homes.clone()));
                 }
+                Action::Kill { .. } | Action::Gather { .. } => {
+                    self.fail(String::from("there are no units"));
+                }
                 Action::Query { .. } => self.fail(String::from("nodes are asked for outcomes")),
                 Action::Restore { rank, incarnation, at, generation, from, .. } => {
                     self.restore(at, Order { rank, incarnation, generation, from });

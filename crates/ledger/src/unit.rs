@@ -1,0 +1,45 @@
+//! Recovery units: ranks that are checkpointed together and go back together.
+//!
+//! What they send each other crosses the log as it does everywhere, but is not retained: it is
+//! given up when the receiver has taken it. So the log of such a channel cannot serve a receiver
+//! that goes back; it goes back to where it was when the unit's images were taken.
+
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use crate::mirror::{self, Pool};
+use crate::segment::Segment;
+
+/// The unit of each rank. To be called before any rank runs.
+pub fn bind(seg: &Segment, units: &[u32]) {
+    let ranks = seg.geometry().ranks as usize;
+    let numbered = || (0u32..).zip(units).take(ranks);
+    for (src, unit) in numbered() {
+        for (dst, other) in numbered() {
+            seg.channel(src, dst).inner.store(u64::from(unit == other), Release);
+        }
+    }
+}
+
+/// Whether what one rank sends another is not retained.
+pub fn is_inner(seg: &Segment, src: u32, dst: u32) -> bool {
+    seg.channel(src, dst).inner.load(Relaxed) != 0
+}
+
+/// Gives up all that these ranks, of which none runs, have sent each other, and how much of it they
+/// had received.
+pub fn part(seg: &Segment, ranks: &[u32]) {
+    for &src in ranks {
+        let mut pool = Pool::new(seg, src);
+        for &dst in ranks {
+            mirror::clear(seg, &mut pool, dst);
+            let ctl = seg.channel(src, dst);
+            for word in [&ctl.need, &ctl.front, &ctl.had, &ctl.here, &ctl.shown, &ctl.viewing] {
+                word.store(0, Release);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "unit_tests.rs"]
+mod tests;

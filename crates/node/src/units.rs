@@ -1,0 +1,22 @@
+//! Where ranks are at the start, and which of them are one recovery unit.
+
+use crate::placement::{Map, Placement};
+use eyrie_control::{Ft, JobSpec};
+
+/// Where ranks are at the start.
+pub(crate) fn first_placement(spec: &JobSpec) -> Placement {
+    let map = if spec.cyclic { Map::Cyclic } else { Map::Block };
+    match &spec.homes[..] {
+        [] => Placement::new(spec.size, spec.nodes.max(1), spec.spares, map),
+        homes => Placement::of(homes.to_vec(), spec.nodes + spec.spares),
+    }
+}
+
+/// The recovery unit of each rank, wherever it is: the node that it began on. Empty: each is its
+/// own, or all are one.
+pub(crate) fn of(spec: &JobSpec) -> Vec<u32> {
+    match spec.ft {
+        Ft::Node => first_placement(spec).homes().to_vec(),
+        Ft::Logged | Ft::None | Ft::Verify | Ft::Coordinated => Vec::new(),
+    }
+}
