@@ -55,6 +55,10 @@ pub enum EventKind {
     ControllerLost,
     /// All nodes that are left are with the new controller (`count` of them).
     ControllerBack,
+    /// The gateway of a cluster is gone; `text` says which, and how that was noticed.
+    GatewayLost,
+    /// Another one is there.
+    GatewayBack,
 }
 
 impl EventKind {
@@ -84,6 +88,8 @@ impl EventKind {
             EventKind::Vaulted => "vaulted",
             EventKind::ControllerLost => "controller-lost",
             EventKind::ControllerBack => "controller-back",
+            EventKind::GatewayLost => "gateway-lost",
+            EventKind::GatewayBack => "gateway-back",
         }
     }
 }

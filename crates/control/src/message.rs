@@ -6,6 +6,7 @@
 
 use crate::bind::{Bind, Slot};
 use crate::event::Event;
+use crate::gateway::Clusters;
 use crate::status::JobStatus;
 use eyrie_vault::Scheme;
 use serde::{Deserialize, Serialize};
@@ -154,6 +155,7 @@ pub struct JobSpec {
     pub controller_limit_ms: u64,
     /// Connections between nodes, and to the controller, are encrypted.
     pub tls: bool,
+    pub clusters: Clusters,
 }
 
 impl JobSpec {
@@ -233,6 +235,10 @@ pub enum ClientMsg {
     /// Start nodes on these hosts; answered as `Grow`.
     GrowHosts {
         hosts: Vec<Host>,
+    },
+    /// Kill the gateways of clusters with SIGKILL, as a fault would.
+    KillGateways {
+        clusters: Vec<u32>,
     },
 }
 

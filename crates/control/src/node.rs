@@ -204,6 +204,8 @@ pub enum ToNode {
     Finish,
     /// The node is no member of the job any more, and ends.
     Dismissed,
+    /// The cluster of each node, and where the gateway of this one's is, if it is there.
+    Clusters { of: Vec<u32>, gateway: Option<SocketAddr> },
 }
 
 impl ToNode {

@@ -167,6 +167,7 @@ mod tests {
             input_is_file: false,
             controller_limit_ms: 0,
             tls: false,
+            clusters: eyrie_control::gateway::Clusters::default(),
         };
         let tapes = [Tape::new(10), Tape::new(10)];
         let retention = Retention::new(1);

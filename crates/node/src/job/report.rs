@@ -165,6 +165,7 @@ impl Job {
             } else {
                 Vec::new()
             },
+            clusters: self.cluster_status(),
         }
     }
 
