@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::clusters::Wide;
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use eyrie_terminal::units::{parse_bytes, parse_millis};
@@ -68,6 +69,9 @@ pub enum Command {
     /// A node on another host (started by its controller, through a remote shell)
     #[command(name = "__host", hide = true)]
     Host,
+    /// The gateway of a cluster (started by the job's controller)
+    #[command(name = "__gateway", hide = true)]
+    Gateway,
     /// The way to a node of `eyrie join` (started by its controller)
     #[command(name = "__call", hide = true)]
     Call {
@@ -185,7 +189,8 @@ fn parse_size(text: &str) -> Result<u32, String> {
     eyrie run -n 4 ./cg B\n  \
     eyrie run -n 4 -l -v --ckpt-every 10 -- ./heat 2000 --steps 500\n  \
     eyrie run -n 2 --ft none python3 pi.py\n  \
-    eyrie run -n 8 --hosts node1,node2,node3 --spares 1 ./heat 4000\n\n\
+    eyrie run -n 8 --hosts node1,node2,node3 --spares 1 ./heat 4000\n  \
+    eyrie run -n 8 --nodes 4 --clusters 2 ./heat 4000\n\n\
     Ctrl-C asks the program to end; a second one kills it. SIGQUIT (Ctrl-\\) saves the job and\n\
     ends it with exit code 85; eyrie restart goes on. The exit code is 0 if all ranks\n\
     exit with 0, else that of the first rank that failed (128 + signal if one killed it).")]
@@ -225,12 +230,14 @@ pub struct Run {
     /// Spread the ranks over N nodes, each a daemon with storage of its own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub nodes: Option<u32>,
-    /// Run on these machines, a node on each: a list (a,b:4,c) or a file (one a line; `slots=N`
-    /// behind it, # begins a comment). Slots, here 4, are the most ranks that a host gets
-    /// [default: in a Slurm allocation its hosts, started by srun, unless --nodes is given]
+    /// Run on these machines, a node on each: a list (a,b:4,c) or a file (one a line; `slots=N` and
+    /// `cluster=NAME` behind it, # begins a comment). Slots, here 4, are the most ranks that a host
+    /// gets [default: in a Slurm allocation its hosts, started by srun, unless --nodes is given]
     #[arg(long, value_name = "LIST|FILE")]
     #[arg(conflicts_with_all = ["nodes", "netns"])]
     pub hosts: Option<String>,
+    #[command(flatten)]
+    pub wide: Wide,
     #[command(flatten)]
     pub reach: Reach,
     /// How ranks are laid out on the nodes [default: block]
@@ -475,6 +482,7 @@ pub struct Grow {
     eyrie inject last kill-rank 2\n  \
     eyrie inject k7mq kill-rank 0,3\n  \
     eyrie inject last kill-node 1\n  \
+    eyrie inject last kill-gateway 0\n  \
     eyrie inject last kill-controller")]
 pub struct Inject {
     /// The job: its id, the beginning of one, or `last`
@@ -491,6 +499,13 @@ pub enum Fault {
         /// Nodes, separated by commas
         #[arg(value_name = "N[,N..]", value_delimiter = ',', required = true)]
         nodes: Vec<u32>,
+    },
+    /// Kill the gateways of clusters; others are started
+    #[command(name = "kill-gateway")]
+    Gateway {
+        /// Clusters by their numbers, separated by commas
+        #[arg(value_name = "C[,C..]", value_delimiter = ',', required = true)]
+        clusters: Vec<u32>,
     },
     /// Kill the controller; another one goes on by its journal
     #[command(name = "kill-controller")]

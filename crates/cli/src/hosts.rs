@@ -28,6 +28,14 @@ const RSH_ENV: &str = "EYRIE_RSH";
 pub struct Entry {
     pub name: String,
     pub slots: Option<u32>,
+    pub cluster: Option<String>,
+}
+
+impl Entry {
+    /// One in no cluster.
+    pub fn of(name: String, slots: Option<u32>) -> Entry {
+        Entry { name, slots, cluster: None }
+    }
 }
 
 /// Where ranks are to run.
@@ -35,6 +43,8 @@ pub struct Plan {
     pub hosts: Hosts,
     pub nodes: u32,
     pub homes: Vec<u32>,
+    /// The cluster of each host; empty: none is named.
+    pub clusters: Vec<String>,
 }
 
 /// What `--hosts` and its companions ask for.
@@ -60,6 +70,7 @@ pub fn plan(wish: &Wish<'_>) -> anyhow::Result<Option<Plan>> {
     let starter = rsh.first().map_or(&b""[..], Vec::as_slice);
     let what = if shell { "the remote shell (--rsh)" } else { "this is an allocation of Slurm" };
     program::find(OsStr::from_bytes(starter)).context(what)?;
+    let clusters = clusters(&entries)?;
     let names: Vec<&str> = entries.iter().map(|e| e.name.as_str()).collect();
     let addresses = addresses(&names, reach.address.as_deref())?;
     let list = entries.into_iter().zip(addresses);
@@ -71,7 +82,18 @@ pub fn plan(wish: &Wish<'_>) -> anyhow::Result<Option<Plan>> {
     let binary = binary.into_os_string().into_vec();
     let join_ms = reach.join_limit.unwrap_or(JOIN_MS);
     let hosts = Hosts { list, rsh, shell, binary, join_ms, outlive: true };
-    Ok(Some(Plan { hosts, nodes, homes }))
+    Ok(Some(Plan { hosts, nodes, homes, clusters }))
+}
+
+/// The cluster of each host: all have one, or none has.
+fn clusters(entries: &[Entry]) -> anyhow::Result<Vec<String>> {
+    let named: Vec<String> = entries.iter().filter_map(|e| e.cluster.clone()).collect();
+    match entries.iter().find(|e| e.cluster.is_none()) {
+        Some(host) if !named.is_empty() => {
+            bail!("host {} has no cluster=NAME, as others have: give it one", host.name)
+        }
+        _ => Ok(named),
+    }
 }
 
 /// Hosts that join a job which runs.
@@ -112,7 +134,8 @@ pub fn pointless(run: &Run) -> Option<&'static str> {
         ("--save-every", run.save_every.is_some()),
         ("--controller-limit", run.controller_limit.is_some()),
     ];
-    options.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    let given = options.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
+    given.or_else(|| run.wide.given())
 }
 
 /// The number of hosts with ranks, and the home of each rank.
@@ -160,7 +183,7 @@ fn read(text: &str) -> anyhow::Result<Vec<Entry>> {
         .context("--hosts")
 }
 
-/// One host a line, `slots=N` behind it or not.
+/// One host a line, `slots=N` and `cluster=NAME` behind it or not.
 fn parse_file(content: &str) -> anyhow::Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for (number, line) in (1..).zip(content.lines()) {
@@ -170,9 +193,16 @@ fn parse_file(content: &str) -> anyhow::Result<Vec<Entry>> {
         let place = || format!("line {number}");
         let mut entry = parse_entry(name).with_context(place)?;
         for word in words {
+            if let Some(cluster) = word.strip_prefix("cluster=").filter(|name| !name.is_empty()) {
+                entry.cluster = Some(cluster.to_string());
+                continue;
+            }
             let slots = word.strip_prefix("slots=").map(parse_slots);
             let Some(slots) = slots else {
-                bail!("line {number}: '{word}' is not known: write for example 'node7 slots=4'");
+                bail!(
+                    "line {number}: '{word}' is not known: write for example 'node7 slots=4 \
+                     cluster=east'"
+                );
             };
             entry.slots = Some(slots.with_context(place)?);
         }
@@ -196,7 +226,7 @@ fn parse_entry(word: &str) -> anyhow::Result<Entry> {
         bail!("'{word}' is no host: write for example 'node7' or 'node7:4'");
     }
     let slots = slots.map(parse_slots).transpose()?;
-    Ok(Entry { name: name.to_string(), slots })
+    Ok(Entry::of(name.to_string(), slots))
 }
 
 fn parse_slots(text: &str) -> anyhow::Result<u32> {
@@ -214,6 +244,9 @@ fn merge(entries: Vec<Entry>) -> anyhow::Result<Vec<Entry>> {
         }
         match merged.iter_mut().find(|e| e.name == entry.name) {
             Some(known) => {
+                if known.cluster != entry.cluster {
+                    bail!("host {} is in two clusters: name one for it", entry.name);
+                }
                 let sum = known.slots.unwrap_or(0).saturating_add(entry.slots.unwrap_or(0));
                 known.slots = Some(sum);
             }
@@ -314,7 +347,7 @@ mod tests {
     use super::*;
 
     fn entry(name: &str, slots: impl Into<Option<u32>>) -> Entry {
-        Entry { name: name.into(), slots: slots.into() }
+        Entry::of(name.into(), slots.into())
     }
 
     #[test]

@@ -71,9 +71,10 @@ fn refuse(run: &Run) -> Result<(), Failure> {
         ("--spares", run.spares.is_some()),
         ("--netns", run.netns),
     ];
-    match options.into_iter().find(|(_, given)| *given) {
+    let given = options.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
+    match given.or_else(|| run.wide.given()) {
         None => Ok(()),
-        Some((name, _)) => {
+        Some(name) => {
             let text = format!("{name} is for eyrie run: here the launcher says where ranks are");
             Err(Failure::new(USAGE, anyhow!(text)))
         }

@@ -10,6 +10,7 @@ use crate::console::{self, Console};
 use crate::hosts::{self, Wish};
 use crate::rankfile::RankFile;
 use anyhow::Context;
+use eyrie_control::gateway::Clusters;
 use eyrie_control::{Bind, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec};
 use eyrie_node::daemon;
 use eyrie_node::home::{self, JobFolder};
@@ -64,6 +65,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         Some(_) => program_elsewhere(&run.command)?,
         None => checked_program(&run.command)?,
     };
+    let named = elsewhere.as_ref().map(|p| p.clusters.clone()).unwrap_or_default();
     let (nodes, homes, hosts) = match elsewhere {
         Some(plan) => (plan.nodes, plan.homes, Some(Box::new(plan.hosts))),
         None => {
@@ -75,6 +77,9 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
     };
     check_vault(run, nodes)?;
     check_saving(run)?;
+    let clusters = run.wide.plan(nodes, run.spares.unwrap_or(0), &named);
+    let clusters = clusters.map_err(|e| Failure::new(USAGE, e))?;
+    check_clusters(run, &clusters)?;
     let ranks = file.as_ref().map_or_else(|| run.ranks(), |f| f.ranks.len() as u32);
     let spec = JobSpec {
         ft: mode(run.ft, nodes),
@@ -83,6 +88,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         homes,
         cyclic: map == Map::Cyclic,
         slots: file.map(|f| f.slots()).unwrap_or_default(),
+        clusters,
         ..describe(run, ranks, &program)
     };
     start(spec, run.label)
@@ -143,7 +149,17 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         controller_limit_ms: run.controller_limit.unwrap_or(CONTROLLER_LIMIT_MS),
         tls: run.guard.tls,
         save_every_ms: run.save_every.unwrap_or(0),
+        clusters: Clusters::default(),
     }
+}
+
+/// Refuses what does not go through gateways yet.
+fn check_clusters(run: &Run, clusters: &Clusters) -> Result<(), Failure> {
+    if clusters.count() > 0 && run.ft != FtMode::Logged {
+        let text = "several clusters take --ft logged, so far: leave --ft or --clusters out";
+        return Err(Failure::new(USAGE, anyhow::Error::msg(text)));
+    }
+    Ok(())
 }
 
 /// Whether images go to a vault, where they share parity.
@@ -253,6 +269,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         controller_limit_ms: 0,
         tls: false,
         save_every_ms: 0,
+        clusters: Clusters::default(),
     };
     start(spec, verify.label)
 }
@@ -488,11 +505,19 @@ pub fn host() -> Result<i32, Failure> {
     Ok(keeper::run()?)
 }
 
+/// The gateway of a cluster.
+pub fn gateway() -> Result<i32, Failure> {
+    log_to_stderr();
+    eyrie_node::gateway::run()?;
+    Ok(0)
+}
+
 fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("EYRIE_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     // Whose log cannot be written is not to die of saying so.
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
+    let log = log.with_writer(std::io::stderr);
     log.log_internal_errors(false).init();
 }
 

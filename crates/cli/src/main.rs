@@ -1,6 +1,7 @@
 //! `eyrie`: arguments in, exit code out. The work is done in the modules and in the node daemon.
 
 mod args;
+mod clusters;
 mod console;
 mod hosts;
 mod image;
@@ -60,6 +61,7 @@ fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Node(node) => launch::node(node),
         Command::Member => launch::member(),
         Command::Host => launch::host(),
+        Command::Gateway => launch::gateway(),
         Command::Call { folder, host, .. } => join::call(&folder, &host),
     }
 }

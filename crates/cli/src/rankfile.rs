@@ -59,7 +59,7 @@ impl RankFile {
             if let Place::Host(name) = &line.place
                 && !all.iter().any(|e| e.name == *name)
             {
-                all.push(Entry { name: name.clone(), slots: None });
+                all.push(Entry::of(name.clone(), None));
             }
         }
         all

@@ -196,6 +196,7 @@ pub fn inject(args: &Inject) -> Result<i32, Failure> {
     let job = find_running(&args.job)?;
     let ask = match &args.fault {
         Fault::Rank { ranks } => ClientMsg::Kill { ranks: ranks.clone() },
+        Fault::Gateway { clusters } => ClientMsg::KillGateways { clusters: clusters.clone() },
         Fault::Controller => ClientMsg::KillController,
         Fault::Node { nodes } => ClientMsg::KillNodes { nodes: nodes.clone() },
     };

@@ -1,6 +1,7 @@
 //! `eyrie restart`: goes on with a job that was saved as a whole, where it was or elsewhere.
 
 use crate::args::{MapMode, Restart};
+use crate::clusters;
 use crate::hosts::{self, Wish};
 use crate::launch;
 use anyhow::{Context, anyhow};
@@ -29,7 +30,9 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
         return Err(Failure::new(FAILED, anyhow!(text)));
     }
     let mut spec = saved.spec.clone();
-    place(args, &mut spec).map_err(|error| Failure::new(USAGE, error))?;
+    place(args, &mut spec)
+        .and_then(|named| divide(args, &mut spec, &named))
+        .map_err(|error| Failure::new(USAGE, error))?;
     spec.verbose = args.verbose;
     spec.keep = spec.keep || args.keep;
     spec.tls = spec.tls || args.guard.tls;
@@ -38,14 +41,35 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
     launch::start_in(&folder, &binary, &order, Some(&saved), args.label)
 }
 
-/// Says where the job goes on.
-fn place(args: &Restart, spec: &mut JobSpec) -> anyhow::Result<()> {
+/// Puts the nodes into as many clusters as there were, or into those that their hosts are in.
+fn divide(args: &Restart, spec: &mut JobSpec, named: &[String]) -> anyhow::Result<()> {
+    let count = spec.clusters.count();
+    if count == 0 && !named.is_empty() {
+        return Err(anyhow!("the job was saved without clusters: leave cluster= out"));
+    }
+    let all = (spec.nodes + spec.spares) as usize;
+    let moved = args.hosts.is_some() || args.nodes.is_some();
+    if count == 0 || (!moved && spec.clusters.of.len() == all) {
+        return Ok(());
+    }
+    let (names, of) = match named.is_empty() {
+        true => clusters::in_blocks(count, spec.nodes, spec.spares)?,
+        false => clusters::by_name(named)?,
+    };
+    // Of one cluster nothing is to be told apart.
+    let one = names.len() < 2;
+    (spec.clusters.names, spec.clusters.of) = if one { Default::default() } else { (names, of) };
+    Ok(())
+}
+
+/// Says where the job goes on. Returns the clusters that are named there.
+fn place(args: &Restart, spec: &mut JobSpec) -> anyhow::Result<Vec<String>> {
     if spec.nodes == 0 {
         return match options(args).first() {
             Some(option) => Err(anyhow!(
                 "--{option}: a job that was saved without --nodes or --hosts goes on without"
             )),
-            None => Ok(()),
+            None => Ok(Vec::new()),
         };
     }
     if args.map.is_some() {
@@ -72,7 +96,7 @@ fn place(args: &Restart, spec: &mut JobSpec) -> anyhow::Result<()> {
         spec.hosts = Some(Box::new(plan.hosts));
         // Those of a rank file were of the hosts that were.
         spec.slots = Vec::new();
-        return Ok(());
+        return Ok(plan.clusters);
     }
     let elsewhere = ["prefix", "address", "join-limit", "oversubscribe"];
     if let Some(option) = options(args).into_iter().find(|o| elsewhere.contains(o)) {
@@ -86,7 +110,7 @@ fn place(args: &Restart, spec: &mut JobSpec) -> anyhow::Result<()> {
         return Err(anyhow!("--map and --spares: give --hosts or --nodes, too"));
     }
     spec.spares = args.spares.unwrap_or(spec.spares);
-    Ok(())
+    Ok(Vec::new())
 }
 
 /// Names of the options given that say where.

@@ -160,6 +160,7 @@ fn nodes(job: &JobStatus) -> String {
     if job.tls {
         text.push_str("connections: encrypted (TLS 1.3)\n");
     }
+    text.push_str(&clusters(job));
     text.push_str(&vault(job));
     for n in job.nodes.iter().filter(|n| n.strangers + n.fenced + n.malformed > 0) {
         let (strangers, fenced, malformed) = (n.strangers, n.fenced, n.malformed);
@@ -171,6 +172,44 @@ fn nodes(job: &JobStatus) -> String {
         );
     }
     text
+}
+
+/// Clusters and their gateways.
+fn clusters(job: &JobStatus) -> String {
+    if job.clusters.is_empty() {
+        return String::new();
+    }
+    let mut rows = vec![row(&[
+        "CLUSTER",
+        "NODES",
+        "GATEWAY",
+        "PID",
+        "STARTS",
+        "NODES REACH IT AT",
+        "GATEWAYS AT",
+        "STREAMS",
+        "SENT",
+        "RECEIVED",
+        "TURNED AWAY",
+    ])];
+    for c in &job.clusters {
+        let g = &c.gateway;
+        let nodes: Vec<String> = c.nodes.iter().map(u32::to_string).collect();
+        rows.push(vec![
+            c.name.clone(),
+            nodes.join(","),
+            g.state.clone(),
+            g.pid.map_or_else(|| "-".into(), |p| p.to_string()),
+            g.starts.to_string(),
+            g.inside.clone().unwrap_or_default(),
+            g.outside.clone().unwrap_or_default(),
+            g.carried.streams.to_string(),
+            bytes(g.carried.bytes_sent),
+            bytes(g.carried.bytes_received),
+            (g.carried.strangers + g.carried.malformed).to_string(),
+        ]);
+    }
+    table(&rows)
 }
 
 /// What protects images against the loss of nodes.

@@ -24,14 +24,14 @@ pub fn hosts() -> anyhow::Result<Option<Vec<Entry>>> {
     let Some(list) = variable("SLURM_JOB_NODELIST") else { return Ok(None) };
     let names = expand(&list).with_context(|| format!("SLURM_JOB_NODELIST={list}"))?;
     let Some(text) = variable("SLURM_TASKS_PER_NODE") else {
-        return Ok(Some(names.into_iter().map(|name| Entry { name, slots: None }).collect()));
+        return Ok(Some(names.into_iter().map(|name| Entry::of(name, None)).collect()));
     };
     let tasks = counts(&text).with_context(|| format!("SLURM_TASKS_PER_NODE={text}"))?;
     if tasks.len() != names.len() {
         bail!("SLURM_TASKS_PER_NODE={text} is not for the hosts {list}");
     }
     let entries = names.into_iter().zip(tasks);
-    Ok(Some(entries.map(|(name, slots)| Entry { name, slots: Some(slots) }).collect()))
+    Ok(Some(entries.map(|(name, slots)| Entry::of(name, Some(slots))).collect()))
 }
 
 /// The number of tasks that the allocation was made for.

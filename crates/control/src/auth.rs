@@ -63,6 +63,14 @@ pub enum Role {
     Board = 7,
     /// Another one, which calls it.
     Seat = 8,
+    /// A node that wants to reach one of another cluster, towards its own cluster's gateway.
+    Passenger = 9,
+    /// That gateway.
+    Gateway = 10,
+    /// A gateway that calls another cluster's.
+    TunnelCaller = 11,
+    /// The one that is called.
+    TunnelServer = 12,
 }
 
 /// How one end of a connection introduces itself.
@@ -165,6 +173,10 @@ impl Hello {
             6 => Role::StoreServer,
             7 => Role::Board,
             8 => Role::Seat,
+            9 => Role::Passenger,
+            10 => Role::Gateway,
+            11 => Role::TunnelCaller,
+            12 => Role::TunnelServer,
             _ => return Err(AuthError::Malformed),
         };
         let name = &bytes[16..16 + JOB_BYTES];

@@ -57,6 +57,10 @@ pub enum EventKind {
     ControllerBack,
     /// A set of checkpoints is in the job's folder, too, from which it can be restarted (`bytes`).
     Flushed,
+    /// The gateway of a cluster is gone; `text` says which, and how that was noticed.
+    GatewayLost,
+    /// Another one is there.
+    GatewayBack,
 }
 
 impl EventKind {
@@ -87,6 +91,8 @@ impl EventKind {
             EventKind::ControllerLost => "controller-lost",
             EventKind::ControllerBack => "controller-back",
             EventKind::Flushed => "flushed",
+            EventKind::GatewayLost => "gateway-lost",
+            EventKind::GatewayBack => "gateway-back",
         }
     }
 }

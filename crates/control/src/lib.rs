@@ -8,6 +8,7 @@ pub mod auth;
 pub mod bind;
 pub mod event;
 pub mod frame;
+pub mod gateway;
 pub mod message;
 pub mod meta;
 pub mod node;

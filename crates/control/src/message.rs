@@ -6,6 +6,7 @@
 
 use crate::bind::{Bind, Slot};
 use crate::event::Event;
+use crate::gateway::Clusters;
 use crate::status::JobStatus;
 use eyrie_vault::Scheme;
 use serde::{Deserialize, Serialize};
@@ -168,6 +169,7 @@ pub struct JobSpec {
     /// How often, at most, the newest set of a job over nodes is brought to the job's folder while
     /// it runs; 0: never.
     pub save_every_ms: u64,
+    pub clusters: Clusters,
 }
 
 impl JobSpec {
@@ -247,6 +249,10 @@ pub enum ClientMsg {
     /// Start nodes on these hosts; answered as `Grow`.
     GrowHosts {
         hosts: Vec<Host>,
+    },
+    /// Kill the gateways of clusters with SIGKILL, as a fault would.
+    KillGateways {
+        clusters: Vec<u32>,
     },
 }
 

@@ -213,6 +213,8 @@ pub enum ToNode {
     /// These ranks, which are one recovery unit and of which none runs, come back at this node:
     /// what they passed each other there is given up.
     Gather { ranks: Vec<u32> },
+    /// The cluster of each node, and where the gateway of this one's is, if it is there.
+    Clusters { of: Vec<u32>, gateway: Option<SocketAddr> },
 }
 
 impl ToNode {

@@ -1,5 +1,6 @@
 //! What `eyrie status` shows; its JSON form is documented in `docs/formats/control.md`.
 
+use crate::gateway::ClusterStatus;
 use serde::{Deserialize, Serialize};
 
 /// A whole job at one moment.
@@ -44,6 +45,9 @@ pub struct JobStatus {
     pub ranks: Vec<RankStatus>,
     /// Empty if the daemon is the only node.
     pub nodes: Vec<NodeStatus>,
+    /// Empty if there is but one.
+    #[serde(default)]
+    pub clusters: Vec<ClusterStatus>,
 }
 
 /// A set of checkpoints that a job can be restarted from.

@@ -110,7 +110,10 @@ impl Dial {
     fn open(&self, shared: &Arc<Shared>) -> Result<(Arc<Connection>, u64), AuthError> {
         let address = shared.outbound().peers.get(&self.member.node).map(|p| p.address);
         let address = address.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-        let socket = TcpStream::connect_timeout(&address, PATIENCE)?;
+        let (own, to) = (shared.own, self.member);
+        let ends = ((own.node, own.epoch), (to.node, to.epoch));
+        let routes = &shared.routes;
+        let socket = routes.connect(&shared.secret, &shared.job, ends, address, PATIENCE)?;
         let number = shared.enrol(&socket).ok_or_else(|| io::Error::other("the node ends"))?;
         let made = self.shake(shared, socket).and_then(|stream| {
             let segment = Arc::clone(&shared.segment);
@@ -129,9 +132,6 @@ impl Dial {
     }
 
     fn shake(&self, shared: &Shared, socket: TcpStream) -> Result<Stream, AuthError> {
-        socket.set_read_timeout(Some(PATIENCE))?;
-        socket.set_write_timeout(Some(PATIENCE))?;
-        socket.set_nodelay(true)?;
         let (own, to) = (shared.own, self.member);
         let own = (own.node, own.epoch);
         let hello = Hello::new(Role::LinkSender, &shared.job, own, (to.node, to.epoch))?;

@@ -16,6 +16,7 @@ use eyrie_ledger::walk::{self, Walk};
 use eyrie_protocol::link::receiver::{Piece, Receiver, Wrong};
 use eyrie_protocol::link::wire::{Backward, Forward, Stream};
 use eyrie_protocol::membership::Member;
+use eyrie_tls::Routes;
 
 use crate::connection::Connection;
 
@@ -46,6 +47,7 @@ pub(crate) enum Fault {
 pub(crate) struct Inbound {
     segment: Arc<Segment>,
     own: u32,
+    routes: Routes,
     homes: Vec<u32>,
     receiver: Receiver,
     pools: BTreeMap<u32, Pool>,
@@ -58,7 +60,7 @@ pub(crate) struct Inbound {
 }
 
 impl Inbound {
-    pub fn new(segment: Arc<Segment>, own: u32) -> Inbound {
+    pub fn new(segment: Arc<Segment>, own: u32, routes: Routes) -> Inbound {
         let geo = segment.geometry();
         let chunk = u64::from(geo.chunk_bytes);
         let share = u64::from(geo.pool_chunks) / (2 * u64::from(geo.ranks)) * chunk;
@@ -66,6 +68,7 @@ impl Inbound {
         Inbound {
             segment,
             own,
+            routes,
             homes: vec![NOWHERE; geo.ranks as usize],
             receiver: Receiver::new(share.clamp(least, MOST_WINDOW_BYTES.max(least))),
             pools: BTreeMap::new(),
@@ -200,8 +203,11 @@ impl Inbound {
     }
 
     /// Says where the receiver of the stream takes early messages, once. It opens its door when it
-    /// runs, and lets its first message wake the links.
+    /// runs, and lets its first message wake the links. Datagrams do not go through gateways.
     fn tell_early(&mut self, stream: Stream) {
+        if self.routes.abroad(self.own, self.homes[stream.0 as usize]).is_some() {
+            return;
+        }
         let ctl = self.segment.rank(stream.1);
         let Some((address, token)) = early::door_of(ctl) else { return };
         let port = address.port();

@@ -10,7 +10,7 @@ use eyrie_ledger::early::{self, Wish};
 use eyrie_ledger::segment::{ASLEEP_REMOTE, AWAKE, Segment};
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::replicas::Replicas;
-use eyrie_tls::Secret;
+use eyrie_tls::{Routes, Secret};
 
 use crate::dial::Dial;
 use crate::shared::{Shared, lock};
@@ -23,6 +23,8 @@ pub struct Setup {
     pub job: String,
     pub own: Member,
     pub secret: Secret,
+    /// How other nodes are reached.
+    pub routes: Routes,
     pub listener: TcpListener,
     /// Other nodes that are to hold each determinant (`--log-replicas`).
     pub log_replicas: usize,
@@ -69,12 +71,12 @@ impl Links {
     /// # Errors
     /// When the system has no threads or descriptors left.
     pub fn start(setup: Setup) -> io::Result<Links> {
-        let Setup { segment, job, own, secret, listener, log_replicas, early } = setup;
+        let Setup { segment, job, own, secret, routes, listener, log_replicas, early } = setup;
         let address = listener.local_addr()?;
         segment.header().linked.store(1, SeqCst);
         early.store(&segment);
         let closer = OwnedFd::from(listener.try_clone()?);
-        let shared = Arc::new(Shared::new(segment, job, own, secret, log_replicas)?);
+        let shared = Arc::new(Shared::new(segment, job, own, (secret, routes), log_replicas)?);
         let links = Links { shared: Arc::clone(&shared), address, listener: closer };
         shared.spawn("eyrie-link-wake", |s| s.waker.run(&s.segment))?;
         shared.spawn("eyrie-link-accept", move |s| serve::accept(s, &listener))?;

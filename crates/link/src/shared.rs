@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use eyrie_ledger::segment::Segment;
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::replicas::Replicas;
-use eyrie_tls::Secret;
+use eyrie_tls::{Routes, Secret};
 
 use crate::dial::Dial;
 use crate::inbound::Inbound;
@@ -36,6 +36,8 @@ pub(crate) struct Shared {
     pub job: String,
     pub own: Member,
     pub secret: Secret,
+    /// How others are reached.
+    pub routes: Routes,
     outbound: Mutex<Outbound>,
     inbound: Mutex<Inbound>,
     replicas: Mutex<Replicas>,
@@ -69,17 +71,18 @@ impl Shared {
         segment: Arc<Segment>,
         job: String,
         own: Member,
-        secret: Secret,
+        (secret, routes): (Secret, Routes),
         log_replicas: usize,
     ) -> std::io::Result<Shared> {
         Ok(Shared {
             outbound: Mutex::new(Outbound::new(Arc::clone(&segment), own, log_replicas)),
-            inbound: Mutex::new(Inbound::new(Arc::clone(&segment), own.node)),
+            inbound: Mutex::new(Inbound::new(Arc::clone(&segment), own.node, routes.clone())),
             replicas: Mutex::new(Replicas::default()),
             segment,
             job,
             own,
             secret,
+            routes,
             members: Mutex::new(Members::default()),
             dials: Mutex::new(BTreeMap::new()),
             waker: Waker::new()?,

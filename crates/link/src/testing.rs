@@ -12,7 +12,7 @@ use eyrie_ledger::early::Wish;
 use eyrie_ledger::segment::{Geometry, Segment};
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::replicas::{Words, longest};
-use eyrie_tls::Secret;
+use eyrie_tls::{Routes, Secret};
 
 use crate::links::{Links, Setup};
 
@@ -97,6 +97,7 @@ impl Cluster {
             job: JOB.into(),
             own: member,
             secret: self.secret.clone(),
+            routes: Routes::default(),
             listener,
             log_replicas: self.log_replicas,
             early: if self.secret.encrypts() { Wish::Never } else { Wish::Always },

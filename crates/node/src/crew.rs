@@ -4,8 +4,11 @@
 //! turned away, counted and told in one line; of a daemon that is gone nothing is left, neither
 //! processes nor storage.
 
+mod gateway;
+
 use crate::guest::{self, Guest};
 use crate::job::{DaemonBooks, Head, Msg};
+use crate::membership::Member;
 use crate::netns::{self, Bridge};
 use crate::reap;
 use crate::recovery::ARCHIVE;
@@ -18,7 +21,7 @@ use eyrie_control::message::{Host, Hosts};
 use eyrie_control::node::{Enlist, Lodge};
 use eyrie_control::{FromNode, JobSpec, ToNode, encode_within};
 use eyrie_protocol::session::Numbered;
-use eyrie_tls::{Secret, Stream};
+use eyrie_tls::{Routes, Secret, Stream};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -75,6 +78,8 @@ pub struct Wired {
     pub limits: Arc<Limits>,
 }
 
+pub use gateway::Gateway;
+
 static LINES: AtomicU64 = AtomicU64::new(1);
 
 /// How daemons are started.
@@ -104,11 +109,12 @@ impl Crew {
         lifeline: OwnedFd,
         tell: UnboundedSender<Msg>,
     ) -> io::Result<Crew> {
-        let bridge = spec.netns.then(|| Bridge::make(job)).transpose()?;
-        let here = bridge.as_ref().map_or(Ipv4Addr::LOCALHOST, Bridge::address);
-        let mut places = match &spec.hosts {
+        let clusters = spec.clusters.count();
+        let bridge = spec.netns.then(|| Bridge::make(job, clusters)).transpose()?;
+        let here = bridge.as_ref().map_or(vec![Ipv4Addr::LOCALHOST], Bridge::addresses);
+        let mut places: Vec<IpAddr> = match &spec.hosts {
             Some(hosts) => hosts.list.iter().map(|h| h.controller).collect(),
-            None => vec![IpAddr::V4(here)],
+            None => here.into_iter().map(IpAddr::V4).collect(),
         };
         places.sort_unstable();
         places.dedup();
@@ -129,7 +135,9 @@ impl Crew {
         lifeline: OwnedFd,
         tell: &UnboundedSender<Msg>,
     ) -> io::Result<Crew> {
-        let bridge = head.spec.netns.then(|| Bridge::again(job, daemons)).transpose()?;
+        let clusters = head.spec.clusters.count();
+        let again = || Bridge::again(job, clusters, daemons);
+        let bridge = head.spec.netns.then(again).transpose()?;
         let secret = Secret::new(Key(head.key), head.spec.tls)?;
         for address in &head.addresses {
             listen(*address, &secret, job, head.reign, tell)?;
@@ -182,7 +190,8 @@ impl Crew {
         let listener = bind(place)?;
         let at = listener.local_addr()?;
         let (job, secret) = (self.job.clone(), self.secret.clone());
-        let own = Identity { job, node: ARCHIVE.node, epoch: ARCHIVE.epoch, secret };
+        let (Member { node, epoch }, routes) = (ARCHIVE, Routes::default());
+        let own = Identity { job, node, epoch, secret, routes };
         let count = Arc::clone(&self.turned_away);
         store::serve(listener, own, images.to_path_buf(), Arc::clone(members), count, None)?;
         Ok(at)
@@ -210,8 +219,24 @@ impl Crew {
     pub fn reached_at(&self, node: u32) -> Option<IpAddr> {
         match &self.spec.hosts {
             Some(hosts) => hosts.list.get(node as usize).map(|h| h.controller),
-            None => self.addresses.first().map(SocketAddr::ip),
+            None => match &self.bridge {
+                Some(bridge) => Some(IpAddr::V4(bridge.address(self.cluster(node)))),
+                None => self.addresses.first().map(SocketAddr::ip),
+            },
         }
+    }
+
+    /// The cluster of a node, if there are several.
+    fn cluster(&self, node: u32) -> Option<u32> {
+        let clusters = &self.spec.clusters;
+        (clusters.count() > 0).then(|| clusters.of(node))
+    }
+
+    /// Where a node reaches the controller.
+    fn listens_for(&self, node: u32) -> io::Result<SocketAddr> {
+        let reached = self.reached_at(node);
+        let address = self.addresses.iter().find(|a| Some(a.ip()) == reached);
+        address.copied().ok_or_else(|| io::Error::other(format!("nobody listens for node {node}")))
     }
 
     /// Starts the daemon of a node.
@@ -223,12 +248,8 @@ impl Crew {
     }
 
     fn start_there(&self, hosts: &Hosts, node: u32, epoch: u64) -> io::Result<Daemon> {
-        let host = hosts.list.get(node as usize).map(|h| h.controller);
-        let address = self.addresses.iter().find(|a| Some(a.ip()) == host);
-        let Some(address) = address else {
-            return Err(io::Error::other(format!("there is no host for node {node}")));
-        };
-        let enlist = self.enlist(node, epoch, Path::new(""), *address);
+        let address = self.listens_for(node)?;
+        let enlist = self.enlist(node, epoch, Path::new(""), address);
         let working_folder = working_folder()?.into_os_string().into_vec();
         let lodge = Lodge { enlist, working_folder, environment: environment() };
         let guest = Arc::new(guest::start(hosts, node, &lodge, &self.folder)?);
@@ -238,9 +259,7 @@ impl Crew {
 
     fn start_here(&self, node: u32, epoch: u64) -> io::Result<Daemon> {
         let folder = self.folder.join(format!("node-{node}"));
-        let [address, ..] = self.addresses[..] else {
-            return Err(io::Error::other("nobody listens"));
-        };
+        let address = self.listens_for(node)?;
         let enlist = self.enlist(node, epoch, &folder, address);
         let frame = encode_within(MAX_NODE_FRAME_BYTES, &enlist).map_err(io::Error::other)?;
         let mut command = Command::new(std::env::current_exe()?);
@@ -264,7 +283,7 @@ impl Crew {
         let pid = child.id() as libc::pid_t;
         let pidfd = Arc::new(spawn::pidfd(pid)?);
         // It waits for what it is told, and so finds its network ready.
-        self.bridge.as_ref().map_or(Ok(()), |b| b.join(node, pid))?;
+        self.bridge.as_ref().map_or(Ok(()), |b| b.join(node, self.cluster(node), pid))?;
         if let Some(mut stdin) = child.stdin.take() {
             stdin.write_all(&frame)?;
         }

@@ -16,7 +16,7 @@ use eyrie_control::Decoder;
 use eyrie_control::auth::{AuthError, Key};
 use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
 use eyrie_control::node::Enlist;
-use eyrie_tls::Secret;
+use eyrie_tls::{Routes, Secret};
 use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::net::TcpListener;
@@ -106,7 +106,7 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     };
     let called = caller.call()?;
     let here = called.stream.socket().local_addr().map_err(os("controller"))?.ip();
-    let own = Identity { job: job.clone(), node, epoch, secret };
+    let own = Identity { job: job.clone(), node, epoch, secret, routes: Routes::default() };
     let images = folder.join(home::IMAGES);
     let members = Members::default();
     let store = TcpListener::bind((here, 0)).map_err(os("listener"))?;

@@ -55,11 +55,8 @@ pub struct Guest {
 /// Starts the remote shell for a host, by its number. What it says goes to a file in the folder.
 pub fn start(hosts: &Hosts, number: u32, lodge: &Lodge, folder: &Path) -> io::Result<Guest> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (Some(host), Some((program, options))) =
-        (hosts.list.get(number as usize), hosts.rsh.split_first())
-    else {
-        return Err(io::Error::other("there is no host for this node"));
-    };
+    let mut command = command(hosts, number as usize)?;
+    let host = hosts.list.get(number as usize).ok_or_else(homeless)?;
     let shell = hosts.rsh.iter().map(|w| text(w)).collect::<Vec<_>>().join(" ");
     let mut frames = encode_within(MAX_NODE_FRAME_BYTES, &PROTOCOL).map_err(io::Error::other)?;
     let frame = encode_within(MAX_NODE_FRAME_BYTES, lodge).map_err(io::Error::other)?;
@@ -68,9 +65,7 @@ pub fn start(hosts: &Hosts, number: u32, lodge: &Lodge, folder: &Path) -> io::Re
     let says = File::options().append(true).create(true).open(&said)?;
     // Slurm's ends the node when it is killed.
     let stays = lodge.enlist.spec.is_journaled() && !hosts.shell;
-    let mut command = Command::new(OsStr::from_bytes(program));
-    command.args(options.iter().map(|o| OsStr::from_bytes(o))).arg(&host.name);
-    command.arg(OsStr::from_bytes(&word(&hosts.binary, hosts.shell))).arg("__host");
+    command.arg("__host");
     command.stdin(Stdio::piped()).stdout(says.try_clone()?).stderr(says);
     // SAFETY: only async-signal-safe system calls between fork and exec.
     unsafe {
@@ -102,6 +97,22 @@ pub fn start(hosts: &Hosts, number: u32, lodge: &Lodge, folder: &Path) -> io::Re
         tells: hosts.shell,
         buried: Mutex::default(),
     })
+}
+
+/// The remote shell and what it is to run on a host, by its number: Eyrie, without arguments.
+pub fn command(hosts: &Hosts, number: usize) -> io::Result<Command> {
+    let (Some(host), Some((program, options))) = (hosts.list.get(number), hosts.rsh.split_first())
+    else {
+        return Err(homeless());
+    };
+    let mut command = Command::new(OsStr::from_bytes(program));
+    command.args(options.iter().map(|o| OsStr::from_bytes(o))).arg(&host.name);
+    command.arg(OsStr::from_bytes(&word(&hosts.binary, hosts.shell)));
+    Ok(command)
+}
+
+fn homeless() -> io::Error {
+    io::Error::other("there is no host for this node")
 }
 
 /// A word as the shell of a host is to read it.
@@ -237,8 +248,8 @@ pub fn await_ends(daemons: &[Arc<OwnedFd>]) {
     daemons.iter().for_each(|daemon| poll_end(daemon, left()));
 }
 
-/// Waits until a process has ended.
-fn poll_end(pidfd: &OwnedFd, limit: Duration) {
+/// Waits, up to a limit, until a process has ended.
+pub fn poll_end(pidfd: &OwnedFd, limit: Duration) {
     let mut poll = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let limit = limit.as_millis().min(i32::MAX as u128) as libc::c_int;
     // SAFETY: one entry, which is ours.

@@ -10,6 +10,7 @@ mod cores;
 mod crew;
 pub mod daemon;
 mod futex;
+pub mod gateway;
 mod guest;
 pub mod home;
 mod input;

@@ -1,5 +1,7 @@
 //! Networks of their own for nodes (`eyrie run --netns`): the controller's network namespace holds
-//! a bridge, and each node's is joined to it by a pair of veth devices.
+//! a bridge, and each node's is joined to it by a pair of veth devices. Of several clusters each
+//! has a bridge of its own, which its gateway's is joined to, too; gateways are joined to one more.
+//! There is no route from one bridge to another.
 //!
 //! Kept true: the namespaces have no names, they are held by processes alone: those in them, and
 //! the daemons of the nodes, which have the controller's open, so that it outlives the controller.
@@ -17,10 +19,18 @@ use std::process::{Command, Stdio};
 
 /// Addresses of a job, 10.77.0.0/16: the controller has the first, nodes the next. No two jobs
 /// meet, as each has namespaces of its own.
+/// Of several clusters the first has 10.78.0.0/16, the next the next; gateways have 10.77.0.0/16
+/// among themselves.
 const NETWORK: [u8; 4] = [10, 77, 0, 0];
 const PREFIX: u32 = 16;
-/// The device of a node, as it is called there.
+/// From one network to the next.
+const STRIDE: u32 = 1 << (32 - PREFIX);
+/// The device of a node, or of a gateway towards its nodes, as it is called there.
 const INNER: &str = "eth0";
+/// That of a gateway towards others.
+const OUTER: &str = "wan0";
+/// A gateway's number in its cluster's network.
+const GATEWAY: u32 = 0xff01;
 
 /// Where the tool may be besides the search path, which often lacks these.
 const SYSTEM_PATHS: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
@@ -28,6 +38,8 @@ const SYSTEM_PATHS: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
 /// The bridge of a job. The calling thread, and those it starts later, are in its namespace.
 pub struct Bridge {
     job: String,
+    /// How many clusters; 0: there are none to tell apart.
+    clusters: u32,
     tool: PathBuf,
     /// The namespace.
     space: File,
@@ -35,6 +47,11 @@ pub struct Bridge {
 
 fn host(number: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(Ipv4Addr::from(NETWORK).to_bits() + number)
+}
+
+/// The same in the network of a cluster.
+fn host_in(cluster: u32, number: u32) -> Ipv4Addr {
+    host((cluster + 1) * STRIDE + number)
 }
 
 /// Puts the calling process, which has one thread, into a network namespace of its own.
@@ -71,7 +88,7 @@ fn find_tool() -> io::Result<PathBuf> {
 
 impl Bridge {
     /// Leaves the network namespace for a new one, and makes the bridge there.
-    pub fn make(job: &str) -> io::Result<Bridge> {
+    pub fn make(job: &str, clusters: u32) -> io::Result<Bridge> {
         let tool = find_tool()?;
         leave().map_err(|error| {
             io::Error::other(format!(
@@ -80,20 +97,37 @@ impl Bridge {
             ))
         })?;
         let space = File::open("/proc/thread-self/ns/net")?;
-        let bridge = Bridge { job: job.to_string(), tool, space };
-        let (name, address) = (bridge.name(), bridge.address());
-        bridge.configure(
-            None,
-            &format!(
-                "link set lo up\nlink add {name} type bridge\n\
-                 address add {address}/{PREFIX} dev {name}\nlink set {name} up\n"
-            ),
-        )?;
+        let bridge = Bridge { job: job.to_string(), clusters, tool, space };
+        bridge.configure(None, "link set lo up\n")?;
+        for cluster in bridge.all() {
+            let (name, address) = (bridge.name_of(cluster), bridge.address(cluster));
+            bridge.configure(
+                None,
+                &format!(
+                    "link add {name} type bridge\naddress add {address}/{PREFIX} dev {name}\n\
+                     link set {name} up\n"
+                ),
+            )?;
+        }
+        if clusters > 0 {
+            let wide = format!("{}-w", bridge.name());
+            let between = format!("link add {wide} type bridge\nlink set {wide} up\n");
+            bridge.configure(None, &between)?;
+        }
         Ok(bridge)
     }
 
+    /// The cluster of each bridge of nodes, if there are several to tell apart.
+    fn all(&self) -> Vec<Option<u32>> {
+        if self.clusters == 0 { vec![None] } else { (0..self.clusters).map(Some).collect() }
+    }
+
     /// Goes into the namespace of the job's dead controller, which these daemons hold.
-    pub fn again(job: &str, daemons: impl Iterator<Item = libc::pid_t>) -> io::Result<Bridge> {
+    pub fn again(
+        job: &str,
+        clusters: u32,
+        daemons: impl Iterator<Item = libc::pid_t>,
+    ) -> io::Result<Bridge> {
         let (mut daemons, tool) = (daemons, find_tool()?);
         let space = daemons.find_map(held_by).ok_or_else(|| {
             io::Error::other("the job's network is gone with its nodes, or is not to be entered")
@@ -102,7 +136,7 @@ impl Bridge {
         if unsafe { libc::setns(space.as_raw_fd(), libc::CLONE_NEWNET) } < 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(Bridge { job: job.to_string(), tool, space })
+        Ok(Bridge { job: job.to_string(), clusters, tool, space })
     }
 
     /// The namespace, for daemons to hold.
@@ -110,31 +144,69 @@ impl Bridge {
         self.space.as_raw_fd()
     }
 
-    /// The controller's address.
-    pub fn address(&self) -> Ipv4Addr {
-        host(1)
+    /// The controller's address, as a cluster reaches it.
+    pub fn address(&self, cluster: Option<u32>) -> Ipv4Addr {
+        cluster.map_or(host(1), |cluster| host_in(cluster, 1))
+    }
+
+    /// All of them.
+    pub fn addresses(&self) -> Vec<Ipv4Addr> {
+        self.all().into_iter().map(|cluster| self.address(cluster)).collect()
     }
 
     fn name(&self) -> String {
         format!("eyr-{}", self.job)
     }
 
-    /// Joins the namespace of a node's daemon, which has just left for it, to the bridge.
-    pub fn join(&self, node: u32, daemon: libc::pid_t) -> io::Result<()> {
-        let (bridge, address) = (self.name(), host(node + 2));
-        let outer = format!("{bridge}-{node}");
+    fn name_of(&self, cluster: Option<u32>) -> String {
+        cluster.map_or_else(|| self.name(), |cluster| format!("{}-c{cluster}", self.name()))
+    }
+
+    /// Joins the namespace of a node's daemon, which has just left for it, to the bridge, of its
+    /// cluster if there are several.
+    pub fn join(&self, node: u32, cluster: Option<u32>, daemon: libc::pid_t) -> io::Result<()> {
+        let number = node + 2;
+        let address = cluster.map_or(host(number), |cluster| host_in(cluster, number));
+        let outer = format!("{}-{node}", self.name());
+        self.plug(&outer, INNER, &self.name_of(cluster), daemon, address)
+    }
+
+    /// Joins the namespace of a cluster's gateway to those of its nodes and of other gateways.
+    /// Returns its address there.
+    pub fn join_gateway(&self, cluster: u32, process: libc::pid_t) -> io::Result<Ipv4Addr> {
+        let (name, outside) = (self.name(), host(cluster + 2));
+        let [near, far] = ["g", "w"].map(|end| format!("{name}-{end}{cluster}"));
+        for old in [&near, &far] {
+            // The kernel takes its time over the namespace of a gateway that has died.
+            let _ = self.configure(None, &format!("link delete {old}\n"));
+        }
+        let inside = host_in(cluster, GATEWAY);
+        self.plug(&near, INNER, &self.name_of(Some(cluster)), process, inside)?;
+        self.plug(&far, OUTER, &format!("{name}-w"), process, outside)?;
+        Ok(outside)
+    }
+
+    /// A pair of devices: one end at a bridge, the other in the namespace of a process.
+    fn plug(
+        &self,
+        outer: &str,
+        inner: &str,
+        bridge: &str,
+        process: libc::pid_t,
+        address: Ipv4Addr,
+    ) -> io::Result<()> {
         self.configure(
             None,
             &format!(
-                "link add {outer} type veth peer name {INNER} netns {daemon}\n\
+                "link add {outer} type veth peer name {inner} netns {process}\n\
                  link set {outer} master {bridge} up\n"
             ),
         )?;
         self.configure(
-            Some(daemon),
+            Some(process),
             &format!(
-                "link set lo up\naddress add {address}/{PREFIX} dev {INNER}\n\
-                 link set {INNER} up\n"
+                "link set lo up\naddress add {address}/{PREFIX} dev {inner}\n\
+                 link set {inner} up\n"
             ),
         )
     }
@@ -183,13 +255,16 @@ mod tests {
     fn nodes_have_addresses_of_their_own_in_one_network() {
         assert_eq!(host(1), Ipv4Addr::new(10, 77, 0, 1));
         assert_eq!(host(2 + 511), Ipv4Addr::new(10, 77, 2, 1));
+        assert_eq!(host_in(0, 2), Ipv4Addr::new(10, 78, 0, 2));
+        assert_eq!(host_in(63, GATEWAY), Ipv4Addr::new(10, 141, 255, 1));
     }
 
     #[test]
     fn names_fit_what_the_kernel_takes() {
         let space = File::open("/proc/self/ns/net").unwrap();
-        let bridge = Bridge { job: "abcd".into(), tool: PathBuf::new(), space };
+        let bridge = Bridge { job: "abcd".into(), clusters: 64, tool: PathBuf::new(), space };
         // IFNAMSIZ is 16 with the final zero.
         assert!(format!("{}-511", bridge.name()).len() < 16);
+        assert!(bridge.name_of(Some(63)).len() < 16);
     }
 }

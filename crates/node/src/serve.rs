@@ -13,6 +13,7 @@ use crate::outlet::Outlet;
 use crate::reap;
 use crate::saved::SavedJob;
 use crate::spawn::Prefix;
+use eyrie_control::gateway::MAX_CLUSTERS;
 use eyrie_control::{ClientMsg, Decoder, JobSpec, NodeMsg, PROTOCOL};
 use std::fs::File;
 use std::io;
@@ -127,7 +128,9 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
     wind_up(&job, &mut told).await;
     let guests = job.borrow().guests();
     let daemons = job.borrow().daemons_to_await();
+    let gateways = job.borrow_mut().take_gateways();
     let farewell = move || {
+        gateways.into_iter().for_each(|gateway| gateway.dismiss());
         guest::farewell(&guests);
         guest::await_ends(&daemons);
     };
@@ -257,6 +260,7 @@ fn begin_many(
     if restart {
         job.borrow_mut().restart();
     }
+    job.borrow_mut().begin_gateways();
     job.borrow_mut().begin_journal();
     job.borrow_mut().end_turn();
     Ok(job)
@@ -463,6 +467,12 @@ fn check_spec(spec: JobSpec) -> Result<JobSpec, String> {
     if hosts.is_some_and(|h| h != many || spec.nodes == 0 || spec.netns) {
         return Err(format!("asks for {many} nodes on other hosts than it names"));
     }
+    let clusters = &spec.clusters;
+    let unknown = clusters.of.iter().any(|c| *c >= clusters.count().max(1));
+    let few = clusters.count() > MAX_CLUSTERS || u64::from(clusters.count()) > many;
+    if few || unknown || (clusters.count() > 0 && clusters.of.len() as u64 != many) {
+        return Err(String::from("puts nodes into clusters that there are not"));
+    }
     let (homes, ranks) = (&spec.homes, spec.size as usize);
     if !homes.is_empty() && (homes.len() != ranks || homes.iter().any(|h| *h >= spec.nodes)) {
         return Err(String::from("gives ranks homes that there are not"));
@@ -573,6 +583,10 @@ fn answer(message: ClientMsg, job: &Shared, outlet: &Outlet) -> Result<(), Strin
         }
         ClientMsg::KillNodes { nodes } => {
             job.inject_nodes(&nodes)?;
+            outlet.send(&NodeMsg::Done);
+        }
+        ClientMsg::KillGateways { clusters } => {
+            job.inject_gateways(&clusters)?;
             outlet.send(&NodeMsg::Done);
         }
         ClientMsg::KillController => job.inject_controller()?,

@@ -9,7 +9,7 @@ use eyrie_control::auth::{AuthError, Hello, Role};
 use eyrie_control::frame::{HEADER_BYTES, MAX_FRAME_BYTES};
 use eyrie_control::node::Refusals;
 use eyrie_control::{Decoder, FrameError, encode};
-use eyrie_tls::{Secret, Stream};
+use eyrie_tls::{Routes, Secret, Stream};
 use eyrie_vault::encoding::Message;
 use eyrie_vault::geometry::CHUNK_BYTES;
 use serde::de::DeserializeOwned;
@@ -77,6 +77,8 @@ pub struct Identity {
     pub node: u32,
     pub epoch: u64,
     pub secret: Secret,
+    /// How the others are reached.
+    pub routes: Routes,
 }
 
 /// Callers that were turned away.
@@ -341,9 +343,9 @@ impl Client {
             members.iter().find(|(n, ..)| *n == node).copied()
         };
         let (_, epoch, address) = found.ok_or(StoreError::NoMember(node))?;
-        let socket = TcpStream::connect_timeout(&address, SILENCE)?;
-        patience(&socket)?;
         let to = (node, epoch);
+        let ends = ((own.node, own.epoch), to);
+        let socket = own.routes.connect(&own.secret, &own.job, ends, address, SILENCE)?;
         let hello = Hello::new(Role::StoreClient, &own.job, (own.node, own.epoch), to)?;
         let (stream, _) = own.secret.call(socket, &hello, Role::StoreServer)?;
         Ok(Client { stream })
@@ -421,7 +423,8 @@ mod tests {
     fn node(members: &Members, node: u32, secret: &Secret) -> (tempfile::TempDir, Identity) {
         let dir = tempfile::tempdir().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let own = Identity { job: "jobs".into(), node, epoch: 7, secret: secret.clone() };
+        let (job, secret, routes) = ("jobs".into(), secret.clone(), Routes::default());
+        let own = Identity { job, node, epoch: 7, secret, routes };
         members.lock().unwrap().push((node, 7, listener.local_addr().unwrap()));
         serve(listener, own.clone(), dir.path().into(), Arc::clone(members), Arc::default(), None)
             .unwrap();

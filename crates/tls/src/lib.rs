@@ -8,12 +8,14 @@
 //! encrypted is; nothing of this is in a rank's process.
 
 mod identity;
+mod route;
 mod secret;
 mod session;
 mod stream;
 #[cfg(test)]
 mod tests;
 
+pub use route::{End, Routes};
 pub use secret::Secret;
 pub use session::Session;
 pub use stream::Stream;

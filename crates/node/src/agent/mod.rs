@@ -317,6 +317,9 @@ impl Agent {
             ToNode::Finish => self.finish(),
             // The connection sees to that.
             ToNode::Dismissed => {}
+            ToNode::Clusters { of, gateway } => {
+                self.network.iter().for_each(|n| n.own.routes.set(of.clone(), gateway));
+            }
         }
     }
 

@@ -82,13 +82,13 @@ impl Agent {
         network.links = None;
         network.homes.clear();
         let own = &network.own;
-        let (job, secret) = (own.job.clone(), own.secret.clone());
+        let (job, secret, routes) = (own.job.clone(), own.secret.clone(), own.routes.clone());
         let member = Member { node: own.node, epoch: own.epoch };
         // Datagrams are not encrypted.
         let early = if secret.encrypts() { Wish::Never } else { Wish::from_env() };
         let started = TcpListener::bind((network.here, 0)).and_then(|listener| {
             let own = member;
-            Links::start(Setup { segment, job, own, secret, listener, log_replicas, early })
+            Links::start(Setup { segment, job, own, secret, routes, listener, log_replicas, early })
         });
         let message = match started {
             Ok(links) => {

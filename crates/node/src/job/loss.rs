@@ -68,7 +68,8 @@ impl Job {
     /// Ends what is left of a node and removes its storage; `cleared` follows.
     pub(super) fn clear_node(&mut self, node: u32, cut_off: Duration) {
         let others = self.nodes.iter().filter(|n| n.state != State::Lost);
-        let others = others.filter_map(|n| Some(n.daemon.as_ref()?.pid)).collect();
+        let others = others.filter_map(|n| Some(n.daemon.as_ref()?.pid));
+        let others = others.chain(self.gateway_pids()).collect();
         let tell = self.tell.clone();
         let done = move |left| drop(tell.send(Msg::Cleared { node, left }));
         let Some(daemon) = &self.nodes[node as usize].daemon else { return };
@@ -112,6 +113,7 @@ impl Job {
             self.fatal(format!("{left} processes of the lost node {node} cannot be killed"));
         }
         self.nodes[node as usize].cleared = true;
+        self.tend_gateways();
         for rank in 0..self.size() {
             let lost = &mut self.rank(rank).lost;
             if lost.remove(&node) && lost.is_empty() {

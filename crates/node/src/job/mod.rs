@@ -11,6 +11,7 @@ mod checkpoints;
 mod cut;
 mod death;
 mod flush;
+mod gateways;
 pub(crate) mod grow;
 mod journal;
 mod loss;
@@ -41,6 +42,7 @@ use crate::retention::Retention;
 use crate::saved::SavedJob;
 use crate::scheduler::Scheduler;
 use books::Moment;
+use eyrie_control::gateway::FromGateway;
 use eyrie_control::node::{FromNode, RankLook, Taken, ToNode};
 use eyrie_control::{Event, EventKind, Ft, JobSpec, NodeMsg, Stream};
 use eyrie_protocol::session::Numbered;
@@ -112,6 +114,26 @@ pub enum Msg {
     Cleared {
         node: u32,
         left: usize,
+    },
+    /// A gateway, by its cluster and the number of its start, says something.
+    GatewaySaid {
+        cluster: u32,
+        number: u64,
+        said: FromGateway,
+    },
+    /// Its process has ended.
+    GatewayGone {
+        cluster: u32,
+        number: u64,
+    },
+    /// It had time enough to listen.
+    GatewayLate {
+        cluster: u32,
+        number: u64,
+    },
+    /// Another one is to be started.
+    GatewayDue {
+        cluster: u32,
     },
     /// The console takes output again.
     Room,
@@ -265,6 +287,8 @@ pub struct Job {
     asks: Vec<Ask>,
     /// Of a job over nodes: who starts their daemons.
     crew: Option<Crew>,
+    /// By cluster; none: there is but one.
+    gateways: Vec<gateways::Place>,
     awaited: Vec<grow::Awaited>,
     suspend: Option<suspend::Suspend>,
     /// `--ft coordinated`.
@@ -375,6 +399,7 @@ impl Job {
             rejoining: None,
             asks: Vec::new(),
             crew: None,
+            gateways: Vec::new(),
             awaited: Vec::new(),
             suspend: None,
             together: None,
@@ -399,10 +424,7 @@ impl Job {
             place,
             spec,
         };
-        if job.spec.ft == Ft::Coordinated {
-            let (every, first) = (job.spec.checkpoint_every_ms, job.spec.checkpoint_first_ms);
-            job.together = Some(together::Together::new(every, first, job.now_ms()));
-        }
+        job.begin_together();
         saved.into_iter().for_each(|saved| job.take_over(saved));
         Ok(Rc::new(RefCell::new(job)))
     }
@@ -478,6 +500,12 @@ impl Job {
             Msg::TurnedAway { why } => self.turned_away(&why),
             Msg::Gone { node, epoch, why } => self.node_gone(node, epoch, &why),
             Msg::Cleared { node, left } => self.cleared(node, left),
+            Msg::GatewaySaid { cluster, number, said } => {
+                self.gateway_said(cluster, number, said);
+            }
+            Msg::GatewayGone { cluster, number } => self.gateway_gone(cluster, number),
+            Msg::GatewayLate { cluster, number } => self.gateway_late(cluster, number),
+            Msg::GatewayDue { cluster } => self.gateway_due(cluster),
             Msg::Room => self.grant_output(),
             Msg::LooksOver { ask } => self.looks_over(ask),
             Msg::GraceOver => self.step(monitor::Input::GraceOver),

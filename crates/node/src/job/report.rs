@@ -166,6 +166,7 @@ impl Job {
             } else {
                 Vec::new()
             },
+            clusters: self.cluster_status(),
         }
     }
 

@@ -132,6 +132,7 @@ impl Job {
             // What the dead controller would have removed.
             None => self.forget_unneeded(),
         }
+        self.begin_gateways();
         self.grant_output();
         self.rejoining = Some(Moment::now());
         let tell = self.tell.clone();

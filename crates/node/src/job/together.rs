@@ -11,8 +11,8 @@ use super::Job;
 use crate::home;
 use crate::retention::KEPT;
 use crate::saved;
-use eyrie_control::EventKind;
 use eyrie_control::node::{CheckpointResult, Choice, Taken, ToNode};
+use eyrie_control::{EventKind, Ft};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A set of checkpoints that is being taken.
@@ -148,6 +148,13 @@ impl Together {
 }
 
 impl Job {
+    pub(super) fn begin_together(&mut self) {
+        if self.spec.ft == Ft::Coordinated {
+            let (every, first) = (self.spec.checkpoint_every_ms, self.spec.checkpoint_first_ms);
+            self.together = Some(Together::new(every, first, self.now_ms()));
+        }
+    }
+
     /// Takes a set of checkpoints if one is due and every rank runs.
     pub(super) fn schedule_together(&mut self) {
         if self.many() {

@@ -1,0 +1,136 @@
+//! `--clusters`, or clusters that a host file names: which nodes belong together, and how gateways
+//! reach each other.
+//!
+//! Kept true: every node is in one cluster, and every cluster has a node with ranks or a spare.
+
+use anyhow::bail;
+use clap::Args;
+use eyrie_control::gateway::{Clusters, MAX_CLUSTERS, MAX_CONNECTIONS};
+
+/// Bytes a second in 1 Mbit/s.
+const MBIT_BYTES: u64 = 1_000_000 / 8;
+
+/// What clusters are and how they reach each other.
+#[derive(Debug, Args)]
+pub struct Wide {
+    /// Divide the nodes into K clusters, the first ones into the first; nodes of different clusters
+    /// reach each other through the clusters' gateways only (a host file can name clusters instead:
+    /// `cluster=NAME` behind each host)
+    #[arg(long, value_name = "K")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CLUSTERS)))]
+    pub clusters: Option<u32>,
+    /// Do not encrypt what gateways say to each other (without this they speak TLS 1.3, whether
+    /// --tls is given or not)
+    #[arg(long)]
+    pub wan_plain: bool,
+    /// Most that a gateway sends to another, in Mbit/s, evenly paced [default: no limit]
+    #[arg(long, value_name = "MBIT")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=30_000))]
+    pub wan_rate: Option<u32>,
+    /// Connections between two gateways [default: 1]
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CONNECTIONS)))]
+    pub wan_connections: Option<u32>,
+}
+
+impl Wide {
+    /// An option that says something of clusters, if there is one.
+    pub fn given(&self) -> Option<&'static str> {
+        let clusters = self.clusters.map(|_| "--clusters");
+        clusters.or_else(|| self.needless())
+    }
+
+    /// One that says how clusters reach each other.
+    fn needless(&self) -> Option<&'static str> {
+        let options = [
+            ("--wan-plain", self.wan_plain),
+            ("--wan-rate", self.wan_rate.is_some()),
+            ("--wan-connections", self.wan_connections.is_some()),
+        ];
+        options.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
+
+    /// The clusters of so many nodes and spares; `named` are those of hosts, if they are named.
+    pub fn plan(&self, nodes: u32, spares: u32, named: &[String]) -> anyhow::Result<Clusters> {
+        let (names, of) = match (self.clusters, named.is_empty()) {
+            (Some(_), false) => bail!("the host file names clusters: leave --clusters out"),
+            (None, false) => by_name(named)?,
+            (Some(count), true) => in_blocks(count, nodes, spares)?,
+            (None, true) => (Vec::new(), Vec::new()),
+        };
+        // One cluster is a job as any other.
+        if names.len() < 2 {
+            if let Some(option) = self.needless() {
+                bail!("{option} is for several clusters: give --clusters, too");
+            }
+            return Ok(Clusters::default());
+        }
+        Ok(Clusters {
+            names,
+            of,
+            plain: self.wan_plain,
+            connections: self.wan_connections.unwrap_or(1),
+            rate: self.wan_rate.map(|mbit| u64::from(mbit) * MBIT_BYTES),
+        })
+    }
+}
+
+/// As many nodes in each as possible, the spares in turn.
+pub fn in_blocks(count: u32, nodes: u32, spares: u32) -> anyhow::Result<(Vec<String>, Vec<u32>)> {
+    if nodes < count {
+        bail!("{nodes} nodes are too few for {count} clusters: give more --nodes, or hosts");
+    }
+    let block = |node: u32| (u64::from(node) * u64::from(count) / u64::from(nodes)) as u32;
+    let of = (0..nodes).map(block).chain((0..spares).map(|spare| spare % count));
+    Ok(((0..count).map(|n| n.to_string()).collect(), of.collect()))
+}
+
+/// Numbers for names, in the order in which they come first.
+pub fn by_name(named: &[String]) -> anyhow::Result<(Vec<String>, Vec<u32>)> {
+    let (mut names, mut of): (Vec<String>, Vec<u32>) = (Vec::new(), Vec::new());
+    for name in named {
+        let known = names.iter().position(|n| n == name);
+        of.push(known.unwrap_or(names.len()) as u32);
+        if known.is_none() {
+            names.push(name.clone());
+        }
+    }
+    if names.len() > MAX_CLUSTERS as usize {
+        bail!("the host file names {} clusters; {MAX_CLUSTERS} are the most", names.len());
+    }
+    Ok((names, of))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_divided_in_blocks_and_spares_in_turn() {
+        let (names, of) = in_blocks(2, 5, 3).unwrap();
+        assert_eq!((names.len(), of), (2, vec![0, 0, 0, 1, 1, 0, 1, 0]));
+        assert_eq!(in_blocks(3, 3, 0).unwrap().1, [0, 1, 2]);
+        assert!(in_blocks(3, 2, 9).is_err());
+    }
+
+    #[test]
+    fn names_have_numbers_in_their_order() {
+        let named = ["b", "b", "a", "b"].map(String::from);
+        assert_eq!(by_name(&named).unwrap(), (vec!["b".into(), "a".into()], vec![0, 0, 1, 0]));
+    }
+
+    #[test]
+    fn options_that_say_nothing_are_refused() {
+        let wide = |clusters, wan_plain| Wide {
+            clusters,
+            wan_plain,
+            wan_rate: None,
+            wan_connections: None,
+        };
+        assert!(wide(None, true).plan(4, 0, &[]).is_err());
+        assert!(wide(Some(1), true).plan(4, 0, &[]).is_err());
+        assert_eq!(wide(Some(1), false).plan(4, 0, &[]).unwrap(), Clusters::default());
+        assert!(wide(Some(2), true).plan(4, 0, &[]).unwrap().plain);
+        assert!(wide(Some(2), false).plan(2, 0, &["x".into(), "y".into()]).is_err());
+    }
+}

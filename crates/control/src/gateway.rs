@@ -1,0 +1,142 @@
+//! What is said about clusters, and between a controller and its gateways.
+//!
+//! A gateway reads frames from its standard input, first the number of the protocol and `Begin`,
+//! and ends when that does. What it says are lines of its standard output that begin with `MARK`,
+//! so that what a remote shell says besides is told from it.
+
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, SocketAddr};
+
+/// Begins a line that a gateway says; JSON follows.
+pub const MARK: &str = "@eyrie-gateway ";
+/// Most clusters of a job.
+pub const MAX_CLUSTERS: u32 = 64;
+/// Most connections between two gateways.
+pub const MAX_CONNECTIONS: u32 = 16;
+
+/// How the nodes of a job are divided, and how the parts reach each other.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clusters {
+    /// Name of each; empty: there is but one, without a gateway.
+    pub names: Vec<String>,
+    /// The cluster of each node.
+    pub of: Vec<u32>,
+    /// What gateways say to each other is not encrypted.
+    pub plain: bool,
+    /// Connections between two gateways.
+    pub connections: u32,
+    /// Most bytes a second from one gateway to another.
+    pub rate: Option<u64>,
+}
+
+impl Clusters {
+    /// How many, if there are several.
+    pub fn count(&self) -> u32 {
+        self.names.len() as u32
+    }
+
+    /// The cluster of a node; of those that joined late in turn.
+    pub fn of(&self, node: u32) -> u32 {
+        let late = || node.checked_rem(self.count()).unwrap_or(0);
+        self.of.get(node as usize).copied().unwrap_or_else(late)
+    }
+}
+
+/// What a gateway is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Begin {
+    pub job: String,
+    pub key: [u8; 32],
+    pub cluster: u32,
+    /// Grows with every start of this cluster's gateway.
+    pub number: u64,
+    pub clusters: u32,
+    /// The address towards this one is where it listens for nodes.
+    pub controller: SocketAddr,
+    /// Where it listens for other gateways, if that is another.
+    pub outside: Option<IpAddr>,
+    pub plain: bool,
+    pub connections: u32,
+    pub rate: Option<u64>,
+}
+
+/// A gateway, as the others reach it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gate {
+    pub cluster: u32,
+    pub number: u64,
+    pub at: SocketAddr,
+}
+
+/// From the controller to a gateway.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToGateway {
+    /// All gateways that are there.
+    Gates(Vec<Gate>),
+}
+
+/// From a gateway to the controller.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FromGateway {
+    /// It listens.
+    Ready {
+        pid: u32,
+        inside: SocketAddr,
+        outside: SocketAddr,
+    },
+    Carried(Carried),
+}
+
+/// What a gateway has done since its start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carried {
+    /// Connections to other gateways, and streams over them, that stand.
+    pub connections: u64,
+    pub streams: u64,
+    /// Of all streams.
+    pub bytes_sent: u64,
+    pub bytes_received: u64,
+    /// Callers without the job's key, and what no node or gateway sends.
+    pub strangers: u64,
+    pub malformed: u64,
+}
+
+/// A cluster, for `eyrie status`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClusterStatus {
+    pub name: String,
+    pub nodes: Vec<u32>,
+    pub gateway: GatewayStatus,
+}
+
+/// A gateway, for `eyrie status`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GatewayStatus {
+    /// `starting`, `live` or `lost`.
+    pub state: String,
+    /// The machine it is on; null: the controller's.
+    pub host: Option<String>,
+    /// On its machine.
+    pub pid: Option<u32>,
+    /// How often it was started.
+    pub starts: u64,
+    /// Where nodes reach it, and other gateways.
+    pub inside: Option<String>,
+    pub outside: Option<String>,
+    /// Since its last start, as of a moment ago.
+    pub carried: Carried,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_that_join_late_go_to_the_clusters_in_turn() {
+        let names = vec!["a".into(), "b".into()];
+        let clusters = Clusters { names, of: vec![0, 0, 1], ..Clusters::default() };
+        assert_eq!([0, 1, 2, 3, 4].map(|node| clusters.of(node)), [0, 0, 1, 1, 0]);
+        assert_eq!(Clusters::default().of(3), 0);
+    }
+}

@@ -1,0 +1,114 @@
+//! Calling other gateways: of two the one of the cluster with the lower number does, with as many
+//! connections as there are to be, again whenever one ends.
+
+use super::greet::{GREETING, prepare};
+use super::relay::Note;
+use super::{Own, count};
+use eyrie_control::auth::{AuthError, Hello, Role};
+use eyrie_control::gateway::Gate;
+use eyrie_gateway::Side;
+use eyrie_tls::Stream;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::TcpStream;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// First and longest wait before another attempt.
+const BACKOFF: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(640)];
+
+/// Where another cluster's gateway is, as the controller said last.
+#[derive(Default)]
+struct Board {
+    gate: Mutex<Option<Gate>>,
+    changed: Condvar,
+}
+
+/// The threads that call, by cluster.
+#[derive(Default)]
+pub(super) struct Callers(BTreeMap<u32, Arc<Board>>);
+
+impl Callers {
+    /// All gateways that there are.
+    pub fn know(&mut self, gates: &[Gate], own: &Arc<Own>) -> io::Result<()> {
+        for gate in gates.iter().filter(|g| g.cluster > own.cluster) {
+            if let Some(board) = self.0.get(&gate.cluster) {
+                board.tell(*gate);
+                continue;
+            }
+            let board = Arc::new(Board::default());
+            board.tell(*gate);
+            self.0.insert(gate.cluster, Arc::clone(&board));
+            for _ in 0..own.connections {
+                let (board, own) = (Arc::clone(&board), Arc::clone(own));
+                let work = move || keep_up(&board, &own);
+                std::thread::Builder::new().name("eyrie-call".into()).spawn(work)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Board {
+    fn tell(&self, gate: Gate) {
+        *self.gate.lock().unwrap_or_else(PoisonError::into_inner) = Some(gate);
+        self.changed.notify_all();
+    }
+
+    /// Where it is. Waits for some time, if that does not change meanwhile.
+    fn read(&self, pause: Duration, before: Option<Gate>) -> Option<Gate> {
+        let gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |gate: &mut Option<Gate>| *gate == before;
+        let waited = self.changed.wait_timeout_while(gate, pause, same);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// The thread's work: one connection.
+fn keep_up(board: &Board, own: &Own) {
+    let (mut pause, mut known, mut told) = (Duration::ZERO, None, false);
+    loop {
+        let before = known;
+        known = board.read(pause, before);
+        let Some(gate) = known else { continue };
+        if before != known {
+            (pause, told) = (BACKOFF[0], false);
+        }
+        match call(&gate, own) {
+            Ok((stream, ended)) => {
+                let (cluster, side, hold) = (gate.cluster, Side::Caller, Some(ended.0));
+                own.notes.send(Note::Tunnel { cluster, stream, side, hold });
+                // Until the relay drops the other end.
+                let _ = ended.1.recv();
+                (pause, told) = (BACKOFF[0], false);
+            }
+            Err(error) => {
+                if matches!(error, AuthError::Key | AuthError::Malformed | AuthError::Tls(_)) {
+                    count(&own.counts.strangers);
+                }
+                pause = BACKOFF[1].min(pause * 2).max(BACKOFF[0]);
+                // A gateway that is just starting or ending refuses; what lasts is told once.
+                if pause == BACKOFF[1] && !told {
+                    tracing::warn!("no way to the gateway of cluster {}: {error}", gate.cluster);
+                    told = true;
+                }
+            }
+        }
+    }
+}
+
+/// What is held as long as a connection stands.
+type Hold = (Sender<()>, Receiver<()>);
+
+fn call(gate: &Gate, own: &Own) -> Result<(Stream, Hold), AuthError> {
+    let socket = TcpStream::connect_timeout(&gate.at, GREETING)?;
+    prepare(&socket)?;
+    let (ends, to) = ((own.cluster, own.number), (gate.cluster, gate.number));
+    let hello = Hello::new(Role::TunnelCaller, &own.job, ends, to)?;
+    let (stream, other) = own.secret.call(socket, &hello, Role::TunnelServer)?;
+    if (other.node, other.epoch, other.to) != (to.0, to.1, ends) {
+        return Err(AuthError::Malformed);
+    }
+    Ok((stream, mpsc::channel()))
+}

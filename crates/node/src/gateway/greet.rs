@@ -1,0 +1,105 @@
+//! Who calls a gateway: nodes of its own cluster, and the gateways of others.
+//!
+//! Kept true: each caller is heard in a thread of its own, for a bounded time; without the job's
+//! key it learns nothing and is closed and counted.
+
+use super::relay::Note;
+use super::{Own, count};
+use eyrie_control::auth::{self, AuthError, Hello, Role};
+use eyrie_gateway::Side;
+use eyrie_gateway::frame::{TARGET_BYTES, target};
+use std::io::{self, Read};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Longest silence while a caller introduces itself.
+pub(super) const GREETING: Duration = Duration::from_secs(5);
+
+/// Listens for nodes.
+pub(super) fn nodes(listener: TcpListener, own: &Arc<Own>) -> io::Result<()> {
+    accept("eyrie-nodes", listener, own, |socket, own| {
+        let (socket, cluster, to) = passenger(socket, own)?;
+        own.notes.send(Note::Passenger { socket, cluster, target: to });
+        Ok(())
+    })
+}
+
+/// Listens for other gateways.
+pub(super) fn gates(listener: TcpListener, own: &Arc<Own>) -> io::Result<()> {
+    accept("eyrie-gates", listener, own, |socket, own| {
+        let ends = (own.cluster, own.number);
+        let hello = |caller: &Hello| {
+            Hello::new(Role::TunnelServer, &own.job, ends, (caller.node, caller.epoch))
+        };
+        let called = own.secret.answer(socket, &own.job, Role::TunnelCaller, hello);
+        let (stream, caller) = called?;
+        // One that was told of another incarnation of ours hears of this one soon.
+        if caller.to != ends || caller.node >= own.clusters || caller.node == own.cluster {
+            return Err(AuthError::Malformed);
+        }
+        let (cluster, hold) = (caller.node, None);
+        own.notes.send(Note::Tunnel { cluster, stream, side: Side::Called, hold });
+        Ok(())
+    })
+}
+
+fn accept(
+    name: &str,
+    listener: TcpListener,
+    own: &Arc<Own>,
+    welcome: impl Fn(TcpStream, &Own) -> Result<(), AuthError> + Send + Copy + 'static,
+) -> io::Result<()> {
+    let own = Arc::clone(own);
+    let work = move || {
+        for socket in listener.incoming().flatten() {
+            let own = Arc::clone(&own);
+            let greet = move || {
+                let from = socket.peer_addr();
+                let prepared = prepare(&socket).map_err(AuthError::Io);
+                if let Err(error) = prepared.and_then(|()| welcome(socket, &own)) {
+                    let from = from.map_or_else(|_| String::from("somewhere"), |a| a.to_string());
+                    tracing::warn!("a caller from {from} is turned away: {error}");
+                    // One that hangs up in the middle says nothing about itself.
+                    if !matches!(error, AuthError::Io(_)) {
+                        count(&own.counts.strangers);
+                    }
+                }
+            };
+            let greeted = std::thread::Builder::new().name("eyrie-greet".into()).spawn(greet);
+            if let Err(error) = greeted {
+                tracing::warn!(%error, "no thread for a caller");
+            }
+        }
+    };
+    std::thread::Builder::new().name(name.into()).spawn(work)?;
+    Ok(())
+}
+
+/// A socket while hands are shaken.
+pub(super) fn prepare(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(GREETING))?;
+    socket.set_write_timeout(Some(GREETING))
+}
+
+/// A node proves itself and says where it wants to go: a cluster, and an address there.
+fn passenger(
+    mut socket: TcpStream,
+    own: &Own,
+) -> Result<(TcpStream, u32, std::net::SocketAddr), AuthError> {
+    let hello = |caller: &Hello| {
+        let to = (caller.node, caller.epoch);
+        Hello::new(Role::Gateway, &own.job, (own.cluster, own.number), to)
+    };
+    let key = own.secret.key();
+    let caller = auth::answer(&mut socket, key, &own.job, Role::Passenger, hello)?;
+    let cluster = caller.to.0;
+    if cluster >= own.clusters || cluster == own.cluster {
+        return Err(AuthError::Malformed);
+    }
+    let mut wanted = [0; TARGET_BYTES];
+    socket.read_exact(&mut wanted)?;
+    let to = target(&wanted).ok_or(AuthError::Malformed)?;
+    Ok((socket, cluster, to))
+}

@@ -1,0 +1,204 @@
+//! A gateway: a process that carries the connections between the nodes of its cluster and those of
+//! others (`eyrie __gateway`).
+//!
+//! One thread (`relay`) carries bytes between sockets and the multiplexers (`eyrie_gateway`) and
+//! waits for none of them; threads of their own introduce callers (`greet`) and call other gateways
+//! (`call`). Kept true: it holds nothing that cannot be made again, so it may die at any time; only
+//! who knows the job's key gets further than its hello; it ends when its standard input does.
+
+mod call;
+mod greet;
+mod leg;
+mod relay;
+#[cfg(test)]
+mod tests;
+mod tunnel;
+
+use eyrie_control::auth::Key;
+use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
+use eyrie_control::gateway::{Begin, Carried, FromGateway, MARK, ToGateway};
+use eyrie_control::{Decoder, PROTOCOL};
+use eyrie_tls::Secret;
+use relay::{Notes, Relay};
+use serde::de::DeserializeOwned;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How often what was carried is told, if that changes.
+const TELLING: Duration = Duration::from_millis(200);
+
+/// Why there is no gateway.
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    #[error("{what}: {source}")]
+    Os { what: &'static str, source: io::Error },
+    #[error("what it is told on standard input ends too early, or does not decode")]
+    Begin,
+    #[error(
+        "the eyrie here speaks protocol {PROTOCOL}, the job's {0}: install the same version on all \
+         hosts"
+    )]
+    Protocol(u32),
+}
+
+fn os(what: &'static str) -> impl Fn(io::Error) -> GatewayError {
+    move |source| GatewayError::Os { what, source }
+}
+
+/// What all threads of a gateway know.
+struct Own {
+    job: String,
+    cluster: u32,
+    number: u64,
+    clusters: u32,
+    connections: u32,
+    rate: Option<u64>,
+    /// What is said to other gateways is encrypted with this; to nodes nothing is that would be.
+    secret: Secret,
+    counts: Counts,
+    notes: Notes,
+}
+
+/// What is told to the controller.
+#[derive(Default)]
+struct Counts {
+    connections: AtomicU64,
+    streams: AtomicU64,
+    sent: AtomicU64,
+    received: AtomicU64,
+    strangers: AtomicU64,
+    malformed: AtomicU64,
+}
+
+impl Counts {
+    fn now(&self) -> Carried {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Carried {
+            connections: get(&self.connections),
+            streams: get(&self.streams),
+            bytes_sent: get(&self.sent),
+            bytes_received: get(&self.received),
+            strangers: get(&self.strangers),
+            malformed: get(&self.malformed),
+        }
+    }
+}
+
+/// One more.
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Runs a gateway until its standard input ends.
+pub fn run() -> Result<(), GatewayError> {
+    // SAFETY: sets a disposition before any other thread exists.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    let mut decoder = Decoder::within(MAX_NODE_FRAME_BYTES);
+    let protocol = next::<u32>(&mut decoder)?.ok_or(GatewayError::Begin)?;
+    if protocol != PROTOCOL {
+        return Err(GatewayError::Protocol(protocol));
+    }
+    let begin = next::<Begin>(&mut decoder)?.ok_or(GatewayError::Begin)?;
+    let (own, inside, outside) = open(begin)?;
+    tell(&FromGateway::Ready { pid: std::process::id(), inside, outside });
+    report(&own).map_err(os("thread"))?;
+    let mut callers = call::Callers::default();
+    while let Some(ToGateway::Gates(gates)) = next(&mut decoder)? {
+        callers.know(&gates, &own).map_err(os("thread"))?;
+    }
+    Ok(())
+}
+
+/// Starts the threads. Returns where nodes reach it, and other gateways.
+fn open(begin: Begin) -> Result<(Arc<Own>, SocketAddr, SocketAddr), GatewayError> {
+    let inside = towards(begin.controller).map_err(os("address"))?;
+    let outside = begin.outside.unwrap_or(inside);
+    let (nodes, inside) = listen(inside).map_err(os("listener"))?;
+    let (gates, outside) = listen(outside).map_err(os("listener"))?;
+    let secret = Secret::new(Key(begin.key), !begin.plain).map_err(os("TLS"))?;
+    let (relay, notes) = Relay::new().map_err(os("event loop"))?;
+    let own = Arc::new(Own {
+        job: begin.job,
+        cluster: begin.cluster,
+        number: begin.number,
+        clusters: begin.clusters,
+        connections: begin.connections.max(1),
+        rate: begin.rate,
+        secret,
+        counts: Counts::default(),
+        notes,
+    });
+    greet::nodes(nodes, &own).map_err(os("thread"))?;
+    greet::gates(gates, &own).map_err(os("thread"))?;
+    let for_relay = Arc::clone(&own);
+    let work = move || {
+        if let Err(error) = relay.run(&for_relay) {
+            // Another gateway may do better.
+            tracing::error!(%error, "gateway");
+            std::process::exit(1);
+        }
+    };
+    std::thread::Builder::new().name("eyrie-relay".into()).spawn(work).map_err(os("thread"))?;
+    Ok((own, inside, outside))
+}
+
+/// What standard input says next. None: it has ended.
+fn next<T: DeserializeOwned>(decoder: &mut Decoder) -> Result<Option<T>, GatewayError> {
+    let mut buffer = [0; 4096];
+    loop {
+        if let Some(message) = decoder.next_message().map_err(|_| GatewayError::Begin)? {
+            return Ok(Some(message));
+        }
+        match io::stdin().read(&mut buffer) {
+            Ok(0) => return Ok(None),
+            Ok(count) => decoder.push(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(os("standard input")(error)),
+        }
+    }
+}
+
+/// The address of this machine on the way to another. Nothing is sent there.
+fn towards(other: SocketAddr) -> io::Result<IpAddr> {
+    let any: SocketAddr = match other {
+        SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+        SocketAddr::V6(_) => ([0u16; 8], 0).into(),
+    };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(other)?;
+    Ok(socket.local_addr()?.ip())
+}
+
+fn listen(at: IpAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind((at, 0))?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+/// Says something to the controller. One that is gone ends the standard input, too.
+fn tell(message: &FromGateway) {
+    let Ok(json) = serde_json::to_string(message) else { return };
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(format!("{MARK}{json}\n").as_bytes()).and_then(|()| out.flush());
+}
+
+/// Tells what was carried, in a thread: standard output may be slow.
+fn report(own: &Arc<Own>) -> io::Result<()> {
+    let own = Arc::clone(own);
+    let work = move || {
+        let mut told = Carried::default();
+        loop {
+            std::thread::sleep(TELLING);
+            let now = own.counts.now();
+            if now != told {
+                tell(&FromGateway::Carried(now));
+                told = now;
+            }
+        }
+    };
+    std::thread::Builder::new().name("eyrie-report".into()).spawn(work)?;
+    Ok(())
+}

@@ -1,0 +1,195 @@
+//! Gateways of two clusters in one process, and nodes that are sockets.
+
+use super::*;
+use eyrie_control::auth::{Hello, Role};
+use eyrie_control::gateway::Gate;
+use eyrie_tls::Routes;
+use std::net::{Shutdown, TcpStream};
+use std::time::Instant;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const JOB: &str = "jobs";
+
+struct Pair {
+    key: Key,
+    own: [Arc<Own>; 2],
+    inside: [SocketAddr; 2],
+    outside: [SocketAddr; 2],
+    routes: Routes,
+}
+
+fn begin(key: &Key, cluster: u32, number: u64, plain: bool) -> Begin {
+    Begin {
+        job: JOB.into(),
+        key: key.0,
+        cluster,
+        number,
+        clusters: 2,
+        controller: ([127, 0, 0, 1], 9).into(),
+        outside: None,
+        plain,
+        connections: 2,
+        rate: None,
+    }
+}
+
+/// Nodes 0 and 1 are in different clusters.
+fn pair(plain: bool) -> Pair {
+    let key = Key::new().unwrap();
+    let [(a, here, near), (b, there, far)] =
+        [0, 1].map(|cluster| open(begin(&key, cluster, 1, plain)).unwrap());
+    let gates = [Gate { cluster: 0, number: 1, at: near }, Gate { cluster: 1, number: 1, at: far }];
+    let own = [a, b];
+    own.iter().for_each(|o| call::Callers::default().know(&gates, o).unwrap());
+    let routes = Routes::default();
+    routes.set(vec![0, 1], Some(here));
+    Pair { key, own, inside: [here, there], outside: [near, far], routes }
+}
+
+impl Pair {
+    /// A connection of node 0 to an address of node 1, as soon as there is a way.
+    fn reach(&self, at: SocketAddr) -> TcpStream {
+        let (secret, end) = (Secret::plain(self.key.clone()), Instant::now() + PATIENCE);
+        loop {
+            let ends = ((0, 1), (1, 1));
+            match self.routes.connect(&secret, JOB, ends, at, PATIENCE) {
+                Ok(socket) => return socket,
+                Err(error) => assert!(Instant::now() < end, "{error}"),
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn until(what: &str, condition: impl Fn() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+/// A node that says back what it hears.
+fn echo() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut socket in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut from = socket.try_clone().unwrap();
+                let _ = io::copy(&mut from, &mut socket);
+                let _ = socket.shutdown(Shutdown::Write);
+            });
+        }
+    });
+    at
+}
+
+#[test]
+fn what_goes_through_comes_back_and_so_does_the_end() {
+    for plain in [false, true] {
+        let pair = pair(plain);
+        let at = echo();
+        std::thread::scope(|scope| {
+            for n in 0..8u32 {
+                let pair = &pair;
+                scope.spawn(move || {
+                    let bytes: Vec<u8> = (0..700_000).map(|i| (i * (n + 3) >> 3) as u8).collect();
+                    let mut socket = pair.reach(at);
+                    let (mut out, sent) = (socket.try_clone().unwrap(), bytes.clone());
+                    let writer = std::thread::spawn(move || {
+                        out.write_all(&sent).unwrap();
+                        out.shutdown(Shutdown::Write).unwrap();
+                    });
+                    let mut back = Vec::new();
+                    socket.read_to_end(&mut back).unwrap();
+                    assert!(back == bytes, "{} bytes of {} came back", back.len(), bytes.len());
+                    writer.join().unwrap();
+                });
+            }
+        });
+        for own in &pair.own {
+            until("streams are left", || own.counts.now().streams == 0);
+            let carried = own.counts.now();
+            assert_eq!((carried.connections, carried.bytes_sent), (2, 8 * 700_000));
+        }
+    }
+}
+
+#[test]
+fn a_node_that_does_not_read_holds_up_nobody() {
+    let pair = pair(false);
+    let deaf = TcpListener::bind("127.0.0.1:0").unwrap();
+    // Both connections between the gateways have streams that stand still.
+    let stuck: Vec<TcpStream> = (0..6).map(|_| pair.reach(deaf.local_addr().unwrap())).collect();
+    for socket in &stuck {
+        socket.set_nonblocking(true).unwrap();
+        let (mut to, mut idle) = (socket, 0);
+        // Until nothing more is taken, for good.
+        while idle < 20_000 {
+            match to.write(&[1; 4096]) {
+                Ok(_) => idle = 0,
+                Err(_) => idle += 1,
+            }
+            std::thread::yield_now();
+        }
+    }
+    let mut socket = pair.reach(echo());
+    for _ in 0..100 {
+        socket.write_all(b"hello").unwrap();
+        let mut back = [0; 5];
+        socket.read_exact(&mut back).unwrap();
+        assert_eq!(&back, b"hello");
+    }
+}
+
+#[test]
+fn nodes_that_are_not_there_are_told_of() {
+    let pair = pair(true);
+    drop(pair.reach(echo()));
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let secret = Secret::plain(pair.key.clone());
+    let connect = |routes: &Routes, at| {
+        routes.connect(&secret, JOB, ((0, 1), (1, 1)), at, PATIENCE).unwrap_err().to_string()
+    };
+    assert!(connect(&pair.routes, gone).contains("does not answer its gateway"));
+    pair.routes.set(vec![0, 1], None);
+    assert!(connect(&pair.routes, gone).contains("no way"));
+}
+
+#[test]
+fn strangers_are_closed_and_counted() {
+    let pair = pair(false);
+    let end = |at: SocketAddr, words: &[u8]| {
+        let mut socket = TcpStream::connect(at).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let _ = socket.write_all(words);
+        let mut heard = Vec::new();
+        // A close with what was not read is a reset.
+        let _ = socket.read_to_end(&mut heard);
+        heard
+    };
+    assert_eq!(end(pair.inside[0], &[b'x'; 200]), b"");
+    let hello = Hello::new(Role::Passenger, JOB, (0, 1), (1, 0)).unwrap().encode();
+    assert_eq!(end(pair.inside[0], &[&hello[..], &[0; 32]].concat()).len(), 80);
+    let other = Hello::new(Role::Passenger, "other", (0, 1), (1, 0)).unwrap().encode();
+    assert_eq!(end(pair.inside[0], &other), b"");
+    until("three strangers", || pair.own[0].counts.now().strangers == 3);
+    assert_eq!(pair.own[1].counts.now().strangers, 0);
+    // Between gateways who does not encrypt gets no further than that.
+    end(pair.outside[1], &[b'x'; 200]);
+    until("a stranger", || pair.own[1].counts.now().strangers == 1);
+    // One that knows the key and sends what is no frame.
+    let secret = Secret::new(pair.key.clone(), true).unwrap();
+    let hello = Hello::new(Role::TunnelCaller, JOB, (0, 9), (1, 1)).unwrap();
+    let socket = TcpStream::connect(pair.outside[1]).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (mut stream, _) = secret.call(socket, &hello, Role::TunnelServer).unwrap();
+    stream.write_all(&[0xff; 64]).unwrap();
+    let _ = stream.read_to_end(&mut Vec::new());
+    until("something malformed", || pair.own[1].counts.now().malformed == 1);
+    // And all goes on.
+    let mut socket = pair.reach(echo());
+    socket.write_all(b"x").unwrap();
+    socket.read_exact(&mut [0]).unwrap();
+}
