@@ -94,8 +94,8 @@ pub enum FtMode {
     Logged,
     /// Nothing is logged: all ranks are checkpointed together, and when one dies, all go back
     Coordinated,
-    /// That for the ranks of each node, and between nodes messages are logged: when a rank or a node
-    /// dies, the ranks that began on its node go back (on one node: coordinated)
+    /// That for the ranks of each node, and between nodes messages are logged: when a rank or a
+    /// node dies, the ranks that began on its node go back (on one node: coordinated)
     Node,
     /// No protection: a rank that dies ends the job
     None,
