@@ -266,6 +266,11 @@ pub struct Run {
     /// [default: 60]
     #[arg(long, value_name = "SECS", value_parser = parse_millis)]
     pub controller_limit: Option<u64>,
+    /// How often at most the newest checkpoints of all ranks are brought to the job's folder, too,
+    /// while the job runs: `eyrie restart` goes on from there when all nodes are lost (seconds, or
+    /// with unit; over nodes) [default: never]
+    #[arg(long, value_name = "SECS", value_parser = parse_millis)]
+    pub save_every: Option<u64>,
     /// Put each node into a network namespace of its own, joined by a bridge: the program reaches
     /// the other nodes and nothing else (root only; takes `ip` of iproute2)
     #[arg(long, requires = "nodes")]

@@ -108,6 +108,7 @@ pub fn pointless(run: &Run) -> Option<&'static str> {
         ("--address", run.reach.address.is_some()),
         ("--join-limit", run.reach.join_limit.is_some()),
         ("--oversubscribe", run.reach.oversubscribe),
+        ("--save-every", run.save_every.is_some()),
         ("--controller-limit", run.controller_limit.is_some()),
     ];
     options.into_iter().find(|(_, given)| *given).map(|(name, _)| name)

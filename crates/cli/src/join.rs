@@ -139,6 +139,7 @@ struct Prepared {
 
 fn prepare(run: &Run, size: u32) -> Result<Prepared, Failure> {
     launch::check_vault(run, u32::MAX)?;
+    launch::check_saving(run)?;
     let program = launch::program_elsewhere(&run.command)?;
     let spec = launch::describe(run, size, &program);
     let binary = launch::own_binary(spec.ft)?;

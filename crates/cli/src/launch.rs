@@ -74,6 +74,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         }
     };
     check_vault(run, nodes)?;
+    check_saving(run)?;
     let ranks = file.as_ref().map_or_else(|| run.ranks(), |f| f.ranks.len() as u32);
     let spec = JobSpec {
         ft: mode(run.ft, nodes),
@@ -141,6 +142,7 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         input_is_file: input_is_file(),
         controller_limit_ms: run.controller_limit.unwrap_or(CONTROLLER_LIMIT_MS),
         tls: run.guard.tls,
+        save_every_ms: run.save_every.unwrap_or(0),
     }
 }
 
@@ -169,6 +171,17 @@ pub fn check_vault(run: &Run, nodes: u32) -> Result<(), Failure> {
         format!("--vault {vault} needs {least} nodes at least, and there are {there}")
     } else {
         return Ok(());
+    };
+    Err(Failure::new(USAGE, anyhow::Error::msg(text)))
+}
+
+/// Refuses to save what is not one state of the job.
+pub fn check_saving(run: &Run) -> Result<(), Failure> {
+    let text = match run.ft {
+        _ if run.save_every.is_none() => return Ok(()),
+        FtMode::Logged | FtMode::Coordinated => return Ok(()),
+        FtMode::None => "--save-every saves checkpoints, and with --ft none there are none",
+        FtMode::Node => "a job with --ft node is not saved as a whole, so far: no --save-every",
     };
     Err(Failure::new(USAGE, anyhow::Error::msg(text)))
 }
@@ -237,6 +250,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         input_is_file: false,
         controller_limit_ms: 0,
         tls: false,
+        save_every_ms: 0,
     };
     start(spec, verify.label)
 }

@@ -116,6 +116,11 @@ pub fn status(job: &JobStatus) -> String {
     rows.extend(job.ranks.iter().map(rank_row));
     text.push_str(&table(&rows));
     text.push_str(&nodes(job));
+    if let Some(saved) = &job.saved_set {
+        let now = job.started_unix_ms + job.uptime_ms;
+        let (set, age) = (saved.set, millis(now.saturating_sub(saved.unix_ms) as f64));
+        let _ = writeln!(text, "checkpoint {set} of all ranks lies in the job's folder, for {age}");
+    }
     for r in &job.ranks {
         if let Some(c) = &r.checkpoint {
             let (rank, tracking, mode, why) = (r.rank, &c.tracking, &c.mode, &c.why);

@@ -7,6 +7,7 @@ use eyrie_terminal::{FAILED, Failure, print, say, units};
 use eyrie_vault::disk::{self, Disk, Folder};
 use eyrie_vault::layout::Place;
 use eyrie_vault::member::Member;
+use eyrie_vault::seal::Key;
 use eyrie_vault::vault::{Mended, Opened, State};
 use eyrie_vault::{Scheme, Vault};
 use serde_json::{Value, json};
@@ -191,8 +192,16 @@ fn mend(look: &Look, write: Option<(&Mend, bool)>) -> Result<i32, Failure> {
     Err(Failure::new(FAILED, anyhow!("{left} chunks are not sound; {hint}")))
 }
 
+/// The key that a file has, if one is named.
+fn key(path: Option<&Path>) -> anyhow::Result<Option<Key>> {
+    let read =
+        |path: &Path| Key::read(path).with_context(|| format!("cannot use {}", path.display()));
+    path.map(read).transpose()
+}
+
 fn export(args: &Export) -> Result<i32, Failure> {
     let mut vault = look(&args.look.members)?;
+    vault.set_key(key(args.key.as_deref())?);
     let generation = match args.generation {
         Some(generation) => generation,
         None => {
@@ -266,6 +275,7 @@ fn import(args: &Import) -> Result<i32, Failure> {
             vault
         }
     };
+    vault.set_key(key(args.key.as_deref())?);
     vault.begin().context("cannot store")?;
     let (mut files, mut bytes) = (0, 0);
     for node in vault.nodes().collect::<Vec<u32>>() {

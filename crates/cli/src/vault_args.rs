@@ -74,6 +74,9 @@ pub struct Export {
     /// Which generation [default: the newest that can be had]
     #[arg(long, value_name = "G")]
     pub generation: Option<u64>,
+    /// File with the key that it was encrypted with: 32 bytes, or 64 hexadecimal digits
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
     /// Only the objects of this node
     #[arg(long, value_name = "N")]
     pub node: Option<u32>,
@@ -90,4 +93,8 @@ pub struct Import {
     /// may be lost), xor:K, partner, local
     #[arg(long, value_name = "SCHEME")]
     pub vault: Option<Scheme>,
+    /// Encrypt it with the key in this file: 32 bytes, or 64 hexadecimal digits; export takes it,
+    /// too, and nothing else does
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
 }

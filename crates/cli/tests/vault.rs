@@ -77,6 +77,38 @@ fn what_was_imported_is_exported_also_without_two_nodes() {
 }
 
 #[test]
+fn what_was_encrypted_is_exported_with_its_key_only() {
+    let home = world();
+    let home = home.path();
+    for (name, key) in [("key", "7".repeat(64)), ("other", "8".repeat(64)), ("bad", "9".into())] {
+        std::fs::write(home.join(name), key).unwrap();
+    }
+    good(vault(home, "import", &["--from", "from", "--key", "key"], &all()));
+    for (more, line) in [
+        (&[][..], "generation 2 is encrypted: give its key"),
+        (&["--key", "other"], "was encrypted with another key"),
+        (&["--key", "bad"], "64 hexadecimal digits"),
+    ] {
+        let args = [&["--to", "no"], more].concat();
+        let refused = vault(home, "export", &args, &all());
+        let (_, err) = texts(&refused);
+        assert_eq!(refused.status.code(), Some(1), "{err}");
+        assert!(err.contains(line), "{err}");
+    }
+    // Two folders are made anew by somebody who has no key.
+    for node in [1, 4] {
+        std::fs::remove_dir_all(home.join(format!("n{node}"))).unwrap();
+        std::fs::create_dir(home.join(format!("n{node}"))).unwrap();
+    }
+    good(vault(home, "repair", &[], &all()));
+    good(vault(home, "export", &["--to", "yes", "--key", "key"], &[0, 1, 4, 5]));
+    for node in all() {
+        let path = home.join("yes").join(format!("node-{node}/rank.img"));
+        assert!(std::fs::read(path).unwrap() == content(node), "node {node}");
+    }
+}
+
+#[test]
 fn scrub_repairs_flipped_bits_and_repair_lost_folders() {
     let home = world();
     let home = home.path();

@@ -55,6 +55,8 @@ pub enum EventKind {
     ControllerLost,
     /// All nodes that are left are with the new controller (`count` of them).
     ControllerBack,
+    /// A set of checkpoints is in the job's folder, too, from which it can be restarted (`bytes`).
+    Flushed,
 }
 
 impl EventKind {
@@ -84,6 +86,7 @@ impl EventKind {
             EventKind::Vaulted => "vaulted",
             EventKind::ControllerLost => "controller-lost",
             EventKind::ControllerBack => "controller-back",
+            EventKind::Flushed => "flushed",
         }
     }
 }

@@ -23,5 +23,5 @@ pub use message::{
 };
 pub use meta::Meta;
 pub use node::{Death, FromNode, Said, ToNode};
-pub use status::{CheckpointStatus, JobStatus, NodeStatus, RankStatus};
+pub use status::{CheckpointStatus, JobStatus, NodeStatus, RankStatus, SavedSet};
 pub use vault::{VaultOrder, VaultStep};

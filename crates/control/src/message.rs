@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// Version of this protocol.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;
 /// Most bytes of standard input or output in one message.
 pub const MAX_DATA_BYTES: usize = 256 * 1024;
 
@@ -163,6 +163,9 @@ pub struct JobSpec {
     pub controller_limit_ms: u64,
     /// Connections between nodes, and to the controller, are encrypted.
     pub tls: bool,
+    /// How often, at most, the newest set of a job over nodes is brought to the job's folder while
+    /// it runs; 0: never.
+    pub save_every_ms: u64,
 }
 
 impl JobSpec {

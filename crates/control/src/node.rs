@@ -205,6 +205,11 @@ pub enum ToNode {
     Finish,
     /// The node is no member of the job any more, and ends.
     Dismissed,
+    /// Stop these ranks (in these starts), tell what is recorded of them (`Cut`), and let them
+    /// stand until `CutOver`, but not for long. Answered by `CutOver` with the same number.
+    Cut { attempt: u32, ranks: Vec<(u32, u64)> },
+    /// All ranks of all nodes stood still, or will not: they go on.
+    CutOver { attempt: u32 },
     /// These ranks, which are one recovery unit and of which none runs, come back at this node:
     /// what they passed each other there is given up.
     Gather { ranks: Vec<u32> },
@@ -463,6 +468,16 @@ pub enum FromNode {
     /// So many processes are left that cannot be killed.
     Finished {
         left: u64,
+    },
+    /// The ranks named in `Cut` stand, and this is recorded of them.
+    Cut {
+        attempt: u32,
+        result: Result<Vec<Determinants>, String>,
+    },
+    /// They go on. `whole`: they stood until that was ordered.
+    CutOver {
+        attempt: u32,
+        whole: bool,
     },
 }
 

@@ -31,6 +31,9 @@ pub struct JobStatus {
     /// Connections between nodes, and to the controller, are encrypted.
     #[serde(default)]
     pub tls: bool,
+    /// The set of checkpoints that lies in the job's folder, too (`--save-every`).
+    #[serde(default)]
+    pub saved_set: Option<SavedSet>,
     /// False when a rank that dies now could not be recovered.
     pub protected: bool,
     pub unprotected_reason: Option<String>,
@@ -41,6 +44,14 @@ pub struct JobStatus {
     pub ranks: Vec<RankStatus>,
     /// Empty if the daemon is the only node.
     pub nodes: Vec<NodeStatus>,
+}
+
+/// A set of checkpoints that a job can be restarted from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedSet {
+    pub set: u32,
+    /// Since when it lies there.
+    pub unix_ms: u64,
 }
 
 /// One node.

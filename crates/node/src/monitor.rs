@@ -57,6 +57,9 @@ pub enum Input {
     Unrecoverable {
         why: String,
     },
+    /// A newer state of the job than its beginning is in its folder: all go back there, if they
+    /// must, and may do so again.
+    Kept,
     /// The job cannot go on.
     Fatal {
         text: String,
@@ -148,6 +151,8 @@ pub struct Monitor {
     phase: Phase,
     code: i32,
     rollbacks: u32,
+    /// All go back to a later state than the beginning.
+    kept: bool,
     /// In `eyrie verify` nothing is brought back: every death and difference is an answer.
     recovers: bool,
 }
@@ -160,6 +165,7 @@ impl Monitor {
             phase: Phase::Running,
             code: 0,
             rollbacks: 0,
+            kept: false,
             recovers,
         }
     }
@@ -233,6 +239,7 @@ impl Monitor {
             Input::Unrecoverable { why } if self.phase == Phase::Running => {
                 self.roll_back(&why, &mut todo);
             }
+            Input::Kept => (self.rollbacks, self.kept) = (0, true),
             Input::Fatal { text, code } if self.phase != Phase::Over => {
                 self.end(code, text, &mut todo);
             }
@@ -433,16 +440,23 @@ impl Monitor {
 
     fn roll_back(&mut self, why: &str, todo: &mut Vec<Action>) {
         if self.rollbacks > 0 {
-            let text = format!("{why}; all ranks went back to the beginning once already");
+            let place = self.goal();
+            let text = format!("{why}; all ranks went back to {place} once already");
             return self.end(1, text, todo);
         }
         self.rollbacks += 1;
         self.phase = Phase::RollingBack { together: false };
+        let place = self.goal();
         todo.push(Action::Say(format!(
-            "{why}\nall ranks go back to the beginning together; what was printed so far is not \
-             printed again"
+            "{why}\nall ranks go back to {place} together; what was printed so far is not printed \
+             again"
         )));
         todo.push(Action::KillAll);
+    }
+
+    /// What all ranks go back to.
+    fn goal(&self) -> &'static str {
+        if self.kept { "what the job's folder has" } else { "the beginning" }
     }
 
     fn end(&mut self, code: i32, text: String, todo: &mut Vec<Action>) {

@@ -181,6 +181,28 @@ fn verify_recovers_nothing() {
     assert_eq!(ends(&todo), Some(137));
 }
 
+#[test]
+fn all_go_back_once_from_each_state_that_is_kept() {
+    let mut m = Monitor::new(1, true);
+    m.step(Input::Started { rank: 0 });
+    let back = |m: &mut Monitor| {
+        let todo = m.step(Input::Unrecoverable { why: "no image is left".into() });
+        let said = todo.iter().find_map(|a| match a {
+            Action::Say(text) => Some(text.clone()),
+            _ => None,
+        });
+        m.step(died(0, Death::Signal(libc::SIGKILL), Said::Nothing, 0));
+        m.step(Input::Started { rank: 0 });
+        said.unwrap_or_default()
+    };
+    assert!(back(&mut m).contains("go back to the beginning"));
+    m.step(Input::Kept);
+    assert!(back(&mut m).contains("go back to what the job's folder has"));
+    m.step(Input::Kept);
+    assert!(back(&mut m).contains("go back to what the job's folder has"));
+    assert!(back(&mut m).contains("once already"));
+}
+
 /// Random histories against a tiny world that carries out the actions: the job always ends, once,
 /// and with no process left; no rank is started after the end began.
 #[test]

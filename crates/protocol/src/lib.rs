@@ -3,6 +3,7 @@
 //! Inputs come in, actions and answers come out; others carry them out (`link`, `node`) or play
 //! them against a simulated world (`tests/sim`). `docs/protocols.md` says what holds and why.
 
+pub mod cut;
 pub mod gate;
 pub mod interval;
 pub mod journal;

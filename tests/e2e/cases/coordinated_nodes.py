@@ -5,10 +5,10 @@ import os
 import signal
 import subprocess
 
-from coordinated import coordinated, finished
+from coordinated import coordinated
 from faults import flip_a_byte
 from harness import EYRIE, example, run_to_end
-from nodes import Nodes, expected
+from nodes import Nodes, expected, gone
 from restart import restart, save
 
 
@@ -233,7 +233,9 @@ def test_memory_of_the_log_is_given_back():
         ranks = job.until(lambda: talkative(job), "messages")
         job.kill_ranks([1])
         job.wait_event("restored", count=4)
-        finished(job, want)
+        job.let_end()
+        assert job.wait() == 0 and job.stdout() == want, job.report()
+        gone(job)
         assert "WARNING" not in job.stderr(), (ranks, job.stderr())
 
 

@@ -236,6 +236,7 @@ def test_what_does_not_go_with_it():
     for more, words in (
         (["--vault", "rs:2+1"], "keeps the checkpoints of --ft logged"),
         (["--keep"], "takes the logs of --ft logged"),
+        (["--save-every", "1"], "is not saved as a whole"),
     ):
         done = subprocess.run([*command, *more, "true"], capture_output=True, text=True)
         assert done.returncode == 2 and words in done.stderr, (more, done)

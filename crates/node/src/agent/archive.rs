@@ -4,12 +4,12 @@
 //! Kept true: what is brought of a rank is all that it did; a damaged image is not brought.
 
 use super::Agent;
+use super::cut::recorded;
 use super::death::check_image;
 use super::network::bring;
 use crate::recovery::ARCHIVE;
-use eyrie_control::node::{Choice, Determinants, FromNode};
+use eyrie_control::node::{Choice, FromNode};
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 impl Agent {
@@ -23,14 +23,14 @@ impl Agent {
         members.push(archive);
     }
 
-    /// Brings what is here of a rank, of which no process is left, to the archive.
+    /// Brings what is here of a rank to the archive.
     pub(super) fn deposit(&mut self, attempt: u32, rank: u32, generations: Vec<u32>) {
         let told = move |result| FromNode::Deposited { attempt, rank, result };
         let Some(network) = &self.network else { return };
         let (own, members) = (network.own.clone(), Arc::clone(&network.members));
         let (images, out) = (self.place.images.clone(), Arc::clone(&self.out));
         let (job, size) = (self.place.id.clone(), self.size());
-        let determinants = self.recorded(rank);
+        let determinants = recorded(&self.segment, rank);
         let work = move || {
             let newest = generations.last().copied().unwrap_or(0);
             let result = match check_image(&images, &job, rank, newest, size) {
@@ -44,14 +44,5 @@ impl Agent {
         if let Err(error) = thread.spawn(work) {
             self.say(told(Err(error.to_string())));
         }
-    }
-
-    /// All that is recorded of a rank whose home is here.
-    fn recorded(&self, rank: u32) -> Determinants {
-        let ctl = self.segment.rank(rank);
-        let first = ctl.det_trim.load(Ordering::Acquire);
-        let end = ctl.det_tail.load(Ordering::Acquire);
-        let word = |at| self.segment.det(rank, at).load(Ordering::Acquire);
-        Determinants { rank, first, words: (first..end).map(word).collect() }
     }
 }

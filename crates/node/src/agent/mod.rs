@@ -7,6 +7,7 @@
 mod archive;
 mod binding;
 mod capture;
+mod cut;
 mod death;
 mod elsewhere;
 mod look;
@@ -76,6 +77,10 @@ pub(crate) enum Msg {
     SentCopied { generation: u32, logs: std::io::Result<together::Logs> },
     /// It was written, or not.
     SegmentSaved { name: String, result: Result<u64, String> },
+    /// All ranks stand still for a moment: what is recorded of them.
+    Cut { attempt: u32, result: cut::Read },
+    /// They run again.
+    CutOver { attempt: u32, whole: bool },
 }
 
 /// The process of a rank.
@@ -191,6 +196,8 @@ pub(crate) struct Agent {
     unprotected: bool,
     /// A checkpoint of all ranks together, until all of them stand still.
     together: Option<together::Together>,
+    /// All ranks are stopped for a moment.
+    cut: Option<cut::Cut>,
     verify: Option<verify::Verify>,
     /// Threads that read the logs of the segment; nothing of those is released meanwhile.
     reading_logs: u32,
@@ -239,6 +246,7 @@ impl Agent {
                 feed: None,
                 unprotected: false,
                 together: None,
+                cut: None,
                 verify,
                 reading_logs: 0,
                 trims: Vec::new(),
@@ -270,6 +278,8 @@ impl Agent {
                 self.checkpoint_set(parts, generation, incremental, hold);
             }
             ToNode::GoOn { generation, keep } => self.go_on(generation, keep),
+            ToNode::Cut { attempt, ranks } => self.begin_cut(attempt, &ranks),
+            ToNode::CutOver { attempt } => self.end_cut(attempt),
             ToNode::Reload { segment } => self.reload(segment),
             ToNode::Copy { rank, generations, to } => self.copy_images(rank, generations, to),
             ToNode::Vault(order) => self.order_vault(order),
@@ -318,6 +328,8 @@ impl Agent {
             Msg::Checkpoint { rank, generation, start, report } => {
                 self.checkpoint_report(rank, generation, start, report);
             }
+            Msg::Cut { attempt, result } => self.cut(attempt, result),
+            Msg::CutOver { attempt, whole } => self.cut_over(attempt, whole),
             Msg::Found { rank, attempt, choice } => {
                 self.say(FromNode::Found { rank, attempt, choice })
             }

@@ -18,7 +18,7 @@ use crate::store::Members;
 use eyrie_control::node::{Determinants, ToNode};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
@@ -68,6 +68,23 @@ impl Archive {
     /// Whether nodes reach it.
     pub(super) fn is_open(&self) -> bool {
         !self.places.is_empty()
+    }
+
+    /// What is in it from now on.
+    pub(super) fn hold(&mut self, ranks: Vec<SavedRank>) {
+        self.content = Some(ranks);
+    }
+
+    /// The number of the next attempt to bring something here.
+    pub(super) fn next_attempt(&mut self) -> u32 {
+        self.attempts += 1;
+        self.attempts
+    }
+
+    /// The newest generation in it.
+    pub(super) fn newest(&self) -> u32 {
+        let newest = |saved: &SavedRank| Some(saved.retention.newest()?.generation);
+        self.content.iter().flatten().filter_map(newest).max().unwrap_or(0)
     }
 
     /// Whether this image of a rank is what it is brought back from.
@@ -123,8 +140,9 @@ impl Job {
         if let Err(error) = self.open_archive() {
             return self.not_collected(&format!("{}: {error}", self.images().display()));
         }
-        self.archive.attempts += 1;
-        let attempt = self.archive.attempts;
+        self.stop_flush();
+        self.clear_leftovers();
+        let attempt = self.archive.next_attempt();
         for rank in 0..self.size() {
             let newest = self.rank(rank).retention.newest().map(|k| k.generation);
             let Some(newest) = newest else {
@@ -159,6 +177,9 @@ impl Job {
         rank: u32,
         result: Result<Determinants, String>,
     ) {
+        if self.flush.is_at(attempt) {
+            return self.brought(attempt, rank, result.map(drop));
+        }
         let awaited = |c: &&mut Collecting| c.attempt == attempt && c.left.contains(&rank);
         let Some(collecting) = self.collecting().filter(awaited) else { return };
         match result {
@@ -166,29 +187,31 @@ impl Job {
             Ok(determinants) => {
                 collecting.left.remove(&rank);
                 collecting.words.insert(rank, determinants);
-                if collecting.left.is_empty() {
-                    self.sync_archive(attempt);
+                if collecting.left.is_empty()
+                    && let Err(error) = self.sync_archive(attempt, self.needed_now())
+                {
+                    self.not_collected(&error.to_string());
                 }
             }
         }
     }
 
-    /// All is here: makes it outlive the machine, in a thread.
-    fn sync_archive(&mut self, attempt: u32) {
-        let (images, names) = (self.images(), self.needed_now());
+    /// All is here: makes it outlive the machine, in a thread, which tells `Archived`.
+    pub(super) fn sync_archive(&self, attempt: u32, names: BTreeSet<OsString>) -> io::Result<()> {
+        let images = self.images();
         let tell = self.tell.clone();
         let work = move || {
             let result = sync(&images, &names).map_err(|e| format!("{}: {e}", images.display()));
             let _ = tell.send(Msg::Archived { attempt, result });
         };
-        let thread = std::thread::Builder::new().name(String::from("eyrie-sync"));
-        if let Err(error) = thread.spawn(work) {
-            self.not_collected(&error.to_string());
-        }
+        std::thread::Builder::new().name(String::from("eyrie-sync")).spawn(work).map(drop)
     }
 
     /// All of the archive is on disk, or cannot be: commits it.
     pub(super) fn archived(&mut self, attempt: u32, result: Result<u64, String>) {
+        if self.flush.is_at(attempt) {
+            return self.flushed(result);
+        }
         let Some(collecting) = self.collecting().filter(|c| c.attempt == attempt) else { return };
         let words = std::mem::take(&mut collecting.words);
         let number = self.saves + 1;
@@ -229,9 +252,19 @@ impl Job {
 
     /// Removes what nothing would be brought back from.
     pub(super) fn clear_archive(&self) {
+        clear_but(&self.images(), &self.names_held());
+    }
+
+    /// What another attempt left might pass for a part of the next one.
+    pub(super) fn clear_leftovers(&self) {
+        let needed = self.names_held();
+        clear(&self.images(), |name| needed.contains(name) || is_part(name));
+    }
+
+    /// Names of the files of what is in it.
+    fn names_held(&self) -> BTreeSet<OsString> {
         let content = self.archive.content.iter().flatten();
-        let needed = (0u32..).zip(content).flat_map(|(rank, saved)| files(rank, saved)).collect();
-        clear_but(&self.images(), &needed);
+        (0u32..).zip(content).flat_map(|(rank, saved)| files(rank, saved)).collect()
     }
 
     /// Names of the files that the newest image of every rank consists of.
@@ -274,6 +307,8 @@ impl Job {
     /// Gives the archive up as soon as nodes hold all that it takes to do without.
     pub(super) fn outgrow_archive(&mut self) {
         let stays = self.restarting || self.suspend.is_some() || !self.archive.holds();
+        // The next set that is brought takes its place.
+        let stays = stays || self.flushes();
         if stays || !self.planner.as_ref().is_some_and(Planner::outgrew_archive) {
             return;
         }
@@ -307,7 +342,10 @@ impl Job {
     pub(super) fn take_archive(&mut self, kept: Kept) -> Result<(), BeginError> {
         self.archive.attempts = kept.attempts;
         if kept.holds {
-            self.archive.content = Some(SavedJob::read(&self.place.folder)?.ranks);
+            let saved = SavedJob::read(&self.place.folder)?;
+            // It may have been written just before the other's end.
+            self.saves = self.saves.max(saved.number);
+            self.archive.content = Some(saved.ranks);
         }
         let (images, members) = (self.images(), Arc::clone(&self.archive.members));
         for (place, crew) in kept.places.iter().zip(self.crew.iter().cycle()) {
@@ -351,7 +389,7 @@ fn names(rank: u32, generations: &[u32]) -> Vec<OsString> {
 }
 
 /// Names of the files that a saved rank is brought back from.
-fn files(rank: u32, saved: &SavedRank) -> Vec<OsString> {
+pub(super) fn files(rank: u32, saved: &SavedRank) -> Vec<OsString> {
     names(rank, &saved.retention.files())
 }
 
@@ -366,10 +404,19 @@ fn sync(images: &Path, names: &BTreeSet<OsString>) -> io::Result<u64> {
     Ok(bytes)
 }
 
+/// Whether a file is still being written, or was when its writer died.
+fn is_part(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b".")
+}
+
 /// Removes all files but these.
 fn clear_but(images: &Path, needed: &BTreeSet<OsString>) {
+    clear(images, |name| needed.contains(name));
+}
+
+fn clear(images: &Path, stays: impl Fn(&OsStr) -> bool) {
     let Ok(list) = std::fs::read_dir(images) else { return };
-    for entry in list.flatten().filter(|e| !needed.contains(&e.file_name())) {
+    for entry in list.flatten().filter(|e| !stays(&e.file_name())) {
         let _ = std::fs::remove_file(entry.path());
     }
 }

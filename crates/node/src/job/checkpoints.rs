@@ -43,6 +43,9 @@ impl Job {
             return self.schedule_together();
         }
         self.tick_plan();
+        if self.cut_if_due() {
+            return;
+        }
         while let Some(turn) = self.scheduler.pick(self.now_ms()) {
             if !self.units.are_nodes() {
                 self.begin_checkpoint(turn);
@@ -58,6 +61,7 @@ impl Job {
             Some(together) => Some(together.due_ms()),
             None => self.scheduler.next_due_ms(),
         };
+        let due = [due, self.flush_due_ms()].into_iter().flatten().min();
         let due = due.map(|at| at.saturating_sub(self.now_ms()));
         due.map_or(IDLE, |ms| IDLE.min(Duration::from_millis(ms.max(1))))
     }
@@ -164,7 +168,7 @@ impl Job {
     /// Gives up image files that `rank` does not need any more. They go when no other rank needs
     /// them either, for an image that it has or one that is being written.
     pub(super) fn remove_images(&mut self, rank: u32, generations: Vec<u32>) {
-        if generations.is_empty() {
+        if generations.is_empty() || self.holds_back(rank, &generations) {
             return;
         }
         let mut unfinished = Vec::new();

@@ -52,6 +52,8 @@ impl Job {
         }
         self.looks_without(node);
         self.vault_loses(node);
+        self.cut_loses(node);
+        self.stop_flush();
         self.plan(Input::NodeDied { member: self.member(node) });
     }
 

@@ -8,7 +8,9 @@
 mod archive;
 mod books;
 mod checkpoints;
+mod cut;
 mod death;
+mod flush;
 pub(crate) mod grow;
 mod journal;
 mod loss;
@@ -271,6 +273,7 @@ pub struct Job {
     units: units::Units,
     /// Over nodes: what it takes to restart it lies here.
     archive: archive::Archive,
+    flush: flush::Flush,
     /// How often the job was saved.
     saves: u32,
     /// What it takes to restart it is on disk.
@@ -378,6 +381,7 @@ impl Job {
             together: None,
             units: units::Units::new(crate::units::of(&spec)),
             archive: archive::Archive::default(),
+            flush: flush::Flush::default(),
             saves: 0,
             is_saved: false,
             restarting: false,
@@ -569,6 +573,7 @@ impl Job {
         if self.go_back() {
             return;
         }
+        self.stop_flush();
         self.rollbacks += 1;
         self.planned = false;
         self.forget_vault();

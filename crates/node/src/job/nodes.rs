@@ -276,6 +276,8 @@ impl Job {
             FromNode::Deposited { attempt, rank, result } => {
                 self.deposited(attempt, rank, result);
             }
+            FromNode::Cut { attempt, result } => self.node_is_cut(node, attempt, result),
+            FromNode::CutOver { attempt, whole } => self.node_goes_on(node, attempt, whole),
             FromNode::Forced { error } => self.forced(error),
             FromNode::Judged(judgement) => self.judged(&judgement),
             FromNode::Stuck { text } => self.stuck(text),
@@ -404,6 +406,10 @@ impl Job {
             if node.daemon.is_some() {
                 node.state = State::Joining;
             }
+        }
+        if self.many() {
+            // There may be none any more.
+            self.begin_if_all_joined();
         }
         !self.many()
     }

@@ -54,6 +54,9 @@ impl Job {
         self.planned = true;
         let live = (0u32..).zip(&self.nodes).filter(|(_, n)| n.state == State::Live);
         let members: Vec<Member> = live.map(|(node, _)| self.member(node)).collect();
+        if self.plan_from_flushed(&members) {
+            return;
+        }
         if self.plan_back(members.clone()) || self.plan_from_archive(&members) {
             return;
         }
@@ -147,7 +150,7 @@ impl Job {
                     self.step(monitor::Input::Unrecoverable { why });
                 }
                 Action::RollBack { .. } => {}
-                Action::Lost => self.fatal(String::from("no node is left")),
+                Action::Lost => self.no_node_left(),
             }
         }
         if !homes_told {
@@ -233,7 +236,8 @@ impl Job {
     /// The image cannot be restored, though every byte of it is right: no copy of it can.
     pub(super) fn unrestorable(&mut self, rank: u32, generation: u32, why: &str) {
         self.tell_refused(rank, generation, None, why);
-        if self.archive.is_of(rank, generation) {
+        let archived = |p: &Planner| p.holders(rank, generation).any(|m| m == ARCHIVE);
+        if self.archive.is_of(rank, generation) && self.planner.as_ref().is_some_and(archived) {
             self.archive_bad(ARCHIVE, rank, why);
             return;
         }

@@ -80,6 +80,7 @@ impl Job {
         (self.saves, self.is_saved, self.restarting) =
             (books.saves, books.is_saved, books.restarting);
         self.take_archive(books.archive)?;
+        self.note_flushed();
         (self.monitor, self.scheduler, self.planner) =
             (known.monitor, known.scheduler, known.planner);
         self.ranks = known.ranks;

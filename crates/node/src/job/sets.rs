@@ -27,6 +27,7 @@ impl Job {
     /// Takes a set if one is due and every rank runs.
     pub(super) fn schedule_set(&mut self) {
         self.tick_plan();
+        self.flush_set();
         let (now, hold) = (self.now_ms(), self.suspend.is_some());
         let ready = |r: &super::Rank| !r.gone && r.proc.is_some() && r.starting.is_none();
         let placed = self.planner.as_ref().is_some_and(Planner::placed);
@@ -151,6 +152,7 @@ impl Job {
             together.rest(now, taking.begun_ms);
             together.told = None;
         }
+        self.flush_set();
     }
 
     /// A rank has ended. What it sent last may not be received, and no image of it is there any
@@ -180,6 +182,7 @@ impl Job {
         if let Some(taking) = taking {
             self.throw_away(&taking.set);
         }
+        self.stop_flush();
         self.rollbacks += 1;
         for rank in 0..self.size() {
             let r = self.rank(rank);
@@ -202,10 +205,7 @@ impl Job {
         };
         let todo = planner.step(Input::AllDown { members });
         let set = planner.set();
-        let mut event = self.event(EventKind::RolledBack);
-        event.generation = Some(set).filter(|g| *g > 0);
-        event.text = String::from("all ranks, together");
-        self.log_event(event);
+        self.tell_back(set, "all ranks, together");
         self.carry_out(todo, false);
         if set == 0 {
             for r in &mut self.ranks {
@@ -214,6 +214,13 @@ impl Job {
             }
         }
         true
+    }
+
+    pub(super) fn tell_back(&mut self, set: u32, text: &str) {
+        let mut event = self.event(EventKind::RolledBack);
+        event.generation = Some(set).filter(|g| *g > 0);
+        event.text = text.to_string();
+        self.log_event(event);
     }
 
     /// All ranks go back, as soon as no process is left.

@@ -214,6 +214,7 @@ impl Job {
         (self.recoveries, self.rollbacks) = (saved.recoveries, saved.rollbacks);
         if self.many() {
             self.archive = Archive::of(&saved.ranks);
+            self.note_flushed();
         }
         for (rank, known) in (0u32..).zip(saved.ranks) {
             let r = self.rank(rank);

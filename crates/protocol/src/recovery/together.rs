@@ -29,6 +29,11 @@ impl Planner {
         self.set
     }
 
+    /// Whether these nodes, or the archive, have a set that all ranks can come back from.
+    pub fn has_set(&self, members: &[Member]) -> bool {
+        self.newest_whole(|holder| renewed(holder, members).is_some()) > 0
+    }
+
     /// All are going back, whoever ordered that.
     pub(super) fn go_back(&mut self) {
         if self.together {
@@ -48,7 +53,7 @@ impl Planner {
             return todo.push(Action::Lost);
         }
         todo.push(Action::Members(self.members.clone()));
-        self.set = self.newest_whole();
+        self.set = self.newest_whole(|_| true);
         for index in 0..self.ranks.len() {
             self.forget_later(index, todo);
         }
@@ -64,8 +69,9 @@ impl Planner {
         }
     }
 
-    fn newest_whole(&self) -> u32 {
-        let has = |r: &Rank, g: u32| r.kept.get(&g).is_some_and(|holders| !holders.is_empty());
+    /// The newest set of which such a holder has an image of each rank.
+    fn newest_whole(&self, is_there: impl Fn(Member) -> bool) -> u32 {
+        let has = |r: &Rank, g: u32| r.kept.get(&g).is_some_and(|h| h.iter().any(|h| is_there(*h)));
         let mut all = self.ranks.first().into_iter().flat_map(|r| r.kept.keys().rev().copied());
         all.find(|g| self.ranks.iter().all(|r| has(r, *g))).unwrap_or(0)
     }

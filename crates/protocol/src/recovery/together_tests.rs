@@ -1,6 +1,6 @@
 //! Steps of a planner whose ranks go back together. Long histories are those of `tests/sim`.
 
-use super::super::Input;
+use super::super::{Input, Saved};
 use super::*;
 
 fn member(node: u32, epoch: u64) -> Member {
@@ -129,6 +129,23 @@ fn without_a_whole_set_all_begin_again() {
     assert_eq!(ordered(&todo), [(0, 0, 2, None), (1, 0, 2, None)]);
     assert!(todo.contains(&Action::Damaged { rank: 1, generation: 1 }));
     assert_eq!(p.set(), 0);
+}
+
+#[test]
+fn it_is_told_before_whether_a_whole_set_is_left() {
+    let mut p = running();
+    let later = |nodes: &[u32]| nodes.iter().map(|n| member(*n, 2)).collect::<Vec<_>>();
+    assert!(!p.has_set(&later(&[0, 1, 2])));
+    set(&mut p, 1, 1);
+    for (nodes, has) in [(&[0, 2][..], true), (&[1], true), (&[0], false), (&[2], false)] {
+        assert_eq!(p.has_set(&later(nodes)), has, "{nodes:?}");
+    }
+    // What the archive has is there on any nodes.
+    let saved = |_| Saved { generation: 1, words: Words::default(), incarnation: 1 };
+    p.restart(later(&[2]), (0..2).map(saved).collect());
+    assert!(p.has_set(&later(&[0])));
+    p.leave_archive();
+    assert!(!p.has_set(&later(&[0])));
 }
 
 #[test]

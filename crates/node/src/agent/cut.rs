@@ -1,0 +1,103 @@
+//! What is recorded of the ranks here at one moment of the whole job.
+//!
+//! Kept true: from before the first word is read until the controller says that the ranks of all
+//! nodes stood still, none of them runs; if it does not say so in time they go on, and it is told.
+
+use super::{Agent, Msg};
+use eyrie_control::node::{Determinants, FromNode};
+use eyrie_image::Frozen;
+use eyrie_ledger::segment::Segment;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
+
+/// How long the ranks of this node stand for those of others.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// What is recorded of ranks, or why it is not known.
+pub(super) type Read = Result<Vec<Determinants>, String>;
+
+/// Ranks stand still.
+pub(super) struct Cut {
+    attempt: u32,
+    go_on: Sender<()>,
+}
+
+impl Agent {
+    /// Stops these ranks, and tells what is recorded of them.
+    pub(super) fn begin_cut(&mut self, attempt: u32, ranks: &[(u32, u64)]) {
+        let proc = |&(rank, start): &(u32, u64)| Some((rank, self.proc(rank, start)?.pid));
+        let pids: Option<Vec<_>> = ranks.iter().map(proc).collect();
+        let Some(pids) = pids else {
+            return self.no_cut(attempt, "a rank has died");
+        };
+        let (go_on, told) = mpsc::channel();
+        let (segment, tell) = (Arc::clone(&self.segment), self.tell.clone());
+        let work = move || {
+            let say = |result| drop(tell.send(Msg::Cut { attempt, result }));
+            let whole = stand(&segment, &pids, &told, say);
+            let _ = tell.send(Msg::CutOver { attempt, whole });
+        };
+        match std::thread::Builder::new().name(String::from("eyrie-cut")).spawn(work) {
+            Ok(_) => self.cut = Some(Cut { attempt, go_on }),
+            Err(error) => self.no_cut(attempt, &error.to_string()),
+        }
+    }
+
+    fn no_cut(&self, attempt: u32, why: &str) {
+        self.say(FromNode::Cut { attempt, result: Err(why.to_string()) });
+        self.say(FromNode::CutOver { attempt, whole: false });
+    }
+
+    /// The ranks go on.
+    pub(super) fn end_cut(&mut self, attempt: u32) {
+        if let Some(cut) = self.cut.take_if(|c| c.attempt == attempt) {
+            let _ = cut.go_on.send(());
+        }
+    }
+
+    /// The thread says what is recorded.
+    pub(super) fn cut(&self, attempt: u32, result: Read) {
+        self.say(FromNode::Cut { attempt, result });
+    }
+
+    /// The ranks run again.
+    pub(super) fn cut_over(&mut self, attempt: u32, whole: bool) {
+        self.cut.take_if(|c| c.attempt == attempt);
+        self.say(FromNode::CutOver { attempt, whole });
+    }
+}
+
+/// Stops processes, tells what is recorded of their ranks, and waits. Whether they stood until that
+/// was over.
+fn stand(
+    segment: &Segment,
+    ranks: &[(u32, libc::pid_t)],
+    told: &Receiver<()>,
+    say: impl Fn(Read),
+) -> bool {
+    let stop = |&(rank, pid): &(u32, libc::pid_t)| {
+        Frozen::stop(pid).map_err(|e| format!("rank {rank} cannot be stopped: {e}"))
+    };
+    let frozen: Vec<Frozen> = match ranks.iter().map(stop).collect() {
+        Ok(frozen) => frozen,
+        Err(why) => {
+            say(Err(why));
+            return false;
+        }
+    };
+    say(Ok(ranks.iter().map(|(rank, _)| recorded(segment, *rank)).collect()));
+    let whole = told.recv_timeout(LIMIT).is_ok();
+    drop(frozen);
+    whole
+}
+
+/// All that is recorded of a rank whose home is here.
+pub(super) fn recorded(segment: &Segment, rank: u32) -> Determinants {
+    let ctl = segment.rank(rank);
+    let first = ctl.det_trim.load(Ordering::Acquire);
+    let end = ctl.det_tail.load(Ordering::Acquire);
+    let word = |at| segment.det(rank, at).load(Ordering::Acquire);
+    Determinants { rank, first, words: (first..end).map(word).collect() }
+}

@@ -1,0 +1,130 @@
+//! One moment of a job whose ranks are checkpointed each by itself (`--ft logged`): which outcomes
+//! were recorded by then.
+//!
+//! The newest image of every rank, and what was recorded of it between that and one moment, are a
+//! state of the job that it can be restarted from: what a rank had received by then others had
+//! sent by then, and send again. So all ranks of all nodes are stopped, what is recorded of them is
+//! read, and they go on; images are brought afterwards (`flush`), at leisure.
+//!
+//! Kept true: no rank runs between the first and the last of these readings, else it counts for
+//! nothing; no image of a later moment is among those that are brought.
+
+use super::Job;
+use crate::recovery::Planner;
+use crate::saved::SavedJob;
+use eyrie_control::node::{Determinants, ToNode};
+use eyrie_protocol::cut::{self, Verdict};
+use std::collections::BTreeMap;
+
+/// The moment, until all ranks go on.
+pub(super) struct Cut {
+    attempt: u32,
+    rule: cut::Cut,
+    words: BTreeMap<u32, Determinants>,
+    state: SavedJob,
+}
+
+impl Job {
+    /// Whether no checkpoint is to begin, as all ranks are to be stopped. Has that done as soon as
+    /// nothing is in the way.
+    pub(super) fn cut_if_due(&mut self) -> bool {
+        if self.flush.cut.is_some() {
+            return true;
+        }
+        let now = self.now_ms();
+        let has_image = |r: &super::Rank| r.retention.newest().is_some_and(|k| k.generation > 0);
+        let runs = |r: &super::Rank| !r.gone && r.proc.is_some() && r.starting.is_none();
+        let ready = |r: &super::Rank| runs(r) && has_image(r);
+        let placed = self.planner.as_ref().is_some_and(Planner::placed);
+        let all = placed && self.suspend.is_none() && self.ranks.iter().all(ready);
+        if self.together.is_some() || !self.may_flush(now) || !all {
+            return false;
+        }
+        let busy = |r: &super::Rank| r.capturing.is_some() || r.pending.is_some();
+        if !self.ranks.iter().any(busy)
+            && let Err(error) = self.begin_cut()
+        {
+            self.flush_failed(&error.to_string());
+        }
+        true
+    }
+
+    fn begin_cut(&mut self) -> std::io::Result<()> {
+        let state = self.newest_state()?;
+        let attempt = self.archive.next_attempt();
+        let mut parts: BTreeMap<u32, Vec<(u32, u64)>> = BTreeMap::new();
+        for (rank, r) in (0u32..).zip(&self.ranks) {
+            let Some(proc) = &r.proc else { continue };
+            parts.entry(self.placement.home(rank)).or_default().push((rank, proc.start));
+        }
+        let rule = cut::Cut::new(parts.keys().copied().collect());
+        for (node, ranks) in parts {
+            self.nodes[node as usize].send(ToNode::Cut { attempt, ranks });
+        }
+        self.flush.cut = Some(Cut { attempt, rule, words: BTreeMap::new(), state });
+        Ok(())
+    }
+
+    /// The ranks of a node stand, and this is what is recorded of them.
+    pub(super) fn node_is_cut(
+        &mut self,
+        node: u32,
+        attempt: u32,
+        result: Result<Vec<Determinants>, String>,
+    ) {
+        let Some(cut) = self.flush.cut.as_mut().filter(|c| c.attempt == attempt) else {
+            return self.nodes[node as usize].send(ToNode::CutOver { attempt });
+        };
+        let words = |all: Vec<Determinants>| {
+            cut.words.extend(all.into_iter().map(|d| (d.rank, d)));
+        };
+        let verdicts = cut.rule.stands(node, result.map(words));
+        self.follow_cut(verdicts);
+    }
+
+    /// The ranks of a node go on. `whole`: they have stood until that was ordered.
+    pub(super) fn node_goes_on(&mut self, node: u32, attempt: u32, whole: bool) {
+        let Some(cut) = self.flush.cut.as_mut().filter(|c| c.attempt == attempt) else { return };
+        let verdicts = cut.rule.goes_on(node, whole);
+        self.follow_cut(verdicts);
+    }
+
+    pub(super) fn cut_loses(&mut self, node: u32) {
+        let verdicts = self.flush.cut.as_mut().map(|c| c.rule.lost(node)).unwrap_or_default();
+        self.follow_cut(verdicts);
+    }
+
+    fn follow_cut(&mut self, verdicts: Vec<Verdict>) {
+        for verdict in verdicts {
+            let Some(attempt) = self.flush.cut.as_ref().map(|c| c.attempt) else { return };
+            match verdict {
+                Verdict::GoOn(nodes) => {
+                    for node in nodes {
+                        self.nodes[node as usize].send(ToNode::CutOver { attempt });
+                    }
+                }
+                Verdict::Over(failed) => self.end_cut(failed),
+            }
+        }
+    }
+
+    /// All ranks go on: has the images brought.
+    fn end_cut(&mut self, failed: Option<String>) {
+        let Some(mut cut) = self.flush.cut.take() else { return };
+        if let Some(why) = failed {
+            return self.flush_failed(&why);
+        }
+        cut.state.input = self.input.known();
+        for (rank, saved) in (0u32..).zip(&mut cut.state.ranks) {
+            saved.words = cut.words.remove(&rank).map(|d| (d.first, d.words));
+        }
+        self.bring(cut.attempt, cut.state);
+    }
+
+    /// It is of no use any more.
+    pub(super) fn forget_cut(&mut self) {
+        if let Some(cut) = self.flush.cut.take() {
+            self.to_all(&ToNode::CutOver { attempt: cut.attempt });
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! `--save-every`: a state of a job over nodes is brought to the job's folder while the ranks go
+//! on, for when more is lost than the nodes bear: all nodes, their controller, or every copy of an
+//! image. It lies there as a job does that was saved and ended. With `--ft coordinated` it is the
+//! newest set of images; else the newest image of every rank, and what was recorded up to one
+//! moment (`cut`).
+//!
+//! Kept true: what was brought before stays until all of the next state is on disk, and is in its
+//! place at once (`saved`); files that are being brought are not removed on the nodes; what cannot
+//! be brought is told and costs the job nothing.
+
+use super::Job;
+use super::archive;
+use super::cut::Cut;
+use super::journal::Entry;
+use crate::home;
+use crate::membership::Member;
+use crate::monitor;
+use crate::saved::SavedJob;
+use eyrie_control::EventKind;
+use eyrie_control::SavedSet;
+use eyrie_control::node::ToNode;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::time::UNIX_EPOCH;
+
+/// What is brought to the job's folder, and when.
+#[derive(Default)]
+pub(super) struct Flush {
+    due_ms: u64,
+    pub(super) cut: Option<Cut>,
+    bringing: Option<Bringing>,
+    /// Image files that go when nothing is being brought any more: rank, generations.
+    put_off: Vec<(u32, Vec<u32>)>,
+    /// The last failure that was told.
+    told: Option<String>,
+    /// What is there.
+    pub(super) there: Option<SavedSet>,
+}
+
+/// A state that is being brought.
+struct Bringing {
+    attempt: u32,
+    generation: u32,
+    begun_ms: u64,
+    left: BTreeSet<u32>,
+    names: BTreeSet<OsString>,
+    state: SavedJob,
+}
+
+impl Flush {
+    /// Whether this attempt to bring something is one of these.
+    pub(super) fn is_at(&self, attempt: u32) -> bool {
+        self.bringing.as_ref().is_some_and(|b| b.attempt == attempt)
+    }
+}
+
+impl Job {
+    /// Whether the job's folder gets states of the job while it runs.
+    pub(super) fn flushes(&self) -> bool {
+        self.spec.save_every_ms > 0 && self.many()
+    }
+
+    /// Whether it is time for one.
+    pub(super) fn may_flush(&self, now: u64) -> bool {
+        let busy = self.flush.bringing.is_some() || self.suspend.is_some();
+        self.flushes() && !busy && now >= self.flush.due_ms
+    }
+
+    /// When it will be time for the next one; none: it is, or something has to happen first.
+    pub(super) fn flush_due_ms(&self) -> Option<u64> {
+        let waits = self.flush.bringing.is_none() && self.flush.cut.is_none();
+        Some(self.flush.due_ms).filter(|due| self.flushes() && waits && *due > self.now_ms())
+    }
+
+    /// Holds files back that are to be removed. Whether it does.
+    pub(super) fn holds_back(&mut self, rank: u32, generations: &[u32]) -> bool {
+        let holds = self.flush.bringing.is_some() || self.flush.cut.is_some();
+        if holds {
+            self.flush.put_off.push((rank, generations.to_vec()));
+        }
+        holds
+    }
+
+    /// Has the newest set brought, if it is time, and another is there.
+    pub(super) fn flush_set(&mut self) {
+        let newest = self.ranks.iter().filter_map(|r| Some(r.retention.newest()?.generation)).max();
+        let newer = newest.is_some_and(|g| g > self.archive.newest());
+        if !newer || !self.may_flush(self.now_ms()) {
+            return;
+        }
+        match self.newest_state() {
+            Ok(state) => {
+                let attempt = self.archive.next_attempt();
+                self.bring(attempt, state);
+            }
+            Err(error) => self.flush_failed(&error.to_string()),
+        }
+    }
+
+    /// What the controller knows, with the newest image of each rank.
+    pub(super) fn newest_state(&self) -> std::io::Result<SavedJob> {
+        let mut state = self.saved_state(self.saves + 1)?;
+        state.ranks.iter_mut().for_each(|saved| saved.retention.only_newest());
+        Ok(state)
+    }
+
+    /// Has the images of a state brought.
+    pub(super) fn bring(&mut self, attempt: u32, state: SavedJob) {
+        if let Err(error) = self.open_archive() {
+            return self.flush_failed(&error.to_string());
+        }
+        self.clear_leftovers();
+        let begun_ms = self.now_ms();
+        let mut names = BTreeSet::new();
+        let mut newest = 0;
+        for (rank, saved) in (0u32..).zip(&state.ranks) {
+            let own = saved.retention.newest().map_or(0, |k| k.generation);
+            newest = newest.max(own);
+            names.extend(archive::files(rank, saved));
+            let needs = saved.retention.needs(own).iter().copied();
+            let generations = if own > 0 { needs.chain([own]).collect() } else { Vec::new() };
+            self.to_home(rank, ToNode::Deposit { attempt, rank, generations });
+        }
+        let (generation, left) = (newest, (0..self.size()).collect());
+        let bringing = Bringing { attempt, generation, begun_ms, left, names, state };
+        self.flush.bringing = Some(bringing);
+    }
+
+    /// A node has brought what there was of a rank, or could not.
+    pub(super) fn brought(&mut self, attempt: u32, rank: u32, result: Result<(), String>) {
+        let Some(bringing) = &mut self.flush.bringing else { return };
+        let synced = match result {
+            Err(why) => Err(format!("rank {rank}: {why}")),
+            Ok(()) => {
+                bringing.left.remove(&rank);
+                if !bringing.left.is_empty() {
+                    return;
+                }
+                let names = bringing.names.clone();
+                self.sync_archive(attempt, names).map_err(|e| e.to_string())
+            }
+        };
+        if let Err(why) = synced {
+            self.flush_failed(&why);
+        }
+    }
+
+    /// All of it is on disk, or cannot be: commits it.
+    pub(super) fn flushed(&mut self, result: Result<u64, String>) {
+        let Some(bringing) = self.flush.bringing.take() else { return };
+        let written = result.and_then(|bytes| {
+            self.input.sync().map_err(|e| format!("standard input: {e}"))?;
+            bringing.state.write(&self.place.folder).map_err(|e| e.to_string())?;
+            Ok(bytes)
+        });
+        let bytes = match written {
+            Ok(bytes) => bytes,
+            Err(why) => return self.flush_failed(&why),
+        };
+        self.saves = bringing.state.number;
+        self.archive.hold(bringing.state.ranks);
+        // Images of what was there before have the archive among their holders.
+        if let Some(planner) = &mut self.planner {
+            planner.leave_archive();
+            let planner = planner.clone();
+            self.note(|| Entry::Planner(Box::new(planner)));
+        }
+        self.clear_archive();
+        let took_ms = self.now_ms().saturating_sub(bringing.begun_ms);
+        let mut event = self.event(EventKind::Flushed);
+        event.bytes = Some(bytes);
+        event.generation = Some(bringing.generation);
+        event.took_ms = Some(took_ms as f64);
+        self.log_event(event);
+        self.step(monitor::Input::Kept);
+        self.note_flushed();
+        self.flush.told = None;
+        self.rest_from_flush();
+    }
+
+    /// Looks what is there.
+    pub(super) fn note_flushed(&mut self) {
+        let written = std::fs::metadata(self.place.folder.join(home::SAVED));
+        let written = written.and_then(|file| file.modified()).ok();
+        let age = written.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        let holds = self.flushes() && self.archive.holds();
+        let set = self.archive.newest();
+        self.flush.there =
+            age.filter(|_| holds).map(|age| SavedSet { set, unix_ms: age.as_millis() as u64 });
+    }
+
+    pub(super) fn flush_failed(&mut self, why: &str) {
+        let known = self.flush.told.as_deref() == Some(why);
+        if !known {
+            let text = "the job's folder does not get a newer state of the job";
+            self.say(format!("{text}, what is there stays: {why}"));
+            self.flush.told = Some(why.to_string());
+        }
+        self.flush.bringing = None;
+        self.clear_archive();
+        self.rest_from_flush();
+    }
+
+    /// Gives up what is being brought: ranks go back, or the job is being saved.
+    pub(super) fn stop_flush(&mut self) {
+        self.forget_cut();
+        self.flush.bringing = None;
+        self.remove_put_off();
+    }
+
+    /// The next one has time.
+    fn rest_from_flush(&mut self) {
+        self.flush.due_ms = self.now_ms().saturating_add(self.spec.save_every_ms);
+        self.remove_put_off();
+    }
+
+    fn remove_put_off(&mut self) {
+        for (rank, generations) in std::mem::take(&mut self.flush.put_off) {
+            self.remove_images(rank, generations);
+        }
+    }
+
+    /// No set is left on the nodes that are: all ranks come back from the job's folder.
+    pub(super) fn plan_from_flushed(&mut self, members: &[Member]) -> bool {
+        if self.together.is_none() {
+            return false;
+        }
+        let lost = self.planner.as_ref().is_some_and(|p| !p.has_set(members));
+        if !self.flushes() || !lost || !self.archive.holds() {
+            return false;
+        }
+        self.back_to_archive();
+        let set = self.archive.newest();
+        self.together.iter_mut().for_each(|t| t.go_on_after(set));
+        self.tell_back(set, "all ranks, together, to what the job's folder has");
+        self.plan_from_archive(members)
+    }
+
+    /// The last node is gone.
+    pub(super) fn no_node_left(&mut self) {
+        let mut text = String::from("no node is left");
+        if self.flushes() && self.archive.holds() {
+            self.is_saved = true;
+            let id = &self.place.id;
+            text += &format!("; to go on from what the job's folder has: eyrie restart {id}");
+        }
+        self.fatal(text);
+    }
+}
