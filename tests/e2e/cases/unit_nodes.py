@@ -225,7 +225,7 @@ def test_within_a_node_nothing_is_retained():
         ranks = job.until(lambda: talkative(job), "messages")
         most = max(r["log_used_bytes"] for r in ranks)
         assert most <= 4 << 20, ranks
-        job.strike(1)
+        job.kill_ranks([1])
         job.wait_event("restored", count=4)
         assert job.wait() == 0 and job.stdout() == want, job.report()
         assert "WARNING" not in job.stderr(), job.stderr()
