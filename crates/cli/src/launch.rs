@@ -194,13 +194,11 @@ pub fn check_vault(run: &Run, nodes: u32) -> Result<(), Failure> {
 /// Refuses to save what is not one state of the job.
 pub fn check_saving(run: &Run) -> Result<(), Failure> {
     let text = match run.ft {
-        FtMode::None => "--save-every saves checkpoints, and with --ft none there are none",
-        FtMode::Node => "--save-every is for --ft logged and coordinated, so far: leave one out",
+        _ if run.save_every.is_none() => return Ok(()),
         FtMode::Logged | FtMode::Coordinated => return Ok(()),
+        FtMode::None => "--save-every saves checkpoints, and with --ft none there are none",
+        FtMode::Node => "a job with --ft node is not saved as a whole, so far: no --save-every",
     };
-    if run.save_every.is_none() {
-        return Ok(());
-    }
     Err(Failure::new(USAGE, anyhow::Error::msg(text)))
 }
 

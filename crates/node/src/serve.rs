@@ -483,8 +483,9 @@ fn check_spec(spec: JobSpec) -> Result<JobSpec, String> {
     if spec.nodes > 0 && spec.ft == eyrie_control::Ft::Verify {
         return Err(String::from("asks for a verification on several nodes"));
     }
-    if spec.ft == eyrie_control::Ft::Node && (spec.nodes == 0 || spec.is_vaulted()) {
-        return Err(String::from("asks for nodes as recovery units on one node, or with a vault"));
+    let without = spec.nodes == 0 || spec.is_vaulted() || spec.save_every_ms > 0;
+    if spec.ft == eyrie_control::Ft::Node && without {
+        return Err(String::from("asks for nodes as recovery units without any, or to save them"));
     }
     if spec.argv.is_empty() || spec.program.is_empty() {
         return Err(String::from("names no program"));

@@ -225,7 +225,7 @@ def test_within_a_node_nothing_is_retained():
         ranks = job.until(lambda: talkative(job), "messages")
         most = max(r["log_used_bytes"] for r in ranks)
         assert most <= 4 << 20, ranks
-        job.strike(1)
+        job.kill_ranks([1])
         job.wait_event("restored", count=4)
         assert job.wait() == 0 and job.stdout() == want, job.report()
         assert "WARNING" not in job.stderr(), job.stderr()
@@ -236,6 +236,7 @@ def test_what_does_not_go_with_it():
     for more, words in (
         (["--vault", "rs:2+1"], "keeps the checkpoints of --ft logged"),
         (["--keep"], "takes the logs of --ft logged"),
+        (["--save-every", "1"], "is not saved as a whole"),
     ):
         done = subprocess.run([*command, *more, "true"], capture_output=True, text=True)
         assert done.returncode == 2 and words in done.stderr, (more, done)
