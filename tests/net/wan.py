@@ -3,8 +3,9 @@
 them, which delays packets, loses some and lets so many pass.
 
 usage: wan.py SPACE DEVICE SPACE DEVICE DELAY_MS JITTER_MS LOSS MBIT
-    SPACE is a file as /proc/PID/ns/net. LOSS is a probability, MBIT 0: no limit. Packets keep their
-    order. It says `ready` when the devices are there, and ends with its parent or standard input."""
+    SPACE is a file as /proc/PID/ns/net. LOSS is a probability, MBIT 0: no limit. Packets keep
+    order. It says `ready` when the devices are there, and ends with its parent or its standard
+    input."""
 
 import collections
 import ctypes
