@@ -152,12 +152,12 @@ impl Mux {
         Ok(stream)
     }
 
-    /// What the other end wanted stands.
-    pub fn accept(&mut self, stream: u32) {
-        if let Some(s) = self.streams.get_mut(&stream) {
-            s.open = true;
-            Frame::Opened { stream }.encode(&mut self.control);
-        }
+    /// What the other end wanted stands. False: it does not want it any more.
+    pub fn accept(&mut self, stream: u32) -> bool {
+        let Some(s) = self.streams.get_mut(&stream) else { return false };
+        s.open = true;
+        Frame::Opened { stream }.encode(&mut self.control);
+        true
     }
 
     /// Ends a stream at once: what is under way is lost.

@@ -56,7 +56,7 @@ impl End {
     fn look(&mut self) {
         while let Some(event) = self.mux.poll() {
             match event {
-                Event::Open { stream, .. } => self.mux.accept(stream),
+                Event::Open { stream, .. } => assert!(self.mux.accept(stream)),
                 Event::Blocked => self.silent = true,
                 Event::Reset { stream, reason } => panic!("{stream}: {reason}"),
                 Event::Opened { .. } | Event::Input { .. } | Event::Room { .. } => {}
@@ -394,7 +394,7 @@ proptest! {
         Frame::Open { stream: 1, target: target() }.encode(&mut bytes);
         let mut mux = Mux::new(Side::Called, Limits { window_bytes: 1 << 20, ..LIMITS });
         mux.take(&bytes).unwrap();
-        mux.accept(1);
+        assert!(mux.accept(1));
         bytes.clear();
         for length in &lengths {
             Frame::Data { stream: 1, bytes: &vec![*length as u8; *length] }.encode(&mut bytes);

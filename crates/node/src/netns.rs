@@ -32,6 +32,10 @@ const OUTER: &str = "wan0";
 /// A gateway's number in its cluster's network.
 const GATEWAY: u32 = 0xff01;
 
+/// The address of a bridge's own device. Without one it has that of one of its ports, which others
+/// remember for a while when the port is gone.
+const BRIDGE: &str = "02:65:79:72:69:65";
+
 /// Where the tool may be besides the search path, which often lacks these.
 const SYSTEM_PATHS: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
 
@@ -104,8 +108,8 @@ impl Bridge {
             bridge.configure(
                 None,
                 &format!(
-                    "link add {name} type bridge\naddress add {address}/{PREFIX} dev {name}\n\
-                     link set {name} up\n"
+                    "link add {name} address {BRIDGE} type bridge\n\
+                     address add {address}/{PREFIX} dev {name}\nlink set {name} up\n"
                 ),
             )?;
         }

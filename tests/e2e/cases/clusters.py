@@ -14,6 +14,7 @@ from hosts import Hosted, shell
 from nodes import SIZES, Nodes, checkpointed_again, expected, killed
 from restart import restart, save
 from strangers import hello, ports, say
+from vault_nodes import lost_at_once
 
 TWO = ["--clusters", "2"]
 
@@ -76,13 +77,15 @@ def divided(name, nodes, options=()):
 
 def generated():
     cases = [(f"{name}_over_two_clusters", divided, name, 4) for name in SIZES]
+    spare = ["--spares", "1"]
     cases += [
         ("farm_over_two_clusters_unencrypted", divided, "farm", 2, ["--wan-plain"]),
         ("heat_over_two_clusters_all_encrypted", divided, "heat", 2, ["--tls"]),
         ("sort_over_three_connections", divided, "sort", 4, ["--wan-connections", "3"]),
         ("cg_paced", divided, "cg", 2, ["--wan-rate", "200"]),
+        ("farm_in_a_vault_over_clusters", lost_at_once, "farm", 6, "rs:4+2", [1, 4], TWO),
         ("farm_over_clusters_loses_a_node", killed, "farm", 4, [1], (), Clusters),
-        ("heat_over_clusters_loses_two_nodes", killed, "heat", 4, [0, 2], ["--spares", "1"], Clusters),
+        ("heat_over_clusters_loses_two_nodes", killed, "heat", 4, [0, 2], spare, Clusters),
     ]
     return [(label, lambda f=f, rest=rest: f(*rest)) for label, f, *rest in cases]
 

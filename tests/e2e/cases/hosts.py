@@ -13,6 +13,7 @@ import tempfile
 from controller import kill_both, kill_controller, resume, unharmed
 from harness import EYRIE, Hung, Job, NotRun, alive, example, run_to_end, soon
 from nodes import SIZES, Nodes, checkpointed_again, expected
+from space import Space
 
 # What a remote shell does: the rest of its arguments is a command for a shell of the host.
 PLAIN = 'shift\nexec sh -c "$*"\n'
@@ -592,25 +593,6 @@ def test_ssh_errors_are_told():
 # ---- network namespaces ----
 
 
-class Space:
-    """A network namespace, held by a process."""
-
-    def __init__(self):
-        command = ["unshare", "-n", "sh", "-c", "echo ready; exec sleep infinity"]
-        self.holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.holder.stdout.readline() == "ready\n"
-        self.enter = ["nsenter", f"--net=/proc/{self.holder.pid}/ns/net"]
-        self.ip("link", "set", "lo", "up")
-
-    def ip(self, *words):
-        subprocess.run([*self.enter, "ip", *words], check=True)
-
-    def close(self):
-        self.holder.kill()
-        self.holder.wait()
-        self.holder.stdout.close()
-
-
 @contextlib.contextmanager
 def network(count=3):
     """A namespace with a bridge, and so many joined to it: 10.78.0.1, .2 ..., fd78::1, ::2 ..."""
@@ -621,8 +603,7 @@ def network(count=3):
         hub = spaces[0]
         hub.ip("link", "add", "bridge", "type", "bridge")
         for number, space in enumerate(spaces[1:], 2):
-            peer = ["peer", "name", "eth0", "netns", str(space.holder.pid)]
-            hub.ip("link", "add", f"port{number}", "type", "veth", *peer)
+            hub.plug(f"port{number}", space)
             hub.ip("link", "set", f"port{number}", "master", "bridge", "up")
         devices = ["bridge"] + ["eth0"] * count
         for number, (space, device) in enumerate(zip(spaces, devices), 1):

@@ -29,7 +29,9 @@ fuzz_target!(|data: &[u8]| {
         }
         while let Some(event) = mux.poll() {
             match event {
-                Event::Open { stream, .. } => mux.accept(stream),
+                Event::Open { stream, .. } => {
+                    mux.accept(stream);
+                }
                 Event::Input { stream } => {
                     let count = mux.input(stream).0.len();
                     assert!(count as u64 <= limits.window_bytes + limits.budget_bytes);

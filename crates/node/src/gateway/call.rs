@@ -78,6 +78,7 @@ fn keep_up(board: &Board, own: &Own) {
         match call(&gate, own) {
             Ok((stream, ended)) => {
                 let (cluster, side, hold) = (gate.cluster, Side::Caller, Some(ended.0));
+                let stream = Box::new(stream);
                 own.notes.send(Note::Tunnel { cluster, stream, side, hold });
                 // Until the relay drops the other end.
                 let _ = ended.1.recv();

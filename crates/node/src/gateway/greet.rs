@@ -38,7 +38,7 @@ pub(super) fn gates(listener: TcpListener, own: &Arc<Own>) -> io::Result<()> {
         if caller.to != ends || caller.node >= own.clusters || caller.node == own.cluster {
             return Err(AuthError::Malformed);
         }
-        let (cluster, hold) = (caller.node, None);
+        let (cluster, stream, hold) = (caller.node, Box::new(stream), None);
         own.notes.send(Note::Tunnel { cluster, stream, side: Side::Called, hold });
         Ok(())
     })

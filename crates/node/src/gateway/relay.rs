@@ -28,7 +28,7 @@ const WAKE: u64 = 0;
 /// What other threads bring.
 pub(super) enum Note {
     /// A connection to another gateway. Who made it waits until `hold` is dropped.
-    Tunnel { cluster: u32, stream: Stream, side: Side, hold: Option<Sender<()>> },
+    Tunnel { cluster: u32, stream: Box<Stream>, side: Side, hold: Option<Sender<()>> },
     /// A node that wants to go there.
     Passenger { socket: TcpStream, cluster: u32, target: SocketAddr },
     /// A node that the other end wanted, or not.
@@ -153,7 +153,7 @@ impl Relay {
         match note {
             Note::Tunnel { cluster, stream, side, hold } => {
                 let rate = own.rate.map(|rate| (rate / u64::from(own.connections)).max(1));
-                let made = Tunnel::new(cluster, stream, side, rate, hold)
+                let made = Tunnel::new(cluster, *stream, side, rate, hold)
                     .and_then(|tunnel| Ok((self.watch(tunnel.socket())?, tunnel)));
                 match made {
                     Ok((number, tunnel)) => {
@@ -221,8 +221,9 @@ impl Relay {
             Ok(s)
         });
         match socket {
+            // Nobody may want it any more.
+            Ok(_) if !tunnel.mux.accept(stream) => {}
             Ok(socket) => {
-                tunnel.mux.accept(stream);
                 self.add_leg(Leg::new(socket, number, stream, false), own);
             }
             Err(error) => {

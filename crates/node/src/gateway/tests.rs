@@ -94,7 +94,7 @@ fn what_goes_through_comes_back_and_so_does_the_end() {
             for n in 0..8u32 {
                 let pair = &pair;
                 scope.spawn(move || {
-                    let bytes: Vec<u8> = (0..700_000).map(|i| (i * (n + 3) >> 3) as u8).collect();
+                    let bytes: Vec<u8> = (0..700_000).map(|i| ((i * (n + 3)) >> 3) as u8).collect();
                     let mut socket = pair.reach(at);
                     let (mut out, sent) = (socket.try_clone().unwrap(), bytes.clone());
                     let writer = std::thread::spawn(move || {

@@ -1,0 +1,140 @@
+"""A network of clusters for tests, as one file describes it. Root only.
+
+The machines are network namespaces. In that of the controller there is a bridge for each cluster,
+which its hosts are joined to by veth pairs, with a token bucket if a rate is given; the first hosts
+of each two clusters are joined by a wide-area link (`wan.py`). No other host has a route to another
+cluster. Nothing has a name outside of these namespaces: all of it vanishes when this process ends.
+
+    [clusters.east]
+    hosts = 2
+    mbit = 1000         # of each host's link, both ways; without it there is no limit
+    [clusters.west]
+    hosts = 2
+    [wan]               # each may be left out
+    delay_ms = 10       # one way
+    jitter_ms = 1       # more than that, evenly
+    loss = 0.001
+    mbit = 200          # one way
+
+Addresses: 10.80.0.1 the controller in the first cluster, 10.80.0.2 ... its hosts; 10.81.0.1 ..."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import tomllib
+
+from space import Space
+
+FIRST = 80
+KNOWN = {"clusters": {"hosts", "mbit"}, "wan": {"delay_ms", "jitter_ms", "loss", "mbit"}}
+
+
+class Wrong(Exception):
+    """The description does not describe a network."""
+
+
+def read(text):
+    """The description, checked."""
+    try:
+        found = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise Wrong(str(problem)) from None
+    clusters, wan = found.pop("clusters", {}), found.pop("wan", {})
+    tables = [("wan", wan)] + [("clusters", c) for c in clusters.values()]
+    strange = list(found) + [k for name, t in tables for k in t if k not in KNOWN[name]]
+    if strange or not clusters:
+        raise Wrong(f"not known: {', '.join(strange)}" if strange else "there is no cluster")
+    for name, cluster in clusters.items():
+        if not 1 <= cluster.get("hosts", 0) <= 200:
+            raise Wrong(f"cluster {name}: hosts is to be 1 to 200")
+    if not 0 <= wan.get("loss", 0) < 1:
+        raise Wrong("loss is a probability below 1")
+    return clusters, wan
+
+
+class Network:
+    """Builds it. Use as a context manager."""
+
+    def __init__(self, text):
+        self.clusters, self.wan = read(text)
+        self.stack = contextlib.ExitStack()
+        self.hub, self.hosts, self.links = None, {}, {}
+
+    def __enter__(self):
+        with contextlib.ExitStack() as stack:
+            self.stack = stack
+            self.build()
+            self.stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_):
+        self.stack.close()
+
+    def space(self):
+        return self.stack.enter_context(contextlib.closing(Space()))
+
+    def build(self):
+        self.hub = self.space()
+        firsts = []
+        for number, cluster in enumerate(self.clusters.values()):
+            bridge, net = f"bridge{number}", f"10.{FIRST + number}.0"
+            self.hub.ip("link", "add", bridge, "type", "bridge")
+            self.hub.ip("address", "add", f"{net}.1/24", "dev", bridge)
+            self.hub.ip("link", "set", bridge, "up")
+            for host in range(2, cluster["hosts"] + 2):
+                self.join(f"{net}.{host}", f"port{number}-{host}", bridge, cluster.get("mbit"))
+            firsts.append((number, f"{net}.2"))
+        for at, one in enumerate(firsts):
+            for other in firsts[at + 1 :]:
+                self.link(one, other)
+
+    def join(self, address, port, bridge, mbit):
+        """A host, and its link to its cluster."""
+        host = self.hosts[address] = self.space()
+        self.hub.plug(port, host)
+        self.hub.ip("link", "set", port, "master", bridge, "up")
+        host.ip("address", "add", f"{address}/24", "dev", "eth0")
+        host.ip("link", "set", "eth0", "up")
+        for space, device in ((self.hub, port), (host, "eth0")):
+            if mbit:
+                bucket = ["tbf", "rate", f"{mbit}mbit", "burst", "128k", "latency", "100ms"]
+                space.run("tc", "qdisc", "add", "dev", device, "root", *bucket)
+
+    def link(self, one, other):
+        """The wide-area link between two first hosts."""
+        ends = [(one, other), (other, one)]
+        devices = [(self.hosts[own[1]], f"wan{peer[0]}", own[1], peer[1]) for own, peer in ends]
+        tool = os.path.join(os.path.dirname(os.path.abspath(__file__)), "wan.py")
+        words = [word for space, device, *_ in devices for word in (space.path, device)]
+        how = [str(self.wan.get(key, 0)) for key in ("delay_ms", "jitter_ms", "loss", "mbit")]
+        command = ["setpriv", "--pdeathsig", "KILL", sys.executable, tool, *words, *how]
+        pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        process = self.stack.enter_context(subprocess.Popen(command, **pipes))
+        self.stack.callback(process.kill)
+        assert process.stdout.readline() == "ready\n", "the wide-area link does not come up"
+        for space, device, own, peer in devices:
+            space.ip("link", "set", device, "up")
+            space.ip("route", "add", peer, "dev", device, "src", own)
+        self.links[one[0], other[0]] = devices
+
+    def set_link(self, one, other, state):
+        """Sets the wide-area link between two clusters `down`, or `up` again."""
+        for space, device, own, peer in self.links[one, other]:
+            space.ip("link", "set", device, state)
+            if state == "up":
+                space.ip("route", "replace", peer, "dev", device, "src", own)
+
+    def host_file(self):
+        """A file for `eyrie run --hosts`."""
+        lines = []
+        for number, (name, cluster) in enumerate(self.clusters.items()):
+            for host in range(2, cluster["hosts"] + 2):
+                lines.append(f"10.{FIRST + number}.0.{host} cluster={name}\n")
+        return "".join(lines)
+
+    def remote_shell(self):
+        """The body of a remote shell that goes into a host's namespace."""
+        cases = "".join(f"{a}) pid={s.holder.pid};;\n" for a, s in self.hosts.items())
+        enter = 'exec nsenter --net=/proc/$pid/ns/net sh -c "$*"\n'
+        return f"case $1 in\n{cases}*) exit 255;;\nesac\nshift\n{enter}"
