@@ -55,6 +55,12 @@ pub enum EventKind {
     ControllerLost,
     /// All nodes that are left are with the new controller (`count` of them).
     ControllerBack,
+    /// A node is to leave.
+    NodeLeaving,
+    /// It has left: nothing of the job is there any more; `count` is its daemon's exit code.
+    NodeLeft,
+    /// It stays after all; `text` says why.
+    NodeStays,
 }
 
 impl EventKind {
@@ -84,6 +90,9 @@ impl EventKind {
             EventKind::Vaulted => "vaulted",
             EventKind::ControllerLost => "controller-lost",
             EventKind::ControllerBack => "controller-back",
+            EventKind::NodeLeaving => "node-leaving",
+            EventKind::NodeLeft => "node-left",
+            EventKind::NodeStays => "node-stays",
         }
     }
 }

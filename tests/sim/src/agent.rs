@@ -38,13 +38,14 @@ impl World {
             ToNode::Members(members) => self.new_members(at, members),
             ToNode::Home { rank, at: home } => self.new_home(at, rank, home),
             ToNode::Query { round, ranks } => {
-                let answer = self.nodes[&at].replicas.answer(&ranks);
+                let mut answer = self.nodes[&at].replicas.answer(&ranks);
+                self.own_answer(at, &ranks, &mut answer);
                 self.tell(at, FromNode::Answered { round, answer });
             }
             ToNode::Restore(order) => self.order(at, order),
             ToNode::Copy { rank, generation, to } => self.copy(at, rank, generation, to),
-            ToNode::Checkpoint { rank, generation, partner } => {
-                self.capture(at, rank, generation, partner);
+            ToNode::Checkpoint { rank, generation, partner, hold } => {
+                self.capture(at, rank, generation, partner, hold);
             }
             ToNode::Trim { rank, need, det_pos } => self.trim(at, rank, &need, det_pos),
             ToNode::Remove { rank, generation } => {
@@ -54,6 +55,10 @@ impl World {
             }
             ToNode::Vault { round, images } => self.encode(at, round, &images),
             ToNode::Reset(member) => self.reset(at, member),
+            ToNode::Leaving { round, members } => self.hear_leaving(at, round, &members),
+            ToNode::GoOn { rank } => self.rank_goes_on(at, rank),
+            ToNode::Vacate => self.vacate(at),
+            ToNode::Depart => self.perish(at),
         }
         self.wake_pump(at);
     }
@@ -66,6 +71,7 @@ impl World {
             node.members.iter().copied().filter(|m| !members.contains(m)).collect();
         node.members = members;
         node.gate.set_members(&node.members);
+        let mut lost = Vec::new();
         for dead in gone {
             if lax {
                 continue;
@@ -76,14 +82,19 @@ impl World {
                 if let Some(side) = conn.side(End::Node(at)) {
                     conn.open[side] = false;
                 }
+                lost.push(dead);
             }
         }
+        lost.into_iter().for_each(|peer| self.lost_copies(at, peer));
     }
 
     fn new_home(&mut self, at: Member, rank: u32, home: Member) {
         let kept = self.mutated(Mutation::KeptWatermark);
         let Some(node) = self.nodes.get_mut(&at) else { return };
         let old = node.homes[rank as usize].replace(home);
+        if old == Some(at) && home != at {
+            node.gate.detach(rank);
+        }
         for (peer, state) in &mut node.peers {
             if kept && Some(*peer) == old {
                 continue;
@@ -235,6 +246,7 @@ impl World {
                 run: image.run,
                 waits: false,
                 done: false,
+                held: false,
             },
             None => Proc {
                 incarnation,
@@ -244,9 +256,11 @@ impl World {
                 run: None,
                 waits: false,
                 done: false,
+                held: false,
             },
         };
         self.check_alone(at, rank);
+        self.check_nothing_again(rank, proc.state.at);
         let Some(node) = self.nodes.get_mut(&at) else { return };
         for (from, home) in (0u32..).zip(&node.homes) {
             for kind in 0..2 {
@@ -269,7 +283,15 @@ impl World {
         self.at(after, Event::Step { at, rank, incarnation });
     }
 
-    fn capture(&mut self, at: Member, rank: u32, generation: u32, partner: Option<Member>) {
+    fn capture(
+        &mut self,
+        at: Member,
+        rank: u32,
+        generation: u32,
+        partner: Option<Member>,
+        hold: bool,
+    ) {
+        let hold = hold && !self.mutated(Mutation::NotHeld);
         let bare = self.mutated(Mutation::NoLogInImage);
         let Some(node) = self.nodes.get_mut(&at) else { return };
         let Some(proc) = node.procs.get(&rank).filter(|p| !p.done) else {
@@ -285,6 +307,9 @@ impl World {
             log: own.map(|(channel, s)| (*channel, s.messages.clone())).collect(),
         });
         partner.map(|p| node.taking.insert((rank, generation), p));
+        if let Some(proc) = node.procs.get_mut(&rank).filter(|_| hold) {
+            proc.held = true;
+        }
         let after = 50 + self.random.below(1500);
         self.at(after, Event::Written { at, rank, generation, image });
     }
@@ -421,6 +446,7 @@ impl World {
                 node.taken.remove(&(rank, generation));
                 node.disk.remove(&(rank, generation));
             }
+            self.rank_goes_on(at, rank);
             self.tell(at, FromNode::NoCheckpoint { rank });
         }
         for (to, rank, generation) in lost {

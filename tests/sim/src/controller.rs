@@ -15,14 +15,14 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Controller {
     pub planner: Planner,
     pub retention: Vec<Retention>,
-    scheduler: Scheduler,
+    pub scheduler: Scheduler,
     every: Time,
     pub conns: BTreeMap<Member, usize>,
     pub sessions: BTreeMap<Member, Session<ToNode>>,
     /// What each rank has printed, as far as is known here.
     pub tapes: Vec<Vec<u64>>,
     points: BTreeMap<(u32, u32), Point>,
-    capturing: BTreeMap<u32, u32>,
+    pub capturing: BTreeMap<u32, u32>,
     /// A mutation: images that should have been discarded.
     late: Vec<(u32, u32)>,
     /// Nodes that are to be reset, and those that are.
@@ -33,6 +33,8 @@ pub struct Controller {
     pub rounds: u64,
     /// Floors as they were told to the nodes, with the time.
     pub floors: Vec<(Time, u32, Point)>,
+    /// Ranks of nodes that leave.
+    pub standing: crate::leave::Standing,
 }
 
 fn empty(ranks: usize) -> Vec<Retention> {
@@ -60,6 +62,7 @@ impl Controller {
             round: None,
             rounds: 0,
             floors: Vec::new(),
+            standing: crate::leave::Standing::default(),
         }
     }
 }
@@ -115,6 +118,7 @@ impl World {
                 }
                 Action::Complete { rank, generation } => {
                     self.capture_over(rank, generation);
+                    self.stands(rank, generation, true);
                     self.complete(rank, generation);
                 }
                 Action::Discard { rank, generation } if self.mutated(Mutation::LateImages) => {
@@ -123,6 +127,7 @@ impl World {
                 }
                 Action::Discard { rank, generation } => {
                     self.capture_over(rank, generation);
+                    self.stands(rank, generation, false);
                     self.say_to_all(&ToNode::Remove { rank, generation });
                 }
                 Action::Damaged { rank, generation } => {
@@ -130,6 +135,9 @@ impl World {
                     self.drop_image(rank, generation);
                 }
                 Action::RollBack { why } => self.roll_back(&why),
+                leave @ (Action::Leaving { .. }
+                | Action::Vacate { .. }
+                | Action::Dismiss { .. }) => self.carry_out_leave(leave),
                 Action::Lost => {
                     if !self.truth.may_roll_back() {
                         self.fail(String::from("all was lost within what is to be survived"));
@@ -141,8 +149,9 @@ impl World {
         }
     }
 
-    fn rank_down(&mut self, rank: u32) {
+    pub fn rank_down(&mut self, rank: u32) {
         let now = self.now;
+        self.stands_no_more(rank);
         self.controller.scheduler.set_live(rank, false);
         if self.controller.capturing.remove(&rank).is_some() {
             self.controller.scheduler.finished(rank, now);
@@ -342,6 +351,7 @@ impl World {
             FromNode::Vaulted { round, images } => self.encoded(member, round, images),
             FromNode::NoCheckpoint { rank } => {
                 let now = self.now;
+                self.stands_no_more(rank);
                 if self.controller.capturing.remove(&rank).is_some() {
                     self.controller.scheduler.finished(rank, now);
                 }
@@ -362,6 +372,7 @@ impl World {
             FromNode::Output { rank, index, line, depends } => {
                 self.output(rank, index, line, &depends);
             }
+            FromNode::Guarded { round } => self.planner(Input::Guarded { from: member, round }),
             FromNode::Down => {}
         }
     }
@@ -435,13 +446,18 @@ impl World {
                 // Some are copied while they are taken, some afterwards.
                 let partner = self.controller.planner.partner(rank);
                 let partner = partner.filter(|_| self.random.one_in(3));
-                self.say_to(at, ToNode::Checkpoint { rank, generation, partner });
+                let hold = false;
+                self.say_to(at, ToNode::Checkpoint { rank, generation, partner, hold });
                 self.fault_nearby(12);
             }
             if self.random.one_in(8) {
                 self.planner(Input::Tick);
             }
             self.begin_round();
+            self.tend_leaves();
+        }
+        if self.drains {
+            self.count_anew();
         }
         self.at(100, Event::Schedule);
     }

@@ -1,12 +1,12 @@
-//! `eyrie-sim [--mutation NAME] [--trace] [--vault] FIRST [COUNT]`: runs seeds; says which fail and
-//! why. With `--together` of jobs whose ranks go back together.
+//! `eyrie-sim [--mutation NAME] [--trace] [--vault] [--drain] FIRST [COUNT]`: runs seeds; says
+//! which fail and why. With `--together` of jobs whose ranks go back together.
 
 use eyrie_sim::{Config, Mutation, Report, run, together};
 use std::process::ExitCode;
 use std::time::Instant;
 
 const USAGE: &str =
-    "usage: eyrie-sim [--together | --vault] [--trace] [--mutation NAME] FIRST-SEED [HOW-MANY]";
+    "usage: eyrie-sim [--together | [--vault] [--drain]] [--trace] [--mutation NAME] FIRST [COUNT]";
 
 /// Seeds of jobs whose ranks go back together.
 fn together(first: u64, count: u64, trace: bool) -> ExitCode {
@@ -29,7 +29,7 @@ fn together(first: u64, count: u64, trace: bool) -> ExitCode {
 }
 
 fn main() -> ExitCode {
-    let (mut trace, mut all, mut vault) = (false, false, false);
+    let (mut trace, mut all, mut vault, mut drain) = (false, false, false, false);
     let mut mutation = None;
     let mut numbers = Vec::new();
     let mut args = std::env::args().skip(1);
@@ -38,6 +38,7 @@ fn main() -> ExitCode {
             "--trace" => trace = true,
             "--together" => all = true,
             "--vault" => vault = true,
+            "--drain" => drain = true,
             "--mutation" => {
                 let name = args.next().unwrap_or_default();
                 mutation = Mutation::ALL.into_iter().find(|m| format!("{m:?}") == name);
@@ -66,12 +67,16 @@ fn main() -> ExitCode {
     let mut failed = 0;
     let begun = Instant::now();
     for seed in *first..first + count {
-        match run(Config { seed, vault, mutation, trace }) {
+        match run(Config { seed, vault, drain, mutation, trace }) {
             Ok(report) => total.add(&report),
             Err(why) => {
                 failed += 1;
                 println!("seed {seed} failed: {why}");
-                let more = if vault { " --vault" } else { "" };
+                let more = format!(
+                    "{}{}",
+                    if vault { " --vault" } else { "" },
+                    if drain { " --drain" } else { "" }
+                );
                 println!(
                     "  again, step by step: cargo run -q -p eyrie-sim -- --trace{more} {seed}"
                 );

@@ -21,6 +21,8 @@ pub struct Proc {
     pub run: Option<(u64, u64)>,
     pub waits: bool,
     pub done: bool,
+    /// It stands, as its node leaves.
+    pub held: bool,
 }
 
 /// An image on a node's disk.
@@ -65,6 +67,8 @@ pub struct Node {
     pub pumping: bool,
     /// For each rank: what it may still need, as it was told last.
     pub floors: BTreeMap<u32, Vec<u64>>,
+    /// Ranks that it had when it was told that they stand for good.
+    pub vacated: Vec<u32>,
 }
 
 impl Node {
@@ -90,6 +94,7 @@ impl Node {
             session: Session::default(),
             pumping: false,
             floors: BTreeMap::new(),
+            vacated: Vec::new(),
         }
     }
 
@@ -181,7 +186,7 @@ impl World {
     pub fn step(&mut self, at: Member, rank: u32, incarnation: u32) {
         let Some(node) = self.nodes.get_mut(&at) else { return };
         let Some(proc) = node.procs.get(&rank) else { return };
-        if proc.incarnation != incarnation || proc.done {
+        if proc.incarnation != incarnation || proc.done || proc.held {
             return;
         }
         let Some(op) = self.programs[rank as usize].get(proc.state.at).copied() else {

@@ -68,6 +68,8 @@ pub enum ToNode {
         generation: u32,
         /// Where it is copied while it is taken.
         partner: Option<Member>,
+        /// The rank stands from then on.
+        hold: bool,
     },
     Trim {
         rank: u32,
@@ -85,6 +87,19 @@ pub enum ToNode {
     },
     /// Everything goes back to the beginning; the node is this member from now on.
     Reset(Member),
+    /// These leave: say so (`Guarded`) when what leaves this node is known to others.
+    Leaving {
+        round: u64,
+        members: Vec<Member>,
+    },
+    /// A rank that stands goes on.
+    GoOn {
+        rank: u32,
+    },
+    /// All ranks here stand for good.
+    Vacate,
+    /// The node has left.
+    Depart,
 }
 
 /// A rank to be brought back.
@@ -114,6 +129,7 @@ pub enum FromNode {
     RankDone { rank: u32, incarnation: u32, hash: u64, depends: Depends },
     Output { rank: u32, index: u64, line: u64, depends: Depends },
     Down,
+    Guarded { round: u64 },
 }
 
 /// Between two nodes.
@@ -236,6 +252,8 @@ pub enum Event {
     Rejoined {
         deaths: u64,
     },
+    /// A node is asked to leave.
+    Drain,
 }
 
 /// What is broken on purpose, to show that the checks find it.
@@ -281,10 +299,16 @@ pub enum Mutation {
     OrdersForgotten,
     /// An image counts when it is on its way into the vault.
     VaultedEarly,
+    /// A node leaves before the images that it held count elsewhere.
+    LeavesEarly,
+    /// A node leaves before the outcomes that it held are held by others.
+    LeavesUnguarded,
+    /// A rank goes on after its last image on a node that it leaves.
+    NotHeld,
 }
 
 impl Mutation {
-    pub const ALL: [Mutation; 20] = [
+    pub const ALL: [Mutation; 23] = [
         Mutation::OpenGate,
         Mutation::RunsUnnoticed,
         Mutation::NoWriteBack,
@@ -305,5 +329,13 @@ impl Mutation {
         Mutation::EffectsUnwritten,
         Mutation::OrdersForgotten,
         Mutation::VaultedEarly,
+        Mutation::LeavesEarly,
+        Mutation::LeavesUnguarded,
+        Mutation::NotHeld,
     ];
+
+    /// Whether it is of nodes that leave.
+    pub fn leaves(self) -> bool {
+        matches!(self, Mutation::LeavesEarly | Mutation::LeavesUnguarded | Mutation::NotHeld)
+    }
 }

@@ -7,11 +7,29 @@ const SEEDS: u64 = 1000;
 /// Each mutation is found among so many.
 const MUTATED_SEEDS: u64 = 1000;
 
-fn again(seed: u64, vault: bool, why: &str) -> String {
+fn again(config: Config, why: &str) -> String {
+    let Config { seed, vault, drain, .. } = config;
     let vault = if vault { " --vault" } else { "" };
-    format!(
-        "seed {seed}: {why}\nagain, step by step: cargo run -p eyrie-sim -- --trace{vault} {seed}"
-    )
+    let drain = if drain { " --drain" } else { "" };
+    let options = format!("--trace{vault}{drain}");
+    format!("seed {seed}: {why}\nagain, step by step: cargo run -p eyrie-sim -- {options} {seed}")
+}
+
+fn config(seed: u64, vault: bool, drain: bool) -> Config {
+    Config { seed, vault, drain, mutation: None, trace: false }
+}
+
+/// All seeds of a kind.
+fn run_all(vault: bool, drain: bool) -> Report {
+    let mut total = Report::default();
+    for seed in 0..SEEDS {
+        match run(config(seed, vault, drain)) {
+            Ok(report) => total.add(&report),
+            Err(why) => panic!("{}", again(config(seed, vault, drain), &why)),
+        }
+    }
+    println!("{SEEDS} seeds: {total}");
+    total
 }
 
 #[test]
@@ -26,14 +44,7 @@ fn no_seed_finds_a_fault_with_a_vault() {
 }
 
 fn none_finds_a_fault(vault: bool) {
-    let mut total = Report::default();
-    for seed in 0..SEEDS {
-        match run(Config { seed, vault, mutation: None, trace: false }) {
-            Ok(report) => total.add(&report),
-            Err(why) => panic!("{}", again(seed, vault, &why)),
-        }
-    }
-    println!("{SEEDS} seeds: {total}");
+    let total = run_all(vault, false);
     // The seeds must not be harmless.
     assert!(total.faults > SEEDS && total.node_deaths > SEEDS / 2, "{total}");
     let checkpoints = if vault { SEEDS / 2 } else { SEEDS };
@@ -43,11 +54,28 @@ fn none_finds_a_fault(vault: bool) {
     assert!(total.roll_backs > 0 && total.roll_backs < SEEDS / 2, "{total}");
 }
 
+/// Nodes leave at any time, half of the runs without anything else, half with faults in each step.
+#[test]
+fn no_seed_finds_a_fault_while_nodes_leave() {
+    nodes_leave(false);
+}
+
+#[test]
+fn no_seed_finds_a_fault_while_nodes_leave_with_a_vault() {
+    nodes_leave(true);
+}
+
+fn nodes_leave(vault: bool) {
+    let total = run_all(vault, true);
+    assert!(total.left > SEEDS / 2 && total.faults > SEEDS / 2, "{total}");
+    assert!(total.recoveries > SEEDS && total.controllers > SEEDS / 20, "{total}");
+}
+
 #[test]
 fn the_same_seed_is_the_same_run() {
     for seed in 0..50 {
-        let vault = seed % 2 == 1;
-        let once = || run(Config { seed, vault, mutation: None, trace: false });
+        let (vault, drain) = (seed % 2 == 1, seed % 3 == 1);
+        let once = || run(config(seed, vault, drain));
         assert_eq!(format!("{:?}", once()), format!("{:?}", once()), "seed {seed}");
     }
 }
@@ -57,7 +85,8 @@ fn every_mutation_is_found() {
     for mutation in Mutation::ALL {
         let wrong = |seed: &u64| {
             let vault = mutation == Mutation::VaultedEarly;
-            run(Config { seed: *seed, vault, mutation: Some(mutation), trace: false }).is_err()
+            let drain = mutation.leaves();
+            run(Config { mutation: Some(mutation), ..config(*seed, vault, drain) }).is_err()
         };
         match (0..MUTATED_SEEDS).find(wrong) {
             Some(seed) => println!("{mutation:?} is found by seed {seed}"),

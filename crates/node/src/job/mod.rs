@@ -9,8 +9,10 @@ mod archive;
 mod books;
 mod checkpoints;
 mod death;
+mod drain;
 pub(crate) mod grow;
 mod journal;
+mod leave;
 mod loss;
 mod nodes;
 mod output;
@@ -197,6 +199,8 @@ struct Rank {
     look: RankLook,
     /// Its log as it is written, or was, for `eyrie replay`.
     saving: saving::Saving,
+    /// It leaves its node.
+    moves: leave::Moves,
 }
 
 fn blank() -> [Tape; 2] {
@@ -261,6 +265,9 @@ pub struct Job {
     /// Of a job over nodes: who starts their daemons.
     crew: Option<Crew>,
     awaited: Vec<grow::Awaited>,
+    /// Nodes that are to leave.
+    leaves: BTreeMap<u32, leave::Leave>,
+    leave_watchers: Vec<drain::Watcher>,
     suspend: Option<suspend::Suspend>,
     /// `--ft coordinated`.
     together: Option<together::Together>,
@@ -349,7 +356,6 @@ impl Job {
         let events = EventLog::open(&place.folder.join(crate::home::EVENTS));
         let elapsed = Duration::from_millis(saved.as_ref().map_or(0, |s| s.elapsed_ms));
         let begun = Instant::now().checked_sub(elapsed).unwrap_or_else(Instant::now);
-        let limit = history_bytes(spec.ft);
         let mut job = Job {
             tell,
             console,
@@ -360,7 +366,7 @@ impl Job {
             vaults: vault::Vaults::default(),
             planned: false,
             ticked_ms: 0,
-            ranks: (0..spec.size).map(|_| Rank::new(spec.size, limit)).collect(),
+            ranks: (0..spec.size).map(|_| Rank::new(spec.size, history_bytes(spec.ft))).collect(),
             monitor: Monitor::new(spec.size, spec.ft != Ft::Verify),
             scheduler: checkpoints::scheduler(&spec, 0),
             loans: Loans::default(),
@@ -378,6 +384,8 @@ impl Job {
             asks: Vec::new(),
             crew: None,
             awaited: Vec::new(),
+            leaves: BTreeMap::new(),
+            leave_watchers: Vec::new(),
             suspend: None,
             together: None,
             archive: archive::Archive::default(),
@@ -486,6 +494,7 @@ impl Job {
         self.suspend_when_ready();
         self.schedule();
         self.tend_vault();
+        self.tend_leaves();
         if self.rejoining.is_some() {
             self.rejoined();
         }
@@ -574,6 +583,7 @@ impl Job {
         }
         self.rollbacks += 1;
         self.planned = false;
+        self.all_stay("all ranks went back to the beginning: ask again");
         self.forget_vault();
         self.forget_loans();
         for rank in 0..self.size() {
@@ -629,6 +639,7 @@ impl Rank {
             died_at: None,
             look: RankLook::default(),
             saving: saving::Saving::No,
+            moves: leave::Moves::default(),
         }
     }
 }

@@ -26,6 +26,7 @@ impl Job {
         let start = self.start;
         let generation = from.generation;
         let starting = Starting { start, generation, recovery, moved: moved.is_some() };
+        self.rank(rank).moves.begins();
         self.rank(rank).starting = Some(starting);
         self.step(monitor::Input::Starting { rank });
         let input = from.input;
