@@ -39,6 +39,8 @@ pub enum Command {
     Checkpoint(Checkpoint),
     /// Add nodes to a job over nodes or hosts
     Grow(Grow),
+    /// Have nodes leave a job over nodes or hosts, in order: no work is lost
+    Drain(Drain),
     /// Go on with a job that was saved and ended
     Restart(Restart),
     /// Go on with a job whose nodes are left alone: `eyrie run` was killed with its controller
@@ -475,6 +477,34 @@ pub struct Grow {
     /// This machine's address as the hosts reach it [default: the one on the way to them]
     #[arg(long, value_name = "ADDR", requires = "hosts")]
     pub address: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  eyrie drain last 2\n  \
+    eyrie drain k7mq node7 --deadline 90\n  \
+    eyrie drain last 0 1 --to 3\n\n\
+    The ranks of the node are copied while they run, stopped, and go on on another node (a spare\n\
+    first, then the one with fewest) where they were: nothing is computed again. Other ranks are\n\
+    not touched. When all that the node holds is as safe without it its daemon ends, and nothing\n\
+    of the job is left there. Until its ranks are stopped a fault leaves everything as it was; a\n\
+    node that is lost on the way is lost as at any other time.\n\n\
+    What a maintenance script, Slurm's epilogue or the notice of a spot instance calls, on the\n\
+    machine that `eyrie run` is on. Exit code: 0 all have left, 1 one has not.")]
+pub struct Drain {
+    /// The job: its id, the beginning of one, or `last`
+    pub job: String,
+    /// Numbers of nodes, or names of hosts
+    #[arg(required = true, value_name = "NODE")]
+    pub nodes: Vec<String>,
+    /// Where their ranks go [default: a spare, else the nodes with fewest ranks]
+    #[arg(long, value_name = "NODE")]
+    pub to: Option<String>,
+    /// After so long a node that has not left is given up as lost, which it then is
+    #[arg(long, value_name = "SECS", value_parser = parse_millis)]
+    pub deadline: Option<u64>,
+    /// One JSON object a line
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -3,6 +3,7 @@
 mod args;
 mod clusters;
 mod console;
+mod drain;
 mod hosts;
 mod image;
 mod info;
@@ -43,6 +44,7 @@ fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Status(status) => remote::status(&status),
         Command::Checkpoint(checkpoint) => remote::checkpoint(&checkpoint),
         Command::Grow(grow) => remote::grow(&grow),
+        Command::Drain(args) => drain::drain(&args),
         Command::Inject(inject) => remote::inject(&inject),
         Command::Abort(abort) => remote::abort(&abort),
         Command::Events(events) => remote::events(&events),

@@ -19,13 +19,13 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A connection to a job's daemon.
-struct Remote {
+pub(crate) struct Remote {
     socket: UnixStream,
     decoder: Decoder,
 }
 
 impl Remote {
-    fn connect(job: &JobEntry) -> anyhow::Result<Remote> {
+    pub fn connect(job: &JobEntry) -> anyhow::Result<Remote> {
         let gone = || format!("cannot reach job {}", job.id);
         let folder = File::open(&job.path).with_context(gone)?;
         let socket = Remote::reach(job, &folder).with_context(gone)?;
@@ -61,7 +61,7 @@ impl Remote {
     }
 
     /// The next message; an error answer is an error.
-    fn next(&mut self) -> anyhow::Result<NodeMsg> {
+    pub fn next(&mut self) -> anyhow::Result<NodeMsg> {
         let mut buffer = [0u8; 16 * 1024];
         loop {
             match self.decoder.next_message()? {
@@ -83,7 +83,7 @@ impl Remote {
     }
 
     /// For answers that take as long as they take.
-    fn patient(mut self, message: &ClientMsg) -> anyhow::Result<Remote> {
+    pub fn patient(mut self, message: &ClientMsg) -> anyhow::Result<Remote> {
         self.socket.set_read_timeout(None)?;
         self.send(message)?;
         Ok(self)
@@ -94,7 +94,7 @@ fn find(name: &str) -> Result<JobEntry, Failure> {
     Ok(home::resolve(&home::home()?, name)?)
 }
 
-fn find_running(name: &str) -> Result<JobEntry, Failure> {
+pub(crate) fn find_running(name: &str) -> Result<JobEntry, Failure> {
     let job = find(name)?;
     if !job.alive {
         return Err(Failure::new(FAILED, anyhow!("job {} has ended", job.id)));

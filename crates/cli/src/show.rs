@@ -63,7 +63,12 @@ pub fn jobs(all: &[JobStatus]) -> String {
             job.name.clone().unwrap_or_else(|| "-".into()),
             state,
             job.size.to_string(),
-            job.nodes.iter().filter(|n| n.state != "lost").count().max(1).to_string(),
+            job.nodes
+                .iter()
+                .filter(|n| n.state != "lost" && n.state != "left")
+                .count()
+                .max(1)
+                .to_string(),
             job.ft.clone(),
             millis(job.uptime_ms as f64),
             job.recoveries.to_string(),

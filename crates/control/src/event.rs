@@ -61,6 +61,12 @@ pub enum EventKind {
     GatewayLost,
     /// Another one is there.
     GatewayBack,
+    /// A node is to leave.
+    NodeLeaving,
+    /// It has left: nothing of the job is there any more; `count` is its daemon's exit code.
+    NodeLeft,
+    /// It stays after all; `text` says why.
+    NodeStays,
 }
 
 impl EventKind {
@@ -93,6 +99,9 @@ impl EventKind {
             EventKind::Flushed => "flushed",
             EventKind::GatewayLost => "gateway-lost",
             EventKind::GatewayBack => "gateway-back",
+            EventKind::NodeLeaving => "node-leaving",
+            EventKind::NodeLeft => "node-left",
+            EventKind::NodeStays => "node-stays",
         }
     }
 }

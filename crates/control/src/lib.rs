@@ -20,7 +20,8 @@ pub use bind::{Bind, Slot};
 pub use event::{Event, EventKind};
 pub use frame::{Decoder, FrameError, encode, encode_within};
 pub use message::{
-    CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec, NodeMsg, PROTOCOL, Stream,
+    CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec, LeaveStep, Leaving, NodeMsg, PROTOCOL,
+    Stream,
 };
 pub use meta::Meta;
 pub use node::{Death, FromNode, Said, ToNode};

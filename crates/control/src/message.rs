@@ -254,6 +254,13 @@ pub enum ClientMsg {
     KillGateways {
         clusters: Vec<u32>,
     },
+    /// Have nodes (numbers, or names of hosts) leave, their ranks to `to` if that is given, within
+    /// so much time; answered by `Leaving` more than once, then `Done`.
+    Drain {
+        nodes: Vec<String>,
+        to: Option<String>,
+        deadline_ms: Option<u64>,
+    },
 }
 
 /// From the daemon to a client.
@@ -309,4 +316,45 @@ pub enum NodeMsg {
         known: u64,
         limit: u64,
     },
+    /// How far a node is that is to leave.
+    Leaving(Box<Leaving>),
+}
+
+/// A step of a node on its way out of the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LeaveStep {
+    /// Its ranks are copied while they run.
+    Copying,
+    /// They are brought to stand.
+    Stopping,
+    /// They come back elsewhere.
+    Moving,
+    /// They run; what else the node holds is copied.
+    Emptying,
+    /// Nothing of the job is there any more.
+    Left,
+    /// It does not leave; the text says why.
+    Stays,
+    /// It was lost before it had left.
+    Lost,
+    /// Its time will not do, or is over; the text says what is done.
+    Late,
+}
+
+impl LeaveStep {
+    /// Nothing follows.
+    pub fn is_last(self) -> bool {
+        matches!(self, LeaveStep::Left | LeaveStep::Stays | LeaveStep::Lost)
+    }
+}
+
+/// How far a node is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Leaving {
+    pub node: u32,
+    pub step: LeaveStep,
+    /// Since it was asked to leave.
+    pub took_ms: f64,
+    pub text: String,
 }

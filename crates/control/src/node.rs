@@ -118,8 +118,8 @@ pub enum ToNode {
     /// Clear away what the dead process of the rank left, and find the best of these images.
     /// Answered by `Found`, more than once if images are refused.
     Find { rank: u32, attempt: u64, generations: Vec<u32>, fetch: Option<Fetch> },
-    /// With a copy for node `partner`, which lacks the files of the generations `missing`. Answered
-    /// by `CheckpointOver`.
+    /// With a copy for node `partner`, which lacks the files of the generations `missing`. With
+    /// `hold` the rank stays stopped if its image comes about. Answered by `CheckpointOver`.
     Checkpoint {
         rank: u32,
         start: u64,
@@ -127,6 +127,7 @@ pub enum ToNode {
         incremental: bool,
         partner: Option<u32>,
         missing: Vec<u32>,
+        hold: bool,
     },
     /// Copy these images of the rank to another node: the last, and what it needs. Answered by
     /// `Copied`.
@@ -215,6 +216,16 @@ pub enum ToNode {
     Gather { ranks: Vec<u32> },
     /// The cluster of each node, and where the gateway of this one's is, if it is there.
     Clusters { of: Vec<u32>, gateway: Option<SocketAddr> },
+    /// These nodes leave. Answered by `Guarded` when all that is recorded here by now is held by
+    /// nodes that stay.
+    Leaving { round: u64, nodes: Vec<u32> },
+    /// A rank that was held goes on.
+    LetGo { rank: u32 },
+    /// The ranks here are held and come back elsewhere: end all processes. Answered by `Vacated`.
+    Vacate,
+    /// Nothing hangs on this node any more: it ends, and nothing of the job stays. Answered by
+    /// `Finished`.
+    Depart,
 }
 
 impl ToNode {
@@ -480,6 +491,14 @@ pub enum FromNode {
     CutOver {
         attempt: u32,
         whole: bool,
+    },
+    /// Nothing that is recorded here up to `Leaving` of this round is lost with nodes that leave.
+    Guarded {
+        round: u64,
+    },
+    /// The same after `Vacate`.
+    Vacated {
+        left: u64,
     },
 }
 

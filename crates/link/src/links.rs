@@ -112,6 +112,13 @@ impl Links {
         self.shared.kick();
     }
 
+    /// These members leave: from now on others hold what this node records, too (`leave` waits for
+    /// that).
+    pub fn leaving(&self, leaving: &[Member]) {
+        self.shared.outbound().leaving(leaving);
+        self.shared.kick();
+    }
+
     /// `rank` has its home on node `node` from now on; no incarnation of it runs here.
     pub fn home(&self, rank: u32, node: u32) {
         let (ctl, own) = (self.shared.segment.rank(rank), self.shared.own.node);

@@ -112,8 +112,25 @@ impl Outbound {
             );
         }
         let members: Vec<Member> = all.iter().map(|(member, _)| *member).collect();
+        self.exchange_replicas(|gate| gate.set_members(&members));
+        for rank in 0..self.homes.len() as u32 {
+            if new.iter().any(|m| m.node == self.homes[rank as usize]) {
+                self.look_at_streams_to(rank);
+            }
+        }
+        new
+    }
+
+    /// Of the members these leave: what this node records is to be held by others.
+    pub fn leaving(&mut self, leaving: &[Member]) {
+        let others = self.peers.values().map(|peer| peer.member);
+        let members: Vec<Member> = others.chain([self.own]).collect();
+        self.exchange_replicas(|gate| gate.set_leaving(leaving, &members));
+    }
+
+    fn exchange_replicas(&mut self, exchange: impl FnOnce(&mut Gate)) {
         let before: Vec<Member> = self.gate.replicas().collect();
-        self.gate.set_members(&members);
+        exchange(&mut self.gate);
         let added: Vec<Member> = self.gate.replicas().filter(|r| !before.contains(r)).collect();
         if !added.is_empty() {
             (0..self.homes.len() as u32).for_each(|r| early::doubt(self.segment.rank(r)));
@@ -124,12 +141,6 @@ impl Outbound {
                 self.gate.connected(member);
             }
         }
-        for rank in 0..self.homes.len() as u32 {
-            if new.iter().any(|m| m.node == self.homes[rank as usize]) {
-                self.look_at_streams_to(rank);
-            }
-        }
-        new
     }
 
     fn look_at_streams_to(&mut self, rank: u32) {

@@ -135,6 +135,7 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     line::keep(caller, called, post, orders).map_err(os("thread"))?;
     agent::serve(&agent, &mut ordered, heard).await;
     let finished = agent.borrow().finished();
+    let keep = keep && !agent.borrow().departs();
     // The controller hangs up when it has read the last words.
     let hung_up = async { while ordered.recv().await.is_some() {} };
     let _ = tokio::time::timeout(FAREWELL, hung_up).await;

@@ -593,6 +593,9 @@ fn answer(message: ClientMsg, job: &Shared, outlet: &Outlet) -> Result<(), Strin
         ClientMsg::KillController => job.inject_controller()?,
         ClientMsg::Grow { nodes } => job.grow(nodes, outlet.clone())?,
         ClientMsg::GrowHosts { hosts } => job.grow_hosts(hosts, outlet.clone())?,
+        ClientMsg::Drain { nodes, to, deadline_ms } => {
+            job.drain(&nodes, to.as_deref(), deadline_ms, outlet.clone())?;
+        }
         ClientMsg::Abort => {
             job.stop(libc::SIGTERM);
             outlet.send(&NodeMsg::Done);

@@ -83,6 +83,8 @@ pub struct Gate {
     replicas: Vec<Replica>,
     /// Peers to which a connection stands, replicas or not.
     connected: BTreeSet<Member>,
+    /// Members that will not stay: they hold what they hold, but others are to hold it as well.
+    leaving: Vec<Member>,
 }
 
 impl Gate {
@@ -95,6 +97,7 @@ impl Gate {
             seq: 0,
             replicas: Vec::new(),
             connected: BTreeSet::new(),
+            leaving: Vec::new(),
         }
     }
 
@@ -102,21 +105,33 @@ impl Gate {
     pub fn set_members(&mut self, members: &[Member]) {
         self.connected.retain(|peer| members.contains(peer));
         self.replicas.retain(|r| members.contains(&r.member));
-        for member in ring_after(self.own.node, members) {
-            if self.replicas.len() >= self.wanted {
-                break;
-            }
-            if self.replicas.iter().all(|r| r.member != member) {
-                self.replicas.push(Replica {
-                    member,
-                    // Nothing of this gate's is on that connection, whatever else is.
-                    connected: self.connected.contains(&member),
-                    sent: BTreeMap::new(),
-                    sent_upto: None,
-                    held_upto: None,
-                });
-            }
-        }
+        let ring = ring_after(self.own.node, members);
+        let (go, stay): (Vec<Member>, Vec<Member>) =
+            ring.into_iter().partition(|m| self.leaving.contains(m));
+        let staying = |r: &&Replica| !self.leaving.contains(&r.member);
+        let missing = self.wanted.saturating_sub(self.replicas.iter().filter(staying).count());
+        self.add_replicas(missing, stay);
+        // Better those than none.
+        self.add_replicas(self.short_of(), go);
+    }
+
+    /// These members leave, of all that there are.
+    pub fn set_leaving(&mut self, leaving: &[Member], members: &[Member]) {
+        self.leaving = leaving.to_vec();
+        self.set_members(members);
+    }
+
+    fn add_replicas(&mut self, count: usize, from: Vec<Member>) {
+        let new = |m: &Member| self.replicas.iter().all(|r| r.member != *m);
+        let new: Vec<Member> = from.into_iter().filter(new).take(count).collect();
+        self.replicas.extend(new.into_iter().map(|member| Replica {
+            member,
+            // Nothing of this gate's is on that connection, whatever else is.
+            connected: self.connected.contains(&member),
+            sent: BTreeMap::new(),
+            sent_upto: None,
+            held_upto: None,
+        }));
     }
 
     /// Nodes to which a connection is needed.
@@ -126,7 +141,7 @@ impl Gate {
 
     /// Fewer replicas than wanted, for want of nodes.
     pub fn short_of(&self) -> usize {
-        self.wanted - self.replicas.len()
+        self.wanted.saturating_sub(self.replicas.len())
     }
 
     /// A rank has its home here. Its log may hold words already (it was recovered): ask `sample`

@@ -20,6 +20,8 @@
 //! ranks that go back together (`together`) nothing is fetched: all are restored from one set. The
 //! ranks of a node may be one recovery unit (`units`): one set, but with outcomes and logs.
 
+mod leave;
+mod places;
 mod saved;
 mod together;
 mod units;
@@ -30,6 +32,7 @@ use crate::replicas::{Answer, Words, longest};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use leave::Stage;
 pub use saved::{ARCHIVE, Saved};
 pub use vault::{Guard, Rule, VAULT};
 
@@ -76,6 +79,14 @@ pub enum Input {
     AllDown { members: Vec<Member> },
     /// This set of one recovery unit is given up.
     VoidUnit { unit: u32, generation: u32 },
+    /// A member is to leave, its ranks to `to` if that can be. Nothing happens if nobody stays.
+    Leave { member: Member, to: Option<Member> },
+    /// It stays, unless its ranks are moving already.
+    Stay { member: Member },
+    /// All ranks of one that leaves stand for good, and an image of that counts of each.
+    Stands { member: Member },
+    /// After `Leaving` of this round: what leaves this node is known to nodes that stay.
+    Guarded { from: Member, round: u64 },
 }
 
 /// What is to be done, in this order.
@@ -116,6 +127,12 @@ pub enum Action {
     /// No process of these ranks, which are one unit, is left, and they come back at this node:
     /// what they passed each other there is given up.
     Gather { at: Member, ranks: Vec<u32> },
+    /// Tell all nodes that these leave, and ask each to say when what leaves it is known to others.
+    Leaving { round: u64, members: Vec<Member> },
+    /// The ranks there stand for good: end their processes. They start elsewhere when none is left.
+    Vacate { member: Member },
+    /// Nothing hangs on it any more: it ends. `Members` without it follows.
+    Dismiss { member: Member },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -188,6 +205,7 @@ pub struct Planner {
     units: Vec<u32>,
     /// The set that each unit came from last.
     sets: BTreeMap<u32, u32>,
+    leaves: leave::Leaves,
 }
 
 impl Planner {
@@ -209,6 +227,7 @@ impl Planner {
             set: 0,
             units: Vec::new(),
             sets: BTreeMap::new(),
+            leaves: leave::Leaves::default(),
         }
     }
 
@@ -273,13 +292,18 @@ impl Planner {
     }
 
     /// Where a new image of a rank goes besides its home: the next node in the ring, if images are
-    /// copied.
+    /// copied; where it is going to live, if its home leaves.
     pub fn partner(&self, rank: u32) -> Option<Member> {
+        let home = self.home(rank)?;
+        if self.leaves(&home).is_some() {
+            return self.refuge(rank);
+        }
         if self.vaults() || self.enough() < COPIES {
             return None;
         }
-        let home = self.home(rank)?;
-        ring_after(home.node, &self.members).first().copied()
+        let ring = ring_after(home.node, &self.members);
+        let stays = ring.iter().find(|m| self.leaves(m).is_none());
+        stays.or(ring.first()).copied()
     }
 
     /// Who has an image of a rank that counts.
@@ -302,6 +326,7 @@ impl Planner {
     pub fn step(&mut self, input: Input) -> Vec<Action> {
         let mut todo = Vec::new();
         self.take(input, &mut todo);
+        self.see_off(&mut todo);
         // Once everything goes back to the beginning nothing else is to be done.
         let end = |a: &Action| matches!(a, Action::RollBack { .. } | Action::Lost);
         if let Some(last) = todo.iter().position(end) {
@@ -353,6 +378,10 @@ impl Planner {
                 self.copying.remove(&(rank, generation, to));
             }
             Input::Tick => self.balance(todo),
+            leave @ (Input::Leave { .. }
+            | Input::Stay { .. }
+            | Input::Stands { .. }
+            | Input::Guarded { .. }) => self.take_leave(&leave, todo),
             Input::Void { generation } => self.void(&self.all(), generation, todo),
             Input::VoidUnit { unit, generation } => {
                 self.void(&self.ranks_of(unit), generation, todo);
@@ -510,26 +539,6 @@ impl Planner {
         }
     }
 
-    /// A spare that stands in for the same dead node, a free spare, or the node with fewest ranks
-    /// (of these, one that holds an image).
-    fn place(&self, index: usize) -> Option<Member> {
-        let load =
-            |m: &Member| (0..self.ranks.len() as u32).filter(|r| self.home(*r) == Some(*m)).count();
-        let old = self.ranks[index].home;
-        let free = |m: &&Member| {
-            let others = |r: &&Rank| matches!(r.phase, Phase::Restoring { at, .. } if at == **m);
-            self.spares.contains(*m)
-                && (load(m) == 0
-                    || self.ranks.iter().filter(others).all(|r| r.home == old) && load(m) > 0)
-        };
-        if let Some(spare) = self.members.iter().find(free) {
-            return Some(*spare);
-        }
-        let newest = self.ranks[index].kept.values().next_back();
-        let holds = |m: &Member| newest.is_some_and(|holders| holders.contains(m));
-        self.members.iter().copied().min_by_key(|m| (load(m), !holds(m), m.node))
-    }
-
     /// Orders a rank's newest image at a node, under a new incarnation.
     fn restore_at(&mut self, index: usize, at: Member, todo: &mut Vec<Action>) {
         let set = if self.together { Some(self.set) } else { self.set_of(index) };
@@ -683,7 +692,7 @@ impl Planner {
     /// Sees to it that each image lies on two nodes, if the vault does not keep them; those that
     /// are safe begin to count.
     fn balance(&mut self, todo: &mut Vec<Action>) {
-        if !self.vaults() {
+        if !self.vaults() || self.leaving().next().is_some() {
             self.copy_more(todo);
         }
         if self.together {
@@ -708,33 +717,6 @@ impl Planner {
                 }
                 rank.kept.insert(generation, holders);
                 todo.push(Action::Complete { rank: index, generation });
-            }
-        }
-    }
-
-    fn copy_more(&mut self, todo: &mut Vec<Action>) {
-        let enough = self.enough();
-        for (index, rank) in (0u32..).zip(&mut self.ranks) {
-            let home = match rank.phase {
-                Phase::Restoring { at, .. } | Phase::Falling { at } | Phase::Down { at } => at,
-                _ => rank.home,
-            };
-            let ring = ring_after(home.node, &self.members);
-            let own = self.members.iter().copied().filter(|m| *m == home);
-            let targets: Vec<Member> = own.chain(ring).collect();
-            for (&generation, holders) in rank.kept.iter().chain(&rank.unborn) {
-                let under_way = |m: &&Member| self.copying.contains_key(&(index, generation, **m));
-                let coming = self.members.iter().filter(under_way).count();
-                // The archive and the vault give, if asked, and bring nothing.
-                let Some(&from) = holders.first().filter(|m| vault::is_node(m)) else { continue };
-                let there = holders.iter().filter(|m| vault::is_node(m)).count();
-                let missing = enough.saturating_sub(there + coming);
-                let free = |m: &&Member| !holders.contains(m) && !under_way(m);
-                let to: Vec<Member> = targets.iter().filter(free).copied().take(missing).collect();
-                for to in to {
-                    self.copying.insert((index, generation, to), from);
-                    todo.push(Action::Copy { rank: index, generation, from, to });
-                }
             }
         }
     }
@@ -769,6 +751,7 @@ impl Planner {
         self.rolling_back = false;
         self.copying.clear();
         self.awaited.clear();
+        self.forget_leaves();
     }
 
     /// The controller was started again, with this state read from its log: says all that may have

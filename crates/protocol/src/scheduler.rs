@@ -227,6 +227,19 @@ impl Scheduler {
         Some(rank)
     }
 
+    /// A checkpoint of `rank` begins out of turn, whatever else is under way; it counts until
+    /// `finished`. False: there can be none now.
+    pub fn begin(&mut self, rank: u32, now_ms: u64) -> bool {
+        let slot = &mut self.slots[rank as usize];
+        if !slot.live || slot.busy {
+            return false;
+        }
+        (slot.busy, slot.begun_ms, slot.pressed) = (true, now_ms, None);
+        self.asked.retain(|r| *r != rank);
+        self.running += 1;
+        true
+    }
+
     fn pressed(&self) -> Option<u32> {
         let full = |s: &(usize, &Slot)| s.1.pressed.filter(|_| s.1.live && !s.1.busy);
         let most = self.slots.iter().enumerate().filter(|s| full(s).is_some());

@@ -38,13 +38,14 @@ impl World {
             ToNode::Members(members) => self.new_members(at, members),
             ToNode::Home { rank, at: home } => self.new_home(at, rank, home),
             ToNode::Query { round, ranks } => {
-                let answer = self.nodes[&at].replicas.answer(&ranks);
+                let mut answer = self.nodes[&at].replicas.answer(&ranks);
+                self.own_answer(at, &ranks, &mut answer);
                 self.tell(at, FromNode::Answered { round, answer });
             }
             ToNode::Restore(order) => self.order(at, order),
             ToNode::Copy { rank, generation, to } => self.copy(at, rank, generation, to),
-            ToNode::Checkpoint { rank, generation, partner } => {
-                self.capture(at, rank, generation, partner);
+            ToNode::Checkpoint { rank, generation, partner, hold } => {
+                self.capture(at, rank, generation, partner, hold);
             }
             ToNode::Trim { rank, need, det_pos } => self.trim(at, rank, &need, det_pos),
             ToNode::Remove { rank, generation } => {
@@ -57,6 +58,10 @@ impl World {
             ToNode::Set { generation, parts } => self.begin_set(at, generation, parts),
             ToNode::Kill { rank, incarnation } => self.kill(at, rank, incarnation),
             ToNode::Gather { ranks } => self.gather(at, &ranks),
+            ToNode::Leaving { round, members } => self.hear_leaving(at, round, &members),
+            ToNode::GoOn { rank } => self.rank_goes_on(at, rank),
+            ToNode::Vacate => self.vacate(at),
+            ToNode::Depart => self.perish(at),
         }
         self.wake_pump(at);
     }
@@ -69,6 +74,7 @@ impl World {
             node.members.iter().copied().filter(|m| !members.contains(m)).collect();
         node.members = members;
         node.gate.set_members(&node.members);
+        let mut lost = Vec::new();
         for dead in gone {
             if lax {
                 continue;
@@ -79,14 +85,19 @@ impl World {
                 if let Some(side) = conn.side(End::Node(at)) {
                     conn.open[side] = false;
                 }
+                lost.push(dead);
             }
         }
+        lost.into_iter().for_each(|peer| self.lost_copies(at, peer));
     }
 
     fn new_home(&mut self, at: Member, rank: u32, home: Member) {
         let kept = self.mutated(Mutation::KeptWatermark);
         let Some(node) = self.nodes.get_mut(&at) else { return };
         let old = node.homes[rank as usize].replace(home);
+        if old == Some(at) && home != at {
+            node.gate.detach(rank);
+        }
         for (peer, state) in &mut node.peers {
             if kept && Some(*peer) == old {
                 continue;
@@ -248,6 +259,7 @@ impl World {
                 waits: false,
                 done: false,
                 stands: false,
+                would_go_on: false,
                 held: false,
             },
             None => Proc {
@@ -259,10 +271,12 @@ impl World {
                 waits: false,
                 done: false,
                 stands: false,
+                would_go_on: false,
                 held: false,
             },
         };
         self.check_alone(at, rank);
+        self.check_nothing_again(rank, proc.state.at);
         let Some(node) = self.nodes.get_mut(&at) else { return };
         for (from, home) in (0u32..).zip(&node.homes) {
             for kind in 0..2 {
@@ -285,10 +299,22 @@ impl World {
         self.at(after, Event::Step { at, rank, incarnation });
     }
 
-    fn capture(&mut self, at: Member, rank: u32, generation: u32, partner: Option<Member>) {
+    fn capture(
+        &mut self,
+        at: Member,
+        rank: u32,
+        generation: u32,
+        partner: Option<Member>,
+        hold: bool,
+    ) {
         let Some(image) = self.image_of(at, rank) else {
             return self.tell(at, FromNode::NoCheckpoint { rank });
         };
+        let hold = hold && !self.mutated(Mutation::NotHeld);
+        let proc = self.nodes.get_mut(&at).and_then(|n| n.procs.get_mut(&rank));
+        if let Some(proc) = proc.filter(|_| hold) {
+            proc.held = true;
+        }
         self.write(at, (rank, generation), partner, image);
     }
 
@@ -457,6 +483,7 @@ impl World {
                 node.taken.remove(&(rank, generation));
                 node.disk.remove(&(rank, generation));
             }
+            self.rank_goes_on(at, rank);
             self.tell(at, FromNode::NoCheckpoint { rank });
         }
         for (to, rank, generation) in lost {

@@ -203,7 +203,7 @@ impl World {
             let ticket = node.gate.sample(&node.segment);
             whole &= !blocked
                 && node.members == members
-                && node.gate.replicas().count() == replicas
+                && node.gate.replicas().count() >= replicas
                 && node.gate.may_leave(ticket, None)
                 && node.disk.values().all(|s| !s.bad);
         }

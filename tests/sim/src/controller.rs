@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Controller {
     pub planner: Planner,
     pub retention: Vec<Retention>,
-    scheduler: Scheduler,
+    pub scheduler: Scheduler,
     pub every: Time,
     pub conns: BTreeMap<Member, usize>,
     pub sessions: BTreeMap<Member, Session<ToNode>>,
@@ -36,6 +36,8 @@ pub struct Controller {
     /// The recovery unit of each rank, if nodes are; and ranks that run.
     pub units: Vec<u32>,
     pub live: BTreeSet<u32>,
+    /// Ranks of nodes that leave.
+    pub standing: crate::leave::Standing,
 }
 
 fn empty(ranks: usize) -> Vec<Retention> {
@@ -65,6 +67,7 @@ impl Controller {
             floors: Vec::new(),
             units: Vec::new(),
             live: BTreeSet::new(),
+            standing: crate::leave::Standing::default(),
         }
     }
 }
@@ -121,6 +124,7 @@ impl World {
                 }
                 Action::Complete { rank, generation } => {
                     self.capture_over(rank, generation);
+                    self.stands(rank, generation, true);
                     self.complete(rank, generation);
                 }
                 Action::Discard { rank, generation } if self.mutated(Mutation::LateImages) => {
@@ -129,6 +133,7 @@ impl World {
                 }
                 Action::Discard { rank, generation } => {
                     self.capture_over(rank, generation);
+                    self.stands(rank, generation, false);
                     self.say_to_all(&ToNode::Remove { rank, generation });
                 }
                 Action::Damaged { rank, generation } => {
@@ -143,6 +148,9 @@ impl World {
                 }
                 Action::Gather { at, ranks } => self.say_to(at, ToNode::Gather { ranks }),
                 Action::RollBack { why } => self.roll_back(&why),
+                leave @ (Action::Leaving { .. }
+                | Action::Vacate { .. }
+                | Action::Dismiss { .. }) => self.carry_out_leave(leave),
                 Action::Lost => {
                     if !self.truth.may_roll_back() {
                         self.fail(String::from("all was lost within what is to be survived"));
@@ -154,7 +162,8 @@ impl World {
         }
     }
 
-    fn rank_down(&mut self, rank: u32) {
+    pub fn rank_down(&mut self, rank: u32) {
+        self.stands_no_more(rank);
         let slot = self.slot(rank);
         self.controller.scheduler.set_live(slot, false);
         self.controller.live.remove(&rank);
@@ -370,7 +379,10 @@ impl World {
                 self.planner(Input::NotCopied { rank, generation, to });
             }
             FromNode::Vaulted { round, images } => self.encoded(member, round, images),
-            FromNode::NoCheckpoint { rank } if self.units.is_empty() => self.no_checkpoint(rank),
+            FromNode::NoCheckpoint { rank } if self.units.is_empty() => {
+                self.stands_no_more(rank);
+                self.no_checkpoint(rank);
+            }
             FromNode::NoCheckpoint { rank } => self.void_set(rank),
             FromNode::RankDied { rank, incarnation } => {
                 self.rank_down(rank);
@@ -388,6 +400,7 @@ impl World {
             FromNode::Output { rank, index, line, depends } => {
                 self.output(rank, index, line, &depends);
             }
+            FromNode::Guarded { round } => self.planner(Input::Guarded { from: member, round }),
             FromNode::Down => {}
         }
     }
@@ -475,13 +488,18 @@ impl World {
                 // Some are copied while they are taken, some afterwards.
                 let partner = self.controller.planner.partner(rank);
                 let partner = partner.filter(|_| self.random.one_in(3));
-                self.say_to(at, ToNode::Checkpoint { rank, generation, partner });
+                let hold = false;
+                self.say_to(at, ToNode::Checkpoint { rank, generation, partner, hold });
                 self.fault_nearby(12);
             }
             if self.random.one_in(8) {
                 self.planner(Input::Tick);
             }
             self.begin_round();
+            self.tend_leaves();
+        }
+        if self.drains {
+            self.count_anew();
         }
         self.at(100, Event::Schedule);
     }

@@ -18,11 +18,7 @@ impl World {
         if self.faults_left == 0 || self.over {
             return;
         }
-        if self.is_whole() {
-            let members = self.controller.planner.members().len() as u64;
-            let most = if self.controller.planner.vaults() { self.truth.bears } else { 1 };
-            self.truth.deaths = self.truth.bears - most.min(members - 1);
-        }
+        self.count_anew();
         self.faults_left -= 1;
         self.report.faults += 1;
         match self.random.below(15) {

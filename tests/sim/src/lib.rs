@@ -10,6 +10,7 @@ mod agent;
 mod checks;
 mod controller;
 mod faults;
+mod leave;
 mod net;
 mod node;
 mod program;

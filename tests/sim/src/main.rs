@@ -1,12 +1,12 @@
-//! `eyrie-sim [--mutation NAME] [--trace] [--vault | --units] FIRST [COUNT]`: runs seeds; says
+//! `eyrie-sim [--mutation NAME] [--trace] [--vault | --units] [--drain] FIRST [COUNT]`: runs seeds; says
 //! which fail and why. With `--together` of jobs whose ranks go back together, with `--units` of
-//! those in which the ranks of a node do.
+//! those in which the ranks of a node do, with `--drain` of those whose nodes leave.
 
 use eyrie_sim::{Config, Mutation, Report, run, together};
 use std::process::ExitCode;
 use std::time::Instant;
 
-const USAGE: &str = "usage: eyrie-sim [--together | --vault | --units] [--trace] \
+const USAGE: &str = "usage: eyrie-sim [--together | --units | [--vault] [--drain]] [--trace] \
                      [--mutation NAME] FIRST-SEED [HOW-MANY]";
 
 /// Seeds of jobs whose ranks go back together.
@@ -30,7 +30,8 @@ fn together(first: u64, count: u64, trace: bool) -> ExitCode {
 }
 
 fn main() -> ExitCode {
-    let (mut trace, mut all, mut vault, mut units) = (false, false, false, false);
+    let (mut trace, mut all, mut vault) = (false, false, false);
+    let (mut units, mut drain) = (false, false);
     let mut mutation = None;
     let mut numbers = Vec::new();
     let mut args = std::env::args().skip(1);
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
             "--together" => all = true,
             "--vault" => vault = true,
             "--units" => units = true,
+            "--drain" => drain = true,
             "--mutation" => {
                 let name = args.next().unwrap_or_default();
                 let all: Vec<Mutation> = Mutation::ALL.into_iter().chain(Mutation::UNITS).collect();
@@ -69,16 +71,13 @@ fn main() -> ExitCode {
     let mut failed = 0;
     let begun = Instant::now();
     for seed in *first..first + count {
-        match run(Config { seed, vault, units, mutation, trace }) {
+        match run(Config { seed, vault, units, drain, mutation, trace }) {
             Ok(report) => total.add(&report),
             Err(why) => {
                 failed += 1;
                 println!("seed {seed} failed: {why}");
-                let more = match (vault, units) {
-                    (true, _) => " --vault",
-                    (_, true) => " --units",
-                    _ => "",
-                };
+                let kinds = [(vault, " --vault"), (units, " --units"), (drain, " --drain")];
+                let more: String = kinds.iter().filter(|k| k.0).map(|k| k.1).collect();
                 println!(
                     "  again, step by step: cargo run -q -p eyrie-sim -- --trace{more} {seed}"
                 );

@@ -24,6 +24,8 @@ pub struct Proc {
     pub done: bool,
     /// It stands for a set of its unit, and since then would have gone on.
     pub stands: bool,
+    pub would_go_on: bool,
+    /// It stands, as its node leaves.
     pub held: bool,
 }
 
@@ -71,6 +73,8 @@ pub struct Node {
     pub floors: BTreeMap<u32, Vec<u64>>,
     /// Sets that are being taken.
     pub sets: Vec<Set>,
+    /// Ranks that it had when it was told that they stand for good.
+    pub vacated: Vec<u32>,
 }
 
 impl Node {
@@ -97,6 +101,7 @@ impl Node {
             pumping: false,
             floors: BTreeMap::new(),
             sets: Vec::new(),
+            vacated: Vec::new(),
         }
     }
 
@@ -188,11 +193,11 @@ impl World {
     pub fn step(&mut self, at: Member, rank: u32, incarnation: u32) {
         let Some(node) = self.nodes.get_mut(&at) else { return };
         let Some(proc) = node.procs.get_mut(&rank) else { return };
-        if proc.incarnation != incarnation || proc.done {
+        if proc.incarnation != incarnation || proc.done || proc.held {
             return;
         }
         if proc.stands {
-            proc.held = true;
+            proc.would_go_on = true;
             return;
         }
         let Some(op) = self.programs[rank as usize].get(proc.state.at).copied() else {

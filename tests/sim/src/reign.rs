@@ -81,7 +81,7 @@ impl World {
                 self.conns[*conn].ends[*side] == End::Controller
             }
             Event::Rejoined { deaths } => *deaths == self.report.controllers,
-            Event::Schedule | Event::Suspect { .. } | Event::Join => true,
+            Event::Schedule | Event::Suspect { .. } | Event::Join | Event::Drain => true,
             _ => false,
         }
     }

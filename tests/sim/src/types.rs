@@ -68,6 +68,8 @@ pub enum ToNode {
         generation: u32,
         /// Where it is copied while it is taken.
         partner: Option<Member>,
+        /// The rank stands from then on.
+        hold: bool,
     },
     Trim {
         rank: u32,
@@ -99,6 +101,19 @@ pub enum ToNode {
     Gather {
         ranks: Vec<u32>,
     },
+    /// These leave: say so (`Guarded`) when what leaves this node is known to others.
+    Leaving {
+        round: u64,
+        members: Vec<Member>,
+    },
+    /// A rank that stands goes on.
+    GoOn {
+        rank: u32,
+    },
+    /// All ranks here stand for good.
+    Vacate,
+    /// The node has left.
+    Depart,
 }
 
 /// A rank to be brought back.
@@ -128,6 +143,7 @@ pub enum FromNode {
     RankDone { rank: u32, incarnation: u32, hash: u64, depends: Depends },
     Output { rank: u32, index: u64, line: u64, depends: Depends },
     Down,
+    Guarded { round: u64 },
 }
 
 /// Between two nodes.
@@ -256,6 +272,8 @@ pub enum Event {
     Rejoined {
         deaths: u64,
     },
+    /// A node is asked to leave.
+    Drain,
 }
 
 /// What is broken on purpose, to show that the checks find it.
@@ -313,6 +331,12 @@ pub enum Mutation {
     PartCounts,
     /// Of a unit that goes back where it was only the outcomes before the set are kept.
     UnitForgetsOutcomes,
+    /// A node leaves before the images that it held count elsewhere.
+    LeavesEarly,
+    /// A node leaves before the outcomes that it held are held by others.
+    LeavesUnguarded,
+    /// A rank goes on after its last image on a node that it leaves.
+    NotHeld,
 }
 
 impl Mutation {
@@ -326,7 +350,7 @@ impl Mutation {
         Mutation::UnitForgetsOutcomes,
     ];
     /// All others.
-    pub const ALL: [Mutation; 20] = [
+    pub const ALL: [Mutation; 23] = [
         Mutation::OpenGate,
         Mutation::RunsUnnoticed,
         Mutation::NoWriteBack,
@@ -347,5 +371,13 @@ impl Mutation {
         Mutation::EffectsUnwritten,
         Mutation::OrdersForgotten,
         Mutation::VaultedEarly,
+        Mutation::LeavesEarly,
+        Mutation::LeavesUnguarded,
+        Mutation::NotHeld,
     ];
+
+    /// Whether it is of nodes that leave.
+    pub fn leaves(self) -> bool {
+        matches!(self, Mutation::LeavesEarly | Mutation::LeavesUnguarded | Mutation::NotHeld)
+    }
 }

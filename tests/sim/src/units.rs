@@ -90,7 +90,7 @@ impl World {
         for (rank, partner, image) in images {
             self.write(at, (rank, generation), partner, image);
         }
-        self.go_on(at, &set);
+        self.unit_goes_on(at, &set);
     }
 
     fn give_up_set(&mut self, at: Member, generation: u32) {
@@ -98,17 +98,17 @@ impl World {
         let this = |s: &Set| s.generation == generation;
         let Some(index) = node.sets.iter().position(this) else { return };
         let set = node.sets.remove(index);
-        self.go_on(at, &set);
+        self.unit_goes_on(at, &set);
         let rank = set.parts[0].0;
         self.tell(at, FromNode::NoCheckpoint { rank });
     }
 
-    fn go_on(&mut self, at: Member, set: &Set) {
+    fn unit_goes_on(&mut self, at: Member, set: &Set) {
         for (rank, _) in &set.parts {
             let Some(node) = self.nodes.get_mut(&at) else { return };
             let Some(proc) = node.procs.get_mut(rank) else { continue };
             proc.stands = false;
-            if std::mem::take(&mut proc.held) {
+            if std::mem::take(&mut proc.would_go_on) {
                 let (rank, incarnation) = (*rank, proc.incarnation);
                 let after = 1 + self.random.below(10);
                 self.at(after, Event::Step { at, rank, incarnation });

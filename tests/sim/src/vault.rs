@@ -33,7 +33,7 @@ impl World {
         if busy || images.is_empty() {
             return;
         }
-        let members = planner.members().to_vec();
+        let members = planner.keepers();
         self.controller.rounds += 1;
         let number = self.controller.rounds;
         for to in &members {

@@ -28,6 +28,8 @@ pub struct Config {
     pub vault: bool,
     /// The ranks that begin on one node are one recovery unit.
     pub units: bool,
+    /// Nodes are asked to leave.
+    pub drain: bool,
     pub mutation: Option<Mutation>,
     pub trace: bool,
 }
@@ -46,6 +48,8 @@ pub struct Report {
     /// Controllers that died.
     pub controllers: u64,
     pub lost: bool,
+    /// Nodes that left.
+    pub left: u64,
     /// In a sum of reports: how many were.
     pub ended_lost: u64,
 }
@@ -60,6 +64,7 @@ impl Report {
         self.unvaulted += other.unvaulted;
         self.roll_backs += other.roll_backs;
         self.controllers += other.controllers;
+        self.left += other.left;
         self.ended_lost += u64::from(other.lost);
     }
 }
@@ -69,8 +74,8 @@ impl std::fmt::Display for Report {
         write!(
             f,
             "{} events, {} faults, {} nodes lost, {} ranks restored, {} checkpoints, {} read out \
-             of the vault, {} times back to the beginning, {} controllers lost, {} jobs lost with \
-             their last node",
+             of the vault, {} times back to the beginning, {} controllers lost, {} nodes left, \
+             {} jobs lost with their last node",
             self.events,
             self.faults,
             self.node_deaths,
@@ -79,6 +84,7 @@ impl std::fmt::Display for Report {
             self.unvaulted,
             self.roll_backs,
             self.controllers,
+            self.left,
             self.ended_lost
         )
     }
@@ -113,6 +119,10 @@ pub struct World {
     pub fate: Option<Fate>,
     /// There is none at the time.
     pub dead: bool,
+    /// Nodes are asked to leave.
+    pub drains: bool,
+    /// Where each rank stood that left its node.
+    pub stood: BTreeMap<u32, usize>,
     /// What was true before its last turn.
     pub before: Option<Truth>,
     agenda: Agenda<Event>,
@@ -155,6 +165,8 @@ impl World {
             journal: None,
             fate: None,
             dead: false,
+            drains: config.drain,
+            stood: BTreeMap::new(),
             before: None,
             agenda: Agenda::default(),
             trace: config.trace,
@@ -185,6 +197,12 @@ impl World {
         world.at(200, Event::Schedule);
         let first = 100 + world.random.below(1500);
         world.at(first, Event::Fault);
+        if config.drain {
+            // Half of them are not disturbed.
+            world.faults_left *= world.random.below(2);
+            let first = 100 + world.random.below(3000);
+            world.at(first, Event::Drain);
+        }
         world
     }
 
@@ -244,6 +262,7 @@ impl World {
             // It goes on looking when there is one again.
             return match event {
                 Event::Schedule => self.at(100, event),
+                Event::Drain => self.at(500, event),
                 Event::Join => self.at(300, event),
                 _ => {}
             };
@@ -276,6 +295,7 @@ impl World {
             Event::Fault => self.fault(),
             Event::Join => self.rejoin(),
             Event::Stand { at, rank, generation } => self.stand(at, rank, generation),
+            Event::Drain => self.drain(),
             Event::Call { member } => self.call(member),
             Event::Reign => self.reign(),
             Event::Rejoined { deaths } if deaths == self.report.controllers => self.rejoined(),

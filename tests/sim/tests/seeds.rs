@@ -13,12 +13,18 @@ enum Kind {
     Plain,
     Vault,
     Units,
+    /// Nodes leave.
+    Leave,
+    LeaveVault,
 }
 
 impl Kind {
+    const ALL: [Kind; 5] = [Kind::Plain, Kind::Vault, Kind::Units, Kind::Leave, Kind::LeaveVault];
+
     fn config(self, seed: u64, mutation: Option<Mutation>) -> Config {
-        let (vault, units) = (self == Kind::Vault, self == Kind::Units);
-        Config { seed, vault, units, mutation, trace: false }
+        let vault = matches!(self, Kind::Vault | Kind::LeaveVault);
+        let drain = matches!(self, Kind::Leave | Kind::LeaveVault);
+        Config { seed, vault, units: self == Kind::Units, drain, mutation, trace: false }
     }
 }
 
@@ -27,10 +33,25 @@ fn again(seed: u64, kind: Kind, why: &str) -> String {
         Kind::Plain => "",
         Kind::Vault => " --vault",
         Kind::Units => " --units",
+        Kind::Leave => " --drain",
+        Kind::LeaveVault => " --vault --drain",
     };
     format!(
         "seed {seed}: {why}\nagain, step by step: cargo run -p eyrie-sim -- --trace{more} {seed}"
     )
+}
+
+/// All seeds of a kind.
+fn run_all(kind: Kind) -> Report {
+    let mut total = Report::default();
+    for seed in 0..SEEDS {
+        match run(kind.config(seed, None)) {
+            Ok(report) => total.add(&report),
+            Err(why) => panic!("{}", again(seed, kind, &why)),
+        }
+    }
+    println!("{SEEDS} seeds: {total}");
+    total
 }
 
 #[test]
@@ -51,14 +72,7 @@ fn no_seed_finds_a_fault_with_units() {
 }
 
 fn none_finds_a_fault(kind: Kind) {
-    let mut total = Report::default();
-    for seed in 0..SEEDS {
-        match run(kind.config(seed, None)) {
-            Ok(report) => total.add(&report),
-            Err(why) => panic!("{}", again(seed, kind, &why)),
-        }
-    }
-    println!("{SEEDS} seeds: {total}");
+    let total = run_all(kind);
     // The seeds must not be harmless.
     assert!(total.faults > SEEDS && total.node_deaths > SEEDS / 2, "{total}");
     let checkpoints = if kind == Kind::Vault { SEEDS / 2 } else { SEEDS };
@@ -69,10 +83,27 @@ fn none_finds_a_fault(kind: Kind) {
     assert!(total.roll_backs > 0 && total.roll_backs < SEEDS / 2, "{total}");
 }
 
+/// Nodes leave at any time, half of the runs without anything else, half with faults in each step.
+#[test]
+fn no_seed_finds_a_fault_while_nodes_leave() {
+    nodes_leave(Kind::Leave);
+}
+
+#[test]
+fn no_seed_finds_a_fault_while_nodes_leave_with_a_vault() {
+    nodes_leave(Kind::LeaveVault);
+}
+
+fn nodes_leave(kind: Kind) {
+    let total = run_all(kind);
+    assert!(total.left > SEEDS / 2 && total.faults > SEEDS / 2, "{total}");
+    assert!(total.recoveries > SEEDS && total.controllers > SEEDS / 20, "{total}");
+}
+
 #[test]
 fn the_same_seed_is_the_same_run() {
     for seed in 0..50 {
-        let kind = [Kind::Plain, Kind::Vault, Kind::Units][seed as usize % 3];
+        let kind = Kind::ALL[seed as usize % Kind::ALL.len()];
         let once = || run(kind.config(seed, None));
         assert_eq!(format!("{:?}", once()), format!("{:?}", once()), "seed {seed}");
     }
@@ -83,6 +114,7 @@ fn every_mutation_is_found() {
     for mutation in Mutation::ALL.into_iter().chain(Mutation::UNITS) {
         let kind = match mutation {
             Mutation::VaultedEarly => Kind::Vault,
+            leave if leave.leaves() => Kind::Leave,
             unit if Mutation::UNITS.contains(&unit) => Kind::Units,
             _ => Kind::Plain,
         };

@@ -132,6 +132,8 @@ impl Agent {
             }
             Err(error) if error.is_death() => CheckpointResult::Died,
             Err(error) => {
+                // It may have been held for it.
+                self.let_rank_go(rank);
                 let lasting = error.is_lasting();
                 CheckpointResult::Failed { text: error.to_string(), lasting }
             }
@@ -176,6 +178,7 @@ impl Agent {
         r.capturing = None;
         // The next image must not build on this one.
         r.tracker = None;
+        self.let_rank_go(rank);
         let result = CheckpointResult::Failed { text, lasting: false };
         self.say(FromNode::CheckpointOver { rank, start, generation, result });
     }

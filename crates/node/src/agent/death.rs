@@ -56,6 +56,7 @@ impl Agent {
         r.proc = None;
         r.deaths += 1;
         r.replay = Replay::No;
+        r.held = false;
         if r.capturing.is_none() {
             // Children it left in its group. (A twin, when there is one, is in that group too.)
             // SAFETY: the group bears the number of a process that was ours; a number that is
@@ -67,6 +68,7 @@ impl Agent {
         }
         let look = Box::new(self.rank_look(rank));
         self.let_out(FromNode::Ended { rank, start, death, said, progress, look });
+        self.tell_vacated();
     }
 
     /// A shell that waited for the program tells by its exit code which signal killed it.

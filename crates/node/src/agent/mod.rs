@@ -10,6 +10,7 @@ mod capture;
 mod cut;
 mod death;
 mod elsewhere;
+mod leave;
 mod look;
 mod network;
 mod saving;
@@ -130,6 +131,8 @@ struct Rank {
     bound: Option<Set>,
     /// Where the image that is being taken is to be copied.
     copy: Option<network::Copy>,
+    /// It stays stopped after an image.
+    held: bool,
 }
 
 impl Rank {
@@ -145,6 +148,7 @@ impl Rank {
             saving: None,
             bound: None,
             copy: None,
+            held: false,
             preparing: None,
         }
     }
@@ -205,6 +209,12 @@ pub(crate) struct Agent {
     /// Source, receiver, position: acknowledgements for what is not written again yet.
     early: Vec<(u32, u32, u64)>,
     finished: bool,
+    /// Nothing of the job is to stay here.
+    departs: bool,
+    /// All processes of ranks are being ended, which is to be told.
+    vacating: bool,
+    /// Ranks that were here when they were told to leave for good.
+    vacated: Vec<u32>,
 }
 
 /// Handle by which tasks reach the node.
@@ -252,6 +262,9 @@ impl Agent {
                 trims: Vec::new(),
                 early: Vec::new(),
                 finished: false,
+                departs: false,
+                vacating: false,
+                vacated: Vec::new(),
                 place,
                 spec,
             })
@@ -267,9 +280,10 @@ impl Agent {
             ToNode::Find { rank, attempt, generations, fetch } => {
                 self.find(rank, death::Search { attempt, generations, fetch });
             }
-            ToNode::Checkpoint { rank, start, generation, incremental, partner, missing } => {
+            ToNode::Checkpoint { rank, start, generation, incremental, partner, missing, hold } => {
                 self.rank(rank).copy = Some(network::Copy { partner, missing, log: None });
-                self.checkpoint(rank, start, generation, incremental, false);
+                self.rank(rank).held |= hold;
+                self.checkpoint(rank, start, generation, incremental, hold);
             }
             ToNode::CheckpointAll { ranks, generation, incremental, hold, segment } => {
                 self.checkpoint_all(&ranks, generation, incremental, hold, segment);
@@ -315,6 +329,10 @@ impl Agent {
             ToNode::Judge => self.judge(),
             ToNode::Gather { ranks } => self.gather(&ranks),
             ToNode::Finish => self.finish(),
+            ToNode::Leaving { round, nodes } => self.hear_leaving(round, &nodes),
+            ToNode::LetGo { rank } => self.let_rank_go(rank),
+            ToNode::Vacate => self.vacate(),
+            ToNode::Depart => self.depart(),
             // The connection sees to that.
             ToNode::Dismissed => {}
             ToNode::Clusters { of, gateway } => {
@@ -415,6 +433,8 @@ impl Agent {
 
     fn forget_ranks(&mut self) {
         self.early.clear();
+        self.vacated.clear();
+        self.vacating = false;
         self.give_up_together();
         self.pool.iter().for_each(|p| p.clear());
         for r in &mut self.ranks {

@@ -139,7 +139,8 @@ impl Agent {
     /// What is held here of the determinants of ranks whose node is gone.
     pub(super) fn tell_held(&self, ask: u64, ranks: &[u32]) {
         let Some(links) = self.links() else { return };
-        let answer = links.replicas(|r| r.answer(ranks));
+        let mut answer = links.replicas(|r| r.answer(ranks));
+        self.answer_for_own(ranks, &mut answer);
         let in_step = answer.in_step.iter().map(|m| (m.node, m.epoch)).collect();
         let held = answer.held.into_iter();
         let held = held.map(|(rank, w)| Determinants { rank, first: w.first, words: w.words });

@@ -13,6 +13,7 @@ use eyrie_control::Stream;
 use eyrie_control::node::{FromNode, ToNode};
 use eyrie_protocol::session::Numbered;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -76,6 +77,7 @@ pub(super) struct Books {
     pub is_saved: bool,
     pub restarting: bool,
     pub archive: super::archive::Kept,
+    pub leaves: BTreeMap<u32, super::leave::Leave>,
 }
 
 impl Job {
@@ -214,6 +216,7 @@ impl Job {
             is_saved: self.is_saved,
             restarting: self.restarting,
             archive: self.archive.kept(),
+            leaves: self.leaves.clone(),
         }
     }
 

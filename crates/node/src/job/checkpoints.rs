@@ -49,7 +49,7 @@ impl Job {
         }
         while let Some(turn) = self.scheduler.pick(self.now_ms()) {
             if !self.units.are_nodes() {
-                self.begin_checkpoint(turn);
+                self.begin_checkpoint(turn, false);
             } else if !self.begin_unit(turn) {
                 break;
             }
@@ -64,10 +64,12 @@ impl Job {
         };
         let due = [due, self.flush_due_ms()].into_iter().flatten().min();
         let due = due.map(|at| at.saturating_sub(self.now_ms()));
-        due.map_or(IDLE, |ms| IDLE.min(Duration::from_millis(ms.max(1))))
+        let leave = self.next_leave();
+        due.map_or(IDLE, |ms| IDLE.min(Duration::from_millis(ms.max(1)))).min(leave)
     }
 
-    fn begin_checkpoint(&mut self, rank: u32) {
+    /// With `hold` the rank does not go on after it.
+    pub(super) fn begin_checkpoint(&mut self, rank: u32, hold: bool) {
         let Some(start) = self.rank(rank).proc.as_ref().map(|p| p.start) else {
             let now = self.now_ms();
             return self.scheduler.finished(rank, now);
@@ -82,12 +84,13 @@ impl Job {
         let partner = self.planner.as_ref().and_then(|p| p.partner(rank));
         let r = self.rank(rank);
         (r.partner, r.captured) = (partner, r.incarnation);
+        r.moves.ordered();
         // It may refer to any of these. What is there is not sent again.
         let missing = r.retention.files();
         let partner = partner.map(|m| m.node);
         self.to_home(
             rank,
-            ToNode::Checkpoint { rank, start, generation, incremental, partner, missing },
+            ToNode::Checkpoint { rank, start, generation, incremental, partner, missing, hold },
         );
     }
 
@@ -132,6 +135,7 @@ impl Job {
             CheckpointResult::Taken(taken) => self.complete(rank, generation, taken),
             CheckpointResult::Failed { text, lasting } => {
                 self.checkpoint_failed(rank, generation, text, lasting);
+                self.image_stands(rank, generation, false);
             }
             // Those who wait for it are served after the recovery.
             CheckpointResult::Died => {}

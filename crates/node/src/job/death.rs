@@ -163,7 +163,8 @@ impl Job {
 
     pub(super) fn recovered(&mut self, rank: u32, order: &Starting, pid: u32) {
         // With a job that is restarted it did not die.
-        if self.ranks[rank as usize].died_at.is_some() {
+        let moved = self.rank(rank).moves.arrives();
+        if self.ranks[rank as usize].died_at.is_some() && moved.is_none() {
             self.recoveries += 1;
             if self.units.is_first(rank) {
                 self.scheduler.died();
@@ -181,7 +182,8 @@ impl Job {
             0 => "from the beginning",
             _ => "from its checkpoint",
         };
-        event.text = format!("{from}, pid {pid}");
+        let moved = moved.map_or(String::new(), |node| format!(", moved from node {node}"));
+        event.text = format!("{from}{moved}, pid {pid}");
         self.log_event(event);
     }
 

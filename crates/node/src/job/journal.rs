@@ -73,6 +73,7 @@ pub(super) struct NodeBooks {
     pub finished: Option<u64>,
     pub met: bool,
     pub cleared: bool,
+    pub left: bool,
 }
 
 /// What is written whole when it has changed.

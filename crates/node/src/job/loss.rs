@@ -19,6 +19,9 @@ impl Job {
         if state == State::Lost {
             return;
         }
+        if self.nodes[node as usize].left {
+            return self.node_left(node, why);
+        }
         if self.exit_code.is_some() {
             // At the end daemons go when they are told, or before they can say so.
             self.nodes[node as usize].finished.get_or_insert(0);
@@ -54,6 +57,7 @@ impl Job {
         self.vault_loses(node);
         self.cut_loses(node);
         self.stop_flush();
+        self.lost_leaving(node, why);
         self.plan(Input::NodeDied { member: self.member(node) });
     }
 
@@ -79,7 +83,7 @@ impl Job {
     }
 
     /// What a rank's node knew of it is gone.
-    fn rank_lost(&mut self, rank: u32, node: u32) {
+    pub(super) fn rank_lost(&mut self, rank: u32, node: u32) {
         let (now, protected) = (self.now_ms(), self.protected());
         let r = self.rank(rank);
         if r.gone && !protected {
@@ -109,11 +113,17 @@ impl Job {
 
     /// Nothing of a lost node runs any more: its ranks come back.
     pub(super) fn cleared(&mut self, node: u32, left: usize) {
-        if left > 0 {
-            self.fatal(format!("{left} processes of the lost node {node} cannot be killed"));
-        }
         self.nodes[node as usize].cleared = true;
         self.tend_gateways();
+        self.vacated(node, left);
+        self.seen_off(node);
+    }
+
+    /// No process of a rank is left on a node.
+    pub(super) fn vacated(&mut self, node: u32, left: usize) {
+        if left > 0 {
+            self.fatal(format!("{left} processes of node {node} cannot be killed"));
+        }
         for rank in 0..self.size() {
             let lost = &mut self.rank(rank).lost;
             if lost.remove(&node) && lost.is_empty() {

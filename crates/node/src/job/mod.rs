@@ -10,10 +10,12 @@ mod books;
 mod checkpoints;
 mod cut;
 mod death;
+mod drain;
 mod flush;
 mod gateways;
 pub(crate) mod grow;
 mod journal;
+mod leave;
 mod loss;
 mod nodes;
 mod output;
@@ -224,6 +226,8 @@ struct Rank {
     saving: saving::Saving,
     /// It was killed, or will be, as its recovery unit goes back.
     falls: bool,
+    /// It leaves its node.
+    moves: leave::Moves,
 }
 
 fn blank() -> [Tape; 2] {
@@ -290,6 +294,9 @@ pub struct Job {
     /// By cluster; none: there is but one.
     gateways: Vec<gateways::Place>,
     awaited: Vec<grow::Awaited>,
+    /// Nodes that are to leave.
+    leaves: BTreeMap<u32, leave::Leave>,
+    leave_watchers: Vec<drain::Watcher>,
     suspend: Option<suspend::Suspend>,
     /// `--ft coordinated`.
     together: Option<together::Together>,
@@ -401,6 +408,8 @@ impl Job {
             crew: None,
             gateways: Vec::new(),
             awaited: Vec::new(),
+            leaves: BTreeMap::new(),
+            leave_watchers: Vec::new(),
             suspend: None,
             together: None,
             units: units::Units::new(crate::units::of(&spec)),
@@ -518,6 +527,7 @@ impl Job {
         self.suspend_when_ready();
         self.schedule();
         self.tend_vault();
+        self.tend_leaves();
         if self.rejoining.is_some() {
             self.rejoined();
         }
@@ -607,6 +617,7 @@ impl Job {
         self.stop_flush();
         self.rollbacks += 1;
         self.planned = false;
+        self.all_stay("all ranks went back to the beginning: ask again");
         self.forget_vault();
         self.forget_loans();
         for rank in 0..self.size() {
@@ -665,6 +676,7 @@ impl Rank {
             look: RankLook::default(),
             saving: saving::Saving::No,
             falls: false,
+            moves: leave::Moves::default(),
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::crew::{Daemon, Wired};
 use crate::guest::Guest;
 use crate::membership::Member;
 use crate::monitor;
+use crate::recovery::Input;
 use eyrie_control::node::{FromNode, Peer, Refusals, ToNode};
 use eyrie_control::{EventKind, NodeMsg};
 use eyrie_protocol::patience::LEAST_MS;
@@ -55,6 +56,8 @@ pub struct Node {
     pub(super) finished: Option<u64>,
     /// Nothing is left of it.
     pub(super) cleared: bool,
+    /// It was told to go, as nothing hung on it any more.
+    pub(super) left: bool,
     /// What is to be said when the turn is committed.
     outbox: RefCell<Vec<ToNode>>,
     pub(super) session: Session<ToNode>,
@@ -89,6 +92,7 @@ impl Node {
             refused: Refusals::default(),
             finished: None,
             cleared: false,
+            left: false,
             outbox: RefCell::default(),
             session: Session::default(),
             met: false,
@@ -102,7 +106,7 @@ impl Node {
         session: Session<ToNode>,
         daemon: Option<Daemon>,
     ) -> Node {
-        let NodeBooks { pid, state, epoch, peer, taken, finished, met, cleared, .. } = *books;
+        let NodeBooks { pid, state, epoch, peer, taken, finished, met, cleared, left, .. } = *books;
         let journaled = (session.heard(), session.known());
         Node {
             daemon,
@@ -113,6 +117,7 @@ impl Node {
             taken,
             finished,
             cleared,
+            left,
             session,
             met,
             journaled,
@@ -131,6 +136,7 @@ impl Node {
             finished: self.finished,
             met: self.met,
             cleared: self.cleared,
+            left: self.left,
         }
     }
 
@@ -297,6 +303,10 @@ impl Job {
                     node.line = Line::None;
                 }
             }
+            FromNode::Guarded { round } => {
+                self.plan(Input::Guarded { from: self.member(node), round });
+            }
+            FromNode::Vacated { left } => self.vacated(node, left as usize),
         }
     }
 

@@ -151,6 +151,9 @@ impl Job {
                 }
                 Action::RollBack { .. } => {}
                 Action::Lost => self.no_node_left(),
+                Action::Leaving { round, members } => self.tell_leaving(round, &members),
+                Action::Vacate { member } => self.vacate(member.node),
+                Action::Dismiss { member } => self.dismiss(member.node),
             }
         }
         if !homes_told {
@@ -352,6 +355,7 @@ impl Job {
         };
         let before = kept(self);
         self.complete(rank, generation, pending.taken);
+        self.image_stands(rank, generation, true);
         let after = kept(self);
         for generation in before.into_iter().filter(|g| !after.contains(g)) {
             self.plan(Input::Dropped { rank, generation });
@@ -363,6 +367,7 @@ impl Job {
 
     fn discard(&mut self, rank: u32, generation: u32) {
         self.capture_over(rank, generation);
+        self.image_stands(rank, generation, false);
         self.rank(rank).pending.take_if(|p| p.generation == generation);
         self.to_all(&ToNode::Remove { rank, generations: vec![generation] });
     }

@@ -212,8 +212,10 @@ impl Job {
         let state = match n.state {
             State::Joining => "joining",
             State::Live if n.is_awaited() => "awaited",
+            State::Live if n.left || self.leaves.contains_key(&node) => "leaving",
             State::Live if ranks.is_empty() => "spare",
             State::Live => "live",
+            State::Lost if n.left => "left",
             State::Lost => "lost",
         };
         NodeStatus {

@@ -79,6 +79,7 @@ impl Job {
         (self.recoveries, self.rollbacks) = (books.recoveries, books.rollbacks);
         (self.malformed, self.exit_code) = (books.malformed, books.exit_code);
         self.hung_up = books.hung_up;
+        self.leaves = books.leaves;
         (self.saves, self.is_saved, self.restarting) =
             (books.saves, books.is_saved, books.restarting);
         self.take_archive(books.archive)?;

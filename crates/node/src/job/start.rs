@@ -27,6 +27,7 @@ impl Job {
         self.rank(rank).falls = false;
         let generation = from.generation;
         let starting = Starting { start, generation, recovery, moved: moved.is_some() };
+        self.rank(rank).moves.begins();
         self.rank(rank).starting = Some(starting);
         self.step(monitor::Input::Starting { rank });
         let input = from.input;

@@ -76,6 +76,9 @@ impl Job {
         if !self.monitor.running() {
             return Some(format!("it is {}", self.monitor.phase()));
         }
+        if let Some(node) = self.leaves.keys().next() {
+            return Some(format!("node {node} is leaving: ask again when it has left"));
+        }
         self.no_more_sets()
     }
 

@@ -122,7 +122,7 @@ impl Job {
         if images.is_empty() {
             return;
         }
-        let members = planner.members().to_vec();
+        let members = planner.keepers();
         let mut files = BTreeMap::new();
         for (rank, generation, from) in &images {
             let its = self.files_of(*rank, *generation).into_iter().map(|file| (*rank, file));

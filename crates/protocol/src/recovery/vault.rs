@@ -52,7 +52,7 @@ impl Planner {
 
     /// Whether images go to the vault, with the nodes that there are now.
     pub fn vaults(&self) -> bool {
-        matches!(self.rule, Rule::Vault { least } if self.members.len() >= least)
+        matches!(self.rule, Rule::Vault { least } if self.keepers().len() >= least)
     }
 
     /// On how many nodes images are to lie, if that is what makes them safe.
@@ -70,17 +70,19 @@ impl Planner {
         if self.vaults() { holders.contains(&VAULT) } else { nodes >= self.enough() }
     }
 
-    /// Images that the vault is to have, or to have anew because of what was lost since; each with
-    /// a node that has it.
+    /// Images that the vault is to have, or to have anew because of what was lost or leaves since;
+    /// each with a node that stays and has it.
     pub fn unguarded(&self) -> Vec<(u32, u32, Member)> {
         let mut all = Vec::new();
+        let keepers = self.keepers();
         for (number, rank) in (0u32..).zip(&self.ranks).filter(|_| self.vaults()) {
             for (generation, holders) in rank.kept.iter().chain(&rank.unborn) {
-                let whole = |g: &Guard| g.gone(&self.members) == 0;
+                let whole = |g: &Guard| g.gone(&keepers) == 0;
                 let guards = rank.guards.get(generation);
                 let whole = guards.is_some_and(|guards| guards.iter().all(whole));
-                let home = holders.get(&rank.home).or_else(|| holders.first());
-                let Some(from) = home.filter(|m| is_node(m)) else { continue };
+                let mut stay = holders.iter().filter(|m| keepers.contains(m));
+                let home = holders.get(&rank.home).filter(|m| keepers.contains(m));
+                let Some(from) = home.or_else(|| stay.next()) else { continue };
                 if *generation > 0 && !(whole && holders.contains(&VAULT)) {
                     all.push((number, *generation, *from));
                 }

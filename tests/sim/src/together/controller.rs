@@ -104,6 +104,9 @@ impl World {
                     self.say_to_all(&ToNode::Remove { rank, generation });
                 }
                 Action::RollBack { .. } => self.roll_back(),
+                Action::Leaving { .. } | Action::Vacate { .. } | Action::Dismiss { .. } => {
+                    self.fail(String::from("nobody was asked to leave"));
+                }
                 Action::Lost => self.fail(String::from("all is lost, and there are nodes")),
             }
         }

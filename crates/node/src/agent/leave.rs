@@ -1,0 +1,90 @@
+//! A node that leaves the job, or hears that others do.
+//!
+//! Kept true: a rank that was held for its image goes on if that does not come about; what a node
+//! knows of its own ranks it answers for as long as it is there, after their processes have ended.
+
+use super::Agent;
+use crate::membership::Member;
+use crate::reap;
+use eyrie_control::node::FromNode;
+use eyrie_protocol::replicas::{Answer, Words, longest};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+impl Agent {
+    /// These nodes leave: tells when nothing that is recorded here by now goes with them.
+    pub(super) fn hear_leaving(&mut self, round: u64, nodes: &[u32]) {
+        let Some(network) = &self.network else { return };
+        let members = network.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let leaving = members.iter().filter(|m| nodes.contains(&m.0));
+        let leaving: Vec<Member> =
+            leaving.map(|&(node, epoch, _)| Member { node, epoch }).collect();
+        drop(members);
+        network.links.iter().for_each(|l| l.leaving(&leaving));
+        self.let_out(FromNode::Guarded { round });
+    }
+
+    /// A rank that is held goes on.
+    pub(super) fn let_rank_go(&mut self, rank: u32) {
+        let r = self.rank(rank);
+        if !std::mem::take(&mut r.held) {
+            return;
+        }
+        let Some(pid) = r.proc.as_ref().map(|p| p.pid) else { return };
+        // SAFETY: the process is our child and not collected yet, so number and group are its own.
+        unsafe {
+            let group = if libc::getpgid(pid) == pid { -pid } else { pid };
+            libc::kill(group, libc::SIGCONT);
+        }
+    }
+
+    /// The ranks here come back elsewhere: their processes end.
+    pub(super) fn vacate(&mut self) {
+        let Some(network) = &self.network else { return };
+        let own = network.own.node;
+        let here = (0u32..).zip(&network.homes).filter(|(_, home)| **home == own);
+        self.vacated = here.map(|(rank, _)| rank).collect();
+        self.vacating = true;
+        self.give_up_starts();
+        self.signal_all(libc::SIGKILL);
+        self.tell_vacated();
+    }
+
+    /// Tells that no process of a rank is left, once that is so.
+    pub(super) fn tell_vacated(&mut self) {
+        if self.vacating && self.ranks.iter().all(|r| r.proc.is_none()) {
+            self.vacating = false;
+            let left = reap::clear() as u64;
+            self.say(FromNode::Vacated { left });
+        }
+    }
+
+    /// What is recorded here of ranks that leave this node.
+    pub(super) fn answer_for_own(&self, ranks: &[u32], answer: &mut Answer) {
+        let Some(network) = self.network.as_ref().filter(|_| !self.vacated.is_empty()) else {
+            return;
+        };
+        answer.in_step.push(Member { node: network.own.node, epoch: network.own.epoch });
+        for rank in self.vacated.iter().filter(|r| ranks.contains(r)) {
+            let ctl = self.segment.rank(*rank);
+            let first = ctl.det_trim.load(Ordering::Acquire);
+            let end = ctl.det_tail.load(Ordering::Acquire);
+            let word = |at| self.segment.det(*rank, at).load(Ordering::Relaxed);
+            let own = Words { first, words: (first..end).map(word).collect() };
+            let held = answer.held.remove(rank);
+            let longest = longest(held.into_iter().chain([own]));
+            answer.held.extend(longest.map(|words| (*rank, words)));
+        }
+    }
+
+    /// Nothing of the job hangs on this node any more.
+    pub(super) fn depart(&mut self) {
+        self.departs = true;
+        self.finish();
+    }
+
+    /// Whether its storage goes, too, whatever is to be kept at the job's end.
+    pub fn departs(&self) -> bool {
+        self.departs
+    }
+}

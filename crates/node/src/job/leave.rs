@@ -1,0 +1,373 @@
+//! Nodes that leave the job while it runs (`eyrie drain`).
+//!
+//! Ranks of a node that leaves are copied while they run, then brought to stand, each with an image
+//! of that moment where it is going to live; when all images count the planner has them moved, and
+//! says when nothing hangs on the node any more.
+//!
+//! Kept true: a rank that stands does nothing that its image lacks; what keeps a node from leaving
+//! is told, and then its ranks go on; a node whose time is over is given up as lost, as its machine
+//! would be.
+
+use super::books::Moment;
+use super::nodes::State;
+use super::{Job, Rank};
+use crate::membership::Member;
+use crate::reap;
+use crate::recovery::{Input, Stage};
+use eyrie_control::node::ToNode;
+use eyrie_control::{Death, EventKind, LeaveStep, Leaving};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Longest sleep of the main loop while nodes leave.
+const LOOK: Duration = Duration::from_millis(200);
+/// How long a node that was dismissed may take to end.
+const FAREWELL: Duration = Duration::from_secs(30);
+/// Failed checkpoints of a rank, before it is told that its node cannot leave.
+const ATTEMPTS: u32 = 3;
+
+/// A node that is to leave.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Leave {
+    pub(super) begun: Moment,
+    limit_ms: Option<u64>,
+    /// Its ranks are copied while they run, before they are stopped.
+    precopy: bool,
+    pub(super) step: Option<LeaveStep>,
+    dismissed: Option<Moment>,
+    /// The exit code of its daemon.
+    code: Option<i32>,
+}
+
+/// A rank, as far as it leaves its node.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Moves {
+    /// It was copied while it ran.
+    copied: bool,
+    stop: Option<Stop>,
+    /// The node that it has left, until it runs elsewhere.
+    from: Option<u32>,
+    #[serde(skip)]
+    ordered: Option<Moment>,
+    /// How long its last image took until it counted.
+    counted_ms: Option<f64>,
+}
+
+/// An image of a rank that leaves.
+#[derive(Debug, Serialize, Deserialize)]
+struct Stop {
+    generation: u32,
+    since: Moment,
+    /// The rank does not go on.
+    holds: bool,
+    counts: bool,
+}
+
+impl Moves {
+    /// A process of the rank is ordered.
+    pub fn begins(&mut self) {
+        (self.copied, self.stop) = (false, None);
+    }
+
+    /// It runs. Returns the node that it has left for that.
+    pub fn arrives(&mut self) -> Option<u32> {
+        self.from.take()
+    }
+
+    /// A checkpoint of it is ordered.
+    pub fn ordered(&mut self) {
+        self.ordered = Some(Moment::now());
+    }
+}
+
+fn seconds(ms: f64) -> String {
+    format!("{:.1} s", ms / 1e3)
+}
+
+impl Job {
+    pub(super) fn begin_leave(&mut self, node: u32, to: Option<Member>, limit_ms: Option<u64>) {
+        let needed_ms = self.leave_estimate(node);
+        let late = limit_ms.zip(needed_ms).filter(|(limit, needed)| *needed > *limit as f64);
+        // What is in the vault counts when a round of it is over.
+        let precopy = late.is_none() && !self.spec.is_vaulted();
+        let (begun, step, dismissed, code) = (Moment::now(), None, None, None);
+        self.leaves.insert(node, Leave { begun, limit_ms, precopy, step, dismissed, code });
+        let mut event = self.event(EventKind::NodeLeaving);
+        event.node = Some(node);
+        event.text = limit_ms.map_or(String::new(), |ms| format!("within {}", seconds(ms as f64)));
+        self.log_event(event);
+        if let Some((limit, needed)) = late {
+            let text = format!(
+                "it takes about {} by what its ranks' checkpoints have taken, and is given {}: its \
+                 ranks are stopped at once, and what is not elsewhere in time comes back from the \
+                 newest images",
+                seconds(needed),
+                seconds(limit as f64)
+            );
+            self.tell_leave(node, LeaveStep::Late, text);
+        }
+        for rank in self.placement.ranks_on(node) {
+            let r = self.rank(rank);
+            r.moves.copied = false;
+            r.failures = 0;
+        }
+        self.plan(Input::Leave { member: self.member(node), to });
+    }
+
+    /// How long it may take, by the last checkpoints of its ranks: a copy, what has changed since,
+    /// and starting elsewhere.
+    fn leave_estimate(&self, node: u32) -> Option<f64> {
+        let ranks = self.placement.ranks_on(node);
+        let of = |rank: &u32| self.ranks[*rank as usize].moves.counted_ms;
+        let all: Vec<f64> = ranks.iter().filter_map(of).collect();
+        (!all.is_empty()).then(|| 3.0 * all.iter().sum::<f64>())
+    }
+
+    /// How long the main loop may sleep.
+    pub(super) fn next_leave(&self) -> Duration {
+        if self.leaves.is_empty() { Duration::MAX } else { LOOK }
+    }
+
+    /// Goes on with the nodes that leave as far as it can.
+    pub(super) fn tend_leaves(&mut self) {
+        let all: Vec<u32> = self.leaves.keys().copied().collect();
+        for node in all {
+            self.tend_leave(node);
+        }
+        self.forget_watchers();
+    }
+
+    fn tend_leave(&mut self, node: u32) {
+        let Some(leave) = self.leaves.get(&node) else { return };
+        let (dismissed, limit_ms, begun) = (leave.dismissed, leave.limit_ms, leave.begun);
+        if let Some(since) = dismissed {
+            if since.elapsed() > FAREWELL && self.nodes[node as usize].state != State::Lost {
+                let epoch = self.nodes[node as usize].called();
+                self.node_gone(node, epoch, "it does not end");
+            }
+            return;
+        }
+        if !self.monitor.running() {
+            return;
+        }
+        if let Some(why) = self.unprotected.clone() {
+            return self.stays(node, &format!("the job runs without protection: {why}"));
+        }
+        let member = self.member(node);
+        let Some(stage) = self.planner.as_ref().and_then(|p| p.leaves(&member)) else {
+            return self.stays(node, "there is no other node any more that its ranks could go to");
+        };
+        if let Some(ms) = limit_ms.filter(|ms| begun.elapsed() >= Duration::from_millis(*ms)) {
+            return self.out_of_time(node, ms);
+        }
+        match stage {
+            Stage::Stopping => match self.bring_to_stand(node) {
+                Ok(true) => self.plan(Input::Stands { member }),
+                Ok(false) => {}
+                Err(why) if limit_ms.is_none() => self.stays(node, &why),
+                Err(why) => self.tell_leave(node, LeaveStep::Late, why),
+            },
+            Stage::Standing => {}
+            Stage::Moving => self.tell_moving(node),
+        }
+    }
+
+    /// Whether all ranks of a node stand, with images that count. `Err`: they cannot.
+    fn bring_to_stand(&mut self, node: u32) -> Result<bool, String> {
+        let precopy = self.leaves.get(&node).is_some_and(|l| l.precopy);
+        let ranks = self.placement.ranks_on(node);
+        let runs = |job: &Job, rank: u32| !job.ranks[rank as usize].gone;
+        let live: Vec<u32> = ranks.into_iter().filter(|r| runs(self, *r)).collect();
+        let failed = |r: &&u32| self.ranks[**r as usize].failures >= ATTEMPTS;
+        if let Some(rank) = live.iter().find(failed) {
+            let why = self.ranks[*rank as usize].reason.clone().unwrap_or_default();
+            return Err(format!("rank {rank} cannot be checkpointed: {why}"));
+        }
+        let copied = |r: &u32| {
+            let moves = &self.ranks[*r as usize].moves;
+            moves.copied || moves.stop.as_ref().is_some_and(|s| s.holds)
+        };
+        let holds = !precopy || live.iter().all(copied);
+        let step = if holds { LeaveStep::Stopping } else { LeaveStep::Copying };
+        self.tell_leave(node, step, describe(&live));
+        let mut all = true;
+        for rank in live {
+            let r = self.rank(rank);
+            match &r.moves.stop {
+                Some(stop) => all &= stop.holds && stop.counts && r.proc.is_some(),
+                None => {
+                    all = false;
+                    self.order_stop(rank, holds);
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    fn order_stop(&mut self, rank: u32, holds: bool) {
+        let now = self.now_ms();
+        let r = self.rank(rank);
+        let idle = r.proc.is_some() && r.capturing.is_none();
+        if !idle || (!holds && r.moves.copied) || !self.scheduler.begin(rank, now) {
+            return;
+        }
+        self.begin_checkpoint(rank, holds);
+        let r = self.rank(rank);
+        if let Some(generation) = r.capturing {
+            let since = Moment::now();
+            r.moves.stop = Some(Stop { generation, since, holds, counts: false });
+        }
+    }
+
+    /// An image of a rank counts, or never will.
+    pub(super) fn image_stands(&mut self, rank: u32, generation: u32, counts: bool) {
+        let r = self.rank(rank);
+        if let Some(since) = r.moves.ordered.take_if(|_| counts) {
+            r.moves.counted_ms = Some(since.elapsed().as_secs_f64() * 1e3);
+        }
+        let Some(stop) = r.moves.stop.as_mut().filter(|s| s.generation == generation) else {
+            return;
+        };
+        match (counts, stop.holds) {
+            (true, true) => {
+                stop.counts = true;
+                self.scheduler.set_live(rank, false);
+            }
+            (true, false) => (r.moves.copied, r.moves.stop) = (true, None),
+            (false, holds) => {
+                r.moves.stop = None;
+                if holds {
+                    self.to_home(rank, ToNode::LetGo { rank });
+                }
+            }
+        }
+    }
+
+    /// Tells all who leaves.
+    pub(super) fn tell_leaving(&self, round: u64, members: &[Member]) {
+        let nodes = members.iter().map(|m| m.node).collect();
+        self.to_all(&ToNode::Leaving { round, nodes });
+    }
+
+    /// The ranks of a node come back elsewhere.
+    pub(super) fn vacate(&mut self, node: u32) {
+        self.nodes[node as usize].send(ToNode::Vacate);
+        for rank in self.placement.ranks_on(node) {
+            self.rank_lost(rank, node);
+            let r: &mut Rank = self.rank(rank);
+            r.moves.from = Some(node);
+            if let Some(stop) = r.moves.stop.take() {
+                // It stands since then.
+                r.died_at = Some(stop.since);
+            }
+        }
+    }
+
+    fn tell_moving(&mut self, node: u32) {
+        let on_the_way = |r: &&Rank| r.moves.from == Some(node);
+        let (step, text) = match self.ranks.iter().any(|r| on_the_way(&r)) {
+            true => (LeaveStep::Moving, String::from("its ranks start elsewhere")),
+            false => (LeaveStep::Emptying, String::from("what it has of others is copied")),
+        };
+        self.tell_leave(node, step, text);
+    }
+
+    /// Nothing hangs on a node any more.
+    pub(super) fn dismiss(&mut self, node: u32) {
+        let n = &mut self.nodes[node as usize];
+        n.send(ToNode::Depart);
+        n.left = true;
+        if let Some(leave) = self.leaves.get_mut(&node) {
+            leave.dismissed = Some(Moment::now());
+        }
+    }
+
+    /// The daemon of a node that was dismissed is gone, or the connection to it.
+    pub(super) fn node_left(&mut self, node: u32, why: &str) {
+        tracing::info!(node, "a node that has left ends: {why}");
+        let n = &mut self.nodes[node as usize];
+        n.state = State::Lost;
+        let cut_off = n.cut_off();
+        n.hang_up();
+        n.taken = 0;
+        let ended = n.daemon.as_ref().and_then(|d| reap::peek(&d.pidfd).ok().flatten());
+        let code = match ended {
+            Some(Death::Exit(code)) => Some(code),
+            _ => None,
+        };
+        if let Some(leave) = self.leaves.get_mut(&node) {
+            leave.code = code;
+        }
+        self.placement.lose(node);
+        self.looks_without(node);
+        self.clear_node(node, cut_off);
+    }
+
+    /// Neither a process nor storage of it is left.
+    pub(super) fn seen_off(&mut self, node: u32) {
+        let Some(leave) = self.leaves.remove(&node) else { return };
+        let took_ms = leave.begun.elapsed().as_secs_f64() * 1e3;
+        let mut event = self.event(EventKind::NodeLeft);
+        (event.node, event.took_ms) = (Some(node), Some(took_ms));
+        event.count = leave.code.and_then(|code| u64::try_from(code).ok());
+        self.log_event(event);
+        let name = self.node_name(node);
+        self.say(format!("{name} has left the job, after {}", seconds(took_ms)));
+        self.answer_leave(Leaving { node, step: LeaveStep::Left, took_ms, text: String::new() });
+    }
+
+    /// It does not leave: its ranks go on.
+    fn stays(&mut self, node: u32, why: &str) {
+        let Some(leave) = self.leaves.remove(&node) else { return };
+        self.plan(Input::Stay { member: self.member(node) });
+        for rank in self.placement.ranks_on(node) {
+            let r = self.rank(rank);
+            if r.moves.stop.take().is_some_and(|s| s.holds) {
+                let lives = r.proc.is_some();
+                self.to_home(rank, ToNode::LetGo { rank });
+                self.scheduler.set_live(rank, lives && self.protected());
+            }
+        }
+        let mut event = self.event(EventKind::NodeStays);
+        (event.node, event.text) = (Some(node), why.to_string());
+        self.log_event(event);
+        let name = self.node_name(node);
+        self.say(format!("{name} does not leave: {why}"));
+        let (took_ms, text) = (leave.begun.elapsed().as_secs_f64() * 1e3, why.to_string());
+        self.answer_leave(Leaving { node, step: LeaveStep::Stays, took_ms, text });
+    }
+
+    /// Nobody leaves any more who has not left.
+    pub(super) fn all_stay(&mut self, why: &str) {
+        let left = |l: &(&u32, &Leave)| l.1.dismissed.is_none();
+        let nodes: Vec<u32> = self.leaves.iter().filter(left).map(|l| *l.0).collect();
+        nodes.into_iter().for_each(|node| self.stays(node, why));
+    }
+
+    fn out_of_time(&mut self, node: u32, ms: u64) {
+        let given = seconds(ms as f64);
+        let text = format!("the {given} that it was given are over: it is given up as lost");
+        self.tell_leave(node, LeaveStep::Late, text);
+        let epoch = self.nodes[node as usize].called();
+        self.node_gone(node, epoch, &format!("it was to leave within {given}, which are over"));
+    }
+
+    /// A node is lost on its way out.
+    pub(super) fn lost_leaving(&mut self, node: u32, why: &str) {
+        for r in self.ranks.iter_mut().filter(|r| r.moves.from == Some(node)) {
+            r.moves.from = None;
+        }
+        let Some(leave) = self.leaves.remove(&node) else { return };
+        let took_ms = leave.begun.elapsed().as_secs_f64() * 1e3;
+        let text = format!("{why}; what it had not passed on comes back from the newest images");
+        self.answer_leave(Leaving { node, step: LeaveStep::Lost, took_ms, text });
+    }
+}
+
+fn describe(ranks: &[u32]) -> String {
+    match ranks {
+        [] => String::from("it has no ranks"),
+        [one] => format!("its rank {one}"),
+        [first, .., last] => format!("its {} ranks, {first} to {last}", ranks.len()),
+    }
+}

@@ -1,0 +1,270 @@
+//! Nodes that leave while the job goes on, in order.
+//!
+//! The steps: *leaving* (nothing new is put on the node; every gate looks for replicas that stay,
+//! and its node says when they have all: `Guarded`), *standing* (the controller brings its ranks to
+//! stand, each with an image of that moment that counts), *moving* (their processes end; they come
+//! back elsewhere as those of a lost node do, but the node is there to answer and to give images),
+//! *gone* (nothing of the job hangs on it any more: it is dismissed).
+//!
+//! Kept true: at each moment the node may be lost, or any other one, as if nothing left; a node is
+//! dismissed only when all ranks are in their places, every image is as safe without the leaving
+//! as it is to be, and every gate's outcomes are held by nodes that stay. If nobody is left who
+//! stays, nobody leaves.
+
+use super::{Action, COPIES, Input, Phase, Planner, Rule};
+use crate::membership::{Member, ring_after};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How far a node is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stage {
+    /// Its ranks are brought to stand.
+    Stopping,
+    /// All of them stand for good.
+    Standing,
+    /// They come back elsewhere.
+    Moving,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Leave {
+    stage: Stage,
+    /// Where its ranks are to go.
+    to: Option<Member>,
+}
+
+/// The nodes that leave.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Leaves {
+    nodes: BTreeMap<Member, Leave>,
+    /// Number of the latest `Leaving`.
+    round: u64,
+    /// Who has not answered that.
+    exposed: BTreeSet<Member>,
+}
+
+impl Planner {
+    /// How far a member is that leaves.
+    pub fn leaves(&self, member: &Member) -> Option<Stage> {
+        self.leaves.nodes.get(member).map(|l| l.stage)
+    }
+
+    /// Those that leave.
+    pub fn leaving(&self) -> impl Iterator<Item = Member> {
+        self.leaves.nodes.keys().copied()
+    }
+
+    /// Those that stay.
+    pub fn keepers(&self) -> Vec<Member> {
+        self.members.iter().copied().filter(|m| self.leaves(m).is_none()).collect()
+    }
+
+    /// Whether every gate has replicas that stay.
+    pub fn is_guarded(&self) -> bool {
+        self.leaves.exposed.is_empty()
+    }
+
+    /// On how many of the nodes that stay images are to lie.
+    fn enough_stay(&self) -> usize {
+        let copies = match self.rule {
+            Rule::Copies(copies) => copies,
+            Rule::Vault { .. } => COPIES,
+        };
+        copies.min(self.keepers().len())
+    }
+
+    /// What concerns leaving.
+    pub(super) fn take_leave(&mut self, input: &Input, todo: &mut Vec<Action>) {
+        match *input {
+            Input::Leave { member, to } => {
+                let stays = |m: &Member| *m != member && self.leaves(m).is_none();
+                let known = self.members.contains(&member) && self.leaves(&member).is_none();
+                if self.together || !known || !self.members.iter().any(stays) {
+                    return;
+                }
+                let to = to.filter(|to| self.members.contains(to) && stays(to));
+                self.leaves.nodes.insert(member, Leave { stage: Stage::Stopping, to });
+                self.tell_leaving(todo);
+                self.balance(todo);
+            }
+            Input::Stay { member } if self.may_stay(&member) => {
+                self.leaves.nodes.remove(&member);
+                self.tell_leaving(todo);
+                self.balance(todo);
+            }
+            Input::Stands { member } => {
+                if let Some(leave) = self.leaves.nodes.get_mut(&member)
+                    && leave.stage == Stage::Stopping
+                {
+                    leave.stage = Stage::Standing;
+                }
+            }
+            Input::Guarded { from, round } if round == self.leaves.round => {
+                self.leaves.exposed.remove(&from);
+            }
+            _ => {}
+        }
+    }
+
+    fn may_stay(&self, member: &Member) -> bool {
+        self.leaves(member).is_some_and(|s| s != Stage::Moving)
+    }
+
+    fn tell_leaving(&mut self, todo: &mut Vec<Action>) {
+        self.leaves.round += 1;
+        let (round, members) = (self.leaves.round, self.leaving().collect::<Vec<_>>());
+        self.leaves.exposed = if members.is_empty() {
+            BTreeSet::new()
+        } else {
+            self.members.iter().copied().collect()
+        };
+        todo.push(Action::Leaving { round, members });
+    }
+
+    /// All go back to the beginning: nobody leaves.
+    pub(super) fn forget_leaves(&mut self) {
+        self.leaves.nodes.clear();
+        self.leaves.exposed.clear();
+    }
+
+    /// What follows for those that leave, after each input.
+    pub(super) fn see_off(&mut self, todo: &mut Vec<Action>) {
+        if self.leaves.nodes.is_empty() {
+            return;
+        }
+        if self.rolling_back {
+            return self.forget_leaves();
+        }
+        let members = &self.members;
+        self.leaves.nodes.retain(|m, _| members.contains(m));
+        self.leaves.exposed.retain(|m| members.contains(m));
+        if self.keepers().is_empty() {
+            self.leaves.nodes.clear();
+        }
+        // Gates have exchanged replicas since, or nodes have come that know nothing.
+        if todo.iter().any(|a| matches!(a, Action::Members(_))) {
+            self.tell_leaving(todo);
+        }
+        self.set_out(todo);
+        while let Some(member) = self.free_to_go() {
+            self.leaves.nodes.remove(&member);
+            todo.push(Action::Dismiss { member });
+            self.node_died(member, todo);
+            self.tell_leaving(todo);
+        }
+    }
+
+    /// Ranks of those that stand begin to move, as soon as every gate is guarded.
+    fn set_out(&mut self, todo: &mut Vec<Action>) {
+        let stands = |m: &Member| self.leaves(m) == Some(Stage::Standing);
+        let all: Vec<Member> = self.leaving().filter(stands).collect();
+        let mut any = false;
+        for member in all {
+            let comes_back = self.ranks.iter().any(|r| match r.phase {
+                Phase::Restoring { at, .. } | Phase::Falling { at } | Phase::Down { at } => {
+                    at == member
+                }
+                Phase::Fetching => r.home == member,
+                Phase::Up | Phase::Done | Phase::Released => false,
+            });
+            let guarded = self.is_guarded();
+            let Some(leave) = self.leaves.nodes.get_mut(&member) else { continue };
+            if comes_back {
+                // It has died, and does not stand any more.
+                leave.stage = Stage::Stopping;
+            } else if guarded {
+                leave.stage = Stage::Moving;
+                for rank in self.ranks.iter_mut().filter(|r| r.home == member) {
+                    if matches!(rank.phase, Phase::Up | Phase::Done) {
+                        rank.phase = Phase::Fetching;
+                    }
+                }
+                todo.push(Action::Vacate { member });
+                any = true;
+            }
+        }
+        if any {
+            self.query(todo);
+        }
+    }
+
+    fn free_to_go(&self) -> Option<Member> {
+        self.leaving().find(|m| self.may_go(m))
+    }
+
+    fn may_go(&self, member: &Member) -> bool {
+        let at_home = |r: &super::Rank| r.home == *member && r.phase != Phase::Released;
+        self.leaves(member) == Some(Stage::Moving)
+            && self.is_guarded()
+            && self.placed()
+            && !self.ranks.iter().any(at_home)
+            && self.unguarded().is_empty()
+            && self
+                .ranks
+                .iter()
+                .flat_map(|r| r.kept.iter().chain(&r.unborn))
+                .all(|(g, holders)| *g == 0 || self.stays_safe(holders))
+    }
+
+    /// Whether an image with these holders is as safe as it is to be without those that leave.
+    fn stays_safe(&self, holders: &BTreeSet<Member>) -> bool {
+        if self.vaults() {
+            return holders.contains(&super::VAULT);
+        }
+        let stay = |m: &&Member| super::vault::is_node(m) && self.leaves(m).is_none();
+        holders.iter().filter(stay).count() >= self.enough_stay()
+    }
+
+    /// Where each rank on a leaving node is going to be placed, if nothing happens.
+    fn refuges(&self) -> BTreeMap<u32, Member> {
+        let mut all = BTreeMap::new();
+        for (number, rank) in (0u32..).zip(&self.ranks) {
+            let there = matches!(rank.phase, Phase::Up | Phase::Done);
+            if there && self.leaves(&rank.home).is_some() {
+                all.extend(self.place_among(number as usize, &all).map(|at| (number, at)));
+            }
+        }
+        all
+    }
+
+    /// Where images of a rank go whose home leaves.
+    pub(super) fn refuge(&self, rank: u32) -> Option<Member> {
+        self.refuges().get(&rank).copied()
+    }
+
+    /// Where the ranks of a leaving node are to go.
+    pub(super) fn wish(&self, home: &Member) -> Option<Member> {
+        let to = self.leaves.nodes.get(home)?.to?;
+        (self.members.contains(&to) && self.leaves(&to).is_none()).then_some(to)
+    }
+
+    /// Where copies of a rank's images are to lie, best first; and on how many nodes at all, and of
+    /// those that stay.
+    pub(super) fn shelves(&self, number: u32, home: Member) -> (Vec<Member>, usize, usize) {
+        let vaulted = self.vaults();
+        let enough = if vaulted { 0 } else { self.enough() };
+        let ring = ring_after(home.node, &self.members);
+        let own = self.members.iter().copied().filter(|m| *m == home);
+        if self.leaves.nodes.is_empty() {
+            return (own.chain(ring).collect(), enough, enough);
+        }
+        let leaves = |m: &Member| self.leaves(m).is_some();
+        let (go, stay): (Vec<Member>, Vec<Member>) = ring.into_iter().partition(leaves);
+        let away = leaves(&home);
+        let refuge = if away { self.refuge(number) } else { None };
+        let all = own.chain(refuge).chain(stay).chain(go);
+        // Of ranks that are still on a leaving node what is newer comes soon. The vault is of those
+        // that stay: they bring it in.
+        let least = match vaulted {
+            true => usize::from(away),
+            false if away => 0,
+            false => self.enough_stay(),
+        };
+        (all.collect(), enough, least)
+    }
+}
+
+#[cfg(test)]
+#[path = "leave_tests.rs"]
+mod tests;

@@ -1,0 +1,151 @@
+//! Nodes that leave: when ranks move, when a node is dismissed, and what a loss on the way does.
+
+use super::super::{Input, Planner};
+use super::*;
+use crate::replicas::Answer;
+
+fn member(node: u32) -> Member {
+    Member { node, epoch: 7 }
+}
+
+/// So many nodes with a rank each, all of which run and have an image; and spares.
+fn running(nodes: u32, spares: u32) -> Planner {
+    let mut p = Planner::new((0..nodes).collect());
+    for node in 0..nodes + spares {
+        p.step(Input::Joined { member: member(node), spare: node >= nodes });
+    }
+    p.start();
+    for rank in 0..nodes {
+        p.step(Input::Starting { rank, incarnation: 1 });
+        p.step(Input::Restored { rank, incarnation: 1 });
+        image(&mut p, rank, 1);
+    }
+    p
+}
+
+fn image(p: &mut Planner, rank: u32, generation: u32) -> Vec<Action> {
+    let at = p.home(rank).into_iter().chain(p.partner(rank)).collect();
+    let incarnation = p.incarnation(rank);
+    p.step(Input::Stored { rank, incarnation, generation, at })
+}
+
+/// All answer the last question about gates.
+fn guard(p: &mut Planner) -> Vec<Action> {
+    let round = p.leaves.round;
+    let all = p.members().to_vec();
+    all.into_iter().flat_map(|from| p.step(Input::Guarded { from, round })).collect()
+}
+
+fn answer(p: &mut Planner, of: Member) -> Vec<Action> {
+    let (round, all) = (p.round, p.members().to_vec());
+    let answer = |from| Answer { in_step: vec![from], ..Answer::default() };
+    let answers = all.into_iter().map(|from| Input::Answered { from, round, answer: answer(of) });
+    answers.flat_map(|input| p.step(input)).collect()
+}
+
+fn restored(todo: &[Action]) -> Vec<(u32, u32)> {
+    let of = |a: &Action| match a {
+        Action::Restore { rank, at, .. } => Some((*rank, at.node)),
+        _ => None,
+    };
+    todo.iter().filter_map(of).collect()
+}
+
+fn has(todo: &[Action], what: &Action) -> bool {
+    todo.contains(what)
+}
+
+/// All that is to be copied is.
+fn copy_all(p: &mut Planner) -> Vec<Action> {
+    let mut all = Vec::new();
+    while let Some((&(rank, generation, to), _)) = p.copying.first_key_value() {
+        all.extend(p.step(Input::Stored { rank, incarnation: 0, generation, at: vec![to] }));
+    }
+    all
+}
+
+#[test]
+fn a_node_leaves_when_all_that_it_held_counts_elsewhere() {
+    let mut p = running(3, 1);
+    let (gone, spare) = (member(1), member(3));
+    p.step(Input::Leave { member: gone, to: None });
+    assert_eq!(p.partner(1), Some(spare), "its image goes where it is going to live");
+    assert_eq!(p.partner(0), Some(member(2)), "nothing new goes to a node that leaves");
+    image(&mut p, 1, 2);
+    p.step(Input::Dropped { rank: 1, generation: 0 });
+    let todo = p.step(Input::Stands { member: gone });
+    assert!(!has(&todo, &Action::Vacate { member: gone }), "gates are not guarded yet");
+    let todo = guard(&mut p);
+    assert!(has(&todo, &Action::Vacate { member: gone }), "{todo:?}");
+    let todo = answer(&mut p, gone);
+    assert_eq!(restored(&todo), [(1, 3)]);
+    p.step(Input::Starting { rank: 1, incarnation: 2 });
+    let mut todo = p.step(Input::Restored { rank: 1, incarnation: 2 });
+    assert!(!has(&todo, &Action::Dismiss { member: gone }), "its images have one copy elsewhere");
+    todo.extend(copy_all(&mut p));
+    assert!(has(&todo, &Action::Dismiss { member: gone }), "{todo:?}");
+    assert!(!p.members().contains(&gone) && p.leaving().next().is_none());
+}
+
+#[test]
+fn one_that_is_lost_while_it_leaves_is_lost_as_any() {
+    for stands in [false, true] {
+        let mut p = running(3, 0);
+        p.step(Input::Leave { member: member(1), to: None });
+        if stands {
+            p.step(Input::Stands { member: member(1) });
+            guard(&mut p);
+        }
+        p.step(Input::NodeDied { member: member(1) });
+        assert_eq!(p.leaving().next(), None);
+        assert_eq!(restored(&answer(&mut p, member(1))), [(1, 2)]);
+    }
+}
+
+#[test]
+fn the_last_one_does_not_leave() {
+    let mut p = running(2, 0);
+    let todo = p.step(Input::Leave { member: member(0), to: None });
+    assert!(!todo.is_empty());
+    assert_eq!(p.step(Input::Leave { member: member(1), to: None }), []);
+    // The other one is lost: it has to stay.
+    let todo = p.step(Input::NodeDied { member: member(1) });
+    assert!(
+        todo.iter().any(|a| matches!(a, Action::Leaving { members, .. } if members.is_empty()))
+    );
+    assert_eq!((p.leaving().next(), p.keepers()), (None, vec![member(0)]));
+}
+
+#[test]
+fn ranks_go_where_they_are_wished_as_long_as_that_stays() {
+    let mut p = running(3, 1);
+    p.step(Input::Leave { member: member(1), to: Some(member(2)) });
+    assert_eq!(p.partner(1), Some(member(2)));
+    p.step(Input::Leave { member: member(2), to: None });
+    assert_eq!(p.partner(1), Some(member(3)));
+}
+
+#[test]
+fn a_rank_that_dies_does_not_stand() {
+    let mut p = running(3, 0);
+    p.step(Input::Leave { member: member(1), to: None });
+    p.step(Input::Stands { member: member(1) });
+    let todo = p.step(Input::RankDied { rank: 1, incarnation: 1 });
+    assert_eq!(restored(&todo), [(1, 1)], "it is brought back where it was");
+    assert_eq!(p.leaves(&member(1)), Some(Stage::Stopping));
+    guard(&mut p);
+    assert_eq!(p.leaves(&member(1)), Some(Stage::Stopping));
+}
+
+#[test]
+fn a_node_may_stay_until_its_ranks_move() {
+    let mut p = running(3, 0);
+    p.step(Input::Leave { member: member(1), to: None });
+    let todo = p.step(Input::Stay { member: member(1) });
+    assert!(matches!(&todo[0], Action::Leaving { members, .. } if members.is_empty()));
+    p.step(Input::Leave { member: member(1), to: None });
+    p.step(Input::Stands { member: member(1) });
+    guard(&mut p);
+    assert_eq!(p.step(Input::Stay { member: member(1) }), []);
+    assert_eq!(p.leaves(&member(1)), Some(Stage::Moving));
+}

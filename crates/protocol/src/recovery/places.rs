@@ -1,0 +1,74 @@
+//! Where ranks are brought to, and copies of images.
+//!
+//! Kept true: both go to nodes that stay, as far as there are any; no copy is ordered twice.
+
+use super::{Action, Phase, Planner, vault};
+use crate::membership::Member;
+use std::collections::BTreeMap;
+
+impl Planner {
+    pub(super) fn place(&self, index: usize) -> Option<Member> {
+        self.place_among(index, &BTreeMap::new())
+    }
+
+    /// A spare that stands in for the same dead node, a free spare, or the node with fewest ranks
+    /// (of these, one that holds an image), among those that stay. `soon`: where other ranks are
+    /// going to be.
+    pub(super) fn place_among(&self, index: usize, soon: &BTreeMap<u32, Member>) -> Option<Member> {
+        let old = self.ranks[index].home;
+        if let Some(to) = self.wish(&old) {
+            return Some(to);
+        }
+        let at = |r: u32| soon.get(&r).copied().or_else(|| self.home(r));
+        let load = |m: &Member| (0..self.ranks.len() as u32).filter(|r| at(*r) == Some(*m)).count();
+        let comes = |m: Member| {
+            (0u32..).zip(&self.ranks).filter(move |(n, r)| {
+                let restoring = matches!(r.phase, Phase::Restoring { at, .. } if at == m);
+                restoring || soon.get(n) == Some(&m)
+            })
+        };
+        let free = |m: &&Member| {
+            let same = || comes(**m).all(|(_, r)| r.home == old);
+            self.spares.contains(*m) && (load(m) == 0 || same())
+        };
+        let keepers = self.keepers();
+        if let Some(spare) = keepers.iter().find(free) {
+            return Some(*spare);
+        }
+        let newest = self.ranks[index].kept.values().next_back();
+        let holds = |m: &Member| newest.is_some_and(|holders| holders.contains(m));
+        keepers.into_iter().min_by_key(|m| (load(m), !holds(m), m.node))
+    }
+
+    /// Orders the copies of images that are missing.
+    pub(super) fn copy_more(&mut self, todo: &mut Vec<Action>) {
+        for index in 0..self.ranks.len() as u32 {
+            let rank = &self.ranks[index as usize];
+            let home = match rank.phase {
+                Phase::Restoring { at, .. } | Phase::Falling { at } | Phase::Down { at } => at,
+                _ => rank.home,
+            };
+            let (targets, enough, stay) = self.shelves(index, home);
+            for (&generation, holders) in rank.kept.iter().chain(&rank.unborn) {
+                // The archive and the vault give, if asked, and bring nothing.
+                let Some(&from) = holders.first().filter(|m| vault::is_node(m)) else { continue };
+                let coming = |m: &Member| self.copying.contains_key(&(index, generation, *m));
+                let has = |m: &Member| holders.contains(m) || coming(m);
+                let stays = |m: &Member| self.leaves(m).is_none();
+                let there = self.members.iter().filter(|m| has(m)).count();
+                let safe = self.members.iter().filter(|m| has(m) && stays(m)).count();
+                let missing = enough.saturating_sub(there).max(stay.saturating_sub(safe));
+                let mut to: Vec<Member> = Vec::new();
+                for target in targets.iter().filter(|m| !has(m)) {
+                    if to.len() < missing && !to.contains(target) {
+                        to.push(*target);
+                    }
+                }
+                for to in to {
+                    self.copying.insert((index, generation, to), from);
+                    todo.push(Action::Copy { rank: index, generation, from, to });
+                }
+            }
+        }
+    }
+}

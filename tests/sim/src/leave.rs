@@ -1,0 +1,291 @@
+//! Nodes that leave in the simulation.
+//!
+//! Real: the planner, which says when ranks move and when a node may go, and the gates. Modelled:
+//! what the controller does about it (`job::leave`) and what a node does that is told so.
+
+use crate::types::*;
+use crate::world::{VAULT_BEARS, World};
+use eyrie_protocol::membership::Member;
+use eyrie_protocol::recovery::{Action, Input, Stage};
+use eyrie_protocol::replicas::{Answer, Words, longest};
+use std::collections::BTreeMap;
+
+/// A node that nothing disturbs has left after so long.
+const LONGEST: Time = 40_000;
+
+/// What the controller knows of ranks that are to stand.
+#[derive(Debug, Clone, Default)]
+pub struct Standing {
+    /// The image of that moment, and whether it counts.
+    ranks: BTreeMap<u32, (u32, bool)>,
+    /// Since when each node leaves.
+    since: BTreeMap<Member, Time>,
+}
+
+impl World {
+    /// Somebody wants a node to leave.
+    pub fn drain(&mut self) {
+        let keepers = self.controller.planner.keepers();
+        if self.controller.rolling_back.is_none()
+            && !self.over
+            && keepers.len() > 1
+            && let Some(member) = self.random.pick(&keepers)
+        {
+            self.count_anew();
+            let to = self.random.pick(&keepers).filter(|_| self.random.one_in(4));
+            self.trace(|| format!("{member} is to leave"));
+            self.controller.standing.since.insert(member, self.now);
+            self.planner(Input::Leave { member, to });
+            self.bear_less();
+            self.fault_nearby(3);
+        }
+        let after = 500 + self.random.below(6000);
+        self.at(after, Event::Drain);
+    }
+
+    /// Fewer nodes bear less.
+    fn bear_less(&mut self) {
+        let stay = self.controller.planner.keepers().len() as u64;
+        let most = if self.controller.planner.vaults() { self.truth.bears } else { 1 };
+        let least = self.truth.bears - most.min(stay.saturating_sub(1));
+        self.truth.deaths = self.truth.deaths.max(least);
+    }
+
+    /// Goes on with those that leave as far as it can.
+    pub fn tend_leaves(&mut self) {
+        self.let_go_on();
+        self.dismiss_early();
+        let all: Vec<Member> = self.controller.planner.leaving().collect();
+        for member in all {
+            let late = self.controller.standing.since.get(&member);
+            if late.is_some_and(|at| at + LONGEST < self.now) && self.report.faults == 0 {
+                self.fail(format!("{member} does not leave, and nothing disturbs it"));
+            }
+            if self.controller.planner.leaves(&member) != Some(Stage::Stopping) {
+                continue;
+            }
+            if self.random.one_in(200) {
+                self.trace(|| format!("{member} stays after all"));
+                self.planner(Input::Stay { member });
+                continue;
+            }
+            if self.bring_to_stand(member) {
+                self.planner(Input::Stands { member });
+            }
+        }
+    }
+
+    /// Whether all ranks of a node stand.
+    fn bring_to_stand(&mut self, member: Member) -> bool {
+        let mut all = true;
+        for rank in 0..self.ranks() {
+            if self.controller.planner.home(rank) != Some(member) {
+                continue;
+            }
+            if self.controller.done.contains_key(&rank) {
+                continue;
+            }
+            match self.controller.standing.ranks.get(&rank) {
+                Some((_, counts)) => all &= counts,
+                None => {
+                    all = false;
+                    self.order_stand(rank, member);
+                }
+            }
+        }
+        all
+    }
+
+    fn order_stand(&mut self, rank: u32, at: Member) {
+        let now = self.now;
+        if !self.controller.scheduler.begin(rank, now) {
+            return;
+        }
+        let generation = self.controller.retention[rank as usize].begin();
+        self.controller.capturing.insert(rank, generation);
+        self.controller.standing.ranks.insert(rank, (generation, false));
+        self.trace(|| format!("rank {rank} is to stand, with image {generation}"));
+        let partner = self.controller.planner.partner(rank);
+        self.say_to(at, ToNode::Checkpoint { rank, generation, partner, hold: true });
+        self.fault_nearby(6);
+    }
+
+    /// An image counts (or never will): a rank that stands for it stands for good, or goes on.
+    pub fn stands(&mut self, rank: u32, generation: u32, counts: bool) {
+        match self.controller.standing.ranks.get_mut(&rank) {
+            Some(stands) if stands.0 == generation && counts => stands.1 = true,
+            Some(stands) if stands.0 == generation => self.go_on(rank),
+            _ => {}
+        }
+    }
+
+    /// It has died, or its image did not come about.
+    pub fn stands_no_more(&mut self, rank: u32) {
+        self.controller.standing.ranks.remove(&rank);
+    }
+
+    fn go_on(&mut self, rank: u32) {
+        self.controller.standing.ranks.remove(&rank);
+        if let Some(at) = self.controller.planner.home(rank) {
+            self.say_to(at, ToNode::GoOn { rank });
+        }
+    }
+
+    /// Ranks that stand on a node that stays.
+    fn let_go_on(&mut self) {
+        let stays = |rank: &u32| {
+            let planner = &self.controller.planner;
+            planner.home(*rank).is_none_or(|at| planner.leaves(&at).is_none())
+        };
+        let all: Vec<u32> = self.controller.standing.ranks.keys().copied().filter(stays).collect();
+        all.into_iter().for_each(|rank| self.go_on(rank));
+    }
+
+    /// A mutation: a node goes as soon as its ranks are elsewhere.
+    fn dismiss_early(&mut self) {
+        if !self.mutated(Mutation::LeavesEarly) {
+            return;
+        }
+        let planner = &self.controller.planner;
+        let empty = |m: &Member| (0..self.ranks()).all(|r| planner.home(r) != Some(*m));
+        let moving = |m: &Member| planner.leaves(m) == Some(Stage::Moving);
+        let early = planner.leaving().find(|m| moving(m) && empty(m) && planner.placed());
+        if let Some(member) = early {
+            self.dismiss(member);
+            self.planner(Input::NodeDied { member });
+        }
+    }
+
+    /// What the planner says about those that leave.
+    pub fn carry_out_leave(&mut self, action: Action) {
+        match action {
+            Action::Leaving { round, members } => {
+                for to in self.controller.planner.members().to_vec() {
+                    let members = members.clone();
+                    self.say_to(to, ToNode::Leaving { round, members });
+                    if self.mutated(Mutation::LeavesUnguarded) {
+                        self.planner(Input::Guarded { from: to, round });
+                    }
+                }
+            }
+            Action::Vacate { member } => {
+                for rank in 0..self.ranks() {
+                    if self.controller.planner.home(rank).is_none() {
+                        self.rank_down(rank);
+                    }
+                }
+                self.say_to(member, ToNode::Vacate);
+                self.fault_nearby(2);
+            }
+            Action::Dismiss { member } => self.dismiss(member),
+            _ => {}
+        }
+    }
+
+    fn dismiss(&mut self, member: Member) {
+        self.trace(|| format!("{member} is dismissed"));
+        self.check_left(member);
+        self.report.left += 1;
+        self.controller.standing.since.remove(&member);
+        self.say_to(member, ToNode::Depart);
+        self.bear_less();
+        self.fault_nearby(2);
+    }
+
+    /// If all is whole, as many nodes may be lost from now on as is to be survived.
+    pub fn count_anew(&mut self) {
+        if self.is_whole() {
+            let members = self.controller.planner.keepers().len() as u64;
+            let most = if self.controller.planner.vaults() { VAULT_BEARS } else { 1 };
+            let most = most.min(self.truth.bears);
+            self.truth.deaths = self.truth.bears - most.min(members.saturating_sub(1));
+        }
+    }
+
+    /// A node hears who leaves.
+    pub fn hear_leaving(&mut self, at: Member, round: u64, members: &[Member]) {
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        let all = node.members.clone();
+        node.gate.set_leaving(members, &all);
+        self.leave(at, FromNode::Guarded { round });
+    }
+
+    /// The ranks of a node stand for good: their processes end.
+    pub fn vacate(&mut self, at: Member) {
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        let procs = std::mem::take(&mut node.procs);
+        node.orders.clear();
+        let homes = (0u32..).zip(&node.homes).filter(|(_, home)| **home == Some(at));
+        node.vacated = homes.map(|(rank, _)| rank).collect();
+        for (rank, proc) in procs.into_iter().filter(|(_, p)| !p.done) {
+            self.stood.insert(rank, proc.state.at);
+        }
+    }
+
+    /// A rank goes on that stood.
+    pub fn rank_goes_on(&mut self, at: Member, rank: u32) {
+        let Some(proc) = self.nodes.get_mut(&at).and_then(|n| n.procs.get_mut(&rank)) else {
+            return;
+        };
+        if std::mem::take(&mut proc.held) {
+            proc.waits = false;
+            let incarnation = proc.incarnation;
+            self.at(5, Event::Step { at, rank, incarnation });
+        }
+    }
+
+    /// A node that leaves knows the outcomes of its own ranks.
+    pub fn own_answer(&self, at: Member, ranks: &[u32], answer: &mut Answer) {
+        let Some(node) = self.nodes.get(&at).filter(|n| !n.vacated.is_empty()) else { return };
+        answer.in_step.push(at);
+        for rank in node.vacated.iter().filter(|r| ranks.contains(r)) {
+            let own: Words = node.segment.det.get(rank).cloned().unwrap_or_default();
+            let held = answer.held.remove(rank);
+            answer.held.extend(longest(held.into_iter().chain([own])).map(|w| (*rank, w)));
+        }
+    }
+
+    /// A node goes: all images that are kept must be as safe without it as they are to be, and
+    /// every node's outcomes held by another, dead nodes that nobody has noticed included.
+    fn check_left(&mut self, gone: Member) {
+        let keepers = self.controller.planner.keepers();
+        let stay: Vec<Member> = keepers.into_iter().filter(|m| *m != gone).collect();
+        let in_step = |of: &Member, with: &Member| {
+            let answer = self.nodes.get(of).map(|n| n.replicas.answer(&[]));
+            answer.is_none_or(|a| a.in_step.contains(with))
+        };
+        for own in stay.iter().filter(|m| stay.len() > 1 && self.nodes.contains_key(m)) {
+            if !stay.iter().any(|m| m != own && in_step(m, own)) {
+                return self.fail(format!("{gone} goes, and nobody else knows {own}"));
+            }
+        }
+        for rank in 0..self.ranks() {
+            let kept = self.controller.retention[rank as usize].newest_first();
+            let kept: Vec<u32> = kept.map(|k| k.generation).filter(|g| *g > 0).collect();
+            for generation in kept {
+                let image = (rank, generation);
+                let has =
+                    |m: &&Member| self.nodes.get(m).is_none_or(|n| n.disk.contains_key(&image));
+                let safe = match self.controller.planner.vaults() {
+                    true => self.vault.contains_key(&image),
+                    false => stay.iter().filter(has).count() >= 2.min(stay.len()),
+                };
+                if !safe {
+                    self.fail(format!(
+                        "{gone} goes, and image {generation} of rank {rank} with it"
+                    ));
+                }
+            }
+        }
+    }
+
+    /// A rank that left its node starts where it stood, if nothing else has happened.
+    pub fn check_nothing_again(&mut self, rank: u32, from: usize) {
+        if let Some(stood) = self.stood.remove(&rank)
+            && stood != from
+            && self.report.faults == 0
+        {
+            self.fail(format!("rank {rank} stood at {stood} and begins at {from} again"));
+        }
+    }
+}
