@@ -217,7 +217,7 @@ def test_without_a_good_image_of_one_rank_its_unit_goes_back_further():
 
 def test_within_a_node_nothing_is_retained():
     """Far more is sent there than the log holds, and no checkpoint is taken for that."""
-    command = example("sort") + ["--log2", "20", "--iterations", "20", "--progress"]
+    command = example("sort") + ["--log2", "20", "--iterations", "40", "--progress"]
     code, want, err = run_to_end(command)
     assert code == 0, (code, want, err)
     options = ["--nodes", "1", "--log-limit", "8M", "--ft", "node"]
