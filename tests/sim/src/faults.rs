@@ -114,7 +114,17 @@ impl World {
         let after = 100 + self.random.below(400);
         self.at(after, Event::Suspect { member });
         let after = after + 200 + self.random.below(3000);
-        self.at(after, Event::Perish { member });
+        self.at(after, Event::Perish { member, conn });
+    }
+
+    /// A node that was cut off gives the controller up, if it was with no other one since.
+    pub fn despair(&mut self, member: Member, conn: usize) {
+        let own = |c: &crate::net::Conn| {
+            c.side(End::Node(member)).is_some() && c.side(End::Controller).is_some()
+        };
+        if !self.conns[conn + 1..].iter().any(own) {
+            self.perish(member);
+        }
     }
 
     fn links(&self) -> Vec<(Member, Member, usize)> {

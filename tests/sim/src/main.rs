@@ -1,6 +1,6 @@
-//! `eyrie-sim [--mutation NAME] [--trace] [--vault | --units] [--drain] FIRST [COUNT]`: runs seeds; says
-//! which fail and why. With `--together` of jobs whose ranks go back together, with `--units` of
-//! those in which the ranks of a node do, with `--drain` of those whose nodes leave.
+//! `eyrie-sim [--mutation NAME] [--trace] [--vault | --units] [--drain] FIRST [COUNT]`: runs seeds;
+//! says which fail and why. With `--together` of jobs whose ranks go back together, with `--units`
+//! of those in which the ranks of a node do, with `--drain` of those whose nodes leave.
 
 use eyrie_sim::{Config, Mutation, Report, run, together};
 use std::process::ExitCode;

@@ -253,6 +253,8 @@ pub enum Event {
     /// A node that was cut off ends.
     Perish {
         member: Member,
+        /// The connection that was cut.
+        conn: usize,
     },
     Fault,
     Join,

@@ -198,12 +198,16 @@ impl World {
         let first = 100 + world.random.below(1500);
         world.at(first, Event::Fault);
         if config.drain {
-            // Half of them are not disturbed.
-            world.faults_left *= world.random.below(2);
-            let first = 100 + world.random.below(3000);
-            world.at(first, Event::Drain);
+            world.begin_to_drain();
         }
         world
+    }
+
+    fn begin_to_drain(&mut self) {
+        // Half of them are not disturbed.
+        self.faults_left *= self.random.below(2);
+        let first = 100 + self.random.below(3000);
+        self.at(first, Event::Drain);
     }
 
     pub fn ranks(&self) -> u32 {
@@ -291,7 +295,7 @@ impl World {
             Event::Unvault { at, rank, generation } => self.unvault(at, rank, generation),
             Event::Schedule => self.schedule(),
             Event::Suspect { member } => self.suspect(member),
-            Event::Perish { member } => self.perish(member),
+            Event::Perish { member, conn } => self.despair(member, conn),
             Event::Fault => self.fault(),
             Event::Join => self.rejoin(),
             Event::Stand { at, rank, generation } => self.stand(at, rank, generation),
