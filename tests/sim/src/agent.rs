@@ -88,6 +88,8 @@ impl World {
                 lost.push(dead);
             }
         }
+        // Else the end of its connection tells.
+        let lost = lost.into_iter().filter(|_| self.drains).collect::<Vec<_>>();
         lost.into_iter().for_each(|peer| self.lost_copies(at, peer));
     }
 
