@@ -28,11 +28,8 @@ impl Remote {
     pub fn connect(job: &JobEntry) -> anyhow::Result<Remote> {
         let gone = || format!("cannot reach job {}", job.id);
         let folder = File::open(&job.path).with_context(gone)?;
-        let socket = Remote::reach(job, &folder).with_context(gone)?;
-        socket.set_read_timeout(Some(ANSWER_LIMIT))?;
-        let mut remote = Remote { socket, decoder: Decoder::new() };
-        remote.send(&ClientMsg::Hello { protocol: PROTOCOL })?;
-        match remote.next()? {
+        let (remote, greeting) = Remote::reach(job, &folder).with_context(gone)?;
+        match greeting {
             NodeMsg::Hello { protocol: PROTOCOL } => Ok(remote),
             NodeMsg::Hello { protocol } => bail!(
                 "job {} speaks protocol {protocol}, this eyrie {PROTOCOL}: use the one that \
@@ -44,16 +41,25 @@ impl Remote {
     }
 
     /// Waits for the next controller, if the job has a journal by which one goes on.
-    fn reach(job: &JobEntry, folder: &File) -> std::io::Result<UnixStream> {
+    fn reach(job: &JobEntry, folder: &File) -> anyhow::Result<(Remote, NodeMsg)> {
         let end = Instant::now() + ANSWER_LIMIT;
         loop {
-            let reached = UnixStream::connect(home::short_path(folder, home::SOCKET));
+            let reached = Remote::greet(folder);
             let others = job.path.join(home::JOURNAL).exists() && Instant::now() < end;
             if reached.is_ok() || !others {
                 return reached;
             }
             std::thread::sleep(PAUSE);
         }
+    }
+
+    fn greet(folder: &File) -> anyhow::Result<(Remote, NodeMsg)> {
+        let socket = UnixStream::connect(home::short_path(folder, home::SOCKET))?;
+        socket.set_read_timeout(Some(ANSWER_LIMIT))?;
+        let mut remote = Remote { socket, decoder: Decoder::new() };
+        remote.send(&ClientMsg::Hello { protocol: PROTOCOL })?;
+        let greeting = remote.next()?;
+        Ok((remote, greeting))
     }
 
     fn send(&mut self, message: &ClientMsg) -> anyhow::Result<()> {

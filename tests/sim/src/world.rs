@@ -174,9 +174,7 @@ impl World {
             random,
         };
         if config.vault {
-            let planner = world.controller.planner.clone();
-            let least = VAULT_BEARS as usize + 1;
-            world.controller.planner = planner.with_rule(Rule::Vault { least });
+            world.open_vault();
         }
         if config.units {
             world.unite();
@@ -201,6 +199,12 @@ impl World {
             world.begin_to_drain();
         }
         world
+    }
+
+    fn open_vault(&mut self) {
+        let planner = self.controller.planner.clone();
+        let least = VAULT_BEARS as usize + 1;
+        self.controller.planner = planner.with_rule(Rule::Vault { least });
     }
 
     fn begin_to_drain(&mut self) {
