@@ -348,7 +348,6 @@ impl Job {
         let events = EventLog::open(&place.folder.join(crate::home::EVENTS));
         let elapsed = Duration::from_millis(saved.as_ref().map_or(0, |s| s.elapsed_ms));
         let begun = Instant::now().checked_sub(elapsed).unwrap_or_else(Instant::now);
-        let limit = history_bytes(spec.ft);
         let mut job = Job {
             tell,
             console,
@@ -359,7 +358,7 @@ impl Job {
             vaults: vault::Vaults::default(),
             planned: false,
             ticked_ms: 0,
-            ranks: (0..spec.size).map(|_| Rank::new(spec.size, limit)).collect(),
+            ranks: (0..spec.size).map(|_| Rank::new(spec.size, history_bytes(spec.ft))).collect(),
             monitor: Monitor::new(spec.size, spec.ft != Ft::Verify),
             scheduler: checkpoints::scheduler(&spec, 0),
             loans: Loans::default(),
