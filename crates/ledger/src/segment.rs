@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// First word of a segment ("EYRIESEG", little endian).
 pub const MAGIC: u64 = 0x4745_5345_4952_5945;
 /// Layout version; a rank whose library knows another one refuses to start.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Name prefix of the memfd; process images leave mappings of this name out.
 pub const MEMFD_PREFIX: &str = "eyrie-job:";
 /// Most ranks one segment may hold.
