@@ -240,6 +240,22 @@ def test_hosts_are_in_clusters_that_their_file_names():
         unharmed(job)
 
 
+def test_the_controller_of_hosts_in_clusters_dies():
+    """The next one starts gateways on the hosts, too."""
+    expected("farm")
+    file = "alpha cluster=east\nbeta cluster=west slots=2\ngamma cluster=east\n"
+    with shell() as rsh, hosted(rsh, file) as job:
+        job.all_checkpointed()
+        before = [c["gateway"]["pid"] for c in job.status()["clusters"]]
+        kill_controller(job)
+        live = lambda: [c["gateway"] for c in job.status()["clusters"]]
+        job.until(lambda: all(g["state"] == "live" for g in live()), "gateways")
+        assert {g["pid"] for g in live()}.isdisjoint(before), (before, live())
+        checkpointed_again(job)
+        job.ends_as("farm")
+        unharmed(job)
+
+
 def test_strangers_at_a_gateway_are_closed_told_of_and_counted():
     """Garbage, another job, and a wrong key: at the nodes' door and at that of gateways."""
     expected("cg")

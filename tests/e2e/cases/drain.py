@@ -8,6 +8,7 @@ import subprocess
 from harness import EYRIE, TIMEOUT_S, Job, alive, example
 from hosts import Hosted, shell
 from nodes import SIZES, Nodes, expected
+from restart import restart
 
 
 def drain(job, *words, code=0):
@@ -40,6 +41,24 @@ class Asked:
     def __exit__(self, *_):
         self.process.kill()
         self.process.communicate()
+
+
+def test_states_are_brought_to_the_jobs_folder_again_when_a_node_has_left():
+    """From there the job goes on when all others die."""
+    expected("farm")
+    with Nodes("farm", 3, ["--save-every", "0.05"], ckpt_every=0.3) as job:
+        record = ready(job)
+        job.wait_event("flushed")
+        drain(job, "1")
+        is_gone(job, 1, record)
+        before = job.count("flushed")
+        job.wait_event("flushed", count=before + 2)
+        job.kill_nodes(0, 2)
+        assert job.wait() == 1, job.report()
+        restart(job, "--nodes", "2")
+        job.wait_event("restarted")
+        job.ends_as("farm")
+        assert not job.count("diverged") and not job.count("rolled-back"), job.report()
 
 
 def on_node(record, node):

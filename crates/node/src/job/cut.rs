@@ -36,7 +36,8 @@ impl Job {
         let runs = |r: &super::Rank| !r.gone && r.proc.is_some() && r.starting.is_none();
         let ready = |r: &super::Rank| runs(r) && has_image(r);
         let placed = self.planner.as_ref().is_some_and(Planner::placed);
-        let all = placed && self.suspend.is_none() && self.ranks.iter().all(ready);
+        let stay = self.leaves.is_empty() && self.suspend.is_none();
+        let all = placed && stay && self.ranks.iter().all(ready);
         if self.together.is_some() || !self.may_flush(now) || !all {
             return false;
         }

@@ -86,6 +86,8 @@ fn seconds(ms: f64) -> String {
 
 impl Job {
     pub(super) fn begin_leave(&mut self, node: u32, to: Option<Member>, limit_ms: Option<u64>) {
+        // Images go with it that are on their way to the job's folder.
+        self.stop_flush();
         let needed_ms = self.leave_estimate(node);
         let late = limit_ms.zip(needed_ms).filter(|(limit, needed)| *needed > *limit as f64);
         // What is in the vault counts when a round of it is over.
