@@ -27,13 +27,13 @@ impl Job {
     /// Takes a set if one is due and every rank runs.
     pub(super) fn schedule_set(&mut self) {
         self.tick_plan();
-        self.flush_set();
         let (now, hold) = (self.now_ms(), self.suspend.is_some());
         let ready = |r: &super::Rank| !r.gone && r.proc.is_some() && r.starting.is_none();
         let placed = self.planner.as_ref().is_some_and(Planner::placed);
         if !placed || !self.ranks.iter().all(ready) {
             return;
         }
+        self.flush_set();
         let Some(generation) = self.together.as_mut().and_then(|t| t.next_set(now)) else { return };
         let homes = (0..self.size()).map(|rank| (rank, self.placement.home(rank))).collect();
         let set = Set::new(generation, homes);
