@@ -10,6 +10,7 @@ use anyhow::{Context, anyhow, bail};
 use eyrie_control::message::{Host, Hosts};
 use eyrie_node::placement::{self, Map};
 use eyrie_node::program;
+use eyrie_node::way::source_address;
 use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -299,13 +300,7 @@ fn towards(host: &str) -> Option<IpAddr> {
 }
 
 fn route(to: SocketAddr) -> Option<IpAddr> {
-    let any: IpAddr = match to {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = UdpSocket::bind((any, 0)).ok()?;
-    socket.connect(to).ok()?;
-    Some(socket.local_addr().ok()?.ip())
+    source_address(to).ok()
 }
 
 /// Addresses of this machine that others may reach: the one that is given, or those on the way to

@@ -127,15 +127,25 @@ pub fn hold(segment_file: &File, segment: &Segment, rank: u32) -> io::Result<Hel
     let ranges = stream_ranges(segment, rank, kept);
     let copy = memory(c"eyrie-held")?;
     copy.set_len(segment.geometry().total_bytes())?;
+    each_piece(segment_file, &ranges, |at, piece| copy.write_all_at(piece, at))?;
+    Ok(Held { copy, ranges })
+}
+
+/// Reads these parts of a file, a piece at a time.
+fn each_piece(
+    file: &File,
+    ranges: &[(u64, u64)],
+    mut take: impl FnMut(u64, &[u8]) -> io::Result<()>,
+) -> io::Result<()> {
     let mut buffer = vec![0; PIECE_BYTES as usize];
-    for &(start, end) in &ranges {
+    for &(start, end) in ranges {
         for at in (start..end).step_by(PIECE_BYTES as usize) {
             let piece = &mut buffer[..PIECE_BYTES.min(end - at) as usize];
-            segment_file.read_exact_at(piece, at)?;
-            copy.write_all_at(piece, at)?;
+            file.read_exact_at(piece, at)?;
+            take(at, piece)?;
         }
     }
-    Ok(Held { copy, ranges })
+    Ok(())
 }
 
 /// Writes what `save_streams` does; but what was sent within the unit as it is in `held`.
@@ -193,18 +203,11 @@ fn write(
         entry(&mut table, kind, offset, bytes);
         out.write_all(bytes)
     };
-    let mut buffer = vec![0; PIECE_BYTES as usize];
-    for (file, (start, end)) in parts.iter().flat_map(|p| p.1.iter().map(|r| (p.0, *r))) {
-        let mut offset = start;
-        while offset < end {
-            let piece = &mut buffer[..PIECE_BYTES.min(end - offset) as usize];
-            file.read_exact_at(piece, offset)?;
+    for (file, ranges) in parts {
+        each_piece(file, ranges, |offset, piece| {
             let used = piece.iter().rposition(|&b| b != 0).map_or(0, |i| i + 1);
-            if used > 0 {
-                put(KIND_SEGMENT, offset, &piece[..used])?;
-            }
-            offset += piece.len() as u64;
-        }
+            if used > 0 { put(KIND_SEGMENT, offset, &piece[..used]) } else { Ok(()) }
+        })?;
     }
     for (kind, recorded) in (1..).zip(output) {
         for (i, piece) in recorded.bytes.chunks(PIECE_BYTES as usize).enumerate() {

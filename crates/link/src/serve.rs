@@ -108,9 +108,7 @@ fn report(shared: &Shared, fault: &Fault, from: &str) {
 }
 
 fn shake(shared: &Shared, socket: TcpStream) -> Result<(Stream, Member), Fault> {
-    socket.set_read_timeout(Some(PATIENCE)).map_err(AuthError::Io)?;
-    socket.set_write_timeout(Some(PATIENCE)).map_err(AuthError::Io)?;
-    socket.set_nodelay(true).map_err(AuthError::Io)?;
+    eyrie_tls::prepare(&socket, PATIENCE).map_err(AuthError::Io)?;
     let own = (shared.own.node, shared.own.epoch);
     let answer = |caller: &Hello| {
         Hello::new(Role::LinkReceiver, &shared.job, own, (caller.node, caller.epoch))

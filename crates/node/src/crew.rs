@@ -21,7 +21,7 @@ use eyrie_control::message::{Host, Hosts};
 use eyrie_control::node::{Enlist, Lodge};
 use eyrie_control::{FromNode, JobSpec, ToNode, encode_within};
 use eyrie_protocol::session::Numbered;
-use eyrie_tls::{Routes, Secret, Stream};
+use eyrie_tls::{Routes, Secret, Stream, prepare};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -383,9 +383,7 @@ fn welcome(
     reign: u64,
     tell: &UnboundedSender<Msg>,
 ) -> Result<(), AuthError> {
-    socket.set_nodelay(true)?;
-    socket.set_read_timeout(Some(GREETING))?;
-    socket.set_write_timeout(Some(GREETING))?;
+    prepare(&socket, GREETING)?;
     let own =
         |caller: &Hello| Hello::new(Role::Controller, job, (0, reign), (caller.node, caller.epoch));
     let (stream, other) = secret.answer(socket, job, Role::Node, own)?;

@@ -14,10 +14,10 @@ use crate::lodging::Lodging;
 use crate::program::{self, ProgramError};
 use crate::reap;
 use crate::spawn;
+use crate::told::{Told, ToldError};
 use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
 use eyrie_control::node::{Enlist, Lodge};
-use eyrie_control::{Death, Decoder, PROTOCOL, encode_within};
-use serde::de::DeserializeOwned;
+use eyrie_control::{Death, encode_within};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -41,13 +41,8 @@ const ENDING: [libc::c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 pub enum KeeperError {
     #[error("{what}: {source}")]
     Os { what: &'static str, source: io::Error },
-    #[error("what it is told on standard input ends too early, or does not decode")]
-    Lodge,
-    #[error(
-        "the eyrie here speaks protocol {PROTOCOL}, the job's {0}: install the same version on all \
-         hosts"
-    )]
-    Protocol(u32),
+    #[error(transparent)]
+    Told(#[from] ToldError),
     #[error(
         "working folder {folder}: {source}; have it there, too, or start the job in a folder that \
          all hosts have"
@@ -129,28 +124,11 @@ fn hold_signals() -> io::Result<(OwnedFd, libc::sigset_t)> {
 }
 
 /// Reads what it is told. None: it is not wanted any more by then.
-fn read_lodge() -> Result<Option<Lodge>, KeeperError> {
-    let mut decoder = Decoder::within(MAX_NODE_FRAME_BYTES);
-    let protocol = next::<u32>(&mut decoder)?;
-    if protocol != PROTOCOL {
-        return Err(KeeperError::Protocol(protocol));
-    }
-    let lodge = next(&mut decoder)?;
+fn read_lodge() -> Result<Option<Lodge>, ToldError> {
+    let mut told = Told::begin()?;
+    let lodge = told.need()?;
     // Nothing comes behind that but the dismissal.
-    Ok((decoder.pending() == 0).then_some(lodge))
-}
-
-fn next<T: DeserializeOwned>(decoder: &mut Decoder) -> Result<T, KeeperError> {
-    let mut buffer = [0; 16 * 1024];
-    loop {
-        if let Some(message) = decoder.next_message().map_err(|_| KeeperError::Lodge)? {
-            return Ok(message);
-        }
-        match io::stdin().read(&mut buffer).map_err(os("standard input"))? {
-            0 => return Err(KeeperError::Lodge),
-            count => decoder.push(&buffer[..count]),
-        }
-    }
+    Ok(told.is_empty().then_some(lodge))
 }
 
 /// Starts the daemon and stays until it ends, or is to end: then there is no exit status.

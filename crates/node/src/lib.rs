@@ -33,8 +33,10 @@ pub mod saved;
 pub mod serve;
 pub mod spawn;
 mod store;
+mod told;
 mod units;
 mod vault;
+pub mod way;
 mod wire;
 
 pub use eyrie_protocol::{gate, membership, placement, recovery, replicas, retention, scheduler};

@@ -9,7 +9,7 @@ use eyrie_control::auth::{AuthError, Hello, Role};
 use eyrie_control::frame::{HEADER_BYTES, MAX_FRAME_BYTES};
 use eyrie_control::node::Refusals;
 use eyrie_control::{Decoder, FrameError, encode};
-use eyrie_tls::{Routes, Secret, Stream};
+use eyrie_tls::{Routes, Secret, Stream, prepare};
 use eyrie_vault::encoding::Message;
 use eyrie_vault::geometry::CHUNK_BYTES;
 use serde::de::DeserializeOwned;
@@ -141,12 +141,6 @@ fn receive<T: DeserializeOwned>(stream: &mut Stream) -> Result<T, StoreError> {
     decoder.next_message()?.ok_or(StoreError::Protocol)
 }
 
-fn patience(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(SILENCE))?;
-    stream.set_write_timeout(Some(SILENCE))
-}
-
 /// Takes `bytes` from `from` into the file `name`.
 fn take(from: &mut impl Read, folder: &Path, name: &str, bytes: u64) -> Result<(), StoreError> {
     // The same file may be on its way twice.
@@ -201,7 +195,7 @@ fn converse(
     members: &Members,
     vault: Option<Door>,
 ) -> Result<(), StoreError> {
-    patience(&socket)?;
+    prepare(&socket, SILENCE)?;
     let hello = |caller: &Hello| {
         let to = (caller.node, caller.epoch);
         Hello::new(Role::StoreServer, &own.job, (own.node, own.epoch), to)

@@ -15,7 +15,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-pub use route::{End, Routes};
+pub use route::{End, Routes, prepare};
 pub use secret::Secret;
 pub use session::Session;
 pub use stream::Stream;

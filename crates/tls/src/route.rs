@@ -74,9 +74,7 @@ impl Routes {
             Some(_) => gateway.ok_or_else(|| refused(Reason::NoWay))?,
         };
         let mut socket = TcpStream::connect_timeout(&first, patience)?;
-        socket.set_nodelay(true)?;
-        socket.set_read_timeout(Some(patience))?;
-        socket.set_write_timeout(Some(patience))?;
+        prepare(&socket, patience)?;
         if let Some(cluster) = abroad {
             let hello = Hello::new(Role::Passenger, job, own, (cluster, 0))?;
             auth::call(&mut socket, secret.key(), &hello, Role::Gateway)?;
@@ -89,6 +87,16 @@ impl Routes {
         }
         Ok(socket)
     }
+}
+
+/// A socket on which nothing is held back, and nothing waited for longer than `patience`.
+///
+/// # Errors
+/// When the system does not take that.
+pub fn prepare(socket: &TcpStream, patience: Duration) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(patience))?;
+    socket.set_write_timeout(Some(patience))
 }
 
 fn refused(reason: Reason) -> AuthError {

@@ -3,7 +3,7 @@
 //! Kept true: from before the first word is read until the controller says that the ranks of all
 //! nodes stood still, none of them runs; if it does not say so in time they go on, and it is told.
 
-use super::{Agent, Msg};
+use super::Agent;
 use eyrie_control::node::{Determinants, FromNode};
 use eyrie_image::Frozen;
 use eyrie_ledger::segment::Segment;
@@ -16,9 +16,9 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// What is recorded of ranks, or why it is not known.
-pub(super) type Read = Result<Vec<Determinants>, String>;
+type Read = Result<Vec<Determinants>, String>;
 
-/// Ranks stand still.
+/// Ranks stand still, or have done so.
 pub(super) struct Cut {
     attempt: u32,
     go_on: Sender<()>,
@@ -33,11 +33,11 @@ impl Agent {
             return self.no_cut(attempt, "a rank has died");
         };
         let (go_on, told) = mpsc::channel();
-        let (segment, tell) = (Arc::clone(&self.segment), self.tell.clone());
+        let (segment, out) = (Arc::clone(&self.segment), Arc::clone(&self.out));
         let work = move || {
-            let say = |result| drop(tell.send(Msg::Cut { attempt, result }));
+            let say = |result| out(FromNode::Cut { attempt, result });
             let whole = stand(&segment, &pids, &told, say);
-            let _ = tell.send(Msg::CutOver { attempt, whole });
+            out(FromNode::CutOver { attempt, whole });
         };
         match std::thread::Builder::new().name(String::from("eyrie-cut")).spawn(work) {
             Ok(_) => self.cut = Some(Cut { attempt, go_on }),
@@ -55,17 +55,6 @@ impl Agent {
         if let Some(cut) = self.cut.take_if(|c| c.attempt == attempt) {
             let _ = cut.go_on.send(());
         }
-    }
-
-    /// The thread says what is recorded.
-    pub(super) fn cut(&self, attempt: u32, result: Read) {
-        self.say(FromNode::Cut { attempt, result });
-    }
-
-    /// The ranks run again.
-    pub(super) fn cut_over(&mut self, attempt: u32, whole: bool) {
-        self.cut.take_if(|c| c.attempt == attempt);
-        self.say(FromNode::CutOver { attempt, whole });
     }
 }
 

@@ -4,12 +4,12 @@
 //! knows of its own ranks it answers for as long as it is there, after their processes have ended.
 
 use super::Agent;
+use super::cut::recorded;
 use crate::membership::Member;
 use crate::reap;
-use eyrie_control::node::FromNode;
+use eyrie_control::node::{Determinants, FromNode};
 use eyrie_protocol::replicas::{Answer, Words, longest};
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
 
 impl Agent {
     /// These nodes leave: tells when nothing that is recorded here by now goes with them.
@@ -66,11 +66,8 @@ impl Agent {
         };
         answer.in_step.push(Member { node: network.own.node, epoch: network.own.epoch });
         for rank in self.vacated.iter().filter(|r| ranks.contains(r)) {
-            let ctl = self.segment.rank(*rank);
-            let first = ctl.det_trim.load(Ordering::Acquire);
-            let end = ctl.det_tail.load(Ordering::Acquire);
-            let word = |at| self.segment.det(*rank, at).load(Ordering::Relaxed);
-            let own = Words { first, words: (first..end).map(word).collect() };
+            let Determinants { first, words, .. } = recorded(&self.segment, *rank);
+            let own = Words { first, words };
             let held = answer.held.remove(rank);
             let longest = longest(held.into_iter().chain([own]));
             answer.held.extend(longest.map(|words| (*rank, words)));

@@ -78,10 +78,6 @@ pub(crate) enum Msg {
     SentCopied { generation: u32, logs: std::io::Result<together::Logs> },
     /// It was written, or not.
     SegmentSaved { name: String, result: Result<u64, String> },
-    /// All ranks stand still for a moment: what is recorded of them.
-    Cut { attempt: u32, result: cut::Read },
-    /// They run again.
-    CutOver { attempt: u32, whole: bool },
 }
 
 /// The process of a rank.
@@ -349,8 +345,6 @@ impl Agent {
             Msg::Checkpoint { rank, generation, start, report } => {
                 self.checkpoint_report(rank, generation, start, report);
             }
-            Msg::Cut { attempt, result } => self.cut(attempt, result),
-            Msg::CutOver { attempt, whole } => self.cut_over(attempt, whole),
             Msg::Found { rank, attempt, choice } => {
                 self.say(FromNode::Found { rank, attempt, choice })
             }

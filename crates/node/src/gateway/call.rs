@@ -1,13 +1,13 @@
 //! Calling other gateways: of two the one of the cluster with the lower number does, with as many
 //! connections as there are to be, again whenever one ends.
 
-use super::greet::{GREETING, prepare};
+use super::greet::GREETING;
 use super::relay::Note;
 use super::{Own, count};
 use eyrie_control::auth::{AuthError, Hello, Role};
 use eyrie_control::gateway::Gate;
 use eyrie_gateway::Side;
-use eyrie_tls::Stream;
+use eyrie_tls::{Stream, prepare};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpStream;
@@ -104,7 +104,7 @@ type Hold = (Sender<()>, Receiver<()>);
 
 fn call(gate: &Gate, own: &Own) -> Result<(Stream, Hold), AuthError> {
     let socket = TcpStream::connect_timeout(&gate.at, GREETING)?;
-    prepare(&socket)?;
+    prepare(&socket, GREETING)?;
     let (ends, to) = ((own.cluster, own.number), (gate.cluster, gate.number));
     let hello = Hello::new(Role::TunnelCaller, &own.job, ends, to)?;
     let (stream, other) = own.secret.call(socket, &hello, Role::TunnelServer)?;

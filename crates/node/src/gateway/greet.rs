@@ -8,6 +8,7 @@ use super::{Own, count};
 use eyrie_control::auth::{self, AuthError, Hello, Role};
 use eyrie_gateway::Side;
 use eyrie_gateway::frame::{TARGET_BYTES, target};
+use eyrie_tls::prepare;
 use std::io::{self, Read};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -56,7 +57,7 @@ fn accept(
             let own = Arc::clone(&own);
             let greet = move || {
                 let from = socket.peer_addr();
-                let prepared = prepare(&socket).map_err(AuthError::Io);
+                let prepared = prepare(&socket, GREETING).map_err(AuthError::Io);
                 if let Err(error) = prepared.and_then(|()| welcome(socket, &own)) {
                     let from = from.map_or_else(|_| String::from("somewhere"), |a| a.to_string());
                     tracing::warn!("a caller from {from} is turned away: {error}");
@@ -74,13 +75,6 @@ fn accept(
     };
     std::thread::Builder::new().name(name.into()).spawn(work)?;
     Ok(())
-}
-
-/// A socket while hands are shaken.
-pub(super) fn prepare(socket: &TcpStream) -> io::Result<()> {
-    socket.set_nodelay(true)?;
-    socket.set_read_timeout(Some(GREETING))?;
-    socket.set_write_timeout(Some(GREETING))
 }
 
 /// A node proves itself and says where it wants to go: a cluster, and an address there.

@@ -14,15 +14,14 @@ mod relay;
 mod tests;
 mod tunnel;
 
+use crate::told::{Told, ToldError};
+use crate::way::source_address;
 use eyrie_control::auth::Key;
-use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
 use eyrie_control::gateway::{Begin, Carried, FromGateway, MARK, ToGateway};
-use eyrie_control::{Decoder, PROTOCOL};
 use eyrie_tls::Secret;
 use relay::{Notes, Relay};
-use serde::de::DeserializeOwned;
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -35,13 +34,8 @@ const TELLING: Duration = Duration::from_millis(200);
 pub enum GatewayError {
     #[error("{what}: {source}")]
     Os { what: &'static str, source: io::Error },
-    #[error("what it is told on standard input ends too early, or does not decode")]
-    Begin,
-    #[error(
-        "the eyrie here speaks protocol {PROTOCOL}, the job's {0}: install the same version on all \
-         hosts"
-    )]
-    Protocol(u32),
+    #[error(transparent)]
+    Told(#[from] ToldError),
 }
 
 fn os(what: &'static str) -> impl Fn(io::Error) -> GatewayError {
@@ -96,17 +90,13 @@ fn count(counter: &AtomicU64) {
 pub fn run() -> Result<(), GatewayError> {
     // SAFETY: sets a disposition before any other thread exists.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    let mut decoder = Decoder::within(MAX_NODE_FRAME_BYTES);
-    let protocol = next::<u32>(&mut decoder)?.ok_or(GatewayError::Begin)?;
-    if protocol != PROTOCOL {
-        return Err(GatewayError::Protocol(protocol));
-    }
-    let begin = next::<Begin>(&mut decoder)?.ok_or(GatewayError::Begin)?;
+    let mut told = Told::begin()?;
+    let begin = told.need()?;
     let (own, inside, outside) = open(begin)?;
     tell(&FromGateway::Ready { pid: std::process::id(), inside, outside });
     report(&own).map_err(os("thread"))?;
     let mut callers = call::Callers::default();
-    while let Some(ToGateway::Gates(gates)) = next(&mut decoder)? {
+    while let Some(ToGateway::Gates(gates)) = told.next()? {
         callers.know(&gates, &own).map_err(os("thread"))?;
     }
     Ok(())
@@ -114,7 +104,7 @@ pub fn run() -> Result<(), GatewayError> {
 
 /// Starts the threads. Returns where nodes reach it, and other gateways.
 fn open(begin: Begin) -> Result<(Arc<Own>, SocketAddr, SocketAddr), GatewayError> {
-    let inside = towards(begin.controller).map_err(os("address"))?;
+    let inside = source_address(begin.controller).map_err(os("address"))?;
     let outside = begin.outside.unwrap_or(inside);
     let (nodes, inside) = listen(inside).map_err(os("listener"))?;
     let (gates, outside) = listen(outside).map_err(os("listener"))?;
@@ -143,33 +133,6 @@ fn open(begin: Begin) -> Result<(Arc<Own>, SocketAddr, SocketAddr), GatewayError
     };
     std::thread::Builder::new().name("eyrie-relay".into()).spawn(work).map_err(os("thread"))?;
     Ok((own, inside, outside))
-}
-
-/// What standard input says next. None: it has ended.
-fn next<T: DeserializeOwned>(decoder: &mut Decoder) -> Result<Option<T>, GatewayError> {
-    let mut buffer = [0; 4096];
-    loop {
-        if let Some(message) = decoder.next_message().map_err(|_| GatewayError::Begin)? {
-            return Ok(Some(message));
-        }
-        match io::stdin().read(&mut buffer) {
-            Ok(0) => return Ok(None),
-            Ok(count) => decoder.push(&buffer[..count]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(os("standard input")(error)),
-        }
-    }
-}
-
-/// The address of this machine on the way to another. Nothing is sent there.
-fn towards(other: SocketAddr) -> io::Result<IpAddr> {
-    let any: SocketAddr = match other {
-        SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
-        SocketAddr::V6(_) => ([0u16; 8], 0).into(),
-    };
-    let socket = UdpSocket::bind(any)?;
-    socket.connect(other)?;
-    Ok(socket.local_addr()?.ip())
 }
 
 fn listen(at: IpAddr) -> io::Result<(TcpListener, SocketAddr)> {

@@ -4,6 +4,7 @@ use super::*;
 use eyrie_control::auth::{Hello, Role};
 use eyrie_control::gateway::Gate;
 use eyrie_tls::Routes;
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Instant;
 

@@ -214,15 +214,13 @@ impl Job {
         }
         let Some(collecting) = self.collecting().filter(|c| c.attempt == attempt) else { return };
         let words = std::mem::take(&mut collecting.words);
-        let number = self.saves + 1;
         let written = result.and_then(|bytes| {
-            let state = self.archived_state(number, words).map_err(|e| e.to_string())?;
-            self.input.sync().map_err(|e| format!("standard input: {e}"))?;
-            state.write(&self.place.folder).map_err(|e| e.to_string())?;
-            Ok(bytes)
+            let mut state = self.newest_state().map_err(|e| e.to_string())?;
+            put_words(&mut state, words);
+            self.write_saved(&state).map(|()| (state.number, bytes))
         });
         match written {
-            Ok(bytes) => {
+            Ok((number, bytes)) => {
                 clear_but(&self.images(), &self.needed_now());
                 self.saved(number, bytes);
             }
@@ -230,16 +228,10 @@ impl Job {
         }
     }
 
-    fn archived_state(
-        &self,
-        number: u32,
-        mut words: BTreeMap<u32, Determinants>,
-    ) -> io::Result<SavedJob> {
-        let mut state = self.saved_state(number)?;
-        for (rank, saved) in (0u32..).zip(&mut state.ranks) {
-            saved.retention.only_newest();
-            saved.words = words.remove(&rank).map(|d| (d.first, d.words));
-        }
+    /// What the controller knows, with the newest image of each rank.
+    pub(super) fn newest_state(&self) -> io::Result<SavedJob> {
+        let mut state = self.saved_state(self.saves + 1)?;
+        state.ranks.iter_mut().for_each(|saved| saved.retention.only_newest());
         Ok(state)
     }
 
@@ -263,8 +255,7 @@ impl Job {
 
     /// Names of the files of what is in it.
     fn names_held(&self) -> BTreeSet<OsString> {
-        let content = self.archive.content.iter().flatten();
-        (0u32..).zip(content).flat_map(|(rank, saved)| files(rank, saved)).collect()
+        self.archive.content.as_deref().map(files).unwrap_or_default()
     }
 
     /// Names of the files that the newest image of every rank consists of.
@@ -312,12 +303,17 @@ impl Job {
         if stays || !self.planner.as_ref().is_some_and(Planner::outgrew_archive) {
             return;
         }
+        self.leave_archive();
+        self.archive.content = None;
+        self.archive.outgrown = true;
+    }
+
+    /// What is in the archive is no copy of an image any more.
+    pub(super) fn leave_archive(&mut self) {
         let Some(planner) = &mut self.planner else { return };
         planner.leave_archive();
         let planner = planner.clone();
         self.note(|| Entry::Planner(Box::new(planner)));
-        self.archive.content = None;
-        self.archive.outgrown = true;
     }
 
     /// Has what is saved removed, if nothing hangs on it.
@@ -388,9 +384,17 @@ fn names(rank: u32, generations: &[u32]) -> Vec<OsString> {
     generations.iter().flat_map(|g| crate::agent::names(rank, *g)).map(OsString::from).collect()
 }
 
-/// Names of the files that a saved rank is brought back from.
-pub(super) fn files(rank: u32, saved: &SavedRank) -> Vec<OsString> {
-    names(rank, &saved.retention.files())
+/// Names of the files that saved ranks are brought back from.
+pub(super) fn files(ranks: &[SavedRank]) -> BTreeSet<OsString> {
+    let all = (0u32..).zip(ranks);
+    all.flat_map(|(rank, saved)| names(rank, &saved.retention.files())).collect()
+}
+
+/// All that is recorded of ranks belongs to what is saved of them.
+pub(super) fn put_words(state: &mut SavedJob, mut words: BTreeMap<u32, Determinants>) {
+    for (rank, saved) in (0u32..).zip(&mut state.ranks) {
+        saved.words = words.remove(&rank).map(|d| (d.first, d.words));
+    }
 }
 
 fn sync(images: &Path, names: &BTreeSet<OsString>) -> io::Result<u64> {

@@ -9,7 +9,7 @@
 //! Kept true: no rank runs between the first and the last of these readings, else it counts for
 //! nothing; no image of a later moment is among those that are brought.
 
-use super::Job;
+use super::{Job, archive};
 use crate::recovery::Planner;
 use crate::saved::SavedJob;
 use eyrie_control::node::{Determinants, ToNode};
@@ -36,8 +36,7 @@ impl Job {
         let runs = |r: &super::Rank| !r.gone && r.proc.is_some() && r.starting.is_none();
         let ready = |r: &super::Rank| runs(r) && has_image(r);
         let placed = self.planner.as_ref().is_some_and(Planner::placed);
-        let stay = self.leaves.is_empty() && self.suspend.is_none();
-        let all = placed && stay && self.ranks.iter().all(ready);
+        let all = placed && self.leaves.is_empty() && self.ranks.iter().all(ready);
         if self.together.is_some() || !self.may_flush(now) || !all {
             return false;
         }
@@ -116,9 +115,7 @@ impl Job {
             return self.flush_failed(&why);
         }
         cut.state.input = self.input.known();
-        for (rank, saved) in (0u32..).zip(&mut cut.state.ranks) {
-            saved.words = cut.words.remove(&rank).map(|d| (d.first, d.words));
-        }
+        archive::put_words(&mut cut.state, cut.words);
         self.bring(cut.attempt, cut.state);
     }
 

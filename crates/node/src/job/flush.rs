@@ -11,7 +11,6 @@
 use super::Job;
 use super::archive;
 use super::cut::Cut;
-use super::journal::Entry;
 use crate::home;
 use crate::membership::Member;
 use crate::monitor;
@@ -20,7 +19,6 @@ use eyrie_control::EventKind;
 use eyrie_control::SavedSet;
 use eyrie_control::node::ToNode;
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::time::UNIX_EPOCH;
 
 /// What is brought to the job's folder, and when.
@@ -40,10 +38,8 @@ pub(super) struct Flush {
 /// A state that is being brought.
 struct Bringing {
     attempt: u32,
-    generation: u32,
     begun_ms: u64,
     left: BTreeSet<u32>,
-    names: BTreeSet<OsString>,
     state: SavedJob,
 }
 
@@ -97,33 +93,19 @@ impl Job {
         }
     }
 
-    /// What the controller knows, with the newest image of each rank.
-    pub(super) fn newest_state(&self) -> std::io::Result<SavedJob> {
-        let mut state = self.saved_state(self.saves + 1)?;
-        state.ranks.iter_mut().for_each(|saved| saved.retention.only_newest());
-        Ok(state)
-    }
-
     /// Has the images of a state brought.
     pub(super) fn bring(&mut self, attempt: u32, state: SavedJob) {
         if let Err(error) = self.open_archive() {
             return self.flush_failed(&error.to_string());
         }
         self.clear_leftovers();
-        let begun_ms = self.now_ms();
-        let mut names = BTreeSet::new();
-        let mut newest = 0;
         for (rank, saved) in (0u32..).zip(&state.ranks) {
-            let own = saved.retention.newest().map_or(0, |k| k.generation);
-            newest = newest.max(own);
-            names.extend(archive::files(rank, saved));
-            let needs = saved.retention.needs(own).iter().copied();
-            let generations = if own > 0 { needs.chain([own]).collect() } else { Vec::new() };
+            // The newest is the last, behind what it needs.
+            let generations = saved.retention.files();
             self.to_home(rank, ToNode::Deposit { attempt, rank, generations });
         }
-        let (generation, left) = (newest, (0..self.size()).collect());
-        let bringing = Bringing { attempt, generation, begun_ms, left, names, state };
-        self.flush.bringing = Some(bringing);
+        let (begun_ms, left) = (self.now_ms(), (0..self.size()).collect());
+        self.flush.bringing = Some(Bringing { attempt, begun_ms, left, state });
     }
 
     /// A node has brought what there was of a rank, or could not.
@@ -136,7 +118,7 @@ impl Job {
                 if !bringing.left.is_empty() {
                     return;
                 }
-                let names = bringing.names.clone();
+                let names = archive::files(&bringing.state.ranks);
                 self.sync_archive(attempt, names).map_err(|e| e.to_string())
             }
         };
@@ -148,11 +130,7 @@ impl Job {
     /// All of it is on disk, or cannot be: commits it.
     pub(super) fn flushed(&mut self, result: Result<u64, String>) {
         let Some(bringing) = self.flush.bringing.take() else { return };
-        let written = result.and_then(|bytes| {
-            self.input.sync().map_err(|e| format!("standard input: {e}"))?;
-            bringing.state.write(&self.place.folder).map_err(|e| e.to_string())?;
-            Ok(bytes)
-        });
+        let written = result.and_then(|bytes| self.write_saved(&bringing.state).map(|()| bytes));
         let bytes = match written {
             Ok(bytes) => bytes,
             Err(why) => return self.flush_failed(&why),
@@ -160,16 +138,12 @@ impl Job {
         self.saves = bringing.state.number;
         self.archive.hold(bringing.state.ranks);
         // Images of what was there before have the archive among their holders.
-        if let Some(planner) = &mut self.planner {
-            planner.leave_archive();
-            let planner = planner.clone();
-            self.note(|| Entry::Planner(Box::new(planner)));
-        }
+        self.leave_archive();
         self.clear_archive();
         let took_ms = self.now_ms().saturating_sub(bringing.begun_ms);
         let mut event = self.event(EventKind::Flushed);
         event.bytes = Some(bytes);
-        event.generation = Some(bringing.generation);
+        event.generation = Some(self.archive.newest());
         event.took_ms = Some(took_ms as f64);
         self.log_event(event);
         self.step(monitor::Input::Kept);
@@ -222,10 +196,8 @@ impl Job {
 
     /// No set is left on the nodes that are: all ranks come back from the job's folder.
     pub(super) fn plan_from_flushed(&mut self, members: &[Member]) -> bool {
-        if self.together.is_none() {
-            return false;
-        }
-        let lost = self.planner.as_ref().is_some_and(|p| !p.has_set(members));
+        let planner = self.planner.as_ref().filter(|_| self.together.is_some());
+        let lost = planner.is_some_and(|p| !p.has_set(members));
         if !self.flushes() || !lost || !self.archive.holds() {
             return false;
         }

@@ -144,9 +144,7 @@ impl Job {
         let number = self.saves + 1;
         let written = result.and_then(|bytes| {
             let state = self.saved_state(number).map_err(|e| e.to_string())?;
-            self.input.sync().map_err(|e| format!("standard input: {e}"))?;
-            state.write(&self.place.folder).map_err(|e| e.to_string())?;
-            Ok(bytes)
+            self.write_saved(&state).map(|()| bytes)
         });
         match written {
             Ok(bytes) => self.saved(number, bytes),
@@ -156,6 +154,12 @@ impl Job {
                 self.step(monitor::Input::NotSaved);
             }
         }
+    }
+
+    /// Commits what is saved: all that it names is on disk.
+    pub(super) fn write_saved(&self, state: &SavedJob) -> Result<(), String> {
+        self.input.sync().map_err(|e| format!("standard input: {e}"))?;
+        state.write(&self.place.folder).map_err(|e| e.to_string())
     }
 
     pub(super) fn saved(&mut self, number: u32, bytes: u64) {
