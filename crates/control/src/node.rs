@@ -420,6 +420,8 @@ pub enum FromNode {
         ask: u64,
         ranks: Vec<RankLook>,
         refused: Refusals,
+        /// Of a router: bytes that it keeps.
+        logged_bytes: u64,
     },
     Saved {
         rank: u32,

@@ -231,6 +231,7 @@ impl Agent {
         self.segment.rank(rank).det_trim.fetch_max(det_pos, Ordering::Release);
         if let Some(links) = self.links() {
             links.replicas(|r| r.trim(rank, det_pos));
+            links.trimmed(rank);
         }
         self.ring_pressed();
         // It may not have been enough.
@@ -244,6 +245,7 @@ impl Agent {
             let need = channel.need.load(Ordering::Acquire);
             channel.trim.fetch_max(need, Ordering::Release);
         }
+        self.links().into_iter().for_each(|l| l.trimmed(rank));
         self.ring_pressed();
     }
 

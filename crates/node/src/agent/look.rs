@@ -102,7 +102,8 @@ impl Agent {
     pub(super) fn tell_looks(&self, ask: u64) {
         let ranks = (0..self.size()).filter(|r| self.ranks[*r as usize].proc.is_some());
         let ranks = ranks.map(|r| self.rank_look(r)).collect();
-        self.say(FromNode::Looks { ask, ranks, refused: self.refused() });
+        let logged_bytes = self.links().map_or(0, |l| l.logged().0);
+        self.say(FromNode::Looks { ask, ranks, refused: self.refused(), logged_bytes });
     }
 
     /// Who was turned away by this node's links and its store.

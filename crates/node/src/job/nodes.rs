@@ -52,6 +52,8 @@ pub struct Node {
     pub(super) injected_at: Option<Instant>,
     /// As it said last.
     pub(super) refused: Refusals,
+    /// What it keeps as a router.
+    pub(super) logged_bytes: u64,
     /// How many processes are left that it cannot kill, when it is done.
     pub(super) finished: Option<u64>,
     /// Nothing is left of it.
@@ -90,6 +92,7 @@ impl Node {
             taken: 0,
             injected_at: None,
             refused: Refusals::default(),
+            logged_bytes: 0,
             finished: None,
             cleared: false,
             left: false,
@@ -272,7 +275,9 @@ impl Job {
                 self.checkpoint_over(node, rank, generation, result);
             }
             FromNode::Stands { generation, result } => self.node_stands(node, generation, result),
-            FromNode::Looks { ask, ranks, refused } => self.take_looks(node, ask, ranks, refused),
+            FromNode::Looks { ask, ranks, refused, logged_bytes: logged } => {
+                self.take_looks(node, ask, ranks, (refused, logged));
+            }
             FromNode::Saved { rank, error } => self.log_saved(rank, error),
             FromNode::SegmentSaved { name, result } if self.together.is_some() => {
                 self.set_segment(&name, result);

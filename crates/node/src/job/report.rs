@@ -4,6 +4,7 @@ use super::nodes::State;
 use super::{Job, Latest, Rank};
 use crate::outlet::Outlet;
 use crate::recovery::VAULT;
+use crate::units;
 use eyrie_control::node::{RankLook, Refusals, ToNode};
 use eyrie_control::status::STATUS_FORMAT;
 use eyrie_control::{
@@ -142,7 +143,7 @@ impl Job {
             program: text(&self.spec.program),
             args: self.spec.argv.iter().skip(1).map(|a| text(a)).collect(),
             size: self.spec.size,
-            ft: self.spec.ft.name().to_string(),
+            ft: self.spec.mode().to_string(),
             vault: self.many().then(|| self.spec.vault.to_string()),
             phase: self.monitor.phase().to_string(),
             exit_code: self.exit_code,
@@ -213,6 +214,7 @@ impl Job {
             State::Joining => "joining",
             State::Live if n.is_awaited() => "awaited",
             State::Live if n.left || self.leaves.contains_key(&node) => "leaving",
+            State::Live if self.spec.router_nodes().contains(&node) => "router",
             State::Live if ranks.is_empty() => "spare",
             State::Live => "live",
             State::Lost if n.left => "left",
@@ -226,10 +228,23 @@ impl Job {
             pid: n.pid,
             address: n.peer.map(|p| p.link.to_string()),
             ranks,
+            routes: self.routes(node),
+            logged_bytes: n.logged_bytes,
             strangers: n.refused.strangers,
             fenced: n.refused.fenced,
             malformed: n.refused.malformed,
         }
+    }
+
+    /// The ranks that a live router routes for.
+    fn routes(&self, node: u32) -> Option<Vec<u32>> {
+        if !self.spec.router_nodes().contains(&node) {
+            return None;
+        }
+        let lives = |n: u32| self.nodes[n as usize].state == State::Live;
+        let routing = units::routing(&self.spec);
+        let all = 0..self.spec.size;
+        Some(all.filter(|rank| routing.router(*rank, lives) == Some(node)).collect())
     }
 
     fn rank_state(&self, r: &Rank) -> String {
@@ -277,9 +292,10 @@ impl Job {
         node: u32,
         ask: u64,
         ranks: Vec<RankLook>,
-        refused: Refusals,
+        (refused, logged_bytes): (Refusals, u64),
     ) {
-        self.nodes[node as usize].refused = refused;
+        let n = &mut self.nodes[node as usize];
+        (n.refused, n.logged_bytes) = (refused, logged_bytes);
         for look in ranks {
             if let Some(r) = self
                 .ranks

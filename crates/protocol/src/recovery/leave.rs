@@ -60,6 +60,13 @@ impl Planner {
         self.members.iter().copied().filter(|m| self.leaves(m).is_none()).collect()
     }
 
+    /// Those of them that ranks may be brought to.
+    pub fn takers(&self) -> Vec<Member> {
+        let mut keepers = self.keepers();
+        keepers.retain(|m| !self.routers.contains(&m.node));
+        keepers
+    }
+
     /// Whether every gate has replicas that stay.
     pub fn is_guarded(&self) -> bool {
         self.leaves.exposed.is_empty()
@@ -80,10 +87,11 @@ impl Planner {
             Input::Leave { member, to } => {
                 let stays = |m: &Member| *m != member && self.leaves(m).is_none();
                 let known = self.members.contains(&member) && self.leaves(&member).is_none();
-                if self.together || !known || !self.members.iter().any(stays) {
+                let takes = |m: &Member| stays(m) && !self.routers.contains(&m.node);
+                if self.together || !known || !self.members.iter().any(takes) {
                     return;
                 }
-                let to = to.filter(|to| self.members.contains(to) && stays(to));
+                let to = to.filter(|to| self.members.contains(to) && takes(to));
                 self.leaves.nodes.insert(member, Leave { stage: Stage::Stopping, to });
                 self.tell_leaving(todo);
                 self.balance(todo);
@@ -139,7 +147,7 @@ impl Planner {
         let members = &self.members;
         self.leaves.nodes.retain(|m, _| members.contains(m));
         self.leaves.exposed.retain(|m| members.contains(m));
-        if self.keepers().is_empty() {
+        if self.takers().is_empty() {
             self.leaves.nodes.clear();
         }
         // Gates have exchanged replicas since, or nodes have come that know nothing.
