@@ -76,6 +76,9 @@ pub enum Command {
     /// The gateway of a cluster (started by the job's controller)
     #[command(name = "__gateway", hide = true)]
     Gateway,
+    /// Speaks PMIx with a launcher (started by `eyrie join`)
+    #[command(name = "__pmix", hide = true)]
+    Pmix,
     /// The way to a node of `eyrie join` (started by its controller)
     #[command(name = "__call", hide = true)]
     Call {
@@ -88,8 +91,10 @@ pub enum Command {
 
 const JOIN_HELP: &str = "Examples:\n  \
     mpiexec -n 4 eyrie join ./heat 4000\n  \
-    srun --mpi=pmi2 -n 64 eyrie join --ckpt-every 30 ./heat 4000\n\n\
-    Speaks PMI 1.1 (PMI_FD), as of hydra (MPICH, Intel MPI) and of Slurm with --mpi=pmi2. The\n\
+    srun --mpi=pmi2 -n 64 eyrie join --ckpt-every 30 ./heat 4000\n  \
+    mpirun -n 4 eyrie join ./heat 4000          (Open MPI 5)\n\n\
+    Speaks PMI 1.1 (PMI_FD), as of hydra (MPICH, Intel MPI) and of Slurm with --mpi=pmi2, and\n\
+    PMIx where libpmix is installed (Open MPI, PRRTE, srun --mpi=pmix). The\n\
     launcher says how many ranks there are and on which machines; options for that are refused.\n\
     Ranks are children of Eyrie's daemons there. What they print comes out of the first\n\
     process, which also has the job's exit code; the others have 0. Its standard input is that of\n\

@@ -65,6 +65,7 @@ fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Member => launch::member(),
         Command::Host => launch::host(),
         Command::Gateway => launch::gateway(),
+        Command::Pmix => join::speak(),
         Command::Call { folder, host, .. } => join::call(&folder, &host),
     }
 }
