@@ -21,6 +21,13 @@ pub struct Cli {
     pub command: Command,
 }
 
+const NOTICE_HELP: &str = "Example, on a host that is to be switched off:\n  eyrie notice\n\n\
+    What the notice of a spot instance or a maintenance script calls, as the jobs' user. Nodes of\n\
+    jobs over --hosts (or in an allocation of Slurm) leave their jobs as with eyrie drain, in the\n\
+    time that eyrie run --grace gives them, and then they end; a job all of whose nodes are told\n\
+    is saved, for eyrie restart. SIGTERM or SIGUSR1 to a node's keeper (eyrie __host) does the\n\
+    same. The command returns at once. Exit code: 0, or 1 if no node is here.";
+
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a program, on this machine or over hosts
@@ -41,10 +48,17 @@ pub enum Command {
     Grow(Grow),
     /// Have nodes leave a job over nodes or hosts, in order: no work is lost
     Drain(Drain),
+    /// Tell the nodes of jobs on this host that it is about to end
+    #[command(after_help = NOTICE_HELP)]
+    Notice,
     /// Go on with a job that was saved and ended
     Restart(Restart),
-    /// Go on with a job whose nodes are left alone: `eyrie run` was killed with its controller
+    /// Have all ranks of a job stand still, so that others have their processors
+    Suspend(Suspend),
+    /// Go on with a job that is suspended, or whose nodes are left alone
     Resume(Resume),
+    /// Let jobs take turns on the processors that they share
+    Share(Share),
     /// Cause a fault on purpose
     Inject(Inject),
     /// End a job
@@ -280,6 +294,11 @@ pub struct Run {
     /// with unit; over nodes) [default: never]
     #[arg(long, value_name = "SECS", value_parser = parse_millis)]
     pub save_every: Option<u64>,
+    /// How long a node has from the SIGTERM or SIGUSR1 on that tells it to end: its ranks go on
+    /// elsewhere; if all nodes are told, the job is saved (seconds, or with unit; over nodes);
+    /// 0: no time, they end at once [default: 25]
+    #[arg(long, value_name = "SECS", value_parser = parse_millis, env = "EYRIE_GRACE")]
+    pub grace: Option<u64>,
     /// Put each node into a network namespace of its own, joined by a bridge: the program reaches
     /// the other nodes and nothing else (root only; takes `ip` of iproute2)
     #[arg(long, requires = "nodes")]
@@ -443,7 +462,40 @@ pub struct Restart {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  eyrie suspend last\n  eyrie resume last\n\n\
+    All processes of all ranks stop where they are, on all nodes, and go on from there when\n\
+    `eyrie resume` says so; they notice nothing of it but the time. Daemons go on: the job\n\
+    answers, what dies is brought back and stands then, too, and checkpoints that are asked for\n\
+    are taken. No time counts for intervals of checkpoints. Memory and logs stay. The command\n\
+    returns when all stand. If the controller dies the job stays suspended; a job that is to end\n\
+    goes on first.")]
+pub struct Suspend {
+    /// The job: its id, the beginning of one, or `last`
+    pub job: String,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  eyrie share k7mq wzpd --slice 2s\n\n\
+    Each job runs for a slice of time while the others stand still (as with eyrie suspend): all\n\
+    ranks of a job go on and stop together, on all nodes. A job that ends leaves the others with\n\
+    the rest; when one is left it runs on alone and the command ends. However the command ends,\n\
+    all jobs run on: also when it is killed. If it hangs they do after two slices and 10 s.")]
+pub struct Share {
+    /// Jobs that run: ids, or beginnings of them
+    #[arg(required = true, num_args = 2.., value_name = "JOB")]
+    pub jobs: Vec<String>,
+    /// How long each runs in its turn
+    #[arg(long, value_name = "TIME", default_value = "2s")]
+    #[arg(value_parser = eyrie_terminal::units::parse_interval)]
+    pub slice: u64,
+    /// Tell each turn
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+#[derive(Debug, Args)]
 #[command(after_help = "Example:\n  eyrie resume last\n\n\
+    A job that is suspended goes on where it stood (eyrie suspend).\n\n\
     A job over --nodes or --hosts goes on for a while (eyrie run --controller-limit) when\n\
     `eyrie run` and its controller were killed. This starts another controller, which goes on\n\
     by the journal of the dead one, and takes the place of `eyrie run`: output that was not\n\

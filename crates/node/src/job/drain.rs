@@ -31,17 +31,32 @@ impl Job {
             nodes.insert(self.node_to_leave(name)?);
         }
         let to = to.map(|to| self.node_that_stays(to, &nodes)).transpose()?;
+        self.leave_watchers.push(Watcher { nodes: nodes.clone(), outlet });
+        if let Err(why) = self.begin_leaves(&nodes, to, limit_ms) {
+            self.leave_watchers.pop();
+            return Err(why);
+        }
+        self.tend_leaves();
+        Ok(())
+    }
+
+    /// Has these nodes leave, if they may.
+    pub(super) fn begin_leaves(
+        &mut self,
+        nodes: &BTreeSet<u32>,
+        to: Option<Member>,
+        limit_ms: Option<u64>,
+    ) -> Result<(), String> {
+        self.may_leave()?;
         let keepers = self.planner.iter().flat_map(|p| p.keepers());
         if keepers.filter(|m| !nodes.contains(&m.node)).count() == 0 {
             return Err(String::from(
                 "no node would stay that its ranks could go to: let others join first (eyrie grow)",
             ));
         }
-        self.leave_watchers.push(Watcher { nodes: nodes.clone(), outlet });
-        for &node in &nodes {
+        for &node in nodes {
             self.begin_leave(node, to, limit_ms);
         }
-        self.tend_leaves();
         Ok(())
     }
 

@@ -207,7 +207,7 @@ impl Job {
     }
 
     fn order_stop(&mut self, rank: u32, holds: bool) {
-        let now = self.now_ms();
+        let now = self.ranks_ms();
         let r = self.rank(rank);
         let idle = r.proc.is_some() && r.capturing.is_none();
         if !idle || (!holds && r.moves.copied) || !self.scheduler.begin(rank, now) {
