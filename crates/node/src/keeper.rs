@@ -5,10 +5,10 @@
 //! Kept true: what it is told comes through standard input and stands in no argument; when that
 //! input says so, the daemon ends, or a signal asks it to, all processes of the node and its
 //! storage go, and then the keeper. SIGTERM and SIGUSR1 leave the job time to take its ranks away
-//! (`--grace`): the daemon passes them on. The input's end says so, too, but where nodes outlive their
-//! controller: there the daemon knows best how long. If the keeper is killed, the daemon notices by
-//! its lost controller, and clears away itself; storage that both leave is removed by the next
-//! keeper here.
+//! (`--grace`): the daemon passes them on. The input's end says so, too, but where nodes outlive
+//! their controller: there the daemon knows best how long. If the keeper is killed, the daemon
+//! notices by its lost controller, and clears away itself; storage that both leave is removed by
+//! the next keeper here.
 
 use crate::home::{self, HomeError};
 use crate::lodging::Lodging;

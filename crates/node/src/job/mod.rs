@@ -381,7 +381,6 @@ impl Job {
         console: Outlet,
         tell: mpsc::UnboundedSender<Msg>,
     ) -> Result<Shared, BeginError> {
-        let input = open_input(&place, saved.as_ref())?;
         let elapsed = Duration::from_millis(saved.as_ref().map_or(0, |s| s.elapsed_ms));
         let begun = Instant::now().checked_sub(elapsed).unwrap_or_else(Instant::now);
         let mut job = Job {
@@ -398,7 +397,7 @@ impl Job {
             monitor: Monitor::new(spec.size, spec.ft != Ft::Verify),
             scheduler: checkpoints::scheduler(&spec, 0),
             loans: Loans::default(),
-            input,
+            input: open_input(&place, saved.as_ref())?,
             input_credit: 0,
             events: EventLog::open(&place.folder.join(crate::home::EVENTS)),
             told: Vec::new(),
