@@ -21,13 +21,6 @@ pub struct Cli {
     pub command: Command,
 }
 
-const NOTICE_HELP: &str = "Example, on a host that is to be switched off:\n  eyrie notice\n\n\
-    What the notice of a spot instance or a maintenance script calls, as the jobs' user. Nodes of\n\
-    jobs over --hosts (or in an allocation of Slurm) leave their jobs as with eyrie drain, in the\n\
-    time that eyrie run --grace gives them, and then they end; a job all of whose nodes are told\n\
-    is saved, for eyrie restart. SIGTERM or SIGUSR1 to a node's keeper (eyrie __host) does the\n\
-    same. The command returns at once. Exit code: 0, or 1 if no node is here.";
-
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a program, on this machine or over hosts
@@ -49,16 +42,18 @@ pub enum Command {
     /// Have nodes leave a job over nodes or hosts, in order: no work is lost
     Drain(Drain),
     /// Tell the nodes of jobs on this host that it is about to end
-    #[command(after_help = NOTICE_HELP)]
+    #[command(after_help = crate::share_args::NOTICE_HELP)]
     Notice,
+    /// Move the ranks of a running job to other nodes, all at one time
+    Migrate(Migrate),
     /// Go on with a job that was saved and ended
     Restart(Restart),
     /// Have all ranks of a job stand still, so that others have their processors
-    Suspend(Suspend),
+    Suspend(crate::share_args::Suspend),
     /// Go on with a job that is suspended, or whose nodes are left alone
     Resume(Resume),
     /// Let jobs take turns on the processors that they share
-    Share(Share),
+    Share(crate::share_args::Share),
     /// Cause a fault on purpose
     Inject(Inject),
     /// End a job
@@ -462,38 +457,6 @@ pub struct Restart {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  eyrie suspend last\n  eyrie resume last\n\n\
-    All processes of all ranks stop where they are, on all nodes, and go on from there when\n\
-    `eyrie resume` says so; they notice nothing of it but the time. Daemons go on: the job\n\
-    answers, what dies is brought back and stands then, too, and checkpoints that are asked for\n\
-    are taken. No time counts for intervals of checkpoints. Memory and logs stay. The command\n\
-    returns when all stand. If the controller dies the job stays suspended; a job that is to end\n\
-    goes on first.")]
-pub struct Suspend {
-    /// The job: its id, the beginning of one, or `last`
-    pub job: String,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Example:\n  eyrie share k7mq wzpd --slice 2s\n\n\
-    Each job runs for a slice of time while the others stand still (as with eyrie suspend): all\n\
-    ranks of a job go on and stop together, on all nodes. A job that ends leaves the others with\n\
-    the rest; when one is left it runs on alone and the command ends. However the command ends,\n\
-    all jobs run on: also when it is killed. If it hangs they do after two slices and 10 s.")]
-pub struct Share {
-    /// Jobs that run: ids, or beginnings of them
-    #[arg(required = true, num_args = 2.., value_name = "JOB")]
-    pub jobs: Vec<String>,
-    /// How long each runs in its turn
-    #[arg(long, value_name = "TIME", default_value = "2s")]
-    #[arg(value_parser = eyrie_terminal::units::parse_interval)]
-    pub slice: u64,
-    /// Tell each turn
-    #[arg(short, long)]
-    pub verbose: bool,
-}
-
-#[derive(Debug, Args)]
 #[command(after_help = "Example:\n  eyrie resume last\n\n\
     A job that is suspended goes on where it stood (eyrie suspend).\n\n\
     A job over --nodes or --hosts goes on for a while (eyrie run --controller-limit) when\n\
@@ -534,7 +497,8 @@ pub struct Grow {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  eyrie drain last 2\n  \
     eyrie drain k7mq node7 --deadline 90\n  \
-    eyrie drain last 0 1 --to 3\n\n\
+    eyrie drain last 0 1 --to 3\n  \
+    eyrie drain last cluster=east\n\n\
     The ranks of the node are copied while they run, stopped, and go on on another node (a spare\n\
     first, then the one with fewest) where they were: nothing is computed again. Other ranks are\n\
     not touched. When all that the node holds is as safe without it its daemon ends, and nothing\n\
@@ -545,15 +509,46 @@ pub struct Grow {
 pub struct Drain {
     /// The job: its id, the beginning of one, or `last`
     pub job: String,
-    /// Numbers of nodes, or names of hosts
+    /// Numbers of nodes, ranges (0-3), names of hosts, `cluster=NAME`, or lists of these (0-3,7)
     #[arg(required = true, value_name = "NODE")]
     pub nodes: Vec<String>,
-    /// Where their ranks go [default: a spare, else the nodes with fewest ranks]
-    #[arg(long, value_name = "NODE")]
-    pub to: Option<String>,
+    /// Where their ranks go [default: a spare, else the nodes with fewest ranks; if there are
+    /// several clusters, of the same one, if a node of that stays]
+    #[arg(long, value_name = "SET", num_args = 1.., value_delimiter = ',')]
+    pub to: Vec<String>,
     /// After so long a node that has not left is given up as lost, which it then is
     #[arg(long, value_name = "SECS", value_parser = parse_millis)]
     pub deadline: Option<u64>,
+    /// One JSON object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    eyrie migrate last --to 4-7\n  \
+    eyrie migrate last --from 0-1 --to 2,3\n  \
+    eyrie migrate k7mq --from node1,node2 --to node3,node4\n  \
+    eyrie migrate last --from cluster=east --to cluster=west --release\n\n\
+    A SET is a list of numbers of nodes, ranges (0-3), names of hosts and cluster=NAME. The ranks\n\
+    are copied while they run, then all of them are stopped, and go on on the other nodes where\n\
+    they were: nothing is computed again. They are spread so that no node has more than it need\n\
+    have. The nodes that they came from forget all that they had, and stay in the job as spares;\n\
+    with --release they leave it, as with eyrie drain. Until the ranks are stopped a fault leaves\n\
+    everything as it was: if one cannot move, none does.\n\n\
+    Exit code: 0 all have moved, 1 they have not, or a node was lost.")]
+pub struct Migrate {
+    /// The job: its id, the beginning of one, or `last`
+    pub job: String,
+    /// The nodes whose ranks move [default: all that have ranks, and are not among those of --to]
+    #[arg(long, value_name = "SET", num_args = 1.., value_delimiter = ',')]
+    pub from: Vec<String>,
+    /// Where they go
+    #[arg(long, value_name = "SET", num_args = 1.., value_delimiter = ',', required = true)]
+    pub to: Vec<String>,
+    /// The nodes that the ranks came from leave the job
+    #[arg(long)]
+    pub release: bool,
     /// One JSON object a line
     #[arg(long)]
     pub json: bool,

@@ -16,6 +16,7 @@ mod restart;
 mod resume;
 mod sender;
 mod share;
+mod share_args;
 mod show;
 mod slurm;
 mod vault;
@@ -46,6 +47,7 @@ fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Checkpoint(checkpoint) => remote::checkpoint(&checkpoint),
         Command::Grow(grow) => remote::grow(&grow),
         Command::Drain(args) => drain::drain(&args),
+        Command::Migrate(args) => drain::migrate(&args),
         Command::Inject(inject) => remote::inject(&inject),
         Command::Abort(abort) => remote::abort(&abort),
         Command::Events(events) => remote::events(&events),

@@ -4,8 +4,8 @@
 //! job stands longer than this command lives, whatever ends it: jobs stand as long as the
 //! connection to them does, and as this command says so again in time.
 
-use crate::args::{Share, Suspend};
 use crate::remote::{Remote, find_running};
+use crate::share_args::{Share, Suspend};
 use anyhow::{anyhow, bail};
 use eyrie_control::{ClientMsg, NodeMsg};
 use eyrie_node::home::JobEntry;

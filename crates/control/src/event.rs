@@ -71,6 +71,8 @@ pub enum EventKind {
     Suspended,
     /// They go on.
     Resumed,
+    /// Its ranks have moved elsewhere, and it is a spare.
+    NodeVacated,
 }
 
 impl EventKind {
@@ -108,6 +110,7 @@ impl EventKind {
             EventKind::NodeStays => "node-stays",
             EventKind::Suspended => "suspended",
             EventKind::Resumed => "resumed",
+            EventKind::NodeVacated => "node-vacated",
         }
     }
 }

@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// Version of this protocol.
-pub const PROTOCOL: u32 = 7;
+pub const PROTOCOL: u32 = 8;
 /// Most bytes of standard input or output in one message.
 pub const MAX_DATA_BYTES: usize = 256 * 1024;
 
@@ -256,12 +256,20 @@ pub enum ClientMsg {
     KillGateways {
         clusters: Vec<u32>,
     },
-    /// Have nodes (numbers, or names of hosts) leave, their ranks to `to` if that is given, within
-    /// so much time; answered by `Leaving` more than once, then `Done`.
+    /// Have nodes (numbers, ranges of them, names of hosts, clusters) leave, their ranks to `to` if
+    /// that is given, within so much time; answered by `Leaving` more than once, then `Done`.
     Drain {
         nodes: Vec<String>,
-        to: Option<String>,
+        to: Vec<String>,
         deadline_ms: Option<u64>,
+    },
+    /// Have all ranks of these nodes (none: of all that have some and are not among `to`) move
+    /// there at one time; the nodes leave (`release`), or are spares afterwards. Answered as
+    /// `Drain`.
+    Migrate {
+        from: Vec<String>,
+        to: Vec<String>,
+        release: bool,
     },
     /// Have all ranks stand still until `Continue`; answered by `Done` when they do.
     Suspend,
@@ -346,6 +354,8 @@ pub enum LeaveStep {
     Emptying,
     /// Nothing of the job is there any more.
     Left,
+    /// It has no ranks any more, and is a spare.
+    Spare,
     /// It does not leave; the text says why.
     Stays,
     /// It was lost before it had left.
@@ -357,7 +367,7 @@ pub enum LeaveStep {
 impl LeaveStep {
     /// Nothing follows.
     pub fn is_last(self) -> bool {
-        matches!(self, LeaveStep::Left | LeaveStep::Stays | LeaveStep::Lost)
+        matches!(self, LeaveStep::Left | LeaveStep::Spare | LeaveStep::Stays | LeaveStep::Lost)
     }
 }
 

@@ -606,7 +606,10 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Res
         ClientMsg::Grow { nodes } => job.grow(nodes, outlet.clone())?,
         ClientMsg::GrowHosts { hosts } => job.grow_hosts(hosts, outlet.clone())?,
         ClientMsg::Drain { nodes, to, deadline_ms } => {
-            job.drain(&nodes, to.as_deref(), deadline_ms, outlet.clone())?;
+            job.drain(&nodes, &to, deadline_ms, outlet.clone())?;
+        }
+        ClientMsg::Migrate { from, to, release } => {
+            job.migrate(&from, &to, release, outlet.clone())?;
         }
         ClientMsg::Suspend => job.hold(Holder::User, None, outlet.clone())?,
         ClientMsg::Continue => job.let_go_on(Holder::User, outlet)?,

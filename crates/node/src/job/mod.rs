@@ -18,6 +18,7 @@ mod halt;
 mod journal;
 mod leave;
 mod loss;
+mod named;
 mod nodes;
 mod notice;
 mod output;

@@ -112,9 +112,11 @@ impl Job {
     fn drain_in_time(&mut self, nodes: &BTreeSet<u32>) -> Result<(), String> {
         let new = nodes.iter().filter(|n| !self.leaves.contains_key(n)).copied();
         let new: BTreeSet<u32> = new.collect();
+        if new.is_empty() {
+            return Ok(());
+        }
         let limit_ms = self.time_left(&new).as_millis() as u64;
-        let drained = self.begin_leaves(&new, None, Some(limit_ms));
-        drained.map_err(|why| {
+        self.drain_unasked(new.clone(), limit_ms).map_err(|why| {
             let list: Vec<String> = new.iter().map(|n| self.node_name(*n)).collect();
             format!("{} is to end, and cannot leave the job: {why}", list.join(", "))
         })
