@@ -106,8 +106,8 @@ fn launched() -> anyhow::Result<Launched> {
         }
         return Err(anyhow!(
             "eyrie join is to be started by a launcher that speaks PMI or PMIx (neither PMI_FD nor \
-             PMIX_RANK is set): mpiexec -n 4 eyrie join PROGRAM, or srun --mpi=pmi2 -n 4 eyrie join \
-             PROGRAM; without a launcher use eyrie run"
+             PMIX_RANK is set): mpiexec -n 4 eyrie join PROGRAM, or srun --mpi=pmi2 -n 4 eyrie \
+             join PROGRAM; without a launcher use eyrie run"
         ));
     };
     check(rank, size)?;
