@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::clusters::Wide;
+use crate::ha_args::{HaArgs, Standby};
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use eyrie_terminal::units::{parse_bytes, parse_millis};
@@ -45,6 +46,8 @@ pub enum Command {
     Restart(Restart),
     /// Go on with a job whose nodes are left alone: `eyrie run` was killed with its controller
     Resume(Resume),
+    /// Wait for the end of another machine's controller, and go on with its job (eyrie run --ha)
+    Standby(Standby),
     /// Cause a fault on purpose
     Inject(Inject),
     /// End a job
@@ -286,6 +289,8 @@ pub struct Run {
     pub netns: bool,
     #[command(flatten)]
     pub guard: Guard,
+    #[command(flatten)]
+    pub ha: HaArgs,
     /// Begin every output line with [rank]
     #[arg(short, long)]
     pub label: bool,

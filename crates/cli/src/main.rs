@@ -4,6 +4,7 @@ mod args;
 mod clusters;
 mod console;
 mod drain;
+mod ha_args;
 mod hosts;
 mod image;
 mod info;
@@ -17,6 +18,7 @@ mod resume;
 mod sender;
 mod show;
 mod slurm;
+mod standby;
 mod vault;
 mod vault_args;
 
@@ -50,6 +52,7 @@ fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Events(events) => remote::events(&events),
         Command::Restart(args) => restart::restart(&args),
         Command::Resume(args) => resume::resume(&args),
+        Command::Standby(args) => standby::standby(&args),
         Command::Replay(replay) => replay::replay(&replay),
         Command::Info(info) => info::info(&info),
         Command::Image(image) => image::image(&image),
