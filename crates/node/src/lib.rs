@@ -27,6 +27,7 @@ mod outlet;
 pub mod output;
 mod pipes;
 mod post;
+mod pour;
 pub mod program;
 mod reap;
 pub mod replay;

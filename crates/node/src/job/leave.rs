@@ -1,15 +1,19 @@
-//! Nodes that leave the job while it runs (`eyrie drain`).
+//! Nodes that leave the job while it runs (`eyrie drain`), or give their ranks away and stay
+//! (`eyrie migrate`).
 //!
-//! Ranks of a node that leaves are copied while they run, then brought to stand, each with an image
-//! of that moment where it is going to live; when all images count the planner has them moved, and
-//! says when nothing hangs on the node any more.
+//! Ranks of a node that leaves are copied while they run, in rounds each of which brings what has
+//! changed during the one before (`rounds`), then brought to stand, each with an image of that
+//! moment where it is going to live; when all images count the planner has them moved, and says
+//! when nothing hangs on the node any more. Nodes that are named together are one party: their
+//! ranks move at one time. One that stays forgets all that it had, and joins again as a spare.
 //!
 //! Kept true: a rank that stands does nothing that its image lacks; what keeps a node from leaving
 //! is told, and then its ranks go on; a node whose time is over is given up as lost, as its machine
-//! would be.
+//! would be; of those whose ranks migrate all go, or none.
 
 use super::books::Moment;
 use super::nodes::State;
+use super::rounds::{Round, Stop};
 use super::{Job, Rank};
 use crate::membership::Member;
 use crate::reap;
@@ -17,6 +21,7 @@ use crate::recovery::{Input, Stage};
 use eyrie_control::node::ToNode;
 use eyrie_control::{Death, EventKind, LeaveStep, Leaving};
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Longest sleep of the main loop while nodes leave.
@@ -30,54 +35,27 @@ const ATTEMPTS: u32 = 3;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Leave {
     pub(super) begun: Moment,
-    limit_ms: Option<u64>,
+    pub(super) limit_ms: Option<u64>,
     /// Its ranks are copied while they run, before they are stopped.
-    precopy: bool,
+    pub(super) precopy: bool,
     pub(super) step: Option<LeaveStep>,
     dismissed: Option<Moment>,
     /// The exit code of its daemon.
     code: Option<i32>,
+    /// The first node of those that it leaves with.
+    party: u32,
+    end: End,
 }
 
-/// A rank, as far as it leaves its node.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Moves {
-    /// It was copied while it ran.
-    copied: bool,
-    stop: Option<Stop>,
-    /// The node that it has left, until it runs elsewhere.
-    from: Option<u32>,
-    #[serde(skip)]
-    ordered: Option<Moment>,
-    /// How long its last image took until it counted.
-    counted_ms: Option<f64>,
-}
-
-/// An image of a rank that leaves.
-#[derive(Debug, Serialize, Deserialize)]
-struct Stop {
-    generation: u32,
-    since: Moment,
-    /// The rank does not go on.
-    holds: bool,
-    counts: bool,
-}
-
-impl Moves {
-    /// A process of the rank is ordered.
-    pub fn begins(&mut self) {
-        (self.copied, self.stop) = (false, None);
-    }
-
-    /// It runs. Returns the node that it has left for that.
-    pub fn arrives(&mut self) -> Option<u32> {
-        self.from.take()
-    }
-
-    /// A checkpoint of it is ordered.
-    pub fn ordered(&mut self) {
-        self.ordered = Some(Moment::now());
-    }
+/// What becomes of nodes whose ranks have moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum End {
+    /// Each leaves the job, whether others do or not.
+    Left,
+    /// All leave, or none.
+    AllLeft,
+    /// All are spares, or nobody's ranks move.
+    Spare,
 }
 
 fn seconds(ms: f64) -> String {
@@ -85,18 +63,38 @@ fn seconds(ms: f64) -> String {
 }
 
 impl Job {
-    pub(super) fn begin_leave(&mut self, node: u32, to: Option<Member>, limit_ms: Option<u64>) {
-        // Images go with it that are on their way to the job's folder.
+    /// Has the ranks of these nodes move, where they are wished to go if that can be.
+    pub(super) fn begin_leaves(
+        &mut self,
+        nodes: &BTreeSet<u32>,
+        wishes: BTreeMap<u32, Vec<Member>>,
+        limit_ms: Option<u64>,
+        end: End,
+    ) {
+        // Images go with them that are on their way to the job's folder.
         self.stop_flush();
+        let Some(&party) = nodes.first() else { return };
+        for &node in nodes {
+            self.begin_leave(node, limit_ms, party, end);
+        }
+        let members = nodes.iter().map(|node| self.member(*node)).collect();
+        self.plan(Input::Leave { members, wishes });
+    }
+
+    fn begin_leave(&mut self, node: u32, limit_ms: Option<u64>, party: u32, end: End) {
         let needed_ms = self.leave_estimate(node);
         let late = limit_ms.zip(needed_ms).filter(|(limit, needed)| *needed > *limit as f64);
         // What is in the vault counts when a round of it is over.
         let precopy = late.is_none() && !self.spec.is_vaulted();
         let (begun, step, dismissed, code) = (Moment::now(), None, None, None);
-        self.leaves.insert(node, Leave { begun, limit_ms, precopy, step, dismissed, code });
+        let leave = Leave { begun, limit_ms, precopy, step, dismissed, code, party, end };
+        self.leaves.insert(node, leave);
         let mut event = self.event(EventKind::NodeLeaving);
         event.node = Some(node);
-        event.text = limit_ms.map_or(String::new(), |ms| format!("within {}", seconds(ms as f64)));
+        event.text = match end {
+            End::Spare => String::from("its ranks migrate"),
+            _ => limit_ms.map_or(String::new(), |ms| format!("within {}", seconds(ms as f64))),
+        };
         self.log_event(event);
         if let Some((limit, needed)) = late {
             let text = format!(
@@ -110,10 +108,20 @@ impl Job {
         }
         for rank in self.placement.ranks_on(node) {
             let r = self.rank(rank);
-            r.moves.copied = false;
+            r.moves.again();
             r.failures = 0;
         }
-        self.plan(Input::Leave { member: self.member(node), to });
+    }
+
+    /// Those that leave with a node and are not told to move yet, itself among them.
+    pub(super) fn party_of(&self, node: u32) -> Vec<u32> {
+        let party = self.leaves.get(&node).map(|l| l.party);
+        let stands = |node: &u32| {
+            let stage = self.planner.as_ref().and_then(|p| p.leaves(&self.member(*node)));
+            stage.is_some_and(|s| s != Stage::Moving)
+        };
+        let all = self.leaves.iter().filter(|l| Some(l.1.party) == party).map(|l| *l.0);
+        all.filter(stands).collect()
     }
 
     /// How long it may take, by the last checkpoints of its ranks: a copy, what has changed since,
@@ -166,7 +174,7 @@ impl Job {
             Stage::Stopping => match self.bring_to_stand(node) {
                 Ok(true) => self.plan(Input::Stands { member }),
                 Ok(false) => {}
-                Err(why) if limit_ms.is_none() => self.stays(node, &why),
+                Err(why) if limit_ms.is_none() => self.cannot_leave(node, &why),
                 Err(why) => self.tell_leave(node, LeaveStep::Late, why),
             },
             Stage::Standing => {}
@@ -176,7 +184,6 @@ impl Job {
 
     /// Whether all ranks of a node stand, with images that count. `Err`: they cannot.
     fn bring_to_stand(&mut self, node: u32) -> Result<bool, String> {
-        let precopy = self.leaves.get(&node).is_some_and(|l| l.precopy);
         let ranks = self.placement.ranks_on(node);
         let runs = |job: &Job, rank: u32| !job.ranks[rank as usize].gone;
         let live: Vec<u32> = ranks.into_iter().filter(|r| runs(self, *r)).collect();
@@ -185,11 +192,8 @@ impl Job {
             let why = self.ranks[*rank as usize].reason.clone().unwrap_or_default();
             return Err(format!("rank {rank} cannot be checkpointed: {why}"));
         }
-        let copied = |r: &u32| {
-            let moves = &self.ranks[*r as usize].moves;
-            moves.copied || moves.stop.as_ref().is_some_and(|s| s.holds)
-        };
-        let holds = !precopy || live.iter().all(copied);
+        let round = self.round_of(node);
+        let holds = round == Round::Last;
         let step = if holds { LeaveStep::Stopping } else { LeaveStep::Copying };
         self.tell_leave(node, step, describe(&live));
         let mut all = true;
@@ -197,20 +201,28 @@ impl Job {
             let r = self.rank(rank);
             match &r.moves.stop {
                 Some(stop) => all &= stop.holds && stop.counts && r.proc.is_some(),
+                None if round == Round::None => all = false,
                 None => {
                     all = false;
-                    self.order_stop(rank, holds);
+                    self.order_stop(rank, round);
                 }
             }
         }
         Ok(all)
     }
 
-    fn order_stop(&mut self, rank: u32, holds: bool) {
+    fn order_stop(&mut self, rank: u32, round: Round) {
         let now = self.now_ms();
         let r = self.rank(rank);
         let idle = r.proc.is_some() && r.capturing.is_none();
-        if !idle || (!holds && r.moves.copied) || !self.scheduler.begin(rank, now) {
+        let holds = round == Round::Last;
+        let due = match round {
+            Round::None => false,
+            Round::Live => !r.moves.copied,
+            Round::Again => r.moves.is_stale(),
+            Round::Last => true,
+        };
+        if !idle || !due || !self.scheduler.begin(rank, now) {
             return;
         }
         self.begin_checkpoint(rank, holds);
@@ -221,9 +233,10 @@ impl Job {
         }
     }
 
-    /// An image of a rank counts, or never will.
-    pub(super) fn image_stands(&mut self, rank: u32, generation: u32, counts: bool) {
+    /// An image of a rank counts, with so many bytes, or never will.
+    pub(super) fn image_stands(&mut self, rank: u32, generation: u32, bytes: Option<u64>) {
         let r = self.rank(rank);
+        let counts = bytes.is_some();
         if let Some(since) = r.moves.ordered.take_if(|_| counts) {
             r.moves.counted_ms = Some(since.elapsed().as_secs_f64() * 1e3);
         }
@@ -235,7 +248,11 @@ impl Job {
                 stop.counts = true;
                 self.scheduler.set_live(rank, false);
             }
-            (true, false) => (r.moves.copied, r.moves.stop) = (true, None),
+            (true, false) => {
+                let took_ms = stop.since.elapsed().as_secs_f64() * 1e3;
+                r.moves.stop = None;
+                r.moves.round(bytes.unwrap_or(0), took_ms);
+            }
             (false, holds) => {
                 r.moves.stop = None;
                 if holds {
@@ -276,12 +293,43 @@ impl Job {
 
     /// Nothing hangs on a node any more.
     pub(super) fn dismiss(&mut self, node: u32) {
+        let leave = self.leaves.get_mut(&node);
+        let end = leave.map(|leave| {
+            leave.dismissed = Some(Moment::now());
+            leave.end
+        });
+        if end == Some(End::Spare) {
+            return self.empty_node(node);
+        }
         let n = &mut self.nodes[node as usize];
         n.send(ToNode::Depart);
         n.left = true;
-        if let Some(leave) = self.leaves.get_mut(&node) {
-            leave.dismissed = Some(Moment::now());
+    }
+
+    /// A node forgets all that it had, and joins again.
+    fn empty_node(&mut self, node: u32) {
+        self.epoch += 1;
+        let epoch = self.epoch;
+        let files: Vec<(u32, Vec<u32>)> =
+            (0u32..).zip(&self.ranks).map(|(rank, r)| (rank, r.retention.files())).collect();
+        let n = &mut self.nodes[node as usize];
+        (n.epoch, n.state) = (epoch, State::Joining);
+        n.send(ToNode::Renew { epoch });
+        for (rank, generations) in files.into_iter().filter(|(_, all)| !all.is_empty()) {
+            n.send(ToNode::Remove { rank, generations });
         }
+        self.looks_without(node);
+        self.vault_loses(node);
+    }
+
+    /// A node has joined again that gave its ranks away.
+    pub(super) fn is_spare(&mut self, node: u32) {
+        let Some(leave) = self.leaves.remove(&node) else { return };
+        let took_ms = leave.begun.elapsed().as_secs_f64() * 1e3;
+        let mut event = self.event(EventKind::NodeVacated);
+        (event.node, event.took_ms) = (Some(node), Some(took_ms));
+        self.log_event(event);
+        self.answer_leave(Leaving { node, step: LeaveStep::Spare, took_ms, text: String::new() });
     }
 
     /// The daemon of a node that was dismissed is gone, or the connection to it.
@@ -313,9 +361,24 @@ impl Job {
         (event.node, event.took_ms) = (Some(node), Some(took_ms));
         event.count = leave.code.and_then(|code| u64::try_from(code).ok());
         self.log_event(event);
+        self.retire_gateways();
         let name = self.node_name(node);
         self.say(format!("{name} has left the job, after {}", seconds(took_ms)));
         self.answer_leave(Leaving { node, step: LeaveStep::Left, took_ms, text: String::new() });
+    }
+
+    /// A rank of a node cannot move.
+    fn cannot_leave(&mut self, node: u32, why: &str) {
+        let end = self.leaves.get(&node).map(|l| l.end);
+        if end == Some(End::Left) {
+            return self.stays(node, why);
+        }
+        for other in self.party_of(node) {
+            match other == node {
+                true => self.stays(node, why),
+                false => self.stays(other, &format!("{} cannot: {why}", self.node_name(node))),
+            }
+        }
     }
 
     /// It does not leave: its ranks go on.

@@ -18,11 +18,13 @@ pub(crate) mod grow;
 mod journal;
 mod leave;
 mod loss;
+mod named;
 mod nodes;
 mod output;
 mod plan;
 mod report;
 mod resume;
+mod rounds;
 mod saving;
 mod sets;
 mod start;
@@ -232,7 +234,7 @@ struct Rank {
     /// It was killed, or will be, as its recovery unit goes back.
     falls: bool,
     /// It leaves its node.
-    moves: leave::Moves,
+    moves: rounds::Moves,
 }
 
 fn blank() -> [Tape; 2] {
@@ -684,7 +686,7 @@ impl Rank {
             look: RankLook::default(),
             saving: saving::Saving::No,
             falls: false,
-            moves: leave::Moves::default(),
+            moves: rounds::Moves::default(),
         }
     }
 }
