@@ -76,6 +76,7 @@ fn refuse(run: &Run) -> Result<(), Failure> {
         ("-n", run.size.is_some()),
         ("--nodes", run.nodes.is_some()),
         ("--hosts", run.hosts.is_some()),
+        ("--ha", run.ha.ha.is_some()),
         ("--rsh", run.reach.rsh.is_some()),
         ("--prefix", run.reach.prefix.is_some()),
         ("--oversubscribe", run.reach.oversubscribe),
@@ -108,8 +109,8 @@ fn launched() -> anyhow::Result<Launched> {
         }
         return Err(anyhow!(
             "eyrie join is to be started by a launcher that speaks PMI or PMIx (neither PMI_FD nor \
-             PMIX_RANK is set): mpiexec -n 4 eyrie join PROGRAM, or srun --mpi=pmi2 -n 4 eyrie join \
-             PROGRAM; without a launcher use eyrie run"
+             PMIX_RANK is set): mpiexec -n 4 eyrie join PROGRAM, or srun --mpi=pmi2 -n 4 eyrie \
+             join PROGRAM; without a launcher use eyrie run"
         ));
     };
     check(rank, size)?;
