@@ -127,16 +127,6 @@ pub enum FtMode {
     None,
 }
 
-/// Ranks of a router if nothing else is said.
-const ROUTER_SHARE: u32 = 4;
-
-impl Run {
-    /// Ranks of each router, if there are routers.
-    pub fn router_share(&self) -> Option<u32> {
-        (self.ft == FtMode::Routed).then(|| self.routers.unwrap_or(ROUTER_SHARE))
-    }
-}
-
 /// How ranks are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum MapMode {

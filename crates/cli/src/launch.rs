@@ -37,6 +37,8 @@ use std::time::{Duration, Instant};
 
 /// Send log of each rank when none is asked for.
 const LOG_BYTES: u64 = 512 << 20;
+/// Ranks of a router if nothing else is said.
+const ROUTER_SHARE: u32 = 4;
 /// How long nodes go on without a controller if nothing else is said.
 const CONTROLLER_LIMIT_MS: u64 = 60_000;
 /// How long nodes have that are told to end; less than what Slurm leaves them (30 s).
@@ -53,7 +55,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
     let file = RankFile::of(run).map_err(|e| Failure::new(USAGE, e))?;
     check_routers(run).map_err(|e| Failure::new(USAGE, anyhow::Error::msg(e)))?;
     let ranks = file.as_ref().map_or_else(|| run.ranks(), |f| f.ranks.len() as u32);
-    let routers = run.router_share().map_or(0, |share| Routing::count(ranks, share));
+    let routers = router_share(run).map_or(0, |share| Routing::count(ranks, share));
     let wish = Wish {
         hosts: run.hosts.as_deref(),
         here: run.nodes.is_some(),
@@ -97,7 +99,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         nodes,
         spares: run.spares.unwrap_or(0) + routers,
         routers,
-        router_share: run.router_share().unwrap_or(1),
+        router_share: router_share(run).unwrap_or(1),
         hosts,
         homes,
         cyclic: map == Map::Cyclic,
@@ -220,6 +222,11 @@ pub fn check_saving(run: &Run) -> Result<(), Failure> {
         FtMode::Node => "a job with --ft node is not saved as a whole, so far: no --save-every",
     };
     Err(Failure::new(USAGE, anyhow::Error::msg(text)))
+}
+
+/// Ranks of each router, if there are routers.
+fn router_share(run: &Run) -> Option<u32> {
+    (run.ft == FtMode::Routed).then(|| run.routers.unwrap_or(ROUTER_SHARE))
 }
 
 /// Refuses routers where there are none, and what they do not go with.

@@ -3,7 +3,7 @@
 use super::{Agent, Replay};
 use crate::cores;
 use crate::reap;
-use eyrie_control::node::{FromNode, RankLook, Refusals};
+use eyrie_control::node::{FromNode, NodeLook, RankLook, Refusals};
 use eyrie_control::{Ft, Said};
 use eyrie_ledger::{segment, unit};
 use eyrie_link::Links;
@@ -107,7 +107,8 @@ impl Agent {
         let ranks = (0..self.size()).filter(|r| self.ranks[*r as usize].proc.is_some());
         let ranks = ranks.map(|r| self.rank_look(r)).collect();
         let logged_bytes = self.links().map_or(0, |l| l.logged().0);
-        self.say(FromNode::Looks { ask, ranks, refused: self.refused(), logged_bytes });
+        let own = NodeLook { refused: self.refused(), logged_bytes };
+        self.say(FromNode::Looks { ask, ranks, own });
     }
 
     /// Who was turned away by this node's links and its store.

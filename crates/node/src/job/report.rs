@@ -5,7 +5,7 @@ use super::{Job, Latest, Rank};
 use crate::outlet::Outlet;
 use crate::recovery::VAULT;
 use crate::units;
-use eyrie_control::node::{RankLook, Refusals, ToNode};
+use eyrie_control::node::{NodeLook, RankLook, ToNode};
 use eyrie_control::status::STATUS_FORMAT;
 use eyrie_control::{
     CheckpointStatus, Event, EventKind, JobStatus, NodeMsg, NodeStatus, RankStatus,
@@ -232,10 +232,10 @@ impl Job {
             address: n.peer.map(|p| p.link.to_string()),
             ranks,
             routes: self.routes(node),
-            logged_bytes: n.logged_bytes,
-            strangers: n.refused.strangers,
-            fenced: n.refused.fenced,
-            malformed: n.refused.malformed,
+            logged_bytes: n.look.logged_bytes,
+            strangers: n.look.refused.strangers,
+            fenced: n.look.refused.fenced,
+            malformed: n.look.refused.malformed,
         }
     }
 
@@ -290,15 +290,8 @@ impl Job {
         }
     }
 
-    pub(super) fn take_looks(
-        &mut self,
-        node: u32,
-        ask: u64,
-        ranks: Vec<RankLook>,
-        (refused, logged_bytes): (Refusals, u64),
-    ) {
-        let n = &mut self.nodes[node as usize];
-        (n.refused, n.logged_bytes) = (refused, logged_bytes);
+    pub(super) fn take_looks(&mut self, node: u32, ask: u64, ranks: Vec<RankLook>, own: NodeLook) {
+        self.nodes[node as usize].look = own;
         for look in ranks {
             if let Some(r) = self
                 .ranks
