@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// Version of this protocol.
-pub const PROTOCOL: u32 = 6;
+pub const PROTOCOL: u32 = 7;
 /// Most bytes of standard input or output in one message.
 pub const MAX_DATA_BYTES: usize = 256 * 1024;
 
@@ -155,6 +155,7 @@ pub struct JobSpec {
     pub log_replicas: u32,
     /// How images are protected against the loss of nodes.
     pub vault: Scheme,
+    pub manner: crate::vault::Manner,
     /// Resolved path of the program.
     pub program: Vec<u8>,
     /// The name the program is called by, and its arguments.

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub const EXIT_CODE: i32 = 85;
 
 const MAGIC: [u8; 8] = *b"EYRIEJOB";
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 const HEADER_BYTES: usize = 40;
 /// A length that is not believed.
 const MAX_BYTES: u64 = 1 << 36;
@@ -162,6 +162,7 @@ mod tests {
             slots: vec![],
             log_replicas: 0,
             vault: eyrie_vault::Scheme::Partner,
+            manner: eyrie_control::vault::Manner::default(),
             program: b"/bin/x".to_vec(),
             argv: vec![b"x".to_vec()],
             input_is_file: false,

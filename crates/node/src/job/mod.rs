@@ -11,6 +11,7 @@ mod checkpoints;
 mod cut;
 mod death;
 mod drain;
+mod encoder;
 mod flush;
 mod gateways;
 pub(crate) mod grow;

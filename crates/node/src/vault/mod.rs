@@ -3,6 +3,8 @@
 //! Kept true: all that changes it is done by one thread, in the order in which it was told; what is
 //! read is read beside that, and held against checksums by whoever reads.
 
+mod pace;
+mod probe;
 mod remote;
 mod worker;
 

@@ -3,21 +3,25 @@
 //! Kept true: what comes of another generation than the one under way is not heeded; a step that
 //! fails is told once, and nothing of that generation follows.
 
+use super::pace::Pace;
+use super::probe::probe;
 use crate::agent::check_image;
 use crate::store::{Client, Identity, Members};
 use eyrie_control::node::{Choice, FromNode};
+use eyrie_control::vault::{Link, Spent};
 use eyrie_control::{VaultOrder, VaultStep};
 use eyrie_vault::disk::Folder;
 use eyrie_vault::encoding::{Message, Messages};
-use eyrie_vault::layout::Place;
 use eyrie_vault::member::{Member, MemberError};
-use eyrie_vault::record::{self, Dropped, Summary};
+use eyrie_vault::record::{self, Dropped};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::thread::JoinHandle;
+use std::time::Instant;
 
 /// What is to be done.
 pub(crate) enum Work {
@@ -47,6 +51,10 @@ struct Current {
     /// To the others of the group.
     lines: BTreeMap<u32, Client>,
     prepared: bool,
+    pace: Pace,
+    /// Since the order to encode, and what was sent since.
+    begun: Instant,
+    sent: u64,
 }
 
 struct Worker {
@@ -106,11 +114,7 @@ impl Worker {
         match order {
             VaultOrder::Begin { generation, .. } => match self.begin(order) {
                 Ok(None) => {}
-                Ok(Some(offer)) => {
-                    let (group, lines) = (Vec::new(), BTreeMap::new());
-                    self.current = Some(Current { generation, group, lines, prepared: false });
-                    self.say(generation, VaultStep::Offered(offer));
-                }
+                Ok(Some(offered)) => self.say(generation, offered),
                 Err(why) => self.fail(generation, why),
             },
             VaultOrder::Encode { generation, group, payloads, encoder } => {
@@ -119,6 +123,7 @@ impl Worker {
                     return;
                 };
                 current.group.clone_from(&group);
+                current.begun = Instant::now();
                 let said = self.with(|member| member.encode(&group, &payloads, encoder));
                 self.pass_on(generation, said);
             }
@@ -160,15 +165,27 @@ impl Worker {
     }
 
     /// Writes the payload. `None`: an image is damaged, which is told.
-    fn begin(&mut self, order: VaultOrder) -> Result<Option<Summary>, String> {
-        let VaultOrder::Begin { vault, scheme, nodes, generation, term, images, files } = order
+    fn begin(&mut self, order: VaultOrder) -> Result<Option<VaultStep>, String> {
+        let begun = Instant::now();
+        let VaultOrder::Begin {
+            vault,
+            scheme,
+            places,
+            generation,
+            term,
+            rate,
+            measure,
+            images,
+            files,
+        } = order
         else {
             return Ok(None);
         };
         self.current = None;
         let node = self.own.as_ref().map_or(u32::MAX, |own| own.node);
+        let nodes: Vec<u32> = places.iter().map(|p| p.node).collect();
+        let probing = if measure { self.start_probe(&nodes) } else { None };
         if self.member.is_none() {
-            let places = nodes.into_iter().map(Place::of).collect();
             let identity = record::Identity { vault, node, scheme, places };
             let folder = Folder::create(&self.setup.folder).map_err(|e| e.to_string())?;
             self.member = Some(Member::create(folder, identity).map_err(|e| e.to_string())?);
@@ -189,20 +206,47 @@ impl Worker {
             let mut file = File::open(&path).map_err(|e| format!("{}: {e}", path.display()))?;
             self.with(|member| member.add(&name, &mut file))?;
         }
-        self.with(Member::offer).map(Some)
+        let summary = self.with(Member::offer)?;
+        let us = begun.elapsed().as_micros() as u64;
+        let (group, lines) = (Vec::new(), BTreeMap::new());
+        let (pace, begun) = (Pace::new(rate), Instant::now());
+        let prepared = false;
+        self.current = Some(Current { generation, group, lines, prepared, pace, begun, sent: 0 });
+        let link = probing.and_then(|probing| probing.join().ok().flatten());
+        Ok(Some(VaultStep::Offered { summary, link, us }))
+    }
+
+    /// Measures the way to the next of these nodes, while the payload is written.
+    fn start_probe(&self, nodes: &[u32]) -> Option<JoinHandle<Option<Link>>> {
+        let own = self.own.clone()?;
+        let at = nodes.iter().position(|node| *node == own.node)?;
+        let next = nodes[(at + 1) % nodes.len()];
+        let members = Arc::clone(&self.setup.members);
+        let work = move || {
+            let told = |error| tracing::warn!("vault: the way to node {next}: {error}");
+            probe(&own, &members, next).map_err(told).ok()
+        };
+        std::thread::Builder::new().name("eyrie-probe".into()).spawn(work).ok()
     }
 
     /// Brings to the others what is for them, and tells when all of its parity is here.
     fn pass_on(&mut self, generation: u64, said: Result<Messages, String>) {
         let settled = said.and_then(|messages| {
             self.send(generation, messages)?;
-            self.with(Member::settle)
+            let encoded = Instant::now();
+            Ok(self.with(Member::settle)?.map(|summary| (summary, encoded)))
         });
         match settled {
             Ok(None) => {}
-            Ok(Some(summary)) => {
-                self.current.iter_mut().for_each(|c| c.prepared = true);
-                self.say(generation, VaultStep::Prepared(summary));
+            Ok(Some((summary, encoded))) => {
+                let mut spent = Spent::default();
+                if let Some(current) = &mut self.current {
+                    current.prepared = true;
+                    spent.encode_us = (encoded - current.begun).as_micros() as u64;
+                    spent.durable_us = encoded.elapsed().as_micros() as u64;
+                    spent.bytes = current.sent;
+                }
+                self.say(generation, VaultStep::Prepared { summary, spent });
             }
             Err(why) => self.fail(generation, why),
         }
@@ -220,6 +264,12 @@ impl Worker {
                     none.insert(line.map_err(told)?)
                 }
             };
+            let bytes = message.block.as_ref().map_or(0, |(_, bytes)| bytes.len() as u64);
+            let wait = current.pace.wait(bytes, Instant::now());
+            if !wait.is_zero() {
+                std::thread::sleep(wait);
+            }
+            current.sent += bytes;
             line.part(generation, &message).map_err(told)?;
         }
         Ok(())
