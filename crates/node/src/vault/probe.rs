@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 /// Sending that takes so long tells the rate well enough.
 const ENOUGH: Duration = Duration::from_millis(30);
-/// Bytes of the first burst; each next one has four times as many.
+/// Bytes of the first burst; each next one has twice as many.
 const FIRST_BYTES: u32 = 64 << 10;
 const MOST_BYTES: u32 = 64 << 20;
 /// Bursts of the size that takes long enough, of which the fastest counts.
-const BURSTS: usize = 3;
+const BURSTS: usize = 2;
 /// Times that a word goes there and back.
 const TURNS: usize = 6;
 /// Chunks that are coded; they are more than a cache of a core holds.
@@ -34,7 +34,7 @@ pub(super) fn probe(own: &Identity, members: &Members, next: u32) -> Result<Link
     let mut bytes = FIRST_BYTES;
     let mut took = timed(|| client.probe(bytes))?;
     while took < ENOUGH && bytes < MOST_BYTES {
-        bytes *= 4;
+        bytes *= 2;
         took = timed(|| client.probe(bytes))?;
     }
     // What else the machine does at the moment is not the link's.

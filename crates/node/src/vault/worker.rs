@@ -3,10 +3,11 @@
 //! Kept true: what comes of another generation than the one under way is not heeded; a step that
 //! fails is told once, and nothing of that generation follows.
 
+use super::lines::Lines;
 use super::pace::Pace;
 use super::probe::probe;
 use crate::agent::check_image;
-use crate::store::{Client, Identity, Members};
+use crate::store::{Identity, Members};
 use eyrie_control::node::{Choice, FromNode};
 use eyrie_control::vault::{Link, Spent};
 use eyrie_control::{VaultOrder, VaultStep};
@@ -14,12 +15,10 @@ use eyrie_vault::disk::Folder;
 use eyrie_vault::encoding::{Message, Messages};
 use eyrie_vault::member::{Member, MemberError};
 use eyrie_vault::record::{self, Dropped};
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -31,6 +30,8 @@ pub(crate) enum Work {
     Said { from: u32, generation: u64, message: Message },
     /// What it was saying broke off.
     Broken { from: u32, generation: u64 },
+    /// What this node was saying does not get through.
+    Stuck { generation: u64, why: String },
 }
 
 /// What the thread needs.
@@ -49,7 +50,7 @@ struct Current {
     generation: u64,
     group: Vec<u32>,
     /// To the others of the group.
-    lines: BTreeMap<u32, Client>,
+    lines: Option<Lines>,
     prepared: bool,
     pace: Pace,
     /// Since the order to encode, and what was sent since.
@@ -59,14 +60,16 @@ struct Current {
 
 struct Worker {
     setup: Setup,
+    /// To itself.
+    tell: Sender<Work>,
     member: Option<Member<Folder>>,
     own: Option<Identity>,
     current: Option<Current>,
 }
 
-/// Does what is told, until nobody is left who could.
-pub(super) fn run(setup: Setup, told: &Receiver<Work>) {
-    let mut worker = Worker { setup, member: None, own: None, current: None };
+/// Does what is told, as long as the process is there.
+pub(super) fn run(setup: Setup, tell: Sender<Work>, told: &Receiver<Work>) {
+    let mut worker = Worker { setup, tell, member: None, own: None, current: None };
     for work in told {
         match work {
             Work::Order(order, own) => {
@@ -82,8 +85,11 @@ pub(super) fn run(setup: Setup, told: &Receiver<Work>) {
                     worker.fail(generation, format!("what node {from} was sending broke off"));
                 }
             }
+            Work::Stuck { generation, why } if worker.is_current(generation) => {
+                worker.fail(generation, why);
+            }
             // Late.
-            Work::Said { .. } | Work::Broken { .. } => {}
+            Work::Said { .. } | Work::Broken { .. } | Work::Stuck { .. } => {}
         }
     }
 }
@@ -208,7 +214,7 @@ impl Worker {
         }
         let summary = self.with(Member::offer)?;
         let us = begun.elapsed().as_micros() as u64;
-        let (group, lines) = (Vec::new(), BTreeMap::new());
+        let (group, lines) = (Vec::new(), None);
         let (pace, begun) = (Pace::new(rate), Instant::now());
         let prepared = false;
         self.current = Some(Current { generation, group, lines, prepared, pace, begun, sent: 0 });
@@ -254,23 +260,19 @@ impl Worker {
 
     fn send(&mut self, generation: u64, messages: Messages) -> Result<(), String> {
         let (Some(own), Some(current)) = (&self.own, &mut self.current) else { return Ok(()) };
+        let lines = current.lines.get_or_insert_with(|| {
+            let members = Arc::clone(&self.setup.members);
+            Lines::new(generation, own.clone(), members, self.tell.clone())
+        });
         for (number, message) in messages {
             let to = *current.group.get(number).ok_or("it speaks to nobody")?;
-            let told = |e: crate::store::StoreError| format!("node {to}: {e}");
-            let line = match current.lines.entry(to) {
-                Entry::Occupied(line) => line.into_mut(),
-                Entry::Vacant(none) => {
-                    let line = Client::connect(own, &self.setup.members, to);
-                    none.insert(line.map_err(told)?)
-                }
-            };
             let bytes = message.block.as_ref().map_or(0, |(_, bytes)| bytes.len() as u64);
             let wait = current.pace.wait(bytes, Instant::now());
             if !wait.is_zero() {
                 std::thread::sleep(wait);
             }
             current.sent += bytes;
-            line.part(generation, &message).map_err(told)?;
+            lines.send(to, message).map_err(|e| e.to_string())?;
         }
         Ok(())
     }
