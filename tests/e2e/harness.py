@@ -61,13 +61,32 @@ def compile_gate():
     return out
 
 
-def alive(pid):
-    """Whether a process exists and is no zombie."""
+def born(pid):
+    """When a process was started, in ticks; None if it does not exist or is a zombie."""
     try:
         with open(f"/proc/{pid}/stat") as f:
-            return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+            fields = f.read().rsplit(")", 1)[1].split()
     except OSError:
-        return False
+        return None
+    return None if fields[0] in "ZX" else fields[19]
+
+
+def alive(pid):
+    """Whether a process exists and is no zombie."""
+    return born(pid) is not None
+
+
+class Pids(dict):
+    """Processes that were seen. Numbers are used again, on a busy machine after minutes."""
+
+    def update(self, pids):
+        for pid in pids:
+            if born(pid):
+                self[pid] = born(pid)
+
+    def left(self):
+        """Those that are still there."""
+        return sorted(pid for pid, start in self.items() if start and born(pid) == start)
 
 
 def limited(text, most=4000):
@@ -117,7 +136,7 @@ class Job:
             arguments += ["--ft", ft]
         arguments += [*options, "--", *command]
         self.arguments = arguments
-        self.pids = set()
+        self.pids = Pids()
         self._events = []
         self._events_file = None
         self._events_rest = ""
@@ -205,7 +224,7 @@ class Job:
         record = json.loads(out)
         self.pids.update(r["pid"] for r in record["ranks"] + record["nodes"] if r["pid"])
         if record.get("daemon_pid"):
-            self.pids.add(record["daemon_pid"])
+            self.pids.update([record["daemon_pid"]])
         return record
 
     # ---- waiting ----
@@ -319,7 +338,7 @@ class Job:
 
     def left_over(self):
         """Processes of the job that are still there, and job folders under its home."""
-        left = [f"process {p}" for p in sorted(self.pids) if alive(p)]
+        left = [f"process {p}" for p in self.pids.left()]
         folder = self.folder()
         return left + ([f"folder {folder}"] if folder else [])
 
@@ -337,12 +356,11 @@ class Job:
                 pass
             self.process.kill()
             self.process.wait()
-            for pid in self.pids:
-                if alive(pid):
-                    try:
-                        os.kill(pid, signal.SIGKILL)
-                    except ProcessLookupError:
-                        pass
+            for pid in self.pids.left():
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
         if self.process.stdin and not self.process.stdin.closed:
             self.process.stdin.close()
         if self._events_file:

@@ -1,9 +1,10 @@
-//! `eyrie drain`: nodes leave a job while it runs.
+//! `eyrie drain`: nodes leave a job while it runs; `eyrie migrate`: their ranks move, and they
+//! stay.
 //!
 //! Kept true: the command ends when each node has left, or it is told why not; over the death of
 //! the controller it goes on to watch by the job's events.
 
-use crate::args::Drain;
+use crate::args::{Drain, Migrate};
 use crate::remote::{Remote, find_running};
 use anyhow::anyhow;
 use eyrie_control::{ClientMsg, Event, EventKind, LeaveStep, Leaving, NodeMsg};
@@ -35,7 +36,8 @@ impl Watch {
     }
 
     fn code(&self) -> i32 {
-        let left = |step: &Option<LeaveStep>| *step == Some(LeaveStep::Left);
+        let left =
+            |step: &Option<LeaveStep>| matches!(step, Some(LeaveStep::Left | LeaveStep::Spare));
         if self.nodes.values().all(left) { 0 } else { FAILED }
     }
 }
@@ -47,7 +49,8 @@ fn line(leaving: &Leaving) -> String {
         LeaveStep::Stopping => format!("stopping {text}"),
         LeaveStep::Moving | LeaveStep::Emptying | LeaveStep::Late => text.clone(),
         LeaveStep::Left => String::from("has left"),
-        LeaveStep::Stays => format!("does not leave: {text}"),
+        LeaveStep::Spare => String::from("has given its ranks away, and is a spare"),
+        LeaveStep::Stays => format!("does not go on with it: {text}"),
         LeaveStep::Lost => format!("is lost: {text}"),
     };
     format!("node {node}, {:.1} s: {words}\n", took_ms / 1e3)
@@ -61,15 +64,26 @@ pub fn drain(args: &Drain) -> Result<i32, Failure> {
         to: args.to.clone(),
         deadline_ms: args.deadline,
     };
-    let mut remote = Remote::connect(&job)?.patient(&ask)?;
-    let mut watch = Watch { json: args.json, ..Watch::default() };
+    follow(&job, &ask, args.json)
+}
+
+/// The same for `eyrie migrate`.
+pub fn migrate(args: &Migrate) -> Result<i32, Failure> {
+    let job = find_running(&args.job)?;
+    let (from, to, release) = (args.from.clone(), args.to.clone(), args.release);
+    follow(&job, &ClientMsg::Migrate { from, to, release }, args.json)
+}
+
+fn follow(job: &JobEntry, ask: &ClientMsg, json: bool) -> Result<i32, Failure> {
+    let mut remote = Remote::connect(job)?.patient(ask)?;
+    let mut watch = Watch { json, ..Watch::default() };
     loop {
         match remote.next() {
             Ok(NodeMsg::Leaving(leaving)) => watch.tell(&leaving)?,
             Ok(NodeMsg::Done) => return Ok(watch.code()),
             Ok(other) => return Err(anyhow!("unexpected answer: {other:?}").into()),
             Err(_) if !watch.nodes.is_empty() && job.path.join(home::JOURNAL).exists() => {
-                return by_events(&job, &mut watch);
+                return by_events(job, &mut watch);
             }
             Err(error) => return Err(error.into()),
         }
@@ -106,6 +120,7 @@ fn take_event(event: &Event, watch: &mut Watch) -> anyhow::Result<()> {
     let Some(node) = event.node.filter(|n| watch.nodes.contains_key(n)) else { return Ok(()) };
     let step = match event.event {
         EventKind::NodeLeft => LeaveStep::Left,
+        EventKind::NodeVacated => LeaveStep::Spare,
         EventKind::NodeStays => LeaveStep::Stays,
         EventKind::NodeLost => LeaveStep::Lost,
         // What there was before belongs to an earlier attempt.

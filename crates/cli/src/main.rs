@@ -46,6 +46,7 @@ fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Checkpoint(checkpoint) => remote::checkpoint(&checkpoint),
         Command::Grow(grow) => remote::grow(&grow),
         Command::Drain(args) => drain::drain(&args),
+        Command::Migrate(args) => drain::migrate(&args),
         Command::Inject(inject) => remote::inject(&inject),
         Command::Abort(abort) => remote::abort(&abort),
         Command::Events(events) => remote::events(&events),

@@ -67,6 +67,8 @@ pub enum EventKind {
     NodeLeft,
     /// It stays after all; `text` says why.
     NodeStays,
+    /// Its ranks have moved elsewhere, and it is a spare.
+    NodeVacated,
 }
 
 impl EventKind {
@@ -102,6 +104,7 @@ impl EventKind {
             EventKind::NodeLeaving => "node-leaving",
             EventKind::NodeLeft => "node-left",
             EventKind::NodeStays => "node-stays",
+            EventKind::NodeVacated => "node-vacated",
         }
     }
 }

@@ -255,12 +255,20 @@ pub enum ClientMsg {
     KillGateways {
         clusters: Vec<u32>,
     },
-    /// Have nodes (numbers, or names of hosts) leave, their ranks to `to` if that is given, within
-    /// so much time; answered by `Leaving` more than once, then `Done`.
+    /// Have nodes (numbers, ranges of them, names of hosts, clusters) leave, their ranks to `to` if
+    /// that is given, within so much time; answered by `Leaving` more than once, then `Done`.
     Drain {
         nodes: Vec<String>,
-        to: Option<String>,
+        to: Vec<String>,
         deadline_ms: Option<u64>,
+    },
+    /// Have all ranks of these nodes (none: of all that have some and are not among `to`) move
+    /// there at one time; the nodes leave (`release`), or are spares afterwards. Answered as
+    /// `Drain`.
+    Migrate {
+        from: Vec<String>,
+        to: Vec<String>,
+        release: bool,
     },
 }
 
@@ -335,6 +343,8 @@ pub enum LeaveStep {
     Emptying,
     /// Nothing of the job is there any more.
     Left,
+    /// It has no ranks any more, and is a spare.
+    Spare,
     /// It does not leave; the text says why.
     Stays,
     /// It was lost before it had left.
@@ -346,7 +356,7 @@ pub enum LeaveStep {
 impl LeaveStep {
     /// Nothing follows.
     pub fn is_last(self) -> bool {
-        matches!(self, LeaveStep::Left | LeaveStep::Stays | LeaveStep::Lost)
+        matches!(self, LeaveStep::Left | LeaveStep::Spare | LeaveStep::Stays | LeaveStep::Lost)
     }
 }
 

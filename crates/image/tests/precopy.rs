@@ -70,7 +70,7 @@ fn what_was_sent_is_what_it_holds() {
                 println!("NOT RUN: {e}");
                 return;
             }
-            Err(e) => panic!("{e}"),
+            Err(e) => panic!("{e}; {}", process.fate()),
         };
         println!("{:?}: {:?}, then {:?}", copied.end, copied.rounds, copied.last);
         compare(&copied, &sent);

@@ -569,6 +569,15 @@ impl Segment {
         self.at(self.geo.summary_off() + n * 8)
     }
 
+    /// Has the memory of a chunk made ready for being written, where the kernel can (Linux 5.14).
+    pub fn populate(&self, rank: u32, index: u32) {
+        let at = self.chunk(rank, index).as_ptr();
+        // SAFETY: a chunk of this mapping; what it holds stays as it is.
+        unsafe {
+            libc::madvise(at.cast(), self.geo.chunk_bytes as usize, libc::MADV_POPULATE_WRITE);
+        }
+    }
+
     /// First byte of chunk `index` in the log pool of `rank`.
     pub fn chunk(&self, rank: u32, index: u32) -> NonNull<u8> {
         assert!(rank < self.geo.ranks && index < self.geo.pool_chunks);

@@ -90,6 +90,8 @@ pub struct SendLog {
     hash: bool,
     tx: Vec<Tx>,
     free: Vec<u32>,
+    /// Chunks that this process has used.
+    met: Vec<bool>,
     /// Messages that existing entries still hold beyond what this incarnation has sent.
     behind: u64,
     scratch: Vec<u8>,
@@ -115,6 +117,7 @@ impl SendLog {
             hash: seg.header().ft.load(Relaxed) & FT_HASH != 0,
             tx,
             free: Vec::new(),
+            met: Vec::new(),
             behind: 0,
             scratch: Vec::new(),
         };
@@ -125,6 +128,7 @@ impl SendLog {
     /// Derives what hangs on the segment's state, after a start or restore.
     pub fn rebuild(&mut self) {
         let mut used = vec![false; self.seg.geometry().pool_chunks as usize];
+        self.met = vec![false; used.len()];
         self.behind = 0;
         for d in 0..self.tx.len() as u32 {
             let ctl = self.tx[d as usize].ctl;
@@ -352,6 +356,12 @@ impl SendLog {
             (0..self.tx.len() as u32).for_each(|d| self.reclaim(d));
         }
         let Some(index) = self.free.pop() else { return Ok(false) };
+        let met = std::mem::replace(&mut self.met[index as usize], true);
+        // A channel that fills more than one is going to fill this, too: a page at a time, by
+        // faults, its memory would take half as long again.
+        if n > 0 && !met {
+            self.seg.populate(self.rank, index);
+        }
         let tx = &mut self.tx[dst as usize];
         tx.base = self.seg.chunk(self.rank, index).as_ptr();
         wipe(self.seg, (self.rank, dst), n, index);

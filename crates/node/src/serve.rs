@@ -594,7 +594,10 @@ fn answer(message: ClientMsg, job: &Shared, outlet: &Outlet) -> Result<(), Strin
         ClientMsg::Grow { nodes } => job.grow(nodes, outlet.clone())?,
         ClientMsg::GrowHosts { hosts } => job.grow_hosts(hosts, outlet.clone())?,
         ClientMsg::Drain { nodes, to, deadline_ms } => {
-            job.drain(&nodes, to.as_deref(), deadline_ms, outlet.clone())?;
+            job.drain(&nodes, &to, deadline_ms, outlet.clone())?;
+        }
+        ClientMsg::Migrate { from, to, release } => {
+            job.migrate(&from, &to, release, outlet.clone())?;
         }
         ClientMsg::Abort => {
             job.stop(libc::SIGTERM);

@@ -23,6 +23,7 @@
 mod leave;
 mod places;
 mod saved;
+mod spread;
 mod together;
 mod units;
 mod vault;
@@ -34,6 +35,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use leave::Stage;
 pub use saved::{ARCHIVE, Saved};
+pub use spread::spread;
 pub use vault::{Guard, Rule, VAULT};
 
 /// On how many nodes each image lies.
@@ -79,8 +81,9 @@ pub enum Input {
     AllDown { members: Vec<Member> },
     /// This set of one recovery unit is given up.
     VoidUnit { unit: u32, generation: u32 },
-    /// A member is to leave, its ranks to `to` if that can be. Nothing happens if nobody stays.
-    Leave { member: Member, to: Option<Member> },
+    /// These are to leave, all at one time. `wishes`: where their ranks are to go if that can be,
+    /// best first. Nothing happens if nobody stays.
+    Leave { members: Vec<Member>, wishes: BTreeMap<u32, Vec<Member>> },
     /// It stays, unless its ranks are moving already.
     Stay { member: Member },
     /// All ranks of one that leaves stand for good, and an image of that counts of each.
@@ -600,6 +603,7 @@ impl Planner {
                 rank.home = at;
                 rank.words = None;
                 self.spares.remove(&at);
+                self.arrives(index as u32, at);
             }
             Phase::Falling { at } => self.started_falling(index, at, todo),
             _ => {}

@@ -21,9 +21,11 @@ def drain(job, *words, code=0):
 class Asked:
     """`eyrie drain` in the background."""
 
+    command = "drain"
+
     def __init__(self, job, *words):
         self.process = subprocess.Popen(
-            [EYRIE, "drain", "last", *words],
+            [EYRIE, self.command, "last", *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -26,7 +26,7 @@ class Home:
         self.path = tempfile.mkdtemp(prefix="eyrie-test-")
         self.env = {**os.environ, "EYRIE_HOME": os.path.join(self.path, "home")}
         self.started = []
-        self.pids = set()
+        self.pids = harness.Pids()
 
     def run(self, *arguments, timeout=harness.TIMEOUT_S):
         """Runs one command to its end; returns (code, stdout, stderr)."""
@@ -76,7 +76,7 @@ class Home:
     def left_over(self):
         images = os.path.join(self.env["EYRIE_HOME"], "images")
         left = os.listdir(images) if os.path.isdir(images) else []
-        return left + [p for p in self.pids if harness.alive(p)]
+        return left + self.pids.left()
 
     def close(self):
         for process in self.started:

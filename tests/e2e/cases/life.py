@@ -87,7 +87,7 @@ def test_killed_launcher_leaves_no_process():
         job.process.kill()
         job.process.wait()
         limit = harness.time.monotonic() + 30
-        while [p for p in job.pids if harness.alive(p)]:
+        while job.pids.left():
             assert harness.time.monotonic() < limit, job.report()
             harness.time.sleep(harness.POLL_S)
         job.eyrie("ps", check=False)

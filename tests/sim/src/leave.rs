@@ -32,15 +32,35 @@ impl World {
             && let Some(member) = self.random.pick(&keepers)
         {
             self.count_anew();
-            let to = self.random.pick(&keepers).filter(|_| self.random.one_in(4));
-            self.trace(|| format!("{member} is to leave"));
-            self.controller.standing.since.insert(member, self.now);
-            self.planner(Input::Leave { member, to });
+            let mut members = vec![member];
+            if keepers.len() > 2 && self.random.one_in(3) {
+                members.extend(self.random.pick(&keepers).filter(|m| *m != member));
+            }
+            let wishes = self.wishes(&members, &keepers);
+            for member in &members {
+                self.trace(|| format!("{member} is to leave"));
+                self.controller.standing.since.insert(*member, self.now);
+            }
+            self.planner(Input::Leave { members, wishes });
             self.bear_less();
             self.fault_nearby(3);
         }
         let after = 500 + self.random.below(6000);
         self.at(after, Event::Drain);
+    }
+
+    /// Where the ranks of those that leave are to go, sometimes.
+    fn wishes(&mut self, going: &[Member], all: &[Member]) -> BTreeMap<u32, Vec<Member>> {
+        if !self.random.one_in(3) {
+            return BTreeMap::new();
+        }
+        let at = |rank: &u32| self.controller.planner.home(*rank);
+        let ranks = (0..self.ranks()).filter(|r| at(r).is_some_and(|at| going.contains(&at)));
+        let ranks: Vec<u32> = ranks.collect();
+        let mut to: Vec<(Member, usize)> =
+            all.iter().filter(|m| !going.contains(m)).map(|m| (*m, 0)).collect();
+        to.truncate(1 + self.random.below(to.len() as u64) as usize);
+        eyrie_protocol::recovery::spread(&ranks, &to)
     }
 
     /// Fewer nodes bear less.
@@ -188,6 +208,10 @@ impl World {
         self.report.left += 1;
         self.controller.standing.since.remove(&member);
         self.say_to(member, ToNode::Depart);
+        if self.random.one_in(2) {
+            // Its ranks have migrated: it comes back as a spare.
+            self.at(1 + self.report.left % 200, Event::Join);
+        }
         self.bear_less();
         self.fault_nearby(2);
     }

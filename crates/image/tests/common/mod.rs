@@ -200,6 +200,19 @@ impl Process {
         }
     }
 
+    /// What became of it, for the message of a test that fails.
+    pub fn fate(&self) -> String {
+        // SAFETY: all zeros is a siginfo; our own child, which is left to be collected.
+        let (r, info) = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let look = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+            let r = libc::waitid(libc::P_PID, self.pid as libc::id_t, &mut info, look);
+            (r, (info.si_pid(), info.si_code, info.si_status()))
+        };
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid));
+        format!("waitid {r} {info:?}, stat {stat:?}")
+    }
+
     /// Waits and expects a clean exit.
     pub fn succeed(&mut self) {
         let status = self.wait();

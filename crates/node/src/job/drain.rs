@@ -1,14 +1,16 @@
-//! `eyrie drain`: who may leave, and telling who waits for it how far it is.
+//! `eyrie drain` and `eyrie migrate`: who may leave, where ranks go, and telling who waits
+//! for it how far it is.
 //!
 //! Kept true: what cannot be is refused before anything is done; whoever waits hears the end of
 //! each node.
 
 use super::Job;
-use super::nodes::State;
+use super::leave::End;
 use crate::membership::Member;
 use crate::outlet::Outlet;
 use eyrie_control::{Ft, LeaveStep, Leaving, NodeMsg};
-use std::collections::BTreeSet;
+use eyrie_protocol::recovery::spread;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Somebody waits until nodes have left.
 pub(super) struct Watcher {
@@ -21,28 +23,100 @@ impl Job {
     pub fn drain(
         &mut self,
         names: &[String],
-        to: Option<&str>,
+        to: &[String],
         limit_ms: Option<u64>,
         outlet: Outlet,
     ) -> Result<(), String> {
         self.may_leave()?;
-        let mut nodes = BTreeSet::new();
-        for name in names {
-            nodes.insert(self.node_to_leave(name)?);
+        let nodes = self.nodes_to_leave(names)?;
+        let to = self.nodes_to_leave(to)?;
+        if let Some(node) = to.intersection(&nodes).next() {
+            return Err(format!("node {node} is to leave itself: name another one with --to"));
         }
-        let to = to.map(|to| self.node_that_stays(to, &nodes)).transpose()?;
         let keepers = self.planner.iter().flat_map(|p| p.keepers());
         if keepers.filter(|m| !nodes.contains(&m.node)).count() == 0 {
             return Err(String::from(
                 "no node would stay that its ranks could go to: let others join first (eyrie grow)",
             ));
         }
-        self.leave_watchers.push(Watcher { nodes: nodes.clone(), outlet });
-        for &node in &nodes {
-            self.begin_leave(node, to, limit_ms);
-        }
-        self.tend_leaves();
+        self.set_out(nodes, &to, limit_ms, End::Left, outlet);
         Ok(())
+    }
+
+    /// Has the ranks of nodes move to others, all at one time. Answered as `drain` is.
+    pub fn migrate(
+        &mut self,
+        from: &[String],
+        to: &[String],
+        release: bool,
+        outlet: Outlet,
+    ) -> Result<(), String> {
+        self.may_leave()?;
+        let to = self.nodes_to_leave(to)?;
+        let mut nodes = self.nodes_to_leave(from)?;
+        if let Some(node) = to.intersection(&nodes).next() {
+            return Err(format!("node {node} is among those of --from and of --to"));
+        }
+        if from.is_empty() {
+            nodes = self.placement.homes().iter().copied().collect();
+            nodes.retain(|node| !to.contains(node) && !self.leaves.contains_key(node));
+        }
+        if nodes.iter().all(|node| self.placement.ranks_on(*node).is_empty()) {
+            return Err(match from.is_empty() {
+                true => String::from("all ranks are on those nodes already"),
+                false => String::from("there are no ranks on the nodes of --from"),
+            });
+        }
+        let end = if release { End::AllLeft } else { End::Spare };
+        self.set_out(nodes, &to, None, end, outlet);
+        Ok(())
+    }
+
+    fn set_out(
+        &mut self,
+        nodes: BTreeSet<u32>,
+        to: &BTreeSet<u32>,
+        limit_ms: Option<u64>,
+        end: End,
+        outlet: Outlet,
+    ) {
+        let wishes = match to.is_empty() {
+            true => self.wishes_by_cluster(&nodes),
+            false => self.wishes(&nodes, to),
+        };
+        self.leave_watchers.push(Watcher { nodes: nodes.clone(), outlet });
+        self.begin_leaves(&nodes, wishes, limit_ms, end);
+        self.tend_leaves();
+    }
+
+    /// Where the ranks of nodes go if they are to go to these, which have some already: as evenly
+    /// as can be, those of one node to one as far as that is so.
+    fn wishes(&self, nodes: &BTreeSet<u32>, to: &BTreeSet<u32>) -> BTreeMap<u32, Vec<Member>> {
+        let ranks: Vec<u32> = nodes.iter().flat_map(|n| self.placement.ranks_on(*n)).collect();
+        let load = |n: &u32| (self.member(*n), self.placement.ranks_on(*n).len());
+        spread(&ranks, &to.iter().map(load).collect::<Vec<_>>())
+    }
+
+    /// Of a job with several clusters ranks stay in theirs, if a node of it stays: on spares, if
+    /// there are some.
+    fn wishes_by_cluster(&self, nodes: &BTreeSet<u32>) -> BTreeMap<u32, Vec<Member>> {
+        let mut all = BTreeMap::new();
+        for cluster in 0..self.spec.clusters.count() {
+            let here = |node: &u32| self.spec.clusters.of(*node) == cluster;
+            let going: BTreeSet<u32> = nodes.iter().copied().filter(here).collect();
+            let keepers = self.planner.iter().flat_map(|p| p.keepers()).map(|m| m.node);
+            let mut stay: BTreeSet<u32> =
+                keepers.filter(|n| here(n) && !nodes.contains(n)).collect();
+            if going.is_empty() || stay.is_empty() {
+                continue;
+            }
+            let empty = |node: &u32| self.placement.ranks_on(*node).is_empty();
+            if stay.iter().any(empty) {
+                stay.retain(empty);
+            }
+            all.extend(self.wishes(&going, &stay));
+        }
+        all
     }
 
     fn may_leave(&self) -> Result<(), String> {
@@ -68,44 +142,12 @@ impl Job {
         Ok(())
     }
 
-    /// The live node with this number, or on this host.
-    fn node_named(&self, name: &str) -> Result<u32, String> {
-        let on_host = |n: &super::Node| n.host() == Some(name);
-        let live = |node: &u32| self.nodes[*node as usize].state != State::Lost;
-        let all = 0..self.nodes.len() as u32;
-        let node = match name.parse::<u32>() {
-            Ok(node) => Some(node).filter(|n| (*n as usize) < self.nodes.len()),
-            Err(_) => {
-                let there = |n: &u32| on_host(&self.nodes[*n as usize]);
-                all.clone().filter(there).max_by_key(|n| (live(n), *n))
-            }
-        };
-        let Some(node) = node else {
-            let known: Vec<String> = all.filter(live).map(|n| self.node_name(n)).collect();
-            return Err(format!("there is no node {name}; there are: {}", known.join(", ")));
-        };
-        let n = &self.nodes[node as usize];
-        match n.state {
-            State::Lost if n.left => Err(format!("node {node} has left already")),
-            State::Lost => Err(format!("node {node} is lost already")),
-            State::Joining => Err(format!("node {node} is just joining: ask again")),
-            State::Live => Ok(node),
-        }
-    }
-
-    fn node_to_leave(&self, name: &str) -> Result<u32, String> {
-        let node = self.node_named(name)?;
-        match self.leaves.contains_key(&node) {
-            true => Err(format!("node {node} is leaving already")),
-            false => Ok(node),
-        }
-    }
-
-    fn node_that_stays(&self, name: &str, leaving: &BTreeSet<u32>) -> Result<Member, String> {
-        let node = self.node_to_leave(name)?;
-        match leaving.contains(&node) {
-            true => Err(format!("node {node} is to leave itself: name another one with --to")),
-            false => Ok(self.member(node)),
+    /// The nodes that these words mean, none of which leaves already.
+    fn nodes_to_leave(&self, words: &[String]) -> Result<BTreeSet<u32>, String> {
+        let nodes = self.nodes_named(words)?;
+        match nodes.iter().find(|node| self.leaves.contains_key(node)) {
+            Some(node) => Err(format!("node {node} is leaving already")),
+            None => Ok(nodes),
         }
     }
 

@@ -2,7 +2,8 @@
 //! is told to nodes and gateways.
 //!
 //! Kept true: a gateway that is gone is a pause, never a loss: nodes make their connections again
-//! through the next one. Gateways end with their controller; the next one starts others.
+//! through the next one. Gateways end with their controller; the next one starts others. That of a
+//! cluster whose last node has left ends, too, until a node joins there.
 
 use super::nodes::State;
 use super::{Job, Msg, Node};
@@ -39,6 +40,8 @@ pub(super) struct Place {
     unborn: u32,
     /// It is to be started.
     due: bool,
+    /// Its cluster has no nodes any more.
+    retired: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -80,7 +83,46 @@ impl Job {
         known && self.number(cluster) == number
     }
 
+    /// Whether the last node of a cluster has left.
+    fn is_left(&self, cluster: u32) -> bool {
+        let of = |n: &(u32, &Node)| self.spec.clusters.of(n.0) == cluster;
+        let nodes = || (0u32..).zip(&self.nodes).filter(of);
+        nodes().all(|(_, n)| n.state == State::Lost) && nodes().any(|(_, n)| n.left)
+    }
+
+    /// Ends the gateways of clusters whose last node has left.
+    pub(super) fn retire_gateways(&mut self) {
+        for cluster in 0..self.gateways.len() as u32 {
+            if self.gateways[cluster as usize].retired || !self.is_left(cluster) {
+                continue;
+            }
+            let place = &mut self.gateways[cluster as usize];
+            (place.retired, place.ready, place.lost, place.due) = (true, None, None, false);
+            if let Some(gateway) = place.process.take() {
+                // It may take a while.
+                tokio::task::spawn_blocking(move || gateway.dismiss());
+            }
+            let name = self.cluster_name(cluster);
+            tracing::info!("the last node of {name} has left: its gateway ends");
+            self.tell_gates();
+            self.tell_clusters();
+        }
+    }
+
+    /// A node has joined: its cluster is to have a gateway.
+    pub(super) fn gateway_for(&mut self, node: u32) {
+        let cluster = self.spec.clusters.of(node) as usize;
+        if let Some(place) = self.gateways.get_mut(cluster).filter(|p| p.retired) {
+            (place.retired, place.due) = (false, true);
+            self.tend_gateways();
+        }
+    }
+
     fn start_gateway(&mut self, cluster: u32) {
+        if self.is_left(cluster) {
+            self.gateways[cluster as usize].retired = true;
+            return;
+        }
         self.gateways[cluster as usize].starts += 1;
         let number = self.number(cluster);
         let on = |n: &(u32, &Node)| self.spec.clusters.of(n.0) == cluster;
@@ -269,6 +311,7 @@ impl Job {
             gateway: GatewayStatus {
                 state: match (&place.process, &place.ready) {
                     (Some(_), Some(_)) => "live",
+                    _ if place.retired => "ended",
                     _ if place.lost.is_some() => "lost",
                     _ => "starting",
                 }

@@ -172,6 +172,7 @@ impl Job {
     /// A node has joined after the job had begun.
     pub(super) fn joined_late(&mut self, node: u32) {
         self.plan(Input::Joined { member: self.member(node), spare: true });
+        self.is_spare(node);
         self.answer_joined(node, &NodeMsg::NodeJoined { node });
     }
 

@@ -1,12 +1,14 @@
-//! Nodes that leave the job while it runs (`eyrie drain`).
+//! Nodes that leave the job while it runs (`eyrie drain`), or give their ranks away and stay
+//! (`eyrie migrate`).
 //!
 //! Ranks of a node that leaves are copied while they run, then brought to stand, each with an image
 //! of that moment where it is going to live; when all images count the planner has them moved, and
-//! says when nothing hangs on the node any more.
+//! says when nothing hangs on the node any more. Nodes that are named together are one party: their
+//! ranks move at one time. One that stays forgets all that it had, and joins again as a spare.
 //!
 //! Kept true: a rank that stands does nothing that its image lacks; what keeps a node from leaving
 //! is told, and then its ranks go on; a node whose time is over is given up as lost, as its machine
-//! would be.
+//! would be; of those whose ranks migrate all go, or none.
 
 use super::books::Moment;
 use super::nodes::State;
@@ -17,6 +19,7 @@ use crate::recovery::{Input, Stage};
 use eyrie_control::node::ToNode;
 use eyrie_control::{Death, EventKind, LeaveStep, Leaving};
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Longest sleep of the main loop while nodes leave.
@@ -37,6 +40,20 @@ pub(super) struct Leave {
     dismissed: Option<Moment>,
     /// The exit code of its daemon.
     code: Option<i32>,
+    /// The first node of those that it leaves with.
+    party: u32,
+    end: End,
+}
+
+/// What becomes of nodes whose ranks have moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum End {
+    /// Each leaves the job, whether others do or not.
+    Left,
+    /// All leave, or none.
+    AllLeft,
+    /// All are spares, or nobody's ranks move.
+    Spare,
 }
 
 /// A rank, as far as it leaves its node.
@@ -85,18 +102,38 @@ fn seconds(ms: f64) -> String {
 }
 
 impl Job {
-    pub(super) fn begin_leave(&mut self, node: u32, to: Option<Member>, limit_ms: Option<u64>) {
-        // Images go with it that are on their way to the job's folder.
+    /// Has the ranks of these nodes move, where they are wished to go if that can be.
+    pub(super) fn begin_leaves(
+        &mut self,
+        nodes: &BTreeSet<u32>,
+        wishes: BTreeMap<u32, Vec<Member>>,
+        limit_ms: Option<u64>,
+        end: End,
+    ) {
+        // Images go with them that are on their way to the job's folder.
         self.stop_flush();
+        let Some(&party) = nodes.first() else { return };
+        for &node in nodes {
+            self.begin_leave(node, limit_ms, party, end);
+        }
+        let members = nodes.iter().map(|node| self.member(*node)).collect();
+        self.plan(Input::Leave { members, wishes });
+    }
+
+    fn begin_leave(&mut self, node: u32, limit_ms: Option<u64>, party: u32, end: End) {
         let needed_ms = self.leave_estimate(node);
         let late = limit_ms.zip(needed_ms).filter(|(limit, needed)| *needed > *limit as f64);
         // What is in the vault counts when a round of it is over.
         let precopy = late.is_none() && !self.spec.is_vaulted();
         let (begun, step, dismissed, code) = (Moment::now(), None, None, None);
-        self.leaves.insert(node, Leave { begun, limit_ms, precopy, step, dismissed, code });
+        let leave = Leave { begun, limit_ms, precopy, step, dismissed, code, party, end };
+        self.leaves.insert(node, leave);
         let mut event = self.event(EventKind::NodeLeaving);
         event.node = Some(node);
-        event.text = limit_ms.map_or(String::new(), |ms| format!("within {}", seconds(ms as f64)));
+        event.text = match end {
+            End::Spare => String::from("its ranks migrate"),
+            _ => limit_ms.map_or(String::new(), |ms| format!("within {}", seconds(ms as f64))),
+        };
         self.log_event(event);
         if let Some((limit, needed)) = late {
             let text = format!(
@@ -113,7 +150,17 @@ impl Job {
             r.moves.copied = false;
             r.failures = 0;
         }
-        self.plan(Input::Leave { member: self.member(node), to });
+    }
+
+    /// Those that leave with a node and are not told to move yet, itself among them.
+    fn party_of(&self, node: u32) -> Vec<u32> {
+        let party = self.leaves.get(&node).map(|l| l.party);
+        let stands = |node: &u32| {
+            let stage = self.planner.as_ref().and_then(|p| p.leaves(&self.member(*node)));
+            stage.is_some_and(|s| s != Stage::Moving)
+        };
+        let all = self.leaves.iter().filter(|l| Some(l.1.party) == party).map(|l| *l.0);
+        all.filter(stands).collect()
     }
 
     /// How long it may take, by the last checkpoints of its ranks: a copy, what has changed since,
@@ -166,7 +213,7 @@ impl Job {
             Stage::Stopping => match self.bring_to_stand(node) {
                 Ok(true) => self.plan(Input::Stands { member }),
                 Ok(false) => {}
-                Err(why) if limit_ms.is_none() => self.stays(node, &why),
+                Err(why) if limit_ms.is_none() => self.cannot_leave(node, &why),
                 Err(why) => self.tell_leave(node, LeaveStep::Late, why),
             },
             Stage::Standing => {}
@@ -189,7 +236,9 @@ impl Job {
             let moves = &self.ranks[*r as usize].moves;
             moves.copied || moves.stop.as_ref().is_some_and(|s| s.holds)
         };
-        let holds = !precopy || live.iter().all(copied);
+        let party = self.party_of(node);
+        let party = party.into_iter().flat_map(|node| self.placement.ranks_on(node));
+        let holds = !precopy || party.filter(|r| runs(self, *r)).all(|r| copied(&r));
         let step = if holds { LeaveStep::Stopping } else { LeaveStep::Copying };
         self.tell_leave(node, step, describe(&live));
         let mut all = true;
@@ -276,12 +325,43 @@ impl Job {
 
     /// Nothing hangs on a node any more.
     pub(super) fn dismiss(&mut self, node: u32) {
+        let leave = self.leaves.get_mut(&node);
+        let end = leave.map(|leave| {
+            leave.dismissed = Some(Moment::now());
+            leave.end
+        });
+        if end == Some(End::Spare) {
+            return self.empty_node(node);
+        }
         let n = &mut self.nodes[node as usize];
         n.send(ToNode::Depart);
         n.left = true;
-        if let Some(leave) = self.leaves.get_mut(&node) {
-            leave.dismissed = Some(Moment::now());
+    }
+
+    /// A node forgets all that it had, and joins again.
+    fn empty_node(&mut self, node: u32) {
+        self.epoch += 1;
+        let epoch = self.epoch;
+        let files: Vec<(u32, Vec<u32>)> =
+            (0u32..).zip(&self.ranks).map(|(rank, r)| (rank, r.retention.files())).collect();
+        let n = &mut self.nodes[node as usize];
+        (n.epoch, n.state) = (epoch, State::Joining);
+        n.send(ToNode::Renew { epoch });
+        for (rank, generations) in files.into_iter().filter(|(_, all)| !all.is_empty()) {
+            n.send(ToNode::Remove { rank, generations });
         }
+        self.looks_without(node);
+        self.vault_loses(node);
+    }
+
+    /// A node has joined again that gave its ranks away.
+    pub(super) fn is_spare(&mut self, node: u32) {
+        let Some(leave) = self.leaves.remove(&node) else { return };
+        let took_ms = leave.begun.elapsed().as_secs_f64() * 1e3;
+        let mut event = self.event(EventKind::NodeVacated);
+        (event.node, event.took_ms) = (Some(node), Some(took_ms));
+        self.log_event(event);
+        self.answer_leave(Leaving { node, step: LeaveStep::Spare, took_ms, text: String::new() });
     }
 
     /// The daemon of a node that was dismissed is gone, or the connection to it.
@@ -313,9 +393,24 @@ impl Job {
         (event.node, event.took_ms) = (Some(node), Some(took_ms));
         event.count = leave.code.and_then(|code| u64::try_from(code).ok());
         self.log_event(event);
+        self.retire_gateways();
         let name = self.node_name(node);
         self.say(format!("{name} has left the job, after {}", seconds(took_ms)));
         self.answer_leave(Leaving { node, step: LeaveStep::Left, took_ms, text: String::new() });
+    }
+
+    /// A rank of a node cannot move.
+    fn cannot_leave(&mut self, node: u32, why: &str) {
+        let end = self.leaves.get(&node).map(|l| l.end);
+        if end == Some(End::Left) {
+            return self.stays(node, why);
+        }
+        for other in self.party_of(node) {
+            match other == node {
+                true => self.stays(node, why),
+                false => self.stays(other, &format!("{} cannot: {why}", self.node_name(node))),
+            }
+        }
     }
 
     /// It does not leave: its ranks go on.

@@ -44,7 +44,8 @@ impl Job {
         }
         self.clear_node(node, cut_off);
         self.placement.lose(node);
-        if state == State::Joining && self.lost_late(node, why) {
+        let leaves = self.leaves.contains_key(&node);
+        if state == State::Joining && !leaves && self.lost_late(node, why) {
             return self.begin_if_all_joined();
         }
         if !self.planned {

@@ -18,6 +18,7 @@ pub(crate) mod grow;
 mod journal;
 mod leave;
 mod loss;
+mod named;
 mod nodes;
 mod output;
 mod plan;

@@ -346,6 +346,7 @@ impl Job {
         event.text = format!("epoch {epoch}{on}");
         self.log_event(event);
         self.placement.join(node);
+        self.gateway_for(node);
         self.tell_clusters();
         if self.planned {
             return self.joined_late(node);

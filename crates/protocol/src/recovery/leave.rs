@@ -4,7 +4,9 @@
 //! and its node says when they have all: `Guarded`), *standing* (the controller brings its ranks to
 //! stand, each with an image of that moment that counts), *moving* (their processes end; they come
 //! back elsewhere as those of a lost node do, but the node is there to answer and to give images),
-//! *gone* (nothing of the job hangs on it any more: it is dismissed).
+//! *gone* (nothing of the job hangs on it any more: it is dismissed). Members that are to leave
+//! together do so as one *party*: the ranks of all of them move at one time. A member that is
+//! dismissed may join again under another epoch: so ranks migrate from nodes that stay.
 //!
 //! Kept true: at each moment the node may be lost, or any other one, as if nothing left; a node is
 //! dismissed only when all ranks are in their places, every image is as safe without the leaving
@@ -30,8 +32,7 @@ pub enum Stage {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Leave {
     stage: Stage,
-    /// Where its ranks are to go.
-    to: Option<Member>,
+    party: u64,
 }
 
 /// The nodes that leave.
@@ -42,6 +43,10 @@ pub(super) struct Leaves {
     round: u64,
     /// Who has not answered that.
     exposed: BTreeSet<Member>,
+    /// Number of the latest party.
+    party: u64,
+    /// Where ranks are to go, best first, until they run on a node that stays.
+    wishes: BTreeMap<u32, Vec<Member>>,
 }
 
 impl Planner {
@@ -77,19 +82,13 @@ impl Planner {
     /// What concerns leaving.
     pub(super) fn take_leave(&mut self, input: &Input, todo: &mut Vec<Action>) {
         match *input {
-            Input::Leave { member, to } => {
-                let stays = |m: &Member| *m != member && self.leaves(m).is_none();
-                let known = self.members.contains(&member) && self.leaves(&member).is_none();
-                if self.together || !known || !self.members.iter().any(stays) {
-                    return;
-                }
-                let to = to.filter(|to| self.members.contains(to) && stays(to));
-                self.leaves.nodes.insert(member, Leave { stage: Stage::Stopping, to });
-                self.tell_leaving(todo);
-                self.balance(todo);
-            }
+            Input::Leave { ref members, ref wishes } => self.leave(members, wishes, todo),
             Input::Stay { member } if self.may_stay(&member) => {
                 self.leaves.nodes.remove(&member);
+                let home = |rank: &u32| self.ranks[*rank as usize].home;
+                let other = self.leaves.wishes.keys().filter(|r| home(r) != member);
+                let other: BTreeSet<u32> = other.copied().collect();
+                self.leaves.wishes.retain(|rank, _| other.contains(rank));
                 self.tell_leaving(todo);
                 self.balance(todo);
             }
@@ -105,6 +104,31 @@ impl Planner {
             }
             _ => {}
         }
+    }
+
+    fn leave(
+        &mut self,
+        members: &[Member],
+        wishes: &BTreeMap<u32, Vec<Member>>,
+        todo: &mut Vec<Action>,
+    ) {
+        let known = |m: &&Member| self.members.contains(*m) && self.leaves(m).is_none();
+        let going: BTreeSet<Member> = members.iter().filter(known).copied().collect();
+        let stays = |m: &Member| !going.contains(m) && self.leaves(m).is_none();
+        if self.together || going.is_empty() || !self.members.iter().any(stays) {
+            return;
+        }
+        self.leaves.party += 1;
+        let party = self.leaves.party;
+        for member in &going {
+            self.leaves.nodes.insert(*member, Leave { stage: Stage::Stopping, party });
+        }
+        let home =
+            |rank: &u32| self.ranks.get(*rank as usize).is_some_and(|r| going.contains(&r.home));
+        let wishes = wishes.iter().filter(|w| home(w.0));
+        self.leaves.wishes.extend(wishes.map(|(rank, to)| (*rank, to.clone())));
+        self.tell_leaving(todo);
+        self.balance(todo);
     }
 
     fn may_stay(&self, member: &Member) -> bool {
@@ -126,6 +150,14 @@ impl Planner {
     pub(super) fn forget_leaves(&mut self) {
         self.leaves.nodes.clear();
         self.leaves.exposed.clear();
+        self.leaves.wishes.clear();
+    }
+
+    /// A rank runs at a node.
+    pub(super) fn arrives(&mut self, rank: u32, at: Member) {
+        if self.leaves(&at).is_none() {
+            self.leaves.wishes.remove(&rank);
+        }
     }
 
     /// What follows for those that leave, after each input.
@@ -155,11 +187,36 @@ impl Planner {
         }
     }
 
-    /// Ranks of those that stand begin to move, as soon as every gate is guarded.
+    /// Ranks of a party all of which stand begin to move, as soon as every gate is guarded.
     fn set_out(&mut self, todo: &mut Vec<Action>) {
+        self.stand_no_more();
+        if !self.is_guarded() {
+            return;
+        }
+        let leaves = || self.leaves.nodes.values();
+        let waits = |party: u64| leaves().any(|l| l.party == party && l.stage == Stage::Stopping);
+        let ready = |l: &(&Member, &Leave)| l.1.stage == Stage::Standing && !waits(l.1.party);
+        let all: Vec<Member> = self.leaves.nodes.iter().filter(ready).map(|l| *l.0).collect();
+        for member in &all {
+            if let Some(leave) = self.leaves.nodes.get_mut(member) {
+                leave.stage = Stage::Moving;
+            }
+            for rank in self.ranks.iter_mut().filter(|r| r.home == *member) {
+                if matches!(rank.phase, Phase::Up | Phase::Done) {
+                    rank.phase = Phase::Fetching;
+                }
+            }
+            todo.push(Action::Vacate { member: *member });
+        }
+        if !all.is_empty() {
+            self.query(todo);
+        }
+    }
+
+    /// Members that stood, and of whose ranks one has died since.
+    fn stand_no_more(&mut self) {
         let stands = |m: &Member| self.leaves(m) == Some(Stage::Standing);
         let all: Vec<Member> = self.leaving().filter(stands).collect();
-        let mut any = false;
         for member in all {
             let comes_back = self.ranks.iter().any(|r| match r.phase {
                 Phase::Restoring { at, .. } | Phase::Falling { at } | Phase::Down { at } => {
@@ -168,24 +225,9 @@ impl Planner {
                 Phase::Fetching => r.home == member,
                 Phase::Up | Phase::Done | Phase::Released => false,
             });
-            let guarded = self.is_guarded();
-            let Some(leave) = self.leaves.nodes.get_mut(&member) else { continue };
-            if comes_back {
-                // It has died, and does not stand any more.
+            if comes_back && let Some(leave) = self.leaves.nodes.get_mut(&member) {
                 leave.stage = Stage::Stopping;
-            } else if guarded {
-                leave.stage = Stage::Moving;
-                for rank in self.ranks.iter_mut().filter(|r| r.home == member) {
-                    if matches!(rank.phase, Phase::Up | Phase::Done) {
-                        rank.phase = Phase::Fetching;
-                    }
-                }
-                todo.push(Action::Vacate { member });
-                any = true;
             }
-        }
-        if any {
-            self.query(todo);
         }
     }
 
@@ -233,10 +275,10 @@ impl Planner {
         self.refuges().get(&rank).copied()
     }
 
-    /// Where the ranks of a leaving node are to go.
-    pub(super) fn wish(&self, home: &Member) -> Option<Member> {
-        let to = self.leaves.nodes.get(home)?.to?;
-        (self.members.contains(&to) && self.leaves(&to).is_none()).then_some(to)
+    /// Where a rank is to go.
+    pub(super) fn wish(&self, rank: u32) -> Option<Member> {
+        let stays = |m: &&Member| self.members.contains(*m) && self.leaves(m).is_none();
+        self.leaves.wishes.get(&rank)?.iter().find(stays).copied()
     }
 
     /// Where copies of a rank's images are to lie, best first; and on how many nodes at all, and of

@@ -8,6 +8,10 @@ fn member(node: u32) -> Member {
     Member { node, epoch: 7 }
 }
 
+fn leave(member: Member) -> Input {
+    Input::Leave { members: vec![member], wishes: BTreeMap::new() }
+}
+
 /// So many nodes with a rank each, all of which run and have an image; and spares.
 fn running(nodes: u32, spares: u32) -> Planner {
     let mut p = Planner::new((0..nodes).collect());
@@ -68,7 +72,7 @@ fn copy_all(p: &mut Planner) -> Vec<Action> {
 fn a_node_leaves_when_all_that_it_held_counts_elsewhere() {
     let mut p = running(3, 1);
     let (gone, spare) = (member(1), member(3));
-    p.step(Input::Leave { member: gone, to: None });
+    p.step(leave(gone));
     assert_eq!(p.partner(1), Some(spare), "its image goes where it is going to live");
     assert_eq!(p.partner(0), Some(member(2)), "nothing new goes to a node that leaves");
     image(&mut p, 1, 2);
@@ -91,7 +95,7 @@ fn a_node_leaves_when_all_that_it_held_counts_elsewhere() {
 fn one_that_is_lost_while_it_leaves_is_lost_as_any() {
     for stands in [false, true] {
         let mut p = running(3, 0);
-        p.step(Input::Leave { member: member(1), to: None });
+        p.step(leave(member(1)));
         if stands {
             p.step(Input::Stands { member: member(1) });
             guard(&mut p);
@@ -105,9 +109,9 @@ fn one_that_is_lost_while_it_leaves_is_lost_as_any() {
 #[test]
 fn the_last_one_does_not_leave() {
     let mut p = running(2, 0);
-    let todo = p.step(Input::Leave { member: member(0), to: None });
+    let todo = p.step(leave(member(0)));
     assert!(!todo.is_empty());
-    assert_eq!(p.step(Input::Leave { member: member(1), to: None }), []);
+    assert_eq!(p.step(leave(member(1))), []);
     // The other one is lost: it has to stay.
     let todo = p.step(Input::NodeDied { member: member(1) });
     assert!(
@@ -119,16 +123,19 @@ fn the_last_one_does_not_leave() {
 #[test]
 fn ranks_go_where_they_are_wished_as_long_as_that_stays() {
     let mut p = running(3, 1);
-    p.step(Input::Leave { member: member(1), to: Some(member(2)) });
+    p.step(Input::Leave {
+        members: vec![member(1)],
+        wishes: BTreeMap::from([(1, vec![member(2)])]),
+    });
     assert_eq!(p.partner(1), Some(member(2)));
-    p.step(Input::Leave { member: member(2), to: None });
+    p.step(leave(member(2)));
     assert_eq!(p.partner(1), Some(member(3)));
 }
 
 #[test]
 fn a_rank_that_dies_does_not_stand() {
     let mut p = running(3, 0);
-    p.step(Input::Leave { member: member(1), to: None });
+    p.step(leave(member(1)));
     p.step(Input::Stands { member: member(1) });
     let todo = p.step(Input::RankDied { rank: 1, incarnation: 1 });
     assert_eq!(restored(&todo), [(1, 1)], "it is brought back where it was");
@@ -140,12 +147,54 @@ fn a_rank_that_dies_does_not_stand() {
 #[test]
 fn a_node_may_stay_until_its_ranks_move() {
     let mut p = running(3, 0);
-    p.step(Input::Leave { member: member(1), to: None });
+    p.step(leave(member(1)));
     let todo = p.step(Input::Stay { member: member(1) });
     assert!(matches!(&todo[0], Action::Leaving { members, .. } if members.is_empty()));
-    p.step(Input::Leave { member: member(1), to: None });
+    p.step(leave(member(1)));
     p.step(Input::Stands { member: member(1) });
     guard(&mut p);
     assert_eq!(p.step(Input::Stay { member: member(1) }), []);
     assert_eq!(p.leaves(&member(1)), Some(Stage::Moving));
+}
+
+#[test]
+fn ranks_of_a_party_move_at_one_time() {
+    let mut p = running(2, 2);
+    let wishes = BTreeMap::from([(0, vec![member(3)]), (1, vec![member(2)])]);
+    p.step(Input::Leave { members: vec![member(0), member(1)], wishes });
+    guard(&mut p);
+    image(&mut p, 0, 2);
+    image(&mut p, 1, 2);
+    assert_eq!(p.step(Input::Stands { member: member(0) }), [], "the other does not stand");
+    let todo = p.step(Input::Stands { member: member(1) });
+    for node in [0, 1] {
+        assert!(has(&todo, &Action::Vacate { member: member(node) }), "{todo:?}");
+    }
+    // A source is lost: its rank goes where it was to go.
+    p.step(Input::NodeDied { member: member(0) });
+    let (round, all) = (p.round, p.members().to_vec());
+    let answer = Answer { in_step: vec![member(0), member(1)], ..Answer::default() };
+    let answers =
+        all.into_iter().map(|from| Input::Answered { from, round, answer: answer.clone() });
+    let todo: Vec<Action> = answers.flat_map(|input| p.step(input)).collect();
+    assert_eq!(restored(&todo), [(0, 3), (1, 2)]);
+}
+
+#[test]
+fn a_party_without_the_one_that_stays_goes_on() {
+    let mut p = running(3, 1);
+    p.step(Input::Leave { members: vec![member(0), member(1)], wishes: BTreeMap::new() });
+    guard(&mut p);
+    p.step(Input::Stands { member: member(0) });
+    let mut todo = p.step(Input::Stay { member: member(1) });
+    todo.extend(guard(&mut p));
+    assert!(has(&todo, &Action::Vacate { member: member(0) }), "{todo:?}");
+    assert_eq!(p.leaves(&member(1)), None);
+}
+
+#[test]
+fn all_members_at_once_do_not_leave() {
+    let mut p = running(2, 0);
+    let members = vec![member(0), member(1)];
+    assert_eq!(p.step(Input::Leave { members, wishes: BTreeMap::new() }), []);
 }

@@ -16,7 +16,7 @@ impl Planner {
     /// going to be.
     pub(super) fn place_among(&self, index: usize, soon: &BTreeMap<u32, Member>) -> Option<Member> {
         let old = self.ranks[index].home;
-        if let Some(to) = self.wish(&old) {
+        if let Some(to) = self.wish(index as u32) {
             return Some(to);
         }
         let at = |r: u32| soon.get(&r).copied().or_else(|| self.home(r));
