@@ -18,9 +18,11 @@ use eyrie_vault::record::{self, Dropped};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender};
-use std::thread::JoinHandle;
-use std::time::Instant;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
+
+/// Longest that a payload waits for what is measured: the other node may be on its way out.
+const PROBE_LIMIT: Duration = Duration::from_secs(1);
 
 /// What is to be done.
 pub(crate) enum Work {
@@ -218,21 +220,24 @@ impl Worker {
         let (pace, begun) = (Pace::new(rate), Instant::now());
         let prepared = false;
         self.current = Some(Current { generation, group, lines, prepared, pace, begun, sent: 0 });
-        let link = probing.and_then(|probing| probing.join().ok().flatten());
+        let link = probing.and_then(|probing| probing.recv_timeout(PROBE_LIMIT).ok());
         Ok(Some(VaultStep::Offered { summary, link, us }))
     }
 
     /// Measures the way to the next of these nodes, while the payload is written.
-    fn start_probe(&self, nodes: &[u32]) -> Option<JoinHandle<Option<Link>>> {
+    fn start_probe(&self, nodes: &[u32]) -> Option<Receiver<Link>> {
         let own = self.own.clone()?;
         let at = nodes.iter().position(|node| *node == own.node)?;
         let next = nodes[(at + 1) % nodes.len()];
         let members = Arc::clone(&self.setup.members);
-        let work = move || {
-            let told = |error| tracing::warn!("vault: the way to node {next}: {error}");
-            probe(&own, &members, next).map_err(told).ok()
+        let (tell, told) = mpsc::channel();
+        let work = move || match probe(&own, &members, next) {
+            // Nobody may wait for it any more.
+            Ok(link) => drop(tell.send(link)),
+            Err(error) => tracing::warn!("vault: the way to node {next}: {error}"),
         };
-        std::thread::Builder::new().name("eyrie-probe".into()).spawn(work).ok()
+        std::thread::Builder::new().name("eyrie-probe".into()).spawn(work).ok()?;
+        Some(told)
     }
 
     /// Brings to the others what is for them, and tells when all of its parity is here.
