@@ -169,6 +169,7 @@ mod tests {
             controller_limit_ms: 0,
             tls: false,
             save_every_ms: 0,
+            grace_ms: 0,
             clusters: eyrie_control::gateway::Clusters::default(),
         };
         let tapes = [Tape::new(10), Tape::new(10)];

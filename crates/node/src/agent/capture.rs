@@ -35,6 +35,9 @@ impl Agent {
             let result = CheckpointResult::Died;
             return self.say(FromNode::CheckpointOver { rank, start, generation, result });
         };
+        if self.checkpoint_later(rank, start, generation, incremental, hold) {
+            return;
+        }
         let order = Order {
             segment: Arc::clone(&self.segment),
             job: self.place.id.clone(),
@@ -46,6 +49,7 @@ impl Agent {
             hold,
             bound: self.rank(rank).bound.as_deref().map(cores::mask),
             tracker: self.tracker(rank, incremental),
+            pour: self.pouring(rank, generation),
         };
         self.rank(rank).capturing = Some(generation);
         self.rank(rank).freezing = true;
@@ -108,6 +112,7 @@ impl Agent {
         if let Some(search) = r.find_later.take() {
             self.find(rank, search);
         }
+        self.tend_standing(rank);
     }
 
     fn checkpoint_over(

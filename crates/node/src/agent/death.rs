@@ -7,6 +7,7 @@
 use super::elsewhere::Elsewhere;
 use super::{Agent, Msg, Replay};
 use crate::checkpoint::image_path;
+use crate::pour;
 use crate::reap;
 use eyrie_control::node::{Choice, Fetch, FromNode};
 use eyrie_control::{Death, Meta, Said};
@@ -63,6 +64,7 @@ impl Agent {
             // free again names no group of others, as group numbers stay taken while used.
             unsafe { libc::kill(-pid, libc::SIGKILL) };
         }
+        self.tend_standing(rank);
         if rank == 0 {
             self.feed = None;
         }
@@ -106,9 +108,9 @@ impl Agent {
 
     /// Finds the newest good image of these, in a thread.
     pub(super) fn find(&mut self, rank: u32, search: Search) {
-        if self.rank(rank).freezing {
+        if self.rank(rank).freezing || self.rank(rank).standing.is_some() {
             self.rank(rank).find_later = Some(search);
-            return;
+            return self.tend_standing(rank);
         }
         let Search { attempt, generations, fetch } = search;
         let found = |choice| FromNode::Found { rank, attempt, choice };
@@ -168,7 +170,8 @@ pub(crate) fn check_image(
         return Choice::Beginning;
     }
     let refused = |why: String| Choice::Refused { generation, why, fetched: false };
-    match eyrie_image::Image::open(&image_path(images, rank, generation)) {
+    let path = image_path(images, rank, generation);
+    match eyrie_image::Image::open_knowing(&path, pour::was_verified) {
         Ok(image) => match Meta::decode(image.meta(), job, rank, generation, size) {
             Ok(meta) => Choice::Image(Box::new(meta)),
             Err(error) => refused(error.to_string()),

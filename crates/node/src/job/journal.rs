@@ -29,7 +29,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 /// From this length on the file is replaced, if most of it is not needed any more.
 const LONG_BYTES: u64 = 16 << 20;
 
