@@ -2,6 +2,7 @@
 
 use crate::clusters::Wide;
 use crate::ha_args::{HaArgs, Standby};
+use crate::keeping::Keeping;
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use eyrie_terminal::units::{parse_bytes, parse_millis};
@@ -249,9 +250,11 @@ pub struct Run {
     /// Spread the ranks over N nodes, each a daemon with storage of its own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub nodes: Option<u32>,
-    /// Run on these machines, a node on each: a list (a,b:4,c) or a file (one a line; `slots=N` and
-    /// `cluster=NAME` behind it, # begins a comment). Slots, here 4, are the most ranks that a host
-    /// gets [default: in a Slurm allocation its hosts, started by srun, unless --nodes is given]
+    /// Run on these machines, a node on each: a list (a,b:4,c) or a file (one a line; `slots=N`,
+    /// `cluster=NAME` and `domain=NAME` behind it, # begins a comment). Slots, here 4, are the most
+    /// ranks that a host gets; a domain is what fails together, such as the hosts of a switch, and
+    /// of which --vault puts no two into one group if it can [default: in a Slurm allocation its
+    /// hosts, started by srun, unless --nodes is given]
     #[arg(long, value_name = "LIST|FILE")]
     #[arg(conflicts_with_all = ["nodes", "netns"])]
     pub hosts: Option<String>,
@@ -282,6 +285,8 @@ pub struct Run {
     /// (not at all) [default: partner]
     #[arg(long, value_name = "SCHEME")]
     pub vault: Option<Scheme>,
+    #[command(flatten)]
+    pub keeping: Keeping,
     /// Other nodes that hold each recorded outcome before anything that depends on it leaves a node
     /// [default: 1; M with --vault rs:K+M]
     #[arg(long, value_name = "F")]

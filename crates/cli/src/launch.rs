@@ -8,10 +8,12 @@ use crate::args::{
 };
 use crate::console::{self, Console};
 use crate::hosts::{self, Wish};
+use crate::keeping::{self, manner};
 use crate::rankfile::RankFile;
 use crate::standby;
 use anyhow::Context;
 use eyrie_control::gateway::Clusters;
+use eyrie_control::vault::Manner;
 use eyrie_control::{Bind, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec};
 use eyrie_node::daemon;
 use eyrie_node::home::{self, JobFolder};
@@ -68,7 +70,8 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         Some(_) => program_elsewhere(&run.command)?,
         None => checked_program(&run.command)?,
     };
-    let named = elsewhere.as_ref().map(|p| p.clusters.clone()).unwrap_or_default();
+    let said = elsewhere.as_ref().map(|p| (p.clusters.clone(), p.domains.clone()));
+    let (named, domains) = said.unwrap_or_default();
     let (nodes, homes, hosts) = match elsewhere {
         Some(plan) => (plan.nodes, plan.homes, Some(Box::new(plan.hosts))),
         None => {
@@ -94,8 +97,12 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         slots: file.map(|f| f.slots()).unwrap_or_default(),
         clusters,
         ha,
+        manner: manner(run, domains),
         ..describe(run, ranks, &program)
     };
+    if let Some(text) = keeping::not_borne(&spec) {
+        eprintln!("eyrie: {text}");
+    }
     start(spec, run.label)
 }
 
@@ -148,6 +155,7 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         slots: Vec::new(),
         log_replicas: run.log_replicas.unwrap_or(vault.tolerates().max(1) as u32),
         vault,
+        manner: manner(run, Vec::new()),
         program: program.as_os_str().as_bytes().to_vec(),
         argv: argv(&run.command),
         input_is_file: input_is_file(),
@@ -186,6 +194,8 @@ fn policy(asked: Option<CkptPolicy>, vault: Scheme) -> CheckpointPolicy {
 
 /// Refuses a vault that the job's nodes cannot make, or that nothing would be put into.
 pub fn check_vault(run: &Run, nodes: u32) -> Result<(), Failure> {
+    let parity = run.vault.is_some_and(has_parity);
+    run.keeping.check(parity).map_err(|e| Failure::new(USAGE, e))?;
     let Some(vault) = run.vault else { return Ok(()) };
     let (least, there) = (vault.least(), nodes.saturating_add(run.spares.unwrap_or(0)) as usize);
     let text = if run.ft != FtMode::Logged {
@@ -268,6 +278,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         slots: Vec::new(),
         log_replicas: 0,
         vault: Scheme::Partner,
+        manner: Manner::default(),
         program: program.as_os_str().as_bytes().to_vec(),
         argv: argv(&verify.command),
         input_is_file: false,

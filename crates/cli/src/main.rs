@@ -9,6 +9,7 @@ mod hosts;
 mod image;
 mod info;
 mod join;
+mod keeping;
 mod launch;
 mod rankfile;
 mod remote;

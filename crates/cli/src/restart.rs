@@ -94,6 +94,7 @@ fn place(args: &Restart, spec: &mut JobSpec) -> anyhow::Result<Vec<String>> {
             )
         })?;
         (spec.nodes, spec.homes, spec.netns) = (plan.nodes, plan.homes, false);
+        spec.manner.domains = plan.domains;
         spec.spares = args.spares.unwrap_or(0);
         spec.hosts = Some(Box::new(plan.hosts));
         // Those of a rank file were of the hosts that were.
@@ -106,6 +107,7 @@ fn place(args: &Restart, spec: &mut JobSpec) -> anyhow::Result<Vec<String>> {
     }
     if let Some(nodes) = args.nodes {
         (spec.nodes, spec.hosts, spec.homes) = (nodes, None, Vec::new());
+        spec.manner.domains = Vec::new();
         spec.slots = Vec::new();
         spec.spares = args.spares.unwrap_or(0);
     } else if spec.hosts.is_some() && (args.map.is_some() || args.spares.is_some()) {

@@ -156,6 +156,7 @@ pub struct JobSpec {
     pub log_replicas: u32,
     /// How images are protected against the loss of nodes.
     pub vault: Scheme,
+    pub manner: crate::vault::Manner,
     /// Resolved path of the program.
     pub program: Vec<u8>,
     /// The name the program is called by, and its arguments.

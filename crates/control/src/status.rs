@@ -17,6 +17,9 @@ pub struct JobStatus {
     /// How images of a job over nodes are protected: a scheme of `--vault`.
     #[serde(default)]
     pub vault: Option<String>,
+    /// Which encoder the newest generation was made with, and why.
+    #[serde(default)]
+    pub vault_encoder: Option<String>,
     /// `running`, `stopping`, `rolling-back` or `ended`.
     pub phase: String,
     pub exit_code: Option<i32>,

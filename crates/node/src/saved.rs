@@ -162,6 +162,7 @@ mod tests {
             slots: vec![],
             log_replicas: 0,
             vault: eyrie_vault::Scheme::Partner,
+            manner: eyrie_control::vault::Manner::default(),
             program: b"/bin/x".to_vec(),
             argv: vec![b"x".to_vec()],
             input_is_file: false,

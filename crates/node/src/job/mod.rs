@@ -12,6 +12,7 @@ mod commit;
 mod cut;
 mod death;
 mod drain;
+mod encoder;
 mod flush;
 mod gateways;
 pub(crate) mod grow;

@@ -144,6 +144,7 @@ impl Job {
             size: self.spec.size,
             ft: self.spec.ft.name().to_string(),
             vault: self.many().then(|| self.spec.vault.to_string()),
+            vault_encoder: self.vault_encoder(),
             phase: self.monitor.phase().to_string(),
             exit_code: self.exit_code,
             daemon_pid: std::process::id(),
