@@ -25,5 +25,7 @@ pub use message::{
 };
 pub use meta::Meta;
 pub use node::{Death, FromNode, Said, ToNode};
-pub use status::{CheckpointStatus, JobStatus, NodeStatus, RankStatus, SavedSet, Suspension};
+pub use status::{
+    CheckpointStatus, JobStatus, NodeStatus, RankStatus, SavedSet, SavedTo, Suspension,
+};
 pub use vault::{VaultOrder, VaultStep};

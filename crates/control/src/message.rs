@@ -172,6 +172,10 @@ pub struct JobSpec {
     pub clusters: Clusters,
     /// How long a node has that is told to end; 0: none, it goes at once.
     pub grace_ms: u64,
+    /// Where states of the job are brought besides its folder: `s3://BUCKET/PREFIX`.
+    pub save_to: Option<String>,
+    /// With so many bytes a second at most; 0: as fast as can be.
+    pub save_rate_bytes: u64,
 }
 
 impl JobSpec {

@@ -169,6 +169,8 @@ mod tests {
             tls: false,
             save_every_ms: 0,
             grace_ms: 0,
+            save_to: None,
+            save_rate_bytes: 0,
             clusters: eyrie_control::gateway::Clusters::default(),
         };
         let tapes = [Tape::new(10), Tape::new(10)];

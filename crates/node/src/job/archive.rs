@@ -254,7 +254,7 @@ impl Job {
     }
 
     /// Names of the files of what is in it.
-    fn names_held(&self) -> BTreeSet<OsString> {
+    pub(super) fn names_held(&self) -> BTreeSet<OsString> {
         self.archive.content.as_deref().map(files).unwrap_or_default()
     }
 
