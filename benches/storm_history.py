@@ -57,7 +57,9 @@ class History:
                 # A restored rank is recovering again as soon as it replays.
                 self.recovering.discard(rank)
                 if kind == "restored":
-                    self.re_executed += not self.may_return(rank)
+                    # Those that move go on where they stood.
+                    moved = "moved from node" in event["text"]
+                    self.re_executed += not (moved or self.may_return(rank))
                     for ranks in (self.dead, self.fell, self.ended):
                         ranks.discard(rank)
             elif kind == "rolled-back":

@@ -94,7 +94,11 @@ class Losses:
 
     def choices(self, record, count):
         """The sets of so many nodes that may be lost now."""
-        there = [n for n in live_nodes(record) if n not in self.recent]
+        leaving = [n["node"] for n in record["nodes"] if n["state"] == "leaving"]
+        if leaving and (count > 1 or self.recent) and not self.options.rollbacks:
+            # While ranks move each loss by itself is borne.
+            return []
+        there = [n for n in live_nodes(record) + leaving if n not in self.recent]
         sets = [set(c) for c in itertools.combinations(there, count)]
         if self.options.rollbacks:
             return [s for s in sets if set(there) - s]

@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::clusters::Wide;
+use crate::ha_args::{HaArgs, Standby};
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use eyrie_terminal::units::{parse_bytes, parse_millis};
@@ -54,6 +55,8 @@ pub enum Command {
     Resume(Resume),
     /// Let jobs take turns on the processors that they share
     Share(crate::share_args::Share),
+    /// Wait for the end of another machine's controller, and go on with its job (eyrie run --ha)
+    Standby(Standby),
     /// Cause a fault on purpose
     Inject(Inject),
     /// End a job
@@ -83,6 +86,9 @@ pub enum Command {
     /// The gateway of a cluster (started by the job's controller)
     #[command(name = "__gateway", hide = true)]
     Gateway,
+    /// Speaks PMIx with a launcher (started by `eyrie join`)
+    #[command(name = "__pmix", hide = true)]
+    Pmix,
     /// The way to a node of `eyrie join` (started by its controller)
     #[command(name = "__call", hide = true)]
     Call {
@@ -95,8 +101,10 @@ pub enum Command {
 
 const JOIN_HELP: &str = "Examples:\n  \
     mpiexec -n 4 eyrie join ./heat 4000\n  \
-    srun --mpi=pmi2 -n 64 eyrie join --ckpt-every 30 ./heat 4000\n\n\
-    Speaks PMI 1.1 (PMI_FD), as of hydra (MPICH, Intel MPI) and of Slurm with --mpi=pmi2. The\n\
+    srun --mpi=pmi2 -n 64 eyrie join --ckpt-every 30 ./heat 4000\n  \
+    mpirun -n 4 eyrie join ./heat 4000          (Open MPI 5)\n\n\
+    Speaks PMI 1.1 (PMI_FD), as of hydra (MPICH, Intel MPI) and of Slurm with --mpi=pmi2, and\n\
+    PMIx where libpmix is installed (Open MPI, PRRTE, srun --mpi=pmix). The\n\
     launcher says how many ranks there are and on which machines; options for that are refused.\n\
     Ranks are children of Eyrie's daemons there. What they print comes out of the first\n\
     process, which also has the job's exit code; the others have 0. Its standard input is that of\n\
@@ -308,6 +316,8 @@ pub struct Run {
     pub netns: bool,
     #[command(flatten)]
     pub guard: Guard,
+    #[command(flatten)]
+    pub ha: HaArgs,
     /// Begin every output line with [rank]
     #[arg(short, long)]
     pub label: bool,

@@ -7,6 +7,7 @@
 use crate::bind::{Bind, Slot};
 use crate::event::Event;
 use crate::gateway::Clusters;
+use crate::ha::Ha;
 use crate::status::JobStatus;
 use eyrie_vault::Scheme;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// Version of this protocol.
-pub const PROTOCOL: u32 = 8;
+pub const PROTOCOL: u32 = 9;
 /// Most bytes of standard input or output in one message.
 pub const MAX_DATA_BYTES: usize = 256 * 1024;
 
@@ -176,6 +177,8 @@ pub struct JobSpec {
     pub save_to: Option<String>,
     /// With so many bytes a second at most; 0: as fast as can be.
     pub save_rate_bytes: u64,
+    /// The controller's state is kept there, too, so that one on another machine can go on.
+    pub ha: Option<Box<Ha>>,
 }
 
 impl JobSpec {
@@ -342,6 +345,10 @@ pub enum NodeMsg {
     },
     /// How far a node is that is to leave.
     Leaving(Box<Leaving>),
+    /// Console: a controller elsewhere has the job now, and this one ends; the text says why.
+    Deposed {
+        text: String,
+    },
 }
 
 /// A step of a node on its way out of the job.

@@ -84,9 +84,22 @@ impl Wants {
 /// Holds against their checksums all blocks of the first file and those of the others that are
 /// needed.
 pub fn verify(parts: &[Part], wants: &Wants) -> Result<(), ImageError> {
-    let own = parts[0].blocks().len();
-    let others: Vec<(usize, usize)> =
-        wants.blocks.iter().filter(|w| w.part > 0).map(|w| (w.part, w.block)).collect();
+    verify_others(parts, wants, |_| false)
+}
+
+/// The same without the parts that are known to be right.
+pub fn verify_others(
+    parts: &[Part],
+    wants: &Wants,
+    known: impl Fn(usize) -> bool,
+) -> Result<(), ImageError> {
+    let own = if known(0) { 0 } else { parts[0].blocks().len() };
+    let others: Vec<(usize, usize)> = wants
+        .blocks
+        .iter()
+        .filter(|w| w.part > 0 && !known(w.part))
+        .map(|w| (w.part, w.block))
+        .collect();
     let threads = parallel::threads_that_wait();
     parallel::for_each(threads, own + others.len(), Buffer::default, |buffer, i| {
         let (part, block) = if i < own { (0, i) } else { others[i - own] };

@@ -76,6 +76,28 @@ impl Image {
         Image::open_family(path, Check::All)
     }
 
+    /// The same, where the pages in files of some identities were verified before
+    /// ([`Image::verify_own`]).
+    pub fn open_knowing(
+        path: &Path,
+        known: impl Fn(&[u8; 16]) -> bool,
+    ) -> Result<Image, ImageError> {
+        let image = Image::open_family(path, Check::Tables)?;
+        if !image.children.is_empty() {
+            return Image::open(path);
+        }
+        let known: Vec<bool> = image.parts.iter().map(|p| known(&p.identity)).collect();
+        blocks::verify_others(&image.parts, &image.wants, |part| known[part])?;
+        Ok(image)
+    }
+
+    /// Verifies the pages that lie in this file itself. Returns its identity.
+    pub fn verify_own(path: &Path) -> Result<[u8; 16], ImageError> {
+        let parts = [Part::open(path)?];
+        blocks::verify(&parts, &Wants::default())?;
+        Ok(parts[0].identity)
+    }
+
     /// The same with a choice of what is verified.
     pub(crate) fn open_family(path: &Path, check: Check) -> Result<Image, ImageError> {
         let mut image = Image::open_alone(path, check)?;

@@ -124,7 +124,7 @@ pub use pool::{Pool, Sharing};
 pub use precopy::{PageSink, Precopied, PrecopyEnd, PrecopyLimits, Round, precopy};
 pub use restore::{RestoreOptions, RestoreSpec, Restored, restore, restore_lazily};
 pub use shot::Shot;
-pub use sink::receive;
+pub use sink::{Tap, receive};
 pub use track::{Tracker, Tracking};
 pub use tree::{may_choose_numbers, remove_image};
 pub use twin::Twin;

@@ -13,6 +13,7 @@ use crate::orphans::Orphans;
 use crate::procfs::{self, Mapping};
 use crate::regions::{Content, Regions};
 use crate::scan::Pagemap;
+use crate::sink::Tap;
 use crate::sort::{self, Share, Sorted};
 use crate::source::Copied;
 use crate::spans::Spans;
@@ -46,6 +47,8 @@ pub struct Shot {
     pub(crate) made: Duration,
     pub(crate) born: Instant,
     pub(crate) stood: Rc<Cell<Option<Duration>>>,
+    /// Takes its image as well.
+    pub(crate) tap: Option<Box<dyn Tap>>,
     _this_thread: PhantomData<*const ()>,
 }
 
@@ -122,8 +125,7 @@ impl Frozen {
         wish: Mode,
         survey: &mut Survey,
     ) -> Result<Shot, CaptureError> {
-        let begun = Instant::now();
-        let pid = self.tracee.0;
+        let (begun, pid) = (Instant::now(), self.tracee.0);
         let (mut snapshot, agent) = capture::freeze_state(self, survey)?;
         agent.finish()?;
         snapshot.orphans.refuse_shared(&survey.family.borrow())?;
@@ -182,6 +184,7 @@ impl Frozen {
             made: begun.elapsed(),
             born: Instant::now(),
             stood: Rc::clone(&self.stood),
+            tap: None,
             _this_thread: PhantomData,
         })
     }

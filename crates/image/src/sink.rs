@@ -31,6 +31,43 @@ pub trait Sink: Send + Sync {
     fn error(&self, source: io::Error) -> CaptureError;
 }
 
+/// Takes an image besides the file that it is written to, while that is written: to bring it to
+/// another machine. What becomes of that does no harm to the file.
+pub trait Tap: Send + Sync {
+    /// These bytes belong at offset `at`. Called by several threads, in any order.
+    fn put(&self, bytes: &[u8], at: u64);
+    /// The first bytes of the file, when all else was put and the file is whole.
+    fn finish(&mut self, header: &[u8]);
+}
+
+/// A file, and a tap.
+pub(crate) struct TappedSink {
+    pub file: FileSink,
+    pub tap: Box<dyn Tap>,
+}
+
+impl Sink for TappedSink {
+    fn put(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.file.put(bytes, at)?;
+        self.tap.put(bytes, at);
+        Ok(())
+    }
+
+    fn in_order(&self) -> bool {
+        self.file.in_order()
+    }
+
+    fn finish(&mut self, header: &[u8]) -> Result<(), CaptureError> {
+        self.file.finish(header)?;
+        self.tap.finish(header);
+        Ok(())
+    }
+
+    fn error(&self, source: io::Error) -> CaptureError {
+        self.file.error(source)
+    }
+}
+
 /// A file being written under a temporary name, `.NAME.PID.tmp` beside it. Dropped before it is
 /// finished it leaves nothing behind.
 pub struct FileSink {
@@ -40,11 +77,22 @@ pub struct FileSink {
     path: PathBuf,
     temporary: PathBuf,
     finished: bool,
+    /// It is to outlive the machine's end, once it is finished.
+    lasting: bool,
 }
 
 impl FileSink {
     /// Starts the file `path`.
     pub fn create(path: &Path) -> Result<FileSink, CaptureError> {
+        FileSink::begin(path, true)
+    }
+
+    /// The same of one that goes elsewhere as well, and need not outlive this machine.
+    pub(crate) fn create_fleeting(path: &Path) -> Result<FileSink, CaptureError> {
+        FileSink::begin(path, false)
+    }
+
+    fn begin(path: &Path, lasting: bool) -> Result<FileSink, CaptureError> {
         let mut name = std::ffi::OsString::from(".");
         name.push(path.file_name().unwrap_or_default());
         name.push(format!(".{}.tmp", std::process::id()));
@@ -60,18 +108,23 @@ impl FileSink {
         let buffered = std::env::var_os("EYRIE_IMAGE_BUFFERED").is_some_and(|v| v == "1");
         let mut direct = OpenOptions::new();
         direct.write(true).custom_flags(libc::O_DIRECT);
-        let direct = if buffered { None } else { direct.open(&temporary).ok() };
-        let sink = FileSink { file, direct, path, temporary, finished: false };
+        let direct = if buffered || !lasting { None } else { direct.open(&temporary).ok() };
+        let sink = FileSink { file, direct, path, temporary, finished: false, lasting };
         fault::point(fault::FILE_BEGUN)?;
         Ok(sink)
     }
 
     fn make_durable(&self) -> Result<(), CaptureError> {
         let fail = |e| self.error(e);
-        self.file.sync_all().map_err(fail)?;
+        if self.lasting {
+            self.file.sync_all().map_err(fail)?;
+        }
         fault::point(fault::SYNCED)?;
         fs::rename(&self.temporary, &self.path).map_err(fail)?;
         fault::point(fault::RENAMED)?;
+        if !self.lasting {
+            return Ok(());
+        }
         let folder = self.path.parent().filter(|p| !p.as_os_str().is_empty());
         let folder = File::open(folder.unwrap_or(Path::new("."))).map_err(fail)?;
         folder.sync_all().map_err(fail)
@@ -91,6 +144,9 @@ impl Sink for FileSink {
             }
         }
         self.file.write_all_at(bytes, at)?;
+        if !self.lasting {
+            return Ok(());
+        }
         // Begin to write to the disk now, so that little is left to do at the end.
         // SAFETY: numbers only. Where this is not possible, the end takes longer.
         unsafe {

@@ -16,7 +16,7 @@ use crate::pull::{Kind, Puller};
 use crate::regions::{Content, Regions};
 use crate::scan::Pagemap;
 use crate::shot::{Asked, Outline, Shot, Stage, mappings, state};
-use crate::sink::StreamSink;
+use crate::sink::{StreamSink, Tap};
 use crate::sort::{self, Share, Sorted};
 use crate::source::Source;
 use crate::spans::{Span, Spans};
@@ -33,6 +33,12 @@ use std::path::Path;
 use std::time::Instant;
 
 impl Shot {
+    /// Has its image, not those of its children, go to a tap as well, while it is written. The file
+    /// is not forced to the disk then.
+    pub fn tap(&mut self, tap: Box<dyn Tap>) {
+        self.tap = Some(tap);
+    }
+
     /// Writes the image atomically and durably, with `meta` in it; `tracker` is the one that was
     /// there at the freeze. In [`Mode::Sync`] to be called before the process is released. After
     /// any error no file is left behind, and the next image stores what this one would have. The
@@ -107,7 +113,9 @@ impl Shot {
         for (child, report) in kin.children.iter_mut().zip(children) {
             child.identity = report.identity;
         }
-        let result = self.write(|| ImageWriter::create(path), Some(path), meta, tracker);
+        let tap = self.tap.take();
+        let begin = || ImageWriter::create_tapped(path, tap);
+        let result = self.write(begin, Some(path), meta, tracker);
         if self.choice.mode != Mode::Sync {
             tracker.prepare();
         }

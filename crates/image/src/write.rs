@@ -7,7 +7,7 @@ use crate::format::{
     self, Ancestor, Block, Extent, HEADER_BYTES, Header, MACHINE, MAGIC, Section, VERSION, section,
 };
 use crate::pack::{Packed, Tuner};
-use crate::sink::{FileSink, Sink};
+use crate::sink::{FileSink, Sink, Tap, TappedSink};
 use crate::state::State;
 use crate::wire;
 use std::path::Path;
@@ -67,6 +67,17 @@ impl<'a> ImageWriter<'a> {
     /// Starts the image `path`.
     pub fn create(path: &Path) -> Result<ImageWriter<'a>, CaptureError> {
         Ok(ImageWriter::to(Box::new(FileSink::create(path)?)))
+    }
+
+    /// The same, which a tap takes as well, if there is one; then the file is not forced to the
+    /// disk.
+    pub fn create_tapped(
+        path: &Path,
+        tap: Option<Box<dyn Tap>>,
+    ) -> Result<ImageWriter<'a>, CaptureError> {
+        let Some(tap) = tap else { return ImageWriter::create(path) };
+        let file = FileSink::create_fleeting(path)?;
+        Ok(ImageWriter::to(Box::new(TappedSink { file, tap })))
     }
 
     /// Starts an image that goes to `sink`.

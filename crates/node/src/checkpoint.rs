@@ -8,7 +8,7 @@ use crate::futex;
 use crate::loans::File;
 use eyrie_control::Freeze;
 use eyrie_control::meta::Meta;
-use eyrie_image::{CaptureError, FreezeError, Frozen, ImageReport, Mode, Shot, Tracker};
+use eyrie_image::{CaptureError, FreezeError, Frozen, ImageReport, Mode, Shot, Tap, Tracker};
 use eyrie_ledger::acked;
 use eyrie_ledger::segment::{self, RankCtl, Segment};
 use std::ffi::{OsStr, OsString};
@@ -38,7 +38,12 @@ pub struct Order {
     pub bound: Option<Vec<u8>>,
     /// What is known of the rank's last image.
     pub tracker: Box<Tracker>,
+    /// Who takes the image while it is written, if somebody can.
+    pub pour: Option<Pouring>,
 }
+
+/// Begins to bring an image elsewhere, before the rank is stopped.
+pub type Pouring = Box<dyn FnOnce() -> Option<Box<dyn Tap>> + Send>;
 
 /// What only the daemon's main thread knows: the rank's position in its pipes.
 #[derive(Debug, Clone, Copy)]
@@ -135,7 +140,8 @@ pub fn start(
 ) -> Result<(), CheckpointError> {
     let run = move || {
         let mut tracker = std::mem::take(&mut order.tracker);
-        let result = take(&order, &mut tracker, &tell);
+        let tap = order.pour.take().and_then(|begin| begin());
+        let result = take(&order, tap, &mut tracker, &tell);
         if result.is_err() {
             let _ = eyrie_image::remove_image(&order.path);
         }
@@ -148,12 +154,14 @@ pub fn start(
 
 fn take(
     order: &Order,
+    tap: Option<Box<dyn Tap>>,
     tracker: &mut Tracker,
     tell: &impl Fn(Report),
 ) -> Result<Taken, CheckpointError> {
     let begin = Instant::now();
     let ctl = order.segment.rank(order.rank);
-    let frozen = freeze_and_keep(order, ctl, tracker, tell);
+    let tapped = tap.is_some();
+    let frozen = freeze_and_keep(order, ctl, tap, tracker, tell);
     // Whatever happened, nobody may stay parked.
     ctl.freeze_req.store(0, Ordering::Release);
     futex::wake(&ctl.freeze_req);
@@ -164,7 +172,8 @@ fn take(
         Kept::Written(report) => report,
     };
     let took = begin.elapsed();
-    if tracker.is_scattered() {
+    // What others have must stay what it is.
+    if tracker.is_scattered() && !tapped {
         consolidate(order, tracker, &mut report);
     }
     let files = report.ancestors.iter().filter_map(|name| file_of(name));
@@ -208,6 +217,7 @@ enum Kept {
 fn freeze_and_keep(
     order: &Order,
     ctl: &RankCtl,
+    tap: Option<Box<dyn Tap>>,
     tracker: &mut Tracker,
     tell: &impl Fn(Report),
 ) -> Result<Captured, CheckpointError> {
@@ -255,7 +265,7 @@ fn freeze_and_keep(
         output: pipes.output,
         input: pipes.input,
     };
-    let shot = keep(&mut frozen, order, tracker, &meta);
+    let shot = keep(&mut frozen, order, tap, tracker, &meta);
     let stood = stopped.elapsed();
     if order.hold && shot.is_ok() {
         for pid in &family {
@@ -300,6 +310,7 @@ fn acked(segment: &Segment, rank: u32) -> Vec<(u32, u64)> {
 fn keep(
     frozen: &mut Frozen,
     order: &Order,
+    tap: Option<Box<dyn Tap>>,
     tracker: &mut Tracker,
     meta: &Meta,
 ) -> Result<Kept, CheckpointError> {
@@ -309,7 +320,8 @@ fn keep(
         Freeze::Twin => Mode::Twin,
         Freeze::Sync => Mode::Sync,
     };
-    let shot = frozen.shot(&order.path, tracker, mode)?;
+    let mut shot = frozen.shot(&order.path, tracker, mode)?;
+    tap.into_iter().for_each(|tap| shot.tap(tap));
     if shot.choice().mode == Mode::Sync {
         return Ok(Kept::Written(shot.write_image(&meta.encode()?, tracker)?));
     }

@@ -4,6 +4,7 @@
 //! Kept true: only files of ranks, by names that are checked, and only for current members that
 //! know the job's key; a file appears under its name when all of it is there.
 
+use crate::pour;
 use crate::vault::{Door, MAX_RANGE_BYTES, Work};
 use eyrie_control::auth::{AuthError, Hello, Role};
 use eyrie_control::frame::{HEADER_BYTES, MAX_FRAME_BYTES};
@@ -27,7 +28,7 @@ const SILENCE: Duration = Duration::from_secs(20);
 /// Longest silence between the parts of two sums of the vault.
 const ENCODING: Duration = Duration::from_secs(600);
 /// Longest file that is taken.
-const MAX_FILE_BYTES: u64 = 1 << 46;
+pub const MAX_FILE_BYTES: u64 = 1 << 46;
 
 /// What a client asks.
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,10 +43,12 @@ enum Ask {
     Range { name: String, at: u64, bytes: u32 },
     /// How long is this file of the vault?
     Length { name: String },
+    /// Take this image, which is just being written, unless it is there (`pour`).
+    Pour { name: String },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-enum Answer {
+pub enum Answer {
     /// Put: go on. Get, range: so many bytes follow. Length: it is that.
     Go(u64),
     /// Put: it is there. Length: it is not.
@@ -122,11 +125,11 @@ fn is_ours(name: &str) -> bool {
         .is_some_and(|(rank, generation)| number(rank) && number(generation))
 }
 
-fn send<T: Serialize>(stream: &mut Stream, message: &T) -> Result<(), StoreError> {
+pub fn send<T: Serialize>(stream: &mut Stream, message: &T) -> Result<(), StoreError> {
     Ok(stream.write_all(&encode(message)?)?)
 }
 
-fn receive<T: DeserializeOwned>(stream: &mut Stream) -> Result<T, StoreError> {
+pub fn receive<T: DeserializeOwned>(stream: &mut Stream) -> Result<T, StoreError> {
     let mut head = [0; HEADER_BYTES];
     stream.read_exact(&mut head)?;
     let length = u32::from_le_bytes(head) as usize;
@@ -228,6 +231,15 @@ fn converse(
                 of_image(&mut stream, &name)?;
                 give(&mut stream, folder, &name)?;
             }
+            Ask::Pour { name } => {
+                of_image(&mut stream, &name)?;
+                if folder.join(&name).exists() {
+                    send(&mut stream, &Answer::Done)?;
+                } else {
+                    send(&mut stream, &Answer::Go(0))?;
+                    pour::take(&mut stream, folder, &name)?;
+                }
+            }
             ask => of_vault(&mut stream, vault.as_mut().ok_or(StoreError::Protocol)?, ask)?,
         }
     }
@@ -293,7 +305,7 @@ fn of_vault(stream: &mut Stream, visit: &mut Visit, ask: Ask) -> Result<(), Stor
             Ok(None) => send(stream, &Answer::Done),
             Err(error) => send(stream, &Answer::Failed(format!("{name}: {error}"))),
         },
-        Ask::Put { .. } | Ask::Get { .. } => Err(StoreError::Protocol),
+        Ask::Put { .. } | Ask::Get { .. } | Ask::Pour { .. } => Err(StoreError::Protocol),
     }
 }
 
@@ -360,6 +372,16 @@ impl Client {
             Answer::Done => Ok(()),
             Answer::Failed(text) => Err(StoreError::Refused(text)),
             Answer::Go(_) => Err(StoreError::Protocol),
+        }
+    }
+
+    /// Begins to bring an image that is just being written. `None`: it is there.
+    pub fn pour(mut self, name: &str) -> Result<Option<Stream>, StoreError> {
+        send(&mut self.stream, &Ask::Pour { name: name.to_string() })?;
+        match receive(&mut self.stream)? {
+            Answer::Go(_) => Ok(Some(self.stream)),
+            Answer::Done => Ok(None),
+            Answer::Failed(text) => Err(StoreError::Refused(text)),
         }
     }
 
@@ -450,6 +472,46 @@ mod tests {
         let missing = client.get(here.path(), "rank-3.gen-9").unwrap_err();
         assert!(matches!(missing, StoreError::Refused(_)));
         assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn an_image_comes_while_it_is_written_or_not_at_all() {
+        [false, true].into_iter().for_each(image_comes);
+    }
+
+    fn image_comes(encrypted: bool) {
+        use eyrie_image::Tap;
+        let (members, secret) = (Members::default(), secret(encrypted));
+        let (_here, own) = node(&members, 0, &secret);
+        let (there, _) = node(&members, 1, &secret);
+        let name = "rank-1.gen-4";
+        let begin = || pour::Pour::begin(Client::connect(&own, &members, 1).unwrap(), name);
+        let bytes: Vec<u8> = (0..9_000_000u32).map(|n| (n >> 3) as u8).collect();
+        // One that breaks off.
+        begin().unwrap().unwrap().put(&bytes[..100], 4096);
+        let mut pour = begin().unwrap().unwrap();
+        pour.put(&bytes[5_000_000..], 5_000_000);
+        pour.put(&bytes[4096..5_000_000], 4096);
+        assert!(!there.path().join(name).exists());
+        pour.finish(&bytes[..4096]);
+        assert!(std::fs::read(there.path().join(name)).unwrap() == bytes);
+        assert!(begin().unwrap().is_none(), "it is there");
+        // One with a hole is as long as was said, one with too little is not.
+        let stream = Client::connect(&own, &members, 1).unwrap().pour("rank-1.gen-5").unwrap();
+        let mut stream = stream.unwrap();
+        stream.write_all(&[&7u64.to_le_bytes()[..], &0u32.to_le_bytes()[..]].concat()).unwrap();
+        assert!(matches!(receive(&mut stream), Ok(Answer::Failed(_))));
+        let stream = Client::connect(&own, &members, 1).unwrap().pour("rank-1.gen-5").unwrap();
+        let mut stream = stream.unwrap();
+        stream.write_all(&[&u64::MAX.to_le_bytes()[..], &9u32.to_le_bytes()[..]].concat()).unwrap();
+        assert!(matches!(receive(&mut stream), Ok(Answer::Failed(_))));
+        let left = |name: &str| {
+            std::fs::read_dir(there.path())
+                .unwrap()
+                .flatten()
+                .any(|e| e.file_name().to_string_lossy().contains(name))
+        };
+        assert!(!left("gen-5"), "nothing is left of what did not come");
     }
 
     #[test]

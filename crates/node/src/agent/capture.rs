@@ -49,6 +49,7 @@ impl Agent {
             hold,
             bound: self.rank(rank).bound.as_deref().map(cores::mask),
             tracker: self.tracker(rank, incremental),
+            pour: self.pouring(rank, generation),
         };
         self.rank(rank).capturing = Some(generation);
         self.rank(rank).freezing = true;

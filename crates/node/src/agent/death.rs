@@ -7,6 +7,7 @@
 use super::elsewhere::Elsewhere;
 use super::{Agent, Msg, Replay};
 use crate::checkpoint::image_path;
+use crate::pour;
 use crate::reap;
 use eyrie_control::node::{Choice, Fetch, FromNode};
 use eyrie_control::{Death, Meta, Said};
@@ -169,7 +170,8 @@ pub(crate) fn check_image(
         return Choice::Beginning;
     }
     let refused = |why: String| Choice::Refused { generation, why, fetched: false };
-    match eyrie_image::Image::open(&image_path(images, rank, generation)) {
+    let path = image_path(images, rank, generation);
+    match eyrie_image::Image::open_knowing(&path, pour::was_verified) {
         Ok(image) => match Meta::decode(image.meta(), job, rank, generation, size) {
             Ok(meta) => Choice::Image(Box::new(meta)),
             Err(error) => refused(error.to_string()),

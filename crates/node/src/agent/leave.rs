@@ -5,11 +5,16 @@
 
 use super::Agent;
 use super::cut::recorded;
+use super::network::names;
+use crate::checkpoint::Pouring;
 use crate::membership::Member;
+use crate::pour::Pour;
 use crate::reap;
+use crate::store::Client;
 use eyrie_control::node::{Determinants, FromNode};
+use eyrie_image::Tap;
 use eyrie_protocol::replicas::{Answer, Words, longest};
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 impl Agent {
     /// These nodes leave: tells when nothing that is recorded here by now goes with them.
@@ -20,8 +25,27 @@ impl Agent {
         let leaving: Vec<Member> =
             leaving.map(|&(node, epoch, _)| Member { node, epoch }).collect();
         drop(members);
+        self.leaves = nodes.contains(&network.own.node);
         network.links.iter().for_each(|l| l.leaving(&leaving));
         self.let_out(FromNode::Guarded { round });
+    }
+
+    /// Images of ranks that leave go to their next home while they are written.
+    pub(super) fn pouring(&self, rank: u32, generation: u32) -> Option<Pouring> {
+        let network = self.network.as_ref().filter(|_| self.leaves)?;
+        let to = self.ranks[rank as usize].copy.as_ref()?.partner?;
+        let (own, members) = (network.own.clone(), Arc::clone(&network.members));
+        let [name, _] = names(rank, generation);
+        Some(Box::new(move || {
+            let client = Client::connect(&own, &members, to);
+            match client.and_then(|client| Pour::begin(client, &name)) {
+                Ok(pour) => pour.map(|pour| Box::new(pour) as Box<dyn Tap>),
+                Err(error) => {
+                    tracing::warn!(rank, to, %error, "an image is brought when it is written");
+                    None
+                }
+            }
+        }))
     }
 
     /// A rank that is held goes on.

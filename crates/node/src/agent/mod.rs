@@ -227,6 +227,8 @@ pub(crate) struct Agent {
     departs: bool,
     /// All processes of ranks are being ended, which is to be told.
     vacating: bool,
+    /// This node is to leave.
+    leaves: bool,
     /// Ranks that were here when they were told to leave for good.
     vacated: Vec<u32>,
 }
@@ -279,6 +281,7 @@ impl Agent {
                 finished: false,
                 departs: false,
                 vacating: false,
+                leaves: false,
                 vacated: Vec::new(),
                 place,
                 spec,
@@ -452,7 +455,7 @@ impl Agent {
     fn forget_ranks(&mut self) {
         self.early.clear();
         self.vacated.clear();
-        self.vacating = false;
+        (self.vacating, self.leaves) = (false, false);
         self.give_up_together();
         self.pool.iter().for_each(|p| p.clear());
         for r in &mut self.ranks {

@@ -142,7 +142,7 @@ impl Job {
             CheckpointResult::Taken(taken) => self.complete(rank, generation, taken),
             CheckpointResult::Failed { text, lasting } => {
                 self.checkpoint_failed(rank, generation, text, lasting);
-                self.image_stands(rank, generation, false);
+                self.image_stands(rank, generation, None);
             }
             // Those who wait for it are served after the recovery.
             CheckpointResult::Died => {}

@@ -4,9 +4,10 @@
 //! be brought is told, and tried again until it is, or until there is a newer one; files stay as
 //! long as they are being brought, as they have names of their own.
 
-use super::{Job, Msg};
+use super::{Job, Msg, archive};
 use crate::depot::{Brought, Depot as Place};
 use crate::home;
+use crate::saved::SavedJob;
 use eyrie_control::{EventKind, SavedTo};
 use eyrie_objects::Place as Url;
 use std::fs;
@@ -96,7 +97,8 @@ impl Job {
         fs::create_dir(&staged)?;
         let images = staged.join(home::IMAGES);
         fs::create_dir(&images)?;
-        for name in self.names_held() {
+        let state = SavedJob::read(folder).map_err(io::Error::other)?;
+        for name in archive::files(&state.ranks) {
             fs::hard_link(folder.join(home::IMAGES).join(&name), images.join(&name))?;
         }
         fs::hard_link(folder.join(home::SAVED), staged.join(home::SAVED))?;

@@ -1,9 +1,10 @@
 //! Nodes that leave the job while it runs (`eyrie drain`), or give their ranks away and stay
 //! (`eyrie migrate`).
 //!
-//! Ranks of a node that leaves are copied while they run, then brought to stand, each with an image
-//! of that moment where it is going to live; when all images count the planner has them moved, and
-//! says when nothing hangs on the node any more. Nodes that are named together are one party: their
+//! Ranks of a node that leaves are copied while they run, in rounds each of which brings what has
+//! changed during the one before (`rounds`), then brought to stand, each with an image of that
+//! moment where it is going to live; when all images count the planner has them moved, and says
+//! when nothing hangs on the node any more. Nodes that are named together are one party: their
 //! ranks move at one time. One that stays forgets all that it had, and joins again as a spare.
 //!
 //! Kept true: a rank that stands does nothing that its image lacks; what keeps a node from leaving
@@ -12,6 +13,7 @@
 
 use super::books::Moment;
 use super::nodes::State;
+use super::rounds::{Round, Stop};
 use super::{Job, Rank};
 use crate::membership::Member;
 use crate::reap;
@@ -33,9 +35,9 @@ const ATTEMPTS: u32 = 3;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Leave {
     pub(super) begun: Moment,
-    limit_ms: Option<u64>,
+    pub(super) limit_ms: Option<u64>,
     /// Its ranks are copied while they run, before they are stopped.
-    precopy: bool,
+    pub(super) precopy: bool,
     pub(super) step: Option<LeaveStep>,
     dismissed: Option<Moment>,
     /// The exit code of its daemon.
@@ -54,47 +56,6 @@ pub(super) enum End {
     AllLeft,
     /// All are spares, or nobody's ranks move.
     Spare,
-}
-
-/// A rank, as far as it leaves its node.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Moves {
-    /// It was copied while it ran.
-    copied: bool,
-    stop: Option<Stop>,
-    /// The node that it has left, until it runs elsewhere.
-    from: Option<u32>,
-    #[serde(skip)]
-    ordered: Option<Moment>,
-    /// How long its last image took until it counted.
-    counted_ms: Option<f64>,
-}
-
-/// An image of a rank that leaves.
-#[derive(Debug, Serialize, Deserialize)]
-struct Stop {
-    generation: u32,
-    since: Moment,
-    /// The rank does not go on.
-    holds: bool,
-    counts: bool,
-}
-
-impl Moves {
-    /// A process of the rank is ordered.
-    pub fn begins(&mut self) {
-        (self.copied, self.stop) = (false, None);
-    }
-
-    /// It runs. Returns the node that it has left for that.
-    pub fn arrives(&mut self) -> Option<u32> {
-        self.from.take()
-    }
-
-    /// A checkpoint of it is ordered.
-    pub fn ordered(&mut self) {
-        self.ordered = Some(Moment::now());
-    }
 }
 
 fn seconds(ms: f64) -> String {
@@ -147,13 +108,13 @@ impl Job {
         }
         for rank in self.placement.ranks_on(node) {
             let r = self.rank(rank);
-            r.moves.copied = false;
+            r.moves.again();
             r.failures = 0;
         }
     }
 
     /// Those that leave with a node and are not told to move yet, itself among them.
-    fn party_of(&self, node: u32) -> Vec<u32> {
+    pub(super) fn party_of(&self, node: u32) -> Vec<u32> {
         let party = self.leaves.get(&node).map(|l| l.party);
         let stands = |node: &u32| {
             let stage = self.planner.as_ref().and_then(|p| p.leaves(&self.member(*node)));
@@ -223,7 +184,6 @@ impl Job {
 
     /// Whether all ranks of a node stand, with images that count. `Err`: they cannot.
     fn bring_to_stand(&mut self, node: u32) -> Result<bool, String> {
-        let precopy = self.leaves.get(&node).is_some_and(|l| l.precopy);
         let ranks = self.placement.ranks_on(node);
         let runs = |job: &Job, rank: u32| !job.ranks[rank as usize].gone;
         let live: Vec<u32> = ranks.into_iter().filter(|r| runs(self, *r)).collect();
@@ -232,13 +192,8 @@ impl Job {
             let why = self.ranks[*rank as usize].reason.clone().unwrap_or_default();
             return Err(format!("rank {rank} cannot be checkpointed: {why}"));
         }
-        let copied = |r: &u32| {
-            let moves = &self.ranks[*r as usize].moves;
-            moves.copied || moves.stop.as_ref().is_some_and(|s| s.holds)
-        };
-        let party = self.party_of(node);
-        let party = party.into_iter().flat_map(|node| self.placement.ranks_on(node));
-        let holds = !precopy || party.filter(|r| runs(self, *r)).all(|r| copied(&r));
+        let round = self.round_of(node);
+        let holds = round == Round::Last;
         let step = if holds { LeaveStep::Stopping } else { LeaveStep::Copying };
         self.tell_leave(node, step, describe(&live));
         let mut all = true;
@@ -246,20 +201,28 @@ impl Job {
             let r = self.rank(rank);
             match &r.moves.stop {
                 Some(stop) => all &= stop.holds && stop.counts && r.proc.is_some(),
+                None if round == Round::None => all = false,
                 None => {
                     all = false;
-                    self.order_stop(rank, holds);
+                    self.order_stop(rank, round);
                 }
             }
         }
         Ok(all)
     }
 
-    fn order_stop(&mut self, rank: u32, holds: bool) {
+    fn order_stop(&mut self, rank: u32, round: Round) {
         let now = self.ranks_ms();
         let r = self.rank(rank);
         let idle = r.proc.is_some() && r.capturing.is_none();
-        if !idle || (!holds && r.moves.copied) || !self.scheduler.begin(rank, now) {
+        let holds = round == Round::Last;
+        let due = match round {
+            Round::None => false,
+            Round::Live => !r.moves.copied,
+            Round::Again => r.moves.is_stale(),
+            Round::Last => true,
+        };
+        if !idle || !due || !self.scheduler.begin(rank, now) {
             return;
         }
         self.begin_checkpoint(rank, holds);
@@ -270,9 +233,10 @@ impl Job {
         }
     }
 
-    /// An image of a rank counts, or never will.
-    pub(super) fn image_stands(&mut self, rank: u32, generation: u32, counts: bool) {
+    /// An image of a rank counts, with so many bytes, or never will.
+    pub(super) fn image_stands(&mut self, rank: u32, generation: u32, bytes: Option<u64>) {
         let r = self.rank(rank);
+        let counts = bytes.is_some();
         if let Some(since) = r.moves.ordered.take_if(|_| counts) {
             r.moves.counted_ms = Some(since.elapsed().as_secs_f64() * 1e3);
         }
@@ -284,7 +248,11 @@ impl Job {
                 stop.counts = true;
                 self.scheduler.set_live(rank, false);
             }
-            (true, false) => (r.moves.copied, r.moves.stop) = (true, None),
+            (true, false) => {
+                let took_ms = stop.since.elapsed().as_secs_f64() * 1e3;
+                r.moves.stop = None;
+                r.moves.round(bytes.unwrap_or(0), took_ms);
+            }
             (false, holds) => {
                 r.moves.stop = None;
                 if holds {

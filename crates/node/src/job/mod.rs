@@ -8,6 +8,7 @@
 mod archive;
 mod books;
 mod checkpoints;
+mod commit;
 mod cut;
 mod death;
 mod depot;
@@ -26,6 +27,7 @@ mod output;
 mod plan;
 mod report;
 mod resume;
+mod rounds;
 mod saving;
 mod sets;
 mod start;
@@ -36,6 +38,7 @@ mod vault;
 mod verify;
 
 use crate::crew::{Crew, Wired};
+use crate::ha::News;
 use crate::input::Input;
 use crate::loans::Loans;
 use crate::membership::Member;
@@ -48,11 +51,12 @@ use crate::retention::Retention;
 use crate::saved::SavedJob;
 use crate::scheduler::Scheduler;
 use books::Moment;
+pub use commit::Reign;
 use eyrie_control::gateway::FromGateway;
 use eyrie_control::node::{FromNode, RankLook, Taken, ToNode};
 use eyrie_control::{Event, EventKind, Ft, JobSpec, NodeMsg, Stream};
 use eyrie_protocol::session::Numbered;
-pub use journal::{DaemonBooks, Head, JournalError};
+pub use journal::{DaemonBooks, Head, JournalError, point};
 pub use nodes::Node;
 pub use output::{end_input, take_input};
 use report::EventLog;
@@ -141,6 +145,8 @@ pub enum Msg {
     GatewayDue {
         cluster: u32,
     },
+    /// Of the state in etcd.
+    Ha(News),
     /// The console takes output again.
     Room,
     /// The nodes had time enough to say how they are.
@@ -237,7 +243,7 @@ struct Rank {
     /// It was killed, or will be, as its recovery unit goes back.
     falls: bool,
     /// It leaves its node.
-    moves: leave::Moves,
+    moves: rounds::Moves,
 }
 
 fn blank() -> [Tape; 2] {
@@ -284,9 +290,9 @@ pub struct Job {
     input: Input,
     input_credit: u64,
     events: EventLog,
-    /// Those that are to be told when the turn is committed, and what the console is to get then.
+    /// Those that are to be told when the turn is committed, and what else comes about then.
     told: Vec<Event>,
-    printed: RefCell<Vec<NodeMsg>>,
+    commit: commit::Commit,
     /// Of a job that outlives its controller.
     journal: Option<journal::Journal>,
     head: Option<Head>,
@@ -407,7 +413,7 @@ impl Job {
             input_credit: 0,
             events: EventLog::open(&place.folder.join(crate::home::EVENTS)),
             told: Vec::new(),
-            printed: RefCell::default(),
+            commit: commit::Commit::default(),
             journal: None,
             head: None,
             noted: Vec::new(),
@@ -496,7 +502,7 @@ impl Job {
 
     /// To the console, as soon as what led to it is durable.
     fn tell_console(&self, message: NodeMsg) {
-        self.printed.borrow_mut().push(message);
+        self.commit.printed.borrow_mut().push(message);
     }
 
     pub fn spec(&self) -> &JobSpec {
@@ -527,6 +533,7 @@ impl Job {
             Msg::GatewayGone { cluster, number } => self.gateway_gone(cluster, number),
             Msg::GatewayLate { cluster, number } => self.gateway_late(cluster, number),
             Msg::GatewayDue { cluster } => self.gateway_due(cluster),
+            Msg::Ha(news) => return self.hear_of_etcd(news),
             Msg::Room => self.grant_output(),
             Msg::LooksOver { ask } => self.looks_over(ask),
             Msg::InDepot { result } => self.in_depot(result),
@@ -535,6 +542,7 @@ impl Job {
             Msg::Stop { signal: libc::SIGTERM | libc::SIGHUP } if self.saves_in_slurm() => {}
             Msg::Stop { signal } => self.stop(signal),
             Msg::ConsoleGone => {
+                self.forsake_etcd();
                 self.hung_up = self.monitor.running();
                 self.step(monitor::Input::ConsoleGone);
             }
@@ -560,6 +568,7 @@ impl Job {
         } else if [libc::SIGUSR1, libc::SIGUSR2].contains(&signal) {
             self.to_all(&ToNode::Signal { signal });
         } else {
+            self.forsake_etcd();
             self.step(monitor::Input::Stop { signal });
         }
     }
@@ -693,7 +702,7 @@ impl Rank {
             look: RankLook::default(),
             saving: saving::Saving::No,
             falls: false,
-            moves: leave::Moves::default(),
+            moves: rounds::Moves::default(),
         }
     }
 }

@@ -354,8 +354,9 @@ impl Job {
             job.ranks[rank as usize].retention.newest_first().map(|k| k.generation).collect()
         };
         let before = kept(self);
+        let bytes = pending.taken.bytes;
         self.complete(rank, generation, pending.taken);
-        self.image_stands(rank, generation, true);
+        self.image_stands(rank, generation, Some(bytes));
         let after = kept(self);
         for generation in before.into_iter().filter(|g| !after.contains(g)) {
             self.plan(Input::Dropped { rank, generation });
@@ -367,7 +368,7 @@ impl Job {
 
     fn discard(&mut self, rank: u32, generation: u32) {
         self.capture_over(rank, generation);
-        self.image_stands(rank, generation, false);
+        self.image_stands(rank, generation, None);
         self.rank(rank).pending.take_if(|p| p.generation == generation);
         self.to_all(&ToNode::Remove { rank, generations: vec![generation] });
     }

@@ -1,0 +1,173 @@
+//! The rounds in which ranks that move are copied while they run, before they are stopped.
+//!
+//! Kept true: the ranks of a party are stopped at one time, when another round would bring little
+//! to any of them: when the last one was short, or not much smaller than the one before, or the
+//! last of as many as may be; who has waited for others is copied once more.
+
+use super::Job;
+use super::Rank;
+use super::books::Moment;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// A round that took no longer than this leaves little for the last one.
+const LITTLE_MS: f64 = 100.0;
+/// Most rounds before the last.
+const ROUNDS: u32 = 8;
+/// A round that is not smaller than the one before by this share ends them: the rank writes as fast
+/// as it is copied.
+const LEAST_GAIN: f64 = 0.2;
+/// A rank that waited longer than this since its last round has another one before the last.
+const STALE: Duration = Duration::from_millis(400);
+
+/// What a party of ranks does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Round {
+    /// It waits for what is under way.
+    None,
+    /// Its ranks are copied while they run.
+    Live,
+    /// Those once more that have waited long for others.
+    Again,
+    /// They are stopped for that.
+    Last,
+}
+
+/// A rank, as far as it leaves its node.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Moves {
+    /// How often it was copied while it ran, and the bytes of the last time.
+    rounds: u32,
+    bytes: u64,
+    /// Little is left for another round, or it would not bring more (`outrun`).
+    pub copied: bool,
+    outrun: bool,
+    /// The end of the last one.
+    #[serde(skip)]
+    ended: Option<Moment>,
+    pub stop: Option<Stop>,
+    /// The node that it has left, until it runs elsewhere.
+    pub from: Option<u32>,
+    #[serde(skip)]
+    pub ordered: Option<Moment>,
+    /// How long its last image took until it counted.
+    pub counted_ms: Option<f64>,
+}
+
+/// An image of a rank that leaves.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Stop {
+    pub generation: u32,
+    pub since: Moment,
+    /// The rank does not go on.
+    pub holds: bool,
+    pub counts: bool,
+}
+
+impl Moves {
+    /// A process of the rank is ordered.
+    pub fn begins(&mut self) {
+        self.again();
+        self.stop = None;
+    }
+
+    /// It is copied from the beginning.
+    pub fn again(&mut self) {
+        (self.copied, self.outrun, self.rounds, self.bytes) = (false, false, 0, 0);
+    }
+
+    /// A round of so many bytes is over, after this time.
+    pub fn round(&mut self, bytes: u64, took_ms: f64) {
+        let gains = bytes as f64 <= self.bytes as f64 * (1.0 - LEAST_GAIN);
+        self.outrun = self.rounds > 0 && !gains && took_ms > LITTLE_MS;
+        self.rounds += 1;
+        self.bytes = bytes;
+        self.ended = Some(Moment::now());
+        self.copied |= took_ms <= LITTLE_MS || self.outrun || self.rounds >= ROUNDS;
+    }
+
+    /// It has waited for others since its last round, and much may have changed.
+    pub fn is_stale(&self) -> bool {
+        let waited = self.ended.is_none_or(|at| at.elapsed() > STALE);
+        waited && !self.outrun && self.rounds < ROUNDS
+    }
+
+    /// It runs. Returns the node that it has left for that.
+    pub fn arrives(&mut self) -> Option<u32> {
+        self.from.take()
+    }
+
+    /// A checkpoint of it is ordered.
+    pub fn ordered(&mut self) {
+        self.ordered = Some(Moment::now());
+    }
+}
+
+impl Job {
+    /// What the ranks of a node do next, which is what all of its party do: they are stopped at one
+    /// time, when all were copied and none is just being copied again.
+    pub(super) fn round_of(&self, node: u32) -> Round {
+        let Some(leave) = self.leaves.get(&node) else { return Round::None };
+        let half = |ms: u64| leave.begun.elapsed() >= Duration::from_millis(ms / 2);
+        let party = self.party_of(node).into_iter().flat_map(|n| self.placement.ranks_on(n));
+        let party: Vec<&Rank> =
+            party.map(|r| &self.ranks[r as usize]).filter(|r| !r.gone).collect();
+        let stops = |r: &&Rank| r.moves.stop.as_ref().is_some_and(|s| s.holds);
+        if !leave.precopy || party.iter().any(stops) {
+            return Round::Last;
+        }
+        let late = leave.limit_ms.is_some_and(half);
+        if !late && !party.iter().all(|r| r.moves.copied) {
+            return Round::Live;
+        }
+        if !late && party.iter().any(|r| r.moves.is_stale()) {
+            return Round::Again;
+        }
+        let idle = party.iter().all(|r| r.capturing.is_none());
+        if idle { Round::Last } else { Round::None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rounds(all: &[(u64, f64)]) -> Moves {
+        let mut moves = Moves::default();
+        all.iter().for_each(|(bytes, took_ms)| moves.round(*bytes, *took_ms));
+        moves
+    }
+
+    #[test]
+    fn rounds_end_when_little_is_left() {
+        assert!(!rounds(&[(1 << 30, 9000.0)]).copied);
+        assert!(!rounds(&[(1 << 30, 9000.0), (1 << 29, 4000.0)]).copied);
+        let moves = rounds(&[(1 << 30, 9000.0), (1 << 29, 4000.0), (1 << 20, 50.0)]);
+        assert!(moves.copied && !moves.outrun);
+    }
+
+    #[test]
+    fn rounds_end_when_the_rank_writes_as_fast_as_it_is_copied() {
+        let mut moves = rounds(&[(1 << 30, 9000.0), ((1 << 30) - 1, 9000.0)]);
+        assert!(moves.copied && moves.outrun);
+        moves.ended = None;
+        assert!(!moves.is_stale(), "another one would not bring more");
+    }
+
+    #[test]
+    fn there_are_so_many_rounds_and_no_more() {
+        let all: Vec<(u64, f64)> = (0..ROUNDS).map(|n| (1 << (40 - n), 9000.0)).collect();
+        assert!(!rounds(&all[1..]).copied && rounds(&all).copied);
+        assert!(!rounds(&all).is_stale());
+    }
+
+    #[test]
+    fn who_has_waited_is_copied_once_more() {
+        let mut moves = rounds(&[(1 << 20, 50.0)]);
+        assert!(!moves.is_stale());
+        moves.ended = None;
+        assert!(moves.is_stale());
+        moves.begins();
+        assert!(!moves.copied, "another process");
+    }
+}

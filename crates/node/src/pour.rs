@@ -1,0 +1,145 @@
+//! An image on its way to another node while it is written: a conversation with the other's store.
+//!
+//! Parts come in any order: where each belongs (u64), how long it is (u32, not 0), its bytes; all
+//! numbers little endian. Behind the last stands the length of the file, and 0.
+//!
+//! Kept true: the file appears under its name when all of it has come, and only if that is as long
+//! as was said; an image that cannot be brought does no harm to the one that is written here.
+
+use crate::store::{Answer, Client, MAX_FILE_BYTES, StoreError, receive, send};
+use eyrie_image::{Image, Tap};
+use eyrie_tls::Stream;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Most bytes of a part.
+const MAX_PART_BYTES: usize = 4 << 20;
+/// Most images that are remembered to be right.
+const MAX_VERIFIED: usize = 1 << 12;
+/// Bytes before each part.
+const HEAD_BYTES: usize = 12;
+
+/// The sending end.
+pub struct Pour {
+    /// `None`: the connection broke, and what is written here is to be brought again.
+    stream: Mutex<Option<Stream>>,
+    bytes: AtomicU64,
+}
+
+fn head(at: u64, length: usize) -> [u8; HEAD_BYTES] {
+    let mut head = [0; HEAD_BYTES];
+    head[..8].copy_from_slice(&at.to_le_bytes());
+    head[8..].copy_from_slice(&(length as u32).to_le_bytes());
+    head
+}
+
+impl Pour {
+    /// Begins to bring the image `name`. `None`: it is there.
+    pub fn begin(client: Client, name: &str) -> Result<Option<Pour>, StoreError> {
+        let Some(stream) = client.pour(name)? else { return Ok(None) };
+        Ok(Some(Pour { stream: Mutex::new(Some(stream)), bytes: AtomicU64::new(0) }))
+    }
+
+    fn send(&self, parts: &[(u64, &[u8])]) {
+        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(socket) = stream.as_mut() else { return };
+        let part = |(at, bytes): &(u64, &[u8])| -> std::io::Result<()> {
+            socket.write_all(&head(*at, bytes.len()))?;
+            socket.write_all(bytes)
+        };
+        if let Err(error) = parts.iter().try_for_each(part) {
+            tracing::warn!(%error, "an image is not brought while it is written");
+            *stream = None;
+        }
+    }
+}
+
+impl Tap for Pour {
+    fn put(&self, bytes: &[u8], at: u64) {
+        self.bytes.fetch_max(at + bytes.len() as u64, Ordering::Relaxed);
+        for (n, part) in bytes.chunks(MAX_PART_BYTES).enumerate() {
+            self.send(&[(at + (n * MAX_PART_BYTES) as u64, part)]);
+        }
+    }
+
+    fn finish(&mut self, header: &[u8]) {
+        self.put(header, 0);
+        self.send(&[(self.bytes.load(Ordering::Relaxed), &[])]);
+        let stream = self.stream.get_mut().unwrap_or_else(PoisonError::into_inner);
+        match stream.as_mut().map(receive) {
+            Some(Ok(Answer::Done)) | None => {}
+            Some(Ok(_)) => tracing::warn!("an image is not taken by the other node"),
+            Some(Err(error)) => tracing::warn!(%error, "an image is not taken by the other node"),
+        }
+    }
+}
+
+/// The receiving end: takes the file `name`.
+pub fn take(stream: &mut Stream, folder: &Path, name: &str) -> Result<(), StoreError> {
+    // The same file may be on its way twice.
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let unborn = folder.join(format!(".{name}.{count}.pour"));
+    let result = File::create(&unborn).map_err(StoreError::from).and_then(|file| {
+        take_parts(stream, &file)?;
+        Ok(std::fs::rename(&unborn, folder.join(name))?)
+    });
+    match result {
+        Ok(()) => {
+            send(stream, &Answer::Done)?;
+            // While its rank runs, or the next image comes: it need not be done at the end.
+            match Image::verify_own(&folder.join(name)) {
+                Ok(identity) => note_verified(identity),
+                Err(error) => tracing::warn!(name, %error, "an image that came is not right"),
+            }
+            Ok(())
+        }
+        Err(error) => {
+            let _ = std::fs::remove_file(&unborn);
+            let _ = send(stream, &Answer::Failed(error.to_string()));
+            Err(error)
+        }
+    }
+}
+
+/// Images whose own pages were verified when they had come.
+static VERIFIED: Mutex<BTreeSet<[u8; 16]>> = Mutex::new(BTreeSet::new());
+
+fn note_verified(identity: [u8; 16]) {
+    let mut all = VERIFIED.lock().unwrap_or_else(PoisonError::into_inner);
+    if all.len() >= MAX_VERIFIED {
+        all.clear();
+    }
+    all.insert(identity);
+}
+
+/// Whether the pages of an image were verified just when it had come. Only once: what lies there
+/// longer is verified again.
+pub fn was_verified(identity: &[u8; 16]) -> bool {
+    VERIFIED.lock().unwrap_or_else(PoisonError::into_inner).remove(identity)
+}
+
+fn take_parts(stream: &mut Stream, file: &File) -> Result<(), StoreError> {
+    let mut buffer = vec![0; MAX_PART_BYTES];
+    loop {
+        let mut head = [0; HEAD_BYTES];
+        stream.read_exact(&mut head)?;
+        let (at, length) = head.split_at(8);
+        let at = at.iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b));
+        let length = length.iter().rev().fold(0usize, |n, b| n << 8 | usize::from(*b));
+        if length == 0 {
+            let whole = file.metadata()?.len() == at;
+            return if whole { Ok(()) } else { Err(StoreError::Protocol) };
+        }
+        let end = at.checked_add(length as u64).filter(|end| *end <= MAX_FILE_BYTES);
+        let part = buffer.get_mut(..length).filter(|_| end.is_some());
+        let part = part.ok_or(StoreError::Protocol)?;
+        stream.read_exact(part)?;
+        file.write_all_at(part, at)?;
+    }
+}
