@@ -302,6 +302,14 @@ pub struct Run {
     /// with unit; over nodes) [default: never]
     #[arg(long, value_name = "SECS", value_parser = parse_millis)]
     pub save_every: Option<u64>,
+    /// Bring what --save-every saves to an object store, too (S3): `eyrie restart URL/JOB` goes on
+    /// from there. Endpoint, region and keys are AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID,
+    /// AWS_SECRET_ACCESS_KEY of the environment
+    #[arg(long, value_name = "s3://BUCKET/PREFIX", requires = "save_every")]
+    pub save_to: Option<String>,
+    /// ... with so many bytes a second at most [default: as fast as can be]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "save_to")]
+    pub save_rate: Option<u64>,
     /// How long a node has from the SIGTERM or SIGUSR1 on that tells it to end: its ranks go on
     /// elsewhere; if all nodes are told, the job is saved (seconds, or with unit; over nodes);
     /// 0: no time, they end at once [default: 25]

@@ -16,6 +16,7 @@ use eyrie_control::gateway::Clusters;
 use eyrie_control::vault::Manner;
 use eyrie_control::{Bind, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec};
 use eyrie_node::daemon;
+use eyrie_node::depot::Depot;
 use eyrie_node::home::{self, JobFolder};
 use eyrie_node::keeper;
 use eyrie_node::placement::Map;
@@ -23,6 +24,7 @@ use eyrie_node::program::{self, ProgramError};
 use eyrie_node::saved::SavedJob;
 use eyrie_node::serve;
 use eyrie_node::spawn::Prefix;
+use eyrie_objects::Place;
 use eyrie_terminal::{FAILED, Failure, USAGE};
 use eyrie_vault::Scheme;
 use std::ffi::{OsStr, OsString};
@@ -163,6 +165,8 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         tls: run.guard.tls,
         save_every_ms: run.save_every.unwrap_or(0),
         grace_ms: run.grace.unwrap_or(GRACE_MS),
+        save_to: run.save_to.clone(),
+        save_rate_bytes: run.save_rate.unwrap_or(0),
         clusters: Clusters::default(),
         ha: None,
     }
@@ -286,6 +290,8 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         tls: false,
         save_every_ms: 0,
         grace_ms: 0,
+        save_to: None,
+        save_rate_bytes: 0,
         clusters: Clusters::default(),
         ha: None,
     };
@@ -350,8 +356,17 @@ pub fn own_binary(ft: Ft) -> Result<PathBuf, Failure> {
 
 fn start(spec: JobSpec, label: bool) -> Result<i32, Failure> {
     let binary = own_binary(spec.ft)?;
+    check_store(&spec)?;
     let folder = home::create(&home::home()?)?;
     start_in(&folder, &binary, &ClientMsg::Start(Box::new(spec)), None, label)
+}
+
+/// Refuses an object store that cannot be used, before anything begins.
+fn check_store(spec: &JobSpec) -> Result<(), Failure> {
+    let Some(to) = &spec.save_to else { return Ok(()) };
+    let place = Place::parse(to).map_err(|e| Failure::new(USAGE, e))?;
+    let checked = Depot::open(place, None).and_then(|mut depot| depot.check());
+    Ok(checked.with_context(|| format!("--save-to {to}"))?)
 }
 
 /// Starts the daemon of a job and stays with it to its end. `saved`: it is one that goes on.
@@ -521,7 +536,7 @@ fn spawn_daemon(
 
 /// Variables that tell of an allocation or a login, which is another when a job goes on.
 fn is_of_today(name: &OsStr) -> bool {
-    [&b"SLURM"[..], b"SSH_"].iter().any(|start| name.as_bytes().starts_with(start))
+    [&b"SLURM"[..], b"SSH_", b"AWS_"].iter().any(|start| name.as_bytes().starts_with(start))
 }
 
 /// The daemon's side.

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub const EXIT_CODE: i32 = 85;
 
 const MAGIC: [u8; 8] = *b"EYRIEJOB";
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 const HEADER_BYTES: usize = 40;
 /// A length that is not believed.
 const MAX_BYTES: u64 = 1 << 36;
@@ -170,6 +170,8 @@ mod tests {
             tls: false,
             save_every_ms: 0,
             grace_ms: 0,
+            save_to: None,
+            save_rate_bytes: 0,
             clusters: eyrie_control::gateway::Clusters::default(),
             ha: None,
         };
