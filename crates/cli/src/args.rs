@@ -42,12 +42,19 @@ pub enum Command {
     Grow(Grow),
     /// Have nodes leave a job over nodes or hosts, in order: no work is lost
     Drain(Drain),
+    /// Tell the nodes of jobs on this host that it is about to end
+    #[command(after_help = crate::share_args::NOTICE_HELP)]
+    Notice,
     /// Move the ranks of a running job to other nodes, all at one time
     Migrate(Migrate),
     /// Go on with a job that was saved and ended
     Restart(Restart),
-    /// Go on with a job whose nodes are left alone: `eyrie run` was killed with its controller
+    /// Have all ranks of a job stand still, so that others have their processors
+    Suspend(crate::share_args::Suspend),
+    /// Go on with a job that is suspended, or whose nodes are left alone
     Resume(Resume),
+    /// Let jobs take turns on the processors that they share
+    Share(crate::share_args::Share),
     /// Wait for the end of another machine's controller, and go on with its job (eyrie run --ha)
     Standby(Standby),
     /// Cause a fault on purpose
@@ -290,6 +297,11 @@ pub struct Run {
     /// with unit; over nodes) [default: never]
     #[arg(long, value_name = "SECS", value_parser = parse_millis)]
     pub save_every: Option<u64>,
+    /// How long a node has from the SIGTERM or SIGUSR1 on that tells it to end: its ranks go on
+    /// elsewhere; if all nodes are told, the job is saved (seconds, or with unit; over nodes);
+    /// 0: no time, they end at once [default: 25]
+    #[arg(long, value_name = "SECS", value_parser = parse_millis, env = "EYRIE_GRACE")]
+    pub grace: Option<u64>,
     /// Put each node into a network namespace of its own, joined by a bridge: the program reaches
     /// the other nodes and nothing else (root only; takes `ip` of iproute2)
     #[arg(long, requires = "nodes")]
@@ -456,6 +468,7 @@ pub struct Restart {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  eyrie resume last\n\n\
+    A job that is suspended goes on where it stood (eyrie suspend).\n\n\
     A job over --nodes or --hosts goes on for a while (eyrie run --controller-limit) when\n\
     `eyrie run` and its controller were killed. This starts another controller, which goes on\n\
     by the journal of the dead one, and takes the place of `eyrie run`: output that was not\n\

@@ -38,6 +38,8 @@ use std::time::{Duration, Instant};
 const LOG_BYTES: u64 = 512 << 20;
 /// How long nodes go on without a controller if nothing else is said.
 const CONTROLLER_LIMIT_MS: u64 = 60_000;
+/// How long nodes have that are told to end; less than what Slurm leaves them (30 s).
+const GRACE_MS: u64 = 25_000;
 /// A controller that lives shorter than this did not get far.
 const SHORT: Duration = Duration::from_secs(1);
 /// After so many of those in a row no other one is started.
@@ -152,6 +154,7 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         controller_limit_ms: run.controller_limit.unwrap_or(CONTROLLER_LIMIT_MS),
         tls: run.guard.tls,
         save_every_ms: run.save_every.unwrap_or(0),
+        grace_ms: run.grace.unwrap_or(GRACE_MS),
         clusters: Clusters::default(),
         ha: None,
     }
@@ -271,6 +274,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         controller_limit_ms: 0,
         tls: false,
         save_every_ms: 0,
+        grace_ms: 0,
         clusters: Clusters::default(),
         ha: None,
     };

@@ -16,6 +16,8 @@ mod replay;
 mod restart;
 mod resume;
 mod sender;
+mod share;
+mod share_args;
 mod show;
 mod slurm;
 mod standby;
@@ -51,8 +53,11 @@ fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Inject(inject) => remote::inject(&inject),
         Command::Abort(abort) => remote::abort(&abort),
         Command::Events(events) => remote::events(&events),
+        Command::Notice => drain::notice(),
         Command::Restart(args) => restart::restart(&args),
+        Command::Suspend(args) => share::suspend(&args),
         Command::Resume(args) => resume::resume(&args),
+        Command::Share(args) => share::share(&args),
         Command::Standby(args) => standby::standby(&args),
         Command::Replay(replay) => replay::replay(&replay),
         Command::Info(info) => info::info(&info),

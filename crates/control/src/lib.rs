@@ -27,5 +27,7 @@ pub use message::{
 };
 pub use meta::Meta;
 pub use node::{Death, FromNode, Said, ToNode};
-pub use status::{CheckpointStatus, HaStatus, JobStatus, NodeStatus, RankStatus, SavedSet};
+pub use status::{
+    CheckpointStatus, HaStatus, JobStatus, NodeStatus, RankStatus, SavedSet, Suspension,
+};
 pub use vault::{VaultOrder, VaultStep};

@@ -45,12 +45,29 @@ pub struct JobStatus {
     pub rollbacks: u64,
     /// Connections closed because of malformed frames.
     pub malformed_frames: u64,
+    /// It stands still.
+    #[serde(default)]
+    pub suspended: Option<Suspension>,
+    /// How long it has done so in all.
+    #[serde(default)]
+    pub suspended_ms: u64,
     pub ranks: Vec<RankStatus>,
     /// Empty if the daemon is the only node.
     pub nodes: Vec<NodeStatus>,
     /// Empty if there is but one.
     #[serde(default)]
     pub clusters: Vec<ClusterStatus>,
+}
+
+/// A job that stands still.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suspension {
+    /// For so long.
+    pub for_ms: u64,
+    /// `user` (`eyrie suspend`), `share` (it waits for its turn), or both.
+    pub by: Vec<String>,
+    /// Every rank stands.
+    pub whole: bool,
 }
 
 /// A set of checkpoints that a job can be restarted from.
@@ -103,7 +120,7 @@ pub struct RankStatus {
     pub vault_generation: Option<u64>,
     pub pid: Option<u32>,
     /// `starting`, `running`, `waiting`, `checkpointing`, `recovering`, `replaying`,
-    /// `waits-for-log-space`, `finalized`, `exited` or `dead`.
+    /// `suspended`, `waits-for-log-space`, `finalized`, `exited` or `dead`.
     pub state: String,
     /// Processors that its first thread may run on, as a list; empty while there is no process.
     pub processors: String,

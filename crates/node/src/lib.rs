@@ -23,6 +23,7 @@ mod loans;
 mod lodging;
 pub mod monitor;
 mod netns;
+pub mod notice;
 mod outlet;
 pub mod output;
 mod pipes;

@@ -168,6 +168,7 @@ mod tests {
             controller_limit_ms: 0,
             tls: false,
             save_every_ms: 0,
+            grace_ms: 0,
             clusters: eyrie_control::gateway::Clusters::default(),
             ha: None,
         };

@@ -16,6 +16,7 @@ use crate::saved::SavedJob;
 use crate::spawn::Prefix;
 use eyrie_control::gateway::MAX_CLUSTERS;
 use eyrie_control::{ClientMsg, Decoder, JobSpec, NodeMsg, PROTOCOL};
+use eyrie_protocol::halt::Holder;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -25,6 +26,7 @@ use std::os::unix::net::UnixStream as StdStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::OwnedReadHalf;
@@ -613,8 +615,18 @@ async fn accept(listener: UnixListener, job: Shared) {
     }
 }
 
-/// Serves one client until it hangs up or errs.
+/// Numbers of connections.
+static CLIENTS: AtomicU64 = AtomicU64::new(0);
+
 async fn client(stream: UnixStream, job: Shared) {
+    let number = CLIENTS.fetch_add(1, Ordering::Relaxed);
+    serve_client(stream, number, &job).await;
+    job.borrow_mut().client_gone(number);
+    job.borrow_mut().end_turn();
+}
+
+/// Serves one client until it hangs up or errs.
+async fn serve_client(stream: UnixStream, number: u64, job: &Shared) {
     // SAFETY: plain system call.
     let own = unsafe { libc::geteuid() };
     if !stream.peer_cred().is_ok_and(|c| c.uid() == own || c.uid() == 0) {
@@ -644,7 +656,7 @@ async fn client(stream: UnixStream, job: Shared) {
             continue;
         }
         let kill = message == ClientMsg::KillController;
-        let answered = answer(message, &job, &outlet);
+        let answered = answer(message, number, job, &outlet);
         job.borrow_mut().end_turn();
         match answered {
             Err(text) => outlet.send(&NodeMsg::Error(text)),
@@ -659,7 +671,7 @@ async fn client(stream: UnixStream, job: Shared) {
     }
 }
 
-fn answer(message: ClientMsg, job: &Shared, outlet: &Outlet) -> Result<(), String> {
+fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Result<(), String> {
     let mut job = job.borrow_mut();
     match message {
         ClientMsg::Status => job.ask_status(outlet.clone()),
@@ -693,6 +705,12 @@ fn answer(message: ClientMsg, job: &Shared, outlet: &Outlet) -> Result<(), Strin
         }
         ClientMsg::Migrate { from, to, release } => {
             job.migrate(&from, &to, release, outlet.clone())?;
+        }
+        ClientMsg::Suspend => job.hold(Holder::User, None, outlet.clone())?,
+        ClientMsg::Continue => job.let_go_on(Holder::User, outlet)?,
+        ClientMsg::Turn { runs: true, .. } => job.let_go_on(Holder::Client(client), outlet)?,
+        ClientMsg::Turn { runs: false, lease_ms } => {
+            job.hold(Holder::Client(client), Some(lease_ms), outlet.clone())?;
         }
         ClientMsg::Abort => {
             job.stop(libc::SIGTERM);

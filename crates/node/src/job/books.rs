@@ -78,6 +78,7 @@ pub(super) struct Books {
     pub restarting: bool,
     pub archive: super::archive::Kept,
     pub leaves: BTreeMap<u32, super::leave::Leave>,
+    pub halt: eyrie_protocol::halt::Halt,
 }
 
 impl Job {
@@ -226,6 +227,7 @@ impl Job {
             restarting: self.restarting,
             archive: self.archive.kept(),
             leaves: self.leaves.clone(),
+            halt: self.halt.rule.clone(),
         }
     }
 

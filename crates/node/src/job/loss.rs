@@ -71,7 +71,7 @@ impl Job {
 
     /// What a rank's node knew of it is gone.
     pub(super) fn rank_lost(&mut self, rank: u32, node: u32) {
-        let (now, protected) = (self.now_ms(), self.protected());
+        let (now, protected) = (self.ranks_ms(), self.protected());
         let r = self.rank(rank);
         if r.gone && !protected {
             return;

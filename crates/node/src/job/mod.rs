@@ -15,11 +15,13 @@ mod drain;
 mod flush;
 mod gateways;
 pub(crate) mod grow;
+mod halt;
 mod journal;
 mod leave;
 mod loss;
 mod named;
 mod nodes;
+mod notice;
 mod output;
 mod plan;
 mod report;
@@ -150,6 +152,8 @@ pub enum Msg {
     LooksOver {
         ask: u64,
     },
+    /// Nodes that were told to end had time to say so.
+    NoticesOver,
     GraceOver,
     Stop {
         signal: i32,
@@ -305,6 +309,8 @@ pub struct Job {
     leaves: BTreeMap<u32, leave::Leave>,
     leave_watchers: Vec<drain::Watcher>,
     suspend: Option<suspend::Suspend>,
+    halt: halt::Halt,
+    notices: notice::Notices,
     /// `--ft coordinated`.
     together: Option<together::Together>,
     /// `--ft node`.
@@ -382,8 +388,6 @@ impl Job {
         console: Outlet,
         tell: mpsc::UnboundedSender<Msg>,
     ) -> Result<Shared, BeginError> {
-        let input = open_input(&place, saved.as_ref())?;
-        let events = EventLog::open(&place.folder.join(crate::home::EVENTS));
         let elapsed = Duration::from_millis(saved.as_ref().map_or(0, |s| s.elapsed_ms));
         let begun = Instant::now().checked_sub(elapsed).unwrap_or_else(Instant::now);
         let mut job = Job {
@@ -400,9 +404,9 @@ impl Job {
             monitor: Monitor::new(spec.size, spec.ft != Ft::Verify),
             scheduler: checkpoints::scheduler(&spec, 0),
             loans: Loans::default(),
-            input,
+            input: open_input(&place, saved.as_ref())?,
             input_credit: 0,
-            events,
+            events: EventLog::open(&place.folder.join(crate::home::EVENTS)),
             told: Vec::new(),
             commit: commit::Commit::default(),
             journal: None,
@@ -418,6 +422,8 @@ impl Job {
             leaves: BTreeMap::new(),
             leave_watchers: Vec::new(),
             suspend: None,
+            halt: halt::Halt::default(),
+            notices: notice::Notices::default(),
             together: None,
             units: units::Units::new(crate::units::of(&spec)),
             archive: archive::Archive::default(),
@@ -525,7 +531,9 @@ impl Job {
             Msg::Ha(news) => return self.hear_of_etcd(news),
             Msg::Room => self.grant_output(),
             Msg::LooksOver { ask } => self.looks_over(ask),
+            Msg::NoticesOver => self.heed_notices(),
             Msg::GraceOver => self.step(monitor::Input::GraceOver),
+            Msg::Stop { signal: libc::SIGTERM | libc::SIGHUP } if self.saves_in_slurm() => {}
             Msg::Stop { signal } => self.stop(signal),
             Msg::ConsoleGone => {
                 self.forsake_etcd();
@@ -534,6 +542,7 @@ impl Job {
             }
         }
         self.suspend_when_ready();
+        self.tend_halt();
         self.schedule();
         self.tend_vault();
         self.tend_leaves();
@@ -651,7 +660,7 @@ impl Job {
         }
         self.back_to_archive();
         self.units.forget_sets();
-        let now = self.now_ms();
+        let now = self.ranks_ms();
         self.scheduler = checkpoints::scheduler(&self.spec, now);
         let event = self.event(EventKind::RolledBack);
         self.log_event(event);

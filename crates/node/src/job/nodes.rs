@@ -211,6 +211,10 @@ impl Node {
         awaited && matches!(self.line, Line::None)
     }
 
+    pub(super) fn is_live(&self) -> bool {
+        self.state == State::Live
+    }
+
     /// The epoch that its daemon was started with, and calls with.
     pub(super) fn called(&self) -> u64 {
         self.daemon.as_ref().map_or(0, |d| d.epoch)
@@ -327,6 +331,8 @@ impl Job {
                 self.plan(Input::Guarded { from: self.member(node), round });
             }
             FromNode::Vacated { left } => self.vacated(node, left as usize),
+            FromNode::Notice => self.noticed(node),
+            FromNode::Halted { turn, restless } => self.node_halted(node, turn, restless),
         }
     }
 
@@ -372,6 +378,7 @@ impl Job {
         self.placement.join(node);
         self.gateway_for(node);
         self.tell_clusters();
+        self.tell_halt(node);
         if self.planned {
             return self.joined_late(node);
         }

@@ -132,6 +132,7 @@ impl Job {
         (self.malformed, self.exit_code) = (books.malformed, books.exit_code);
         self.hung_up = books.hung_up;
         self.leaves = books.leaves;
+        self.halt.take_over(books.halt);
         (self.saves, self.is_saved, self.restarting) =
             (books.saves, books.is_saved, books.restarting);
         self.take_archive(books.archive)?;
