@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::clusters::Wide;
+use crate::ha_args::{HaArgs, Standby};
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use eyrie_terminal::units::{parse_bytes, parse_millis};
@@ -41,12 +42,21 @@ pub enum Command {
     Grow(Grow),
     /// Have nodes leave a job over nodes or hosts, in order: no work is lost
     Drain(Drain),
+    /// Tell the nodes of jobs on this host that it is about to end
+    #[command(after_help = crate::share_args::NOTICE_HELP)]
+    Notice,
     /// Move the ranks of a running job to other nodes, all at one time
     Migrate(Migrate),
     /// Go on with a job that was saved and ended
     Restart(Restart),
-    /// Go on with a job whose nodes are left alone: `eyrie run` was killed with its controller
+    /// Have all ranks of a job stand still, so that others have their processors
+    Suspend(crate::share_args::Suspend),
+    /// Go on with a job that is suspended, or whose nodes are left alone
     Resume(Resume),
+    /// Let jobs take turns on the processors that they share
+    Share(crate::share_args::Share),
+    /// Wait for the end of another machine's controller, and go on with its job (eyrie run --ha)
+    Standby(Standby),
     /// Cause a fault on purpose
     Inject(Inject),
     /// End a job
@@ -76,6 +86,9 @@ pub enum Command {
     /// The gateway of a cluster (started by the job's controller)
     #[command(name = "__gateway", hide = true)]
     Gateway,
+    /// Speaks PMIx with a launcher (started by `eyrie join`)
+    #[command(name = "__pmix", hide = true)]
+    Pmix,
     /// The way to a node of `eyrie join` (started by its controller)
     #[command(name = "__call", hide = true)]
     Call {
@@ -88,8 +101,10 @@ pub enum Command {
 
 const JOIN_HELP: &str = "Examples:\n  \
     mpiexec -n 4 eyrie join ./heat 4000\n  \
-    srun --mpi=pmi2 -n 64 eyrie join --ckpt-every 30 ./heat 4000\n\n\
-    Speaks PMI 1.1 (PMI_FD), as of hydra (MPICH, Intel MPI) and of Slurm with --mpi=pmi2. The\n\
+    srun --mpi=pmi2 -n 64 eyrie join --ckpt-every 30 ./heat 4000\n  \
+    mpirun -n 4 eyrie join ./heat 4000          (Open MPI 5)\n\n\
+    Speaks PMI 1.1 (PMI_FD), as of hydra (MPICH, Intel MPI) and of Slurm with --mpi=pmi2, and\n\
+    PMIx where libpmix is installed (Open MPI, PRRTE, srun --mpi=pmix). The\n\
     launcher says how many ranks there are and on which machines; options for that are refused.\n\
     Ranks are children of Eyrie's daemons there. What they print comes out of the first\n\
     process, which also has the job's exit code; the others have 0. Its standard input is that of\n\
@@ -282,12 +297,19 @@ pub struct Run {
     /// with unit; over nodes) [default: never]
     #[arg(long, value_name = "SECS", value_parser = parse_millis)]
     pub save_every: Option<u64>,
+    /// How long a node has from the SIGTERM or SIGUSR1 on that tells it to end: its ranks go on
+    /// elsewhere; if all nodes are told, the job is saved (seconds, or with unit; over nodes);
+    /// 0: no time, they end at once [default: 25]
+    #[arg(long, value_name = "SECS", value_parser = parse_millis, env = "EYRIE_GRACE")]
+    pub grace: Option<u64>,
     /// Put each node into a network namespace of its own, joined by a bridge: the program reaches
     /// the other nodes and nothing else (root only; takes `ip` of iproute2)
     #[arg(long, requires = "nodes")]
     pub netns: bool,
     #[command(flatten)]
     pub guard: Guard,
+    #[command(flatten)]
+    pub ha: HaArgs,
     /// Begin every output line with [rank]
     #[arg(short, long)]
     pub label: bool,
@@ -446,6 +468,7 @@ pub struct Restart {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  eyrie resume last\n\n\
+    A job that is suspended goes on where it stood (eyrie suspend).\n\n\
     A job over --nodes or --hosts goes on for a while (eyrie run --controller-limit) when\n\
     `eyrie run` and its controller were killed. This starts another controller, which goes on\n\
     by the journal of the dead one, and takes the place of `eyrie run`: output that was not\n\

@@ -90,6 +90,18 @@ fn follow(job: &JobEntry, ask: &ClientMsg, json: bool) -> Result<i32, Failure> {
     }
 }
 
+/// Tells the nodes on this host that it is about to end.
+pub fn notice() -> Result<i32, Failure> {
+    let told = eyrie_node::notice::tell(&home::home()?)?;
+    for node in &told {
+        print(&format!("told {}\n", node.display()));
+    }
+    if told.is_empty() {
+        return Err(Failure::new(FAILED, anyhow!("no node of a job is on this host")));
+    }
+    Ok(0)
+}
+
 /// The controller died, and the next one goes on.
 fn by_events(job: &JobEntry, watch: &mut Watch) -> Result<i32, Failure> {
     eprintln!("eyrie: the job's controller died; the next one goes on");

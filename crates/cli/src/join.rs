@@ -16,7 +16,7 @@ use eyrie_control::pmi::{Pmi, PmiError};
 use eyrie_control::{ClientMsg, JobSpec};
 use eyrie_node::home::{self, JobFolder};
 use eyrie_node::join::board::{self, Board, Seat};
-use eyrie_node::join::{Card, Ticket, call as helper, host_name, seat};
+use eyrie_node::join::{Card, Ticket, call as helper, host_name, pmix, seat};
 use eyrie_terminal::{FAILED, Failure, USAGE};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -24,6 +24,7 @@ use std::net::IpAddr;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::time::Duration;
 
 /// Where the ticket is put for the others.
@@ -35,7 +36,7 @@ const JOIN_MS: u64 = 60_000;
 
 pub fn join(run: &Run) -> Result<i32, Failure> {
     refuse(run)?;
-    let (fd, rank, size) = launched().map_err(|e| Failure::new(USAGE, e))?;
+    let Launched { fd, rank, size, speaker } = launched().map_err(|e| Failure::new(USAGE, e))?;
     let card = Card::new(rank, host_name()).context("this process")?;
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     for name in names.filter(|n| seat::is_launchers(n)).collect::<Vec<_>>() {
@@ -50,7 +51,19 @@ pub fn join(run: &Run) -> Result<i32, Failure> {
     };
     // The launcher would take its absence for a crash; its failure is no concern any more.
     let _ = pmi.finalize();
+    if let Some(mut speaker) = speaker {
+        let _ = speaker.wait();
+    }
     ended
+}
+
+/// The connection to the launcher, and which of how many processes this is.
+struct Launched {
+    fd: OwnedFd,
+    rank: u32,
+    size: u32,
+    /// The process that speaks PMIx, if the launcher does.
+    speaker: Option<Child>,
 }
 
 fn failed(error: PmiError) -> Failure {
@@ -63,6 +76,7 @@ fn refuse(run: &Run) -> Result<(), Failure> {
         ("-n", run.size.is_some()),
         ("--nodes", run.nodes.is_some()),
         ("--hosts", run.hosts.is_some()),
+        ("--ha", run.ha.ha.is_some()),
         ("--rsh", run.reach.rsh.is_some()),
         ("--prefix", run.reach.prefix.is_some()),
         ("--oversubscribe", run.reach.oversubscribe),
@@ -81,36 +95,39 @@ fn refuse(run: &Run) -> Result<(), Failure> {
     }
 }
 
-/// The connection to the launcher, and which of how many processes this is.
-fn launched() -> anyhow::Result<(OwnedFd, u32, u32)> {
+fn launched() -> anyhow::Result<Launched> {
     let number = |name: &str| std::env::var(name).ok().and_then(|v| v.trim().parse::<u32>().ok());
-    let pmix = std::env::var_os("PMIX_RANK").is_some();
     let (Some(fd), Some(rank), Some(size)) =
         (number("PMI_FD"), number("PMI_RANK"), number("PMI_SIZE"))
     else {
-        if pmix {
-            return Err(anyhow!(
-                "this launcher speaks PMIx, of which eyrie join knows nothing yet: use srun \
-                 --mpi=pmi2, or eyrie run --hosts"
-            ));
+        if pmix::is_served() {
+            let (speaker, fd, rank, size) = pmix::start()?;
+            check(rank, size)?;
+            return Ok(Launched { fd, rank, size, speaker: Some(speaker) });
         }
         return Err(anyhow!(
-            "eyrie join is to be started by a launcher that speaks PMI (PMI_FD is not set): \
-             mpiexec -n 4 eyrie join PROGRAM, or srun --mpi=pmi2 -n 4 eyrie join PROGRAM; without \
-             a launcher use eyrie run"
+            "eyrie join is to be started by a launcher that speaks PMI or PMIx (neither PMI_FD nor \
+             PMIX_RANK is set): mpiexec -n 4 eyrie join PROGRAM, or srun --mpi=pmi2 -n 4 eyrie \
+             join PROGRAM; without a launcher use eyrie run"
         ));
     };
-    let most = eyrie_ledger::segment::MAX_RANKS;
-    if size == 0 || size > most || rank >= size {
-        return Err(anyhow!("rank {rank} of {size}: a job has 1 to {most} ranks"));
-    }
+    check(rank, size)?;
     let fd = i32::try_from(fd).context("PMI_FD")?;
     // SAFETY: plain system call; a number that is not open is refused by it.
     if fd < 3 || unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
         return Err(anyhow!("PMI_FD={fd} is not open: do not start eyrie join through a wrapper"));
     }
     // SAFETY: the descriptor is open, it was handed down for us, and nobody else here knows it.
-    Ok((unsafe { OwnedFd::from_raw_fd(fd) }, rank, size))
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    Ok(Launched { fd, rank, size, speaker: None })
+}
+
+fn check(rank: u32, size: u32) -> anyhow::Result<()> {
+    let most = eyrie_ledger::segment::MAX_RANKS;
+    if size == 0 || size > most || rank >= size {
+        return Err(anyhow!("rank {rank} of {size}: a job has 1 to {most} ranks"));
+    }
+    Ok(())
 }
 
 /// Any process but the first.
@@ -256,6 +273,12 @@ fn employ(
     }
     spec.homes = plan.homes;
     board::serve(&folder.path, leaders).context("cannot listen for the controller's helpers")
+}
+
+/// Speaks PMIx for an `eyrie join`.
+pub fn speak() -> Result<i32, Failure> {
+    pmix::run().context("PMIx").map_err(|e| Failure::new(FAILED, e))?;
+    Ok(0)
 }
 
 /// The helper in the place of a remote shell.

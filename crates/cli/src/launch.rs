@@ -9,6 +9,7 @@ use crate::args::{
 use crate::console::{self, Console};
 use crate::hosts::{self, Wish};
 use crate::rankfile::RankFile;
+use crate::standby;
 use anyhow::Context;
 use eyrie_control::gateway::Clusters;
 use eyrie_control::{Bind, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec};
@@ -37,6 +38,8 @@ use std::time::{Duration, Instant};
 const LOG_BYTES: u64 = 512 << 20;
 /// How long nodes go on without a controller if nothing else is said.
 const CONTROLLER_LIMIT_MS: u64 = 60_000;
+/// How long nodes have that are told to end; less than what Slurm leaves them (30 s).
+const GRACE_MS: u64 = 25_000;
 /// A controller that lives shorter than this did not get far.
 const SHORT: Duration = Duration::from_secs(1);
 /// After so many of those in a row no other one is started.
@@ -80,6 +83,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
     let clusters = run.wide.plan(nodes, run.spares.unwrap_or(0), &named);
     let clusters = clusters.map_err(|e| Failure::new(USAGE, e))?;
     check_clusters(run, &clusters)?;
+    let ha = standby::wanted(run, hosts.as_ref().is_some_and(|h| h.shell))?;
     let ranks = file.as_ref().map_or_else(|| run.ranks(), |f| f.ranks.len() as u32);
     let spec = JobSpec {
         ft: mode(run.ft, nodes),
@@ -89,6 +93,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         cyclic: map == Map::Cyclic,
         slots: file.map(|f| f.slots()).unwrap_or_default(),
         clusters,
+        ha,
         ..describe(run, ranks, &program)
     };
     start(spec, run.label)
@@ -149,7 +154,9 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         controller_limit_ms: run.controller_limit.unwrap_or(CONTROLLER_LIMIT_MS),
         tls: run.guard.tls,
         save_every_ms: run.save_every.unwrap_or(0),
+        grace_ms: run.grace.unwrap_or(GRACE_MS),
         clusters: Clusters::default(),
+        ha: None,
     }
 }
 
@@ -267,7 +274,9 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         controller_limit_ms: 0,
         tls: false,
         save_every_ms: 0,
+        grace_ms: 0,
         clusters: Clusters::default(),
+        ha: None,
     };
     start(spec, verify.label)
 }
@@ -342,6 +351,31 @@ pub fn start_in(
     saved: Option<&SavedJob>,
     label: bool,
 ) -> Result<i32, Failure> {
+    match begin_in(folder, binary, order, saved, label)? {
+        End::Code(code) => Ok(code),
+        End::Deposed(why) => {
+            let text = format!("the job goes on without this command: {why}");
+            Err(Failure::new(FAILED, anyhow::Error::msg(text)))
+        }
+    }
+}
+
+/// How staying with a daemon has ended.
+pub enum End {
+    /// The job's exit code.
+    Code(i32),
+    /// Another controller has the job, for this reason.
+    Deposed(String),
+}
+
+/// The same, where the job may be another's.
+pub fn begin_in(
+    folder: &JobFolder,
+    binary: &Path,
+    order: &ClientMsg,
+    saved: Option<&SavedJob>,
+    label: bool,
+) -> Result<End, Failure> {
     let result = stay_with(folder, binary, order, saved, label);
     // The daemon removes it; if it died, it is up to us.
     if !home::stays(&folder.path) {
@@ -356,7 +390,7 @@ fn stay_with(
     order: &ClientMsg,
     saved: Option<&SavedJob>,
     label: bool,
-) -> Result<i32, Failure> {
+) -> Result<End, Failure> {
     // A shell without job control has it ignored in the background, where a batch system sends it.
     // SAFETY: no other thread is there yet; what is started gets back what was.
     let quit = unsafe { libc::signal(libc::SIGQUIT, libc::SIG_DFL) };
@@ -372,12 +406,16 @@ fn stay_with(
         let status = daemon.wait().context("node daemon")?;
         short = if begun.elapsed() < SHORT { short + 1 } else { 0 };
         let journal = folder.path.join(home::JOURNAL).exists();
+        if let Some(why) = console.deposed.take() {
+            console.close();
+            return Ok(End::Deposed(why));
+        }
         match ended? {
             Some(code) => {
                 console.close();
                 // Where a journal is left, no controller could go on, and nodes wait for one.
                 nodes.iter().filter(|_| !journal).for_each(home::await_nodes);
-                return Ok(code);
+                return Ok(End::Code(code));
             }
             None if journal && status.code().is_none() && short < SHORT_LIVED => {
                 console::say(&format!("the controller died ({status}); another one goes on"));

@@ -4,6 +4,7 @@ mod args;
 mod clusters;
 mod console;
 mod drain;
+mod ha_args;
 mod hosts;
 mod image;
 mod info;
@@ -15,8 +16,11 @@ mod replay;
 mod restart;
 mod resume;
 mod sender;
+mod share;
+mod share_args;
 mod show;
 mod slurm;
+mod standby;
 mod vault;
 mod vault_args;
 
@@ -49,8 +53,12 @@ fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Inject(inject) => remote::inject(&inject),
         Command::Abort(abort) => remote::abort(&abort),
         Command::Events(events) => remote::events(&events),
+        Command::Notice => drain::notice(),
         Command::Restart(args) => restart::restart(&args),
+        Command::Suspend(args) => share::suspend(&args),
         Command::Resume(args) => resume::resume(&args),
+        Command::Share(args) => share::share(&args),
+        Command::Standby(args) => standby::standby(&args),
         Command::Replay(replay) => replay::replay(&replay),
         Command::Info(info) => info::info(&info),
         Command::Image(image) => image::image(&image),
@@ -65,6 +73,7 @@ fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Member => launch::member(),
         Command::Host => launch::host(),
         Command::Gateway => launch::gateway(),
+        Command::Pmix => join::speak(),
         Command::Call { folder, host, .. } => join::call(&folder, &host),
     }
 }

@@ -22,6 +22,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub(crate) struct Remote {
     socket: UnixStream,
     decoder: Decoder,
+    /// The other side has hung up.
+    over: bool,
 }
 
 impl Remote {
@@ -56,14 +58,47 @@ impl Remote {
     fn greet(folder: &File) -> anyhow::Result<(Remote, NodeMsg)> {
         let socket = UnixStream::connect(home::short_path(folder, home::SOCKET))?;
         socket.set_read_timeout(Some(ANSWER_LIMIT))?;
-        let mut remote = Remote { socket, decoder: Decoder::new() };
+        let mut remote = Remote { socket, decoder: Decoder::new(), over: false };
         remote.send(&ClientMsg::Hello { protocol: PROTOCOL })?;
         let greeting = remote.next()?;
         Ok((remote, greeting))
     }
 
-    fn send(&mut self, message: &ClientMsg) -> anyhow::Result<()> {
-        Ok(self.socket.write_all(&encode(message)?)?)
+    pub fn send(&mut self, message: &ClientMsg) -> anyhow::Result<()> {
+        let written = self.socket.write_all(&encode(message)?);
+        self.over |= written.is_err();
+        Ok(written?)
+    }
+
+    /// How long answers may take.
+    pub fn limit(&mut self, limit: Duration) -> anyhow::Result<()> {
+        Ok(self.socket.set_read_timeout(Some(limit))?)
+    }
+
+    /// Whether the other side has hung up.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Waits for that, so long; nothing else is expected.
+    pub fn ends_within(&mut self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        let mut buffer = [0u8; 1024];
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.limit(left).is_err() {
+                return false;
+            }
+            match self.socket.read(&mut buffer) {
+                Ok(0) => self.over = true,
+                Ok(count) => self.decoder.push(&buffer[..count]),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return false,
+                Err(_) => self.over = true,
+            }
+            if self.over {
+                return true;
+            }
+        }
     }
 
     /// The next message; an error answer is an error.
@@ -76,7 +111,10 @@ impl Remote {
                 None => {}
             }
             match self.socket.read(&mut buffer).context("no answer from the job's daemon")? {
-                0 => bail!("the job has ended"),
+                0 => {
+                    self.over = true;
+                    bail!("the job has ended")
+                }
                 count => self.decoder.push(&buffer[..count]),
             }
         }

@@ -1,7 +1,9 @@
-//! `eyrie resume`: goes on with a job of which only the nodes are left.
+//! `eyrie resume`: goes on with a job of which only the nodes are left, or lets one go on that is
+//! suspended.
 
 use crate::args::Resume;
 use crate::launch;
+use crate::share;
 use anyhow::{Context, anyhow};
 use eyrie_control::ClientMsg;
 use eyrie_node::home;
@@ -9,7 +11,10 @@ use eyrie_terminal::{FAILED, Failure};
 
 pub fn resume(args: &Resume) -> Result<i32, Failure> {
     let job = home::resolve(&home::home()?, &args.job)?;
-    if !job.alive && !job.resumable {
+    if job.alive {
+        return share::go_on(&job);
+    }
+    if !job.resumable {
         let text = "has no nodes that wait for a controller; one that was saved goes on by";
         return Err(Failure::new(FAILED, anyhow!("job {} {text} eyrie restart", job.id)));
     }

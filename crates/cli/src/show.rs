@@ -1,6 +1,6 @@
 //! How things look in the terminal.
 
-use eyrie_control::{Event, JobStatus, RankStatus};
+use eyrie_control::{Event, JobStatus, RankStatus, Suspension};
 use eyrie_terminal::units::{bytes, millis};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -56,6 +56,7 @@ pub fn jobs(all: &[JobStatus]) -> String {
     for job in all {
         let state = match job.exit_code {
             Some(code) => format!("ended ({code})"),
+            None if job.suspended.is_some() => String::from("suspended"),
             None => job.phase.clone(),
         };
         rows.push(vec![
@@ -91,6 +92,9 @@ pub fn status(job: &JobStatus) -> String {
     if let Some(code) = job.exit_code {
         let _ = write!(text, ", exit code {code}");
     }
+    if let Some(suspended) = &job.suspended {
+        let _ = write!(text, "\n{}", suspension(suspended));
+    }
     let _ = writeln!(text, "\nprogram: {}", command(job));
     let protection = match (&job.unprotected_reason, job.ft.as_str()) {
         (Some(why), _) => format!("LOST: {why}"),
@@ -121,6 +125,10 @@ pub fn status(job: &JobStatus) -> String {
     rows.extend(job.ranks.iter().map(rank_row));
     text.push_str(&table(&rows));
     text.push_str(&nodes(job));
+    if let Some(ha) = &job.ha {
+        let away = ha.away.as_ref().map(|why| format!(", AWAY: {why}; decisions wait"));
+        let _ = writeln!(text, "controller's state: {}{}", ha.place, away.unwrap_or_default());
+    }
     if let Some(saved) = &job.saved_set {
         let now = job.started_unix_ms + job.uptime_ms;
         let (set, age) = (saved.set, millis(now.saturating_sub(saved.unix_ms) as f64));
@@ -137,6 +145,17 @@ pub fn status(job: &JobStatus) -> String {
         }
     }
     text
+}
+
+/// A job that stands still.
+fn suspension(suspended: &Suspension) -> String {
+    let of = |who: &String| match who.as_str() {
+        "share" => "waits for its turn (eyrie share)",
+        _ => "suspended by eyrie suspend",
+    };
+    let by: Vec<&str> = suspended.by.iter().map(of).collect();
+    let not_yet = if suspended.whole { "" } else { ", not all ranks stand yet" };
+    format!("{} for {}{not_yet}", by.join(", "), millis(suspended.for_ms as f64))
 }
 
 /// The nodes of a job that has several.

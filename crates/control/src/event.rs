@@ -67,6 +67,10 @@ pub enum EventKind {
     NodeLeft,
     /// It stays after all; `text` says why.
     NodeStays,
+    /// All ranks stand still.
+    Suspended,
+    /// They go on.
+    Resumed,
     /// Its ranks have moved elsewhere, and it is a spare.
     NodeVacated,
 }
@@ -104,6 +108,8 @@ impl EventKind {
             EventKind::NodeLeaving => "node-leaving",
             EventKind::NodeLeft => "node-left",
             EventKind::NodeStays => "node-stays",
+            EventKind::Suspended => "suspended",
+            EventKind::Resumed => "resumed",
             EventKind::NodeVacated => "node-vacated",
         }
     }

@@ -7,6 +7,7 @@
 use crate::bind::{Bind, Slot};
 use crate::event::Event;
 use crate::gateway::Clusters;
+use crate::ha::Ha;
 use crate::status::JobStatus;
 use eyrie_vault::Scheme;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// Version of this protocol.
-pub const PROTOCOL: u32 = 7;
+pub const PROTOCOL: u32 = 8;
 /// Most bytes of standard input or output in one message.
 pub const MAX_DATA_BYTES: usize = 256 * 1024;
 
@@ -170,6 +171,10 @@ pub struct JobSpec {
     /// it runs; 0: never.
     pub save_every_ms: u64,
     pub clusters: Clusters,
+    /// How long a node has that is told to end; 0: none, it goes at once.
+    pub grace_ms: u64,
+    /// The controller's state is kept there, too, so that one on another machine can go on.
+    pub ha: Option<Box<Ha>>,
 }
 
 impl JobSpec {
@@ -269,6 +274,16 @@ pub enum ClientMsg {
         to: Vec<String>,
         release: bool,
     },
+    /// Have all ranks stand still until `Continue`; answered by `Done` when they do.
+    Suspend,
+    /// They go on.
+    Continue,
+    /// Have them stand still (not `runs`), or go on, as long as this connection stands and says so
+    /// again within so much time; answered by `Done` when it is so.
+    Turn {
+        runs: bool,
+        lease_ms: u64,
+    },
 }
 
 /// From the daemon to a client.
@@ -326,6 +341,10 @@ pub enum NodeMsg {
     },
     /// How far a node is that is to leave.
     Leaving(Box<Leaving>),
+    /// Console: a controller elsewhere has the job now, and this one ends; the text says why.
+    Deposed {
+        text: String,
+    },
 }
 
 /// A step of a node on its way out of the job.

@@ -226,6 +226,11 @@ pub enum ToNode {
     /// Nothing hangs on this node any more: it ends, and nothing of the job stays. Answered by
     /// `Finished`.
     Depart,
+    /// The ranks here stand still until `EndHalt`, also those that are started meanwhile. Answered
+    /// by `Halted` with the same number.
+    Halt { turn: u64 },
+    /// They go on.
+    EndHalt,
 }
 
 impl ToNode {
@@ -499,6 +504,13 @@ pub enum FromNode {
     /// The same after `Vacate`.
     Vacated {
         left: u64,
+    },
+    /// The node is told to end, and will.
+    Notice,
+    /// The ranks here stand still, but for these, which cannot be stopped for now.
+    Halted {
+        turn: u64,
+        restless: Vec<(u32, String)>,
     },
 }
 

@@ -35,6 +35,9 @@ pub struct JobStatus {
     /// The set of checkpoints that lies in the job's folder, too (`--save-every`).
     #[serde(default)]
     pub saved_set: Option<SavedSet>,
+    /// Where the controller's state is kept (`--ha`).
+    #[serde(default)]
+    pub ha: Option<HaStatus>,
     /// False when a rank that dies now could not be recovered.
     pub protected: bool,
     pub unprotected_reason: Option<String>,
@@ -42,6 +45,12 @@ pub struct JobStatus {
     pub rollbacks: u64,
     /// Connections closed because of malformed frames.
     pub malformed_frames: u64,
+    /// It stands still.
+    #[serde(default)]
+    pub suspended: Option<Suspension>,
+    /// How long it has done so in all.
+    #[serde(default)]
+    pub suspended_ms: u64,
     pub ranks: Vec<RankStatus>,
     /// Empty if the daemon is the only node.
     pub nodes: Vec<NodeStatus>,
@@ -50,12 +59,31 @@ pub struct JobStatus {
     pub clusters: Vec<ClusterStatus>,
 }
 
+/// A job that stands still.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suspension {
+    /// For so long.
+    pub for_ms: u64,
+    /// `user` (`eyrie suspend`), `share` (it waits for its turn), or both.
+    pub by: Vec<String>,
+    /// Every rank stands.
+    pub whole: bool,
+}
+
 /// A set of checkpoints that a job can be restarted from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedSet {
     pub set: u32,
     /// Since when it lies there.
     pub unix_ms: u64,
+}
+
+/// A controller's state in etcd.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HaStatus {
+    pub place: String,
+    /// Why what the controller decides waits at the time; null: it does not.
+    pub away: Option<String>,
 }
 
 /// One node.
@@ -92,7 +120,7 @@ pub struct RankStatus {
     pub vault_generation: Option<u64>,
     pub pid: Option<u32>,
     /// `starting`, `running`, `waiting`, `checkpointing`, `recovering`, `replaying`,
-    /// `waits-for-log-space`, `finalized`, `exited` or `dead`.
+    /// `suspended`, `waits-for-log-space`, `finalized`, `exited` or `dead`.
     pub state: String,
     /// Processors that its first thread may run on, as a list; empty while there is no process.
     pub processors: String,

@@ -5,6 +5,7 @@
 //! its storage go, too.
 
 use crate::agent::{self, Agent, BeginError, Network};
+use crate::ha::{HaError, Place, Watch};
 use crate::home;
 use crate::line::{self, Caller};
 use crate::post::Post;
@@ -25,6 +26,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 /// Longest wait for the controller's hanging up at the end.
@@ -42,6 +44,8 @@ pub enum DaemonError {
     Enlist,
     #[error("the controller: {0}")]
     Controller(#[from] AuthError),
+    #[error(transparent)]
+    Ha(#[from] HaError),
     #[error(transparent)]
     Begin(#[from] BeginError),
 }
@@ -91,18 +95,33 @@ fn read_enlist() -> Result<Enlist, DaemonError> {
     decoder.next_message().ok().flatten().ok_or(DaemonError::Enlist)
 }
 
+/// Who tells this node to end is passed on: it ends when nothing of the job hangs on it any more.
+fn heed_signals(hear: &mpsc::UnboundedSender<agent::Msg>) -> io::Result<()> {
+    for kind in [SignalKind::terminate(), SignalKind::user_defined1()] {
+        let (mut signals, hear) = (signal(kind)?, hear.clone());
+        tokio::task::spawn_local(async move {
+            while signals.recv().await.is_some() {
+                let _ = hear.send(agent::Msg::Notice);
+            }
+        });
+    }
+    Ok(())
+}
+
 /// Returns whether its storage is to be kept.
 async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, DaemonError> {
     let Enlist { job, node, epoch, key, controller, spec, .. } = enlist;
     let keep = spec.keep;
     std::fs::DirBuilder::new().mode(0o700).create(folder).map_err(os("storage"))?;
     let secret = Secret::new(Key(key), spec.tls).map_err(os("TLS"))?;
+    let watch = spec.ha.as_ref().map(|ha| Place::brief(ha, &job)).transpose()?;
     let caller = Caller {
         controller,
         job: job.clone(),
         own: (node, epoch),
         secret: secret.clone(),
         limit: spec.controller_limit(),
+        watch: watch.map(|place| Arc::new(Watch::new(place))),
     };
     let called = caller.call()?;
     let here = called.stream.socket().local_addr().map_err(os("controller"))?.ip();
@@ -130,6 +149,9 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     let links = None;
     let network = Network { own, members, here, store, turned_away, homes, links, archive, vault };
     let place = agent::Place { id: job, images, prefix, segment: None };
+    if spec.grace_ms > 0 {
+        heed_signals(&hear).map_err(os("signals"))?;
+    }
     let agent = Agent::begin(place, spec, hear, say, Some(network))?;
     agent.borrow_mut().join();
     line::keep(caller, called, post, orders).map_err(os("thread"))?;

@@ -4,13 +4,15 @@
 //!
 //! Kept true: what it is told comes through standard input and stands in no argument; when that
 //! input says so, the daemon ends, or a signal asks it to, all processes of the node and its
-//! storage go, and then the keeper. The input's end says so, too, but where nodes outlive their
-//! controller: there the daemon knows best how long. If the keeper is killed, the daemon notices by
-//! its lost controller, and clears away itself; storage that both leave is removed by the next
-//! keeper here.
+//! storage go, and then the keeper. SIGTERM and SIGUSR1 leave the job time to take its ranks away
+//! (`--grace`): the daemon passes them on. The input's end says so, too, but where nodes outlive
+//! their controller: there the daemon knows best how long. If the keeper is killed, the daemon
+//! notices by its lost controller, and clears away itself; storage that both leave is removed by
+//! the next keeper here.
 
 use crate::home::{self, HomeError};
 use crate::lodging::Lodging;
+use crate::notice;
 use crate::program::{self, ProgramError};
 use crate::reap;
 use crate::spawn;
@@ -26,6 +28,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Longest wait for a killed daemon to be gone.
 const DEATH_LIMIT_MS: libc::c_int = 10_000;
@@ -34,7 +37,7 @@ const STORE: &str = "store";
 /// In its input: the node is not wanted any more.
 pub const DISMISSED: u8 = 4;
 /// Signals that ask it to end.
-const ENDING: [libc::c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+const ENDING: [libc::c_int; 4] = [libc::SIGTERM, libc::SIGUSR1, libc::SIGINT, libc::SIGHUP];
 
 /// Why there is no node here.
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +90,7 @@ pub fn run() -> Result<i32, KeeperError> {
     lodge.enlist.spec.program = program.into_os_string().into_vec();
     let name = format!("{}-{}", lodge.enlist.job, lodge.enlist.node);
     let lodging = Lodging::create(&home::home()?, &name)?;
+    notice::sign(&lodging.path).map_err(os("storage"))?;
     let store = lodging.path.join(STORE);
     lodge.enlist.lodged = true;
     lodge.enlist.folder = store.clone().into_os_string().into_vec();
@@ -161,7 +165,8 @@ fn keep(
     if let Some(mut stdin) = child.stdin.take() {
         stdin.write_all(&frame).map_err(os("daemon"))?;
     }
-    if wanted(&pidfd, asked, enlist.spec.is_journaled()) {
+    let grace = Duration::from_millis(enlist.spec.grace_ms);
+    if wanted(&pidfd, asked, grace, enlist.spec.is_journaled()) {
         return reap::collect(&pidfd).map_err(os("daemon"));
     }
     child.kill().map_err(os("daemon"))?;
@@ -171,19 +176,42 @@ fn keep(
     Ok(None)
 }
 
-/// Waits until the daemon has ended (true) or is to end. `stays`: not because the input ends.
-fn wanted(pidfd: &OwnedFd, asked: &OwnedFd, stays: bool) -> bool {
+/// The signal that asked for the end.
+fn signal_of(asked: &OwnedFd) -> Option<libc::c_int> {
+    // SAFETY: all-zero is a valid value of this plain structure.
+    let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
+    let bytes = size_of_val(&info);
+    // SAFETY: writes at most as many bytes as the structure has.
+    let count = unsafe { libc::read(asked.as_raw_fd(), (&raw mut info).cast(), bytes) };
+    (count == bytes as isize).then_some(info.ssi_signo as libc::c_int)
+}
+
+/// Waits until the daemon has ended (true) or is to end. `grace`: how long it has from the first
+/// signal that leaves it time. `stays`: not because the input ends.
+fn wanted(pidfd: &OwnedFd, asked: &OwnedFd, grace: Duration, stays: bool) -> bool {
+    let mut end: Option<Instant> = None;
     let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let mut polls = [entry(pidfd.as_raw_fd()), entry(0), entry(asked.as_raw_fd())];
     let mut buffer = [0; 4096];
     loop {
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        let wait = left.map_or(-1, |left| left.as_millis().min(1 << 30) as libc::c_int + 1);
         // SAFETY: three entries, which are ours.
-        let count = unsafe { libc::poll(polls.as_mut_ptr(), 3, -1) };
+        let count = unsafe { libc::poll(polls.as_mut_ptr(), 3, wait) };
         if polls[0].revents != 0 {
             return true;
         }
-        if count > 0 && polls[2].revents != 0 {
+        if left.is_some_and(|left| left.is_zero()) {
             return false;
+        }
+        if count > 0 && polls[2].revents != 0 {
+            let leaves_time = matches!(signal_of(asked), Some(libc::SIGTERM | libc::SIGUSR1));
+            if !leaves_time || grace.is_zero() {
+                return false;
+            }
+            end.get_or_insert_with(|| Instant::now() + grace);
+            // It passes that on.
+            notice::signal(pidfd);
         }
         if count <= 0 || polls[1].revents == 0 {
             continue;

@@ -24,10 +24,15 @@ fn machine() -> OsString {
     OsStr::from_bytes(name.nodename().to_bytes()).to_os_string()
 }
 
+/// Where those of this machine are.
+pub fn folder(home: &Path) -> PathBuf {
+    home.join("nodes").join(machine())
+}
+
 impl Lodging {
     /// Makes the folder of a node, after those of dead ones were removed.
     pub fn create(home: &Path, name: &str) -> Result<Lodging, HomeError> {
-        let nodes = home.join("nodes").join(machine());
+        let nodes = folder(home);
         private_dir(&nodes)?;
         sweep(&nodes);
         let path = nodes.join(name);

@@ -191,6 +191,11 @@ impl Monitor {
         self.phase == Phase::Running
     }
 
+    /// Whether the job is to end.
+    pub fn is_ending(&self) -> bool {
+        !matches!(self.phase, Phase::Running | Phase::RollingBack { .. })
+    }
+
     /// Whether a live rank's reports still count.
     pub fn listens_to(&self, rank: u32) -> bool {
         self.phase == Phase::Running && self.ranks[rank as usize].life == Life::Alive

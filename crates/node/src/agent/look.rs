@@ -20,6 +20,7 @@ impl Agent {
     pub(super) fn next_look(&self) -> Duration {
         let pressed = |r| self.segment.rank(r).pressure.load(Ordering::Relaxed) != 0;
         let watched = self.verify.is_some()
+            || self.is_restless()
             || !self.early.is_empty()
             || self.ranks.iter().any(|r| r.replay != Replay::No)
             || (0..self.spec.size).any(pressed);
@@ -29,6 +30,9 @@ impl Agent {
     /// Called when that time is over.
     pub(super) fn tick(&mut self) {
         self.look();
+        if self.is_restless() {
+            self.tend_all_standing();
+        }
         self.watch_forced_run();
         if self.ranks.iter().all(|r| r.capturing.is_none()) {
             reap::collect_orphans(&self.processes());
@@ -124,7 +128,7 @@ impl Agent {
         RankLook {
             rank,
             pid: r.proc.as_ref().map(|p| p.pid as u32),
-            state: rank_state(r.freezing, ctl).to_string(),
+            state: self.rank_state(rank).to_string(),
             processors: processors(r.proc.as_ref().map(|p| p.pid)),
             incarnation: ctl.incarnation.load(Ordering::Relaxed),
             log_chunks: get(&ctl.chunks_used),
@@ -133,6 +137,14 @@ impl Agent {
             bytes_sent: get(&ctl.bytes_sent),
             messages_received: get(&ctl.msgs_received),
             messages_early: get(&ctl.early_taken),
+        }
+    }
+
+    fn rank_state(&self, rank: u32) -> &'static str {
+        let r = &self.ranks[rank as usize];
+        match &r.standing {
+            Some(standing) if standing.stands() => "suspended",
+            _ => rank_state(r.freezing, self.segment.rank(rank)),
         }
     }
 }

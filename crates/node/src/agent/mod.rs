@@ -10,6 +10,7 @@ mod capture;
 mod cut;
 mod death;
 mod elsewhere;
+mod halt;
 mod leave;
 mod look;
 mod network;
@@ -72,6 +73,12 @@ pub(crate) enum Msg {
     },
     /// The log of a rank was written.
     Saved { rank: u32 },
+    /// This node is told to end.
+    Notice,
+    /// A rank stands still, or cannot be stopped.
+    Stopped { rank: u32, start: u64, why: Option<String> },
+    /// It goes on, or is dead.
+    WentOn { rank: u32, start: u64 },
     /// What all ranks, which stand still, need of the segment is copied, or not.
     SegmentCopied { generation: u32, whole: bool },
     /// What the ranks of this node, which stand still, have sent is copied, or not.
@@ -129,6 +136,12 @@ struct Rank {
     copy: Option<network::Copy>,
     /// It stays stopped after an image.
     held: bool,
+    /// It stands still with the job.
+    standing: Option<halt::Standing>,
+    /// A checkpoint that it is let go for.
+    later: Option<halt::Later>,
+    /// Why it could not be stopped.
+    restless: Option<String>,
 }
 
 impl Rank {
@@ -145,6 +158,9 @@ impl Rank {
             bound: None,
             copy: None,
             held: false,
+            standing: None,
+            later: None,
+            restless: None,
             preparing: None,
         }
     }
@@ -198,6 +214,8 @@ pub(crate) struct Agent {
     together: Option<together::Together>,
     /// All ranks are stopped for a moment.
     cut: Option<cut::Cut>,
+    /// The ranks are to stand still, also those to come.
+    halt: Option<halt::Halt>,
     verify: Option<verify::Verify>,
     /// Threads that read the logs of the segment; nothing of those is released meanwhile.
     reading_logs: u32,
@@ -255,6 +273,7 @@ impl Agent {
                 unprotected: false,
                 together: None,
                 cut: None,
+                halt: None,
                 verify,
                 reading_logs: 0,
                 trims: Vec::new(),
@@ -332,6 +351,8 @@ impl Agent {
             ToNode::LetGo { rank } => self.let_rank_go(rank),
             ToNode::Vacate => self.vacate(),
             ToNode::Depart => self.depart(),
+            ToNode::Halt { turn } => self.halt(turn),
+            ToNode::EndHalt => self.end_halt(),
             // The connection sees to that.
             ToNode::Dismissed => {}
             ToNode::Clusters { of, gateway } => {
@@ -357,6 +378,9 @@ impl Agent {
                 self.copied(rank, start, generation, *taken, result);
             }
             Msg::Saved { rank } => self.log_saved(rank),
+            Msg::Notice => self.say(FromNode::Notice),
+            Msg::Stopped { rank, start, why } => self.rank_stopped(rank, start, why),
+            Msg::WentOn { rank, start } => self.rank_went_on(rank, start),
             Msg::SegmentCopied { generation, whole } => self.segment_copied(generation, whole),
             Msg::SentCopied { generation, logs } => self.sent_copied(generation, logs),
             Msg::SegmentSaved { name, result } => self.say(FromNode::SegmentSaved { name, result }),

@@ -79,7 +79,10 @@ impl Agent {
 
     fn start_now(&mut self, rank: u32, start: u64, from: &Meta) {
         match self.launch(rank, start, from) {
-            Ok(pid) => self.say(FromNode::Started { rank, start, pid: pid as u32 }),
+            Ok(pid) => {
+                self.say(FromNode::Started { rank, start, pid: pid as u32 });
+                self.tend_standing(rank);
+            }
             Err(error) => {
                 let text = error.to_string();
                 self.say(FromNode::NotStarted { rank, start, text });

@@ -37,17 +37,22 @@ pub(super) fn scheduler(spec: &JobSpec, now_ms: u64) -> Scheduler {
 impl Job {
     /// Starts the checkpoints that are due.
     pub fn schedule(&mut self) {
+        self.tend_halt();
         if !self.monitor.running() || !self.spec.ft.protects() {
             return;
+        }
+        let halted = self.is_halted();
+        if halted && self.asks.is_empty() {
+            return self.tick_plan();
         }
         if self.together.is_some() {
             return self.schedule_together();
         }
         self.tick_plan();
-        if self.cut_if_due() {
+        if !halted && self.cut_if_due() {
             return;
         }
-        while let Some(turn) = self.scheduler.pick(self.now_ms()) {
+        while let Some(turn) = self.scheduler.pick(self.ranks_ms()) {
             if !self.units.are_nodes() {
                 self.begin_checkpoint(turn, false);
             } else if !self.begin_unit(turn) {
@@ -63,7 +68,9 @@ impl Job {
             None => self.scheduler.next_due_ms(),
         };
         let due = [due, self.flush_due_ms()].into_iter().flatten().min();
-        let due = due.map(|at| at.saturating_sub(self.now_ms()));
+        let due = due.filter(|_| !self.is_halted()).map(|at| at.saturating_sub(self.ranks_ms()));
+        let lapses = self.halt.rule.due_ms().map(|at| at.saturating_sub(self.now_ms()));
+        let due = due.into_iter().chain(lapses).min();
         let leave = self.next_leave();
         due.map_or(IDLE, |ms| IDLE.min(Duration::from_millis(ms.max(1)))).min(leave)
     }
@@ -71,7 +78,7 @@ impl Job {
     /// With `hold` the rank does not go on after it.
     pub(super) fn begin_checkpoint(&mut self, rank: u32, hold: bool) {
         let Some(start) = self.rank(rank).proc.as_ref().map(|p| p.start) else {
-            let now = self.now_ms();
+            let now = self.ranks_ms();
             return self.scheduler.finished(rank, now);
         };
         let generation = self.rank(rank).retention.begin();
@@ -120,7 +127,7 @@ impl Job {
             let incarnation = self.rank(rank).captured;
             return self.image_taken(node, rank, Capture { generation, incarnation, taken });
         }
-        let now = self.now_ms();
+        let now = self.ranks_ms();
         self.rank(rank).capturing = None;
         self.scheduler.finished(rank, now);
         let useless = self.rank(rank).gone;
@@ -240,7 +247,9 @@ impl Job {
 
     /// A rank waits for log space: brings forward the checkpoint that frees most of it.
     pub(super) fn relieve(&mut self, rank: u32, start: u64, relief: &[u32]) {
-        if self.proc(rank, start).is_none() || !self.monitor.listens_to(rank) {
+        // One that stands still waits for nothing.
+        let halted = self.is_halted();
+        if halted || self.proc(rank, start).is_none() || !self.monitor.listens_to(rank) {
             return;
         }
         if self.verify.is_some() {

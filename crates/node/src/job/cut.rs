@@ -31,7 +31,7 @@ impl Job {
         if self.flush.cut.is_some() {
             return true;
         }
-        let now = self.now_ms();
+        let now = self.ranks_ms();
         let has_image = |r: &super::Rank| r.retention.newest().is_some_and(|k| k.generation > 0);
         let runs = |r: &super::Rank| !r.gone && r.proc.is_some() && r.starting.is_none();
         let ready = |r: &super::Rank| runs(r) && has_image(r);

@@ -33,14 +33,31 @@ impl Job {
         if let Some(node) = to.intersection(&nodes).next() {
             return Err(format!("node {node} is to leave itself: name another one with --to"));
         }
-        let keepers = self.planner.iter().flat_map(|p| p.keepers());
-        if keepers.filter(|m| !nodes.contains(&m.node)).count() == 0 {
-            return Err(String::from(
-                "no node would stay that its ranks could go to: let others join first (eyrie grow)",
-            ));
-        }
-        self.set_out(nodes, &to, limit_ms, End::Left, outlet);
+        self.some_stay(&nodes)?;
+        self.set_out(nodes, &to, limit_ms, End::Left, Some(outlet));
         Ok(())
+    }
+
+    /// The same for nodes that were told to end, if they may.
+    pub(super) fn drain_unasked(
+        &mut self,
+        nodes: BTreeSet<u32>,
+        limit_ms: u64,
+    ) -> Result<(), String> {
+        self.may_leave()?;
+        self.some_stay(&nodes)?;
+        self.set_out(nodes, &BTreeSet::new(), Some(limit_ms), End::Left, None);
+        Ok(())
+    }
+
+    fn some_stay(&self, leaving: &BTreeSet<u32>) -> Result<(), String> {
+        let mut keepers = self.planner.iter().flat_map(|p| p.keepers());
+        if keepers.any(|m| !leaving.contains(&m.node)) {
+            return Ok(());
+        }
+        Err(String::from(
+            "no node would stay that its ranks could go to: let others join first (eyrie grow)",
+        ))
     }
 
     /// Has the ranks of nodes move to others, all at one time. Answered as `drain` is.
@@ -68,7 +85,7 @@ impl Job {
             });
         }
         let end = if release { End::AllLeft } else { End::Spare };
-        self.set_out(nodes, &to, None, end, outlet);
+        self.set_out(nodes, &to, None, end, Some(outlet));
         Ok(())
     }
 
@@ -78,13 +95,14 @@ impl Job {
         to: &BTreeSet<u32>,
         limit_ms: Option<u64>,
         end: End,
-        outlet: Outlet,
+        outlet: Option<Outlet>,
     ) {
         let wishes = match to.is_empty() {
             true => self.wishes_by_cluster(&nodes),
             false => self.wishes(&nodes, to),
         };
-        self.leave_watchers.push(Watcher { nodes: nodes.clone(), outlet });
+        let watcher = outlet.map(|outlet| Watcher { nodes: nodes.clone(), outlet });
+        self.leave_watchers.extend(watcher);
         self.begin_leaves(&nodes, wishes, limit_ms, end);
         self.tend_leaves();
     }

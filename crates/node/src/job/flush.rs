@@ -65,7 +65,7 @@ impl Job {
     /// When it will be time for the next one; none: it is, or something has to happen first.
     pub(super) fn flush_due_ms(&self) -> Option<u64> {
         let waits = self.flush.bringing.is_none() && self.flush.cut.is_none();
-        Some(self.flush.due_ms).filter(|due| self.flushes() && waits && *due > self.now_ms())
+        Some(self.flush.due_ms).filter(|due| self.flushes() && waits && *due > self.ranks_ms())
     }
 
     /// Holds files back that are to be removed. Whether it does.
@@ -81,7 +81,7 @@ impl Job {
     pub(super) fn flush_set(&mut self) {
         let newest = self.ranks.iter().filter_map(|r| Some(r.retention.newest()?.generation)).max();
         let newer = newest.is_some_and(|g| g > self.archive.newest());
-        if !newer || !self.may_flush(self.now_ms()) {
+        if !newer || !self.may_flush(self.ranks_ms()) {
             return;
         }
         match self.newest_state() {
@@ -104,7 +104,7 @@ impl Job {
             let generations = saved.retention.files();
             self.to_home(rank, ToNode::Deposit { attempt, rank, generations });
         }
-        let (begun_ms, left) = (self.now_ms(), (0..self.size()).collect());
+        let (begun_ms, left) = (self.ranks_ms(), (0..self.size()).collect());
         self.flush.bringing = Some(Bringing { attempt, begun_ms, left, state });
     }
 
@@ -140,7 +140,7 @@ impl Job {
         // Images of what was there before have the archive among their holders.
         self.leave_archive();
         self.clear_archive();
-        let took_ms = self.now_ms().saturating_sub(bringing.begun_ms);
+        let took_ms = self.ranks_ms().saturating_sub(bringing.begun_ms);
         let mut event = self.event(EventKind::Flushed);
         event.bytes = Some(bytes);
         event.generation = Some(self.archive.newest());
@@ -184,7 +184,7 @@ impl Job {
 
     /// The next one has time.
     fn rest_from_flush(&mut self) {
-        self.flush.due_ms = self.now_ms().saturating_add(self.spec.save_every_ms);
+        self.flush.due_ms = self.ranks_ms().saturating_add(self.spec.save_every_ms);
         self.remove_put_off();
     }
 

@@ -212,7 +212,7 @@ impl Job {
     }
 
     fn order_stop(&mut self, rank: u32, round: Round) {
-        let now = self.now_ms();
+        let now = self.ranks_ms();
         let r = self.rank(rank);
         let idle = r.proc.is_some() && r.capturing.is_none();
         let holds = round == Round::Last;

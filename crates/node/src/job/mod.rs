@@ -8,17 +8,20 @@
 mod archive;
 mod books;
 mod checkpoints;
+mod commit;
 mod cut;
 mod death;
 mod drain;
 mod flush;
 mod gateways;
 pub(crate) mod grow;
+mod halt;
 mod journal;
 mod leave;
 mod loss;
 mod named;
 mod nodes;
+mod notice;
 mod output;
 mod plan;
 mod report;
@@ -34,6 +37,7 @@ mod vault;
 mod verify;
 
 use crate::crew::{Crew, Wired};
+use crate::ha::News;
 use crate::input::Input;
 use crate::loans::Loans;
 use crate::membership::Member;
@@ -46,11 +50,12 @@ use crate::retention::Retention;
 use crate::saved::SavedJob;
 use crate::scheduler::Scheduler;
 use books::Moment;
+pub use commit::Reign;
 use eyrie_control::gateway::FromGateway;
 use eyrie_control::node::{FromNode, RankLook, Taken, ToNode};
 use eyrie_control::{Event, EventKind, Ft, JobSpec, NodeMsg, Stream};
 use eyrie_protocol::session::Numbered;
-pub use journal::{DaemonBooks, Head, JournalError};
+pub use journal::{DaemonBooks, Head, JournalError, point};
 pub use nodes::Node;
 pub use output::{end_input, take_input};
 use report::EventLog;
@@ -139,12 +144,16 @@ pub enum Msg {
     GatewayDue {
         cluster: u32,
     },
+    /// Of the state in etcd.
+    Ha(News),
     /// The console takes output again.
     Room,
     /// The nodes had time enough to say how they are.
     LooksOver {
         ask: u64,
     },
+    /// Nodes that were told to end had time to say so.
+    NoticesOver,
     GraceOver,
     Stop {
         signal: i32,
@@ -276,9 +285,9 @@ pub struct Job {
     input: Input,
     input_credit: u64,
     events: EventLog,
-    /// Those that are to be told when the turn is committed, and what the console is to get then.
+    /// Those that are to be told when the turn is committed, and what else comes about then.
     told: Vec<Event>,
-    printed: RefCell<Vec<NodeMsg>>,
+    commit: commit::Commit,
     /// Of a job that outlives its controller.
     journal: Option<journal::Journal>,
     head: Option<Head>,
@@ -300,6 +309,8 @@ pub struct Job {
     leaves: BTreeMap<u32, leave::Leave>,
     leave_watchers: Vec<drain::Watcher>,
     suspend: Option<suspend::Suspend>,
+    halt: halt::Halt,
+    notices: notice::Notices,
     /// `--ft coordinated`.
     together: Option<together::Together>,
     /// `--ft node`.
@@ -377,8 +388,6 @@ impl Job {
         console: Outlet,
         tell: mpsc::UnboundedSender<Msg>,
     ) -> Result<Shared, BeginError> {
-        let input = open_input(&place, saved.as_ref())?;
-        let events = EventLog::open(&place.folder.join(crate::home::EVENTS));
         let elapsed = Duration::from_millis(saved.as_ref().map_or(0, |s| s.elapsed_ms));
         let begun = Instant::now().checked_sub(elapsed).unwrap_or_else(Instant::now);
         let mut job = Job {
@@ -395,11 +404,11 @@ impl Job {
             monitor: Monitor::new(spec.size, spec.ft != Ft::Verify),
             scheduler: checkpoints::scheduler(&spec, 0),
             loans: Loans::default(),
-            input,
+            input: open_input(&place, saved.as_ref())?,
             input_credit: 0,
-            events,
+            events: EventLog::open(&place.folder.join(crate::home::EVENTS)),
             told: Vec::new(),
-            printed: RefCell::default(),
+            commit: commit::Commit::default(),
             journal: None,
             head: None,
             noted: Vec::new(),
@@ -413,6 +422,8 @@ impl Job {
             leaves: BTreeMap::new(),
             leave_watchers: Vec::new(),
             suspend: None,
+            halt: halt::Halt::default(),
+            notices: notice::Notices::default(),
             together: None,
             units: units::Units::new(crate::units::of(&spec)),
             archive: archive::Archive::default(),
@@ -486,7 +497,7 @@ impl Job {
 
     /// To the console, as soon as what led to it is durable.
     fn tell_console(&self, message: NodeMsg) {
-        self.printed.borrow_mut().push(message);
+        self.commit.printed.borrow_mut().push(message);
     }
 
     pub fn spec(&self) -> &JobSpec {
@@ -517,16 +528,21 @@ impl Job {
             Msg::GatewayGone { cluster, number } => self.gateway_gone(cluster, number),
             Msg::GatewayLate { cluster, number } => self.gateway_late(cluster, number),
             Msg::GatewayDue { cluster } => self.gateway_due(cluster),
+            Msg::Ha(news) => return self.hear_of_etcd(news),
             Msg::Room => self.grant_output(),
             Msg::LooksOver { ask } => self.looks_over(ask),
+            Msg::NoticesOver => self.heed_notices(),
             Msg::GraceOver => self.step(monitor::Input::GraceOver),
+            Msg::Stop { signal: libc::SIGTERM | libc::SIGHUP } if self.saves_in_slurm() => {}
             Msg::Stop { signal } => self.stop(signal),
             Msg::ConsoleGone => {
+                self.forsake_etcd();
                 self.hung_up = self.monitor.running();
                 self.step(monitor::Input::ConsoleGone);
             }
         }
         self.suspend_when_ready();
+        self.tend_halt();
         self.schedule();
         self.tend_vault();
         self.tend_leaves();
@@ -546,6 +562,7 @@ impl Job {
         } else if [libc::SIGUSR1, libc::SIGUSR2].contains(&signal) {
             self.to_all(&ToNode::Signal { signal });
         } else {
+            self.forsake_etcd();
             self.step(monitor::Input::Stop { signal });
         }
     }
@@ -643,7 +660,7 @@ impl Job {
         }
         self.back_to_archive();
         self.units.forget_sets();
-        let now = self.now_ms();
+        let now = self.ranks_ms();
         self.scheduler = checkpoints::scheduler(&self.spec, now);
         let event = self.event(EventKind::RolledBack);
         self.log_event(event);

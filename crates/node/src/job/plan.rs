@@ -375,7 +375,7 @@ impl Job {
 
     /// The next checkpoint of the rank may begin: this one counts, or never will.
     fn capture_over(&mut self, rank: u32, generation: u32) {
-        let (now, turn) = (self.now_ms(), self.units.turn(rank));
+        let (now, turn) = (self.ranks_ms(), self.units.turn(rank));
         let over = self.rank(rank).capturing.take_if(|g| *g == generation).is_some();
         if over && !self.unit_is_captured(rank) {
             self.scheduler.finished(turn, now);

@@ -153,6 +153,7 @@ impl Job {
             checkpoint_every_ms: self.spec.checkpoint_every_ms,
             log_limit_bytes: u64::from(geometry.pool_chunks) * u64::from(geometry.chunk_bytes),
             tls: self.spec.tls && self.many(),
+            ha: self.ha_status(),
             saved_set: self.flush.there,
             protected: self.spec.ft.protects() && self.unprotected.is_none(),
             unprotected_reason: self.unprotected.clone(),
@@ -160,6 +161,8 @@ impl Job {
             rollbacks: self.rollbacks,
             malformed_frames: self.malformed
                 + self.crew.as_ref().map_or(0, |c| c.turned_away.now().total()),
+            suspended: self.suspension(),
+            suspended_ms: self.halt.rule.stood_ms(self.now_ms()),
             ranks: (0u32..).zip(&self.ranks).map(|(n, r)| self.rank_status(n, r)).collect(),
             nodes: if self.many() {
                 (0..self.nodes.len() as u32).map(|n| self.node_status(n)).collect()
@@ -186,8 +189,8 @@ impl Job {
             checkpoint: r.latest.as_ref().map(checkpoint_status),
             no_checkpoint_reason: r.reason.clone(),
             next_checkpoint: match &self.together {
-                Some(together) => together.why(self.now_ms()),
-                None => self.scheduler.why(self.units.turn(rank), self.now_ms()).to_string(),
+                Some(together) => together.why(self.ranks_ms()),
+                None => self.scheduler.why(self.units.turn(rank), self.ranks_ms()).to_string(),
             },
             log_used_bytes: look.log_chunks * u64::from(geometry.chunk_bytes),
             log_chunks: look.log_chunks,

@@ -27,7 +27,7 @@ impl Job {
     /// Takes a set if one is due and every rank runs.
     pub(super) fn schedule_set(&mut self) {
         self.tick_plan();
-        let (now, hold) = (self.now_ms(), self.suspend.is_some());
+        let (now, hold) = (self.ranks_ms(), self.suspend.is_some());
         let ready = |r: &super::Rank| !r.gone && r.proc.is_some() && r.starting.is_none();
         let placed = self.planner.as_ref().is_some_and(Planner::placed);
         if !placed || !self.ranks.iter().all(ready) {
@@ -122,10 +122,10 @@ impl Job {
 
     /// Gives up a set of which one part is missing, when it is known how all others came out.
     fn give_up_set(&mut self) {
+        let now = self.ranks_ms();
         let Some(together) = &mut self.together else { return };
         let void = |t: &mut Taking| t.set.is_over() && t.set.failed().is_some();
         let Some(taking) = together.taking.take_if(void) else { return };
-        let now = self.begun.elapsed().as_millis() as u64;
         together.rest(now, taking.begun_ms);
         if taking.hold {
             self.to_all(&ToNode::Signal { signal: libc::SIGCONT });
@@ -146,7 +146,7 @@ impl Job {
 
     /// The images of all ranks count.
     pub(super) fn set_counts(&mut self) {
-        let now = self.now_ms();
+        let now = self.ranks_ms();
         let Some(together) = &mut self.together else { return };
         if let Some(taking) = together.taking.take() {
             together.rest(now, taking.begun_ms);
@@ -176,7 +176,7 @@ impl Job {
             // They do already.
             return;
         }
-        let now = self.now_ms();
+        let now = self.ranks_ms();
         let asked = !self.asks.is_empty();
         let taking = self.together.as_mut().and_then(|t| t.go_back(now, asked));
         if let Some(taking) = taking {

@@ -122,6 +122,11 @@ impl Together {
         self.wanted = true;
     }
 
+    /// Whether a set is being taken.
+    pub(super) fn is_taking(&self) -> bool {
+        self.under_way.is_some() || self.taking.is_some()
+    }
+
     pub(super) fn due_ms(&self) -> u64 {
         let none = self.under_way.is_some() || self.taking.is_some() || self.ended.is_some();
         if none { u64::MAX } else { self.due_ms }
@@ -151,7 +156,7 @@ impl Job {
     pub(super) fn begin_together(&mut self) {
         if self.spec.ft == Ft::Coordinated {
             let (every, first) = (self.spec.checkpoint_every_ms, self.spec.checkpoint_first_ms);
-            self.together = Some(Together::new(every, first, self.now_ms()));
+            self.together = Some(Together::new(every, first, self.ranks_ms()));
         }
     }
 
@@ -160,7 +165,7 @@ impl Job {
         if self.many() {
             return self.schedule_set();
         }
-        let now = self.now_ms();
+        let now = self.ranks_ms();
         let hold = self.suspend.is_some();
         let ready = |r: &super::Rank| r.gone || (r.proc.is_some() && r.starting.is_none());
         if !self.ranks.iter().all(ready) || self.ranks.iter().all(|r| r.gone) {
@@ -229,10 +234,10 @@ impl Job {
 
     /// Commits a set of which all is there, or gives it up.
     fn set_over(&mut self) {
+        let now = self.ranks_ms();
         let Some(together) = &mut self.together else { return };
         let over = |s: &mut UnderWay| s.left.is_empty() && s.segment;
         let Some(set) = together.under_way.take_if(over) else { return };
-        let now = self.begun.elapsed().as_millis() as u64;
         together.rest(now, set.begun_ms);
         let (hold, generation) = (set.hold, set.generation);
         if let Err(why) = self.commit(set) {

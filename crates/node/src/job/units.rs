@@ -62,6 +62,11 @@ impl Units {
         self.mates(rank).first() == Some(&rank)
     }
 
+    /// Whether a set is being taken.
+    pub fn are_taking(&self) -> bool {
+        !self.taking.is_empty()
+    }
+
     pub fn forget_sets(&mut self) {
         self.taking.clear();
     }
@@ -92,7 +97,7 @@ impl Job {
         let node = ranks.first().map_or(0, |r| self.placement.home(*r));
         let busy = self.units.taking.iter().any(|t| t.unit == unit || t.node == node);
         if !all || busy {
-            let now = self.now_ms();
+            let now = self.ranks_ms();
             self.scheduler.finished(unit, now);
             ranks.first().into_iter().for_each(|r| self.renew_asks(*r));
             return false;
@@ -154,7 +159,7 @@ impl Job {
             self.to_all(&ToNode::Remove { rank, generations: vec![generation] });
         }
         self.plan(Input::VoidUnit { unit, generation });
-        let now = self.now_ms();
+        let now = self.ranks_ms();
         self.scheduler.finished(unit, now);
         // Those who wait while their unit goes back are served afterwards.
         if !ranks.iter().all(|r| self.ranks[*r as usize].proc.is_some()) {

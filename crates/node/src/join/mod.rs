@@ -8,6 +8,7 @@
 
 pub mod board;
 pub mod call;
+pub mod pmix;
 pub mod seat;
 
 use crate::cores;
@@ -87,6 +88,7 @@ pub fn host_name() -> String {
     let named = |name| std::env::var(name).ok().filter(|n| !n.is_empty());
     named("SLURMD_NODENAME")
         .or_else(|| named("PMI_HOSTNAME"))
+        .or_else(|| named("PMIX_HOSTNAME"))
         .unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned())
 }
 

@@ -32,7 +32,7 @@ pub enum SeatError {
 /// A variable that a launcher sets for the processes that it starts itself.
 pub fn is_launchers(name: &str) -> bool {
     const STARTS: [&str; 4] = ["PMI_", "PMIX_", "HYDI_", "HYDRA_"];
-    const NAMES: [&str; 2] = ["MPI_LOCALRANKID", "MPI_LOCALNRANKS"];
+    const NAMES: [&str; 3] = ["MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PRTE_LAUNCHED"];
     STARTS.iter().any(|s| name.starts_with(s)) || NAMES.contains(&name)
 }
 

@@ -1,0 +1,144 @@
+//! Nodes whose machines are about to go: a signal to a node's keeper or daemon says so (Slurm's
+//! SIGTERM, the notice of a spot instance), and for so long they are there (`--grace`).
+//!
+//! Some are drained, with that time as the deadline. When all are to go there is nobody to drain
+//! them to: then the job is saved, so that it can be restarted.
+//!
+//! Kept true: what is decided waits a moment for the notices of others; what cannot be done is
+//! told, and tried again as long as there is time.
+
+use super::books::Moment;
+use super::{Job, Msg};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// How long other nodes' notices are waited for, and between two attempts.
+const SETTLE: Duration = Duration::from_secs(1);
+/// Of the time that there is, what a node needs to end.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// What nodes were told.
+#[derive(Default)]
+pub(super) struct Notices {
+    nodes: BTreeMap<u32, Moment>,
+    /// A look at them is on the way.
+    armed: bool,
+    /// What keeps the job from doing what it should, as it was told last.
+    obstacle: Option<String>,
+}
+
+impl Job {
+    /// A node is told to go.
+    pub(super) fn noticed(&mut self, node: u32) {
+        if self.notices.nodes.contains_key(&node) || self.exit_code.is_some() {
+            return;
+        }
+        self.notices.nodes.insert(node, Moment::now());
+        let (name, grace) = (self.node_name(node), self.spec.grace_ms as f64 / 1e3);
+        self.say(format!("{name} is told to end, and has {grace} s for it"));
+        self.arm_notices();
+    }
+
+    fn arm_notices(&mut self) {
+        if std::mem::replace(&mut self.notices.armed, true) {
+            return;
+        }
+        let (tell, wait) = (self.tell.clone(), SETTLE.min(self.grace() / 4));
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(wait).await;
+            let _ = tell.send(Msg::NoticesOver);
+        });
+    }
+
+    fn grace(&self) -> Duration {
+        Duration::from_millis(self.spec.grace_ms)
+    }
+
+    /// Does what the notices ask for, as far as that is not under way.
+    pub(super) fn heed_notices(&mut self) {
+        self.notices.armed = false;
+        if self.exit_code.is_some() || self.monitor.is_ending() || self.suspend.is_some() {
+            return;
+        }
+        let grace = self.grace();
+        let live: BTreeSet<u32> =
+            (0u32..).zip(&self.nodes).filter(|(_, n)| n.is_live()).map(|(node, _)| node).collect();
+        let in_time = |(node, since): (&u32, &Moment)| {
+            (live.contains(node) && since.elapsed() < grace).then_some(*node)
+        };
+        let going: BTreeSet<u32> = self.notices.nodes.iter().filter_map(in_time).collect();
+        let result = match going.is_empty() {
+            true => return,
+            false if going == live => self.save_in_time(&going),
+            false => self.drain_in_time(&going),
+        };
+        if let Err(why) = result {
+            if self.notices.obstacle.as_ref() != Some(&why) {
+                self.say(why.clone());
+            }
+            self.notices.obstacle = Some(why);
+            self.arm_notices();
+        }
+    }
+
+    /// What is left of the time that nodes have.
+    fn time_left(&self, nodes: &BTreeSet<u32>) -> Duration {
+        let passed = nodes.iter().filter_map(|n| Some(self.notices.nodes.get(n)?.elapsed()));
+        let left = self.grace().saturating_sub(passed.max().unwrap_or_default());
+        left.saturating_sub(FAREWELL.min(self.grace() / 4))
+    }
+
+    /// All nodes go: the job is saved.
+    fn save_in_time(&mut self, nodes: &BTreeSet<u32>) -> Result<(), String> {
+        self.all_stay("all nodes are to end: the job is saved");
+        let left_ms = self.time_left(nodes).as_millis() as f64;
+        let taken = |r: &super::Rank| r.latest.as_ref().map_or(0.0, |l| l.taken.took_ms);
+        // Its images, and bringing them here.
+        let needed_ms = 2.0 * self.ranks.iter().map(taken).sum::<f64>();
+        if needed_ms > left_ms {
+            self.say(format!(
+                "saving the job takes about {:.1} s by what its checkpoints have taken, and there \
+                 are {:.1} s: it may be lost (a longer --grace, or --save-every)",
+                needed_ms / 1e3,
+                left_ms / 1e3
+            ));
+        }
+        self.say("all nodes are to end: the job is saved, and goes on with eyrie restart");
+        let saved = self.checkpoint_and_end(None);
+        saved.map_err(|why| format!("all nodes are to end, and the job cannot be saved: {why}"))
+    }
+
+    /// Some go: their ranks go on elsewhere.
+    fn drain_in_time(&mut self, nodes: &BTreeSet<u32>) -> Result<(), String> {
+        let new = nodes.iter().filter(|n| !self.leaves.contains_key(n)).copied();
+        let new: BTreeSet<u32> = new.collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let limit_ms = self.time_left(&new).as_millis() as u64;
+        self.drain_unasked(new.clone(), limit_ms).map_err(|why| {
+            let list: Vec<String> = new.iter().map(|n| self.node_name(*n)).collect();
+            format!("{} is to end, and cannot leave the job: {why}", list.join(", "))
+        })
+    }
+
+    /// SIGTERM to the controller of a job in an allocation of Slurm is the allocation's end: the
+    /// job is saved, unless that is asked for already. Whether it is.
+    pub(super) fn saves_in_slurm(&mut self) -> bool {
+        let in_slurm = std::env::var_os("SLURM_JOB_ID").is_some() && self.spec.hosts.is_some();
+        if !in_slurm || self.spec.grace_ms == 0 || self.exit_code.is_some() {
+            return false;
+        }
+        if self.suspend.is_some() {
+            return true;
+        }
+        self.all_stay("the allocation ends: the job is saved");
+        match self.checkpoint_and_end(None) {
+            Ok(()) => true,
+            Err(why) => {
+                self.say(format!("the job is not saved: {why}"));
+                false
+            }
+        }
+    }
+}

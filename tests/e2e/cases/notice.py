@@ -1,0 +1,236 @@
+"""Nodes that are told that their machine is about to end: some leave their jobs, and a job all of whose
+nodes are told is saved (hosts by a script, Slurm where it is installed)."""
+
+import http.server
+import os
+import signal
+import subprocess
+import threading
+
+from controller import kill_controller
+from drain import is_gone, nothing_again, on_node, ready
+from harness import EYRIE, ROOT, alive, soon
+from hosts import Hosted, daemons, parent, shell
+from nodes import Nodes, expected
+from restart import SAVED, restart
+from slurm import allocated, slurm
+
+
+def keeper(record, node):
+    return parent(record["nodes"][node]["pid"])
+
+
+def leaves(job, name, record, node):
+    """The node has left in order, and the job ends as it would."""
+    job.wait_event("node-left", node=node)
+    job.ends_as(name)
+    nothing_again(job, on_node(record, node))
+
+
+def told_to_leave(number, after=None):
+    expected("farm")
+    with shell() as rsh, Hosted("farm", rsh, ckpt_every=0.5) as job:
+        record = ready(job)
+        if after:
+            after(job)
+        pids = [keeper(record, 1), record["nodes"][1]["pid"]]
+        os.kill(pids[0], number)
+        leaves(job, "farm", record, 1)
+        assert not any(alive(pid) for pid in pids)
+        assert "has 25 s for it" in job.stderr(), job.stderr()
+
+
+def generated():
+    return [
+        ("sigterm_to_a_keeper_has_its_node_leave", lambda: told_to_leave(signal.SIGTERM)),
+        ("sigusr1_to_a_keeper_has_its_node_leave", lambda: told_to_leave(signal.SIGUSR1)),
+        (
+            "the_next_controller_hears_of_it_as_well",
+            lambda: told_to_leave(signal.SIGTERM, kill_controller),
+        ),
+    ]
+
+
+def test_a_daemon_is_told_itself():
+    """So it is with nodes of one machine, which have no keeper."""
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        expected("farm")
+        with Nodes("farm", 3, ckpt_every=0.5) as job:
+            record = ready(job)
+            os.kill(record["nodes"][1]["pid"], number)
+            is_gone(job, 1, record)
+            leaves(job, "farm", record, 1)
+
+
+def test_without_time_it_ends_at_once():
+    expected("farm")
+    with shell() as rsh, Hosted("farm", rsh, ["--grace", "0"], ckpt_every=0.5) as job:
+        record = ready(job)
+        os.kill(keeper(record, 1), signal.SIGTERM)
+        job.wait_event("node-lost", node=1)
+        for rank in on_node(record, 1):
+            job.wait_event("restored", rank=rank)
+        job.ends_as("farm")
+
+
+def test_what_cannot_leave_is_told_and_lost_when_its_time_is_over():
+    expected("farm")
+    options = ["--ft", "coordinated", "--grace", "1.5"]
+    with shell() as rsh, Hosted("farm", rsh, options, ckpt_every=0.3) as job:
+        record = ready(job)
+        os.kill(keeper(record, 1), signal.SIGTERM)
+        job.wait_event("node-lost", node=1)
+        assert "cannot leave the job" in job.stderr(), job.stderr()
+        assert "--ft logged only" in job.stderr(), job.stderr()
+        job.wait_event("rolled-back")
+        job.ends_as("farm")
+
+
+def saved(job):
+    assert job.wait() == SAVED, job.report()
+    assert "the job is saved" in job.stderr() and "eyrie restart" in job.stderr(), job.stderr()
+    assert not job.count("node-lost"), job.report()
+
+
+def test_a_job_all_of_whose_nodes_end_is_saved():
+    for grace in ([], ["--grace", "10"]):
+        expected("farm")
+        with shell() as rsh, Hosted("farm", rsh, grace, ckpt_every=0.5) as job:
+            record = ready(job)
+            for node in (2, 0, 1):
+                os.kill(keeper(record, node), signal.SIGTERM)
+            saved(job)
+            restart(job, "--nodes", "2")
+            job.wait_event("restarted")
+            job.ends_as("farm")
+
+
+def test_nodes_that_are_told_one_after_the_other_save_the_job_in_the_end():
+    """The first begins to leave, then there is nobody left who stays."""
+    expected("farm")
+    with shell() as rsh, Hosted("farm", rsh, ckpt_every=0.5) as job:
+        record = ready(job)
+        os.kill(keeper(record, 1), signal.SIGTERM)
+        job.wait_event("node-leaving", node=1)
+        os.kill(keeper(record, 0), signal.SIGTERM)
+        os.kill(keeper(record, 2), signal.SIGTERM)
+        saved(job)
+        restart(job, "--nodes", "2")
+        job.ends_as("farm")
+
+
+class Instance(http.server.BaseHTTPRequestHandler):
+    """The metadata of a spot instance."""
+
+    doomed = False
+
+    def answer(self, code, body=b""):
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_PUT(self):
+        self.answer(200, b"token")
+
+    def do_GET(self):
+        good = self.path.endswith("/spot/instance-action") and Instance.doomed
+        known = self.headers.get("X-aws-ec2-metadata-token") == "token"
+        self.answer(401 if not known else 200 if good else 404, b'{"action": "terminate"}')
+
+    def log_message(self, *_):
+        pass
+
+
+def test_the_notice_of_a_spot_instance_is_heeded():
+    """The script of the documents. All hosts of the test are this machine, so all nodes are told."""
+    expected("farm")
+    server = http.server.HTTPServer(("127.0.0.1", 0), Instance)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with shell() as rsh, Hosted("farm", rsh, ckpt_every=0.5) as job:
+        env = {
+            **os.environ,
+            "EYRIE": EYRIE,
+            "EYRIE_HOME": job.home,
+            "SPOT_METADATA": f"http://127.0.0.1:{server.server_port}/latest",
+            "SPOT_EVERY": "0.1",
+        }
+        ready(job)
+        elsewhere = {**env, "EYRIE_HOME": os.path.join(job.home, "elsewhere")}
+        none = subprocess.run([EYRIE, "notice"], env=elsewhere)
+        assert none.returncode == 1
+        script = os.path.join(ROOT, "examples", "hooks", "spot-notice")
+        hook = subprocess.Popen([script], env=env, stdout=subprocess.PIPE, text=True)
+        try:
+            Instance.doomed = True
+            out, _ = hook.communicate(timeout=60)
+        finally:
+            hook.kill()
+            server.shutdown()
+        assert hook.returncode == 0 and out.count("told ") == 3, out
+        saved(job)
+        restart(job, "--nodes", "2")
+        job.ends_as("farm")
+
+
+# ---- a real Slurm ----
+
+
+def slurm_tool(it, *command):
+    env = {**os.environ, **it.environment}
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done
+    return done.stdout.split()
+
+
+def the_job(it):
+    (number,) = slurm_tool(it, "squeue", "-h", "-o", "%A")
+    return number
+
+
+def goes_on_in_another(it, job):
+    soon(it.idle, "end of the allocation")
+    # No longer through the eyes of `salloc`.
+    job.job_home = job.env["EYRIE_HOME"] = job.home
+    restart(job, "--nodes", "2")
+    job.wait_event("restarted")
+    job.ends_as("farm")
+
+
+def test_real_a_node_of_slurm_leaves():
+    expected("farm")
+    with slurm() as it:
+        before = daemons()
+        with allocated("farm", it) as job:
+            record = ready(job)
+            os.kill(keeper(record, 1), signal.SIGUSR1)
+            job.wait_event("node-left", node=1)
+            job.ends_as("farm")
+            assert not job.count("rolled-back") and not job.count("node-lost"), job.report()
+            assert on_node(record, 1)
+        soon(lambda: not daemons() - before, "end of all daemons")
+
+
+def test_real_slurm_signals_all_steps():
+    expected("farm")
+    with slurm() as it:
+        before = daemons()
+        with allocated("farm", it) as job:
+            ready(job)
+            slurm_tool(it, "scancel", "--signal=TERM", the_job(it))
+            assert job.wait() == SAVED, job.report()
+            soon(lambda: not daemons() - before, "end of all daemons")
+            goes_on_in_another(it, job)
+
+
+def test_real_slurm_cancels_the_job():
+    expected("farm")
+    with slurm() as it:
+        before = daemons()
+        with allocated("farm", it) as job:
+            ready(job)
+            slurm_tool(it, "scancel", the_job(it))
+            job.wait()
+            soon(lambda: not daemons() - before, "end of all daemons")
+            assert "is saved and ends" in job.stderr(), job.report()
+            goes_on_in_another(it, job)
