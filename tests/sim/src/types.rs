@@ -339,6 +339,8 @@ pub enum Mutation {
     LeavesUnguarded,
     /// A rank goes on after its last image on a node that it leaves.
     NotHeld,
+    /// A node whose ranks have migrated joins again with what it had.
+    NotEmptied,
 }
 
 impl Mutation {
@@ -352,7 +354,7 @@ impl Mutation {
         Mutation::UnitForgetsOutcomes,
     ];
     /// All others.
-    pub const ALL: [Mutation; 23] = [
+    pub const ALL: [Mutation; 24] = [
         Mutation::OpenGate,
         Mutation::RunsUnnoticed,
         Mutation::NoWriteBack,
@@ -376,10 +378,17 @@ impl Mutation {
         Mutation::LeavesEarly,
         Mutation::LeavesUnguarded,
         Mutation::NotHeld,
+        Mutation::NotEmptied,
     ];
 
     /// Whether it is of nodes that leave.
     pub fn leaves(self) -> bool {
-        matches!(self, Mutation::LeavesEarly | Mutation::LeavesUnguarded | Mutation::NotHeld)
+        matches!(
+            self,
+            Mutation::LeavesEarly
+                | Mutation::LeavesUnguarded
+                | Mutation::NotHeld
+                | Mutation::NotEmptied
+        )
     }
 }
