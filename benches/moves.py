@@ -97,6 +97,14 @@ class Job:
         return pages * 4096 / 1e6 / RANKS
 
 
+def first_round(events):
+    """MB/s of each of two nodes while their ranks, which had no image, were copied for the first
+    time."""
+    begun = min(e["ms"] for e in events if e["event"] == "node-leaving")
+    images = [e for e in events if e["event"] == "checkpointed" and e["generation"] == 1]
+    return sum(e["bytes"] for e in images) / 2e3 / (max(e["ms"] for e in images) - begun)
+
+
 def times(events):
     """Seconds from the first word until all ranks that moved run, and the longest pause of one."""
     begun = min(e["ms"] for e in events if e["event"] == "node-leaving")

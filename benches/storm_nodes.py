@@ -100,8 +100,10 @@ class Losses:
     def choices(self, record, count):
         """The sets of so many nodes that may be lost now."""
         leaving = [n["node"] for n in record["nodes"] if n["state"] == "leaving"]
-        if leaving and (count > 1 or self.recent) and not self.options.rollbacks:
-            # While ranks move each loss by itself is borne.
+        moved = leaving or self.job.count("node-leaving")
+        if moved and (count > 1 or self.recent) and not self.options.rollbacks:
+            # Who holds the outcomes of a node is another than the next when that has joined again;
+            # each loss by itself is borne.
             return []
         there = [n for n in live_nodes(record) + leaving if n not in self.recent]
         sets = [set(c) for c in itertools.combinations(there, count)]

@@ -2,6 +2,8 @@
 
 use crate::clusters::Wide;
 use crate::ha_args::{HaArgs, Standby};
+use crate::keeping::Keeping;
+pub use crate::layout::{BindMode, MapMode};
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use eyrie_terminal::units::{parse_bytes, parse_millis};
@@ -127,30 +129,6 @@ pub enum FtMode {
     None,
 }
 
-/// How ranks are laid out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum MapMode {
-    /// The first ranks on the first node, the next on the second
-    Block,
-    /// One on each node in turn
-    Cyclic,
-}
-
-/// What a rank is bound to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum BindMode {
-    /// Nothing: the kernel moves it about
-    None,
-    /// One of a core's threads
-    Hwthread,
-    /// A core
-    Core,
-    /// The cores of a memory domain
-    Numa,
-    /// The cores of a socket
-    Socket,
-}
-
 /// In which order ranks are checkpointed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CkptPolicy {
@@ -253,9 +231,11 @@ pub struct Run {
     /// Spread the ranks over N nodes, each a daemon with storage of its own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub nodes: Option<u32>,
-    /// Run on these machines, a node on each: a list (a,b:4,c) or a file (one a line; `slots=N` and
-    /// `cluster=NAME` behind it, # begins a comment). Slots, here 4, are the most ranks that a host
-    /// gets [default: in a Slurm allocation its hosts, started by srun, unless --nodes is given]
+    /// Run on these machines, a node on each: a list (a,b:4,c) or a file (one a line; `slots=N`,
+    /// `cluster=NAME` and `domain=NAME` behind it, # begins a comment). Slots, here 4, are the most
+    /// ranks that a host gets; a domain is what fails together, such as the hosts of a switch, and
+    /// of which --vault puts no two into one group if it can [default: in a Slurm allocation its
+    /// hosts, started by srun, unless --nodes is given]
     #[arg(long, value_name = "LIST|FILE")]
     #[arg(conflicts_with_all = ["nodes", "netns"])]
     pub hosts: Option<String>,
@@ -291,6 +271,8 @@ pub struct Run {
     /// (not at all) [default: partner]
     #[arg(long, value_name = "SCHEME")]
     pub vault: Option<Scheme>,
+    #[command(flatten)]
+    pub keeping: Keeping,
     /// Other nodes that hold each recorded outcome before anything that depends on it leaves a node
     /// [default: 1; M with --vault rs:K+M]
     #[arg(long, value_name = "F")]
@@ -306,6 +288,14 @@ pub struct Run {
     /// with unit; over nodes) [default: never]
     #[arg(long, value_name = "SECS", value_parser = parse_millis)]
     pub save_every: Option<u64>,
+    /// Bring what --save-every saves to an object store, too (S3): `eyrie restart URL/JOB` goes on
+    /// from there. Endpoint, region and keys are AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID,
+    /// AWS_SECRET_ACCESS_KEY of the environment
+    #[arg(long, value_name = "s3://BUCKET/PREFIX", requires = "save_every")]
+    pub save_to: Option<String>,
+    /// ... with so many bytes a second at most [default: as fast as can be]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "save_to")]
+    pub save_rate: Option<u64>,
     /// How long a node has from the SIGTERM or SIGUSR1 on that tells it to end: its ranks go on
     /// elsewhere; if all nodes are told, the job is saved (seconds, or with unit; over nodes);
     /// 0: no time, they end at once [default: 25]

@@ -30,12 +30,14 @@ pub struct Entry {
     pub name: String,
     pub slots: Option<u32>,
     pub cluster: Option<String>,
+    /// What it fails together with, such as a switch.
+    pub domain: Option<String>,
 }
 
 impl Entry {
-    /// One in no cluster.
+    /// One in no cluster and no domain.
     pub fn of(name: String, slots: Option<u32>) -> Entry {
-        Entry { name, slots, cluster: None }
+        Entry { name, slots, cluster: None, domain: None }
     }
 }
 
@@ -46,6 +48,8 @@ pub struct Plan {
     pub homes: Vec<u32>,
     /// The cluster of each host; empty: none is named.
     pub clusters: Vec<String>,
+    /// What each host fails together with; empty: that was not said.
+    pub domains: Vec<String>,
 }
 
 /// What `--hosts` and its companions ask for.
@@ -71,7 +75,8 @@ pub fn plan(wish: &Wish<'_>) -> anyhow::Result<Option<Plan>> {
     let starter = rsh.first().map_or(&b""[..], Vec::as_slice);
     let what = if shell { "the remote shell (--rsh)" } else { "this is an allocation of Slurm" };
     program::find(OsStr::from_bytes(starter)).context(what)?;
-    let clusters = clusters(&entries)?;
+    let clusters = all_or_none(&entries, "cluster", |e| e.cluster.as_ref())?;
+    let domains = all_or_none(&entries, "domain", |e| e.domain.as_ref())?;
     let names: Vec<&str> = entries.iter().map(|e| e.name.as_str()).collect();
     let addresses = addresses(&names, reach.address.as_deref())?;
     let list = entries.into_iter().zip(addresses);
@@ -83,15 +88,19 @@ pub fn plan(wish: &Wish<'_>) -> anyhow::Result<Option<Plan>> {
     let binary = binary.into_os_string().into_vec();
     let join_ms = reach.join_limit.unwrap_or(JOIN_MS);
     let hosts = Hosts { list, rsh, shell, binary, join_ms, outlive: true };
-    Ok(Some(Plan { hosts, nodes, homes, clusters }))
+    Ok(Some(Plan { hosts, nodes, homes, clusters, domains }))
 }
 
-/// The cluster of each host: all have one, or none has.
-fn clusters(entries: &[Entry]) -> anyhow::Result<Vec<String>> {
-    let named: Vec<String> = entries.iter().filter_map(|e| e.cluster.clone()).collect();
-    match entries.iter().find(|e| e.cluster.is_none()) {
+/// What each host says it is part of: all say it, or none does.
+fn all_or_none(
+    entries: &[Entry],
+    what: &str,
+    of: impl Fn(&Entry) -> Option<&String>,
+) -> anyhow::Result<Vec<String>> {
+    let named: Vec<String> = entries.iter().filter_map(|e| of(e).cloned()).collect();
+    match entries.iter().find(|e| of(e).is_none()) {
         Some(host) if !named.is_empty() => {
-            bail!("host {} has no cluster=NAME, as others have: give it one", host.name)
+            bail!("host {} has no {what}=NAME, as others have: give it one", host.name)
         }
         _ => Ok(named),
     }
@@ -137,7 +146,7 @@ pub fn pointless(run: &Run) -> Option<&'static str> {
         ("--ha", run.ha.ha.is_some()),
     ];
     let given = options.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
-    given.or_else(|| run.wide.given())
+    given.or_else(|| run.keeping.given()).or_else(|| run.wide.given())
 }
 
 /// The number of hosts with ranks, and the home of each rank.
@@ -185,7 +194,7 @@ fn read(text: &str) -> anyhow::Result<Vec<Entry>> {
         .context("--hosts")
 }
 
-/// One host a line, `slots=N` and `cluster=NAME` behind it or not.
+/// One host a line, `slots=N`, `cluster=NAME` and `domain=NAME` behind it or not.
 fn parse_file(content: &str) -> anyhow::Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for (number, line) in (1..).zip(content.lines()) {
@@ -199,11 +208,15 @@ fn parse_file(content: &str) -> anyhow::Result<Vec<Entry>> {
                 entry.cluster = Some(cluster.to_string());
                 continue;
             }
+            if let Some(domain) = word.strip_prefix("domain=").filter(|name| !name.is_empty()) {
+                entry.domain = Some(domain.to_string());
+                continue;
+            }
             let slots = word.strip_prefix("slots=").map(parse_slots);
             let Some(slots) = slots else {
                 bail!(
                     "line {number}: '{word}' is not known: write for example 'node7 slots=4 \
-                     cluster=east'"
+                     cluster=east domain=rack3'"
                 );
             };
             entry.slots = Some(slots.with_context(place)?);
@@ -248,6 +261,9 @@ fn merge(entries: Vec<Entry>) -> anyhow::Result<Vec<Entry>> {
             Some(known) => {
                 if known.cluster != entry.cluster {
                     bail!("host {} is in two clusters: name one for it", entry.name);
+                }
+                if known.domain != entry.domain {
+                    bail!("host {} is in two domains: name one for it", entry.name);
                 }
                 let sum = known.slots.unwrap_or(0).saturating_add(entry.slots.unwrap_or(0));
                 known.slots = Some(sum);
@@ -367,6 +383,11 @@ mod tests {
         let error = format!("{:#}", read("no/such/file").unwrap_err());
         assert!(error.contains("no/such/file") && error.contains("No such file"), "{error}");
         assert!(merge(Vec::new()).is_err());
+        let two = parse_file("a domain=x\na domain=y\n").unwrap();
+        assert!(merge(two).unwrap_err().to_string().contains("a is in two domains"));
+        let some = parse_file("a domain=x\nb\n").unwrap();
+        let error = all_or_none(&some, "domain", |e| e.domain.as_ref()).unwrap_err();
+        assert!(error.to_string().contains("host b has no domain=NAME"), "{error}");
     }
 
     #[test]

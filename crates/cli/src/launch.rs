@@ -8,12 +8,15 @@ use crate::args::{
 };
 use crate::console::{self, Console};
 use crate::hosts::{self, Wish};
+use crate::keeping::{self, manner};
 use crate::rankfile::RankFile;
 use crate::standby;
 use anyhow::Context;
 use eyrie_control::gateway::Clusters;
+use eyrie_control::vault::Manner;
 use eyrie_control::{Bind, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec};
 use eyrie_node::daemon;
+use eyrie_node::depot::Depot;
 use eyrie_node::home::{self, JobFolder};
 use eyrie_node::keeper;
 use eyrie_node::placement::Map;
@@ -22,6 +25,7 @@ use eyrie_node::routing::Routing;
 use eyrie_node::saved::SavedJob;
 use eyrie_node::serve;
 use eyrie_node::spawn::Prefix;
+use eyrie_objects::Place;
 use eyrie_terminal::{FAILED, Failure, USAGE};
 use eyrie_vault::Scheme;
 use std::ffi::{OsStr, OsString};
@@ -74,7 +78,8 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         Some(_) => program_elsewhere(&run.command)?,
         None => checked_program(&run.command)?,
     };
-    let named = elsewhere.as_ref().map(|p| p.clusters.clone()).unwrap_or_default();
+    let said = elsewhere.as_ref().map(|p| (p.clusters.clone(), p.domains.clone()));
+    let (named, domains) = said.unwrap_or_default();
     let (nodes, homes, hosts) = match elsewhere {
         Some(plan) => (plan.nodes, plan.homes, Some(Box::new(plan.hosts))),
         None => {
@@ -106,8 +111,12 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         slots: file.map(|f| f.slots()).unwrap_or_default(),
         clusters,
         ha,
+        manner: manner(run, domains),
         ..describe(run, ranks, &program)
     };
+    if let Some(text) = keeping::not_borne(&spec) {
+        eprintln!("eyrie: {text}");
+    }
     start(spec, run.label)
 }
 
@@ -162,6 +171,7 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         slots: Vec::new(),
         log_replicas: run.log_replicas.unwrap_or(vault.tolerates().max(1) as u32),
         vault,
+        manner: manner(run, Vec::new()),
         program: program.as_os_str().as_bytes().to_vec(),
         argv: argv(&run.command),
         input_is_file: input_is_file(),
@@ -169,6 +179,8 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         tls: run.guard.tls,
         save_every_ms: run.save_every.unwrap_or(0),
         grace_ms: run.grace.unwrap_or(GRACE_MS),
+        save_to: run.save_to.clone(),
+        save_rate_bytes: run.save_rate.unwrap_or(0),
         clusters: Clusters::default(),
         ha: None,
     }
@@ -200,6 +212,8 @@ fn policy(asked: Option<CkptPolicy>, vault: Scheme) -> CheckpointPolicy {
 
 /// Refuses a vault that the job's nodes cannot make, or that nothing would be put into.
 pub fn check_vault(run: &Run, nodes: u32) -> Result<(), Failure> {
+    let parity = run.vault.is_some_and(has_parity);
+    run.keeping.check(parity).map_err(|e| Failure::new(USAGE, e))?;
     let Some(vault) = run.vault else { return Ok(()) };
     let (least, there) = (vault.least(), nodes.saturating_add(run.spares.unwrap_or(0)) as usize);
     let text = if run.ft != FtMode::Logged {
@@ -304,6 +318,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         slots: Vec::new(),
         log_replicas: 0,
         vault: Scheme::Partner,
+        manner: Manner::default(),
         program: program.as_os_str().as_bytes().to_vec(),
         argv: argv(&verify.command),
         input_is_file: false,
@@ -311,6 +326,8 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         tls: false,
         save_every_ms: 0,
         grace_ms: 0,
+        save_to: None,
+        save_rate_bytes: 0,
         clusters: Clusters::default(),
         ha: None,
     };
@@ -375,8 +392,17 @@ pub fn own_binary(ft: Ft) -> Result<PathBuf, Failure> {
 
 fn start(spec: JobSpec, label: bool) -> Result<i32, Failure> {
     let binary = own_binary(spec.ft)?;
+    check_store(&spec)?;
     let folder = home::create(&home::home()?)?;
     start_in(&folder, &binary, &ClientMsg::Start(Box::new(spec)), None, label)
+}
+
+/// Refuses an object store that cannot be used, before anything begins.
+fn check_store(spec: &JobSpec) -> Result<(), Failure> {
+    let Some(to) = &spec.save_to else { return Ok(()) };
+    let place = Place::parse(to).map_err(|e| Failure::new(USAGE, e))?;
+    let checked = Depot::open(place, None).and_then(|mut depot| depot.check());
+    Ok(checked.with_context(|| format!("--save-to {to}"))?)
 }
 
 /// Starts the daemon of a job and stays with it to its end. `saved`: it is one that goes on.
@@ -546,7 +572,7 @@ fn spawn_daemon(
 
 /// Variables that tell of an allocation or a login, which is another when a job goes on.
 fn is_of_today(name: &OsStr) -> bool {
-    [&b"SLURM"[..], b"SSH_"].iter().any(|start| name.as_bytes().starts_with(start))
+    [&b"SLURM"[..], b"SSH_", b"AWS_"].iter().any(|start| name.as_bytes().starts_with(start))
 }
 
 /// The daemon's side.

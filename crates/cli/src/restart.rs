@@ -6,14 +6,19 @@ use crate::hosts::{self, Wish};
 use crate::launch;
 use anyhow::{Context, anyhow};
 use eyrie_control::{ClientMsg, JobSpec};
+use eyrie_node::depot::Depot;
 use eyrie_node::home;
 use eyrie_node::placement::Map;
 use eyrie_node::saved::SavedJob;
 use eyrie_node::spawn::Prefix;
+use eyrie_objects::Place;
 use eyrie_terminal::{FAILED, Failure, USAGE};
+use std::path::Path;
 
 pub fn restart(args: &Restart) -> Result<i32, Failure> {
-    let job = home::resolve(&home::home()?, &args.job)?;
+    let home = home::home()?;
+    let fetched = Place::is_meant(&args.job).then(|| fetch(&home, &args.job)).transpose()?;
+    let job = home::resolve(&home, fetched.as_deref().unwrap_or(&args.job))?;
     if !job.alive && !job.saved {
         let text = "was not saved (SIGQUIT to `eyrie run`, or eyrie checkpoint JOB --end)";
         return Err(Failure::new(FAILED, anyhow!("job {} has ended and {text}", job.id)));
@@ -41,6 +46,26 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
     spec.input_is_file = launch::input_is_file();
     let order = ClientMsg::Restart(Box::new(spec));
     launch::start_in(&folder, &binary, &order, Some(&saved), args.label)
+}
+
+/// Fetches a job from an object store into a folder of its own. Returns its name.
+fn fetch(home: &Path, url: &str) -> Result<String, Failure> {
+    let place = Place::parse(url).map_err(|e| Failure::new(USAGE, e))?;
+    let named = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric());
+    let Some((_, id)) = place.split().filter(|(_, name)| named(name)) else {
+        let text = format!("{url} names no job: s3://BUCKET/PREFIX/JOB");
+        return Err(Failure::new(USAGE, anyhow!(text)));
+    };
+    let id = id.to_string();
+    if home::jobs(home).iter().any(|job| job.id == id) {
+        let text = "is here already: eyrie restart JOB goes on with what is here, and eyrie abort";
+        let text = format!("job {id} {text} JOB gives that up, so that {url} can be fetched");
+        return Err(Failure::new(FAILED, anyhow!(text)));
+    }
+    let mut depot = Depot::open(place, None).with_context(|| url.to_string())?;
+    let get = |folder: &Path| depot.fetch(folder).map(|_| ());
+    home::create_with(home, &id, get)?.with_context(|| format!("cannot fetch {url}"))?;
+    Ok(id)
 }
 
 /// Puts the nodes into as many clusters as there were, or into those that their hosts are in.
@@ -94,6 +119,7 @@ fn place(args: &Restart, spec: &mut JobSpec) -> anyhow::Result<Vec<String>> {
             )
         })?;
         (spec.nodes, spec.homes, spec.netns) = (plan.nodes, plan.homes, false);
+        spec.manner.domains = plan.domains;
         // There it goes on without routers.
         (spec.spares, spec.routers) = (args.spares.unwrap_or(0), 0);
         spec.hosts = Some(Box::new(plan.hosts));
@@ -107,6 +133,7 @@ fn place(args: &Restart, spec: &mut JobSpec) -> anyhow::Result<Vec<String>> {
     }
     if let Some(nodes) = args.nodes {
         (spec.nodes, spec.hosts, spec.homes) = (nodes, None, Vec::new());
+        spec.manner.domains = Vec::new();
         spec.slots = Vec::new();
         (spec.spares, spec.routers) = (args.spares.unwrap_or(0), 0);
     } else if spec.hosts.is_some() && (args.map.is_some() || args.spares.is_some()) {

@@ -253,7 +253,12 @@ fn vault(job: &JobStatus) -> String {
     let part = |(generation, ranks): (&u64, &Vec<String>)| {
         format!("; generation {generation} protects the images of {}", ranks.join(","))
     };
-    format!("vault: {scheme}{}\n", ranks.iter().map(part).collect::<String>())
+    let encoder = job.vault_encoder.iter().map(|why| format!("; encoder {why}"));
+    format!(
+        "vault: {scheme}{}{}\n",
+        ranks.iter().map(part).collect::<String>(),
+        encoder.collect::<String>()
+    )
 }
 
 fn rank_row(r: &RankStatus) -> Vec<String> {

@@ -71,6 +71,8 @@ pub enum EventKind {
     Suspended,
     /// They go on.
     Resumed,
+    /// A state of the job is in the object store (`bytes`).
+    Stored,
     /// Its ranks have moved elsewhere, and it is a spare.
     NodeVacated,
 }
@@ -110,6 +112,7 @@ impl EventKind {
             EventKind::NodeStays => "node-stays",
             EventKind::Suspended => "suspended",
             EventKind::Resumed => "resumed",
+            EventKind::Stored => "stored",
             EventKind::NodeVacated => "node-vacated",
         }
     }

@@ -28,6 +28,6 @@ pub use message::{
 pub use meta::Meta;
 pub use node::{Death, FromNode, Said, ToNode};
 pub use status::{
-    CheckpointStatus, HaStatus, JobStatus, NodeStatus, RankStatus, SavedSet, Suspension,
+    CheckpointStatus, HaStatus, JobStatus, NodeStatus, RankStatus, SavedSet, SavedTo, Suspension,
 };
 pub use vault::{VaultOrder, VaultStep};

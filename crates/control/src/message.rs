@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// Version of this protocol.
-pub const PROTOCOL: u32 = 9;
+pub const PROTOCOL: u32 = 10;
 /// Most bytes of standard input or output in one message.
 pub const MAX_DATA_BYTES: usize = 256 * 1024;
 
@@ -161,6 +161,7 @@ pub struct JobSpec {
     pub log_replicas: u32,
     /// How images are protected against the loss of nodes.
     pub vault: Scheme,
+    pub manner: crate::vault::Manner,
     /// Resolved path of the program.
     pub program: Vec<u8>,
     /// The name the program is called by, and its arguments.
@@ -178,6 +179,10 @@ pub struct JobSpec {
     pub clusters: Clusters,
     /// How long a node has that is told to end; 0: none, it goes at once.
     pub grace_ms: u64,
+    /// Where states of the job are brought besides its folder: `s3://BUCKET/PREFIX`.
+    pub save_to: Option<String>,
+    /// With so many bytes a second at most; 0: as fast as can be.
+    pub save_rate_bytes: u64,
     /// The controller's state is kept there, too, so that one on another machine can go on.
     pub ha: Option<Box<Ha>>,
 }

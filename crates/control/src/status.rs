@@ -17,6 +17,9 @@ pub struct JobStatus {
     /// How images of a job over nodes are protected: a scheme of `--vault`.
     #[serde(default)]
     pub vault: Option<String>,
+    /// Which encoder the newest generation was made with, and why.
+    #[serde(default)]
+    pub vault_encoder: Option<String>,
     /// `running`, `stopping`, `rolling-back` or `ended`.
     pub phase: String,
     pub exit_code: Option<i32>,
@@ -45,6 +48,9 @@ pub struct JobStatus {
     pub rollbacks: u64,
     /// Connections closed because of malformed frames.
     pub malformed_frames: u64,
+    /// States of it are brought there (`--save-to`).
+    #[serde(default)]
+    pub saved_to: Option<SavedTo>,
     /// It stands still.
     #[serde(default)]
     pub suspended: Option<Suspension>,
@@ -57,6 +63,17 @@ pub struct JobStatus {
     /// Empty if there is but one.
     #[serde(default)]
     pub clusters: Vec<ClusterStatus>,
+}
+
+/// Where states of a job are besides its folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedTo {
+    /// What `eyrie restart` takes.
+    pub place: String,
+    /// Since when the newest one is there, as far as this controller knows.
+    pub unix_ms: Option<u64>,
+    /// Why a newer one is not, for now.
+    pub error: Option<String>,
 }
 
 /// A job that stands still.

@@ -2,21 +2,43 @@
 //!
 //! Kept true: what concerns a generation bears its number, so that what is late is known as such.
 
+use eyrie_vault::layout::Place;
 use eyrie_vault::record::{Commit, Summary};
 use eyrie_vault::{Encoder, Scheme};
 use serde::{Deserialize, Serialize};
+
+/// How a job's vault is to work.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manner {
+    /// None: what the model says.
+    pub encoder: Option<Encoder>,
+    /// Most bytes a second that a node sends for it; 0: no limit.
+    pub rate: u64,
+    /// What each node fails together with, such as a switch; empty: that was not said.
+    pub domains: Vec<String>,
+}
+
+impl Manner {
+    /// The domain of a node; those of which nothing was said are one.
+    pub fn domain(&self, node: u32) -> &str {
+        self.domains.get(node as usize).map_or("", String::as_str)
+    }
+}
 
 /// From the controller to a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VaultOrder {
     /// Begin a generation with these files of images (rank and generation), which `images` consist
-    /// of. The vault is that of these nodes. Answered by `Offered`.
+    /// of. The vault is that of these nodes, each of which sends at most so many bytes a second
+    /// (0: any). If `measure`, how fast it reaches the next one of these. Answered by `Offered`.
     Begin {
         vault: [u8; 16],
         scheme: Scheme,
-        nodes: Vec<u32>,
+        places: Vec<Place>,
         generation: u64,
         term: u64,
+        rate: u64,
+        measure: bool,
         images: Vec<(u32, u32)>,
         files: Vec<(u32, u32)>,
     },
@@ -33,8 +55,16 @@ pub enum VaultOrder {
 /// From a node to the controller: how it stands with a generation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VaultStep {
-    Offered(Summary),
-    Prepared(Summary),
+    /// In microseconds: how long it took to write the payload.
+    Offered {
+        summary: Summary,
+        link: Option<Link>,
+        us: u64,
+    },
+    Prepared {
+        summary: Summary,
+        spent: Spent,
+    },
     Committed,
     Failed(String),
     /// This image cannot be used, and was removed.
@@ -43,6 +73,27 @@ pub enum VaultStep {
         generation: u32,
         why: String,
     },
+}
+
+/// What a node measured of its way to another one, and of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// Bytes a second.
+    pub rate: u64,
+    /// One way, in nanoseconds.
+    pub latency_ns: u64,
+    /// Bytes a second that it checks, multiplies and adds.
+    pub coding: u64,
+}
+
+/// What a node's part of the parity took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    /// From the order to the last sum, and until all was durable; in microseconds.
+    pub encode_us: u64,
+    pub durable_us: u64,
+    /// That it sent.
+    pub bytes: u64,
 }
 
 /// Where the vault has a file of an image: the file's generation, the node whose object it is, and

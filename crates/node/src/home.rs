@@ -145,6 +145,34 @@ pub fn create(home: &Path) -> Result<JobFolder, HomeError> {
     Err(HomeError::NoName(jobs))
 }
 
+/// Makes the folder of a job that was saved elsewhere; it appears when all of it is there.
+pub fn create_with<E>(
+    home: &Path,
+    id: &str,
+    fill: impl FnOnce(&Path) -> Result<(), E>,
+) -> Result<Result<(), E>, HomeError> {
+    let jobs = home.join("jobs");
+    private_dir(&jobs)?;
+    let (path, unborn) = (jobs.join(id), jobs.join(format!(".{id}-{}", std::process::id())));
+    private_dir(&unborn)?;
+    let lock_path = unborn.join(LOCK);
+    let lock = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&lock_path);
+    let lock = lock.map_err(|e| HomeError::Io(lock_path, e))?;
+    // Held as long as it is filled: else it would pass for a dead one.
+    try_lock(&lock);
+    let filled = fill(&unborn);
+    let moved = match &filled {
+        Ok(()) if !path.exists() => fs::rename(&unborn, &path),
+        Ok(()) => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(_) => Ok(()),
+    };
+    if filled.is_err() || moved.is_err() {
+        let _ = fs::remove_dir_all(&unborn);
+    }
+    moved.map_err(|e| HomeError::Io(path, e))?;
+    Ok(filled)
+}
+
 /// The folder of a job of that name. None: there is one.
 fn create_as(jobs: &Path, id: String) -> Result<Option<JobFolder>, HomeError> {
     let path = jobs.join(&id);

@@ -9,6 +9,7 @@ mod checkpoint;
 mod cores;
 mod crew;
 pub mod daemon;
+pub mod depot;
 mod futex;
 pub mod gateway;
 mod guest;

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub const EXIT_CODE: i32 = 85;
 
 const MAGIC: [u8; 8] = *b"EYRIEJOB";
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 const HEADER_BYTES: usize = 40;
 /// A length that is not believed.
 const MAX_BYTES: u64 = 1 << 36;
@@ -164,6 +164,7 @@ mod tests {
             slots: vec![],
             log_replicas: 0,
             vault: eyrie_vault::Scheme::Partner,
+            manner: eyrie_control::vault::Manner::default(),
             program: b"/bin/x".to_vec(),
             argv: vec![b"x".to_vec()],
             input_is_file: false,
@@ -171,6 +172,8 @@ mod tests {
             tls: false,
             save_every_ms: 0,
             grace_ms: 0,
+            save_to: None,
+            save_rate_bytes: 0,
             clusters: eyrie_control::gateway::Clusters::default(),
             ha: None,
         };

@@ -129,12 +129,17 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
     let guests = job.borrow().guests();
     let daemons = job.borrow().daemons_to_await();
     let gateways = job.borrow_mut().take_gateways();
+    let depot = job.borrow_mut().take_depot();
     let farewell = move || {
         gateways.into_iter().for_each(|gateway| gateway.dismiss());
         guest::farewell(&guests);
         guest::await_ends(&daemons);
+        depot.close()
     };
-    let _ = tokio::task::spawn_blocking(farewell).await;
+    if let Ok(Err(why)) = tokio::task::spawn_blocking(farewell).await {
+        job.borrow_mut().depot_lacks(&why);
+        job.borrow_mut().end_turn();
+    }
     let code = job.borrow().exit_code().unwrap_or(1);
     forget(&job, code, &outlet).await;
     let code = finish(Some(&job), &folder, &outlet, code).await;

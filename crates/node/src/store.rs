@@ -45,11 +45,13 @@ enum Ask {
     Length { name: String },
     /// Take this image, which is just being written, unless it is there (`pour`).
     Pour { name: String },
+    /// Take so many bytes, which follow, and leave them: how fast is the way here?
+    Probe { bytes: u32 },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
-    /// Put: go on. Get, range: so many bytes follow. Length: it is that.
+    /// Put: go on. Get, range: so many bytes follow. Length, probe: it is that.
     Go(u64),
     /// Put: it is there. Length: it is not.
     Done,
@@ -305,6 +307,11 @@ fn of_vault(stream: &mut Stream, visit: &mut Visit, ask: Ask) -> Result<(), Stor
             Ok(None) => send(stream, &Answer::Done),
             Err(error) => send(stream, &Answer::Failed(format!("{name}: {error}"))),
         },
+        Ask::Probe { bytes } => {
+            let bytes = u64::from(bytes);
+            let taken = io::copy(&mut Read::by_ref(stream).take(bytes), &mut io::sink())?;
+            send(stream, &Answer::Go(taken))
+        }
         Ask::Put { .. } | Ask::Get { .. } | Ask::Pour { .. } => Err(StoreError::Protocol),
     }
 }
@@ -404,6 +411,22 @@ impl Client {
                 Ok(found)
             }
             Answer::Failed(text) => Err(StoreError::Refused(text)),
+            _ => Err(StoreError::Protocol),
+        }
+    }
+
+    /// Sends so many bytes, and waits until they are there.
+    pub fn probe(&mut self, bytes: u32) -> Result<(), StoreError> {
+        send(&mut self.stream, &Ask::Probe { bytes })?;
+        let zeros = [0; CHUNK_BYTES as usize];
+        let mut left = bytes as usize;
+        while left > 0 {
+            let now = left.min(zeros.len());
+            self.stream.write_all(&zeros[..now])?;
+            left -= now;
+        }
+        match receive(&mut self.stream)? {
+            Answer::Go(taken) if taken == u64::from(bytes) => Ok(()),
             _ => Err(StoreError::Protocol),
         }
     }

@@ -3,7 +3,8 @@
 //!
 //! Pure: time comes in as milliseconds. Kept true: never two checkpoints of one rank are under way,
 //! and no more at once than the policy has; every live rank gets its turn; a request is served
-//! once, after the moment it was made; however short the interval, the measured policy leaves the
+//! once, after the moment it was made; a rank that falls due while the store is at work waits for
+//! that, once; however short the interval, the measured policy leaves the
 //! job half of the time without any.
 
 use crate::interval::Interval;
@@ -74,6 +75,8 @@ pub enum Why {
         of: u32,
         percent: u64,
     },
+    /// It is due, and the store is at work on what it has.
+    Store,
     /// In so many milliseconds, by the interval; `first`: before the first interval is over.
     Due {
         in_ms: u64,
@@ -92,6 +95,7 @@ impl fmt::Display for Why {
             Why::Log { of, percent } => {
                 write!(f, "as soon as it can be: the log of rank {of} is {percent} % full")
             }
+            Why::Store => write!(f, "when the vault has what it is taking"),
             Why::Due { in_ms, first: true, .. } => {
                 write!(f, "in {:.1} s: soon after the start", seconds(*in_ms))
             }
@@ -117,6 +121,8 @@ pub struct Scheduler {
     running: usize,
     /// Until then only requests and full logs are served.
     rest_until_ms: u64,
+    /// Since when the store of images is at work on some.
+    store_since_ms: Option<u64>,
 }
 
 impl Scheduler {
@@ -143,7 +149,15 @@ impl Scheduler {
             })
             .collect();
         let interval = Interval::new(every_ms, ranks, policy == Policy::Auto, now_ms);
-        Scheduler { policy, interval, slots, asked: VecDeque::new(), running: 0, rest_until_ms: 0 }
+        Scheduler {
+            policy,
+            interval,
+            slots,
+            asked: VecDeque::new(),
+            running: 0,
+            rest_until_ms: 0,
+            store_since_ms: None,
+        }
     }
 
     /// Whether `rank` has a process that could be checkpointed.
@@ -163,6 +177,17 @@ impl Scheduler {
     /// What a checkpoint cost: how long it took, in milliseconds.
     pub fn cost(&mut self, took_ms: f64) {
         self.interval.cost(took_ms);
+    }
+
+    /// Since when the store of images is at work on some; `None`: it rests. What falls due
+    /// meanwhile waits, requests and full logs do not.
+    pub fn load(&mut self, since_ms: Option<u64>) {
+        self.store_since_ms = since_ms;
+    }
+
+    /// Whether the store was at work already when it fell due.
+    fn waits(&self, slot: &Slot) -> bool {
+        self.store_since_ms.is_some_and(|since| since <= slot.due_ms)
     }
 
     /// Asks for a checkpoint of `rank` out of turn. False: it has no process.
@@ -250,7 +275,8 @@ impl Scheduler {
         if self.interval.longest_ms() == 0 || now_ms < self.rest_until_ms {
             return None;
         }
-        let due = |s: &&(usize, &Slot)| s.1.live && !s.1.busy && s.1.due_ms <= now_ms;
+        let due =
+            |s: &&(usize, &Slot)| s.1.live && !s.1.busy && s.1.due_ms <= now_ms && !self.waits(s.1);
         let all: Vec<(usize, &Slot)> = self.slots.iter().enumerate().collect();
         all.iter().filter(due).min_by_key(|s| s.1.due_ms).map(|s| s.0 as u32)
     }
@@ -277,7 +303,8 @@ impl Scheduler {
         if self.interval.longest_ms() == 0 || full {
             return None;
         }
-        let due = self.slots.iter().filter(|s| s.live && !s.busy).map(|s| s.due_ms).min();
+        let next = self.slots.iter().filter(|s| s.live && !s.busy && !self.waits(s));
+        let due = next.map(|s| s.due_ms).min();
         due.map(|at| at.max(self.rest_until_ms))
     }
 
@@ -295,6 +322,9 @@ impl Scheduler {
         }
         if !slot.live || self.interval.longest_ms() == 0 {
             return Why::Never;
+        }
+        if slot.due_ms <= now_ms && self.waits(slot) {
+            return Why::Store;
         }
         Why::Due {
             in_ms: slot.due_ms.saturating_sub(now_ms),

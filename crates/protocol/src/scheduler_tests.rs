@@ -202,3 +202,27 @@ fn half_of_the_time_is_the_jobs() {
     }
     assert!(busy * 2 <= now + 200 && busy * 2 + 2000 > now, "{busy} of {now}");
 }
+
+/// What is due while the store works waits for it, but not for what the store begins after that.
+#[test]
+fn a_rank_that_is_due_waits_for_the_store_once() {
+    let mut s = Scheduler::with(Policy::Timer, 2, 1000, 1000, 0);
+    (0..2).for_each(|r| s.set_live(r, true));
+    s.load(Some(400));
+    assert_eq!((s.pick(500), s.next_due_ms()), (None, None), "rank 0 is due at 500");
+    assert_eq!(s.why(0, 500), Why::Store);
+    assert!(s.why(0, 500).to_string().contains("vault"));
+    s.request(1);
+    assert_eq!(s.pick(600), Some(1), "what is asked for does not wait");
+    s.finished(1, 610);
+    s.press(1, 1, 90);
+    assert_eq!(s.pick(620), Some(1), "nor does a full log");
+    s.finished(1, 630);
+    // The store goes on to the next thing: it waited for the first one.
+    s.load(Some(700));
+    assert_eq!(s.pick(700), Some(0));
+    s.finished(0, 710);
+    s.load(None);
+    let due = s.next_due_ms().unwrap();
+    assert!(s.pick(due).is_some());
+}

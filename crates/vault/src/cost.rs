@@ -19,7 +19,7 @@ pub struct Measured {
     pub latency: f64,
     /// Bytes a second that one node multiplies and adds.
     pub coding: f64,
-    /// Share of the link's rate that is left when many members send to one at once.
+    /// Share of the link's rate that is left when several members send to one at once.
     pub incast: f64,
     /// Memory that encoding may take on a node.
     pub memory: u64,
@@ -70,8 +70,8 @@ fn estimate(measured: &Measured, scheme: Scheme, payloads: &[u64], encoder: Enco
     let bytes = (longest * m as u64) as f64;
     let piece = longest.div_ceil(terms.max(1) as u64);
     let block = piece.min(CHUNK_BYTES);
-    // What flows into one member at once suffers from many senders.
-    let crowd = if children > 2 { measured.incast } else { 1.0 };
+    // What flows into one member at once suffers from several senders.
+    let crowd = if children > 1 { measured.incast } else { 1.0 };
     let rate = (measured.link * crowd).min(measured.coding);
     let fill = hops as f64 * (measured.latency + block as f64 / measured.link);
     // A member is part of all sums of the stripes that it is in.
@@ -112,7 +112,9 @@ mod tests {
     #[test]
     fn large_ones_do_not_crowd_and_memory_is_bounded() {
         let large = pick(Measured { memory: 1 << 30, ..Measured::default() }, 1 << 30);
-        assert_eq!(large.encoder, Encoder::FanIn, "{large}");
+        assert_eq!(large.encoder, Encoder::Pipeline, "{large}");
+        let far = Measured { latency: 5e-3, memory: 25 << 20, ..Measured::default() };
+        assert_eq!(pick(far, 16 << 20).encoder, Encoder::FanIn, "{}", pick(far, 16 << 20));
         let tight = pick(Measured { memory: 17 << 20, ..Measured::default() }, 1 << 30);
         assert_eq!(tight.encoder, Encoder::Pipeline, "{tight}");
         let none = pick(Measured { memory: 0, ..Measured::default() }, 1 << 30);

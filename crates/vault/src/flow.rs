@@ -17,6 +17,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::str::FromStr;
 
+/// Lengths of terms that are told apart when a tree is laid out: within a 32nd they are alike.
+const LENGTHS: u64 = 32;
+
 /// The shape of trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Encoder {
@@ -113,10 +116,13 @@ impl Task {
         encoder: Encoder,
     ) -> Task {
         // Who has nothing has no part. The longest stands next to the root: so no member passes on
-        // more than it has itself.
+        // much more than it has itself. Those that are about as long stay in the order of their
+        // positions, which differs by stripe: so all have the inner places of trees in turn, and
+        // no link gets more than its share.
         terms.retain(|term| !term.rows.is_empty());
         let bytes = |term: &Term| term.rows.values().sum::<u64>();
-        terms.sort_by_key(|term| (u64::MAX - bytes(term), term.member));
+        let longest = terms.iter().map(bytes).max().unwrap_or(0);
+        terms.sort_by_cached_key(|term| (longest - bytes(term)) * LENGTHS / longest.max(1));
         let members: Vec<usize> = terms.iter().map(|term| term.member).collect();
         for (n, term) in terms.iter_mut().enumerate() {
             term.parent = encoder.parent(n).map_or(root, |parent| members[parent]);

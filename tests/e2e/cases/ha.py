@@ -13,7 +13,7 @@ import tempfile
 import time
 import urllib.request
 
-from harness import EYRIE, POLL_S, TIMEOUT_S, Hung, Job, NotRun, alive, soon
+from harness import EYRIE, POLL_S, TIMEOUT_S, Hung, Job, NotRun, Pids, alive, soon
 from hosts import Hosted, on_node, refused, shell
 from nodes import checkpointed_again, expected
 
@@ -81,7 +81,7 @@ class Standby(Job):
         self.out_path = os.path.join(self.home, "test.out")
         self.err_path = os.path.join(self.home, "test.err")
         self.arguments = [EYRIE, "standby", f"{etcd.url}/{name}", "--address", "127.0.0.1"]
-        self.pids, self._events, self._events_file, self._events_rest = set(), [], None, ""
+        self.pids, self._events, self._events_file, self._events_rest = Pids(), [], None, ""
         with open(self.out_path, "wb") as out, open(self.err_path, "wb") as err:
             self.process = subprocess.Popen(
                 self.arguments,

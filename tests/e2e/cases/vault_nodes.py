@@ -3,8 +3,11 @@
 import glob
 import json
 import os
+import re
 import signal
+import tempfile
 
+from hosts import Hosted, shell
 from nodes import Nodes, checkpointed_again, expected
 
 RS = ["--vault", "rs:4+2"]
@@ -171,6 +174,59 @@ def test_status_and_events_name_what_protects():
         job.ends_as("farm")
 
 
+def test_an_encoder_is_the_one_that_was_named_or_what_was_measured_speaks_for():
+    for encoder in ("pipeline", "fanin", "broadcast", "auto"):
+        options = ["--vault", "rs:2+2", "--encoder", encoder]
+        with Nodes("farm", 4, options, ckpt_every=0) as job:
+            job.wait_running(4)
+            job.eyrie("checkpoint", "last")
+            why = job.status()["vault_encoder"]
+            _, text, _ = job.eyrie("status", "last")
+            assert f"; encoder {why}" in text, text
+            told = [e["text"] for e in job.events() if e["event"] == "vaulted"]
+            assert re.search(r"measured: [\d.]+ MB/s, [\d.]+ ms, coding", why), why
+            if encoder == "auto":
+                encoder = why.split(":")[0]
+            else:
+                assert why.startswith(f"{encoder} by --encoder; auto would be "), why
+            assert told and all(f" by {encoder} in " in t for t in told), (told, why)
+            job.ends_as("farm")
+
+
+def test_a_round_sends_no_faster_than_it_may():
+    """1 Mbit/s: whatever the machine, what was sent took so long at least, less a burst."""
+    options = ["--vault", "rs:2+1", "--vault-rate", "1"]
+    with Nodes("farm", 3, options, ckpt_every=0) as job:
+        job.wait_running(4)
+        job.eyrie("checkpoint", "last", timeout=300)
+        told = [e["text"] for e in job.events() if e["event"] == "vaulted"]
+        ms, mib = re.search(r"parity ([\d.]+) ms \(([\d.]+) MiB sent", told[0]).groups()
+        least = (float(mib) * (1 << 20) / 3 - (256 << 10)) / 125_000
+        assert least > 0 and float(ms) / 1000 >= least, told
+        assert "--vault-rate 0.1 MB/s" in job.status()["vault_encoder"], job.status()
+        job.ends_as("farm")
+
+
+def test_a_domain_is_lost_as_a_whole():
+    """Two nodes of a switch at once, though a group bears but one: no group has both."""
+    expected("farm")
+    racks = {"a": (0, 2), "b": (1, 4), "c": (3, 5)}
+    domain = {node: rack for rack, nodes in racks.items() for node in nodes}
+    with shell() as rsh, tempfile.NamedTemporaryFile("w", prefix="eyrie-test-") as file:
+        file.write("".join(f"host{n} domain={domain[n]}\n" for n in range(6)))
+        file.flush()
+        options = ["--vault", "rs:2+1", "--log-replicas", "2"]
+        with Hosted("farm", rsh, options, hosts=file.name, ckpt_every=0.5) as job:
+            record = job.wait_running(4)
+            job.all_checkpointed(2)
+            victims = [r["rank"] for r in record["ranks"] if r["node"] in racks["a"]]
+            assert victims, record
+            job.kill_nodes(*racks["a"])
+            for rank in victims:
+                job.wait_event("restored", rank=rank)
+            ends_without_going_back(job, "farm", victims)
+
+
 def refused(options, says):
     with Nodes("farm", 2, options) as job:
         assert job.wait() == 2, job.report()
@@ -181,3 +237,6 @@ def test_what_cannot_be_is_refused():
     refused(RS, "rs:4+2 needs 3 nodes at least, and there are 2")
     refused(["--vault", "rs:4"], "give both numbers")
     refused(["--vault", "partner", "--ft", "none"], "leave one out")
+    refused(["--vault", "xor:1", "--encoder", "star"], "there are auto, pipeline, fanin, broadcast")
+    refused(["--encoder", "fanin"], "--encoder is for a vault with parity")
+    refused(["--vault", "partner", "--vault-rate", "9"], "--vault-rate is for a vault with parity")

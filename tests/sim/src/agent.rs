@@ -432,7 +432,12 @@ impl World {
         let mut node = Node::new(member, self.ranks(), self.replicas, conn);
         node.session = old.session;
         node.segment.frozen_runs = self.mutated(Mutation::RunsUnnoticed);
-        let mut dead = old.members;
+        if self.mutated(Mutation::NotEmptied) {
+            (node.segment, node.vacated) = (old.segment, old.vacated);
+        }
+        // Of all that go back together nobody is who it was; else only this one is not.
+        let back = self.controller.rolling_back.is_some();
+        let mut dead = if back { old.members } else { vec![] };
         dead.push(at);
         node.replicas.restart(&dead);
         self.nodes.insert(member, node);

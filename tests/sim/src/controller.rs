@@ -282,6 +282,7 @@ impl World {
             waiting.remove(&member.node);
             members.push(member);
         }
+        self.is_emptied(member);
         self.all_down();
     }
 

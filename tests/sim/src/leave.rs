@@ -8,7 +8,7 @@ use crate::world::{VAULT_BEARS, World};
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::recovery::{Action, Input, Stage};
 use eyrie_protocol::replicas::{Answer, Words, longest};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A node that nothing disturbs has left after so long.
 const LONGEST: Time = 40_000;
@@ -20,6 +20,8 @@ pub struct Standing {
     ranks: BTreeMap<u32, (u32, bool)>,
     /// Since when each node leaves.
     since: BTreeMap<Member, Time>,
+    /// Those that forget all, and are to join again.
+    emptied: BTreeSet<Member>,
 }
 
 impl World {
@@ -207,13 +209,28 @@ impl World {
         self.check_left(member);
         self.report.left += 1;
         self.controller.standing.since.remove(&member);
-        self.say_to(member, ToNode::Depart);
         if self.random.one_in(2) {
-            // Its ranks have migrated: it comes back as a spare.
-            self.at(1 + self.report.left % 200, Event::Join);
+            // Its ranks have migrated: it forgets all, and joins again as a spare.
+            let anew = Member { node: member.node, epoch: self.next_epoch };
+            self.next_epoch += 1;
+            self.controller.standing.emptied.insert(anew);
+            self.say_to(member, ToNode::Reset(anew));
+        } else {
+            self.say_to(member, ToNode::Depart);
         }
         self.bear_less();
         self.fault_nearby(2);
+    }
+
+    /// A node has forgotten all.
+    pub fn is_emptied(&mut self, member: Member) {
+        if self.controller.standing.emptied.remove(&member)
+            && self.controller.rolling_back.is_none()
+        {
+            self.report.emptied += 1;
+            self.planner(Input::Joined { member, spare: true });
+            self.tell_floors(member);
+        }
     }
 
     /// If all is whole, as many nodes may be lost from now on as is to be survived.

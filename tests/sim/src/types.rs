@@ -345,6 +345,8 @@ pub enum Mutation {
     SendersForget,
     /// A router does not pass on that a message was received.
     RouterKeepsAcks,
+    /// A node whose ranks have migrated joins again with what it had.
+    NotEmptied,
 }
 
 impl Mutation {
@@ -361,7 +363,7 @@ impl Mutation {
     pub const ROUTED: [Mutation; 3] =
         [Mutation::RouterForgets, Mutation::SendersForget, Mutation::RouterKeepsAcks];
     /// All others.
-    pub const ALL: [Mutation; 23] = [
+    pub const ALL: [Mutation; 24] = [
         Mutation::OpenGate,
         Mutation::RunsUnnoticed,
         Mutation::NoWriteBack,
@@ -385,10 +387,17 @@ impl Mutation {
         Mutation::LeavesEarly,
         Mutation::LeavesUnguarded,
         Mutation::NotHeld,
+        Mutation::NotEmptied,
     ];
 
     /// Whether it is of nodes that leave.
     pub fn leaves(self) -> bool {
-        matches!(self, Mutation::LeavesEarly | Mutation::LeavesUnguarded | Mutation::NotHeld)
+        matches!(
+            self,
+            Mutation::LeavesEarly
+                | Mutation::LeavesUnguarded
+                | Mutation::NotHeld
+                | Mutation::NotEmptied
+        )
     }
 }

@@ -53,6 +53,8 @@ pub struct Report {
     pub lost: bool,
     /// Nodes that left.
     pub left: u64,
+    /// Nodes that joined again without anything, when their ranks had migrated.
+    pub emptied: u64,
     /// In a sum of reports: how many were.
     pub ended_lost: u64,
 }
@@ -68,6 +70,7 @@ impl Report {
         self.roll_backs += other.roll_backs;
         self.controllers += other.controllers;
         self.left += other.left;
+        self.emptied += other.emptied;
         self.ended_lost += u64::from(other.lost);
     }
 }
@@ -77,8 +80,8 @@ impl std::fmt::Display for Report {
         write!(
             f,
             "{} events, {} faults, {} nodes lost, {} ranks restored, {} checkpoints, {} read out \
-             of the vault, {} times back to the beginning, {} controllers lost, {} nodes left, \
-             {} jobs lost with their last node",
+             of the vault, {} times back to the beginning, {} controllers lost, {} nodes left ({} \
+             joined again), {} jobs lost with their last node",
             self.events,
             self.faults,
             self.node_deaths,
@@ -88,6 +91,7 @@ impl std::fmt::Display for Report {
             self.roll_backs,
             self.controllers,
             self.left,
+            self.emptied,
             self.ended_lost
         )
     }

@@ -152,7 +152,7 @@ impl Job {
     pub(super) fn complete(&mut self, rank: u32, generation: u32, taken: Box<Taken>) {
         let (point, needs) = (point(&taken.meta), taken.needs.clone());
         let surplus = self.rank(rank).retention.complete(generation, point, needs);
-        self.scheduler.cost(taken.took_ms);
+        self.scheduler.cost(taken.took_ms + self.vault_cost_ms());
         self.remove_images(rank, surplus);
         let (bytes, took_ms, frozen_ms) = (taken.bytes, taken.took_ms, taken.frozen_ms);
         let mut event = self.event(EventKind::Checkpointed);

@@ -33,6 +33,8 @@ pub(super) struct Flush {
     told: Option<String>,
     /// What is there.
     pub(super) there: Option<SavedSet>,
+    /// Where it is brought besides.
+    pub(super) depot: super::depot::Depot,
 }
 
 /// A state that is being brought.
@@ -147,6 +149,7 @@ impl Job {
         event.took_ms = Some(took_ms as f64);
         self.log_event(event);
         self.step(monitor::Input::Kept);
+        self.bring_to_depot();
         self.note_flushed();
         self.flush.told = None;
         self.rest_from_flush();

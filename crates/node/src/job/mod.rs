@@ -11,7 +11,9 @@ mod checkpoints;
 mod commit;
 mod cut;
 mod death;
+mod depot;
 mod drain;
+mod encoder;
 mod flush;
 mod gateways;
 pub(crate) mod grow;
@@ -151,6 +153,10 @@ pub enum Msg {
     /// The nodes had time enough to say how they are.
     LooksOver {
         ask: u64,
+    },
+    /// From the thread of the object store.
+    InDepot {
+        result: Result<crate::depot::Brought, String>,
     },
     /// Nodes that were told to end had time to say so.
     NoticesOver,
@@ -531,6 +537,7 @@ impl Job {
             Msg::Ha(news) => return self.hear_of_etcd(news),
             Msg::Room => self.grant_output(),
             Msg::LooksOver { ask } => self.looks_over(ask),
+            Msg::InDepot { result } => self.in_depot(result),
             Msg::NoticesOver => self.heed_notices(),
             Msg::GraceOver => self.step(monitor::Input::GraceOver),
             Msg::Stop { signal: libc::SIGTERM | libc::SIGHUP } if self.saves_in_slurm() => {}
@@ -622,6 +629,7 @@ impl Job {
         if !self.is_saved && !self.restarting && !self.hung_up {
             // Nobody is to go on with it.
             let _ = std::fs::remove_file(self.place.folder.join(crate::home::SAVED));
+            self.clear_depot();
         }
         self.exit_code = Some(code);
         self.over.notify_one();

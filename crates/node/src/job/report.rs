@@ -145,6 +145,7 @@ impl Job {
             size: self.spec.size,
             ft: self.spec.mode().to_string(),
             vault: self.many().then(|| self.spec.vault.to_string()),
+            vault_encoder: self.vault_encoder(),
             phase: self.monitor.phase().to_string(),
             exit_code: self.exit_code,
             daemon_pid: std::process::id(),
@@ -162,6 +163,7 @@ impl Job {
             rollbacks: self.rollbacks,
             malformed_frames: self.malformed
                 + self.crew.as_ref().map_or(0, |c| c.turned_away.now().total()),
+            saved_to: self.saved_to(),
             suspended: self.suspension(),
             suspended_ms: self.halt.rule.stood_ms(self.now_ms()),
             ranks: (0u32..).zip(&self.ranks).map(|(n, r)| self.rank_status(n, r)).collect(),

@@ -187,6 +187,9 @@ impl Job {
             None => self.forget_unneeded(),
         }
         self.begin_gateways();
+        if self.archive.holds() {
+            self.bring_to_depot();
+        }
         self.grant_output();
         self.rejoining = Some(Moment::now());
         let tell = self.tell.clone();

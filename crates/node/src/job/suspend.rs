@@ -18,7 +18,11 @@ use crate::outlet::Outlet;
 use crate::saved::{self, SavedJob, SavedRank};
 use eyrie_control::node::ToNode;
 use eyrie_control::{EventKind, NodeMsg};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+
+/// Variables that are secrets, and those of whoever goes on.
+const KEYS: [&str; 3] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
 
 /// The saving of a job that is under way.
 #[derive(Default)]
@@ -169,6 +173,9 @@ impl Job {
         event.bytes = Some(bytes);
         event.generation = Some(number);
         self.log_event(event);
+        if self.many() {
+            self.bring_to_depot();
+        }
         let id = &self.place.id;
         self.say(format!("job {id} is saved and ends; to go on with it: eyrie restart {id}"));
         if let Some(outlet) = self.suspend.take().and_then(|s| s.outlet) {
@@ -188,6 +195,7 @@ impl Job {
     /// What the controller knows. No process of a rank is left.
     pub(super) fn saved_state(&self, number: u32) -> std::io::Result<SavedJob> {
         let environment = std::env::vars_os();
+        let is_key = |name: &OsString| KEYS.iter().any(|key| name == key);
         let rank = |r: &super::Rank| SavedRank {
             gone: r.gone,
             tapes: r.tapes.clone(),
@@ -200,7 +208,10 @@ impl Job {
         Ok(SavedJob {
             spec: self.spec.clone(),
             working_folder: std::env::current_dir()?.into_os_string().into_vec(),
-            environment: environment.map(|(k, v)| (k.into_vec(), v.into_vec())).collect(),
+            environment: environment
+                .filter(|(k, _)| !is_key(k))
+                .map(|(k, v)| (k.into_vec(), v.into_vec()))
+                .collect(),
             number,
             ranks: self.ranks.iter().map(rank).collect(),
             loans: self.loans.clone(),

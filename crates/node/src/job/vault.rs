@@ -10,20 +10,23 @@
 //! generations; one is dropped only when no file in it is needed; what was under way when a
 //! controller died is dropped by its successor, as nobody was told of it.
 
+mod told;
+
+use self::told::Costs;
 use super::Job;
 use super::books::Moment;
+use super::encoder::{Links, Pick};
 use crate::membership::Member;
-use crate::recovery::{Guard, Input, Planner, Rule, VAULT};
+use crate::recovery::{Guard, Input, Planner, Rule};
 use eyrie_control::node::ToNode;
-use eyrie_control::vault::Vaulted;
 use eyrie_control::{EventKind, VaultOrder, VaultStep};
 use eyrie_vault::Scheme;
 use eyrie_vault::coordinator::{Action, Coordinator, Event, Outcome};
-use eyrie_vault::cost::{self, Measured};
 use eyrie_vault::layout::{Place, lay_out};
 use eyrie_vault::record::{self, Commit};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// So many rounds in a row may come to nothing without a word: nodes may be on their way out.
 const QUIET_ROUNDS: u32 = 3;
@@ -56,6 +59,9 @@ struct Round {
     coordinator: Option<Coordinator>,
     #[serde(skip)]
     commit: Option<Commit>,
+    #[serde(skip)]
+    pick: Arc<Pick>,
+    spent: Costs,
 }
 
 /// What the controller knows of the vault.
@@ -68,6 +74,11 @@ pub(super) struct Vaults {
     round: Option<Round>,
     /// Rounds in a row that came to nothing, though no node was lost.
     failed: u32,
+    links: Links,
+    /// Which encoder the newest round was made with, and why.
+    encoder: Option<String>,
+    /// How long the last round took.
+    took_ms: f64,
     #[serde(skip)]
     not_before_ms: u64,
 }
@@ -145,14 +156,15 @@ impl Job {
         files: BTreeMap<File, u32>,
     ) {
         let scheme = self.spec.vault;
-        let places: Vec<Place> = members.iter().map(|m| Place::of(m.node)).collect();
+        let places: Vec<Place> = members.iter().map(|m| self.vault_place(m.node)).collect();
         let Ok(layout) = lay_out(scheme, &places) else { return };
         self.collect_vault();
         self.vaults.last += 1;
         let (generation, term) = (self.vaults.last, self.reign());
         let vault = record::hash(self.place.id.as_bytes());
-        let measured = Measured::default();
-        let choose = Box::new(move |all: &[u64]| cost::choose(&measured, scheme, all).encoder);
+        let measure = !self.vaults.links.are_known(&members);
+        let pick = Arc::new(Pick::default());
+        let choose = pick.chooser(scheme, &self.spec.manner);
         let coordinator =
             Coordinator::new(vault, (generation, term), scheme, layout.groups.clone(), choose);
         for member in &members {
@@ -160,9 +172,11 @@ impl Job {
             let begin = VaultOrder::Begin {
                 vault,
                 scheme,
-                nodes: members.iter().map(|m| m.node).collect(),
+                places: places.clone(),
                 generation,
                 term,
+                rate: self.spec.manner.rate,
+                measure,
                 images: own.map(|i| (i.0, i.1)).collect(),
                 files: files.iter().filter(|f| *f.1 == member.node).map(|f| *f.0).collect(),
             };
@@ -178,18 +192,30 @@ impl Job {
             encoder: String::new(),
             coordinator: Some(coordinator),
             commit: None,
+            pick,
+            spent: Costs::default(),
         });
+        self.scheduler.load(Some(self.now_ms()));
     }
 
     /// A node says how it stands with a generation.
     pub(super) fn vault_step(&mut self, node: u32, generation: u64, step: VaultStep) {
-        if self.vaults.round.as_ref().is_none_or(|r| r.generation != generation) {
-            return;
-        }
+        let member = self.member(node);
+        let Vaults { round, links, .. } = &mut self.vaults;
+        let Some(round) = round.as_mut().filter(|r| r.generation == generation) else { return };
         let event = match step {
-            VaultStep::Offered(summary) if summary.node == node => Event::Offered(summary),
-            VaultStep::Prepared(summary) if summary.node == node => Event::Prepared(summary),
-            VaultStep::Offered(_) | VaultStep::Prepared(_) => {
+            VaultStep::Offered { summary, link, us } if summary.node == node => {
+                link.into_iter().for_each(|link| links.note(member, link));
+                round.pick.learn(links, &self.spec.manner);
+                round.spent.payload = round.spent.payload.max(us);
+                Event::Offered(summary)
+            }
+            VaultStep::Prepared { summary, spent } if summary.node == node => {
+                round.spent.add(spent);
+                links.at_least(member, spent.bytes, spent.encode_us);
+                Event::Prepared(summary)
+            }
+            VaultStep::Offered { .. } | VaultStep::Prepared { .. } => {
                 Event::Failed { node, why: String::from("it speaks for another node") }
             }
             VaultStep::Committed => Event::Committed { node },
@@ -248,14 +274,17 @@ impl Job {
     }
 
     fn round_over(&mut self, outcome: Outcome, lost: bool) {
-        let Some(round) = self.vaults.round.take() else { return };
+        let Some(mut round) = self.vaults.round.take() else { return };
         let generation = round.generation;
-        match (outcome, round.commit) {
+        self.scheduler.load(None);
+        self.vaults.took_ms = round.begun.elapsed().as_secs_f64() * 1e3;
+        match (outcome, round.commit.take()) {
             (Outcome::Committed, Some(commit)) => {
                 self.vaults.failed = 0;
                 let place = |(file, node): (File, u32)| (file, (generation, node));
+                let text = round.spent.describe(&commit, &round.encoder, &round.begun);
+                self.vaults.encoder = Some(round.pick.why());
                 self.vaults.files.extend(round.files.into_iter().map(place));
-                let text = describe(&commit, &round.encoder, &round.begun);
                 let members = round.members;
                 self.vaults.generations.insert(generation, Generation { commit, members });
                 for image in round.images {
@@ -348,28 +377,4 @@ impl Job {
             self.drop_generations(round.into_iter().collect());
         }
     }
-
-    /// Where the vault has the files of an image.
-    pub(super) fn in_vault(&self, rank: u32, files: &[u32]) -> Vec<Vaulted> {
-        let place = |file: &u32| {
-            let (generation, node, _) = self.vaults.place((rank, *file))?;
-            Some(Vaulted { file: *file, node, commit: Box::new(generation.commit.clone()) })
-        };
-        files.iter().filter_map(place).collect()
-    }
-
-    /// The vault's generation that protects the newest image of a rank.
-    pub(super) fn vault_generation(&self, rank: u32) -> Option<u64> {
-        let newest = self.ranks[rank as usize].retention.newest()?.generation;
-        let mut holders = self.planner.as_ref()?.holders(rank, newest);
-        holders.find(|m| *m == VAULT)?;
-        self.vaults.files.get(&(rank, newest)).map(|(generation, _)| *generation)
-    }
-}
-
-fn describe(commit: &Commit, encoder: &str, begun: &Moment) -> String {
-    let nodes: usize = commit.groups.iter().map(Vec::len).sum();
-    let bytes: u64 = commit.groups.iter().flatten().map(|s| s.payload).sum();
-    let (mib, ms) = (bytes as f64 / f64::from(1 << 20), begun.elapsed().as_secs_f64() * 1e3);
-    format!("{} over {nodes} nodes, {mib:.1} MiB by {encoder} in {ms:.0} ms", commit.scheme)
 }

@@ -3,6 +3,9 @@
 //! Kept true: all that changes it is done by one thread, in the order in which it was told; what is
 //! read is read beside that, and held against checksums by whoever reads.
 
+mod lines;
+mod pace;
+mod probe;
 mod remote;
 mod worker;
 
@@ -31,7 +34,8 @@ impl Door {
     pub fn open(setup: Setup) -> io::Result<Door> {
         let (work, told) = mpsc::channel();
         let folder = setup.folder.clone();
-        let run = move || worker::run(setup, &told);
+        let tell = work.clone();
+        let run = move || worker::run(setup, tell, &told);
         std::thread::Builder::new().name("eyrie-vault".into()).spawn(run)?;
         Ok(Door { folder, work })
     }

@@ -3,21 +3,26 @@
 //! Kept true: what comes of another generation than the one under way is not heeded; a step that
 //! fails is told once, and nothing of that generation follows.
 
+use super::lines::Lines;
+use super::pace::Pace;
+use super::probe::probe;
 use crate::agent::check_image;
-use crate::store::{Client, Identity, Members};
+use crate::store::{Identity, Members};
 use eyrie_control::node::{Choice, FromNode};
+use eyrie_control::vault::{Link, Spent};
 use eyrie_control::{VaultOrder, VaultStep};
 use eyrie_vault::disk::Folder;
 use eyrie_vault::encoding::{Message, Messages};
-use eyrie_vault::layout::Place;
 use eyrie_vault::member::{Member, MemberError};
-use eyrie_vault::record::{self, Dropped, Summary};
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
+use eyrie_vault::record::{self, Dropped};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
+
+/// Longest that a payload waits for what is measured: the other node may be on its way out.
+const PROBE_LIMIT: Duration = Duration::from_secs(1);
 
 /// What is to be done.
 pub(crate) enum Work {
@@ -27,6 +32,8 @@ pub(crate) enum Work {
     Said { from: u32, generation: u64, message: Message },
     /// What it was saying broke off.
     Broken { from: u32, generation: u64 },
+    /// What this node was saying does not get through.
+    Stuck { generation: u64, why: String },
 }
 
 /// What the thread needs.
@@ -45,20 +52,26 @@ struct Current {
     generation: u64,
     group: Vec<u32>,
     /// To the others of the group.
-    lines: BTreeMap<u32, Client>,
+    lines: Option<Lines>,
     prepared: bool,
+    pace: Pace,
+    /// Since the order to encode, and what was sent since.
+    begun: Instant,
+    sent: u64,
 }
 
 struct Worker {
     setup: Setup,
+    /// To itself.
+    tell: Sender<Work>,
     member: Option<Member<Folder>>,
     own: Option<Identity>,
     current: Option<Current>,
 }
 
-/// Does what is told, until nobody is left who could.
-pub(super) fn run(setup: Setup, told: &Receiver<Work>) {
-    let mut worker = Worker { setup, member: None, own: None, current: None };
+/// Does what is told, as long as the process is there.
+pub(super) fn run(setup: Setup, tell: Sender<Work>, told: &Receiver<Work>) {
+    let mut worker = Worker { setup, tell, member: None, own: None, current: None };
     for work in told {
         match work {
             Work::Order(order, own) => {
@@ -74,8 +87,11 @@ pub(super) fn run(setup: Setup, told: &Receiver<Work>) {
                     worker.fail(generation, format!("what node {from} was sending broke off"));
                 }
             }
+            Work::Stuck { generation, why } if worker.is_current(generation) => {
+                worker.fail(generation, why);
+            }
             // Late.
-            Work::Said { .. } | Work::Broken { .. } => {}
+            Work::Said { .. } | Work::Broken { .. } | Work::Stuck { .. } => {}
         }
     }
 }
@@ -106,11 +122,7 @@ impl Worker {
         match order {
             VaultOrder::Begin { generation, .. } => match self.begin(order) {
                 Ok(None) => {}
-                Ok(Some(offer)) => {
-                    let (group, lines) = (Vec::new(), BTreeMap::new());
-                    self.current = Some(Current { generation, group, lines, prepared: false });
-                    self.say(generation, VaultStep::Offered(offer));
-                }
+                Ok(Some(offered)) => self.say(generation, offered),
                 Err(why) => self.fail(generation, why),
             },
             VaultOrder::Encode { generation, group, payloads, encoder } => {
@@ -119,6 +131,7 @@ impl Worker {
                     return;
                 };
                 current.group.clone_from(&group);
+                current.begun = Instant::now();
                 let said = self.with(|member| member.encode(&group, &payloads, encoder));
                 self.pass_on(generation, said);
             }
@@ -160,15 +173,27 @@ impl Worker {
     }
 
     /// Writes the payload. `None`: an image is damaged, which is told.
-    fn begin(&mut self, order: VaultOrder) -> Result<Option<Summary>, String> {
-        let VaultOrder::Begin { vault, scheme, nodes, generation, term, images, files } = order
+    fn begin(&mut self, order: VaultOrder) -> Result<Option<VaultStep>, String> {
+        let begun = Instant::now();
+        let VaultOrder::Begin {
+            vault,
+            scheme,
+            places,
+            generation,
+            term,
+            rate,
+            measure,
+            images,
+            files,
+        } = order
         else {
             return Ok(None);
         };
         self.current = None;
         let node = self.own.as_ref().map_or(u32::MAX, |own| own.node);
+        let nodes: Vec<u32> = places.iter().map(|p| p.node).collect();
+        let probing = if measure { self.start_probe(&nodes) } else { None };
         if self.member.is_none() {
-            let places = nodes.into_iter().map(Place::of).collect();
             let identity = record::Identity { vault, node, scheme, places };
             let folder = Folder::create(&self.setup.folder).map_err(|e| e.to_string())?;
             self.member = Some(Member::create(folder, identity).map_err(|e| e.to_string())?);
@@ -189,20 +214,50 @@ impl Worker {
             let mut file = File::open(&path).map_err(|e| format!("{}: {e}", path.display()))?;
             self.with(|member| member.add(&name, &mut file))?;
         }
-        self.with(Member::offer).map(Some)
+        let summary = self.with(Member::offer)?;
+        let us = begun.elapsed().as_micros() as u64;
+        let (group, lines) = (Vec::new(), None);
+        let (pace, begun) = (Pace::new(rate), Instant::now());
+        let prepared = false;
+        self.current = Some(Current { generation, group, lines, prepared, pace, begun, sent: 0 });
+        let link = probing.and_then(|probing| probing.recv_timeout(PROBE_LIMIT).ok());
+        Ok(Some(VaultStep::Offered { summary, link, us }))
+    }
+
+    /// Measures the way to the next of these nodes, while the payload is written.
+    fn start_probe(&self, nodes: &[u32]) -> Option<Receiver<Link>> {
+        let own = self.own.clone()?;
+        let at = nodes.iter().position(|node| *node == own.node)?;
+        let next = nodes[(at + 1) % nodes.len()];
+        let members = Arc::clone(&self.setup.members);
+        let (tell, told) = mpsc::channel();
+        let work = move || match probe(&own, &members, next) {
+            // Nobody may wait for it any more.
+            Ok(link) => drop(tell.send(link)),
+            Err(error) => tracing::warn!("vault: the way to node {next}: {error}"),
+        };
+        std::thread::Builder::new().name("eyrie-probe".into()).spawn(work).ok()?;
+        Some(told)
     }
 
     /// Brings to the others what is for them, and tells when all of its parity is here.
     fn pass_on(&mut self, generation: u64, said: Result<Messages, String>) {
         let settled = said.and_then(|messages| {
             self.send(generation, messages)?;
-            self.with(Member::settle)
+            let encoded = Instant::now();
+            Ok(self.with(Member::settle)?.map(|summary| (summary, encoded)))
         });
         match settled {
             Ok(None) => {}
-            Ok(Some(summary)) => {
-                self.current.iter_mut().for_each(|c| c.prepared = true);
-                self.say(generation, VaultStep::Prepared(summary));
+            Ok(Some((summary, encoded))) => {
+                let mut spent = Spent::default();
+                if let Some(current) = &mut self.current {
+                    current.prepared = true;
+                    spent.encode_us = (encoded - current.begun).as_micros() as u64;
+                    spent.durable_us = encoded.elapsed().as_micros() as u64;
+                    spent.bytes = current.sent;
+                }
+                self.say(generation, VaultStep::Prepared { summary, spent });
             }
             Err(why) => self.fail(generation, why),
         }
@@ -210,17 +265,19 @@ impl Worker {
 
     fn send(&mut self, generation: u64, messages: Messages) -> Result<(), String> {
         let (Some(own), Some(current)) = (&self.own, &mut self.current) else { return Ok(()) };
+        let lines = current.lines.get_or_insert_with(|| {
+            let members = Arc::clone(&self.setup.members);
+            Lines::new(generation, own.clone(), members, self.tell.clone())
+        });
         for (number, message) in messages {
             let to = *current.group.get(number).ok_or("it speaks to nobody")?;
-            let told = |e: crate::store::StoreError| format!("node {to}: {e}");
-            let line = match current.lines.entry(to) {
-                Entry::Occupied(line) => line.into_mut(),
-                Entry::Vacant(none) => {
-                    let line = Client::connect(own, &self.setup.members, to);
-                    none.insert(line.map_err(told)?)
-                }
-            };
-            line.part(generation, &message).map_err(told)?;
+            let bytes = message.block.as_ref().map_or(0, |(_, bytes)| bytes.len() as u64);
+            let wait = current.pace.wait(bytes, Instant::now());
+            if !wait.is_zero() {
+                std::thread::sleep(wait);
+            }
+            current.sent += bytes;
+            lines.send(to, message).map_err(|e| e.to_string())?;
         }
         Ok(())
     }

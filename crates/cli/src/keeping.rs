@@ -1,0 +1,124 @@
+//! `--encoder`, `--vault-rate` and the domains of hosts: how a job's vault works.
+
+use crate::args::Run;
+use anyhow::anyhow;
+use clap::Args;
+use eyrie_control::JobSpec;
+use eyrie_control::vault::Manner;
+use eyrie_vault::layout::{Level, Place, lay_out};
+use eyrie_vault::{Encoder, Scheme};
+
+/// Bytes a second in 1 Mbit/s.
+const MBIT_BYTES: u64 = 1_000_000 / 8;
+
+/// How the vault of `--vault rs` and `xor` makes parity.
+#[derive(Debug, Args)]
+pub struct Keeping {
+    /// How parity is summed up on its way: pipeline (along a chain of nodes), fanin (a tree),
+    /// broadcast (everybody sends to who keeps it), or auto, by what was measured of the links
+    /// [default: auto]
+    #[arg(long, value_name = "HOW", value_parser = parse_encoder)]
+    pub encoder: Option<Encode>,
+    /// Most that each node sends for the vault, in Mbit/s: so it leaves the program its links
+    /// [default: no limit]
+    #[arg(long, value_name = "MBIT")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub vault_rate: Option<u32>,
+}
+
+/// An encoder, or whichever is best.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encode {
+    Auto,
+    With(Encoder),
+}
+
+fn parse_encoder(text: &str) -> Result<Encode, String> {
+    if text == "auto" { Ok(Encode::Auto) } else { text.parse().map(Encode::With) }
+}
+
+impl Keeping {
+    /// An option that was given.
+    pub fn given(&self) -> Option<&'static str> {
+        let options =
+            [("--encoder", self.encoder.is_some()), ("--vault-rate", self.vault_rate.is_some())];
+        options.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
+
+    /// Refuses what has nothing to work on.
+    pub fn check(&self, has_parity: bool) -> anyhow::Result<()> {
+        match self.given() {
+            Some(option) if !has_parity => {
+                Err(anyhow!("{option} is for a vault with parity: give --vault rs:K+M or xor:K"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What `run` says of it.
+pub fn manner(run: &Run, domains: Vec<String>) -> Manner {
+    let encoder = match run.keeping.encoder {
+        None | Some(Encode::Auto) => None,
+        Some(Encode::With(encoder)) => Some(encoder),
+    };
+    let rate = run.keeping.vault_rate.map_or(0, |mbit| u64::from(mbit) * MBIT_BYTES);
+    Manner { encoder, rate, domains }
+}
+
+/// What of the domains and clusters that are named the vault does not outlive as a whole.
+pub fn not_borne(spec: &JobSpec) -> Option<String> {
+    let (manner, clusters) = (&spec.manner, &spec.clusters);
+    if !spec.is_vaulted() || (manner.domains.is_empty() && clusters.count() == 0) {
+        return None;
+    }
+    let place = |node: u32| Place {
+        cluster: clusters.of(node).to_string(),
+        switch: manner.domain(node).to_string(),
+        node,
+    };
+    let places: Vec<Place> = (0..spec.nodes + spec.spares).map(place).collect();
+    let whole = if manner.domains.is_empty() { Level::Cluster } else { Level::Switch };
+    too_close(spec.vault, &places, whole)
+}
+
+fn too_close(scheme: Scheme, places: &[Place], whole: Level) -> Option<String> {
+    let what = if whole == Level::Cluster { "cluster" } else { "domain" };
+    let survives = lay_out(scheme, places).ok()?.survives?;
+    (survives < whole).then(|| {
+        format!(
+            "--vault {scheme}: a {what} has more than {} nodes of a group, and its loss takes \
+             images away: spread the hosts over more of them, or take more parity",
+            scheme.tolerates()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encoders_have_names() {
+        assert_eq!(parse_encoder("auto"), Ok(Encode::Auto));
+        assert_eq!(parse_encoder("fanin"), Ok(Encode::With(Encoder::FanIn)));
+        assert!(parse_encoder("star").unwrap_err().contains("broadcast"));
+    }
+
+    #[test]
+    fn what_is_not_borne_is_said() {
+        let place = |node: u32, racks: u32| Place {
+            cluster: String::new(),
+            switch: (node % racks).to_string(),
+            node,
+        };
+        let told = |scheme: &str, nodes, racks| {
+            let places: Vec<Place> = (0..nodes).map(|node| place(node, racks)).collect();
+            too_close(scheme.parse().unwrap(), &places, Level::Switch)
+        };
+        assert_eq!(told("rs:4+2", 6, 6), None);
+        assert_eq!(told("rs:4+2", 6, 3), None, "two of a rack may be lost");
+        let text = told("rs:4+2", 6, 2).unwrap();
+        assert!(text.contains("domain has more than 2 nodes of a group"), "{text}");
+    }
+}

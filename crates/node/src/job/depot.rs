@@ -1,0 +1,208 @@
+//! `--save-to`: what lies in the job's folder goes to an object store as well, by a thread.
+//!
+//! Kept true: the job never waits for the store, but for the last state when it ends; what cannot
+//! be brought is told, and tried again until it is, or until there is a newer one; files stay as
+//! long as they are being brought, as they have names of their own.
+
+use super::{Job, Msg, archive};
+use crate::depot::{Brought, Depot as Place};
+use crate::home;
+use crate::saved::SavedJob;
+use eyrie_control::{EventKind, SavedTo};
+use eyrie_objects::Place as Url;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+use tokio::sync::mpsc::UnboundedSender;
+
+/// Between two attempts to bring the same.
+const RETRY: Duration = Duration::from_secs(5);
+/// Where the files of a state have their other names.
+const STAGED: &str = ".depot-";
+
+/// What the thread is to do.
+#[derive(PartialEq)]
+enum Order {
+    /// Bring this folder, which is then removed.
+    Bring(PathBuf),
+    /// Nobody is to go on with the job.
+    Clear,
+}
+
+/// The states of the job in an object store.
+#[derive(Default)]
+pub struct Depot {
+    orders: Option<Sender<Order>>,
+    thread: Option<JoinHandle<Result<(), String>>>,
+    staged: u32,
+    told: Option<String>,
+    /// When the newest one was there.
+    unix_ms: Option<u64>,
+}
+
+impl Depot {
+    /// Waits for the last state. `Err`: it could not be brought.
+    pub fn close(mut self) -> Result<(), String> {
+        self.orders = None;
+        let ended = self.thread.take().map_or(Ok(Ok(())), JoinHandle::join);
+        ended.unwrap_or_else(|_| Err(String::from("its thread failed")))
+    }
+}
+
+impl Job {
+    /// Has what lies in the job's folder brought to the store.
+    pub(super) fn bring_to_depot(&mut self) {
+        if self.spec.save_to.is_none() {
+            return;
+        }
+        let brought = self.stage().and_then(|staged| self.order_depot(Order::Bring(staged)));
+        if let Err(error) = brought {
+            self.depot_failed(&error.to_string());
+        }
+    }
+
+    /// Nobody is to go on with the job.
+    pub(super) fn clear_depot(&mut self) {
+        if self.spec.save_to.is_some() {
+            let _ = self.order_depot(Order::Clear);
+        }
+    }
+
+    fn order_depot(&mut self, order: Order) -> io::Result<()> {
+        if self.flush.depot.orders.is_none() {
+            let url = self.spec.save_to.as_deref().unwrap_or_default();
+            let url = Url::parse(url).map_err(io::Error::other)?.below(&self.place.id);
+            let (rate, tell) = (self.spec.save_rate_bytes, self.tell.clone());
+            let (orders, ordered) = mpsc::channel();
+            let work = move || serve(&url, rate, &ordered, &tell);
+            let name = String::from("eyrie-depot");
+            self.flush.depot.thread = Some(std::thread::Builder::new().name(name).spawn(work)?);
+            self.flush.depot.orders = Some(orders);
+        }
+        let orders = self.flush.depot.orders.as_ref();
+        let gone = || io::Error::other("the thread for the object store is gone");
+        orders.and_then(|o| o.send(order).ok()).ok_or_else(gone)
+    }
+
+    /// Gives the files of the state in the job's folder other names, under which they stay.
+    fn stage(&mut self) -> io::Result<PathBuf> {
+        self.flush.depot.staged += 1;
+        let folder = &self.place.folder;
+        let staged = folder.join(format!("{STAGED}{}", self.flush.depot.staged));
+        // Of a controller that is dead.
+        let _ = fs::remove_dir_all(&staged);
+        fs::create_dir(&staged)?;
+        let images = staged.join(home::IMAGES);
+        fs::create_dir(&images)?;
+        let state = SavedJob::read(folder).map_err(io::Error::other)?;
+        for name in archive::files(&state.ranks) {
+            fs::hard_link(folder.join(home::IMAGES).join(&name), images.join(&name))?;
+        }
+        fs::hard_link(folder.join(home::SAVED), staged.join(home::SAVED))?;
+        // These are written on.
+        for name in [home::STDIN, home::PRINTED] {
+            match fs::copy(folder.join(name), staged.join(name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(staged)
+    }
+
+    /// A state is in the store, or not yet.
+    pub(super) fn in_depot(&mut self, result: Result<Brought, String>) {
+        let brought = match result {
+            Ok(brought) => brought,
+            Err(why) => return self.depot_failed(&why),
+        };
+        self.flush.depot.told = None;
+        self.flush.depot.unix_ms = Some(super::books::unix_ms(SystemTime::now()));
+        let mut event = self.event(EventKind::Stored);
+        event.bytes = Some(brought.bytes);
+        event.text = format!("{} bytes of it were sent", brought.sent_bytes);
+        self.log_event(event);
+    }
+
+    fn depot_failed(&mut self, why: &str) {
+        if self.flush.depot.told.as_deref() != Some(why) {
+            let to = self.spec.save_to.clone().unwrap_or_default();
+            self.say(format!("{to} does not get a newer state of the job, for now: {why}"));
+            self.flush.depot.told = Some(why.to_string());
+        }
+    }
+
+    pub(super) fn saved_to(&self) -> Option<SavedTo> {
+        let place = format!("{}/{}", self.spec.save_to.as_ref()?, self.place.id);
+        Some(SavedTo {
+            place,
+            unix_ms: self.flush.depot.unix_ms,
+            error: self.flush.depot.told.clone(),
+        })
+    }
+
+    /// At the end of the job: what is left to do for it.
+    pub fn take_depot(&mut self) -> Depot {
+        std::mem::take(&mut self.flush.depot)
+    }
+
+    /// The last state could not be brought.
+    pub fn depot_lacks(&mut self, why: &str) {
+        self.depot_failed(why);
+    }
+}
+
+/// Carries out orders until there are no more, the newest state only. `Err`: the last one is not
+/// in the store.
+fn serve(
+    url: &Url,
+    rate: u64,
+    orders: &Receiver<Order>,
+    tell: &UnboundedSender<Msg>,
+) -> Result<(), String> {
+    let mut waiting: Option<PathBuf> = None;
+    loop {
+        let order = match &waiting {
+            Some(_) => orders.recv_timeout(RETRY),
+            None => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        let over = order == Err(RecvTimeoutError::Disconnected);
+        let mut clear = false;
+        for order in order.into_iter().chain(orders.try_iter()) {
+            waiting.take().iter().for_each(|old| remove(old));
+            match order {
+                Order::Bring(staged) => waiting = Some(staged),
+                Order::Clear => clear = true,
+            }
+        }
+        if clear {
+            let cleared = open(url, rate).and_then(|mut p| p.clear().map_err(|e| e.to_string()));
+            cleared.map_err(|why| format!("what {url} has is not removed: {why}"))?;
+        }
+        let mut result = Ok(());
+        if let Some(staged) = waiting.take() {
+            let brought =
+                open(url, rate).and_then(|mut p| p.bring(&staged).map_err(|e| e.to_string()));
+            result = brought.as_ref().map(|_| ()).map_err(String::clone);
+            if result.is_ok() || over {
+                remove(&staged);
+            } else {
+                waiting = Some(staged);
+            }
+            let _ = tell.send(Msg::InDepot { result: brought });
+        }
+        if over {
+            return result;
+        }
+    }
+}
+
+fn open(url: &Url, rate: u64) -> Result<Place, String> {
+    Place::open(url.clone(), Some(rate)).map_err(|e| e.to_string())
+}
+
+fn remove(staged: &Path) {
+    let _ = fs::remove_dir_all(staged);
+}

@@ -1,0 +1,82 @@
+//! What is told of the vault: what its rounds took, which encoder they had, what is where.
+
+use super::super::Job;
+use super::super::books::Moment;
+use crate::recovery::VAULT;
+use eyrie_control::vault::{Spent, Vaulted};
+use eyrie_vault::layout::Place;
+use eyrie_vault::record::Commit;
+use serde::{Deserialize, Serialize};
+
+/// What a round took of its slowest nodes, in microseconds.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Costs {
+    pub payload: u64,
+    encode: u64,
+    durable: u64,
+    /// That were sent, by all.
+    bytes: u64,
+}
+
+impl Costs {
+    pub fn add(&mut self, spent: Spent) {
+        self.encode = self.encode.max(spent.encode_us);
+        self.durable = self.durable.max(spent.durable_us);
+        self.bytes += spent.bytes;
+    }
+
+    /// What is told of a generation that these were the costs of.
+    pub fn describe(&self, commit: &Commit, encoder: &str, begun: &Moment) -> String {
+        let nodes: usize = commit.groups.iter().map(Vec::len).sum();
+        let bytes: u64 = commit.groups.iter().flatten().map(|s| s.payload).sum();
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let (scheme, spent) = (commit.scheme, self);
+        let ms = begun.elapsed().as_secs_f64() * 1e3;
+        let part = |us: u64| us as f64 / 1e3;
+        format!(
+            "{scheme} over {nodes} nodes, {:.1} MiB by {encoder} in {ms:.0} ms: payload {:.1} ms, \
+         parity {:.1} ms ({:.1} MiB sent), durable {:.1} ms",
+            mib(bytes),
+            part(spent.payload),
+            part(spent.encode),
+            mib(spent.bytes),
+            part(spent.durable),
+        )
+    }
+}
+
+impl Job {
+    /// What a node fails together with.
+    pub(super) fn vault_place(&self, node: u32) -> Place {
+        let cluster = self.spec.clusters.of(node);
+        let cluster = self.spec.clusters.names.get(cluster as usize).cloned().unwrap_or_default();
+        Place { cluster, switch: self.spec.manner.domain(node).to_string(), node }
+    }
+
+    /// What the vault adds to what a checkpoint takes.
+    pub(in crate::job) fn vault_cost_ms(&self) -> f64 {
+        if self.spec.is_vaulted() { self.vaults.took_ms } else { 0.0 }
+    }
+
+    /// Which encoder the newest generation was made with, and why.
+    pub(in crate::job) fn vault_encoder(&self) -> Option<String> {
+        self.vaults.encoder.clone()
+    }
+
+    /// Where the vault has the files of an image.
+    pub(in crate::job) fn in_vault(&self, rank: u32, files: &[u32]) -> Vec<Vaulted> {
+        let place = |file: &u32| {
+            let (generation, node, _) = self.vaults.place((rank, *file))?;
+            Some(Vaulted { file: *file, node, commit: Box::new(generation.commit.clone()) })
+        };
+        files.iter().filter_map(place).collect()
+    }
+
+    /// The vault's generation that protects the newest image of a rank.
+    pub(in crate::job) fn vault_generation(&self, rank: u32) -> Option<u64> {
+        let newest = self.ranks[rank as usize].retention.newest()?.generation;
+        let mut holders = self.planner.as_ref()?.holders(rank, newest);
+        holders.find(|m| *m == VAULT)?;
+        self.vaults.files.get(&(rank, newest)).map(|(generation, _)| *generation)
+    }
+}

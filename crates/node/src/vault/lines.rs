@@ -1,0 +1,70 @@
+//! The ways on which a node's parts of sums go to the others of its group: one thread for each, so
+//! that one whose link is busy keeps nothing from the others.
+//!
+//! Kept true: what goes to one node goes in order; as much waits as the others gave credit for, no
+//! more; who drops the lines waits for nobody.
+
+use super::worker::Work;
+use crate::store::{Client, Identity, Members, StoreError};
+use eyrie_vault::encoding::Message;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+
+/// The lines of one generation.
+pub(super) struct Lines {
+    generation: u64,
+    own: Identity,
+    members: Members,
+    /// Who is told when one breaks.
+    tell: Sender<Work>,
+    open: BTreeMap<u32, Sender<Message>>,
+}
+
+impl Lines {
+    pub fn new(generation: u64, own: Identity, members: Members, tell: Sender<Work>) -> Lines {
+        Lines { generation, own, members, tell, open: BTreeMap::new() }
+    }
+
+    /// Brings a message to a node, as soon as that can be.
+    pub fn send(&mut self, to: u32, message: Message) -> io::Result<()> {
+        let line = match self.open.get(&to) {
+            Some(line) => line,
+            None => {
+                let line = self.begin(to)?;
+                self.open.entry(to).or_insert(line)
+            }
+        };
+        // A line that broke has told so.
+        let _ = line.send(message);
+        Ok(())
+    }
+
+    fn begin(&self, to: u32) -> io::Result<Sender<Message>> {
+        let (line, waiting) = mpsc::channel();
+        let (generation, tell) = (self.generation, self.tell.clone());
+        let (own, members) = (self.own.clone(), Arc::clone(&self.members));
+        let work = move || {
+            if let Err(error) = carry(&own, &members, (to, generation), &waiting) {
+                let why = format!("node {to}: {error}");
+                let _ = tell.send(Work::Stuck { generation, why });
+            }
+        };
+        std::thread::Builder::new().name("eyrie-line".into()).spawn(work)?;
+        Ok(line)
+    }
+}
+
+fn carry(
+    own: &Identity,
+    members: &Members,
+    (to, generation): (u32, u64),
+    waiting: &Receiver<Message>,
+) -> Result<(), StoreError> {
+    let mut client = Client::connect(own, members, to)?;
+    for message in waiting {
+        client.part(generation, &message)?;
+    }
+    Ok(())
+}

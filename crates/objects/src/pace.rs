@@ -1,0 +1,70 @@
+//! Bytes a second, at most.
+
+use std::io::{self, Read};
+use std::time::{Duration, Instant};
+
+/// How much is read at once where that is limited.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// A limit that all transfers of one user share.
+#[derive(Debug)]
+pub struct Pace {
+    /// None: there is none.
+    bytes_per_s: Option<u64>,
+    free_at: Instant,
+}
+
+impl Pace {
+    pub fn new(bytes_per_s: Option<u64>) -> Pace {
+        let bytes_per_s = bytes_per_s.filter(|rate| *rate > 0);
+        Pace { bytes_per_s, free_at: Instant::now() }
+    }
+
+    /// Waits until so many bytes may go.
+    fn take(&mut self, bytes: usize) {
+        let Some(rate) = self.bytes_per_s else { return };
+        let now = Instant::now();
+        std::thread::sleep(self.free_at.saturating_duration_since(now));
+        let took = Duration::from_secs_f64(bytes as f64 / rate as f64);
+        self.free_at = self.free_at.max(now) + took;
+    }
+
+    /// Bytes, read no faster than that.
+    pub(crate) fn reader<'a>(&'a mut self, bytes: &'a [u8]) -> impl Read + 'a {
+        Paced { pace: self, bytes }
+    }
+}
+
+struct Paced<'a> {
+    pace: &'a mut Pace,
+    bytes: &'a [u8],
+}
+
+impl Read for Paced<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let most = if self.pace.bytes_per_s.is_some() { PIECE_BYTES } else { usize::MAX };
+        let count = self.bytes.len().min(to.len()).min(most);
+        self.pace.take(count);
+        let (now, later) = self.bytes.split_at(count);
+        to[..count].copy_from_slice(now);
+        self.bytes = later;
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_take_their_time() {
+        let (bytes, mut read) = (vec![7; 300_000], Vec::new());
+        let begin = Instant::now();
+        Pace::new(Some(1_000_000)).reader(&bytes).read_to_end(&mut read).unwrap();
+        assert!(read == bytes && begin.elapsed() >= Duration::from_millis(200));
+        let mut all = Pace::new(None);
+        read.clear();
+        all.reader(&bytes).read_to_end(&mut read).unwrap();
+        assert_eq!(read, bytes);
+    }
+}

@@ -1,0 +1,260 @@
+//! The calls.
+
+use crate::error::{Answer, StoreError};
+use crate::pace::Pace;
+use crate::place::Place;
+use rusty_s3::actions::{CreateMultipartUpload, ListObjectsV2};
+use rusty_s3::{Bucket, Credentials, S3Action, UrlStyle};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::time::Duration;
+use ureq::{Agent, Body, SendBody, http};
+
+/// An object of more than this is brought in parts of so much, each held in memory.
+const PART_BYTES: usize = 16 << 20;
+/// How often one call is tried, and the first pause between.
+const TRIES: u32 = 4;
+const PAUSE: Duration = Duration::from_millis(250);
+const CONNECT: Duration = Duration::from_secs(10);
+/// Longest silence.
+const SILENCE: Duration = Duration::from_secs(60);
+/// How long a signature is good.
+const SIGNED: Duration = Duration::from_secs(3600);
+/// Longest answer that is read into memory.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// An object that there is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Object {
+    pub key: String,
+    pub bytes: u64,
+}
+
+/// A bucket that can be spoken to.
+pub struct Store {
+    agent: Agent,
+    bucket: Bucket,
+    keys: Credentials,
+    endpoint: String,
+    pace: Pace,
+}
+
+fn variable(names: &[&str]) -> Option<String> {
+    names.iter().find_map(|name| std::env::var(name).ok().filter(|v| !v.is_empty()))
+}
+
+impl Store {
+    /// The bucket of a place, with endpoint, region and keys from the environment.
+    pub fn open(place: &Place, bytes_per_s: Option<u64>) -> Result<Store, StoreError> {
+        let region = variable(&["AWS_REGION", "AWS_DEFAULT_REGION"]);
+        let region = region.unwrap_or_else(|| String::from("us-east-1"));
+        let named = variable(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"]);
+        // Other servers than Amazon's have no names for buckets.
+        let style = if named.is_some() { UrlStyle::Path } else { UrlStyle::VirtualHost };
+        let endpoint = named.unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com"));
+        let wrong = |why: String| StoreError::Endpoint(endpoint.clone(), why);
+        let url = endpoint.parse::<url::Url>().map_err(|e| wrong(e.to_string()))?;
+        let bucket = Bucket::new(url, style, place.bucket.clone(), region);
+        let bucket = bucket.map_err(|e| wrong(e.to_string()))?;
+        let key = variable(&["AWS_ACCESS_KEY_ID"]).ok_or(StoreError::NoKeys)?;
+        let secret = variable(&["AWS_SECRET_ACCESS_KEY"]).ok_or(StoreError::NoKeys)?;
+        let keys = match variable(&["AWS_SESSION_TOKEN"]) {
+            Some(token) => Credentials::new_with_token(key, secret, token),
+            None => Credentials::new(key, secret),
+        };
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_connect(Some(CONNECT))
+            .timeout_recv_response(Some(SILENCE))
+            .build();
+        let pace = Pace::new(bytes_per_s);
+        Ok(Store { agent: config.into(), bucket, keys, endpoint, pace })
+    }
+
+    /// Brings a file; in parts if it is long. Returns its length.
+    pub fn put_file(&mut self, key: &str, path: &Path) -> Result<u64, StoreError> {
+        let failed = |e| StoreError::File(path.to_path_buf(), e);
+        let mut file = File::open(path).map_err(failed)?;
+        let mut part = Vec::new();
+        let mut next = || -> Result<Vec<u8>, StoreError> {
+            part.clear();
+            let some = Read::by_ref(&mut file).take(PART_BYTES as u64).read_to_end(&mut part);
+            some.map_err(failed)?;
+            Ok(std::mem::take(&mut part))
+        };
+        let first = next()?;
+        if first.len() < PART_BYTES {
+            self.put(key, &first)?;
+            return Ok(first.len() as u64);
+        }
+        let upload = self.begin_parts(key)?;
+        let brought = self.put_parts(key, &upload, first, &mut next);
+        if brought.is_err() {
+            // What was brought of it would be paid for.
+            let url = self.bucket.abort_multipart_upload(Some(&self.keys), key, &upload);
+            let _ = self.call(key, http::Method::DELETE, &url.sign(SIGNED), None);
+        }
+        brought
+    }
+
+    fn begin_parts(&mut self, key: &str) -> Result<String, StoreError> {
+        let url = self.bucket.create_multipart_upload(Some(&self.keys), key).sign(SIGNED);
+        let text = self.text(key, http::Method::POST, &url, Some(&[]))?;
+        let begun = CreateMultipartUpload::parse_response(&text);
+        Ok(begun.map_err(|e| self.odd(&e))?.upload_id().to_string())
+    }
+
+    fn put_parts(
+        &mut self,
+        key: &str,
+        upload: &str,
+        first: Vec<u8>,
+        next: &mut dyn FnMut() -> Result<Vec<u8>, StoreError>,
+    ) -> Result<u64, StoreError> {
+        let (mut tags, mut bytes, mut part) = (Vec::new(), 0, first);
+        while !part.is_empty() {
+            let number = tags.len() as u16 + 1;
+            let action = self.bucket.upload_part(Some(&self.keys), key, number, upload);
+            let url = action.sign(SIGNED);
+            let answer = self.call(key, http::Method::PUT, &url, Some(&part))?;
+            let tag = answer.headers().get("etag").and_then(|t| t.to_str().ok());
+            tags.push(tag.unwrap_or_default().to_string());
+            bytes += part.len() as u64;
+            part = next()?;
+        }
+        let tags = tags.iter().map(String::as_str);
+        let action = self.bucket.complete_multipart_upload(Some(&self.keys), key, upload, tags);
+        let url = action.sign(SIGNED);
+        let body = action.body();
+        let text = self.text(key, http::Method::POST, &url, Some(body.as_bytes()))?;
+        // It may begin to answer well before it knows.
+        match text.contains("<Error>") {
+            true => Err(self.refused(key, 200, &text)),
+            false => Ok(bytes),
+        }
+    }
+
+    pub fn put(&mut self, key: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        let url = self.bucket.put_object(Some(&self.keys), key).sign(SIGNED);
+        self.call(key, http::Method::PUT, &url, Some(bytes)).map(|_| ())
+    }
+
+    pub fn get(&mut self, key: &str) -> Result<Vec<u8>, StoreError> {
+        let url = self.bucket.get_object(Some(&self.keys), key).sign(SIGNED);
+        let mut answer = self.call(key, http::Method::GET, &url, None)?;
+        let body = answer.body_mut().with_config().limit(MOST_BYTES);
+        body.read_to_vec().map_err(|e| self.away(&e))
+    }
+
+    /// Fetches an object into a file. Returns its length.
+    pub fn get_file(&mut self, key: &str, path: &Path) -> Result<u64, StoreError> {
+        let url = self.bucket.get_object(Some(&self.keys), key).sign(SIGNED);
+        let answer = self.call(key, http::Method::GET, &url, None)?;
+        let failed = |e| StoreError::File(path.to_path_buf(), e);
+        let mut file = File::create(path).map_err(failed)?;
+        let bytes = io::copy(&mut answer.into_body().into_reader(), &mut file);
+        let bytes = bytes.map_err(|e| self.away(&e))?;
+        file.flush().map_err(failed)?;
+        Ok(bytes)
+    }
+
+    /// All objects whose names begin so.
+    pub fn list(&mut self, prefix: &str) -> Result<Vec<Object>, StoreError> {
+        let (mut all, mut from) = (Vec::new(), None);
+        loop {
+            let mut action = self.bucket.list_objects_v2(Some(&self.keys));
+            action.with_prefix(prefix);
+            from.take().into_iter().for_each(|token: String| action.with_continuation_token(token));
+            let url = action.sign(SIGNED);
+            let text = self.text(prefix, http::Method::GET, &url, None)?;
+            let page = ListObjectsV2::parse_response(&text).map_err(|e| self.odd(&e))?;
+            all.extend(page.contents.into_iter().map(|o| Object { key: o.key, bytes: o.size }));
+            match page.next_continuation_token {
+                Some(token) => from = Some(token),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// Removes an object, if it is there.
+    pub fn delete(&mut self, key: &str) -> Result<(), StoreError> {
+        let url = self.bucket.delete_object(Some(&self.keys), key).sign(SIGNED);
+        match self.call(key, http::Method::DELETE, &url, None) {
+            Err(StoreError::Missing(_)) => Ok(()),
+            gone => gone.map(|_| ()),
+        }
+    }
+
+    fn text(
+        &mut self,
+        key: &str,
+        method: http::Method,
+        url: &url::Url,
+        body: Option<&[u8]>,
+    ) -> Result<String, StoreError> {
+        let mut answer = self.call(key, method, url, body)?;
+        let body = answer.body_mut().with_config().limit(MOST_BYTES);
+        body.read_to_string().map_err(|e| self.away(&e))
+    }
+
+    /// One call, tried again as long as that may help.
+    fn call(
+        &mut self,
+        key: &str,
+        method: http::Method,
+        url: &url::Url,
+        body: Option<&[u8]>,
+    ) -> Result<http::Response<Body>, StoreError> {
+        let mut pause = PAUSE;
+        for tries in 1.. {
+            let last = tries == TRIES;
+            match self.call_once(&method, url, body) {
+                Ok(answer) if answer.status().is_success() => return Ok(answer),
+                Ok(mut answer) => {
+                    let status = answer.status().as_u16();
+                    let text = answer.body_mut().read_to_string().unwrap_or_default();
+                    if last || !(status >= 500 || status == 429) {
+                        return Err(self.refused(key, status, &text));
+                    }
+                }
+                Err(error) if last => return Err(self.away(&error)),
+                Err(_) => {}
+            }
+            std::thread::sleep(pause);
+            pause *= 3;
+        }
+        Err(StoreError::Missing(key.to_string()))
+    }
+
+    fn call_once(
+        &mut self,
+        method: &http::Method,
+        url: &url::Url,
+        body: Option<&[u8]>,
+    ) -> Result<http::Response<Body>, ureq::Error> {
+        let request = http::Request::builder().method(method.clone()).uri(url.as_str());
+        match body {
+            Some(bytes) => {
+                let mut reader = self.pace.reader(bytes);
+                let request = request.header("content-length", bytes.len());
+                self.agent.run(request.body(SendBody::from_reader(&mut reader))?)
+            }
+            None => self.agent.run(request.body(())?),
+        }
+    }
+
+    fn refused(&self, key: &str, status: u16, body: &str) -> StoreError {
+        let (bucket, endpoint) = (self.bucket.name(), self.endpoint.as_str());
+        StoreError::of(&Answer { status, body, bucket, key, endpoint })
+    }
+
+    fn away(&self, error: &dyn std::error::Error) -> StoreError {
+        StoreError::Away(self.endpoint.clone(), error.to_string())
+    }
+
+    fn odd(&self, error: &dyn std::error::Error) -> StoreError {
+        let (code, message) = (String::from("not as S3"), error.to_string());
+        StoreError::Refused { status: 200, code, message }
+    }
+}
