@@ -154,8 +154,9 @@ mod tests {
             let paths: Vec<Paths> = (0..4)
                 .map(|own| {
                     let mut paths = Paths::new(own, 3);
-                    let homes = (0u32..).zip(homes);
-                    homes.for_each(|(rank, node)| drop(paths.set_home(rank, node)));
+                    for (rank, node) in (0u32..).zip(homes) {
+                        paths.set_home(rank, node);
+                    }
                     assert_eq!(paths.set_routers(&routers).is_empty(), routers == [NOWHERE; 3]);
                     paths
                 })
