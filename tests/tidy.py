@@ -40,7 +40,7 @@ UNSAFE_ALLOWED = (
     "tests/image/programs/",  # calls to MPI
 )
 NO_UNWRAP = ("abi", "core", "channel", "ledger", "link", "protocol", "image", "image-cli", "node",
-             "control", "vault", "regions", "tls", "gateway")
+             "control", "vault", "regions", "tls", "gateway", "etcd")
 
 # path -> {rule: reason}
 EXCEPTIONS = {}

@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::clusters::Wide;
+use crate::ha_args::{HaArgs, Standby};
 use crate::keeping::Keeping;
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -55,6 +56,8 @@ pub enum Command {
     Resume(Resume),
     /// Let jobs take turns on the processors that they share
     Share(crate::share_args::Share),
+    /// Wait for the end of another machine's controller, and go on with its job (eyrie run --ha)
+    Standby(Standby),
     /// Cause a fault on purpose
     Inject(Inject),
     /// End a job
@@ -310,6 +313,8 @@ pub struct Run {
     pub netns: bool,
     #[command(flatten)]
     pub guard: Guard,
+    #[command(flatten)]
+    pub ha: HaArgs,
     /// Begin every output line with [rank]
     #[arg(short, long)]
     pub label: bool,

@@ -29,6 +29,8 @@ pub struct Console {
     label: bool,
     printed: Printed,
     exit: Option<i32>,
+    /// Another controller has the job.
+    pub deposed: Option<String>,
     signals: Option<libc::sigset_t>,
 }
 
@@ -62,7 +64,7 @@ impl Console {
     /// `printed`: where what is printed is counted. `signals` are passed on.
     pub fn new(label: bool, printed: &Path, signals: libc::sigset_t) -> Console {
         let (sender, printed) = (Sender::default(), Printed::open(printed));
-        Console { sender, label, printed, exit: None, signals: Some(signals) }
+        Console { sender, label, printed, exit: None, deposed: None, signals: Some(signals) }
     }
 
     /// Gives the order to start the job or to go on with it, and stays with the daemon. `None`: it
@@ -118,6 +120,7 @@ impl Console {
                 let line = format!("eyrie verify: {head}{text}\n");
                 self.write(Stream::Stdout, line.as_bytes(), socket);
             }
+            NodeMsg::Deposed { text } => self.deposed = Some(text),
             NodeMsg::Exit { code } => {
                 self.exit.get_or_insert(code);
             }

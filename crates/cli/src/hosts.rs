@@ -143,6 +143,7 @@ pub fn pointless(run: &Run) -> Option<&'static str> {
         ("--oversubscribe", run.reach.oversubscribe),
         ("--save-every", run.save_every.is_some()),
         ("--controller-limit", run.controller_limit.is_some()),
+        ("--ha", run.ha.ha.is_some()),
     ];
     let given = options.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
     given.or_else(|| run.keeping.given()).or_else(|| run.wide.given())

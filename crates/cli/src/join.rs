@@ -76,6 +76,7 @@ fn refuse(run: &Run) -> Result<(), Failure> {
         ("-n", run.size.is_some()),
         ("--nodes", run.nodes.is_some()),
         ("--hosts", run.hosts.is_some()),
+        ("--ha", run.ha.ha.is_some()),
         ("--rsh", run.reach.rsh.is_some()),
         ("--prefix", run.reach.prefix.is_some()),
         ("--oversubscribe", run.reach.oversubscribe),

@@ -10,6 +10,7 @@ use crate::console::{self, Console};
 use crate::hosts::{self, Wish};
 use crate::keeping::{self, manner};
 use crate::rankfile::RankFile;
+use crate::standby;
 use anyhow::Context;
 use eyrie_control::gateway::Clusters;
 use eyrie_control::vault::Manner;
@@ -85,6 +86,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
     let clusters = run.wide.plan(nodes, run.spares.unwrap_or(0), &named);
     let clusters = clusters.map_err(|e| Failure::new(USAGE, e))?;
     check_clusters(run, &clusters)?;
+    let ha = standby::wanted(run, hosts.as_ref().is_some_and(|h| h.shell))?;
     let ranks = file.as_ref().map_or_else(|| run.ranks(), |f| f.ranks.len() as u32);
     let spec = JobSpec {
         ft: mode(run.ft, nodes),
@@ -95,6 +97,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         slots: file.map(|f| f.slots()).unwrap_or_default(),
         clusters,
         manner: manner(run, domains),
+        ha,
         ..describe(run, ranks, &program)
     };
     if let Some(text) = keeping::not_borne(&spec) {
@@ -161,6 +164,7 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         save_every_ms: run.save_every.unwrap_or(0),
         grace_ms: run.grace.unwrap_or(GRACE_MS),
         clusters: Clusters::default(),
+        ha: None,
     }
 }
 
@@ -283,6 +287,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         save_every_ms: 0,
         grace_ms: 0,
         clusters: Clusters::default(),
+        ha: None,
     };
     start(spec, verify.label)
 }
@@ -357,6 +362,31 @@ pub fn start_in(
     saved: Option<&SavedJob>,
     label: bool,
 ) -> Result<i32, Failure> {
+    match begin_in(folder, binary, order, saved, label)? {
+        End::Code(code) => Ok(code),
+        End::Deposed(why) => {
+            let text = format!("the job goes on without this command: {why}");
+            Err(Failure::new(FAILED, anyhow::Error::msg(text)))
+        }
+    }
+}
+
+/// How staying with a daemon has ended.
+pub enum End {
+    /// The job's exit code.
+    Code(i32),
+    /// Another controller has the job, for this reason.
+    Deposed(String),
+}
+
+/// The same, where the job may be another's.
+pub fn begin_in(
+    folder: &JobFolder,
+    binary: &Path,
+    order: &ClientMsg,
+    saved: Option<&SavedJob>,
+    label: bool,
+) -> Result<End, Failure> {
     let result = stay_with(folder, binary, order, saved, label);
     // The daemon removes it; if it died, it is up to us.
     if !home::stays(&folder.path) {
@@ -371,7 +401,7 @@ fn stay_with(
     order: &ClientMsg,
     saved: Option<&SavedJob>,
     label: bool,
-) -> Result<i32, Failure> {
+) -> Result<End, Failure> {
     // A shell without job control has it ignored in the background, where a batch system sends it.
     // SAFETY: no other thread is there yet; what is started gets back what was.
     let quit = unsafe { libc::signal(libc::SIGQUIT, libc::SIG_DFL) };
@@ -387,12 +417,16 @@ fn stay_with(
         let status = daemon.wait().context("node daemon")?;
         short = if begun.elapsed() < SHORT { short + 1 } else { 0 };
         let journal = folder.path.join(home::JOURNAL).exists();
+        if let Some(why) = console.deposed.take() {
+            console.close();
+            return Ok(End::Deposed(why));
+        }
         match ended? {
             Some(code) => {
                 console.close();
                 // Where a journal is left, no controller could go on, and nodes wait for one.
                 nodes.iter().filter(|_| !journal).for_each(home::await_nodes);
-                return Ok(code);
+                return Ok(End::Code(code));
             }
             None if journal && status.code().is_none() && short < SHORT_LIVED => {
                 console::say(&format!("the controller died ({status}); another one goes on"));

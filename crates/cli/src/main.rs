@@ -4,6 +4,7 @@ mod args;
 mod clusters;
 mod console;
 mod drain;
+mod ha_args;
 mod hosts;
 mod image;
 mod info;
@@ -20,6 +21,7 @@ mod share;
 mod share_args;
 mod show;
 mod slurm;
+mod standby;
 mod vault;
 mod vault_args;
 
@@ -57,6 +59,7 @@ fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Suspend(args) => share::suspend(&args),
         Command::Resume(args) => resume::resume(&args),
         Command::Share(args) => share::share(&args),
+        Command::Standby(args) => standby::standby(&args),
         Command::Replay(replay) => replay::replay(&replay),
         Command::Info(info) => info::info(&info),
         Command::Image(image) => image::image(&image),

@@ -36,6 +36,8 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
     spec.verbose = args.verbose;
     spec.keep = spec.keep || args.keep;
     spec.tls = spec.tls || args.guard.tls;
+    // What it goes on from lies in a folder of this machine.
+    spec.ha = None;
     spec.input_is_file = launch::input_is_file();
     let order = ClientMsg::Restart(Box::new(spec));
     launch::start_in(&folder, &binary, &order, Some(&saved), args.label)

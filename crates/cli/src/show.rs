@@ -125,6 +125,10 @@ pub fn status(job: &JobStatus) -> String {
     rows.extend(job.ranks.iter().map(rank_row));
     text.push_str(&table(&rows));
     text.push_str(&nodes(job));
+    if let Some(ha) = &job.ha {
+        let away = ha.away.as_ref().map(|why| format!(", AWAY: {why}; decisions wait"));
+        let _ = writeln!(text, "controller's state: {}{}", ha.place, away.unwrap_or_default());
+    }
     if let Some(saved) = &job.saved_set {
         let now = job.started_unix_ms + job.uptime_ms;
         let (set, age) = (saved.set, millis(now.saturating_sub(saved.unix_ms) as f64));

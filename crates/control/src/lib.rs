@@ -9,6 +9,7 @@ pub mod bind;
 pub mod event;
 pub mod frame;
 pub mod gateway;
+pub mod ha;
 pub mod message;
 pub mod meta;
 pub mod node;
@@ -19,11 +20,14 @@ pub mod vault;
 pub use bind::{Bind, Slot};
 pub use event::{Event, EventKind};
 pub use frame::{Decoder, FrameError, encode, encode_within};
+pub use ha::Ha;
 pub use message::{
     CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec, LeaveStep, Leaving, NodeMsg, PROTOCOL,
     Stream,
 };
 pub use meta::Meta;
 pub use node::{Death, FromNode, Said, ToNode};
-pub use status::{CheckpointStatus, JobStatus, NodeStatus, RankStatus, SavedSet, Suspension};
+pub use status::{
+    CheckpointStatus, HaStatus, JobStatus, NodeStatus, RankStatus, SavedSet, Suspension,
+};
 pub use vault::{VaultOrder, VaultStep};

@@ -7,6 +7,7 @@
 use crate::bind::{Bind, Slot};
 use crate::event::Event;
 use crate::gateway::Clusters;
+use crate::ha::Ha;
 use crate::status::JobStatus;
 use eyrie_vault::Scheme;
 use serde::{Deserialize, Serialize};
@@ -173,6 +174,8 @@ pub struct JobSpec {
     pub clusters: Clusters,
     /// How long a node has that is told to end; 0: none, it goes at once.
     pub grace_ms: u64,
+    /// The controller's state is kept there, too, so that one on another machine can go on.
+    pub ha: Option<Box<Ha>>,
 }
 
 impl JobSpec {
@@ -339,6 +342,10 @@ pub enum NodeMsg {
     },
     /// How far a node is that is to leave.
     Leaving(Box<Leaving>),
+    /// Console: a controller elsewhere has the job now, and this one ends; the text says why.
+    Deposed {
+        text: String,
+    },
 }
 
 /// A step of a node on its way out of the job.

@@ -38,6 +38,9 @@ pub struct JobStatus {
     /// The set of checkpoints that lies in the job's folder, too (`--save-every`).
     #[serde(default)]
     pub saved_set: Option<SavedSet>,
+    /// Where the controller's state is kept (`--ha`).
+    #[serde(default)]
+    pub ha: Option<HaStatus>,
     /// False when a rank that dies now could not be recovered.
     pub protected: bool,
     pub unprotected_reason: Option<String>,
@@ -76,6 +79,14 @@ pub struct SavedSet {
     pub set: u32,
     /// Since when it lies there.
     pub unix_ms: u64,
+}
+
+/// A controller's state in etcd.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HaStatus {
+    pub place: String,
+    /// Why what the controller decides waits at the time; null: it does not.
+    pub away: Option<String>,
 }
 
 /// One node.

@@ -88,7 +88,7 @@ pub struct Crew {
     pub folder: PathBuf,
     pub spec: JobSpec,
     pub secret: Secret,
-    reign: u64,
+    pub reign: u64,
     /// Where the controller listens.
     pub addresses: Vec<SocketAddr>,
     /// Held open in every daemon, so that whoever waits for its end waits for theirs.
@@ -139,11 +139,10 @@ impl Crew {
         let again = || Bridge::again(job, clusters, daemons);
         let bridge = head.spec.netns.then(again).transpose()?;
         let secret = Secret::new(Key(head.key), head.spec.tls)?;
-        for address in &head.addresses {
-            listen(*address, &secret, job, head.reign, tell)?;
-        }
+        let places = head.addresses.iter();
+        let addresses = places.map(|at| listen(*at, &secret, job, head.reign, tell));
+        let addresses = addresses.collect::<io::Result<_>>()?;
         let (job, folder, spec) = (job.to_string(), folder.to_path_buf(), head.spec.clone());
-        let addresses = head.addresses.clone();
         let turned_away = Arc::default();
         let reign = head.reign;
         Ok(Crew { job, folder, spec, secret, reign, addresses, lifeline, bridge, turned_away })

@@ -5,6 +5,7 @@
 //! its storage go, too.
 
 use crate::agent::{self, Agent, BeginError, Network};
+use crate::ha::{HaError, Place, Watch};
 use crate::home;
 use crate::line::{self, Caller};
 use crate::post::Post;
@@ -43,6 +44,8 @@ pub enum DaemonError {
     Enlist,
     #[error("the controller: {0}")]
     Controller(#[from] AuthError),
+    #[error(transparent)]
+    Ha(#[from] HaError),
     #[error(transparent)]
     Begin(#[from] BeginError),
 }
@@ -111,12 +114,14 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     let keep = spec.keep;
     std::fs::DirBuilder::new().mode(0o700).create(folder).map_err(os("storage"))?;
     let secret = Secret::new(Key(key), spec.tls).map_err(os("TLS"))?;
+    let watch = spec.ha.as_ref().map(|ha| Place::brief(ha, &job)).transpose()?;
     let caller = Caller {
         controller,
         job: job.clone(),
         own: (node, epoch),
         secret: secret.clone(),
         limit: spec.controller_limit(),
+        watch: watch.map(|place| Arc::new(Watch::new(place))),
     };
     let called = caller.call()?;
     let here = called.stream.socket().local_addr().map_err(os("controller"))?.ip();

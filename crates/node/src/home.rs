@@ -138,19 +138,39 @@ pub fn create(home: &Path) -> Result<JobFolder, HomeError> {
     let jobs = home.join("jobs");
     private_dir(&jobs)?;
     for _ in 0..64 {
-        let id = random_id();
-        let path = jobs.join(&id);
-        let unborn = jobs.join(format!(".{id}-{}", std::process::id()));
-        private_dir(&unborn)?;
-        let lock_path = unborn.join(LOCK);
-        let lock = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&lock_path);
-        let lock = lock.map_err(|e| HomeError::Io(lock_path, e))?;
-        if try_lock(&lock) && !path.exists() && fs::rename(&unborn, &path).is_ok() {
-            return Ok(JobFolder { id, path, lock });
+        if let Some(folder) = create_as(&jobs, random_id())? {
+            return Ok(folder);
         }
-        let _ = fs::remove_dir_all(&unborn);
     }
     Err(HomeError::NoName(jobs))
+}
+
+/// The folder of a job of that name. None: there is one.
+fn create_as(jobs: &Path, id: String) -> Result<Option<JobFolder>, HomeError> {
+    let path = jobs.join(&id);
+    let unborn = jobs.join(format!(".{id}-{}", std::process::id()));
+    private_dir(&unborn)?;
+    let lock_path = unborn.join(LOCK);
+    let lock = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&lock_path);
+    let lock = lock.map_err(|e| HomeError::Io(lock_path, e))?;
+    if try_lock(&lock) && !path.exists() && fs::rename(&unborn, &path).is_ok() {
+        return Ok(Some(JobFolder { id, path, lock }));
+    }
+    let _ = fs::remove_dir_all(&unborn);
+    Ok(None)
+}
+
+/// The folder of a job that had its controller on another machine, or a dead one's here.
+pub fn take_over(home: &Path, id: &str) -> Result<JobFolder, HomeError> {
+    let jobs = home.join("jobs");
+    private_dir(&jobs)?;
+    match create_as(&jobs, id.to_string())? {
+        Some(folder) => Ok(folder),
+        None => {
+            let there = entry(jobs.join(id)).ok_or_else(|| HomeError::NoJob(id.to_string()))?;
+            claim(&there)
+        }
+    }
 }
 
 /// Whether the folder of a job that is over is to stay.

@@ -12,6 +12,7 @@ pub mod daemon;
 mod futex;
 pub mod gateway;
 mod guest;
+pub mod ha;
 pub mod home;
 mod input;
 mod job;

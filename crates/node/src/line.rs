@@ -2,8 +2,11 @@
 //!
 //! Kept true: an end that the controller's machine tells of (its process died) is not the node's:
 //! it calls again, at the same address, as long as the job's limit lets it, while its ranks go on.
-//! Silence is: a node that is cut off must not go on. Who is told to go, goes.
+//! Silence is: a node that is cut off must not go on. Who is told to go, goes. With `--ha` etcd
+//! says where the controller is, and whether there is none: then a node waits for the next one,
+//! whatever it hears of the last.
 
+use crate::ha::{self, Watch};
 use crate::post::Post;
 use crate::wire::{self, End, Limits};
 use eyrie_control::ToNode;
@@ -13,7 +16,7 @@ use eyrie_protocol::session::Numbered;
 use eyrie_tls::{Secret, Stream};
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -25,6 +28,10 @@ const FIRST_CALL: Duration = Duration::from_millis(50);
 const CALL: Duration = Duration::from_secs(1);
 /// Between two calls.
 const PAUSE: Duration = Duration::from_millis(25);
+/// The same where etcd is asked, too.
+const ASKING: Duration = Duration::from_millis(100);
+/// Longest wait there for the answer of who is called: it may be stopped, and another one lead.
+const GREETING_AGAIN: Duration = Duration::from_secs(2);
 
 /// How the controller is called.
 pub struct Caller {
@@ -35,6 +42,8 @@ pub struct Caller {
     pub secret: Secret,
     /// How long it is called again when it is gone.
     pub limit: Duration,
+    /// With `--ha`: says where the controller is.
+    pub watch: Option<Arc<Watch>>,
 }
 
 /// A connection on which both ends have proved themselves.
@@ -47,7 +56,8 @@ pub struct Called {
 impl Caller {
     /// The first call.
     pub fn call(&self) -> Result<Called, AuthError> {
-        match self.first().map_err(AuthError::Io).and_then(|stream| self.greet(stream)) {
+        let greet = |stream| self.greet(stream, GREETING);
+        match self.first().map_err(AuthError::Io).and_then(greet) {
             Err(AuthError::Io(error)) if self.limit > Duration::ZERO => {
                 self.again(Duration::from_millis(LEAST_MS)).ok_or(AuthError::Io(error))
             }
@@ -72,9 +82,9 @@ impl Caller {
         }
     }
 
-    fn greet(&self, socket: TcpStream) -> Result<Called, AuthError> {
+    fn greet(&self, socket: TcpStream, limit: Duration) -> Result<Called, AuthError> {
         socket.set_nodelay(true)?;
-        socket.set_read_timeout(Some(GREETING))?;
+        socket.set_read_timeout(Some(limit))?;
         let hello = Hello::new(Role::Node, &self.job, self.own, (0, 0))?;
         let (stream, other) = self.secret.call(socket, &hello, Role::Controller)?;
         Ok(Called { stream, reign: other.epoch })
@@ -83,11 +93,14 @@ impl Caller {
     /// Calls until there is a controller again. None: that takes too long, or for as long as
     /// `silence` nothing was heard of the controller's machine at all.
     fn again(&self, silence: Duration) -> Option<Called> {
+        if let Some(watch) = &self.watch {
+            return self.look_for(watch);
+        }
         let begun = Instant::now();
         let mut sign = begun;
         while begun.elapsed() < self.limit {
             match TcpStream::connect_timeout(&self.controller, CALL) {
-                Ok(stream) => match self.greet(stream) {
+                Ok(stream) => match self.greet(stream, GREETING) {
                     Ok(called) => return Some(called),
                     Err(AuthError::Io(_)) => sign = Instant::now(),
                     // Another program listens there by now.
@@ -101,6 +114,47 @@ impl Caller {
         }
         None
     }
+
+    /// The same where etcd knows. None: that takes too long, or for a while neither a controller
+    /// answered nor etcd said that there is none.
+    fn look_for(&self, watch: &Watch) -> Option<Called> {
+        let begun = Instant::now();
+        let (mut sign, silence) = (begun, Duration::from_secs(ha::LEASE_SECS as u64) + ha::SLACK);
+        while begun.elapsed() < self.limit {
+            if watch.ask() == Some(ha::Sign::Wait) {
+                sign = Instant::now();
+            }
+            for place in watch.places(self.controller) {
+                let called = TcpStream::connect_timeout(&place, CALL).map_err(AuthError::Io);
+                match called.and_then(|stream| self.greet(stream, GREETING_AGAIN)) {
+                    Ok(called) => return Some(called),
+                    Err(AuthError::Io(_)) => {}
+                    Err(error) => tracing::warn!("who answers is not the controller: {error}"),
+                }
+            }
+            if sign.elapsed() > silence {
+                tracing::warn!("neither etcd nor a controller is reached from here");
+                return None;
+            }
+            std::thread::sleep(ASKING);
+        }
+        None
+    }
+}
+
+/// The connection that there is, and the controller's reign.
+type Current = Arc<Mutex<Option<(u64, Arc<Stream>)>>>;
+
+/// Leaves a controller that has a successor, though it may not know it.
+fn leave_the_deposed(watch: &Arc<Watch>, current: &Current) -> io::Result<()> {
+    let current = Arc::clone(current);
+    Watch::follow(watch, move |reign| {
+        let current = current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, stream)) = current.as_ref().filter(|(known, _)| *known < reign) {
+            tracing::warn!("controller {reign} leads now");
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    })
 }
 
 /// Whether the machine is there, and only nobody listens.
@@ -115,11 +169,14 @@ pub fn keep(
     post: Arc<Post>,
     orders: UnboundedSender<ToNode>,
 ) -> io::Result<()> {
+    let current = Current::default();
+    caller.watch.iter().try_for_each(|watch| leave_the_deposed(watch, &current))?;
     let work = move || {
         let mut line = Some(called);
         while let Some(called) = line.take() {
             let limits = Arc::new(Limits::default());
-            let end = match serve(called, &post, &orders, &limits) {
+            caller.watch.iter().for_each(|watch| watch.met(called.reign));
+            let end = match serve(called, &post, &orders, &limits, &current) {
                 Ok(end) => end,
                 Err(error) => Some(End::Broke(error.to_string())),
             };
@@ -129,6 +186,8 @@ pub fn keep(
                 Some(end) => {
                     tracing::warn!("the controller is gone: {end}");
                     let told = matches!(end, End::Closed | End::Broke(_));
+                    // Of a machine that is gone nothing is heard.
+                    let told = told || (caller.watch.is_some() && matches!(end, End::Silent(_)));
                     if told && !post.is_over() {
                         line = caller.again(Duration::from_millis(limits.own().max(LEAST_MS)));
                     }
@@ -147,8 +206,11 @@ fn serve(
     post: &Arc<Post>,
     orders: &UnboundedSender<ToNode>,
     limits: &Arc<Limits>,
+    current: &Current,
 ) -> io::Result<Option<End>> {
     let stream = Arc::new(called.stream);
+    let held = Some((called.reign, Arc::clone(&stream)));
+    *current.lock().unwrap_or_else(PoisonError::into_inner) = held;
     let beats = Arc::clone(post);
     let sender = wire::write(Arc::clone(&stream), move || beats.beat())?;
     if !post.connect(sender, called.reign) {

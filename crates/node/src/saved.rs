@@ -171,6 +171,7 @@ mod tests {
             save_every_ms: 0,
             grace_ms: 0,
             clusters: eyrie_control::gateway::Clusters::default(),
+            ha: None,
         };
         let tapes = [Tape::new(10), Tape::new(10)];
         let retention = Retention::new(1);

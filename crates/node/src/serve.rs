@@ -6,9 +6,10 @@
 use crate::agent::{self, Agent};
 use crate::crew::Crew;
 use crate::guest;
+use crate::ha::{HaError, Lead};
 use crate::home;
 use crate::job::grow::start_daemon;
-use crate::job::{self, BeginError, Job, Msg, Node, Place, Shared};
+use crate::job::{self, BeginError, Job, JournalError, Msg, Node, Place, Reign, Shared};
 use crate::outlet::Outlet;
 use crate::reap;
 use crate::saved::SavedJob;
@@ -35,6 +36,8 @@ use tokio::sync::mpsc::{self, UnboundedSender};
 
 /// Longest wait for a console that does not take the last messages.
 const FLUSH_LIMIT: Duration = Duration::from_secs(20);
+/// Longest wait for etcd to forget a job.
+const FORGETTING: Duration = Duration::from_secs(10);
 const READ_BYTES: usize = 64 * 1024;
 /// Most messages in a turn.
 const TURN: usize = 64;
@@ -98,16 +101,7 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
     let resumes = matches!(order, Order::Resume { .. });
     let job = match carry_out(order, &id, &folder, prefix, lifeline, &outlet, &tell) {
         Ok(job) => job,
-        Err(error) => {
-            outlet.send(&NodeMsg::Error(error.to_string()));
-            if resumes {
-                // What there is stays as it is, for another attempt.
-                outlet.send(&NodeMsg::Exit { code: 1 });
-                outlet.flushed().await;
-                return Ok(1);
-            }
-            return finish(None, &folder, &outlet, 1).await;
-        }
+        Err(error) => return not_begun(error, resumes, &folder, &outlet).await,
     };
     let listener = listen(&folder)?;
     tokio::task::spawn_local(accept(listener, Rc::clone(&job)));
@@ -128,6 +122,10 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
         job.borrow_mut().end_turn();
     }
     wind_up(&job, &mut told).await;
+    let deposed = job.borrow().deposed();
+    if let Some(why) = deposed {
+        return depose(&folder, &outlet, why).await;
+    }
     let guests = job.borrow().guests();
     let daemons = job.borrow().daemons_to_await();
     let gateways = job.borrow_mut().take_gateways();
@@ -138,9 +136,60 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
     };
     let _ = tokio::task::spawn_blocking(farewell).await;
     let code = job.borrow().exit_code().unwrap_or(1);
+    forget(&job, code, &outlet).await;
     let code = finish(Some(&job), &folder, &outlet, code).await;
     drop(lock);
     code
+}
+
+/// Says why there is no job here.
+async fn not_begun(
+    error: BeginError,
+    resumes: bool,
+    folder: &Path,
+    outlet: &Outlet,
+) -> Result<i32, ServeError> {
+    match error {
+        BeginError::Journal(JournalError::Ha(error @ HaError::Held)) => {
+            return depose(folder, outlet, error.to_string()).await;
+        }
+        BeginError::Journal(JournalError::Ha(HaError::Ended(code))) => {
+            return finish(None, folder, outlet, code).await;
+        }
+        error => outlet.send(&NodeMsg::Error(error.to_string())),
+    }
+    if resumes {
+        // What there is stays as it is, for another attempt.
+        outlet.send(&NodeMsg::Exit { code: 1 });
+        outlet.flushed().await;
+        return Ok(1);
+    }
+    finish(None, folder, outlet, 1).await
+}
+
+/// Has nothing of a job that is over stay in etcd.
+async fn forget(job: &Shared, code: i32, outlet: &Outlet) {
+    let (done, ended) = tokio::sync::oneshot::channel();
+    job.borrow_mut().end_ha(code, move || {
+        // Who does not wait any more does not hear it.
+        let _ = done.send(());
+    });
+    if tokio::time::timeout(FORGETTING, ended).await.is_err() {
+        let text = "etcd is away: remove there what is left of the job (docs/nodes.md)";
+        outlet.send(&NodeMsg::Say(String::from(text)));
+    }
+}
+
+/// Another controller has the job: this one ends, and leaves all that is not its own alone.
+async fn depose(folder: &Path, outlet: &Outlet, why: String) -> Result<i32, ServeError> {
+    tracing::warn!("this controller ends: {why}");
+    outlet.send(&NodeMsg::Deposed { text: why });
+    let _ = tokio::time::timeout(FLUSH_LIMIT, outlet.flushed()).await;
+    for name in [home::JOURNAL, home::NODES] {
+        let _ = std::fs::remove_file(folder.join(name));
+    }
+    // Nothing is dropped: nodes would be dismissed with their remote shells.
+    std::process::exit(1)
 }
 
 /// Begins, or goes on with, the job that the console orders.
@@ -234,15 +283,57 @@ fn begin_many(
     tell: &UnboundedSender<Msg>,
 ) -> Result<Shared, BeginError> {
     let saved = restart.then(|| take_up(folder)).transpose()?;
+    let reign = take_lead(id, &spec, tell)?;
+    let begun = start_nodes(id, folder, &spec, lifeline, tell);
+    let (crew, nodes) = match begun {
+        Ok(begun) => begun,
+        Err(error) => {
+            reign.into_iter().for_each(Reign::remove);
+            return Err(error);
+        }
+    };
+    let place = Place { id: id.to_string(), folder: folder.to_path_buf() };
+    let job = Job::begin(place, spec, saved, nodes, outlet.clone(), tell.clone())?;
+    job.borrow_mut().employ(crew);
+    reign.map_or(Ok(()), |reign| job.borrow_mut().lead(reign))?;
+    if restart {
+        job.borrow_mut().restart();
+    }
+    job.borrow_mut().begin_gateways();
+    job.borrow_mut().begin_journal();
+    job.borrow_mut().end_turn();
+    Ok(job)
+}
+
+/// The lead of a new job whose state is to be in etcd.
+fn take_lead(
+    id: &str,
+    spec: &JobSpec,
+    tell: &UnboundedSender<Msg>,
+) -> Result<Option<Reign>, BeginError> {
+    let lead = spec.ha.as_ref().map(|ha| Lead::found(ha, id)).transpose();
+    let reign = |lead| Reign::begin(lead, tell).map_err(HaError::Thread);
+    let reign = lead.and_then(|lead| lead.map(reign).transpose());
+    Ok(reign.map_err(JournalError::Ha)?)
+}
+
+/// Starts the daemons of a job's nodes.
+fn start_nodes(
+    id: &str,
+    folder: &Path,
+    spec: &JobSpec,
+    lifeline: OwnedFd,
+    tell: &UnboundedSender<Msg>,
+) -> Result<(Crew, Vec<Node>), BeginError> {
     let lifeline = match spec.is_journaled() {
         true => {
             let held = home::hold_nodes(folder).map_err(BeginError::Daemon)?;
-            give_signs(folder, &spec);
+            give_signs(folder, spec);
             held
         }
         false => lifeline,
     };
-    let crew = Crew::new(id, folder, &spec, lifeline, tell.clone()).map_err(BeginError::Daemon)?;
+    let crew = Crew::new(id, folder, spec, lifeline, tell.clone()).map_err(BeginError::Daemon)?;
     let mut nodes = Vec::new();
     for node in 0..spec.nodes + spec.spares {
         let epoch = u64::from(node) + 1;
@@ -256,16 +347,7 @@ fn begin_many(
             let _ = tell.send(Msg::JoiningOver);
         });
     }
-    let place = Place { id: id.to_string(), folder: folder.to_path_buf() };
-    let job = Job::begin(place, spec, saved, nodes, outlet.clone(), tell.clone())?;
-    job.borrow_mut().employ(crew);
-    if restart {
-        job.borrow_mut().restart();
-    }
-    job.borrow_mut().begin_gateways();
-    job.borrow_mut().begin_journal();
-    job.borrow_mut().end_turn();
-    Ok(job)
+    Ok((crew, nodes))
 }
 
 /// Has it known, should this controller die, how long nodes on other machines wait for another.
@@ -304,7 +386,8 @@ fn resume(
 async fn wind_up(job: &Shared, told: &mut mpsc::UnboundedReceiver<Msg>) {
     job.borrow_mut().keep_logs();
     job.borrow_mut().end_turn();
-    while !job.borrow().logs_kept() {
+    let deposed = || job.borrow().deposed().is_some();
+    while !job.borrow().logs_kept() && !deposed() {
         let Some(message) = told.recv().await else { return };
         job.borrow_mut().take(message);
         job.borrow_mut().end_turn();
@@ -312,7 +395,11 @@ async fn wind_up(job: &Shared, told: &mut mpsc::UnboundedReceiver<Msg>) {
     job.borrow().finish();
     loop {
         job.borrow_mut().end_turn();
-        if let Some(left) = job.borrow().finished() {
+        if deposed() {
+            return;
+        }
+        let finished = job.borrow().finished();
+        if let Some(left) = finished.filter(|_| !job.borrow().is_behind()) {
             if left > 0 {
                 job.borrow().say(format!("{left} processes cannot be killed"));
                 job.borrow_mut().end_turn();
@@ -603,6 +690,14 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Res
             outlet.send(&NodeMsg::Done);
         }
         ClientMsg::KillController => job.inject_controller()?,
+        ClientMsg::Grow { .. }
+        | ClientMsg::GrowHosts { .. }
+        | ClientMsg::Drain { .. }
+        | ClientMsg::Migrate { .. }
+            if job.is_etcd_away() =>
+        {
+            return Err(String::from("etcd is away, and nothing is decided meanwhile: ask again"));
+        }
         ClientMsg::Grow { nodes } => job.grow(nodes, outlet.clone())?,
         ClientMsg::GrowHosts { hosts } => job.grow_hosts(hosts, outlet.clone())?,
         ClientMsg::Drain { nodes, to, deadline_ms } => {

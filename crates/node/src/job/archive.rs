@@ -50,6 +50,13 @@ pub(super) struct Kept {
     attempts: u32,
 }
 
+impl Kept {
+    /// What lay on another machine is not here.
+    pub(super) fn leave_behind(&mut self) {
+        (self.places, self.holds) = (Vec::new(), false);
+    }
+}
+
 impl Archive {
     pub(super) fn kept(&self) -> Kept {
         let (places, attempts) = (self.places.clone(), self.attempts);

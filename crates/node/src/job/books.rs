@@ -4,8 +4,8 @@
 //! connections ended with the controller.
 
 use super::Job;
+use super::commit::Effects;
 use super::journal::{self, Entry, Journal, Part, Played};
-use super::nodes::Node;
 use crate::home;
 use crate::input::Cursor;
 use crate::placement::Placement;
@@ -128,30 +128,38 @@ impl Job {
     /// Makes what was decided durable, and then lets it have effects.
     pub fn end_turn(&mut self) {
         let frames = self.number_orders();
-        self.write_turn(&frames);
-        for (node, frame) in frames {
-            self.nodes[node as usize].post(frame);
-        }
-        self.nodes.iter().for_each(Node::confirm);
-        for event in std::mem::take(&mut self.told) {
-            self.events.push(event);
-        }
+        let number = self.write_turn(&frames);
+        let heard = (0u32..).zip(&self.nodes).filter(|(_, n)| n.is_to_confirm());
+        let effects = Effects {
+            heard: heard.map(|(node, n)| (node, n.session.heard())).collect(),
+            frames,
+            events: std::mem::take(&mut self.told),
+            clears: std::mem::take(&mut self.commit.clears),
+            dismissed: std::mem::take(&mut self.commit.dismissed),
+            console: self.commit.printed.take(),
+        };
+        self.release(effects, number);
         self.remove_outgrown();
-        let console = self.printed.take();
-        console.iter().for_each(|message| self.console.send(message));
     }
 
     fn number_orders(&mut self) -> Vec<(u32, Numbered<ToNode>)> {
         let mut frames = Vec::new();
         for (node, n) in (0u32..).zip(&mut self.nodes) {
-            frames.extend(n.numbered().into_iter().map(|frame| (node, frame)));
+            for frame in n.numbered() {
+                match frame.message {
+                    ToNode::Look { .. } => n.ask(frame),
+                    _ => frames.push((node, frame)),
+                }
+            }
         }
         frames
     }
 
-    fn write_turn(&mut self, frames: &[(u32, Numbered<ToNode>)]) {
+    /// Writes a record, if there is anything to write. Returns its number (`Journal::append`).
+    fn write_turn(&mut self, frames: &[(u32, Numbered<ToNode>)]) -> u64 {
+        self.announce();
         if self.journal.is_none() {
-            return;
+            return 0;
         }
         let mut entries = std::mem::take(&mut self.noted);
         let numbered = frames.iter().filter(|(_, f)| f.number > 0);
@@ -164,16 +172,17 @@ impl Job {
         let changed = self.changed_parts(false);
         entries.extend(changed);
         if entries.is_empty() {
-            return;
+            return 0;
         }
-        let Some(journal) = &mut self.journal else { return };
+        let Some(journal) = &mut self.journal else { return 0 };
         let written = journal.append(&entries);
         let long = journal.is_long();
         match written {
             Err(error) => self.give_up_journal(&error),
-            Ok(()) if long => self.renew_journal(),
-            Ok(()) => {}
+            Ok(_) if long => return self.renew_journal(),
+            Ok(number) => return number,
         }
+        0
     }
 
     /// Parts that have changed since they were written last, or all.
@@ -222,9 +231,10 @@ impl Job {
         }
     }
 
-    /// Begins a new file with all that is known. What was decided in this turn is part of it.
-    pub(super) fn renew_journal(&mut self) {
-        let Some(head) = self.head.clone() else { return };
+    /// Begins a new one with all that is known. What was decided in this turn is part of it.
+    /// Returns its number.
+    pub(super) fn renew_journal(&mut self) -> u64 {
+        let Some(head) = self.head.clone() else { return 0 };
         let mut state = vec![Entry::Head(Box::new(head))];
         state.extend(self.changed_parts(true));
         state.extend(self.planner.iter().map(|p| Entry::Planner(Box::new(p.clone()))));
@@ -240,11 +250,18 @@ impl Job {
         }
         state.push(Entry::Events(self.events.count()));
         // Those of this turn are not in their file yet.
-        state.extend(self.told.iter().map(|e| Entry::Event(Box::new(e.clone()))));
-        match Journal::replace(&self.place.folder, &state) {
-            Ok(journal) => self.journal = Some(journal),
+        let to_come = self.events_to_come().chain(&self.told);
+        state.extend(to_come.map(|e| Entry::Event(Box::new(e.clone()))));
+        match Journal::replace(self.journal.take(), &self.place.folder, &state) {
+            Ok((journal, number)) => {
+                self.journal = Some(journal);
+                // Whatever comes now waits for it.
+                self.release(Effects::default(), number);
+                return number;
+            }
             Err(error) => self.give_up_journal(&error),
         }
+        0
     }
 
     /// The job goes on, but not if this controller dies.

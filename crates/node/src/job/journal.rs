@@ -1,5 +1,5 @@
-//! The journal of a controller, in the job's folder: what its successor needs to go on. Bytes in
-//! `docs/formats/journal.md`.
+//! The journal of a controller, in the job's folder or in etcd: what its successor needs to go on.
+//! Bytes in `docs/formats/journal.md`.
 //!
 //! Kept true: what the controller took from nodes, what that made of its books, and what it orders
 //! is one record, written before any of it has an effect outside: before it is confirmed, sent or
@@ -11,6 +11,7 @@ use super::Rank;
 use super::books::Books;
 use super::vault::Vaults;
 use crate::crew::FIRST_REIGN;
+use crate::ha::{HaError, Lead, Place, Pointer, Writer};
 use crate::home;
 use crate::monitor::Monitor;
 use crate::output::Tape;
@@ -28,6 +29,8 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 const VERSION: u32 = 5;
 /// From this length on the file is replaced, if most of it is not needed any more.
@@ -115,6 +118,8 @@ pub(super) enum Entry {
     /// So many events came before.
     Events(u64),
     Event(Box<Event>),
+    /// The journal is in etcd.
+    Elsewhere(Box<Pointer>),
 }
 
 /// Why a journal is of no use.
@@ -128,6 +133,8 @@ pub enum JournalError {
     NoHead(PathBuf),
     #[error("{0}: its records do not fit together: {1}")]
     Broken(PathBuf, String),
+    #[error("{0}")]
+    Ha(#[from] HaError),
 }
 
 /// What a journal holds.
@@ -146,8 +153,14 @@ pub(super) struct Known {
     pub torn: u64,
 }
 
+/// Where it is written.
+pub(super) enum Journal {
+    File(Open),
+    Etcd(Writer),
+}
+
 /// The open file.
-pub(super) struct Journal {
+pub(super) struct Open {
     path: PathBuf,
     file: File,
     bytes: u64,
@@ -156,8 +169,49 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Puts a new file, which begins with this state, in the place of the one that is there.
-    pub fn replace(folder: &Path, state: &[Entry]) -> io::Result<Journal> {
+    /// Puts one that begins with this state in the place of the one that is there. Returns the
+    /// number that is told when it is durable; 0: it is.
+    pub fn replace(
+        before: Option<Journal>,
+        folder: &Path,
+        state: &[Entry],
+    ) -> io::Result<(Journal, u64)> {
+        match before {
+            Some(Journal::Etcd(mut writer)) => {
+                let number = writer.renew(encode(state)?);
+                Ok((Journal::Etcd(writer), number))
+            }
+            Some(Journal::File(_)) | None => Ok((Journal::File(Open::replace(folder, state)?), 0)),
+        }
+    }
+
+    /// Appends a record. Returns as `replace` does.
+    pub fn append(&mut self, entries: &[Entry]) -> io::Result<u64> {
+        let bytes = encode(entries)?;
+        match self {
+            Journal::File(open) => open.append(&bytes).map(|()| 0),
+            Journal::Etcd(writer) => Ok(writer.append(bytes)),
+        }
+    }
+
+    /// Whether it is to be replaced.
+    pub fn is_long(&self) -> bool {
+        match self {
+            Journal::File(open) => open.bytes > LONG_BYTES.max(4 * open.base),
+            Journal::Etcd(writer) => writer.is_long(),
+        }
+    }
+
+    /// It cannot be written any more, and says less than the truth.
+    pub fn give_up(self) {
+        if let Journal::File(open) = self {
+            let _ = std::fs::remove_file(&open.path);
+        }
+    }
+}
+
+impl Open {
+    fn replace(folder: &Path, state: &[Entry]) -> io::Result<Open> {
         let path = folder.join(home::JOURNAL);
         let unborn = folder.join(format!(".{}.part", home::JOURNAL));
         let mut options = File::options();
@@ -166,26 +220,19 @@ impl Journal {
         file.write_all(&bytes)?;
         std::fs::rename(&unborn, &path)?;
         let base = bytes.len() as u64;
-        Ok(Journal { path, file, bytes: base, base })
+        Ok(Open { path, file, bytes: base, base })
     }
 
-    /// Appends a record.
-    pub fn append(&mut self, entries: &[Entry]) -> io::Result<()> {
-        let bytes = encode(entries)?;
-        self.file.write_all(&bytes)?;
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)?;
         self.bytes += bytes.len() as u64;
         Ok(())
     }
+}
 
-    /// Whether it is to be replaced.
-    pub fn is_long(&self) -> bool {
-        self.bytes > LONG_BYTES.max(4 * self.base)
-    }
-
-    /// It cannot be written any more, and says less than the truth.
-    pub fn give_up(self) {
-        let _ = std::fs::remove_file(&self.path);
-    }
+/// Notes in a job's folder that its journal is in etcd.
+pub fn point(folder: &Path, pointer: &Pointer) -> io::Result<()> {
+    Open::replace(folder, &[Entry::Elsewhere(Box::new(pointer.clone()))]).map(drop)
 }
 
 fn encode(entries: &[Entry]) -> io::Result<Vec<u8>> {
@@ -198,11 +245,42 @@ pub(super) fn part<T: Serialize>(of: &T) -> Vec<u8> {
     postcard::to_stdvec(of).unwrap_or_default()
 }
 
+/// What a job's folder leads to.
+pub(super) enum Found {
+    Here(Box<Known>),
+    Elsewhere(Box<Pointer>),
+}
+
 /// Reads the journal in a job's folder.
-pub(super) fn read(folder: &Path) -> Result<Known, JournalError> {
+pub(super) fn read(folder: &Path) -> Result<Found, JournalError> {
     let path = folder.join(home::JOURNAL);
     let bytes = std::fs::read(&path).map_err(|e| JournalError::Io(path.clone(), e))?;
-    let (records, length) = journal::read(&bytes);
+    if let Some(first) = journal::read(&bytes).0.first()
+        && let Ok(entries) = postcard::from_bytes::<Vec<Entry>>(first)
+        && let Some(Entry::Elsewhere(pointer)) = entries.into_iter().next()
+    {
+        return Ok(Found::Elsewhere(pointer));
+    }
+    parse(path, &bytes).map(|known| Found::Here(Box::new(known)))
+}
+
+/// Takes the lead of a job whose journal is in etcd.
+pub(super) fn succeed(
+    pointer: &Pointer,
+    job: &str,
+    patience: Duration,
+) -> Result<Lead, JournalError> {
+    let place = Arc::new(Place::new(&pointer.ha, job)?);
+    Ok(Lead::succeed(place, pointer.token.as_deref(), patience)?)
+}
+
+/// The journal that the leader finds.
+pub(super) fn fetch(lead: &Lead) -> Result<Known, JournalError> {
+    parse(PathBuf::from(&lead.place.name), &lead.place.journal()?)
+}
+
+fn parse(path: PathBuf, bytes: &[u8]) -> Result<Known, JournalError> {
+    let (records, length) = journal::read(bytes);
     let mut reading = Reading::default();
     for record in records {
         let entries: Vec<Entry> = postcard::from_bytes(record)
@@ -272,6 +350,7 @@ impl Reading {
                 let session = self.sessions.entry(node).or_default();
                 session.restore(taken, confirmed).map_err(|e: Foreign| e.to_string())?;
             }
+            Entry::Elsewhere(_) => return Err(String::from("it is elsewhere")),
             Entry::Events(count) => self.events = (count, Vec::new()),
             Entry::Event(event) => {
                 self.events.0 += 1;

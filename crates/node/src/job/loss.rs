@@ -3,13 +3,12 @@
 //! Kept true: a node is declared lost once and never listened to again (it is fenced by its epoch);
 //! its ranks are brought back only when nothing of it runs any more.
 
+use super::Job;
 use super::books::Moment;
 use super::nodes::State;
-use super::{Job, Msg};
 use crate::monitor;
 use crate::recovery::Input;
 use eyrie_control::EventKind;
-use std::time::Duration;
 
 impl Job {
     /// A daemon, or the connection to it, is gone.
@@ -68,19 +67,6 @@ impl Job {
             return self.fatal(format!("{} did not come up: {why}", self.node_name(node)));
         }
         self.begin_if_all_joined();
-    }
-
-    /// Ends what is left of a node and removes its storage; `cleared` follows.
-    pub(super) fn clear_node(&mut self, node: u32, cut_off: Duration) {
-        let others = self.nodes.iter().filter(|n| n.state != State::Lost);
-        let others = others.filter_map(|n| Some(n.daemon.as_ref()?.pid));
-        let others = others.chain(self.gateway_pids()).collect();
-        let tell = self.tell.clone();
-        let done = move |left| drop(tell.send(Msg::Cleared { node, left }));
-        let Some(daemon) = &self.nodes[node as usize].daemon else { return };
-        if let Err(error) = daemon.clear(others, cut_off, done) {
-            self.fatal(format!("cannot clear away what node {node} left: {error}"));
-        }
     }
 
     /// What a rank's node knew of it is gone.

@@ -8,6 +8,7 @@
 mod archive;
 mod books;
 mod checkpoints;
+mod commit;
 mod cut;
 mod death;
 mod drain;
@@ -37,6 +38,7 @@ mod vault;
 mod verify;
 
 use crate::crew::{Crew, Wired};
+use crate::ha::News;
 use crate::input::Input;
 use crate::loans::Loans;
 use crate::membership::Member;
@@ -49,11 +51,12 @@ use crate::retention::Retention;
 use crate::saved::SavedJob;
 use crate::scheduler::Scheduler;
 use books::Moment;
+pub use commit::Reign;
 use eyrie_control::gateway::FromGateway;
 use eyrie_control::node::{FromNode, RankLook, Taken, ToNode};
 use eyrie_control::{Event, EventKind, Ft, JobSpec, NodeMsg, Stream};
 use eyrie_protocol::session::Numbered;
-pub use journal::{DaemonBooks, Head, JournalError};
+pub use journal::{DaemonBooks, Head, JournalError, point};
 pub use nodes::Node;
 pub use output::{end_input, take_input};
 use report::EventLog;
@@ -142,6 +145,8 @@ pub enum Msg {
     GatewayDue {
         cluster: u32,
     },
+    /// Of the state in etcd.
+    Ha(News),
     /// The console takes output again.
     Room,
     /// The nodes had time enough to say how they are.
@@ -281,9 +286,9 @@ pub struct Job {
     input: Input,
     input_credit: u64,
     events: EventLog,
-    /// Those that are to be told when the turn is committed, and what the console is to get then.
+    /// Those that are to be told when the turn is committed, and what else comes about then.
     told: Vec<Event>,
-    printed: RefCell<Vec<NodeMsg>>,
+    commit: commit::Commit,
     /// Of a job that outlives its controller.
     journal: Option<journal::Journal>,
     head: Option<Head>,
@@ -404,7 +409,7 @@ impl Job {
             input_credit: 0,
             events: EventLog::open(&place.folder.join(crate::home::EVENTS)),
             told: Vec::new(),
-            printed: RefCell::default(),
+            commit: commit::Commit::default(),
             journal: None,
             head: None,
             noted: Vec::new(),
@@ -493,7 +498,7 @@ impl Job {
 
     /// To the console, as soon as what led to it is durable.
     fn tell_console(&self, message: NodeMsg) {
-        self.printed.borrow_mut().push(message);
+        self.commit.printed.borrow_mut().push(message);
     }
 
     pub fn spec(&self) -> &JobSpec {
@@ -524,6 +529,7 @@ impl Job {
             Msg::GatewayGone { cluster, number } => self.gateway_gone(cluster, number),
             Msg::GatewayLate { cluster, number } => self.gateway_late(cluster, number),
             Msg::GatewayDue { cluster } => self.gateway_due(cluster),
+            Msg::Ha(news) => return self.hear_of_etcd(news),
             Msg::Room => self.grant_output(),
             Msg::LooksOver { ask } => self.looks_over(ask),
             Msg::NoticesOver => self.heed_notices(),
@@ -531,6 +537,7 @@ impl Job {
             Msg::Stop { signal: libc::SIGTERM | libc::SIGHUP } if self.saves_in_slurm() => {}
             Msg::Stop { signal } => self.stop(signal),
             Msg::ConsoleGone => {
+                self.forsake_etcd();
                 self.hung_up = self.monitor.running();
                 self.step(monitor::Input::ConsoleGone);
             }
@@ -556,6 +563,7 @@ impl Job {
         } else if [libc::SIGUSR1, libc::SIGUSR2].contains(&signal) {
             self.to_all(&ToNode::Signal { signal });
         } else {
+            self.forsake_etcd();
             self.step(monitor::Input::Stop { signal });
         }
     }

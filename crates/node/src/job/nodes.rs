@@ -65,6 +65,8 @@ pub struct Node {
     met: bool,
     /// What the journal has of the session: taken, and confirmed by the node.
     journaled: (u64, u64),
+    /// The last message of its that is taken for good, and the last order that may be sent.
+    durable: (u64, u64),
 }
 
 impl Node {
@@ -97,6 +99,7 @@ impl Node {
             session: Session::default(),
             met: false,
             journaled: (0, 0),
+            durable: (0, 0),
         }
     }
 
@@ -108,6 +111,7 @@ impl Node {
     ) -> Node {
         let NodeBooks { pid, state, epoch, peer, taken, finished, met, cleared, left, .. } = *books;
         let journaled = (session.heard(), session.known());
+        let durable = (session.heard(), session.known() + session.unheard().len() as u64);
         Node {
             daemon,
             pid,
@@ -121,6 +125,7 @@ impl Node {
             session,
             met,
             journaled,
+            durable,
             ..Node::empty()
         }
     }
@@ -161,16 +166,31 @@ impl Node {
     }
 
     /// Sends what is durable, if there is a connection; else it is sent on the next.
-    pub(super) fn post(&self, frame: Numbered<ToNode>) {
+    pub(super) fn post(&mut self, frame: Numbered<ToNode>) {
+        self.durable.1 = self.durable.1.max(frame.number);
         if let Line::There(wired) = &self.line {
             wired.sender.send(frame);
         }
     }
 
-    /// What was taken from the node is durable.
-    pub(super) fn confirm(&self) {
+    /// What was taken from the node is durable, up to this number.
+    pub(super) fn confirm(&mut self, heard: u64) {
+        self.durable.0 = heard;
         if let Line::There(wired) = &self.line {
-            wired.limits.confirm(self.session.heard());
+            wired.limits.confirm(heard);
+        }
+    }
+
+    /// Whether it has not been told yet that all was taken.
+    pub(super) fn is_to_confirm(&self) -> bool {
+        self.session.heard() != self.durable.0
+    }
+
+    /// Asks what only matters now: it waits for nothing.
+    pub(super) fn ask(&self, mut question: Numbered<ToNode>) {
+        question.heard = self.durable.0;
+        if let Line::There(wired) = &self.line {
+            wired.sender.send(question);
         }
     }
 
@@ -320,11 +340,15 @@ impl Job {
     pub(super) fn connected(&mut self, node: u32, epoch: u64, wired: Wired) {
         let awaited = self.nodes.get_mut(node as usize);
         let Some(n) = awaited.filter(|n| n.is_awaited() && n.called() == epoch) else {
-            wired.sender.send(Numbered::beside(0, ToNode::Dismissed));
+            self.commit.dismissed.push(wired);
             return self.turned_away(&format!("node {node} of epoch {epoch} is not awaited"));
         };
-        wired.limits.confirm(n.session.heard());
-        n.session.again().for_each(|frame| wired.sender.send(frame));
+        let (heard, upto) = n.durable;
+        wired.limits.confirm(heard);
+        for mut frame in n.session.again().filter(|frame| frame.number <= upto) {
+            frame.heard = heard;
+            wired.sender.send(frame);
+        }
         n.line = Line::There(wired);
         n.met = true;
         self.rejoined();

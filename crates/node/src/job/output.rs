@@ -15,6 +15,7 @@ pub fn take_input(job: &Shared, bytes: &[u8]) {
         return job
             .fatal(format!("cannot keep standard input (it is needed after a fault): {error}"));
     }
+    job.keep_input(bytes);
     job.pump_input();
     job.end_turn();
 }

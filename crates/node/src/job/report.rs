@@ -154,6 +154,7 @@ impl Job {
             checkpoint_every_ms: self.spec.checkpoint_every_ms,
             log_limit_bytes: u64::from(geometry.pool_chunks) * u64::from(geometry.chunk_bytes),
             tls: self.spec.tls && self.many(),
+            ha: self.ha_status(),
             saved_set: self.flush.there,
             protected: self.spec.ft.protects() && self.unprotected.is_none(),
             unprotected_reason: self.unprotected.clone(),

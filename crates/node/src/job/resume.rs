@@ -8,19 +8,22 @@
 //! ranks that live are not touched.
 
 use super::books::{Moment, instant};
-use super::journal;
+use super::commit::{self, Reign};
+use super::journal::{self, Found, Head, JournalError, Known};
 use super::nodes::{Node, State};
 use super::report::EventLog;
 use super::{BeginError, Job, Msg, Place, Shared};
 use crate::crew::{Crew, Daemon};
+use crate::ha::{HaError, Pointer};
 use crate::home;
 use crate::input::Input;
 use crate::monitor;
 use crate::outlet::Outlet;
 use crate::pipes;
 use crate::reap;
-use eyrie_control::message::MAX_DATA_BYTES;
+use eyrie_control::message::{Host, MAX_DATA_BYTES};
 use eyrie_control::{EventKind, NodeMsg, Stream};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 use tokio::io::Interest;
@@ -28,6 +31,47 @@ use tokio::sync::mpsc::UnboundedSender;
 
 /// How long nodes may take to come back.
 const REJOINING: Duration = Duration::from_secs(20);
+/// How long is waited for etcd.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Takes the lead of a job whose state is in etcd, and brings here what a folder is to have.
+fn take_lead(
+    place: &Place,
+    pointer: &Pointer,
+    tell: &UnboundedSender<Msg>,
+) -> Result<(Known, Reign), JournalError> {
+    let lead = journal::succeed(pointer, &place.id, PATIENCE)?;
+    let reign = Reign::begin(lead, tell).map_err(HaError::Thread)?;
+    let lead = reign.lead();
+    let found = commit::bring(lead, &place.folder).and_then(|()| journal::fetch(lead));
+    match found {
+        Err(error) => {
+            reign.leave();
+            Err(error)
+        }
+        Ok(mut known) => {
+            known.head.reign = lead.reign - 1;
+            if !pointer.hosts.is_empty() {
+                move_here(&mut known.head, &pointer.hosts);
+                known.books.archive.leave_behind();
+            }
+            Ok((known, reign))
+        }
+    }
+}
+
+/// The controller is on this machine now, which its hosts reach so.
+fn move_here(head: &mut Head, reached: &[Host]) {
+    let Some(hosts) = &mut head.spec.hosts else { return };
+    for host in &mut hosts.list {
+        let named = reached.iter().find(|r| r.name == host.name).or(reached.first());
+        host.controller = named.map_or(host.controller, |r| r.controller);
+    }
+    let mut places: Vec<_> = hosts.list.iter().map(|h| h.controller).collect();
+    places.sort_unstable();
+    places.dedup();
+    head.addresses = places.into_iter().map(|ip| SocketAddr::new(ip, 0)).collect();
+}
 
 impl Job {
     /// The job in this folder, as its last controller left it.
@@ -39,7 +83,13 @@ impl Job {
         tell: &UnboundedSender<Msg>,
     ) -> Result<Shared, BeginError> {
         let folder = place.folder.clone();
-        let mut known = journal::read(&folder)?;
+        let (mut known, reign) = match journal::read(&folder)? {
+            Found::Here(known) => (*known, None),
+            Found::Elsewhere(pointer) => {
+                let (known, reign) = take_lead(&place, &pointer, tell)?;
+                (known, Some(reign))
+            }
+        };
         known.head.reign += 1;
         known.head.spec.verbose |= verbose;
         let daemons = known.nodes.iter().filter_map(|(books, _)| books.daemon.as_ref());
@@ -47,6 +97,7 @@ impl Job {
         let named = (place.id.as_str(), folder.as_path());
         let crew = Crew::again(&known.head, daemons, named, lifeline, tell);
         let crew = crew.map_err(BeginError::Daemon)?;
+        known.head.addresses = crew.addresses.clone();
         let mut nodes = Vec::new();
         for (books, session) in &known.nodes {
             let hosts = known.head.spec.hosts.as_ref();
@@ -59,6 +110,7 @@ impl Job {
         let spec = known.head.spec.clone();
         let job = Job::begin(place, spec, None, nodes, console, tell.clone())?;
         job.borrow_mut().employ(crew);
+        reign.map_or(Ok(()), |reign| job.borrow_mut().lead(reign))?;
         job.borrow_mut().take_books(known)?;
         job.borrow_mut().go_on();
         Ok(job)

@@ -1,0 +1,340 @@
+//! A job's state in etcd (`--ha`): who leads it, its journal, and where its controller is. Keys in
+//! `docs/formats/ha.md`.
+//!
+//! Kept true: one controller leads at a time: whatever is written compares the leader's key with
+//! the writer's own token, so one that was deposed writes nothing any more. That key goes with a
+//! lease; the number of the reign stays, so who had the lease run out gets the lead back only if
+//! nobody else had it.
+
+mod lease;
+#[cfg(test)]
+mod tests;
+mod watch;
+mod writer;
+
+pub use crate::job::point;
+pub use eyrie_etcd::Error as EtcdError;
+pub use lease::{Health, News, keep};
+pub use watch::{Sign, Watch};
+pub use writer::Writer;
+
+use eyrie_control::Ha;
+use eyrie_control::message::Host;
+use eyrie_etcd::{Client, Compare, Config, ConfigError, Error, Limits, Op, Tls};
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a leader counts as one that is not heard of, in seconds.
+pub const LEASE_SECS: i64 = 5;
+/// How much longer a node bears that nobody is there, beside the lease.
+pub const SLACK: Duration = Duration::from_secs(3);
+/// After so long a node that knows of nobody has ended.
+pub const UNLED: Duration = Duration::from_secs(LEASE_SECS as u64 + 3 * SLACK.as_secs());
+/// How long a node that has no controller waits for an endpoint.
+const BRIEF: Limits = Limits { connect: Duration::from_millis(500), call: Duration::from_secs(1) };
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How long it stays known in etcd that a job has ended.
+const ENDED_SECS: i64 = 600;
+/// Keys that are read at a time.
+const PAGE: u32 = 8;
+
+const LEADER: &str = "leader";
+const REIGN: &str = "reign";
+const CONTROLLER: &str = "controller";
+const ENDED: &str = "ended";
+const JOURNAL: &str = "journal";
+const PRINTED: &str = "printed";
+const INPUT: &str = "stdin/";
+
+/// Why there is no state to be had from etcd.
+#[derive(Debug, thiserror::Error)]
+pub enum HaError {
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    #[error("etcd: {0}")]
+    Etcd(#[from] Error),
+    #[error("thread: {0}")]
+    Thread(#[from] std::io::Error),
+    #[error("{0}: there is a job already")]
+    Taken(String),
+    #[error("{0}: there is no such job (any more)")]
+    NoJob(String),
+    #[error("{0}: what is there does not fit together")]
+    Broken(String),
+    #[error("the job has ended with exit code {0}")]
+    Ended(i32),
+    /// Somebody else leads it.
+    #[error("another controller has the job")]
+    Held,
+}
+
+/// Where the controller is, for nodes and for those that may follow it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Announced {
+    pub reign: u64,
+    pub addresses: Vec<SocketAddr>,
+    /// The machines of its nodes.
+    pub hosts: Vec<String>,
+}
+
+/// A job, as etcd knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Seen {
+    pub reign: Option<u64>,
+    pub leader: Option<String>,
+    pub announced: Option<Announced>,
+    /// With this exit code.
+    pub ended: Option<i32>,
+}
+
+/// The keys of a job.
+pub struct Place {
+    client: Client,
+    /// What they begin with.
+    base: String,
+    /// For people.
+    pub name: String,
+    endpoints: u32,
+}
+
+impl Place {
+    /// # Errors
+    /// When the certificates are none; etcd is not asked.
+    pub fn new(ha: &Ha, job: &str) -> Result<Place, HaError> {
+        Self::within(ha, job, Limits::default())
+    }
+
+    /// For a node: does not wait long.
+    ///
+    /// # Errors
+    /// As `new`.
+    pub fn brief(ha: &Ha, job: &str) -> Result<Place, HaError> {
+        Self::within(ha, job, BRIEF)
+    }
+
+    fn within(ha: &Ha, job: &str, limits: Limits) -> Result<Place, HaError> {
+        let tls = |t: &eyrie_control::ha::HaTls| Tls {
+            authorities: t.authorities.clone(),
+            own: t.own.clone(),
+        };
+        let config = Config { endpoints: ha.endpoints.clone(), tls: ha.tls.as_ref().map(tls) };
+        let client = Client::new(&config, limits)?;
+        let endpoints = ha.endpoints.len() as u32;
+        Ok(Place { client, base: ha.of(job), name: format!("{ha}/{job}"), endpoints })
+    }
+
+    fn key(&self, name: &str) -> String {
+        format!("{}/{name}", self.base)
+    }
+
+    fn leads(&self, token: &str) -> Compare {
+        Compare::value(&self.key(LEADER), token)
+    }
+
+    /// How things are.
+    ///
+    /// # Errors
+    /// When etcd does not say.
+    pub fn look(&self) -> Result<Seen, Error> {
+        let names = [REIGN, LEADER, CONTROLLER, ENDED].map(|name| Op::get(&self.key(name)));
+        let pages = self.client.txn(&[], &names, &[])?.pages;
+        let text = |at: usize| {
+            let value = &pages.get(at)?.kvs.first()?.value;
+            String::from_utf8(value.clone()).ok()
+        };
+        Ok(Seen {
+            reign: text(0).and_then(|t| t.parse().ok()),
+            leader: text(1),
+            announced: text(2).and_then(|t| serde_json::from_str(&t).ok()),
+            ended: text(3).and_then(|t| t.parse().ok()),
+        })
+    }
+
+    /// The values of all keys that begin so, in order, with the rest of their names.
+    fn all(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, Error> {
+        let first = self.key(prefix);
+        let end = eyrie_etcd::after(first.as_bytes());
+        let (mut from, mut all) = (first.clone().into_bytes(), Vec::new());
+        loop {
+            let page = self.client.range(&from, Some(&end), PAGE)?;
+            let last = page.kvs.last().map(|kv| kv.key.clone());
+            for kv in page.kvs {
+                let name = kv.key.get(first.len()..).unwrap_or_default();
+                all.push((String::from_utf8_lossy(name).into_owned(), kv.value));
+            }
+            let Some(last) = last.filter(|_| page.more) else { return Ok(all) };
+            from = [last, vec![0]].concat();
+        }
+    }
+
+    /// The bytes of the journal. To be read by the leader.
+    ///
+    /// # Errors
+    /// When there is none, or etcd does not say.
+    pub fn journal(&self) -> Result<Vec<u8>, HaError> {
+        let current = self.client.get(&self.key(JOURNAL))?;
+        let current = current.ok_or_else(|| HaError::NoJob(self.name.clone()))?;
+        let current = String::from_utf8_lossy(&current).parse::<u64>();
+        let current = current.map_err(|_| HaError::Broken(self.name.clone()))?;
+        let mut bytes = Vec::new();
+        for (due, (name, chunk)) in self.all(&chunks(current))?.into_iter().enumerate() {
+            if name != format!("{due:016x}") {
+                return Err(HaError::Broken(self.name.clone()));
+            }
+            bytes.extend(chunk);
+        }
+        Ok(bytes)
+    }
+
+    /// Standard input, as far as it is there without a gap. To be read by the leader.
+    ///
+    /// # Errors
+    /// When etcd does not say.
+    pub fn input(&self) -> Result<Vec<u8>, HaError> {
+        let mut bytes = Vec::new();
+        for (name, piece) in self.all(INPUT)? {
+            // Others are left of what was read and not written down, and read again since.
+            if u64::from_str_radix(&name, 16).is_ok_and(|at| at == bytes.len() as u64) {
+                bytes.extend(piece);
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// How much was printed, as far as that was known when something was written last.
+    ///
+    /// # Errors
+    /// When etcd does not say.
+    pub fn printed(&self) -> Result<Vec<u8>, HaError> {
+        Ok(self.client.get(&self.key(PRINTED))?.unwrap_or_default())
+    }
+}
+
+/// What the keys of a journal's chunks begin with.
+fn chunks(generation: u64) -> String {
+    format!("{JOURNAL}/{generation:016x}/")
+}
+
+/// The lead of a job.
+pub struct Lead {
+    pub place: Arc<Place>,
+    pub token: String,
+    pub reign: u64,
+    lease: i64,
+    /// Of the journal that is there.
+    generation: u64,
+}
+
+fn token() -> String {
+    let mut bytes = [0u8; 16];
+    // SAFETY: the buffer is as long as stated.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if got != bytes.len() as isize {
+        // Two controllers do not have number and moment in common.
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let unique =
+            now.unwrap_or_default().as_nanos() as u64 ^ u64::from(std::process::id()) << 44;
+        bytes[..8].copy_from_slice(&unique.to_le_bytes());
+    }
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+impl Lead {
+    /// That of a new job.
+    ///
+    /// # Errors
+    /// When etcd is not there, or has a job of that name.
+    pub fn found(ha: &Ha, job: &str) -> Result<Lead, HaError> {
+        let place = Arc::new(Place::new(ha, job)?);
+        let absent = |name| Compare::absent(&place.key(name));
+        let free = [absent(REIGN), absent(LEADER), absent(JOURNAL)];
+        let won = take(&place, &free, 1)?;
+        let (token, lease) = won.ok_or_else(|| HaError::Taken(place.name.clone()))?;
+        Ok(Lead { place, token, reign: 1, lease, generation: 0 })
+    }
+
+    /// That of a job whose controller is gone: nobody leads it, or `last`, which is dead for sure.
+    /// Tries again for so long if etcd does not answer, or that one's lease has not run out.
+    ///
+    /// # Errors
+    /// When another one has it.
+    pub fn succeed(
+        place: Arc<Place>,
+        last: Option<&str>,
+        patience: Duration,
+    ) -> Result<Lead, HaError> {
+        let end = Instant::now() + patience;
+        loop {
+            match attempt(&place, last) {
+                Err(HaError::Etcd(Error::Away(why))) if Instant::now() < end => {
+                    tracing::warn!("etcd: {why}");
+                    std::thread::sleep(PAUSE);
+                }
+                Err(error) => return Err(error),
+                Ok((token, lease, reign)) => {
+                    let generation = place.client.get(&place.key(JOURNAL))?;
+                    let generation = generation.map(|g| String::from_utf8_lossy(&g).into_owned());
+                    let generation = generation.and_then(|g| g.parse().ok()).unwrap_or(0);
+                    return Ok(Lead { place, token, reign, lease, generation });
+                }
+            }
+        }
+    }
+
+    /// The job did not begin: nothing of it stays.
+    pub fn remove(self) {
+        let all = Op::delete_all(&format!("{}/", self.place.base));
+        let _ = self.place.client.txn(&[self.place.leads(&self.token)], &[all], &[]);
+        let _ = self.place.client.revoke(self.lease);
+    }
+}
+
+/// Token, lease and reign of a lead that was taken over.
+fn attempt(place: &Place, last: Option<&str>) -> Result<(String, i64, u64), HaError> {
+    let seen = place.look()?;
+    if let Some(code) = seen.ended {
+        return Err(HaError::Ended(code));
+    }
+    let reign = seen.reign.ok_or_else(|| HaError::NoJob(place.name.clone()))?;
+    let nobody = match &seen.leader {
+        None => Compare::absent(&place.key(LEADER)),
+        Some(token) if Some(token.as_str()) == last => place.leads(token),
+        Some(_) => return Err(HaError::Held),
+    };
+    let unchanged = Compare::value(&place.key(REIGN), reign.to_string());
+    let won = take(place, &[nobody, unchanged], reign + 1)?;
+    let (token, lease) = won.ok_or(HaError::Held)?;
+    Ok((token, lease, reign + 1))
+}
+
+/// Becomes the leader if that is so. None: it is not.
+fn take(place: &Place, if_so: &[Compare], reign: u64) -> Result<Option<(String, i64)>, Error> {
+    let token = token();
+    let lease = place.client.grant(LEASE_SECS)?;
+    let (key, value) = (place.key(LEADER).into_bytes(), token.clone().into_bytes());
+    let lead = Op::Put { key, value, lease };
+    let steps = [lead, Op::put(&place.key(REIGN), reign.to_string())];
+    let ask = || place.client.txn(if_so, &steps, &[Op::get(&place.key(LEADER))]);
+    // Who does not hear the answer may have it already.
+    let outcome = ask().or_else(|_| ask())?;
+    let leader = outcome.pages.first().and_then(|p| p.kvs.first());
+    if outcome.held || leader.is_some_and(|kv| kv.value == token.as_bytes()) {
+        return Ok(Some((token, lease)));
+    }
+    let _ = place.client.revoke(lease);
+    Ok(None)
+}
+
+/// What of a job's folder leads to its state in etcd.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Pointer {
+    pub ha: Ha,
+    /// Of the controller that had this folder.
+    pub token: Option<String>,
+    /// The machines of its nodes, with the addresses of this one that they reach; empty: as the
+    /// journal has it.
+    pub hosts: Vec<Host>,
+}

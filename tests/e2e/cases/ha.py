@@ -1,0 +1,337 @@
+"""Jobs whose controller keeps its state in etcd: another machine goes on. The machines are this one
+under other names, each with a home of its own; etcd is Debian's."""
+
+import base64
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.request
+
+from harness import EYRIE, POLL_S, TIMEOUT_S, Hung, Job, NotRun, alive, soon
+from hosts import Hosted, on_node, refused, shell
+from nodes import checkpointed_again, expected
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Etcd:
+    """One etcd of our own, which may be stopped and started again."""
+
+    def __init__(self):
+        self.binary = shutil.which("etcd")
+        if not self.binary:
+            raise NotRun("there is no etcd here (Debian: etcd-server)")
+        self.folder = tempfile.mkdtemp(prefix="eyrie-test-")
+        self.port, peers = free_port(), free_port()
+        self.url = f"etcd://127.0.0.1:{self.port}/test/eyrie"
+        here, peers = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{peers}"
+        self.http = here
+        self.command = [self.binary, "--name", "one", "--data-dir", f"{self.folder}/data"]
+        self.command += ["--listen-client-urls", here, "--advertise-client-urls", here]
+        self.command += ["--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers]
+        self.command += ["--initial-cluster", f"one={peers}", "--log-level", "error"]
+        self.start()
+
+    def start(self):
+        with open(f"{self.folder}/log", "ab") as log:
+            self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
+
+        def healthy():
+            with contextlib.suppress(OSError):
+                return b"true" in urllib.request.urlopen(f"{self.http}/health", timeout=5).read()
+
+        soon(healthy, "etcd")
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+    def keys(self):
+        """The names of all keys, as etcdctl would print them; asked as Eyrie asks."""
+        body = b'{"key":"AA==","range_end":"AA==","keys_only":true}'
+        request = urllib.request.Request(f"{self.http}/v3/kv/range", body)
+        answer = json.load(urllib.request.urlopen(request, timeout=10))
+        return sorted(base64.b64decode(kv["key"]).decode() for kv in answer.get("kvs", []))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Standby(Job):
+    """`eyrie standby` for a job, on another machine as it were."""
+
+    def __init__(self, job, etcd, name, stdin=None):
+        self.first = job
+        self.home = self.job_home = tempfile.mkdtemp(prefix="eyrie-test-")
+        self.env = {**job.env, "EYRIE_HOME": self.home}
+        self.out_path = os.path.join(self.home, "test.out")
+        self.err_path = os.path.join(self.home, "test.err")
+        self.arguments = [EYRIE, "standby", f"{etcd.url}/{name}", "--address", "127.0.0.1"]
+        self.pids, self._events, self._events_file, self._events_rest = set(), [], None, ""
+        with open(self.out_path, "wb") as out, open(self.err_path, "wb") as err:
+            self.process = subprocess.Popen(
+                self.arguments,
+                stdin=stdin or subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=self.env,
+                start_new_session=True,
+            )
+        self.until(lambda: "standing by" in self.stderr(), "standby")
+
+    def goes_on(self):
+        self.wait_event("controller-back")
+
+    def ends_as(self, name):
+        """Both together printed what an undisturbed run prints; the second one all that the first
+        one had not, and at most a piece twice. Nothing is left."""
+        want, before = expected(name), self.first.stdout()
+        self.first.let_end()
+        assert self.wait() == 0, self.report()
+        after = self.stdout()
+        assert want.startswith(before) and want.endswith(after), (before, after, self.report())
+        assert len(before) + len(after) >= len(want), (before, after)
+        self.settle()
+        assert not self.left_over(), self.left_over()
+        soon(lambda: not self.first.left_over(), "end of " + str(self.first.left_over()))
+
+
+@contextlib.contextmanager
+def replicated(name="farm", options=(), **more):
+    """A job with its state in an etcd; yields both, and the job's name."""
+    expected(name)
+    more = {"ckpt_every": 0.5, **more}
+    with Etcd() as etcd, shell() as rsh:
+        with Hosted(name, rsh, ["--ha", etcd.url, *options], **more) as job:
+            job.until(lambda: "eyrie standby" in job.stderr(), "line about the standby")
+            yield job, etcd, os.path.basename(job.until(job.folder, "folder"))
+
+
+def lose_machine(job, *others):
+    """The machine of `eyrie run` is gone, with the job's folder and other processes. What only sees
+    its end, as the remote shells here, does not count."""
+    record = job.status()
+    os.kill(record["daemon_pid"], signal.SIGSTOP)
+    job.process.kill()
+    for pid in [record["daemon_pid"], *others]:
+        os.kill(pid, signal.SIGKILL)
+    job.process.wait()
+    shutil.rmtree(os.path.join(job.home, "jobs"))
+    return record
+
+
+def unharmed(job):
+    for event in ("detected", "restored", "node-lost", "rolled-back", "diverged"):
+        assert not job.count(event), job.report()
+
+
+def forgotten(etcd, name):
+    assert etcd.keys() == [f"test/eyrie/{name}/ended"], etcd.keys()
+
+
+def test_a_standby_goes_on():
+    with replicated() as (job, etcd, name):
+        job.all_checkpointed()
+        with Standby(job, etcd, name) as standby:
+            before = lose_machine(job)
+            standby.goes_on()
+            after = standby.status()
+            assert after["reign"] == 2 and after["ha"]["away"] is None, after
+            for old, new in zip(before["ranks"], after["ranks"]):
+                assert (old["pid"], old["incarnation"]) == (new["pid"], new["incarnation"])
+            standby.eyrie("checkpoint", "last")
+            unharmed(standby)
+            standby.ends_as("farm")
+        forgotten(etcd, name)
+
+
+def test_a_node_dies_with_the_controller():
+    with replicated("cg") as (job, etcd, name):
+        job.all_checkpointed()
+        victims = on_node(job.status(), 1)
+        with Standby(job, etcd, name) as standby:
+            pid = job.status()["nodes"][1]["pid"]
+            lose_machine(job, pid)
+            standby.goes_on()
+            for rank in victims:
+                standby.wait_event("restored", rank=rank)
+            standby.ends_as("cg")
+            restored = {e["rank"] for e in standby.events() if e["event"] == "restored"}
+            assert sorted(restored) == victims, standby.report()
+            assert not standby.count("rolled-back") and not standby.count("diverged")
+
+
+def test_of_two_standbys_one_goes_on():
+    with replicated() as (job, etcd, name):
+        job.all_checkpointed()
+        with Standby(job, etcd, name) as one, Standby(job, etcd, name) as two:
+            lose_machine(job)
+
+            def winner():
+                assert one.running() and two.running(), one.report() + two.report()
+                return next((s for s in (one, two) if s.count("controller-back")), None)
+
+            limit = time.monotonic() + TIMEOUT_S
+            while not winner():
+                if time.monotonic() > limit:
+                    raise Hung(one.report() + two.report())
+                time.sleep(POLL_S)
+            first = winner()
+            second = two if first is one else one
+            second.until(lambda: "controller 2 leads" in second.stderr(), "the other one's lead")
+            # And once more.
+            lose_machine(first)
+            second.goes_on()
+            assert second.status()["reign"] == 3
+            unharmed(second)
+            second.ends_as("farm")
+
+
+def test_a_standby_hears_of_the_end():
+    with replicated() as (job, etcd, name):
+        job.all_checkpointed()
+        with Standby(job, etcd, name) as standby:
+            job.ends_as("farm")
+            assert standby.wait() == 0 and "has ended with exit code 0" in standby.stderr()
+            assert not standby.stdout() and not standby.left_over()
+        forgotten(etcd, name)
+
+
+def test_the_next_controller_of_the_same_machine_waits_for_no_lease():
+    with replicated("heat") as (job, etcd, name):
+        job.all_checkpointed()
+        for count in (1, 2):
+            os.kill(job.status()["daemon_pid"], signal.SIGKILL)
+            job.wait_event("controller-back", count=count)
+        assert job.status()["reign"] == 3
+        checkpointed_again(job)
+        unharmed(job)
+        job.ends_as("heat")
+        forgotten(etcd, name)
+
+
+def test_etcd_is_away_for_a_while():
+    """Longer than a lease: decisions wait, and nobody else is there to take the lead."""
+    with replicated() as (job, etcd, name):
+        job.all_checkpointed()
+        etcd.stop()
+        job.until(lambda: job.status()["ha"]["away"], "absence of etcd in the status")
+        assert "decisions wait" in job.eyrie("status", "last")[1]
+        # What dies now is brought back then.
+        victim = job.status()["ranks"][3]
+        os.kill(victim["pid"], signal.SIGKILL)
+        time.sleep(6)
+        assert not job.count("restored") and job.running()
+        etcd.start()
+        job.until(lambda: job.status()["ha"]["away"] is None, "return of etcd in the status")
+        job.wait_event("restored", rank=3)
+        checkpointed_again(job)
+        assert not job.count("node-lost"), job.report()
+        job.ends_as("farm")
+        assert "nothing can be written to etcd" in job.stderr(), job.stderr()
+        assert "etcd is back" in job.stderr(), job.stderr()
+        forgotten(etcd, name)
+
+
+def test_etcd_is_away_while_the_controller_dies():
+    """Nodes wait for both."""
+    with replicated() as (job, etcd, name):
+        job.all_checkpointed()
+        etcd.stop()
+        os.kill(job.status()["daemon_pid"], signal.SIGKILL)
+        etcd.start()
+        job.wait_event("controller-back")
+        unharmed(job)
+        job.ends_as("farm")
+
+
+def test_etcd_is_gone_for_good():
+    """The job computes on; Ctrl-C ends it, and nothing is left."""
+    with replicated() as (job, etcd, name):
+        job.all_checkpointed()
+        etcd.stop()
+        job.until(lambda: job.status()["ha"]["away"], "absence of etcd")
+        record = job.status()
+        assert all(alive(r["pid"]) for r in record["ranks"])
+        job.interrupt()
+        job.ends_with_nothing_left(130)
+        assert "the job ends without it" in job.stderr(), job.stderr()
+
+
+def test_a_deposed_controller_does_nothing():
+    """It is stopped, another one takes its place, and it wakes up."""
+    with replicated() as (job, etcd, name):
+        job.all_checkpointed()
+        with Standby(job, etcd, name) as standby:
+            record = job.status()
+            os.kill(record["daemon_pid"], signal.SIGSTOP)
+            standby.goes_on()
+            seen = len(job.events())
+            os.kill(record["daemon_pid"], signal.SIGCONT)
+            assert job.wait() == 1, job.report()
+            assert "goes on without this command" in job.stderr(), job.stderr()
+            assert len(job.events()) == seen, job.report()
+            for old, new in zip(record["ranks"], standby.status()["ranks"]):
+                assert (old["pid"], old["incarnation"]) == (new["pid"], new["incarnation"])
+            standby.eyrie("checkpoint", "last")
+            unharmed(standby)
+            standby.ends_as("farm")
+
+
+def test_standard_input_is_there_for_the_next_one():
+    """Rank 0 reads lines; after the loss of the machine it dies, and reads them again from etcd."""
+    code = "import sys\nfor line in sys.stdin: print('got', line, end='', flush=True)\n"
+    lines = [f"line {n}\n" for n in range(2000)]
+    with Etcd() as etcd, shell() as rsh:
+        options = ["--hosts", "alpha,beta", "--rsh", rsh, "--address", "127.0.0.1"]
+        program = ["python3", "-c", code]
+        options += ["--ha", etcd.url]
+        with Job(program, ranks=2, options=options, stdin="open") as job:
+            job.process.stdin.write("".join(lines[:1000]).encode())
+            job.process.stdin.flush()
+            job.until(lambda: "got line 999\n" in job.stdout(), "output")
+            name = os.path.basename(job.folder())
+            read, write = os.pipe()
+            with Standby(job, etcd, name, stdin=read) as standby:
+                os.close(read)
+                lose_machine(job)
+                standby.goes_on()
+                assert standby.kill_pid(0)
+                standby.wait_event("restored", rank=0)
+                with open(write, "wb") as rest:
+                    rest.write("".join(lines[1000:]).encode())
+                assert standby.wait() == 0, standby.report()
+                want = "".join(f"got {line}" for line in lines)
+                before, after = job.stdout(), standby.stdout()
+                assert want.startswith(before) and want.endswith(after), standby.report()
+                assert len(before) + len(after) >= len(want), standby.report()
+
+
+def test_what_cannot_be_is_refused():
+    away = f"etcd://127.0.0.1:{free_port()}/x"
+    refused(["--ha", away], "etcd", "refused")
+    refused(["--ha", "http://a/x"], "--ha", "etcd://HOST:PORT", code=2)
+    refused(["--ha", "etcds://a/x"], "--ha-ca", code=2)
+    refused(["--ha", away, "--ft", "coordinated"], "--ft logged", code=2)
+    refused(["--ha", away, "--save-every", "9"], "--save-every", code=2)
+    for options in ([], ["--nodes", "2"]):
+        with Job(["true"], options=[*options, "--ha", away]) as job:
+            assert job.wait() == 2 and "--hosts" in job.stderr(), job.report()
+    with Etcd() as etcd:
+        command = [EYRIE, "standby", f"{etcd.url}/nojob"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 1 and "there is no job" in done.stderr, done
