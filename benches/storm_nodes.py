@@ -13,7 +13,12 @@ import subprocess
 
 
 def live_nodes(record):
-    return [n["node"] for n in record["nodes"] if n["state"] in ("live", "spare")]
+    return [n["node"] for n in record["nodes"] if n["state"] in ("live", "spare", "router")]
+
+
+def takers(record):
+    """Nodes that ranks may be brought to."""
+    return {n["node"] for n in record["nodes"] if n["state"] in ("live", "spare")}
 
 
 def replica(node, live):
@@ -40,7 +45,7 @@ def bearable(record, gone):
     """Whether a job that stands as `record` says loses nothing with these nodes."""
     live = live_nodes(record)
     lost = set(live) & gone
-    if not set(live) - lost:
+    if not takers(record) - lost:
         return False
     if in_vault(record):
         return len(gone) <= tolerated(record)
@@ -103,7 +108,7 @@ class Losses:
         there = [n for n in live_nodes(record) + leaving if n not in self.recent]
         sets = [set(c) for c in itertools.combinations(there, count)]
         if self.options.rollbacks:
-            return [s for s in sets if set(there) - s]
+            return [s for s in sets if takers(record) - self.recent - s]
         return [
             s
             for s in sets

@@ -3,6 +3,7 @@
 use crate::clusters::Wide;
 use crate::ha_args::{HaArgs, Standby};
 use crate::keeping::Keeping;
+pub use crate::layout::{BindMode, MapMode};
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use eyrie_terminal::units::{parse_bytes, parse_millis};
@@ -121,32 +122,11 @@ pub enum FtMode {
     /// That for the ranks of each node, and between nodes messages are logged: when a rank or a
     /// node dies, the ranks that began on its node go back (on one node: coordinated)
     Node,
+    /// Message logging as in the Eagle paper: messages between nodes go by routers, which are
+    /// nodes of their own, and a rank that is restored gets them again from there
+    Routed,
     /// No protection: a rank that dies ends the job
     None,
-}
-
-/// How ranks are laid out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum MapMode {
-    /// The first ranks on the first node, the next on the second
-    Block,
-    /// One on each node in turn
-    Cyclic,
-}
-
-/// What a rank is bound to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum BindMode {
-    /// Nothing: the kernel moves it about
-    None,
-    /// One of a core's threads
-    Hwthread,
-    /// A core
-    Core,
-    /// The cores of a memory domain
-    Numa,
-    /// The cores of a socket
-    Socket,
 }
 
 /// In which order ranks are checkpointed.
@@ -210,7 +190,8 @@ fn parse_size(text: &str) -> Result<u32, String> {
     eyrie run -n 4 -l -v --ckpt-every 10 -- ./heat 2000 --steps 500\n  \
     eyrie run -n 2 --ft none python3 pi.py\n  \
     eyrie run -n 8 --hosts node1,node2,node3 --spares 1 ./heat 4000\n  \
-    eyrie run -n 8 --nodes 4 --clusters 2 ./heat 4000\n\n\
+    eyrie run -n 8 --nodes 4 --clusters 2 ./heat 4000\n  \
+    eyrie run -n 4 --nodes 4 --ft routed --routers 2 ./heat 4000\n\n\
     Ctrl-C asks the program to end; a second one kills it. SIGQUIT (Ctrl-\\) saves the job and\n\
     ends it with exit code 85; eyrie restart goes on. The exit code is 0 if all ranks\n\
     exit with 0, else that of the first rank that failed (128 + signal if one killed it).")]
@@ -280,6 +261,11 @@ pub struct Run {
     #[arg(long, value_name = "S")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=256))]
     pub spares: Option<u32>,
+    /// With --ft routed: a router, which is a node more, for each N ranks; of hosts the last
+    /// [default: 4]
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub routers: Option<u32>,
     /// How images outlive their nodes: rs:K+M (of each K + M nodes any M may be lost at once with
     /// their disks), xor:K (of each K + 1 nodes any one), partner (a copy on the next node), local
     /// (not at all) [default: partner]

@@ -6,7 +6,7 @@
 //!
 //! Kept true: an error of the first process before the others know it ends them without a word.
 
-use crate::args::Run;
+use crate::args::{FtMode, Run};
 use crate::console;
 use crate::hosts;
 use crate::launch;
@@ -83,6 +83,8 @@ fn refuse(run: &Run) -> Result<(), Failure> {
         ("--map", run.map.is_some()),
         ("--rankfile", run.rankfile.is_some()),
         ("--spares", run.spares.is_some()),
+        ("--ft routed", run.ft == FtMode::Routed),
+        ("--routers", run.routers.is_some()),
         ("--netns", run.netns),
     ];
     let given = options.into_iter().find(|(_, given)| *given).map(|(name, _)| name);

@@ -21,6 +21,7 @@ use eyrie_node::home::{self, JobFolder};
 use eyrie_node::keeper;
 use eyrie_node::placement::Map;
 use eyrie_node::program::{self, ProgramError};
+use eyrie_node::routing::Routing;
 use eyrie_node::saved::SavedJob;
 use eyrie_node::serve;
 use eyrie_node::spawn::Prefix;
@@ -40,6 +41,8 @@ use std::time::{Duration, Instant};
 
 /// Send log of each rank when none is asked for.
 const LOG_BYTES: u64 = 512 << 20;
+/// Ranks of a router if nothing else is said.
+const ROUTER_SHARE: u32 = 4;
 /// How long nodes go on without a controller if nothing else is said.
 const CONTROLLER_LIMIT_MS: u64 = 60_000;
 /// How long nodes have that are told to end; less than what Slurm leaves them (30 s).
@@ -54,12 +57,15 @@ const LEAST_LOG_BYTES: u64 = 16 << 20;
 pub fn run(run: &Run) -> Result<i32, Failure> {
     let map = if run.map == Some(MapMode::Cyclic) { Map::Cyclic } else { Map::Block };
     let file = RankFile::of(run).map_err(|e| Failure::new(USAGE, e))?;
+    check_routers(run).map_err(|e| Failure::new(USAGE, anyhow::Error::msg(e)))?;
+    let ranks = file.as_ref().map_or_else(|| run.ranks(), |f| f.ranks.len() as u32);
+    let routers = router_share(run).map_or(0, |share| Routing::count(ranks, share));
     let wish = Wish {
         hosts: run.hosts.as_deref(),
         here: run.nodes.is_some(),
         reach: &run.reach,
         ranks: run.ranks(),
-        spares: run.spares.unwrap_or(0),
+        spares: run.spares.unwrap_or(0) + routers,
         map,
         file: file.as_ref(),
     };
@@ -88,11 +94,17 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
     let clusters = run.wide.plan(nodes, run.spares.unwrap_or(0), &named);
     let clusters = clusters.map_err(|e| Failure::new(USAGE, e))?;
     check_clusters(run, &clusters)?;
+    if routers > 0 && nodes == 0 {
+        let text = "--ft routed needs nodes for ranks and for routers: give --nodes or --hosts";
+        return Err(Failure::new(USAGE, anyhow::Error::msg(text)));
+    }
     let ha = standby::wanted(run, hosts.as_ref().is_some_and(|h| h.shell))?;
-    let ranks = file.as_ref().map_or_else(|| run.ranks(), |f| f.ranks.len() as u32);
     let spec = JobSpec {
         ft: mode(run.ft, nodes),
         nodes,
+        spares: run.spares.unwrap_or(0) + routers,
+        routers,
+        router_share: router_share(run).unwrap_or(1),
         hosts,
         homes,
         cyclic: map == Map::Cyclic,
@@ -111,7 +123,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
 /// What a mode comes to on so many nodes with daemons of their own.
 pub fn mode(asked: FtMode, nodes: u32) -> Ft {
     match asked {
-        FtMode::Logged => Ft::Logged,
+        FtMode::Logged | FtMode::Routed => Ft::Logged,
         FtMode::Coordinated => Ft::Coordinated,
         // The only node has all ranks.
         FtMode::Node if nodes == 0 => Ft::Coordinated,
@@ -149,6 +161,8 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         verbose: run.verbose,
         nodes: 0,
         spares: run.spares.unwrap_or(0),
+        routers: 0,
+        router_share: 1,
         netns: run.netns,
         hosts: None,
         cyclic: false,
@@ -217,10 +231,30 @@ pub fn check_saving(run: &Run) -> Result<(), Failure> {
     let text = match run.ft {
         _ if run.save_every.is_none() => return Ok(()),
         FtMode::Logged | FtMode::Coordinated => return Ok(()),
+        FtMode::Routed => "--save-every does not go with --ft routed, so far: leave one out",
         FtMode::None => "--save-every saves checkpoints, and with --ft none there are none",
         FtMode::Node => "a job with --ft node is not saved as a whole, so far: no --save-every",
     };
     Err(Failure::new(USAGE, anyhow::Error::msg(text)))
+}
+
+/// Ranks of each router, if there are routers.
+fn router_share(run: &Run) -> Option<u32> {
+    (run.ft == FtMode::Routed).then(|| run.routers.unwrap_or(ROUTER_SHARE))
+}
+
+/// Refuses routers where there are none, and what they do not go with.
+fn check_routers(run: &Run) -> Result<(), &'static str> {
+    if run.ft != FtMode::Routed {
+        return match run.routers {
+            Some(_) => Err("--routers is for --ft routed: give it, too"),
+            None => Ok(()),
+        };
+    }
+    if run.keep {
+        return Err("--keep is for eyrie replay, which takes the logs of --ft logged");
+    }
+    Ok(())
 }
 
 fn bind(mode: Option<BindMode>) -> Bind {
@@ -274,6 +308,8 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         verbose: verify.verbose,
         nodes: 0,
         spares: 0,
+        routers: 0,
+        router_share: 1,
         netns: false,
         hosts: None,
         cyclic: false,

@@ -11,6 +11,7 @@ mod info;
 mod join;
 mod keeping;
 mod launch;
+mod layout;
 mod rankfile;
 mod remote;
 mod replay;

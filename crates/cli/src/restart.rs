@@ -120,7 +120,8 @@ fn place(args: &Restart, spec: &mut JobSpec) -> anyhow::Result<Vec<String>> {
         })?;
         (spec.nodes, spec.homes, spec.netns) = (plan.nodes, plan.homes, false);
         spec.manner.domains = plan.domains;
-        spec.spares = args.spares.unwrap_or(0);
+        // There it goes on without routers.
+        (spec.spares, spec.routers) = (args.spares.unwrap_or(0), 0);
         spec.hosts = Some(Box::new(plan.hosts));
         // Those of a rank file were of the hosts that were.
         spec.slots = Vec::new();
@@ -134,11 +135,11 @@ fn place(args: &Restart, spec: &mut JobSpec) -> anyhow::Result<Vec<String>> {
         (spec.nodes, spec.hosts, spec.homes) = (nodes, None, Vec::new());
         spec.manner.domains = Vec::new();
         spec.slots = Vec::new();
-        spec.spares = args.spares.unwrap_or(0);
+        (spec.spares, spec.routers) = (args.spares.unwrap_or(0), 0);
     } else if spec.hosts.is_some() && (args.map.is_some() || args.spares.is_some()) {
         return Err(anyhow!("--map and --spares: give --hosts or --nodes, too"));
     }
-    spec.spares = args.spares.unwrap_or(spec.spares);
+    spec.spares = args.spares.map_or(spec.spares, |spares| spares + spec.routers);
     Ok(Vec::new())
 }
 

@@ -1,6 +1,6 @@
 //! How things look in the terminal.
 
-use eyrie_control::{Event, JobStatus, RankStatus, Suspension};
+use eyrie_control::{Event, JobStatus, NodeStatus, RankStatus, Suspension};
 use eyrie_terminal::units::{bytes, millis};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -181,6 +181,11 @@ fn nodes(job: &JobStatus) -> String {
         ]);
     }
     let mut text = table(&rows);
+    let routes = |n: &&NodeStatus| n.routes.is_some() && n.state != "lost" && n.state != "left";
+    for n in job.nodes.iter().filter(routes) {
+        let (ranks, held) = (list(n.routes.as_deref().unwrap_or(&[])), n.logged_bytes);
+        let _ = writeln!(text, "node {} routes for ranks {ranks}: log {}", n.node, bytes(held));
+    }
     if job.tls {
         text.push_str("connections: encrypted (TLS 1.3)\n");
     }

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// Version of this protocol.
-pub const PROTOCOL: u32 = 9;
+pub const PROTOCOL: u32 = 10;
 /// Most bytes of standard input or output in one message.
 pub const MAX_DATA_BYTES: usize = 256 * 1024;
 
@@ -139,8 +139,13 @@ pub struct JobSpec {
     pub verbose: bool,
     /// Nodes, each with its own daemon; 0: the controller is the only one.
     pub nodes: u32,
-    /// Nodes without ranks, for when one is lost.
+    /// Nodes without ranks: for when one is lost, and routers.
     pub spares: u32,
+    /// So many of these, the last ones, are routers: messages between nodes go by them, and they
+    /// log them.
+    pub routers: u32,
+    /// Ranks of each router.
+    pub router_share: u32,
     /// Each node in a network namespace of its own.
     pub netns: bool,
     /// Where nodes are; none: here.
@@ -186,6 +191,17 @@ impl JobSpec {
     /// Whether images are kept in a vault, with parity on other nodes.
     pub fn is_vaulted(&self) -> bool {
         self.nodes > 0 && matches!(self.vault, Scheme::Rs { .. } | Scheme::Xor { .. })
+    }
+
+    /// The mode as the user knows it.
+    pub fn mode(&self) -> &'static str {
+        if self.routers > 0 { "routed" } else { self.ft.name() }
+    }
+
+    /// Numbers of the nodes that are routers.
+    pub fn router_nodes(&self) -> std::ops::Range<u32> {
+        let all = self.nodes + self.spares;
+        all.saturating_sub(self.routers)..all
     }
 
     /// Whether the controller keeps a journal, so that its death does not end the job.

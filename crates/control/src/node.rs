@@ -323,6 +323,14 @@ pub struct Refusals {
     pub malformed: u64,
 }
 
+/// How a node itself is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeLook {
+    pub refused: Refusals,
+    /// Of a router: bytes that it keeps.
+    pub logged_bytes: u64,
+}
+
 impl Refusals {
     pub fn total(&self) -> u64 {
         self.strangers + self.fenced + self.malformed
@@ -424,7 +432,7 @@ pub enum FromNode {
     Looks {
         ask: u64,
         ranks: Vec<RankLook>,
-        refused: Refusals,
+        own: NodeLook,
     },
     Saved {
         rank: u32,

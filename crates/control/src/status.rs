@@ -117,6 +117,10 @@ pub struct NodeStatus {
     /// Where other nodes reach it.
     pub address: Option<String>,
     pub ranks: Vec<u32>,
+    /// It is a router, and logs the messages to these.
+    pub routes: Option<Vec<u32>>,
+    /// Bytes that it keeps for them.
+    pub logged_bytes: u64,
     /// Callers that it has turned away: of no job or another, of no time or the past; and
     /// connections that it ended for what came on them.
     pub strangers: u64,

@@ -1,8 +1,11 @@
 //! What comes from other nodes for the ranks of this one: mirrors, filled by the rules of
 //! `protocol::link::receiver`.
 //!
-//! Kept true: a stream is taken only from the node that its sender has its home on; what is
-//! answered is queued on that node's connection in the order in which it was decided.
+//! A router's mirrors are its log: they are kept up to what a checkpoint may need.
+//!
+//! Kept true: a stream is taken only from the node that it comes from (`protocol::routing`): its
+//! sender's home, or its receiver's router; what is answered is queued on that node's connection in
+//! the order in which it was decided.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,6 +19,7 @@ use eyrie_ledger::walk::{self, Walk};
 use eyrie_protocol::link::receiver::{Piece, Receiver, Wrong};
 use eyrie_protocol::link::wire::{Backward, Forward, Stream};
 use eyrie_protocol::membership::Member;
+use eyrie_protocol::routing::{NOWHERE, Paths};
 use eyrie_tls::Routes;
 
 use crate::connection::Connection;
@@ -26,9 +30,6 @@ const MOST_WINDOW_BYTES: u64 = 8 << 20;
 /// Receivers tell every half chunk how far they are, and their senders hear of it every quarter of
 /// a window: what is left of this then still has room for a piece, which is at most a chunk.
 const LEAST_WINDOW_CHUNKS: u64 = 2;
-
-/// Home of a rank before it has one.
-pub(crate) const NOWHERE: u32 = u32::MAX;
 
 /// Why a connection is closed.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +49,7 @@ pub(crate) struct Inbound {
     segment: Arc<Segment>,
     own: u32,
     routes: Routes,
-    homes: Vec<u32>,
+    paths: Paths,
     receiver: Receiver,
     pools: BTreeMap<u32, Pool>,
     mirrors: BTreeMap<Stream, Mirror>,
@@ -57,6 +58,8 @@ pub(crate) struct Inbound {
     /// Ports of the early messages that senders were told, on the connection that stands.
     early: BTreeMap<Stream, u32>,
     answers: Vec<Backward>,
+    /// Streams that this node routes, in which something has come.
+    passing: Vec<Stream>,
 }
 
 impl Inbound {
@@ -69,22 +72,23 @@ impl Inbound {
             segment,
             own,
             routes,
-            homes: vec![NOWHERE; geo.ranks as usize],
+            paths: Paths::new(own, geo.ranks),
             receiver: Receiver::new(share.clamp(least, MOST_WINDOW_BYTES.max(least))),
             pools: BTreeMap::new(),
             mirrors: BTreeMap::new(),
             connections: BTreeMap::new(),
             early: BTreeMap::new(),
             answers: Vec::new(),
+            passing: Vec::new(),
         }
     }
 
     fn ranks(&self) -> u32 {
-        self.homes.len() as u32
+        self.paths.ranks()
     }
 
     fn is_local(&self, rank: u32) -> bool {
-        self.homes[rank as usize] == self.own
+        self.paths.is_here(rank)
     }
 
     fn pool(&mut self, src: u32) -> &mut Pool {
@@ -97,9 +101,9 @@ impl Inbound {
         if let Some(old) = self.connections.insert(node, Arc::clone(connection)) {
             old.close();
         }
-        let homes = &self.homes;
-        self.receiver.connected(|src| homes[src as usize] == node);
-        self.early.retain(|(src, _), _| homes[*src as usize] != node);
+        let paths = &self.paths;
+        self.receiver.connected(|stream| paths.origin(stream) == node);
+        self.early.retain(|stream, _| paths.origin(*stream) != node);
     }
 
     /// Whether `connection` is the one that stands.
@@ -119,7 +123,7 @@ impl Inbound {
                 return Err(Fault::Rank(rank));
             }
         }
-        if self.homes[stream.0 as usize] != node {
+        if self.paths.origin(stream) != node {
             return Err(Fault::Early(stream.0));
         }
         match *frame {
@@ -162,6 +166,9 @@ impl Inbound {
                 self.segment.channel(src, dst).here.store(have, Release);
                 fence(SeqCst);
                 self.segment.rank(dst).wake();
+                if self.paths.routes(dst) {
+                    self.passing.push(stream);
+                }
                 if self.receiver.took(stream, have, sync)? {
                     self.moved(stream);
                 }
@@ -178,7 +185,7 @@ impl Inbound {
         self.pool(src);
         let Some(pool) = self.pools.get_mut(&src) else { return };
         for ((_, dst), mirror) in self.mirrors.range_mut((src, 0)..=(src, u32::MAX)) {
-            let need = self.segment.channel(src, *dst).need.load(Acquire);
+            let need = kept_from(&self.segment, &self.paths, (src, *dst));
             mirror.release(&self.segment, pool, need);
         }
     }
@@ -191,7 +198,7 @@ impl Inbound {
         }
         self.look(stream);
         self.pool(src);
-        let need = self.segment.channel(src, dst).need.load(Acquire);
+        let need = kept_from(&self.segment, &self.paths, stream);
         if let (Some(mirror), Some(pool)) =
             (self.mirrors.get_mut(&stream), self.pools.get_mut(&src))
         {
@@ -205,7 +212,7 @@ impl Inbound {
     /// Says where the receiver of the stream takes early messages, once. It opens its door when it
     /// runs, and lets its first message wake the links. Datagrams do not go through gateways.
     fn tell_early(&mut self, stream: Stream) {
-        if self.routes.abroad(self.own, self.homes[stream.0 as usize]).is_some() {
+        if self.routes.abroad(self.own, self.paths.origin(stream)).is_some() {
             return;
         }
         let ctl = self.segment.rank(stream.1);
@@ -228,7 +235,12 @@ impl Inbound {
     fn look(&mut self, stream: Stream) {
         let (segment, (src, dst)) = (Arc::clone(&self.segment), stream);
         let ctl = segment.channel(src, dst);
-        let read = (ctl.need.load(Acquire), ctl.front.load(Acquire));
+        // A router has room for all that a sender keeps.
+        let front = match self.mirrors.get(&stream).filter(|_| self.paths.routes(dst)) {
+            Some(mirror) => mirror.have(),
+            None => ctl.front.load(Acquire),
+        };
+        let read = (ctl.need.load(Acquire), front);
         let acked = |position| walk::is_acknowledged(&segment, src, dst, position);
         self.receiver.moved(stream, read, acked, &mut self.answers);
     }
@@ -236,14 +248,14 @@ impl Inbound {
     /// Puts the answers on the connections of the nodes they are for.
     fn queue_answers(&mut self) {
         for answer in self.answers.drain(..) {
-            let src = match answer {
+            let stream = match answer {
                 Backward::Resume { stream, .. }
                 | Backward::Progress { stream, .. }
                 | Backward::Acked { stream, .. }
-                | Backward::Early { stream, .. } => stream.0,
+                | Backward::Early { stream, .. } => stream,
                 Backward::Held { .. } => continue,
             };
-            if let Some(connection) = self.connections.get(&self.homes[src as usize]) {
+            if let Some(connection) = self.connections.get(&self.paths.origin(stream)) {
                 connection.push(|out| answer.encode(out));
             }
         }
@@ -304,7 +316,7 @@ impl Inbound {
     /// `rank` has ended: nobody reads what was sent to it.
     pub fn release(&mut self, rank: u32) {
         self.detach(rank);
-        if !self.is_local(rank) {
+        if !self.is_local(rank) && !self.paths.routes(rank) {
             return;
         }
         let segment = Arc::clone(&self.segment);
@@ -317,7 +329,7 @@ impl Inbound {
 
     /// `rank` has its home on `node` from now on.
     pub fn home(&mut self, rank: u32, node: u32) {
-        let was = std::mem::replace(&mut self.homes[rank as usize], node);
+        let was = self.paths.set_home(rank, node);
         if was == node {
             return;
         }
@@ -334,8 +346,9 @@ impl Inbound {
             }
             self.pools.remove(&rank);
         } else {
-            // The streams go on from another node.
-            self.receiver.connected(|src| src == rank);
+            // The streams go on from another node, unless a router stands between.
+            let paths = &self.paths;
+            self.receiver.connected(|(src, dst)| src == rank && paths.origin((src, dst)) == node);
         }
         self.queue_answers();
     }
@@ -359,6 +372,78 @@ impl Inbound {
         }
     }
 
+    /// Ranks have these routers from now on.
+    pub fn routers(&mut self, routers: &[u32]) {
+        for (rank, was) in self.paths.set_routers(routers) {
+            if was == self.own {
+                self.route_no_more(rank);
+            } else if self.paths.routes(rank) {
+                (0..self.ranks()).filter(|src| *src != rank).for_each(|src| self.log((src, rank)));
+            } else {
+                // The streams go on from another node.
+                self.receiver.connected(|(_, dst)| dst == rank);
+            }
+        }
+        self.queue_answers();
+    }
+
+    /// This node is the router of a stream's receiver: it has it from what is kept on.
+    fn log(&mut self, stream: Stream) {
+        let floor = self.segment.channel(stream.0, stream.1).trim.load(Acquire);
+        self.attach_stream(stream, floor, floor);
+        if self.mirrors.get(&stream).is_some_and(|m| m.have() > floor) {
+            self.passing.push(stream);
+        }
+    }
+
+    fn route_no_more(&mut self, rank: u32) {
+        let segment = Arc::clone(&self.segment);
+        self.detach(rank);
+        for src in (0..self.ranks()).filter(|src| *src != rank) {
+            mirror::clear(&segment, self.pool(src), rank);
+        }
+    }
+
+    /// Less is kept for `rank`: its router gives the rest up. Of a stream that did not go by it so
+    /// far it wants what comes from there on.
+    pub fn trimmed(&mut self, rank: u32) {
+        if !self.paths.routes(rank) {
+            return;
+        }
+        for src in (0..self.ranks()).filter(|src| *src != rank) {
+            let stream = (src, rank);
+            let floor = self.segment.channel(src, rank).trim.load(Acquire);
+            let Some(mirror) = self.mirrors.get(&stream) else { continue };
+            match mirror.have() < floor {
+                true => self.log(stream),
+                false => self.moved(stream),
+            }
+        }
+        self.queue_answers();
+    }
+
+    pub fn is_passing(&self) -> bool {
+        !self.passing.is_empty()
+    }
+
+    /// Streams to be sent on, since the last time.
+    pub fn passing(&mut self) -> Vec<Stream> {
+        std::mem::take(&mut self.passing)
+    }
+
+    /// Bytes that are kept here for ranks that this node routes for, and how many those are.
+    pub fn logged(&self) -> (u64, u32) {
+        let chunk = u64::from(self.segment.geometry().chunk_bytes);
+        let own = |(src, dst): &Stream| self.paths.routes(*dst) && src != dst;
+        let held = self.mirrors.keys().filter(|s| own(s)).map(|(src, dst)| {
+            let ctl = self.segment.channel(*src, *dst);
+            let (first, next) = (ctl.chunks_first.load(Acquire), ctl.chunks_next.load(Acquire));
+            next.saturating_sub(first) * chunk
+        });
+        let ranks = (0..self.ranks()).filter(|rank| self.paths.routes(*rank)).count();
+        (held.sum(), ranks as u32)
+    }
+
     /// Ends the connection from a node that is gone.
     pub fn drop_connection(&mut self, member: Member) {
         if self.connections.get(&member.node).is_some_and(|c| c.peer == member)
@@ -374,4 +459,11 @@ impl Inbound {
             self.connections.remove(&connection.peer.node);
         }
     }
+}
+
+/// Position before which a mirror may be given up: a router keeps what its receiver may come back
+/// for, others what it has not read.
+fn kept_from(segment: &Segment, paths: &Paths, (src, dst): Stream) -> u64 {
+    let ctl = segment.channel(src, dst);
+    if paths.routes(dst) { ctl.trim.load(Acquire) } else { ctl.need.load(Acquire) }
 }

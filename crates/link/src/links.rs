@@ -136,6 +136,24 @@ impl Links {
         self.shared.kick();
     }
 
+    /// The router of each rank from now on (`routing::NOWHERE`: it has none).
+    pub fn routers(&self, routers: &[u32]) {
+        self.shared.outbound().routers(routers);
+        self.shared.inbound().routers(routers);
+        self.shared.kick();
+    }
+
+    /// Less is kept of what was sent to `rank`, as its control blocks say.
+    pub fn trimmed(&self, rank: u32) {
+        self.shared.inbound().trimmed(rank);
+        self.shared.kick();
+    }
+
+    /// Bytes that this node keeps as a router, and for how many ranks.
+    pub fn logged(&self) -> (u64, u32) {
+        self.shared.inbound().logged()
+    }
+
     /// `rank` is about to start here: of what each rank sends it, it may still read from `need` on,
     /// and has looked at it up to `front`.
     pub fn attach(&self, rank: u32, need: &[u64], front: &[u64]) {

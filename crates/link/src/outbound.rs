@@ -1,5 +1,5 @@
-//! What the ranks of this node send to those of others: logs, cut in pieces, by the rules of
-//! `protocol::link::sender`, let out by the gate.
+//! What the ranks of this node send to those of others, and what this node passes on as a router:
+//! logs, cut in pieces, by the rules of `protocol::link::sender`, let out by the gate.
 //!
 //! Kept true: the gate is asked for a ticket after the pieces were found in the log, so it stands
 //! for all that they can depend on; determinants are put on a connection before the pieces behind
@@ -16,9 +16,9 @@ use eyrie_protocol::gate::{DetLogs, Gate, Ticket};
 use eyrie_protocol::link::sender::{Effect, Send as Outgoing, Sender, Wrong};
 use eyrie_protocol::link::wire::{Backward, Forward, Stream};
 use eyrie_protocol::membership::Member;
+use eyrie_protocol::routing::Paths;
 
 use crate::connection::{Connection, Flushed};
-use crate::inbound::NOWHERE;
 use crate::outlog::{self, OutLog};
 use crate::waker::Waker;
 
@@ -57,7 +57,7 @@ type Then = Box<dyn FnOnce() + Send>;
 pub(crate) struct Outbound {
     segment: Arc<Segment>,
     own: Member,
-    homes: Vec<u32>,
+    paths: Paths,
     pub peers: BTreeMap<u32, Peer>,
     logs: BTreeMap<Stream, OutLog>,
     gate: Gate,
@@ -68,15 +68,17 @@ pub(crate) struct Outbound {
     leaves: bool,
     /// Ranks that have ended: nothing is sent to them.
     released: BTreeSet<u32>,
+    /// Streams that this node passes on, of which the receiver has said something.
+    answered: BTreeSet<Stream>,
 }
 
 impl Outbound {
     pub fn new(segment: Arc<Segment>, own: Member, log_replicas: usize) -> Outbound {
-        let ranks = segment.geometry().ranks as usize;
+        let ranks = segment.geometry().ranks;
         Outbound {
             segment,
             own,
-            homes: vec![NOWHERE; ranks],
+            paths: Paths::new(own.node, ranks),
             peers: BTreeMap::new(),
             logs: BTreeMap::new(),
             gate: Gate::new(own, log_replicas),
@@ -84,11 +86,12 @@ impl Outbound {
             leaving: VecDeque::new(),
             leaves: false,
             released: BTreeSet::new(),
+            answered: BTreeSet::new(),
         }
     }
 
-    fn is_local(&self, rank: u32) -> bool {
-        self.homes[rank as usize] == self.own.node
+    fn ranks(&self) -> u32 {
+        self.paths.ranks()
     }
 
     /// The nodes of the job. Returns those that are new.
@@ -113,8 +116,9 @@ impl Outbound {
         }
         let members: Vec<Member> = all.iter().map(|(member, _)| *member).collect();
         self.exchange_replicas(|gate| gate.set_members(&members));
-        for rank in 0..self.homes.len() as u32 {
-            if new.iter().any(|m| m.node == self.homes[rank as usize]) {
+        for rank in 0..self.ranks() {
+            let (home, router) = (self.paths.home(rank), self.paths.router(rank));
+            if new.iter().any(|m| m.node == home || m.node == router) {
                 self.look_at_streams_to(rank);
             }
         }
@@ -133,7 +137,7 @@ impl Outbound {
         exchange(&mut self.gate);
         let added: Vec<Member> = self.gate.replicas().filter(|r| !before.contains(r)).collect();
         if !added.is_empty() {
-            (0..self.homes.len() as u32).for_each(|r| early::doubt(self.segment.rank(r)));
+            (0..self.ranks()).for_each(|r| early::doubt(self.segment.rank(r)));
         }
         for member in added {
             // Streams may have used the connection already; determinants begin on it now.
@@ -144,12 +148,12 @@ impl Outbound {
     }
 
     fn look_at_streams_to(&mut self, rank: u32) {
-        (0..self.homes.len() as u32).for_each(|src| self.look_at((src, rank)));
+        (0..self.ranks()).for_each(|src| self.look_at((src, rank)));
     }
 
     /// Looks at all that `rank`, which is here, has sent to other nodes.
     pub fn look_at_streams_of(&mut self, rank: u32) {
-        (0..self.homes.len() as u32).for_each(|dst| self.look_at((rank, dst)));
+        (0..self.ranks()).for_each(|dst| self.look_at((rank, dst)));
     }
 
     fn look_at(&mut self, stream: Stream) {
@@ -160,8 +164,7 @@ impl Outbound {
 
     /// `rank` has its home on `node` from now on.
     pub fn home(&mut self, rank: u32, node: u32) {
-        let was = std::mem::replace(&mut self.homes[rank as usize], node);
-        if was == node {
+        if self.paths.set_home(rank, node) == node {
             return;
         }
         self.forget(|(src, dst)| dst == rank || src == rank);
@@ -170,9 +173,17 @@ impl Outbound {
         early::set_door(self.segment.rank(rank), 0, [0; 2]);
         if node == self.own.node {
             self.gate.attach(rank, &SegmentLogs(&self.segment));
-            self.look_at_streams_of(rank);
         } else {
             self.gate.detach(rank);
+        }
+        self.look_at_streams_of(rank);
+        self.look_at_streams_to(rank);
+    }
+
+    /// Ranks have these routers from now on.
+    pub fn routers(&mut self, routers: &[u32]) {
+        for (rank, _) in self.paths.set_routers(routers) {
+            self.forget(|(_, dst)| dst == rank);
             self.look_at_streams_to(rank);
         }
     }
@@ -190,17 +201,22 @@ impl Outbound {
         self.fresh.retain(|stream| !which(*stream));
     }
 
-    /// There is something in a stream of a rank of this node.
+    /// There is something in a stream of a rank of this node, or of one that it passes on.
     pub fn news(&mut self, (src, dst): Stream) {
-        let ranks = self.homes.len() as u32;
+        let ranks = self.ranks();
         let known = src < ranks && dst < ranks && !self.released.contains(&dst);
-        if known && self.is_local(src) && !self.is_local(dst) {
+        if known && self.paths.next((src, dst)).is_some() {
             self.fresh.insert((src, dst));
         }
     }
 
     pub fn is_local_source(&self, (src, _): Stream) -> bool {
-        (src as usize) < self.homes.len() && self.is_local(src)
+        src < self.ranks() && self.paths.is_here(src)
+    }
+
+    /// Streams whose receivers have said something that their senders are to hear.
+    pub fn answered(&mut self) -> BTreeSet<Stream> {
+        std::mem::take(&mut self.answered)
     }
 
     /// Nodes to which a connection is wanted and does not stand.
@@ -244,7 +260,15 @@ impl Outbound {
             return Ok(());
         }
         let segment = &*self.segment;
-        match peer.sender.answer(answer)? {
+        let effect = peer.sender.answer(answer)?;
+        if let Effect::Rewind { stream, .. }
+        | Effect::Moved { stream, .. }
+        | Effect::Acked { stream, .. } = effect
+            && self.paths.routes(stream.1)
+        {
+            self.answered.insert(stream);
+        }
+        match effect {
             Effect::Rewind { stream, from, need } => {
                 // It may be another process, with another token.
                 early::set_door(segment.rank(stream.1), 0, [0; 2]);
@@ -275,7 +299,8 @@ impl Outbound {
         let cut = self.cut();
         let ticket = self.gate.sample(&SegmentLogs(&self.segment));
         for (stream, pieces) in cut {
-            if let Some(peer) = self.peers.get_mut(&self.homes[stream.1 as usize]) {
+            let next = self.paths.next(stream);
+            if let Some(peer) = next.and_then(|node| self.peers.get_mut(&node)) {
                 for (end, bytes) in pieces {
                     peer.sender.piece(stream, end, bytes, ticket);
                 }
@@ -305,8 +330,12 @@ impl Outbound {
     fn cut(&mut self) -> Vec<(Stream, Vec<outlog::Piece>)> {
         let mut all = Vec::new();
         for stream in std::mem::take(&mut self.fresh) {
-            let node = self.homes[stream.1 as usize];
+            let Some(node) = self.paths.next(stream) else { continue };
             let Some(peer) = self.peers.get_mut(&node) else { continue };
+            if self.paths.routes(stream.1) {
+                // Acknowledgements may have been waiting for what is there now.
+                self.answered.insert(stream);
+            }
             peer.sender.news(stream);
             if peer.sender.cut(stream).is_none() {
                 continue;

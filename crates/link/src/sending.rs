@@ -36,8 +36,10 @@ pub(crate) fn run(shared: &Arc<Shared>) {
 
 /// One look at everything. Whether anything was sent.
 fn round(shared: &Arc<Shared>, marked: &mut Vec<(u32, u32)>) -> bool {
-    let (due, sent, missing) = {
+    let passing = shared.inbound().passing();
+    let (due, sent, missing, answered) = {
         let mut outbound = shared.outbound();
+        passing.into_iter().for_each(|stream| outbound.news(stream));
         marked.retain(|stream| {
             let ours = outbound.is_local_source(*stream);
             if ours {
@@ -46,7 +48,7 @@ fn round(shared: &Arc<Shared>, marked: &mut Vec<(u32, u32)>) -> bool {
             !ours
         });
         let (due, sent) = outbound.pass(&shared.waker);
-        (due, sent, outbound.missing())
+        (due, sent, outbound.missing(), outbound.answered())
     };
     let due_now = !due.is_empty();
     due.into_iter().for_each(|then| then());
@@ -57,7 +59,7 @@ fn round(shared: &Arc<Shared>, marked: &mut Vec<(u32, u32)>) -> bool {
     }
     let connections: Vec<Arc<Connection>> = {
         let mut inbound = shared.inbound();
-        marked.drain(..).for_each(|stream| inbound.moved(stream));
+        marked.drain(..).chain(answered).for_each(|stream| inbound.moved(stream));
         inbound.connections.values().filter(|c| c.pending() > 0).cloned().collect()
     };
     for connection in &connections {

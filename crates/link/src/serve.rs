@@ -143,6 +143,7 @@ fn serve(shared: &Arc<Shared>, connection: &Arc<Connection>) -> Result<(), Fault
 fn take(shared: &Arc<Shared>, connection: &Arc<Connection>, bytes: &[u8]) -> Result<usize, Fault> {
     let mut used = 0;
     let mut held = None;
+    let passing;
     {
         let mut inbound = shared.inbound();
         if !inbound.stands(connection) {
@@ -162,6 +163,10 @@ fn take(shared: &Arc<Shared>, connection: &Arc<Connection>, bytes: &[u8]) -> Res
             }
             used += body.end;
         }
+        passing = inbound.is_passing();
+    }
+    if passing {
+        shared.kick();
     }
     if let Some(upto) = held {
         connection.push(|out| Backward::Held { upto }.encode(out));

@@ -2,5 +2,6 @@
 
 mod early;
 mod jobs;
+mod routed;
 mod strangers;
 mod tls;

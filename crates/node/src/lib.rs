@@ -43,4 +43,6 @@ mod vault;
 pub mod way;
 mod wire;
 
-pub use eyrie_protocol::{gate, membership, placement, recovery, replicas, retention, scheduler};
+pub use eyrie_protocol::{
+    gate, membership, placement, recovery, replicas, retention, routing, scheduler,
+};

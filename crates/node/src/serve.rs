@@ -15,7 +15,7 @@ use crate::reap;
 use crate::saved::SavedJob;
 use crate::spawn::Prefix;
 use eyrie_control::gateway::MAX_CLUSTERS;
-use eyrie_control::{ClientMsg, Decoder, JobSpec, NodeMsg, PROTOCOL};
+use eyrie_control::{ClientMsg, Decoder, Ft, JobSpec, NodeMsg, PROTOCOL};
 use eyrie_protocol::halt::Holder;
 use std::fs::File;
 use std::io;
@@ -567,6 +567,11 @@ fn check_spec(spec: JobSpec) -> Result<JobSpec, String> {
     if few || unknown || (clusters.count() > 0 && clusters.of.len() as u64 != many) {
         return Err(String::from("puts nodes into clusters that there are not"));
     }
+    let alone = spec.is_vaulted() || clusters.count() > 0 || spec.save_every_ms > 0;
+    let routed = spec.routers > 0;
+    if routed && (spec.routers > spec.spares || spec.ft != Ft::Logged || alone) {
+        return Err(String::from("asks for routers that do not go with the rest"));
+    }
     let (homes, ranks) = (&spec.homes, spec.size as usize);
     if !homes.is_empty() && (homes.len() != ranks || homes.iter().any(|h| *h >= spec.nodes)) {
         return Err(String::from("gives ranks homes that there are not"));
@@ -574,11 +579,11 @@ fn check_spec(spec: JobSpec) -> Result<JobSpec, String> {
     if !spec.slots.is_empty() && spec.slots.len() != ranks {
         return Err(String::from("names processors of other ranks than there are"));
     }
-    if spec.nodes > 0 && spec.ft == eyrie_control::Ft::Verify {
+    if spec.nodes > 0 && spec.ft == Ft::Verify {
         return Err(String::from("asks for a verification on several nodes"));
     }
     let without = spec.nodes == 0 || spec.is_vaulted() || spec.save_every_ms > 0;
-    if spec.ft == eyrie_control::Ft::Node && without {
+    if spec.ft == Ft::Node && without {
         return Err(String::from("asks for nodes as recovery units without any, or to save them"));
     }
     if spec.argv.is_empty() || spec.program.is_empty() {

@@ -2,6 +2,7 @@
 
 use crate::placement::{Map, Placement};
 use eyrie_control::{Ft, JobSpec};
+use eyrie_protocol::routing::Routing;
 
 /// Where ranks are at the start.
 pub(crate) fn first_placement(spec: &JobSpec) -> Placement {
@@ -10,6 +11,11 @@ pub(crate) fn first_placement(spec: &JobSpec) -> Placement {
         [] => Placement::new(spec.size, spec.nodes.max(1), spec.spares, map),
         homes => Placement::of(homes.to_vec(), spec.nodes + spec.spares),
     }
+}
+
+/// Which nodes log messages for which ranks.
+pub(crate) fn routing(spec: &JobSpec) -> Routing {
+    Routing::new(spec.router_nodes().collect(), spec.router_share)
 }
 
 /// The recovery unit of each rank, wherever it is: the node that it began on. Empty: each is its

@@ -15,6 +15,7 @@ pub mod placement;
 pub mod recovery;
 pub mod replicas;
 pub mod retention;
+pub mod routing;
 pub mod scheduler;
 pub mod session;
 pub mod sets;

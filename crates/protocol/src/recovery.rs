@@ -209,6 +209,8 @@ pub struct Planner {
     /// The set that each unit came from last.
     sets: BTreeMap<u32, u32>,
     leaves: leave::Leaves,
+    /// Numbers of nodes that take no ranks: they log messages for others.
+    routers: BTreeSet<u32>,
 }
 
 impl Planner {
@@ -231,7 +233,14 @@ impl Planner {
             units: Vec::new(),
             sets: BTreeMap::new(),
             leaves: leave::Leaves::default(),
+            routers: BTreeSet::new(),
         }
+    }
+
+    /// The same where these nodes take no ranks.
+    pub fn with_routers(mut self, routers: impl IntoIterator<Item = u32>) -> Self {
+        self.routers.extend(routers);
+        self
     }
 
     /// All nodes have joined: starts every rank from the program's beginning.
@@ -271,9 +280,10 @@ impl Planner {
     fn mapped(&self, rank: usize) -> Option<Member> {
         let node = self.map[rank];
         let there = self.members.iter().find(|m| m.node == node);
-        let busy: Vec<Member> =
-            self.members.iter().copied().filter(|m| !self.spares.contains(m)).collect();
-        let others = if busy.is_empty() { &self.members } else { &busy };
+        let all: Vec<Member> =
+            self.members.iter().copied().filter(|m| !self.routers.contains(&m.node)).collect();
+        let busy: Vec<Member> = all.iter().copied().filter(|m| !self.spares.contains(m)).collect();
+        let others = if busy.is_empty() { &all } else { &busy };
         // A unit stays on one node.
         let turn = self.units.get(rank).map_or(rank, |unit| *unit as usize);
         there.or_else(|| others.get(turn % others.len().max(1))).copied()

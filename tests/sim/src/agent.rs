@@ -18,7 +18,7 @@ impl World {
         self.send(conn, End::Node(at), Packet::FromNode(frame));
     }
 
-    fn tell_peer(&mut self, at: Member, peer: Member, what: PeerMsg) {
+    pub fn tell_peer(&mut self, at: Member, peer: Member, what: PeerMsg) {
         let Some(conn) = self.nodes.get(&at).and_then(|n| n.peers.get(&peer)).map(|p| p.conn)
         else {
             return;
@@ -74,6 +74,8 @@ impl World {
             node.members.iter().copied().filter(|m| !members.contains(m)).collect();
         node.members = members;
         node.gate.set_members(&node.members);
+        self.new_routers(at);
+        let Some(node) = self.nodes.get_mut(&at) else { return };
         let mut lost = Vec::new();
         for dead in gone {
             if lax {
@@ -97,27 +99,24 @@ impl World {
         let kept = self.mutated(Mutation::KeptWatermark);
         let Some(node) = self.nodes.get_mut(&at) else { return };
         let old = node.homes[rank as usize].replace(home);
+        node.paths.set_home(rank, home.node);
         if old == Some(at) && home != at {
             node.gate.detach(rank);
         }
-        for (peer, state) in &mut node.peers {
-            if kept && Some(*peer) == old {
-                continue;
-            }
-            if *peer != home {
-                state.next.retain(|channel, _| channel.1 != rank);
-            }
+        if !kept {
+            node.redirect(rank);
         }
         if old != Some(home) {
             let local: Vec<u32> = node.procs.keys().copied().collect();
             for to in local {
                 self.want(at, to, Some(rank));
             }
+            self.want_routed(at, |channel| channel.0 == rank);
         }
     }
 
     /// Says from where on the streams to a rank here are wanted (those from `only`, or all).
-    fn want(&mut self, at: Member, rank: u32, only: Option<u32>) {
+    pub fn want(&mut self, at: Member, rank: u32, only: Option<u32>) {
         let Some(node) = self.nodes.get(&at) else { return };
         let Some(proc) = node.procs.get(&rank) else { return };
         let mut wants: Vec<(Member, Channel, u64)> = Vec::new();
@@ -126,6 +125,7 @@ impl World {
             if home == at || only.is_some_and(|o| o != from) {
                 continue;
             }
+            let Some(origin) = self.origin(at, (from, rank, 0)) else { continue };
             for kind in 0..2 {
                 let channel = (from, rank, kind);
                 let held = node.segment.streams.get(&channel);
@@ -133,7 +133,7 @@ impl World {
                 while held.is_some_and(|s| s.messages.contains_key(&position)) {
                     position += 1;
                 }
-                wants.push((home, channel, position));
+                wants.push((origin, channel, position));
             }
         }
         for (home, channel, position) in wants {
@@ -409,11 +409,13 @@ impl World {
         node.replicas.trim(rank, det_pos);
         node.segment.trim_determinants(rank, det_pos);
         for (channel, stream) in &mut node.segment.streams {
-            if channel.1 == rank && node.homes[channel.0 as usize] == Some(at) {
+            let kept = node.homes[channel.0 as usize] == Some(at) || node.paths.routes(rank);
+            if channel.1 == rank && kept {
                 let need = need[crate::program::slot(channel.0, channel.2)];
                 stream.messages = stream.messages.split_off(&need);
             }
         }
+        self.routed_trim(at, rank);
     }
 
     fn reset(&mut self, at: Member, member: Member) {
@@ -462,6 +464,7 @@ impl World {
             node.gate.connected(peer);
             let ranks: Vec<u32> = node.procs.keys().copied().collect();
             ranks.into_iter().for_each(|rank| self.want(own, rank, None));
+            self.want_routed(own, |_| true);
             let orders: Vec<u32> = self.nodes[&own].orders.keys().copied().collect();
             orders.into_iter().for_each(|rank| self.try_order(own, rank));
             self.lost_copies(own, peer);
@@ -546,33 +549,49 @@ impl World {
     }
 
     fn pump_streams(&mut self, at: Member, peer: Member, ticket: Ticket) {
+        let forgets = self.mutated(Mutation::SendersForget);
+        let silent = self.mutated(Mutation::RouterKeepsAcks);
         if !self.may_leave(at, ticket, Some(peer)) {
             return;
         }
         let Some(node) = self.nodes.get_mut(&at) else { return };
+        let ranks = node.paths.ranks();
+        let elsewhere: Vec<bool> = (0..ranks).map(|rank| !node.goes_to(rank, peer)).collect();
         let Some(link) = node.peers.get_mut(&peer) else { return };
         let mut out = Vec::new();
         for (channel, next) in &mut link.next {
-            if node.homes[channel.0 as usize] != Some(at) {
+            if elsewhere[channel.1 as usize] {
                 continue;
             }
-            let Some(stream) = node.segment.streams.get(channel) else { continue };
+            let home = node.homes[channel.0 as usize] == Some(at);
+            let routes = node.paths.routes(channel.1);
+            if !home && !routes {
+                continue;
+            }
+            let Some(stream) = node.segment.streams.get_mut(channel) else { continue };
             while let Some(message) = stream.messages.get(next) {
                 let (channel, position, message) = (*channel, *next, message.clone());
                 out.push(PeerMsg::Data { channel, position, message });
                 *next += 1;
             }
+            if forgets && node.paths.router(channel.1) == peer.node {
+                stream.messages = stream.messages.split_off(next);
+            }
         }
         for (rank, proc) in &node.procs {
-            for (from, home) in (0u32..).zip(&node.homes) {
+            for from in 0..node.paths.ranks() {
                 let channel = (from, *rank, crate::program::NAMED);
                 let upto = proc.state.next(from, crate::program::NAMED);
                 let told = link.told.entry(channel).or_default();
-                if *home == Some(peer) && *told < upto {
+                let origin = node.paths.origin((from, *rank));
+                if origin == peer.node && *told < upto {
                     *told = upto;
                     out.push(PeerMsg::Taken { channel, upto });
                 }
             }
+        }
+        if !silent {
+            out.extend(node.relay(peer));
         }
         out.into_iter().for_each(|said| self.tell_peer(at, peer, said));
     }
@@ -604,6 +623,9 @@ impl World {
             PeerMsg::Taken { channel, upto } => {
                 let stream = node.segment.streams.entry(channel).or_default();
                 stream.taken = stream.taken.max(upto);
+                if self.mutation == Some(Mutation::RouterForgets) && node.paths.routes(channel.1) {
+                    stream.messages = stream.messages.split_off(&upto);
+                }
                 self.wake(at, channel.0);
             }
             PeerMsg::Determinants(frame) => match node.replicas.take(peer, &frame) {
@@ -633,6 +655,9 @@ impl World {
     fn data(&mut self, at: Member, channel: Channel, position: u64, message: Message) {
         let doubles = self.mutated(Mutation::DuplicatesTaken);
         let Some(node) = self.nodes.get_mut(&at) else { return };
+        if node.paths.routes(channel.1) {
+            return node.log(channel, position, message);
+        }
         let Some(proc) = node.procs.get(&channel.1) else { return };
         if node.homes[channel.0 as usize] == Some(at) {
             return;

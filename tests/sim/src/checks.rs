@@ -193,7 +193,7 @@ impl World {
     /// Whether any one node could be lost now without loss of more than time.
     pub fn is_whole(&mut self) -> bool {
         let members = self.controller.planner.members().to_vec();
-        let mut whole = members.len() > 1
+        let mut whole = self.controller.planner.takers().len() > 1
             && self.controller.planner.settled()
             && self.controller.rolling_back.is_none()
             && self.nodes.keys().copied().eq(members.iter().copied());
@@ -249,7 +249,8 @@ impl World {
                     let need = floor.need[program::slot(channel.0, channel.2)];
                     let home = node.homes[channel.0 as usize] == Some(*member);
                     let first = stream.messages.keys().next();
-                    if channel.1 == *rank && home && first.is_some_and(|f| *f < need) {
+                    let kept = home || node.paths.routes(*rank);
+                    if channel.1 == *rank && kept && first.is_some_and(|f| *f < need) {
                         return Err(format!("the log of {channel:?} on {member} is not trimmed"));
                     }
                 }

@@ -67,7 +67,7 @@ impl World {
 
     /// Fewer nodes bear less.
     fn bear_less(&mut self) {
-        let stay = self.controller.planner.keepers().len() as u64;
+        let stay = self.controller.planner.takers().len() as u64;
         let most = if self.controller.planner.vaults() { self.truth.bears } else { 1 };
         let least = self.truth.bears - most.min(stay.saturating_sub(1));
         self.truth.deaths = self.truth.deaths.max(least);
@@ -236,7 +236,7 @@ impl World {
     /// If all is whole, as many nodes may be lost from now on as is to be survived.
     pub fn count_anew(&mut self) {
         if self.is_whole() {
-            let members = self.controller.planner.keepers().len() as u64;
+            let members = self.controller.planner.takers().len() as u64;
             let most = if self.controller.planner.vaults() { VAULT_BEARS } else { 1 };
             let most = most.min(self.truth.bears);
             self.truth.deaths = self.truth.bears - most.min(members.saturating_sub(1));

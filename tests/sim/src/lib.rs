@@ -16,6 +16,7 @@ mod node;
 mod program;
 mod random;
 mod reign;
+mod routers;
 mod segment;
 pub mod together;
 mod types;

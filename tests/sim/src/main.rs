@@ -1,12 +1,14 @@
-//! `eyrie-sim [--mutation NAME] [--trace] [--vault | --units] [--drain] FIRST [COUNT]`: runs seeds;
-//! says which fail and why. With `--together` of jobs whose ranks go back together, with `--units`
-//! of those in which the ranks of a node do, with `--drain` of those whose nodes leave.
+//! `eyrie-sim [--mutation NAME] [--trace] [--vault | --units | --routed] [--drain] FIRST [COUNT]`:
+//! runs seeds; says which fail and why. With `--together` of jobs whose ranks go back together,
+//! with `--units` of those in which the ranks of a node do, with `--drain` of those whose nodes
+//! leave, with `--routed` of those whose messages go by routers.
 
 use eyrie_sim::{Config, Mutation, Report, run, together};
 use std::process::ExitCode;
 use std::time::Instant;
 
-const USAGE: &str = "usage: eyrie-sim [--together | --units | [--vault] [--drain]] [--trace] \
+const USAGE: &str = "usage: eyrie-sim [--together | --units | [--vault] [--routed] [--drain]]\n  \
+                     [--trace] \
                      [--mutation NAME] FIRST-SEED [HOW-MANY]";
 
 /// Seeds of jobs whose ranks go back together.
@@ -31,7 +33,7 @@ fn together(first: u64, count: u64, trace: bool) -> ExitCode {
 
 fn main() -> ExitCode {
     let (mut trace, mut all, mut vault) = (false, false, false);
-    let (mut units, mut drain) = (false, false);
+    let (mut units, mut drain, mut routed) = (false, false, false);
     let mut mutation = None;
     let mut numbers = Vec::new();
     let mut args = std::env::args().skip(1);
@@ -42,9 +44,11 @@ fn main() -> ExitCode {
             "--vault" => vault = true,
             "--units" => units = true,
             "--drain" => drain = true,
+            "--routed" => routed = true,
             "--mutation" => {
                 let name = args.next().unwrap_or_default();
-                let all: Vec<Mutation> = Mutation::ALL.into_iter().chain(Mutation::UNITS).collect();
+                let all = Mutation::ALL.into_iter().chain(Mutation::UNITS);
+                let all: Vec<Mutation> = all.chain(Mutation::ROUTED).collect();
                 mutation = all.iter().copied().find(|m| format!("{m:?}") == name);
                 if mutation.is_none() {
                     eprintln!("no mutation '{name}'; there are {all:?}");
@@ -71,12 +75,17 @@ fn main() -> ExitCode {
     let mut failed = 0;
     let begun = Instant::now();
     for seed in *first..first + count {
-        match run(Config { seed, vault, units, drain, mutation, trace }) {
+        match run(Config { seed, vault, units, drain, routed, mutation, trace }) {
             Ok(report) => total.add(&report),
             Err(why) => {
                 failed += 1;
                 println!("seed {seed} failed: {why}");
-                let kinds = [(vault, " --vault"), (units, " --units"), (drain, " --drain")];
+                let kinds = [
+                    (vault, " --vault"),
+                    (units, " --units"),
+                    (drain, " --drain"),
+                    (routed, " --routed"),
+                ];
                 let more: String = kinds.iter().filter(|k| k.0).map(|k| k.1).collect();
                 println!(
                     "  again, step by step: cargo run -q -p eyrie-sim -- --trace{more} {seed}"

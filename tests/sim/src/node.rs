@@ -8,6 +8,7 @@ use crate::world::World;
 use eyrie_protocol::gate::{DetLogs, Gate, Ticket};
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::replicas::Replicas;
+use eyrie_protocol::routing::Paths;
 use eyrie_protocol::session::Session;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -75,11 +76,14 @@ pub struct Node {
     pub sets: Vec<Set>,
     /// Ranks that it had when it was told that they stand for good.
     pub vacated: Vec<u32>,
+    /// Where streams come from and go to.
+    pub paths: Paths,
 }
 
 impl Node {
     pub fn new(member: Member, ranks: u32, replicas: usize, conn: usize) -> Self {
         Node {
+            paths: Paths::new(member.node, ranks),
             member,
             gate: Gate::new(member, replicas),
             replicas: Replicas::default(),

@@ -29,22 +29,21 @@ pub enum Fate {
     HalfSent,
 }
 
-struct Record {
-    plans: Vec<Input>,
-    after: Controller,
-}
-
 /// What outlives the controller.
 pub struct Journal {
     bytes: Vec<u8>,
-    records: Vec<Record>,
+    /// What each record told the planner.
+    records: Vec<Vec<Input>>,
+    /// The controller after each of the last records: a torn one, and the one before.
+    states: Vec<Controller>,
     first: Planner,
 }
 
 impl Journal {
     pub fn new(controller: &Controller) -> Journal {
         let first = controller.planner.clone();
-        let mut journal = Journal { bytes: Vec::new(), records: Vec::new(), first };
+        let (bytes, records, states) = Default::default();
+        let mut journal = Journal { bytes, records, states, first };
         journal.append(Vec::new(), controller, false);
         journal
     }
@@ -54,7 +53,10 @@ impl Journal {
         let frame = journal::frame(&number).unwrap_or_default();
         let length = if torn { frame.len() / 2 } else { frame.len() };
         self.bytes.extend_from_slice(&frame[..length]);
-        self.records.push(Record { plans, after: after.clone() });
+        self.records.push(plans);
+        self.states.push(after.clone());
+        let old = self.states.len().saturating_sub(2);
+        self.states.drain(..old);
     }
 
     /// The controller as its successor finds it. A torn tail is cut off.
@@ -62,12 +64,14 @@ impl Journal {
         let (found, length) = journal::read(&self.bytes);
         let count = found.len();
         self.bytes.truncate(length);
+        let torn = self.records.len() - count;
         self.records.truncate(count);
+        self.states.truncate(self.states.len() - torn);
         let mut planner = self.first.clone();
-        for input in self.records.iter().flat_map(|r| &r.plans) {
+        for input in self.records.iter().flatten() {
             planner.step(input.clone());
         }
-        let mut last = self.records[count - 1].after.clone();
+        let mut last = self.states[self.states.len() - 1].clone();
         last.planner = planner;
         last
     }

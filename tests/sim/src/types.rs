@@ -339,6 +339,12 @@ pub enum Mutation {
     LeavesUnguarded,
     /// A rank goes on after its last image on a node that it leaves.
     NotHeld,
+    /// A router gives up what its receivers have taken.
+    RouterForgets,
+    /// Senders give up what the receiver's router has.
+    SendersForget,
+    /// A router does not pass on that a message was received.
+    RouterKeepsAcks,
     /// A node whose ranks have migrated joins again with what it had.
     NotEmptied,
 }
@@ -353,6 +359,9 @@ impl Mutation {
         Mutation::PartCounts,
         Mutation::UnitForgetsOutcomes,
     ];
+    /// Those of routers.
+    pub const ROUTED: [Mutation; 3] =
+        [Mutation::RouterForgets, Mutation::SendersForget, Mutation::RouterKeepsAcks];
     /// All others.
     pub const ALL: [Mutation; 24] = [
         Mutation::OpenGate,

@@ -11,6 +11,7 @@ use crate::reign::{Effect, Fate, Journal};
 use crate::types::{End, Event, FromNode, Image, Mutation, Packet, Time};
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::recovery::{Input, Rule};
+use eyrie_protocol::routing::Routing;
 use eyrie_protocol::session::Session;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -30,6 +31,8 @@ pub struct Config {
     pub units: bool,
     /// Nodes are asked to leave.
     pub drain: bool,
+    /// Messages between nodes go by routers.
+    pub routed: bool,
     pub mutation: Option<Mutation>,
     pub trace: bool,
 }
@@ -125,6 +128,8 @@ pub struct World {
     pub dead: bool,
     /// Nodes are asked to leave.
     pub drains: bool,
+    /// Which nodes are routers.
+    pub routing: Routing,
     /// Where each rank stood that left its node.
     pub stood: BTreeMap<u32, usize>,
     /// What was true before its last turn.
@@ -170,6 +175,7 @@ impl World {
             fate: None,
             dead: false,
             drains: config.drain,
+            routing: Routing::default(),
             stood: BTreeMap::new(),
             before: None,
             agenda: Agenda::default(),
@@ -184,10 +190,11 @@ impl World {
             world.unite();
         }
         let spares = world.random.below(2) as u32;
+        let routers = if config.routed { world.open_routers(nodes + spares) } else { 0 };
         world.trace(|| {
             format!("{ranks} ranks, {nodes} nodes, {spares} spares, {replicas} replicas")
         });
-        for node in 0..nodes + spares {
+        for node in 0..nodes + spares + routers {
             world.join(node, node >= nodes);
         }
         let todo = world.controller.planner.start();
@@ -196,13 +203,17 @@ impl World {
         if world.random.one_in(2) && !config.units {
             world.journal = Some(Journal::new(&world.controller));
         }
-        world.at(200, Event::Schedule);
-        let first = 100 + world.random.below(1500);
-        world.at(first, Event::Fault);
-        if config.drain {
-            world.begin_to_drain();
-        }
+        world.begin_events();
         world
+    }
+
+    fn begin_events(&mut self) {
+        self.at(200, Event::Schedule);
+        let first = 100 + self.random.below(1500);
+        self.at(first, Event::Fault);
+        if self.drains {
+            self.begin_to_drain();
+        }
     }
 
     fn open_vault(&mut self) {
@@ -338,7 +349,7 @@ impl World {
         if self.controller.rolling_back.is_some() || self.over {
             return self.at(300, Event::Join);
         }
-        if let Some(free) = (0..8).find(|n| !there.contains(n)) {
+        if let Some(free) = (0..10).find(|n| !there.contains(n)) {
             self.join(free, true);
         }
     }

@@ -16,15 +16,27 @@ enum Kind {
     /// Nodes leave.
     Leave,
     LeaveVault,
+    /// Messages go by routers.
+    Routed,
+    LeaveRouted,
 }
 
 impl Kind {
-    const ALL: [Kind; 5] = [Kind::Plain, Kind::Vault, Kind::Units, Kind::Leave, Kind::LeaveVault];
+    const ALL: [Kind; 7] = [
+        Kind::Plain,
+        Kind::Vault,
+        Kind::Units,
+        Kind::Leave,
+        Kind::LeaveVault,
+        Kind::Routed,
+        Kind::LeaveRouted,
+    ];
 
     fn config(self, seed: u64, mutation: Option<Mutation>) -> Config {
         let vault = matches!(self, Kind::Vault | Kind::LeaveVault);
-        let drain = matches!(self, Kind::Leave | Kind::LeaveVault);
-        Config { seed, vault, units: self == Kind::Units, drain, mutation, trace: false }
+        let drain = matches!(self, Kind::Leave | Kind::LeaveVault | Kind::LeaveRouted);
+        let routed = matches!(self, Kind::Routed | Kind::LeaveRouted);
+        Config { seed, vault, units: self == Kind::Units, drain, routed, mutation, trace: false }
     }
 }
 
@@ -35,6 +47,8 @@ fn again(seed: u64, kind: Kind, why: &str) -> String {
         Kind::Units => " --units",
         Kind::Leave => " --drain",
         Kind::LeaveVault => " --vault --drain",
+        Kind::Routed => " --routed",
+        Kind::LeaveRouted => " --routed --drain",
     };
     format!(
         "seed {seed}: {why}\nagain, step by step: cargo run -p eyrie-sim -- --trace{more} {seed}"
@@ -71,6 +85,12 @@ fn no_seed_finds_a_fault_with_units() {
     none_finds_a_fault(Kind::Units);
 }
 
+/// The same where messages between nodes go by routers, which die like all nodes.
+#[test]
+fn no_seed_finds_a_fault_with_routers() {
+    none_finds_a_fault(Kind::Routed);
+}
+
 fn none_finds_a_fault(kind: Kind) {
     let total = run_all(kind);
     // The seeds must not be harmless.
@@ -94,6 +114,11 @@ fn no_seed_finds_a_fault_while_nodes_leave_with_a_vault() {
     nodes_leave(Kind::LeaveVault);
 }
 
+#[test]
+fn no_seed_finds_a_fault_while_nodes_leave_with_routers() {
+    nodes_leave(Kind::LeaveRouted);
+}
+
 fn nodes_leave(kind: Kind) {
     let total = run_all(kind);
     assert!(total.left > SEEDS / 2 && total.emptied > SEEDS / 10, "{total}");
@@ -112,11 +137,13 @@ fn the_same_seed_is_the_same_run() {
 
 #[test]
 fn every_mutation_is_found() {
-    for mutation in Mutation::ALL.into_iter().chain(Mutation::UNITS) {
+    let all = Mutation::ALL.into_iter().chain(Mutation::UNITS).chain(Mutation::ROUTED);
+    for mutation in all {
         let kind = match mutation {
             Mutation::VaultedEarly => Kind::Vault,
             leave if leave.leaves() => Kind::Leave,
             unit if Mutation::UNITS.contains(&unit) => Kind::Units,
+            routed if Mutation::ROUTED.contains(&routed) => Kind::Routed,
             _ => Kind::Plain,
         };
         let wrong = |seed: &u64| run(kind.config(*seed, Some(mutation))).is_err();

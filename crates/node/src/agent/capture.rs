@@ -236,6 +236,7 @@ impl Agent {
         self.segment.rank(rank).det_trim.fetch_max(det_pos, Ordering::Release);
         if let Some(links) = self.links() {
             links.replicas(|r| r.trim(rank, det_pos));
+            links.trimmed(rank);
         }
         self.ring_pressed();
         // It may not have been enough.
@@ -249,6 +250,7 @@ impl Agent {
             let need = channel.need.load(Ordering::Acquire);
             channel.trim.fetch_max(need, Ordering::Release);
         }
+        self.links().into_iter().for_each(|l| l.trimmed(rank));
         self.ring_pressed();
     }
 

@@ -3,7 +3,7 @@
 use super::{Agent, Replay};
 use crate::cores;
 use crate::reap;
-use eyrie_control::node::{FromNode, RankLook, Refusals};
+use eyrie_control::node::{FromNode, NodeLook, RankLook, Refusals};
 use eyrie_control::{Ft, Said};
 use eyrie_ledger::{segment, unit};
 use eyrie_link::Links;
@@ -106,7 +106,9 @@ impl Agent {
     pub(super) fn tell_looks(&self, ask: u64) {
         let ranks = (0..self.size()).filter(|r| self.ranks[*r as usize].proc.is_some());
         let ranks = ranks.map(|r| self.rank_look(r)).collect();
-        self.say(FromNode::Looks { ask, ranks, refused: self.refused() });
+        let logged_bytes = self.links().map_or(0, |l| l.logged().0);
+        let own = NodeLook { refused: self.refused(), logged_bytes };
+        self.say(FromNode::Looks { ask, ranks, own });
     }
 
     /// Who was turned away by this node's links and its store.

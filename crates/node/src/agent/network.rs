@@ -7,6 +7,7 @@ use crate::checkpoint::image_path;
 use crate::futex;
 use crate::membership::Member;
 use crate::store::{self, Identity, Members, TurnedAway};
+use crate::units;
 use crate::vault::Door;
 use eyrie_control::Meta;
 use eyrie_control::node::{Choice, Determinants, FromNode, NotCopied, Peer};
@@ -76,7 +77,12 @@ impl Agent {
     /// Makes the links anew, and tells the controller that this node is ready.
     pub fn join(&mut self) {
         let segment = Arc::clone(&self.segment);
-        let log_replicas = self.spec.log_replicas as usize;
+        // A router records nothing, so nothing that leaves it waits.
+        let log_replicas = match units::routing(&self.spec).is_router(self.segment.node()) {
+            true => 0,
+            false => self.spec.log_replicas as usize,
+        };
+        let routed = self.spec.routers > 0;
         let Some(network) = &mut self.network else { return };
         // Of the segment that was.
         network.links = None;
@@ -84,8 +90,8 @@ impl Agent {
         let own = &network.own;
         let (job, secret, routes) = (own.job.clone(), own.secret.clone(), own.routes.clone());
         let member = Member { node: own.node, epoch: own.epoch };
-        // Datagrams are not encrypted.
-        let early = if secret.encrypts() { Wish::Never } else { Wish::from_env() };
+        // Datagrams are not encrypted, and would go past the routers.
+        let early = if secret.encrypts() || routed { Wish::Never } else { Wish::from_env() };
         let started = TcpListener::bind((network.here, 0)).and_then(|listener| {
             let own = member;
             Links::start(Setup { segment, job, own, secret, routes, listener, log_replicas, early })
@@ -120,7 +126,12 @@ impl Agent {
         drop(members);
         let member = |p: &Peer| Member { node: p.node, epoch: p.epoch };
         let linked: Vec<_> = peers.iter().map(|p| (member(p), p.link)).collect();
-        network.links.iter().for_each(|l| l.members(&linked));
+        let members: Vec<Member> = peers.iter().map(member).collect();
+        let routers = units::routing(&self.spec).all(self.spec.size, &members);
+        if let Some(links) = &network.links {
+            links.members(&linked);
+            links.routers(&routers);
+        }
     }
 
     pub(super) fn set_homes(&mut self, homes: &[u32]) {

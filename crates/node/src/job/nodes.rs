@@ -7,7 +7,7 @@ use crate::guest::Guest;
 use crate::membership::Member;
 use crate::monitor;
 use crate::recovery::Input;
-use eyrie_control::node::{FromNode, Peer, Refusals, ToNode};
+use eyrie_control::node::{FromNode, NodeLook, Peer, ToNode};
 use eyrie_control::{EventKind, NodeMsg};
 use eyrie_protocol::patience::LEAST_MS;
 use eyrie_protocol::session::{Numbered, Session};
@@ -51,7 +51,7 @@ pub struct Node {
     pub(super) taken: u64,
     pub(super) injected_at: Option<Instant>,
     /// As it said last.
-    pub(super) refused: Refusals,
+    pub(super) look: NodeLook,
     /// How many processes are left that it cannot kill, when it is done.
     pub(super) finished: Option<u64>,
     /// Nothing is left of it.
@@ -91,7 +91,7 @@ impl Node {
             peer: None,
             taken: 0,
             injected_at: None,
-            refused: Refusals::default(),
+            look: NodeLook::default(),
             finished: None,
             cleared: false,
             left: false,
@@ -296,7 +296,7 @@ impl Job {
                 self.checkpoint_over(node, rank, generation, result);
             }
             FromNode::Stands { generation, result } => self.node_stands(node, generation, result),
-            FromNode::Looks { ask, ranks, refused } => self.take_looks(node, ask, ranks, refused),
+            FromNode::Looks { ask, ranks, own } => self.take_looks(node, ask, ranks, own),
             FromNode::Saved { rank, error } => self.log_saved(rank, error),
             FromNode::SegmentSaved { name, result } if self.together.is_some() => {
                 self.set_segment(&name, result);

@@ -86,6 +86,7 @@ impl Job {
             None if self.units.are_nodes() => Planner::by_node(homes),
             None => Planner::new(homes),
         };
+        let planner = planner.with_routers(self.spec.router_nodes());
         let mut planner = super::vault::with_rule(planner, self.spec.vault);
         for &member in members {
             let spare = member.node >= self.spec.nodes;

@@ -4,7 +4,8 @@ use super::nodes::State;
 use super::{Job, Latest, Rank};
 use crate::outlet::Outlet;
 use crate::recovery::VAULT;
-use eyrie_control::node::{RankLook, Refusals, ToNode};
+use crate::units;
+use eyrie_control::node::{NodeLook, RankLook, ToNode};
 use eyrie_control::status::STATUS_FORMAT;
 use eyrie_control::{
     CheckpointStatus, Event, EventKind, JobStatus, NodeMsg, NodeStatus, RankStatus,
@@ -142,7 +143,7 @@ impl Job {
             program: text(&self.spec.program),
             args: self.spec.argv.iter().skip(1).map(|a| text(a)).collect(),
             size: self.spec.size,
-            ft: self.spec.ft.name().to_string(),
+            ft: self.spec.mode().to_string(),
             vault: self.many().then(|| self.spec.vault.to_string()),
             vault_encoder: self.vault_encoder(),
             phase: self.monitor.phase().to_string(),
@@ -218,6 +219,7 @@ impl Job {
             State::Joining => "joining",
             State::Live if n.is_awaited() => "awaited",
             State::Live if n.left || self.leaves.contains_key(&node) => "leaving",
+            State::Live if self.spec.router_nodes().contains(&node) => "router",
             State::Live if ranks.is_empty() => "spare",
             State::Live => "live",
             State::Lost if n.left => "left",
@@ -231,10 +233,23 @@ impl Job {
             pid: n.pid,
             address: n.peer.map(|p| p.link.to_string()),
             ranks,
-            strangers: n.refused.strangers,
-            fenced: n.refused.fenced,
-            malformed: n.refused.malformed,
+            routes: self.routes(node),
+            logged_bytes: n.look.logged_bytes,
+            strangers: n.look.refused.strangers,
+            fenced: n.look.refused.fenced,
+            malformed: n.look.refused.malformed,
         }
+    }
+
+    /// The ranks that a live router routes for.
+    fn routes(&self, node: u32) -> Option<Vec<u32>> {
+        if !self.spec.router_nodes().contains(&node) {
+            return None;
+        }
+        let lives = |n: u32| self.nodes[n as usize].state == State::Live;
+        let routing = units::routing(&self.spec);
+        let all = 0..self.spec.size;
+        Some(all.filter(|rank| routing.router(*rank, lives) == Some(node)).collect())
     }
 
     fn rank_state(&self, r: &Rank) -> String {
@@ -277,14 +292,8 @@ impl Job {
         }
     }
 
-    pub(super) fn take_looks(
-        &mut self,
-        node: u32,
-        ask: u64,
-        ranks: Vec<RankLook>,
-        refused: Refusals,
-    ) {
-        self.nodes[node as usize].refused = refused;
+    pub(super) fn take_looks(&mut self, node: u32, ask: u64, ranks: Vec<RankLook>, own: NodeLook) {
+        self.nodes[node as usize].look = own;
         for look in ranks {
             if let Some(r) = self
                 .ranks

@@ -75,9 +75,9 @@ impl Receiver {
         Receiver { window, streams: BTreeMap::new(), serials: 0 }
     }
 
-    /// A new connection from the node of `of` stands: nothing was asked or told on it.
-    pub fn connected(&mut self, of: impl Fn(u32) -> bool) {
-        for (_, stream) in self.streams.iter_mut().filter(|((src, _), _)| of(*src)) {
+    /// A new connection stands on which these streams come: nothing was asked or told on it.
+    pub fn connected(&mut self, comes: impl Fn(Stream) -> bool) {
+        for (_, stream) in self.streams.iter_mut().filter(|(stream, _)| comes(**stream)) {
             stream.opened = false;
         }
     }

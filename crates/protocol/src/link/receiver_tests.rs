@@ -59,7 +59,7 @@ fn an_acknowledgement_is_told_on_every_connection_until_it_is_left_behind() {
     let mut out = Vec::new();
     receiver.moved(S, (0, 300), |position| position == 128, &mut out);
     assert_eq!(out[0], Backward::Acked { stream: S, position: 128 });
-    receiver.connected(|src| src == 0);
+    receiver.connected(|(src, _)| src == 0);
     out.clear();
     receiver.open(S, &mut out);
     assert_eq!(out[1..], [Backward::Acked { stream: S, position: 128 }]);

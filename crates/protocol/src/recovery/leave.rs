@@ -65,6 +65,16 @@ impl Planner {
         self.members.iter().copied().filter(|m| self.leaves(m).is_none()).collect()
     }
 
+    /// Those of them that ranks may be brought to.
+    pub fn takers(&self) -> Vec<Member> {
+        self.members.iter().copied().filter(|m| self.takes(m)).collect()
+    }
+
+    /// Whether a member stays and is no router.
+    fn takes(&self, member: &Member) -> bool {
+        self.leaves(member).is_none() && !self.routers.contains(&member.node)
+    }
+
     /// Whether every gate has replicas that stay.
     pub fn is_guarded(&self) -> bool {
         self.leaves.exposed.is_empty()
@@ -114,7 +124,7 @@ impl Planner {
     ) {
         let known = |m: &&Member| self.members.contains(*m) && self.leaves(m).is_none();
         let going: BTreeSet<Member> = members.iter().filter(known).copied().collect();
-        let stays = |m: &Member| !going.contains(m) && self.leaves(m).is_none();
+        let stays = |m: &Member| !going.contains(m) && self.takes(m);
         if self.together || going.is_empty() || !self.members.iter().any(stays) {
             return;
         }
@@ -171,7 +181,7 @@ impl Planner {
         let members = &self.members;
         self.leaves.nodes.retain(|m, _| members.contains(m));
         self.leaves.exposed.retain(|m| members.contains(m));
-        if self.keepers().is_empty() {
+        if self.takers().is_empty() {
             self.leaves.nodes.clear();
         }
         // Gates have exchanged replicas since, or nodes have come that know nothing.
@@ -277,7 +287,7 @@ impl Planner {
 
     /// Where a rank is to go.
     pub(super) fn wish(&self, rank: u32) -> Option<Member> {
-        let stays = |m: &&Member| self.members.contains(*m) && self.leaves(m).is_none();
+        let stays = |m: &&Member| self.members.contains(*m) && self.takes(m);
         self.leaves.wishes.get(&rank)?.iter().find(stays).copied()
     }
 
