@@ -326,7 +326,10 @@ class Job:
                 parts.append(f"process {pid}: {'; '.join(state)}")
             except OSError:
                 parts.append(f"process {pid}: gone")
-        parts += ["events: " + json.dumps(e) for e in self.events()[-30:]]
+        events = self.events()
+        usual = ("checkpointing", "checkpointed")
+        parts += ["before: " + json.dumps(e) for e in events[:-30] if e["event"] not in usual]
+        parts += ["events: " + json.dumps(e) for e in events[-30:]]
         parts.append("stderr: " + limited(self.stderr()))
         parts.append("stdout: " + limited(self.stdout()))
         folder = self.folder()
