@@ -323,7 +323,7 @@ def told(job, words, code, *texts):
 def test_what_cannot_be_is_told():
     with on("farm", 0) as job:
         job.wait_running(4)
-        told(job, ["resume", "last"], 1, "it is not suspended")
+        told(job, ["resume", "last"], 1, "it is running, and not suspended")
         suspended(job)
         told(job, ["suspend", "last"], 1, "suspended already", "eyrie resume")
         told(job, ["share", "last"], 2, "JOB")

@@ -60,7 +60,7 @@ impl Job {
     pub fn let_go_on(&mut self, holder: Holder, outlet: &Outlet) -> Result<(), String> {
         let held = self.halt.rule.release(holder);
         if !held && holder == Holder::User {
-            return Err(String::from("it is not suspended"));
+            return Err(String::from("it is running, and not suspended"));
         }
         if held && holder == Holder::User && self.halt.rule.wanted() {
             self.say("the job is not suspended any more; it goes on in its turn (eyrie share)");
