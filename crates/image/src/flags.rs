@@ -135,12 +135,19 @@ mod tests {
 
     #[test]
     fn advice_that_is_given_after_the_freeze_is_found() {
-        let bytes = 1 << 20;
+        let (bytes, guard) = (1 << 20, 1 << 16);
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // Between pages that cannot be used: else it would be one mapping with memory of others.
         // SAFETY: new memory of our own, which nobody else knows.
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, prot, flags, -1, 0) };
-        assert_ne!(at, libc::MAP_FAILED);
+        let at = unsafe {
+            let all = bytes + 2 * guard;
+            let all = libc::mmap(std::ptr::null_mut(), all, libc::PROT_NONE, flags, -1, 0);
+            assert_ne!(all, libc::MAP_FAILED);
+            let at = all.byte_add(guard);
+            assert_eq!(libc::mprotect(at, bytes, prot), 0);
+            at
+        };
         let pid = libc::pid_t::try_from(std::process::id()).unwrap();
         let here = |maps: &[Mapping]| {
             maps.iter().find(|m| m.start <= at as u64 && (at as u64) < m.end).cloned().unwrap()
@@ -149,12 +156,9 @@ mod tests {
         let now = Mapping { vm_flags: vec![], ..known[0].clone() };
         let pending = Pending::new(pid, &[now], &known).unwrap();
         assert!(!pending.maps[0].has(b"dc"));
-        // All of the mapping, of which other tests' memory may be a part: it is not forked here.
-        let (start, bytes) = (known[0].start, (known[0].end - known[0].start) as usize);
+        assert_eq!(known[0].end - known[0].start, bytes as u64);
         // SAFETY: advice about what a fork inherits; nothing is read or written.
-        assert_eq!(unsafe { libc::madvise(start as *mut _, bytes, libc::MADV_DONTFORK) }, 0);
+        assert_eq!(unsafe { libc::madvise(at, bytes, libc::MADV_DONTFORK) }, 0);
         assert!(pending.settle().unwrap().maps[0].has(b"dc"));
-        // SAFETY: as above.
-        assert_eq!(unsafe { libc::madvise(start as *mut _, bytes, libc::MADV_DOFORK) }, 0);
     }
 }
