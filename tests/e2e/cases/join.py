@@ -87,15 +87,21 @@ def run(wrap, command, options=(), **more):
         return code, job.stdout(), job.stderr()
 
 
-def test_a_rank_is_killed():
+def rank_is_killed(wrap, **more):
+    """On one node."""
     expected("heat")
-    with launcher() as wrap, Joined("heat", wrap) as job:
+    with Joined("heat", wrap, **more) as job:
         record = job.wait_running(4)
         assert not record["nodes"], record
         job.all_checkpointed()
         job.kill_ranks([2])
         job.wait_event("restored", rank=2)
         restored_alone(job, "heat", [2])
+
+
+def test_a_rank_is_killed():
+    with launcher() as wrap:
+        rank_is_killed(wrap)
 
 
 def test_a_node_is_killed():
@@ -167,14 +173,7 @@ def test_nothing_is_left_when_a_process_is_killed():
 
 
 def test_pmix_a_rank_is_killed():
-    expected("heat")
-    with Joined("heat", prterun()) as job:
-        record = job.wait_running(4)
-        assert not record["nodes"], record
-        job.all_checkpointed()
-        job.kill_ranks([2])
-        job.wait_event("restored", rank=2)
-        restored_alone(job, "heat", [2])
+    rank_is_killed(prterun())
 
 
 def test_pmix_exit_codes_and_streams_are_passed():
@@ -264,7 +263,6 @@ def test_real_slurm_a_daemon_is_killed():
 
 
 def test_real_slurm_pmix_a_rank_is_killed():
-    expected("cg")
     with slurm() as it:
         env = {**os.environ, **it.environment}
         served = subprocess.run(["srun", "--mpi=pmix", "true"], env=env, capture_output=True)
@@ -274,12 +272,7 @@ def test_real_slurm_pmix_a_rank_is_killed():
         before = daemons() | stubs()
         # Slurm's PMIx does not work for several of its nodes on one machine.
         wrap = ["srun", "--mpi=pmix", "--quiet", "--nodes=1", "--ntasks=4", "--overcommit"]
-        with Joined("heat", wrap, env=it.environment) as job:
-            job.wait_running(4)
-            job.all_checkpointed()
-            job.kill_ranks([2])
-            job.wait_event("restored", rank=2)
-            restored_alone(job, "heat", [2])
+        rank_is_killed(wrap, env=it.environment)
         soon(lambda: not (daemons() | stubs()) - before, "end of all processes")
         soon(it.idle, "end of the step")
 

@@ -10,9 +10,9 @@ import subprocess
 from bad_input import program
 from controller import kill_both, kill_controller, resume
 from drain import drain, is_gone
-from harness import EYRIE, example, run_to_end, soon
+from harness import EYRIE, run_to_end, soon
 from hosts import Hosted, shell
-from nodes import SIZES, Nodes, expected
+from nodes import Nodes, expected
 from restart import Gated, restart, save
 
 
@@ -70,29 +70,10 @@ def suspended(job):
     return stands(job)
 
 
-class One(Gated):
-    """A job on one node, like those over nodes."""
-
-    def __init__(self, name, options=(), **more):
-        super().__init__(example(name) + SIZES[name], options=options, **more)
-
-    def all_checkpointed(self, count=1):
-        for rank in range(4):
-            self.wait_event("checkpointed", rank=rank, count=count)
-
-    def ends_as(self, name):
-        want = expected(name)
-        self.let_end()
-        assert self.wait() == 0, self.report()
-        assert self.stdout() == want, self.report()
-        self.settle()
-        assert not self.left_over(), self.left_over()
-
-
 def on(name, nodes, options=(), **more):
     """A job on one node, or over so many."""
     expected(name)
-    return Nodes(name, nodes, options, **more) if nodes else One(name, options, **more)
+    return Nodes(name, nodes or [], options, **more)
 
 
 def untouched(job, before):
