@@ -9,13 +9,14 @@ use crate::event::Event;
 use crate::gateway::Clusters;
 use crate::ha::Ha;
 use crate::status::JobStatus;
+use crate::transport::Transport;
 use eyrie_vault::Scheme;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::time::Duration;
 
 /// Version of this protocol.
-pub const PROTOCOL: u32 = 10;
+pub const PROTOCOL: u32 = 11;
 /// Most bytes of standard input or output in one message.
 pub const MAX_DATA_BYTES: usize = 256 * 1024;
 
@@ -173,6 +174,8 @@ pub struct JobSpec {
     pub controller_limit_ms: u64,
     /// Connections between nodes, and to the controller, are encrypted.
     pub tls: bool,
+    /// What those between nodes go over.
+    pub transport: Transport,
     /// How often, at most, the newest set of a job over nodes is brought to the job's folder while
     /// it runs; 0: never.
     pub save_every_ms: u64,

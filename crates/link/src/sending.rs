@@ -64,7 +64,7 @@ fn round(shared: &Arc<Shared>, marked: &mut Vec<(u32, u32)>) -> bool {
     };
     for connection in &connections {
         if connection.flush() == Flushed::Blocked {
-            shared.waker.watch(connection.fd());
+            connection.await_room(&shared.waker);
         }
     }
     // What came to be done while that was done is due as well.
