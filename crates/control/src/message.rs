@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// Version of this protocol.
-pub const PROTOCOL: u32 = 10;
+pub const PROTOCOL: u32 = 11;
 /// Most bytes of standard input or output in one message.
 pub const MAX_DATA_BYTES: usize = 256 * 1024;
 
@@ -295,8 +295,11 @@ pub enum ClientMsg {
         to: Vec<String>,
         release: bool,
     },
-    /// Have all ranks stand still until `Continue`; answered by `Done` when they do.
-    Suspend,
+    /// Have all ranks stand still until `Continue`; answered by `Done` when they do. With `swap`
+    /// their processes end, when there is an image of each, and come back from that.
+    Suspend {
+        swap: bool,
+    },
     /// They go on.
     Continue,
     /// Have them stand still (not `runs`), or go on, as long as this connection stands and says so
