@@ -154,8 +154,13 @@ fn suspension(suspended: &Suspension) -> String {
         _ => "suspended by eyrie suspend",
     };
     let by: Vec<&str> = suspended.by.iter().map(of).collect();
-    let not_yet = if suspended.whole { "" } else { ", not all ranks stand yet" };
-    format!("{} for {}{not_yet}", by.join(", "), millis(suspended.for_ms as f64))
+    let more = match (suspended.whole, suspended.swapped) {
+        (true, false) => "",
+        (true, true) => ", its memory is out",
+        (false, false) => ", not all ranks stand yet",
+        (false, true) => ", not all of its memory is out yet",
+    };
+    format!("{} for {}{more}", by.join(", "), millis(suspended.for_ms as f64))
 }
 
 /// The nodes of a job that has several.
@@ -198,13 +203,14 @@ fn nodes(job: &JobStatus) -> String {
     }
     text.push_str(&clusters(job));
     text.push_str(&vault(job));
-    for n in job.nodes.iter().filter(|n| n.strangers + n.fenced + n.malformed > 0) {
+    let refused = |n: &NodeStatus| n.strangers + n.fenced + n.malformed + n.uninvited > 0;
+    for n in job.nodes.iter().filter(|n| refused(n)) {
         let (strangers, fenced, malformed) = (n.strangers, n.fenced, n.malformed);
         let _ = writeln!(
             text,
             "node {} turned away: {strangers} strangers, {fenced} of past incarnations, \
-             {malformed} for malformed frames",
-            n.node
+             {malformed} for malformed frames, {} images without a key",
+            n.node, n.uninvited
         );
     }
     text

@@ -298,8 +298,11 @@ pub enum ClientMsg {
         to: Vec<String>,
         release: bool,
     },
-    /// Have all ranks stand still until `Continue`; answered by `Done` when they do.
-    Suspend,
+    /// Have all ranks stand still until `Continue`; answered by `Done` when they do. With `swap`
+    /// their processes end, when there is an image of each, and come back from that.
+    Suspend {
+        swap: bool,
+    },
     /// They go on.
     Continue,
     /// Have them stand still (not `runs`), or go on, as long as this connection stands and says so

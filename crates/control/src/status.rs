@@ -85,6 +85,9 @@ pub struct Suspension {
     pub by: Vec<String>,
     /// Every rank stands.
     pub whole: bool,
+    /// Their memory goes out (`eyrie suspend --swap`); with `whole`: it is out.
+    #[serde(default)]
+    pub swapped: bool,
 }
 
 /// A set of checkpoints that a job can be restarted from.
@@ -130,6 +133,9 @@ pub struct NodeStatus {
     pub strangers: u64,
     pub fenced: u64,
     pub malformed: u64,
+    /// And images that moved without a key for that, or with one that was used before.
+    #[serde(default)]
+    pub uninvited: u64,
 }
 
 /// One rank.
@@ -145,7 +151,7 @@ pub struct RankStatus {
     pub vault_generation: Option<u64>,
     pub pid: Option<u32>,
     /// `starting`, `running`, `waiting`, `checkpointing`, `recovering`, `replaying`,
-    /// `suspended`, `waits-for-log-space`, `finalized`, `exited` or `dead`.
+    /// `suspended`, `swapped-out`, `waits-for-log-space`, `finalized`, `exited` or `dead`.
     pub state: String,
     /// Processors that its first thread may run on, as a list; empty while there is no process.
     pub processors: String,

@@ -121,6 +121,7 @@ impl Agent {
             strangers: links.strangers + store.strangers,
             fenced: links.fenced + store.fenced,
             malformed: links.malformed + store.malformed,
+            uninvited: store.uninvited,
         }
     }
 

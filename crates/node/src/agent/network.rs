@@ -5,6 +5,7 @@ use super::death::check_image;
 use super::{Agent, Msg, elsewhere};
 use crate::checkpoint::image_path;
 use crate::futex;
+use crate::invited::{Invited, Token};
 use crate::membership::Member;
 use crate::store::{self, Identity, Members, TurnedAway};
 use crate::units;
@@ -30,6 +31,8 @@ pub(crate) struct Network {
     pub store: SocketAddr,
     /// By its store.
     pub turned_away: Arc<TurnedAway>,
+    /// Images that may come to its store while they are written.
+    pub invited: Arc<Invited>,
     /// As they were told last.
     pub homes: Vec<u32>,
     pub links: Option<Links>,
@@ -47,6 +50,8 @@ pub(super) struct Copy {
     pub partner: Option<u32>,
     /// Generations whose files it lacks.
     pub missing: Vec<u32>,
+    /// By which it lets the image in while that is written.
+    pub key: Option<Token>,
     /// What the rank has sent, as far as that was copied while it stood.
     pub log: Option<Sent>,
 }

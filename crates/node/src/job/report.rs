@@ -240,6 +240,7 @@ impl Job {
             strangers: n.look.refused.strangers,
             fenced: n.look.refused.fenced,
             malformed: n.look.refused.malformed,
+            uninvited: n.look.refused.uninvited,
         }
     }
 
@@ -259,6 +260,8 @@ impl Job {
             "exited"
         } else if r.proc.is_some() {
             return r.look.state.clone();
+        } else if self.is_swapped() {
+            "swapped-out"
         } else if self.monitor.running() {
             "recovering"
         } else {
