@@ -12,7 +12,7 @@ use crate::shared::{Shared, lock};
 const SLEEP: Duration = Duration::from_millis(500);
 
 /// Longest sleep while messages are sent early, which ring no bell.
-const TICK: Duration = Duration::from_micros(250);
+const TICK: Duration = Duration::from_millis(2);
 /// So long after the last of them.
 const TICKS: Duration = Duration::from_millis(20);
 
