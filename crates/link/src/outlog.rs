@@ -92,8 +92,8 @@ impl OutLog {
     }
 
     /// Where the walk begins: where acknowledgements may be needed, as far as it is not released
-    /// by now, or, if it is not kept, where pieces are. `None`: the sender repeats itself and is not
-    /// there yet.
+    /// by now, or, if it is not kept, where pieces are. `None`: the sender repeats itself and is
+    /// not there yet.
     fn begin(&self, segment: &Segment, (src, dst): Stream, released: u64) -> Option<Walk> {
         let chunk = u64::from(segment.geometry().chunk_bytes);
         let header = segment.header();
