@@ -129,6 +129,11 @@ pub enum ToNode {
         missing: Vec<u32>,
         hold: bool,
     },
+    /// To the router of a rank: send nothing more to it. Answered by `Paused` when what was sent is
+    /// there.
+    Pause { rank: u32, generation: u32 },
+    /// That checkpoint is over.
+    Resume { rank: u32, generation: u32 },
     /// Copy these images of the rank to another node: the last, and what it needs. Answered by
     /// `Copied`.
     Copy { rank: u32, generations: Vec<u32>, to: u32 },
@@ -329,6 +334,9 @@ pub struct NodeLook {
     pub refused: Refusals,
     /// Of a router: bytes that it keeps.
     pub logged_bytes: u64,
+    /// How often it stopped what goes to a rank for a checkpoint, and for how long in all.
+    pub pauses: u64,
+    pub paused_us: u64,
 }
 
 impl Refusals {
@@ -423,6 +431,11 @@ pub enum FromNode {
         start: u64,
         generation: u32,
         result: CheckpointResult,
+    },
+    /// Nothing is on its way from this router to the rank any more.
+    Paused {
+        rank: u32,
+        generation: u32,
     },
     /// All ranks here of a set stand, and what they have sent is copied; or that failed.
     Stands {

@@ -28,6 +28,7 @@ pub mod notice;
 mod outlet;
 pub mod output;
 mod pipes;
+mod points;
 mod post;
 mod pour;
 pub mod program;

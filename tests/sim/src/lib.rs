@@ -13,6 +13,7 @@ mod faults;
 mod leave;
 mod net;
 mod node;
+mod pausing;
 mod program;
 mod random;
 mod reign;

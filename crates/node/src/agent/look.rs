@@ -107,7 +107,9 @@ impl Agent {
         let ranks = (0..self.size()).filter(|r| self.ranks[*r as usize].proc.is_some());
         let ranks = ranks.map(|r| self.rank_look(r)).collect();
         let logged_bytes = self.links().map_or(0, |l| l.logged().0);
-        let own = NodeLook { refused: self.refused(), logged_bytes };
+        let (pauses, paused) = self.links().map(Links::paused).unwrap_or_default();
+        let paused_us = paused.as_micros() as u64;
+        let own = NodeLook { refused: self.refused(), logged_bytes, pauses, paused_us };
         self.say(FromNode::Looks { ask, ranks, own });
     }
 

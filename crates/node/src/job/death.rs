@@ -37,6 +37,7 @@ impl Job {
             self.input.detach();
         }
         self.scheduler.set_live(self.units.turn(rank), false);
+        self.pause_lost(rank);
         self.report_death(rank, death);
         if self.rank(rank).gone {
             self.rank_is_done(rank);

@@ -235,6 +235,8 @@ impl Job {
             ranks,
             routes: self.routes(node),
             logged_bytes: n.look.logged_bytes,
+            pauses: n.look.pauses,
+            paused_ms: n.look.paused_us as f64 / 1e3,
             strangers: n.look.refused.strangers,
             fenced: n.look.refused.fenced,
             malformed: n.look.refused.malformed,
