@@ -78,6 +78,8 @@ pub struct Node {
     pub vacated: Vec<u32>,
     /// Where streams come from and go to.
     pub paths: Paths,
+    /// How often each unit went back.
+    pub lives: BTreeMap<u32, u32>,
 }
 
 impl Node {
@@ -106,6 +108,7 @@ impl Node {
             floors: BTreeMap::new(),
             sets: Vec::new(),
             vacated: Vec::new(),
+            lives: BTreeMap::new(),
         }
     }
 
