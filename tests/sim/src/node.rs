@@ -81,6 +81,8 @@ pub struct Node {
     pub paths: Paths,
     /// Of a router: ranks that it sends nothing to.
     pub standing: Standing,
+    /// How often each unit went back.
+    pub lives: BTreeMap<u32, u32>,
 }
 
 impl Node {
@@ -110,6 +112,7 @@ impl Node {
             floors: BTreeMap::new(),
             sets: Vec::new(),
             vacated: Vec::new(),
+            lives: BTreeMap::new(),
         }
     }
 

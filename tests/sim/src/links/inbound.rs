@@ -102,6 +102,7 @@ impl Node {
                 }
             }
             Forward::Dets { .. } => {}
+            Forward::Mark { .. } => world.fail("a mark where nothing is routed".into()),
         }
         self.queue_answers(world);
         Ok(())
@@ -172,7 +173,7 @@ impl Node {
                 | Backward::Progress { stream, .. }
                 | Backward::Acked { stream, .. }
                 | Backward::Early { stream, .. } => stream,
-                Backward::Held { .. } => continue,
+                Backward::Held { .. } | Backward::Marked { .. } | Backward::GoOn { .. } => continue,
             };
             if let Some(connection) = self.standing.get(&self.paths.origin(stream)) {
                 let mut bytes = Vec::new();
