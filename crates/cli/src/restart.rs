@@ -41,6 +41,10 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
     spec.verbose = args.verbose;
     spec.keep = spec.keep || args.keep;
     spec.tls = spec.tls || args.guard.tls;
+    spec.transport = args.guard.transport(spec.transport);
+    args.guard
+        .check(spec.tls, &spec.transport)
+        .map_err(|text| Failure::new(USAGE, anyhow!(text)))?;
     // What it goes on from lies in a folder of this machine.
     spec.ha = None;
     spec.input_is_file = launch::input_is_file();

@@ -2,7 +2,7 @@
 
 use eyrie_control::{Event, JobStatus, NodeStatus, RankStatus, Suspension};
 use eyrie_terminal::units::{bytes, millis};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 /// One event as a line.
@@ -193,6 +193,13 @@ fn nodes(job: &JobStatus) -> String {
     }
     if job.tls {
         text.push_str("connections: encrypted (TLS 1.3)\n");
+    }
+    let over: BTreeSet<&str> = (job.nodes.iter())
+        .filter(|n| n.libfabric_connections > 0)
+        .filter_map(|n| n.transport.as_deref())
+        .collect();
+    for transport in over {
+        let _ = writeln!(text, "connections: {transport}");
     }
     text.push_str(&clusters(job));
     text.push_str(&vault(job));

@@ -333,11 +333,14 @@ pub struct Refusals {
 }
 
 /// How a node itself is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeLook {
     pub refused: Refusals,
     /// Of a router: bytes that it keeps.
     pub logged_bytes: u64,
+    /// What its connections go over, and how many have gone over libfabric so far.
+    pub transport: String,
+    pub piped: u64,
 }
 
 impl Refusals {

@@ -124,6 +124,10 @@ pub struct NodeStatus {
     pub routes: Option<Vec<u32>>,
     /// Bytes that it keeps for them.
     pub logged_bytes: u64,
+    /// What its connections to other nodes of its cluster go over: `tcp`, or `libfabric:PROVIDER`.
+    pub transport: Option<String>,
+    /// Connections over libfabric so far, made by it and by others to it.
+    pub libfabric_connections: u64,
     /// Callers that it has turned away: of no job or another, of no time or the past; and
     /// connections that it ended for what came on them.
     pub strangers: u64,

@@ -379,7 +379,7 @@ impl Outbound {
                 return added;
             }
             if connection.flush() == Flushed::Blocked {
-                waker.watch(connection.fd());
+                connection.await_room(waker);
                 return added;
             }
         }

@@ -235,6 +235,8 @@ impl Job {
             ranks,
             routes: self.routes(node),
             logged_bytes: n.look.logged_bytes,
+            transport: Some(n.look.transport.clone()).filter(|t| !t.is_empty()),
+            libfabric_connections: n.look.piped,
             strangers: n.look.refused.strangers,
             fenced: n.look.refused.fenced,
             malformed: n.look.refused.malformed,
