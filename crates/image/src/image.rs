@@ -99,7 +99,7 @@ impl Image {
         Ok(parts[0].identity)
     }
 
-    /// An error if a process that is in this file cannot run here: the processor lacks what it uses.
+    /// An error if the process in this file cannot run here: the processor lacks what it uses.
     pub fn fits_here(path: &Path) -> Result<(), RestoreError> {
         let state = Part::open(path)?.section(section::STATE, "state", MAX_STATE_BYTES)?;
         let state: State = wire::decode(&state)
