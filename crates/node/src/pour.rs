@@ -4,8 +4,8 @@
 //! numbers little endian. Behind the last stands the length of the file, and 0.
 //!
 //! Kept true: the file appears under its name when all of it has come, and only if that is as long
-//! as was said, and its process could run there; an image that cannot be brought does no harm to the
-//! one that is written here.
+//! as was said, and its process could run there; an image that cannot be brought does no harm to
+//! the one that is written here.
 
 use crate::invited::Token;
 use crate::store::{Answer, Client, MAX_FILE_BYTES, StoreError, receive, send};
