@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use eyrie_control::auth::{AuthError, Hello, Role};
 use eyrie_protocol::gate::ToReplica;
 use eyrie_protocol::link::wire::{self, Backward, Forward, WireError};
-use eyrie_protocol::membership::Member;
+use eyrie_protocol::membership::{Member, Refusal};
 use eyrie_protocol::replicas::Refused;
 use eyrie_tls::Stream;
 
@@ -117,14 +117,12 @@ fn shake(shared: &Shared, socket: TcpStream) -> Result<(Stream, Member), Fault> 
     };
     let (stream, caller) = shared.secret.answer(socket, &shared.job, Role::LinkSender, answer)?;
     let member = Member { node: caller.node, epoch: caller.epoch };
-    if caller.to != own {
-        return Err(Fault::Misled);
-    }
-    match shared.member(member.node) {
-        Some(known) if known == member => Ok((stream, member)),
-        Some(known) if known.epoch > member.epoch => Err(Fault::Fenced(member)),
-        None if shared.is_fenced(member) => Err(Fault::Fenced(member)),
-        _ => Err(Fault::Early(member)),
+    let to = Member { node: caller.to.0, epoch: caller.to.1 };
+    match shared.admit(to, member) {
+        Ok(()) => Ok((stream, member)),
+        Err(Refusal::Misled) => Err(Fault::Misled),
+        Err(Refusal::Fenced) => Err(Fault::Fenced(member)),
+        Err(Refusal::Early) => Err(Fault::Early(member)),
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use eyrie_ledger::segment::Segment;
-use eyrie_protocol::membership::Member;
+use eyrie_protocol::membership::{Member, Refusal, Roster};
 use eyrie_protocol::replicas::Replicas;
 use eyrie_tls::{Routes, Secret};
 
@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     outbound: Mutex<Outbound>,
     inbound: Mutex<Inbound>,
     replicas: Mutex<Replicas>,
-    members: Mutex<Members>,
+    members: Mutex<Roster>,
     pub dials: Mutex<BTreeMap<u32, Arc<Dial>>>,
     pub waker: Waker,
     pub refusals: Refusals,
@@ -55,14 +55,6 @@ pub(crate) struct Shared {
     sockets: Mutex<BTreeMap<u64, TcpStream>>,
     numbers: AtomicU64,
     threads: Mutex<Vec<JoinHandle<()>>>,
-}
-
-/// Who belongs to the job.
-#[derive(Default)]
-struct Members {
-    all: Vec<(Member, SocketAddr)>,
-    /// For each node that was ever a member, the epoch up to which it is none any more.
-    fences: BTreeMap<u32, u64>,
 }
 
 /// A poisoned lock is no reason to stop: panics end the process here.
@@ -89,7 +81,7 @@ impl Shared {
             routes,
             way,
             piped: AtomicU64::new(0),
-            members: Mutex::new(Members::default()),
+            members: Mutex::default(),
             dials: Mutex::new(BTreeMap::new()),
             waker: Waker::new()?,
             refusals: Refusals::default(),
@@ -115,25 +107,17 @@ impl Shared {
 
     /// The member that is node `node` now.
     pub fn member(&self, node: u32) -> Option<Member> {
-        lock(&self.members).all.iter().map(|(m, _)| *m).find(|m| m.node == node)
+        lock(&self.members).member(node)
     }
 
-    /// Whether this incarnation was a member and is none any more.
-    pub fn is_fenced(&self, member: Member) -> bool {
-        lock(&self.members).fences.get(&member.node).is_some_and(|fence| member.epoch <= *fence)
+    /// Whether `caller`, which wants to speak to `to`, is listened to here.
+    pub fn admit(&self, to: Member, caller: Member) -> Result<(), Refusal> {
+        lock(&self.members).admit(self.own, to, caller)
     }
 
     /// Exchanges the members. Returns those that were members and are none any more.
     pub fn exchange(&self, all: &[(Member, SocketAddr)]) -> Vec<Member> {
-        let mut members = lock(&self.members);
-        let stays = |m: &Member| all.iter().any(|(n, _)| n == m);
-        let gone: Vec<Member> = members.all.iter().map(|(m, _)| *m).filter(|m| !stays(m)).collect();
-        for member in &gone {
-            let fence = members.fences.entry(member.node).or_default();
-            *fence = (*fence).max(member.epoch);
-        }
-        members.all = all.to_vec();
-        gone
+        lock(&self.members).exchange(all.iter().map(|(member, _)| *member))
     }
 
     pub fn is_over(&self) -> bool {
