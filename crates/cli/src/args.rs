@@ -441,6 +441,10 @@ pub struct Restart {
     #[arg(long, value_name = "S")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=256))]
     pub spares: Option<u32>,
+    /// On these nodes: a router, which is a node more, for each N ranks (eyrie run --ft routed); of
+    /// hosts the last; 0: no routers [default: as before]
+    #[arg(long, value_name = "N")]
+    pub routers: Option<u32>,
     #[command(flatten)]
     pub reach: Reach,
     #[command(flatten)]
