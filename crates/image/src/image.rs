@@ -8,12 +8,13 @@
 use crate::blocks::{self, Wants};
 use crate::brood;
 use crate::check;
-use crate::error::ImageError;
+use crate::error::{ImageError, RestoreError};
 use crate::format::{
     Ancestor, Extent, MAX_ANCESTORS, MAX_META_BYTES, MAX_NAME_BYTES, MAX_STATE_BYTES,
     MAX_TABLE_BYTES, section,
 };
 use crate::frame::Part;
+use crate::processor;
 use crate::state::{State, Target};
 use crate::wire;
 use std::ffi::{OsStr, OsString};
@@ -96,6 +97,14 @@ impl Image {
         let parts = [Part::open(path)?];
         blocks::verify(&parts, &Wants::default())?;
         Ok(parts[0].identity)
+    }
+
+    /// An error if the process in this file cannot run here: the processor lacks what it uses.
+    pub fn fits_here(path: &Path) -> Result<(), RestoreError> {
+        let state = Part::open(path)?.section(section::STATE, "state", MAX_STATE_BYTES)?;
+        let state: State = wire::decode(&state)
+            .map_err(|e| ImageError::Invalid(format!("state cannot be decoded ({e:?})")))?;
+        processor::check(&state, &processor::here(), &[])
     }
 
     /// The same with a choice of what is verified.

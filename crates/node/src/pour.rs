@@ -4,19 +4,20 @@
 //! numbers little endian. Behind the last stands the length of the file, and 0.
 //!
 //! Kept true: the file appears under its name when all of it has come, and only if that is as long
-//! as was said; an image that cannot be brought does no harm to the one that is written here.
+//! as was said, and its process could run there; an image that cannot be brought does no harm to
+//! the one that is written here.
 
 use crate::invited::Token;
 use crate::store::{Answer, Client, MAX_FILE_BYTES, StoreError, receive, send};
-use eyrie_image::{Image, Tap};
+use eyrie_image::{Image, RestoreError, Tap};
 use eyrie_tls::Stream;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most bytes of a part.
 const MAX_PART_BYTES: usize = 4 << 20;
@@ -30,7 +31,11 @@ pub struct Pour {
     /// `None`: the connection broke, and what is written here is to be brought again.
     stream: Mutex<Option<Stream>>,
     bytes: AtomicU64,
+    unfit: Unfit,
 }
+
+/// Why the process cannot run on the other node, if it says so.
+pub type Unfit = Arc<Mutex<Option<String>>>;
 
 fn head(at: u64, length: usize) -> [u8; HEAD_BYTES] {
     let mut head = [0; HEAD_BYTES];
@@ -41,9 +46,15 @@ fn head(at: u64, length: usize) -> [u8; HEAD_BYTES] {
 
 impl Pour {
     /// Begins to bring the image `name`. `None`: it is there.
-    pub fn begin(client: Client, name: &str, key: Token) -> Result<Option<Pour>, StoreError> {
+    pub fn begin(
+        client: Client,
+        name: &str,
+        key: Token,
+        unfit: Unfit,
+    ) -> Result<Option<Pour>, StoreError> {
         let Some(stream) = client.pour(name, key)? else { return Ok(None) };
-        Ok(Some(Pour { stream: Mutex::new(Some(stream)), bytes: AtomicU64::new(0) }))
+        let stream = Mutex::new(Some(stream));
+        Ok(Some(Pour { stream, bytes: AtomicU64::new(0), unfit }))
     }
 
     fn send(&self, parts: &[(u64, &[u8])]) {
@@ -74,6 +85,9 @@ impl Tap for Pour {
         let stream = self.stream.get_mut().unwrap_or_else(PoisonError::into_inner);
         match stream.as_mut().map(receive) {
             Some(Ok(Answer::Done)) | None => {}
+            Some(Ok(Answer::Failed(why))) => {
+                *self.unfit.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+            }
             Some(Ok(_)) => tracing::warn!("an image is not taken by the other node"),
             Some(Err(error)) => tracing::warn!(%error, "an image is not taken by the other node"),
         }
@@ -88,6 +102,9 @@ pub fn take(stream: &mut Stream, folder: &Path, name: &str) -> Result<(), StoreE
     let unborn = folder.join(format!(".{name}.{count}.pour"));
     let result = File::create(&unborn).map_err(StoreError::from).and_then(|file| {
         take_parts(stream, &file)?;
+        if let Err(RestoreError::Machine(why)) = Image::fits_here(&unborn) {
+            return Err(io::Error::other(why).into());
+        }
         Ok(std::fs::rename(&unborn, folder.join(name))?)
     });
     match result {

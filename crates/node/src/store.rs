@@ -545,7 +545,7 @@ mod tests {
         };
         let begin = || {
             let client = Client::connect(&own, &members, 1).unwrap();
-            pour::Pour::begin(client, name, invite(name))
+            pour::Pour::begin(client, name, invite(name), Arc::default())
         };
         let bytes: Vec<u8> = (0..9_000_000u32).map(|n| (n >> 3) as u8).collect();
         // One that breaks off.

@@ -8,7 +8,7 @@ import signal
 from clusters import Clusters, hosted
 from drain import Asked, drain, is_gone, nothing_again, on_node, ready, refused
 from harness import alive
-from hosts import Hosted, shell
+from hosts import PLAIN, Hosted, shell
 from nodes import SIZES, Nodes, expected
 
 
@@ -120,6 +120,49 @@ def test_hosts_are_named():
         is_spare(job, 1)
         job.ends_as("farm")
         nothing_again(job, moved)
+
+
+def feature():
+    """One of the processor that the C library uses where it is."""
+    with open("/proc/cpuinfo") as file:
+        flags = next(line for line in file if line.startswith("flags")).split()
+    return next(name for name in ("avx2", "avx", "sse4_2", "ssse3") if name in flags)
+
+
+def test_a_node_whose_processor_cannot_run_them_gets_none():
+    """That is known before anything moves, and all go on."""
+    expected("farm")
+    lacks = feature()
+    hide = f"if [ $1 = gamma ]; then EYRIE_IMAGE_HIDE_FEATURES={lacks}; fi\n"
+    with shell(hide + "export EYRIE_IMAGE_HIDE_FEATURES\n" + PLAIN) as rsh:
+        with Hosted("farm", rsh, ckpt_every=0.5) as job:
+            record = ready(job)
+            for end in ([], ["--release"]):
+                words = ["--from", "beta", "--to", "gamma", *end]
+                code, out, err = job.eyrie("migrate", "last", *words, check=False)
+                assert code == 1 and lacks in out and "processor" in out, (code, out, err)
+                assert homes(job) == [r["node"] for r in record["ranks"]], job.status()
+            job.wait_event("node-stays", node=1, count=2)
+            migrate(job, "--from", "beta", "--to", "alpha")
+            job.ends_as("farm")
+            assert not job.count("rolled-back") and not job.count("diverged"), job.report()
+            assert not job.count("detected") and not job.count("node-lost"), job.report()
+
+
+def test_ranks_end_while_they_move():
+    expected("farm")
+    with Nodes("farm", 2, ["--spares", "2"], ckpt_every=0.5) as job:
+        ready(job)
+        with Asking(job, "--to", "2-3") as asked:
+            job.wait_event("node-leaving", node=1)
+            job.let_end()
+            code, out, err = asked.over()
+        # All of them may have ended first.
+        assert code in (0, 1), (code, out, err)
+        assert job.wait() == 0 and job.stdout() == expected("farm"), job.report()
+        assert not job.count("rolled-back") and not job.count("diverged"), job.report()
+        job.settle()
+        assert not job.left_over(), job.left_over()
 
 
 def test_a_source_is_lost_on_the_way():

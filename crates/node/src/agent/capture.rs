@@ -5,6 +5,7 @@ use super::{Agent, Msg};
 use crate::checkpoint::{self, CheckpointError, Order, Report, image_name, image_path};
 use crate::cores;
 use crate::futex;
+use crate::pour::Unfit;
 use eyrie_control::node::{CheckpointResult, FromNode, Taken, ToNode};
 use eyrie_control::{Dedup, JobSpec};
 use eyrie_image::{Pool, Sharing, Tracker, Tracking};
@@ -38,7 +39,7 @@ impl Agent {
             return;
         };
         let r = self.rank(rank);
-        r.copy = Some(Copy { partner, missing, key, log: None });
+        r.copy = Some(Copy { partner, missing, key, unfit: Unfit::default(), log: None });
         if hold {
             (r.held, r.slowed) = (true, None);
         }

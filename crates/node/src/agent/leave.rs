@@ -35,12 +35,12 @@ impl Agent {
     pub(super) fn pouring(&self, rank: u32, generation: u32) -> Option<Pouring> {
         let network = self.network.as_ref().filter(|_| self.leaves)?;
         let copy = self.ranks[rank as usize].copy.as_ref()?;
-        let (to, key) = (copy.partner?, copy.key?);
+        let (to, key, unfit) = (copy.partner?, copy.key?, Arc::clone(&copy.unfit));
         let (own, members) = (network.own.clone(), Arc::clone(&network.members));
         let [name, _] = names(rank, generation);
         Some(Box::new(move || {
             let client = Client::connect(&own, &members, to);
-            match client.and_then(|client| Pour::begin(client, &name, key)) {
+            match client.and_then(|client| Pour::begin(client, &name, key, unfit)) {
                 Ok(pour) => pour.map(|pour| Box::new(pour) as Box<dyn Tap>),
                 Err(error) => {
                     tracing::warn!(rank, to, %error, "an image is brought when it is written");

@@ -7,6 +7,7 @@ use crate::checkpoint::image_path;
 use crate::futex;
 use crate::invited::{Invited, Token};
 use crate::membership::Member;
+use crate::pour::Unfit;
 use crate::store::{self, Identity, Members, TurnedAway};
 use crate::units;
 use crate::vault::Door;
@@ -52,6 +53,8 @@ pub(super) struct Copy {
     pub missing: Vec<u32>,
     /// By which it lets the image in while that is written.
     pub key: Option<Token>,
+    /// What it says of the rank then, if that cannot run there.
+    pub unfit: Unfit,
     /// What the rank has sent, as far as that was copied while it stood.
     pub log: Option<Sent>,
 }
@@ -209,6 +212,10 @@ impl Agent {
             let _ = tell.send(Msg::LogsRead);
             let result = saved.map_err(|e| e.to_string()).and_then(|_| {
                 let Some(partner) = copy.partner else { return Ok(()) };
+                let unfit = copy.unfit.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(why) = unfit {
+                    return Err(format!("it cannot move to node {partner}: {why}"));
+                }
                 // What is kept and not here lies in the vault; this image needs nothing of it.
                 let here = |g: &u32| image_path(&images, rank, *g).exists();
                 let missing = copy.missing.iter().copied().filter(here);
