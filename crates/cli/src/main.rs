@@ -25,6 +25,7 @@ mod slurm;
 mod standby;
 mod vault;
 mod vault_args;
+mod vault_import;
 
 use args::{Cli, Command};
 use clap::{CommandFactory, Parser};

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use eyrie_terminal::units::parse_bytes;
 use eyrie_vault::Scheme;
+use eyrie_vault::ways::Way;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -52,6 +53,9 @@ pub struct Ls {
     /// The objects of all nodes, too
     #[arg(long)]
     pub objects: bool,
+    /// Why each was stored as it was, with what each way would have taken by the model
+    #[arg(long)]
+    pub why: bool,
 }
 
 #[derive(Debug, Args)]
@@ -82,7 +86,16 @@ pub struct Export {
     pub node: Option<u32>,
 }
 
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
+    rate.ok_or_else(|| format!("'{text}' is no rate: give Mbit/s, such as 200"))
+}
+
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    eyrie vault import --vault rs:4+2 --from monday/ n0 n1 n2 n3 n4 n5\n  \
+    eyrie vault import --from tuesday/ --link 200 n*   # what changed, as the model says\n  \
+    eyrie vault ls --why n*")]
 pub struct Import {
     #[command(flatten)]
     pub look: Look,
@@ -93,6 +106,17 @@ pub struct Import {
     /// may be lost), xor:K, partner, local
     #[arg(long, value_name = "SCHEME")]
     pub vault: Option<Scheme>,
+    /// How to store it: whole; increments (what changed since the newest generation, with parity
+    /// over that); update (parity of the newest one with the differences added, of which nothing
+    /// else crosses the network) [default: what takes least by the model]
+    #[arg(long, value_name = "WAY")]
+    pub by: Option<Way>,
+    /// Rate of the nodes' links in Mbit/s, for the model [default: 10000]
+    #[arg(long, value_name = "MBIT", value_parser = parse_rate)]
+    pub link: Option<f64>,
+    /// Most generations that one with increments may refer to, before one is whole again
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub chain: usize,
     /// Encrypt it with the key in this file: 32 bytes, or 64 hexadecimal digits; export takes it,
     /// too, and nothing else does
     #[arg(long, value_name = "FILE")]
