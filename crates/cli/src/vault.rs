@@ -3,8 +3,10 @@
 use crate::show;
 use crate::vault_args::{Action, Export, Look, Ls, Mend, Vault as Args};
 use crate::vault_import;
+use crate::vault_store::{self, Objects};
 use anyhow::{Context, anyhow};
-use eyrie_terminal::{FAILED, Failure, print, say, units};
+use eyrie_objects::Place;
+use eyrie_terminal::{FAILED, Failure, USAGE, print, say, units};
 use eyrie_vault::Vault;
 use eyrie_vault::disk::{Disk, Folder};
 use eyrie_vault::member::Member;
@@ -228,15 +230,16 @@ fn export(args: &Export) -> Result<i32, Failure> {
     let commit = vault.generations().find(|c| c.generation == generation).cloned();
     let commit = commit.ok_or_else(|| anyhow!("generation {generation} does not exist"))?;
     let nodes = commit.groups.iter().flatten().map(|summary| summary.node);
-    let (mut files, mut bytes) = (0, 0);
-    for node in nodes.filter(|node| args.node.is_none_or(|wanted| wanted == *node)) {
-        let folder = args.to.join(format!("node-{node}"));
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        for object in vault.manifest(generation, node).context("cannot export")?.objects {
-            bytes += write_object(&mut vault, (generation, node), &object.name, &folder)?;
-            files += 1;
+    let nodes: Vec<u32> =
+        nodes.filter(|node| args.node.is_none_or(|wanted| wanted == *node)).collect();
+    let (files, bytes) = match vault_store::place(&args.to)? {
+        Some(place) => export_objects(&mut vault, args, generation, (&nodes, place))?,
+        None if args.seal.is_some() || args.limit.is_some() => {
+            let text = "--seal and --limit are for s3://BUCKET/PREFIX";
+            return Err(Failure::new(USAGE, anyhow!(text)));
         }
-    }
+        None => export_files(&mut vault, args, generation, &nodes)?,
+    };
     if args.look.json {
         let all = json!({"generation": generation, "files": files, "bytes": bytes});
         print(&(serde_json::to_string_pretty(&all)? + "\n"));
@@ -245,6 +248,47 @@ fn export(args: &Export) -> Result<i32, Failure> {
         print(&format!("generation {generation}: {files} objects, {size}, in {to}\n"));
     }
     Ok(0)
+}
+
+/// Brings the objects of nodes to an object store. Returns how many, and their bytes.
+fn export_objects(
+    vault: &mut Vault<Folder>,
+    args: &Export,
+    generation: u64,
+    (nodes, place): (&[u32], Place),
+) -> anyhow::Result<(u64, u64)> {
+    let mut objects = Objects::open(place, args.limit, key(args.seal.as_deref())?)?;
+    objects.must_be_empty()?;
+    let (mut files, mut bytes) = (0, 0);
+    for node in nodes {
+        for object in vault.manifest(generation, *node).context("cannot export")?.objects {
+            let mut file = vault_store::nameless()?;
+            vault.read(generation, *node, &object.name, &mut file).context("cannot export")?;
+            bytes += objects.bring(*node, &object.name, file)?;
+            files += 1;
+        }
+    }
+    objects.finish(generation)?;
+    Ok((files, bytes))
+}
+
+fn export_files(
+    vault: &mut Vault<Folder>,
+    args: &Export,
+    generation: u64,
+    nodes: &[u32],
+) -> anyhow::Result<(u64, u64)> {
+    let (mut files, mut bytes) = (0, 0);
+    for node in nodes {
+        let node = *node;
+        let folder = args.to.join(format!("node-{node}"));
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        for object in vault.manifest(generation, node).context("cannot export")?.objects {
+            bytes += write_object(vault, (generation, node), &object.name, &folder)?;
+            files += 1;
+        }
+    }
+    Ok((files, bytes))
 }
 
 fn write_object(

@@ -2,8 +2,9 @@
 
 use crate::vault::{key, members, tell};
 use crate::vault_args::Import;
+use crate::vault_store::{self, Fetched, Objects};
 use anyhow::{Context, anyhow};
-use eyrie_terminal::{Failure, print, say, units};
+use eyrie_terminal::{Failure, USAGE, print, say, units};
 use eyrie_vault::cost::Measured;
 use eyrie_vault::disk::{self, Disk, Folder};
 use eyrie_vault::layout::Place;
@@ -43,22 +44,73 @@ fn files(from: &Path, node: u32) -> anyhow::Result<Vec<(String, PathBuf)>> {
     Ok(entries.iter().map(|entry| (named(entry), entry.path())).collect())
 }
 
-/// What is to be stored, of each node, with the files that it comes from.
-type Drafts = (BTreeMap<u32, Vec<Draft>>, BTreeMap<(u32, String), PathBuf>);
+/// A file that is to be stored.
+enum Source {
+    Path(PathBuf),
+    Fetched(File),
+}
 
-fn drafts(vault: &mut Vault<Folder>, from: &Path, base: Option<u64>) -> anyhow::Result<Drafts> {
-    let (mut drafts, mut paths) = (BTreeMap::new(), BTreeMap::new());
-    for node in vault.nodes().collect::<Vec<u32>>() {
-        let mut its = Vec::new();
-        for (name, path) in files(from, node)? {
-            let bad = || format!("cannot read {}", path.display());
-            let mut file = File::open(&path).with_context(bad)?;
-            its.push(vault.draft(base, (node, &name), &mut file).with_context(bad)?);
-            paths.insert((node, name), path);
-        }
-        drafts.insert(node, its);
+impl Source {
+    fn open(&self) -> anyhow::Result<File> {
+        Ok(match self {
+            Source::Path(path) => File::open(path)?,
+            Source::Fetched(file) => file.try_clone()?,
+        })
     }
-    Ok((drafts, paths))
+}
+
+/// What is to be stored, by node and name.
+type Sources = BTreeMap<(u32, String), Source>;
+
+/// What is in an object store, if that is where it comes from.
+fn fetch(args: &Import) -> Result<Option<Vec<Fetched>>, Failure> {
+    match vault_store::place(&args.from)? {
+        Some(place) => Ok(Some(Objects::open(place, None, key(args.seal.as_deref())?)?.fetch()?)),
+        None if args.seal.is_some() => {
+            Err(Failure::new(USAGE, anyhow!("--seal is for s3://BUCKET/PREFIX")))
+        }
+        None => Ok(None),
+    }
+}
+
+fn sources(
+    args: &Import,
+    fetched: Option<Vec<Fetched>>,
+    nodes: &[u32],
+) -> anyhow::Result<Sources> {
+    let mut sources = Sources::new();
+    if let Some(fetched) = fetched {
+        for Fetched { node, name, file } in fetched {
+            if !nodes.contains(&node) {
+                return Err(anyhow!("{name} is of node {node}, which the vault does not have"));
+            }
+            sources.insert((node, name), Source::Fetched(file));
+        }
+        return Ok(sources);
+    }
+    for node in nodes {
+        for (name, path) in files(&args.from, *node)? {
+            sources.insert((*node, name), Source::Path(path));
+        }
+    }
+    Ok(sources)
+}
+
+type Drafts = BTreeMap<u32, Vec<Draft>>;
+
+fn drafts(
+    vault: &mut Vault<Folder>,
+    sources: &Sources,
+    base: Option<u64>,
+) -> anyhow::Result<Drafts> {
+    let mut drafts: Drafts = vault.nodes().map(|node| (node, Vec::new())).collect();
+    for ((node, name), source) in sources {
+        let bad = || format!("cannot read {name} of node {node}");
+        let mut file = source.open().with_context(bad)?;
+        let draft = vault.draft(base, (*node, name), &mut file).with_context(bad)?;
+        drafts.entry(*node).or_default().push(draft);
+    }
+    Ok(drafts)
 }
 
 fn open(args: &Import) -> anyhow::Result<Vault<Folder>> {
@@ -92,10 +144,13 @@ fn begin(vault: &mut Vault<Folder>, way: Way, base: Option<u64>) -> anyhow::Resu
 }
 
 pub fn import(args: &Import) -> Result<i32, Failure> {
+    // Before anything is made.
+    let fetched = fetch(args)?;
     let mut vault = open(args)?;
     let base = vault.generations().next_back().map(|commit| commit.generation);
     let base = base.filter(|_| args.by != Some(Way::Whole));
-    let (drafts, paths) = drafts(&mut vault, &args.from, base)?;
+    let sources = sources(args, fetched, &vault.nodes().collect::<Vec<u32>>())?;
+    let drafts = drafts(&mut vault, &sources, base)?;
     let choice = vault.weigh(base, &drafts, args.chain).context("cannot look")?;
     let wanted = args.by.unwrap_or(choice.way);
     if !choice.estimates.iter().any(|estimate| estimate.way == wanted) {
@@ -110,9 +165,9 @@ pub fn import(args: &Import) -> Result<i32, Failure> {
     let (mut count, mut bytes) = (0, 0);
     for (node, drafts) in &drafts {
         for draft in drafts {
-            let path = paths.get(&(*node, draft.name.clone())).cloned().unwrap_or_default();
-            let bad = || format!("cannot store {}", path.display());
-            let file = File::open(&path).with_context(bad)?;
+            let bad = || format!("cannot store {} of node {node}", draft.name);
+            let source = sources.get(&(*node, draft.name.clone())).with_context(bad)?;
+            let file = source.open().with_context(bad)?;
             let mut content = |at: u64, to: &mut [u8]| file.read_exact_at(to, at);
             vault.add_draft(*node, way, draft, &mut content).with_context(bad)?;
             (count, bytes) = (count + 1, bytes + draft.bytes);

@@ -5,8 +5,10 @@
 //! and each chunk of it a number; what was cut off, put together anew or renamed is found.
 
 use crate::disk;
+use crate::record::Hash;
 use crate::seal::{Key, Sealer};
 use std::io::{self, Read, Write};
+use xxhash_rust::xxh3::Xxh3;
 
 const MAGIC: [u8; 8] = *b"EYRIESLD";
 const VERSION: u32 = 1;
@@ -47,6 +49,20 @@ fn fill(from: &mut dyn Read, to: &mut [u8]) -> io::Result<usize> {
         }
     }
     Ok(done)
+}
+
+/// The XXH3 of what `from` has, and its length.
+pub fn hash_of(from: &mut dyn Read) -> io::Result<(Hash, u64)> {
+    let (mut sum, mut bytes) = (Xxh3::new(), 0);
+    let mut buffer = vec![0; CHUNK_BYTES];
+    loop {
+        let count = fill(from, &mut buffer)?;
+        if count == 0 {
+            return Ok((sum.digest128().to_le_bytes(), bytes));
+        }
+        sum.update(&buffer[..count]);
+        bytes += count as u64;
+    }
 }
 
 /// Seals what `from` has, to be opened under this name only.
@@ -93,7 +109,8 @@ pub fn open(
         return Err(OpenError::Version(name.to_string()));
     }
     let sealer = Sealer::of_file(key, salt.try_into().map_err(|_| bad())?, name);
-    let (mut chunk, mut next) = (vec![0; CHUNK_BYTES + TAG_BYTES], vec![0; CHUNK_BYTES + TAG_BYTES]);
+    let (mut chunk, mut next) =
+        (vec![0; CHUNK_BYTES + TAG_BYTES], vec![0; CHUNK_BYTES + TAG_BYTES]);
     let mut count = fill(from, &mut chunk)?;
     let mut bytes = 0;
     for number in 0.. {
@@ -141,7 +158,7 @@ mod tests {
     #[test]
     fn files_of_any_length_come_back() {
         for bytes in [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES] {
-            let plain: Vec<u8> = (0..bytes).map(|n| (n * n >> 3) as u8).collect();
+            let plain: Vec<u8> = (0..bytes).map(|n| ((n * n) >> 3) as u8).collect();
             let sealed = sealed(&plain);
             let chunks = bytes.div_ceil(CHUNK_BYTES).max(1);
             assert_eq!(sealed.len(), HEAD_BYTES + bytes + chunks * TAG_BYTES);

@@ -247,7 +247,7 @@ fn a_crash_at_any_change_of_a_commit() {
 
 #[test]
 fn a_crash_at_any_change_of_an_update() {
-    for shape in [("rs:2+1", 3), ("xor:2", 3), ("partner", 2)] {
+    for shape in [("rs:2+1", 3), ("partner", 2)] {
         let updated = Cell::new(0);
         let update = |world: &mut World, vault: &mut Vault<Memory>| {
             let old: Vec<Vec<u8>> = world.files_of_first();
