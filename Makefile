@@ -81,8 +81,9 @@ lint: setup
 RUNS ?= 100
 SEEDS ?= 100000
 soak: build
-	$(CARGO) run --release --locked -q -p eyrie-sim -- 0 $(SEEDS)
-	$(CARGO) run --release --locked -q -p eyrie-sim -- --together 0 $(SEEDS)
+	for kind in '' --vault --units --drain '--vault --drain' --routed '--routed --drain' \
+	    --together --links; do \
+	    $(CARGO) run --release --locked -q -p eyrie-sim -- $$kind 0 $(SEEDS) || exit 1; done
 	benches/kill-storm --runs $(RUNS)
 	benches/kill-storm --runs $(RUNS) --nodes 4 --spares 1
 

@@ -1,10 +1,10 @@
 //! The command line.
 
 use crate::clusters::Wide;
+use crate::guard::Guard;
 use crate::ha_args::{HaArgs, Standby};
 use crate::keeping::Keeping;
 pub use crate::layout::{BindMode, MapMode};
-use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use eyrie_terminal::units::{parse_bytes, parse_millis};
 use eyrie_vault::Scheme;
@@ -330,15 +330,6 @@ pub struct Run {
     /// The program and its arguments
     #[arg(value_names = ["PROGRAM", "ARGS"], trailing_var_arg = true, required = true)]
     pub command: Vec<OsString>,
-}
-
-/// What others on the network may see.
-#[derive(Debug, Args)]
-pub struct Guard {
-    /// Encrypt all connections between nodes, and to the controller (TLS 1.3 with a key of the
-    /// job). Small messages then take the way of all others. A job on one node has no connections
-    #[arg(long, env = "EYRIE_TLS", value_parser = FalseyValueParser::new())]
-    pub tls: bool,
 }
 
 /// How hosts are reached, and how many ranks they take.

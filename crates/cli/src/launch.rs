@@ -15,7 +15,7 @@ use crate::vault;
 use anyhow::Context;
 use eyrie_control::gateway::Clusters;
 use eyrie_control::vault::Manner;
-use eyrie_control::{Bind, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec};
+use eyrie_control::{Bind, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec, Transport};
 use eyrie_node::daemon;
 use eyrie_node::depot::Depot;
 use eyrie_node::home::{self, JobFolder};
@@ -91,6 +91,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         }
     };
     check_vault(run, nodes)?;
+    check_transport(run)?;
     check_saving(run)?;
     let clusters = run.wide.plan(nodes, run.spares.unwrap_or(0), &named);
     let clusters = clusters.map_err(|e| Failure::new(USAGE, e))?;
@@ -178,6 +179,7 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         input_is_file: input_is_file(),
         controller_limit_ms: run.controller_limit.unwrap_or(CONTROLLER_LIMIT_MS),
         tls: run.guard.tls,
+        transport: run.guard.transport(Transport::Tcp),
         save_every_ms: run.save_every.unwrap_or(0),
         grace_ms: run.grace.unwrap_or(GRACE_MS),
         save_to: run.save_to.clone(),
@@ -226,6 +228,13 @@ pub fn check_vault(run: &Run, nodes: u32) -> Result<(), Failure> {
         return Ok(());
     };
     Err(Failure::new(USAGE, anyhow::Error::msg(text)))
+}
+
+/// Refuses what a transport does not do.
+fn check_transport(run: &Run) -> Result<(), Failure> {
+    let transport = run.guard.transport(Transport::Tcp);
+    let checked = run.guard.check(run.guard.tls, &transport);
+    checked.map_err(|text| Failure::new(USAGE, anyhow::Error::msg(text)))
 }
 
 /// Refuses to save what is not one state of the job.
@@ -326,6 +335,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         input_is_file: false,
         controller_limit_ms: 0,
         tls: false,
+        transport: Transport::Tcp,
         save_every_ms: 0,
         grace_ms: 0,
         save_to: None,

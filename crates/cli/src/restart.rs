@@ -45,6 +45,10 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
         spec.save_key = Some(launch::key_path(key));
     }
     spec.tls = spec.tls || args.guard.tls;
+    spec.transport = args.guard.transport(spec.transport);
+    args.guard
+        .check(spec.tls, &spec.transport)
+        .map_err(|text| Failure::new(USAGE, anyhow!(text)))?;
     // What it goes on from lies in a folder of this machine.
     spec.ha = None;
     spec.input_is_file = launch::input_is_file();

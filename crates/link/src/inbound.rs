@@ -102,7 +102,7 @@ impl Inbound {
             old.close();
         }
         let paths = &self.paths;
-        self.receiver.connected(|stream| paths.origin(stream) == node);
+        self.receiver.connected(node, |stream| paths.origin(stream) == node);
         self.early.retain(|stream, _| paths.origin(*stream) != node);
     }
 
@@ -127,7 +127,7 @@ impl Inbound {
             return Err(Fault::Early(stream.0));
         }
         match *frame {
-            Forward::Open { .. } => self.receiver.open(stream, &mut self.answers),
+            Forward::Open { .. } => self.receiver.open(stream, node, &mut self.answers),
             Forward::Data { serial, from, chain, bytes, .. } => {
                 if self.receiver.piece(stream, serial, from)? == Piece::Take {
                     self.store(stream, chain, bytes)?;
@@ -348,7 +348,8 @@ impl Inbound {
         } else {
             // The streams go on from another node, unless a router stands between.
             let paths = &self.paths;
-            self.receiver.connected(|(src, dst)| src == rank && paths.origin((src, dst)) == node);
+            let comes = |s: Stream| (s.0 == rank && paths.origin(s) == node).then_some(node);
+            self.receiver.come_from(comes, &mut self.answers);
         }
         self.queue_answers();
     }
@@ -366,6 +367,8 @@ impl Inbound {
                 let need = segment.channel(rank, other).need.load(Acquire);
                 let front = segment.channel(rank, other).front.load(Acquire);
                 self.attach_stream((rank, other), need, front);
+                // What was acknowledged since the sender was stopped is not in its log.
+                self.look((rank, other));
             } else {
                 mirror::clear(&segment, self.pool(rank), other);
             }
@@ -381,7 +384,9 @@ impl Inbound {
                 (0..self.ranks()).filter(|src| *src != rank).for_each(|src| self.log((src, rank)));
             } else {
                 // The streams go on from another node.
-                self.receiver.connected(|(_, dst)| dst == rank);
+                let paths = &self.paths;
+                let comes = |s: Stream| (s.1 == rank).then(|| paths.origin(s));
+                self.receiver.come_from(comes, &mut self.answers);
             }
         }
         self.queue_answers();

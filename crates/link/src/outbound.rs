@@ -274,6 +274,8 @@ impl Outbound {
                 early::set_door(segment.rank(stream.1), 0, [0; 2]);
                 self.logs.entry(stream).or_default().rewind(segment, stream, from, need);
                 self.fresh.insert(stream);
+                // What it waits for may have been matched long ago.
+                segment.rank(stream.0).wake();
             }
             Effect::Moved { stream, have, need } => {
                 let Some(log) = self.logs.get_mut(&stream) else { return Ok(()) };
@@ -379,7 +381,7 @@ impl Outbound {
                 return added;
             }
             if connection.flush() == Flushed::Blocked {
-                waker.watch(connection.fd());
+                connection.await_room(waker);
                 return added;
             }
         }

@@ -54,7 +54,10 @@ impl OutLog {
         out: &mut Vec<Piece>,
     ) -> Result<(), Fault> {
         let chunk = u64::from(segment.geometry().chunk_bytes);
-        let Some(mut walk) = self.walk.take().or_else(|| self.begin(segment, stream)) else {
+        // Of what the receiver has left behind some may never be written again.
+        let released = segment.channel(stream.0, stream.1).trim.load(Acquire).min(self.cut);
+        let walk = self.walk.take().filter(|walk| walk.pos() / chunk >= released / chunk);
+        let Some(mut walk) = walk.or_else(|| self.begin(segment, stream, released)) else {
             return Ok(());
         };
         let mut bytes = 0;
@@ -88,14 +91,15 @@ impl OutLog {
         stepped
     }
 
-    /// Where the walk begins: where acknowledgements may be needed, or, if that is not kept, where
-    /// pieces are. `None`: the sender repeats itself and is not there yet.
-    fn begin(&self, segment: &Segment, (src, dst): Stream) -> Option<Walk> {
+    /// Where the walk begins: where acknowledgements may be needed, as far as it is not released
+    /// by now, or, if it is not kept, where pieces are. `None`: the sender repeats itself and is
+    /// not there yet.
+    fn begin(&self, segment: &Segment, (src, dst): Stream, released: u64) -> Option<Walk> {
         let chunk = u64::from(segment.geometry().chunk_bytes);
         let header = segment.header();
         let retained =
             header.ft.load(Relaxed) & FT_RETAIN != 0 && header.unprotected.load(Relaxed) == 0;
-        let walk = Walk::from_chunk(segment, src, dst, self.need / chunk);
+        let walk = Walk::from_chunk(segment, src, dst, self.need.max(released) / chunk);
         match walk {
             None if !retained => Walk::from_chunk(segment, src, dst, self.cut / chunk),
             walk => walk,

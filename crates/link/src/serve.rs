@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use eyrie_control::auth::{AuthError, Hello, Role};
 use eyrie_protocol::gate::ToReplica;
 use eyrie_protocol::link::wire::{self, Backward, Forward, WireError};
-use eyrie_protocol::membership::Member;
+use eyrie_protocol::membership::{Member, Refusal};
 use eyrie_protocol::replicas::Refused;
 use eyrie_tls::Stream;
 
@@ -15,6 +15,7 @@ use crate::connection::{Connection, Flushed};
 use crate::dial::PATIENCE;
 use crate::inbound;
 use crate::shared::Shared;
+use crate::way;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 256 * 1024;
@@ -66,8 +67,9 @@ fn receive(shared: &Arc<Shared>, socket: TcpStream) {
     let from = socket.peer_addr();
     let Some(number) = shared.enrol(&socket) else { return };
     let outcome = shake(shared, socket).and_then(|(stream, peer)| {
+        let pipe = way::take(shared, &stream, peer)?;
         let segment = Arc::clone(&shared.segment);
-        let connection = Connection::new(stream, peer, segment).map_err(AuthError::Io)?;
+        let connection = Connection::new(stream, pipe, peer, segment).map_err(AuthError::Io)?;
         Ok(Arc::new(connection))
     });
     match outcome {
@@ -115,14 +117,12 @@ fn shake(shared: &Shared, socket: TcpStream) -> Result<(Stream, Member), Fault> 
     };
     let (stream, caller) = shared.secret.answer(socket, &shared.job, Role::LinkSender, answer)?;
     let member = Member { node: caller.node, epoch: caller.epoch };
-    if caller.to != own {
-        return Err(Fault::Misled);
-    }
-    match shared.member(member.node) {
-        Some(known) if known == member => Ok((stream, member)),
-        Some(known) if known.epoch > member.epoch => Err(Fault::Fenced(member)),
-        None if shared.is_fenced(member) => Err(Fault::Fenced(member)),
-        _ => Err(Fault::Early(member)),
+    let to = Member { node: caller.to.0, epoch: caller.to.1 };
+    match shared.admit(to, member) {
+        Ok(()) => Ok((stream, member)),
+        Err(Refusal::Misled) => Err(Fault::Misled),
+        Err(Refusal::Fenced) => Err(Fault::Fenced(member)),
+        Err(Refusal::Early) => Err(Fault::Early(member)),
     }
 }
 
@@ -133,7 +133,7 @@ fn serve(shared: &Arc<Shared>, connection: &Arc<Connection>) -> Result<(), Fault
         let used = take(shared, connection, &buffer)?;
         buffer.drain(..used);
         if connection.pending() > 0 && connection.flush() == Flushed::Blocked {
-            shared.waker.watch(connection.fd());
+            connection.await_room(&shared.waker);
         }
     }
     Ok(())

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use eyrie_ledger::segment::Segment;
-use eyrie_protocol::membership::Member;
+use eyrie_protocol::membership::{Member, Refusal, Roster};
 use eyrie_protocol::replicas::Replicas;
 use eyrie_tls::{Routes, Secret};
 
@@ -19,6 +19,7 @@ use crate::dial::Dial;
 use crate::inbound::Inbound;
 use crate::outbound::Outbound;
 use crate::waker::Waker;
+use crate::way::Way;
 
 /// Connections that were not taken, for `eyrie status`.
 #[derive(Debug, Default)]
@@ -38,10 +39,13 @@ pub(crate) struct Shared {
     pub secret: Secret,
     /// How others are reached.
     pub routes: Routes,
+    pub way: Way,
+    /// Connections over libfabric so far.
+    pub piped: AtomicU64,
     outbound: Mutex<Outbound>,
     inbound: Mutex<Inbound>,
     replicas: Mutex<Replicas>,
-    members: Mutex<Members>,
+    members: Mutex<Roster>,
     pub dials: Mutex<BTreeMap<u32, Arc<Dial>>>,
     pub waker: Waker,
     pub refusals: Refusals,
@@ -51,14 +55,6 @@ pub(crate) struct Shared {
     sockets: Mutex<BTreeMap<u64, TcpStream>>,
     numbers: AtomicU64,
     threads: Mutex<Vec<JoinHandle<()>>>,
-}
-
-/// Who belongs to the job.
-#[derive(Default)]
-struct Members {
-    all: Vec<(Member, SocketAddr)>,
-    /// For each node that was ever a member, the epoch up to which it is none any more.
-    fences: BTreeMap<u32, u64>,
 }
 
 /// A poisoned lock is no reason to stop: panics end the process here.
@@ -71,7 +67,7 @@ impl Shared {
         segment: Arc<Segment>,
         job: String,
         own: Member,
-        (secret, routes): (Secret, Routes),
+        (secret, routes, way): (Secret, Routes, Way),
         log_replicas: usize,
     ) -> std::io::Result<Shared> {
         Ok(Shared {
@@ -83,7 +79,9 @@ impl Shared {
             own,
             secret,
             routes,
-            members: Mutex::new(Members::default()),
+            way,
+            piped: AtomicU64::new(0),
+            members: Mutex::default(),
             dials: Mutex::new(BTreeMap::new()),
             waker: Waker::new()?,
             refusals: Refusals::default(),
@@ -109,25 +107,17 @@ impl Shared {
 
     /// The member that is node `node` now.
     pub fn member(&self, node: u32) -> Option<Member> {
-        lock(&self.members).all.iter().map(|(m, _)| *m).find(|m| m.node == node)
+        lock(&self.members).member(node)
     }
 
-    /// Whether this incarnation was a member and is none any more.
-    pub fn is_fenced(&self, member: Member) -> bool {
-        lock(&self.members).fences.get(&member.node).is_some_and(|fence| member.epoch <= *fence)
+    /// Whether `caller`, which wants to speak to `to`, is listened to here.
+    pub fn admit(&self, to: Member, caller: Member) -> Result<(), Refusal> {
+        lock(&self.members).admit(self.own, to, caller)
     }
 
     /// Exchanges the members. Returns those that were members and are none any more.
     pub fn exchange(&self, all: &[(Member, SocketAddr)]) -> Vec<Member> {
-        let mut members = lock(&self.members);
-        let stays = |m: &Member| all.iter().any(|(n, _)| n == m);
-        let gone: Vec<Member> = members.all.iter().map(|(m, _)| *m).filter(|m| !stays(m)).collect();
-        for member in &gone {
-            let fence = members.fences.entry(member.node).or_default();
-            *fence = (*fence).max(member.epoch);
-        }
-        members.all = all.to_vec();
-        gone
+        lock(&self.members).exchange(all.iter().map(|(member, _)| *member))
     }
 
     pub fn is_over(&self) -> bool {

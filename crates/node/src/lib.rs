@@ -16,6 +16,7 @@ mod guest;
 pub mod ha;
 pub mod home;
 mod input;
+mod invited;
 mod job;
 pub mod join;
 pub mod keeper;

@@ -170,6 +170,7 @@ mod tests {
             input_is_file: false,
             controller_limit_ms: 0,
             tls: false,
+            transport: eyrie_control::Transport::Tcp,
             save_every_ms: 0,
             grace_ms: 0,
             save_to: None,

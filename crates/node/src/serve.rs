@@ -716,7 +716,7 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Res
         ClientMsg::Migrate { from, to, release } => {
             job.migrate(&from, &to, release, outlet.clone())?;
         }
-        ClientMsg::Suspend => job.hold(Holder::User, None, outlet.clone())?,
+        ClientMsg::Suspend { swap } => job.suspend(swap, outlet.clone())?,
         ClientMsg::Continue => job.let_go_on(Holder::User, outlet)?,
         ClientMsg::Turn { runs: true, .. } => job.let_go_on(Holder::Client(client), outlet)?,
         ClientMsg::Turn { runs: false, lease_ms } => {

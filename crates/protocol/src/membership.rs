@@ -1,9 +1,11 @@
-//! Which nodes make up a job, in which incarnation, and who stands next to whom.
+//! Which nodes make up a job, in which incarnation, who stands next to whom, and who may speak.
 //!
 //! Pure. Kept true: an epoch is never given twice in a job, so a member that was declared dead is
-//! never taken for its successor under the same number.
+//! never taken for its successor under the same number; who was a member and is none any more never
+//! is one again.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A node in one of its incarnations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -26,9 +28,82 @@ pub fn ring_after(own: u32, members: &[Member]) -> Vec<Member> {
     others
 }
 
+/// Why a caller is not listened to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// It wants an earlier incarnation of this node.
+    Misled,
+    /// It was declared dead.
+    Fenced,
+    /// It knows more than this node does yet, and is to come again.
+    Early,
+}
+
+/// The members as one of them was told.
+#[derive(Debug, Clone, Default)]
+pub struct Roster {
+    members: Vec<Member>,
+    /// For each node that was ever a member, the epoch up to which it is none any more.
+    fences: BTreeMap<u32, u64>,
+}
+
+impl Roster {
+    /// The member that is node `node` now.
+    pub fn member(&self, node: u32) -> Option<Member> {
+        self.members.iter().copied().find(|m| m.node == node)
+    }
+
+    /// Exchanges the members. Returns those that were members and are none any more.
+    pub fn exchange(&mut self, all: impl IntoIterator<Item = Member>) -> Vec<Member> {
+        let all: Vec<Member> = all.into_iter().collect();
+        let before = std::mem::replace(&mut self.members, all);
+        let gone: Vec<Member> = before.into_iter().filter(|m| !self.members.contains(m)).collect();
+        for member in &gone {
+            let fence = self.fences.entry(member.node).or_default();
+            *fence = (*fence).max(member.epoch);
+        }
+        gone
+    }
+
+    /// Whether `caller`, which wants to speak to `to`, is listened to by `own`.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn admit(&self, own: Member, to: Member, caller: Member) -> Result<(), Refusal> {
+        if to != own {
+            return Err(Refusal::Misled);
+        }
+        match self.member(caller.node) {
+            Some(known) if known == caller => Ok(()),
+            Some(known) if known.epoch > caller.epoch => Err(Refusal::Fenced),
+            None if self.fences.get(&caller.node).is_some_and(|f| caller.epoch <= *f) => {
+                Err(Refusal::Fenced)
+            }
+            _ => Err(Refusal::Early),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_was_declared_dead_is_not_listened_to_again() {
+        let member = |node, epoch| Member { node, epoch };
+        let (own, mut roster) = (member(0, 1), Roster::default());
+        let asks = |roster: &Roster, caller| roster.admit(own, own, caller);
+        assert_eq!(asks(&roster, member(1, 2)), Err(Refusal::Early));
+        assert_eq!(roster.exchange([own, member(1, 2)]), []);
+        assert_eq!(asks(&roster, member(1, 2)), Ok(()));
+        assert_eq!(roster.admit(own, member(0, 0), member(1, 2)), Err(Refusal::Misled));
+        assert_eq!(roster.exchange([own]), [member(1, 2)]);
+        assert_eq!(asks(&roster, member(1, 2)), Err(Refusal::Fenced));
+        assert_eq!(asks(&roster, member(1, 5)), Err(Refusal::Early), "its successor");
+        assert_eq!(roster.exchange([own, member(1, 5)]), []);
+        assert_eq!(asks(&roster, member(1, 2)), Err(Refusal::Fenced));
+        assert_eq!(roster.member(1), Some(member(1, 5)));
+    }
 
     #[test]
     fn the_ring_goes_on_at_its_beginning() {

@@ -2,8 +2,8 @@
 //!
 //! Real: the gate, the replica store, the recovery planner, retention, the scheduler (all of
 //! `eyrie-protocol`), sessions and journal of the controller. Modelled: programs, processes,
-//! segments, disks, links, network and clock. One seed is one run: programs, delays and faults
-//! follow from it. A run is right if no check in `checks` fails.
+//! segments, disks, links, network and clock; `links` simulates the real links. One seed is one
+//! run: programs, delays and faults follow from it. A run is right if no check in `checks` fails.
 
 mod agenda;
 mod agent;
@@ -11,6 +11,7 @@ mod checks;
 mod controller;
 mod faults;
 mod leave;
+pub mod links;
 mod net;
 mod node;
 mod program;

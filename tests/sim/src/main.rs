@@ -1,99 +1,104 @@
-//! `eyrie-sim [--mutation NAME] [--trace] [--vault | --units | --routed] [--drain] FIRST [COUNT]`:
-//! runs seeds; says which fail and why. With `--together` of jobs whose ranks go back together,
-//! with `--units` of those in which the ranks of a node do, with `--drain` of those whose nodes
-//! leave, with `--routed` of those whose messages go by routers.
+//! `eyrie-sim [--mutation NAME] [--trace] [KIND] FIRST [COUNT]`: runs seeds; says which fail and
+//! why. Without a kind jobs are simulated in mode `logged`, with `--vault`, `--units`, `--drain`,
+//! `--routed` other jobs (see `Config`), with one of `OTHERS` something else.
 
-use eyrie_sim::{Config, Mutation, Report, run, together};
+use eyrie_sim::{Config, Mutation, Report, links, run, together};
+use std::fmt::{Debug, Display};
 use std::process::ExitCode;
 use std::time::Instant;
 
-const USAGE: &str = "usage: eyrie-sim [--together | --units | [--vault] [--routed] [--drain]]\n  \
-                     [--trace] \
-                     [--mutation NAME] FIRST-SEED [HOW-MANY]";
+const USAGE: &str = "usage: eyrie-sim [--together | --links | --units | [--vault] [--routed] \
+                     [--drain]]\n  [--trace] [--mutation NAME] FIRST-SEED [HOW-MANY]";
+/// Simulations of their own.
+const OTHERS: [&str; 2] = ["--together", "--links"];
 
-/// Seeds of jobs whose ranks go back together.
-fn together(first: u64, count: u64, trace: bool) -> ExitCode {
-    let (mut total, mut failed) = (together::Report::default(), 0);
-    let begun = Instant::now();
-    for seed in first..first + count {
-        match together::run(seed, None, trace) {
-            Ok(report) => total.add(&report),
-            Err(why) => {
-                failed += 1;
-                println!("seed {seed} failed: {why}");
-                let again = "cargo run -q -p eyrie-sim -- --together --trace";
-                println!("  again, step by step: {again} {seed}");
+/// What is asked for.
+#[derive(Default)]
+struct Ask {
+    kinds: Vec<String>,
+    mutation: Option<String>,
+    trace: bool,
+    first: u64,
+    count: u64,
+}
+
+impl Ask {
+    fn is(&self, kind: &str) -> bool {
+        self.kinds.iter().any(|k| k == kind)
+    }
+
+    /// The mistake of that name. Err: there is none.
+    fn mistake<M: Copy + Debug>(&self, all: &[M]) -> Result<Option<M>, String> {
+        let Some(name) = &self.mutation else { return Ok(None) };
+        let found = all.iter().copied().find(|m| format!("{m:?}") == *name);
+        found.map(Some).ok_or_else(|| format!("no mutation '{name}'; there are {all:?}"))
+    }
+
+    /// Runs the seeds and sums up.
+    fn seeds<R: Default + Display>(
+        &self,
+        run: impl Fn(u64) -> Result<R, String>,
+        add: impl Fn(&mut R, &R),
+    ) -> ExitCode {
+        let (mut total, mut failed, begun) = (R::default(), 0, Instant::now());
+        for seed in self.first..self.first + self.count {
+            match run(seed) {
+                Ok(report) => add(&mut total, &report),
+                Err(why) => {
+                    failed += 1;
+                    println!("seed {seed} failed: {why}");
+                    let kinds: String = self.kinds.iter().map(|k| format!(" {k}")).collect();
+                    let name = self.mutation.iter().map(|m| format!(" --mutation {m}"));
+                    let more = kinds + &name.collect::<String>();
+                    let again = "cargo run -q -p eyrie-sim -- --trace";
+                    println!("  again, step by step: {again}{more} {seed}");
+                }
             }
         }
+        println!("{total}, {:.1} s", begun.elapsed().as_secs_f64());
+        println!("sim: {} passed, {failed} failed", self.count - failed);
+        ExitCode::from(u8::from(failed > 0))
     }
-    println!("{total}, {:.1} s", begun.elapsed().as_secs_f64());
-    println!("sim: {} passed, {failed} failed", count - failed);
-    ExitCode::from(u8::from(failed > 0))
+}
+
+fn read(mut args: impl Iterator<Item = String>) -> Result<Ask, String> {
+    let jobs = ["--vault", "--units", "--drain", "--routed"];
+    let (mut ask, mut numbers) = (Ask::default(), Vec::new());
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--trace" => ask.trace = true,
+            "--mutation" => ask.mutation = Some(args.next().unwrap_or_default()),
+            kind if jobs.contains(&kind) || OTHERS.contains(&kind) => ask.kinds.push(arg),
+            number => numbers.push(number.parse::<u64>().map_err(|_| String::from(USAGE))?),
+        }
+    }
+    ask.first = *numbers.first().ok_or(USAGE)?;
+    ask.count = numbers.get(1).copied().unwrap_or(1);
+    Ok(ask)
+}
+
+fn simulate(ask: &Ask) -> Result<ExitCode, String> {
+    let trace = ask.trace;
+    if ask.is("--together") {
+        let mistake = ask.mistake(&together::Mistake::ALL)?;
+        return Ok(ask.seeds(|s| together::run(s, mistake, trace), together::Report::add));
+    }
+    if ask.is("--links") {
+        let mistake = ask.mistake(&links::Mistake::ALL)?;
+        return Ok(ask.seeds(|s| links::run(s, mistake, trace), links::Report::add));
+    }
+    let all = Mutation::ALL.into_iter().chain(Mutation::UNITS).chain(Mutation::ROUTED);
+    let mutation = ask.mistake(&all.collect::<Vec<_>>())?;
+    let [vault, units] = ["--vault", "--units"].map(|kind| ask.is(kind));
+    let [drain, routed] = ["--drain", "--routed"].map(|kind| ask.is(kind));
+    let job = |seed| run(Config { seed, vault, units, drain, routed, mutation, trace });
+    Ok(ask.seeds(job, Report::add))
 }
 
 fn main() -> ExitCode {
-    let (mut trace, mut all, mut vault) = (false, false, false);
-    let (mut units, mut drain, mut routed) = (false, false, false);
-    let mut mutation = None;
-    let mut numbers = Vec::new();
-    let mut args = std::env::args().skip(1);
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--trace" => trace = true,
-            "--together" => all = true,
-            "--vault" => vault = true,
-            "--units" => units = true,
-            "--drain" => drain = true,
-            "--routed" => routed = true,
-            "--mutation" => {
-                let name = args.next().unwrap_or_default();
-                let all = Mutation::ALL.into_iter().chain(Mutation::UNITS);
-                let all: Vec<Mutation> = all.chain(Mutation::ROUTED).collect();
-                mutation = all.iter().copied().find(|m| format!("{m:?}") == name);
-                if mutation.is_none() {
-                    eprintln!("no mutation '{name}'; there are {all:?}");
-                    return ExitCode::from(2);
-                }
-            }
-            number => match number.parse::<u64>() {
-                Ok(number) => numbers.push(number),
-                Err(_) => {
-                    eprintln!("{USAGE}");
-                    return ExitCode::from(2);
-                }
-            },
-        }
-    }
-    let (Some(first), count) = (numbers.first(), numbers.get(1).copied().unwrap_or(1)) else {
-        eprintln!("{USAGE}");
-        return ExitCode::from(2);
-    };
-    if all {
-        return together(*first, count, trace);
-    }
-    let mut total = Report::default();
-    let mut failed = 0;
-    let begun = Instant::now();
-    for seed in *first..first + count {
-        match run(Config { seed, vault, units, drain, routed, mutation, trace }) {
-            Ok(report) => total.add(&report),
-            Err(why) => {
-                failed += 1;
-                println!("seed {seed} failed: {why}");
-                let kinds = [
-                    (vault, " --vault"),
-                    (units, " --units"),
-                    (drain, " --drain"),
-                    (routed, " --routed"),
-                ];
-                let more: String = kinds.iter().filter(|k| k.0).map(|k| k.1).collect();
-                println!(
-                    "  again, step by step: cargo run -q -p eyrie-sim -- --trace{more} {seed}"
-                );
-            }
-        }
-    }
-    println!("{total}, {:.1} s", begun.elapsed().as_secs_f64());
-    println!("sim: {} passed, {failed} failed", count - failed);
-    ExitCode::from(u8::from(failed > 0))
+    let done = read(std::env::args().skip(1)).and_then(|ask| simulate(&ask));
+    done.unwrap_or_else(|why| {
+        eprintln!("{why}");
+        ExitCode::from(2)
+    })
 }

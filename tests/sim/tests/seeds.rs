@@ -1,6 +1,6 @@
 //! A thousand seeds without a fault of the protocols, and each mutation found by some of them.
 
-use eyrie_sim::{Config, Mutation, Report, run, together};
+use eyrie_sim::{Config, Mutation, Report, links, run, together};
 
 /// Seeds of `make test`.
 const SEEDS: u64 = 1000;
@@ -175,6 +175,36 @@ fn no_seed_of_ranks_that_go_back_together_finds_a_fault() {
 fn every_mistake_with_a_set_is_found() {
     for mistake in together::Mistake::ALL {
         let wrong = |seed: &u64| together::run(*seed, Some(mistake), false).is_err();
+        match (0..MUTATED_SEEDS).find(wrong) {
+            Some(seed) => println!("{mistake:?} is found by seed {seed}"),
+            None => panic!("{mistake:?} is not found by any of {MUTATED_SEEDS} seeds"),
+        }
+    }
+}
+
+/// The real links, over connections that break at any byte.
+#[test]
+fn no_seed_of_links_finds_a_fault() {
+    let mut total = links::Report::default();
+    for seed in 0..SEEDS {
+        match links::run(seed, None, false) {
+            Ok(report) => total.add(&report),
+            Err(why) => panic!(
+                "seed {seed}: {why}\nagain: cargo run -p eyrie-sim -- --links --trace {seed}"
+            ),
+        }
+    }
+    println!("{SEEDS} seeds: {total}");
+    assert!(total.broken > SEEDS && total.half_open > SEEDS / 4, "{total}");
+    assert!(total.doubled > SEEDS / 2 && total.starved > SEEDS / 20, "{total}");
+    assert!(total.restored > SEEDS && total.moved > SEEDS / 10, "{total}");
+    assert!(total.cut_off > SEEDS / 10 && total.fenced > SEEDS / 10, "{total}");
+}
+
+#[test]
+fn every_mistake_with_links_is_found() {
+    for mistake in links::Mistake::ALL {
+        let wrong = |seed: &u64| links::run(*seed, Some(mistake), false).is_err();
         match (0..MUTATED_SEEDS).find(wrong) {
             Some(seed) => println!("{mistake:?} is found by seed {seed}"),
             None => panic!("{mistake:?} is not found by any of {MUTATED_SEEDS} seeds"),

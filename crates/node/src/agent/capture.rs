@@ -1,5 +1,6 @@
 //! Taking checkpoints, and giving up what no kept checkpoint needs.
 
+use super::network::Copy;
 use super::{Agent, Msg};
 use crate::checkpoint::{self, CheckpointError, Order, Report, image_name, image_path};
 use crate::cores;
@@ -22,6 +23,28 @@ pub(super) fn pool(spec: &JobSpec) -> Option<Arc<Pool>> {
 }
 
 impl Agent {
+    pub(super) fn order_checkpoint(&mut self, order: ToNode) {
+        let ToNode::Checkpoint {
+            rank,
+            start,
+            generation,
+            incremental,
+            partner,
+            missing,
+            hold,
+            key,
+        } = order
+        else {
+            return;
+        };
+        let r = self.rank(rank);
+        r.copy = Some(Copy { partner, missing, key, log: None });
+        if hold {
+            (r.held, r.slowed) = (true, None);
+        }
+        self.checkpoint(rank, start, generation, incremental, hold);
+    }
+
     pub(super) fn checkpoint(
         &mut self,
         rank: u32,

@@ -34,7 +34,7 @@ use crate::spawn::Prefix;
 use crate::units;
 use eyrie_control::node::{Choice, FromNode, ToNode};
 use eyrie_control::{Ft, JobSpec, Meta};
-use eyrie_image::{Pool, Tracker};
+use eyrie_image::{Filling, Pool, Tracker};
 use eyrie_ledger::saved;
 use eyrie_ledger::segment::{self, Geometry, Segment, SegmentError};
 use std::cell::RefCell;
@@ -127,6 +127,8 @@ struct Rank {
     /// Images are to be looked for when that is over.
     find_later: Option<death::Search>,
     replay: Replay,
+    /// Its process runs before all of its memory is there.
+    filling: Option<Filling>,
     saving: Option<saving::Thread>,
     /// Number of a start that waits for that.
     preparing: Option<u64>,
@@ -136,8 +138,10 @@ struct Rank {
     copy: Option<network::Copy>,
     /// It stays stopped after an image.
     held: bool,
-    /// It stands still with the job.
+    /// It stands still with the job, or now and then as it is slowed down.
     standing: Option<halt::Standing>,
+    /// It is to run one part in so many of the time.
+    slowed: Option<u32>,
     /// A checkpoint that it is let go for.
     later: Option<halt::Later>,
     /// Why it could not be stopped.
@@ -154,11 +158,13 @@ impl Rank {
             freezing: false,
             find_later: None,
             replay: Replay::No,
+            filling: None,
             saving: None,
             bound: None,
             copy: None,
             held: false,
             standing: None,
+            slowed: None,
             later: None,
             restless: None,
             preparing: None,
@@ -298,11 +304,8 @@ impl Agent {
             ToNode::Find { rank, attempt, generations, fetch } => {
                 self.find(rank, death::Search { attempt, generations, fetch });
             }
-            ToNode::Checkpoint { rank, start, generation, incremental, partner, missing, hold } => {
-                self.rank(rank).copy = Some(network::Copy { partner, missing, log: None });
-                self.rank(rank).held |= hold;
-                self.checkpoint(rank, start, generation, incremental, hold);
-            }
+            ToNode::Invite { rank, generation, key } => self.invite(rank, generation, key),
+            ToNode::Checkpoint { .. } => self.order_checkpoint(message),
             ToNode::CheckpointAll { ranks, generation, incremental, hold, segment } => {
                 self.checkpoint_all(&ranks, generation, incremental, hold, segment);
             }
@@ -349,6 +352,7 @@ impl Agent {
             ToNode::Finish => self.finish(),
             ToNode::Leaving { round, nodes } => self.hear_leaving(round, &nodes),
             ToNode::LetGo { rank } => self.let_rank_go(rank),
+            ToNode::Slow { rank, part } => self.slow(rank, part),
             ToNode::Vacate => self.vacate(),
             ToNode::Depart => self.depart(),
             ToNode::Halt { turn } => self.halt(turn),

@@ -87,7 +87,6 @@ impl Job {
         event.rank = Some(rank);
         event.generation = Some(generation);
         self.log_event(event);
-        let incremental = self.spec.incremental;
         let partner = self.planner.as_ref().and_then(|p| p.partner(rank));
         let r = self.rank(rank);
         (r.partner, r.captured) = (partner, r.incarnation);
@@ -95,9 +94,20 @@ impl Job {
         // It may refer to any of these. What is there is not sent again.
         let missing = r.retention.files();
         let partner = partner.map(|m| m.node);
+        let key = partner.and_then(|to| self.invite(rank, generation, to));
+        let incremental = self.spec.incremental;
         self.to_home(
             rank,
-            ToNode::Checkpoint { rank, start, generation, incremental, partner, missing, hold },
+            ToNode::Checkpoint {
+                rank,
+                start,
+                generation,
+                incremental,
+                partner,
+                missing,
+                hold,
+                key,
+            },
         );
     }
 
@@ -175,6 +185,7 @@ impl Job {
         self.log_event(event);
         let answer = NodeMsg::Checkpointed { rank, generation, bytes, took_ms, frozen_ms };
         self.answer_asks(rank, Some(generation), &answer);
+        self.swap_image(rank, generation, Some(bytes));
     }
 
     /// Gives up image files that `rank` does not need any more. They go when no other rank needs
@@ -306,6 +317,7 @@ impl Job {
         if let Some(why) = &self.unprotected {
             return Err(format!("the job runs without protection: {why}"));
         }
+        self.swapped_out()?;
         if self.together.is_some() {
             self.request_together(rank)?;
         }

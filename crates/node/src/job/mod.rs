@@ -33,6 +33,7 @@ mod saving;
 mod sets;
 mod start;
 mod suspend;
+mod swap;
 mod together;
 mod units;
 mod vault;
@@ -245,6 +246,8 @@ struct Rank {
     falls: bool,
     /// It leaves its node.
     moves: rounds::Moves,
+    /// The image for which its memory goes out.
+    swap: Option<u32>,
 }
 
 fn blank() -> [Tape; 2] {
@@ -704,6 +707,7 @@ impl Rank {
             saving: saving::Saving::No,
             falls: false,
             moves: rounds::Moves::default(),
+            swap: None,
         }
     }
 }

@@ -6,7 +6,7 @@
 //! Kept true: a stream is taken in order and without gaps, from the node that its sender has its
 //! home on; a piece counts only under the serial that was given last, so that what was on its way
 //! when a stream began anew is passed over; every acknowledgement is told on every connection until
-//! the receiver has left its message behind.
+//! the receiver has left its message behind, and a sender that was told so is not told less.
 
 use crate::link::wire::{Backward, Stream};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,12 +14,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// One stream.
 #[derive(Clone, Debug, Default)]
 struct In {
-    /// The connection that stands asked for it.
+    /// The connection that stands from the node that it comes from asked for it.
     opened: bool,
+    /// Nodes whose connections did.
+    opened_by: BTreeSet<u32>,
     /// Its receiver lives here.
     attached: bool,
     serial: u32,
     have: u64,
+    /// From where on the receiver read when it started: that may be ahead of what is here.
+    began: u64,
     need: u64,
     front: u64,
     /// No more is wanted than is here, for want of room.
@@ -75,16 +79,35 @@ impl Receiver {
         Receiver { window, streams: BTreeMap::new(), serials: 0 }
     }
 
-    /// A new connection stands on which these streams come: nothing was asked or told on it.
-    pub fn connected(&mut self, comes: impl Fn(Stream) -> bool) {
-        for (_, stream) in self.streams.iter_mut().filter(|(stream, _)| comes(**stream)) {
-            stream.opened = false;
+    /// A new connection of `node` stands, on which these streams come: nothing was asked or told on
+    /// it. What is on its way on another is not taken any more.
+    pub fn connected(&mut self, node: u32, comes: impl Fn(Stream) -> bool) {
+        for (stream, inbound) in &mut self.streams {
+            inbound.opened_by.remove(&node);
+            if comes(*stream) {
+                self.serials += 1;
+                (inbound.opened, inbound.serial) = (false, self.serials);
+            }
         }
     }
 
+    /// Streams come from another node now, if `from` names one. It may have heard of that before,
+    /// and have asked for them.
+    pub fn come_from(&mut self, from: impl Fn(Stream) -> Option<u32>, out: &mut Vec<Backward>) {
+        let all = self.streams.iter_mut();
+        let moved = all.filter_map(|(stream, inbound)| {
+            inbound.opened = inbound.opened_by.contains(&from(*stream)?);
+            Some(*stream)
+        });
+        let moved: Vec<Stream> = moved.collect();
+        moved.into_iter().for_each(|stream| self.resume(stream, out));
+    }
+
     /// The sender's node has something in the stream.
-    pub fn open(&mut self, stream: Stream, out: &mut Vec<Backward>) {
-        self.streams.entry(stream).or_default().opened = true;
+    pub fn open(&mut self, stream: Stream, node: u32, out: &mut Vec<Backward>) {
+        let inbound = self.streams.entry(stream).or_default();
+        inbound.opened = true;
+        inbound.opened_by.insert(node);
         self.resume(stream, out);
     }
 
@@ -101,8 +124,10 @@ impl Receiver {
         let inbound = self.streams.entry(stream).or_default();
         *inbound = In {
             opened: inbound.opened,
+            opened_by: std::mem::take(&mut inbound.opened_by),
             attached: true,
             have,
+            began: need,
             need,
             front: need,
             pending: sync.into_iter().collect(),
@@ -116,7 +141,8 @@ impl Receiver {
         self.serials += 1;
         let serial = self.serials;
         if let Some(inbound) = self.streams.get_mut(&stream) {
-            *inbound = In { opened: inbound.opened, serial, ..In::default() };
+            let opened_by = std::mem::take(&mut inbound.opened_by);
+            *inbound = In { opened: inbound.opened, opened_by, serial, ..In::default() };
         }
     }
 
@@ -150,12 +176,15 @@ impl Receiver {
     /// # Errors
     /// When no correct sender sends it: the connection is to be closed.
     pub fn piece(&self, stream: Stream, serial: u32, from: u64) -> Result<Piece, Wrong> {
-        let inbound = self.streams.get(&stream).filter(|s| s.opened).ok_or(Wrong::NotOpen)?;
+        let inbound = self.streams.get(&stream).ok_or(Wrong::NotOpen)?;
         if serial > inbound.serial {
             return Err(Wrong::Serial { found: serial, given: inbound.serial });
         }
         if serial < inbound.serial || !inbound.attached {
             return Ok(Piece::Ignore);
+        }
+        if !inbound.opened {
+            return Err(Wrong::NotOpen);
         }
         if from != inbound.have {
             return Err(Wrong::Position { found: from, want: inbound.have });
@@ -213,8 +242,9 @@ impl Receiver {
     ) {
         let window = self.window;
         let Some(inbound) = self.streams.get_mut(&stream).filter(|s| s.attached) else { return };
-        // What a rank says is not trusted beyond what is here.
-        let (need, front) = (need.min(inbound.have), front.min(inbound.have));
+        // What a rank says is not trusted beyond what is here; where it began is known.
+        let most = inbound.have.max(inbound.began);
+        let (need, front) = (need.min(most), front.min(most));
         (inbound.need, inbound.front) = (need, front);
         let mut fresh = Vec::new();
         inbound.pending.retain(|&position| {

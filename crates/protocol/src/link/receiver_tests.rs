@@ -14,7 +14,7 @@ fn resumed(out: &[Backward]) -> (u32, u64, u64) {
 
 fn receiver() -> (Receiver, u32) {
     let (mut receiver, mut out) = (Receiver::new(WINDOW), Vec::new());
-    receiver.open(S, &mut out);
+    receiver.open(S, 0, &mut out);
     assert!(out.is_empty(), "nobody is there to receive");
     receiver.attach(S, (0, 0), [], &mut out);
     let (serial, from, credit) = resumed(&out);
@@ -59,15 +59,15 @@ fn an_acknowledgement_is_told_on_every_connection_until_it_is_left_behind() {
     let mut out = Vec::new();
     receiver.moved(S, (0, 300), |position| position == 128, &mut out);
     assert_eq!(out[0], Backward::Acked { stream: S, position: 128 });
-    receiver.connected(|(src, _)| src == 0);
+    receiver.connected(0, |(src, _)| src == 0);
     out.clear();
-    receiver.open(S, &mut out);
+    receiver.open(S, 0, &mut out);
     assert_eq!(out[1..], [Backward::Acked { stream: S, position: 128 }]);
     out.clear();
     receiver.moved(S, (300, 300), |_| false, &mut out);
     assert_eq!(out[0], Backward::Acked { stream: S, position: 64 });
     out.clear();
-    receiver.open(S, &mut out);
+    receiver.open(S, 0, &mut out);
     assert_eq!(out.len(), 1, "both are left behind");
 }
 
@@ -83,4 +83,41 @@ fn for_want_of_room_a_stream_waits_and_begins_again_there() {
     out.clear();
     receiver.moved(S, (0, 0), |_| false, &mut out);
     assert!(matches!(out[..], [Backward::Progress { credit: 1000, .. }]));
+}
+
+/// Its sender writes its log again, and waits for no acknowledgement of what was matched long ago.
+#[test]
+fn a_receiver_that_begins_ahead_of_what_is_here_stays_there() {
+    let (mut receiver, mut out) = (Receiver::new(WINDOW), Vec::new());
+    receiver.open(S, 0, &mut out);
+    receiver.attach(S, (0, 832), [], &mut out);
+    assert!(matches!(out[..], [Backward::Resume { from: 0, need: 832, .. }]));
+    assert_eq!(receiver.took(S, 640, [256]), Ok(true));
+    out.clear();
+    receiver.moved(S, (832, 832), |_| false, &mut out);
+    assert_eq!(out[0], Backward::Acked { stream: S, position: 256 });
+    assert!(matches!(out[1], Backward::Progress { have: 640, need: 832, .. }));
+    out.clear();
+    receiver.moved(S, (900, 900), |_| false, &mut out);
+    assert!(out.is_empty(), "beyond what is here");
+}
+
+#[test]
+fn what_is_on_its_way_when_a_stream_comes_from_elsewhere_is_passed_over() {
+    let (mut receiver, serial) = receiver();
+    receiver.connected(0, |stream| stream == S);
+    assert_eq!(receiver.piece(S, serial, 0), Ok(Piece::Ignore));
+    assert!(receiver.piece(S, serial + 1, 0).is_err(), "never given");
+}
+
+/// A node that has heard earlier that the sender comes to it has asked already.
+#[test]
+fn a_stream_that_comes_back_goes_on() {
+    let (mut receiver, serial) = receiver();
+    let mut out = Vec::new();
+    receiver.come_from(|stream| (stream == S).then_some(7), &mut out);
+    assert!(out.is_empty(), "node 7 has not asked");
+    assert_eq!(receiver.piece(S, serial, 0), Ok(Piece::Ignore));
+    receiver.come_from(|_| Some(0), &mut out);
+    assert_eq!(receiver.piece(S, resumed(&out).0, 0), Ok(Piece::Take));
 }
