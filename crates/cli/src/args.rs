@@ -449,6 +449,10 @@ pub struct Restart {
     /// File with the key of a job that was brought to an object store with eyrie run --save-key
     #[arg(long, value_name = "FILE")]
     pub save_key: Option<PathBuf>,
+    /// On these nodes: a router, which is a node more, for each N ranks (eyrie run --ft routed); of
+    /// hosts the last; 0: no routers [default: as before]
+    #[arg(long, value_name = "N")]
+    pub routers: Option<u32>,
     #[command(flatten)]
     pub reach: Reach,
     #[command(flatten)]

@@ -189,7 +189,13 @@ fn nodes(job: &JobStatus) -> String {
     let routes = |n: &&NodeStatus| n.routes.is_some() && n.state != "lost" && n.state != "left";
     for n in job.nodes.iter().filter(routes) {
         let (ranks, held) = (list(n.routes.as_deref().unwrap_or(&[])), n.logged_bytes);
-        let _ = writeln!(text, "node {} routes for ranks {ranks}: log {}", n.node, bytes(held));
+        let (log, stood) = (bytes(held), n.paused_ms);
+        let _ = writeln!(
+            text,
+            "node {} routes for ranks {ranks}: log {log}, stood for {} checkpoints, {stood:.1} ms \
+             in all",
+            n.node, n.pauses
+        );
     }
     if job.tls {
         text.push_str("connections: encrypted (TLS 1.3)\n");

@@ -134,6 +134,11 @@ pub enum ToNode {
     },
     /// Let this image of the rank in while it is written, once, by this key.
     Invite { rank: u32, generation: u32, key: [u8; 32] },
+    /// To the router of a rank: send nothing more to it. Answered by `Paused` when what was sent is
+    /// there.
+    Pause { rank: u32, generation: u32 },
+    /// That checkpoint is over.
+    Resume { rank: u32, generation: u32 },
     /// Copy these images of the rank to another node: the last, and what it needs. Answered by
     /// `Copied`.
     Copy { rank: u32, generations: Vec<u32>, to: u32 },
@@ -341,6 +346,9 @@ pub struct NodeLook {
     /// What its connections go over, and how many have gone over libfabric so far.
     pub transport: String,
     pub piped: u64,
+    /// How often it stopped what goes to a rank for a checkpoint, and for how long in all.
+    pub pauses: u64,
+    pub paused_us: u64,
 }
 
 impl Refusals {
@@ -435,6 +443,11 @@ pub enum FromNode {
         start: u64,
         generation: u32,
         result: CheckpointResult,
+    },
+    /// Nothing is on its way from this router to the rank any more.
+    Paused {
+        rank: u32,
+        generation: u32,
     },
     /// All ranks here of a set stand, and what they have sent is copied; or that failed.
     Stands {

@@ -128,6 +128,10 @@ pub struct NodeStatus {
     pub transport: Option<String>,
     /// Connections over libfabric so far, made by it and by others to it.
     pub libfabric_connections: u64,
+    /// Of a router: how often it stopped what goes to a rank for a checkpoint of that, and for how
+    /// long in all.
+    pub pauses: u64,
+    pub paused_ms: f64,
     /// Callers that it has turned away: of no job or another, of no time or the past; and
     /// connections that it ended for what came on them.
     pub strangers: u64,

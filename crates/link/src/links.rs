@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
 
 use eyrie_ledger::early::{self, Wish};
 use eyrie_ledger::segment::{ASLEEP_REMOTE, AWAKE, Segment};
@@ -149,6 +150,31 @@ impl Links {
         self.shared.outbound().routers(routers);
         self.shared.inbound().routers(routers);
         self.shared.kick();
+    }
+
+    /// Sends nothing more to `rank`, for which this node routes, until `resume`. Does `then`, in a
+    /// thread of the links, when the rank's node has all that was sent. It must not wait for
+    /// anything.
+    pub fn pause(&self, rank: u32, generation: u32, then: impl FnOnce() + Send + 'static) {
+        self.shared.outbound().pause(rank, generation, Box::new(then));
+        self.shared.kick();
+    }
+
+    /// That checkpoint of `rank` is over.
+    pub fn resume(&self, rank: u32, generation: u32) {
+        self.shared.outbound().resume(rank, generation);
+        self.shared.kick();
+    }
+
+    /// `rank`, which is here, goes on after it was stopped for a checkpoint: its router may.
+    pub fn go_on(&self, rank: u32, generation: u32) {
+        self.shared.inbound().go_on(rank, generation);
+        self.shared.kick();
+    }
+
+    /// Pauses that are over, and how long they took together.
+    pub fn paused(&self) -> (u64, Duration) {
+        self.shared.outbound().paused()
     }
 
     /// Less is kept of what was sent to `rank`, as its control blocks say.

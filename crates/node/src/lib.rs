@@ -29,6 +29,7 @@ pub mod notice;
 mod outlet;
 pub mod output;
 mod pipes;
+mod points;
 mod post;
 mod pour;
 pub mod program;

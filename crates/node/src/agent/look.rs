@@ -108,7 +108,10 @@ impl Agent {
         let ranks = ranks.map(|r| self.rank_look(r)).collect();
         let logged_bytes = self.links().map_or(0, |l| l.logged().0);
         let (transport, piped) = self.links().map(Links::way).unwrap_or_default();
-        let own = NodeLook { refused: self.refused(), logged_bytes, transport, piped };
+        let (pauses, paused) = self.links().map(Links::paused).unwrap_or_default();
+        let refused = self.refused();
+        let paused_us = paused.as_micros() as u64;
+        let own = NodeLook { refused, logged_bytes, transport, piped, pauses, paused_us };
         self.say(FromNode::Looks { ask, ranks, own });
     }
 

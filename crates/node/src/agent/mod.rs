@@ -14,6 +14,7 @@ mod halt;
 mod leave;
 mod look;
 mod network;
+mod pause;
 mod saving;
 mod start;
 mod streams;
@@ -312,6 +313,8 @@ impl Agent {
             ToNode::CheckpointSet { parts, generation, incremental, hold } => {
                 self.checkpoint_set(parts, generation, incremental, hold);
             }
+            ToNode::Pause { rank, generation } => self.pause(rank, generation),
+            ToNode::Resume { rank, generation } => self.resume(rank, generation),
             ToNode::GoOn { generation, keep } => self.go_on(generation, keep),
             ToNode::Cut { attempt, ranks } => self.begin_cut(attempt, &ranks),
             ToNode::CutOver { attempt } => self.end_cut(attempt),
@@ -321,16 +324,12 @@ impl Agent {
             ToNode::Members { members } => self.set_members(&members),
             ToNode::Homes { homes } => self.set_homes(&homes),
             ToNode::Held { ask, ranks } => self.tell_held(ask, &ranks),
-            ToNode::Beat { .. } => {}
+            // The connection sees to that.
+            ToNode::Beat { .. } | ToNode::Dismissed => {}
             ToNode::Trim { .. } | ToNode::Release { .. } => self.give_up_logs(message),
             ToNode::Withdraw { rank, generations } => self.withdraw(rank, &generations),
             ToNode::Remove { rank, generations } => self.remove_images(rank, &generations),
-            ToNode::Signal { signal } => {
-                self.signal_all(signal);
-                if signal == libc::SIGKILL {
-                    self.give_up_starts();
-                }
-            }
+            ToNode::Signal { signal } => self.take_signal(signal),
             ToNode::Kill { ranks } => self.kill(&ranks),
             ToNode::Input { start, bytes } => self.take_input(start, bytes),
             ToNode::InputOver { start } => self.end_input(start),
@@ -357,8 +356,6 @@ impl Agent {
             ToNode::Depart => self.depart(),
             ToNode::Halt { turn } => self.halt(turn),
             ToNode::EndHalt => self.end_halt(),
-            // The connection sees to that.
-            ToNode::Dismissed => {}
             ToNode::Clusters { of, gateway } => {
                 self.network.iter().for_each(|n| n.own.routes.set(of.clone(), gateway));
             }
@@ -416,6 +413,14 @@ impl Agent {
     /// The processes of the ranks.
     fn processes(&self) -> Vec<libc::pid_t> {
         self.ranks.iter().filter_map(|r| Some(r.proc.as_ref()?.pid)).collect()
+    }
+
+    /// A signal for all ranks.
+    fn take_signal(&mut self, signal: i32) {
+        self.signal_all(signal);
+        if signal == libc::SIGKILL {
+            self.give_up_starts();
+        }
     }
 
     fn signal_all(&self, signal: i32) {

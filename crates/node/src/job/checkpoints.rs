@@ -5,6 +5,7 @@ use super::{Ask, Capture, Job, Latest, Rank};
 use crate::crew::Daemon;
 use crate::loans::File;
 use crate::outlet::Outlet;
+use crate::points;
 use crate::recovery::Input;
 use crate::retention::Point;
 use crate::scheduler::{Policy, Scheduler};
@@ -77,16 +78,25 @@ impl Job {
 
     /// With `hold` the rank does not go on after it.
     pub(super) fn begin_checkpoint(&mut self, rank: u32, hold: bool) {
-        let Some(start) = self.rank(rank).proc.as_ref().map(|p| p.start) else {
+        if self.rank(rank).proc.is_none() {
             let now = self.ranks_ms();
             return self.scheduler.finished(rank, now);
-        };
+        }
         let generation = self.rank(rank).retention.begin();
         self.rank(rank).capturing = Some(generation);
         let mut event = self.event(EventKind::Checkpointing);
         event.rank = Some(rank);
         event.generation = Some(generation);
         self.log_event(event);
+        self.checkpoint_when_quiet(rank, generation, hold);
+    }
+
+    /// Has the checkpoint taken that was begun.
+    pub(super) fn order_checkpoint(&mut self, rank: u32, generation: u32, hold: bool) {
+        let Some(start) = self.rank(rank).proc.as_ref().map(|p| p.start) else {
+            self.no_capture(rank);
+            return self.pause_over(rank, generation);
+        };
         let partner = self.planner.as_ref().and_then(|p| p.partner(rank));
         let r = self.rank(rank);
         (r.partner, r.captured) = (partner, r.incarnation);
@@ -125,6 +135,7 @@ impl Job {
             // All ranks went back to the beginning since.
             return self.to_all(&ToNode::Remove { rank, generations: vec![generation] });
         }
+        self.pause_over(rank, generation);
         if self.together.is_some() && self.many() {
             return self.part_over(node, rank, generation, result);
         }
@@ -181,6 +192,9 @@ impl Job {
         r.latest = Some(Latest { at: Moment::now(), taken });
         // Gives up what no kept checkpoint of the rank needs.
         let Point { need, det_pos, .. } = r.retention.floor().clone();
+        if self.spec.routers > 0 {
+            points::reach("pause-10");
+        }
         self.to_all(&ToNode::Trim { rank, need, det_pos });
         self.log_event(event);
         let answer = NodeMsg::Checkpointed { rank, generation, bytes, took_ms, frozen_ms };

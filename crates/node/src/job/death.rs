@@ -38,6 +38,7 @@ impl Job {
             self.input.detach();
         }
         self.scheduler.set_live(self.units.turn(rank), false);
+        self.pause_lost(rank);
         if !out {
             self.report_death(rank, death);
         }

@@ -234,6 +234,15 @@ impl Node {
         Duration::from_millis(bears.max(LEAST_MS) * 5 / 4) + CLEARING
     }
 
+    /// It has ended what there was, but for so many processes.
+    fn finishes(&mut self, left: u64) {
+        self.finished = Some(left);
+        // A daemon ends when nobody is left who could say anything to it.
+        if self.daemon.is_some() {
+            self.line = Line::None;
+        }
+    }
+
     /// It is not listened to any more.
     pub(super) fn hang_up(&mut self) {
         if let Line::There(wired) = &self.line {
@@ -295,6 +304,7 @@ impl Job {
             FromNode::CheckpointOver { rank, start: _, generation, result } => {
                 self.checkpoint_over(node, rank, generation, result);
             }
+            FromNode::Paused { rank, generation } => self.router_stands(node, rank, generation),
             FromNode::Stands { generation, result } => self.node_stands(node, generation, result),
             FromNode::Looks { ask, ranks, own } => self.take_looks(node, ask, ranks, own),
             FromNode::Saved { rank, error } => self.log_saved(rank, error),
@@ -319,14 +329,7 @@ impl Job {
             }
             FromNode::Vault { generation, step } => self.vault_step(node, generation, step),
             FromNode::Beat => {}
-            FromNode::Finished { left } => {
-                let node = &mut self.nodes[node as usize];
-                node.finished = Some(left);
-                // A daemon ends when nobody is left who could say anything to it.
-                if node.daemon.is_some() {
-                    node.line = Line::None;
-                }
-            }
+            FromNode::Finished { left } => self.nodes[node as usize].finishes(left),
             FromNode::Guarded { round } => {
                 self.plan(Input::Guarded { from: self.member(node), round });
             }

@@ -123,7 +123,10 @@ impl Job {
                 self.tell_homes();
             }
             match action {
-                Action::Members(members) => self.tell_members(&members),
+                Action::Members(members) => {
+                    self.tell_members(&members);
+                    self.exchange_pauses();
+                }
                 Action::Home { .. } => {}
                 Action::Query { to, round, ranks } => {
                     self.nodes[to.node as usize].send(ToNode::Held { ask: round, ranks });

@@ -237,6 +237,8 @@ impl Job {
             logged_bytes: n.look.logged_bytes,
             transport: Some(n.look.transport.clone()).filter(|t| !t.is_empty()),
             libfabric_connections: n.look.piped,
+            pauses: n.look.pauses,
+            paused_ms: n.look.paused_us as f64 / 1e3,
             strangers: n.look.refused.strangers,
             fenced: n.look.refused.fenced,
             malformed: n.look.refused.malformed,
