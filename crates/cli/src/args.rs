@@ -300,6 +300,11 @@ pub struct Run {
     /// ... with so many bytes a second at most [default: as fast as can be]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "save_to")]
     pub save_rate: Option<u64>,
+    /// ... encrypted with the key in this file (32 bytes, or 64 hexadecimal digits), which
+    /// `eyrie restart` needs, too; the machine of the controller has to have it as long as the job
+    /// runs
+    #[arg(long, value_name = "FILE", requires = "save_to")]
+    pub save_key: Option<PathBuf>,
     /// How long a node has from the SIGTERM or SIGUSR1 on that tells it to end: its ranks go on
     /// elsewhere; if all nodes are told, the job is saved (seconds, or with unit; over nodes);
     /// 0: no time, they end at once [default: 25]
@@ -445,6 +450,9 @@ pub struct Restart {
     #[arg(long, value_name = "S")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=256))]
     pub spares: Option<u32>,
+    /// File with the key of a job that was brought to an object store with eyrie run --save-key
+    #[arg(long, value_name = "FILE")]
+    pub save_key: Option<PathBuf>,
     /// On these nodes: a router, which is a node more, for each N ranks (eyrie run --ft routed); of
     /// hosts the last; 0: no routers [default: as before]
     #[arg(long, value_name = "N")]

@@ -11,6 +11,7 @@ use crate::hosts::{self, Wish};
 use crate::keeping::{self, manner};
 use crate::rankfile::RankFile;
 use crate::standby;
+use crate::vault;
 use anyhow::Context;
 use eyrie_control::gateway::Clusters;
 use eyrie_control::vault::Manner;
@@ -187,6 +188,7 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         grace_ms: run.grace.unwrap_or(GRACE_MS),
         save_to: run.save_to.clone(),
         save_rate_bytes: run.save_rate.unwrap_or(0),
+        save_key: run.save_key.as_deref().map(key_path),
         clusters: Clusters::default(),
         ha: None,
     }
@@ -337,6 +339,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         grace_ms: 0,
         save_to: None,
         save_rate_bytes: 0,
+        save_key: None,
         clusters: Clusters::default(),
         ha: None,
     };
@@ -406,11 +409,19 @@ fn start(spec: JobSpec, label: bool) -> Result<i32, Failure> {
     start_in(&folder, &binary, &ClientMsg::Start(Box::new(spec)), None, label)
 }
 
+/// Where a key lies, from wherever it is looked for.
+pub fn key_path(path: &Path) -> String {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.into());
+    whole.to_string_lossy().into_owned()
+}
+
 /// Refuses an object store that cannot be used, before anything begins.
 fn check_store(spec: &JobSpec) -> Result<(), Failure> {
     let Some(to) = &spec.save_to else { return Ok(()) };
     let place = Place::parse(to).map_err(|e| Failure::new(USAGE, e))?;
-    let checked = Depot::open(place, None).and_then(|mut depot| depot.check());
+    let key = spec.save_key.as_ref().map(|path| vault::key(Some(Path::new(path))));
+    let key = key.transpose().map_err(|e| Failure::new(USAGE, e))?.flatten();
+    let checked = Depot::open(place, None, key).and_then(|mut depot| depot.check());
     Ok(checked.with_context(|| format!("--save-to {to}"))?)
 }
 

@@ -26,6 +26,8 @@ mod slurm;
 mod standby;
 mod vault;
 mod vault_args;
+mod vault_import;
+mod vault_store;
 
 use args::{Cli, Command};
 use clap::{CommandFactory, Parser};

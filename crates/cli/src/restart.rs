@@ -4,6 +4,7 @@ use crate::args::{MapMode, Restart};
 use crate::clusters;
 use crate::hosts::{self, Wish};
 use crate::launch;
+use crate::vault;
 use anyhow::{Context, anyhow};
 use eyrie_control::{ClientMsg, Ft, JobSpec};
 use eyrie_node::depot::Depot;
@@ -18,7 +19,7 @@ use std::path::Path;
 
 pub fn restart(args: &Restart) -> Result<i32, Failure> {
     let home = home::home()?;
-    let fetched = Place::is_meant(&args.job).then(|| fetch(&home, &args.job)).transpose()?;
+    let fetched = Place::is_meant(&args.job).then(|| fetch(&home, args)).transpose()?;
     let job = home::resolve(&home, fetched.as_deref().unwrap_or(&args.job))?;
     if !job.alive && !job.saved {
         let text = "was not saved (SIGQUIT to `eyrie run`, or eyrie checkpoint JOB --end)";
@@ -41,6 +42,9 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
         .map_err(|error| Failure::new(USAGE, error))?;
     spec.verbose = args.verbose;
     spec.keep = spec.keep || args.keep;
+    if let Some(key) = &args.save_key {
+        spec.save_key = Some(launch::key_path(key));
+    }
     spec.tls = spec.tls || args.guard.tls;
     spec.transport = args.guard.transport(spec.transport);
     args.guard
@@ -54,7 +58,9 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
 }
 
 /// Fetches a job from an object store into a folder of its own. Returns its name.
-fn fetch(home: &Path, url: &str) -> Result<String, Failure> {
+fn fetch(home: &Path, args: &Restart) -> Result<String, Failure> {
+    let url = args.job.as_str();
+    let key = vault::key(args.save_key.as_deref()).map_err(|e| Failure::new(USAGE, e))?;
     let place = Place::parse(url).map_err(|e| Failure::new(USAGE, e))?;
     let named = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric());
     let Some((_, id)) = place.split().filter(|(_, name)| named(name)) else {
@@ -67,7 +73,7 @@ fn fetch(home: &Path, url: &str) -> Result<String, Failure> {
         let text = format!("job {id} {text} JOB gives that up, so that {url} can be fetched");
         return Err(Failure::new(FAILED, anyhow!(text)));
     }
-    let mut depot = Depot::open(place, None).with_context(|| url.to_string())?;
+    let mut depot = Depot::open(place, None, key).with_context(|| url.to_string())?;
     let get = |folder: &Path| depot.fetch(folder).map(|_| ());
     home::create_with(home, &id, get)?.with_context(|| format!("cannot fetch {url}"))?;
     Ok(id)

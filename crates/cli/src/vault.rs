@@ -1,17 +1,20 @@
 //! `eyrie vault`: looking after vaults, with no job around.
 
 use crate::show;
-use crate::vault_args::{Action, Export, Import, Look, Ls, Mend, Vault as Args};
+use crate::vault_args::{Action, Export, Look, Ls, Mend, Vault as Args};
+use crate::vault_import;
+use crate::vault_store::{self, Objects};
 use anyhow::{Context, anyhow};
-use eyrie_terminal::{FAILED, Failure, print, say, units};
-use eyrie_vault::disk::{self, Disk, Folder};
-use eyrie_vault::layout::Place;
+use eyrie_objects::Place;
+use eyrie_terminal::{FAILED, Failure, USAGE, print, say, units};
+use eyrie_vault::Vault;
+use eyrie_vault::disk::{Disk, Folder};
 use eyrie_vault::member::Member;
+use eyrie_vault::record::Made;
 use eyrie_vault::seal::Key;
 use eyrie_vault::vault::{Mended, Opened, State};
-use eyrie_vault::{Scheme, Vault};
 use serde_json::{Value, json};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -24,12 +27,12 @@ pub fn vault(args: &Args) -> Result<i32, Failure> {
         Action::Scrub(mend) => self::mend(&mend.look, Some((mend, false))),
         Action::Repair(mend) => self::mend(&mend.look, Some((mend, true))),
         Action::Export(export) => self::export(export),
-        Action::Import(import) => self::import(import),
+        Action::Import(import) => vault_import::import(import),
     }
 }
 
 /// The members among the folders, and the folders that are empty.
-fn members(folders: &[PathBuf]) -> anyhow::Result<(Vec<Member<Folder>>, Vec<Folder>)> {
+pub fn members(folders: &[PathBuf]) -> anyhow::Result<(Vec<Member<Folder>>, Vec<Folder>)> {
     let (mut members, mut empty) = (Vec::new(), Vec::new());
     for path in folders {
         let open = || Folder::open(path).with_context(|| format!("cannot use {}", path.display()));
@@ -46,7 +49,7 @@ fn members(folders: &[PathBuf]) -> anyhow::Result<(Vec<Member<Folder>>, Vec<Fold
 }
 
 /// Says on standard error what opening found.
-fn tell(opened: &Opened, looking: bool) {
+pub fn tell(opened: &Opened, looking: bool) {
     let mut text = String::new();
     if !opened.missing.is_empty() {
         text += &format!("nodes {:?} are missing\n", opened.missing);
@@ -83,10 +86,20 @@ fn state_text(state: &State) -> String {
     }
 }
 
+/// How the parity of a generation came to be.
+fn made_text(made: Made) -> String {
+    match made {
+        Made::Anew => "made anew".into(),
+        Made::Updated { base, bytes, .. } => {
+            format!("of {base}, {} changed", units::bytes(bytes))
+        }
+    }
+}
+
 fn ls(args: &Ls) -> Result<i32, Failure> {
     let mut vault = look(&args.look.members)?;
     let commits: Vec<_> = vault.generations().cloned().collect();
-    let head = ["GENERATION", "SCHEME", "NODES", "STORED", "NEEDS", "STATE"];
+    let head = ["GENERATION", "SCHEME", "NODES", "STORED", "NEEDS", "PARITY", "STATE"];
     let mut rows = vec![head.map(String::from).to_vec()];
     let mut all: Vec<Value> = Vec::new();
     let mut objects = vec![["GENERATION", "NODE", "OBJECT", "SIZE"].map(String::from).to_vec()];
@@ -119,11 +132,13 @@ fn ls(args: &Ls) -> Result<i32, Failure> {
             nodes.len().to_string(),
             units::bytes(stored),
             if needs.is_empty() { "-".into() } else { format!("{needs:?}") },
+            made_text(commit.made),
             text.clone(),
         ]);
         let mut entry = json!({
             "generation": generation, "scheme": commit.scheme.to_string(), "nodes": nodes,
             "stored_bytes": stored, "needs": needs, "state": text,
+            "parity": made_text(commit.made), "why": commit.why,
         });
         if args.objects {
             entry["objects"] = Value::from(held);
@@ -134,6 +149,9 @@ fn ls(args: &Ls) -> Result<i32, Failure> {
         print(&(serde_json::to_string_pretty(&all)? + "\n"));
     } else {
         print(&show::table(&rows));
+        for commit in commits.iter().filter(|commit| args.why && !commit.why.is_empty()) {
+            print(&format!("\ngeneration {}: {}\n", commit.generation, commit.why));
+        }
         if args.objects {
             print(&format!("\n{}", show::table(&objects)));
         }
@@ -193,7 +211,7 @@ fn mend(look: &Look, write: Option<(&Mend, bool)>) -> Result<i32, Failure> {
 }
 
 /// The key that a file has, if one is named.
-fn key(path: Option<&Path>) -> anyhow::Result<Option<Key>> {
+pub fn key(path: Option<&Path>) -> anyhow::Result<Option<Key>> {
     let read =
         |path: &Path| Key::read(path).with_context(|| format!("cannot use {}", path.display()));
     path.map(read).transpose()
@@ -212,15 +230,16 @@ fn export(args: &Export) -> Result<i32, Failure> {
     let commit = vault.generations().find(|c| c.generation == generation).cloned();
     let commit = commit.ok_or_else(|| anyhow!("generation {generation} does not exist"))?;
     let nodes = commit.groups.iter().flatten().map(|summary| summary.node);
-    let (mut files, mut bytes) = (0, 0);
-    for node in nodes.filter(|node| args.node.is_none_or(|wanted| wanted == *node)) {
-        let folder = args.to.join(format!("node-{node}"));
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        for object in vault.manifest(generation, node).context("cannot export")?.objects {
-            bytes += write_object(&mut vault, (generation, node), &object.name, &folder)?;
-            files += 1;
+    let nodes: Vec<u32> =
+        nodes.filter(|node| args.node.is_none_or(|wanted| wanted == *node)).collect();
+    let (files, bytes) = match vault_store::place(&args.to)? {
+        Some(place) => export_objects(&mut vault, args, generation, (&nodes, place))?,
+        None if args.seal.is_some() || args.limit.is_some() => {
+            let text = "--seal and --limit are for s3://BUCKET/PREFIX";
+            return Err(Failure::new(USAGE, anyhow!(text)));
         }
-    }
+        None => export_files(&mut vault, args, generation, &nodes)?,
+    };
     if args.look.json {
         let all = json!({"generation": generation, "files": files, "bytes": bytes});
         print(&(serde_json::to_string_pretty(&all)? + "\n"));
@@ -229,6 +248,47 @@ fn export(args: &Export) -> Result<i32, Failure> {
         print(&format!("generation {generation}: {files} objects, {size}, in {to}\n"));
     }
     Ok(0)
+}
+
+/// Brings the objects of nodes to an object store. Returns how many, and their bytes.
+fn export_objects(
+    vault: &mut Vault<Folder>,
+    args: &Export,
+    generation: u64,
+    (nodes, place): (&[u32], Place),
+) -> anyhow::Result<(u64, u64)> {
+    let mut objects = Objects::open(place, args.limit, key(args.seal.as_deref())?)?;
+    objects.must_be_empty()?;
+    let (mut files, mut bytes) = (0, 0);
+    for node in nodes {
+        for object in vault.manifest(generation, *node).context("cannot export")?.objects {
+            let mut file = vault_store::nameless()?;
+            vault.read(generation, *node, &object.name, &mut file).context("cannot export")?;
+            bytes += objects.bring(*node, &object.name, file)?;
+            files += 1;
+        }
+    }
+    objects.finish(generation)?;
+    Ok((files, bytes))
+}
+
+fn export_files(
+    vault: &mut Vault<Folder>,
+    args: &Export,
+    generation: u64,
+    nodes: &[u32],
+) -> anyhow::Result<(u64, u64)> {
+    let (mut files, mut bytes) = (0, 0);
+    for node in nodes {
+        let node = *node;
+        let folder = args.to.join(format!("node-{node}"));
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        for object in vault.manifest(generation, node).context("cannot export")?.objects {
+            bytes += write_object(vault, (generation, node), &object.name, &folder)?;
+            files += 1;
+        }
+    }
+    Ok((files, bytes))
 }
 
 fn write_object(
@@ -249,61 +309,4 @@ fn write_object(
         let _ = fs::remove_file(&path);
     }
     done.with_context(|| format!("cannot write {}", path.display()))
-}
-
-fn create(scheme: Scheme, folders: &[PathBuf]) -> anyhow::Result<Vault<Folder>> {
-    let mut disks = Vec::new();
-    for path in folders {
-        let disk = Folder::create(path);
-        let disk = disk.with_context(|| format!("cannot make {}", path.display()))?;
-        if !disk.names()?.is_empty() {
-            return Err(anyhow!("{} is not empty", path.display()));
-        }
-        disks.push(disk);
-    }
-    let places = (0..).take(disks.len()).map(Place::of).collect();
-    Ok(Vault::create(disk::random()?, scheme, places, disks)?)
-}
-
-fn import(args: &Import) -> Result<i32, Failure> {
-    let mut vault = match args.vault {
-        Some(scheme) => create(scheme, &args.look.members).context("cannot make a vault")?,
-        None => {
-            let (vault, opened) = Vault::open(members(&args.look.members)?.0)
-                .context("cannot open the vault (--vault SCHEME makes a new one)")?;
-            tell(&opened, false);
-            vault
-        }
-    };
-    vault.set_key(key(args.key.as_deref())?);
-    vault.begin().context("cannot store")?;
-    let (mut files, mut bytes) = (0, 0);
-    for node in vault.nodes().collect::<Vec<u32>>() {
-        let folder = args.from.join(format!("node-{node}"));
-        if !folder.is_dir() {
-            continue;
-        }
-        let entries = fs::read_dir(&folder).and_then(|all| all.collect::<Result<Vec<_>, _>>());
-        let mut entries = entries.with_context(|| format!("cannot read {}", folder.display()))?;
-        entries.sort_by_key(std::fs::DirEntry::file_name);
-        for entry in entries {
-            let path = entry.path();
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let mut file =
-                File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            bytes += file.metadata().context("cannot read")?.len();
-            let added = vault.add(node, &name, &mut file);
-            added.with_context(|| format!("cannot store {}", path.display()))?;
-            files += 1;
-        }
-    }
-    let generation = vault.commit().context("cannot store")?;
-    if args.look.json {
-        let all = json!({"generation": generation, "files": files, "bytes": bytes});
-        print(&(serde_json::to_string_pretty(&all)? + "\n"));
-    } else {
-        let size = units::bytes(bytes);
-        print(&format!("generation {generation}: {files} objects, {size}\n"));
-    }
-    Ok(0)
 }

@@ -77,6 +77,42 @@ fn what_was_imported_is_exported_also_without_two_nodes() {
 }
 
 #[test]
+fn what_changed_is_stored_in_any_way_and_it_is_told_why() {
+    let home = world();
+    let home = home.path();
+    let file = home.join("from/node-5/rank.img");
+    let mut bytes = content(5);
+    for (way, told) in [
+        ("update", "update by --by; auto would be "),
+        ("increments", "increments by --by; auto would be "),
+        ("whole", "whole by --by; auto would be "),
+    ] {
+        bytes[100_000] ^= 1;
+        std::fs::write(&file, &bytes).unwrap();
+        let args = ["--from", "from", "--link", "200", "--by", way];
+        let out = good(vault(home, "import", &args, &all()));
+        assert!(out.contains(told) && out.contains("between nodes"), "{out}");
+        let to = format!("to-{way}");
+        good(vault(home, "export", &["--to", &to], &[1, 2, 4, 5]));
+        assert!(std::fs::read(home.join(&to).join("node-5/rank.img")).unwrap() == bytes);
+        assert!(std::fs::read(home.join(&to).join("node-3/rank.img")).unwrap() == content(3));
+    }
+    let out = good(vault(home, "ls", &["--why"], &all()));
+    assert!(out.contains("of 1, ") && out.contains("[2]"), "{out}");
+    assert!(
+        out.contains("generation 2: update by --by") && out.contains("chunks changed"),
+        "{out}"
+    );
+    // With changes only nothing can be updated.
+    let out = good(vault(home, "import", &["--from", "from", "--by", "increments"], &all()));
+    assert!(out.starts_with("generation 5"), "{out}");
+    let (_, err) = texts(&vault(home, "import", &["--from", "from", "--by", "update"], &all()));
+    assert!(err.contains("cannot be stored as update now, but as whole, increments"), "{err}");
+    let (_, err) = texts(&vault(home, "import", &["--from", "from", "--by", "fast"], &all()));
+    assert!(err.contains("there are whole, increments, update"), "{err}");
+}
+
+#[test]
 fn what_was_encrypted_is_exported_with_its_key_only() {
     let home = world();
     let home = home.path();

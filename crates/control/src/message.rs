@@ -195,6 +195,8 @@ pub struct JobSpec {
     pub save_to: Option<String>,
     /// With so many bytes a second at most; 0: as fast as can be.
     pub save_rate_bytes: u64,
+    /// ... encrypted with the key in this file.
+    pub save_key: Option<String>,
     /// The controller's state is kept there, too, so that one on another machine can go on.
     pub ha: Option<Box<Ha>>,
 }

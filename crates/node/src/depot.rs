@@ -6,8 +6,11 @@
 
 use crate::home;
 use eyrie_objects::{Place, Store, StoreError};
+use eyrie_vault::disk;
+use eyrie_vault::seal::Key;
+use eyrie_vault::stream::{self, OpenError};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
@@ -21,6 +24,8 @@ const DATA: &str = "data/";
 /// Lists that are kept.
 const KEPT: usize = 2;
 const READ_BYTES: usize = 1 << 20;
+/// What is encrypted lies here, in the folder that it comes from or goes to, for a moment.
+const SEALED: &str = ".sealed";
 
 #[derive(Debug, thiserror::Error)]
 pub enum DepotError {
@@ -32,6 +37,10 @@ pub enum DepotError {
     Nothing(Place),
     #[error("no state in {0} is whole: {1}")]
     Damaged(Place, String),
+    #[error("{0} is encrypted: give its key with --save-key")]
+    Encrypted(Place),
+    #[error(transparent)]
+    Seal(#[from] OpenError),
 }
 
 /// What a state consists of.
@@ -62,13 +71,19 @@ pub struct Brought {
 pub struct Depot {
     place: Place,
     store: Store,
+    /// If all of it is encrypted.
+    key: Option<Key>,
 }
 
 impl Depot {
     /// `place`: of this job alone.
-    pub fn open(place: Place, bytes_per_s: Option<u64>) -> Result<Depot, StoreError> {
+    pub fn open(
+        place: Place,
+        bytes_per_s: Option<u64>,
+        key: Option<Key>,
+    ) -> Result<Depot, StoreError> {
         let store = Store::open(&place, bytes_per_s)?;
-        Ok(Depot { place, store })
+        Ok(Depot { place, store, key })
     }
 
     /// Whether it can be spoken to: for an error before a job begins.
@@ -83,14 +98,24 @@ impl Depot {
         let all = self.objects()?;
         let lists = self.lists(&all);
         let there: BTreeSet<&str> = all.iter().map(String::as_str).collect();
+        let known = self.known(&lists);
         let mut brought = Brought::default();
         let mut files = Vec::new();
         for name in names(folder)? {
             let path = folder.join(&name);
-            let (hash, bytes) = hash(&path).map_err(|e| DepotError::File(path.clone(), e))?;
-            let object = format!("{DATA}{}.{hash}", name.replace('/', "."));
+            let failed = |e| DepotError::File(path.clone(), e);
+            let (hash, bytes) = hash(&path).map_err(failed)?;
+            let object = match (&self.key, known.get(&(name.clone(), hash.clone()))) {
+                (None, _) => format!("{DATA}{}.{hash}", name.replace('/', ".")),
+                (Some(_), Some(object)) => object.clone(),
+                // What it is called, and a hash of it, would tell something of it.
+                (Some(_), None) => {
+                    let random: u128 = u128::from_le_bytes(disk::random().map_err(failed)?);
+                    format!("{DATA}{random:032x}")
+                }
+            };
             if !there.contains(object.as_str()) {
-                brought.sent_bytes += self.store.put_file(&self.place.key(&object), &path)?;
+                brought.sent_bytes += self.send(&object, &path, folder)?;
             }
             brought.bytes += bytes;
             files.push(Part { name, object, bytes, hash });
@@ -98,10 +123,62 @@ impl Depot {
         let next = lists.last().map_or(1, |(number, _)| number + 1);
         let list = List { format: FORMAT, files };
         let text = serde_json::to_vec_pretty(&list).unwrap_or_default();
-        self.store.put(&self.place.key(&format!("{LISTS}{next:010}")), &text)?;
+        let name = format!("{LISTS}{next:010}");
+        let text = match &self.key {
+            None => text,
+            Some(key) => {
+                let mut sealed = Vec::new();
+                let done = stream::seal(key, &name, &mut &text[..], &mut sealed);
+                done.map_err(|e| DepotError::File(folder.into(), e))?;
+                sealed
+            }
+        };
+        self.store.put(&self.place.key(&name), &text)?;
         // A failure here costs room only, until the next time.
         let _ = self.tidy();
         Ok(brought)
+    }
+
+    /// With a key: which object has a file of the newest state, by its name and hash.
+    fn known(&mut self, lists: &[(u64, String)]) -> BTreeMap<(String, String), String> {
+        let list = match (&self.key, lists.last()) {
+            (Some(_), Some((_, name))) => self.read(&name.clone()).ok(),
+            _ => None,
+        };
+        let parts = list.into_iter().flat_map(|list| list.files);
+        parts.map(|part| ((part.name, part.hash), part.object)).collect()
+    }
+
+    /// Brings a file. Returns how many bytes were sent.
+    fn send(&mut self, object: &str, path: &Path, folder: &Path) -> Result<u64, DepotError> {
+        let to = self.place.key(object);
+        let Some(key) = &self.key else { return Ok(self.store.put_file(&to, path)?) };
+        let sealed = folder.join(SEALED);
+        let seal = || -> io::Result<()> {
+            let (mut from, mut to) = (File::open(path)?, File::create(&sealed)?);
+            stream::seal(key, object, &mut from, &mut to)
+        };
+        let done = seal().map_err(|e| DepotError::File(path.into(), e));
+        let done = done.and_then(|()| Ok(self.store.put_file(&to, &sealed)?));
+        let _ = fs::remove_file(&sealed);
+        done
+    }
+
+    /// Fetches what was brought so.
+    fn get(&mut self, object: &str, path: &Path, folder: &Path) -> Result<(), DepotError> {
+        let from = self.place.key(object);
+        let Some(key) = &self.key else {
+            return Ok(self.store.get_file(&from, path).map(drop)?);
+        };
+        let sealed = folder.join(SEALED);
+        let fetched = self.store.get_file(&from, &sealed);
+        let open = || -> Result<(), OpenError> {
+            let (mut from, mut to) = (File::open(&sealed)?, File::create(path)?);
+            stream::open(key, object, &mut from, &mut to).map(drop)
+        };
+        let done = fetched.map_err(DepotError::from).and_then(|_| Ok(open()?));
+        let _ = fs::remove_file(&sealed);
+        done
     }
 
     /// Removes old lists, and what none names any more.
@@ -131,6 +208,7 @@ impl Depot {
         for (_, name) in lists.iter().rev() {
             match self.fetch_one(name, folder) {
                 Ok(bytes) => return Ok(bytes),
+                Err(DepotError::Encrypted(place)) => return Err(DepotError::Encrypted(place)),
                 Err(error) => why.get_or_insert(error.to_string()),
             };
         }
@@ -154,7 +232,7 @@ impl Depot {
                 return Err(damaged(format!("it names {}", part.name)));
             }
             let path = folder.join(&part.name);
-            self.store.get_file(&self.place.key(&part.object), &path)?;
+            self.get(&part.object, &path, folder)?;
             let found = hash(&path).map_err(|e| DepotError::File(path, e))?;
             if found != (part.hash, part.bytes) {
                 return Err(DepotError::Damaged(
@@ -179,7 +257,17 @@ impl Depot {
     }
 
     fn read(&mut self, list: &str) -> Result<List, DepotError> {
-        let bytes = self.store.get(&self.place.key(list))?;
+        let mut bytes = self.store.get(&self.place.key(list))?;
+        match &self.key {
+            Some(key) => {
+                let sealed = std::mem::take(&mut bytes);
+                stream::open(key, list, &mut &sealed[..], &mut bytes)?;
+            }
+            None if stream::is_sealed(&bytes) => {
+                return Err(DepotError::Encrypted(self.place.clone()));
+            }
+            None => {}
+        }
         let damaged = || DepotError::Damaged(self.place.clone(), format!("{list} is no list"));
         let list: List = serde_json::from_slice(&bytes).map_err(|_| damaged())?;
         if list.format == FORMAT { Ok(list) } else { Err(damaged()) }

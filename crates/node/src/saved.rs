@@ -175,6 +175,7 @@ mod tests {
             grace_ms: 0,
             save_to: None,
             save_rate_bytes: 0,
+            save_key: None,
             clusters: eyrie_control::gateway::Clusters::default(),
             ha: None,
         };

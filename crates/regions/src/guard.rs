@@ -140,6 +140,19 @@ pub fn list<D: Disk>(vault: &mut Vault<D>) -> (Vec<Held>, Vec<VaultError>) {
     (held, lost)
 }
 
+/// Begins a generation, over the newest one of this name if that can be: parts that lie where those
+/// before them lay differ in few chunks, and parity is updated by these alone.
+fn begin(vault: &mut Vault<Fenced>, name: &str) -> Result<(), RegionsError> {
+    let held = list(vault).0;
+    let before = held.iter().filter(|held| held.label.name == name).map(|held| held.generation);
+    let built = before.max().map(|base| vault.begin_on(base));
+    // What it cannot be built on (nodes were lost, or it is damaged) is no hindrance.
+    if !matches!(built, Some(Ok(_))) {
+        vault.begin()?;
+    }
+    Ok(())
+}
+
 /// Protects the parts of a checkpoint, and lets those go that are of its name and not among
 /// `keep`.
 pub fn protect(
@@ -148,7 +161,7 @@ pub fn protect(
     keep: &[(i64, Stamp)],
 ) -> Result<(), RegionsError> {
     let (mut vault, nodes) = open(config)?;
-    vault.begin()?;
+    begin(&mut vault, &label.name)?;
     for rank in 0..ranks {
         let label = Label { rank, ..label.clone() };
         let added = add(&mut vault, config, &label, ranks, &nodes);

@@ -5,6 +5,10 @@ mod common;
 use common::{content, files, folders, opened, protect, restore, run, store};
 use eyrie_regions::RegionsError;
 use eyrie_regions::session::Which;
+use eyrie_vault::Vault;
+use eyrie_vault::disk::Folder;
+use eyrie_vault::member::Member;
+use eyrie_vault::record::Made;
 use std::fs;
 
 const PLAIN: &str = "";
@@ -44,6 +48,44 @@ fn parts_are_in_the_vault_only_and_old_generations_go() {
     store(3, &options, &[1, 2, 3, 4]);
     assert_eq!(files(home.path(), "parts/heat."), Vec::<std::path::PathBuf>::new());
     assert_eq!(files(home.path(), ".commit").len(), 2 * 3);
+}
+
+/// How the parity of the generations in the vault came to be, oldest first.
+fn made(home: &std::path::Path) -> Vec<Made> {
+    let open = |n: u32| Folder::open(&home.join(format!("n{n}/vault"))).unwrap();
+    let members = (0..3).map(|n| Member::open(open(n)).unwrap().unwrap()).collect();
+    let vault = Vault::look(members).unwrap().0;
+    vault.generations().map(|commit| commit.made).collect()
+}
+
+#[test]
+fn parity_is_updated_where_little_changed_and_bears_a_lost_folder() {
+    let home = tempfile::tempdir().unwrap();
+    let options = folders(home.path(), 3) + PARITY;
+    let cells = |rank: usize, version: i64| {
+        let mut cells: Vec<f64> = (0..100_000).map(|n| f64::from(n) * 7.0 + rank as f64).collect();
+        cells[50_000] = version as f64;
+        cells
+    };
+    run(3, &options, |rank, mut session| {
+        let mut numbers = cells(rank, 0);
+        protect(&mut session, 1, &mut numbers);
+        for version in 1..=3 {
+            numbers.copy_from_slice(&cells(rank, version));
+            session.checkpoint("heat", version).unwrap();
+        }
+    });
+    let made = made(home.path());
+    let all = |made: &Made| matches!(made, Made::Updated { bytes, .. } if *bytes < 1_500_000);
+    assert!(made.len() == 2 && made.iter().all(all), "{made:?}");
+    fs::remove_dir_all(home.path().join("n1")).unwrap();
+    run(3, &options, |rank, mut session| {
+        let mut found = vec![0.0; 100_000];
+        protect(&mut session, 1, &mut found);
+        assert_eq!(session.newest("heat", i64::MAX).unwrap(), Some(3));
+        session.restore("heat", 3).unwrap();
+        assert!(found == cells(rank, 3), "rank {rank}");
+    });
 }
 
 #[test]

@@ -7,8 +7,10 @@
 //!
 //! Kept true: it is committed whole or nowhere. See `recovery` for what follows of half a commit.
 
-use crate::flow::Encoder;
-use crate::record::{Commit, Summary};
+use crate::change::Runs;
+use crate::flow::{self, Encoder};
+use crate::geometry::{CHUNK_BYTES, Geometry};
+use crate::record::{Commit, MAX_WHY_BYTES, Made, Summary};
 use crate::scheme::Scheme;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,6 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub enum Event {
     /// A member wrote its payload. Of the summary all is known but the parity.
     Offered(Summary),
+    /// The same, of a payload that is as that of an earlier generation but for these chunks.
+    Changed(Summary, Runs),
     /// All that a member has is durable.
     Prepared(Summary),
     /// A member has the record of the commit, durably.
@@ -32,6 +36,9 @@ pub enum Event {
 pub enum Action {
     /// Tell the members of a group to encode payloads of these lengths, in the order of the group.
     Encode { group: usize, payloads: Vec<u64>, encoder: Encoder },
+    /// The same, by updating the parity of the earlier generation: these chunks differ, of each
+    /// member.
+    Update { group: usize, payloads: Vec<u64>, changed: Vec<Runs>, encoder: Encoder },
     /// Tell all members to commit.
     Commit(Commit),
     /// Tell all members to remove what they have of the generation.
@@ -55,6 +62,17 @@ pub enum Outcome {
 /// Picks the encoder for payloads of these lengths.
 pub type Choose = Box<dyn Fn(&[u64]) -> Encoder>;
 
+/// Whether to update, and why: by the lengths of the payloads, and how many bytes of each changed.
+pub type Prefer = Box<dyn Fn(&[u64], &[u64]) -> (bool, String)>;
+
+/// The generation whose parity may be updated.
+pub struct Base {
+    pub commit: Commit,
+    /// An encoder to use whatever the bytes say.
+    pub encoder: Option<Encoder>,
+    pub prefer: Prefer,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Offering,
@@ -71,8 +89,12 @@ pub struct Coordinator {
     scheme: Scheme,
     groups: Vec<Vec<u32>>,
     choose: Choose,
+    base: Option<Base>,
+    made: Made,
+    why: String,
     phase: Phase,
     offers: BTreeMap<u32, Summary>,
+    changed: BTreeMap<u32, Runs>,
     prepared: BTreeMap<u32, Summary>,
     committed: BTreeSet<u32>,
     lost: BTreeSet<u32>,
@@ -93,12 +115,28 @@ impl Coordinator {
             scheme,
             groups,
             choose,
+            base: None,
+            made: Made::Anew,
+            why: String::new(),
             phase: Phase::Offering,
             offers: BTreeMap::new(),
+            changed: BTreeMap::new(),
             prepared: BTreeMap::new(),
             committed: BTreeSet::new(),
             lost: BTreeSet::new(),
         }
+    }
+
+    /// The same, of payloads that are those of an earlier generation with changes.
+    #[must_use]
+    pub fn over(self, base: Option<Base>) -> Coordinator {
+        Coordinator { base, ..self }
+    }
+
+    /// Why it is made so.
+    #[must_use]
+    pub fn because(self, why: String) -> Coordinator {
+        Coordinator { why, ..self }
     }
 
     pub fn handle(&mut self, event: Event) -> Vec<Action> {
@@ -111,6 +149,11 @@ impl Coordinator {
             (_, Event::Lost { node }) => self.abort(format!("node {node} is lost")),
             (_, Event::Failed { node, why }) => self.abort(format!("node {node}: {why}")),
             (Phase::Offering, Event::Offered(offer)) => {
+                self.offers.insert(offer.node, offer);
+                self.encode()
+            }
+            (Phase::Offering, Event::Changed(offer, runs)) => {
+                self.changed.insert(offer.node, runs);
                 self.offers.insert(offer.node, offer);
                 self.encode()
             }
@@ -141,13 +184,51 @@ impl Coordinator {
             return Vec::new();
         }
         self.phase = Phase::Preparing;
+        if let Some(actions) = self.update() {
+            return actions;
+        }
         let encode = |(group, nodes): (usize, &Vec<u32>)| {
-            let payload = |node: &u32| self.offers.get(node).map_or(0, |offer| offer.payload);
-            let payloads: Vec<u64> = nodes.iter().map(payload).collect();
+            let payloads = self.payloads(nodes);
             let encoder = (self.choose)(&payloads);
             Action::Encode { group, payloads, encoder }
         };
         self.groups.iter().enumerate().map(encode).collect()
+    }
+
+    fn payloads(&self, nodes: &[u32]) -> Vec<u64> {
+        let payload = |node: &u32| self.offers.get(node).map_or(0, |offer| offer.payload);
+        nodes.iter().map(payload).collect()
+    }
+
+    /// What is to be done to update the parity of an earlier generation; `None`: it is not to be.
+    fn update(&mut self) -> Option<Vec<Action>> {
+        let base = self.base.as_ref()?;
+        let nodes = |group: &Vec<Summary>| group.iter().map(|s| s.node).collect::<Vec<u32>>();
+        let same = base.commit.scheme == self.scheme
+            && base.commit.groups.iter().map(nodes).eq(self.groups.iter().cloned());
+        let of = |node: &u32| self.changed.get(node).cloned();
+        let changed = |nodes: &Vec<u32>| nodes.iter().map(of).collect::<Option<Vec<Runs>>>();
+        let changed: Vec<Vec<Runs>> = self.groups.iter().map(changed).collect::<Option<_>>()?;
+        let bytes = |runs: &Runs| runs.count() * CHUNK_BYTES;
+        let all: Vec<u64> = changed.iter().flatten().map(bytes).collect();
+        let (update, mut why) = (base.prefer)(&self.payloads(&self.groups.concat()), &all);
+        why.truncate(why.floor_char_boundary(MAX_WHY_BYTES));
+        self.why = why;
+        if !update || !same {
+            return None;
+        }
+        let Base { commit, encoder: fixed, .. } = base;
+        let laid = commit.made.laid(commit.generation);
+        let mut actions = Vec::new();
+        for (group, changed) in changed.into_iter().enumerate() {
+            let payloads = self.payloads(&self.groups[group]);
+            let new = Geometry::new(self.scheme, laid, &payloads)?;
+            let old = commit.geometry(group)?;
+            let encoder = fixed.unwrap_or_else(|| least(&new, &old, &changed));
+            actions.push(Action::Update { group, payloads, changed, encoder });
+        }
+        self.made = Made::Updated { base: commit.generation, laid, bytes: all.iter().sum() };
+        Some(actions)
     }
 
     fn decide(&mut self) -> Vec<Action> {
@@ -158,7 +239,8 @@ impl Coordinator {
         };
         self.phase = Phase::Committing;
         let (vault, generation, term) = (self.vault, self.generation, self.term);
-        vec![Action::Commit(Commit { vault, generation, term, scheme: self.scheme, groups })]
+        let (scheme, made, why) = (self.scheme, self.made, self.why.clone());
+        vec![Action::Commit(Commit { vault, generation, term, scheme, made, why, groups })]
     }
 
     fn count(&mut self) -> Vec<Action> {
@@ -173,6 +255,14 @@ impl Coordinator {
         let lasts = self.groups.iter().any(enough);
         vec![Action::Ended(if lasts { Outcome::Committed } else { Outcome::Uncertain })]
     }
+}
+
+/// The encoder with which the busiest link has least to carry: rows that only some members changed
+/// are longer on their way through a chain than straight to where they belong.
+fn least(new: &Geometry, old: &Geometry, changed: &[Runs]) -> Encoder {
+    let busiest =
+        |encoder: &Encoder| flow::busiest(&flow::differences(new, old, changed, *encoder));
+    Encoder::ALL.into_iter().min_by_key(busiest).unwrap_or(Encoder::Broadcast)
 }
 
 #[cfg(test)]

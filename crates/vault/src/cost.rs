@@ -23,11 +23,20 @@ pub struct Measured {
     pub incast: f64,
     /// Memory that encoding may take on a node.
     pub memory: u64,
+    /// Bytes a second that a node writes, or copies on its disk.
+    pub disk: f64,
 }
 
 impl Default for Measured {
     fn default() -> Measured {
-        Measured { link: 1.25e9, latency: 50e-6, coding: 5e9, incast: 0.9, memory: 64 << 20 }
+        Measured {
+            link: 1.25e9,
+            latency: 50e-6,
+            coding: 5e9,
+            incast: 0.9,
+            memory: 64 << 20,
+            disk: 1e9,
+        }
     }
 }
 

@@ -3,13 +3,15 @@
 //! Kept true: what is sent was held against its checksum when it was read; what is kept of others'
 //! messages that come early is bounded, as they send no more than they have credit for.
 
+use crate::change::Runs;
 use crate::code::{Linear, kernel};
 use crate::disk::Disk;
 use crate::files;
-use crate::flow::{self, Action, Encoder, Flow, Unexpected};
+use crate::flow::{self, Action, Encoder, Flow, Task, Unexpected};
 use crate::geometry::{CHUNK_BYTES, Cell, Geometry};
 use crate::member::{DEPTH, Member, MemberError};
 use crate::record::{self, Hash, Prepared, Summary, hash};
+use crate::update::Updating;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Most messages that are kept until this member is told to encode.
@@ -33,6 +35,8 @@ pub(crate) struct Encoding {
     numbers: Vec<u32>,
     flows: BTreeMap<(usize, usize), Flow>,
     parity: Vec<Hash>,
+    /// If parity is updated, and not made anew.
+    updating: Option<Updating>,
     settled: bool,
 }
 
@@ -44,23 +48,68 @@ impl<D: Disk> Member<D> {
         payloads: &[u64],
         encoder: Encoder,
     ) -> Result<Messages, MemberError> {
+        let generation = self.writing()?.0.generation;
+        let (geometry, own) = self.geometry(group, payloads, generation)?;
+        let tasks = flow::encoding(&geometry, encoder);
+        self.begin_flows(geometry, (group, own), &tasks, None)
+    }
+
+    /// Begins to update the parity of the generation that this one was built on: these chunks of
+    /// each member differ.
+    pub fn update(
+        &mut self,
+        group: &[u32],
+        payloads: &[u64],
+        changed: &[Runs],
+        encoder: Encoder,
+    ) -> Result<Messages, MemberError> {
+        let refused = || MemberError::Refused("there is no such parity to update".into());
+        let own_changes = self.changed();
+        let (writing, _) = self.writing()?;
+        let base = writing.base.as_ref().filter(|base| base.nodes == group).ok_or_else(refused)?;
+        let (laid, old) = (base.laid, base.geometry.clone());
+        let (geometry, own) = self.geometry(group, payloads, laid)?;
+        if changed.len() != group.len() || own_changes.as_ref() != changed.get(own) {
+            return Err(refused());
+        }
+        let tasks = flow::differences(&geometry, &old, changed, encoder);
+        let updating = Updating::new(&geometry, own, &tasks);
+        self.begin_flows(geometry, (group, own), &tasks, Some(updating))
+    }
+
+    /// The geometry of the group, and this member's number in it.
+    fn geometry(
+        &mut self,
+        group: &[u32],
+        payloads: &[u64],
+        laid: u64,
+    ) -> Result<(Geometry, usize), MemberError> {
         let (node, scheme) = (self.node(), self.identity.scheme);
         let (writing, _) = self.writing()?;
         let refused = || MemberError::Refused("the group to encode is not this node's".into());
         let own = group.iter().position(|n| *n == node).ok_or_else(refused)?;
         let offered = writing.offer.as_ref().map(|offer| offer.payload);
-        let geometry = Geometry::new(scheme, writing.generation, payloads).ok_or_else(refused)?;
+        let geometry = Geometry::new(scheme, laid, payloads).ok_or_else(refused)?;
         if group.len() != payloads.len() || offered != Some(payloads[own]) {
             return Err(refused());
         }
+        Ok((geometry, own))
+    }
+
+    fn begin_flows(
+        &mut self,
+        geometry: Geometry,
+        (group, own): (&[u32], usize),
+        tasks: &[Task],
+        updating: Option<Updating>,
+    ) -> Result<Messages, MemberError> {
         let parity = vec![[0; 16]; geometry.parity_chunks(own) as usize];
-        let of =
-            |task: &flow::Task| Some(((task.stripe, task.position), Flow::new(task, own, DEPTH)?));
-        let flows: BTreeMap<_, _> =
-            flow::encoding(&geometry, encoder).iter().filter_map(of).collect();
+        let of = |task: &Task| Some(((task.stripe, task.position), Flow::new(task, own, DEPTH)?));
+        let flows: BTreeMap<_, _> = tasks.iter().filter_map(of).collect();
         let tasks: Vec<(usize, usize)> = flows.keys().copied().collect();
         let numbers = group.to_vec();
-        self.encoding = Some(Encoding { geometry, own, numbers, flows, parity, settled: false });
+        let settled = false;
+        self.encoding = Some(Encoding { geometry, own, numbers, flows, parity, updating, settled });
         let mut messages = Messages::new();
         for task in tasks {
             let flow = self.flow(task)?;
@@ -114,12 +163,19 @@ impl<D: Disk> Member<D> {
         while let Some(action) = actions.pop_front() {
             match action {
                 Action::Load(cell) => {
-                    let bytes = self.load(cell)?;
+                    let mut bytes = self.load(cell)?;
+                    if self.encoding()?.0.updating.is_some() {
+                        bytes = self.differs(cell, bytes)?;
+                    }
                     actions.extend(self.flow(task)?.loaded(cell.row, &bytes)?);
                 }
-                Action::Store { cell, bytes } => {
-                    let (encoding, disk, generation) = self.encoding()?;
+                Action::Store { cell, mut bytes } => {
+                    let (encoding, ..) = self.encoding()?;
                     let spot = encoding.geometry.spot(cell);
+                    if encoding.updating.is_some() {
+                        bytes = self.updated(cell, &bytes, spot.bytes)?;
+                    }
+                    let (encoding, disk, generation) = self.encoding()?;
                     disk.write_at(&files::parity(generation), spot.offset, &bytes)?;
                     let number = encoding.geometry.parity_number(cell);
                     encoding.parity[number] = hash(&bytes);
@@ -139,6 +195,9 @@ impl<D: Disk> Member<D> {
         let spot = self.encoding()?.0.geometry.spot(cell);
         let (writing, disk) = self.writing()?;
         let mut bytes = vec![0; spot.bytes as usize];
+        if bytes.is_empty() {
+            return Ok(bytes);
+        }
         disk.read_at(&files::data(writing.generation), spot.offset, &mut bytes)?;
         let chunk = spot.offset / CHUNK_BYTES;
         if files::chunk_holds(&writing.manifest, &writing.raw, chunk, &bytes) {
@@ -150,13 +209,20 @@ impl<D: Disk> Member<D> {
     /// When all is encoded, makes it durable, once, and says what there is.
     pub fn settle(&mut self) -> Result<Option<Summary>, MemberError> {
         let vault = self.identity.vault;
+        let Some(encoding) = &mut self.encoding else { return Ok(None) };
+        if encoding.settled || !encoding.flows.values().all(Flow::done) {
+            return Ok(None);
+        }
+        if let Some(updating) = encoding.updating.take() {
+            let geometry = encoding.geometry.clone();
+            let kept = self.keep_parity(&updating, &geometry)?;
+            let (encoding, ..) = self.encoding()?;
+            kept.into_iter().for_each(|(number, sum)| encoding.parity[number] = sum);
+        }
         let (Some(writing), Some(encoding)) = (&self.writing, &mut self.encoding) else {
             return Ok(None);
         };
         let (generation, term, disk) = (writing.generation, writing.term, &mut self.disk);
-        if encoding.settled || !encoding.flows.values().all(Flow::done) {
-            return Ok(None);
-        }
         let Some(mut summary) = writing.offer.clone() else { return Ok(None) };
         let table = encoding.parity.concat();
         let (data, parity) = (files::data(generation), files::parity(generation));

@@ -10,6 +10,7 @@
 //! rows leave in order; a child sends only what its parent has given credit for. What is not there
 //! because a payload is shorter is not sent.
 
+use crate::change::Runs;
 use crate::code::{Linear, kernel};
 use crate::geometry::{CHUNK_BYTES, Cell, Geometry};
 use serde::{Deserialize, Serialize};
@@ -130,6 +131,11 @@ impl Task {
         Task { stripe, position, root, terms }
     }
 
+    /// The rows of which there is a sum.
+    pub fn changed(&self) -> BTreeSet<u64> {
+        self.terms.iter().flat_map(|term| term.rows.keys().copied()).collect()
+    }
+
     fn children(&self, member: usize) -> impl Iterator<Item = &Term> {
         self.terms.iter().filter(move |term| term.parent == member && term.member != member)
     }
@@ -176,6 +182,57 @@ pub fn encoding(geometry: &Geometry, encoder: Encoder) -> Vec<Task> {
         }
     }
     tasks
+}
+
+/// All sums that make of the parity of a generation that of a later one with the same stripes: of
+/// differences, of those chunks of each member that changed.
+pub fn differences(
+    new: &Geometry,
+    old: &Geometry,
+    changed: &[Runs],
+    encoder: Encoder,
+) -> Vec<Task> {
+    let Some(code) = new.code() else { return Vec::new() };
+    // The changed rows of each position of each stripe, with the lengths of their differences.
+    let mut rows: BTreeMap<(usize, usize), BTreeMap<u64, u64>> = BTreeMap::new();
+    for (member, runs) in changed.iter().enumerate() {
+        for cell in runs.chunks().filter_map(|chunk| new.cell(member, chunk)) {
+            let bytes = new.spot(cell).bytes.max(old.spot(cell).bytes);
+            // What is beyond the end of the new parity is not worked out: it is zero.
+            let parity = Cell { position: code.k(), ..cell };
+            let bytes = bytes.min(new.spot(parity).bytes);
+            if bytes > 0 {
+                rows.entry((cell.stripe, cell.position)).or_default().insert(cell.row, bytes);
+            }
+        }
+    }
+    let mut tasks = Vec::new();
+    for (number, stripe) in new.stripes.iter().enumerate() {
+        for (parity, root) in stripe.coding.iter().enumerate() {
+            let term = |(position, member): (usize, &usize)| Term {
+                member: *member,
+                position,
+                factor: code.factor(parity, position),
+                rows: rows.get(&(number, position)).cloned().unwrap_or_default(),
+                parent: *root,
+            };
+            let terms = stripe.data.iter().enumerate().map(term).collect();
+            tasks.push(Task::new((number, stripe.data.len() + parity), *root, terms, encoder));
+        }
+    }
+    tasks
+}
+
+/// Bytes that the member sends which sends most.
+pub fn busiest(tasks: &[Task]) -> u64 {
+    let mut sent: BTreeMap<usize, u64> = BTreeMap::new();
+    for task in tasks {
+        for term in &task.terms {
+            let bytes: u64 = task.rows(term.member).values().map(|(bytes, _)| bytes).sum();
+            *sent.entry(term.member).or_default() += bytes;
+        }
+    }
+    sent.into_values().max().unwrap_or(0)
 }
 
 /// All sums that make what `lost` members had, at these members again (or at those that take their

@@ -4,10 +4,11 @@
 //! group, so that any `m` of them may vanish. The rooms, each without knowledge of those above it:
 //!
 //! - `code`: erasure codes; `scheme`, `layout`, `geometry`: who protects whom, and where it lies
-//! - `record`, `seal`, `files`, `disk`: what is written
+//! - `record`, `seal`, `files`, `disk`: what is written; `stream`: encrypted files beside vaults
 //! - `flow`, `coordinator`, `recovery`: encoding, commit and what follows of a crash, as state
-//!   machines without I/O
-//! - `member`: one node's part; `vault`: all members in one process, over folders
+//!   machines without I/O; `cost`, `ways`: models of what each way of doing that would take
+//! - `member`, `update`: one node's part; `vault`: all members in one process, over folders
+mod change;
 pub mod code;
 pub mod coordinator;
 pub mod cost;
@@ -23,8 +24,12 @@ pub mod record;
 pub mod recovery;
 pub mod scheme;
 pub mod seal;
+pub mod stream;
+mod update;
 pub mod vault;
+pub mod ways;
 
+pub use change::Runs;
 pub use flow::Encoder;
 pub use scheme::{Scheme, SchemeError};
 pub use vault::{Vault, VaultError};

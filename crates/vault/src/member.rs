@@ -9,7 +9,7 @@ use crate::encoding::{Encoding, Message};
 use crate::files;
 use crate::flow::Unexpected;
 use crate::geometry::CHUNK_BYTES;
-use crate::payload::{Writing, inherit};
+use crate::payload::{Changing, Writing};
 use crate::record::{
     self, Commit, Dropped, Extent, Hash, Identity, MAX_RECORD_BYTES, Object, RecordError, Summary,
     hash,
@@ -213,22 +213,41 @@ impl<D: Disk> Member<D> {
         changed: &[(u64, &[u8])],
         hash: Option<Hash>,
     ) -> Result<(), MemberError> {
-        let (writing, disk) = self.writing()?;
-        let mut extents = Vec::new();
-        let mut end = 0;
-        for (at, content) in changed.iter().filter(|(_, content)| !content.is_empty()) {
-            if *at < end || *at + content.len() as u64 > bytes {
+        self.open_changes(base)?;
+        for (at, content) in changed {
+            if *at + content.len() as u64 > bytes {
                 return Err(MemberError::Refused(format!("changes of {} overlap", base.name)));
             }
-            inherit(&mut extents, base, end, *at);
-            let (from, length) = (writing.manifest.bytes, content.len() as u64);
-            writing.append(disk, content)?;
-            let generation = writing.generation;
-            extents.push(Extent { at: *at, bytes: length, generation, from });
-            end = at + length;
+            self.change(*at, content)?;
         }
-        inherit(&mut extents, base, end, bytes);
-        writing.add_object(Object { name: base.name.clone(), bytes, hash, extents })
+        self.close_changes(&base.name, bytes, hash)
+    }
+
+    /// Begins an object that is stored as changes to another, which lies in committed generations;
+    /// these come by `change`, ascending, its name and length by `close_changes`.
+    pub fn open_changes(&mut self, base: &Object) -> Result<(), MemberError> {
+        let (writing, _) = self.writing()?;
+        let (object, extents) = (base.clone(), Vec::new());
+        writing.changing = Some(Changing { object, extents, end: 0 });
+        Ok(())
+    }
+
+    pub fn change(&mut self, at: u64, bytes: &[u8]) -> Result<(), MemberError> {
+        let (writing, disk) = self.writing()?;
+        if bytes.is_empty() { Ok(()) } else { writing.change(disk, at, bytes) }
+    }
+
+    pub fn close_changes(
+        &mut self,
+        name: &str,
+        bytes: u64,
+        hash: Option<Hash>,
+    ) -> Result<(), MemberError> {
+        let (writing, disk) = self.writing()?;
+        writing.keep(disk, bytes)?;
+        let none = || MemberError::Refused("no object is being changed".into());
+        let extents = writing.changing.take().ok_or_else(none)?.extents;
+        writing.add_object(Object { name: name.into(), bytes, hash, extents })
     }
 
     /// Ends the payload.

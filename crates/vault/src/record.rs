@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A checksum: XXH3 of 128 bits.
 pub type Hash = [u8; 16];
 
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes before a record.
 pub const ENVELOPE_BYTES: usize = 40;
 /// Longest record.
@@ -22,6 +22,8 @@ pub const MAX_RECORD_BYTES: usize = 1 << 30;
 /// Most members of a vault, and longest name of an object.
 pub const MAX_NODES: usize = 1 << 16;
 pub const MAX_NAME_BYTES: usize = 255;
+/// Longest reason for how a generation was made.
+pub const MAX_WHY_BYTES: usize = 1024;
 
 pub fn hash(bytes: &[u8]) -> Hash {
     xxhash_rust::xxh3::xxh3_128(bytes).to_le_bytes()
@@ -237,6 +239,27 @@ impl Record for Prepared {
     }
 }
 
+/// How the parity of a generation came to be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Made {
+    /// Of all payloads.
+    #[default]
+    Anew,
+    /// Of that of an earlier generation, by the differences of the payloads: so many bytes of these
+    /// were changed. Stripes are laid as those of `laid`, which was made anew.
+    Updated { base: u64, laid: u64, bytes: u64 },
+}
+
+impl Made {
+    /// The generation by whose number the stripes are laid.
+    pub fn laid(self, generation: u64) -> u64 {
+        match self {
+            Made::Anew => generation,
+            Made::Updated { laid, .. } => laid,
+        }
+    }
+}
+
 /// The file `gen-G.commit`: the generation exists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
@@ -244,6 +267,9 @@ pub struct Commit {
     pub generation: u64,
     pub term: u64,
     pub scheme: Scheme,
+    pub made: Made,
+    /// Why so, for people to read.
+    pub why: String,
     /// All members, by group, in order.
     pub groups: Vec<Vec<Summary>>,
 }
@@ -259,6 +285,14 @@ impl Record for Commit {
         if nodes.len() != all().count() || nodes.len() > MAX_NODES || nodes.is_empty() {
             return Err("its members");
         }
+        if let Made::Updated { base, laid, .. } = self.made
+            && (laid > base || base >= self.generation)
+        {
+            return Err("what it was made of");
+        }
+        if self.why.len() > MAX_WHY_BYTES {
+            return Err("why it was made so");
+        }
         let fits = |group: &Vec<Summary>| self.geometry_of(group).is_some();
         if self.groups.iter().all(fits) { Ok(()) } else { Err("its groups") }
     }
@@ -267,7 +301,7 @@ impl Record for Commit {
 impl Commit {
     fn geometry_of(&self, group: &[Summary]) -> Option<Geometry> {
         let payloads: Vec<u64> = group.iter().map(|summary| summary.payload).collect();
-        Geometry::new(self.scheme, self.generation, &payloads)
+        Geometry::new(self.scheme, self.made.laid(self.generation), &payloads)
     }
 
     /// The group of a node, and its number there.

@@ -11,7 +11,15 @@ fn summary(node: u32) -> Summary {
 
 fn commit() -> Commit {
     let groups = vec![vec![summary(0), summary(1), summary(2)]];
-    Commit { vault: [1; 16], generation: 2, term: 7, scheme: "rs:2+1".parse().unwrap(), groups }
+    Commit {
+        vault: [1; 16],
+        generation: 2,
+        term: 7,
+        scheme: "rs:2+1".parse().unwrap(),
+        made: Made::Updated { base: 1, laid: 0, bytes: 9 },
+        why: "it is less".into(),
+        groups,
+    }
 }
 
 fn object() -> Object {
@@ -49,13 +57,16 @@ fn refused<R: Record>(record: &R) -> bool {
 
 #[test]
 fn contradictions_are_refused() {
-    let commits: [fn(&mut Commit); 6] = [
+    let commits: [fn(&mut Commit); 9] = [
         |c| c.groups.clear(),
         |c| c.groups[0][1].node = 0,
         |c| c.groups[0].truncate(1),
         |c| c.groups[0][0].manifest_bytes = 101,
         |c| c.groups[0][0].payload = u64::MAX,
         |c| c.groups[0][0].needs = vec![2],
+        |c| c.made = Made::Updated { base: 2, laid: 0, bytes: 0 },
+        |c| c.made = Made::Updated { base: 0, laid: 1, bytes: 0 },
+        |c| c.why = "x".repeat(MAX_WHY_BYTES + 1),
     ];
     for change in commits {
         let mut changed = commit();

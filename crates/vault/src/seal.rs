@@ -95,6 +95,12 @@ impl Sealer {
         Sealer { cipher: XChaCha20Poly1305::new((&*key.0).into()), salt, owner: bytes }
     }
 
+    /// For a file outside of vaults.
+    pub fn of_file(key: &Key, salt: [u8; 16], name: &str) -> Sealer {
+        let owner = [b"file ", name.as_bytes()].concat();
+        Sealer { cipher: XChaCha20Poly1305::new((&*key.0).into()), salt, owner }
+    }
+
     pub fn salt(&self) -> [u8; 16] {
         self.salt
     }

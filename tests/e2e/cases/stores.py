@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import urllib.request
 import xml.etree.ElementTree
@@ -75,12 +76,22 @@ class Server:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.read()
 
-    def put(self, key, text):
-        script = "import boto3, sys; b, k, t = sys.argv[1:]; boto3.client('s3').put_object("
-        script += "Bucket=b, Key=k, Body=t.encode())"
+    def client(self, script, *words):
+        """What a script of boto3's client `s3` prints; its words are in `a`."""
+        script = "import boto3, sys; a = sys.argv[1:]; s3 = boto3.client('s3')\n" + script
         python = os.path.join(CACHE, "moto", "bin", "python")
         env = {**os.environ, **self.env}
-        subprocess.run([python, "-c", script, "states", key, text], env=env, check=True)
+        words = [python, "-c", script, *words]
+        return subprocess.run(words, env=env, check=True, capture_output=True, text=True).stdout
+
+    def put(self, key, text):
+        self.client("s3.put_object(Bucket='states', Key=a[0], Body=a[1].encode())", key, text)
+
+    def sealed(self, keys):
+        """Those that are encrypted."""
+        script = "for k in a: print(s3.get_object(Bucket='states', Key=k)['Body'].read(8) == b'EYRIESLD')"
+        told = self.client(script, *keys).split()
+        return {key for key, it in zip(keys, told) if it == "True"}
 
     def objects(self):
         tree = xml.etree.ElementTree.fromstring(self.ask("GET", "", query="?list-type=2"))
@@ -159,6 +170,104 @@ def test_a_job_that_is_saved_is_in_the_store_when_it_has_ended():
             assert b"secret-of-the-test" not in file.read()
         from_the_store(job, it, "farm", "--nodes", "4")
         end_of(job, it, "farm")
+
+
+@contextlib.contextmanager
+def keys():
+    """Files with two keys, in a folder of their own."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [os.path.join(folder, name) for name in ("key", "other")]
+        for number, path in enumerate(paths):
+            with open(path, "w") as file:
+                file.write(f"{number + 1:02x}" * 32 + "\n")
+        yield folder, *paths
+
+
+def refused(words, env):
+    done = subprocess.run([EYRIE, *words], env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0, done.stdout
+    return done.stderr
+
+
+def test_a_job_goes_on_from_a_store_in_which_all_is_encrypted():
+    expected("farm")
+    with keys() as (folder, key, other), server() as it:
+        with stored("farm", it, ["--save-key", key]) as job:
+            job.all_checkpointed()
+            job.wait_event("stored", count=3)
+            job.interrupt(signal.SIGQUIT)
+            assert job.wait() == SAVED, job.report()
+            objects = it.objects()
+            assert any("/state-" in o for o in objects), objects
+            assert it.sealed(sorted(objects)) == objects, objects
+            assert not any("rank-" in o or "saved" in o for o in objects), objects
+            elsewhere = {**job.env, "EYRIE_HOME": os.path.join(folder, "home")}
+            place = f"{PLACE}/{the_id(job)}"
+            why = refused(["restart", place], elsewhere)
+            assert "is encrypted: give its key with --save-key" in why, why
+            why = refused(["restart", "--save-key", other, place], elsewhere)
+            assert "was encrypted with another key" in why, why
+            from_the_store(job, it, "farm", "--save-key", key, "--nodes", "2")
+            end_of(job, it, "farm")
+
+
+def test_a_key_that_cannot_be_used_is_refused():
+    with keys() as (folder, key, _), server() as it:
+        words = ["run", "-n", "1", "--nodes", "2", "--save-every", "1", "--save-to", PLACE, "--save-key"]
+        env = {**os.environ, **it.env, "EYRIE_HOME": os.path.join(folder, "home")}
+        why = refused([*words, key + ".not", "true"], env)
+        assert "cannot use" in why and "key.not" in why, why
+        assert not it.objects(), it.objects()
+
+
+def vault(env, folder, *words):
+    members = [os.path.join(folder, name) for name in ("n0", "n1", "n2")]
+    words = [EYRIE, "vault", *words, *(m for m in members if os.path.isdir(m) or "--vault" in words)]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_vault_is_exported_to_a_store_and_imported_from_there():
+    contents = {f"node-{n}/{name}": os.urandom(n * 200_000 + 7) + b"to be seen" for n in range(3)
+                for name in ("a.img", "b.log")}
+    with keys() as (folder, key, other), server() as it:
+        env = {**os.environ, **it.env}
+        for name, content in contents.items():
+            path = os.path.join(folder, "from", name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as file:
+                file.write(content)
+        first = os.path.join(folder, "first")
+        vault(env, first, "import", "--vault", "rs:2+1", "--from", os.path.join(folder, "from"))
+        shutil.rmtree(os.path.join(first, "n1"))
+        for seal, place in (([], "s3://states/plain"), (["--seal", key], "s3://states/sealed")):
+            vault(env, first, "export", "--to", place, *seal)
+            prefix = place.removeprefix("s3://states/")
+            brought = {o for o in it.objects() if o.startswith(prefix)}
+            assert brought == {f"{prefix}/{name}" for name in [*contents, "export.json"]}, brought
+            assert it.sealed(sorted(brought)) == (brought if seal else set()), brought
+            why = refused(["vault", "export", "--to", place, *seal, os.path.join(first, "n0"),
+                           os.path.join(first, "n2")], env)
+            assert "has" in why and "already" in why, why
+            second = os.path.join(folder, prefix)
+            made = ["import", "--vault", "rs:2+1"]
+            members = [os.path.join(folder, "third", f"{prefix}-{n}") for n in range(3)]
+            if seal:
+                why = refused(["vault", *made, "--from", place, *members], env)
+                assert "give its key with --seal" in why, why
+                members = [m + "-other" for m in members]
+                why = refused(["vault", *made, "--from", place, "--seal", other, *members], env)
+                assert "another key" in why, why
+            vault(env, second, *made, "--from", place, *seal)
+            vault(env, second, "export", "--to", os.path.join(second, "out"))
+            for name, content in contents.items():
+                with open(os.path.join(second, "out", name), "rb") as file:
+                    assert file.read() == content, name
+        it.client("s3.delete_object(Bucket='states', Key='plain/export.json')")
+        why = refused(["vault", "import", "--vault", "rs:2+1", "--from", "s3://states/plain",
+                       *(os.path.join(folder, "last", f"n{n}") for n in range(3))], env)
+        assert "no whole export" in why, why
 
 
 def test_a_damaged_state_is_answered_by_the_one_before():

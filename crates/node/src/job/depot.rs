@@ -10,6 +10,7 @@ use crate::home;
 use crate::saved::SavedJob;
 use eyrie_control::{EventKind, SavedTo};
 use eyrie_objects::Place as Url;
+use eyrie_vault::seal::Key;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -77,7 +78,9 @@ impl Job {
             let url = Url::parse(url).map_err(io::Error::other)?.below(&self.place.id);
             let (rate, tell) = (self.spec.save_rate_bytes, self.tell.clone());
             let (orders, ordered) = mpsc::channel();
-            let work = move || serve(&url, rate, &ordered, &tell);
+            let key = self.spec.save_key.clone();
+            let way = Way { url, rate, key };
+            let work = move || serve(&way, &ordered, &tell);
             let name = String::from("eyrie-depot");
             self.flush.depot.thread = Some(std::thread::Builder::new().name(name).spawn(work)?);
             self.flush.depot.orders = Some(orders);
@@ -154,14 +157,17 @@ impl Job {
     }
 }
 
+/// The way to the store.
+struct Way {
+    url: Url,
+    rate: u64,
+    /// The file with the key.
+    key: Option<String>,
+}
+
 /// Carries out orders until there are no more, the newest state only. `Err`: the last one is not
 /// in the store.
-fn serve(
-    url: &Url,
-    rate: u64,
-    orders: &Receiver<Order>,
-    tell: &UnboundedSender<Msg>,
-) -> Result<(), String> {
+fn serve(way: &Way, orders: &Receiver<Order>, tell: &UnboundedSender<Msg>) -> Result<(), String> {
     let mut waiting: Option<PathBuf> = None;
     loop {
         let order = match &waiting {
@@ -178,13 +184,12 @@ fn serve(
             }
         }
         if clear {
-            let cleared = open(url, rate).and_then(|mut p| p.clear().map_err(|e| e.to_string()));
-            cleared.map_err(|why| format!("what {url} has is not removed: {why}"))?;
+            let cleared = open(way).and_then(|mut p| p.clear().map_err(|e| e.to_string()));
+            cleared.map_err(|why| format!("what {} has is not removed: {why}", way.url))?;
         }
         let mut result = Ok(());
         if let Some(staged) = waiting.take() {
-            let brought =
-                open(url, rate).and_then(|mut p| p.bring(&staged).map_err(|e| e.to_string()));
+            let brought = open(way).and_then(|mut p| p.bring(&staged).map_err(|e| e.to_string()));
             result = brought.as_ref().map(|_| ()).map_err(String::clone);
             if result.is_ok() || over {
                 remove(&staged);
@@ -199,8 +204,11 @@ fn serve(
     }
 }
 
-fn open(url: &Url, rate: u64) -> Result<Place, String> {
-    Place::open(url.clone(), Some(rate)).map_err(|e| e.to_string())
+fn open(way: &Way) -> Result<Place, String> {
+    let key = way.key.as_ref().map(|path| Key::read(Path::new(path)));
+    let named = |e| format!("{}: {e}", way.key.as_deref().unwrap_or_default());
+    let key = key.transpose().map_err(named)?;
+    Place::open(way.url.clone(), Some(way.rate), key).map_err(|e| e.to_string())
 }
 
 fn remove(staged: &Path) {

@@ -261,6 +261,8 @@ impl Job {
                 let to = group.clone();
                 (to, VaultOrder::Encode { generation, group, payloads, encoder })
             }
+            // Rounds are built on no generation.
+            Action::Update { .. } => return,
             Action::Commit(commit) => {
                 round.commit = Some(commit.clone());
                 (round.groups.concat(), VaultOrder::Commit(Box::new(commit)))

@@ -1,27 +1,31 @@
 //! The commit of a generation: the controller's machine and the members' parts, with messages
 //! between them that are passed on here.
 
-use super::{Order, Vault, VaultError};
-use crate::coordinator::{Action, Coordinator, Event, Outcome};
+use super::{Begun, Order, Vault, VaultError};
+use crate::coordinator::{Action, Base, Coordinator, Event, Outcome};
 use crate::cost;
 use crate::disk::Disk;
 use crate::encoding::Message;
 use crate::member::{Member, MemberError};
 use crate::record::Commit;
+use crate::ways;
 use std::collections::{BTreeSet, VecDeque};
 
 impl<D: Disk> Vault<D> {
     /// Encodes and commits what was begun.
     pub fn commit(&mut self) -> Result<u64, VaultError> {
-        let Some((generation, groups)) = self.begun.take() else {
+        let Some(begun) = self.begun.take() else {
             return Err(VaultError::NoGeneration(self.last + 1));
         };
+        let (base, why) = (self.base_of(&begun), begun.why);
+        let (generation, groups) = (begun.generation, begun.groups);
         let (measured, scheme, fixed) = (self.measured, self.scheme, self.encoder);
         let choose = Box::new(move |payloads: &[u64]| {
             fixed.unwrap_or_else(|| cost::choose(&measured, scheme, payloads).encoder)
         });
         let ids = (generation, self.term);
         let coordinator = Coordinator::new(self.id, ids, scheme, groups.clone(), choose);
+        let coordinator = coordinator.over(base).because(why);
         let mut run = Run {
             coordinator,
             groups,
@@ -31,12 +35,14 @@ impl<D: Disk> Vault<D> {
             outcome: None,
         };
         for (node, member) in &mut self.members {
-            let event = match member.offer() {
-                Ok(offer) => Event::Offered(offer),
+            let event = match member.offer().map(|offer| (offer, member.changed())) {
+                Ok((offer, None)) => Event::Offered(offer),
+                Ok((offer, Some(runs))) => Event::Changed(offer, runs),
                 Err(error) => Event::Failed { node: *node, why: error.to_string() },
             };
             run.events.push_back(event);
         }
+        self.sent = 0;
         self.run(generation, &mut run);
         match (run.outcome, run.commit) {
             (Some(Outcome::Committed), Some(commit)) => {
@@ -48,6 +54,17 @@ impl<D: Disk> Vault<D> {
         }
     }
 
+    /// What parity may be updated, and when it is.
+    fn base_of(&self, begun: &Begun) -> Option<Base> {
+        let commit = self.commits.get(&begun.base?)?.clone();
+        let (measured, scheme, why) = (self.measured, self.scheme, begun.why.clone());
+        let prefer = Box::new(move |payloads: &[u64], changed: &[u64]| {
+            let (update, told) = ways::updates(&measured, scheme, payloads, changed);
+            (update, if why.is_empty() { told } else { format!("{why}; {told}") })
+        });
+        Some(Base { commit, encoder: self.encoder, prefer })
+    }
+
     fn run(&mut self, generation: u64, run: &mut Run) {
         while run.outcome.is_none() {
             if let Some(event) = run.events.pop_front() {
@@ -56,6 +73,7 @@ impl<D: Disk> Vault<D> {
                 }
             } else if !run.messages.is_empty() {
                 let (from, to, message) = run.next(&mut self.order);
+                self.sent += message.block.as_ref().map_or(0, |(_, bytes)| bytes.len() as u64);
                 self.deliver(run, to, |member| member.message(from, &message));
             } else {
                 // Nothing is under way, and it is not over: a defect.
@@ -92,6 +110,12 @@ impl<D: Disk> Vault<D> {
                 let nodes = run.groups[group].clone();
                 for node in &nodes {
                     self.deliver(run, *node, |m| m.encode(&nodes, &payloads, encoder));
+                }
+            }
+            Action::Update { group, payloads, changed, encoder } => {
+                let nodes = run.groups[group].clone();
+                for node in &nodes {
+                    self.deliver(run, *node, |m| m.update(&nodes, &payloads, &changed, encoder));
                 }
             }
             Action::Commit(commit) => {

@@ -5,11 +5,13 @@
 //! are lost than the scheme tolerates, whatever happened while it was written, and comes back byte
 //! for byte or not at all.
 
+mod build;
 mod collect;
 mod commit;
 mod mend;
 mod read;
 
+pub use build::Draft;
 pub use mend::{Mended, Pace};
 pub use read::{ReadError, State};
 
@@ -77,6 +79,14 @@ pub struct Opened {
 /// Picks which of so many messages arrives next; those between two members stay in order.
 pub type Order = Box<dyn FnMut(usize) -> usize>;
 
+/// A generation that was begun.
+struct Begun {
+    generation: u64,
+    groups: Vec<Vec<u32>>,
+    base: Option<u64>,
+    why: String,
+}
+
 /// A vault.
 pub struct Vault<D> {
     pub scheme: Scheme,
@@ -93,8 +103,10 @@ pub struct Vault<D> {
     key: Option<Key>,
     /// Manifests that were signed with it.
     signed: BTreeSet<(u64, u32)>,
-    /// The generation that was begun, and its groups.
-    begun: Option<(u64, Vec<Vec<u32>>)>,
+    /// The generation that was begun, its groups, what it is built on, and why it is made so.
+    begun: Option<Begun>,
+    /// Bytes that members sent each other for the newest generation.
+    sent: u64,
     /// This controller's.
     term: u64,
     /// Whether anything may be changed.
@@ -171,6 +183,7 @@ impl<D: Disk> Vault<D> {
             key: None,
             signed: BTreeSet::new(),
             begun: None,
+            sent: 0,
             term: 0,
             change,
         }
@@ -337,7 +350,7 @@ impl<D: Disk> Vault<D> {
 
     /// Removes what was begun and not committed.
     pub fn give_up(&mut self) {
-        if let Some((generation, _)) = self.begun.take() {
+        if let Some(Begun { generation, .. }) = self.begun.take() {
             // What cannot be removed now is when the vault is opened.
             self.members.values_mut().for_each(|member| drop(member.abort(generation)));
         }
@@ -353,11 +366,37 @@ impl<D: Disk> Vault<D> {
         let generation = self.last + 1;
         let term = self.term;
         self.last = generation;
-        self.begun = Some((generation, groups));
+        self.begun = Some(Begun { generation, groups, base: None, why: String::new() });
         for (node, member) in &mut self.members {
             member.begin(generation, term).map_err(of(*node))?;
         }
         Ok(generation)
+    }
+
+    /// The same, of payloads that are those of a committed generation with changes: its parity is
+    /// updated by the differences, if the model says that this is less than to make it anew.
+    pub fn begin_on(&mut self, base: u64) -> Result<u64, VaultError> {
+        let commit = self.commit_of(base)?.clone();
+        let generation = self.begin()?;
+        for (node, member) in &mut self.members {
+            if let Err(error) = member.build_on(&commit) {
+                let node = *node;
+                self.give_up();
+                return Err(of(node)(error));
+            }
+        }
+        self.begun.iter_mut().for_each(|begun| begun.base = Some(base));
+        Ok(generation)
+    }
+
+    /// Why the generation that was begun is made as it is: its commit says so.
+    pub fn because(&mut self, why: String) {
+        self.begun.iter_mut().for_each(|begun| begun.why.clone_from(&why));
+    }
+
+    /// Bytes that members sent each other for the generation that was stored last.
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent
     }
 
     /// Adds an object of a node to the generation that was begun.

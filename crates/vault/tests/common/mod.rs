@@ -171,6 +171,12 @@ impl Memory {
         self.state.borrow_mut().crashed = false;
     }
 
+    /// What a file holds, up or down.
+    pub fn peek(&self, name: &str) -> Vec<u8> {
+        let state = self.state.borrow();
+        state.names.get(name).map(|file| state.files[*file].now.clone()).unwrap_or_default()
+    }
+
     /// Flips a bit of a file. Returns whether there was one.
     pub fn flip(&self, name: &str, bit: u64) -> bool {
         let mut state = self.state.borrow_mut();

@@ -1,0 +1,192 @@
+//! `eyrie vault import`: files as a generation, in the way that takes least.
+
+use crate::vault::{key, members, tell};
+use crate::vault_args::Import;
+use crate::vault_store::{self, Fetched, Objects};
+use anyhow::{Context, anyhow};
+use eyrie_terminal::{Failure, USAGE, print, say, units};
+use eyrie_vault::cost::Measured;
+use eyrie_vault::disk::{self, Disk, Folder};
+use eyrie_vault::layout::Place;
+use eyrie_vault::vault::Draft;
+use eyrie_vault::ways::Way;
+use eyrie_vault::{Scheme, Vault};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+fn create(scheme: Scheme, folders: &[PathBuf]) -> anyhow::Result<Vault<Folder>> {
+    let mut disks = Vec::new();
+    for path in folders {
+        let disk = Folder::create(path);
+        let disk = disk.with_context(|| format!("cannot make {}", path.display()))?;
+        if !disk.names()?.is_empty() {
+            return Err(anyhow!("{} is not empty", path.display()));
+        }
+        disks.push(disk);
+    }
+    let places = (0..).take(disks.len()).map(Place::of).collect();
+    Ok(Vault::create(disk::random()?, scheme, places, disks)?)
+}
+
+/// The files of a node, by name.
+fn files(from: &Path, node: u32) -> anyhow::Result<Vec<(String, PathBuf)>> {
+    let folder = from.join(format!("node-{node}"));
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let entries = fs::read_dir(&folder).and_then(|all| all.collect::<Result<Vec<_>, _>>());
+    let mut entries = entries.with_context(|| format!("cannot read {}", folder.display()))?;
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    let named = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+    Ok(entries.iter().map(|entry| (named(entry), entry.path())).collect())
+}
+
+/// A file that is to be stored.
+enum Source {
+    Path(PathBuf),
+    Fetched(File),
+}
+
+impl Source {
+    fn open(&self) -> anyhow::Result<File> {
+        Ok(match self {
+            Source::Path(path) => File::open(path)?,
+            Source::Fetched(file) => file.try_clone()?,
+        })
+    }
+}
+
+/// What is to be stored, by node and name.
+type Sources = BTreeMap<(u32, String), Source>;
+
+/// What is in an object store, if that is where it comes from.
+fn fetch(args: &Import) -> Result<Option<Vec<Fetched>>, Failure> {
+    match vault_store::place(&args.from)? {
+        Some(place) => Ok(Some(Objects::open(place, None, key(args.seal.as_deref())?)?.fetch()?)),
+        None if args.seal.is_some() => {
+            Err(Failure::new(USAGE, anyhow!("--seal is for s3://BUCKET/PREFIX")))
+        }
+        None => Ok(None),
+    }
+}
+
+fn sources(
+    args: &Import,
+    fetched: Option<Vec<Fetched>>,
+    nodes: &[u32],
+) -> anyhow::Result<Sources> {
+    let mut sources = Sources::new();
+    if let Some(fetched) = fetched {
+        for Fetched { node, name, file } in fetched {
+            if !nodes.contains(&node) {
+                return Err(anyhow!("{name} is of node {node}, which the vault does not have"));
+            }
+            sources.insert((node, name), Source::Fetched(file));
+        }
+        return Ok(sources);
+    }
+    for node in nodes {
+        for (name, path) in files(&args.from, *node)? {
+            sources.insert((*node, name), Source::Path(path));
+        }
+    }
+    Ok(sources)
+}
+
+type Drafts = BTreeMap<u32, Vec<Draft>>;
+
+fn drafts(
+    vault: &mut Vault<Folder>,
+    sources: &Sources,
+    base: Option<u64>,
+) -> anyhow::Result<Drafts> {
+    let mut drafts: Drafts = vault.nodes().map(|node| (node, Vec::new())).collect();
+    for ((node, name), source) in sources {
+        let bad = || format!("cannot read {name} of node {node}");
+        let mut file = source.open().with_context(bad)?;
+        let draft = vault.draft(base, (*node, name), &mut file).with_context(bad)?;
+        drafts.entry(*node).or_default().push(draft);
+    }
+    Ok(drafts)
+}
+
+fn open(args: &Import) -> anyhow::Result<Vault<Folder>> {
+    let mut vault = match args.vault {
+        Some(scheme) => create(scheme, &args.look.members).context("cannot make a vault")?,
+        None => {
+            let (vault, opened) = Vault::open(members(&args.look.members)?.0)
+                .context("cannot open the vault (--vault SCHEME makes a new one)")?;
+            tell(&opened, false);
+            vault
+        }
+    };
+    vault.set_key(key(args.key.as_deref())?);
+    if let Some(mbit) = args.link {
+        vault.set_measured(Measured { link: mbit * 125e3, ..Measured::default() });
+    }
+    Ok(vault)
+}
+
+/// Begins a generation; in another way if what it is to be built on cannot be used for that.
+fn begin(vault: &mut Vault<Folder>, way: Way, base: Option<u64>) -> anyhow::Result<Way> {
+    match vault.begin_as(way, base) {
+        Ok(_) => Ok(way),
+        Err(error) if way == Way::Update => {
+            say(crate::NAME, &format!("parity is made anew: {error}"));
+            vault.begin().context("cannot store")?;
+            Ok(Way::Whole)
+        }
+        Err(error) => Err(error).context("cannot store"),
+    }
+}
+
+pub fn import(args: &Import) -> Result<i32, Failure> {
+    // Before anything is made.
+    let fetched = fetch(args)?;
+    let mut vault = open(args)?;
+    let base = vault.generations().next_back().map(|commit| commit.generation);
+    let base = base.filter(|_| args.by != Some(Way::Whole));
+    let sources = sources(args, fetched, &vault.nodes().collect::<Vec<u32>>())?;
+    let drafts = drafts(&mut vault, &sources, base)?;
+    let choice = vault.weigh(base, &drafts, args.chain).context("cannot look")?;
+    let wanted = args.by.unwrap_or(choice.way);
+    if !choice.estimates.iter().any(|estimate| estimate.way == wanted) {
+        let there: Vec<String> = choice.estimates.iter().map(|e| e.way.to_string()).collect();
+        return Err(
+            anyhow!("it cannot be stored as {wanted} now, but as {}", there.join(", ")).into()
+        );
+    }
+    let way = begin(&mut vault, wanted, base)?;
+    let given = args.by.map_or(String::new(), |way| format!("{way} by --by; auto would be "));
+    vault.because(format!("{given}{choice}"));
+    let (mut count, mut bytes) = (0, 0);
+    for (node, drafts) in &drafts {
+        for draft in drafts {
+            let bad = || format!("cannot store {} of node {node}", draft.name);
+            let source = sources.get(&(*node, draft.name.clone())).with_context(bad)?;
+            let file = source.open().with_context(bad)?;
+            let mut content = |at: u64, to: &mut [u8]| file.read_exact_at(to, at);
+            vault.add_draft(*node, way, draft, &mut content).with_context(bad)?;
+            (count, bytes) = (count + 1, bytes + draft.bytes);
+        }
+    }
+    let generation = vault.commit().context("cannot store")?;
+    let commit = vault.generations().next_back().cloned();
+    let why = commit.map_or(String::new(), |commit| commit.why);
+    let sent = vault.sent_bytes();
+    if args.look.json {
+        let all = json!({
+            "generation": generation, "files": count, "bytes": bytes, "way": way.to_string(),
+            "sent_bytes": sent, "why": why,
+        });
+        print(&(serde_json::to_string_pretty(&all)? + "\n"));
+    } else {
+        let (size, sent) = (units::bytes(bytes), units::bytes(sent));
+        print(&format!("generation {generation}: {count} objects, {size}; {sent} between nodes\n"));
+        print(&format!("{why}\n"));
+    }
+    Ok(0)
+}
