@@ -12,6 +12,9 @@ WITH_ITS_UNIT = ", with its unit"
 class History:
     """What the events of a job say up to now."""
 
+    # The recovery unit of ranks that begin on a node.
+    unit_of = staticmethod(lambda node: node)
+
     def __init__(self, events):
         self.checkpointing = set()
         self.recovering = set()
@@ -22,8 +25,8 @@ class History:
         self.re_executed = 0
         self.dead = set()
         self.homes = {}
-        # Those that were killed with their recovery unit, those that had ended, and, by the node
-        # that ranks began on, where one died of itself.
+        # Those that were killed with their recovery unit, those that had ended, and, by the unit
+        # that ranks began in, where one died of itself.
         self.fell, self.ended = set(), set()
         self.began_on, self.hurt = {}, set()
         doomed = {}
@@ -31,7 +34,7 @@ class History:
             kind, rank = event["event"], event["rank"]
             if kind in ("started", "restored"):
                 self.homes[rank] = event["node"]
-                self.began_on.setdefault(rank, event["node"])
+                self.began_on.setdefault(rank, History.unit_of(event["node"]))
             if kind == "node-lost" or (kind == "injected" and event["node"] is not None):
                 self.node(event, doomed)
             elif kind == "checkpointing":

@@ -21,11 +21,27 @@ def takers(record):
     return {n["node"] for n in record["nodes"] if n["state"] in ("live", "spare")}
 
 
+class Ring:
+    """Who stands next to whom, if clusters are recovery units."""
+
+    nodes = clusters = 0
+    outside = False
+
+    @classmethod
+    def cluster(cls, node):
+        """Of spares in turn."""
+        if node < cls.nodes:
+            return node * cls.clusters // cls.nodes
+        return (node - cls.nodes) % cls.clusters if cls.clusters else 0
+
+
 def replica(node, live):
-    """The node that holds the outcomes of another and its second images: the next live one."""
-    others = [n for n in sorted(live) if n != node]
-    after = [n for n in others if n > node]
-    return (after or others or [None])[0]
+    """The node that holds the outcomes of another and its second images: the next live one, of its
+    cluster (or of another, with `--copies outside`) if there is one."""
+    others = sorted((n < node, n) for n in live if n != node)
+    far = lambda n: Ring.cluster(n) != Ring.cluster(node)
+    others = sorted((n for _, n in others), key=lambda n: far(n) != Ring.outside)
+    return (others or [None])[0]
 
 
 def tolerated(record):

@@ -122,6 +122,9 @@ pub enum FtMode {
     /// That for the ranks of each node, and between nodes messages are logged: when a rank or a
     /// node dies, the ranks that began on its node go back (on one node: coordinated)
     Node,
+    /// The same for the ranks of each cluster (--clusters), and between clusters messages are
+    /// logged: when a rank or a node dies, the ranks that began in its cluster go back
+    Cluster,
     /// Message logging as in the Eagle paper: messages between nodes go by routers, which are
     /// nodes of their own, and a rank that is restored gets them again from there
     Routed,
@@ -191,6 +194,7 @@ fn parse_size(text: &str) -> Result<u32, String> {
     eyrie run -n 2 --ft none python3 pi.py\n  \
     eyrie run -n 8 --hosts node1,node2,node3 --spares 1 ./heat 4000\n  \
     eyrie run -n 8 --nodes 4 --clusters 2 ./heat 4000\n  \
+    eyrie run -n 8 --nodes 4 --clusters 2 --ft cluster --copies outside ./heat 4000\n  \
     eyrie run -n 4 --nodes 4 --ft routed --routers 2 ./heat 4000\n\n\
     Ctrl-C asks the program to end; a second one kills it. SIGQUIT (Ctrl-\\) saves the job and\n\
     ends it with exit code 85; eyrie restart goes on. The exit code is 0 if all ranks\n\

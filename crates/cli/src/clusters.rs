@@ -1,14 +1,27 @@
 //! `--clusters`, or clusters that a host file names: which nodes belong together, and how gateways
 //! reach each other.
 //!
+//! With `--ft cluster` they are the recovery units of the job.
+//!
 //! Kept true: every node is in one cluster, and every cluster has a node with ranks or a spare.
 
+use crate::args::FtMode;
 use anyhow::bail;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use eyrie_control::gateway::{Clusters, MAX_CLUSTERS, MAX_CONNECTIONS};
 
 /// Bytes a second in 1 Mbit/s.
 const MBIT_BYTES: u64 = 1_000_000 / 8;
+
+/// Where a cluster's second copies are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Copies {
+    /// On another node of the cluster: nothing of them crosses the WAN, and the loss of a whole
+    /// cluster sends all ranks back to the beginning
+    Inside,
+    /// On a node of another cluster: the loss of a whole cluster costs no more than that of a node
+    Outside,
+}
 
 /// What clusters are and how they reach each other.
 #[derive(Debug, Args)]
@@ -31,13 +44,40 @@ pub struct Wide {
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CONNECTIONS)))]
     pub wan_connections: Option<u32>,
+    /// With --ft cluster: where copies of images and of recorded outcomes are [default: inside]
+    #[arg(long, value_enum, value_name = "WHERE")]
+    pub copies: Option<Copies>,
 }
 
 impl Wide {
     /// An option that says something of clusters, if there is one.
     pub fn given(&self) -> Option<&'static str> {
         let clusters = self.clusters.map(|_| "--clusters");
-        clusters.or_else(|| self.needless())
+        clusters.or_else(|| self.needless()).or(self.copies.map(|_| "--copies"))
+    }
+
+    /// Whether copies are in another cluster.
+    pub fn are_outside(&self) -> bool {
+        self.copies == Some(Copies::Outside)
+    }
+
+    /// Refuses a mode that does not go with clusters, and one that needs some where there are none.
+    pub fn check(&self, ft: FtMode, clusters: &Clusters) -> anyhow::Result<()> {
+        let several = clusters.count() > 1;
+        if ft == FtMode::Cluster && !several {
+            bail!(
+                "--ft cluster needs several clusters: give --clusters, or name them in a host file"
+            );
+        }
+        if several && ![FtMode::Logged, FtMode::Routed, FtMode::Cluster].contains(&ft) {
+            bail!(
+                "several clusters take --ft logged, routed or cluster: leave --ft or --clusters out"
+            );
+        }
+        if self.copies.is_some() && ft != FtMode::Cluster {
+            bail!("--copies is for --ft cluster: give it, too");
+        }
+        Ok(())
     }
 
     /// One that says how clusters reach each other.
@@ -120,12 +160,32 @@ mod tests {
     }
 
     #[test]
+    fn modes_that_do_not_go_with_clusters_are_refused() {
+        let wide = |copies| Wide {
+            clusters: Some(2),
+            wan_plain: false,
+            wan_rate: None,
+            wan_connections: None,
+            copies,
+        };
+        let two = wide(None).plan(4, 0, &[]).unwrap();
+        let one = Clusters::default();
+        assert!(wide(None).check(FtMode::Cluster, &two).is_ok());
+        assert!(wide(Some(Copies::Outside)).check(FtMode::Cluster, &two).is_ok());
+        assert!(wide(Some(Copies::Inside)).check(FtMode::Logged, &two).is_err());
+        assert!(wide(None).check(FtMode::Cluster, &one).is_err());
+        assert!(wide(None).check(FtMode::Node, &two).is_err());
+        assert!(wide(None).check(FtMode::Node, &one).is_ok());
+    }
+
+    #[test]
     fn options_that_say_nothing_are_refused() {
         let wide = |clusters, wan_plain| Wide {
             clusters,
             wan_plain,
             wan_rate: None,
             wan_connections: None,
+            copies: None,
         };
         assert!(wide(None, true).plan(4, 0, &[]).is_err());
         assert!(wide(Some(1), true).plan(4, 0, &[]).is_err());

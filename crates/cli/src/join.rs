@@ -84,6 +84,7 @@ fn refuse(run: &Run) -> Result<(), Failure> {
         ("--rankfile", run.rankfile.is_some()),
         ("--spares", run.spares.is_some()),
         ("--ft routed", run.ft == FtMode::Routed),
+        ("--ft cluster", run.ft == FtMode::Cluster),
         ("--routers", run.routers.is_some()),
         ("--netns", run.netns),
     ];
@@ -262,7 +263,7 @@ fn employ(
     // The launcher's processes hold the nodes, and go with the first one.
     let hosts = Hosts { list, rsh, shell: false, binary, join_ms, outlive: false };
     spec.nodes = plan.hosts.len() as u32;
-    spec.ft = launch::mode(run.ft, spec.nodes);
+    spec.ft = launch::mode(run, spec.nodes);
     spec.hosts = Some(Box::new(hosts));
     let cards: Vec<Card> = seats.iter().map(|s| s.card.clone()).collect();
     let mut leaders = Vec::new();

@@ -74,7 +74,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
     };
     let elsewhere = hosts::plan(&wish).map_err(|e| Failure::new(USAGE, e))?;
     check_nodes(run, elsewhere.is_some() || run.nodes.is_some())?;
-    if [FtMode::Coordinated, FtMode::Node].contains(&run.ft) {
+    if [FtMode::Coordinated, FtMode::Node, FtMode::Cluster].contains(&run.ft) {
         check_coordinated(run)?;
     }
     let program = match elsewhere {
@@ -97,14 +97,14 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
     check_saving(run)?;
     let clusters = run.wide.plan(nodes, run.spares.unwrap_or(0) + routers, &named);
     let clusters = clusters.map_err(|e| Failure::new(USAGE, e))?;
-    check_clusters(run, &clusters)?;
+    run.wide.check(run.ft, &clusters).map_err(|e| Failure::new(USAGE, e))?;
     if routers > 0 && nodes == 0 {
         let text = "--ft routed needs nodes for ranks and for routers: give --nodes or --hosts";
         return Err(Failure::new(USAGE, anyhow::Error::msg(text)));
     }
     let ha = standby::wanted(run, hosts.as_ref().is_some_and(|h| h.shell))?;
     let spec = JobSpec {
-        ft: mode(run.ft, nodes),
+        ft: mode(run, nodes),
         nodes,
         spares: run.spares.unwrap_or(0) + routers,
         routers,
@@ -125,20 +125,21 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
 }
 
 /// What a mode comes to on so many nodes with daemons of their own.
-pub fn mode(asked: FtMode, nodes: u32) -> Ft {
-    match asked {
+pub fn mode(run: &Run, nodes: u32) -> Ft {
+    match run.ft {
         FtMode::Logged | FtMode::Routed => Ft::Logged,
         FtMode::Coordinated => Ft::Coordinated,
         // The only node has all ranks.
         FtMode::Node if nodes == 0 => Ft::Coordinated,
         FtMode::Node => Ft::Node,
+        FtMode::Cluster => Ft::Cluster { outside: run.wide.are_outside() },
         FtMode::None => Ft::None,
     }
 }
 
 /// The job that `run` asks for, on one node.
 pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
-    let ft = mode(run.ft, 0);
+    let ft = mode(run, 0);
     let vault = run.vault.unwrap_or(Scheme::Partner);
     JobSpec {
         size: ranks,
@@ -191,16 +192,6 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
     }
 }
 
-/// Refuses what does not go through gateways yet.
-fn check_clusters(run: &Run, clusters: &Clusters) -> Result<(), Failure> {
-    if clusters.count() > 0 && ![FtMode::Logged, FtMode::Routed].contains(&run.ft) {
-        let text =
-            "several clusters take --ft logged or routed, so far: leave --ft or --clusters out";
-        return Err(Failure::new(USAGE, anyhow::Error::msg(text)));
-    }
-    Ok(())
-}
-
 /// Whether images go to a vault, where they share parity.
 fn has_parity(vault: Scheme) -> bool {
     matches!(vault, Scheme::Rs { .. } | Scheme::Xor { .. })
@@ -248,6 +239,9 @@ pub fn check_saving(run: &Run) -> Result<(), Failure> {
         FtMode::Logged | FtMode::Routed | FtMode::Coordinated => return Ok(()),
         FtMode::None => "--save-every saves checkpoints, and with --ft none there are none",
         FtMode::Node => "a job with --ft node is not saved as a whole, so far: no --save-every",
+        FtMode::Cluster => {
+            "a job with --ft cluster is not saved as a whole, so far: no --save-every"
+        }
     };
     Err(Failure::new(USAGE, anyhow::Error::msg(text)))
 }
@@ -296,7 +290,7 @@ fn check_nodes(run: &Run, several: bool) -> Result<(), Failure> {
 
 fn check_coordinated(run: &Run) -> Result<(), Failure> {
     let text = if run.ckpt_dedup == CkptDedup::On {
-        "--ft coordinated and node share no memory between checkpoints: leave --ckpt-dedup out"
+        "--ft coordinated, node, cluster: checkpoints share no memory: leave --ckpt-dedup out"
     } else if run.keep {
         "--keep is for eyrie replay, which takes the logs of --ft logged"
     } else {

@@ -34,6 +34,9 @@ pub enum Ft {
     /// The ranks that begin on one node are checkpointed together, and go back together; what they
     /// send to others is logged.
     Node,
+    /// The same of those that begin in one cluster. `outside`: copies of their images and outcomes
+    /// are in another cluster.
+    Cluster { outside: bool },
 }
 
 impl Ft {
@@ -44,17 +47,23 @@ impl Ft {
             Ft::Verify => "verify",
             Ft::Coordinated => "coordinated",
             Ft::Node => "node",
+            Ft::Cluster { .. } => "cluster",
         }
     }
 
     /// Whether ranks are checkpointed, and brought back when they die.
     pub fn protects(self) -> bool {
-        matches!(self, Ft::Logged | Ft::Coordinated | Ft::Node)
+        matches!(self, Ft::Logged | Ft::Coordinated) || self.has_units()
     }
 
     /// Whether several ranks are brought to stand for one checkpoint.
     pub fn stands_together(self) -> bool {
-        matches!(self, Ft::Coordinated | Ft::Node)
+        self == Ft::Coordinated || self.has_units()
+    }
+
+    /// Whether ranks go back with others, and log against the rest.
+    pub fn has_units(self) -> bool {
+        matches!(self, Ft::Node | Ft::Cluster { .. })
     }
 }
 

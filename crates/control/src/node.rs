@@ -192,6 +192,7 @@ pub enum ToNode {
     /// Over nodes: bring these ranks to stand and copy what they have sent, say so (`Stands`), and
     /// wait for `GoOn`. With `hold` they stay stopped then. Answered by `CheckpointOver` for each.
     /// With `--ft node` they are one unit, and go on at once; `Stands` tells of a failure only.
+    /// With `--ft cluster` they are those of one unit that are here.
     CheckpointSet { parts: Vec<SetPart>, generation: u32, incremental: bool, hold: bool },
     /// The ranks of that set stand everywhere: they are kept and go on. Or they go on without
     /// (not `keep`).
@@ -221,9 +222,9 @@ pub enum ToNode {
     Cut { attempt: u32, ranks: Vec<(u32, u64)> },
     /// All ranks of all nodes stood still, or will not: they go on.
     CutOver { attempt: u32 },
-    /// These ranks, which are one recovery unit and of which none runs, come back at this node:
-    /// what they passed each other there is given up.
-    Gather { ranks: Vec<u32> },
+    /// These ranks, which are one recovery unit and of which none runs, come back, some of them at
+    /// this node: what they passed each other there is given up. They did so `life` times by now.
+    Gather { ranks: Vec<u32>, life: u32 },
     /// The cluster of each node, and where the gateway of this one's is, if it is there.
     Clusters { of: Vec<u32>, gateway: Option<SocketAddr> },
     /// These nodes leave. Answered by `Guarded` when all that is recorded here by now is held by

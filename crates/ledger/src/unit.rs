@@ -25,17 +25,18 @@ pub fn is_inner(seg: &Segment, src: u32, dst: u32) -> bool {
     seg.channel(src, dst).inner.load(Relaxed) != 0
 }
 
-/// Gives up all that these ranks, of which none runs, have sent each other, and how much of it they
-/// had received.
-pub fn part(seg: &Segment, ranks: &[u32]) {
-    for &src in ranks {
-        let mut pool = Pool::new(seg, src);
-        for &dst in ranks {
-            mirror::clear(seg, &mut pool, dst);
-            let ctl = seg.channel(src, dst);
-            for word in [&ctl.need, &ctl.front, &ctl.had, &ctl.here, &ctl.shown, &ctl.viewing] {
-                word.store(0, Release);
-            }
+/// Gives up all that `src`, which lives here and does not run, has sent to these ranks.
+pub fn unsend(seg: &Segment, src: u32, to: &[u32]) {
+    let mut pool = Pool::new(seg, src);
+    to.iter().for_each(|dst| mirror::clear(seg, &mut pool, *dst));
+}
+
+/// Forgets how much these ranks, of which none runs, had received of each other.
+pub fn unread(seg: &Segment, ranks: &[u32]) {
+    for (src, dst) in ranks.iter().flat_map(|src| ranks.iter().map(move |dst| (*src, *dst))) {
+        let ctl = seg.channel(src, dst);
+        for word in [&ctl.need, &ctl.front, &ctl.had, &ctl.here, &ctl.shown, &ctl.viewing] {
+            word.store(0, Release);
         }
     }
 }

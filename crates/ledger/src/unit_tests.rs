@@ -90,7 +90,8 @@ fn what_was_on_its_way_at_a_set_comes_back_with_it() {
     saved::save_held(&file, seg, 0, held, &to).unwrap();
     let loaded = saved::load(&to, "u").unwrap();
     let sent_out = seg.channel(0, 2).chunks_next.load(Acquire);
-    part(seg, &[0, 1]);
+    [0, 1].into_iter().for_each(|src| unsend(seg, src, &[0, 1]));
+    unread(seg, &[0, 1]);
     assert_eq!(seg.channel(0, 1).need.load(Relaxed), 0);
     assert!(Reader::new(seg, 0, 1).peek().unwrap().is_none(), "nothing is left");
     saved::install(&loaded, seg, |dst| is_inner(seg, 0, dst)).unwrap();

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::sync::atomic::fence;
 
-use eyrie_ledger::early;
 use eyrie_ledger::mirror::{self, Mirror, Pool, Refused};
 use eyrie_ledger::segment::Segment;
 use eyrie_ledger::walk::{self, Walk};
+use eyrie_ledger::{early, unit};
 use eyrie_protocol::link::receiver::{Piece, Receiver, Wrong};
 use eyrie_protocol::link::wire::{Backward, Forward, Stream};
 use eyrie_protocol::membership::Member;
@@ -329,6 +329,25 @@ impl Inbound {
         for src in 0..self.ranks() {
             self.receiver.detach((src, rank));
             self.mirrors.remove(&(src, rank));
+        }
+    }
+
+    /// Ranks of one recovery unit, of which no process is left anywhere, went back for the `life`th
+    /// time: what is here of what they sent each other is given up.
+    pub fn part(&mut self, ranks: &[u32], life: u32) {
+        let segment = Arc::clone(&self.segment);
+        for &rank in ranks {
+            self.receiver.lives(rank, life);
+            // One that has ended was still attached.
+            self.detach(rank);
+        }
+        for &src in ranks {
+            if self.is_local(src) {
+                unit::unsend(&segment, src, ranks);
+                continue;
+            }
+            let pool = self.pool(src);
+            ranks.iter().for_each(|dst| mirror::clear(&segment, pool, *dst));
         }
     }
 

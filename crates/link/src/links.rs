@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use eyrie_ledger::early::{self, Wish};
 use eyrie_ledger::segment::{ASLEEP_REMOTE, AWAKE, Segment};
-use eyrie_protocol::membership::Member;
+use eyrie_protocol::membership::{Member, Neighbours};
 use eyrie_protocol::replicas::Replicas;
 use eyrie_tls::{Routes, Secret};
 
@@ -30,6 +30,8 @@ pub struct Setup {
     pub listener: TcpListener,
     /// Other nodes that are to hold each determinant (`--log-replicas`).
     pub log_replicas: usize,
+    /// Which other nodes.
+    pub neighbours: Neighbours,
     /// Whether small messages are sent early, too, as datagrams that are not encrypted.
     pub early: Wish,
     /// What the connections go over. Not with a secret that encrypts.
@@ -77,15 +79,16 @@ impl Links {
     /// # Errors
     /// When the system has no threads or descriptors left.
     pub fn start(setup: Setup) -> io::Result<Links> {
-        let Setup { segment, job, own, secret, routes, listener, log_replicas, early, way } = setup;
+        let Setup { segment, job, own, secret, routes, listener, early, way, .. } = setup;
         if secret.encrypts() && !matches!(way, Way::Tcp) {
             return Err(io::Error::other("what goes over libfabric is not encrypted"));
         }
+        let replicas = (setup.log_replicas, setup.neighbours);
         let address = listener.local_addr()?;
         segment.header().linked.store(1, SeqCst);
         early.store(&segment);
         let closer = OwnedFd::from(listener.try_clone()?);
-        let shared = Arc::new(Shared::new(segment, job, own, (secret, routes, way), log_replicas)?);
+        let shared = Arc::new(Shared::new(segment, job, own, (secret, routes, way), replicas)?);
         let links = Links { shared: Arc::clone(&shared), address, listener: closer };
         shared.spawn("eyrie-link-wake", |s| s.waker.run(&s.segment))?;
         shared.spawn("eyrie-link-accept", move |s| serve::accept(s, &listener))?;
@@ -205,6 +208,14 @@ impl Links {
         self.shared.inbound().detach(rank);
         // It may have been killed between writing something and saying so.
         self.shared.outbound().look_at_streams_of(rank);
+        self.shared.kick();
+    }
+
+    /// These ranks are one recovery unit, of which no process is left on any node; for the `life`th
+    /// time all of them are going to come back, some of them here.
+    pub fn part(&self, ranks: &[u32], life: u32) {
+        self.shared.inbound().part(ranks, life);
+        self.shared.outbound().part(ranks, life);
         self.shared.kick();
     }
 

@@ -14,11 +14,11 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
 use eyrie_ledger::segment::Segment;
-use eyrie_ledger::{early, walk};
+use eyrie_ledger::{early, unit, walk};
 use eyrie_protocol::gate::{DetLogs, Gate, Ticket};
 use eyrie_protocol::link::sender::{Effect, Send as Outgoing, Sender, Wrong};
 use eyrie_protocol::link::wire::{Backward, Forward, Stream};
-use eyrie_protocol::membership::Member;
+use eyrie_protocol::membership::{Member, Neighbours};
 use eyrie_protocol::routing::Paths;
 
 use crate::connection::{Connection, Flushed};
@@ -73,12 +73,18 @@ pub(crate) struct Outbound {
     released: BTreeSet<u32>,
     /// Streams that this node passes on, of which the receiver has said something.
     answered: BTreeSet<Stream>,
+    /// How often the recovery unit of a rank went back.
+    lives: BTreeMap<u32, u32>,
     /// Ranks that this node routes for and sends nothing to.
     pausing: pausing::Pausing,
 }
 
 impl Outbound {
-    pub fn new(segment: Arc<Segment>, own: Member, log_replicas: usize) -> Outbound {
+    pub fn new(
+        segment: Arc<Segment>,
+        own: Member,
+        (log_replicas, neighbours): (usize, Neighbours),
+    ) -> Outbound {
         let ranks = segment.geometry().ranks;
         Outbound {
             segment,
@@ -86,12 +92,13 @@ impl Outbound {
             paths: Paths::new(own.node, ranks),
             peers: BTreeMap::new(),
             logs: BTreeMap::new(),
-            gate: Gate::new(own, log_replicas),
+            gate: Gate::new(own, log_replicas).with_neighbours(neighbours),
             fresh: BTreeSet::new(),
             leaving: VecDeque::new(),
             leaves: false,
             released: BTreeSet::new(),
             answered: BTreeSet::new(),
+            lives: BTreeMap::new(),
             pausing: pausing::Pausing::default(),
         }
     }
@@ -166,6 +173,24 @@ impl Outbound {
         if self.segment.channel(stream.0, stream.1).chunks_next.load(Acquire) > 0 {
             self.news(stream);
         }
+    }
+
+    /// Ranks of one recovery unit, of which no process is left anywhere, went back for the `life`th
+    /// time: what was said of streams between them says nothing any more. What they had sent is
+    /// given up already.
+    pub fn part(&mut self, ranks: &[u32], life: u32) {
+        self.forget(|(src, dst)| ranks.contains(&src) && ranks.contains(&dst));
+        self.lives.extend(ranks.iter().map(|rank| (*rank, life)));
+        unit::unread(&self.segment, ranks);
+    }
+
+    /// Whether an answer comes from before the receiver's recovery unit went back. What it needs of
+    /// streams within the unit decides over what is kept of them.
+    fn is_outlived(&self, answer: Backward) -> bool {
+        let Backward::Resume { stream: (src, dst), life, .. } = answer else { return false };
+        let ranks = self.ranks();
+        let inner = src < ranks && dst < ranks && unit::is_inner(&self.segment, src, dst);
+        inner && life != self.lives.get(&dst).copied().unwrap_or(0)
     }
 
     /// `rank` has its home on `node` from now on.
@@ -266,6 +291,9 @@ impl Outbound {
     /// Takes an answer that came by `connection`.
     pub fn answer(&mut self, connection: &Arc<Connection>, answer: Backward) -> Result<(), Wrong> {
         let member = connection.peer;
+        if self.is_outlived(answer) {
+            return Ok(());
+        }
         let Some(peer) = self.peers.get(&member.node) else { return Ok(()) };
         if !peer.connection.as_ref().is_some_and(|c| Arc::ptr_eq(c, connection)) {
             return Ok(());

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use eyrie_ledger::segment::Segment;
-use eyrie_protocol::membership::{Member, Refusal, Roster};
+use eyrie_protocol::membership::{Member, Neighbours, Refusal, Roster};
 use eyrie_protocol::replicas::Replicas;
 use eyrie_tls::{Routes, Secret};
 
@@ -68,10 +68,10 @@ impl Shared {
         job: String,
         own: Member,
         (secret, routes, way): (Secret, Routes, Way),
-        log_replicas: usize,
+        replicas: (usize, Neighbours),
     ) -> std::io::Result<Shared> {
         Ok(Shared {
-            outbound: Mutex::new(Outbound::new(Arc::clone(&segment), own, log_replicas)),
+            outbound: Mutex::new(Outbound::new(Arc::clone(&segment), own, replicas)),
             inbound: Mutex::new(Inbound::new(Arc::clone(&segment), own.node, routes.clone())),
             replicas: Mutex::new(Replicas::default()),
             segment,

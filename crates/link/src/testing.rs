@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use eyrie_control::auth::Key;
 use eyrie_ledger::early::Wish;
 use eyrie_ledger::segment::{Geometry, Segment};
-use eyrie_protocol::membership::Member;
+use eyrie_protocol::membership::{Member, Neighbours};
 use eyrie_protocol::replicas::{Words, longest};
 use eyrie_tls::{Routes, Secret};
 
@@ -144,6 +144,7 @@ impl Cluster {
             routes: Routes::default(),
             listener,
             log_replicas: self.log_replicas,
+            neighbours: Neighbours::default(),
             early: self.early,
             way: self.way.clone(),
         });

@@ -6,3 +6,4 @@ mod piped;
 mod routed;
 mod strangers;
 mod tls;
+mod units;

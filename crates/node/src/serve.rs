@@ -582,8 +582,9 @@ fn check_spec(spec: JobSpec) -> Result<JobSpec, String> {
         return Err(String::from("asks for a verification on several nodes"));
     }
     let without = spec.nodes == 0 || spec.is_vaulted() || spec.save_every_ms > 0;
-    if spec.ft == Ft::Node && without {
-        return Err(String::from("asks for nodes as recovery units without any, or to save them"));
+    let one = matches!(spec.ft, Ft::Cluster { .. }) && clusters.count() < 2;
+    if spec.ft.has_units() && (without || one) {
+        return Err(String::from("asks for recovery units that there are not, or to save them"));
     }
     if spec.argv.is_empty() || spec.program.is_empty() {
         return Err(String::from("names no program"));

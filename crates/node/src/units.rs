@@ -2,6 +2,7 @@
 
 use crate::placement::{Map, Placement};
 use eyrie_control::{Ft, JobSpec};
+use eyrie_protocol::membership::Neighbours;
 use eyrie_protocol::routing::Routing;
 
 /// Where ranks are at the start.
@@ -24,11 +25,23 @@ pub(crate) fn routing(spec: &JobSpec) -> Routing {
     routing.divided(cluster, ranks)
 }
 
-/// The recovery unit of each rank, wherever it is: the node that it began on. Empty: each is its
-/// own, or all are one.
+/// The recovery unit of each rank, wherever it is: the node, or the cluster, that it began on.
+/// Empty: each is its own, or all are one.
 pub(crate) fn of(spec: &JobSpec) -> Vec<u32> {
+    let homes = || first_placement(spec).homes().to_vec();
     match spec.ft {
-        Ft::Node => first_placement(spec).homes().to_vec(),
+        Ft::Node => homes(),
+        Ft::Cluster { .. } => homes().iter().map(|node| spec.clusters.of(*node)).collect(),
         Ft::Logged | Ft::None | Ft::Verify | Ft::Coordinated => Vec::new(),
+    }
+}
+
+/// Where copies are made, if clusters are recovery units.
+pub(crate) fn neighbours(spec: &JobSpec) -> Neighbours {
+    match spec.ft {
+        Ft::Cluster { outside } => {
+            Neighbours::new(spec.clusters.count(), spec.clusters.of.clone(), outside)
+        }
+        _ => Neighbours::default(),
     }
 }

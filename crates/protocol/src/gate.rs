@@ -12,7 +12,7 @@
 //! everything that is not trimmed; what a frame carries is in order on its connection. The words
 //! themselves stay in the determinant logs and are read when a frame is made.
 
-use crate::membership::{Member, ring_after};
+use crate::membership::{Member, Neighbours};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -77,6 +77,7 @@ struct Replica {
 pub struct Gate {
     own: Member,
     wanted: usize,
+    neighbours: Neighbours,
     ranks: BTreeMap<u32, End>,
     /// Counts samples that found something new.
     seq: u64,
@@ -93,6 +94,7 @@ impl Gate {
         Gate {
             own,
             wanted,
+            neighbours: Neighbours::default(),
             ranks: BTreeMap::new(),
             seq: 0,
             replicas: Vec::new(),
@@ -101,11 +103,16 @@ impl Gate {
         }
     }
 
+    /// The same where replicas are chosen by clusters.
+    pub fn with_neighbours(self, neighbours: Neighbours) -> Self {
+        Gate { neighbours, ..self }
+    }
+
     /// The live nodes, this one included or not. The dead are replaced by the next in the ring.
     pub fn set_members(&mut self, members: &[Member]) {
         self.connected.retain(|peer| members.contains(peer));
         self.replicas.retain(|r| members.contains(&r.member));
-        let ring = ring_after(self.own.node, members);
+        let ring = self.neighbours.after(self.own.node, members);
         let (go, stay): (Vec<Member>, Vec<Member>) =
             ring.into_iter().partition(|m| self.leaving.contains(m));
         let staying = |r: &&Replica| !self.leaving.contains(&r.member);

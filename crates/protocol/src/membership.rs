@@ -28,6 +28,48 @@ pub fn ring_after(own: u32, members: &[Member]) -> Vec<Member> {
     others
 }
 
+/// Which nodes stand next to each other where copies are made, if nodes are in several clusters:
+/// those of one cluster, or, with `outside`, those of different ones; otherwise as in the ring.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Neighbours {
+    /// How many clusters; 0: there are none to tell apart.
+    count: u32,
+    /// The cluster of each node; later ones are in each in turn.
+    of: Vec<u32>,
+    outside: bool,
+}
+
+impl Neighbours {
+    pub fn new(count: u32, of: Vec<u32>, outside: bool) -> Self {
+        Neighbours { count, of, outside }
+    }
+
+    /// Whether there are clusters.
+    pub fn are_known(&self) -> bool {
+        self.count > 0
+    }
+
+    /// Whether copies go to another cluster.
+    pub fn are_outside(&self) -> bool {
+        self.outside
+    }
+
+    pub fn cluster(&self, node: u32) -> u32 {
+        let late = || node.checked_rem(self.count).unwrap_or(0);
+        self.of.get(node as usize).copied().unwrap_or_else(late)
+    }
+
+    /// The members after `own`, nearest first, without `own`.
+    pub fn after(&self, own: u32, members: &[Member]) -> Vec<Member> {
+        let mut ring = ring_after(own, members);
+        if self.are_known() {
+            let far = |m: &Member| self.cluster(m.node) != self.cluster(own);
+            ring.sort_by_key(|m| far(m) != self.outside);
+        }
+        ring
+    }
+}
+
 /// Why a caller is not listened to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
@@ -112,5 +154,17 @@ mod tests {
         assert_eq!(after(0), [1, 2, 3]);
         assert_eq!(after(2), [3, 0, 1]);
         assert_eq!(after(9), [0, 1, 2, 3], "one that is no member itself");
+    }
+
+    #[test]
+    fn copies_stay_in_a_cluster_or_leave_it() {
+        let members: Vec<Member> = (0..6).map(|node| Member { node, epoch: 1 }).collect();
+        let after = |outside, own| {
+            let neighbours = Neighbours::new(2, vec![0, 0, 1, 1], outside);
+            neighbours.after(own, &members).iter().map(|m| m.node).collect::<Vec<_>>()
+        };
+        assert_eq!(after(false, 1), [4, 0, 2, 3, 5], "4 and 5 are in clusters in turn");
+        assert_eq!(after(true, 1), [2, 3, 5, 4, 0]);
+        assert_eq!(Neighbours::default().after(1, &members), ring_after(1, &members));
     }
 }

@@ -18,7 +18,8 @@
 //! Ranks that ended well are run again if their node dies, as their last messages die with it.
 //! A job that was saved as a whole is brought back alike, from an archive that is no member. Of
 //! ranks that go back together (`together`) nothing is fetched: all are restored from one set. The
-//! ranks of a node may be one recovery unit (`units`): one set, but with outcomes and logs.
+//! ranks of a node or a cluster may be one recovery unit (`units`): one set, but with outcomes and
+//! logs.
 
 mod leave;
 mod places;
@@ -28,7 +29,7 @@ mod together;
 mod units;
 mod vault;
 
-use crate::membership::{Member, ring_after};
+use crate::membership::Member;
 use crate::replicas::{Answer, Words, longest};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -127,9 +128,9 @@ pub enum Action {
     /// The rank's unit goes back: kill its process, so that `RankDied` or `RankDone` comes. If it
     /// was not told to start yet it must not be any more.
     Kill { rank: u32, incarnation: u32 },
-    /// No process of these ranks, which are one unit, is left, and they come back at this node:
-    /// what they passed each other there is given up.
-    Gather { at: Member, ranks: Vec<u32> },
+    /// No process of these ranks, which are one unit, is left, and some of them come back at this
+    /// node: what they passed each other there is given up. `life`: how often they went back.
+    Gather { at: Member, ranks: Vec<u32>, life: u32 },
     /// Tell all nodes that these leave, and ask each to say when what leaves it is known to others.
     Leaving { round: u64, members: Vec<Member> },
     /// The ranks there stand for good: end their processes. They start elsewhere when none is left.
@@ -143,6 +144,8 @@ enum Phase {
     Up,
     /// Its node died; determinants are being asked for.
     Fetching,
+    /// Its node died, its determinants are known; it waits for the others of its unit.
+    Fetched,
     /// Ordered at `at`.
     Restoring {
         at: Member,
@@ -204,10 +207,7 @@ pub struct Planner {
     together: bool,
     /// The set of images that they came from last.
     set: u32,
-    /// The recovery unit of each rank, if nodes are.
-    units: Vec<u32>,
-    /// The set that each unit came from last.
-    sets: BTreeMap<u32, u32>,
+    units: units::Units,
     leaves: leave::Leaves,
     /// Numbers of nodes that take no ranks: they log messages for others.
     routers: BTreeSet<u32>,
@@ -230,8 +230,7 @@ impl Planner {
             map,
             together: false,
             set: 0,
-            units: Vec::new(),
-            sets: BTreeMap::new(),
+            units: units::Units::default(),
             leaves: leave::Leaves::default(),
             routers: BTreeSet::new(),
         }
@@ -254,7 +253,7 @@ impl Planner {
         let before: Vec<u32> = self.ranks.iter().map(|r| r.incarnation).collect();
         self.ranks.clear();
         self.set = 0;
-        self.sets.clear();
+        self.units.begin();
         for rank in 0..self.map.len() {
             let Some(home) = self.mapped(rank) else { return todo.push(Action::Lost) };
             self.ranks.push(Rank {
@@ -284,9 +283,8 @@ impl Planner {
             self.members.iter().copied().filter(|m| !self.routers.contains(&m.node)).collect();
         let busy: Vec<Member> = all.iter().copied().filter(|m| !self.spares.contains(m)).collect();
         let others = if busy.is_empty() { &all } else { &busy };
-        // A unit stays on one node.
-        let turn = self.units.get(rank).map_or(rank, |unit| *unit as usize);
-        there.or_else(|| others.get(turn % others.len().max(1))).copied()
+        let (others, turn) = self.begins_among(rank, others);
+        there.copied().or_else(|| others.get(turn % others.len().max(1)).copied())
     }
 
     /// Live members.
@@ -299,7 +297,7 @@ impl Planner {
         let rank = self.ranks.get(rank as usize)?;
         match rank.phase {
             Phase::Restoring { at, .. } | Phase::Falling { at } | Phase::Down { at } => Some(at),
-            Phase::Fetching => None,
+            Phase::Fetching | Phase::Fetched => None,
             Phase::Up | Phase::Done | Phase::Released => Some(rank.home),
         }
     }
@@ -314,7 +312,7 @@ impl Planner {
         if self.vaults() || self.enough() < COPIES {
             return None;
         }
-        let ring = ring_after(home.node, &self.members);
+        let ring = self.units.neighbours.after(home.node, &self.members);
         let stays = ring.iter().find(|m| self.leaves(m).is_none());
         stays.or(ring.first()).copied()
     }
@@ -460,7 +458,7 @@ impl Planner {
                 Phase::Restoring { at, .. } | Phase::Falling { at } | Phase::Down { at } => {
                     at == member
                 }
-                Phase::Fetching | Phase::Released => false,
+                Phase::Fetching | Phase::Fetched | Phase::Released => false,
             };
             if lost {
                 rank.phase = Phase::Fetching;
@@ -471,6 +469,7 @@ impl Planner {
         if any && self.together {
             return self.roll_back(format!("{member} is lost"), todo);
         }
+        self.units_fall(todo);
         self.forget_lost_images(todo);
         self.refetch_lost_sources(member, todo);
         self.query(todo);
@@ -530,7 +529,8 @@ impl Planner {
             let ran = rank.ran;
             if ran != ARCHIVE && !answers.iter().any(|a| a.in_step.contains(&ran)) {
                 let why = format!(
-                    "the determinants of rank {index} were lost with {ran} and its replicas"
+                    "the determinants of rank {index} were lost with {ran} and its replicas{}",
+                    self.whole_cluster(ran)
                 );
                 return self.roll_back(why, todo);
             }
@@ -592,7 +592,7 @@ impl Planner {
         if self.together {
             return self.roll_back(format!("rank {index} died"), todo);
         }
-        if let Some(&unit) = self.units.get(index) {
+        if let Some(unit) = self.units.of(index) {
             return self.mate_died(index, unit, todo);
         }
         match rank.phase {
@@ -642,7 +642,7 @@ impl Planner {
             self.lose_image(index, generation, todo);
         } else if rank.unborn.get_mut(&generation).is_some_and(gone) {
             let alone = vec![index];
-            let of = self.units.get(index).map_or(alone, |unit| self.ranks_of(*unit));
+            let of = self.units.of(index).map_or(alone, |unit| self.ranks_of(unit));
             self.void(&of, generation, todo);
         }
         let rank = &self.ranks[index];

@@ -65,7 +65,10 @@ impl World {
             ToNode::Reset(member) => self.reset(at, member),
             ToNode::Set { generation, parts } => self.begin_set(at, generation, parts),
             ToNode::Kill { rank, incarnation } => self.kill(at, rank, incarnation),
-            ToNode::Gather { ranks } => self.gather(at, &ranks),
+            ToNode::Gather { ranks, life } => self.gather(at, &ranks, life),
+            ToNode::GoOnSet { unit, generation, keep } => {
+                self.go_on_set(at, unit, generation, keep);
+            }
             ToNode::Leaving { round, members } => self.hear_leaving(at, round, &members),
             ToNode::GoOn { rank } => self.rank_goes_on(at, rank),
             ToNode::Vacate => self.vacate(at),
@@ -147,8 +150,18 @@ impl World {
                 wants.push((origin, channel, position));
             }
         }
+        let life = self.life(at, rank);
         for (home, channel, position) in wants {
-            self.tell_peer(at, home, PeerMsg::Have { channel, position });
+            if self.is_inner(channel)
+                && let Some(link) = self.node(at).and_then(|n| n.peers.get_mut(&home))
+            {
+                // What was received is told again behind it.
+                link.told.remove(&channel);
+            }
+            self.tell_peer(at, home, PeerMsg::Have { channel, position, life });
+        }
+        if self.neighbours.are_known() {
+            self.wake_pump(at);
         }
     }
 
@@ -442,6 +455,7 @@ impl World {
         }
         let mut node = Node::new(member, self.ranks(), self.replicas, conn);
         node.session = old.session;
+        node.gate = node.gate.with_neighbours(self.neighbours.clone());
         node.segment.frozen_runs = self.mutated(Mutation::RunsUnnoticed);
         if self.mutated(Mutation::NotEmptied) {
             (node.segment, node.vacated) = (old.segment, old.vacated);
@@ -566,9 +580,14 @@ impl World {
         let forgets = self.mutated(Mutation::SendersForget);
         let silent = self.mutated(Mutation::RouterKeepsAcks);
         let heedless = self.mutated(Mutation::SendsWhilePaused);
-        if !self.may_leave(at, ticket, Some(peer)) {
+        let closed = !self.may_leave(at, ticket, Some(peer));
+        if closed && !self.mutated(Mutation::UnitUngated) {
             return;
         }
+        let (all, units) = (self.ranks(), self.units.clone());
+        let inner = |c: &Channel| {
+            units.get(c.0 as usize).is_some_and(|u| units.get(c.1 as usize) == Some(u))
+        };
         let Some(node) = self.nodes.get_mut(&at) else { return };
         let ranks = node.paths.ranks();
         let paused = |rank| node.standing.holds(rank) && !heedless;
@@ -577,7 +596,7 @@ impl World {
         let Some(link) = node.peers.get_mut(&peer) else { return };
         let mut out = Vec::new();
         for (channel, next) in &mut link.next {
-            if elsewhere[channel.1 as usize] {
+            if elsewhere[channel.1 as usize] || (closed && !inner(channel)) {
                 continue;
             }
             let home = node.homes[channel.0 as usize] == Some(at);
@@ -595,10 +614,15 @@ impl World {
                 stream.messages = stream.messages.split_off(next);
             }
         }
-        for (rank, proc) in &node.procs {
-            for from in 0..node.paths.ranks() {
-                let channel = (from, *rank, crate::program::NAMED);
-                let upto = proc.state.next(from, crate::program::NAMED);
+        for (rank, proc) in node.procs.iter().filter(|_| !closed) {
+            let kinds = |from: u32| (0..2).map(move |kind| (from, kind));
+            for (from, kind) in (0..all).flat_map(kinds) {
+                let channel = (from, *rank, kind);
+                // Of others only what is acknowledged is told.
+                if kind != crate::program::NAMED && !inner(&channel) {
+                    continue;
+                }
+                let upto = proc.state.next(from, kind);
                 let told = link.told.entry(channel).or_default();
                 let origin = node.paths.origin((from, *rank));
                 if origin == peer.node && *told < upto {
@@ -624,10 +648,14 @@ impl World {
     }
 
     pub fn peer_hears(&mut self, at: Member, peer: Member, conn: usize, said: PeerMsg) {
+        if self.says_nothing(at, peer, &said) {
+            return;
+        }
         let Some(node) = self.nodes.get_mut(&at) else { return };
         let current = node.peers.get(&peer).is_some_and(|p| p.conn == conn);
         match said {
-            PeerMsg::Have { channel, position } => {
+            PeerMsg::Open { from } => self.opened(at, from),
+            PeerMsg::Have { channel, position, .. } => {
                 let kept = self.mutation == Some(Mutation::KeptWatermark);
                 if let Some(link) = node.peers.get_mut(&peer).filter(|_| current) {
                     let next = link.next.entry(channel).or_insert(position);
@@ -638,10 +666,18 @@ impl World {
                 self.data(at, channel, position, message);
             }
             PeerMsg::Taken { channel, upto } => {
+                let inner = self.is_inner(channel);
+                let Some(node) = self.nodes.get_mut(&at) else { return };
                 let stream = node.segment.streams.entry(channel).or_default();
                 stream.taken = stream.taken.max(upto);
                 if self.mutation == Some(Mutation::RouterForgets) && node.paths.routes(channel.1) {
                     stream.messages = stream.messages.split_off(&upto);
+                }
+                if inner && current {
+                    stream.messages = stream.messages.split_off(&upto);
+                    // It may have had some of it on its way when this node began anew.
+                    let next = node.peers.get_mut(&peer).and_then(|p| p.next.get_mut(&channel));
+                    next.into_iter().for_each(|next| *next = upto.max(*next));
                 }
                 self.wake(at, channel.0);
             }

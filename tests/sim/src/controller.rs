@@ -10,6 +10,7 @@ use eyrie_protocol::recovery::{Action, Input, Planner};
 use eyrie_protocol::retention::{Point, Retention};
 use eyrie_protocol::scheduler::Scheduler;
 use eyrie_protocol::session::{Numbered, Session};
+use eyrie_protocol::sets::Set;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone)]
@@ -37,6 +38,8 @@ pub struct Controller {
     /// The recovery unit of each rank, if nodes are; and ranks that run.
     pub units: Vec<u32>,
     pub live: BTreeSet<u32>,
+    /// Sets of units that are being taken, until ranks go on, and the nodes that take part.
+    pub sets: BTreeMap<u32, (Set, Vec<Member>)>,
     /// Ranks of nodes that leave.
     pub standing: crate::leave::Standing,
     /// Checkpoints of ranks that have routers.
@@ -70,6 +73,7 @@ impl Controller {
             floors: Vec::new(),
             units: Vec::new(),
             live: BTreeSet::new(),
+            sets: BTreeMap::new(),
             standing: crate::leave::Standing::default(),
             pauses: Pauses::default(),
         }
@@ -149,13 +153,10 @@ impl World {
                     self.controller.retention[rank as usize].damaged(generation);
                     self.drop_image(rank, generation);
                 }
-                Action::Kill { rank, incarnation } => {
-                    if let Some(at) = self.controller.planner.home(rank) {
-                        self.rank_down(rank);
-                        self.say_to(at, ToNode::Kill { rank, incarnation });
-                    }
+                Action::Kill { rank, incarnation } => self.order_kill(rank, incarnation),
+                Action::Gather { at, ranks, life } => {
+                    self.say_to(at, ToNode::Gather { ranks, life });
                 }
-                Action::Gather { at, ranks } => self.say_to(at, ToNode::Gather { ranks }),
                 Action::RollBack { why } => self.roll_back(&why),
                 leave @ (Action::Leaving { .. }
                 | Action::Vacate { .. }
@@ -257,6 +258,7 @@ impl World {
             self.controller.retention[rank as usize].restart();
         }
         self.controller.tapes.iter_mut().for_each(Vec::clear);
+        self.controller.sets.clear();
         self.controller.done.clear();
         self.forget_vault();
         self.controller.points.clear();
@@ -398,6 +400,7 @@ impl World {
                 self.no_checkpoint(rank);
             }
             FromNode::NoCheckpoint { rank } => self.void_set(rank),
+            FromNode::SetStands { unit, generation } => self.set_stands(member, unit, generation),
             FromNode::RankDied { rank, incarnation } => {
                 self.rank_down(rank);
                 self.planner(Input::RankDied { rank, incarnation });

@@ -1,14 +1,16 @@
 //! `eyrie-sim [--mutation NAME] [--trace] [KIND] FIRST [COUNT]`: runs seeds; says which fail and
-//! why. Without a kind jobs are simulated in mode `logged`, with `--vault`, `--units`, `--drain`,
-//! `--routed` other jobs (see `Config`), with one of `OTHERS` something else.
+//! why. Without a kind jobs are simulated in mode `logged`, with `--vault`, `--units`,
+//! `--cluster-units`, `--drain`, `--routed` other jobs (see `Config`), with one of `OTHERS`
+//! something else.
 
 use eyrie_sim::{Config, Mutation, Report, links, run, together};
 use std::fmt::{Debug, Display};
 use std::process::ExitCode;
 use std::time::Instant;
 
-const USAGE: &str = "usage: eyrie-sim [--together | --links | --units | [--vault] [--routed] \
-                     [--drain]]\n  [--trace] [--mutation NAME] FIRST-SEED [HOW-MANY]";
+const USAGE: &str = "usage: eyrie-sim [--together | --links | --units | --cluster-units |\n  \
+                     [--vault] [--routed] [--drain]] [--trace] [--mutation NAME]\n  \
+                     FIRST-SEED [HOW-MANY]";
 /// Simulations of their own.
 const OTHERS: [&str; 2] = ["--together", "--links"];
 
@@ -62,7 +64,7 @@ impl Ask {
 }
 
 fn read(mut args: impl Iterator<Item = String>) -> Result<Ask, String> {
-    let jobs = ["--vault", "--units", "--drain", "--routed"];
+    let jobs = ["--vault", "--units", "--cluster-units", "--drain", "--routed"];
     let (mut ask, mut numbers) = (Ask::default(), Vec::new());
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -87,11 +89,13 @@ fn simulate(ask: &Ask) -> Result<ExitCode, String> {
         let mistake = ask.mistake(&links::Mistake::ALL)?;
         return Ok(ask.seeds(|s| links::run(s, mistake, trace), links::Report::add));
     }
-    let all = Mutation::ALL.into_iter().chain(Mutation::UNITS).chain(Mutation::ROUTED);
+    let all = Mutation::ALL.into_iter().chain(Mutation::UNITS);
+    let all = all.chain(Mutation::CLUSTERS).chain(Mutation::ROUTED);
     let mutation = ask.mistake(&all.collect::<Vec<_>>())?;
     let [vault, units] = ["--vault", "--units"].map(|kind| ask.is(kind));
     let [drain, routed] = ["--drain", "--routed"].map(|kind| ask.is(kind));
-    let job = |seed| run(Config { seed, vault, units, drain, routed, mutation, trace });
+    let clusters = ask.is("--cluster-units");
+    let job = |seed| run(Config { seed, vault, units, clusters, drain, routed, mutation, trace });
     Ok(ask.seeds(job, Report::add))
 }
 

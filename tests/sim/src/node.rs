@@ -79,6 +79,8 @@ pub struct Node {
     pub vacated: Vec<u32>,
     /// Where streams come from and go to.
     pub paths: Paths,
+    /// How often each unit went back.
+    pub lives: BTreeMap<u32, u32>,
     /// Of a router: ranks that it sends nothing to.
     pub standing: Standing,
 }
@@ -110,6 +112,7 @@ impl Node {
             floors: BTreeMap::new(),
             sets: Vec::new(),
             vacated: Vec::new(),
+            lives: BTreeMap::new(),
         }
     }
 

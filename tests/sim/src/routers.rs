@@ -132,7 +132,7 @@ impl World {
             }
         }
         for (origin, channel, position) in wants {
-            self.tell_peer(at, origin, PeerMsg::Have { channel, position });
+            self.tell_peer(at, origin, PeerMsg::Have { channel, position, life: 0 });
         }
     }
 

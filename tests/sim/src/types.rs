@@ -100,6 +100,7 @@ pub enum ToNode {
     /// Everything goes back to the beginning; the node is this member from now on.
     Reset(Member),
     /// Checkpoints of all ranks of a unit, each with where it is copied while it is taken.
+    /// Of a unit over several nodes they stand until `GoOnSet`.
     Set {
         generation: u32,
         parts: Vec<(u32, Option<Member>)>,
@@ -112,6 +113,13 @@ pub enum ToNode {
     /// These ranks, of which none runs, are going to come back here.
     Gather {
         ranks: Vec<u32>,
+        life: u32,
+    },
+    /// All ranks of this unit stand, wherever they are, and go on; or they go on without a set.
+    GoOnSet {
+        unit: u32,
+        generation: u32,
+        keep: bool,
     },
     /// These leave: say so (`Guarded`) when what leaves this node is known to others.
     Leaving {
@@ -176,6 +184,11 @@ pub enum FromNode {
     NoCheckpoint {
         rank: u32,
     },
+    /// The ranks of a unit that are there stand for a set.
+    SetStands {
+        unit: u32,
+        generation: u32,
+    },
     /// Nothing is on its way from this router to the rank.
     Paused {
         rank: u32,
@@ -206,10 +219,16 @@ pub enum FromNode {
 /// Between two nodes.
 #[derive(Debug, Clone)]
 pub enum PeerMsg {
-    /// From here on a node wants a channel's messages.
+    /// There is something in the channels from this rank, or will be: from where on?
+    Open {
+        from: u32,
+    },
+    /// From here on a node wants a channel's messages. `life`: how often the receiver's unit went
+    /// back, as far as the node has heard.
     Have {
         channel: Channel,
         position: u64,
+        life: u32,
     },
     Data {
         channel: Channel,
@@ -409,6 +428,12 @@ pub enum Mutation {
     PartCounts,
     /// Of a unit that goes back where it was only the outcomes before the set are kept.
     UnitForgetsOutcomes,
+    /// The ranks of a unit on one node go on before those on its other nodes stand.
+    NodeGoesOn,
+    /// A node listens to what receivers said before their unit went back.
+    StaleNeeds,
+    /// What ranks of a unit send each other from node to node does not wait at the gate.
+    UnitUngated,
     /// A node leaves before the images that it held count elsewhere.
     LeavesEarly,
     /// A node leaves before the outcomes that it held are held by others.
@@ -443,6 +468,9 @@ impl Mutation {
         Mutation::PartCounts,
         Mutation::UnitForgetsOutcomes,
     ];
+    /// Those of units over several nodes.
+    pub const CLUSTERS: [Mutation; 3] =
+        [Mutation::NodeGoesOn, Mutation::StaleNeeds, Mutation::UnitUngated];
     /// Those of routers.
     pub const ROUTED: [Mutation; 7] = [
         Mutation::RouterForgets,

@@ -1,14 +1,15 @@
 //! Recovery units in the simulation: sets of a unit's images, killing those who go back, and what
 //! ranks of a unit pass each other.
 //!
-//! Real: the planner. Modelled: how ranks come to stand.
+//! Real: the planner, and what says when ranks of several nodes go on (`sets`). Modelled: how ranks
+//! come to stand.
 
 use crate::program::Channel;
 use crate::types::*;
 use crate::world::World;
-use eyrie_protocol::membership::Member;
-use eyrie_protocol::recovery::Input;
-use eyrie_protocol::recovery::Planner;
+use eyrie_protocol::membership::{Member, Neighbours};
+use eyrie_protocol::recovery::{Input, Planner};
+use eyrie_protocol::sets::{self, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A set that is being taken at a node.
@@ -19,6 +20,8 @@ pub struct Set {
     left: BTreeSet<u32>,
     /// A mutation: images of ranks that went on at once.
     early: BTreeMap<u32, Image>,
+    /// All stand, and this is kept when those of other nodes do, too.
+    kept: Vec<(u32, Option<Member>, Image)>,
 }
 
 impl World {
@@ -27,6 +30,19 @@ impl World {
         if !self.mutated(Mutation::OnlyTheDead) {
             self.controller.planner = Planner::by_node(self.units.clone());
         }
+        self.begin_units();
+    }
+
+    /// The same where clusters are: there are two.
+    pub fn unite_clusters(&mut self, map: Vec<u32>, nodes: u32) {
+        let of = (0..nodes).map(|node| node * 2 / nodes).collect();
+        self.neighbours = Neighbours::new(2, of, self.random.one_in(2));
+        self.units = map.iter().map(|node| self.neighbours.cluster(*node)).collect();
+        self.controller.planner = Planner::by_cluster(map, self.neighbours.clone());
+        self.begin_units();
+    }
+
+    fn begin_units(&mut self) {
         self.controller.units = self.units.clone();
         self.controller.every = 150 + self.random.below(300);
         self.renew_scheduler();
@@ -53,7 +69,7 @@ impl World {
             self.at(after, Event::Stand { at, rank, generation });
         }
         let Some(node) = self.nodes.get_mut(&at) else { return };
-        node.sets.push(Set { generation, parts, left, early });
+        node.sets.push(Set { generation, parts, left, early, kept: Vec::new() });
         self.end_set_if_all_stand(at, generation);
     }
 
@@ -73,7 +89,7 @@ impl World {
 
     fn end_set_if_all_stand(&mut self, at: Member, generation: u32) {
         let Some(node) = self.nodes.get_mut(&at) else { return };
-        let whole = |s: &Set| s.generation == generation && s.left.is_empty();
+        let whole = |s: &Set| s.generation == generation && s.left.is_empty() && s.kept.is_empty();
         let Some(index) = node.sets.iter().position(whole) else { return };
         let stands = |r: &u32| node.procs.get(r).is_some_and(|p| p.stands);
         let set = &node.sets[index];
@@ -86,11 +102,40 @@ impl World {
             let image = set.early.remove(&rank).or_else(|| self.image_of(at, rank));
             images.extend(image.map(|image| (rank, partner, image)));
         }
-        // What was sent by then is kept: all go on, and what they kept is written.
+        if self.neighbours.are_known() && !self.mutated(Mutation::NodeGoesOn) {
+            // Those of other nodes may not stand yet.
+            set.kept = images;
+            let unit = self.slot(set.parts[0].0);
+            if let Some(node) = self.node(at) {
+                node.sets.push(set);
+            }
+            return self.tell(at, FromNode::SetStands { unit, generation });
+        }
+        self.keep_set(at, &set, images);
+    }
+
+    /// What was sent by then is kept: all go on, and what they kept is written.
+    fn keep_set(&mut self, at: Member, set: &Set, images: Vec<(u32, Option<Member>, Image)>) {
+        let generation = set.generation;
         for (rank, partner, image) in images {
             self.write(at, (rank, generation), partner, image);
         }
-        self.unit_goes_on(at, &set);
+        self.unit_goes_on(at, set);
+    }
+
+    /// The ranks of all nodes stand, or there is no set.
+    pub fn go_on_set(&mut self, at: Member, unit: u32, generation: u32, keep: bool) {
+        let of = |s: &Set| s.generation == generation && self.slot(s.parts[0].0) == unit;
+        let Some(index) = self.nodes.get(&at).and_then(|n| n.sets.iter().position(of)) else {
+            return;
+        };
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        let mut set = node.sets.remove(index);
+        let images = std::mem::take(&mut set.kept);
+        match keep {
+            true => self.keep_set(at, &set, images),
+            false => self.unit_goes_on(at, &set),
+        }
     }
 
     fn give_up_set(&mut self, at: Member, generation: u32) {
@@ -131,22 +176,78 @@ impl World {
         }
     }
 
-    /// A unit comes back here: nothing of what its ranks passed each other is needed.
-    pub fn gather(&mut self, at: Member, ranks: &[u32]) {
+    /// A unit comes back, some of it here: nothing of what its ranks passed each other is needed.
+    pub fn gather(&mut self, at: Member, ranks: &[u32], life: u32) {
         for &rank in ranks {
             let live = |n: &crate::node::Node| n.procs.get(&rank).is_some_and(|p| !p.done);
             let members = self.controller.planner.members();
-            if members.iter().any(|m| self.nodes.get(m).is_some_and(live)) {
+            // Elsewhere it may have come back already, where they are several.
+            let there = |m: &&Member| **m == at || !self.neighbours.are_known();
+            if members.iter().filter(there).any(|m| self.nodes.get(m).is_some_and(live)) {
                 return self.fail(format!("rank {rank} lives while its unit goes back"));
             }
         }
+        let stale = self.mutated(Mutation::StaleNeeds);
+        let unit = self.slot(ranks[0]);
         let Some(node) = self.nodes.get_mut(&at) else { return };
         let of = |rank: &u32| ranks.contains(rank);
+        let inner = |c: &Channel| of(&c.0) && of(&c.1);
         node.procs.retain(|rank, _| !of(rank));
-        node.segment.streams.retain(|c, _| !(of(&c.0) && of(&c.1)));
+        node.segment.streams.retain(|c, _| !inner(c));
+        node.lives.insert(unit, life);
+        for peer in node.peers.values_mut() {
+            peer.told.retain(|c, _| !inner(c));
+            if !stale {
+                peer.next.retain(|c, _| !inner(c));
+            }
+        }
+        let peers: Vec<Member> = node.peers.keys().copied().collect();
+        for (peer, from) in peers.iter().flat_map(|p| ranks.iter().map(move |r| (*p, *r))) {
+            self.tell_peer(at, peer, PeerMsg::Open { from });
+        }
+    }
+
+    /// How often a rank's unit went back, as far as a node has heard.
+    pub fn life(&self, at: Member, rank: u32) -> u32 {
+        let lives = self.nodes.get(&at).map(|n| &n.lives);
+        lives.and_then(|l| l.get(&self.slot(rank))).copied().unwrap_or(0)
+    }
+
+    /// A node asks from where on channels from a rank are wanted.
+    pub fn opened(&mut self, at: Member, from: u32) {
+        let local = self.nodes.get(&at).map(|n| n.procs.keys().copied().collect::<Vec<u32>>());
+        let mut local = local.unwrap_or_default();
+        local.retain(|to| self.is_inner((from, *to, 0)));
+        for to in local {
+            self.want(at, to, Some(from));
+        }
+    }
+
+    /// Whether something of a channel within a unit was said before that went back, or before the
+    /// receiver said since then where it goes on.
+    pub fn says_nothing(&self, at: Member, peer: Member, said: &PeerMsg) -> bool {
+        let stale = self.mutated(Mutation::StaleNeeds);
+        match *said {
+            PeerMsg::Have { channel, life, .. } => {
+                self.is_inner(channel) && !stale && life != self.life(at, channel.1)
+            }
+            PeerMsg::Taken { channel, .. } => {
+                let peer = self.nodes.get(&at).and_then(|n| n.peers.get(&peer));
+                self.is_inner(channel) && peer.is_none_or(|p| !p.next.contains_key(&channel))
+            }
+            _ => false,
+        }
     }
 
     // ---- at the controller
+
+    /// A rank's unit goes back.
+    pub fn order_kill(&mut self, rank: u32, incarnation: u32) {
+        if let Some(at) = self.controller.planner.home(rank) {
+            self.rank_down(rank);
+            self.say_to(at, ToNode::Kill { rank, incarnation });
+        }
+    }
 
     /// What the scheduler counts: a unit or a rank.
     pub fn slot(&self, rank: u32) -> u32 {
@@ -161,21 +262,49 @@ impl World {
     /// Orders a set of a unit. False: not all of its ranks run.
     pub fn order_set(&mut self, unit: u32) -> bool {
         let ranks = self.ranks_of(unit);
-        let home = ranks.first().and_then(|r| self.controller.planner.home(*r));
         let live = |r: &u32| self.controller.live.contains(r);
-        let Some(at) = home.filter(|_| ranks.iter().all(live)) else { return false };
-        let mut parts = Vec::new();
+        if ranks.is_empty() || !ranks.iter().all(live) {
+            return false;
+        }
+        let mut parts: BTreeMap<Member, Vec<(u32, Option<Member>)>> = BTreeMap::new();
+        let mut homes = BTreeMap::new();
         let mut generation = 0;
         for rank in ranks {
+            let Some(at) = self.controller.planner.home(rank) else { return false };
             generation = self.controller.retention[rank as usize].begin();
             self.controller.capturing.insert(rank, generation);
             let partner = self.controller.planner.partner(rank);
-            parts.push((rank, partner.filter(|_| self.random.one_in(3))));
+            parts.entry(at).or_default().push((rank, partner.filter(|_| self.random.one_in(3))));
+            homes.insert(rank, at.node);
         }
         self.trace(|| format!("set {generation} of unit {unit}"));
-        self.say_to(at, ToNode::Set { generation, parts });
+        let set = (sets::Set::new(generation, homes), parts.keys().copied().collect());
+        self.controller.sets.insert(unit, set);
+        for (at, parts) in parts {
+            self.say_to(at, ToNode::Set { generation, parts });
+        }
         self.fault_nearby(12);
         true
+    }
+
+    /// The ranks of a unit on one node stand.
+    pub fn set_stands(&mut self, node: Member, unit: u32, generation: u32) {
+        let Some((set, _)) = self.controller.sets.get_mut(&unit) else { return };
+        if set.generation() == generation {
+            let verdict = set.stands(node.node, Ok(()));
+            self.tell_verdict(unit, verdict);
+        }
+    }
+
+    /// Tells the nodes of a set what becomes of it.
+    fn tell_verdict(&mut self, unit: u32, verdict: Option<Verdict>) {
+        let Some(verdict) = verdict.filter(|_| self.neighbours.are_known()) else { return };
+        let Some((set, nodes)) = self.controller.sets.remove(&unit) else { return };
+        let (generation, keep) = (set.generation(), verdict == Verdict::Keep);
+        for at in nodes {
+            self.say_to(at, ToNode::GoOnSet { unit, generation, keep });
+        }
+        self.fault_nearby(12);
     }
 
     /// Of a set one image will not be: there is no set.
@@ -184,6 +313,9 @@ impl World {
         let capturing = |r: u32| self.controller.capturing.get(&r).copied();
         let ranks = self.ranks_of(unit);
         let Some(generation) = ranks.iter().find_map(|r| capturing(*r)) else { return };
+        let set = self.controller.sets.get_mut(&unit);
+        let verdict = set.and_then(|s| s.0.part(rank, Err(String::from("void"))));
+        self.tell_verdict(unit, verdict);
         for rank in ranks {
             self.capture_over(rank, generation);
         }

@@ -9,7 +9,7 @@ use crate::program::{self, Programs};
 use crate::random::Random;
 use crate::reign::{Effect, Fate, Journal};
 use crate::types::{End, Event, FromNode, Image, Mutation, Packet, Time};
-use eyrie_protocol::membership::Member;
+use eyrie_protocol::membership::{Member, Neighbours};
 use eyrie_protocol::recovery::{Input, Rule};
 use eyrie_protocol::routing::Routing;
 use eyrie_protocol::session::Session;
@@ -29,6 +29,8 @@ pub struct Config {
     pub vault: bool,
     /// The ranks that begin on one node are one recovery unit.
     pub units: bool,
+    /// The same of those that begin in one cluster of nodes.
+    pub clusters: bool,
     /// Nodes are asked to leave.
     pub drain: bool,
     /// Messages between nodes go by routers.
@@ -105,6 +107,8 @@ pub struct World {
     pub programs: Programs,
     /// The recovery unit of each rank; empty: each is its own.
     pub units: Vec<u32>,
+    /// The clusters of nodes, if these are the units.
+    pub neighbours: Neighbours,
     pub nodes: BTreeMap<Member, Node>,
     pub controller: Controller,
     pub conns: Vec<Conn>,
@@ -138,15 +142,25 @@ pub struct World {
     trace: bool,
 }
 
+/// How many ranks and nodes a job has. Units are to have several ranks.
+fn size(config: Config, random: &mut Random) -> (u32, u32) {
+    let united = config.units || config.clusters;
+    let (fewest, spread) = if united { (4, 2) } else { (2, 4) };
+    let ranks = fewest + random.below(4) as u32;
+    let least = match config {
+        Config { vault: true, .. } => VAULT_BEARS + 1,
+        Config { clusters: true, .. } => 3,
+        _ => 2,
+    };
+    (ranks, (least + random.below(spread)) as u32)
+}
+
 impl World {
     pub fn new(config: Config) -> Self {
         let mut random = Random::new(config.seed);
-        // Units are to have several ranks.
-        let (fewest, spread) = if config.units { (4, 2) } else { (2, 4) };
-        let ranks = fewest + random.below(4) as u32;
-        let least = if config.vault { VAULT_BEARS + 1 } else { 2 };
-        let nodes = (least + random.below(spread)) as u32;
-        let steps = 60 + random.below(400) + if config.units { 200 } else { 0 };
+        let united = config.units || config.clusters;
+        let (ranks, nodes) = size(config, &mut random);
+        let steps = 60 + random.below(400) + if united { 200 } else { 0 };
         let programs = program::draw(&mut random, ranks, steps);
         let bears = if config.vault { VAULT_BEARS } else { 1 };
         let replicas = if random.one_in(8) { 2 } else { bears as usize };
@@ -159,7 +173,8 @@ impl World {
             mutation: config.mutation,
             nodes: BTreeMap::new(),
             units: if config.units { map.clone() } else { Vec::new() },
-            controller: Controller::new(map, random.below(3)),
+            neighbours: Neighbours::default(),
+            controller: Controller::new(map.clone(), random.below(3)),
             conns: Vec::new(),
             truth: Truth::new(ranks, bears),
             vault: BTreeMap::new(),
@@ -189,6 +204,9 @@ impl World {
         if config.units {
             world.unite();
         }
+        if config.clusters {
+            world.unite_clusters(map, nodes);
+        }
         let spares = world.random.below(2) as u32;
         let routers = if config.routed { world.open_routers(nodes + spares) } else { 0 };
         world.trace(|| {
@@ -200,7 +218,7 @@ impl World {
         let todo = world.controller.planner.start();
         world.carry_out(todo);
         world.end_turn(None);
-        if world.random.one_in(2) && !config.units {
+        if world.random.one_in(2) && !united {
             world.journal = Some(Journal::new(&world.controller));
         }
         world.begin_events();
@@ -333,6 +351,7 @@ impl World {
         self.next_epoch += 1;
         let conn = self.open(End::Controller, End::Node(member));
         let mut node = Node::new(member, self.ranks(), self.replicas, conn);
+        node.gate = node.gate.with_neighbours(self.neighbours.clone());
         node.segment.frozen_runs = self.mutated(Mutation::RunsUnnoticed);
         self.nodes.insert(member, node);
         self.controller.conns.insert(member, conn);

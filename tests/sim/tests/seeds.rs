@@ -13,6 +13,7 @@ enum Kind {
     Plain,
     Vault,
     Units,
+    Clusters,
     /// Nodes leave.
     Leave,
     LeaveVault,
@@ -22,10 +23,11 @@ enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 7] = [
+    const ALL: [Kind; 8] = [
         Kind::Plain,
         Kind::Vault,
         Kind::Units,
+        Kind::Clusters,
         Kind::Leave,
         Kind::LeaveVault,
         Kind::Routed,
@@ -36,7 +38,8 @@ impl Kind {
         let vault = matches!(self, Kind::Vault | Kind::LeaveVault);
         let drain = matches!(self, Kind::Leave | Kind::LeaveVault | Kind::LeaveRouted);
         let routed = matches!(self, Kind::Routed | Kind::LeaveRouted);
-        Config { seed, vault, units: self == Kind::Units, drain, routed, mutation, trace: false }
+        let (units, clusters) = (self == Kind::Units, self == Kind::Clusters);
+        Config { seed, vault, units, clusters, drain, routed, mutation, trace: false }
     }
 }
 
@@ -45,6 +48,7 @@ fn again(seed: u64, kind: Kind, why: &str) -> String {
         Kind::Plain => "",
         Kind::Vault => " --vault",
         Kind::Units => " --units",
+        Kind::Clusters => " --cluster-units",
         Kind::Leave => " --drain",
         Kind::LeaveVault => " --vault --drain",
         Kind::Routed => " --routed",
@@ -85,6 +89,12 @@ fn no_seed_finds_a_fault_with_units() {
     none_finds_a_fault(Kind::Units);
 }
 
+/// The same where those that begin in one cluster of nodes are.
+#[test]
+fn no_seed_finds_a_fault_with_units_over_several_nodes() {
+    none_finds_a_fault(Kind::Clusters);
+}
+
 /// The same where messages between nodes go by routers, which die like all nodes.
 #[test]
 fn no_seed_finds_a_fault_with_routers() {
@@ -99,7 +109,10 @@ fn none_finds_a_fault(kind: Kind) {
     assert!(total.recoveries > SEEDS && total.checkpoints > checkpoints, "{total}");
     assert_eq!(total.unvaulted > SEEDS / 50, kind == Kind::Vault, "{total}");
     // A job whose units are nodes ends with its controller.
-    assert!(total.controllers > SEEDS / 10 || kind == Kind::Units, "{total}");
+    assert!(
+        total.controllers > SEEDS / 10 || [Kind::Units, Kind::Clusters].contains(&kind),
+        "{total}"
+    );
     assert!(total.roll_backs > 0 && total.roll_backs < SEEDS / 2, "{total}");
 }
 
@@ -137,12 +150,14 @@ fn the_same_seed_is_the_same_run() {
 
 #[test]
 fn every_mutation_is_found() {
-    let all = Mutation::ALL.into_iter().chain(Mutation::UNITS).chain(Mutation::ROUTED);
+    let all = Mutation::ALL.into_iter().chain(Mutation::UNITS);
+    let all = all.chain(Mutation::CLUSTERS).chain(Mutation::ROUTED);
     for mutation in all {
         let kind = match mutation {
             Mutation::VaultedEarly => Kind::Vault,
             leave if leave.leaves() => Kind::Leave,
             unit if Mutation::UNITS.contains(&unit) => Kind::Units,
+            several if Mutation::CLUSTERS.contains(&several) => Kind::Clusters,
             routed if Mutation::ROUTED.contains(&routed) => Kind::Routed,
             _ => Kind::Plain,
         };

@@ -347,7 +347,7 @@ impl Agent {
             }
             ToNode::Force => self.force(),
             ToNode::Judge => self.judge(),
-            ToNode::Gather { ranks } => self.gather(&ranks),
+            ToNode::Gather { ranks, life } => self.gather(&ranks, life),
             ToNode::Finish => self.finish(),
             ToNode::Leaving { round, nodes } => self.hear_leaving(round, &nodes),
             ToNode::LetGo { rank } => self.let_rank_go(rank),
@@ -510,7 +510,7 @@ fn make_segment(
     node: u32,
 ) -> Result<(OwnedFd, Arc<Segment>), BeginError> {
     let ft = match spec.ft {
-        Ft::Logged | Ft::Node => segment::FT_LOGGED,
+        Ft::Logged | Ft::Node | Ft::Cluster { .. } => segment::FT_LOGGED,
         Ft::None => 0,
         Ft::Coordinated => segment::FT_COORDINATED,
         // Payload through the log (FT_PROTECT), so that the chain covers it and not its address.

@@ -87,7 +87,7 @@ impl Agent {
             true => 0,
             false => self.spec.log_replicas as usize,
         };
-        let routed = self.spec.routers > 0;
+        let (routed, neighbours) = (self.spec.routers > 0, units::neighbours(&self.spec));
         let Some(network) = &mut self.network else { return };
         // Of the segment that was.
         network.links = None;
@@ -100,9 +100,18 @@ impl Agent {
         let way = way(&self.spec.transport, secret.encrypts(), network.here);
         let started = way.map_err(io::Error::from).and_then(|way| {
             let (own, listener) = (member, TcpListener::bind((network.here, 0))?);
-            let setup =
-                Setup { segment, job, own, secret, routes, listener, log_replicas, early, way };
-            Links::start(setup)
+            Links::start(Setup {
+                segment,
+                job,
+                own,
+                secret,
+                routes,
+                listener,
+                log_replicas,
+                neighbours,
+                early,
+                way,
+            })
         });
         let message = match started {
             Ok(links) => {

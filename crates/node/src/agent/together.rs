@@ -5,8 +5,9 @@
 //! copy are one state of the job. If one of them does not come to stand, the others go on.
 //!
 //! Over nodes what each rank has sent is copied in place of the segment, and ranks stand until the
-//! controller says that those of all nodes do. With `--ft node` it is the same with the ranks of
-//! one unit, which all live here: they go on as soon as what they sent each other is copied.
+//! controller says that those of all nodes do. With `--ft cluster` it is the same with the ranks of
+//! one unit, of which only what they sent each other is copied; with `--ft node` these all live
+//! here, and go on as soon as it is.
 
 use super::network::{Copy, Sent};
 use super::{Agent, Msg, saving};
@@ -129,7 +130,7 @@ impl Agent {
         let ranks: Vec<u32> = together.standing.keys().copied().collect();
         let (segment, tell) = (Arc::clone(&self.segment), self.tell.clone());
         let file = self.segment_fd.try_clone().map(File::from);
-        let of_unit = self.spec.ft == Ft::Node;
+        let of_unit = self.spec.ft.has_units();
         let copy = move || {
             let copies = file.and_then(|file| {
                 let sent = |rank| match of_unit {

@@ -28,7 +28,7 @@ pub(super) fn scheduler(spec: &JobSpec, now_ms: u64) -> Scheduler {
         CheckpointPolicy::Timer => Policy::Timer,
         CheckpointPolicy::Auto => Policy::Auto,
     };
-    let of_ranks = [Ft::Logged, Ft::Node].contains(&spec.ft);
+    let of_ranks = spec.ft == Ft::Logged || spec.ft.has_units();
     let every_ms = if of_ranks { spec.checkpoint_every_ms } else { 0 };
     // Of recovery units all ranks have their turn together.
     let turns = units::of(spec).into_iter().max().map_or(spec.size, |last| last + 1);
@@ -54,7 +54,7 @@ impl Job {
             return;
         }
         while let Some(turn) = self.scheduler.pick(self.ranks_ms()) {
-            if !self.units.are_nodes() {
+            if !self.units.exist() {
                 self.begin_checkpoint(turn, false);
             } else if !self.begin_unit(turn) {
                 break;
@@ -128,7 +128,7 @@ impl Job {
         generation: u32,
         result: CheckpointResult,
     ) {
-        if self.units.are_nodes() {
+        if self.units.exist() {
             return self.unit_part(node, rank, generation, result);
         }
         if self.rank(rank).capturing != Some(generation) {

@@ -86,7 +86,6 @@ impl Job {
         r.lost.insert(node);
         let captured = r.capturing.take().is_some();
         r.falls = false;
-        self.units.forget_set_of(rank);
         let turn = self.units.turn(rank);
         if captured {
             self.scheduler.finished(turn, now);
@@ -95,6 +94,7 @@ impl Job {
             self.input.detach();
         }
         self.scheduler.set_live(turn, false);
+        self.unit_loses(rank);
         // It counts as living until its node is cleared away.
         self.step(monitor::Input::Starting { rank });
     }

@@ -12,9 +12,9 @@ use crate::membership::Member;
 use crate::monitor;
 use crate::recovery::{ARCHIVE, Action, Input, Planner, VAULT};
 use crate::replicas::{Answer, Words};
-use eyrie_control::EventKind;
-use eyrie_control::Meta;
+use crate::units;
 use eyrie_control::node::{Choice, Determinants, Fetch, NotCopied, ToNode};
+use eyrie_control::{EventKind, Ft, Meta};
 use serde::{Deserialize, Serialize};
 
 /// How often copies that could not be made are tried again.
@@ -83,7 +83,8 @@ impl Job {
         let homes = self.placement.homes().to_vec();
         let planner = match self.together {
             Some(_) => Planner::together(homes),
-            None if self.units.are_nodes() => Planner::by_node(homes),
+            None if self.spec.ft == Ft::Node => Planner::by_node(homes),
+            None if self.units.exist() => Planner::by_cluster(homes, units::neighbours(&self.spec)),
             None => Planner::new(homes),
         };
         let planner = planner.with_routers(self.spec.router_nodes());
@@ -139,8 +140,8 @@ impl Job {
                     }
                 }
                 Action::Kill { rank, .. } => self.unit_kills(rank),
-                Action::Gather { at, ranks } => {
-                    self.nodes[at.node as usize].send(ToNode::Gather { ranks });
+                Action::Gather { at, ranks, life } => {
+                    self.nodes[at.node as usize].send(ToNode::Gather { ranks, life });
                 }
                 Action::Copy { rank, generation, from, to } => {
                     self.copy(rank, generation, from, to)
@@ -177,7 +178,7 @@ impl Job {
         }
         let (generation, attempt) = (order.generation, u64::from(order.incarnation));
         // What is between ranks of one unit comes from there in any case.
-        let log = order.words.is_some() || self.units.are_nodes();
+        let log = order.words.is_some() || self.units.exist();
         let from = order.from.map(|m| m.node);
         let files = self.files_of(rank, generation);
         let vaulted = from == Some(VAULT.node);

@@ -74,8 +74,8 @@ impl Job {
     /// The ranks of a node stand, or cannot be had to.
     pub(super) fn node_stands(&mut self, node: u32, generation: u32, result: Result<(), String>) {
         let result = result.map_err(|why| format!("{}: {why}", self.node_name(node)));
-        if self.units.are_nodes() {
-            return self.units.failed(generation, node, result);
+        if self.units.exist() {
+            return self.unit_stands(node, generation, result);
         }
         match self.taking(generation) {
             Some(set) => {

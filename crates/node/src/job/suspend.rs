@@ -71,8 +71,9 @@ impl Job {
         if !self.spec.ft.protects() {
             return Some(format!("it runs with --ft {}", self.spec.ft.name()));
         }
-        if self.units.are_nodes() {
-            return Some(String::from("a job with --ft node is not saved as a whole, so far"));
+        if self.units.exist() {
+            let ft = self.spec.ft.name();
+            return Some(format!("a job with --ft {ft} is not saved as a whole, so far"));
         }
         if let Some(why) = &self.unprotected {
             return Some(format!("it runs without protection: {why}"));

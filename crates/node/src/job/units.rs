@@ -1,32 +1,33 @@
-//! `--ft node`: the ranks that began on one node are one recovery unit, wherever they are.
+//! `--ft node`, `--ft cluster`: the ranks that began on one node, or in one cluster, are one
+//! recovery unit, wherever they are.
 //!
 //! They are checkpointed together (a set: an image of each, with what they had on their way to each
-//! other), and when one of them dies, or their node does, the planner has all of them killed and
-//! brought back from one set. Ranks of other units are logged against, and go on.
+//! other), and when one of them dies, or a node of theirs does, the planner has all of them killed
+//! and brought back from one set. Ranks of other units are logged against, and go on.
 //!
-//! Kept true: a set is taken only of ranks that all run, one at a time on a node; if one part of it
-//! fails it is given up when it is known how all others came out.
+//! Kept true: a set is taken only of ranks that all run, one at a time on a node; no rank of it
+//! goes on before all of them stand, on whichever nodes (`protocol::sets`); if one part of it fails
+//! it is given up when it is known how all others came out.
 
 use super::{Capture, Job};
 use crate::monitor::{self, Death, Said};
 use crate::recovery::Input;
-use eyrie_control::node::{CheckpointResult, ToNode};
-use std::collections::BTreeSet;
+use eyrie_control::Ft;
+use eyrie_control::node::{CheckpointResult, SetPart, ToNode};
+use eyrie_protocol::sets::{Set, Verdict};
+use std::collections::BTreeMap;
 
 /// A set that is being taken.
 struct Taking {
     unit: u32,
-    generation: u32,
-    node: u32,
-    /// Ranks of which it is not known how theirs came out.
-    left: BTreeSet<u32>,
-    /// Why there is none; `lasting`: the next would fail, too.
-    failed: Option<(String, bool)>,
+    set: Set,
+    /// The next would fail, too.
+    lasting: bool,
 }
 
 /// The recovery units of a job.
 pub(super) struct Units {
-    /// By rank; empty: units are not nodes.
+    /// By rank; empty: there are none.
     of: Vec<u32>,
     taking: Vec<Taking>,
 }
@@ -36,7 +37,8 @@ impl Units {
         Units { of, taking: Vec::new() }
     }
 
-    pub fn are_nodes(&self) -> bool {
+    /// Whether there are any.
+    pub fn exist(&self) -> bool {
         !self.of.is_empty()
     }
 
@@ -47,7 +49,7 @@ impl Units {
 
     /// The ranks that are checkpointed with this one, itself among them.
     fn mates(&self, rank: u32) -> Vec<u32> {
-        match self.are_nodes() {
+        match self.exist() {
             true => self.ranks_of(self.turn(rank)),
             false => vec![rank],
         }
@@ -71,18 +73,9 @@ impl Units {
         self.taking.clear();
     }
 
-    /// The node that a set of this rank is taken at is lost.
-    pub fn forget_set_of(&mut self, rank: u32) {
-        let unit = self.turn(rank);
-        self.taking.retain(|t| t.unit != unit);
-    }
-
-    /// What its ranks had sent could not be copied.
-    pub fn failed(&mut self, generation: u32, node: u32, result: Result<(), String>) {
-        let of = |t: &&mut Taking| (t.generation, t.node) == (generation, node);
-        if let (Some(taking), Err(why)) = (self.taking.iter_mut().find(of), result) {
-            taking.failed.get_or_insert((why, false));
-        }
+    /// The set that is being taken of a unit.
+    fn taken_of(&mut self, unit: u32) -> Option<&mut Taking> {
+        self.taking.iter_mut().find(|t| t.unit == unit)
     }
 }
 
@@ -94,8 +87,11 @@ impl Job {
             r.proc.is_some() && r.starting.is_none() && r.capturing.is_none() && !r.falls
         };
         let all = ranks.iter().all(|r| ready(&self.ranks[*r as usize]));
-        let node = ranks.first().map_or(0, |r| self.placement.home(*r));
-        let busy = self.units.taking.iter().any(|t| t.unit == unit || t.node == node);
+        let homes: BTreeMap<u32, u32> =
+            ranks.iter().map(|r| (*r, self.placement.home(*r))).collect();
+        let busy =
+            |t: &Taking| t.unit == unit || homes.values().any(|node| t.set.nodes().contains(node));
+        let busy = self.units.taking.iter().any(busy);
         if !all || busy {
             let now = self.ranks_ms();
             self.scheduler.finished(unit, now);
@@ -104,13 +100,49 @@ impl Job {
         }
         let generations = ranks.iter().map(|r| self.ranks[*r as usize].retention.begin());
         let generation = generations.max().unwrap_or(0);
-        let left = ranks.iter().copied().collect();
-        self.units.taking.push(Taking { unit, generation, node, left, failed: None });
-        let parts = ranks.iter().filter_map(|r| self.set_part_of(*r, generation)).collect();
+        let mut parts: BTreeMap<u32, Vec<SetPart>> = BTreeMap::new();
+        for (rank, node) in &homes {
+            parts.entry(*node).or_default().extend(self.set_part_of(*rank, generation));
+        }
+        let set = Set::new(generation, homes);
+        self.units.taking.push(Taking { unit, set, lasting: false });
         let (incremental, hold) = (self.spec.incremental, false);
-        let order = ToNode::CheckpointSet { parts, generation, incremental, hold };
-        self.nodes[node as usize].send(order);
+        for (node, parts) in parts {
+            let order = ToNode::CheckpointSet { parts, generation, incremental, hold };
+            self.nodes[node as usize].send(order);
+        }
         true
+    }
+
+    /// The ranks of a set at a node stand, or cannot be had to.
+    pub(super) fn unit_stands(&mut self, node: u32, generation: u32, result: Result<(), String>) {
+        let of =
+            |t: &&mut Taking| t.set.generation() == generation && t.set.nodes().contains(&node);
+        let Some(taking) = self.units.taking.iter_mut().find(of) else {
+            return self.nodes[node as usize].send(ToNode::GoOn { generation, keep: false });
+        };
+        let (unit, verdict) = (taking.unit, taking.set.stands(node, result));
+        self.tell_unit(unit, verdict);
+    }
+
+    /// Tells the nodes of a set that its ranks go on. Those of one node do so by themselves.
+    fn tell_unit(&mut self, unit: u32, verdict: Option<Verdict>) {
+        let several = self.spec.ft != Ft::Node;
+        let taking = self.units.taken_of(unit).filter(|_| several);
+        let Some((verdict, taking)) = verdict.zip(taking) else { return };
+        let (generation, keep) = (taking.set.generation(), verdict == Verdict::Keep);
+        for node in taking.set.nodes() {
+            self.nodes[node as usize].send(ToNode::GoOn { generation, keep });
+        }
+    }
+
+    /// A rank's node is lost: the set that is being taken of its unit will not be whole.
+    pub(super) fn unit_loses(&mut self, rank: u32) {
+        let unit = self.units.turn(rank);
+        let Some(taking) = self.units.taken_of(unit) else { return };
+        let verdict = taking.set.part(rank, Err(format!("the node of rank {rank} is lost")));
+        self.tell_unit(unit, verdict);
+        self.end_unit_set(unit);
     }
 
     /// A rank's image of a set is on its node and its partner, or will not be.
@@ -122,30 +154,35 @@ impl Job {
         result: CheckpointResult,
     ) {
         let unit = self.units.turn(rank);
-        let of = |t: &&mut Taking| (t.unit, t.generation) == (unit, generation);
-        let Some(taking) = self.units.taking.iter_mut().find(of) else {
+        let of = |t: &&mut Taking| t.set.generation() == generation;
+        let Some(taking) = self.units.taken_of(unit).filter(of) else {
             return self.to_all(&ToNode::Remove { rank, generations: vec![generation] });
         };
-        taking.left.remove(&rank);
-        match result {
-            CheckpointResult::Taken(taken) => {
-                let incarnation = self.rank(rank).captured;
-                self.image_taken(node, rank, Capture { generation, incarnation, taken });
-            }
+        let verdict = match &result {
+            CheckpointResult::Taken(_) => taking.set.part(rank, Ok(())),
             CheckpointResult::Failed { text, lasting } => {
-                let why = format!("rank {rank}: {text}");
-                taking.failed = Some((why, lasting));
+                taking.lasting |= lasting;
+                taking.set.part(rank, Err(format!("rank {rank}: {text}")))
             }
             CheckpointResult::Died => {
-                let why = format!("rank {rank} did not come to stand");
-                taking.failed.get_or_insert((why, false));
+                taking.set.part(rank, Err(format!("rank {rank} did not come to stand")))
             }
+        };
+        self.tell_unit(unit, verdict);
+        if let CheckpointResult::Taken(taken) = result {
+            let incarnation = self.rank(rank).captured;
+            self.image_taken(node, rank, Capture { generation, incarnation, taken });
         }
-        let over = |t: &Taking| t.unit == unit && t.left.is_empty();
+        self.end_unit_set(unit);
+    }
+
+    /// Forgets a set of which it is known how all of it came out, and gives it up if it failed.
+    fn end_unit_set(&mut self, unit: u32) {
+        let over = |t: &Taking| t.unit == unit && t.set.is_over();
         let Some(index) = self.units.taking.iter().position(over) else { return };
         let taking = self.units.taking.swap_remove(index);
-        if let Some((why, lasting)) = taking.failed {
-            self.void_unit(unit, generation, &why, lasting);
+        if let Some(why) = taking.set.failed() {
+            self.void_unit(unit, taking.set.generation(), why, taking.lasting);
         }
     }
 
@@ -210,7 +247,7 @@ impl Job {
 
     /// A rank that had ended is brought back with its unit. False: it had not.
     pub(super) fn again(&mut self, rank: u32) -> bool {
-        if !self.units.are_nodes() || !std::mem::take(&mut self.rank(rank).gone) {
+        if !self.units.exist() || !std::mem::take(&mut self.rank(rank).gone) {
             return false;
         }
         let protected = self.protected();
@@ -220,7 +257,7 @@ impl Job {
 
     /// The planner waits for the end of a process of a rank that was not started.
     pub(super) fn unit_not_started(&mut self, rank: u32) {
-        if self.units.are_nodes() {
+        if self.units.exist() {
             let incarnation = self.rank(rank).incarnation;
             self.plan(Input::RankDied { rank, incarnation });
         }
@@ -239,9 +276,10 @@ impl Job {
     pub(super) fn no_more_of_unit(&self, rank: u32) -> Option<String> {
         let gone = |r: &u32| self.ranks[*r as usize].gone;
         let ended = self.units.mates(rank).into_iter().find(gone)?;
-        self.units.are_nodes().then(|| {
+        self.units.exist().then(|| {
+            let place = if self.spec.ft == Ft::Node { "on one node" } else { "in one cluster" };
             format!(
-                "rank {ended} has ended, and the ranks that began on one node are checkpointed \
+                "rank {ended} has ended, and the ranks that began {place} are checkpointed \
                  together or not at all"
             )
         })

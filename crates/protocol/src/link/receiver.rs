@@ -71,12 +71,14 @@ pub struct Receiver {
     window: u64,
     streams: BTreeMap<Stream, In>,
     serials: u32,
+    /// How often the recovery unit of a rank went back.
+    lives: BTreeMap<u32, u32>,
 }
 
 impl Receiver {
     /// `window` is at least a chunk, so that a whole entry always fits.
     pub fn new(window: u64) -> Receiver {
-        Receiver { window, streams: BTreeMap::new(), serials: 0 }
+        Receiver { window, streams: BTreeMap::new(), serials: 0, lives: BTreeMap::new() }
     }
 
     /// A new connection of `node` stands, on which these streams come: nothing was asked or told on
@@ -146,6 +148,11 @@ impl Receiver {
         }
     }
 
+    /// The recovery unit of this rank has gone back so often.
+    pub fn lives(&mut self, rank: u32, life: u32) {
+        self.lives.insert(rank, life);
+    }
+
     pub fn is_attached(&self, stream: Stream) -> bool {
         self.streams.get(&stream).is_some_and(|s| s.attached)
     }
@@ -158,6 +165,7 @@ impl Receiver {
     fn resume(&mut self, stream: Stream, out: &mut Vec<Backward>) {
         self.serials += 1;
         let (serial, window) = (self.serials, self.window);
+        let life = self.lives.get(&stream.1).copied().unwrap_or(0);
         let Some(inbound) = self.streams.get_mut(&stream) else { return };
         inbound.serial = serial;
         if !inbound.opened || !inbound.attached {
@@ -165,7 +173,7 @@ impl Receiver {
         }
         let (from, need, credit) = (inbound.have, inbound.need, inbound.credit(window));
         inbound.told = Told { have: from, need, credit };
-        out.push(Backward::Resume { stream, serial, from, need, credit });
+        out.push(Backward::Resume { stream, serial, life, from, need, credit });
         for &position in &inbound.acked {
             out.push(Backward::Acked { stream, position });
         }

@@ -237,7 +237,7 @@ impl<T: Copy> Sender<T> {
                 let effect = Effect::Early { stream, port, token };
                 return Ok(if stands { effect } else { Effect::Nothing });
             }
-            Backward::Resume { stream, serial, from, need, credit } => {
+            Backward::Resume { stream, serial, from, need, credit, .. } => {
                 let Some(out) = self.open(stream, false) else { return Ok(Effect::Nothing) };
                 if credit < from {
                     return Err(Wrong::Positions(from, credit));

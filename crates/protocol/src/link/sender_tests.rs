@@ -7,7 +7,7 @@ const S: Stream = (0, 1);
 fn resumed(sender: &mut Sender<u64>, from: u64, credit: u64) {
     sender.news(S);
     assert_eq!(sender.next(|_| true), Some(Send::Open { stream: S }));
-    let resume = Backward::Resume { stream: S, serial: 3, from, need: 0, credit };
+    let resume = Backward::Resume { stream: S, serial: 3, life: 0, from, need: 0, credit };
     let effect = sender.answer(resume).unwrap();
     assert_eq!(effect, Effect::Rewind { stream: S, from, need: 0 });
 }
@@ -52,7 +52,7 @@ fn a_new_connection_asks_anew() {
 }
 
 fn resumed_again(sender: &mut Sender<u64>) {
-    let resume = Backward::Resume { stream: S, serial: 3, from: 64, need: 0, credit: 128 };
+    let resume = Backward::Resume { stream: S, serial: 3, life: 0, from: 64, need: 0, credit: 128 };
     sender.answer(resume).unwrap();
     sender.piece(S, 128, 64, 0);
     assert_eq!(sender.next(|_| true), piece(64, 128));
@@ -67,7 +67,8 @@ fn one_stream_holds_up_no_other() {
     sender.piece(S, 64, 64, 0);
     sender.news(other);
     assert_eq!(sender.next(|_| true), Some(Send::Open { stream: other }));
-    let resume = Backward::Resume { stream: other, serial: 1, from: 0, need: 0, credit: 64 };
+    let resume =
+        Backward::Resume { stream: other, serial: 1, life: 0, from: 0, need: 0, credit: 64 };
     sender.answer(resume).unwrap();
     sender.piece(other, 64, 64, 0);
     let Some(Send::Piece { stream, .. }) = sender.next(|_| true) else { panic!("nothing") };
@@ -82,7 +83,7 @@ fn answers_that_do_not_go_together_are_refused() {
     let beyond = Backward::Progress { stream: S, have: 101, need: 0, credit: 300 };
     assert!(sender.answer(beyond).is_err());
     assert!(sender.answer(Backward::Acked { stream: S, position: 100 }).is_err());
-    let less = Backward::Resume { stream: S, serial: 4, from: 100, need: 0, credit: 99 };
+    let less = Backward::Resume { stream: S, serial: 4, life: 0, from: 100, need: 0, credit: 99 };
     assert!(sender.answer(less).is_err());
     let unknown = Backward::Acked { stream: (7, 7), position: 100 };
     assert_eq!(sender.answer(unknown), Ok(Effect::Nothing));

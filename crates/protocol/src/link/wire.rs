@@ -63,10 +63,12 @@ pub enum Forward<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Backward {
     /// Go on from here, up to `credit`. Pieces bear `serial` from now on. The receiver may have
-    /// acknowledged entries from `need` on, and says which right behind this.
+    /// acknowledged entries from `need` on, and says which right behind this. `life`: how often its
+    /// recovery unit went back, as far as its node has heard.
     Resume {
         stream: Stream,
         serial: u32,
+        life: u32,
         from: u64,
         need: u64,
         credit: u64,
@@ -181,8 +183,8 @@ impl Backward {
     /// Appends the frame.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match *self {
-            Backward::Resume { stream: (s, d), serial, from, need, credit } => {
-                frame(out, RESUME, 40, &[s, d, serial, 0], &[from, need, credit]);
+            Backward::Resume { stream: (s, d), serial, life, from, need, credit } => {
+                frame(out, RESUME, 40, &[s, d, serial, life], &[from, need, credit]);
             }
             Backward::Progress { stream: (s, d), have, need, credit } => {
                 frame(out, PROGRESS, 32, &[s, d], &[have, need, credit]);
@@ -211,6 +213,7 @@ impl Backward {
             (RESUME, 40) => Ok(Backward::Resume {
                 stream: stream(),
                 serial: half(body, 8),
+                life: half(body, 12),
                 from: word(body, 16),
                 need: word(body, 24),
                 credit: word(body, 32),
@@ -247,7 +250,7 @@ mod tests {
     fn what_is_encoded_decodes() {
         let stream = (3, 4);
         let frames = [
-            Backward::Resume { stream, serial: 5, from: 64, need: 6, credit: 1 << 40 },
+            Backward::Resume { stream, serial: 5, life: 2, from: 64, need: 6, credit: 1 << 40 },
             Backward::Progress { stream, have: 1, need: 2, credit: 3 },
             Backward::Acked { stream, position: 64 },
             Backward::Held { upto: 9 },

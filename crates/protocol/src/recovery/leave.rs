@@ -14,7 +14,7 @@
 //! stays, nobody leaves.
 
 use super::{Action, COPIES, Input, Phase, Planner, Rule};
-use crate::membership::{Member, ring_after};
+use crate::membership::Member;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -233,7 +233,7 @@ impl Planner {
                     at == member
                 }
                 Phase::Fetching => r.home == member,
-                Phase::Up | Phase::Done | Phase::Released => false,
+                Phase::Fetched | Phase::Up | Phase::Done | Phase::Released => false,
             });
             if comes_back && let Some(leave) = self.leaves.nodes.get_mut(&member) {
                 leave.stage = Stage::Stopping;
@@ -296,7 +296,7 @@ impl Planner {
     pub(super) fn shelves(&self, number: u32, home: Member) -> (Vec<Member>, usize, usize) {
         let vaulted = self.vaults();
         let enough = if vaulted { 0 } else { self.enough() };
-        let ring = ring_after(home.node, &self.members);
+        let ring = self.units.neighbours.after(home.node, &self.members);
         let own = self.members.iter().copied().filter(|m| *m == home);
         if self.leaves.nodes.is_empty() {
             return (own.chain(ring).collect(), enough, enough);

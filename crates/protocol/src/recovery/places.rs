@@ -31,7 +31,7 @@ impl Planner {
             let same = || comes(**m).all(|(_, r)| r.home == old);
             self.spares.contains(*m) && (load(m) == 0 || same())
         };
-        let keepers = self.takers();
+        let keepers = self.in_cluster(index, self.takers());
         if let Some(spare) = keepers.iter().find(free) {
             return Some(*spare);
         }

@@ -1,42 +1,115 @@
-//! Ranks whose recovery unit is a node (`--ft node`): those that begin on one node are
-//! checkpointed together and go back together, for ever and wherever they are.
+//! Ranks whose recovery unit is a node (`--ft node`) or a cluster of nodes (`--ft cluster`): those
+//! that begin there are checkpointed together and go back together, for ever and wherever they are.
 //!
 //! What they pass each other is not retained, so none of them can be brought back alone. What they
-//! send to others is logged, and the outcomes of all of them are, so nobody else goes back.
+//! send to others is logged, and the outcomes of all of them are, so nobody else goes back, and
+//! what they send again is what it was.
 //!
-//! Kept true: all ranks of a unit live on one node; they are brought back when no process of any
-//! of them is left, all from one set; a set counts when every image of it lies on as many nodes as
-//! it is to, and is given up as a whole when of one image no copy is left.
+//! Kept true: all ranks of a unit that is a node live on one node; those of a cluster stay in it as
+//! long as a node of it lives; they are brought back when no process of any of them is left and the
+//! outcomes of all of them are known, all from one set; a set counts when every image of it lies on
+//! as many nodes as it is to, and is given up as a whole when of one image no copy is left. Each
+//! time a unit goes back its nodes hear a greater number (`life`): what was said of streams within
+//! it under a smaller one says nothing any more.
 
 use super::{Action, Phase, Planner, Rank};
-use crate::membership::Member;
-use std::collections::BTreeSet;
+use crate::membership::{Member, Neighbours};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Which ranks are one unit.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Units {
+    /// By rank; empty: each is its own, or all are one.
+    of: Vec<u32>,
+    /// The set that each unit came from last.
+    sets: BTreeMap<u32, u32>,
+    /// How often each unit went back.
+    lives: BTreeMap<u32, u32>,
+    /// The clusters of nodes, if these are the units.
+    pub neighbours: Neighbours,
+}
+
+impl Units {
+    pub fn of(&self, index: usize) -> Option<u32> {
+        self.of.get(index).copied()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    /// All ranks begin; no node has heard of any life.
+    pub fn begin(&mut self) {
+        self.sets.clear();
+        self.lives.clear();
+    }
+}
 
 impl Planner {
     /// Like `new`: those who begin on one node are one recovery unit.
     pub fn by_node(map: Vec<u32>) -> Self {
-        Planner { units: map.clone(), ..Planner::new(map) }
+        let units = Units { of: map.clone(), ..Units::default() };
+        Planner { units, ..Planner::new(map) }
+    }
+
+    /// Like `new`: those who begin in one cluster are one recovery unit.
+    pub fn by_cluster(map: Vec<u32>, neighbours: Neighbours) -> Self {
+        let of = map.iter().map(|node| neighbours.cluster(*node)).collect();
+        let units = Units { of, neighbours, ..Units::default() };
+        Planner { units, ..Planner::new(map) }
     }
 
     /// The ranks of a recovery unit.
     pub(super) fn ranks_of(&self, unit: u32) -> Vec<usize> {
-        self.units.iter().enumerate().filter(|u| *u.1 == unit).map(|u| u.0).collect()
+        self.units.of.iter().enumerate().filter(|u| *u.1 == unit).map(|u| u.0).collect()
     }
 
     /// All recovery units of more than one rank, or of one.
     pub(super) fn all_units(&self) -> BTreeSet<u32> {
-        self.units.iter().copied().collect()
+        self.units.of.iter().copied().collect()
     }
 
     /// The set that a rank has to come from, if it may not come from any other.
     pub(super) fn set_of(&self, index: usize) -> Option<u32> {
-        let unit = self.units.get(index)?;
-        Some(self.sets.get(unit).copied().unwrap_or(0))
+        let unit = self.units.of(index)?;
+        Some(self.units.sets.get(&unit).copied().unwrap_or(0))
+    }
+
+    /// Those of these members that are in the cluster of a rank, if its cluster is its unit and has
+    /// any; else all.
+    pub(super) fn in_cluster(&self, index: usize, all: Vec<Member>) -> Vec<Member> {
+        let neighbours = &self.units.neighbours;
+        let Some(unit) = self.units.of(index).filter(|_| neighbours.are_known()) else {
+            return all;
+        };
+        let own: Vec<Member> =
+            all.iter().copied().filter(|m| neighbours.cluster(m.node) == unit).collect();
+        if own.is_empty() { all } else { own }
+    }
+
+    /// Where a rank may begin whose node is not there, and which of them is its turn: a unit that
+    /// is a node stays on one.
+    pub(super) fn begins_among(&self, index: usize, all: &[Member]) -> (Vec<Member>, usize) {
+        let unit = self.units.of(index).filter(|_| !self.units.neighbours.are_known());
+        (self.in_cluster(index, all.to_vec()), unit.map_or(index, |unit| unit as usize))
+    }
+
+    /// What to say of a loss if no node of its cluster is left.
+    pub(super) fn whole_cluster(&self, lost: Member) -> &'static str {
+        let neighbours = &self.units.neighbours;
+        let cluster = |m: &Member| neighbours.cluster(m.node);
+        let alive = self.members.iter().any(|m| cluster(m) == cluster(&lost));
+        if alive || neighbours.are_outside() || !neighbours.are_known() {
+            return "";
+        }
+        ": no node of its cluster is left, and copies were inside of it (`--copies outside` has \
+         them in another cluster)"
     }
 
     /// No copy of an image that counts is left.
     pub(super) fn lose_image(&mut self, index: usize, generation: u32, todo: &mut Vec<Action>) {
-        if let Some(&unit) = self.units.get(index) {
+        if let Some(unit) = self.units.of(index) {
             return self.lose_set(unit, generation, todo);
         }
         let rank = &mut self.ranks[index];
@@ -52,7 +125,7 @@ impl Planner {
             Phase::Up => rank.phase = Phase::Done,
             Phase::Falling { at } => {
                 rank.phase = Phase::Down { at };
-                let unit = self.units[index];
+                let unit = self.units.of[index];
                 self.unit_rises(unit, todo);
             }
             _ => {}
@@ -90,51 +163,75 @@ impl Planner {
         self.unit_rises(unit, todo);
     }
 
-    /// Brings a unit back if no process of it is left. Where it was, the segment has its outcomes.
+    /// A node is lost: the units that had ranks on it go back.
+    pub(super) fn units_fall(&mut self, todo: &mut Vec<Action>) {
+        let lost = |r: &usize| self.ranks[*r].phase == Phase::Fetching;
+        let (all, hurt) = (self.all_units(), |u: &u32| self.ranks_of(*u).iter().any(lost));
+        let fall: Vec<u32> = all.into_iter().filter(hurt).collect();
+        fall.into_iter().for_each(|unit| self.unit_falls(unit, todo));
+    }
+
+    /// Brings a unit back if no process of it is left, and the outcomes of all of it are known.
     pub(super) fn unit_rises(&mut self, unit: u32, todo: &mut Vec<Action>) {
-        let mut place = None;
-        for index in self.ranks_of(unit) {
-            match self.ranks[index].phase {
-                Phase::Down { at } => place = Some(at),
-                Phase::Released => {}
-                _ => return,
-            }
-        }
-        if let Some(at) = place {
-            self.restore_unit(unit, at, todo);
+        let phase = |r: &usize| self.ranks[*r].phase;
+        let waits = |r: &usize| matches!(phase(r), Phase::Down { .. } | Phase::Fetched);
+        let ranks = self.ranks_of(unit);
+        let ready = ranks.iter().all(|r| waits(r) || phase(r) == Phase::Released);
+        if ready && ranks.iter().any(waits) {
+            self.restore_unit(unit, todo);
         }
     }
 
-    /// The outcomes of all ranks whose node is gone are known: their units come to other nodes.
+    /// The outcomes of all ranks whose node is gone are known: their units come back.
     pub(super) fn place_units(&mut self, todo: &mut Vec<Action>) {
+        for rank in self.ranks.iter_mut().filter(|r| r.phase == Phase::Fetching) {
+            rank.phase = Phase::Fetched;
+        }
         for unit in self.all_units() {
-            let ranks = self.ranks_of(unit);
-            let lost = ranks.iter().copied().find(|r| self.ranks[*r].phase == Phase::Fetching);
-            let Some(first) = lost else { continue };
-            let Some(at) = self.place(first) else { return todo.push(Action::Lost) };
-            self.restore_unit(unit, at, todo);
+            self.unit_rises(unit, todo);
             if self.rolling_back {
                 return;
             }
         }
     }
 
-    fn restore_unit(&mut self, unit: u32, at: Member, todo: &mut Vec<Action>) {
+    fn restore_unit(&mut self, unit: u32, todo: &mut Vec<Action>) {
         let ranks = self.ranks_of(unit);
         let has = |r: &Rank, g: u32| g == 0 || r.kept.get(&g).is_some_and(|h| !h.is_empty());
         let all = |g: &u32| ranks.iter().all(|r| has(&self.ranks[*r], *g));
         let known = ranks.first().into_iter().flat_map(|r| self.ranks[*r].kept.keys().rev());
         let Some(set) = known.copied().find(all) else {
-            let why = format!("no set of images of the ranks that began on node {unit} is left");
+            let began = if self.units.neighbours.are_known() { "in cluster" } else { "on node" };
+            let why = format!("no set of images of the ranks that began {began} {unit} is left");
             return self.roll_back(why, todo);
         };
-        self.sets.insert(unit, set);
-        todo.push(Action::Gather { at, ranks: ranks.iter().map(|r| *r as u32).collect() });
-        for index in ranks {
-            if self.ranks[index].phase != Phase::Released {
-                self.restore_at(index, at, todo);
-            }
+        let Some(places) = self.places_of(&ranks) else { return todo.push(Action::Lost) };
+        self.units.sets.insert(unit, set);
+        let life = self.units.lives.entry(unit).or_default();
+        *life += 1;
+        let (life, ranks): (u32, Vec<u32>) = (*life, ranks.iter().map(|r| *r as u32).collect());
+        for at in places.values().copied().collect::<BTreeSet<Member>>() {
+            todo.push(Action::Gather { at, ranks: ranks.clone(), life });
         }
+        for (index, at) in places {
+            self.restore_at(index as usize, at, todo);
+        }
+    }
+
+    /// Where the ranks of a unit come back: where they were, or if that is lost where `place` says;
+    /// of a unit that is a node all on one.
+    fn places_of(&self, ranks: &[usize]) -> Option<BTreeMap<u32, Member>> {
+        let mut places = BTreeMap::new();
+        for &index in ranks {
+            let one = places.values().next().filter(|_| !self.units.neighbours.are_known());
+            let at = match self.ranks[index].phase {
+                Phase::Released => continue,
+                Phase::Down { at } => at,
+                _ => one.copied().or_else(|| self.place_among(index, &places))?,
+            };
+            places.insert(index as u32, at);
+        }
+        Some(places)
     }
 
     /// A rank of a falling unit was started before that was known.

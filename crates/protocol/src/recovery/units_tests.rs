@@ -54,7 +54,11 @@ fn ordered(todo: &[Action]) -> Vec<(u32, u32, u32)> {
 }
 
 fn gathers(todo: &[Action], at: u32, ranks: &[u32]) -> bool {
-    todo.contains(&Action::Gather { at: member(at), ranks: ranks.to_vec() })
+    let there = |a: &Action| match a {
+        Action::Gather { at: place, ranks: all, .. } => place.node == at && all == ranks,
+        _ => false,
+    };
+    todo.iter().any(there)
 }
 
 #[test]
@@ -157,4 +161,87 @@ fn without_one_image_the_whole_set_is_of_no_use() {
     let damaged = |rank| Action::Damaged { rank, generation: 2 };
     assert!(todo.contains(&damaged(0)) && todo.contains(&damaged(1)));
     assert_eq!(ordered(&died(&mut p, 0, 2)), [(0, 1, 0), (1, 1, 0)]);
+}
+
+/// Ranks 0 and 1 on nodes 0 and 1 of the first cluster, 2 and 3 on nodes 2 and 3 of the second;
+/// node 4 a spare of the first, node 5 one of the second.
+fn clustered(outside: bool) -> Planner {
+    let neighbours = Neighbours::new(2, vec![0, 0, 1, 1, 0, 1], outside);
+    let mut p = Planner::by_cluster(vec![0, 1, 2, 3], neighbours);
+    for node in 0..6 {
+        p.step(Input::Joined { member: member(node), spare: node > 3 });
+    }
+    p.start();
+    run(&mut p, &[0, 1, 2, 3], 1);
+    p
+}
+
+/// All nodes answer what they hold, in step with these; returns what is ordered then.
+fn answered(p: &mut Planner, in_step: &[u32]) -> Vec<Action> {
+    let answer =
+        Answer { in_step: in_step.iter().map(|n| member(*n)).collect(), ..Answer::default() };
+    let round = p.round;
+    let members = p.members().to_vec();
+    let all =
+        members.into_iter().map(|from| Input::Answered { from, round, answer: answer.clone() });
+    all.collect::<Vec<_>>().into_iter().flat_map(|input| p.step(input)).collect()
+}
+
+#[test]
+fn copies_are_in_the_cluster_or_in_another() {
+    let partner = |p: &Planner, rank| p.partner(rank).unwrap().node;
+    let inside = clustered(false);
+    assert_eq!([0, 1, 2, 3].map(|r| partner(&inside, r)), [1, 4, 3, 5]);
+    let outside = clustered(true);
+    assert_eq!([0, 1, 2, 3].map(|r| partner(&outside, r)), [2, 2, 4, 4]);
+}
+
+#[test]
+fn a_set_over_nodes_counts_when_all_of_it_is_stored() {
+    let mut p = clustered(false);
+    let at = |nodes: [u32; 2]| nodes.map(member).to_vec();
+    let part = |rank, at| Input::Stored { rank, incarnation: 1, generation: 1, at };
+    assert_eq!(p.step(part(0, at([0, 1]))), []);
+    let complete = |rank| Action::Complete { rank, generation: 1 };
+    assert_eq!(p.step(part(1, at([1, 4]))), [complete(0), complete(1)]);
+}
+
+#[test]
+fn a_unit_over_nodes_waits_for_those_that_live_and_for_what_is_known_of_the_dead() {
+    let mut p = clustered(false);
+    let todo = p.step(Input::NodeDied { member: member(1) });
+    assert_eq!(killed(&todo), [0], "the other cluster is not touched");
+    assert!(todo.iter().any(|a| matches!(a, Action::Query { ranks, .. } if *ranks == [1])));
+    assert_eq!(ordered(&answered(&mut p, &[1])), [], "rank 0 may run still");
+    let todo = died(&mut p, 0, 1);
+    assert_eq!(ordered(&todo), [(0, 0, 0), (1, 0, 4)], "to the spare of the cluster");
+    assert!(gathers(&todo, 0, &[0, 1]) && gathers(&todo, 4, &[0, 1]));
+    let lives = |a: &Action| matches!(a, Action::Gather { life, .. } if *life != 1);
+    assert!(!todo.iter().any(lives));
+    // The other way round: the processes end first.
+    run(&mut p, &[0, 1], 2);
+    let todo = p.step(Input::NodeDied { member: member(0) });
+    assert_eq!(killed(&todo), [1]);
+    assert_eq!(ordered(&died(&mut p, 1, 2)), []);
+    let todo = answered(&mut p, &[0]);
+    assert_eq!(ordered(&todo), [(0, 0, 4), (1, 0, 4)], "they share the cluster's last node");
+    assert!(todo.iter().any(|a| matches!(a, Action::Gather { life: 2, .. })));
+}
+
+#[test]
+fn a_lost_cluster_comes_back_in_another_if_that_has_what_it_takes() {
+    let mut p = clustered(true);
+    for node in [1, 4, 0] {
+        p.step(Input::NodeDied { member: member(node) });
+    }
+    let todo = answered(&mut p, &[0, 1]);
+    assert_eq!(ordered(&todo), [(0, 0, 5), (1, 0, 2)], "a spare, then who has fewest");
+    let mut p = clustered(false);
+    for node in [1, 4, 0] {
+        p.step(Input::NodeDied { member: member(node) });
+    }
+    let todo = answered(&mut p, &[]);
+    let why =
+        |a: &Action| matches!(a, Action::RollBack { why } if why.contains("--copies outside"));
+    assert!(todo.iter().any(why), "{todo:?}");
 }

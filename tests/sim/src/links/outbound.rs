@@ -274,12 +274,12 @@ fn stretch(log: Option<&Log>, from: u64, length: u64) -> Option<Vec<u8>> {
 /// An answer as one takes it who is mistaken.
 fn spoil(world: &World, sender: &Sender<u64>, answer: Backward) -> Backward {
     match answer {
-        Backward::Resume { stream, serial, from, need, credit } => {
+        Backward::Resume { stream, serial, life, from, need, credit } => {
             let before = sender.cut(stream).filter(|_| world.makes(Mistake::NoRewind));
             let from = from.max(before.unwrap_or(0));
             let endless = world.makes(Mistake::CreditIgnored);
             let credit = if endless { u64::MAX } else { credit.max(from) };
-            Backward::Resume { stream, serial, from, need, credit }
+            Backward::Resume { stream, serial, life, from, need, credit }
         }
         other => other,
     }
