@@ -187,7 +187,7 @@ impl World {
 
     fn disturb(&mut self, now: u64) {
         let quiet = now.abs_diff(self.hiccup_at) > 8_000;
-        if now % 5_000 == 0 && quiet && self.random.below(12) < self.hiccups {
+        if now.is_multiple_of(5_000) && quiet && self.random.below(12) < self.hiccups {
             let side = self.random.below(2) as usize;
             self.ends[side].held_up_ms = now + self.random.below(1_900);
         }
