@@ -28,8 +28,7 @@ def program(name, mib):
     if name == "noise":
         return [noise(), str(mib), "1", "100"], "filled"
     heat = os.path.join(BUILD, "examples", "heat")
-    # Two grids make the memory up.
-    sizes = ["--mib", str(max(1, mib // 2)), "--steps", "1000000", "--every", "10"]
+    sizes = ["--mib", str(mib), "--steps", "1000000", "--every", "10"]
     return [heat, *sizes, "--progress"], ""
 
 

@@ -28,6 +28,7 @@ UNSAFE_ALLOWED = (
     "crates/channel/",  # shared memory
     "crates/ledger/",  # shared memory
     "crates/link/",  # the segment, sockets
+    "crates/fabric/",  # a C library that is opened at run time
     "crates/image/",  # ptrace, other processes' memory
     "crates/restorer/",  # no libc, raw system calls
     "crates/node/",  # fork, futex, the segment
@@ -40,7 +41,7 @@ UNSAFE_ALLOWED = (
     "tests/image/programs/",  # calls to MPI
 )
 NO_UNWRAP = ("abi", "core", "channel", "ledger", "link", "protocol", "image", "image-cli", "node",
-             "control", "vault", "regions", "tls", "gateway", "etcd")
+             "control", "vault", "regions", "tls", "gateway", "etcd", "fabric")
 
 # path -> {rule: reason}
 EXCEPTIONS = {}

@@ -67,9 +67,8 @@ pub(crate) struct Early {
 
 impl Early {
     /// Opens the door of `rank`, and says where it is. `None`: not in this job, or not possible.
-    /// `crowded`: there are more ranks than cores.
-    pub fn open(seg: &Segment, rank: u32, crowded: bool) -> Option<Early> {
-        if !Wish::is_for(seg, crowded) {
+    pub fn open(seg: &Segment, rank: u32) -> Option<Early> {
+        if !Wish::is_for(seg) {
             return None;
         }
         let ctl = seg.rank(rank);

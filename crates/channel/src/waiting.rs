@@ -44,7 +44,11 @@ impl Patience {
                 false => Patience { looks: 2_000, spins: 20_000, yields: 100 },
             }
         } else {
-            Patience { looks: 0, spins: 50, yields: 20 }
+            match linked {
+                // No datagram wakes who sleeps, and whom it is for may wait for this very core.
+                true => Patience { looks: 0, spins: 0, yields: 500 },
+                false => Patience { looks: 0, spins: 50, yields: 20 },
+            }
         }
     }
 

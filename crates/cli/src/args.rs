@@ -1,10 +1,10 @@
 //! The command line.
 
 use crate::clusters::Wide;
+use crate::guard::Guard;
 use crate::ha_args::{HaArgs, Standby};
 use crate::keeping::Keeping;
 pub use crate::layout::{BindMode, MapMode};
-use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use eyrie_terminal::units::{parse_bytes, parse_millis};
 use eyrie_vault::Scheme;
@@ -327,15 +327,6 @@ pub struct Run {
     pub command: Vec<OsString>,
 }
 
-/// What others on the network may see.
-#[derive(Debug, Args)]
-pub struct Guard {
-    /// Encrypt all connections between nodes, and to the controller (TLS 1.3 with a key of the
-    /// job). Small messages then take the way of all others. A job on one node has no connections
-    #[arg(long, env = "EYRIE_TLS", value_parser = FalseyValueParser::new())]
-    pub tls: bool,
-}
-
 /// How hosts are reached, and how many ranks they take.
 #[derive(Debug, Args)]
 pub struct Reach {
@@ -450,6 +441,10 @@ pub struct Restart {
     #[arg(long, value_name = "S")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=256))]
     pub spares: Option<u32>,
+    /// On these nodes: a router, which is a node more, for each N ranks (eyrie run --ft routed); of
+    /// hosts the last; 0: no routers [default: as before]
+    #[arg(long, value_name = "N")]
+    pub routers: Option<u32>,
     #[command(flatten)]
     pub reach: Reach,
     #[command(flatten)]

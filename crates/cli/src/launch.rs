@@ -14,7 +14,7 @@ use crate::standby;
 use anyhow::Context;
 use eyrie_control::gateway::Clusters;
 use eyrie_control::vault::Manner;
-use eyrie_control::{Bind, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec};
+use eyrie_control::{Bind, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec, Transport};
 use eyrie_node::daemon;
 use eyrie_node::depot::Depot;
 use eyrie_node::home::{self, JobFolder};
@@ -59,7 +59,10 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
     let file = RankFile::of(run).map_err(|e| Failure::new(USAGE, e))?;
     check_routers(run).map_err(|e| Failure::new(USAGE, anyhow::Error::msg(e)))?;
     let ranks = file.as_ref().map_or_else(|| run.ranks(), |f| f.ranks.len() as u32);
-    let routers = router_share(run).map_or(0, |share| Routing::count(ranks, share));
+    // Each cluster has one at least.
+    let clusters = run.wide.clusters.unwrap_or(1);
+    let count = |share| Routing::count(ranks, share).max(clusters);
+    let routers = router_share(run).map_or(0, count);
     let wish = Wish {
         hosts: run.hosts.as_deref(),
         here: run.nodes.is_some(),
@@ -89,9 +92,10 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
             (nodes, homes.unwrap_or_default(), None)
         }
     };
-    check_vault(run, nodes)?;
+    check_vault(run, nodes.saturating_add(if nodes > 0 { routers } else { 0 }))?;
+    check_transport(run)?;
     check_saving(run)?;
-    let clusters = run.wide.plan(nodes, run.spares.unwrap_or(0), &named);
+    let clusters = run.wide.plan(nodes, run.spares.unwrap_or(0) + routers, &named);
     let clusters = clusters.map_err(|e| Failure::new(USAGE, e))?;
     check_clusters(run, &clusters)?;
     if routers > 0 && nodes == 0 {
@@ -177,6 +181,7 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         input_is_file: input_is_file(),
         controller_limit_ms: run.controller_limit.unwrap_or(CONTROLLER_LIMIT_MS),
         tls: run.guard.tls,
+        transport: run.guard.transport(Transport::Tcp),
         save_every_ms: run.save_every.unwrap_or(0),
         grace_ms: run.grace.unwrap_or(GRACE_MS),
         save_to: run.save_to.clone(),
@@ -188,8 +193,9 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
 
 /// Refuses what does not go through gateways yet.
 fn check_clusters(run: &Run, clusters: &Clusters) -> Result<(), Failure> {
-    if clusters.count() > 0 && run.ft != FtMode::Logged {
-        let text = "several clusters take --ft logged, so far: leave --ft or --clusters out";
+    if clusters.count() > 0 && ![FtMode::Logged, FtMode::Routed].contains(&run.ft) {
+        let text =
+            "several clusters take --ft logged or routed, so far: leave --ft or --clusters out";
         return Err(Failure::new(USAGE, anyhow::Error::msg(text)));
     }
     Ok(())
@@ -216,8 +222,10 @@ pub fn check_vault(run: &Run, nodes: u32) -> Result<(), Failure> {
     run.keeping.check(parity).map_err(|e| Failure::new(USAGE, e))?;
     let Some(vault) = run.vault else { return Ok(()) };
     let (least, there) = (vault.least(), nodes.saturating_add(run.spares.unwrap_or(0)) as usize);
-    let text = if run.ft != FtMode::Logged {
-        format!("--vault {vault} keeps the checkpoints of --ft logged, so far: leave one out")
+    let text = if ![FtMode::Logged, FtMode::Routed].contains(&run.ft) {
+        format!(
+            "--vault {vault} keeps the checkpoints of --ft logged and routed, so far: leave one out"
+        )
     } else if has_parity(vault) && there < least {
         format!("--vault {vault} needs {least} nodes at least, and there are {there}")
     } else {
@@ -226,12 +234,18 @@ pub fn check_vault(run: &Run, nodes: u32) -> Result<(), Failure> {
     Err(Failure::new(USAGE, anyhow::Error::msg(text)))
 }
 
+/// Refuses what a transport does not do.
+fn check_transport(run: &Run) -> Result<(), Failure> {
+    let transport = run.guard.transport(Transport::Tcp);
+    let checked = run.guard.check(run.guard.tls, &transport);
+    checked.map_err(|text| Failure::new(USAGE, anyhow::Error::msg(text)))
+}
+
 /// Refuses to save what is not one state of the job.
 pub fn check_saving(run: &Run) -> Result<(), Failure> {
     let text = match run.ft {
         _ if run.save_every.is_none() => return Ok(()),
-        FtMode::Logged | FtMode::Coordinated => return Ok(()),
-        FtMode::Routed => "--save-every does not go with --ft routed, so far: leave one out",
+        FtMode::Logged | FtMode::Routed | FtMode::Coordinated => return Ok(()),
         FtMode::None => "--save-every saves checkpoints, and with --ft none there are none",
         FtMode::Node => "a job with --ft node is not saved as a whole, so far: no --save-every",
     };
@@ -324,6 +338,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         input_is_file: false,
         controller_limit_ms: 0,
         tls: false,
+        transport: Transport::Tcp,
         save_every_ms: 0,
         grace_ms: 0,
         save_to: None,

@@ -5,10 +5,11 @@ use crate::clusters;
 use crate::hosts::{self, Wish};
 use crate::launch;
 use anyhow::{Context, anyhow};
-use eyrie_control::{ClientMsg, JobSpec};
+use eyrie_control::{ClientMsg, Ft, JobSpec};
 use eyrie_node::depot::Depot;
 use eyrie_node::home;
 use eyrie_node::placement::Map;
+use eyrie_node::routing::Routing;
 use eyrie_node::saved::SavedJob;
 use eyrie_node::spawn::Prefix;
 use eyrie_objects::Place;
@@ -41,6 +42,10 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
     spec.verbose = args.verbose;
     spec.keep = spec.keep || args.keep;
     spec.tls = spec.tls || args.guard.tls;
+    spec.transport = args.guard.transport(spec.transport);
+    args.guard
+        .check(spec.tls, &spec.transport)
+        .map_err(|text| Failure::new(USAGE, anyhow!(text)))?;
     // What it goes on from lies in a folder of this machine.
     spec.ha = None;
     spec.input_is_file = launch::input_is_file();
@@ -102,6 +107,7 @@ fn place(args: &Restart, spec: &mut JobSpec) -> anyhow::Result<Vec<String>> {
     if args.map.is_some() {
         spec.cyclic = args.map == Some(MapMode::Cyclic);
     }
+    let routers = routers(args, spec)?;
     let allocated = spec.hosts.as_ref().is_some_and(|h| !h.shell) && args.nodes.is_none();
     if args.hosts.is_some() || allocated {
         let wish = Wish {
@@ -109,7 +115,7 @@ fn place(args: &Restart, spec: &mut JobSpec) -> anyhow::Result<Vec<String>> {
             here: false,
             reach: &args.reach,
             ranks: spec.size,
-            spares: args.spares.unwrap_or(0),
+            spares: args.spares.unwrap_or(0) + routers,
             map: if spec.cyclic { Map::Cyclic } else { Map::Block },
             file: None,
         };
@@ -120,8 +126,7 @@ fn place(args: &Restart, spec: &mut JobSpec) -> anyhow::Result<Vec<String>> {
         })?;
         (spec.nodes, spec.homes, spec.netns) = (plan.nodes, plan.homes, false);
         spec.manner.domains = plan.domains;
-        // There it goes on without routers.
-        (spec.spares, spec.routers) = (args.spares.unwrap_or(0), 0);
+        (spec.spares, spec.routers) = (args.spares.unwrap_or(0) + routers, routers);
         spec.hosts = Some(Box::new(plan.hosts));
         // Those of a rank file were of the hosts that were.
         spec.slots = Vec::new();
@@ -135,12 +140,29 @@ fn place(args: &Restart, spec: &mut JobSpec) -> anyhow::Result<Vec<String>> {
         (spec.nodes, spec.hosts, spec.homes) = (nodes, None, Vec::new());
         spec.manner.domains = Vec::new();
         spec.slots = Vec::new();
-        (spec.spares, spec.routers) = (args.spares.unwrap_or(0), 0);
+        (spec.spares, spec.routers) = (args.spares.unwrap_or(0) + routers, routers);
     } else if spec.hosts.is_some() && (args.map.is_some() || args.spares.is_some()) {
         return Err(anyhow!("--map and --spares: give --hosts or --nodes, too"));
+    } else if args.routers.is_some() {
+        return Err(anyhow!("--routers: give --hosts or --nodes, too"));
     }
     spec.spares = args.spares.map_or(spec.spares, |spares| spares + spec.routers);
     Ok(Vec::new())
+}
+
+/// How many routers there are where the job goes on, if that is elsewhere.
+fn routers(args: &Restart, spec: &mut JobSpec) -> anyhow::Result<u32> {
+    match args.routers {
+        Some(0) => return Ok(0),
+        Some(_) if spec.ft != Ft::Logged => {
+            let mode = spec.mode();
+            return Err(anyhow!("--routers: the job runs with --ft {mode}, which has none"));
+        }
+        Some(share) => spec.router_share = share,
+        None if spec.routers == 0 => return Ok(0),
+        None => {}
+    }
+    Ok(Routing::count(spec.size, spec.router_share).max(spec.clusters.count()))
 }
 
 /// Names of the options given that say where.
@@ -150,6 +172,7 @@ fn options(args: &Restart) -> Vec<&'static str> {
         ("hosts", args.hosts.is_some()),
         ("map", args.map.is_some()),
         ("spares", args.spares.is_some()),
+        ("routers", args.routers.is_some()),
         ("prefix", args.reach.prefix.is_some()),
         ("address", args.reach.address.is_some()),
         ("join-limit", args.reach.join_limit.is_some()),

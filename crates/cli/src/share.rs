@@ -17,7 +17,7 @@ const SLACK: Duration = Duration::from_secs(10);
 
 pub fn suspend(args: &Suspend) -> Result<i32, Failure> {
     let job = find_running(&args.job)?;
-    done(Remote::connect(&job)?.patient(&ClientMsg::Suspend)?)?;
+    done(Remote::connect(&job)?.patient(&ClientMsg::Suspend { swap: args.swap })?)?;
     Ok(0)
 }
 

@@ -11,16 +11,23 @@ pub const NOTICE_HELP: &str = "Example, on a host that is to be switched off:\n 
     same. The command returns at once. Exit code: 0, or 1 if no node is here.";
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  eyrie suspend last\n  eyrie resume last\n\n\
+#[command(after_help = "Examples:\n  eyrie suspend last\n  eyrie suspend last --swap\n\
+    \x20 eyrie resume last\n\n\
     All processes of all ranks stop where they are, on all nodes, and go on from there when\n\
     `eyrie resume` says so; they notice nothing of it but the time. Daemons go on: the job\n\
     answers, what dies is brought back and stands then, too, and checkpoints that are asked for\n\
     are taken. No time counts for intervals of checkpoints. Memory and logs stay. The command\n\
     returns when all stand. If the controller dies the job stays suspended; a job that is to end\n\
-    goes on first.")]
+    goes on first.\n\n\
+    With --swap the job gives its memory away, too: each rank gets a checkpoint of the moment at\n\
+    which it stands, and its process ends; `eyrie resume` makes the processes again. Their logs\n\
+    stay in memory. For --ft logged.")]
 pub struct Suspend {
     /// The job: its id, the beginning of one, or `last`
     pub job: String,
+    /// Free its memory, too: checkpoints take its place until it goes on
+    #[arg(long)]
+    pub swap: bool,
 }
 
 #[derive(Debug, Args)]

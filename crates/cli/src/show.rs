@@ -2,7 +2,7 @@
 
 use eyrie_control::{Event, JobStatus, NodeStatus, RankStatus, Suspension};
 use eyrie_terminal::units::{bytes, millis};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 /// One event as a line.
@@ -154,8 +154,13 @@ fn suspension(suspended: &Suspension) -> String {
         _ => "suspended by eyrie suspend",
     };
     let by: Vec<&str> = suspended.by.iter().map(of).collect();
-    let not_yet = if suspended.whole { "" } else { ", not all ranks stand yet" };
-    format!("{} for {}{not_yet}", by.join(", "), millis(suspended.for_ms as f64))
+    let more = match (suspended.whole, suspended.swapped) {
+        (true, false) => "",
+        (true, true) => ", its memory is out",
+        (false, false) => ", not all ranks stand yet",
+        (false, true) => ", not all of its memory is out yet",
+    };
+    format!("{} for {}{more}", by.join(", "), millis(suspended.for_ms as f64))
 }
 
 /// The nodes of a job that has several.
@@ -184,20 +189,34 @@ fn nodes(job: &JobStatus) -> String {
     let routes = |n: &&NodeStatus| n.routes.is_some() && n.state != "lost" && n.state != "left";
     for n in job.nodes.iter().filter(routes) {
         let (ranks, held) = (list(n.routes.as_deref().unwrap_or(&[])), n.logged_bytes);
-        let _ = writeln!(text, "node {} routes for ranks {ranks}: log {}", n.node, bytes(held));
+        let (log, stood) = (bytes(held), n.paused_ms);
+        let _ = writeln!(
+            text,
+            "node {} routes for ranks {ranks}: log {log}, stood for {} checkpoints, {stood:.1} ms \
+             in all",
+            n.node, n.pauses
+        );
     }
     if job.tls {
         text.push_str("connections: encrypted (TLS 1.3)\n");
     }
+    let over: BTreeSet<&str> = (job.nodes.iter())
+        .filter(|n| n.libfabric_connections > 0)
+        .filter_map(|n| n.transport.as_deref())
+        .collect();
+    for transport in over {
+        let _ = writeln!(text, "connections: {transport}");
+    }
     text.push_str(&clusters(job));
     text.push_str(&vault(job));
-    for n in job.nodes.iter().filter(|n| n.strangers + n.fenced + n.malformed > 0) {
+    let refused = |n: &NodeStatus| n.strangers + n.fenced + n.malformed + n.uninvited > 0;
+    for n in job.nodes.iter().filter(|n| refused(n)) {
         let (strangers, fenced, malformed) = (n.strangers, n.fenced, n.malformed);
         let _ = writeln!(
             text,
             "node {} turned away: {strangers} strangers, {fenced} of past incarnations, \
-             {malformed} for malformed frames",
-            n.node
+             {malformed} for malformed frames, {} images without a key",
+            n.node, n.uninvited
         );
     }
     text

@@ -75,6 +75,8 @@ pub enum EventKind {
     Stored,
     /// Its ranks have moved elsewhere, and it is a spare.
     NodeVacated,
+    /// The process of a rank of a suspended job ends: its image holds its memory.
+    SwappedOut,
 }
 
 impl EventKind {
@@ -114,6 +116,7 @@ impl EventKind {
             EventKind::Resumed => "resumed",
             EventKind::Stored => "stored",
             EventKind::NodeVacated => "node-vacated",
+            EventKind::SwappedOut => "swapped-out",
         }
     }
 }

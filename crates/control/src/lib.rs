@@ -15,6 +15,7 @@ pub mod meta;
 pub mod node;
 pub mod pmi;
 pub mod status;
+pub mod transport;
 pub mod vault;
 
 pub use bind::{Bind, Slot};
@@ -30,4 +31,5 @@ pub use node::{Death, FromNode, Said, ToNode};
 pub use status::{
     CheckpointStatus, HaStatus, JobStatus, NodeStatus, RankStatus, SavedSet, SavedTo, Suspension,
 };
+pub use transport::Transport;
 pub use vault::{VaultOrder, VaultStep};

@@ -9,6 +9,7 @@ use crate::event::Event;
 use crate::gateway::Clusters;
 use crate::ha::Ha;
 use crate::status::JobStatus;
+use crate::transport::Transport;
 use eyrie_vault::Scheme;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -173,6 +174,8 @@ pub struct JobSpec {
     pub controller_limit_ms: u64,
     /// Connections between nodes, and to the controller, are encrypted.
     pub tls: bool,
+    /// What those between nodes go over.
+    pub transport: Transport,
     /// How often, at most, the newest set of a job over nodes is brought to the job's folder while
     /// it runs; 0: never.
     pub save_every_ms: u64,
@@ -295,8 +298,11 @@ pub enum ClientMsg {
         to: Vec<String>,
         release: bool,
     },
-    /// Have all ranks stand still until `Continue`; answered by `Done` when they do.
-    Suspend,
+    /// Have all ranks stand still until `Continue`; answered by `Done` when they do. With `swap`
+    /// their processes end, when there is an image of each, and come back from that.
+    Suspend {
+        swap: bool,
+    },
     /// They go on.
     Continue,
     /// Have them stand still (not `runs`), or go on, as long as this connection stands and says so

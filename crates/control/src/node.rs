@@ -119,7 +119,9 @@ pub enum ToNode {
     /// Answered by `Found`, more than once if images are refused.
     Find { rank: u32, attempt: u64, generations: Vec<u32>, fetch: Option<Fetch> },
     /// With a copy for node `partner`, which lacks the files of the generations `missing`. With
-    /// `hold` the rank stays stopped if its image comes about. Answered by `CheckpointOver`.
+    /// `hold` the rank stays stopped if its image comes about. With a `key`, which the partner has
+    /// been given by `Invite`, the image goes there while it is written. Answered by
+    /// `CheckpointOver`.
     Checkpoint {
         rank: u32,
         start: u64,
@@ -128,7 +130,15 @@ pub enum ToNode {
         partner: Option<u32>,
         missing: Vec<u32>,
         hold: bool,
+        key: Option<[u8; 32]>,
     },
+    /// Let this image of the rank in while it is written, once, by this key.
+    Invite { rank: u32, generation: u32, key: [u8; 32] },
+    /// To the router of a rank: send nothing more to it. Answered by `Paused` when what was sent is
+    /// there.
+    Pause { rank: u32, generation: u32 },
+    /// That checkpoint is over.
+    Resume { rank: u32, generation: u32 },
     /// Copy these images of the rank to another node: the last, and what it needs. Answered by
     /// `Copied`.
     Copy { rank: u32, generations: Vec<u32>, to: u32 },
@@ -222,6 +232,8 @@ pub enum ToNode {
     Leaving { round: u64, nodes: Vec<u32> },
     /// A rank that was held goes on.
     LetGo { rank: u32 },
+    /// Let a rank run one part in so many of the time (1: all of it).
+    Slow { rank: u32, part: u32 },
     /// The ranks here are held and come back elsewhere: end all processes. Answered by `Vacated`.
     Vacate,
     /// Nothing hangs on this node any more: it ends, and nothing of the job stays. Answered by
@@ -322,19 +334,27 @@ pub struct Refusals {
     pub fenced: u64,
     /// What no correct node sends.
     pub malformed: u64,
+    /// Images that were to come without a key for that, or with one that was used before.
+    pub uninvited: u64,
 }
 
 /// How a node itself is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeLook {
     pub refused: Refusals,
     /// Of a router: bytes that it keeps.
     pub logged_bytes: u64,
+    /// What its connections go over, and how many have gone over libfabric so far.
+    pub transport: String,
+    pub piped: u64,
+    /// How often it stopped what goes to a rank for a checkpoint, and for how long in all.
+    pub pauses: u64,
+    pub paused_us: u64,
 }
 
 impl Refusals {
     pub fn total(&self) -> u64 {
-        self.strangers + self.fenced + self.malformed
+        self.strangers + self.fenced + self.malformed + self.uninvited
     }
 }
 
@@ -424,6 +444,11 @@ pub enum FromNode {
         start: u64,
         generation: u32,
         result: CheckpointResult,
+    },
+    /// Nothing is on its way from this router to the rank any more.
+    Paused {
+        rank: u32,
+        generation: u32,
     },
     /// All ranks here of a set stand, and what they have sent is copied; or that failed.
     Stands {

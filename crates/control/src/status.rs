@@ -85,6 +85,9 @@ pub struct Suspension {
     pub by: Vec<String>,
     /// Every rank stands.
     pub whole: bool,
+    /// Their memory goes out (`eyrie suspend --swap`); with `whole`: it is out.
+    #[serde(default)]
+    pub swapped: bool,
 }
 
 /// A set of checkpoints that a job can be restarted from.
@@ -121,11 +124,22 @@ pub struct NodeStatus {
     pub routes: Option<Vec<u32>>,
     /// Bytes that it keeps for them.
     pub logged_bytes: u64,
+    /// What its connections to other nodes of its cluster go over: `tcp`, or `libfabric:PROVIDER`.
+    pub transport: Option<String>,
+    /// Connections over libfabric so far, made by it and by others to it.
+    pub libfabric_connections: u64,
+    /// Of a router: how often it stopped what goes to a rank for a checkpoint of that, and for how
+    /// long in all.
+    pub pauses: u64,
+    pub paused_ms: f64,
     /// Callers that it has turned away: of no job or another, of no time or the past; and
     /// connections that it ended for what came on them.
     pub strangers: u64,
     pub fenced: u64,
     pub malformed: u64,
+    /// And images that moved without a key for that, or with one that was used before.
+    #[serde(default)]
+    pub uninvited: u64,
 }
 
 /// One rank.
@@ -141,7 +155,7 @@ pub struct RankStatus {
     pub vault_generation: Option<u64>,
     pub pid: Option<u32>,
     /// `starting`, `running`, `waiting`, `checkpointing`, `recovering`, `replaying`,
-    /// `suspended`, `waits-for-log-space`, `finalized`, `exited` or `dead`.
+    /// `suspended`, `swapped-out`, `waits-for-log-space`, `finalized`, `exited` or `dead`.
     pub state: String,
     /// Processors that its first thread may run on, as a list; empty while there is no process.
     pub processors: String,

@@ -1,11 +1,12 @@
 //! Ping-pong between two ranks on two nodes, joined by a link over loopback, beside a bare TCP
 //! ping-pong between two threads. Ranks are threads, nodes are segments of one process;
-//! `benches/link` runs it.
+//! `benches/link` runs it. `none` and `logged` send small messages early; `links` is `logged`
+//! without, and `libfabric` the same over libfabric's `tcp` provider, where it is installed.
 //!
 //!   link_pingpong SIZE:ROUNDS...    prints `SYSTEM SIZE MEDIAN_NS BEST_NS`, one way
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -14,8 +15,10 @@ use eyrie_core::consts::COMM_WORLD;
 use eyrie_core::datatype::predefined::BYTE;
 use eyrie_core::machine::Machine;
 use eyrie_core::p2p::SendMode;
+use eyrie_ledger::early::Wish;
 use eyrie_ledger::segment::{FT_LOGGED, Geometry};
 use eyrie_link::testing::Cluster;
+use eyrie_link::{Provider, Way};
 
 const BATCHES: usize = 15;
 const LOG_BYTES: u64 = 64 << 20;
@@ -82,8 +85,8 @@ fn receive(m: &mut Machine, data: &mut [u8], from: i32) {
     m.leave();
 }
 
-fn linked(size: usize, rounds: usize, ft: u32) {
-    let cluster = Cluster::new(2, Geometry::new(2, LOG_BYTES), ft, 1);
+fn linked(name: &str, (size, rounds): (usize, usize), ft: u32, way: (Way, Wish)) {
+    let cluster = Cluster::over(2, Geometry::new(2, LOG_BYTES), ft, 1, way);
     let segments = [0, 1].map(|rank| cluster.attach(rank, &[0, 0]));
     // What checkpoints do now and then: what was received is needed no more.
     let trim = || {
@@ -113,7 +116,7 @@ fn linked(size: usize, rounds: usize, ft: u32) {
             receive(&mut machine, &mut data, 1);
             trim();
         });
-        show(if ft == 0 { "none" } else { "logged" }, size, &times);
+        show(name, size, &times);
     });
 }
 
@@ -122,7 +125,12 @@ fn main() {
         let Some((size, rounds)) = plan.split_once(':') else { panic!("{plan}: SIZE:ROUNDS") };
         let (size, rounds) = (size.parse().expect("a size"), rounds.parse().expect("a number"));
         bare(size, rounds);
-        linked(size, rounds, 0);
-        linked(size, rounds, FT_LOGGED);
+        let plan = (size, rounds);
+        linked("none", plan, 0, (Way::Tcp, Wish::Always));
+        linked("logged", plan, FT_LOGGED, (Way::Tcp, Wish::Always));
+        linked("links", plan, FT_LOGGED, (Way::Tcp, Wish::Never));
+        if let Ok(provider) = Provider::find(Some("tcp"), Ipv4Addr::LOCALHOST.into()) {
+            linked("libfabric", plan, FT_LOGGED, (Way::Fabric(provider), Wish::Never));
+        }
     }
 }

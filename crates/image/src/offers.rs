@@ -119,7 +119,13 @@ pub fn machine() -> Machine {
     add("memfd", memfd(), "job segments, plans of restores", "nothing works");
     add("guard pages", guards(), "guard pages of newer libcs", "");
     add("huge pages", huge_pages(), "programs that reserve them", "such programs are refused");
-    add("transparent huge pages", transparent(), "faster twins", "a twin takes longer to make");
+    add("transparent huge pages", transparent(""), "faster twins", "a twin takes longer to make");
+    add(
+        "huge pages of shared memory",
+        transparent("shmem_"),
+        "logs that are used for the first time",
+        "large messages take longer; `advise` in shmem_enabled switches them on",
+    );
     add("AVX-512", flag("avx512f"), "programs that use it", {
         "images of programs that use it are refused"
     });
@@ -298,10 +304,12 @@ fn huge_pages() -> Tried {
     }
 }
 
-fn transparent() -> Tried {
-    let line = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
+/// `of`: which memory's, as the kernel names it (`shmem_`), private memory's if empty.
+fn transparent(of: &str) -> Tried {
+    let line = first_line(&format!("/sys/kernel/mm/transparent_hugepage/{of}enabled"));
     let chosen = line.split('[').nth(1).and_then(|l| l.split(']').next()).unwrap_or("never");
-    if chosen == "never" { Err("switched off".into()) } else { Ok(chosen.into()) }
+    let off = matches!(chosen, "never" | "deny");
+    if off { Err("switched off".into()) } else { Ok(chosen.into()) }
 }
 
 fn flag(name: &str) -> Tried {

@@ -30,18 +30,15 @@ pub const DATAGRAM_BYTES: usize = PREFIX_BYTES + entry::entry_bytes(MOST_BYTES) 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wish {
     Never,
-    /// Those that have a core for themselves: others wait asleep, where no datagram wakes.
-    Auto,
     Always,
 }
 
 impl Wish {
-    /// By the environment: `EYRIE_EARLY` is `off`, `always`, or anything else.
+    /// By the environment: `EYRIE_EARLY` is `off`, or anything else.
     pub fn from_env() -> Wish {
         match std::env::var("EYRIE_EARLY").as_deref() {
             Ok("off") => Wish::Never,
-            Ok("always") => Wish::Always,
-            _ => Wish::Auto,
+            _ => Wish::Always,
         }
     }
 
@@ -50,13 +47,9 @@ impl Wish {
         seg.header().early.store(self as u32, Release);
     }
 
-    /// Whether a rank of the segment's node takes early messages.
-    pub fn is_for(seg: &Segment, crowded: bool) -> bool {
-        match seg.header().early.load(Acquire) {
-            n if n == Wish::Never as u32 => false,
-            n if n == Wish::Always as u32 => true,
-            _ => !crowded,
-        }
+    /// Whether the ranks of the segment's node take early messages.
+    pub fn is_for(seg: &Segment) -> bool {
+        seg.header().early.load(Acquire) != Wish::Never as u32
     }
 }
 

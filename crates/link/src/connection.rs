@@ -1,4 +1,5 @@
-//! One authenticated connection: what is to be written, and its writing without waiting.
+//! One authenticated connection: what is to be written, and its writing without waiting. It goes
+//! over TCP, or over libfabric, where the TCP connection is what says that it ends.
 //!
 //! Kept true: what is queued is written in order; payload is written from the log it lies in. A
 //! connection that failed stays so, and its reader finds out by the shutdown.
@@ -6,14 +7,17 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{Shutdown, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use eyrie_fabric::{Piece, Pipe};
 use eyrie_ledger::segment::Segment;
 use eyrie_protocol::membership::Member;
 use eyrie_tls::{Session, Stream};
+
+use crate::waker::Waker;
 
 /// Payloads up to this size are copied behind their header: a piece of their own costs more.
 const COPY_BYTES: usize = 512;
@@ -47,6 +51,11 @@ impl Part {
             Part::Log { at, bytes } => (*at, *bytes),
         }
     }
+
+    fn piece(&self) -> Piece {
+        let (at, bytes) = self.rest();
+        Piece { at, bytes, stays: matches!(self, Part::Log { .. }) }
+    }
 }
 
 #[derive(Default)]
@@ -69,14 +78,21 @@ pub(crate) enum Flushed {
 pub(crate) struct Connection {
     pub peer: Member,
     stream: Stream,
+    /// What goes over libfabric is dropped before the segment that it sends from.
+    pipe: Option<Pipe>,
     queue: Mutex<Queue>,
     pub sent_bytes: AtomicU64,
     pub received_bytes: AtomicU64,
-    _segment: Arc<Segment>,
+    segment: Arc<Segment>,
 }
 
 impl Connection {
-    pub fn new(stream: Stream, peer: Member, segment: Arc<Segment>) -> io::Result<Connection> {
+    pub fn new(
+        stream: Stream,
+        pipe: Option<Pipe>,
+        peer: Member,
+        segment: Arc<Segment>,
+    ) -> io::Result<Connection> {
         let socket = stream.socket();
         socket.set_nodelay(true)?;
         socket.set_read_timeout(None)?;
@@ -85,10 +101,11 @@ impl Connection {
         Ok(Connection {
             peer,
             stream,
+            pipe,
             queue: Mutex::new(Queue::default()),
             sent_bytes: AtomicU64::new(0),
             received_bytes: AtomicU64::new(0),
-            _segment: segment,
+            segment,
         })
     }
 
@@ -133,9 +150,12 @@ impl Connection {
     pub fn flush(&self) -> Flushed {
         let mut queue = self.queue();
         while (queue.bytes > 0 || self.held() > 0) && !queue.failed {
-            let written = match self.stream.session() {
-                None => write(self.stream.socket(), &queue.parts),
-                Some(session) => {
+            let written = match (&self.pipe, self.stream.session()) {
+                // SAFETY: the pieces are valid for reading; those in a log as long as the segment,
+                // which is dropped after the pipe.
+                (Some(pipe), _) => unsafe { pipe.write(queue.parts.iter().map(Part::piece)) },
+                (None, None) => write(self.stream.socket(), &queue.parts),
+                (None, Some(session)) => {
                     // What was taken last has to leave first.
                     let most = if session.held() > 0 { 0 } else { SEALED_BYTES };
                     queue.gather(most);
@@ -167,7 +187,11 @@ impl Connection {
     /// # Errors
     /// When what came was not encrypted by the other end.
     pub fn read(&self, buffer: &mut Vec<u8>, limit: usize) -> io::Result<bool> {
-        let got = match self.stream.read_to(buffer, limit) {
+        let read = match &self.pipe {
+            Some(pipe) => pipe.read_to(buffer, limit, &|| self.segment.ring_links()),
+            None => self.stream.read_to(buffer, limit),
+        };
+        let got = match read {
             Ok(got) => got,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(true),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(error),
@@ -182,8 +206,16 @@ impl Connection {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.stream.socket().as_fd()
+    /// Has the sending thread woken when there is room for more.
+    pub fn await_room(&self, waker: &Waker) {
+        // Over libfabric who reads wakes it.
+        if self.pipe.is_none() {
+            waker.watch(self.stream.socket().as_fd());
+        }
+    }
+
+    pub fn is_piped(&self) -> bool {
+        self.pipe.is_some()
     }
 }
 

@@ -16,6 +16,7 @@ use eyrie_tls::Stream;
 
 use crate::connection::Connection;
 use crate::shared::{Shared, lock};
+use crate::way;
 
 /// Longest wait for an answer while a connection is being made.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -116,8 +117,9 @@ impl Dial {
         let socket = routes.connect(&shared.secret, &shared.job, ends, address, PATIENCE)?;
         let number = shared.enrol(&socket).ok_or_else(|| io::Error::other("the node ends"))?;
         let made = self.shake(shared, socket).and_then(|stream| {
+            let pipe = way::offer(shared, &stream, to)?;
             let segment = Arc::clone(&shared.segment);
-            Ok(Arc::new(Connection::new(stream, self.member, segment)?))
+            Ok(Arc::new(Connection::new(stream, pipe, self.member, segment)?))
         });
         match made {
             Ok(connection) if shared.outbound().connected(&connection) => {

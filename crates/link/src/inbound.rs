@@ -117,6 +117,7 @@ impl Inbound {
         let stream = match *frame {
             Forward::Open { stream } | Forward::Data { stream, .. } => stream,
             Forward::Dets { .. } => return Ok(()),
+            Forward::Mark { rank, generation } => return self.marked(node, rank, generation),
         };
         for rank in [stream.0, stream.1] {
             if rank >= self.ranks() {
@@ -133,10 +134,28 @@ impl Inbound {
                     self.store(stream, chain, bytes)?;
                 }
             }
-            Forward::Dets { .. } => {}
+            Forward::Dets { .. } | Forward::Mark { .. } => {}
         }
         self.queue_answers();
         Ok(())
+    }
+
+    /// A router sends nothing more to a rank, and what came before is taken: it hears that.
+    fn marked(&mut self, node: u32, rank: u32, generation: u32) -> Result<(), Fault> {
+        if rank >= self.ranks() {
+            return Err(Fault::Rank(rank));
+        }
+        if let Some(connection) = self.connections.get(&node) {
+            connection.push(|out| Backward::Marked { rank, generation }.encode(out));
+        }
+        Ok(())
+    }
+
+    /// A rank here runs again: its router sends to it again.
+    pub fn go_on(&self, rank: u32, generation: u32) {
+        if let Some(connection) = self.connections.get(&self.paths.router(rank)) {
+            connection.push(|out| Backward::GoOn { rank, generation }.encode(out));
+        }
     }
 
     fn store(&mut self, stream: Stream, chain: u64, bytes: &[u8]) -> Result<(), Fault> {
@@ -253,7 +272,7 @@ impl Inbound {
                 | Backward::Progress { stream, .. }
                 | Backward::Acked { stream, .. }
                 | Backward::Early { stream, .. } => stream,
-                Backward::Held { .. } => continue,
+                Backward::Held { .. } | Backward::Marked { .. } | Backward::GoOn { .. } => continue,
             };
             if let Some(connection) = self.connections.get(&self.paths.origin(stream)) {
                 connection.push(|out| answer.encode(out));

@@ -1,4 +1,4 @@
-//! Links: the streams between ranks of different nodes, over authenticated TCP.
+//! Links: the streams between ranks of different nodes, over authenticated TCP, or libfabric.
 //!
 //! The rules are pure (`eyrie_protocol::link`, `gate`, `replicas`); this carries them out between
 //! the node's segment and sockets, in threads of its own. The library in a rank knows nothing of
@@ -16,9 +16,12 @@ mod shared;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod waker;
+mod way;
 
 pub use connection::set_silence;
+pub use eyrie_fabric::{Error as ProviderError, Provider};
 pub use links::{LinkStatus, Links, Refused, Setup};
+pub use way::Way;
 
 #[cfg(test)]
 mod tests;

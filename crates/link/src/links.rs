@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
 
 use eyrie_ledger::early::{self, Wish};
 use eyrie_ledger::segment::{ASLEEP_REMOTE, AWAKE, Segment};
@@ -14,6 +15,7 @@ use eyrie_tls::{Routes, Secret};
 
 use crate::dial::Dial;
 use crate::shared::{Shared, lock};
+use crate::way::Way;
 use crate::{sending, serve};
 
 /// What links are made of.
@@ -30,6 +32,8 @@ pub struct Setup {
     pub log_replicas: usize,
     /// Whether small messages are sent early, too, as datagrams that are not encrypted.
     pub early: Wish,
+    /// What the connections go over. Not with a secret that encrypts.
+    pub way: Way,
 }
 
 /// The link to one node, for `eyrie status`.
@@ -45,6 +49,8 @@ pub struct LinkStatus {
     pub received_bytes: u64,
     /// Connections made so far.
     pub connects: u64,
+    /// The one for what is sent there goes over libfabric.
+    pub piped: bool,
 }
 
 /// Connections that were closed because of what came on them.
@@ -71,12 +77,15 @@ impl Links {
     /// # Errors
     /// When the system has no threads or descriptors left.
     pub fn start(setup: Setup) -> io::Result<Links> {
-        let Setup { segment, job, own, secret, routes, listener, log_replicas, early } = setup;
+        let Setup { segment, job, own, secret, routes, listener, log_replicas, early, way } = setup;
+        if secret.encrypts() && !matches!(way, Way::Tcp) {
+            return Err(io::Error::other("what goes over libfabric is not encrypted"));
+        }
         let address = listener.local_addr()?;
         segment.header().linked.store(1, SeqCst);
         early.store(&segment);
         let closer = OwnedFd::from(listener.try_clone()?);
-        let shared = Arc::new(Shared::new(segment, job, own, (secret, routes), log_replicas)?);
+        let shared = Arc::new(Shared::new(segment, job, own, (secret, routes, way), log_replicas)?);
         let links = Links { shared: Arc::clone(&shared), address, listener: closer };
         shared.spawn("eyrie-link-wake", |s| s.waker.run(&s.segment))?;
         shared.spawn("eyrie-link-accept", move |s| serve::accept(s, &listener))?;
@@ -141,6 +150,31 @@ impl Links {
         self.shared.outbound().routers(routers);
         self.shared.inbound().routers(routers);
         self.shared.kick();
+    }
+
+    /// Sends nothing more to `rank`, for which this node routes, until `resume`. Does `then`, in a
+    /// thread of the links, when the rank's node has all that was sent. It must not wait for
+    /// anything.
+    pub fn pause(&self, rank: u32, generation: u32, then: impl FnOnce() + Send + 'static) {
+        self.shared.outbound().pause(rank, generation, Box::new(then));
+        self.shared.kick();
+    }
+
+    /// That checkpoint of `rank` is over.
+    pub fn resume(&self, rank: u32, generation: u32) {
+        self.shared.outbound().resume(rank, generation);
+        self.shared.kick();
+    }
+
+    /// `rank`, which is here, goes on after it was stopped for a checkpoint: its router may.
+    pub fn go_on(&self, rank: u32, generation: u32) {
+        self.shared.inbound().go_on(rank, generation);
+        self.shared.kick();
+    }
+
+    /// Pauses that are over, and how long they took together.
+    pub fn paused(&self) -> (u64, Duration) {
+        self.shared.outbound().paused()
     }
 
     /// Less is kept of what was sent to `rank`, as its control blocks say.
@@ -213,6 +247,7 @@ impl Links {
                     sent_bytes: connection.map_or(0, |c| c.sent_bytes.load(Relaxed)),
                     received_bytes: 0,
                     connects: peer.connects,
+                    piped: connection.is_some_and(|c| c.is_piped()),
                 }
             })
             .collect();
@@ -224,6 +259,11 @@ impl Links {
             }
         }
         all
+    }
+
+    /// What connections go over, and how many have gone over libfabric so far.
+    pub fn way(&self) -> (String, u64) {
+        (self.shared.way.name(), self.shared.piped.load(Relaxed))
     }
 
     pub fn refused(&self) -> Refused {

@@ -5,10 +5,13 @@
 //! for all that they can depend on; determinants are put on a connection before the pieces behind
 //! them.
 
+mod pausing;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::Duration;
 
 use eyrie_ledger::segment::Segment;
 use eyrie_ledger::{early, walk};
@@ -70,6 +73,8 @@ pub(crate) struct Outbound {
     released: BTreeSet<u32>,
     /// Streams that this node passes on, of which the receiver has said something.
     answered: BTreeSet<Stream>,
+    /// Ranks that this node routes for and sends nothing to.
+    pausing: pausing::Pausing,
 }
 
 impl Outbound {
@@ -87,6 +92,7 @@ impl Outbound {
             leaves: false,
             released: BTreeSet::new(),
             answered: BTreeSet::new(),
+            pausing: pausing::Pausing::default(),
         }
     }
 
@@ -167,6 +173,7 @@ impl Outbound {
         if self.paths.set_home(rank, node) == node {
             return;
         }
+        self.forget_pause(rank);
         self.forget(|(src, dst)| dst == rank || src == rank);
         self.released.remove(&rank);
         early::doubt(self.segment.rank(rank));
@@ -183,6 +190,7 @@ impl Outbound {
     /// Ranks have these routers from now on.
     pub fn routers(&mut self, routers: &[u32]) {
         for (rank, _) in self.paths.set_routers(routers) {
+            self.forget_pause(rank);
             self.forget(|(_, dst)| dst == rank);
             self.look_at_streams_to(rank);
         }
@@ -223,7 +231,9 @@ impl Outbound {
     pub fn missing(&self) -> Vec<u32> {
         let wanted = |p: &Peer| {
             p.connection.is_none()
-                && (p.sender.is_wanted() || self.gate.replicas().any(|r| r == p.member))
+                && (p.sender.is_wanted()
+                    || self.gate.replicas().any(|r| r == p.member)
+                    || self.has_mark_for(p.member.node))
         };
         self.peers.iter().filter(|(_, p)| wanted(p)).map(|(node, _)| *node).collect()
     }
@@ -238,6 +248,7 @@ impl Outbound {
         peer.connects += 1;
         peer.connection = Some(Arc::clone(connection));
         self.gate.connected(member);
+        self.marks_lost(member.node);
         true
     }
 
@@ -255,10 +266,14 @@ impl Outbound {
     /// Takes an answer that came by `connection`.
     pub fn answer(&mut self, connection: &Arc<Connection>, answer: Backward) -> Result<(), Wrong> {
         let member = connection.peer;
-        let Some(peer) = self.peers.get_mut(&member.node) else { return Ok(()) };
+        let Some(peer) = self.peers.get(&member.node) else { return Ok(()) };
         if !peer.connection.as_ref().is_some_and(|c| Arc::ptr_eq(c, connection)) {
             return Ok(());
         }
+        if self.hear_of_pause(member.node, answer) {
+            return Ok(());
+        }
+        let Some(peer) = self.peers.get_mut(&member.node) else { return Ok(()) };
         let segment = &*self.segment;
         let effect = peer.sender.answer(answer)?;
         if let Effect::Rewind { stream, .. }
@@ -308,7 +323,7 @@ impl Outbound {
                 }
             }
         }
-        let mut sent = false;
+        let mut sent = self.send_marks();
         let nodes: Vec<u32> = self.peers.keys().copied().collect();
         for node in nodes {
             sent |= self.send(node, waker);
@@ -320,6 +335,7 @@ impl Outbound {
             due.extend(self.leaving.pop_front().map(|(_, then)| then));
         }
         self.leaves = !due.is_empty();
+        due.extend(self.pausing.settled());
         if self.gate.may_leave(ticket, None) {
             for (rank, tail, last) in self.gate.ends() {
                 early::hold(self.segment.rank(rank), tail, last);
@@ -381,10 +397,15 @@ impl Outbound {
                 return added;
             }
             if connection.flush() == Flushed::Blocked {
-                waker.watch(connection.fd());
+                connection.await_room(waker);
                 return added;
             }
         }
+    }
+
+    /// Pauses that are over, and how long they took together.
+    pub fn paused(&self) -> (u64, Duration) {
+        self.pausing.over()
     }
 
     /// Does `then` when all that is recorded by now is held by the replicas. Returns it if that is

@@ -12,7 +12,7 @@ use crate::shared::{Shared, lock};
 const SLEEP: Duration = Duration::from_millis(500);
 
 /// Longest sleep while messages are sent early, which ring no bell.
-const TICK: Duration = Duration::from_micros(250);
+const TICK: Duration = Duration::from_millis(2);
 /// So long after the last of them.
 const TICKS: Duration = Duration::from_millis(20);
 
@@ -64,7 +64,7 @@ fn round(shared: &Arc<Shared>, marked: &mut Vec<(u32, u32)>) -> bool {
     };
     for connection in &connections {
         if connection.flush() == Flushed::Blocked {
-            shared.waker.watch(connection.fd());
+            connection.await_room(&shared.waker);
         }
     }
     // What came to be done while that was done is due as well.

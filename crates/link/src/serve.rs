@@ -15,6 +15,7 @@ use crate::connection::{Connection, Flushed};
 use crate::dial::PATIENCE;
 use crate::inbound;
 use crate::shared::Shared;
+use crate::way;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 256 * 1024;
@@ -66,8 +67,9 @@ fn receive(shared: &Arc<Shared>, socket: TcpStream) {
     let from = socket.peer_addr();
     let Some(number) = shared.enrol(&socket) else { return };
     let outcome = shake(shared, socket).and_then(|(stream, peer)| {
+        let pipe = way::take(shared, &stream, peer)?;
         let segment = Arc::clone(&shared.segment);
-        let connection = Connection::new(stream, peer, segment).map_err(AuthError::Io)?;
+        let connection = Connection::new(stream, pipe, peer, segment).map_err(AuthError::Io)?;
         Ok(Arc::new(connection))
     });
     match outcome {
@@ -131,7 +133,7 @@ fn serve(shared: &Arc<Shared>, connection: &Arc<Connection>) -> Result<(), Fault
         let used = take(shared, connection, &buffer)?;
         buffer.drain(..used);
         if connection.pending() > 0 && connection.flush() == Flushed::Blocked {
-            shared.waker.watch(connection.fd());
+            connection.await_room(&shared.waker);
         }
     }
     Ok(())

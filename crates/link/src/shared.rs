@@ -19,6 +19,7 @@ use crate::dial::Dial;
 use crate::inbound::Inbound;
 use crate::outbound::Outbound;
 use crate::waker::Waker;
+use crate::way::Way;
 
 /// Connections that were not taken, for `eyrie status`.
 #[derive(Debug, Default)]
@@ -38,6 +39,9 @@ pub(crate) struct Shared {
     pub secret: Secret,
     /// How others are reached.
     pub routes: Routes,
+    pub way: Way,
+    /// Connections over libfabric so far.
+    pub piped: AtomicU64,
     outbound: Mutex<Outbound>,
     inbound: Mutex<Inbound>,
     replicas: Mutex<Replicas>,
@@ -63,7 +67,7 @@ impl Shared {
         segment: Arc<Segment>,
         job: String,
         own: Member,
-        (secret, routes): (Secret, Routes),
+        (secret, routes, way): (Secret, Routes, Way),
         log_replicas: usize,
     ) -> std::io::Result<Shared> {
         Ok(Shared {
@@ -75,6 +79,8 @@ impl Shared {
             own,
             secret,
             routes,
+            way,
+            piped: AtomicU64::new(0),
             members: Mutex::default(),
             dials: Mutex::new(BTreeMap::new()),
             waker: Waker::new()?,

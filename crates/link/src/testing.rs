@@ -15,6 +15,7 @@ use eyrie_protocol::replicas::{Words, longest};
 use eyrie_tls::{Routes, Secret};
 
 use crate::links::{Links, Setup};
+use crate::way::Way;
 
 /// One node.
 pub struct Node {
@@ -37,6 +38,9 @@ pub struct Cluster {
     pub homes: Vec<u32>,
     pub key: Key,
     secret: Secret,
+    /// What nodes that come from now on go over.
+    pub way: Way,
+    early: Wish,
     geometry: Geometry,
     ft: u32,
     log_replicas: usize,
@@ -67,11 +71,51 @@ impl Cluster {
         log_replicas: usize,
         secret: Secret,
     ) -> Cluster {
+        let early = if secret.encrypts() { Wish::Never } else { Wish::Always };
+        Cluster::with(nodes, geometry, ft, log_replicas, (secret, Way::Tcp, early))
+    }
+
+    /// The same over this, with messages sent early or not.
+    ///
+    /// # Panics
+    /// When the system has no sockets or memory left.
+    pub fn over(
+        nodes: u32,
+        geometry: Geometry,
+        ft: u32,
+        log_replicas: usize,
+        (way, early): (Way, Wish),
+    ) -> Cluster {
+        let secret = Secret::plain(Key::new().expect("random numbers"));
+        Cluster::with(nodes, geometry, ft, log_replicas, (secret, way, early))
+    }
+
+    /// All of that.
+    ///
+    /// # Panics
+    /// When the system has no sockets or memory left, or these do not go together.
+    pub fn with(
+        nodes: u32,
+        geometry: Geometry,
+        ft: u32,
+        log_replicas: usize,
+        (secret, way, early): (Secret, Way, Wish),
+    ) -> Cluster {
         let homes = (0..geometry.ranks).map(|r| r % nodes).collect();
         let key = secret.key().clone();
         let (made, epochs) = (Vec::new(), 0);
-        let mut cluster =
-            Cluster { nodes: made, homes, key, secret, geometry, ft, log_replicas, epochs };
+        let mut cluster = Cluster {
+            nodes: made,
+            homes,
+            key,
+            secret,
+            way,
+            early,
+            geometry,
+            ft,
+            log_replicas,
+            epochs,
+        };
         for node in 0..nodes {
             let made = cluster.make(node);
             cluster.nodes.push(Some(made));
@@ -100,7 +144,8 @@ impl Cluster {
             routes: Routes::default(),
             listener,
             log_replicas: self.log_replicas,
-            early: if self.secret.encrypts() { Wish::Never } else { Wish::Always },
+            early: self.early,
+            way: self.way.clone(),
         });
         Node { segment, links: links.expect("links"), member }
     }

@@ -2,6 +2,7 @@
 
 mod early;
 mod jobs;
+mod piped;
 mod routed;
 mod strangers;
 mod tls;

@@ -193,7 +193,14 @@ impl Crew {
         let (Member { node, epoch }, routes) = (ARCHIVE, Routes::default());
         let own = Identity { job, node, epoch, secret, routes };
         let count = Arc::clone(&self.turned_away);
-        store::serve(listener, own, images.to_path_buf(), Arc::clone(members), count, None)?;
+        store::serve(
+            listener,
+            own,
+            images.to_path_buf(),
+            Arc::clone(members),
+            count,
+            store::Doors::default(),
+        )?;
         Ok(at)
     }
 

@@ -11,7 +11,7 @@ use crate::line::{self, Caller};
 use crate::post::Post;
 use crate::reap;
 use crate::spawn::Prefix;
-use crate::store::{self, Identity, Members};
+use crate::store::{self, Doors, Identity, Members};
 use crate::vault::{Door, Setup};
 use eyrie_control::Decoder;
 use eyrie_control::auth::{AuthError, Key};
@@ -141,13 +141,16 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
         Door::open(Setup { folder, images, job, ranks, members, say: say.clone() })
     });
     let vault = vault.transpose().map_err(os("thread"))?;
-    store::serve(store, own.clone(), images.clone(), Arc::clone(&members), count, vault.clone())
+    let doors = Doors { vault: vault.clone(), ..Doors::default() };
+    let invited = Arc::clone(&doors.invited);
+    store::serve(store, own.clone(), images.clone(), Arc::clone(&members), count, doors)
         .map_err(os("store"))?;
     let (orders, mut ordered) = mpsc::unbounded_channel();
     let (hear, heard) = mpsc::unbounded_channel();
     let (homes, store, archive) = (Vec::new(), store_at, None);
     let links = None;
-    let network = Network { own, members, here, store, turned_away, homes, links, archive, vault };
+    let network =
+        Network { own, members, here, store, turned_away, invited, homes, links, archive, vault };
     let place = agent::Place { id: job, images, prefix, segment: None };
     if spec.grace_ms > 0 {
         heed_signals(&hear).map_err(os("signals"))?;

@@ -6,6 +6,7 @@
 //! Kept true: the file appears under its name when all of it has come, and only if that is as long
 //! as was said; an image that cannot be brought does no harm to the one that is written here.
 
+use crate::invited::Token;
 use crate::store::{Answer, Client, MAX_FILE_BYTES, StoreError, receive, send};
 use eyrie_image::{Image, Tap};
 use eyrie_tls::Stream;
@@ -40,8 +41,8 @@ fn head(at: u64, length: usize) -> [u8; HEAD_BYTES] {
 
 impl Pour {
     /// Begins to bring the image `name`. `None`: it is there.
-    pub fn begin(client: Client, name: &str) -> Result<Option<Pour>, StoreError> {
-        let Some(stream) = client.pour(name)? else { return Ok(None) };
+    pub fn begin(client: Client, name: &str, key: Token) -> Result<Option<Pour>, StoreError> {
+        let Some(stream) = client.pour(name, key)? else { return Ok(None) };
         Ok(Some(Pour { stream: Mutex::new(Some(stream)), bytes: AtomicU64::new(0) }))
     }
 

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub const EXIT_CODE: i32 = 85;
 
 const MAGIC: [u8; 8] = *b"EYRIEJOB";
-const VERSION: u32 = 7;
+const VERSION: u32 = 8;
 const HEADER_BYTES: usize = 40;
 /// A length that is not believed.
 const MAX_BYTES: u64 = 1 << 36;
@@ -170,6 +170,7 @@ mod tests {
             input_is_file: false,
             controller_limit_ms: 0,
             tls: false,
+            transport: eyrie_control::Transport::Tcp,
             save_every_ms: 0,
             grace_ms: 0,
             save_to: None,

@@ -567,9 +567,8 @@ fn check_spec(spec: JobSpec) -> Result<JobSpec, String> {
     if few || unknown || (clusters.count() > 0 && clusters.of.len() as u64 != many) {
         return Err(String::from("puts nodes into clusters that there are not"));
     }
-    let alone = spec.is_vaulted() || clusters.count() > 0 || spec.save_every_ms > 0;
     let routed = spec.routers > 0;
-    if routed && (spec.routers > spec.spares || spec.ft != Ft::Logged || alone) {
+    if routed && (spec.routers > spec.spares || spec.ft != Ft::Logged) {
         return Err(String::from("asks for routers that do not go with the rest"));
     }
     let (homes, ranks) = (&spec.homes, spec.size as usize);
@@ -716,7 +715,7 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Res
         ClientMsg::Migrate { from, to, release } => {
             job.migrate(&from, &to, release, outlet.clone())?;
         }
-        ClientMsg::Suspend => job.hold(Holder::User, None, outlet.clone())?,
+        ClientMsg::Suspend { swap } => job.suspend(swap, outlet.clone())?,
         ClientMsg::Continue => job.let_go_on(Holder::User, outlet)?,
         ClientMsg::Turn { runs: true, .. } => job.let_go_on(Holder::Client(client), outlet)?,
         ClientMsg::Turn { runs: false, lease_ms } => {

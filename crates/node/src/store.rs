@@ -4,6 +4,7 @@
 //! Kept true: only files of ranks, by names that are checked, and only for current members that
 //! know the job's key; a file appears under its name when all of it is there.
 
+use crate::invited::{Invited, Token};
 use crate::pour;
 use crate::vault::{Door, MAX_RANGE_BYTES, Work};
 use eyrie_control::auth::{AuthError, Hello, Role};
@@ -43,8 +44,9 @@ enum Ask {
     Range { name: String, at: u64, bytes: u32 },
     /// How long is this file of the vault?
     Length { name: String },
-    /// Take this image, which is just being written, unless it is there (`pour`).
-    Pour { name: String },
+    /// Take this image, which is just being written, unless it is there (`pour`), by this key
+    /// (`invited`).
+    Pour { name: String, key: Token },
     /// Take so many bytes, which follow, and leave them: how fast is the way here?
     Probe { bytes: u32 },
 }
@@ -73,6 +75,8 @@ pub enum StoreError {
     Refused(String),
     #[error("it does not keep to the protocol")]
     Protocol,
+    #[error("an image comes without a key for that, or with one that was used before")]
+    Uninvited,
 }
 
 /// Who a node of the job is.
@@ -92,13 +96,15 @@ pub struct TurnedAway {
     strangers: AtomicU64,
     fenced: AtomicU64,
     malformed: AtomicU64,
+    uninvited: AtomicU64,
 }
 
 impl TurnedAway {
     pub fn now(&self) -> Refusals {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (strangers, fenced) = (get(&self.strangers), get(&self.fenced));
-        Refusals { strangers, fenced, malformed: get(&self.malformed) }
+        let (malformed, uninvited) = (get(&self.malformed), get(&self.uninvited));
+        Refusals { strangers, fenced, malformed, uninvited }
     }
 
     fn count(&self, error: &StoreError) {
@@ -108,6 +114,7 @@ impl TurnedAway {
             StoreError::Auth(_) => &self.strangers,
             StoreError::NoMember(_) => &self.fenced,
             StoreError::Frame(_) | StoreError::Protocol => &self.malformed,
+            StoreError::Uninvited => &self.uninvited,
             StoreError::Refused(_) => return,
         };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -164,6 +171,14 @@ fn take(from: &mut impl Read, folder: &Path, name: &str, bytes: u64) -> Result<(
     Ok(result?)
 }
 
+/// What a store has besides its folder.
+#[derive(Clone, Default)]
+pub struct Doors {
+    pub vault: Option<Door>,
+    /// Images that may come while they are written.
+    pub invited: Arc<Invited>,
+}
+
 /// Serves `folder` to the members, until the process ends.
 pub fn serve(
     listener: TcpListener,
@@ -171,15 +186,15 @@ pub fn serve(
     folder: PathBuf,
     members: Members,
     turned_away: Arc<TurnedAway>,
-    vault: Option<Door>,
+    doors: Doors,
 ) -> io::Result<()> {
     let accept = move || {
         for stream in listener.incoming().flatten() {
             let (own, folder, members) = (own.clone(), folder.clone(), Arc::clone(&members));
-            let vault = vault.clone();
+            let doors = doors.clone();
             let turned_away = Arc::clone(&turned_away);
             let work = move || {
-                if let Err(error) = converse(stream, &own, &folder, &members, vault) {
+                if let Err(error) = converse(stream, &own, &folder, &members, doors) {
                     turned_away.count(&error);
                     tracing::warn!(%error, "store: a connection is closed");
                 }
@@ -198,7 +213,7 @@ fn converse(
     own: &Identity,
     folder: &Path,
     members: &Members,
-    vault: Option<Door>,
+    doors: Doors,
 ) -> Result<(), StoreError> {
     prepare(&socket, SILENCE)?;
     let hello = |caller: &Hello| {
@@ -212,6 +227,7 @@ fn converse(
             return Err(StoreError::NoMember(other.node));
         }
     }
+    let Doors { vault, invited } = doors;
     let mut vault = vault.map(|door| Visit { door, from: other.node, generation: None });
     loop {
         let ask = match receive(&mut stream) {
@@ -233,8 +249,13 @@ fn converse(
                 of_image(&mut stream, &name)?;
                 give(&mut stream, folder, &name)?;
             }
-            Ask::Pour { name } => {
+            Ask::Pour { name, key } => {
                 of_image(&mut stream, &name)?;
+                if !invited.admit(&name, &key) {
+                    let text = StoreError::Uninvited.to_string();
+                    send(&mut stream, &Answer::Failed(text))?;
+                    return Err(StoreError::Uninvited);
+                }
                 if folder.join(&name).exists() {
                     send(&mut stream, &Answer::Done)?;
                 } else {
@@ -383,8 +404,8 @@ impl Client {
     }
 
     /// Begins to bring an image that is just being written. `None`: it is there.
-    pub fn pour(mut self, name: &str) -> Result<Option<Stream>, StoreError> {
-        send(&mut self.stream, &Ask::Pour { name: name.to_string() })?;
+    pub fn pour(mut self, name: &str, key: Token) -> Result<Option<Stream>, StoreError> {
+        send(&mut self.stream, &Ask::Pour { name: name.to_string(), key })?;
         match receive(&mut self.stream)? {
             Answer::Go(_) => Ok(Some(self.stream)),
             Answer::Done => Ok(None),
@@ -460,14 +481,23 @@ mod tests {
     use eyrie_control::auth::Key;
 
     fn node(members: &Members, node: u32, secret: &Secret) -> (tempfile::TempDir, Identity) {
+        let (dir, own, ..) = node_with(members, node, secret);
+        (dir, own)
+    }
+
+    type Started = (tempfile::TempDir, Identity, Arc<Invited>, Arc<TurnedAway>);
+
+    fn node_with(members: &Members, node: u32, secret: &Secret) -> Started {
         let dir = tempfile::tempdir().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (job, secret, routes) = ("jobs".into(), secret.clone(), Routes::default());
         let own = Identity { job, node, epoch: 7, secret, routes };
         members.lock().unwrap().push((node, 7, listener.local_addr().unwrap()));
-        serve(listener, own.clone(), dir.path().into(), Arc::clone(members), Arc::default(), None)
-            .unwrap();
-        (dir, own)
+        let (doors, count) = (Doors::default(), Arc::new(TurnedAway::default()));
+        let invited = Arc::clone(&doors.invited);
+        let (folder, members) = (dir.path().into(), Arc::clone(members));
+        serve(listener, own.clone(), folder, members, Arc::clone(&count), doors).unwrap();
+        (dir, own, invited, count)
     }
 
     #[test]
@@ -506,9 +536,17 @@ mod tests {
         use eyrie_image::Tap;
         let (members, secret) = (Members::default(), secret(encrypted));
         let (_here, own) = node(&members, 0, &secret);
-        let (there, _) = node(&members, 1, &secret);
+        let (there, _, invited, count) = node_with(&members, 1, &secret);
         let name = "rank-1.gen-4";
-        let begin = || pour::Pour::begin(Client::connect(&own, &members, 1).unwrap(), name);
+        let invite = |name: &str| {
+            let key = Key::new().unwrap().0;
+            invited.invite(name.into(), key);
+            key
+        };
+        let begin = || {
+            let client = Client::connect(&own, &members, 1).unwrap();
+            pour::Pour::begin(client, name, invite(name))
+        };
         let bytes: Vec<u8> = (0..9_000_000u32).map(|n| (n >> 3) as u8).collect();
         // One that breaks off.
         begin().unwrap().unwrap().put(&bytes[..100], 4096);
@@ -520,12 +558,11 @@ mod tests {
         assert!(std::fs::read(there.path().join(name)).unwrap() == bytes);
         assert!(begin().unwrap().is_none(), "it is there");
         // One with a hole is as long as was said, one with too little is not.
-        let stream = Client::connect(&own, &members, 1).unwrap().pour("rank-1.gen-5").unwrap();
-        let mut stream = stream.unwrap();
+        let pour = |name: &str, key| Client::connect(&own, &members, 1).unwrap().pour(name, key);
+        let mut stream = pour("rank-1.gen-5", invite("rank-1.gen-5")).unwrap().unwrap();
         stream.write_all(&[&7u64.to_le_bytes()[..], &0u32.to_le_bytes()[..]].concat()).unwrap();
         assert!(matches!(receive(&mut stream), Ok(Answer::Failed(_))));
-        let stream = Client::connect(&own, &members, 1).unwrap().pour("rank-1.gen-5").unwrap();
-        let mut stream = stream.unwrap();
+        let mut stream = pour("rank-1.gen-5", invite("rank-1.gen-5")).unwrap().unwrap();
         stream.write_all(&[&u64::MAX.to_le_bytes()[..], &9u32.to_le_bytes()[..]].concat()).unwrap();
         assert!(matches!(receive(&mut stream), Ok(Answer::Failed(_))));
         let left = |name: &str| {
@@ -535,6 +572,16 @@ mod tests {
                 .any(|e| e.file_name().to_string_lossy().contains(name))
         };
         assert!(!left("gen-5"), "nothing is left of what did not come");
+        // Keys of others, and those that were used.
+        let key = invite("rank-1.gen-6");
+        assert!(matches!(pour("rank-1.gen-6", [0; 32]), Err(StoreError::Refused(_))));
+        assert!(pour("rank-1.gen-6", key).unwrap().is_some());
+        assert!(matches!(pour("rank-1.gen-6", key), Err(StoreError::Refused(_))));
+        let end = std::time::Instant::now() + Duration::from_secs(20);
+        while count.now().uninvited < 2 && std::time::Instant::now() < end {
+            std::thread::yield_now();
+        }
+        assert_eq!(count.now().uninvited, 2);
     }
 
     #[test]

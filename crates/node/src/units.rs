@@ -15,7 +15,13 @@ pub(crate) fn first_placement(spec: &JobSpec) -> Placement {
 
 /// Which nodes log messages for which ranks.
 pub(crate) fn routing(spec: &JobSpec) -> Routing {
-    Routing::new(spec.router_nodes().collect(), spec.router_share)
+    let routing = Routing::new(spec.router_nodes().collect(), spec.router_share);
+    if spec.routers == 0 || spec.clusters.count() == 0 {
+        return routing;
+    }
+    let cluster = |node: u32| spec.clusters.of.get(node as usize).copied().unwrap_or(0);
+    let ranks = first_placement(spec).homes().iter().map(|home| cluster(*home)).collect();
+    routing.divided(cluster, ranks)
 }
 
 /// The recovery unit of each rank, wherever it is: the node that it began on. Empty: each is its

@@ -39,6 +39,8 @@ pub struct Halt {
     stood_ms: u64,
     /// Nodes whose ranks stand by the latest order.
     stand: BTreeSet<u32>,
+    /// The user wants its memory, too.
+    swaps: bool,
 }
 
 impl Halt {
@@ -47,8 +49,18 @@ impl Halt {
         self.holders.insert(holder, until_ms);
     }
 
+    /// Whether the ranks' memory goes out, too, as long as the user holds the job.
+    pub fn swap(&mut self, swaps: bool) {
+        self.swaps = swaps;
+    }
+
+    pub fn swaps(&self) -> bool {
+        self.swaps && self.holds(Holder::User)
+    }
+
     /// It does so no more. Whether it did.
     pub fn release(&mut self, holder: Holder) -> bool {
+        self.swaps &= holder != Holder::User;
         self.holders.remove(&holder).is_some()
     }
 

@@ -11,6 +11,7 @@ pub mod journal;
 pub mod link;
 pub mod membership;
 pub mod patience;
+pub mod pause;
 pub mod placement;
 pub mod recovery;
 pub mod replicas;

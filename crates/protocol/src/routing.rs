@@ -21,12 +21,23 @@ pub struct Routing {
     nodes: Vec<u32>,
     /// Ranks of one router, as long as all of them live.
     share: u32,
+    /// Of several clusters: that of each of these nodes, and the one that each rank begins in.
+    clusters: Vec<u32>,
+    ranks: Vec<u32>,
 }
 
 impl Routing {
     /// `nodes` are routers of `share` ranks each, at most.
     pub fn new(nodes: Vec<u32>, share: u32) -> Routing {
-        Routing { nodes, share: share.max(1) }
+        Routing { nodes, share: share.max(1), ..Routing::default() }
+    }
+
+    /// The same where nodes are in several clusters, and ranks begin in these: a rank has a router
+    /// of its cluster as long as any lives there.
+    pub fn divided(mut self, cluster: impl Fn(u32) -> u32, ranks: Vec<u32>) -> Routing {
+        self.clusters = self.nodes.iter().map(|node| cluster(*node)).collect();
+        self.ranks = ranks;
+        self
     }
 
     /// Routers that so many ranks need.
@@ -40,10 +51,13 @@ impl Routing {
 
     /// The router of a rank: its own, or the next that lives.
     pub fn router(&self, rank: u32, lives: impl Fn(u32) -> bool) -> Option<u32> {
-        let count = self.nodes.len();
-        let first = (rank / self.share.max(1)) as usize;
-        let mut ring = (0..count).map(|step| self.nodes[(first + step) % count]);
-        ring.find(|node| lives(*node))
+        let own = self.ranks.get(rank as usize).and_then(|cluster| {
+            let before = self.ranks[..rank as usize].iter().filter(|c| *c == cluster).count();
+            let there = self.nodes.iter().zip(&self.clusters).filter(|(_, c)| *c == cluster);
+            let there: Vec<u32> = there.map(|(node, _)| *node).collect();
+            next_live(&there, before / self.share.max(1) as usize, &lives)
+        });
+        own.or_else(|| next_live(&self.nodes, (rank / self.share.max(1)) as usize, &lives))
     }
 
     /// The routers of so many ranks; `NOWHERE`: there is none.
@@ -51,6 +65,13 @@ impl Routing {
         let lives = |node: u32| members.iter().any(|m| m.node == node);
         (0..ranks).map(|rank| self.router(rank, lives).unwrap_or(NOWHERE)).collect()
     }
+}
+
+/// The first that lives of these in the order of their ring, from this place on.
+fn next_live(nodes: &[u32], first: usize, lives: impl Fn(u32) -> bool) -> Option<u32> {
+    let count = nodes.len();
+    let mut ring = (0..count).map(|step| nodes[(first + step) % count]);
+    ring.find(|node| lives(*node))
 }
 
 /// Where streams come from and go to, as one node sees it.
@@ -144,6 +165,16 @@ mod tests {
         assert_eq!(routing.all(2, &members(&[0, 1])), [NOWHERE; 2]);
         assert_eq!(Routing::default().all(2, &members(&[0])), [NOWHERE; 2]);
         assert_eq!((Routing::count(5, 2), Routing::count(4, 4), Routing::count(1, 9)), (3, 1, 1));
+    }
+
+    #[test]
+    fn a_rank_has_a_router_of_its_cluster_while_one_lives_there() {
+        // Routers 4 to 7 are in clusters 0 and 1 in turn.
+        let routing = Routing::new(vec![4, 5, 6, 7], 1).divided(|n| n % 2, vec![0, 0, 1, 1]);
+        assert_eq!(routing.all(4, &members(&[4, 5, 6, 7])), [4, 6, 5, 7]);
+        assert_eq!(routing.all(4, &members(&[4, 6, 7])), [4, 6, 7, 7]);
+        assert_eq!(routing.all(4, &members(&[4, 6])), [4, 6, 6, 4]);
+        assert_eq!(routing.all(4, &members(&[0])), [NOWHERE; 4]);
     }
 
     /// Each stream leads over its router to its receiver, whichever ranks are where.

@@ -84,10 +84,10 @@ def test_a_node_is_killed():
     killed("heat", 3, [1], make=Spaces)
 
 
-def test_a_node_is_cut_off():
-    """Nothing is heard of it any more: it is fenced, and its ranks come back elsewhere."""
+def cut_off(options=()):
+    """Nothing is heard of a node any more: it is fenced, and its ranks come back elsewhere."""
     expected("farm")
-    with Spaces("farm", 3, ckpt_every=0.5) as job:
+    with Spaces("farm", 3, options, ckpt_every=0.5) as job:
         job.all_checkpointed()
         victims = [r["rank"] for r in job.status()["ranks"] if r["node"] == 1]
         job.cut_off(1)
@@ -99,6 +99,10 @@ def test_a_node_is_cut_off():
         job.ends_as("farm")
         restored = [e["rank"] for e in job.events() if e["event"] == "restored"]
         assert sorted(restored) == victims and not job.count("rolled-back"), job.report()
+
+
+def test_a_node_is_cut_off():
+    cut_off()
 
 
 def test_a_node_is_cut_off_while_another_is_killed():

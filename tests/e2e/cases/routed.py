@@ -40,6 +40,9 @@ def routes_and_logs(name, share):
         assert job.routers() == want, job.routers()
         _, text, _ = job.eyrie("status", "last")
         assert "router" in text and f"node {NODES} routes for ranks 0" in text, text
+        # Each checkpoint had its router stand.
+        stood = sum(n["pauses"] for n in record["nodes"])
+        assert stood >= 4 and all(n["paused_ms"] >= 0 for n in record["nodes"]), record["nodes"]
         if name == "heat":
             # What its ranks were sent since their checkpoints.
             job.until(lambda: logged(job, NODES) > 0, "a log at the router")
@@ -148,7 +151,5 @@ def test_what_does_not_go_with_routers_is_refused():
     refused(routed, "give --nodes or --hosts")
     refused(["--routers", "2"], "--ft routed")
     nodes = [*routed, "--nodes", "2"]
-    refused([*nodes, "--vault", "rs:2+1"], "--vault")
-    refused([*nodes, "--clusters", "2"], "--clusters")
-    refused([*nodes, "--save-every", "5"], "--save-every")
     refused([*nodes, "--keep"], "--keep")
+    refused([*nodes, "--vault", "rs:4+3"], "needs 4 nodes at least, and there are 3")

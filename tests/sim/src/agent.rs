@@ -44,8 +44,16 @@ impl World {
             }
             ToNode::Restore(order) => self.order(at, order),
             ToNode::Copy { rank, generation, to } => self.copy(at, rank, generation, to),
-            ToNode::Checkpoint { rank, generation, partner, hold } => {
+            ToNode::Checkpoint { rank, generation, partner, hold, router } => {
+                self.check_quiet(at, rank, router);
                 self.capture(at, rank, generation, partner, hold);
+                self.goes_on(at, rank, generation);
+            }
+            ToNode::Pause { rank, generation } => self.pause(at, rank, generation),
+            ToNode::Resume { rank, generation } => {
+                if let Some(node) = self.node(at) {
+                    node.standing.resume(rank, generation);
+                }
             }
             ToNode::Trim { rank, need, det_pos } => self.trim(at, rank, &need, det_pos),
             ToNode::Remove { rank, generation } => {
@@ -99,6 +107,9 @@ impl World {
         let kept = self.mutated(Mutation::KeptWatermark);
         let Some(node) = self.nodes.get_mut(&at) else { return };
         let old = node.homes[rank as usize].replace(home);
+        if old != Some(home) {
+            node.standing.forget(rank);
+        }
         node.paths.set_home(rank, home.node);
         if old == Some(at) && home != at {
             node.gate.detach(rank);
@@ -460,6 +471,8 @@ impl World {
             let Some(node) = self.nodes.get_mut(&own) else { continue };
             let (next, told) = Default::default();
             node.peers.insert(peer, Peer { conn, next, told });
+            let homes = &node.homes;
+            node.standing.reconnected(|rank| homes[rank as usize] == Some(peer));
             node.gate.disconnected(peer);
             node.gate.connected(peer);
             let ranks: Vec<u32> = node.procs.keys().copied().collect();
@@ -534,6 +547,7 @@ impl World {
                 self.tell_peer(at, peer, PeerMsg::Determinants(frame));
             }
             self.pump_streams(at, peer, ticket);
+            self.send_marks(at, peer);
         }
         self.pump_leaving(at);
         let orders: Vec<u32> = self.nodes[&at].orders.keys().copied().collect();
@@ -551,12 +565,15 @@ impl World {
     fn pump_streams(&mut self, at: Member, peer: Member, ticket: Ticket) {
         let forgets = self.mutated(Mutation::SendersForget);
         let silent = self.mutated(Mutation::RouterKeepsAcks);
+        let heedless = self.mutated(Mutation::SendsWhilePaused);
         if !self.may_leave(at, ticket, Some(peer)) {
             return;
         }
         let Some(node) = self.nodes.get_mut(&at) else { return };
         let ranks = node.paths.ranks();
-        let elsewhere: Vec<bool> = (0..ranks).map(|rank| !node.goes_to(rank, peer)).collect();
+        let paused = |rank| node.standing.holds(rank) && !heedless;
+        let goes = |rank| node.goes_to(rank, peer) && !paused(rank);
+        let elsewhere: Vec<bool> = (0..ranks).map(|rank| !goes(rank)).collect();
         let Some(link) = node.peers.get_mut(&peer) else { return };
         let mut out = Vec::new();
         for (channel, next) in &mut link.next {
@@ -648,6 +665,15 @@ impl World {
                 self.file(at, peer, (rank, generation), image, slow);
             }
             PeerMsg::Kept { rank, generation } => self.kept(at, peer, rank, generation),
+            PeerMsg::Mark { rank, generation } => {
+                let said = PeerMsg::Marked { rank, generation };
+                self.send(conn, End::Node(at), Packet::Peer(said));
+            }
+            PeerMsg::Marked { .. } | PeerMsg::GoOn { .. } if !current => {}
+            PeerMsg::Marked { rank, generation } => self.mark_answered(at, rank, generation),
+            PeerMsg::GoOn { rank, generation } => {
+                node.standing.resume(rank, generation);
+            }
         }
         self.wake_pump(at);
     }

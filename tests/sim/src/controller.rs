@@ -5,6 +5,7 @@ use crate::types::*;
 use crate::vault::Round;
 use crate::world::World;
 use eyrie_protocol::membership::Member;
+use eyrie_protocol::pause::Pauses;
 use eyrie_protocol::recovery::{Action, Input, Planner};
 use eyrie_protocol::retention::{Point, Retention};
 use eyrie_protocol::scheduler::Scheduler;
@@ -38,6 +39,8 @@ pub struct Controller {
     pub live: BTreeSet<u32>,
     /// Ranks of nodes that leave.
     pub standing: crate::leave::Standing,
+    /// Checkpoints of ranks that have routers.
+    pub pauses: Pauses,
 }
 
 fn empty(ranks: usize) -> Vec<Retention> {
@@ -68,6 +71,7 @@ impl Controller {
             units: Vec::new(),
             live: BTreeSet::new(),
             standing: crate::leave::Standing::default(),
+            pauses: Pauses::default(),
         }
     }
 }
@@ -91,6 +95,11 @@ impl World {
         }
     }
 
+    fn tell_members(&mut self, members: Vec<Member>) {
+        self.say_to_all(&ToNode::Members(members));
+        self.exchange_pauses();
+    }
+
     pub fn carry_out(&mut self, todo: Vec<Action>) {
         for action in todo {
             let begins = matches!(action, Action::Members(_));
@@ -101,7 +110,7 @@ impl World {
                 self.trace(|| format!("planner: {action:?}"));
             }
             match action {
-                Action::Members(members) => self.say_to_all(&ToNode::Members(members)),
+                Action::Members(members) => self.tell_members(members),
                 Action::Home { rank, at } => self.say_to_all(&ToNode::Home { rank, at }),
                 Action::Query { to, round, ranks } => {
                     self.say_to(to, ToNode::Query { round, ranks });
@@ -164,6 +173,7 @@ impl World {
 
     pub fn rank_down(&mut self, rank: u32) {
         self.stands_no_more(rank);
+        self.pause_lost(rank);
         let slot = self.slot(rank);
         self.controller.scheduler.set_live(slot, false);
         self.controller.live.remove(&rank);
@@ -174,7 +184,7 @@ impl World {
     }
 
     /// There is none under way any more.
-    fn no_checkpoint(&mut self, rank: u32) {
+    pub fn no_checkpoint(&mut self, rank: u32) {
         if let Some(generation) = self.controller.capturing.get(&rank).copied() {
             self.capture_over(rank, generation);
         }
@@ -251,6 +261,7 @@ impl World {
         self.forget_vault();
         self.controller.points.clear();
         self.controller.floors.clear();
+        self.controller.pauses.clear();
         self.truth.restart();
         let nodes = members.iter().map(|m| m.node).collect();
         self.controller.rolling_back = Some((nodes, Vec::new()));
@@ -373,6 +384,7 @@ impl World {
                 self.planner(Input::ImageBad { rank, incarnation, generation, at });
             }
             FromNode::Stored { rank, generation, image, partner } => {
+                self.pause_over(rank, generation);
                 let at = std::iter::once(member).chain(partner).collect();
                 self.stored(at, rank, generation, &image);
             }
@@ -382,6 +394,7 @@ impl World {
             FromNode::Vaulted { round, images } => self.encoded(member, round, images),
             FromNode::NoCheckpoint { rank } if self.units.is_empty() => {
                 self.stands_no_more(rank);
+                self.pause_lost(rank);
                 self.no_checkpoint(rank);
             }
             FromNode::NoCheckpoint { rank } => self.void_set(rank),
@@ -401,6 +414,7 @@ impl World {
             FromNode::Output { rank, index, line, depends } => {
                 self.output(rank, index, line, &depends);
             }
+            FromNode::Paused { rank, generation } => self.paused(member, rank, generation),
             FromNode::Guarded { round } => self.planner(Input::Guarded { from: member, round }),
             FromNode::Down => {}
         }
@@ -471,6 +485,7 @@ impl World {
     /// Orders the checkpoints that are due.
     pub fn schedule(&mut self) {
         let now = self.now;
+        self.check_awaited();
         if self.controller.rolling_back.is_none() {
             while let Some(rank) = self.controller.scheduler.pick(now) {
                 if !self.units.is_empty() {
@@ -479,18 +494,14 @@ impl World {
                     }
                     continue;
                 }
-                let Some(at) = self.controller.planner.home(rank) else {
+                if self.controller.planner.home(rank).is_none() {
                     self.controller.scheduler.finished(rank, now);
                     continue;
-                };
+                }
                 let generation = self.controller.retention[rank as usize].begin();
                 self.controller.capturing.insert(rank, generation);
                 self.trace(|| format!("checkpoint {generation} of rank {rank}"));
-                // Some are copied while they are taken, some afterwards.
-                let partner = self.controller.planner.partner(rank);
-                let partner = partner.filter(|_| self.random.one_in(3));
-                let hold = false;
-                self.say_to(at, ToNode::Checkpoint { rank, generation, partner, hold });
+                self.begin_pause(rank, generation, false);
                 self.fault_nearby(12);
             }
             if self.random.one_in(8) {

@@ -74,7 +74,7 @@ impl World {
         self.perish(member);
     }
 
-    fn count_death(&mut self) {
+    pub fn count_death(&mut self) {
         self.truth.deaths += 1;
         self.report.node_deaths += 1;
         if !self.random.one_in(4) {

@@ -111,14 +111,14 @@ impl World {
                 Some((_, counts)) => all &= counts,
                 None => {
                     all = false;
-                    self.order_stand(rank, member);
+                    self.order_stand(rank);
                 }
             }
         }
         all
     }
 
-    fn order_stand(&mut self, rank: u32, at: Member) {
+    fn order_stand(&mut self, rank: u32) {
         let now = self.now;
         if !self.controller.scheduler.begin(rank, now) {
             return;
@@ -127,8 +127,7 @@ impl World {
         self.controller.capturing.insert(rank, generation);
         self.controller.standing.ranks.insert(rank, (generation, false));
         self.trace(|| format!("rank {rank} is to stand, with image {generation}"));
-        let partner = self.controller.planner.partner(rank);
-        self.say_to(at, ToNode::Checkpoint { rank, generation, partner, hold: true });
+        self.begin_pause(rank, generation, true);
         self.fault_nearby(6);
     }
 

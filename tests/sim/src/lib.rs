@@ -14,6 +14,7 @@ mod leave;
 pub mod links;
 mod net;
 mod node;
+mod pausing;
 mod program;
 mod random;
 mod reign;

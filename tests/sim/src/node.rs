@@ -7,6 +7,7 @@ use crate::units::Set;
 use crate::world::World;
 use eyrie_protocol::gate::{DetLogs, Gate, Ticket};
 use eyrie_protocol::membership::Member;
+use eyrie_protocol::pause::Standing;
 use eyrie_protocol::replicas::Replicas;
 use eyrie_protocol::routing::Paths;
 use eyrie_protocol::session::Session;
@@ -78,12 +79,15 @@ pub struct Node {
     pub vacated: Vec<u32>,
     /// Where streams come from and go to.
     pub paths: Paths,
+    /// Of a router: ranks that it sends nothing to.
+    pub standing: Standing,
 }
 
 impl Node {
     pub fn new(member: Member, ranks: u32, replicas: usize, conn: usize) -> Self {
         Node {
             paths: Paths::new(member.node, ranks),
+            standing: Standing::default(),
             member,
             gate: Gate::new(member, replicas),
             replicas: Replicas::default(),

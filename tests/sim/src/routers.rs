@@ -1,7 +1,7 @@
 //! Routers in the simulation: what goes by them, what they keep, and what follows when they die.
 //!
 //! Real: who is the router of whom, and which way streams go (`protocol::routing`). Modelled: the
-//! router's log, which is its part of the segment.
+//! router's log, which is its part of the segment. Checkpoints of ranks with routers: `pausing`.
 
 use crate::node::Node;
 use crate::program::Channel;
@@ -94,6 +94,7 @@ impl World {
         let changed = node.paths.set_routers(&routers);
         for &(rank, was) in &changed {
             node.redirect(rank);
+            node.standing.forget(rank);
             // The new one knows nothing of what was received.
             node.peers.values_mut().for_each(|link| link.told.retain(|c, _| c.1 != rank));
             if was == at.node || node.paths.routes(rank) {

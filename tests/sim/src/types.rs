@@ -70,6 +70,18 @@ pub enum ToNode {
         partner: Option<Member>,
         /// The rank stands from then on.
         hold: bool,
+        /// Its router, which sends nothing to it.
+        router: Option<Member>,
+    },
+    /// To a router: nothing goes to the rank from now on.
+    Pause {
+        rank: u32,
+        generation: u32,
+    },
+    /// That checkpoint is over.
+    Resume {
+        rank: u32,
+        generation: u32,
     },
     Trim {
         rank: u32,
@@ -132,18 +144,63 @@ pub type Encoded = Vec<(u32, u32, Rc<Image>)>;
 /// From a node to the controller.
 #[derive(Debug, Clone)]
 pub enum FromNode {
-    Answered { round: u64, answer: Answer },
-    Restored { rank: u32, incarnation: u32 },
-    ImageBad { rank: u32, incarnation: u32, generation: u32, at: Member },
-    Stored { rank: u32, generation: u32, image: Rc<Image>, partner: Option<Member> },
-    NotCopied { rank: u32, generation: u32, to: Member },
-    Vaulted { round: u64, images: Option<Encoded> },
-    NoCheckpoint { rank: u32 },
-    RankDied { rank: u32, incarnation: u32 },
-    RankDone { rank: u32, incarnation: u32, hash: u64, depends: Depends },
-    Output { rank: u32, index: u64, line: u64, depends: Depends },
+    Answered {
+        round: u64,
+        answer: Answer,
+    },
+    Restored {
+        rank: u32,
+        incarnation: u32,
+    },
+    ImageBad {
+        rank: u32,
+        incarnation: u32,
+        generation: u32,
+        at: Member,
+    },
+    Stored {
+        rank: u32,
+        generation: u32,
+        image: Rc<Image>,
+        partner: Option<Member>,
+    },
+    NotCopied {
+        rank: u32,
+        generation: u32,
+        to: Member,
+    },
+    Vaulted {
+        round: u64,
+        images: Option<Encoded>,
+    },
+    NoCheckpoint {
+        rank: u32,
+    },
+    /// Nothing is on its way from this router to the rank.
+    Paused {
+        rank: u32,
+        generation: u32,
+    },
+    RankDied {
+        rank: u32,
+        incarnation: u32,
+    },
+    RankDone {
+        rank: u32,
+        incarnation: u32,
+        hash: u64,
+        depends: Depends,
+    },
+    Output {
+        rank: u32,
+        index: u64,
+        line: u64,
+        depends: Depends,
+    },
     Down,
-    Guarded { round: u64 },
+    Guarded {
+        round: u64,
+    },
 }
 
 /// Between two nodes.
@@ -178,6 +235,21 @@ pub enum PeerMsg {
         taken: bool,
     },
     Kept {
+        rank: u32,
+        generation: u32,
+    },
+    /// From a router: nothing more comes to the rank.
+    Mark {
+        rank: u32,
+        generation: u32,
+    },
+    /// All that came before the mark is there.
+    Marked {
+        rank: u32,
+        generation: u32,
+    },
+    /// The rank goes on.
+    GoOn {
         rank: u32,
         generation: u32,
     },
@@ -276,6 +348,10 @@ pub enum Event {
     },
     /// A node is asked to leave.
     Drain,
+    /// Somebody who takes part in a checkpoint of a rank with a router dies.
+    Strike {
+        rank: u32,
+    },
 }
 
 /// What is broken on purpose, to show that the checks find it.
@@ -347,6 +423,14 @@ pub enum Mutation {
     RouterKeepsAcks,
     /// A node whose ranks have migrated joins again with what it had.
     NotEmptied,
+    /// A router says that it stands before the mark behind all it had sent was answered.
+    StandsUnanswered,
+    /// A router goes on sending to a rank while its checkpoint is taken.
+    SendsWhilePaused,
+    /// A router is not told that the rank has died whose checkpoint it stands for.
+    NeverResumed,
+    /// A checkpoint waits for a router that is dead.
+    DeadRouterAwaited,
 }
 
 impl Mutation {
@@ -360,8 +444,15 @@ impl Mutation {
         Mutation::UnitForgetsOutcomes,
     ];
     /// Those of routers.
-    pub const ROUTED: [Mutation; 3] =
-        [Mutation::RouterForgets, Mutation::SendersForget, Mutation::RouterKeepsAcks];
+    pub const ROUTED: [Mutation; 7] = [
+        Mutation::RouterForgets,
+        Mutation::SendersForget,
+        Mutation::RouterKeepsAcks,
+        Mutation::StandsUnanswered,
+        Mutation::SendsWhilePaused,
+        Mutation::NeverResumed,
+        Mutation::DeadRouterAwaited,
+    ];
     /// All others.
     pub const ALL: [Mutation; 24] = [
         Mutation::OpenGate,

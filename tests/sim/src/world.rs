@@ -319,6 +319,7 @@ impl World {
             Event::Join => self.rejoin(),
             Event::Stand { at, rank, generation } => self.stand(at, rank, generation),
             Event::Drain => self.drain(),
+            Event::Strike { rank } => self.strike(rank),
             Event::Call { member } => self.call(member),
             Event::Reign => self.reign(),
             Event::Rejoined { deaths } if deaths == self.report.controllers => self.rejoined(),

@@ -97,7 +97,7 @@ fn nothing_is_lost_or_doubled_when_connections_are_cut_again_and_again() {
     }
 }
 
-fn cut_again_and_again(cluster: &Cluster) {
+pub(super) fn cut_again_and_again(cluster: &Cluster) {
     const COUNT: u32 = 600;
     let segments = [0, 1].map(|r| cluster.attach(r, &[0, 0]));
     let received = AtomicU32::new(0);

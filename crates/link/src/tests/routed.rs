@@ -1,5 +1,7 @@
 //! Streams that go by a router: it has them, and from there they come again.
 
+use std::sync::atomic::Ordering::Acquire;
+use std::sync::mpsc;
 use std::thread;
 
 use eyrie_ledger::entry::SYNC;
@@ -106,4 +108,59 @@ fn a_router_gives_up_what_the_floor_has_passed() {
     router.segment.channel(0, 1).trim.store(floor, std::sync::atomic::Ordering::Release);
     router.links.trimmed(1);
     assert!(router.links.logged().0 + 1_000_000 < before);
+}
+
+/// Has a router stop what goes to rank 1, and waits until it stands.
+fn pause(cluster: &Cluster, router: u32, generation: u32) {
+    let (tell, hear) = mpsc::channel();
+    cluster.node(router).links.pause(1, generation, move || {
+        let _ = tell.send(());
+    });
+    hear.recv().expect("the router stands");
+}
+
+#[test]
+fn a_router_stands_for_a_checkpoint_and_goes_on() {
+    let cluster = cluster();
+    route(&cluster, [2, 3]);
+    let segments = attach(&cluster);
+    exchange(segments);
+    // Nothing was ever sent to rank 1 by the other one, which stands all the same.
+    pause(&cluster, 3, 7);
+    let here = || segments[1].channel(0, 1).here.load(Acquire);
+    let before = (here(), cluster.node(3).links.logged().0);
+    cluster.node(0).links.detach(0);
+    let restored = cluster.attach(0, &[0, 0]);
+    thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            let mut end = join(restored, 0);
+            for number in 0..COUNT * 2 {
+                // It says again what it had said.
+                send(&mut end, 1, number, if number < COUNT { SYNC } else { 0 });
+            }
+        });
+        // The router takes what comes, and nothing of it goes on.
+        while cluster.node(3).links.logged().0 <= before.1 {
+            thread::yield_now();
+        }
+        let _ = sender.join();
+    });
+    assert_eq!(here(), before.0);
+    // Connections break; the mark of a second pause is said again, and what is settled stays so.
+    cluster.node(3).links.cut();
+    cluster.node(1).links.cut();
+    assert_eq!(here(), before.0);
+    pause(&cluster, 3, 8);
+    cluster.node(3).links.resume(1, 7);
+    assert_eq!(here(), before.0);
+    cluster.node(1).links.go_on(1, 8);
+    cluster.node(3).links.resume(1, 8);
+    while here() <= before.0 {
+        thread::yield_now();
+    }
+    assert_eq!(cluster.node(3).links.paused().0, 1);
+    // An order that comes late changes nothing.
+    cluster.node(3).links.pause(1, 8, || panic!("it is over"));
+    assert_eq!(cluster.node(3).links.paused().0, 1);
+    assert_eq!(cluster.node(3).links.refused().malformed, 0);
 }

@@ -1,5 +1,6 @@
 //! Taking checkpoints, and giving up what no kept checkpoint needs.
 
+use super::network::Copy;
 use super::{Agent, Msg};
 use crate::checkpoint::{self, CheckpointError, Order, Report, image_name, image_path};
 use crate::cores;
@@ -22,6 +23,28 @@ pub(super) fn pool(spec: &JobSpec) -> Option<Arc<Pool>> {
 }
 
 impl Agent {
+    pub(super) fn order_checkpoint(&mut self, order: ToNode) {
+        let ToNode::Checkpoint {
+            rank,
+            start,
+            generation,
+            incremental,
+            partner,
+            missing,
+            hold,
+            key,
+        } = order
+        else {
+            return;
+        };
+        let r = self.rank(rank);
+        r.copy = Some(Copy { partner, missing, key, log: None });
+        if hold {
+            (r.held, r.slowed) = (true, None);
+        }
+        self.checkpoint(rank, start, generation, incremental, hold);
+    }
+
     pub(super) fn checkpoint(
         &mut self,
         rank: u32,
@@ -38,6 +61,7 @@ impl Agent {
         if self.checkpoint_later(rank, start, generation, incremental, hold) {
             return;
         }
+        self.reach(6);
         let order = Order {
             segment: Arc::clone(&self.segment),
             job: self.place.id.clone(),
@@ -90,7 +114,10 @@ impl Agent {
             Report::Standing(answer) => {
                 let _ = answer.send(self.pipes(rank, start).filter(|_| !stale));
             }
-            Report::LetGo if !stale => self.let_go(rank),
+            Report::LetGo if !stale => {
+                self.let_router_go(rank, generation);
+                self.let_go(rank);
+            }
             Report::Over(result, mut tracker) if !stale => {
                 // One that was restored meanwhile is another process.
                 if self.proc(rank, start).is_none() {
@@ -122,6 +149,7 @@ impl Agent {
         generation: u32,
         result: Result<checkpoint::Taken, CheckpointError>,
     ) {
+        self.reach(8);
         let copy = self.rank(rank).copy.take();
         let result = match (result, copy) {
             (Ok(taken), Some(copy)) if self.network.is_some() => {
@@ -158,6 +186,7 @@ impl Agent {
         if self.rank(rank).capturing != Some(generation) {
             return self.remove_images(rank, &[generation]);
         }
+        self.reach(9);
         if let Err(text) = result {
             return self.checkpoint_failed(rank, start, generation, text);
         }

@@ -11,6 +11,7 @@ use crate::pour;
 use crate::reap;
 use eyrie_control::node::{Choice, Fetch, FromNode};
 use eyrie_control::{Death, Meta, Said};
+use eyrie_image::Filling;
 use eyrie_ledger::segment;
 use std::path::Path;
 use std::sync::Arc;
@@ -57,7 +58,12 @@ impl Agent {
         r.proc = None;
         r.deaths += 1;
         r.replay = Replay::No;
-        r.held = false;
+        (r.held, r.slowed) = (false, None);
+        if let Some(filling) = r.filling.take().filter(Filling::is_over)
+            && let Err(error) = filling.wait(false)
+        {
+            tracing::warn!(rank, pid, %error, "it was ended, as its memory did not come");
+        }
         if r.capturing.is_none() {
             // Children it left in its group. (A twin, when there is one, is in that group too.)
             // SAFETY: the group bears the number of a process that was ours; a number that is

@@ -1,7 +1,8 @@
 //! The ranks of this node stand still: all their processes, with threads and children.
 //!
 //! A thread for each rank stops them as for a checkpoint, from outside, and holds them until it is
-//! told otherwise; so the program sees nothing of it, neither a signal nor an interrupted call.
+//! told otherwise; so the program sees nothing of it, neither a signal nor an interrupted call. A
+//! rank that writes faster than it is copied is slowed down so: it is let go now and then.
 //!
 //! Kept true: of two threads that stop a process for whatever reason the second begins when the
 //! first has let it go; a checkpoint that is ordered meanwhile is taken, after which the rank
@@ -11,10 +12,32 @@ use super::{Agent, Msg};
 use eyrie_control::node::FromNode;
 use eyrie_image::Frozen;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How soon the death of a rank that stands still is noticed.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// How long a rank that is slowed down runs each time.
+const RUN: Duration = Duration::from_millis(4);
+
+/// How a rank is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// It stands still.
+    Still,
+    /// It runs one part in so many of the time.
+    Slow(u32),
+}
+
+impl Manner {
+    /// How long it stands each time, if not until it is told otherwise.
+    fn stands_for(self) -> Option<Duration> {
+        match self {
+            Manner::Still => None,
+            Manner::Slow(part) => Some(RUN * (part - 1)),
+        }
+    }
+}
 
 /// The order by which the ranks of a node stand still.
 pub(super) struct Halt {
@@ -28,6 +51,7 @@ pub(super) struct Standing {
     start: u64,
     /// Dropped, or used: it goes on.
     go_on: Option<Sender<()>>,
+    manner: Manner,
     stands: bool,
 }
 
@@ -56,6 +80,12 @@ impl Agent {
         self.tend_all_standing();
     }
 
+    /// A rank runs one part in so many of the time from now on.
+    pub(super) fn slow(&mut self, rank: u32, part: u32) {
+        self.rank(rank).slowed = Some(part).filter(|part| *part > 1);
+        self.tend_standing(rank);
+    }
+
     /// Tries again what could not be stopped, too.
     pub(super) fn tend_all_standing(&mut self) {
         for rank in 0..self.size() {
@@ -72,17 +102,18 @@ impl Agent {
 
     /// Stops a rank that is to stand, or lets one go.
     pub(super) fn tend_standing(&mut self, rank: u32) {
-        let halted = self.halt.is_some();
+        let halted = self.halt.as_ref().map(|_| Manner::Still);
         let r = self.rank(rank);
+        let wanted = halted.or(r.slowed.map(Manner::Slow));
         let waits = r.freezing || r.later.is_some() || r.find_later.is_some();
         let (proc, restless) = (r.proc.as_ref().map(|p| (p.pid, p.start)), r.restless.is_some());
         match (&mut r.standing, proc) {
-            (None, Some((pid, start))) if halted && !waits && !restless => {
-                self.stop_rank(rank, pid, start);
+            (None, Some((pid, start))) if !waits && !restless => {
+                wanted.into_iter().for_each(|manner| self.stop_rank(rank, pid, start, manner));
             }
             (Some(standing), proc) => {
                 let stays = proc.is_some_and(|(_, start)| start == standing.start);
-                if !halted || waits || !stays {
+                if wanted != Some(standing.manner) || waits || !stays {
                     standing.go_on = None;
                 }
             }
@@ -90,18 +121,19 @@ impl Agent {
         }
     }
 
-    fn stop_rank(&mut self, rank: u32, pid: libc::pid_t, start: u64) {
+    fn stop_rank(&mut self, rank: u32, pid: libc::pid_t, start: u64, manner: Manner) {
         let (go_on, told) = mpsc::channel();
         let tell = self.tell.clone();
         let work = move || {
             let stopped = |why| drop(tell.send(Msg::Stopped { rank, start, why }));
-            hold(pid, &told, stopped);
+            hold(pid, manner, &told, stopped);
             let _ = tell.send(Msg::WentOn { rank, start });
         };
         match std::thread::Builder::new().name(String::from("eyrie-halt")).spawn(work) {
             Ok(_) => {
                 let go_on = Some(go_on);
-                self.rank(rank).standing = Some(Standing { start, go_on, stands: false });
+                let standing = Standing { start, go_on, manner, stands: false };
+                self.rank(rank).standing = Some(standing);
             }
             Err(error) => self.rank(rank).restless = Some(error.to_string()),
         }
@@ -170,14 +202,32 @@ impl Agent {
     }
 }
 
-/// Stops a process with its children, and holds it until that is called off or it is dead.
-fn hold(pid: libc::pid_t, told: &Receiver<()>, stopped: impl Fn(Option<String>)) {
-    let frozen = match Frozen::stop(pid) {
-        Ok(frozen) => frozen,
-        Err(error) => return stopped(Some(error.to_string())),
-    };
-    stopped(None);
-    while told.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) && !frozen.has_ended() {}
-    // A dead one needs nothing.
-    let _ = frozen.release();
+/// Stops a process with its children, and holds it until that is called off or it is dead; or lets
+/// it go now and then.
+fn hold(pid: libc::pid_t, manner: Manner, told: &Receiver<()>, stopped: impl Fn(Option<String>)) {
+    loop {
+        let frozen = match Frozen::stop(pid) {
+            Ok(frozen) => frozen,
+            Err(error) => return stopped(Some(error.to_string())),
+        };
+        if manner == Manner::Still {
+            stopped(None);
+        }
+        let end = manner.stands_for().map(|time| Instant::now() + time);
+        let goes_on = loop {
+            let left = end.map_or(LOOK, |end| end.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                break true;
+            }
+            let called_off = told.recv_timeout(left.min(LOOK)) != Err(RecvTimeoutError::Timeout);
+            if called_off || frozen.has_ended() {
+                break false;
+            }
+        };
+        // A dead one needs nothing.
+        let _ = frozen.release();
+        if !goes_on || told.recv_timeout(RUN) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+    }
 }

@@ -7,6 +7,7 @@ use super::Agent;
 use super::cut::recorded;
 use super::network::names;
 use crate::checkpoint::Pouring;
+use crate::invited::Token;
 use crate::membership::Member;
 use crate::pour::Pour;
 use crate::reap;
@@ -33,12 +34,13 @@ impl Agent {
     /// Images of ranks that leave go to their next home while they are written.
     pub(super) fn pouring(&self, rank: u32, generation: u32) -> Option<Pouring> {
         let network = self.network.as_ref().filter(|_| self.leaves)?;
-        let to = self.ranks[rank as usize].copy.as_ref()?.partner?;
+        let copy = self.ranks[rank as usize].copy.as_ref()?;
+        let (to, key) = (copy.partner?, copy.key?);
         let (own, members) = (network.own.clone(), Arc::clone(&network.members));
         let [name, _] = names(rank, generation);
         Some(Box::new(move || {
             let client = Client::connect(&own, &members, to);
-            match client.and_then(|client| Pour::begin(client, &name)) {
+            match client.and_then(|client| Pour::begin(client, &name, key)) {
                 Ok(pour) => pour.map(|pour| Box::new(pour) as Box<dyn Tap>),
                 Err(error) => {
                     tracing::warn!(rank, to, %error, "an image is brought when it is written");
@@ -46,6 +48,12 @@ impl Agent {
                 }
             }
         }))
+    }
+
+    /// An image comes here from the node that its rank leaves.
+    pub(super) fn invite(&self, rank: u32, generation: u32, key: Token) {
+        let [name, _] = names(rank, generation);
+        self.network.iter().for_each(|n| n.invited.invite(name.clone(), key));
     }
 
     /// A rank that is held goes on.

@@ -107,7 +107,11 @@ impl Agent {
         let ranks = (0..self.size()).filter(|r| self.ranks[*r as usize].proc.is_some());
         let ranks = ranks.map(|r| self.rank_look(r)).collect();
         let logged_bytes = self.links().map_or(0, |l| l.logged().0);
-        let own = NodeLook { refused: self.refused(), logged_bytes };
+        let (transport, piped) = self.links().map(Links::way).unwrap_or_default();
+        let (pauses, paused) = self.links().map(Links::paused).unwrap_or_default();
+        let refused = self.refused();
+        let paused_us = paused.as_micros() as u64;
+        let own = NodeLook { refused, logged_bytes, transport, piped, pauses, paused_us };
         self.say(FromNode::Looks { ask, ranks, own });
     }
 
@@ -120,6 +124,7 @@ impl Agent {
             strangers: links.strangers + store.strangers,
             fenced: links.fenced + store.fenced,
             malformed: links.malformed + store.malformed,
+            uninvited: store.uninvited,
         }
     }
 

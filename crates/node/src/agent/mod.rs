@@ -14,6 +14,7 @@ mod halt;
 mod leave;
 mod look;
 mod network;
+mod pause;
 mod saving;
 mod start;
 mod streams;
@@ -34,7 +35,7 @@ use crate::spawn::Prefix;
 use crate::units;
 use eyrie_control::node::{Choice, FromNode, ToNode};
 use eyrie_control::{Ft, JobSpec, Meta};
-use eyrie_image::{Pool, Tracker};
+use eyrie_image::{Filling, Pool, Tracker};
 use eyrie_ledger::saved;
 use eyrie_ledger::segment::{self, Geometry, Segment, SegmentError};
 use std::cell::RefCell;
@@ -127,6 +128,8 @@ struct Rank {
     /// Images are to be looked for when that is over.
     find_later: Option<death::Search>,
     replay: Replay,
+    /// Its process runs before all of its memory is there.
+    filling: Option<Filling>,
     saving: Option<saving::Thread>,
     /// Number of a start that waits for that.
     preparing: Option<u64>,
@@ -136,8 +139,10 @@ struct Rank {
     copy: Option<network::Copy>,
     /// It stays stopped after an image.
     held: bool,
-    /// It stands still with the job.
+    /// It stands still with the job, or now and then as it is slowed down.
     standing: Option<halt::Standing>,
+    /// It is to run one part in so many of the time.
+    slowed: Option<u32>,
     /// A checkpoint that it is let go for.
     later: Option<halt::Later>,
     /// Why it could not be stopped.
@@ -154,11 +159,13 @@ impl Rank {
             freezing: false,
             find_later: None,
             replay: Replay::No,
+            filling: None,
             saving: None,
             bound: None,
             copy: None,
             held: false,
             standing: None,
+            slowed: None,
             later: None,
             restless: None,
             preparing: None,
@@ -298,17 +305,16 @@ impl Agent {
             ToNode::Find { rank, attempt, generations, fetch } => {
                 self.find(rank, death::Search { attempt, generations, fetch });
             }
-            ToNode::Checkpoint { rank, start, generation, incremental, partner, missing, hold } => {
-                self.rank(rank).copy = Some(network::Copy { partner, missing, log: None });
-                self.rank(rank).held |= hold;
-                self.checkpoint(rank, start, generation, incremental, hold);
-            }
+            ToNode::Invite { rank, generation, key } => self.invite(rank, generation, key),
+            ToNode::Checkpoint { .. } => self.order_checkpoint(message),
             ToNode::CheckpointAll { ranks, generation, incremental, hold, segment } => {
                 self.checkpoint_all(&ranks, generation, incremental, hold, segment);
             }
             ToNode::CheckpointSet { parts, generation, incremental, hold } => {
                 self.checkpoint_set(parts, generation, incremental, hold);
             }
+            ToNode::Pause { rank, generation } => self.pause(rank, generation),
+            ToNode::Resume { rank, generation } => self.resume(rank, generation),
             ToNode::GoOn { generation, keep } => self.go_on(generation, keep),
             ToNode::Cut { attempt, ranks } => self.begin_cut(attempt, &ranks),
             ToNode::CutOver { attempt } => self.end_cut(attempt),
@@ -318,16 +324,12 @@ impl Agent {
             ToNode::Members { members } => self.set_members(&members),
             ToNode::Homes { homes } => self.set_homes(&homes),
             ToNode::Held { ask, ranks } => self.tell_held(ask, &ranks),
-            ToNode::Beat { .. } => {}
+            // The connection sees to that.
+            ToNode::Beat { .. } | ToNode::Dismissed => {}
             ToNode::Trim { .. } | ToNode::Release { .. } => self.give_up_logs(message),
             ToNode::Withdraw { rank, generations } => self.withdraw(rank, &generations),
             ToNode::Remove { rank, generations } => self.remove_images(rank, &generations),
-            ToNode::Signal { signal } => {
-                self.signal_all(signal);
-                if signal == libc::SIGKILL {
-                    self.give_up_starts();
-                }
-            }
+            ToNode::Signal { signal } => self.take_signal(signal),
             ToNode::Kill { ranks } => self.kill(&ranks),
             ToNode::Input { start, bytes } => self.take_input(start, bytes),
             ToNode::InputOver { start } => self.end_input(start),
@@ -349,12 +351,11 @@ impl Agent {
             ToNode::Finish => self.finish(),
             ToNode::Leaving { round, nodes } => self.hear_leaving(round, &nodes),
             ToNode::LetGo { rank } => self.let_rank_go(rank),
+            ToNode::Slow { rank, part } => self.slow(rank, part),
             ToNode::Vacate => self.vacate(),
             ToNode::Depart => self.depart(),
             ToNode::Halt { turn } => self.halt(turn),
             ToNode::EndHalt => self.end_halt(),
-            // The connection sees to that.
-            ToNode::Dismissed => {}
             ToNode::Clusters { of, gateway } => {
                 self.network.iter().for_each(|n| n.own.routes.set(of.clone(), gateway));
             }
@@ -412,6 +413,14 @@ impl Agent {
     /// The processes of the ranks.
     fn processes(&self) -> Vec<libc::pid_t> {
         self.ranks.iter().filter_map(|r| Some(r.proc.as_ref()?.pid)).collect()
+    }
+
+    /// A signal for all ranks.
+    fn take_signal(&mut self, signal: i32) {
+        self.signal_all(signal);
+        if signal == libc::SIGKILL {
+            self.give_up_starts();
+        }
     }
 
     fn signal_all(&self, signal: i32) {

@@ -5,15 +5,16 @@ use super::death::check_image;
 use super::{Agent, Msg, elsewhere};
 use crate::checkpoint::image_path;
 use crate::futex;
+use crate::invited::{Invited, Token};
 use crate::membership::Member;
 use crate::store::{self, Identity, Members, TurnedAway};
 use crate::units;
 use crate::vault::Door;
-use eyrie_control::Meta;
 use eyrie_control::node::{Choice, Determinants, FromNode, NotCopied, Peer};
+use eyrie_control::{Meta, Transport};
 use eyrie_ledger::early::Wish;
 use eyrie_ledger::{acked, saved};
-use eyrie_link::{Links, Setup};
+use eyrie_link::{Links, Provider, Setup, Way};
 use std::fs::File;
 use std::io::{self, Seek as _};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -30,6 +31,8 @@ pub(crate) struct Network {
     pub store: SocketAddr,
     /// By its store.
     pub turned_away: Arc<TurnedAway>,
+    /// Images that may come to its store while they are written.
+    pub invited: Arc<Invited>,
     /// As they were told last.
     pub homes: Vec<u32>,
     pub links: Option<Links>,
@@ -47,6 +50,8 @@ pub(super) struct Copy {
     pub partner: Option<u32>,
     /// Generations whose files it lacks.
     pub missing: Vec<u32>,
+    /// By which it lets the image in while that is written.
+    pub key: Option<Token>,
     /// What the rank has sent, as far as that was copied while it stood.
     pub log: Option<Sent>,
 }
@@ -92,9 +97,12 @@ impl Agent {
         let member = Member { node: own.node, epoch: own.epoch };
         // Datagrams are not encrypted, and would go past the routers.
         let early = if secret.encrypts() || routed { Wish::Never } else { Wish::from_env() };
-        let started = TcpListener::bind((network.here, 0)).and_then(|listener| {
-            let own = member;
-            Links::start(Setup { segment, job, own, secret, routes, listener, log_replicas, early })
+        let way = way(&self.spec.transport, secret.encrypts(), network.here);
+        let started = way.map_err(io::Error::from).and_then(|way| {
+            let (own, listener) = (member, TcpListener::bind((network.here, 0))?);
+            let setup =
+                Setup { segment, job, own, secret, routes, listener, log_replicas, early, way };
+            Links::start(setup)
         });
         let message = match started {
             Ok(links) => {
@@ -313,6 +321,18 @@ impl Agent {
             !marked
         });
     }
+}
+
+/// What the connections of a node at this address go over.
+fn way(wish: &Transport, encrypted: bool, here: IpAddr) -> Result<Way, eyrie_link::ProviderError> {
+    Ok(match wish {
+        Transport::Tcp => Way::Tcp,
+        // What goes over libfabric is not encrypted.
+        Transport::Auto(_) if encrypted => Way::Tcp,
+        Transport::Auto(None) => Way::Either(Provider::better_than_tcp(here)),
+        Transport::Auto(name) => Way::Either(Provider::find(name.as_deref(), here).ok()),
+        Transport::Fabric(name) => Way::Fabric(Provider::find(name.as_deref(), here)?),
+    })
 }
 
 /// Why a rank cannot go on here.

@@ -10,7 +10,7 @@ use crate::reap;
 use crate::spawn::{self, Launch};
 use eyrie_control::node::{Determinants, FromNode};
 use eyrie_control::{Ft, Meta, Stream};
-use eyrie_image::RestoreOptions;
+use eyrie_image::{RestoreOptions, Restored};
 use eyrie_ledger::segment::MEMFD_PREFIX;
 use std::ffi::OsStr;
 use std::io;
@@ -19,7 +19,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tokio::io::Interest;
+
+/// Within what time the memory of a rank that has moved is there: it runs before.
+const LATE: Duration = Duration::from_secs(2);
 
 /// Why a process could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +53,7 @@ impl Agent {
             return self.say(FromNode::NotStarted { rank, start, text });
         }
         if moved.is_none() {
-            return self.start_now(rank, start, from);
+            return self.start_now(rank, start, from, None);
         }
         self.rank(rank).preparing = Some(start);
         let (tell, from) = (self.tell.clone(), Box::new(from.clone()));
@@ -63,7 +67,7 @@ impl Agent {
     /// What a start waited for is done.
     pub(super) fn start_ready(&mut self, rank: u32, start: u64, from: &Meta) {
         if self.rank(rank).preparing.take_if(|s| *s == start).is_some() {
-            self.start_now(rank, start, from);
+            self.start_now(rank, start, from, Some(LATE));
         }
     }
 
@@ -77,8 +81,8 @@ impl Agent {
         }
     }
 
-    fn start_now(&mut self, rank: u32, start: u64, from: &Meta) {
-        match self.launch(rank, start, from) {
+    fn start_now(&mut self, rank: u32, start: u64, from: &Meta, late: Option<Duration>) {
+        match self.launch(rank, start, from, late) {
             Ok(pid) => {
                 self.say(FromNode::Started { rank, start, pid: pid as u32 });
                 self.tend_standing(rank);
@@ -91,7 +95,14 @@ impl Agent {
     }
 
     /// Starts a process for `rank` as `from` says; its image holds its memory, or it begins anew.
-    fn launch(&mut self, rank: u32, start: u64, from: &Meta) -> Result<libc::pid_t, LaunchError> {
+    /// Memory that is not needed at once may come within the time `late`.
+    fn launch(
+        &mut self,
+        rank: u32,
+        start: u64,
+        from: &Meta,
+        late: Option<Duration>,
+    ) -> Result<libc::pid_t, LaunchError> {
         let (stdin, feed) = self.input_pipe(rank)?;
         let [out_ours, out_theirs] = pipes::pipe(0)?;
         let [err_ours, err_theirs] = pipes::pipe(0)?;
@@ -103,9 +114,13 @@ impl Agent {
         self.acknowledge_again(rank, from);
         let stdio = [stdin, out_theirs, err_theirs];
         let bound = self.place(rank)?.map(|set| cores::mask(&set));
-        let pid = match from.generation {
-            0 => self.exec(rank, stdio, bound)?,
-            generation => self.restore(&self.image_file(rank, generation), stdio, bound)?,
+        let (pid, filling) = match from.generation {
+            0 => (self.exec(rank, stdio, bound)?, None),
+            generation => {
+                let restored =
+                    self.restore(&self.image_file(rank, generation), stdio, bound, late)?;
+                (restored.pid, restored.filling)
+            }
         };
         let ctl = self.segment.rank(rank);
         if from.generation > 0 && from.state != 0 {
@@ -127,6 +142,7 @@ impl Agent {
         let again = (from.generation > 0 || r.deaths > 0) && self.spec.ft != Ft::Coordinated;
         let r = &mut self.ranks[rank as usize];
         r.replay = if again { Replay::Expected } else { Replay::No };
+        r.filling = filling;
         let (written, tasks) = (from.output, Vec::new());
         r.proc = Some(Proc { pid, pidfd, start, pipes, written, tasks, said: false });
         if let Err(error) = self.attend(rank, from, feed) {
@@ -163,24 +179,31 @@ impl Agent {
         image: &Path,
         stdio: [OwnedFd; 3],
         processors: Option<Vec<u8>>,
-    ) -> Result<libc::pid_t, LaunchError> {
+        late: Option<Duration>,
+    ) -> Result<Restored, LaunchError> {
         // The numbers of its processes must be free.
         reap::collect_orphans(&self.processes());
         let restorer = self.place.prefix.restorer.as_deref().ok_or(LaunchError::NoRestorer)?;
         let name = format!("{MEMFD_PREFIX}{}", self.place.id);
-        let pid = eyrie_image::restore(eyrie_image::RestoreSpec {
+        // It was verified, when it was chosen.
+        let options =
+            RestoreOptions { verified: true, processors, lazy: late, ..RestoreOptions::default() };
+        let restored = eyrie_image::restore_lazily(eyrie_image::RestoreSpec {
             image,
             restorer,
             stdio,
             segments: vec![(name, self.segment_fd.try_clone()?)],
             start_stopped: false,
-            // It was, when it was chosen.
-            options: RestoreOptions { verified: true, processors, ..RestoreOptions::default() },
+            options,
         })?;
+        if let Some(why) = &restored.why_not_lazy {
+            tracing::info!(?image, "all memory comes before the process runs: {why}");
+        }
+        let pid = restored.pid;
         // Its own group, like a rank that was started; too late is no harm, it is killed alone.
         // SAFETY: our own child, not collected yet.
         unsafe { libc::setpgid(pid, pid) };
-        Ok(pid)
+        Ok(restored)
     }
 
     /// Standard input for `rank`: a pipe for rank 0, nothing for the others.

@@ -74,7 +74,7 @@ impl Agent {
     ) {
         self.stand_together(generation, None, parts.iter().map(|p| p.rank));
         for SetPart { rank, start, partner, missing } in parts {
-            self.rank(rank).copy = Some(Copy { partner, missing, log: None });
+            self.rank(rank).copy = Some(Copy { partner, missing, key: None, log: None });
             self.checkpoint(rank, start, generation, incremental, hold);
         }
     }

@@ -79,6 +79,7 @@ pub(super) struct Books {
     pub archive: super::archive::Kept,
     pub leaves: BTreeMap<u32, super::leave::Leave>,
     pub halt: eyrie_protocol::halt::Halt,
+    pub pauses: eyrie_protocol::pause::Pauses,
 }
 
 impl Job {
@@ -228,6 +229,7 @@ impl Job {
             archive: self.archive.kept(),
             leaves: self.leaves.clone(),
             halt: self.halt.rule.clone(),
+            pauses: self.pauses.clone(),
         }
     }
 

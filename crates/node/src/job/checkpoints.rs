@@ -5,6 +5,7 @@ use super::{Ask, Capture, Job, Latest, Rank};
 use crate::crew::Daemon;
 use crate::loans::File;
 use crate::outlet::Outlet;
+use crate::points;
 use crate::recovery::Input;
 use crate::retention::Point;
 use crate::scheduler::{Policy, Scheduler};
@@ -77,17 +78,25 @@ impl Job {
 
     /// With `hold` the rank does not go on after it.
     pub(super) fn begin_checkpoint(&mut self, rank: u32, hold: bool) {
-        let Some(start) = self.rank(rank).proc.as_ref().map(|p| p.start) else {
+        if self.rank(rank).proc.is_none() {
             let now = self.ranks_ms();
             return self.scheduler.finished(rank, now);
-        };
+        }
         let generation = self.rank(rank).retention.begin();
         self.rank(rank).capturing = Some(generation);
         let mut event = self.event(EventKind::Checkpointing);
         event.rank = Some(rank);
         event.generation = Some(generation);
         self.log_event(event);
-        let incremental = self.spec.incremental;
+        self.checkpoint_when_quiet(rank, generation, hold);
+    }
+
+    /// Has the checkpoint taken that was begun.
+    pub(super) fn order_checkpoint(&mut self, rank: u32, generation: u32, hold: bool) {
+        let Some(start) = self.rank(rank).proc.as_ref().map(|p| p.start) else {
+            self.no_capture(rank);
+            return self.pause_over(rank, generation);
+        };
         let partner = self.planner.as_ref().and_then(|p| p.partner(rank));
         let r = self.rank(rank);
         (r.partner, r.captured) = (partner, r.incarnation);
@@ -95,9 +104,20 @@ impl Job {
         // It may refer to any of these. What is there is not sent again.
         let missing = r.retention.files();
         let partner = partner.map(|m| m.node);
+        let key = partner.and_then(|to| self.invite(rank, generation, to));
+        let incremental = self.spec.incremental;
         self.to_home(
             rank,
-            ToNode::Checkpoint { rank, start, generation, incremental, partner, missing, hold },
+            ToNode::Checkpoint {
+                rank,
+                start,
+                generation,
+                incremental,
+                partner,
+                missing,
+                hold,
+                key,
+            },
         );
     }
 
@@ -115,6 +135,7 @@ impl Job {
             // All ranks went back to the beginning since.
             return self.to_all(&ToNode::Remove { rank, generations: vec![generation] });
         }
+        self.pause_over(rank, generation);
         if self.together.is_some() && self.many() {
             return self.part_over(node, rank, generation, result);
         }
@@ -171,10 +192,14 @@ impl Job {
         r.latest = Some(Latest { at: Moment::now(), taken });
         // Gives up what no kept checkpoint of the rank needs.
         let Point { need, det_pos, .. } = r.retention.floor().clone();
+        if self.spec.routers > 0 {
+            points::reach("pause-10");
+        }
         self.to_all(&ToNode::Trim { rank, need, det_pos });
         self.log_event(event);
         let answer = NodeMsg::Checkpointed { rank, generation, bytes, took_ms, frozen_ms };
         self.answer_asks(rank, Some(generation), &answer);
+        self.swap_image(rank, generation, Some(bytes));
     }
 
     /// Gives up image files that `rank` does not need any more. They go when no other rank needs
@@ -306,6 +331,7 @@ impl Job {
         if let Some(why) = &self.unprotected {
             return Err(format!("the job runs without protection: {why}"));
         }
+        self.swapped_out()?;
         if self.together.is_some() {
             self.request_together(rank)?;
         }

@@ -25,11 +25,12 @@ impl Job {
         if self.proc(rank, start).is_none() {
             return;
         }
+        let out = death == Death::Signal(libc::SIGKILL) && self.goes_out(rank);
         let r = self.rank(rank);
         r.proc = None;
         r.look = look;
         r.deaths += 1;
-        r.died_at = Some(Moment::now());
+        r.died_at = (!out).then(Moment::now);
         r.gone = death == Death::Exit(0) && said != Said::Running;
         // Output is progress, too.
         let progress = r.tapes.iter().fold(progress, |n, t| n.wrapping_add(t.received()));
@@ -37,7 +38,10 @@ impl Job {
             self.input.detach();
         }
         self.scheduler.set_live(self.units.turn(rank), false);
-        self.report_death(rank, death);
+        self.pause_lost(rank);
+        if !out {
+            self.report_death(rank, death);
+        }
         if self.rank(rank).gone {
             self.rank_is_done(rank);
             if !self.rank(rank).gone {
@@ -116,6 +120,9 @@ impl Job {
             }
             let incarnation = r.incarnation;
             return self.plan(Input::RankDied { rank, incarnation });
+        }
+        if self.is_swapped() {
+            return;
         }
         let r = self.rank(rank);
         let attempt = r.deaths;

@@ -150,6 +150,7 @@ impl Job {
         if let Some(why) = &self.unprotected {
             return Err(format!("the job runs without protection: {why}"));
         }
+        self.swapped_out()?;
         if self.suspend.is_some() {
             return Err(String::from("the job is being saved: it ends, or ask again"));
         }

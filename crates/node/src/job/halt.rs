@@ -25,6 +25,8 @@ pub(super) struct Halt {
     by_user: bool,
 }
 
+const SUSPENDED: &str = "it is suspended already (eyrie resume lets it go on)";
+
 impl Halt {
     /// As another controller left it: its clients are gone.
     pub fn take_over(&mut self, mut rule: halt::Halt) {
@@ -35,6 +37,25 @@ impl Halt {
 }
 
 impl Job {
+    /// The user wants the job to stand still; with `swap` without its memory.
+    pub fn suspend(&mut self, swap: bool, outlet: Outlet) -> Result<(), String> {
+        let rule = &self.halt.rule;
+        if rule.holds(Holder::User) && (rule.swaps() || !swap) {
+            return Err(String::from(SUSPENDED));
+        }
+        let before = rule.swaps();
+        if swap {
+            self.may_swap()?;
+        }
+        self.halt.rule.swap(swap);
+        self.halt.whole &= !swap;
+        let held = self.hold(Holder::User, None, outlet);
+        if held.is_err() {
+            self.halt.rule.swap(before);
+        }
+        held
+    }
+
     /// A client wants the job to stand still.
     pub fn hold(
         &mut self,
@@ -46,9 +67,6 @@ impl Job {
             let phase = if self.suspend.is_some() { "being saved" } else { self.monitor.phase() };
             return Err(format!("it is {phase}"));
         }
-        if holder == Holder::User && self.halt.rule.holds(holder) {
-            return Err(String::from("it is suspended already (eyrie resume lets it go on)"));
-        }
         let until = lease_ms.map(|ms| self.now_ms().saturating_add(ms));
         self.halt.rule.hold(holder, until);
         self.halt.waiting.push(outlet);
@@ -58,6 +76,7 @@ impl Job {
 
     /// It may go on, as far as this client is concerned.
     pub fn let_go_on(&mut self, holder: Holder, outlet: &Outlet) -> Result<(), String> {
+        let swapped = self.halt.rule.swaps();
         let held = self.halt.rule.release(holder);
         if !held && holder == Holder::User {
             return Err(String::from("it is running, and not suspended"));
@@ -66,6 +85,9 @@ impl Job {
             self.say("the job is not suspended any more; it goes on in its turn (eyrie share)");
         }
         self.tend_halt();
+        if swapped && !self.halt.rule.swaps() {
+            self.swap_in();
+        }
         outlet.send(&NodeMsg::Done);
         Ok(())
     }
@@ -111,7 +133,14 @@ impl Job {
             }
             None => {}
         }
+        self.tend_swap();
         self.answer_halted();
+    }
+
+    /// Whether the ranks of all live nodes stand.
+    pub(super) fn all_stand(&self) -> bool {
+        let live = (0u32..).zip(&self.nodes).filter(|(_, n)| n.is_live()).map(|(node, _)| node);
+        self.halt.rule.whole(live)
     }
 
     /// Whether nobody waits for the ranks to come to stand for something else.
@@ -130,6 +159,9 @@ impl Job {
         if self.halt.by_user {
             let mut event = self.event(kind);
             event.took_ms = took_ms.map(|ms| ms as f64);
+            if self.halt.rule.swaps() {
+                event.text = String::from("its memory is out");
+            }
             self.log_event(event);
         }
         if kind == EventKind::Resumed {
@@ -146,10 +178,20 @@ impl Job {
         self.answer_halted();
     }
 
+    /// The ranks stand, but keep their memory.
+    pub(super) fn not_swapped(&mut self, why: &str) {
+        self.halt.rule.swap(false);
+        let text = format!("the job is suspended, but keeps its memory: {why}");
+        for outlet in std::mem::take(&mut self.halt.waiting) {
+            outlet.send(&NodeMsg::Error(text.clone()));
+        }
+        self.say(text);
+        self.swap_in();
+    }
+
     /// Tells those who wait for what is so now.
     fn answer_halted(&mut self) {
-        let live = (0u32..).zip(&self.nodes).filter(|(_, n)| n.is_live()).map(|(node, _)| node);
-        let whole = self.halt.rule.whole(live);
+        let whole = self.all_stand() && (!self.halt.rule.swaps() || self.is_out());
         if whole && !std::mem::replace(&mut self.halt.whole, true) {
             let took = self.halt.rule.for_ms(self.now_ms());
             self.log_halt(EventKind::Suspended, took);
@@ -181,6 +223,6 @@ impl Job {
         let share = rule.is_leased().then(|| String::from("share"));
         let by = user.into_iter().chain(share).collect();
         let for_ms = rule.for_ms(self.now_ms())?;
-        Some(Suspension { for_ms, by, whole: self.halt.whole })
+        Some(Suspension { for_ms, by, whole: self.halt.whole, swapped: rule.swaps() })
     }
 }

@@ -18,6 +18,7 @@ use super::{Job, Rank};
 use crate::membership::Member;
 use crate::reap;
 use crate::recovery::{Input, Stage};
+use eyrie_control::auth::Key;
 use eyrie_control::node::ToNode;
 use eyrie_control::{Death, EventKind, LeaveStep, Leaving};
 use serde::{Deserialize, Serialize};
@@ -233,10 +234,23 @@ impl Job {
         }
     }
 
+    /// A key by which the image of a rank that leaves comes to its next home while it is written.
+    pub(super) fn invite(&self, rank: u32, generation: u32, to: u32) -> Option<[u8; 32]> {
+        if !self.leaves.contains_key(&self.placement.home(rank)) {
+            return None;
+        }
+        let Key(key) = Key::new().inspect_err(|e| tracing::warn!(%e, "no key")).ok()?;
+        self.nodes[to as usize].send(ToNode::Invite { rank, generation, key });
+        Some(key)
+    }
+
     /// An image of a rank counts, with so many bytes, or never will.
     pub(super) fn image_stands(&mut self, rank: u32, generation: u32, bytes: Option<u64>) {
-        let r = self.rank(rank);
         let counts = bytes.is_some();
+        if !counts {
+            self.swap_image(rank, generation, None);
+        }
+        let r = self.rank(rank);
         if let Some(since) = r.moves.ordered.take_if(|_| counts) {
             r.moves.counted_ms = Some(since.elapsed().as_secs_f64() * 1e3);
         }
@@ -251,7 +265,7 @@ impl Job {
             (true, false) => {
                 let took_ms = stop.since.elapsed().as_secs_f64() * 1e3;
                 r.moves.stop = None;
-                r.moves.round(bytes.unwrap_or(0), took_ms);
+                self.was_copied(rank, bytes.unwrap_or(0), took_ms);
             }
             (false, holds) => {
                 r.moves.stop = None;
@@ -259,6 +273,20 @@ impl Job {
                     self.to_home(rank, ToNode::LetGo { rank });
                 }
             }
+        }
+    }
+
+    /// A rank was copied while it ran. It is slowed down if it gets ahead of that, unless there is
+    /// no time to lose.
+    fn was_copied(&mut self, rank: u32, bytes: u64, took_ms: f64) {
+        let leave = self.leaves.get(&self.placement.home(rank));
+        let slows = leave.is_some_and(|l| l.limit_ms.is_none());
+        let moves = &mut self.rank(rank).moves;
+        let before = moves.part;
+        moves.round(bytes, took_ms, slows);
+        let part = moves.part;
+        if part != before {
+            self.to_home(rank, ToNode::Slow { rank, part });
         }
     }
 
@@ -391,6 +419,9 @@ impl Job {
                 let lives = r.proc.is_some();
                 self.to_home(rank, ToNode::LetGo { rank });
                 self.scheduler.set_live(rank, lives && self.protected());
+            }
+            if std::mem::take(&mut self.rank(rank).moves.part) > 0 {
+                self.to_home(rank, ToNode::Slow { rank, part: 1 });
             }
         }
         let mut event = self.event(EventKind::NodeStays);

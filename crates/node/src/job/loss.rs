@@ -72,10 +72,11 @@ impl Job {
     /// What a rank's node knew of it is gone.
     pub(super) fn rank_lost(&mut self, rank: u32, node: u32) {
         let (now, protected) = (self.ranks_ms(), self.protected());
-        let r = self.rank(rank);
-        if r.gone && !protected {
+        if self.rank(rank).gone && !protected {
             return;
         }
+        self.pause_lost(rank);
+        let r = self.rank(rank);
         r.proc = None;
         r.starting = None;
         r.order = None;

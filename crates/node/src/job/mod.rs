@@ -25,6 +25,7 @@ mod named;
 mod nodes;
 mod notice;
 mod output;
+mod pause;
 mod plan;
 mod report;
 mod resume;
@@ -33,6 +34,7 @@ mod saving;
 mod sets;
 mod start;
 mod suspend;
+mod swap;
 mod together;
 mod units;
 mod vault;
@@ -245,6 +247,8 @@ struct Rank {
     falls: bool,
     /// It leaves its node.
     moves: rounds::Moves,
+    /// The image for which its memory goes out.
+    swap: Option<u32>,
 }
 
 fn blank() -> [Tape; 2] {
@@ -317,6 +321,8 @@ pub struct Job {
     suspend: Option<suspend::Suspend>,
     halt: halt::Halt,
     notices: notice::Notices,
+    /// Checkpoints that routers stop for.
+    pauses: eyrie_protocol::pause::Pauses,
     /// `--ft coordinated`.
     together: Option<together::Together>,
     /// `--ft node`.
@@ -395,7 +401,6 @@ impl Job {
         tell: mpsc::UnboundedSender<Msg>,
     ) -> Result<Shared, BeginError> {
         let elapsed = Duration::from_millis(saved.as_ref().map_or(0, |s| s.elapsed_ms));
-        let begun = Instant::now().checked_sub(elapsed).unwrap_or_else(Instant::now);
         let mut job = Job {
             tell,
             console,
@@ -430,6 +435,7 @@ impl Job {
             suspend: None,
             halt: halt::Halt::default(),
             notices: notice::Notices::default(),
+            pauses: Default::default(),
             together: None,
             units: units::Units::new(crate::units::of(&spec)),
             archive: archive::Archive::default(),
@@ -441,7 +447,7 @@ impl Job {
             looks: report::Looks::default(),
             unprotected: None,
             verify: (spec.ft == Ft::Verify).then(verify::Verify::default),
-            begun,
+            begun: Instant::now().checked_sub(elapsed).unwrap_or_else(Instant::now),
             begun_wall: SystemTime::now() - elapsed,
             start: 0,
             recoveries: 0,
@@ -642,6 +648,7 @@ impl Job {
             return;
         }
         self.stop_flush();
+        self.pauses.clear();
         self.rollbacks += 1;
         self.planned = false;
         self.all_stay("all ranks went back to the beginning: ask again");
@@ -704,6 +711,7 @@ impl Rank {
             saving: saving::Saving::No,
             falls: false,
             moves: rounds::Moves::default(),
+            swap: None,
         }
     }
 }

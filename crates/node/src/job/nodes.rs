@@ -231,6 +231,15 @@ impl Node {
         Duration::from_millis(clear_ms)
     }
 
+    /// It has ended what there was, but for so many processes.
+    fn finishes(&mut self, left: u64) {
+        self.finished = Some(left);
+        // A daemon ends when nobody is left who could say anything to it.
+        if self.daemon.is_some() {
+            self.line = Line::None;
+        }
+    }
+
     /// It is not listened to any more.
     pub(super) fn hang_up(&mut self) {
         if let Line::There(wired) = &self.line {
@@ -292,6 +301,7 @@ impl Job {
             FromNode::CheckpointOver { rank, start: _, generation, result } => {
                 self.checkpoint_over(node, rank, generation, result);
             }
+            FromNode::Paused { rank, generation } => self.router_stands(node, rank, generation),
             FromNode::Stands { generation, result } => self.node_stands(node, generation, result),
             FromNode::Looks { ask, ranks, own } => self.take_looks(node, ask, ranks, own),
             FromNode::Saved { rank, error } => self.log_saved(rank, error),
@@ -315,6 +325,7 @@ impl Job {
                 self.copied(node, rank, &generations, to, error);
             }
             FromNode::Vault { generation, step } => self.vault_step(node, generation, step),
+<<<<<<< HEAD
             FromNode::Beat { .. } => {}
             FromNode::Finished { left } => {
                 let node = &mut self.nodes[node as usize];
@@ -324,6 +335,10 @@ impl Job {
                     node.line = Line::None;
                 }
             }
+=======
+            FromNode::Beat => {}
+            FromNode::Finished { left } => self.nodes[node as usize].finishes(left),
+>>>>>>> main
             FromNode::Guarded { round } => {
                 self.plan(Input::Guarded { from: self.member(node), round });
             }

@@ -123,7 +123,10 @@ impl Job {
                 self.tell_homes();
             }
             match action {
-                Action::Members(members) => self.tell_members(&members),
+                Action::Members(members) => {
+                    self.tell_members(&members);
+                    self.exchange_pauses();
+                }
                 Action::Home { .. } => {}
                 Action::Query { to, round, ranks } => {
                     self.nodes[to.node as usize].send(ToNode::Held { ask: round, ranks });
@@ -164,7 +167,8 @@ impl Job {
 
     /// Goes on with the order to bring a rank back, as soon as nothing is in the way.
     pub(super) fn carry_order(&mut self, rank: u32) {
-        if !self.monitor.may_start(rank) || !self.ranks[rank as usize].lost.is_empty() {
+        let waits = !self.ranks[rank as usize].lost.is_empty() || self.is_swapped();
+        if !self.monitor.may_start(rank) || waits {
             return;
         }
         let Some(order) = &self.ranks[rank as usize].order else { return };

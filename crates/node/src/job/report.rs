@@ -235,9 +235,14 @@ impl Job {
             ranks,
             routes: self.routes(node),
             logged_bytes: n.look.logged_bytes,
+            transport: Some(n.look.transport.clone()).filter(|t| !t.is_empty()),
+            libfabric_connections: n.look.piped,
+            pauses: n.look.pauses,
+            paused_ms: n.look.paused_us as f64 / 1e3,
             strangers: n.look.refused.strangers,
             fenced: n.look.refused.fenced,
             malformed: n.look.refused.malformed,
+            uninvited: n.look.refused.uninvited,
         }
     }
 
@@ -257,6 +262,8 @@ impl Job {
             "exited"
         } else if r.proc.is_some() {
             return r.look.state.clone();
+        } else if self.is_swapped() {
+            "swapped-out"
         } else if self.monitor.running() {
             "recovering"
         } else {

@@ -133,6 +133,7 @@ impl Job {
         self.hung_up = books.hung_up;
         self.leaves = books.leaves;
         self.halt.take_over(books.halt);
+        self.pauses = books.pauses;
         (self.saves, self.is_saved, self.restarting) =
             (books.saves, books.is_saved, books.restarting);
         self.take_archive(books.archive)?;

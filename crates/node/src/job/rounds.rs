@@ -1,8 +1,12 @@
 //! The rounds in which ranks that move are copied while they run, before they are stopped.
 //!
+//! A rank that writes as fast as it is copied is slowed down (`ToNode::Slow`), so that what is left
+//! when it is stopped is little all the same.
+//!
 //! Kept true: the ranks of a party are stopped at one time, when another round would bring little
-//! to any of them: when the last one was short, or not much smaller than the one before, or the
-//! last of as many as may be; who has waited for others is copied once more.
+//! to any of them: when the last one was short, or not much smaller than the one before although
+//! the rank is slowed down as far as may be, or the last of as many as may be; who has waited for
+//! others is copied once more.
 
 use super::Job;
 use super::Rank;
@@ -13,10 +17,16 @@ use std::time::Duration;
 /// A round that took no longer than this leaves little for the last one.
 const LITTLE_MS: f64 = 100.0;
 /// Most rounds before the last.
-const ROUNDS: u32 = 8;
+const ROUNDS: u32 = 16;
 /// A round that is not smaller than the one before by this share ends them: the rank writes as fast
 /// as it is copied.
 const LEAST_GAIN: f64 = 0.2;
+/// A rank that does not get smaller runs one part in so many of the time; or in so many, if it has
+/// written to most of its memory in the round, or that was not enough.
+const SLOW: u32 = 8;
+const SLOWEST: u32 = 64;
+/// What is most of a rank's memory.
+const MOST: f64 = 0.5;
 /// A rank that waited longer than this since its last round has another one before the last.
 const STALE: Duration = Duration::from_millis(400);
 
@@ -39,6 +49,11 @@ pub(super) struct Moves {
     /// How often it was copied while it ran, and the bytes of the last time.
     rounds: u32,
     bytes: u64,
+    /// Most bytes of a round, and the best rate: bytes in a millisecond.
+    all_bytes: u64,
+    rate: f64,
+    /// It runs one part in so many of the time; 0: all of it.
+    pub part: u32,
     /// Little is left for another round, or it would not bring more (`outrun`).
     pub copied: bool,
     outrun: bool,
@@ -74,16 +89,31 @@ impl Moves {
     /// It is copied from the beginning.
     pub fn again(&mut self) {
         (self.copied, self.outrun, self.rounds, self.bytes) = (false, false, 0, 0);
+        (self.all_bytes, self.rate, self.part) = (0, 0.0, 0);
     }
 
-    /// A round of so many bytes is over, after this time.
-    pub fn round(&mut self, bytes: u64, took_ms: f64) {
+    /// A round of so many bytes is over, after this time. `slows`: the rank may be slowed down.
+    pub fn round(&mut self, bytes: u64, took_ms: f64, slows: bool) {
+        self.rate = self.rate.max(bytes as f64 / took_ms.max(1.0));
+        self.all_bytes = self.all_bytes.max(bytes);
+        // What goes over in that time is little, however long it takes to begin and to end.
+        let little = took_ms <= LITTLE_MS || bytes as f64 <= self.rate * LITTLE_MS;
         let gains = bytes as f64 <= self.bytes as f64 * (1.0 - LEAST_GAIN);
-        self.outrun = self.rounds > 0 && !gains && took_ms > LITTLE_MS;
+        let outruns = self.rounds > 0 && !gains && !little;
+        let slower = match bytes as f64 <= self.all_bytes as f64 * MOST {
+            true if self.part == 0 => SLOW,
+            _ => SLOWEST,
+        };
+        self.outrun = outruns && (!slows || slower <= self.part);
         self.rounds += 1;
         self.bytes = bytes;
+        if outruns && !self.outrun {
+            self.part = slower;
+            // The next round brings what was written before that.
+            self.bytes = u64::MAX;
+        }
         self.ended = Some(Moment::now());
-        self.copied |= took_ms <= LITTLE_MS || self.outrun || self.rounds >= ROUNDS;
+        self.copied |= little || self.outrun || self.rounds >= ROUNDS;
     }
 
     /// It has waited for others since its last round, and much may have changed.
@@ -134,7 +164,7 @@ mod tests {
 
     fn rounds(all: &[(u64, f64)]) -> Moves {
         let mut moves = Moves::default();
-        all.iter().for_each(|(bytes, took_ms)| moves.round(*bytes, *took_ms));
+        all.iter().for_each(|(bytes, took_ms)| moves.round(*bytes, *took_ms, false));
         moves
     }
 
@@ -155,8 +185,36 @@ mod tests {
     }
 
     #[test]
+    fn a_rank_that_writes_as_fast_as_it_is_copied_is_slowed_down() {
+        let mut moves = rounds(&[(1 << 30, 9000.0)]);
+        moves.round((1 << 30) - 1, 9000.0, true);
+        assert_eq!((moves.copied, moves.part), (false, SLOWEST), "it writes to all of its memory");
+        moves.round(1 << 30, 9000.0, true);
+        assert_eq!((moves.copied, moves.part), (false, SLOWEST), "written before");
+        moves.round(1 << 28, 2300.0, true);
+        assert_eq!((moves.copied, moves.part), (false, SLOWEST));
+        moves.round(1 << 28, 2300.0, true);
+        assert!(moves.copied && moves.outrun, "no slower");
+        let mut moves = rounds(&[(1 << 30, 9000.0), (1 << 28, 2300.0)]);
+        moves.round(1 << 28, 2300.0, true);
+        assert_eq!((moves.copied, moves.part), (false, SLOW));
+        moves.round(1 << 28, 2300.0, true);
+        moves.round(1 << 28, 2300.0, true);
+        assert_eq!((moves.copied, moves.part), (false, SLOWEST));
+        moves.begins();
+        assert_eq!(moves.part, 0, "another process");
+    }
+
+    #[test]
+    fn what_a_round_takes_besides_its_bytes_is_not_much_to_copy() {
+        let moves = rounds(&[(1 << 30, 9000.0), (1 << 20, 700.0)]);
+        assert!(moves.copied && !moves.outrun);
+    }
+
+    #[test]
     fn there_are_so_many_rounds_and_no_more() {
-        let all: Vec<(u64, f64)> = (0..ROUNDS).map(|n| (1 << (40 - n), 9000.0)).collect();
+        let bytes = |n: u32| (1e12 * 0.75f64.powi(n as i32)) as u64;
+        let all: Vec<(u64, f64)> = (0..ROUNDS).map(|n| (bytes(n), 9000.0)).collect();
         assert!(!rounds(&all[1..]).copied && rounds(&all).copied);
         assert!(!rounds(&all).is_stale());
     }

@@ -24,7 +24,8 @@ impl Job {
         }
         self.start += 1;
         let start = self.start;
-        self.rank(rank).falls = false;
+        let r = self.rank(rank);
+        (r.falls, r.swap) = (false, None);
         let generation = from.generation;
         let starting = Starting { start, generation, recovery, moved: moved.is_some() };
         self.rank(rank).moves.begins();

@@ -80,6 +80,9 @@ impl Job {
         if !self.monitor.running() {
             return Some(format!("it is {}", self.monitor.phase()));
         }
+        if let Err(why) = self.swapped_out() {
+            return Some(why);
+        }
         if let Some(node) = self.leaves.keys().next() {
             return Some(format!("node {node} is leaving: ask again when it has left"));
         }

@@ -6,9 +6,10 @@
 //!
 //! Kept true: a stream goes on where its receiver said, and never past the credit it gave; what is
 //! sent on one connection is forgotten with it. One stream that may not go on holds up no other.
+//! Nothing is sent to a rank that is held (`pause`), not even what was cut already.
 
 use crate::link::wire::{Backward, Stream};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The end of a piece, and what must be true before it may leave (`gate::Ticket`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,11 +96,14 @@ pub struct Sender<T> {
     streams: BTreeMap<Stream, Out<T>>,
     /// Streams that may have something to send, each once.
     ready: VecDeque<Stream>,
+    /// Ranks that nothing is sent to for now.
+    held: BTreeSet<u32>,
 }
 
 impl<T: Copy> Default for Sender<T> {
     fn default() -> Self {
-        Sender { connected: false, streams: BTreeMap::new(), ready: VecDeque::new() }
+        let (streams, held) = Default::default();
+        Sender { connected: false, streams, ready: VecDeque::new(), held }
     }
 }
 
@@ -162,6 +166,19 @@ impl<T: Copy> Sender<T> {
         self.ready.retain(|stream| !which(*stream));
     }
 
+    /// Nothing goes to the rank from now on.
+    pub fn hold(&mut self, rank: u32) {
+        self.held.insert(rank);
+    }
+
+    /// What goes to the rank goes on.
+    pub fn let_go(&mut self, rank: u32) {
+        if self.held.remove(&rank) {
+            let to = self.streams.keys().copied().filter(|s| s.1 == rank);
+            to.collect::<Vec<_>>().into_iter().for_each(|s| self.queue(s));
+        }
+    }
+
     fn queue(&mut self, stream: Stream) {
         if let Some(out) = self.streams.get_mut(&stream)
             && self.connected
@@ -179,6 +196,9 @@ impl<T: Copy> Sender<T> {
             let stream = self.ready.pop_front()?;
             let Some(out) = self.streams.get_mut(&stream) else { continue };
             out.queued = false;
+            if self.held.contains(&stream.1) {
+                continue;
+            }
             if !out.opened {
                 out.opened = true;
                 return Some(Send::Open { stream });
@@ -210,6 +230,8 @@ impl<T: Copy> Sender<T> {
     pub fn answer(&mut self, answer: Backward) -> Result<Effect, Wrong> {
         let (stream, effect) = match answer {
             Backward::Held { upto } => return Ok(Effect::Held { upto }),
+            // They are not about a stream.
+            Backward::Marked { .. } | Backward::GoOn { .. } => return Ok(Effect::Nothing),
             Backward::Early { stream, port, token } => {
                 let stands = self.open(stream, true).is_some();
                 let effect = Effect::Early { stream, port, token };

@@ -1,8 +1,9 @@
 //! Frames of a link: eight bytes of length and kind, then a body of a fixed form.
 //!
 //! A connection carries the streams of one direction. The node that opened it sends `Open`, `Data`
-//! and `Dets`; the other answers with `Resume`, `Progress`, `Acked`, `Held` and `Early`. Numbers
-//! are little endian; the bytes are in `docs/formats/link.md`.
+//! and `Dets`, a router also `Mark`; the other answers with `Resume`, `Progress`, `Acked`, `Held`
+//! and `Early`, to a router also with `Marked` and `GoOn`. Numbers are little endian; the bytes are
+//! in `docs/formats/link.md`.
 //!
 //! Kept true: a length beyond the bound is refused before anything is stored for it; what is not
 //! exactly a frame of the direction ends the connection.
@@ -21,11 +22,14 @@ pub const MAX_BODY_BYTES: usize = 1 << 20;
 const OPEN: u32 = 1;
 const DATA: u32 = 2;
 const DETS: u32 = 3;
+const MARK: u32 = 4;
 const RESUME: u32 = 17;
 const PROGRESS: u32 = 18;
 const ACKED: u32 = 19;
 const HELD: u32 = 20;
 const EARLY: u32 = 21;
+const MARKED: u32 = 22;
+const GO_ON: u32 = 23;
 
 /// What does not decode.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -51,6 +55,8 @@ pub enum Forward<'a> {
     Data { stream: Stream, serial: u32, from: u64, chain: u64, bytes: &'a [u8] },
     /// Determinants (`gate::ToReplica`, postcard).
     Dets { bytes: &'a [u8] },
+    /// From a router: nothing more comes to this rank, until it is let go on (`pause`).
+    Mark { rank: u32, generation: u32 },
 }
 
 /// From the receiver's node to the sender's.
@@ -85,6 +91,16 @@ pub enum Backward {
         stream: Stream,
         port: u16,
         token: [u64; 2],
+    },
+    /// All that came before this mark was taken.
+    Marked {
+        rank: u32,
+        generation: u32,
+    },
+    /// The rank runs again: what goes to it goes on.
+    GoOn {
+        rank: u32,
+        generation: u32,
     },
 }
 
@@ -130,6 +146,9 @@ impl<'a> Forward<'a> {
                 frame(out, DETS, bytes.len(), &[], &[]);
                 out.extend_from_slice(bytes);
             }
+            Forward::Mark { rank, generation } => {
+                frame(out, MARK, 8, &[*rank, *generation], &[]);
+            }
         }
     }
 
@@ -149,7 +168,10 @@ impl<'a> Forward<'a> {
                 Ok(Forward::Data { stream: stream(body), serial, from, chain, bytes })
             }
             DETS => Ok(Forward::Dets { bytes: body }),
-            OPEN | DATA => Err(wrong),
+            MARK if body.len() == 8 => {
+                Ok(Forward::Mark { rank: half(body, 0), generation: half(body, 4) })
+            }
+            OPEN | DATA | MARK => Err(wrong),
             _ => Err(WireError::Kind(kind)),
         }
     }
@@ -171,6 +193,12 @@ impl Backward {
             Backward::Held { upto } => frame(out, HELD, 8, &[], &[upto]),
             Backward::Early { stream: (s, d), port, token } => {
                 frame(out, EARLY, 32, &[s, d, u32::from(port), 0], &token);
+            }
+            Backward::Marked { rank, generation } => {
+                frame(out, MARKED, 8, &[rank, generation], &[]);
+            }
+            Backward::GoOn { rank, generation } => {
+                frame(out, GO_ON, 8, &[rank, generation], &[]);
             }
         }
     }
@@ -200,7 +228,9 @@ impl Backward {
                 port: u16::try_from(half(body, 8)).map_err(|_| WireError::Kind(kind))?,
                 token: [word(body, 16), word(body, 24)],
             }),
-            (RESUME | PROGRESS | ACKED | HELD | EARLY, found) => {
+            (MARKED, 8) => Ok(Backward::Marked { rank: half(body, 0), generation: half(body, 4) }),
+            (GO_ON, 8) => Ok(Backward::GoOn { rank: half(body, 0), generation: half(body, 4) }),
+            (RESUME | PROGRESS | ACKED | HELD | EARLY | MARKED | GO_ON, found) => {
                 Err(WireError::Length { kind, found })
             }
             _ => Err(WireError::Kind(kind)),
@@ -222,6 +252,8 @@ mod tests {
             Backward::Acked { stream, position: 64 },
             Backward::Held { upto: 9 },
             Backward::Early { stream, port: 40_000, token: [7, 1 << 63] },
+            Backward::Marked { rank: 3, generation: 1 << 31 },
+            Backward::GoOn { rank: 4, generation: 9 },
         ];
         let mut bytes = Vec::new();
         frames.iter().for_each(|f| f.encode(&mut bytes));
@@ -235,6 +267,11 @@ mod tests {
         bytes.extend([1; 64]);
         let (kind, body) = split(&bytes).unwrap().unwrap();
         assert_eq!(Forward::decode(kind, &bytes[body]), Ok(data));
+        bytes.clear();
+        let mark = Forward::Mark { rank: 5, generation: 6 };
+        mark.encode(&mut bytes, 0);
+        let (kind, body) = split(&bytes).unwrap().unwrap();
+        assert_eq!(Forward::decode(kind, &bytes[body]), Ok(mark));
     }
 
     /// The bytes of `docs/formats/link.md`: a change here is a change of the protocol.
@@ -246,11 +283,14 @@ mod tests {
         out.clear();
         Backward::Held { upto: 258 }.encode(&mut out);
         assert_eq!(out, [8, 0, 0, 0, 20, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0]);
+        out.clear();
+        Forward::Mark { rank: 1, generation: 2 }.encode(&mut out, 0);
+        assert_eq!(out, [8, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0]);
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_decoded_or_refused(bytes in any::<Vec<u8>>(), kind in 0u32..24) {
+        fn any_bytes_are_decoded_or_refused(bytes in any::<Vec<u8>>(), kind in 0u32..26) {
             let _ = split(&bytes);
             let _ = (Forward::decode(kind, &bytes), Backward::decode(kind, &bytes));
         }

@@ -1,0 +1,108 @@
+"""Ranks that move over links of a test network (tests/net): the link between source and target dies on
+the way, or that of the source to all; and what `eyrie drain --deadline` says of a link that is too slow.
+
+Root only: elsewhere these tests are told as not run."""
+
+import contextlib
+import tempfile
+
+from drain import drain
+from hosts import Hosted, shell
+from migrate import Asking, homes, is_spare
+from netns import needs_root
+from network import Network
+from nodes import expected
+
+# Images take seconds.
+SLOW = "[clusters.all]\nhosts = 3\nmbit = 16\n"
+
+
+@contextlib.contextmanager
+def over(name, network=SLOW):
+    """A job on two hosts of a network, and its third as a spare."""
+    expected(name)
+    needs_root()
+    with Network(network) as net, shell(net.remote_shell()) as rsh:
+        with tempfile.NamedTemporaryFile("w", prefix="eyrie-test-") as file:
+            file.write(net.host_file().replace(" cluster=all", ""))
+            file.flush()
+            how = dict(hosts=file.name, address=None, wrap=net.hub.enter, ckpt_every=3600)
+            with Hosted(name, rsh, ["--spares", "1"], **how) as job:
+                yield net, job
+
+
+def cut(network, here, there):
+    """Hosts lose their way to each other: `mend` gives it back."""
+    for one, other in ((here, there), (there, here)):
+        network.hosts[one].ip("route", "add", "blackhole", other)
+
+
+def mend(network, here, there):
+    for one, other in ((here, there), (there, here)):
+        network.hosts[one].ip("route", "del", "blackhole", other)
+
+
+def on_the_way(job):
+    """An image of a rank that moves is being sent."""
+    job.wait_event("node-leaving")
+    job.wait_event("checkpointing")
+
+
+def nobody_died(job):
+    assert not job.count("rolled-back") and not job.count("diverged"), job.report()
+    assert not job.count("detected") and not job.count("node-lost"), job.report()
+
+
+def test_the_link_between_source_and_target_dies():
+    """Nothing moves while it is down, and the ranks go on where they are; when it is back they move."""
+    with over("heat") as (network, job):
+        job.wait_running(4)
+        source, target = "10.80.0.3", "10.80.0.4"
+        with Asking(job, "--from", source, "--to", target) as asked:
+            on_the_way(job)
+            cut(network, source, target)
+            job.until(lambda: job.count("checkpoint-failed"), "an image that is not brought")
+            mend(network, source, target)
+            code, out, err = asked.over()
+        assert code in (0, 1), (code, out, err)
+        if code:
+            assert homes(job) == [0, 0, 1, 1], job.status()
+            job.wait_event("node-stays", node=1)
+            job.eyrie("migrate", "last", "--from", source, "--to", target)
+        assert homes(job) == [0, 0, 2, 2], job.status()
+        is_spare(job, 1)
+        assert not any(n["uninvited"] for n in job.status()["nodes"]), job.status()
+        job.ends_as("heat")
+        nobody_died(job)
+
+
+def test_the_link_of_the_source_dies():
+    """To everybody: it is lost, and its ranks come back where they were to go."""
+    with over("farm") as (network, job):
+        job.wait_running(4)
+        source, target = "10.80.0.3", "10.80.0.4"
+        with Asking(job, "--from", source, "--to", target) as asked:
+            on_the_way(job)
+            network.hosts[source].ip("link", "set", "eth0", "down")
+            code, out, err = asked.over()
+        assert code == 1 and "is lost" in out, (code, out, err)
+        for rank in (2, 3):
+            job.wait_event("restored", rank=rank)
+        assert homes(job) == [0, 0, 2, 2], job.status()
+        job.ends_as("farm")
+        assert not job.count("diverged"), job.report()
+
+
+def test_a_deadline_that_the_link_cannot_meet_is_told_at_once():
+    """By what images have taken over it; what is not out in time comes back from the newest ones."""
+    with over("heat", SLOW.replace("16", "8")) as (_, job):
+        job.wait_running(4)
+        job.eyrie("checkpoint", "last")
+        steps = drain(job, "1", "--deadline", "0.5", code=1)
+        first, last = steps[0], steps[-1]
+        assert first["step"] == "late" and "it takes about" in first["text"], steps
+        assert first["took_ms"] < 400 and last["step"] == "lost", steps
+        for rank in (2, 3):
+            job.wait_event("restored", rank=rank)
+        job.ends_as("heat")
+        assert not job.count("rolled-back") and not job.count("diverged"), job.report()

@@ -1,0 +1,222 @@
+//! Checkpoints of ranks that have routers: the ten steps of `protocol::pause`, and who dies in
+//! them.
+//!
+//! Real: both ends of the pause. Modelled: the connections that the marks go on.
+
+use crate::types::*;
+use crate::world::World;
+use eyrie_protocol::membership::Member;
+use eyrie_protocol::pause::Order;
+
+/// Once in so many steps somebody who takes part dies.
+const STRIKES: u64 = 25;
+
+impl World {
+    /// Whoever routes for a rank, as the controller sees it.
+    fn router_of(&self, rank: u32) -> Option<Member> {
+        let members = self.controller.planner.members();
+        let lives = |node: u32| members.iter().any(|m| m.node == node);
+        let node = self.routing.router(rank, lives)?;
+        members.iter().copied().find(|m| m.node == node)
+    }
+
+    /// A checkpoint of a rank is due.
+    pub fn begin_pause(&mut self, rank: u32, generation: u32, hold: bool) {
+        let router = self.router_of(rank);
+        let order = self.controller.pauses.begin(rank, generation, hold, router);
+        self.carry_pause(order, router);
+    }
+
+    fn carry_pause(&mut self, order: Order, router: Option<Member>) {
+        self.trace(|| format!("controller: {order:?}"));
+        match order {
+            Order::Pause { to, rank, generation } => {
+                self.say_to(to, ToNode::Pause { rank, generation });
+                self.strike_nearby(rank);
+            }
+            Order::Resume { to, rank, generation } => {
+                self.say_to(to, ToNode::Resume { rank, generation });
+            }
+            Order::Checkpoint { rank, generation, hold } => {
+                let Some(at) = self.controller.planner.home(rank) else {
+                    return self.no_checkpoint(rank);
+                };
+                // Some are copied while they are taken, some afterwards.
+                let partner = self.controller.planner.partner(rank);
+                let partner = partner.filter(|_| hold || self.random.one_in(3));
+                let order = ToNode::Checkpoint { rank, generation, partner, hold, router };
+                self.say_to(at, order);
+                if router.is_some() {
+                    self.strike_nearby(rank);
+                }
+            }
+        }
+    }
+
+    /// A router says that it stands.
+    pub fn paused(&mut self, from: Member, rank: u32, generation: u32) {
+        if let Some(order) = self.controller.pauses.stands(from, rank, generation) {
+            self.carry_pause(order, Some(from));
+        }
+    }
+
+    /// A checkpoint was taken.
+    pub fn pause_over(&mut self, rank: u32, generation: u32) {
+        if let Some(order) = self.controller.pauses.over(rank, generation) {
+            self.carry_pause(order, None);
+        }
+    }
+
+    /// There will be none, as the rank has died perhaps.
+    pub fn pause_lost(&mut self, rank: u32) {
+        if self.mutated(Mutation::NeverResumed) {
+            return;
+        }
+        if let Some(order) = self.controller.pauses.lost(rank) {
+            self.carry_pause(order, None);
+        }
+    }
+
+    /// The members have changed.
+    pub fn exchange_pauses(&mut self) {
+        if self.mutated(Mutation::DeadRouterAwaited) {
+            return;
+        }
+        let ranks = self.ranks();
+        let routers: Vec<_> = (0..ranks).map(|rank| self.router_of(rank)).collect();
+        let orders = self.controller.pauses.exchange(|rank| routers[rank as usize]);
+        orders.into_iter().for_each(|order| self.carry_pause(order, None));
+    }
+
+    /// No checkpoint waits for a router that is none any more.
+    pub fn check_awaited(&mut self) {
+        let members = self.controller.planner.members();
+        let gone = self.controller.pauses.awaited().find(|m| !members.contains(m));
+        if let Some(router) = gone.filter(|_| self.controller.rolling_back.is_none()) {
+            self.fail(format!("a checkpoint waits for router {router}, which is gone"));
+        }
+    }
+
+    /// At a router: nothing goes to the rank from now on.
+    pub fn pause(&mut self, at: Member, rank: u32, generation: u32) {
+        let early = self.mutated(Mutation::StandsUnanswered);
+        let Some(node) = self.nodes.get_mut(&at).filter(|n| n.paths.routes(rank)) else { return };
+        if let Some(before) = node.standing.stands_for(rank).filter(|g| *g < generation) {
+            let why = format!("{at} still stands for checkpoint {before} of rank {rank}");
+            return self.fail(why);
+        }
+        if node.standing.pause(rank, generation) {
+            if early {
+                self.tell(at, FromNode::Paused { rank, generation });
+            }
+            self.strike_nearby(rank);
+        }
+    }
+
+    /// Sends the marks that are to go to ranks on `peer`, behind all that was sent there.
+    pub fn send_marks(&mut self, at: Member, peer: Member) {
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        let there = |rank: &u32| node.homes[*rank as usize] == Some(peer);
+        let ranks: Vec<u32> = node.standing.unmarked().filter(there).collect();
+        for rank in ranks {
+            let marked = self.nodes.get_mut(&at).and_then(|n| n.standing.mark(rank));
+            if let Some(generation) = marked {
+                self.tell_peer(at, peer, PeerMsg::Mark { rank, generation });
+                self.strike_nearby(rank);
+            }
+        }
+    }
+
+    /// The rank's node has all that was sent before the mark.
+    pub fn mark_answered(&mut self, at: Member, rank: u32, generation: u32) {
+        let early = self.mutated(Mutation::StandsUnanswered);
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        if !node.standing.answered(rank, generation) || early {
+            return;
+        }
+        self.tell(at, FromNode::Paused { rank, generation });
+        self.strike_nearby(rank);
+    }
+
+    /// The rank runs again: its node lets its router go on.
+    pub fn goes_on(&mut self, at: Member, rank: u32, generation: u32) {
+        let Some(node) = self.nodes.get(&at) else { return };
+        let router = node.paths.router(rank);
+        if let Some(router) = node.members.iter().copied().find(|m| m.node == router) {
+            self.tell_peer(at, router, PeerMsg::GoOn { rank, generation });
+            self.strike_nearby(rank);
+        }
+    }
+
+    /// While an image is taken nothing is on its way from the router that stands: all that it had
+    /// sent is there.
+    pub fn check_quiet(&mut self, at: Member, rank: u32, router: Option<Member>) {
+        let Some(router) = router.and_then(|r| self.nodes.get(&r)) else { return };
+        let Some(node) = self.nodes.get(&at) else { return };
+        let Some(proc) = node.procs.get(&rank) else { return };
+        // Another one may route for it by now, or the rank may be another process.
+        let heedless = self.mutated(Mutation::SendsWhilePaused);
+        if !router.standing.holds(rank) && !heedless {
+            return;
+        }
+        let Some(link) = router.peers.get(&at).filter(|_| router.paths.routes(rank)) else {
+            return;
+        };
+        let mut wrong = None;
+        for (channel, next) in link.next.iter().filter(|(c, _)| c.1 == rank) {
+            let held = node.segment.streams.get(channel);
+            let mut end = proc.state.next(channel.0, channel.2);
+            while held.is_some_and(|s| s.messages.contains_key(&end)) {
+                end += 1;
+            }
+            if *next > end && node.homes[channel.0 as usize] != Some(at) {
+                wrong = Some(format!("{channel:?} is on its way from {end} to {next}"));
+            }
+        }
+        if let Some(what) = wrong {
+            self.fail(format!("rank {rank} is checkpointed while {what}"));
+        }
+    }
+
+    /// A step of a checkpoint: once in so many somebody who takes part in it dies right now.
+    fn strike_nearby(&mut self, rank: u32) {
+        if self.faults_left > 0 && self.random.one_in(STRIKES) {
+            let after = self.random.below(30);
+            self.at(after, Event::Strike { rank });
+        }
+    }
+
+    /// The rank, its node, its router or the controller dies.
+    pub fn strike(&mut self, rank: u32) {
+        if self.faults_left == 0 || self.over {
+            return;
+        }
+        self.count_anew();
+        self.faults_left -= 1;
+        self.report.faults += 1;
+        match self.random.below(4) {
+            0 => self.kill_this_rank(rank),
+            1 => self.kill_this_node(self.router_of(rank)),
+            2 => self.kill_this_node(self.controller.planner.home(rank)),
+            _ => self.kill_controller(),
+        }
+    }
+
+    fn kill_this_rank(&mut self, rank: u32) {
+        let at = |n: &&crate::node::Node| n.procs.get(&rank).is_some_and(|p| !p.done);
+        let Some(node) = self.nodes.values_mut().find(|n| at(&&**n)) else { return };
+        let (at, proc) = (node.member, node.procs.remove(&rank));
+        let Some(incarnation) = proc.map(|p| p.incarnation) else { return };
+        self.trace(|| format!("FAULT rank {rank} on {at} dies in its checkpoint"));
+        self.truth.hurt.insert(self.slot(rank));
+        self.tell(at, FromNode::RankDied { rank, incarnation });
+    }
+
+    fn kill_this_node(&mut self, member: Option<Member>) {
+        let there = member.filter(|m| self.nodes.contains_key(m) && self.nodes.len() > 1);
+        let Some(member) = there else { return };
+        self.trace(|| format!("FAULT {member} dies in a checkpoint"));
+        self.count_death();
+        self.perish(member);
+    }
+}
