@@ -325,20 +325,8 @@ impl Job {
                 self.copied(node, rank, &generations, to, error);
             }
             FromNode::Vault { generation, step } => self.vault_step(node, generation, step),
-<<<<<<< HEAD
             FromNode::Beat { .. } => {}
-            FromNode::Finished { left } => {
-                let node = &mut self.nodes[node as usize];
-                node.finished = Some(left);
-                // A daemon ends when nobody is left who could say anything to it.
-                if node.daemon.is_some() {
-                    node.line = Line::None;
-                }
-            }
-=======
-            FromNode::Beat => {}
             FromNode::Finished { left } => self.nodes[node as usize].finishes(left),
->>>>>>> main
             FromNode::Guarded { round } => {
                 self.plan(Input::Guarded { from: self.member(node), round });
             }
