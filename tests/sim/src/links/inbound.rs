@@ -101,7 +101,8 @@ impl Node {
                     self.store(world, stream, bytes)?;
                 }
             }
-            Forward::Dets { .. } => {}
+            // Of the gate and of routers, which are simulated elsewhere.
+            Forward::Dets { .. } | Forward::Mark { .. } => {}
         }
         self.queue_answers(world);
         Ok(())
@@ -172,7 +173,7 @@ impl Node {
                 | Backward::Progress { stream, .. }
                 | Backward::Acked { stream, .. }
                 | Backward::Early { stream, .. } => stream,
-                Backward::Held { .. } => continue,
+                Backward::Held { .. } | Backward::Marked { .. } | Backward::GoOn { .. } => continue,
             };
             if let Some(connection) = self.standing.get(&self.paths.origin(stream)) {
                 let mut bytes = Vec::new();
