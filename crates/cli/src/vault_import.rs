@@ -73,11 +73,7 @@ fn fetch(args: &Import) -> Result<Option<Vec<Fetched>>, Failure> {
     }
 }
 
-fn sources(
-    args: &Import,
-    fetched: Option<Vec<Fetched>>,
-    nodes: &[u32],
-) -> anyhow::Result<Sources> {
+fn sources(args: &Import, fetched: Option<Vec<Fetched>>, nodes: &[u32]) -> anyhow::Result<Sources> {
     let mut sources = Sources::new();
     if let Some(fetched) = fetched {
         for Fetched { node, name, file } in fetched {

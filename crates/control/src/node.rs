@@ -150,7 +150,8 @@ pub enum ToNode {
     Homes { homes: Vec<u32> },
     /// Which determinants of these ranks are held here? Answered by `Held`.
     Held { ask: u64, ranks: Vec<u32> },
-    /// Nothing; the connection stands, and bears so long a silence.
+    /// Nothing; the connection stands, and the controller bears so long a silence: the node may
+    /// bear a quarter more.
     Beat { patience_ms: u64 },
     /// No kept checkpoint of the rank needs what lies before these positions.
     Trim { rank: u32, need: Vec<u64>, det_pos: u64 },
@@ -515,8 +516,10 @@ pub enum FromNode {
         generation: u64,
         step: VaultStep,
     },
-    /// Nothing; the node lives.
-    Beat,
+    /// Nothing; the node lives, and would bear so long a silence by what it is used to.
+    Beat {
+        patience_ms: u64,
+    },
     /// So many processes are left that cannot be killed.
     Finished {
         left: u64,
@@ -551,6 +554,6 @@ pub enum FromNode {
 impl FromNode {
     /// Whether it matters at the moment only: it may be lost with the connection.
     pub fn is_fleeting(&self) -> bool {
-        matches!(self, FromNode::Beat | FromNode::Looks { .. } | FromNode::Pressed { .. })
+        matches!(self, FromNode::Beat { .. } | FromNode::Looks { .. } | FromNode::Pressed { .. })
     }
 }

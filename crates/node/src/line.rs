@@ -11,7 +11,7 @@ use crate::post::Post;
 use crate::wire::{self, End, Limits};
 use eyrie_control::ToNode;
 use eyrie_control::auth::{AuthError, Hello, Role};
-use eyrie_protocol::patience::LEAST_MS;
+use eyrie_protocol::patience::{LEAST_MS, Side};
 use eyrie_protocol::session::Numbered;
 use eyrie_tls::{Secret, Stream};
 use std::io;
@@ -58,9 +58,9 @@ impl Caller {
     pub fn call(&self) -> Result<Called, AuthError> {
         let greet = |stream| self.greet(stream, GREETING);
         match self.first().map_err(AuthError::Io).and_then(greet) {
-            Err(AuthError::Io(error)) if self.limit > Duration::ZERO => {
-                self.again(Duration::from_millis(LEAST_MS)).ok_or(AuthError::Io(error))
-            }
+            Err(AuthError::Io(error)) if self.limit > Duration::ZERO => self
+                .again(Duration::from_millis(LEAST_MS), Duration::ZERO)
+                .ok_or(AuthError::Io(error)),
             called => called,
         }
     }
@@ -91,15 +91,17 @@ impl Caller {
     }
 
     /// Calls until there is a controller again. None: that takes too long, or for as long as
-    /// `silence` nothing was heard of the controller's machine at all.
-    fn again(&self, silence: Duration) -> Option<Called> {
+    /// `silence` nothing was heard of the controller's machine at all; for `before` that is so.
+    fn again(&self, silence: Duration, before: Duration) -> Option<Called> {
         if let Some(watch) = &self.watch {
             return self.look_for(watch);
         }
         let begun = Instant::now();
-        let mut sign = begun;
+        let mut sign = begun.checked_sub(before).unwrap_or(begun);
         while begun.elapsed() < self.limit {
-            match TcpStream::connect_timeout(&self.controller, CALL) {
+            // At the end of that the controller counts on this node's being gone.
+            let left = silence.saturating_sub(sign.elapsed()).clamp(PAUSE, CALL);
+            match TcpStream::connect_timeout(&self.controller, left) {
                 Ok(stream) => match self.greet(stream, GREETING) {
                     Ok(called) => return Some(called),
                     Err(AuthError::Io(_)) => sign = Instant::now(),
@@ -174,7 +176,7 @@ pub fn keep(
     let work = move || {
         let mut line = Some(called);
         while let Some(called) = line.take() {
-            let limits = Arc::new(Limits::default());
+            let limits = Arc::new(Limits::new(Side::Node));
             caller.watch.iter().for_each(|watch| watch.met(called.reign));
             let end = match serve(called, &post, &orders, &limits, &current) {
                 Ok(end) => end,
@@ -189,7 +191,11 @@ pub fn keep(
                     // Of a machine that is gone nothing is heard.
                     let told = told || (caller.watch.is_some() && matches!(end, End::Silent(_)));
                     if told && !post.is_over() {
-                        line = caller.again(Duration::from_millis(limits.own().max(LEAST_MS)));
+                        // The end of a connection is a sign of life.
+                        let told = matches!(end, End::Closed);
+                        let before = if told { 0 } else { limits.silent() };
+                        let [silence, before] = [limits.bears(), before].map(Duration::from_millis);
+                        line = caller.again(silence, before);
                     }
                 }
             }
@@ -211,8 +217,8 @@ fn serve(
     let stream = Arc::new(called.stream);
     let held = Some((called.reign, Arc::clone(&stream)));
     *current.lock().unwrap_or_else(PoisonError::into_inner) = held;
-    let beats = Arc::clone(post);
-    let sender = wire::write(Arc::clone(&stream), move || beats.beat())?;
+    let (beats, used_to) = (Arc::clone(post), Arc::clone(limits));
+    let sender = wire::write(Arc::clone(&stream), move || beats.beat(used_to.says()))?;
     if !post.connect(sender, called.reign) {
         return Ok(Some(End::Broke(String::from("it is one of an earlier reign"))));
     }

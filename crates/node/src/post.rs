@@ -42,8 +42,8 @@ impl Post {
     }
 
     /// What is sent when there is nothing to say.
-    pub fn beat(&self) -> Numbered<FromNode> {
-        Numbered::beside(self.state().session.heard(), FromNode::Beat)
+    pub fn beat(&self, patience_ms: u64) -> Numbered<FromNode> {
+        Numbered::beside(self.state().session.heard(), FromNode::Beat { patience_ms })
     }
 
     /// A controller of that reign listens. Refused: a later one did already.

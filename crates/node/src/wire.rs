@@ -5,7 +5,7 @@
 
 use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
 use eyrie_control::{Decoder, encode_within};
-use eyrie_protocol::patience::{self, Patience};
+use eyrie_protocol::patience::{self, Side, Tie};
 use eyrie_tls::Stream;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -20,19 +20,57 @@ use std::time::{Duration, Instant};
 pub const BEAT: Duration = Duration::from_millis(patience::TICK_MS);
 const READ_BYTES: usize = 64 * 1024;
 
-/// How long silence is borne at the two ends of a connection, in milliseconds; what is confirmed.
-#[derive(Default)]
+/// How long silence is borne at the two ends of a connection, in milliseconds
+/// (`protocol::patience`); what is confirmed.
 pub struct Limits {
-    own: AtomicU64,
+    side: Side,
+    /// What this end bears, and says to the other one.
+    bears: AtomicU64,
+    says: AtomicU64,
+    /// What the other end said last.
     other: AtomicU64,
+    /// How long nothing was heard, and how long after this end hung up the other one is gone.
+    silent: AtomicU64,
+    clear: AtomicU64,
     /// Number of the last message that is confirmed to the other end.
     heard: AtomicU64,
 }
 
 impl Limits {
-    /// What this end bears.
-    pub fn own(&self) -> u64 {
-        self.own.load(Ordering::Relaxed)
+    pub fn new(side: Side) -> Limits {
+        let none = || AtomicU64::new(0);
+        let (bears, says, other) = (none(), none(), none());
+        let limits =
+            Limits { side, bears, says, other, silent: none(), clear: none(), heard: none() };
+        limits.note(&Tie::new(side, 0), 0);
+        limits
+    }
+
+    fn note(&self, tie: &Tie, now_ms: u64) {
+        self.bears.store(tie.limit_ms(), Ordering::Relaxed);
+        self.says.store(tie.says_ms(), Ordering::Relaxed);
+        self.silent.store(tie.silent_ms(now_ms), Ordering::Relaxed);
+        self.clear.store(tie.clear_ms(), Ordering::Relaxed);
+    }
+
+    /// How long a silence this end bears.
+    pub fn bears(&self) -> u64 {
+        self.bears.load(Ordering::Relaxed)
+    }
+
+    /// What it says to the other one.
+    pub fn says(&self) -> u64 {
+        self.says.load(Ordering::Relaxed)
+    }
+
+    /// For how long nothing was heard.
+    pub fn silent(&self) -> u64 {
+        self.silent.load(Ordering::Relaxed)
+    }
+
+    /// How long after this end, the controller's, hung up nothing of the other one is left.
+    pub fn clear(&self) -> u64 {
+        self.clear.load(Ordering::Relaxed)
     }
 
     /// Number of the last message that is confirmed to the other end.
@@ -44,7 +82,7 @@ impl Limits {
         self.heard.store(heard, Ordering::Relaxed);
     }
 
-    /// The other end says what it bears: this one is going to bear more.
+    /// The other end says what it grants, or is used to.
     pub fn tell(&self, other_ms: u64) {
         self.other.store(other_ms, Ordering::Relaxed);
     }
@@ -86,18 +124,26 @@ pub fn write<T: Serialize + Send + 'static>(
 ) -> io::Result<Sender<T>> {
     let (sender, queue) = mpsc::channel::<T>();
     let work = move || {
+        let mut beaten = Instant::now();
         loop {
-            let message = match queue.recv_timeout(BEAT) {
-                Ok(message) => message,
-                Err(RecvTimeoutError::Timeout) => beat(),
+            // Also where there is always something to say: a beat says more than that.
+            let left = BEAT.saturating_sub(beaten.elapsed());
+            let message = match queue.recv_timeout(left) {
+                Ok(message) if !left.is_zero() => Some(message),
+                Ok(message) => {
+                    if send(&stream, &message).is_err() {
+                        return;
+                    }
+                    None
+                }
+                Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => break,
             };
-            let sent = encode_within(MAX_NODE_FRAME_BYTES, &message)
-                .map_err(io::Error::other)
-                .and_then(|frame| (&*stream).write_all(&frame));
-            if let Err(error) = sent {
-                tracing::debug!(%error, "a connection broke");
-                let _ = stream.shutdown(Shutdown::Both);
+            let message = message.unwrap_or_else(|| {
+                beaten = Instant::now();
+                beat()
+            });
+            if send(&stream, &message).is_err() {
                 return;
             }
         }
@@ -105,6 +151,18 @@ pub fn write<T: Serialize + Send + 'static>(
     };
     std::thread::Builder::new().name("eyrie-write".into()).spawn(work)?;
     Ok(Sender(sender))
+}
+
+fn send<T: Serialize>(stream: &Stream, message: &T) -> io::Result<()> {
+    let mut to = stream;
+    let sent = encode_within(MAX_NODE_FRAME_BYTES, message)
+        .map_err(io::Error::other)
+        .and_then(|frame| to.write_all(&frame));
+    if let Err(error) = &sent {
+        tracing::debug!(%error, "a connection broke");
+        let _ = stream.shutdown(Shutdown::Both);
+    }
+    sent
 }
 
 /// Starts the thread that reads: `take` gets every message, then why there are no more.
@@ -131,23 +189,23 @@ fn read_all<T: DeserializeOwned>(
     let mut buffer = vec![0; READ_BYTES];
     let begun = Instant::now();
     let now_ms = || begun.elapsed().as_millis() as u64;
-    let mut patience = Patience::new(0);
+    let mut tie = Tie::new(limits.side, 0);
     if let Err(error) = stream.socket().set_read_timeout(Some(BEAT)) {
         return End::Broke(error.to_string());
     }
     loop {
-        limits.own.store(patience.limit_ms(), Ordering::Relaxed);
+        limits.note(&tie, now_ms());
         let mut from = stream;
         match from.read(&mut buffer) {
             Ok(0) => return End::Closed,
             Ok(count) => {
-                patience.heard(now_ms());
+                tie.heard(now_ms());
                 decoder.push(&buffer[..count]);
             }
             Err(error) if is_silence(error.kind()) => {
-                patience.told(limits.other.load(Ordering::Relaxed));
-                if patience.over(now_ms()) {
-                    return End::Silent(patience.silent_ms());
+                if tie.over(now_ms()) {
+                    limits.note(&tie, now_ms());
+                    return End::Silent(tie.silent_ms(now_ms()));
                 }
                 continue;
             }
@@ -159,6 +217,10 @@ fn read_all<T: DeserializeOwned>(
                 Ok(None) => break,
                 Err(error) => return End::Malformed(error.to_string()),
             }
+        }
+        let other = limits.other.load(Ordering::Relaxed);
+        if other > 0 {
+            tie.told(other, now_ms());
         }
     }
 }
@@ -200,8 +262,10 @@ mod tests {
     fn messages_come((there, here): (Stream, Stream)) {
         let sender = write(Arc::new(there), || ToNode::Beat { patience_ms: 0 }).unwrap();
         let (tell, told) = mpsc::channel();
-        read(Arc::new(here), Arc::default(), move |m: Result<ToNode, End>| drop(tell.send(m)))
-            .unwrap();
+        read(Arc::new(here), Arc::new(Limits::new(Side::Node)), move |m: Result<ToNode, End>| {
+            drop(tell.send(m))
+        })
+        .unwrap();
         (0..5).for_each(|ask| sender.send(ToNode::Look { ask }));
         drop(sender);
         let all: Vec<_> = told.iter().filter(|m| !matches!(m, Ok(ToNode::Beat { .. }))).collect();

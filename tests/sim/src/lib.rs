@@ -20,6 +20,7 @@ mod random;
 mod reign;
 mod routers;
 mod segment;
+pub mod ties;
 pub mod together;
 mod types;
 mod units;

@@ -3,16 +3,16 @@
 //! `--cluster-units`, `--drain`, `--routed` other jobs (see `Config`), with one of `OTHERS`
 //! something else.
 
-use eyrie_sim::{Config, Mutation, Report, links, run, together};
+use eyrie_sim::{Config, Mutation, Report, links, run, ties, together};
 use std::fmt::{Debug, Display};
 use std::process::ExitCode;
 use std::time::Instant;
 
-const USAGE: &str = "usage: eyrie-sim [--together | --links | --units | --cluster-units |\n  \
+const USAGE: &str = "usage: eyrie-sim [--together | --links | --ties | --units | --cluster-units |\n  \
                      [--vault] [--routed] [--drain]] [--trace] [--mutation NAME]\n  \
                      FIRST-SEED [HOW-MANY]";
 /// Simulations of their own.
-const OTHERS: [&str; 2] = ["--together", "--links"];
+const OTHERS: [&str; 3] = ["--together", "--links", "--ties"];
 
 /// What is asked for.
 #[derive(Default)]
@@ -88,6 +88,10 @@ fn simulate(ask: &Ask) -> Result<ExitCode, String> {
     if ask.is("--links") {
         let mistake = ask.mistake(&links::Mistake::ALL)?;
         return Ok(ask.seeds(|s| links::run(s, mistake, trace), links::Report::add));
+    }
+    if ask.is("--ties") {
+        let mistake = ask.mistake(&ties::Mistake::ALL)?;
+        return Ok(ask.seeds(|s| ties::run(s, mistake, trace), ties::Report::add));
     }
     let all = Mutation::ALL.into_iter().chain(Mutation::UNITS);
     let all = all.chain(Mutation::CLUSTERS).chain(Mutation::ROUTED);

@@ -1,6 +1,6 @@
 //! A thousand seeds without a fault of the protocols, and each mutation found by some of them.
 
-use eyrie_sim::{Config, Mutation, Report, links, run, together};
+use eyrie_sim::{Config, Mutation, Report, links, run, ties, together};
 
 /// Seeds of `make test`.
 const SEEDS: u64 = 1000;
@@ -220,6 +220,34 @@ fn no_seed_of_links_finds_a_fault() {
 fn every_mistake_with_links_is_found() {
     for mistake in links::Mistake::ALL {
         let wrong = |seed: &u64| links::run(*seed, Some(mistake), false).is_err();
+        match (0..MUTATED_SEEDS).find(wrong) {
+            Some(seed) => println!("{mistake:?} is found by seed {seed}"),
+            None => panic!("{mistake:?} is not found by any of {MUTATED_SEEDS} seeds"),
+        }
+    }
+}
+
+/// The controller and a node, each slow or standing still, the connection cut in any direction.
+#[test]
+fn no_seed_of_ties_finds_a_fault() {
+    let mut total = ties::Report::default();
+    for seed in 0..SEEDS {
+        match ties::run(seed, None, false) {
+            Ok(report) => total.add(&report),
+            Err(why) => {
+                panic!("seed {seed}: {why}\nagain: cargo run -p eyrie-sim -- --ties --trace {seed}")
+            }
+        }
+    }
+    println!("{SEEDS} seeds: {total}");
+    assert!(total.declared > SEEDS / 5 && total.gave_up > SEEDS / 5, "{total}");
+    assert!(total.told > SEEDS / 10 && total.slow > SEEDS / 20, "{total}");
+}
+
+#[test]
+fn every_mistake_with_ties_is_found() {
+    for mistake in ties::Mistake::ALL {
+        let wrong = |seed: &u64| ties::run(*seed, Some(mistake), false).is_err();
         match (0..MUTATED_SEEDS).find(wrong) {
             Some(seed) => println!("{mistake:?} is found by seed {seed}"),
             None => panic!("{mistake:?} is not found by any of {MUTATED_SEEDS} seeds"),

@@ -9,7 +9,7 @@ use crate::monitor;
 use crate::recovery::Input;
 use eyrie_control::node::{FromNode, NodeLook, Peer, ToNode};
 use eyrie_control::{EventKind, NodeMsg};
-use eyrie_protocol::patience::LEAST_MS;
+use eyrie_protocol::patience::{Side, Tie};
 use eyrie_protocol::session::{Numbered, Session};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
@@ -17,9 +17,6 @@ use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
-
-/// Time for a daemon that is cut off to kill what runs on it.
-const CLEARING: Duration = Duration::from_secs(1);
 
 /// How a node is reached.
 enum Line {
@@ -227,11 +224,11 @@ impl Node {
 
     /// How long after a cut its daemon has ended for sure.
     pub(super) fn cut_off(&self) -> Duration {
-        let bears = match &self.line {
-            Line::There(wired) => wired.limits.own(),
-            _ => 0,
+        let clear_ms = match &self.line {
+            Line::There(wired) => wired.limits.clear(),
+            _ => Tie::new(Side::Controller, 0).clear_ms(),
         };
-        Duration::from_millis(bears.max(LEAST_MS) * 5 / 4) + CLEARING
+        Duration::from_millis(clear_ms)
     }
 
     /// It has ended what there was, but for so many processes.
@@ -328,7 +325,7 @@ impl Job {
                 self.copied(node, rank, &generations, to, error);
             }
             FromNode::Vault { generation, step } => self.vault_step(node, generation, step),
-            FromNode::Beat => {}
+            FromNode::Beat { .. } => {}
             FromNode::Finished { left } => self.nodes[node as usize].finishes(left),
             FromNode::Guarded { round } => {
                 self.plan(Input::Guarded { from: self.member(node), round });
