@@ -14,6 +14,7 @@ use eyrie_vault::{Scheme, Vault};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::Seek;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -54,7 +55,11 @@ impl Source {
     fn open(&self) -> anyhow::Result<File> {
         Ok(match self {
             Source::Path(path) => File::open(path)?,
-            Source::Fetched(file) => file.try_clone()?,
+            Source::Fetched(file) => {
+                let mut file = file.try_clone()?;
+                file.rewind()?;
+                file
+            }
         })
     }
 }
@@ -146,7 +151,14 @@ pub fn import(args: &Import) -> Result<i32, Failure> {
     let base = vault.generations().next_back().map(|commit| commit.generation);
     let base = base.filter(|_| args.by != Some(Way::Whole));
     let sources = sources(args, fetched, &vault.nodes().collect::<Vec<u32>>())?;
-    let drafts = drafts(&mut vault, &sources, base)?;
+    let (base, drafts) = match drafts(&mut vault, &sources, base) {
+        // What cannot be read, as without its key, is nothing to build on.
+        Err(error) if base.is_some() => {
+            say(crate::NAME, &format!("nothing is built on what is there: {error:#}"));
+            (None, drafts(&mut vault, &sources, None)?)
+        }
+        made => (base, made?),
+    };
     let choice = vault.weigh(base, &drafts, args.chain).context("cannot look")?;
     let wanted = args.by.unwrap_or(choice.way);
     if !choice.estimates.iter().any(|estimate| estimate.way == wanted) {

@@ -98,7 +98,7 @@ fn what_changed_is_stored_in_any_way_and_it_is_told_why() {
         assert!(std::fs::read(home.join(&to).join("node-3/rank.img")).unwrap() == content(3));
     }
     let out = good(vault(home, "ls", &["--why"], &all()));
-    assert!(out.contains("of 1, ") && out.contains("[2]"), "{out}");
+    assert!(out.contains("of 1, ") && out.contains("{2}"), "{out}");
     assert!(
         out.contains("generation 2: update by --by") && out.contains("chunks changed"),
         "{out}"
