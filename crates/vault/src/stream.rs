@@ -38,7 +38,7 @@ pub fn is_sealed(bytes: &[u8]) -> bool {
 }
 
 /// Reads as much as there is, up to the length of `to`.
-fn fill(from: &mut dyn Read, to: &mut [u8]) -> io::Result<usize> {
+pub(crate) fn fill(from: &mut dyn Read, to: &mut [u8]) -> io::Result<usize> {
     let mut done = 0;
     while done < to.len() {
         match from.read(&mut to[done..]) {

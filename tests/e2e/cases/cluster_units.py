@@ -8,12 +8,12 @@ import tempfile
 from clusters import Clusters
 from harness import EYRIE, Job, example, run_to_end
 from nodes import expected
-from unit_nodes import came_from
+from unit_nodes import Units, came_from, dies_in_a_set
 
 OUTSIDE = ["--copies", "outside"]
 
 
-class ClusterUnits(Clusters):
+class ClusterUnits(Units, Clusters):
     """A job whose recovery units are its two clusters: ranks 0 and 1 are one, 2 and 3 the other."""
 
     def __init__(self, name, nodes=4, options=(), every=0.5, **more):
@@ -22,32 +22,19 @@ class ClusterUnits(Clusters):
     def units(self):
         return {0: {0, 1}, 1: {2, 3}}
 
-    def strike(self, *ranks):
-        """Kills ranks, as soon as all of them have processes."""
-        self.until(lambda: self.kill_ranks(ranks)[0] == 0, f"processes of ranks {ranks}")
-
-    def back(self, *units, times=1):
-        """All ranks of these units were brought back so often."""
-        for unit in units:
-            for rank in self.units()[unit]:
-                self.wait_event("restored", rank=rank, count=times)
-
     def homes(self):
         return [r["node"] for r in self.wait_running(4)["ranks"]]
 
     def ends_well(self, name, *units):
         """The output is right; nobody but the ranks of these units died or was started again."""
         kept = self.status()
-        self.ends_as(name)
-        restored = {e["rank"] for e in self.events() if e["event"] == "restored"}
+        super().ends_well(name, *units)
         want = set().union(*(self.units()[u] for u in units))
-        assert restored == want, (restored, want, self.report())
         died = {e["rank"] for e in self.events() if e["event"] == "detected"}
         assert died <= want, (died, want, self.report())
         for rank in kept["ranks"] if kept else []:
             if rank["rank"] not in want:
                 assert (rank["recoveries"], rank["incarnation"]) == (0, 1), rank
-        assert not self.count("rolled-back") and not self.count("diverged"), self.report()
 
 
 def undisturbed(name, nodes, options=()):
@@ -107,28 +94,6 @@ def cluster_dies(name, options=()):
         job.ends_well(name, 1)
 
 
-def dies_in_a_set(name, moment):
-    """A set under way counts for nothing; the one before does."""
-    expected(name)
-    with ClusterUnits(name, 4, every=3600) as job:
-        job.wait_running(4)
-        job.eyrie("checkpoint", "last")
-        before = job.count("checkpointing")
-        command = subprocess.Popen(
-            [EYRIE, "checkpoint", "last"],
-            env=job.env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        job.wait_event("checkpointing", count=before + moment)
-        job.strike(1)
-        job.back(0)
-        assert came_from(job, 0) in (1, 2), job.report()
-        job.until(lambda: command.poll() is not None, "an answer")
-        job.ends_well(name, 0)
-
-
 def all_in_turn(name):
     """Ranks, nodes and gateways die, at once and while others come back."""
     expected(name)
@@ -168,7 +133,9 @@ def generated():
     for name in ("farm", "heat"):
         yield f"{name}_loses_a_cluster", lambda n=name: cluster_dies(n)
     for moment in (1, 4):
-        yield f"heat_dies_in_a_set_{moment}", lambda m=moment: dies_in_a_set("heat", m)
+        yield f"heat_dies_in_a_set_{moment}", lambda m=moment: (
+            dies_in_a_set("heat", m, ClusterUnits, 4)
+        )
     for name in ("farm", "cg"):
         yield f"{name}_all_in_turn", lambda n=name: all_in_turn(n)
 

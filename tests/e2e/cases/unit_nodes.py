@@ -10,19 +10,8 @@ from harness import EYRIE, Job, example, run_to_end
 from nodes import Nodes, expected
 
 
-class Units(Nodes):
-    """A job whose recovery units are nodes."""
-
-    def __init__(self, name, nodes, options=(), every=0.4, **more):
-        super().__init__(name, nodes, ["--ft", "node", *options], ckpt_every=every, **more)
-
-    def units(self):
-        """The ranks of each unit, by the node that they began on."""
-        begun = {e["rank"]: e["node"] for e in self.events() if e["event"] == "started"}
-        units = {}
-        for rank, node in sorted(begun.items()):
-            units.setdefault(node, set()).add(rank)
-        return units
+class Units:
+    """What is asked of a job with recovery units, whichever ranks these are."""
 
     def strike(self, *ranks):
         """Kills ranks, as soon as all of them have processes."""
@@ -43,6 +32,22 @@ class Units(Nodes):
         assert not self.count("rolled-back") and not self.count("diverged"), self.report()
 
 
+class NodeUnits(Units, Nodes):
+    """A job whose recovery units are nodes."""
+
+    def __init__(self, name, nodes, options=(), every=0.4, **more):
+        super().__init__(name, nodes, ["--ft", "node", *options], ckpt_every=every, **more)
+
+    def units(self):
+        """The ranks of each unit, by the node that they began on."""
+        begun = {e["rank"]: e["node"] for e in self.events() if e["event"] == "started"}
+        units = {}
+        for rank, node in sorted(begun.items()):
+            units.setdefault(node, set()).add(rank)
+        return units
+
+
+
 def last_sets(job, unit):
     """The sets that the ranks of a unit came from last."""
     last = {e["rank"]: e["generation"] for e in job.events() if e["event"] == "restored"}
@@ -58,7 +63,7 @@ def came_from(job, unit):
 
 def undisturbed(name):
     expected(name)
-    with Units(name, 2) as job:
+    with NodeUnits(name, 2) as job:
         job.all_checkpointed()
         record = job.status()
         assert record["ft"] == "node" and record["protected"], record
@@ -70,7 +75,7 @@ def undisturbed(name):
 def rank_dies(name):
     """It alone: it and the other one of its node go back, where they were."""
     expected(name)
-    with Units(name, 2) as job:
+    with NodeUnits(name, 2) as job:
         job.all_checkpointed()
         job.strike(2)
         job.back(1)
@@ -82,7 +87,7 @@ def rank_dies(name):
 def node_dies(name, nodes, lost, options=()):
     """With its storage: its ranks come back together, on one node."""
     expected(name)
-    with Units(name, nodes, options) as job:
+    with NodeUnits(name, nodes, options) as job:
         job.all_checkpointed()
         job.kill_nodes(*lost)
         job.back(*lost)
@@ -93,10 +98,10 @@ def node_dies(name, nodes, lost, options=()):
         job.ends_well(name, *lost)
 
 
-def dies_in_a_set(name, moment):
+def dies_in_a_set(name, moment, kind=NodeUnits, nodes=2):
     """A set under way counts for nothing; the one before does."""
     expected(name)
-    with Units(name, 2, every=3600) as job:
+    with kind(name, nodes, every=3600) as job:
         job.wait_running(4)
         job.eyrie("checkpoint", "last")
         before = job.count("checkpointing")
@@ -118,7 +123,7 @@ def dies_in_a_set(name, moment):
 def all_in_turn(name):
     """Ranks and nodes die, at once and while others come back."""
     expected(name)
-    with Units(name, 2, ["--spares", "2"]) as job:
+    with NodeUnits(name, 2, ["--spares", "2"]) as job:
         job.all_checkpointed()
         job.kill_pid(0)
         job.kill_nodes(1)
@@ -154,7 +159,7 @@ def generated():
 def test_two_units_on_one_node():
     """They stay two: what they send each other is logged, and one goes back without the other."""
     expected("farm")
-    with Units("farm", 2) as job:
+    with NodeUnits("farm", 2) as job:
         job.all_checkpointed()
         job.kill_nodes(1)
         job.back(1)
@@ -166,7 +171,7 @@ def test_two_units_on_one_node():
 
 def test_a_rank_and_another_node_at_once():
     expected("heat")
-    with Units("heat", 2, ["--spares", "1"]) as job:
+    with NodeUnits("heat", 2, ["--spares", "1"]) as job:
         job.all_checkpointed()
         job.kill_nodes(1)
         job.kill_pid(0)
@@ -176,7 +181,7 @@ def test_a_rank_and_another_node_at_once():
 
 def test_before_any_set_a_unit_begins_again():
     expected("cg")
-    with Units("cg", 2, every=3600) as job:
+    with NodeUnits("cg", 2, every=3600) as job:
         job.wait_running(4)
         job.strike(1)
         job.back(0)
@@ -186,7 +191,7 @@ def test_before_any_set_a_unit_begins_again():
 
 def test_a_rank_that_has_ended_goes_back_with_its_unit():
     expected("cg")
-    with Units("cg", 2, every=3600) as job:
+    with NodeUnits("cg", 2, every=3600) as job:
         job.wait_running(4)
         job.eyrie("checkpoint", "last")
         job.let_end(1)
@@ -201,7 +206,7 @@ def test_a_rank_that_has_ended_goes_back_with_its_unit():
 
 def test_without_a_good_image_of_one_rank_its_unit_goes_back_further():
     expected("cg")
-    with Units("cg", 3, ["--map", "cyclic"], every=3600) as job:
+    with NodeUnits("cg", 3, ["--map", "cyclic"], every=3600) as job:
         job.wait_running(4)
         job.eyrie("checkpoint", "last")
         job.eyrie("checkpoint", "last")
@@ -240,7 +245,7 @@ def test_what_does_not_go_with_it():
     ):
         done = subprocess.run([*command, *more, "true"], capture_output=True, text=True)
         assert done.returncode == 2 and words in done.stderr, (more, done)
-    with Units("heat", 2) as job:
+    with NodeUnits("heat", 2) as job:
         job.all_checkpointed()
         job.interrupt(signal.SIGQUIT)
         job.until(lambda: "is not saved as a whole" in job.stderr(), "the refusal")

@@ -8,9 +8,9 @@ use std::fmt::{Debug, Display};
 use std::process::ExitCode;
 use std::time::Instant;
 
-const USAGE: &str = "usage: eyrie-sim [--together | --links | --ties | --units | --cluster-units |\n  \
-                     [--vault] [--routed] [--drain]] [--trace] [--mutation NAME]\n  \
-                     FIRST-SEED [HOW-MANY]";
+const USAGE: &str = "usage: eyrie-sim [--together | --links | --ties | --units |\n  \
+                     --cluster-units | [--vault] [--routed] [--drain]] [--trace]\n  \
+                     [--mutation NAME] FIRST-SEED [HOW-MANY]";
 /// Simulations of their own.
 const OTHERS: [&str; 3] = ["--together", "--links", "--ties"];
 

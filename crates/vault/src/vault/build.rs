@@ -5,6 +5,7 @@ use super::{ReadError, Vault, VaultError, of};
 use crate::disk::Disk;
 use crate::geometry::CHUNK_BYTES;
 use crate::record::{Hash, Object};
+use crate::stream::fill;
 use crate::ways::{self, Choice, History, Load, Way};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -35,20 +36,6 @@ fn add_range(ranges: &mut Vec<(u64, u64)>, at: u64, bytes: u64) {
         Some((first, count)) if *first + *count == at => *count += bytes,
         _ => ranges.push((at, bytes)),
     }
-}
-
-/// Reads as much as there is, up to the length of `to`.
-fn fill(from: &mut dyn Read, to: &mut [u8]) -> io::Result<usize> {
-    let mut done = 0;
-    while done < to.len() {
-        match from.read(&mut to[done..]) {
-            Ok(0) => break,
-            Ok(count) => done += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(done)
 }
 
 /// How many chunks of a payload change, when objects are written one behind the other.
