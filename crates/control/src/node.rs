@@ -108,6 +108,23 @@ pub struct SetPart {
     pub missing: Vec<u32>,
 }
 
+/// A checkpoint of one rank.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckpointOrder {
+    pub rank: u32,
+    pub start: u64,
+    pub generation: u32,
+    pub incremental: bool,
+    /// A copy is for this node ...
+    pub partner: Option<u32>,
+    /// ... which lacks the files of these generations.
+    pub missing: Vec<u32>,
+    /// The rank stays stopped if its image comes about.
+    pub hold: bool,
+    /// The partner has been given it by `Invite`: the image goes there while it is written.
+    pub key: Option<[u8; 32]>,
+}
+
 /// From the controller to a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToNode {
@@ -118,20 +135,8 @@ pub enum ToNode {
     /// Clear away what the dead process of the rank left, and find the best of these images.
     /// Answered by `Found`, more than once if images are refused.
     Find { rank: u32, attempt: u64, generations: Vec<u32>, fetch: Option<Fetch> },
-    /// With a copy for node `partner`, which lacks the files of the generations `missing`. With
-    /// `hold` the rank stays stopped if its image comes about. With a `key`, which the partner has
-    /// been given by `Invite`, the image goes there while it is written. Answered by
-    /// `CheckpointOver`.
-    Checkpoint {
-        rank: u32,
-        start: u64,
-        generation: u32,
-        incremental: bool,
-        partner: Option<u32>,
-        missing: Vec<u32>,
-        hold: bool,
-        key: Option<[u8; 32]>,
-    },
+    /// Answered by `CheckpointOver`.
+    Checkpoint(CheckpointOrder),
     /// Let this image of the rank in while it is written, once, by this key.
     Invite { rank: u32, generation: u32, key: [u8; 32] },
     /// To the router of a rank: send nothing more to it. Answered by `Paused` when what was sent is

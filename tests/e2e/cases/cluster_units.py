@@ -8,7 +8,13 @@ import tempfile
 from clusters import Clusters
 from harness import EYRIE, Job, example, run_to_end
 from nodes import expected
-from unit_nodes import Units, came_from, dies_in_a_set
+from unit_nodes import (
+    Units,
+    begins_again_before_any_set,
+    came_from,
+    dies_in_a_set,
+    goes_back_with_its_unit,
+)
 
 OUTSIDE = ["--copies", "outside"]
 
@@ -193,28 +199,11 @@ def test_a_job_stands_still_and_grows():
 
 
 def test_before_any_set_a_unit_begins_again():
-    expected("cg")
-    with ClusterUnits("cg", every=3600) as job:
-        job.wait_running(4)
-        job.strike(1)
-        job.back(0)
-        assert came_from(job, 0) == 0, job.report()
-        job.ends_well("cg", 0)
+    begins_again_before_any_set(ClusterUnits, 4)
 
 
 def test_a_rank_that_has_ended_goes_back_with_its_unit():
-    expected("cg")
-    with ClusterUnits("cg", every=3600) as job:
-        job.wait_running(4)
-        job.eyrie("checkpoint", "last")
-        job.let_end(1)
-        job.wait_event("exited", rank=1)
-        code, _, err = job.eyrie("checkpoint", "last", "--rank", "0", check=False)
-        assert code == 1 and "rank 1 has ended" in err, (code, err)
-        job.strike(0)
-        job.back(0)
-        assert came_from(job, 0) == 1, job.report()
-        job.ends_well("cg", 0)
+    goes_back_with_its_unit(ClusterUnits, 4)
 
 
 def test_within_a_cluster_nothing_is_retained():

@@ -120,6 +120,32 @@ def dies_in_a_set(name, moment, kind=NodeUnits, nodes=2):
         job.ends_well(name, 0)
 
 
+def begins_again_before_any_set(kind, nodes):
+    expected("cg")
+    with kind("cg", nodes, every=3600) as job:
+        job.wait_running(4)
+        job.strike(1)
+        job.back(0)
+        assert came_from(job, 0) == 0, job.report()
+        job.ends_well("cg", 0)
+
+
+def goes_back_with_its_unit(kind, nodes):
+    """A rank that has ended."""
+    expected("cg")
+    with kind("cg", nodes, every=3600) as job:
+        job.wait_running(4)
+        job.eyrie("checkpoint", "last")
+        job.let_end(1)
+        job.wait_event("exited", rank=1)
+        code, _, err = job.eyrie("checkpoint", "last", "--rank", "0", check=False)
+        assert code == 1 and "rank 1 has ended" in err, (code, err)
+        job.strike(0)
+        job.back(0)
+        assert came_from(job, 0) == 1, job.report()
+        job.ends_well("cg", 0)
+
+
 def all_in_turn(name):
     """Ranks and nodes die, at once and while others come back."""
     expected(name)
@@ -180,28 +206,11 @@ def test_a_rank_and_another_node_at_once():
 
 
 def test_before_any_set_a_unit_begins_again():
-    expected("cg")
-    with NodeUnits("cg", 2, every=3600) as job:
-        job.wait_running(4)
-        job.strike(1)
-        job.back(0)
-        assert came_from(job, 0) == 0, job.report()
-        job.ends_well("cg", 0)
+    begins_again_before_any_set(NodeUnits, 2)
 
 
 def test_a_rank_that_has_ended_goes_back_with_its_unit():
-    expected("cg")
-    with NodeUnits("cg", 2, every=3600) as job:
-        job.wait_running(4)
-        job.eyrie("checkpoint", "last")
-        job.let_end(1)
-        job.wait_event("exited", rank=1)
-        code, _, err = job.eyrie("checkpoint", "last", "--rank", "0", check=False)
-        assert code == 1 and "rank 1 has ended" in err, (code, err)
-        job.strike(0)
-        job.back(0)
-        assert came_from(job, 0) == 1, job.report()
-        job.ends_well("cg", 0)
+    goes_back_with_its_unit(NodeUnits, 2)
 
 
 def test_without_a_good_image_of_one_rank_its_unit_goes_back_further():

@@ -5,8 +5,7 @@ use super::{Agent, Msg};
 use crate::checkpoint::{self, CheckpointError, Order, Report, image_name, image_path};
 use crate::cores;
 use crate::futex;
-use crate::pour::Unfit;
-use eyrie_control::node::{CheckpointResult, FromNode, Taken, ToNode};
+use eyrie_control::node::{CheckpointOrder, CheckpointResult, FromNode, Taken, ToNode};
 use eyrie_control::{Dedup, JobSpec};
 use eyrie_image::{Pool, Sharing, Tracker, Tracking};
 use std::path::PathBuf;
@@ -23,43 +22,35 @@ pub(super) fn pool(spec: &JobSpec) -> Option<Arc<Pool>> {
     }
 }
 
+/// A checkpoint of a rank, by the start of its process.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    pub rank: u32,
+    pub start: u64,
+    pub generation: u32,
+    pub incremental: bool,
+    pub hold: bool,
+}
+
 impl Agent {
-    pub(super) fn order_checkpoint(&mut self, order: ToNode) {
-        let ToNode::Checkpoint {
-            rank,
-            start,
-            generation,
-            incremental,
-            partner,
-            missing,
-            hold,
-            key,
-        } = order
-        else {
-            return;
-        };
+    pub(super) fn order_checkpoint(&mut self, order: CheckpointOrder) {
+        let CheckpointOrder { rank, start, generation, incremental, hold, .. } = order;
         let r = self.rank(rank);
-        r.copy = Some(Copy { partner, missing, key, unfit: Unfit::default(), log: None });
+        r.copy = Some(Copy::to(order.partner, order.missing, order.key));
         if hold {
             (r.held, r.slowed) = (true, None);
         }
-        self.checkpoint(rank, start, generation, incremental, hold);
+        self.checkpoint(Wanted { rank, start, generation, incremental, hold });
     }
 
-    pub(super) fn checkpoint(
-        &mut self,
-        rank: u32,
-        start: u64,
-        generation: u32,
-        incremental: bool,
-        hold: bool,
-    ) {
+    pub(super) fn checkpoint(&mut self, wanted: Wanted) {
+        let Wanted { rank, start, generation, incremental, hold } = wanted;
         let Some(pid) = self.proc(rank, start).map(|p| p.pid) else {
             self.falls_out(rank);
             let result = CheckpointResult::Died;
             return self.say(FromNode::CheckpointOver { rank, start, generation, result });
         };
-        if self.checkpoint_later(rank, start, generation, incremental, hold) {
+        if self.checkpoint_later(wanted) {
             return;
         }
         self.reach(6);

@@ -8,6 +8,7 @@
 //! first has let it go; a checkpoint that is ordered meanwhile is taken, after which the rank
 //! stands again; a rank that is started meanwhile stands at once; whoever dies is told as ever.
 
+use super::capture::Wanted;
 use super::{Agent, Msg};
 use eyrie_control::node::FromNode;
 use eyrie_image::Frozen;
@@ -59,14 +60,6 @@ impl Standing {
     pub fn stands(&self) -> bool {
         self.stands
     }
-}
-
-/// A checkpoint of a rank that is let go for it.
-pub(super) struct Later {
-    start: u64,
-    generation: u32,
-    incremental: bool,
-    hold: bool,
 }
 
 impl Agent {
@@ -154,9 +147,8 @@ impl Agent {
         if r.standing.take_if(|s| s.start == start).is_none() {
             return;
         }
-        if let Some(later) = r.later.take() {
-            let Later { start, generation, incremental, hold } = later;
-            self.checkpoint(rank, start, generation, incremental, hold);
+        if let Some(wanted) = r.later.take() {
+            self.checkpoint(wanted);
         } else if let Some(search) = r.find_later.take() {
             self.find(rank, search);
         }
@@ -165,20 +157,13 @@ impl Agent {
     }
 
     /// Puts a checkpoint off until the rank is let go for it. False: it need not be.
-    pub(super) fn checkpoint_later(
-        &mut self,
-        rank: u32,
-        start: u64,
-        generation: u32,
-        incremental: bool,
-        hold: bool,
-    ) -> bool {
-        let r = self.rank(rank);
+    pub(super) fn checkpoint_later(&mut self, wanted: Wanted) -> bool {
+        let r = self.rank(wanted.rank);
         if r.standing.is_none() {
             return false;
         }
-        r.later = Some(Later { start, generation, incremental, hold });
-        self.tend_standing(rank);
+        r.later = Some(wanted);
+        self.tend_standing(wanted.rank);
         true
     }
 

@@ -144,7 +144,7 @@ struct Rank {
     /// It is to run one part in so many of the time.
     slowed: Option<u32>,
     /// A checkpoint that it is let go for.
-    later: Option<halt::Later>,
+    later: Option<capture::Wanted>,
     /// Why it could not be stopped.
     restless: Option<String>,
 }
@@ -306,7 +306,7 @@ impl Agent {
                 self.find(rank, death::Search { attempt, generations, fetch });
             }
             ToNode::Invite { rank, generation, key } => self.invite(rank, generation, key),
-            ToNode::Checkpoint { .. } => self.order_checkpoint(message),
+            ToNode::Checkpoint(order) => self.order_checkpoint(order),
             ToNode::CheckpointAll { ranks, generation, incremental, hold, segment } => {
                 self.checkpoint_all(&ranks, generation, incremental, hold, segment);
             }

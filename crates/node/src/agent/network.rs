@@ -59,6 +59,12 @@ pub(super) struct Copy {
     pub log: Option<Sent>,
 }
 
+impl Copy {
+    pub fn to(partner: Option<u32>, missing: Vec<u32>, key: Option<Token>) -> Copy {
+        Copy { partner, missing, key, unfit: Unfit::default(), log: None }
+    }
+}
+
 /// What a rank had sent at the moment of a set.
 pub(crate) enum Sent {
     /// All of that, as a saved log.

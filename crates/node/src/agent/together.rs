@@ -9,6 +9,7 @@
 //! one unit, of which only what they sent each other is copied; with `--ft node` these all live
 //! here, and go on as soon as it is.
 
+use super::capture::Wanted;
 use super::network::{Copy, Sent};
 use super::{Agent, Msg, saving};
 use crate::checkpoint::Pipes;
@@ -50,7 +51,7 @@ impl Agent {
     ) {
         self.stand_together(generation, Some(segment), ranks.iter().map(|r| r.0));
         for &(rank, start) in ranks {
-            self.checkpoint(rank, start, generation, incremental, hold);
+            self.checkpoint(Wanted { rank, start, generation, incremental, hold });
         }
     }
 
@@ -75,9 +76,8 @@ impl Agent {
     ) {
         self.stand_together(generation, None, parts.iter().map(|p| p.rank));
         for SetPart { rank, start, partner, missing } in parts {
-            self.rank(rank).copy =
-                Some(Copy { partner, missing, key: None, unfit: Arc::default(), log: None });
-            self.checkpoint(rank, start, generation, incremental, hold);
+            self.rank(rank).copy = Some(Copy::to(partner, missing, None));
+            self.checkpoint(Wanted { rank, start, generation, incremental, hold });
         }
     }
 

@@ -10,7 +10,7 @@ use crate::recovery::Input;
 use crate::retention::Point;
 use crate::scheduler::{Policy, Scheduler};
 use crate::units;
-use eyrie_control::node::{CheckpointResult, Taken, ToNode};
+use eyrie_control::node::{CheckpointOrder, CheckpointResult, Taken, ToNode};
 use eyrie_control::{CheckpointPolicy, Dedup, EventKind, Ft, JobSpec, Meta, NodeMsg};
 use std::time::{Duration, Instant};
 
@@ -106,19 +106,9 @@ impl Job {
         let partner = partner.map(|m| m.node);
         let key = partner.and_then(|to| self.invite(rank, generation, to));
         let incremental = self.spec.incremental;
-        self.to_home(
-            rank,
-            ToNode::Checkpoint {
-                rank,
-                start,
-                generation,
-                incremental,
-                partner,
-                missing,
-                hold,
-                key,
-            },
-        );
+        let order =
+            CheckpointOrder { rank, start, generation, incremental, partner, missing, hold, key };
+        self.to_home(rank, ToNode::Checkpoint(order));
     }
 
     pub(super) fn checkpoint_over(
