@@ -32,12 +32,37 @@ const MOST_SKIPPED_LOG2: u32 = 10;
 const HIGH_FD: i32 = 512;
 
 /// An early message.
-#[repr(C, align(8))]
 struct Slot {
-    bytes: [u8; DATAGRAM_BYTES],
+    /// The datagram. Entries are looked at as words.
+    words: Vec<u64>,
     length: usize,
     /// Position that it has in its stream.
     from: u64,
+}
+
+impl Slot {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the words hold more bytes than the datagram has, and any bytes are valid.
+        unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.length) }
+    }
+
+    fn set(&mut self, datagram: &[u8]) {
+        self.words.clear();
+        self.words.extend(datagram.chunks(8).map(|chunk| {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            u64::from_ne_bytes(word)
+        }));
+        self.length = datagram.len();
+    }
+}
+
+/// How messages of a kind fare with a receiver.
+#[derive(Clone, Copy, Default)]
+struct Trust {
+    strikes: u32,
+    /// Messages that are not sent early.
+    skip: u32,
 }
 
 /// What is known of a receiver.
@@ -47,9 +72,10 @@ struct Receiver {
     pending: bool,
     /// The links were woken for it.
     flushed: bool,
-    strikes: u32,
-    /// Messages that are not sent early.
-    skip: u32,
+    /// That was of more than one packet: not every network lets those through.
+    long: bool,
+    /// Messages of one packet, and of more.
+    trust: [Trust; 2],
 }
 
 /// A rank's socket for early messages.
@@ -59,8 +85,10 @@ pub(crate) struct Early {
     rank: u32,
     /// By source the newest two: who sends one has heard something that this rank sent, but not
     /// that it has taken the one before (it may do so next, having sent to many at once).
-    slots: Vec<[Option<Box<Slot>>; 2]>,
+    slots: Vec<[Option<Slot>; 2]>,
     receivers: Vec<Receiver>,
+    /// What comes or goes, and one byte more, so that what is too long is seen to be.
+    buffer: Box<[u8]>,
     /// Looks until the socket is asked again: not for each source.
     turn: u32,
     /// Looks since something was sent early; `LOOKS`: the links know.
@@ -85,6 +113,7 @@ impl Early {
             rank,
             slots: (0..ranks).map(|_| [None, None]).collect(),
             receivers: vec![Receiver::default(); ranks],
+            buffer: vec![0; DATAGRAM_BYTES + 1].into_boxed_slice(),
             turn: 0,
             looks: LOOKS,
         })
@@ -108,40 +137,37 @@ impl Early {
     }
 
     fn receive(&mut self, seg: &Segment) -> bool {
-        let mut bytes = [0; DATAGRAM_BYTES + 1];
         for _ in 0..MOST_AT_ONCE {
-            match self.socket.recv(&mut bytes) {
-                Ok(length) => {
-                    if let Some((prefix, _)) = Prefix::decode(&bytes[..length]) {
-                        self.keep(seg, &prefix, &bytes[..length]);
-                    }
-                }
+            match self.socket.recv(&mut self.buffer) {
+                Ok(length) => self.keep(seg, length),
                 Err(e) => return e.kind() == io::ErrorKind::WouldBlock,
             }
         }
         true
     }
 
-    fn keep(&mut self, seg: &Segment, prefix: &Prefix, datagram: &[u8]) {
+    /// Keeps the datagram of so many bytes that is in the buffer, if it is one for this rank.
+    fn keep(&mut self, seg: &Segment, length: usize) {
+        let datagram = &self.buffer[..length];
+        let Some((prefix, _)) = Prefix::decode(datagram) else { return };
         let ours = prefix.dst == self.rank && prefix.token == early::token(seg.rank(self.rank));
         let Some(pair) = self.slots.get_mut(prefix.src as usize).filter(|_| ours) else { return };
-        if datagram.len() > DATAGRAM_BYTES {
+        if length > DATAGRAM_BYTES {
             return;
         }
-        let ends = [0, 1].map(|i: usize| pair[i].as_ref().map_or(0, |slot| slot.from + 1));
+        let ends =
+            [0, 1].map(|i: usize| pair[i].as_ref().map_or(0, |slot| slot.from.saturating_add(1)));
         let slot = &mut pair[usize::from(ends[1] < ends[0])];
-        let slot = slot.get_or_insert_with(|| {
-            Box::new(Slot { bytes: [0; DATAGRAM_BYTES], length: 0, from: 0 })
-        });
-        slot.bytes[..datagram.len()].copy_from_slice(datagram);
-        (slot.length, slot.from) = (datagram.len(), prefix.from);
+        let slot = slot.get_or_insert_with(|| Slot { words: Vec::new(), length: 0, from: 0 });
+        slot.set(datagram);
+        slot.from = prefix.from;
     }
 
     /// The entry at the position of `reader`, if it came early. Valid until the next `look`.
     pub fn entry(&self, reader: &Reader) -> Option<Entry> {
         let kept = self.slots[reader.src() as usize].iter().flatten();
         let slot = kept.into_iter().find(|s| s.from == reader.pos)?;
-        reader.early(&slot.bytes[PREFIX_BYTES..slot.length])
+        reader.early(&slot.bytes()[PREFIX_BYTES..])
     }
 
     /// Something of `src` was received.
@@ -150,7 +176,7 @@ impl Early {
         let receiver = &mut self.receivers[src as usize];
         if receiver.pending {
             if !receiver.flushed {
-                receiver.strikes = 0;
+                receiver.trust[usize::from(receiver.long)].strikes = 0;
             }
             (receiver.pending, receiver.flushed) = (false, false);
         }
@@ -163,27 +189,33 @@ impl Early {
             return false;
         }
         let Some((address, token)) = early::door_of(seg.rank(dst)) else { return false };
-        if receiver.skip > 0 {
-            receiver.skip -= 1;
+        let long = msg.env.len > early::PACKET_BYTES;
+        let trust = &mut receiver.trust[usize::from(long)];
+        if trust.skip > 0 {
+            trust.skip -= 1;
             return false;
         }
         let bytes = entry_bytes(msg.env.len);
+        let chunk = u64::from(seg.geometry().chunk_bytes);
+        if msg.start % chunk + bytes > chunk {
+            // It was cut where its chunk ended.
+            return false;
+        }
         let at = walk::stretch(seg, self.rank, dst, msg.start, bytes);
         let Some(at) = at.filter(|_| early::may_leave(seg)) else { return false };
         let prefix = Prefix { src: self.rank, dst, token, from: msg.start };
-        let mut datagram = [0; DATAGRAM_BYTES];
         let length = PREFIX_BYTES + bytes as usize;
-        datagram[..PREFIX_BYTES].copy_from_slice(&prefix.encode());
+        self.buffer[..PREFIX_BYTES].copy_from_slice(&prefix.encode());
         // SAFETY: `stretch` vouches for `bytes` bytes of this rank's own log, which nobody else
         // writes but for the flag of an acknowledgement, and this message has none.
         unsafe {
-            let to = datagram[PREFIX_BYTES..length].as_mut_ptr();
+            let to = self.buffer[PREFIX_BYTES..length].as_mut_ptr();
             std::ptr::copy_nonoverlapping(at, to, bytes as usize);
         }
-        if self.socket.send_to(&datagram[..length], address).is_err() {
+        if self.socket.send_to(&self.buffer[..length], address).is_err() {
             return false;
         }
-        (receiver.pending, self.looks) = (true, 0);
+        (receiver.pending, receiver.long, self.looks) = (true, long, 0);
         seg.header().link_early.store(1, Relaxed);
         true
     }
@@ -196,9 +228,10 @@ impl Early {
         for receiver in self.receivers.iter_mut().filter(|r| r.pending && !r.flushed) {
             any = true;
             receiver.flushed = true;
-            receiver.strikes += 1;
-            if receiver.strikes >= STRIKES {
-                receiver.skip = 1 << receiver.strikes.min(MOST_SKIPPED_LOG2);
+            let trust = &mut receiver.trust[usize::from(receiver.long)];
+            trust.strikes += 1;
+            if trust.strikes >= STRIKES {
+                trust.skip = 1 << trust.strikes.min(MOST_SKIPPED_LOG2);
             }
         }
         if any {

@@ -21,8 +21,10 @@ use crate::walk::Spot;
 const MAGIC: u32 = 0x4552_5945;
 /// Bytes before the entry.
 pub const PREFIX_BYTES: usize = 40;
-/// Longest payload that is sent early: what goes through any network in one packet.
-pub const MOST_BYTES: u64 = 1024;
+/// Longest payload that goes through any network in one packet.
+pub const PACKET_BYTES: u64 = 1024;
+/// Longest payload that is sent early.
+pub const MOST_BYTES: u64 = 8192;
 /// Longest datagram.
 pub const DATAGRAM_BYTES: usize = PREFIX_BYTES + entry::entry_bytes(MOST_BYTES) as usize;
 

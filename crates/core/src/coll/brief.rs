@@ -11,7 +11,7 @@ use super::reduce::Reduction;
 use crate::error::Res;
 use crate::machine::Machine;
 
-/// Most bytes of a rank: what goes early to another node.
+/// Most bytes of a rank: what goes in one packet to another node.
 pub(super) const BRIEF_BYTES: u64 = 1024;
 
 /// Whether all ranks send each other all of it: so decide all of them, as they know the same.

@@ -29,7 +29,7 @@ pub(super) fn length(number: u32) -> usize {
         2 => 900 + (number as usize * 13) % 200,
         3 => 40_000,
         4 => 100_000 + number as usize,
-        _ => (number as usize * 37) % 3000,
+        _ => (number as usize * 137) % 9000,
     }
 }
 
