@@ -216,6 +216,7 @@ pub(crate) struct Agent {
     pool: Option<Arc<Pool>>,
     flow: Rc<streams::Flow>,
     feed: Option<streams::Feed>,
+    ahead: Option<streams::Ahead>,
     unprotected: bool,
     /// A checkpoint of all ranks together, until all of them stand still.
     together: Option<together::Together>,
@@ -277,6 +278,7 @@ impl Agent {
                 pool: capture::pool(&spec),
                 flow: Rc::default(),
                 feed: None,
+                ahead: None,
                 unprotected: false,
                 together: None,
                 cut: None,

@@ -15,6 +15,7 @@ use super::books::Moment;
 use super::nodes::State;
 use super::rounds::{Round, Stop};
 use super::{Job, Rank};
+use crate::crew::Daemon;
 use crate::membership::Member;
 use crate::reap;
 use crate::recovery::{Input, Stage};
@@ -379,6 +380,16 @@ impl Job {
         self.placement.lose(node);
         self.looks_without(node);
         self.clear_node(node, cut_off);
+    }
+
+    /// A node has ended what it had. If it was dismissed, and an earlier controller started it on
+    /// its host, nothing tells of the end of its daemon: it is counted on.
+    pub(super) fn ends_unseen(&mut self, node: u32) {
+        let n = &self.nodes[node as usize];
+        let unseen = n.daemon.as_ref().is_some_and(Daemon::is_left);
+        if unseen && n.left && n.state != State::Lost {
+            self.node_left(node, "it has ended what it had");
+        }
     }
 
     /// Neither a process nor storage of it is left.
