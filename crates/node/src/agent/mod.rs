@@ -70,7 +70,7 @@ pub(crate) enum Msg {
         start: u64,
         generation: u32,
         taken: Box<crate::checkpoint::Taken>,
-        result: Result<(), String>,
+        result: Result<(), network::NotThere>,
     },
     /// The log of a rank was written.
     Saved { rank: u32 },
