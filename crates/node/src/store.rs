@@ -385,6 +385,11 @@ impl Client {
         Ok(Client { stream })
     }
 
+    /// Goes on with a conversation.
+    pub fn again(stream: Stream) -> Client {
+        Client { stream }
+    }
+
     /// Brings a file.
     pub fn put(&mut self, folder: &Path, name: &str) -> Result<(), StoreError> {
         let file = File::open(folder.join(name))?;

@@ -219,8 +219,7 @@ impl Job {
         let holds = round == Round::Last;
         let due = match round {
             Round::None => false,
-            Round::Live => !r.moves.copied,
-            Round::Again => r.moves.is_stale(),
+            Round::Live(turn) => r.moves.turn < turn,
             Round::Last => true,
         };
         if !idle || !due || !self.scheduler.begin(rank, now) {
@@ -230,6 +229,9 @@ impl Job {
         let r = self.rank(rank);
         if let Some(generation) = r.capturing {
             let since = Moment::now();
+            if let Round::Live(turn) = round {
+                r.moves.turn = turn;
+            }
             r.moves.stop = Some(Stop { generation, since, holds, counts: false });
         }
     }
