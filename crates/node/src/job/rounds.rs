@@ -28,6 +28,17 @@ const SLOWEST: u32 = 256;
 /// What is most of a rank's memory.
 const MOST: f64 = 0.5;
 
+/// Making a process from its image.
+const START_MS: f64 = 100.0;
+
+/// How long it may take a rank to move: a copy, what has changed since, and starting elsewhere. By
+/// the time that its last image took until it counted, else by the memory that it has, which goes
+/// over at so many bytes in a millisecond.
+pub(super) fn time_to_move(counted_ms: Option<f64>, bytes: u64, rate: f64) -> Option<f64> {
+    let copy = || (bytes > 0).then(|| 2.0 * bytes as f64 / rate.max(1.0) + START_MS);
+    counted_ms.map(|ms| 3.0 * ms).or_else(copy)
+}
+
 /// What a party of ranks does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Round {
@@ -216,6 +227,13 @@ mod tests {
         assert!(moves.copied);
         moves.begins();
         assert!(!moves.copied, "another process");
+    }
+
+    #[test]
+    fn what_was_never_copied_is_estimated_by_its_memory() {
+        assert_eq!(time_to_move(None, 0, 1e5), None);
+        assert_eq!(time_to_move(Some(100.0), 1 << 30, 1e5), Some(300.0));
+        assert_eq!(time_to_move(None, 100_000_000, 1e5), Some(2000.0 + START_MS));
     }
 
     #[test]
