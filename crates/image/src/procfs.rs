@@ -207,6 +207,12 @@ impl Status {
             .map_err(|_| CaptureError::Proc(format!("/proc/PID/status, {name}")))
     }
 
+    /// Whether it has yet to take notice of a `SIGKILL`.
+    pub fn is_killed(&self) -> bool {
+        let killed = |set: u64| set & 1 << (libc::SIGKILL - 1) != 0;
+        ["SigPnd", "ShdPnd"].iter().any(|name| self.number(name, 16).is_ok_and(killed))
+    }
+
     /// A size in KiB; zero if the kernel does not show it.
     pub fn kib(&self, name: &str) -> u64 {
         self.field(name).strip_suffix(" kB").and_then(|n| n.trim().parse().ok()).unwrap_or(0)
@@ -288,6 +294,13 @@ pub fn numbers(pid: libc::pid_t, folder: &str) -> Result<Vec<u32>, CaptureError>
     }
     all.sort_unstable();
     Ok(all)
+}
+
+/// The numbers of all processes.
+pub fn processes() -> Result<Vec<libc::pid_t>, CaptureError> {
+    let entries = fs::read_dir("/proc").map_err(|e| CaptureError::Proc(format!("/proc: {e}")))?;
+    let numbers = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok());
+    Ok(numbers.collect())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 //! the one that is written here.
 
 use crate::invited::Token;
-use crate::store::{Answer, Client, MAX_FILE_BYTES, StoreError, receive, send};
+use crate::store::{Answer, Client, MAX_FILE_BYTES, StoreError, Talk, receive, send};
 use eyrie_image::{Image, RestoreError, Tap};
 use eyrie_tls::Stream;
 use std::collections::BTreeSet;
@@ -104,13 +104,13 @@ impl Tap for Pour {
 }
 
 /// The receiving end: takes the file `name`.
-pub fn take(stream: &mut Stream, folder: &Path, name: &str) -> Result<(), StoreError> {
+pub fn take(talk: &mut Talk, folder: &Path, name: &str) -> Result<(), StoreError> {
     // The same file may be on its way twice.
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let unborn = folder.join(format!(".{name}.{count}.pour"));
     let result = File::create(&unborn).map_err(StoreError::from).and_then(|file| {
-        take_parts(stream, &file)?;
+        take_parts(talk, &file)?;
         if let Err(RestoreError::Machine(why)) = Image::fits_here(&unborn) {
             return Err(io::Error::other(why).into());
         }
@@ -118,7 +118,7 @@ pub fn take(stream: &mut Stream, folder: &Path, name: &str) -> Result<(), StoreE
     });
     match result {
         Ok(()) => {
-            send(stream, &Answer::Done)?;
+            send(talk.get_mut(), &Answer::Done)?;
             // While its rank runs, or the next image comes: it need not be done at the end.
             let (path, named) = (folder.join(name), name.to_string());
             let verify = move || match Image::verify_own(&path) {
@@ -130,7 +130,7 @@ pub fn take(stream: &mut Stream, folder: &Path, name: &str) -> Result<(), StoreE
         }
         Err(error) => {
             let _ = std::fs::remove_file(&unborn);
-            let _ = send(stream, &Answer::Failed(error.to_string()));
+            let _ = send(talk.get_mut(), &Answer::Failed(error.to_string()));
             Err(error)
         }
     }
@@ -153,11 +153,11 @@ pub fn was_verified(identity: &[u8; 16]) -> bool {
     VERIFIED.lock().unwrap_or_else(PoisonError::into_inner).remove(identity)
 }
 
-fn take_parts(stream: &mut Stream, file: &File) -> Result<(), StoreError> {
+fn take_parts(talk: &mut Talk, file: &File) -> Result<(), StoreError> {
     let mut buffer = vec![0; MAX_PART_BYTES];
     loop {
         let mut head = [0; HEAD_BYTES];
-        stream.read_exact(&mut head)?;
+        talk.read_exact(&mut head)?;
         let (at, length) = head.split_at(8);
         let at = at.iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b));
         let length = length.iter().rev().fold(0usize, |n, b| n << 8 | usize::from(*b));
@@ -168,7 +168,7 @@ fn take_parts(stream: &mut Stream, file: &File) -> Result<(), StoreError> {
         let end = at.checked_add(length as u64).filter(|end| *end <= MAX_FILE_BYTES);
         let part = buffer.get_mut(..length).filter(|_| end.is_some());
         let part = part.ok_or(StoreError::Protocol)?;
-        stream.read_exact(part)?;
+        talk.read_exact(part)?;
         file.write_all_at(part, at)?;
     }
 }

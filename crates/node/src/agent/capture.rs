@@ -1,6 +1,6 @@
 //! Taking checkpoints, and giving up what no kept checkpoint needs.
 
-use super::network::Copy;
+use super::network::{Copy, NotThere};
 use super::{Agent, Msg};
 use crate::checkpoint::{self, CheckpointError, Order, Report, image_name, image_path};
 use crate::cores;
@@ -198,14 +198,14 @@ impl Agent {
         start: u64,
         generation: u32,
         taken: checkpoint::Taken,
-        result: Result<(), String>,
+        result: Result<(), NotThere>,
     ) {
         if self.rank(rank).capturing != Some(generation) {
             return self.remove_images(rank, &[generation]);
         }
         self.reach(9);
-        if let Err(text) = result {
-            return self.checkpoint_failed(rank, start, generation, text);
+        if let Err(why) = result {
+            return self.checkpoint_failed(rank, start, generation, why);
         }
         self.rank(rank).capturing = None;
         self.is_there(rank, generation);
@@ -223,15 +223,16 @@ impl Agent {
         rank: u32,
         start: u64,
         generation: u32,
-        text: String,
+        why: NotThere,
     ) {
+        let NotThere { text, lasting } = why;
         self.remove_images(rank, &[generation]);
         let r = self.rank(rank);
         r.capturing = None;
         // The next image must not build on this one.
         r.tracker = None;
         self.let_rank_go(rank);
-        let result = CheckpointResult::Failed { text, lasting: false };
+        let result = CheckpointResult::Failed { text, lasting };
         self.say(FromNode::CheckpointOver { rank, start, generation, result });
     }
 

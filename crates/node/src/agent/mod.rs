@@ -72,7 +72,7 @@ pub(crate) enum Msg {
         start: u64,
         generation: u32,
         taken: Box<crate::checkpoint::Taken>,
-        result: Result<(), String>,
+        result: Result<(), network::NotThere>,
     },
     /// The log of a rank was written.
     Saved { rank: u32 },
@@ -221,6 +221,7 @@ pub(crate) struct Agent {
     pool: Option<Arc<Pool>>,
     flow: Rc<streams::Flow>,
     feed: Option<streams::Feed>,
+    ahead: Option<streams::Ahead>,
     unprotected: bool,
     /// A checkpoint of all ranks together, until all of them stand still.
     together: Option<together::Together>,
@@ -282,6 +283,7 @@ impl Agent {
                 pool: capture::pool(&spec),
                 flow: Rc::default(),
                 feed: None,
+                ahead: None,
                 unprotected: false,
                 together: None,
                 cut: None,

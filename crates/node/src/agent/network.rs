@@ -69,6 +69,20 @@ impl Copy {
     }
 }
 
+/// Why an image is not on its partner.
+#[derive(Debug)]
+pub(crate) struct NotThere {
+    pub text: String,
+    /// A later attempt would fail for the same reason.
+    pub lasting: bool,
+}
+
+impl NotThere {
+    fn once(why: impl ToString) -> NotThere {
+        NotThere { text: why.to_string(), lasting: false }
+    }
+}
+
 /// What a rank had sent at the moment of a set.
 pub(crate) enum Sent {
     /// All of that, as a saved log.
@@ -221,13 +235,14 @@ impl Agent {
                 }
             });
             let _ = tell.send(Msg::LogsRead);
-            let result = saved.map_err(|e| e.to_string()).and_then(|_| {
+            let result = saved.map_err(NotThere::once).and_then(|_| {
                 let Some(partner) = copy.partner else { return Ok(()) };
                 let poured = std::mem::take(
                     &mut *copy.poured.lock().unwrap_or_else(PoisonError::into_inner),
                 );
                 if let Some(why) = poured.unfit {
-                    return Err(format!("it cannot move to node {partner}: {why}"));
+                    let text = format!("it cannot move to node {partner}: {why}");
+                    return Err(NotThere { text, lasting: true });
                 }
                 // What is kept and not here lies in the vault; this image needs nothing of it.
                 let here = |g: &u32| image_path(&images, rank, *g).exists();
@@ -240,7 +255,7 @@ impl Agent {
                     return Ok(());
                 }
                 bring(&own, &members, &images, rank, generations.into_iter(), partner)
-                    .map_err(|e| format!("its copy on node {partner}: {e}"))
+                    .map_err(|e| NotThere::once(format!("its copy on node {partner}: {e}")))
             });
             let taken = Box::new(taken);
             let _ = tell.send(Msg::Copied { rank, start, generation, taken, result });
@@ -248,7 +263,7 @@ impl Agent {
         let spawned = std::thread::Builder::new().name("eyrie-copy".into()).spawn(work);
         if let Err(error) = spawned {
             self.reading_logs -= 1;
-            self.checkpoint_failed(rank, start, generation, error.to_string());
+            self.checkpoint_failed(rank, start, generation, NotThere::once(error));
         }
     }
 

@@ -12,9 +12,11 @@
 //! would be; of those whose ranks migrate all go, or none.
 
 use super::books::Moment;
+use super::failures::Failures;
 use super::nodes::State;
 use super::rounds::{Round, Stop};
 use super::{Job, Rank};
+use crate::crew::Daemon;
 use crate::membership::Member;
 use crate::reap;
 use crate::recovery::{Input, Stage};
@@ -29,8 +31,6 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a node that was dismissed may take to end.
 const FAREWELL: Duration = Duration::from_secs(30);
-/// Failed checkpoints of a rank, before it is told that its node cannot leave.
-const ATTEMPTS: u32 = 3;
 
 /// A node that is to leave.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -110,7 +110,7 @@ impl Job {
         for rank in self.placement.ranks_on(node) {
             let r = self.rank(rank);
             r.moves.again();
-            r.failures = 0;
+            r.failures = Failures::default();
         }
     }
 
@@ -179,7 +179,7 @@ impl Job {
         let ranks = self.placement.ranks_on(node);
         let runs = |job: &Job, rank: u32| !job.ranks[rank as usize].gone;
         let live: Vec<u32> = ranks.into_iter().filter(|r| runs(self, *r)).collect();
-        let failed = |r: &&u32| self.ranks[**r as usize].failures >= ATTEMPTS;
+        let failed = |r: &&u32| self.ranks[**r as usize].failures.given_up();
         if let Some(rank) = live.iter().find(failed) {
             let why = self.ranks[*rank as usize].reason.clone().unwrap_or_default();
             return Err(format!("rank {rank} cannot be checkpointed: {why}"));
@@ -206,7 +206,8 @@ impl Job {
     fn order_stop(&mut self, rank: u32, round: Round) {
         let now = self.ranks_ms();
         let r = self.rank(rank);
-        let idle = r.proc.is_some() && r.capturing.is_none();
+        let pauses = r.failures.pause().is_some();
+        let idle = r.proc.is_some() && r.capturing.is_none() && !pauses;
         let holds = round == Round::Last;
         let due = match round {
             Round::None => false,
@@ -372,6 +373,16 @@ impl Job {
         self.placement.lose(node);
         self.looks_without(node);
         self.clear_node(node, cut_off);
+    }
+
+    /// A node has ended what it had. If it was dismissed, and an earlier controller started it on
+    /// its host, nothing tells of the end of its daemon: it is counted on.
+    pub(super) fn ends_unseen(&mut self, node: u32) {
+        let n = &self.nodes[node as usize];
+        let unseen = n.daemon.as_ref().is_some_and(Daemon::is_left);
+        if unseen && n.left && n.state != State::Lost {
+            self.node_left(node, "it has ended what it had");
+        }
     }
 
     /// Neither a process nor storage of it is left.

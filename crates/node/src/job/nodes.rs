@@ -326,7 +326,10 @@ impl Job {
             }
             FromNode::Vault { generation, step } => self.vault_step(node, generation, step),
             FromNode::Beat { .. } => {}
-            FromNode::Finished { left } => self.nodes[node as usize].finishes(left),
+            FromNode::Finished { left } => {
+                self.nodes[node as usize].finishes(left);
+                self.ends_unseen(node);
+            }
             FromNode::Guarded { round } => {
                 self.plan(Input::Guarded { from: self.member(node), round });
             }

@@ -149,6 +149,7 @@ impl Job {
             ft: self.spec.mode().to_string(),
             vault: self.many().then(|| self.spec.vault.to_string()),
             vault_encoder: self.vault_encoder(),
+            vault_round: self.vault_round(),
             phase: self.monitor.phase().to_string(),
             exit_code: self.exit_code,
             daemon_pid: std::process::id(),
