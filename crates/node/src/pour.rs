@@ -31,11 +31,20 @@ pub struct Pour {
     /// `None`: the connection broke, and what is written here is to be brought again.
     stream: Mutex<Option<Stream>>,
     bytes: AtomicU64,
-    unfit: Unfit,
+    poured: Poured,
 }
 
-/// Why the process cannot run on the other node, if it says so.
-pub type Unfit = Arc<Mutex<Option<String>>>;
+/// What has become of an image that is brought while it is written.
+#[derive(Default)]
+pub struct Outcome {
+    /// Why the process cannot run on the other node, if that says so.
+    pub unfit: Option<String>,
+    /// The conversation, if the image is there.
+    pub client: Option<Client>,
+}
+
+/// It is known when the image is written.
+pub type Poured = Arc<Mutex<Outcome>>;
 
 fn head(at: u64, length: usize) -> [u8; HEAD_BYTES] {
     let mut head = [0; HEAD_BYTES];
@@ -50,11 +59,11 @@ impl Pour {
         client: Client,
         name: &str,
         key: Token,
-        unfit: Unfit,
+        poured: Poured,
     ) -> Result<Option<Pour>, StoreError> {
         let Some(stream) = client.pour(name, key)? else { return Ok(None) };
         let stream = Mutex::new(Some(stream));
-        Ok(Some(Pour { stream, bytes: AtomicU64::new(0), unfit }))
+        Ok(Some(Pour { stream, bytes: AtomicU64::new(0), poured }))
     }
 
     fn send(&self, parts: &[(u64, &[u8])]) {
@@ -83,11 +92,11 @@ impl Tap for Pour {
         self.put(header, 0);
         self.send(&[(self.bytes.load(Ordering::Relaxed), &[])]);
         let stream = self.stream.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut poured = self.poured.lock().unwrap_or_else(PoisonError::into_inner);
         match stream.as_mut().map(receive) {
-            Some(Ok(Answer::Done)) | None => {}
-            Some(Ok(Answer::Failed(why))) => {
-                *self.unfit.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
-            }
+            Some(Ok(Answer::Done)) => poured.client = stream.take().map(Client::again),
+            None => {}
+            Some(Ok(Answer::Failed(why))) => poured.unfit = Some(why),
             Some(Ok(_)) => tracing::warn!("an image is not taken by the other node"),
             Some(Err(error)) => tracing::warn!(%error, "an image is not taken by the other node"),
         }
@@ -111,10 +120,12 @@ pub fn take(talk: &mut Talk, folder: &Path, name: &str) -> Result<(), StoreError
         Ok(()) => {
             send(talk.get_mut(), &Answer::Done)?;
             // While its rank runs, or the next image comes: it need not be done at the end.
-            match Image::verify_own(&folder.join(name)) {
+            let (path, named) = (folder.join(name), name.to_string());
+            let verify = move || match Image::verify_own(&path) {
                 Ok(identity) => note_verified(identity),
-                Err(error) => tracing::warn!(name, %error, "an image that came is not right"),
-            }
+                Err(error) => tracing::warn!(named, %error, "an image that came is not right"),
+            };
+            let _ = std::thread::Builder::new().name("eyrie-check".into()).spawn(verify);
             Ok(())
         }
         Err(error) => {

@@ -411,6 +411,11 @@ impl Client {
         Ok(Client { talk: Talk::with_capacity(AHEAD_BYTES, stream) })
     }
 
+    /// Goes on with a conversation.
+    pub fn again(stream: Stream) -> Client {
+        Client { talk: Talk::with_capacity(AHEAD_BYTES, stream) }
+    }
+
     /// Brings a file.
     pub fn put(&mut self, folder: &Path, name: &str) -> Result<(), StoreError> {
         let file = File::open(folder.join(name))?;
