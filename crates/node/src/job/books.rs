@@ -29,6 +29,13 @@ impl Moment {
         Moment { at: Instant::now(), unix_ms: unix_ms(SystemTime::now()) }
     }
 
+    #[cfg(test)]
+    pub fn ago(time: Duration) -> Moment {
+        let now = Instant::now();
+        let unix_ms = unix_ms(SystemTime::now()) - time.as_millis() as u64;
+        Moment { at: now.checked_sub(time).unwrap_or(now), unix_ms }
+    }
+
     pub fn elapsed(&self) -> Duration {
         self.at.elapsed()
     }
@@ -131,8 +138,10 @@ impl Job {
         let frames = self.number_orders();
         let number = self.write_turn(&frames);
         let heard = (0u32..).zip(&self.nodes).filter(|(_, n)| n.is_to_confirm());
+        let grants = (0u32..).zip(&self.nodes);
         let effects = Effects {
             heard: heard.map(|(node, n)| (node, n.session.heard())).collect(),
+            grants: grants.filter_map(|(node, n)| Some((node, n.new_grant()?))).collect(),
             frames,
             events: std::mem::take(&mut self.told),
             clears: std::mem::take(&mut self.commit.clears),

@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-const VERSION: u32 = 8;
+const VERSION: u32 = 9;
 /// From this length on the file is replaced, if most of it is not needed any more.
 const LONG_BYTES: u64 = 16 << 20;
 
@@ -74,6 +74,7 @@ pub(super) struct NodeBooks {
     pub peer: Option<Peer>,
     pub taken: u64,
     pub finished: Option<u64>,
+    pub granted: u64,
     pub met: bool,
     pub cleared: bool,
     pub left: bool,
