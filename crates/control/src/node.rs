@@ -329,6 +329,8 @@ pub struct RankLook {
     pub bytes_sent: u64,
     pub messages_received: u64,
     pub messages_early: u64,
+    /// Memory of its own that it has, with its child processes.
+    pub resident_bytes: u64,
 }
 
 /// Callers of a node that were turned away, and connections that it ended.
@@ -356,6 +358,10 @@ pub struct NodeLook {
     /// How often it stopped what goes to a rank for a checkpoint, and for how long in all.
     pub pauses: u64,
     pub paused_us: u64,
+    /// Memory that more ranks could have on its machine; and what is left to this node, if it has a
+    /// limit of its own.
+    pub available_bytes: Option<u64>,
+    pub left_bytes: Option<u64>,
 }
 
 impl Refusals {

@@ -23,6 +23,7 @@ use crate::plan_files;
 use crate::posix_timers::{self, Caller};
 use crate::processor;
 use crate::procfs::{self, Mapping};
+use crate::relock;
 use crate::reopen::{self, Reopened, Reopener};
 use crate::rethread::{self, Made};
 use crate::skeleton;
@@ -30,6 +31,7 @@ use crate::spawn::{self, Start};
 use crate::state::{Backing, Pending, State, Thread, region};
 use crate::trace::{ALL_SIGNALS, Listed, Stop, TraceError, Tracee};
 use crate::twin::reap;
+use crate::vacating;
 use crate::vdso::{self, Vdso};
 use eyrie_restorer::plan::{DATA_OFFSET, Header};
 use std::fs::File;
@@ -202,6 +204,7 @@ pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
     };
     // Goes after the child, which ends it, if something fails.
     let mut lazy = Lazy::new(&image, &spec.options, parts.len() > 1);
+    vacating::wait(numbers(&accounts));
     let pid = spawn::start(&start)?;
     let tracee = Tracee(pid);
     let mut made: Vec<Option<Child>> = accounts.iter().map(|_| None).collect();
@@ -234,6 +237,17 @@ pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
     }
     alive.iter_mut().for_each(|child| child.finished = true);
     Ok(Restored { pid, filling: lazy.filling.take(), why_not_lazy: lazy.why_not.take() })
+}
+
+/// The numbers of all processes and threads.
+fn numbers(accounts: &[(Member, Account<'_>)]) -> impl Iterator<Item = libc::pid_t> {
+    accounts.iter().flat_map(|(member, account)| {
+        let threads = match account {
+            Account::Alive(image) => image.state.threads.as_slice(),
+            _ => &[],
+        };
+        std::iter::once(member.pid).chain(threads.iter().map(|t| t.tid))
+    })
 }
 
 /// Lets the threads of a process go. As soon as one thread `runs`, others may be ended by what it
@@ -292,11 +306,14 @@ fn rebuild(child: &mut Child, part: &Part<'_>, lazy: &mut Lazy) -> Result<(), Re
     fault::point(fault::PLAN_DONE)?;
     forget_restorer(child, &plan, state, area)?;
     fault::point(fault::RESTORER_GONE)?;
-    for (thread, made) in state.threads.iter().zip(&child.threads()) {
+    let threads = child.threads();
+    for (thread, made) in state.threads.iter().zip(&threads) {
         renumber(pid, thread, made.0)?;
     }
+    let numbers = state.threads.iter().zip(&threads).map(|(thread, made)| (thread.tid, made.0));
+    relock::renumber(pid, state, &numbers.collect::<Vec<_>>())?;
     limits(pid, state);
-    let threads: Vec<libc::pid_t> = child.threads().iter().map(|t| t.0).collect();
+    let threads: Vec<libc::pid_t> = threads.iter().map(|t| t.0).collect();
     attributes::apply(pid, &threads, state, part.options.processors.as_deref());
     Ok(())
 }

@@ -52,8 +52,7 @@ pub(crate) fn children(pid: libc::pid_t) -> Result<Vec<libc::pid_t>, CaptureErro
 
 /// The same by looking at all processes.
 fn search(parent: libc::pid_t) -> Result<Vec<libc::pid_t>, CaptureError> {
-    let entries = fs::read_dir("/proc").map_err(|e| CaptureError::Proc(format!("/proc: {e}")))?;
-    let numbers = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
+    let numbers = procfs::processes()?.into_iter();
     let is_child = |pid: &i32| Stat::read(*pid).is_ok_and(|s| s.field(4) == parent as u64);
     let mut all: Vec<libc::pid_t> = numbers.filter(is_child).collect();
     all.sort_unstable();
@@ -131,9 +130,7 @@ fn ends(pid: libc::pid_t) -> bool {
 pub(crate) fn gone_or(pid: libc::pid_t, error: CaptureError) -> CaptureError {
     let killed = || {
         let Ok(status) = procfs::Status::read(pid) else { return true };
-        ["SigPnd", "ShdPnd"].iter().any(|name| {
-            status.number(name, 16).is_ok_and(|set| set & 1 << (libc::SIGKILL - 1) != 0)
-        })
+        status.is_killed()
     };
     if killed() || Tracee(pid).has_ended() { CaptureError::Gone } else { error }
 }

@@ -11,6 +11,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 
 fn segment(name: &std::ffi::CStr) -> File {
     // SAFETY: the name is a C string; the descriptor is new and ours.
@@ -150,6 +152,63 @@ fn with_its_number_taken_it_gets_another_and_knows_it() {
         original.succeed();
         fs::remove_dir(folder.path().join("sub")).unwrap();
     }
+}
+
+#[test]
+fn with_its_number_taken_it_goes_on_loading_a_library() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "loading", &["-ldl"]);
+    let plugin = ["-DPLUGIN", "-shared", "-fPIC", "-ldl"];
+    common::compile_as(folder.path(), "loading", "plugin.so", &plugin);
+    let at = |name: &str| folder.path().join(name);
+    for arguments in [&[][..], &["thread"][..]] {
+        ["inside", "go"].iter().for_each(|name| drop(fs::remove_file(at(name))));
+        let mut original = Process::start(&program, arguments, folder.path());
+        common::appears(&at("inside"));
+        checkpoint(original.pid, &at("image")).unwrap();
+        // The original lives on, with the dynamic linker's lock held, and keeps its numbers.
+        let mut again = common::bring_back(&at("image"));
+        assert_ne!(again.pid, original.pid);
+        File::create(at("go")).unwrap();
+        again.succeed();
+        original.succeed();
+    }
+}
+
+/// Restores a killed process whose number somebody else frees, once the restore waits for it.
+fn comes_back_as_it_was_numbered(number: usize) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = common::start_waiting(folder.path(), &format!("w-num{number}"), &["10000"]);
+    let image = folder.path().join("image");
+    checkpoint(process.pid, &image).unwrap();
+    let pid = process.pid;
+    // SAFETY: our own child, and a call without arguments.
+    let own = unsafe {
+        libc::kill(pid, libc::SIGKILL);
+        libc::gettid()
+    };
+    let over = AtomicBool::new(false);
+    let sleeps = || {
+        let call = fs::read_to_string(format!("/proc/self/task/{own}/syscall")).unwrap();
+        call.starts_with(&format!("{} ", libc::SYS_clock_nanosleep))
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Relaxed) && !sleeps() {
+                thread::yield_now();
+            }
+            process.wait();
+        });
+        let again = common::bring_back(&image);
+        over.store(true, Relaxed);
+        again.pid == pid
+    })
+}
+
+#[test]
+fn a_number_that_is_free_in_a_moment_is_waited_for() {
+    // It is not waited for long: on a busy machine the other thread may be too late.
+    assert!((0..20).any(comes_back_as_it_was_numbered));
 }
 
 #[test]

@@ -154,7 +154,7 @@ fn every_mutation_is_found() {
     let all = all.chain(Mutation::CLUSTERS).chain(Mutation::ROUTED);
     for mutation in all {
         let kind = match mutation {
-            Mutation::VaultedEarly => Kind::Vault,
+            Mutation::VaultedEarly | Mutation::LeftThin => Kind::Vault,
             leave if leave.leaves() => Kind::Leave,
             unit if Mutation::UNITS.contains(&unit) => Kind::Units,
             several if Mutation::CLUSTERS.contains(&several) => Kind::Clusters,

@@ -29,6 +29,13 @@ impl Moment {
         Moment { at: Instant::now(), unix_ms: unix_ms(SystemTime::now()) }
     }
 
+    #[cfg(test)]
+    pub fn ago(time: Duration) -> Moment {
+        let now = Instant::now();
+        let unix_ms = unix_ms(SystemTime::now()) - time.as_millis() as u64;
+        Moment { at: now.checked_sub(time).unwrap_or(now), unix_ms }
+    }
+
     pub fn elapsed(&self) -> Duration {
         self.at.elapsed()
     }

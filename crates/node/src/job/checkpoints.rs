@@ -1,6 +1,7 @@
 //! When checkpoints are taken, what is kept of them, and log space that is had by them.
 
 use super::books::Moment;
+use super::failures::Failures;
 use super::{Ask, Capture, Job, Latest, Rank};
 use crate::crew::Daemon;
 use crate::loans::File;
@@ -14,9 +15,6 @@ use eyrie_control::node::{CheckpointOrder, CheckpointResult, Taken, ToNode};
 use eyrie_control::{CheckpointPolicy, Dedup, EventKind, Ft, JobSpec, Meta, NodeMsg};
 use std::time::{Duration, Instant};
 
-/// Failed attempts of a rank whose checkpoint is needed for log space, before protection is
-/// given up.
-const NEEDED_ATTEMPTS: u32 = 3;
 /// Longest sleep of the main loop.
 const IDLE: Duration = Duration::from_secs(2);
 
@@ -72,8 +70,8 @@ impl Job {
         let due = due.filter(|_| !self.is_halted()).map(|at| at.saturating_sub(self.ranks_ms()));
         let lapses = self.halt.rule.due_ms().map(|at| at.saturating_sub(self.now_ms()));
         let due = due.into_iter().chain(lapses).min();
-        let leave = self.next_leave();
-        due.map_or(IDLE, |ms| IDLE.min(Duration::from_millis(ms.max(1)))).min(leave)
+        let others = self.next_leave().min(self.next_swap());
+        due.map_or(IDLE, |ms| IDLE.min(Duration::from_millis(ms.max(1)))).min(others)
     }
 
     /// With `hold` the rank does not go on after it.
@@ -178,7 +176,7 @@ impl Job {
         }
         let r = self.rank(rank);
         r.reason = None;
-        r.failures = 0;
+        r.failures = Failures::default();
         r.latest = Some(Latest { at: Moment::now(), taken });
         // Gives up what no kept checkpoint of the rank needs.
         let Point { need, det_pos, .. } = r.retention.floor().clone();
@@ -243,7 +241,7 @@ impl Job {
         lasting: bool,
     ) {
         let r = self.rank(rank);
-        r.failures = if lasting { NEEDED_ATTEMPTS } else { r.failures + 1 };
+        r.failures.one_more(lasting);
         let news = r.reason.as_deref() != Some(&reason);
         r.reason = Some(reason.clone());
         if news {
@@ -281,15 +279,17 @@ impl Job {
             return self.give_up_protection(text);
         }
         let r = self.rank(target);
-        if r.failures >= NEEDED_ATTEMPTS {
+        if r.failures.given_up() {
             let why = r.reason.clone().unwrap_or_default();
             let text = format!(
                 "the log of rank {rank} is full and rank {target} cannot be checkpointed: {why}"
             );
             return self.give_up_protection(text);
         }
+        let pauses = r.failures.pause().is_some();
         let turn = self.units.turn(target);
-        if !self.scheduler.busy(turn) {
+        // It is told again that the log is full.
+        if !pauses && !self.scheduler.busy(turn) {
             self.scheduler.request(turn);
         }
     }

@@ -14,6 +14,7 @@ mod death;
 mod depot;
 mod drain;
 mod encoder;
+mod failures;
 mod flush;
 mod gateways;
 pub(crate) mod grow;
@@ -29,6 +30,7 @@ mod pause;
 mod plan;
 mod report;
 mod resume;
+mod room;
 mod rounds;
 mod saving;
 mod sets;
@@ -59,6 +61,7 @@ use eyrie_control::gateway::FromGateway;
 use eyrie_control::node::{FromNode, RankLook, Taken, ToNode};
 use eyrie_control::{Event, EventKind, Ft, JobSpec, NodeMsg, Stream};
 use eyrie_protocol::session::Numbered;
+use failures::Failures;
 pub use journal::{DaemonBooks, Head, JournalError, point};
 pub use nodes::Node;
 pub use output::{end_input, take_input};
@@ -217,8 +220,7 @@ struct Rank {
     retention: Retention,
     latest: Option<Latest>,
     reason: Option<String>,
-    /// Failed checkpoints in a row.
-    failures: u32,
+    failures: Failures,
     /// Generation under way.
     capturing: Option<u32>,
     /// Of which process of the rank, by the planner's number.
@@ -695,7 +697,7 @@ impl Rank {
             retention: Retention::new(ranks),
             latest: None,
             reason: None,
-            failures: 0,
+            failures: Failures::default(),
             capturing: None,
             captured: 0,
             partner: None,

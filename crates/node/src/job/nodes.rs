@@ -354,7 +354,10 @@ impl Job {
             }
             FromNode::Vault { generation, step } => self.vault_step(node, generation, step),
             FromNode::Beat { .. } => self.nodes[node as usize].weigh_grant(),
-            FromNode::Finished { left } => self.nodes[node as usize].finishes(left),
+            FromNode::Finished { left } => {
+                self.nodes[node as usize].finishes(left);
+                self.ends_unseen(node);
+            }
             FromNode::Guarded { round } => {
                 self.plan(Input::Guarded { from: self.member(node), round });
             }

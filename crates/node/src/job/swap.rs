@@ -11,9 +11,7 @@
 use super::Job;
 use eyrie_control::node::ToNode;
 use eyrie_control::{EventKind, Ft};
-
-/// Failed images of a rank, before the job keeps its memory.
-const ATTEMPTS: u32 = 3;
+use std::time::Duration;
 
 impl Job {
     /// What would not come back as it was.
@@ -52,6 +50,13 @@ impl Job {
     }
 
     /// Has images taken of the ranks that still have a process, once all stand.
+    /// How long the main loop may sleep.
+    pub(super) fn next_swap(&self) -> Duration {
+        let pauses = self.ranks.iter().filter_map(|r| r.failures.pause());
+        let next = if self.is_swapped() { pauses.min() } else { None };
+        next.unwrap_or(Duration::MAX)
+    }
+
     pub(super) fn tend_swap(&mut self) {
         if !self.is_swapped() || !self.monitor.running() || !self.all_stand() {
             return;
@@ -66,11 +71,11 @@ impl Job {
             if !idle || r.gone {
                 continue;
             }
-            if r.failures >= ATTEMPTS {
+            if r.failures.given_up() {
                 let why = r.reason.clone().unwrap_or_default();
                 return self.not_swapped(&format!("rank {rank} cannot be checkpointed: {why}"));
             }
-            if self.scheduler.begin(rank, now) {
+            if r.failures.pause().is_none() && self.scheduler.begin(rank, now) {
                 self.begin_checkpoint(rank, false);
                 let r = self.rank(rank);
                 r.swap = r.capturing;

@@ -206,12 +206,12 @@ impl Job {
         self.checkpoint_failed(*first, generation, why.to_string(), lasting);
         let (failures, reason) = {
             let told = self.rank(*first);
-            (told.failures, told.reason.clone())
+            (told.failures.clone(), told.reason.clone())
         };
         // It is told once.
         for &rank in others {
             let r = self.rank(rank);
-            (r.failures, r.reason) = (failures, reason.clone());
+            (r.failures, r.reason) = (failures.clone(), reason.clone());
             self.fail_asks(rank, why);
         }
     }
