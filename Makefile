@@ -82,7 +82,7 @@ RUNS ?= 100
 SEEDS ?= 100000
 soak: build
 	for kind in '' --vault --units --drain '--vault --drain' --routed '--routed --drain' \
-	    --together --links --ties; do \
+	    --together --links --ties --reigns; do \
 	    $(CARGO) run --release --locked -q -p eyrie-sim -- $$kind 0 $(SEEDS) || exit 1; done
 	benches/kill-storm --runs $(RUNS)
 	benches/kill-storm --runs $(RUNS) --nodes 4 --spares 1

@@ -130,13 +130,18 @@ impl Caller {
         let begun = Instant::now();
         let (mut sign, silence) = (begun, Duration::from_secs(ha::LEASE_SECS as u64) + ha::SLACK);
         while begun.elapsed() < self.limit {
+            let asked = Instant::now();
             if watch.ask() == Some(ha::Sign::Wait) {
-                sign = Instant::now();
+                sign = asked;
             }
             for place in watch.places(self.controller) {
-                let called = TcpStream::connect_timeout(&place, CALL).map_err(AuthError::Io);
-                match called.and_then(|stream| self.greet(stream, GREETING_AGAIN)) {
-                    Ok(called) => return Some(called),
+                // However many there are, the controller counts on this node's end by then.
+                let left = || silence.saturating_sub(sign.elapsed()).max(PAUSE);
+                let called = TcpStream::connect_timeout(&place, left().min(CALL));
+                let greet = |stream| self.greet(stream, left().min(GREETING_AGAIN));
+                match called.map_err(AuthError::Io).and_then(greet) {
+                    Ok(called) if sign.elapsed() <= silence => return Some(called),
+                    Ok(_) => {}
                     Err(AuthError::Io(_)) => {}
                     Err(error) => tracing::warn!("who answers is not the controller: {error}"),
                 }

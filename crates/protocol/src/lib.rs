@@ -14,6 +14,7 @@ pub mod patience;
 pub mod pause;
 pub mod placement;
 pub mod recovery;
+pub mod reign;
 pub mod replicas;
 pub mod retention;
 pub mod routing;

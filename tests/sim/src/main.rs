@@ -3,16 +3,16 @@
 //! `--cluster-units`, `--drain`, `--routed` other jobs (see `Config`), with one of `OTHERS`
 //! something else.
 
-use eyrie_sim::{Config, Mutation, Report, links, run, ties, together};
+use eyrie_sim::{Config, Mutation, Report, links, reigns, run, ties, together};
 use std::fmt::{Debug, Display};
 use std::process::ExitCode;
 use std::time::Instant;
 
-const USAGE: &str = "usage: eyrie-sim [--together | --links | --ties | --units |\n  \
+const USAGE: &str = "usage: eyrie-sim [--together | --links | --ties | --reigns | --units |\n  \
                      --cluster-units | [--vault] [--routed] [--drain]] [--trace]\n  \
                      [--mutation NAME] FIRST-SEED [HOW-MANY]";
 /// Simulations of their own.
-const OTHERS: [&str; 3] = ["--together", "--links", "--ties"];
+const OTHERS: [&str; 4] = ["--together", "--links", "--ties", "--reigns"];
 
 /// What is asked for.
 #[derive(Default)]
@@ -92,6 +92,10 @@ fn simulate(ask: &Ask) -> Result<ExitCode, String> {
     if ask.is("--ties") {
         let mistake = ask.mistake(&ties::Mistake::ALL)?;
         return Ok(ask.seeds(|s| ties::run(s, mistake, trace), ties::Report::add));
+    }
+    if ask.is("--reigns") {
+        let mistake = ask.mistake(&reigns::Mistake::ALL)?;
+        return Ok(ask.seeds(|s| reigns::run(s, mistake, trace), reigns::Report::add));
     }
     let all = Mutation::ALL.into_iter().chain(Mutation::UNITS);
     let all = all.chain(Mutation::CLUSTERS).chain(Mutation::ROUTED);

@@ -1,6 +1,6 @@
 //! A thousand seeds without a fault of the protocols, and each mutation found by some of them.
 
-use eyrie_sim::{Config, Mutation, Report, links, run, ties, together};
+use eyrie_sim::{Config, Mutation, Report, links, reigns, run, ties, together};
 
 /// Seeds of `make test`.
 const SEEDS: u64 = 1000;
@@ -249,6 +249,35 @@ fn no_seed_of_ties_finds_a_fault() {
 fn every_mistake_with_ties_is_found() {
     for mistake in ties::Mistake::ALL {
         let wrong = |seed: &u64| ties::run(*seed, Some(mistake), false).is_err();
+        match (0..MUTATED_SEEDS).find(wrong) {
+            Some(seed) => println!("{mistake:?} is found by seed {seed}"),
+            None => panic!("{mistake:?} is not found by any of {MUTATED_SEEDS} seeds"),
+        }
+    }
+}
+
+/// Controllers of one job whose journal is in a store, which die, stand still and reach it badly.
+#[test]
+fn no_seed_of_reigns_finds_a_fault() {
+    let mut total = reigns::Report::default();
+    for seed in 0..SEEDS {
+        match reigns::run(seed, None, false) {
+            Ok(report) => total.add(&report),
+            Err(why) => panic!(
+                "seed {seed}: {why}\nagain: cargo run -p eyrie-sim -- --reigns --trace {seed}"
+            ),
+        }
+    }
+    println!("{SEEDS} seeds: {total}");
+    assert!(total.deaths > SEEDS && total.stood_still > SEEDS, "{total}");
+    assert!(total.reigns > 2 * SEEDS && total.deposed > SEEDS / 10, "{total}");
+    assert!(total.late > SEEDS && total.lapses > SEEDS / 10, "{total}");
+}
+
+#[test]
+fn every_mistake_with_reigns_is_found() {
+    for mistake in reigns::Mistake::ALL {
+        let wrong = |seed: &u64| reigns::run(*seed, Some(mistake), false).is_err();
         match (0..MUTATED_SEEDS).find(wrong) {
             Some(seed) => println!("{mistake:?} is found by seed {seed}"),
             None => panic!("{mistake:?} is not found by any of {MUTATED_SEEDS} seeds"),

@@ -4,8 +4,9 @@
 //! that stood still for longer than a lease is killed before it acts on what it finds then: the
 //! next one goes on by what is written.
 
-use super::{LEADER, LEASE_SECS, Lead, Place, REIGN};
-use eyrie_etcd::{Compare, Error, Op, Outcome};
+use super::{LEASE_SECS, Lead, Place};
+use eyrie_etcd::Error;
+use eyrie_protocol::reign::{Claim, Hold, Outcome};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,12 +40,17 @@ pub struct Health {
     tell: Box<dyn Fn(News) + Send + Sync>,
     away: Mutex<[Option<String>; 2]>,
     over: AtomicBool,
+    /// The writer found no leader.
+    lapsed: AtomicBool,
+    /// The job is over, and the writer hears what becomes of its keys.
+    ending: AtomicBool,
 }
 
 impl Health {
     pub fn new(tell: impl Fn(News) + Send + Sync + 'static) -> Arc<Health> {
         let (tell, away) = (Box::new(tell), Mutex::default());
-        Arc::new(Health { tell, away, over: AtomicBool::new(false) })
+        let [over, lapsed, ending] = [(); 3].map(|()| AtomicBool::new(false));
+        Arc::new(Health { tell, away, over, lapsed, ending })
     }
 
     /// Nobody listens any more: the threads end.
@@ -54,6 +60,16 @@ impl Health {
 
     pub(super) fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
+    }
+
+    /// The leader's key is not there, whatever is known of the lease.
+    pub(super) fn lapsed(&self) {
+        self.lapsed.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on the lead may be gone as this controller gives it up.
+    pub(super) fn ending(&self) {
+        self.ending.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn tell(&self, news: News) {
@@ -83,8 +99,9 @@ impl Health {
 
 /// Keeps the lease until it is over.
 pub fn keep(lead: &Lead, health: &Arc<Health>) -> io::Result<()> {
-    let (place, token, reign) = (Arc::clone(&lead.place), lead.token.clone(), lead.reign);
-    let (mut lease, health) = (lead.lease, Arc::clone(health));
+    let (place, health) = (Arc::clone(&lead.place), Arc::clone(health));
+    let claim = Claim { token: lead.token.clone(), reign: lead.reign };
+    let mut hold = Hold::new(claim, lead.lease, lead.sure);
     let most = Duration::from_secs(LEASE_SECS as u64) + CALL * place.endpoints;
     let work = move || {
         let mut begun = Instant::now();
@@ -95,16 +112,13 @@ pub fn keep(lead: &Lead, health: &Arc<Health>) -> io::Result<()> {
                 unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
             }
             begun = Instant::now();
-            match place.client.keep_alive(lease) {
-                Ok(true) => health.report(Side::Lease, None),
-                Ok(false) => match again(&place, &token, reign) {
-                    Ok(Some(other)) => {
-                        lease = other;
-                        health.report(Side::Lease, None);
-                    }
-                    Ok(None) => health.depose(why(&place)),
-                    Err(error) => health.report(Side::Lease, Some(error.to_string())),
-                },
+            if health.lapsed.swap(false, Ordering::Relaxed) {
+                hold.lapsed();
+            }
+            match look_after(&place, &mut hold) {
+                Ok(Outcome::Done | Outcome::Lapsed) => health.report(Side::Lease, None),
+                Ok(Outcome::Deposed) if health.ending.load(Ordering::Relaxed) => {}
+                Ok(Outcome::Deposed) => health.depose(why(&place)),
                 Err(error) => health.report(Side::Lease, Some(error.to_string())),
             }
             std::thread::sleep(EVERY);
@@ -114,19 +128,15 @@ pub fn keep(lead: &Lead, health: &Arc<Health>) -> io::Result<()> {
     Ok(())
 }
 
-/// The lease ran out: takes the lead again, if nobody had it since.
-fn again(place: &Place, token: &str, reign: u64) -> Result<Option<i64>, Error> {
-    let lease = place.client.grant(LEASE_SECS)?;
-    let (key, value) = (place.key(LEADER).into_bytes(), token.as_bytes().to_vec());
-    let lead = || Op::Put { key: key.clone(), value: value.clone(), lease };
-    let unchanged = || Compare::value(&place.key(REIGN), reign.to_string());
-    let vacant = [Compare::absent(&place.key(LEADER)), unchanged()];
-    let mine = [place.leads(token), unchanged()];
-    // It may be there: with a lease that is over in a moment, or of an answer that was not heard.
-    let won = |o: Outcome| o.held;
-    let won = place.client.txn(&vacant, &[lead()], &[]).map(won)?
-        || place.client.txn(&mine, &[lead()], &[]).map(won)?;
-    Ok(won.then_some(lease))
+/// Has the lease go on; if it ran out, takes the lead again, if nobody had it since.
+fn look_after(place: &Place, hold: &mut Hold) -> Result<Outcome, Error> {
+    hold.kept(place.client.keep_alive(hold.lease())?);
+    if hold.is_over() {
+        hold.granted(place.client.grant(LEASE_SECS)?);
+    }
+    let Some(claim) = hold.to_claim() else { return Ok(Outcome::Done) };
+    let (held, seen) = place.carry_out(&claim, hold.lease())?;
+    Ok(hold.claimed(held, &seen))
 }
 
 /// Why somebody leads no more.

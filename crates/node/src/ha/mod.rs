@@ -21,6 +21,7 @@ pub use writer::Writer;
 use eyrie_control::Ha;
 use eyrie_control::message::Host;
 use eyrie_etcd::{Client, Compare, Config, ConfigError, Error, Limits, Op, Tls};
+use eyrie_protocol::reign::{self, Claim, JOURNAL, LEADER, REIGN, Txn, Volume, WRITTEN};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -41,11 +42,8 @@ const ENDED_SECS: i64 = 600;
 /// Keys that are read at a time.
 const PAGE: u32 = 8;
 
-const LEADER: &str = "leader";
-const REIGN: &str = "reign";
 const CONTROLLER: &str = "controller";
 const ENDED: &str = "ended";
-const JOURNAL: &str = "journal";
 const PRINTED: &str = "printed";
 const INPUT: &str = "stdin/";
 
@@ -130,8 +128,34 @@ impl Place {
         format!("{}/{name}", self.base)
     }
 
-    fn leads(&self, token: &str) -> Compare {
-        Compare::value(&self.key(LEADER), token)
+    /// Carries a transaction out, if what it asks for is so. Whether it was, and how things are
+    /// if not.
+    fn carry_out(&self, txn: &Txn, lease: i64) -> Result<(bool, reign::Seen), Error> {
+        let compare = |is: &reign::Is| match &is.value {
+            Some(value) => Compare::value(&self.key(is.key), value.as_str()),
+            None => Compare::absent(&self.key(is.key)),
+        };
+        let if_so: Vec<Compare> = txn.if_so.iter().map(compare).collect();
+        let steps: Vec<Op> = txn.then.iter().map(|op| self.step(op, lease)).collect();
+        let ask = [REIGN, LEADER, WRITTEN].map(|name| Op::get(&self.key(name)));
+        let outcome = self.client.txn(&if_so, &steps, &ask)?;
+        let text = |at: usize| {
+            let value = &outcome.pages.get(at)?.kvs.first()?.value;
+            String::from_utf8(value.clone()).ok()
+        };
+        let reign = text(0).and_then(|t| t.parse().ok());
+        Ok((outcome.held, reign::Seen { reign, leader: text(1), written: text(2) }))
+    }
+
+    fn step(&self, op: &reign::Op, leader: i64) -> Op {
+        match op {
+            reign::Op::Put { key, value, leased } => {
+                let lease = if *leased { leader } else { 0 };
+                Op::Put { key: self.key(key).into_bytes(), value: value.clone(), lease }
+            }
+            reign::Op::Delete(key) => Op::Delete { key: self.key(key).into_bytes(), end: None },
+            reign::Op::DeleteAll(prefix) => Op::delete_all(&self.key(prefix)),
+        }
     }
 
     /// How things are.
@@ -180,7 +204,7 @@ impl Place {
         let current = String::from_utf8_lossy(&current).parse::<u64>();
         let current = current.map_err(|_| HaError::Broken(self.name.clone()))?;
         let mut bytes = Vec::new();
-        for (due, (name, chunk)) in self.all(&chunks(current))?.into_iter().enumerate() {
+        for (due, (name, chunk)) in self.all(&Volume::chunks(current))?.into_iter().enumerate() {
             if name != format!("{due:016x}") {
                 return Err(HaError::Broken(self.name.clone()));
             }
@@ -213,17 +237,14 @@ impl Place {
     }
 }
 
-/// What the keys of a journal's chunks begin with.
-fn chunks(generation: u64) -> String {
-    format!("{JOURNAL}/{generation:016x}/")
-}
-
 /// The lead of a job.
 pub struct Lead {
     pub place: Arc<Place>,
     pub token: String,
     pub reign: u64,
     lease: i64,
+    /// It is known that the leader's key goes with that.
+    sure: bool,
     /// Of the journal that is there.
     generation: u64,
 }
@@ -249,11 +270,20 @@ impl Lead {
     /// When etcd is not there, or has a job of that name.
     pub fn found(ha: &Ha, job: &str) -> Result<Lead, HaError> {
         let place = Arc::new(Place::new(ha, job)?);
-        let absent = |name| Compare::absent(&place.key(name));
-        let free = [absent(REIGN), absent(LEADER), absent(JOURNAL)];
-        let won = take(&place, &free, 1)?;
-        let (token, lease) = won.ok_or_else(|| HaError::Taken(place.name.clone()))?;
-        Ok(Lead { place, token, reign: 1, lease, generation: 0 })
+        if place.client.get(&place.key(JOURNAL))?.is_some() {
+            return Err(HaError::Taken(place.name.clone()));
+        }
+        let claim = Claim { token: token(), reign: 1 };
+        let lease = place.client.grant(LEASE_SECS)?;
+        let txn = claim.take(&reign::Seen::default());
+        let ask = || place.carry_out(&txn, lease);
+        // Who does not hear the answer may have it already.
+        let (sure, seen) = ask().or_else(|_| ask())?;
+        if !sure && seen.leader.as_ref() != Some(&claim.token) {
+            let _ = place.client.revoke(lease);
+            return Err(HaError::Taken(place.name.clone()));
+        }
+        Ok(Lead { place, token: claim.token, reign: 1, lease, sure, generation: 0 })
     }
 
     /// That of a job whose controller is gone: nobody leads it, or `last`, which is dead for sure.
@@ -266,19 +296,21 @@ impl Lead {
         last: Option<&str>,
         patience: Duration,
     ) -> Result<Lead, HaError> {
-        let end = Instant::now() + patience;
+        let (end, token) = (Instant::now() + patience, token());
+        let mut lease = None;
         loop {
-            match attempt(&place, last) {
+            match attempt(&place, last, &token, &mut lease) {
                 Err(HaError::Etcd(Error::Away(why))) if Instant::now() < end => {
                     tracing::warn!("etcd: {why}");
                     std::thread::sleep(PAUSE);
                 }
-                Err(error) => return Err(error),
-                Ok((token, lease, reign)) => {
-                    let generation = place.client.get(&place.key(JOURNAL))?;
-                    let generation = generation.map(|g| String::from_utf8_lossy(&g).into_owned());
-                    let generation = generation.and_then(|g| g.parse().ok()).unwrap_or(0);
-                    return Ok(Lead { place, token, reign, lease, generation });
+                Err(error) => {
+                    let _ = lease.map(|lease| place.client.revoke(lease));
+                    return Err(error);
+                }
+                Ok((reign, sure, generation)) => {
+                    let lease = lease.unwrap_or_default();
+                    return Ok(Lead { place, token, reign, lease, sure, generation });
                 }
             }
         }
@@ -287,45 +319,50 @@ impl Lead {
     /// The job did not begin: nothing of it stays.
     pub fn remove(self) {
         let all = Op::delete_all(&format!("{}/", self.place.base));
-        let _ = self.place.client.txn(&[self.place.leads(&self.token)], &[all], &[]);
+        let leads = Compare::value(&self.place.key(LEADER), self.token.as_str());
+        let _ = self.place.client.txn(&[leads], &[all], &[]);
         let _ = self.place.client.revoke(self.lease);
     }
 }
 
-/// Token, lease and reign of a lead that was taken over.
-fn attempt(place: &Place, last: Option<&str>) -> Result<(String, i64, u64), HaError> {
+/// Takes a lead over: its reign, whether the leader's key goes with the lease for sure, and the
+/// generation of the journal. To be tried again with the same token and lease, as it may have come
+/// about though no answer was heard.
+fn attempt(
+    place: &Place,
+    last: Option<&str>,
+    token: &str,
+    lease: &mut Option<i64>,
+) -> Result<(u64, bool, u64), HaError> {
     let seen = place.look()?;
     if let Some(code) = seen.ended {
         return Err(HaError::Ended(code));
     }
     let reign = seen.reign.ok_or_else(|| HaError::NoJob(place.name.clone()))?;
-    let nobody = match &seen.leader {
-        None => Compare::absent(&place.key(LEADER)),
-        Some(token) if Some(token.as_str()) == last => place.leads(token),
-        Some(_) => return Err(HaError::Held),
+    let generation = || -> Result<u64, HaError> {
+        let found = place.client.get(&place.key(JOURNAL))?.unwrap_or_default();
+        Ok(String::from_utf8_lossy(&found).parse().unwrap_or(0))
     };
-    let unchanged = Compare::value(&place.key(REIGN), reign.to_string());
-    let won = take(place, &[nobody, unchanged], reign + 1)?;
-    let (token, lease) = won.ok_or(HaError::Held)?;
-    Ok((token, lease, reign + 1))
-}
-
-/// Becomes the leader if that is so. None: it is not.
-fn take(place: &Place, if_so: &[Compare], reign: u64) -> Result<Option<(String, i64)>, Error> {
-    let token = token();
-    let lease = place.client.grant(LEASE_SECS)?;
-    let (key, value) = (place.key(LEADER).into_bytes(), token.clone().into_bytes());
-    let lead = Op::Put { key, value, lease };
-    let steps = [lead, Op::put(&place.key(REIGN), reign.to_string())];
-    let ask = || place.client.txn(if_so, &steps, &[Op::get(&place.key(LEADER))]);
-    // Who does not hear the answer may have it already.
-    let outcome = ask().or_else(|_| ask())?;
-    let leader = outcome.pages.first().and_then(|p| p.kvs.first());
-    if outcome.held || leader.is_some_and(|kv| kv.value == token.as_bytes()) {
-        return Ok(Some((token, lease)));
+    if seen.leader.as_deref() == Some(token) {
+        return Ok((reign, false, generation()?));
     }
-    let _ = place.client.revoke(lease);
-    Ok(None)
+    if seen.leader.is_some() && seen.leader.as_deref() != last {
+        return Err(HaError::Held);
+    }
+    let kept =
+        lease.map(|l| Ok::<_, Error>(place.client.keep_alive(l)?.then_some(l))).transpose()?;
+    let held = match kept.flatten() {
+        Some(lease) => lease,
+        None => place.client.grant(LEASE_SECS)?,
+    };
+    *lease = Some(held);
+    let claim = Claim { token: token.to_string(), reign: reign + 1 };
+    let seen = reign::Seen { reign: Some(reign), leader: seen.leader, written: None };
+    let (sure, now) = place.carry_out(&claim.take(&seen), held)?;
+    if !sure && now.leader.as_deref() != Some(token) {
+        return Err(HaError::Held);
+    }
+    Ok((reign + 1, sure, generation()?))
 }
 
 /// What of a job's folder leads to its state in etcd.

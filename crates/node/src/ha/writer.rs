@@ -1,14 +1,13 @@
 //! What a leader writes: one thread, which gathers what there is into transactions.
 //!
 //! Kept true: all is written in the order it was given in; what is told to be durable is, and
-//! everything before it. A journal is replaced by the one key that names it. To repeat what may
-//! have been written is no harm: each key has one value as long as a leader leads.
+//! everything before it, once (`protocol::reign`). A journal is replaced by the one key that names
+//! it.
 
 use super::lease::{self, Side};
-use super::{CONTROLLER, ENDED, ENDED_SECS, Health, INPUT, JOURNAL, LEADER, Lead, News, PRINTED};
-use super::{Place, REIGN, chunks};
+use super::{CONTROLLER, ENDED, ENDED_SECS, Health, INPUT, Lead, News, PRINTED, Place};
 use crate::home;
-use eyrie_etcd::{Error, Op, after};
+use eyrie_protocol::reign::{Claim, JOURNAL, Op, Outcome, Pen, Txn, Volume};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,11 +48,9 @@ impl Writer {
         let (queue, work) = channel();
         let mut thread = Thread {
             place: Arc::clone(&lead.place),
-            token: lead.token.clone(),
-            reign: lead.reign,
+            pen: Pen::new(Claim { token: lead.token.clone(), reign: lead.reign }),
             health: Arc::clone(health),
-            generation: lead.generation,
-            chunk: 0,
+            volume: Volume::new(lead.generation),
             printed: (folder.join(home::PRINTED), Vec::new()),
         };
         let run = move || thread.run(&work);
@@ -105,12 +102,9 @@ impl Writer {
 
 struct Thread {
     place: Arc<Place>,
-    token: String,
-    reign: u64,
+    pen: Pen,
     health: Arc<Health>,
-    generation: u64,
-    /// Number of the next one.
-    chunk: u64,
+    volume: Volume,
     /// The file, and what etcd has of it.
     printed: (PathBuf, Vec<u8>),
 }
@@ -167,7 +161,7 @@ impl Thread {
             Work::Put(name, value) => {
                 self.fill(batch);
                 batch.bytes += value.len();
-                batch.steps.push(Op::put(&self.place.key(&name), value));
+                batch.steps.push(Op::put(&name, value));
             }
             Work::End(code, done) => {
                 self.flush(batch)?;
@@ -185,15 +179,9 @@ impl Thread {
         }
         for part in batch.chunk.chunks(CHUNK_BYTES) {
             batch.bytes += part.len();
-            batch.steps.push(self.next_chunk(part));
+            batch.steps.push(self.volume.append(part.to_vec()));
         }
         batch.chunk.clear();
-    }
-
-    fn next_chunk(&mut self, bytes: &[u8]) -> Op {
-        let name = format!("{}{:016x}", chunks(self.generation), self.chunk);
-        self.chunk += 1;
-        Op::put(&self.place.key(&name), bytes)
     }
 
     fn flush(&mut self, batch: &mut Batch) -> Result<(), Over> {
@@ -202,10 +190,10 @@ impl Thread {
         if !steps.is_empty() {
             let printed = std::fs::read(&self.printed.0).unwrap_or_default();
             if printed != self.printed.1 {
-                steps.push(Op::put(&self.place.key(PRINTED), printed.clone()));
+                steps.push(Op::put(PRINTED, printed.clone()));
                 self.printed.1 = printed;
             }
-            self.commit(&steps)?;
+            self.commit(&self.pen.write(steps), false, 0)?;
         }
         if let Some(number) = upto {
             self.health.tell(News::Committed(number));
@@ -214,68 +202,45 @@ impl Thread {
     }
 
     fn renew(&mut self, bytes: &[u8]) -> Result<(), Over> {
-        let before = self.place.key(&chunks(self.generation));
-        self.generation += 1;
-        self.chunk = 0;
-        // What a controller left that died over it.
-        let unborn = self.place.key(&chunks(self.generation));
-        self.commit(&[Op::delete_all(&unborn)])?;
-        for part in bytes.chunks(CHUNK_BYTES) {
-            let chunk = self.next_chunk(part);
-            self.commit(&[chunk])?;
+        for steps in self.volume.renew(bytes.chunks(CHUNK_BYTES).map(<[u8]>::to_vec)) {
+            self.commit(&self.pen.write(steps), false, 0)?;
         }
-        let current = Op::put(&self.place.key(JOURNAL), self.generation.to_string());
-        self.commit(&[current, Op::delete_all(&before)])
+        Ok(())
     }
 
     fn end(&mut self, code: i32) -> Result<(), Over> {
+        self.health.ending();
         // Without a lease it would stay for ever.
         let lease = self.place.client.grant(ENDED_SECS).unwrap_or(0);
-        let (key, value) = (self.place.key(ENDED).into_bytes(), code.to_string().into_bytes());
-        let delete = |name: &str| {
-            let key = self.place.key(name).into_bytes();
-            Op::Delete { key, end: None }
-        };
-        let below = |name: &str| {
-            let key = self.place.key(name).into_bytes();
-            Op::Delete { end: Some(after(&key)), key }
-        };
-        let steps = [
-            Op::Put { key, value, lease },
-            delete(CONTROLLER),
-            below(JOURNAL),
-            delete(LEADER),
-            delete(PRINTED),
-            delete(REIGN),
-            below(INPUT),
-        ];
-        self.commit(&steps)
+        let value = code.to_string().into_bytes();
+        let ended = Op::Put { key: ENDED.to_string(), value, leased: true };
+        let below = [JOURNAL, INPUT].map(|name| Op::DeleteAll(name.to_string()));
+        let goes = [CONTROLLER, PRINTED].map(|name| Op::Delete(name.to_string()));
+        let txn = self.pen.end(vec![ended], below.into_iter().chain(goes));
+        self.commit(&txn, true, lease)
     }
 
     /// Writes, as long as it takes; not as one who does not lead.
-    fn commit(&self, steps: &[Op]) -> Result<(), Over> {
-        let leads = [self.place.leads(&self.token)];
-        let ask = [Op::get(&self.place.key(REIGN)), Op::get(&self.place.key(LEADER))];
+    fn commit(&mut self, txn: &Txn, ends: bool, lease: i64) -> Result<(), Over> {
         loop {
             if self.health.is_over() {
                 return Err(Over);
             }
-            let why = match self.place.client.txn(&leads, steps, &ask) {
-                Ok(outcome) if outcome.held => {
+            let came = self.place.carry_out(txn, lease);
+            let why = match came.map(|(held, seen)| self.pen.judge(held, &seen, ends)) {
+                Ok(Outcome::Done) => {
                     self.health.report(Side::Writer, None);
                     return Ok(());
                 }
-                Ok(outcome) => {
-                    let value = |at: usize| outcome.pages.get(at)?.kvs.first().map(|kv| &kv.value);
-                    let own = self.reign.to_string();
-                    if value(0).is_none_or(|v| *v != own.as_bytes()) || value(1).is_some() {
-                        self.health.depose(lease::why(&self.place));
-                        return Err(Over);
-                    }
+                Ok(Outcome::Deposed) => {
+                    self.health.depose(lease::why(&self.place));
+                    return Err(Over);
+                }
+                Ok(Outcome::Lapsed) => {
                     // The other thread takes the lead again.
+                    self.health.lapsed();
                     String::from("the lease ran out")
                 }
-                Err(error @ Error::Away(_)) => error.to_string(),
                 Err(error) => error.to_string(),
             };
             self.health.report(Side::Writer, Some(why));

@@ -14,7 +14,7 @@ use super::nodes::{Node, State};
 use super::report::EventLog;
 use super::{BeginError, Job, Msg, Place, Shared};
 use crate::crew::{Crew, Daemon};
-use crate::ha::{HaError, Pointer};
+use crate::ha::{EtcdError, HaError, Pointer};
 use crate::home;
 use crate::input::Input;
 use crate::monitor;
@@ -25,7 +25,7 @@ use eyrie_control::message::{Host, MAX_DATA_BYTES};
 use eyrie_control::{EventKind, NodeMsg, Stream};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::Interest;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -33,6 +33,8 @@ use tokio::sync::mpsc::UnboundedSender;
 const REJOINING: Duration = Duration::from_secs(20);
 /// How long is waited for etcd.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Takes the lead of a job whose state is in etcd, and brings here what a folder is to have.
 fn take_lead(
@@ -43,7 +45,17 @@ fn take_lead(
     let lead = journal::succeed(pointer, &place.id, PATIENCE)?;
     let reign = Reign::begin(lead, tell).map_err(HaError::Thread)?;
     let lead = reign.lead();
-    let found = commit::bring(lead, &place.folder).and_then(|()| journal::fetch(lead));
+    let end = Instant::now() + PATIENCE;
+    let found = loop {
+        match commit::bring(lead, &place.folder).and_then(|()| journal::fetch(lead)) {
+            // It leads meanwhile: nobody else would go on.
+            Err(JournalError::Ha(HaError::Etcd(EtcdError::Away(why)))) if Instant::now() < end => {
+                tracing::warn!("etcd: {why}");
+                std::thread::sleep(PAUSE);
+            }
+            found => break found,
+        }
+    };
     match found {
         Err(error) => {
             reign.leave();
