@@ -1,4 +1,4 @@
-//! `--encoder`, `--vault-rate` and the domains of hosts: how a job's vault works.
+//! `--encoder`, `--vault-rate`, `--rebuild-rate` and the domains of hosts: how a job's vault works.
 
 use crate::args::Run;
 use anyhow::anyhow;
@@ -24,6 +24,12 @@ pub struct Keeping {
     #[arg(long, value_name = "MBIT")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub vault_rate: Option<u32>,
+    /// Most that each node sends to protect again what lost nodes guarded, in Mbit/s; 0: no limit
+    /// but --vault-rate. The more, the sooner as many nodes may be lost again [default: half of
+    /// what the slowest link was measured to carry]
+    #[arg(long, value_name = "MBIT")]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub rebuild_rate: Option<u32>,
 }
 
 /// An encoder, or whichever is best.
@@ -40,8 +46,11 @@ fn parse_encoder(text: &str) -> Result<Encode, String> {
 impl Keeping {
     /// An option that was given.
     pub fn given(&self) -> Option<&'static str> {
-        let options =
-            [("--encoder", self.encoder.is_some()), ("--vault-rate", self.vault_rate.is_some())];
+        let options = [
+            ("--encoder", self.encoder.is_some()),
+            ("--vault-rate", self.vault_rate.is_some()),
+            ("--rebuild-rate", self.rebuild_rate.is_some()),
+        ];
         options.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }
 
@@ -63,7 +72,8 @@ pub fn manner(run: &Run, domains: Vec<String>) -> Manner {
         Some(Encode::With(encoder)) => Some(encoder),
     };
     let rate = run.keeping.vault_rate.map_or(0, |mbit| u64::from(mbit) * MBIT_BYTES);
-    Manner { encoder, rate, domains }
+    let rebuild = run.keeping.rebuild_rate.map(|mbit| u64::from(mbit) * MBIT_BYTES);
+    Manner { encoder, rate, rebuild, domains }
 }
 
 /// What of the domains and clusters that are named the vault does not outlive as a whole.

@@ -9,7 +9,7 @@ use eyrie_node::home::{self, JobEntry};
 use eyrie_node::saved::SavedJob;
 use eyrie_terminal::{FAILED, Failure, USAGE, print, units};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,8 @@ impl Remote {
         loop {
             let reached = Remote::greet(folder);
             let others = job.path.join(home::JOURNAL).exists() && Instant::now() < end;
-            if reached.is_ok() || !others {
+            // Who has another one started holds the lock.
+            if reached.is_ok() || !others || !home::is_alive(&job.path) {
                 return reached;
             }
             std::thread::sleep(PAUSE);
@@ -92,7 +93,8 @@ impl Remote {
             match self.socket.read(&mut buffer) {
                 Ok(0) => self.over = true,
                 Ok(count) => self.decoder.push(&buffer[..count]),
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return false,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => self.over = true,
             }
             if self.over {
@@ -110,12 +112,15 @@ impl Remote {
                 Some(message) => return Ok(message),
                 None => {}
             }
-            match self.socket.read(&mut buffer).context("no answer from the job's daemon")? {
-                0 => {
+            match self.socket.read(&mut buffer) {
+                Ok(0) => {
                     self.over = true;
                     bail!("the job has ended")
                 }
-                count => self.decoder.push(&buffer[..count]),
+                Ok(count) => self.decoder.push(&buffer[..count]),
+                // This process was stopped (Ctrl-Z) and goes on.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error).context("no answer from the job's daemon"),
             }
         }
     }

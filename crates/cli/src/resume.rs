@@ -10,9 +10,15 @@ use eyrie_node::home;
 use eyrie_terminal::{FAILED, Failure};
 
 pub fn resume(args: &Resume) -> Result<i32, Failure> {
-    let job = home::resolve(&home::home()?, &args.job)?;
+    let home = home::home()?;
+    let mut job = home::resolve(&home, &args.job)?;
     if job.alive {
-        return share::go_on(&job);
+        let Err(failure) = share::go_on(&job) else { return Ok(0) };
+        // It may have been about to die.
+        job = match home::resolve(&home, &job.id) {
+            Ok(now) if !now.alive => now,
+            _ => return Err(failure),
+        };
     }
     if !job.resumable {
         let text = "has no nodes that wait for a controller; one that was saved goes on by";

@@ -22,9 +22,8 @@ pub fn suspend(args: &Suspend) -> Result<i32, Failure> {
 }
 
 /// A job that has a controller goes on.
-pub fn go_on(job: &JobEntry) -> Result<i32, Failure> {
-    done(Remote::connect(job)?.patient(&ClientMsg::Continue)?)?;
-    Ok(0)
+pub fn go_on(job: &JobEntry) -> Result<(), Failure> {
+    Ok(done(Remote::connect(job)?.patient(&ClientMsg::Continue)?)?)
 }
 
 fn done(mut remote: Remote) -> anyhow::Result<()> {

@@ -1,5 +1,6 @@
 //! How things look in the terminal.
 
+use eyrie_control::status::VaultRound;
 use eyrie_control::{Event, JobStatus, NodeStatus, RankStatus, Suspension};
 use eyrie_terminal::units::{bytes, millis};
 use std::collections::{BTreeMap, BTreeSet};
@@ -272,11 +273,27 @@ fn vault(job: &JobStatus) -> String {
     let part = |(generation, ranks): (&u64, &Vec<String>)| {
         format!("; generation {generation} protects the images of {}", ranks.join(","))
     };
+    let round = job.vault_round.iter().map(round);
     let encoder = job.vault_encoder.iter().map(|why| format!("; encoder {why}"));
     format!(
-        "vault: {scheme}{}{}\n",
+        "vault: {scheme}{}{}{}\n",
         ranks.iter().map(part).collect::<String>(),
+        round.collect::<String>(),
         encoder.collect::<String>()
+    )
+}
+
+/// How far a generation is that is being made.
+fn round(round: &VaultRound) -> String {
+    let VaultRound { generation, images, sent_bytes, total_bytes, rate_bytes, .. } = round;
+    let why = if round.rebuild { ", which bring back what lost nodes guarded" } else { "" };
+    let limit = match rate_bytes {
+        0 => String::new(),
+        rate => format!(", each node {} a second at most", bytes(*rate)),
+    };
+    let (sent, total) = (bytes(*sent_bytes), bytes(*total_bytes));
+    format!(
+        "; generation {generation} is made of {images} images{why}: {sent} of {total} sent{limit}"
     )
 }
 

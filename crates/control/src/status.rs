@@ -3,6 +3,21 @@
 use crate::gateway::ClusterStatus;
 use serde::{Deserialize, Serialize};
 
+/// A generation of the vault while it is being made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VaultRound {
+    pub generation: u64,
+    /// It brings back what lost nodes guarded.
+    pub rebuild: bool,
+    /// How many images.
+    pub images: u32,
+    /// What all nodes have sent of their parts of sums, and are about to.
+    pub sent_bytes: u64,
+    pub total_bytes: u64,
+    /// Most that each node sends in a second; 0: no limit.
+    pub rate_bytes: u64,
+}
+
 /// A whole job at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobStatus {
@@ -20,6 +35,9 @@ pub struct JobStatus {
     /// Which encoder the newest generation was made with, and why.
     #[serde(default)]
     pub vault_encoder: Option<String>,
+    /// The generation that is being made.
+    #[serde(default)]
+    pub vault_round: Option<VaultRound>,
     /// `running`, `stopping`, `rolling-back` or `ended`.
     pub phase: String,
     pub exit_code: Option<i32>,

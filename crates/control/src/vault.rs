@@ -14,6 +14,9 @@ pub struct Manner {
     pub encoder: Option<Encoder>,
     /// Most bytes a second that a node sends for it; 0: no limit.
     pub rate: u64,
+    /// The same for rounds that bring back what lost nodes guarded; None: half of what the slowest
+    /// link was measured to carry.
+    pub rebuild: Option<u64>,
     /// What each node fails together with, such as a switch; empty: that was not said.
     pub domains: Vec<String>,
 }
@@ -67,11 +70,16 @@ pub enum VaultStep {
     },
     Committed,
     Failed(String),
+
     /// This image cannot be used, and was removed.
     Damaged {
         rank: u32,
         generation: u32,
         why: String,
+    },
+    /// It has sent so many bytes of its parts of sums, so far.
+    Underway {
+        sent: u64,
     },
 }
 

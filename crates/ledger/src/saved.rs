@@ -99,16 +99,21 @@ pub fn save(
     write(segment, rank, &parts, output, to)
 }
 
-/// Writes the streams that `rank` has sent, as far as they are published: what its image needs on
-/// another node. The rank may go on; of its channels nothing may be released meanwhile.
+/// Writes the streams that `rank` has sent, as far as they are published and not released: what its
+/// image needs on another node. The rank may go on; of its channels nothing may be released
+/// meanwhile. `lasting`: the file is to outlive this machine.
 pub fn save_streams(
     segment_file: &File,
     segment: &Segment,
     rank: u32,
     to: &File,
+    lasting: bool,
 ) -> io::Result<u64> {
-    let parts = [(segment_file, stream_ranges(segment, rank, |_| Some(0)))];
-    write(segment, rank, &parts, &Default::default(), to)
+    let chunk = u64::from(segment.geometry().chunk_bytes);
+    // The rank itself gives up what was released, but not before it needs the room.
+    let kept = |ctl: &ChannelCtl| Some(sendlog::released(segment, ctl) / chunk);
+    let parts = [(segment_file, stream_ranges(segment, rank, kept))];
+    write_as(segment, rank, &parts, &Default::default(), to, lasting)
 }
 
 /// What a rank has sent within its recovery unit, as it was at one moment.
@@ -194,6 +199,18 @@ fn write(
     output: &[Recorded; 2],
     to: &File,
 ) -> io::Result<u64> {
+    write_as(segment, rank, parts, output, to, true)
+}
+
+/// The same; forced to the disk before it counts if it is to be `lasting`.
+fn write_as(
+    segment: &Segment,
+    rank: u32,
+    parts: &[(&File, Vec<(u64, u64)>)],
+    output: &[Recorded; 2],
+    to: &File,
+    lasting: bool,
+) -> io::Result<u64> {
     let mut out = BufWriter::with_capacity(1 << 20, to);
     out.write_all(&[0; HEADER_BYTES as usize])?;
     let mut table = Vec::new();
@@ -227,7 +244,9 @@ fn write(
     let hash = table_hash(&header, &table);
     header.extend_from_slice(&hash);
     header.resize(HEADER_BYTES as usize, 0);
-    to.sync_data()?;
+    if lasting {
+        to.sync_data()?;
+    }
     to.write_all_at(&header, 0)?;
     Ok(at + table.len() as u64)
 }

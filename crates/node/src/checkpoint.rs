@@ -39,10 +39,10 @@ pub struct Order {
     /// What is known of the rank's last image.
     pub tracker: Box<Tracker>,
     /// Who takes the image while it is written, if somebody can.
-    pub pour: Option<Pouring>,
+    pub tap: Option<Box<dyn Tap>>,
 }
 
-/// Begins to bring an image elsewhere, before the rank is stopped.
+/// Begins to bring an image elsewhere, before the rank is stopped for it.
 pub type Pouring = Box<dyn FnOnce() -> Option<Box<dyn Tap>> + Send>;
 
 /// What only the daemon's main thread knows: the rank's position in its pipes.
@@ -134,34 +134,38 @@ pub enum Report {
 }
 
 /// Starts the checkpoint.
-pub fn start(
-    mut order: Order,
-    tell: impl Fn(Report) + Send + 'static,
-) -> Result<(), CheckpointError> {
-    let run = move || {
-        let mut tracker = std::mem::take(&mut order.tracker);
-        let tap = order.pour.take().and_then(|begin| begin());
-        let result = take(&order, tap, &mut tracker, &tell);
-        if result.is_err() {
-            let _ = eyrie_image::remove_image(&order.path);
-        }
-        tell(Report::Over(Box::new(result), tracker));
-    };
+pub fn start(order: Order, tell: impl Fn(Report) + Send + 'static) -> Result<(), CheckpointError> {
     let name = String::from("eyrie-ckpt");
+    let run = move || run(order, None, tell);
     std::thread::Builder::new().name(name).spawn(run).map_err(CheckpointError::Thread)?;
     Ok(())
 }
 
+/// Takes the checkpoint in this thread, which holds the rank's process already, or is to stop it.
+pub fn run(mut order: Order, frozen: Option<Frozen>, tell: impl Fn(Report)) {
+    let mut tracker = std::mem::take(&mut order.tracker);
+    let result = take(&mut order, frozen, &mut tracker, &tell);
+    if result.is_err() {
+        let _ = eyrie_image::remove_image(&order.path);
+    }
+    tell(Report::Over(Box::new(result), tracker));
+}
+
 fn take(
-    order: &Order,
-    tap: Option<Box<dyn Tap>>,
+    order: &mut Order,
+    frozen: Option<Frozen>,
     tracker: &mut Tracker,
     tell: &impl Fn(Report),
 ) -> Result<Taken, CheckpointError> {
     let begin = Instant::now();
+    let tap = order.tap.take();
+    let (tapped, order) = (tap.is_some(), &*order);
     let ctl = order.segment.rank(order.rank);
-    let tapped = tap.is_some();
-    let frozen = freeze_and_keep(order, ctl, tap, tracker, tell);
+    let frozen = match frozen {
+        Some(frozen) => Ok(frozen),
+        None => Frozen::stop(order.pid).map_err(CheckpointError::from),
+    };
+    let frozen = frozen.and_then(|frozen| keep_frozen(frozen, order, tap, tracker, tell));
     // Whatever happened, nobody may stay parked.
     ctl.freeze_req.store(0, Ordering::Release);
     futex::wake(&ctl.freeze_req);
@@ -214,14 +218,14 @@ enum Kept {
     Written(ImageReport),
 }
 
-fn freeze_and_keep(
+fn keep_frozen(
+    mut frozen: Frozen,
     order: &Order,
-    ctl: &RankCtl,
     tap: Option<Box<dyn Tap>>,
     tracker: &mut Tracker,
     tell: &impl Fn(Report),
 ) -> Result<Captured, CheckpointError> {
-    let mut frozen = Frozen::stop(order.pid)?;
+    let ctl = order.segment.rank(order.rank);
     let mut stopped = Instant::now();
     if ctl.lib.load(Ordering::Acquire) == segment::LIB_IN {
         stopped = bring_to_safe_point(&mut frozen, order, ctl)?;

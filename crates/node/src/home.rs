@@ -264,6 +264,11 @@ fn is_resumable(folder: &Path) -> bool {
     OpenOptions::new().write(true).open(path).is_ok_and(|nodes| !try_lock(&nodes))
 }
 
+/// Whether a controller of the job lives, or somebody who has the next one started.
+pub fn is_alive(folder: &Path) -> bool {
+    OpenOptions::new().write(true).open(folder.join(LOCK)).is_ok_and(|file| !try_lock(&file))
+}
+
 fn entry(path: PathBuf) -> Option<JobEntry> {
     let id = path.file_name()?.to_str()?.to_string();
     let lock = OpenOptions::new().write(true).open(path.join(LOCK)).ok();

@@ -23,6 +23,7 @@ pub mod keeper;
 mod line;
 mod loans;
 mod lodging;
+mod memory;
 pub mod monitor;
 mod netns;
 pub mod notice;

@@ -8,7 +8,7 @@
 //! the one that is written here.
 
 use crate::invited::Token;
-use crate::store::{Answer, Client, MAX_FILE_BYTES, StoreError, receive, send};
+use crate::store::{Answer, Client, MAX_FILE_BYTES, StoreError, Talk, receive, send};
 use eyrie_image::{Image, RestoreError, Tap};
 use eyrie_tls::Stream;
 use std::collections::BTreeSet;
@@ -31,11 +31,20 @@ pub struct Pour {
     /// `None`: the connection broke, and what is written here is to be brought again.
     stream: Mutex<Option<Stream>>,
     bytes: AtomicU64,
-    unfit: Unfit,
+    poured: Poured,
 }
 
-/// Why the process cannot run on the other node, if it says so.
-pub type Unfit = Arc<Mutex<Option<String>>>;
+/// What has become of an image that is brought while it is written.
+#[derive(Default)]
+pub struct Outcome {
+    /// Why the process cannot run on the other node, if that says so.
+    pub unfit: Option<String>,
+    /// The conversation, if the image is there.
+    pub client: Option<Client>,
+}
+
+/// It is known when the image is written.
+pub type Poured = Arc<Mutex<Outcome>>;
 
 fn head(at: u64, length: usize) -> [u8; HEAD_BYTES] {
     let mut head = [0; HEAD_BYTES];
@@ -50,11 +59,11 @@ impl Pour {
         client: Client,
         name: &str,
         key: Token,
-        unfit: Unfit,
+        poured: Poured,
     ) -> Result<Option<Pour>, StoreError> {
         let Some(stream) = client.pour(name, key)? else { return Ok(None) };
         let stream = Mutex::new(Some(stream));
-        Ok(Some(Pour { stream, bytes: AtomicU64::new(0), unfit }))
+        Ok(Some(Pour { stream, bytes: AtomicU64::new(0), poured }))
     }
 
     fn send(&self, parts: &[(u64, &[u8])]) {
@@ -83,11 +92,11 @@ impl Tap for Pour {
         self.put(header, 0);
         self.send(&[(self.bytes.load(Ordering::Relaxed), &[])]);
         let stream = self.stream.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut poured = self.poured.lock().unwrap_or_else(PoisonError::into_inner);
         match stream.as_mut().map(receive) {
-            Some(Ok(Answer::Done)) | None => {}
-            Some(Ok(Answer::Failed(why))) => {
-                *self.unfit.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
-            }
+            Some(Ok(Answer::Done)) => poured.client = stream.take().map(Client::again),
+            None => {}
+            Some(Ok(Answer::Failed(why))) => poured.unfit = Some(why),
             Some(Ok(_)) => tracing::warn!("an image is not taken by the other node"),
             Some(Err(error)) => tracing::warn!(%error, "an image is not taken by the other node"),
         }
@@ -95,13 +104,13 @@ impl Tap for Pour {
 }
 
 /// The receiving end: takes the file `name`.
-pub fn take(stream: &mut Stream, folder: &Path, name: &str) -> Result<(), StoreError> {
+pub fn take(talk: &mut Talk, folder: &Path, name: &str) -> Result<(), StoreError> {
     // The same file may be on its way twice.
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let unborn = folder.join(format!(".{name}.{count}.pour"));
     let result = File::create(&unborn).map_err(StoreError::from).and_then(|file| {
-        take_parts(stream, &file)?;
+        take_parts(talk, &file)?;
         if let Err(RestoreError::Machine(why)) = Image::fits_here(&unborn) {
             return Err(io::Error::other(why).into());
         }
@@ -109,17 +118,19 @@ pub fn take(stream: &mut Stream, folder: &Path, name: &str) -> Result<(), StoreE
     });
     match result {
         Ok(()) => {
-            send(stream, &Answer::Done)?;
+            send(talk.get_mut(), &Answer::Done)?;
             // While its rank runs, or the next image comes: it need not be done at the end.
-            match Image::verify_own(&folder.join(name)) {
+            let (path, named) = (folder.join(name), name.to_string());
+            let verify = move || match Image::verify_own(&path) {
                 Ok(identity) => note_verified(identity),
-                Err(error) => tracing::warn!(name, %error, "an image that came is not right"),
-            }
+                Err(error) => tracing::warn!(named, %error, "an image that came is not right"),
+            };
+            let _ = std::thread::Builder::new().name("eyrie-check".into()).spawn(verify);
             Ok(())
         }
         Err(error) => {
             let _ = std::fs::remove_file(&unborn);
-            let _ = send(stream, &Answer::Failed(error.to_string()));
+            let _ = send(talk.get_mut(), &Answer::Failed(error.to_string()));
             Err(error)
         }
     }
@@ -142,11 +153,11 @@ pub fn was_verified(identity: &[u8; 16]) -> bool {
     VERIFIED.lock().unwrap_or_else(PoisonError::into_inner).remove(identity)
 }
 
-fn take_parts(stream: &mut Stream, file: &File) -> Result<(), StoreError> {
+fn take_parts(talk: &mut Talk, file: &File) -> Result<(), StoreError> {
     let mut buffer = vec![0; MAX_PART_BYTES];
     loop {
         let mut head = [0; HEAD_BYTES];
-        stream.read_exact(&mut head)?;
+        talk.read_exact(&mut head)?;
         let (at, length) = head.split_at(8);
         let at = at.iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b));
         let length = length.iter().rev().fold(0usize, |n, b| n << 8 | usize::from(*b));
@@ -157,7 +168,7 @@ fn take_parts(stream: &mut Stream, file: &File) -> Result<(), StoreError> {
         let end = at.checked_add(length as u64).filter(|end| *end <= MAX_FILE_BYTES);
         let part = buffer.get_mut(..length).filter(|_| end.is_some());
         let part = part.ok_or(StoreError::Protocol)?;
-        stream.read_exact(part)?;
+        talk.read_exact(part)?;
         file.write_all_at(part, at)?;
     }
 }

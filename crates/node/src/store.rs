@@ -17,7 +17,7 @@ use eyrie_vault::geometry::CHUNK_BYTES;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +28,8 @@ use std::time::Duration;
 const SILENCE: Duration = Duration::from_secs(20);
 /// Longest silence between the parts of two sums of the vault.
 const ENCODING: Duration = Duration::from_secs(600);
+/// Bytes that are read ahead: words are short, and a part of a sum follows its own at once.
+const AHEAD_BYTES: usize = 16 << 10;
 /// Longest file that is taken.
 pub const MAX_FILE_BYTES: u64 = 1 << 46;
 
@@ -134,11 +136,14 @@ fn is_ours(name: &str) -> bool {
         .is_some_and(|(rank, generation)| number(rank) && number(generation))
 }
 
+/// A connection of which is read ahead. What is written goes by its stream.
+pub type Talk = BufReader<Stream>;
+
 pub fn send<T: Serialize>(stream: &mut Stream, message: &T) -> Result<(), StoreError> {
     Ok(stream.write_all(&encode(message)?)?)
 }
 
-pub fn receive<T: DeserializeOwned>(stream: &mut Stream) -> Result<T, StoreError> {
+pub fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> Result<T, StoreError> {
     let mut head = [0; HEADER_BYTES];
     stream.read_exact(&mut head)?;
     let length = u32::from_le_bytes(head) as usize;
@@ -151,6 +156,26 @@ pub fn receive<T: DeserializeOwned>(stream: &mut Stream) -> Result<T, StoreError
     decoder.push(&head);
     decoder.push(&payload);
     decoder.next_message()?.ok_or(StoreError::Protocol)
+}
+
+/// Writes all pieces, one behind the other.
+fn write_all(stream: &mut Stream, mut pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
+    // Those that are empty are passed by.
+    IoSlice::advance_slices(&mut pieces, 0);
+    while !pieces.is_empty() {
+        match stream.write_vectored(pieces) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => IoSlice::advance_slices(&mut pieces, count),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// What a part of a sum brings.
+fn content(message: &Message) -> &[u8] {
+    message.block.as_ref().map_or(&[], |(_, bytes)| bytes)
 }
 
 /// Takes `bytes` from `from` into the file `name`.
@@ -220,7 +245,7 @@ fn converse(
         let to = (caller.node, caller.epoch);
         Hello::new(Role::StoreServer, &own.job, (own.node, own.epoch), to)
     };
-    let (mut stream, other) = own.secret.answer(socket, &own.job, Role::StoreClient, hello)?;
+    let (stream, other) = own.secret.answer(socket, &own.job, Role::StoreClient, hello)?;
     {
         let members = members.lock().unwrap_or_else(PoisonError::into_inner);
         if !members.iter().any(|(node, epoch, _)| (*node, *epoch) == (other.node, other.epoch)) {
@@ -228,9 +253,10 @@ fn converse(
         }
     }
     let Doors { vault, invited } = doors;
+    let mut talk = Talk::with_capacity(AHEAD_BYTES, stream);
     let mut vault = vault.map(|door| Visit { door, from: other.node, generation: None });
     loop {
-        let ask = match receive(&mut stream) {
+        let ask = match receive(&mut talk) {
             Ok(ask) => ask,
             Err(StoreError::Io(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 return Ok(());
@@ -242,28 +268,28 @@ fn converse(
         };
         match ask {
             Ask::Put { name, bytes } => {
-                of_image(&mut stream, &name)?;
-                put(&mut stream, folder, &name, bytes)?;
+                of_image(talk.get_mut(), &name)?;
+                put(&mut talk, folder, &name, bytes)?;
             }
             Ask::Get { name } => {
-                of_image(&mut stream, &name)?;
-                give(&mut stream, folder, &name)?;
+                of_image(talk.get_mut(), &name)?;
+                give(talk.get_mut(), folder, &name)?;
             }
             Ask::Pour { name, key } => {
-                of_image(&mut stream, &name)?;
+                of_image(talk.get_mut(), &name)?;
                 if !invited.admit(&name, &key) {
                     let text = StoreError::Uninvited.to_string();
-                    send(&mut stream, &Answer::Failed(text))?;
+                    send(talk.get_mut(), &Answer::Failed(text))?;
                     return Err(StoreError::Uninvited);
                 }
                 if folder.join(&name).exists() {
-                    send(&mut stream, &Answer::Done)?;
+                    send(talk.get_mut(), &Answer::Done)?;
                 } else {
-                    send(&mut stream, &Answer::Go(0))?;
-                    pour::take(&mut stream, folder, &name)?;
+                    send(talk.get_mut(), &Answer::Go(0))?;
+                    pour::take(&mut talk, folder, &name)?;
                 }
             }
-            ask => of_vault(&mut stream, vault.as_mut().ok_or(StoreError::Protocol)?, ask)?,
+            ask => of_vault(&mut talk, vault.as_mut().ok_or(StoreError::Protocol)?, ask)?,
         }
     }
 }
@@ -294,18 +320,18 @@ impl Visit {
     }
 }
 
-fn of_vault(stream: &mut Stream, visit: &mut Visit, ask: Ask) -> Result<(), StoreError> {
+fn of_vault(talk: &mut Talk, visit: &mut Visit, ask: Ask) -> Result<(), StoreError> {
     match ask {
         Ask::Part { generation, task, row, bytes } => {
             if visit.generation.replace(generation).is_none() {
-                stream.socket().set_read_timeout(Some(ENCODING))?;
+                talk.get_ref().socket().set_read_timeout(Some(ENCODING))?;
             }
             let length = u64::from(bytes);
             if length > CHUNK_BYTES {
                 return Err(StoreError::Protocol);
             }
             let mut bytes = vec![0; length as usize];
-            if let Err(error) = stream.read_exact(&mut bytes) {
+            if let Err(error) = talk.read_exact(&mut bytes) {
                 visit.broke();
                 return Err(error.into());
             }
@@ -317,38 +343,38 @@ fn of_vault(stream: &mut Stream, visit: &mut Visit, ask: Ask) -> Result<(), Stor
             let found = visit.door.range(&name, at, bytes.min(MAX_RANGE_BYTES));
             match found {
                 Ok(found) => {
-                    send(stream, &Answer::Go(found.len() as u64))?;
-                    Ok(stream.write_all(&found)?)
+                    let head = encode(&Answer::Go(found.len() as u64))?;
+                    Ok(write_all(talk.get_mut(), &mut [IoSlice::new(&head), IoSlice::new(&found)])?)
                 }
-                Err(error) => send(stream, &Answer::Failed(format!("{name}: {error}"))),
+                Err(error) => send(talk.get_mut(), &Answer::Failed(format!("{name}: {error}"))),
             }
         }
         Ask::Length { name } => match visit.door.length(&name) {
-            Ok(Some(bytes)) => send(stream, &Answer::Go(bytes)),
-            Ok(None) => send(stream, &Answer::Done),
-            Err(error) => send(stream, &Answer::Failed(format!("{name}: {error}"))),
+            Ok(Some(bytes)) => send(talk.get_mut(), &Answer::Go(bytes)),
+            Ok(None) => send(talk.get_mut(), &Answer::Done),
+            Err(error) => send(talk.get_mut(), &Answer::Failed(format!("{name}: {error}"))),
         },
         Ask::Probe { bytes } => {
             let bytes = u64::from(bytes);
-            let taken = io::copy(&mut Read::by_ref(stream).take(bytes), &mut io::sink())?;
-            send(stream, &Answer::Go(taken))
+            let taken = io::copy(&mut Read::by_ref(talk).take(bytes), &mut io::sink())?;
+            send(talk.get_mut(), &Answer::Go(taken))
         }
         Ask::Put { .. } | Ask::Get { .. } | Ask::Pour { .. } => Err(StoreError::Protocol),
     }
 }
 
-fn put(stream: &mut Stream, folder: &Path, name: &str, bytes: u64) -> Result<(), StoreError> {
+fn put(talk: &mut Talk, folder: &Path, name: &str, bytes: u64) -> Result<(), StoreError> {
     if folder.join(name).exists() {
-        return send(stream, &Answer::Done);
+        return send(talk.get_mut(), &Answer::Done);
     }
     if bytes > MAX_FILE_BYTES {
         return Err(StoreError::Protocol);
     }
-    send(stream, &Answer::Go(bytes))?;
-    match take(stream, folder, name, bytes) {
-        Ok(()) => send(stream, &Answer::Done),
+    send(talk.get_mut(), &Answer::Go(bytes))?;
+    match take(talk, folder, name, bytes) {
+        Ok(()) => send(talk.get_mut(), &Answer::Done),
         Err(error) => {
-            let _ = send(stream, &Answer::Failed(error.to_string()));
+            let _ = send(talk.get_mut(), &Answer::Failed(error.to_string()));
             Err(error)
         }
     }
@@ -367,7 +393,7 @@ fn give(stream: &mut Stream, folder: &Path, name: &str) -> Result<(), StoreError
 
 /// A conversation with the store of another node.
 pub struct Client {
-    stream: Stream,
+    talk: Talk,
 }
 
 impl Client {
@@ -382,21 +408,26 @@ impl Client {
         let socket = own.routes.connect(&own.secret, &own.job, ends, address, SILENCE)?;
         let hello = Hello::new(Role::StoreClient, &own.job, (own.node, own.epoch), to)?;
         let (stream, _) = own.secret.call(socket, &hello, Role::StoreServer)?;
-        Ok(Client { stream })
+        Ok(Client { talk: Talk::with_capacity(AHEAD_BYTES, stream) })
+    }
+
+    /// Goes on with a conversation.
+    pub fn again(stream: Stream) -> Client {
+        Client { talk: Talk::with_capacity(AHEAD_BYTES, stream) }
     }
 
     /// Brings a file.
     pub fn put(&mut self, folder: &Path, name: &str) -> Result<(), StoreError> {
         let file = File::open(folder.join(name))?;
         let bytes = file.metadata()?.len();
-        send(&mut self.stream, &Ask::Put { name: name.to_string(), bytes })?;
-        match receive(&mut self.stream)? {
+        send(self.talk.get_mut(), &Ask::Put { name: name.to_string(), bytes })?;
+        match receive(&mut self.talk)? {
             Answer::Done => return Ok(()),
             Answer::Go(_) => {}
             Answer::Failed(text) => return Err(StoreError::Refused(text)),
         }
-        self.stream.send_file(&file, bytes)?;
-        match receive(&mut self.stream)? {
+        self.talk.get_ref().send_file(&file, bytes)?;
+        match receive(&mut self.talk)? {
             Answer::Done => Ok(()),
             Answer::Failed(text) => Err(StoreError::Refused(text)),
             Answer::Go(_) => Err(StoreError::Protocol),
@@ -405,30 +436,35 @@ impl Client {
 
     /// Begins to bring an image that is just being written. `None`: it is there.
     pub fn pour(mut self, name: &str, key: Token) -> Result<Option<Stream>, StoreError> {
-        send(&mut self.stream, &Ask::Pour { name: name.to_string(), key })?;
-        match receive(&mut self.stream)? {
-            Answer::Go(_) => Ok(Some(self.stream)),
+        send(self.talk.get_mut(), &Ask::Pour { name: name.to_string(), key })?;
+        match receive(&mut self.talk)? {
+            // Nothing follows that might have been read ahead.
+            Answer::Go(_) => Ok(Some(self.talk.into_inner())),
             Answer::Done => Ok(None),
             Answer::Failed(text) => Err(StoreError::Refused(text)),
         }
     }
 
-    /// Brings a part of a sum that the vault makes.
-    pub fn part(&mut self, generation: u64, message: &Message) -> Result<(), StoreError> {
-        let row = message.block.as_ref().map(|(row, _)| *row);
-        let content = message.block.as_ref().map_or(&[][..], |(_, bytes)| bytes);
-        let bytes = content.len() as u32;
-        send(&mut self.stream, &Ask::Part { generation, task: message.task, row, bytes })?;
-        Ok(self.stream.write_all(content)?)
+    /// Brings parts of sums that the vault makes, with as few calls of the system as can be.
+    pub fn parts(&mut self, generation: u64, messages: &[Message]) -> Result<(), StoreError> {
+        let mut heads = Vec::with_capacity(messages.len());
+        for message in messages {
+            let row = message.block.as_ref().map(|(row, _)| *row);
+            let bytes = content(message).len() as u32;
+            heads.push(encode(&Ask::Part { generation, task: message.task, row, bytes })?);
+        }
+        let both = heads.iter().zip(messages).flat_map(|(head, m)| [&head[..], content(m)]);
+        let mut pieces: Vec<IoSlice<'_>> = both.map(IoSlice::new).collect();
+        Ok(write_all(self.talk.get_mut(), &mut pieces)?)
     }
 
     /// Bytes of a file of the vault there: as many as there are.
     pub fn range(&mut self, name: &str, at: u64, bytes: u32) -> Result<Vec<u8>, StoreError> {
-        send(&mut self.stream, &Ask::Range { name: name.to_string(), at, bytes })?;
-        match receive(&mut self.stream)? {
+        send(self.talk.get_mut(), &Ask::Range { name: name.to_string(), at, bytes })?;
+        match receive(&mut self.talk)? {
             Answer::Go(length) if length <= u64::from(bytes) => {
                 let mut found = vec![0; length as usize];
-                self.stream.read_exact(&mut found)?;
+                self.talk.read_exact(&mut found)?;
                 Ok(found)
             }
             Answer::Failed(text) => Err(StoreError::Refused(text)),
@@ -438,15 +474,15 @@ impl Client {
 
     /// Sends so many bytes, and waits until they are there.
     pub fn probe(&mut self, bytes: u32) -> Result<(), StoreError> {
-        send(&mut self.stream, &Ask::Probe { bytes })?;
+        send(self.talk.get_mut(), &Ask::Probe { bytes })?;
         let zeros = [0; CHUNK_BYTES as usize];
         let mut left = bytes as usize;
         while left > 0 {
             let now = left.min(zeros.len());
-            self.stream.write_all(&zeros[..now])?;
+            self.talk.get_mut().write_all(&zeros[..now])?;
             left -= now;
         }
-        match receive(&mut self.stream)? {
+        match receive(&mut self.talk)? {
             Answer::Go(taken) if taken == u64::from(bytes) => Ok(()),
             _ => Err(StoreError::Protocol),
         }
@@ -454,8 +490,8 @@ impl Client {
 
     /// The length of a file of the vault there; `None`: it is not there.
     pub fn length(&mut self, name: &str) -> Result<Option<u64>, StoreError> {
-        send(&mut self.stream, &Ask::Length { name: name.to_string() })?;
-        match receive(&mut self.stream)? {
+        send(self.talk.get_mut(), &Ask::Length { name: name.to_string() })?;
+        match receive(&mut self.talk)? {
             Answer::Go(bytes) => Ok(Some(bytes)),
             Answer::Done => Ok(None),
             Answer::Failed(text) => Err(StoreError::Refused(text)),
@@ -464,10 +500,10 @@ impl Client {
 
     /// Fetches a file.
     pub fn get(&mut self, folder: &Path, name: &str) -> Result<(), StoreError> {
-        send(&mut self.stream, &Ask::Get { name: name.to_string() })?;
-        match receive(&mut self.stream)? {
+        send(self.talk.get_mut(), &Ask::Get { name: name.to_string() })?;
+        match receive(&mut self.talk)? {
             Answer::Go(bytes) if bytes <= MAX_FILE_BYTES => {
-                take(&mut self.stream, folder, name, bytes)
+                take(&mut self.talk, folder, name, bytes)
             }
             Answer::Failed(text) => Err(StoreError::Refused(text)),
             _ => Err(StoreError::Protocol),

@@ -4,7 +4,7 @@
 //! wait for each other; records leave in the order they were made in, as who writes holds
 //! `outgoing` until they are gone.
 
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, BufRead, IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -13,6 +13,8 @@ use rustls::Connection;
 
 /// Most plaintext that is encrypted at once: four records.
 const PIECE_BYTES: usize = 64 * 1024;
+/// Most pieces that this is put together of.
+const MAX_PIECES: usize = 16;
 /// Most bytes read from the socket at once.
 const READ_BYTES: usize = 64 * 1024;
 
@@ -107,9 +109,18 @@ impl Session {
 
     /// Writes some of `bytes`, and waits until that has left.
     pub(crate) fn write(&self, socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(socket, &[IoSlice::new(bytes)])
+    }
+
+    /// Writes some of what all `pieces` have, one behind the other, and waits until that has left.
+    pub(crate) fn write_vectored(
+        &self,
+        socket: &TcpStream,
+        pieces: &[IoSlice<'_>],
+    ) -> io::Result<usize> {
         let mut outgoing = lock(&self.outgoing);
         outgoing.send(socket)?;
-        let count = self.encrypt(bytes, &mut outgoing)?;
+        let count = self.encrypt(pieces, &mut outgoing)?;
         outgoing.send(socket)?;
         Ok(count)
     }
@@ -122,7 +133,7 @@ impl Session {
     pub fn write_now(&self, socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
         let mut outgoing = lock(&self.outgoing);
         outgoing.send_now(socket)?;
-        let count = self.encrypt(bytes, &mut outgoing)?;
+        let count = self.encrypt(&[IoSlice::new(bytes)], &mut outgoing)?;
         match outgoing.send_now(socket) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
             _ => Ok(count),
@@ -135,9 +146,16 @@ impl Session {
         outgoing.bytes.len() - outgoing.done
     }
 
-    fn encrypt(&self, bytes: &[u8], outgoing: &mut Outgoing) -> io::Result<usize> {
+    fn encrypt(&self, pieces: &[IoSlice<'_>], outgoing: &mut Outgoing) -> io::Result<usize> {
         let mut tls = lock(&self.tls);
-        let count = tls.writer().write(&bytes[..bytes.len().min(PIECE_BYTES)])?;
+        let mut room = PIECE_BYTES;
+        let mut now: Vec<IoSlice<'_>> = Vec::with_capacity(pieces.len().min(MAX_PIECES));
+        for piece in pieces.iter().filter(|piece| !piece.is_empty()).take(MAX_PIECES) {
+            let part = &piece[..piece.len().min(room)];
+            room -= part.len();
+            now.push(IoSlice::new(part));
+        }
+        let count = tls.writer().write_vectored(&now)?;
         while tls.wants_write() {
             tls.write_tls(&mut outgoing.bytes)?;
         }

@@ -1,7 +1,7 @@
 //! A connection on which both ends have proved themselves.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
 use rustix::buffer::spare_capacity;
@@ -108,6 +108,13 @@ impl Write for &Stream {
         }
     }
 
+    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        match &self.session {
+            None => self.socket().write_vectored(pieces),
+            Some(session) => session.write_vectored(&self.socket, pieces),
+        }
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -122,6 +129,10 @@ impl Read for Stream {
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         (&*self).write(bytes)
+    }
+
+    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        (&*self).write_vectored(pieces)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! Both ends of encrypted connections in one process.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{IoSlice, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 
@@ -147,4 +147,35 @@ fn an_end_that_does_not_encrypt_is_refused_by_one_that_does() {
     assert!(caller.is_err() && matches!(called, Err(AuthError::Plain)));
     let (caller, called) = meet(&encrypted, &plain);
     assert!(caller.is_err() && matches!(called, Err(AuthError::Malformed)));
+}
+
+#[test]
+fn pieces_come_in_their_order_whatever_their_lengths() {
+    let key = Key::new().unwrap();
+    for encrypted in [false, true] {
+        let secret = Secret::new(key.clone(), encrypted).unwrap();
+        let (mut a, mut b) = match meet(&secret, &secret) {
+            (Ok(a), Ok(b)) => (a, b),
+            _ => panic!("they do not meet"),
+        };
+        let data = bytes(300_000);
+        let cuts = [0, 0, 7, 20, 20, 70_000, 70_001, 210_000, 300_000];
+        let pieces = cuts.windows(2).map(|cut| IoSlice::new(&data[cut[0]..cut[1]]));
+        let mut pieces: Vec<IoSlice<'_>> = pieces.collect();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut rest = &mut pieces[..];
+                IoSlice::advance_slices(&mut rest, 0);
+                while !rest.is_empty() {
+                    let count = a.write_vectored(rest).unwrap();
+                    assert!(count > 0);
+                    IoSlice::advance_slices(&mut rest, count);
+                }
+                a.shutdown(Shutdown::Write).unwrap();
+            });
+            let mut all = Vec::new();
+            b.read_to_end(&mut all).unwrap();
+            assert!(all == data, "encrypted: {encrypted}");
+        });
+    }
 }

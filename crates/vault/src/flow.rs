@@ -300,6 +300,8 @@ pub struct Flow {
     parent: Option<usize>,
     /// Position of the own cells, their rows, and what multiplies them.
     own: Option<(usize, BTreeMap<u64, u64>, Linear)>,
+    /// Adds what comes as it is.
+    plus: Linear,
     /// Children, each with the rows that it has not sent yet, and their lengths.
     children: BTreeMap<usize, VecDeque<(u64, u64)>>,
     /// For each row that was passed on, who gets a credit: those that sent it.
@@ -335,6 +337,7 @@ impl Flow {
             position: task.position,
             parent: term.filter(|_| !root).map(|t| t.parent),
             own,
+            plus: Linear::one(kernel::best(), 1),
             children: task.children(member).map(|t| (t.member, rows_of(t))).collect(),
             senders: BTreeMap::new(),
             rows: rows.collect(),
@@ -383,8 +386,10 @@ impl Flow {
             return Err(Unexpected);
         }
         let sum = open(&mut self.sums, &self.rows, row).ok_or(Unexpected)?;
-        let to = sum.bytes.get_mut(..bytes.len()).ok_or(Unexpected)?;
-        to.iter_mut().zip(bytes).for_each(|(sum, term)| *sum ^= term);
+        if bytes.len() > sum.bytes.len() {
+            return Err(Unexpected);
+        }
+        self.plus.add(0, bytes, &mut [&mut sum.bytes]);
         sum.missing -= 1;
         waited.pop_front();
         self.senders.entry(row).or_default().insert(from);

@@ -306,6 +306,19 @@ def test_a_node_that_is_not_out_in_time_is_given_up():
         assert not job.count("rolled-back") and not job.count("diverged"), job.report()
 
 
+def test_a_deadline_is_held_against_the_memory_of_ranks_without_images():
+    expected("heat")
+    with Nodes("heat", 3, ckpt_every=100000) as job:
+        record = job.wait_running(4)
+        steps = drain(job, "1", "--deadline", "0.001", code=1)
+        assert steps[0]["step"] == "late" and "it takes about" in steps[0]["text"], steps
+        assert steps[-1]["step"] == "lost", steps
+        for rank in on_node(record, 1):
+            job.wait_event("restored", rank=rank)
+        job.ends_as("heat")
+        assert not job.count("diverged"), job.report()
+
+
 def test_a_generous_deadline_changes_nothing():
     expected("heat")
     with Nodes("heat", 3, ckpt_every=0.5) as job:

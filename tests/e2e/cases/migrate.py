@@ -7,7 +7,7 @@ import signal
 
 from clusters import Clusters, hosted
 from drain import Asked, drain, is_gone, nothing_again, on_node, ready, refused
-from harness import alive
+from harness import alive, example, run_to_end
 from hosts import PLAIN, Hosted, shell
 from nodes import SIZES, Nodes, expected
 
@@ -147,6 +147,27 @@ def test_a_node_whose_processor_cannot_run_them_gets_none():
             job.ends_as("farm")
             assert not job.count("rolled-back") and not job.count("diverged"), job.report()
             assert not job.count("detected") and not job.count("node-lost"), job.report()
+
+
+def test_a_node_without_memory_for_them_gets_none():
+    """That is known before anything is copied; of several nodes they go where they have room."""
+    sizes = ["--mib", "16", "--steps", "300", "--every", "10", "--progress"]
+    code, want, err = run_to_end(example("heat") + sizes)
+    assert code == 0, err
+    # Two ranks have 33 MiB and more, until they end.
+    env = {"EYRIE_NODE_MEMORY": "64"}
+    with Nodes("heat", 2, ["--spares", "1"], env=env, sizes=sizes, ckpt_every=0.5) as job:
+        job.wait_running(4)
+        job.until(lambda: "step" in job.stdout(), "all memory is in use")
+        steps = migrate(job, "--from", "0", "--to", "1", code=1)
+        assert [s["step"] for s in steps] == ["stays"], steps
+        assert "MiB of memory" in steps[0]["text"] and "node 1" in steps[0]["text"], steps
+        assert homes(job) == [0, 0, 1, 1] and job.count("node-stays") == 1, job.report()
+        migrate(job, "--from", "0", "--to", "1-2")
+        assert homes(job) == [2, 2, 1, 1], job.status()
+        job.let_end()
+        assert job.wait() == 0 and job.stdout() == want, job.report()
+        nothing_again(job, [0, 1])
 
 
 def test_ranks_end_while_they_move():

@@ -33,7 +33,7 @@ class Nodes(Job):
     """A job over nodes (so many, or as these options say): knows their daemons, and what they leave
     behind. Its ranks do not end before they are let."""
 
-    def __init__(self, name, nodes, options=(), env=None, **more):
+    def __init__(self, name, nodes, options=(), env=None, sizes=None, **more):
         if not _gate:
             _gate.append(compile_gate())
         where = nodes if isinstance(nodes, list) else ["--nodes", str(nodes)]
@@ -41,7 +41,8 @@ class Nodes(Job):
         self.gates = tempfile.mkdtemp(prefix="eyrie-test-")
         self.gate = os.path.join(self.gates, "gate")
         env = {"LD_PRELOAD": _gate[0], "EYRIE_TEST_GATE": self.gate, **(env or {})}
-        super().__init__(example(name) + SIZES[name], options=options, env=env, **more)
+        command = example(name) + (sizes or SIZES[name])
+        super().__init__(command, options=options, env=env, **more)
 
     def close(self):
         super().close()

@@ -36,7 +36,7 @@ def told_to_leave(number, after=None):
         pids = [keeper(record, 1), record["nodes"][1]["pid"]]
         os.kill(pids[0], number)
         leaves(job, "farm", record, 1)
-        assert not any(alive(pid) for pid in pids)
+        soon(lambda: not any(alive(pid) for pid in pids), "end of the keeper")
         assert "has 25 s for it" in job.stderr(), job.stderr()
 
 

@@ -203,8 +203,30 @@ def test_a_round_sends_no_faster_than_it_may():
         ms, mib = re.search(r"parity ([\d.]+) ms \(([\d.]+) MiB sent", told[0]).groups()
         least = (float(mib) * (1 << 20) / 3 - (256 << 10)) / 125_000
         assert least > 0 and float(ms) / 1000 >= least, told
-        assert "--vault-rate 0.1 MB/s" in job.status()["vault_encoder"], job.status()
+        assert "at most 0.1 MB/s" in job.status()["vault_encoder"], job.status()
         job.ends_as("farm")
+
+
+def test_what_a_loss_left_thin_comes_back_at_its_rate_and_then_as_many_may_die():
+    options = [*RS, "--rebuild-rate", "4"]
+    expected("farm")
+    with Nodes("farm", 6, options, ckpt_every=0) as job:
+        job.wait_running(4)
+        job.eyrie("checkpoint", "last", timeout=300)
+        job.kill_nodes(0, 1)
+
+        def brought_back():
+            return [e for e in job.events() if "after a loss" in e["text"]]
+
+        job.until(lambda: {e["rank"] for e in brought_back()} == set(range(4)), "the images' return")
+        assert job.status()["vault_round"] is None, job.status()
+        for event in brought_back():
+            ms, mib = re.search(r"parity ([\d.]+) ms \(([\d.]+) MiB sent", event["text"]).groups()
+            # Less a burst, as of any limit.
+            least = (float(mib) * (1 << 20) / 4 - (256 << 10)) / 500_000
+            assert "at most 0.5 MB/s a node" in event["text"] and float(ms) / 1000 >= least, event
+        job.kill_nodes(2, 3)
+        ends_without_going_back(job, "farm")
 
 
 def test_a_domain_is_lost_as_a_whole():
@@ -240,3 +262,4 @@ def test_what_cannot_be_is_refused():
     refused(["--vault", "xor:1", "--encoder", "star"], "there are auto, pipeline, fanin, broadcast")
     refused(["--encoder", "fanin"], "--encoder is for a vault with parity")
     refused(["--vault", "partner", "--vault-rate", "9"], "--vault-rate is for a vault with parity")
+    refused(["--rebuild-rate", "9"], "--rebuild-rate is for a vault with parity")

@@ -416,6 +416,8 @@ pub enum Mutation {
     OrdersForgotten,
     /// An image counts when it is on its way into the vault.
     VaultedEarly,
+    /// What a loss left of the nodes that guard an image counts as if it were all of them.
+    LeftThin,
     /// A rank of a unit goes on before all others of it stand.
     OneGoesOn,
     /// What ranks of a unit have on their way to each other is not in the set.
@@ -482,7 +484,7 @@ impl Mutation {
         Mutation::DeadRouterAwaited,
     ];
     /// All others.
-    pub const ALL: [Mutation; 24] = [
+    pub const ALL: [Mutation; 25] = [
         Mutation::OpenGate,
         Mutation::RunsUnnoticed,
         Mutation::NoWriteBack,
@@ -503,6 +505,7 @@ impl Mutation {
         Mutation::EffectsUnwritten,
         Mutation::OrdersForgotten,
         Mutation::VaultedEarly,
+        Mutation::LeftThin,
         Mutation::LeavesEarly,
         Mutation::LeavesUnguarded,
         Mutation::NotHeld,

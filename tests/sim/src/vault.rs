@@ -34,6 +34,13 @@ impl World {
             return;
         }
         let members = planner.keepers();
+        if self.mutated(Mutation::LeftThin) {
+            let there = |i: &&(u32, u32, Member)| self.vault.contains_key(&(i.0, i.1));
+            let thin: Vec<(u32, u32)> = images.iter().filter(there).map(|i| (i.0, i.1)).collect();
+            if !thin.is_empty() {
+                return self.count_images(&thin, &members);
+            }
+        }
         self.controller.rounds += 1;
         let number = self.controller.rounds;
         for to in &members {
@@ -95,9 +102,13 @@ impl World {
     }
 
     fn count_round(&mut self, round: &Round) {
-        for (rank, generation) in round.images.clone() {
+        self.count_images(&round.images, &round.members);
+    }
+
+    fn count_images(&mut self, images: &[(u32, u32)], members: &[Member]) {
+        for (rank, generation) in images.iter().copied() {
             let tolerates = VAULT_BEARS as usize;
-            let guards = vec![Guard { members: round.members.clone(), tolerates }];
+            let guards = vec![Guard { members: members.to_vec(), tolerates }];
             self.planner(Input::Vaulted { rank, generation, guards });
         }
     }

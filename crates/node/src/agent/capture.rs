@@ -7,7 +7,7 @@ use crate::cores;
 use crate::futex;
 use eyrie_control::node::{CheckpointOrder, CheckpointResult, FromNode, Taken, ToNode};
 use eyrie_control::{Dedup, JobSpec};
-use eyrie_image::{Pool, Sharing, Tracker, Tracking};
+use eyrie_image::{Pool, Sharing, Tap, Tracker, Tracking};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ pub(super) fn pool(spec: &JobSpec) -> Option<Arc<Pool>> {
 
 /// A checkpoint of a rank, by the start of its process.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     pub rank: u32,
     pub start: u64,
     pub generation: u32,
@@ -35,23 +35,39 @@ pub(super) struct Wanted {
 impl Agent {
     pub(super) fn order_checkpoint(&mut self, order: CheckpointOrder) {
         let CheckpointOrder { rank, start, generation, incremental, hold, .. } = order;
+        let mut copy = Copy::to(order.partner, order.missing, order.key);
+        copy.known = self.known_there(rank, &copy);
         let r = self.rank(rank);
-        r.copy = Some(Copy::to(order.partner, order.missing, order.key));
-        if hold {
-            (r.held, r.slowed) = (true, None);
-        }
+        r.copy = Some(copy);
+        r.held |= hold;
         self.checkpoint(Wanted { rank, start, generation, incremental, hold });
     }
 
+    /// Has a checkpoint taken. Where its image goes is called before the rank is stopped.
     pub(super) fn checkpoint(&mut self, wanted: Wanted) {
+        let Wanted { rank, start, generation, .. } = wanted;
+        let lives = self.proc(rank, start).is_some();
+        let Some(begin) = self.pouring(rank, generation).filter(|_| lives) else {
+            return self.freeze(wanted, None);
+        };
+        let tell = self.tell.clone();
+        let call = move || drop(tell.send(Msg::Poured { wanted, tap: begin() }));
+        if std::thread::Builder::new().name("eyrie-pour".into()).spawn(call).is_err() {
+            self.freeze(wanted, None);
+        }
+    }
+
+    /// Has the rank stopped for a checkpoint.
+    pub(super) fn freeze(&mut self, wanted: Wanted, tap: Option<Box<dyn Tap>>) {
         let Wanted { rank, start, generation, incremental, hold } = wanted;
         let Some(pid) = self.proc(rank, start).map(|p| p.pid) else {
             self.falls_out(rank);
             let result = CheckpointResult::Died;
             return self.say(FromNode::CheckpointOver { rank, start, generation, result });
         };
-        if self.checkpoint_later(wanted) {
-            return;
+        if self.rank(rank).standing.as_ref().is_some_and(|s| !s.is_slow()) {
+            self.rank(rank).later = Some((wanted, tap));
+            return self.tend_standing(rank);
         }
         self.reach(6);
         let order = Order {
@@ -65,15 +81,24 @@ impl Agent {
             hold,
             bound: self.rank(rank).bound.as_deref().map(cores::mask),
             tracker: self.tracker(rank, incremental),
-            pour: self.pouring(rank, generation),
+            tap,
         };
-        self.rank(rank).capturing = Some(generation);
-        self.rank(rank).freezing = true;
+        let r = self.rank(rank);
+        (r.capturing, r.freezing) = (Some(generation), true);
+        if hold {
+            r.slowed = None;
+        }
         let tell = self.tell.clone();
         let report = move |report| {
             let _ = tell.send(Msg::Checkpoint { rank, generation, start, report });
         };
-        if let Err(error) = checkpoint::start(order, report) {
+        let started = match self.rank(rank).standing.take() {
+            Some(standing) => standing
+                .hand(move |frozen| checkpoint::run(order, frozen, report))
+                .map_err(CheckpointError::Thread),
+            None => checkpoint::start(order, report),
+        };
+        if let Err(error) = started {
             self.let_go(rank);
             self.checkpoint_over(rank, start, generation, Err(error));
         }
@@ -183,6 +208,7 @@ impl Agent {
             return self.checkpoint_failed(rank, start, generation, why);
         }
         self.rank(rank).capturing = None;
+        self.is_there(rank, generation);
         if self.proc(rank, start).is_some() {
             // The image is behind it, and the node may be lost with what is in the pipes.
             self.drain(rank);

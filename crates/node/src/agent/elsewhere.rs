@@ -49,8 +49,8 @@ impl Elsewhere {
         check: impl Fn() -> Choice,
     ) -> Option<Choice> {
         let check = || match check() {
-            Choice::Image(_) if fetch.log => match self.check_log(generation, job) {
-                Ok(()) => check(),
+            Choice::Image(meta) if fetch.log => match self.check_log(generation, job) {
+                Ok(()) => Choice::Image(meta),
                 Err(why) => Choice::Refused { generation, why, fetched: false },
             },
             choice => choice,

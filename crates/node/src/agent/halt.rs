@@ -2,24 +2,25 @@
 //!
 //! A thread for each rank stops them as for a checkpoint, from outside, and holds them until it is
 //! told otherwise; so the program sees nothing of it, neither a signal nor an interrupted call. A
-//! rank that writes faster than it is copied is slowed down so: it is let go now and then.
+//! rank that writes faster than it is copied is slowed down so: it is let go now and then. What is
+//! to be copied of such a one is copied by the thread that has it: it writes nothing in between.
 //!
 //! Kept true: of two threads that stop a process for whatever reason the second begins when the
 //! first has let it go; a checkpoint that is ordered meanwhile is taken, after which the rank
 //! stands again; a rank that is started meanwhile stands at once; whoever dies is told as ever.
 
-use super::capture::Wanted;
 use super::{Agent, Msg};
 use eyrie_control::node::FromNode;
 use eyrie_image::Frozen;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::io;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SendError, Sender};
 use std::time::{Duration, Instant};
 
 /// How soon the death of a rank that stands still is noticed.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// How long a rank that is slowed down runs each time.
-const RUN: Duration = Duration::from_millis(4);
+const RUN: Duration = Duration::from_millis(1);
 
 /// How a rank is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,8 +51,8 @@ pub(super) struct Halt {
 /// A rank that stands still, or is about to.
 pub(super) struct Standing {
     start: u64,
-    /// Dropped, or used: it goes on.
-    go_on: Option<Sender<()>>,
+    /// Dropped: it goes on.
+    go_on: Option<Sender<Handed>>,
     manner: Manner,
     stands: bool,
 }
@@ -59,6 +60,40 @@ pub(super) struct Standing {
 impl Standing {
     pub fn stands(&self) -> bool {
         self.stands
+    }
+
+    /// Whether what is to be done with the process can be given to the thread that slows it down.
+    pub fn is_slow(&self) -> bool {
+        self.go_on.is_some() && matches!(self.manner, Manner::Slow(_))
+    }
+
+    /// Gives it work, which ends its holding the process.
+    pub fn hand(self, work: impl FnOnce(Option<Frozen>) + Send + 'static) -> io::Result<()> {
+        let Some(go_on) = self.go_on else { return Ok(()) };
+        let Err(SendError(handed)) = go_on.send(Handed(Some(Box::new(work)))) else {
+            return Ok(());
+        };
+        // It has just ended.
+        let thread = std::thread::Builder::new().name(String::from("eyrie-ckpt"));
+        thread.spawn(move || drop(handed)).map(drop)
+    }
+}
+
+/// Work with the process, by the thread that holds it. It is done in any case: without the process
+/// if the thread ends before it looks.
+struct Handed(Option<Box<dyn FnOnce(Option<Frozen>) + Send>>);
+
+impl Handed {
+    fn work(mut self, frozen: Option<Frozen>) {
+        if let Some(work) = self.0.take() {
+            work(frozen);
+        }
+    }
+}
+
+impl Drop for Handed {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(|work| work(None));
     }
 }
 
@@ -119,8 +154,9 @@ impl Agent {
         let tell = self.tell.clone();
         let work = move || {
             let stopped = |why| drop(tell.send(Msg::Stopped { rank, start, why }));
-            hold(pid, manner, &told, stopped);
-            let _ = tell.send(Msg::WentOn { rank, start });
+            if hold(pid, manner, &told, stopped) {
+                let _ = tell.send(Msg::WentOn { rank, start });
+            }
         };
         match std::thread::Builder::new().name(String::from("eyrie-halt")).spawn(work) {
             Ok(_) => {
@@ -147,24 +183,13 @@ impl Agent {
         if r.standing.take_if(|s| s.start == start).is_none() {
             return;
         }
-        if let Some(wanted) = r.later.take() {
-            self.checkpoint(wanted);
+        if let Some((wanted, tap)) = r.later.take() {
+            self.freeze(wanted, tap);
         } else if let Some(search) = r.find_later.take() {
             self.find(rank, search);
         }
         self.tend_standing(rank);
         self.tell_halted();
-    }
-
-    /// Puts a checkpoint off until the rank is let go for it. False: it need not be.
-    pub(super) fn checkpoint_later(&mut self, wanted: Wanted) -> bool {
-        let r = self.rank(wanted.rank);
-        if r.standing.is_none() {
-            return false;
-        }
-        r.later = Some(wanted);
-        self.tend_standing(wanted.rank);
-        true
     }
 
     /// Tells when all ranks stand, or which of them cannot be stopped for now.
@@ -188,12 +213,20 @@ impl Agent {
 }
 
 /// Stops a process with its children, and holds it until that is called off or it is dead; or lets
-/// it go now and then.
-fn hold(pid: libc::pid_t, manner: Manner, told: &Receiver<()>, stopped: impl Fn(Option<String>)) {
+/// it go now and then. False if the process was given away with other work.
+fn hold(
+    pid: libc::pid_t,
+    manner: Manner,
+    told: &Receiver<Handed>,
+    stopped: impl Fn(Option<String>),
+) -> bool {
     loop {
         let frozen = match Frozen::stop(pid) {
             Ok(frozen) => frozen,
-            Err(error) => return stopped(Some(error.to_string())),
+            Err(error) => {
+                stopped(Some(error.to_string()));
+                return true;
+            }
         };
         if manner == Manner::Still {
             stopped(None);
@@ -204,15 +237,28 @@ fn hold(pid: libc::pid_t, manner: Manner, told: &Receiver<()>, stopped: impl Fn(
             if left.is_zero() {
                 break true;
             }
-            let called_off = told.recv_timeout(left.min(LOOK)) != Err(RecvTimeoutError::Timeout);
-            if called_off || frozen.has_ended() {
-                break false;
+            match told.recv_timeout(left.min(LOOK)) {
+                Ok(handed) => {
+                    handed.work(Some(frozen));
+                    return false;
+                }
+                Err(RecvTimeoutError::Disconnected) => break false,
+                Err(RecvTimeoutError::Timeout) if frozen.has_ended() => break false,
+                Err(RecvTimeoutError::Timeout) => {}
             }
         };
         // A dead one needs nothing.
         let _ = frozen.release();
-        if !goes_on || told.recv_timeout(RUN) != Err(RecvTimeoutError::Timeout) {
-            return;
+        if !goes_on {
+            return true;
+        }
+        match told.recv_timeout(RUN) {
+            Ok(handed) => {
+                handed.work(None);
+                return false;
+            }
+            Err(RecvTimeoutError::Disconnected) => return true,
+            Err(RecvTimeoutError::Timeout) => {}
         }
     }
 }

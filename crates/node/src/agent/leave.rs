@@ -5,7 +5,7 @@
 
 use super::Agent;
 use super::cut::recorded;
-use super::network::names;
+use super::network::{Copy, names};
 use crate::checkpoint::Pouring;
 use crate::invited::Token;
 use crate::membership::Member;
@@ -15,7 +15,18 @@ use crate::store::Client;
 use eyrie_control::node::{Determinants, FromNode};
 use eyrie_image::Tap;
 use eyrie_protocol::replicas::{Answer, Words, longest};
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
+
+/// What another node has of a rank that moves there: it need not be asked again.
+#[derive(Default)]
+pub(super) struct There {
+    /// In that incarnation.
+    node: Option<(u32, u64)>,
+    generations: BTreeSet<u32>,
+    /// Those that are there when the next image is.
+    coming: Vec<u32>,
+}
 
 impl Agent {
     /// These nodes leave: tells when nothing that is recorded here by now goes with them.
@@ -35,12 +46,12 @@ impl Agent {
     pub(super) fn pouring(&self, rank: u32, generation: u32) -> Option<Pouring> {
         let network = self.network.as_ref().filter(|_| self.leaves)?;
         let copy = self.ranks[rank as usize].copy.as_ref()?;
-        let (to, key, unfit) = (copy.partner?, copy.key?, Arc::clone(&copy.unfit));
+        let (to, key, poured) = (copy.partner?, copy.key?, Arc::clone(&copy.poured));
         let (own, members) = (network.own.clone(), Arc::clone(&network.members));
         let [name, _] = names(rank, generation);
         Some(Box::new(move || {
             let client = Client::connect(&own, &members, to);
-            match client.and_then(|client| Pour::begin(client, &name, key, unfit)) {
+            match client.and_then(|client| Pour::begin(client, &name, key, poured)) {
                 Ok(pour) => pour.map(|pour| Box::new(pour) as Box<dyn Tap>),
                 Err(error) => {
                     tracing::warn!(rank, to, %error, "an image is brought when it is written");
@@ -48,6 +59,30 @@ impl Agent {
                 }
             }
         }))
+    }
+
+    /// Generations of a rank that the node which its images go to is known to have.
+    pub(super) fn known_there(&mut self, rank: u32, copy: &Copy) -> BTreeSet<u32> {
+        let members = self.network.as_ref().filter(|_| self.leaves).map(|n| &n.members);
+        let epoch = members.zip(copy.partner).and_then(|(members, to)| {
+            let members = members.lock().unwrap_or_else(PoisonError::into_inner);
+            members.iter().find(|m| m.0 == to).map(|m| (to, m.1))
+        });
+        let there = &mut self.ranks[rank as usize].there;
+        if epoch.is_none() || there.node != epoch {
+            *there = There { node: epoch, ..There::default() };
+        }
+        there.coming.clone_from(&copy.missing);
+        there.generations.clone()
+    }
+
+    /// An image has come to that node, with all that it needs.
+    pub(super) fn is_there(&mut self, rank: u32, generation: u32) {
+        let there = &mut self.ranks[rank as usize].there;
+        let coming = std::mem::take(&mut there.coming);
+        if there.node.is_some() {
+            there.generations.extend(coming.into_iter().chain([generation]));
+        }
     }
 
     /// An image comes here from the node that its rank leaves.

@@ -2,6 +2,7 @@
 
 use super::{Agent, Replay};
 use crate::cores;
+use crate::memory;
 use crate::reap;
 use eyrie_control::node::{FromNode, NodeLook, RankLook, Refusals};
 use eyrie_control::{Ft, Said};
@@ -105,13 +106,24 @@ impl Agent {
 
     pub(super) fn tell_looks(&self, ask: u64) {
         let ranks = (0..self.size()).filter(|r| self.ranks[*r as usize].proc.is_some());
-        let ranks = ranks.map(|r| self.rank_look(r)).collect();
+        let ranks: Vec<RankLook> = ranks.map(|r| self.rank_look(r)).collect();
+        let available_bytes = memory::available();
+        let left_bytes = memory::left_to_ranks(ranks.iter().map(|r| r.resident_bytes).sum());
         let logged_bytes = self.links().map_or(0, |l| l.logged().0);
         let (transport, piped) = self.links().map(Links::way).unwrap_or_default();
         let (pauses, paused) = self.links().map(Links::paused).unwrap_or_default();
         let refused = self.refused();
         let paused_us = paused.as_micros() as u64;
-        let own = NodeLook { refused, logged_bytes, transport, piped, pauses, paused_us };
+        let own = NodeLook {
+            refused,
+            logged_bytes,
+            transport,
+            piped,
+            pauses,
+            paused_us,
+            available_bytes,
+            left_bytes,
+        };
         self.say(FromNode::Looks { ask, ranks, own });
     }
 
@@ -144,6 +156,7 @@ impl Agent {
             bytes_sent: get(&ctl.bytes_sent),
             messages_received: get(&ctl.msgs_received),
             messages_early: get(&ctl.early_taken),
+            resident_bytes: r.proc.as_ref().map_or(0, |p| memory::resident(p.pid)),
         }
     }
 

@@ -35,7 +35,7 @@ use crate::spawn::Prefix;
 use crate::units;
 use eyrie_control::node::{Choice, FromNode, ToNode};
 use eyrie_control::{Ft, JobSpec, Meta};
-use eyrie_image::{Filling, Pool, Tracker};
+use eyrie_image::{Filling, Pool, Tap, Tracker};
 use eyrie_ledger::saved;
 use eyrie_ledger::segment::{self, Geometry, Segment, SegmentError};
 use std::cell::RefCell;
@@ -56,6 +56,8 @@ pub(crate) enum Msg {
     Exited { rank: u32, start: u64 },
     /// A rank wants to be looked at.
     Bell,
+    /// The node is called, or not, that takes an image while it is written.
+    Poured { wanted: capture::Wanted, tap: Option<Box<dyn Tap>> },
     /// From a checkpoint thread.
     Checkpoint { rank: u32, generation: u32, start: u64, report: Report },
     /// From a thread that checks images.
@@ -143,8 +145,10 @@ struct Rank {
     standing: Option<halt::Standing>,
     /// It is to run one part in so many of the time.
     slowed: Option<u32>,
-    /// A checkpoint that it is let go for.
-    later: Option<capture::Wanted>,
+    /// A checkpoint that it is let go for, and who takes its image.
+    later: Option<(capture::Wanted, Option<Box<dyn Tap>>)>,
+    /// What the node that it moves to has of it.
+    there: leave::There,
     /// Why it could not be stopped.
     restless: Option<String>,
 }
@@ -167,6 +171,7 @@ impl Rank {
             standing: None,
             slowed: None,
             later: None,
+            there: leave::There::default(),
             restless: None,
             preparing: None,
         }
@@ -216,6 +221,7 @@ pub(crate) struct Agent {
     pool: Option<Arc<Pool>>,
     flow: Rc<streams::Flow>,
     feed: Option<streams::Feed>,
+    ahead: Option<streams::Ahead>,
     unprotected: bool,
     /// A checkpoint of all ranks together, until all of them stand still.
     together: Option<together::Together>,
@@ -277,6 +283,7 @@ impl Agent {
                 pool: capture::pool(&spec),
                 flow: Rc::default(),
                 feed: None,
+                ahead: None,
                 unprotected: false,
                 together: None,
                 cut: None,
@@ -367,6 +374,7 @@ impl Agent {
         match message {
             Msg::Exited { rank, start } => self.process_ended(rank, start),
             Msg::Bell => self.look(),
+            Msg::Poured { wanted, tap } => self.freeze(wanted, tap),
             Msg::Checkpoint { rank, generation, start, report } => {
                 self.checkpoint_report(rank, generation, start, report);
             }

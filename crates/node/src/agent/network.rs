@@ -7,7 +7,7 @@ use crate::checkpoint::image_path;
 use crate::futex;
 use crate::invited::{Invited, Token};
 use crate::membership::Member;
-use crate::pour::Unfit;
+use crate::pour::Poured;
 use crate::store::{self, Identity, Members, TurnedAway};
 use crate::units;
 use crate::vault::Door;
@@ -16,6 +16,7 @@ use eyrie_control::{Meta, Transport};
 use eyrie_ledger::early::Wish;
 use eyrie_ledger::{acked, saved};
 use eyrie_link::{Links, Provider, Setup, Way};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Seek as _};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -53,15 +54,18 @@ pub(super) struct Copy {
     pub missing: Vec<u32>,
     /// By which it lets the image in while that is written.
     pub key: Option<Token>,
-    /// What it says of the rank then, if that cannot run there.
-    pub unfit: Unfit,
+    /// What has become of that.
+    pub poured: Poured,
+    /// Generations that are known to be there.
+    pub known: BTreeSet<u32>,
     /// What the rank has sent, as far as that was copied while it stood.
     pub log: Option<Sent>,
 }
 
 impl Copy {
     pub fn to(partner: Option<u32>, missing: Vec<u32>, key: Option<Token>) -> Copy {
-        Copy { partner, missing, key, unfit: Unfit::default(), log: None }
+        let (poured, known) = (Poured::default(), BTreeSet::new());
+        Copy { partner, missing, key, poured, known, log: None }
     }
 }
 
@@ -219,7 +223,8 @@ impl Agent {
             let saved = fd.map(File::from).and_then(|fd| {
                 let mut to = File::options().write(true).create(true).truncate(true).open(&log)?;
                 match copy.log {
-                    None => saved::save_streams(&fd, &segment, rank, &to),
+                    // Of a rank that moves it need not outlive this machine.
+                    None => saved::save_streams(&fd, &segment, rank, &to, copy.key.is_none()),
                     Some(Sent::Inner(held)) => saved::save_held(&fd, &segment, rank, held, &to),
                     Some(Sent::All(mut sent)) => {
                         sent.rewind()?;
@@ -232,16 +237,24 @@ impl Agent {
             let _ = tell.send(Msg::LogsRead);
             let result = saved.map_err(NotThere::once).and_then(|_| {
                 let Some(partner) = copy.partner else { return Ok(()) };
-                let unfit = copy.unfit.lock().unwrap_or_else(PoisonError::into_inner).take();
-                if let Some(why) = unfit {
+                let poured = std::mem::take(
+                    &mut *copy.poured.lock().unwrap_or_else(PoisonError::into_inner),
+                );
+                if let Some(why) = poured.unfit {
                     let text = format!("it cannot move to node {partner}: {why}");
                     return Err(NotThere { text, lasting: true });
                 }
                 // What is kept and not here lies in the vault; this image needs nothing of it.
                 let here = |g: &u32| image_path(&images, rank, *g).exists();
-                let missing = copy.missing.iter().copied().filter(here);
-                let generations = missing.chain([generation]);
-                bring(&own, &members, &images, rank, generations, partner)
+                let wanted = |g: &u32| !copy.known.contains(g) && here(g);
+                let missing = copy.missing.iter().copied().filter(wanted);
+                let generations: Vec<u32> = missing.chain([generation]).collect();
+                if let Some(mut client) = poured.client
+                    && put_all(&mut client, &images, rank, &generations).is_ok()
+                {
+                    return Ok(());
+                }
+                bring(&own, &members, &images, rank, generations.into_iter(), partner)
                     .map_err(|e| NotThere::once(format!("its copy on node {partner}: {e}")))
             });
             let taken = Box::new(taken);
@@ -393,10 +406,16 @@ pub(super) fn bring(
     to: u32,
 ) -> Result<(), store::StoreError> {
     let mut client = store::Client::connect(own, members, to)?;
-    for generation in generations {
-        for name in names(rank, generation) {
-            client.put(images, &name)?;
-        }
-    }
-    Ok(())
+    put_all(&mut client, images, rank, &generations.collect::<Vec<_>>())
+}
+
+/// Brings what is not there of the files of images, in a conversation with another node.
+fn put_all(
+    client: &mut store::Client,
+    images: &Path,
+    rank: u32,
+    generations: &[u32],
+) -> Result<(), store::StoreError> {
+    let names = generations.iter().flat_map(|g| names(rank, *g));
+    names.into_iter().try_for_each(|name| client.put(images, &name))
 }

@@ -56,6 +56,9 @@ impl Agent {
             return self.start_now(rank, start, from, None);
         }
         self.rank(rank).preparing = Some(start);
+        if rank == 0 {
+            self.ahead = Some(streams::Ahead::of(start));
+        }
         let (tell, from) = (self.tell.clone(), Box::new(from.clone()));
         let ready = move || drop(tell.send(Msg::Ready { rank, start, from }));
         match self.links() {
@@ -237,7 +240,8 @@ impl Agent {
         }
         if let Some([read, write]) = feed {
             let writer = pipes::watch(write.try_clone()?, Interest::WRITABLE)?;
-            let feed = streams::Feed::new(start, [read, write], from.input);
+            let mut feed = streams::Feed::new(start, [read, write], from.input);
+            self.ahead.take().into_iter().for_each(|ahead| feed.take(ahead));
             let more = feed.more();
             self.feed = Some(feed);
             proc.tasks.push(tokio::task::spawn_local(streams::feed(agent, writer, start, more)));

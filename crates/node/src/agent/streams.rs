@@ -57,6 +57,20 @@ impl Flow {
     }
 }
 
+/// Standard input that comes before the process of rank 0 whose it is: that waits for what other
+/// nodes had for the rank.
+pub(super) struct Ahead {
+    start: u64,
+    bytes: VecDeque<u8>,
+    over: bool,
+}
+
+impl Ahead {
+    pub fn of(start: u64) -> Ahead {
+        Ahead { start, bytes: VecDeque::new(), over: false }
+    }
+}
+
 /// Standard input of the process of rank 0.
 pub(super) struct Feed {
     start: u64,
@@ -76,6 +90,13 @@ impl Feed {
     pub fn new(start: u64, [read, write]: [OwnedFd; 2], position: u64) -> Feed {
         let (waiting, more) = (VecDeque::new(), Rc::new(Notify::new()));
         Feed { start, write: Some(write), read, waiting, over: false, fed: position, more }
+    }
+
+    /// What has come by now is fed first.
+    pub fn take(&mut self, ahead: Ahead) {
+        if ahead.start == self.start {
+            (self.waiting, self.over) = (ahead.bytes, ahead.over);
+        }
     }
 
     pub fn more(&self) -> Rc<Notify> {
@@ -177,6 +198,8 @@ impl Agent {
         if let Some(feed) = self.feed.as_mut().filter(|f| f.start == start) {
             feed.waiting.extend(bytes);
             feed.more.notify_one();
+        } else if let Some(ahead) = self.ahead.as_mut().filter(|a| a.start == start) {
+            ahead.bytes.extend(bytes);
         }
     }
 
@@ -184,6 +207,8 @@ impl Agent {
         if let Some(feed) = self.feed.as_mut().filter(|f| f.start == start) {
             feed.over = true;
             feed.more.notify_one();
+        } else if let Some(ahead) = self.ahead.as_mut().filter(|a| a.start == start) {
+            ahead.over = true;
         }
     }
 
@@ -226,5 +251,21 @@ impl Agent {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_before_the_process_is_fed_to_it() {
+        let pipe = crate::pipes::pipe(1).unwrap();
+        let mut feed = Feed::new(7, pipe, 3);
+        feed.take(Ahead { over: true, ..Ahead::of(6) });
+        assert!(matches!(feed.feed(), Fed::Idle));
+        feed.take(Ahead { start: 7, bytes: VecDeque::from(*b"words"), over: true });
+        assert!(matches!(feed.feed(), Fed::Over));
+        assert_eq!((feed.fed, feed.consumed()), (8, 3));
     }
 }

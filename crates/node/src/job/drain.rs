@@ -1,8 +1,8 @@
 //! `eyrie drain` and `eyrie migrate`: who may leave, where ranks go, and telling who waits
 //! for it how far it is.
 //!
-//! Kept true: what cannot be is refused before anything is done; whoever waits hears the end of
-//! each node.
+//! Kept true: what cannot be is refused before anything is done, also what there is no memory for;
+//! whoever waits hears the end of each node.
 
 use super::Job;
 use super::leave::End;
@@ -15,6 +15,16 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Somebody waits until nodes have left.
 pub(super) struct Watcher {
     nodes: BTreeSet<u32>,
+    outlet: Outlet,
+}
+
+/// Nodes that are to leave, and who waits for that.
+pub(super) struct Departure {
+    nodes: BTreeSet<u32>,
+    /// Where their ranks are to go; nothing: anywhere.
+    to: BTreeSet<u32>,
+    limit_ms: Option<u64>,
+    end: End,
     outlet: Outlet,
 }
 
@@ -34,7 +44,7 @@ impl Job {
             return Err(format!("node {node} is to leave itself: name another one with --to"));
         }
         self.some_stay(&nodes)?;
-        self.set_out(nodes, &to, limit_ms, End::Left, Some(outlet));
+        self.set_out_with_room(Departure { nodes, to, limit_ms, end: End::Left, outlet });
         Ok(())
     }
 
@@ -46,7 +56,9 @@ impl Job {
     ) -> Result<(), String> {
         self.may_leave()?;
         self.some_stay(&nodes)?;
-        self.set_out(nodes, &BTreeSet::new(), Some(limit_ms), End::Left, None);
+        // There is no time to ask: by what is known.
+        let wishes = self.roomy(&nodes, &BTreeSet::new()).unwrap_or_default();
+        self.set_out(nodes, &BTreeSet::new(), wishes, Some(limit_ms), End::Left);
         Ok(())
     }
 
@@ -85,24 +97,50 @@ impl Job {
             });
         }
         let end = if release { End::AllLeft } else { End::Spare };
-        self.set_out(nodes, &to, None, end, Some(outlet));
+        self.set_out_with_room(Departure { nodes, to, limit_ms: None, end, outlet });
         Ok(())
     }
 
+    /// It is known what memory there is.
+    pub(super) fn depart(&mut self, departure: Departure) {
+        let Departure { nodes, to, limit_ms, end, outlet } = departure;
+        let gone =
+            |node: &&u32| self.leaves.contains_key(node) || !self.nodes[**node as usize].is_live();
+        let may = match nodes.iter().chain(&to).find(gone) {
+            Some(node) => Err(format!("node {node} has left meanwhile, or is about to")),
+            None => self.may_leave().and_then(|()| self.some_stay(&nodes)),
+        };
+        match may.and_then(|()| self.roomy(&nodes, &to)) {
+            Ok(wishes) => {
+                self.leave_watchers.push(Watcher { nodes: nodes.clone(), outlet });
+                self.set_out(nodes, &to, wishes, limit_ms, end);
+            }
+            Err(why) => {
+                let step = LeaveStep::Stays;
+                for &node in &nodes {
+                    let leaving = Leaving { node, step, took_ms: 0.0, text: why.clone() };
+                    outlet.send(&NodeMsg::Leaving(Box::new(leaving)));
+                    self.tell_stays(node, &why);
+                }
+                outlet.send(&NodeMsg::Done);
+            }
+        }
+    }
+
+    /// `roomy`: where those go that have not room everywhere.
     fn set_out(
         &mut self,
         nodes: BTreeSet<u32>,
         to: &BTreeSet<u32>,
+        roomy: BTreeMap<u32, Vec<Member>>,
         limit_ms: Option<u64>,
         end: End,
-        outlet: Option<Outlet>,
     ) {
-        let wishes = match to.is_empty() {
+        let mut wishes = match to.is_empty() {
             true => self.wishes_by_cluster(&nodes),
             false => self.wishes(&nodes, to),
         };
-        let watcher = outlet.map(|outlet| Watcher { nodes: nodes.clone(), outlet });
-        self.leave_watchers.extend(watcher);
+        wishes.extend(roomy);
         self.begin_leaves(&nodes, wishes, limit_ms, end);
         self.tend_leaves();
     }

@@ -33,6 +33,11 @@ impl Links {
         }
     }
 
+    /// Bytes a second that the slowest one carries, of those that are known.
+    pub fn slowest(&self) -> Option<u64> {
+        self.0.values().map(|link| link.rate).min()
+    }
+
     /// Whether all of these have measured; what others did is forgotten.
     pub fn are_known(&mut self, members: &[Member]) -> bool {
         self.0.retain(|member, _| members.contains(member));
@@ -56,7 +61,7 @@ impl Links {
             told.coding / 1e6
         );
         if rate > 0 {
-            let _ = write!(text, ", --vault-rate {:.1} MB/s", rate as f64 / 1e6);
+            let _ = write!(text, ", at most {:.1} MB/s", rate as f64 / 1e6);
         }
         (limited(told, rate), text)
     }
@@ -75,8 +80,8 @@ pub(super) struct Pick {
 }
 
 impl Pick {
-    pub fn learn(&self, links: &Links, manner: &Manner) {
-        let measured = links.measured(manner.rate);
+    pub fn learn(&self, links: &Links, rate: u64) {
+        let measured = links.measured(rate);
         *self.links.lock().unwrap_or_else(PoisonError::into_inner) = measured;
     }
 
@@ -130,7 +135,7 @@ mod tests {
         assert!(!links.are_known(&[member(0), member(2)]), "who left is forgotten");
         let scheme = "rs:2+1".parse().unwrap();
         let (pick, mut manner) = (Arc::new(Pick::default()), Manner::default());
-        pick.learn(&links, &manner);
+        pick.learn(&links, manner.rate);
         manner.encoder = Some(Encoder::FanIn);
         assert_eq!(pick.chooser(scheme, &manner)(&[1; 3]), Encoder::FanIn);
         assert!(pick.why().starts_with("fanin by --encoder; auto would be"), "{}", pick.why());

@@ -16,6 +16,7 @@ use super::failures::Failures;
 use super::nodes::State;
 use super::rounds::{Round, Stop};
 use super::{Job, Rank};
+use crate::crew::Daemon;
 use crate::membership::Member;
 use crate::reap;
 use crate::recovery::{Input, Stage};
@@ -98,9 +99,9 @@ impl Job {
         self.log_event(event);
         if let Some((limit, needed)) = late {
             let text = format!(
-                "it takes about {} by what its ranks' checkpoints have taken, and is given {}: its \
-                 ranks are stopped at once, and what is not elsewhere in time comes back from the \
-                 newest images",
+                "it takes about {} by what its ranks' checkpoints have taken, or by their memory, \
+                 and is given {}: its ranks are stopped at once, and what is not elsewhere in time \
+                 comes back from the newest images",
                 seconds(needed),
                 seconds(limit as f64)
             );
@@ -122,15 +123,6 @@ impl Job {
         };
         let all = self.leaves.iter().filter(|l| Some(l.1.party) == party).map(|l| *l.0);
         all.filter(stands).collect()
-    }
-
-    /// How long it may take, by the last checkpoints of its ranks: a copy, what has changed since,
-    /// and starting elsewhere.
-    fn leave_estimate(&self, node: u32) -> Option<f64> {
-        let ranks = self.placement.ranks_on(node);
-        let of = |rank: &u32| self.ranks[*rank as usize].moves.counted_ms;
-        let all: Vec<f64> = ranks.iter().filter_map(of).collect();
-        (!all.is_empty()).then(|| 3.0 * all.iter().sum::<f64>())
     }
 
     /// How long the main loop may sleep.
@@ -219,8 +211,7 @@ impl Job {
         let holds = round == Round::Last;
         let due = match round {
             Round::None => false,
-            Round::Live => !r.moves.copied,
-            Round::Again => r.moves.is_stale(),
+            Round::Live(turn) => r.moves.turn < turn,
             Round::Last => true,
         };
         if !idle || !due || !self.scheduler.begin(rank, now) {
@@ -230,6 +221,9 @@ impl Job {
         let r = self.rank(rank);
         if let Some(generation) = r.capturing {
             let since = Moment::now();
+            if let Round::Live(turn) = round {
+                r.moves.turn = turn;
+            }
             r.moves.stop = Some(Stop { generation, since, holds, counts: false });
         }
     }
@@ -381,6 +375,16 @@ impl Job {
         self.clear_node(node, cut_off);
     }
 
+    /// A node has ended what it had. If it was dismissed, and an earlier controller started it on
+    /// its host, nothing tells of the end of its daemon: it is counted on.
+    pub(super) fn ends_unseen(&mut self, node: u32) {
+        let n = &self.nodes[node as usize];
+        let unseen = n.daemon.as_ref().is_some_and(Daemon::is_left);
+        if unseen && n.left && n.state != State::Lost {
+            self.node_left(node, "it has ended what it had");
+        }
+    }
+
     /// Neither a process nor storage of it is left.
     pub(super) fn seen_off(&mut self, node: u32) {
         let Some(leave) = self.leaves.remove(&node) else { return };
@@ -424,13 +428,17 @@ impl Job {
                 self.to_home(rank, ToNode::Slow { rank, part: 1 });
             }
         }
+        self.tell_stays(node, why);
+        let (took_ms, text) = (leave.begun.elapsed().as_secs_f64() * 1e3, why.to_string());
+        self.answer_leave(Leaving { node, step: LeaveStep::Stays, took_ms, text });
+    }
+
+    pub(super) fn tell_stays(&mut self, node: u32, why: &str) {
         let mut event = self.event(EventKind::NodeStays);
         (event.node, event.text) = (Some(node), why.to_string());
         self.log_event(event);
         let name = self.node_name(node);
         self.say(format!("{name} does not leave: {why}"));
-        let (took_ms, text) = (leave.begun.elapsed().as_secs_f64() * 1e3, why.to_string());
-        self.answer_leave(Leaving { node, step: LeaveStep::Stays, took_ms, text });
     }
 
     /// Nobody leaves any more who has not left.

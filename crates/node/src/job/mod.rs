@@ -30,6 +30,7 @@ mod pause;
 mod plan;
 mod report;
 mod resume;
+mod room;
 mod rounds;
 mod saving;
 mod sets;

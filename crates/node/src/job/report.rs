@@ -1,5 +1,6 @@
 //! What the job tells about itself: events and status.
 
+use super::drain::Departure;
 use super::nodes::State;
 use super::{Job, Latest, Rank};
 use crate::outlet::Outlet;
@@ -102,6 +103,8 @@ pub struct Looks {
     /// Nodes that have not answered it.
     left: BTreeSet<u32>,
     waiting: Vec<Outlet>,
+    /// Nodes that are to leave when it is known what memory there is. They wait for every node.
+    pub(super) leaving: Vec<Departure>,
 }
 
 impl Job {
@@ -146,6 +149,7 @@ impl Job {
             ft: self.spec.mode().to_string(),
             vault: self.many().then(|| self.spec.vault.to_string()),
             vault_encoder: self.vault_encoder(),
+            vault_round: self.vault_round(),
             phase: self.monitor.phase().to_string(),
             exit_code: self.exit_code,
             daemon_pid: std::process::id(),
@@ -275,18 +279,18 @@ impl Job {
     /// A client wants the status: it gets it when the nodes have said how their ranks are.
     pub fn ask_status(&mut self, outlet: Outlet) {
         self.looks.waiting.push(outlet);
-        if self.looks.left.is_empty() {
+        if self.looks.left.is_empty() || !self.looks.leaving.is_empty() {
             self.ask_looks();
         }
     }
 
-    fn ask_looks(&mut self) {
+    pub(super) fn ask_looks(&mut self) {
         self.looks.ask += 1;
         let ask = self.looks.ask;
         let live = (0u32..).zip(&self.nodes).filter(|(_, n)| n.state == State::Live);
         self.looks.left = live.map(|(node, _)| node).collect();
         if self.looks.left.is_empty() {
-            return self.tell_status();
+            return self.all_looked();
         }
         self.to_all(&ToNode::Look { ask });
         self.arm_looks(ask, LOOK_LIMIT);
@@ -295,7 +299,7 @@ impl Job {
     /// A node is gone and will not answer.
     pub(super) fn looks_without(&mut self, node: u32) {
         if self.looks.left.remove(&node) && self.looks.left.is_empty() {
-            self.tell_status();
+            self.all_looked();
         }
     }
 
@@ -311,16 +315,24 @@ impl Job {
             }
         }
         if ask == self.looks.ask && self.looks.left.remove(&node) && self.looks.left.is_empty() {
-            self.tell_status();
+            self.all_looked();
         }
     }
 
     /// The nodes had time enough.
     pub(super) fn looks_over(&mut self, ask: u64) {
         if ask == self.looks.ask && !self.looks.left.is_empty() {
-            self.looks.left.clear();
+            if self.looks.leaving.is_empty() {
+                self.looks.left.clear();
+            }
             self.tell_status();
         }
+    }
+
+    fn all_looked(&mut self) {
+        self.tell_status();
+        let leaving = std::mem::take(&mut self.looks.leaving);
+        leaving.into_iter().for_each(|departure| self.depart(departure));
     }
 
     fn tell_status(&mut self) {

@@ -3,10 +3,10 @@
 //! A rank that writes as fast as it is copied is slowed down (`ToNode::Slow`), so that what is left
 //! when it is stopped is little all the same.
 //!
-//! Kept true: the ranks of a party are stopped at one time, when another round would bring little
+//! Kept true: the ranks of a party have their rounds at one time, so nobody waits long for others
+//! and changes much meanwhile; they are stopped at one time, when another round would bring little
 //! to any of them: when the last one was short, or not much smaller than the one before although
-//! the rank is slowed down as far as may be, or the last of as many as may be; who has waited for
-//! others is copied once more.
+//! the rank is slowed down as far as may be, or the last of as many as may be.
 
 use super::Job;
 use super::Rank;
@@ -24,21 +24,28 @@ const LEAST_GAIN: f64 = 0.2;
 /// A rank that does not get smaller runs one part in so many of the time; or in so many, if it has
 /// written to most of its memory in the round, or that was not enough.
 const SLOW: u32 = 8;
-const SLOWEST: u32 = 64;
+const SLOWEST: u32 = 256;
 /// What is most of a rank's memory.
 const MOST: f64 = 0.5;
-/// A rank that waited longer than this since its last round has another one before the last.
-const STALE: Duration = Duration::from_millis(400);
+
+/// Making a process from its image.
+const START_MS: f64 = 100.0;
+
+/// How long it may take a rank to move: a copy, what has changed since, and starting elsewhere. By
+/// the time that its last image took until it counted, else by the memory that it has, which goes
+/// over at so many bytes in a millisecond.
+pub(super) fn time_to_move(counted_ms: Option<f64>, bytes: u64, rate: f64) -> Option<f64> {
+    let copy = || (bytes > 0).then(|| 2.0 * bytes as f64 / rate.max(1.0) + START_MS);
+    counted_ms.map(|ms| 3.0 * ms).or_else(copy)
+}
 
 /// What a party of ranks does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Round {
     /// It waits for what is under way.
     None,
-    /// Its ranks are copied while they run.
-    Live,
-    /// Those once more that have waited long for others.
-    Again,
+    /// Those of its ranks that have not begun the round of this number are copied while they run.
+    Live(u32),
     /// They are stopped for that.
     Last,
 }
@@ -46,6 +53,9 @@ pub(super) enum Round {
 /// A rank, as far as it leaves its node.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Moves {
+    /// The number of its latest round among those of its party.
+    #[serde(skip)]
+    pub turn: u32,
     /// How often it was copied while it ran, and the bytes of the last time.
     rounds: u32,
     bytes: u64,
@@ -54,12 +64,8 @@ pub(super) struct Moves {
     rate: f64,
     /// It runs one part in so many of the time; 0: all of it.
     pub part: u32,
-    /// Little is left for another round, or it would not bring more (`outrun`).
+    /// After the last round little is left, or another would not bring more.
     pub copied: bool,
-    outrun: bool,
-    /// The end of the last one.
-    #[serde(skip)]
-    ended: Option<Moment>,
     pub stop: Option<Stop>,
     /// The node that it has left, until it runs elsewhere.
     pub from: Option<u32>,
@@ -88,7 +94,7 @@ impl Moves {
 
     /// It is copied from the beginning.
     pub fn again(&mut self) {
-        (self.copied, self.outrun, self.rounds, self.bytes) = (false, false, 0, 0);
+        (self.copied, self.turn, self.rounds, self.bytes) = (false, 0, 0, 0);
         (self.all_bytes, self.rate, self.part) = (0, 0.0, 0);
     }
 
@@ -104,22 +110,15 @@ impl Moves {
             true if self.part == 0 => SLOW,
             _ => SLOWEST,
         };
-        self.outrun = outruns && (!slows || slower <= self.part);
+        let ahead = outruns && (!slows || slower <= self.part);
         self.rounds += 1;
         self.bytes = bytes;
-        if outruns && !self.outrun {
+        if outruns && !ahead {
             self.part = slower;
             // The next round brings what was written before that.
             self.bytes = u64::MAX;
         }
-        self.ended = Some(Moment::now());
-        self.copied |= little || self.outrun || self.rounds >= ROUNDS;
-    }
-
-    /// It has waited for others since its last round, and much may have changed.
-    pub fn is_stale(&self) -> bool {
-        let waited = self.ended.is_none_or(|at| at.elapsed() > STALE);
-        waited && !self.outrun && self.rounds < ROUNDS
+        self.copied = little || ahead || self.rounds >= ROUNDS;
     }
 
     /// It runs. Returns the node that it has left for that.
@@ -147,15 +146,20 @@ impl Job {
             return Round::Last;
         }
         let late = leave.limit_ms.is_some_and(half);
-        if !late && !party.iter().all(|r| r.moves.copied) {
-            return Round::Live;
-        }
-        if !late && party.iter().any(|r| r.moves.is_stale()) {
-            return Round::Again;
-        }
         let idle = party.iter().all(|r| r.capturing.is_none());
+        if !late && !party.iter().all(|r| r.moves.copied) {
+            return Round::Live(next_turn(party.iter().map(|r| r.moves.turn), idle));
+        }
         if idle { Round::Last } else { Round::None }
     }
+}
+
+/// The round that those have who have not begun it, of some that have begun these: all begin the
+/// next one when all have ended theirs and are `idle`.
+fn next_turn(turns: impl Iterator<Item = u32> + Clone, idle: bool) -> u32 {
+    let last = turns.clone().max().unwrap_or(0);
+    let together = idle && turns.min() == Some(last);
+    if together { last + 1 } else { last.max(1) }
 }
 
 #[cfg(test)]
@@ -173,15 +177,12 @@ mod tests {
         assert!(!rounds(&[(1 << 30, 9000.0)]).copied);
         assert!(!rounds(&[(1 << 30, 9000.0), (1 << 29, 4000.0)]).copied);
         let moves = rounds(&[(1 << 30, 9000.0), (1 << 29, 4000.0), (1 << 20, 50.0)]);
-        assert!(moves.copied && !moves.outrun);
+        assert!(moves.copied);
     }
 
     #[test]
     fn rounds_end_when_the_rank_writes_as_fast_as_it_is_copied() {
-        let mut moves = rounds(&[(1 << 30, 9000.0), ((1 << 30) - 1, 9000.0)]);
-        assert!(moves.copied && moves.outrun);
-        moves.ended = None;
-        assert!(!moves.is_stale(), "another one would not bring more");
+        assert!(rounds(&[(1 << 30, 9000.0), ((1 << 30) - 1, 9000.0)]).copied);
     }
 
     #[test]
@@ -194,7 +195,7 @@ mod tests {
         moves.round(1 << 28, 2300.0, true);
         assert_eq!((moves.copied, moves.part), (false, SLOWEST));
         moves.round(1 << 28, 2300.0, true);
-        assert!(moves.copied && moves.outrun, "no slower");
+        assert!(moves.copied, "no slower");
         let mut moves = rounds(&[(1 << 30, 9000.0), (1 << 28, 2300.0)]);
         moves.round(1 << 28, 2300.0, true);
         assert_eq!((moves.copied, moves.part), (false, SLOW));
@@ -207,8 +208,7 @@ mod tests {
 
     #[test]
     fn what_a_round_takes_besides_its_bytes_is_not_much_to_copy() {
-        let moves = rounds(&[(1 << 30, 9000.0), (1 << 20, 700.0)]);
-        assert!(moves.copied && !moves.outrun);
+        assert!(rounds(&[(1 << 30, 9000.0), (1 << 20, 700.0)]).copied);
     }
 
     #[test]
@@ -216,16 +216,33 @@ mod tests {
         let bytes = |n: u32| (1e12 * 0.75f64.powi(n as i32)) as u64;
         let all: Vec<(u64, f64)> = (0..ROUNDS).map(|n| (bytes(n), 9000.0)).collect();
         assert!(!rounds(&all[1..]).copied && rounds(&all).copied);
-        assert!(!rounds(&all).is_stale());
     }
 
     #[test]
-    fn who_has_waited_is_copied_once_more() {
-        let mut moves = rounds(&[(1 << 20, 50.0)]);
-        assert!(!moves.is_stale());
-        moves.ended = None;
-        assert!(moves.is_stale());
+    fn who_has_waited_for_others_is_copied_with_them_again() {
+        let mut moves = rounds(&[(1 << 30, 9000.0), (1 << 20, 50.0)]);
+        moves.round(1 << 29, 4500.0, false);
+        assert!(!moves.copied, "much has changed meanwhile");
+        moves.round(1 << 20, 50.0, false);
+        assert!(moves.copied);
         moves.begins();
         assert!(!moves.copied, "another process");
+    }
+
+    #[test]
+    fn what_was_never_copied_is_estimated_by_its_memory() {
+        assert_eq!(time_to_move(None, 0, 1e5), None);
+        assert_eq!(time_to_move(Some(100.0), 1 << 30, 1e5), Some(300.0));
+        assert_eq!(time_to_move(None, 100_000_000, 1e5), Some(2000.0 + START_MS));
+    }
+
+    #[test]
+    fn rounds_of_a_party_begin_together() {
+        let next = |turns: &[u32], idle| next_turn(turns.iter().copied(), idle);
+        assert_eq!(next(&[0, 0], false), 1, "one is just having its checkpoint: it follows");
+        assert_eq!(next(&[1, 0], true), 1);
+        assert_eq!(next(&[1, 1], false), 1, "one still has its round");
+        assert_eq!(next(&[1, 1], true), 2);
+        assert_eq!(next(&[3, 3, 0], true), 3, "it is another process now");
     }
 }

@@ -10,8 +10,10 @@
 //! generations; one is dropped only when no file in it is needed; what was under way when a
 //! controller died is dropped by its successor, as nobody was told of it.
 
+mod rebuild;
 mod told;
 
+use self::rebuild::Progress;
 use self::told::Costs;
 use super::Job;
 use super::books::Moment;
@@ -61,6 +63,8 @@ struct Round {
     commit: Option<Commit>,
     #[serde(skip)]
     pick: Arc<Pick>,
+    #[serde(skip)]
+    progress: Progress,
     spent: Costs,
 }
 
@@ -162,6 +166,7 @@ impl Job {
         self.vaults.last += 1;
         let (generation, term) = (self.vaults.last, self.reign());
         let vault = record::hash(self.place.id.as_bytes());
+        let progress = self.progress(images);
         let measure = !self.vaults.links.are_known(&members);
         let pick = Arc::new(Pick::default());
         let choose = pick.chooser(scheme, &self.spec.manner);
@@ -175,7 +180,7 @@ impl Job {
                 places: places.clone(),
                 generation,
                 term,
-                rate: self.spec.manner.rate,
+                rate: progress.rate,
                 measure,
                 images: own.map(|i| (i.0, i.1)).collect(),
                 files: files.iter().filter(|f| *f.1 == member.node).map(|f| *f.0).collect(),
@@ -193,6 +198,7 @@ impl Job {
             coordinator: Some(coordinator),
             commit: None,
             pick,
+            progress,
             spent: Costs::default(),
         });
         self.scheduler.load(Some(self.now_ms()));
@@ -206,18 +212,20 @@ impl Job {
         let event = match step {
             VaultStep::Offered { summary, link, us } if summary.node == node => {
                 link.into_iter().for_each(|link| links.note(member, link));
-                round.pick.learn(links, &self.spec.manner);
+                round.pick.learn(links, round.progress.rate);
                 round.spent.payload = round.spent.payload.max(us);
                 Event::Offered(summary)
             }
             VaultStep::Prepared { summary, spent } if summary.node == node => {
                 round.spent.add(spent);
+                round.progress.note(node, spent.bytes);
                 links.at_least(member, spent.bytes, spent.encode_us);
                 Event::Prepared(summary)
             }
             VaultStep::Offered { .. } | VaultStep::Prepared { .. } => {
                 Event::Failed { node, why: String::from("it speaks for another node") }
             }
+            VaultStep::Underway { sent } => return round.progress.note(node, sent),
             VaultStep::Committed => Event::Committed { node },
             VaultStep::Failed(why) => Event::Failed { node, why },
             VaultStep::Damaged { rank, generation: image, why } => {
@@ -257,6 +265,7 @@ impl Job {
         let (to, order) = match action {
             Action::Encode { group, payloads, encoder } => {
                 round.encoder = encoder.to_string();
+                round.progress.encodes(self.spec.vault, &payloads);
                 let group = round.groups.get(group).cloned().unwrap_or_default();
                 let to = group.clone();
                 (to, VaultOrder::Encode { generation, group, payloads, encoder })
@@ -285,6 +294,7 @@ impl Job {
                 self.vaults.failed = 0;
                 let place = |(file, node): (File, u32)| (file, (generation, node));
                 let text = round.spent.describe(&commit, &round.encoder, &round.begun);
+                let text = text + &round.progress.describe();
                 self.vaults.encoder = Some(round.pick.why());
                 self.vaults.files.extend(round.files.into_iter().map(place));
                 let members = round.members;

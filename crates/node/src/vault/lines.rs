@@ -12,6 +12,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 
+/// Most parts that leave at once.
+const MAX_PARTS: usize = 16;
+
 /// The lines of one generation.
 pub(super) struct Lines {
     generation: u64,
@@ -63,8 +66,12 @@ fn carry(
     waiting: &Receiver<Message>,
 ) -> Result<(), StoreError> {
     let mut client = Client::connect(own, members, to)?;
-    for message in waiting {
-        client.part(generation, &message)?;
+    let mut parts = Vec::with_capacity(MAX_PARTS);
+    while let Ok(first) = waiting.recv() {
+        parts.push(first);
+        parts.extend(waiting.try_iter().take(MAX_PARTS - 1));
+        client.parts(generation, &parts)?;
+        parts.clear();
     }
     Ok(())
 }

@@ -24,6 +24,9 @@ use std::time::{Duration, Instant};
 /// Longest that a payload waits for what is measured: the other node may be on its way out.
 const PROBE_LIMIT: Duration = Duration::from_secs(1);
 
+/// How often it is told how much was sent.
+const TELL: Duration = Duration::from_millis(500);
+
 /// What is to be done.
 pub(crate) enum Work {
     /// What the controller orders, as this member.
@@ -58,6 +61,8 @@ struct Current {
     /// Since the order to encode, and what was sent since.
     begun: Instant,
     sent: u64,
+    /// When that was told the last time.
+    told: Instant,
 }
 
 struct Worker {
@@ -218,8 +223,9 @@ impl Worker {
         let us = begun.elapsed().as_micros() as u64;
         let (group, lines) = (Vec::new(), None);
         let (pace, begun) = (Pace::new(rate), Instant::now());
-        let prepared = false;
-        self.current = Some(Current { generation, group, lines, prepared, pace, begun, sent: 0 });
+        let (prepared, told) = (false, begun);
+        self.current =
+            Some(Current { generation, group, lines, prepared, pace, begun, sent: 0, told });
         let link = probing.and_then(|probing| probing.recv_timeout(PROBE_LIMIT).ok());
         Ok(Some(VaultStep::Offered { summary, link, us }))
     }
@@ -278,6 +284,11 @@ impl Worker {
             }
             current.sent += bytes;
             lines.send(to, message).map_err(|e| e.to_string())?;
+        }
+        if current.told.elapsed() >= TELL {
+            current.told = Instant::now();
+            let sent = current.sent;
+            self.say(generation, VaultStep::Underway { sent });
         }
         Ok(())
     }

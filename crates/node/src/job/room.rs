@@ -1,0 +1,187 @@
+//! Which of the nodes that ranks may move to have memory for them, and how long it takes to bring
+//! that there, by what the nodes say when ranks are about to move.
+//!
+//! Kept true: no rank goes to where there is no memory for it and for those that go there with it;
+//! where all places have room for all, others decide as ever; who says nothing has room.
+
+use super::drain::Departure;
+use super::{Job, rounds};
+use crate::membership::Member;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A rank takes more than its pages: a part of that for the kernel's tables and the log.
+const MORE: u64 = 16;
+/// Bytes in a millisecond between hosts, as long as nothing was measured: 1 Gbit/s.
+const LINK: f64 = 125e3;
+/// The same between nodes of one machine.
+const MACHINE: f64 = 500e3;
+/// Images of fewer bytes say nothing of the rate.
+const TELLING_BYTES: u64 = 4 << 20;
+
+/// Where ranks go, best first.
+type Wishes = BTreeMap<u32, Vec<Member>>;
+
+/// Where ranks may go.
+#[derive(Debug, Clone)]
+struct Place {
+    member: Member,
+    /// Bytes that its ranks may have besides, if that is limited.
+    room: Option<u64>,
+    machine: String,
+    /// Ranks that are there, or go there.
+    ranks: usize,
+}
+
+/// Where ranks of so many bytes go. `None`: each place has room for all of them. `Err`: the rank
+/// that fits nowhere.
+fn fit(
+    ranks: &[(u32, u64)],
+    mut places: Vec<Place>,
+    mut machines: BTreeMap<String, u64>,
+) -> Result<Option<Wishes>, (u32, u64)> {
+    let has = |place: &Place, machines: &BTreeMap<String, u64>, bytes: u64| {
+        let machine = machines.get(&place.machine);
+        place.room.iter().chain(machine).all(|room| *room >= bytes)
+    };
+    let all = ranks.iter().map(|r| r.1).sum();
+    if places.iter().all(|place| has(place, &machines, all)) {
+        return Ok(None);
+    }
+    let mut ranks = ranks.to_vec();
+    ranks.sort_by_key(|(rank, bytes)| (std::cmp::Reverse(*bytes), *rank));
+    let mut found = BTreeMap::new();
+    for (rank, bytes) in ranks {
+        let fits = places.iter_mut().filter(|place| has(place, &machines, bytes));
+        let best = fits.min_by_key(|place| (place.ranks, place.member)).ok_or((rank, bytes))?;
+        best.ranks += 1;
+        best.room.iter_mut().for_each(|room| *room -= bytes);
+        machines.get_mut(&best.machine).into_iter().for_each(|room| *room -= bytes);
+        found.insert(rank, vec![best.member]);
+    }
+    Ok(Some(found))
+}
+
+fn mib(bytes: u64) -> u64 {
+    bytes.div_ceil(1 << 20)
+}
+
+impl Job {
+    /// Where the ranks of nodes go that have not room everywhere: among these, or if none are
+    /// named, in their clusters, as long as nodes of those stay.
+    pub(super) fn roomy(
+        &self,
+        nodes: &BTreeSet<u32>,
+        to: &BTreeSet<u32>,
+    ) -> Result<Wishes, String> {
+        let takers = self.planner.iter().flat_map(|p| p.takers());
+        let takers: Vec<Member> = takers.filter(|m| !nodes.contains(&m.node)).collect();
+        if !to.is_empty() {
+            let named: Vec<Member> = takers.into_iter().filter(|m| to.contains(&m.node)).collect();
+            return self.room_among(nodes, &named);
+        }
+        let mut all = BTreeMap::new();
+        for cluster in 0..self.spec.clusters.count().max(1) {
+            let here = |node: u32| self.spec.clusters.of(node) == cluster;
+            let going = nodes.iter().copied().filter(|n| here(*n)).collect();
+            let stay: Vec<Member> = takers.iter().copied().filter(|m| here(m.node)).collect();
+            all.extend(self.room_among(&going, if stay.is_empty() { &takers } else { &stay })?);
+        }
+        Ok(all)
+    }
+
+    fn room_among(&self, nodes: &BTreeSet<u32>, to: &[Member]) -> Result<Wishes, String> {
+        let ranks = nodes.iter().flat_map(|n| self.placement.ranks_on(*n));
+        let bytes = |rank: u32| self.ranks[rank as usize].look.resident_bytes;
+        let ranks: Vec<(u32, u64)> = ranks.map(|r| (r, bytes(r) + bytes(r) / MORE)).collect();
+        let machine = |node: u32| self.nodes[node as usize].host().unwrap_or_default().to_string();
+        let place = |member: &Member| Place {
+            member: *member,
+            room: self.nodes[member.node as usize].look.left_bytes,
+            machine: machine(member.node),
+            ranks: self.placement.ranks_on(member.node).len(),
+        };
+        let there =
+            |m: &Member| Some((machine(m.node), self.nodes[m.node as usize].look.available_bytes?));
+        let machines = to.iter().filter_map(there).collect();
+        let found = fit(&ranks, to.iter().map(place).collect(), machines);
+        let found = found.map_err(|(rank, bytes)| self.no_room(rank, bytes, to))?;
+        Ok(found.unwrap_or_default())
+    }
+
+    fn no_room(&self, rank: u32, bytes: u64, to: &[Member]) -> String {
+        let of = |m: &Member| {
+            let look = &self.nodes[m.node as usize].look;
+            let room = look.left_bytes.into_iter().chain(look.available_bytes).min();
+            let room = room.map_or(String::from("enough"), |room| format!("{} MiB", room >> 20));
+            format!("{} {room}", self.node_name(m.node))
+        };
+        let have: Vec<String> = to.iter().map(of).collect();
+        format!(
+            "rank {rank} takes {} MiB of memory, which is not there for it and the ranks that move \
+             with it: {}; name other nodes (--to), or let some join first (eyrie grow)",
+            mib(bytes),
+            have.join(", ")
+        )
+    }
+
+    /// Somebody wants nodes to leave: first all say what memory there is.
+    pub(super) fn set_out_with_room(&mut self, departure: Departure) {
+        self.looks.leaving.push(departure);
+        self.ask_looks();
+    }
+
+    /// How long a node may take to leave: a copy of its ranks, what has changed since, and starting
+    /// elsewhere. By the last checkpoints of its ranks, or by the memory that they have.
+    pub(super) fn leave_estimate(&self, node: u32) -> Option<f64> {
+        let images = self.ranks.iter().filter_map(|r| {
+            let bytes = r.latest.as_ref()?.taken.bytes;
+            Some((bytes, r.moves.counted_ms?)).filter(|_| bytes >= TELLING_BYTES)
+        });
+        let measured = images.map(|(bytes, ms)| bytes as f64 / ms.max(1.0)).reduce(f64::max);
+        let guess = if self.spec.hosts.is_some() { LINK } else { MACHINE };
+        let rate = measured.unwrap_or(guess);
+        let ranks = self.placement.ranks_on(node).into_iter().map(|r| &self.ranks[r as usize]);
+        let of =
+            |r: &super::Rank| rounds::time_to_move(r.moves.counted_ms, r.look.resident_bytes, rate);
+        ranks.filter_map(of).reduce(|a, b| a + b)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(node: u32, room: Option<u64>, machine: &str, ranks: usize) -> Place {
+        let member = Member { node, epoch: 1 };
+        Place { member, room, machine: machine.into(), ranks }
+    }
+
+    fn nodes(found: Option<Wishes>) -> Vec<(u32, u32)> {
+        found.into_iter().flatten().map(|(rank, to)| (rank, to[0].node)).collect()
+    }
+
+    #[test]
+    fn with_room_everywhere_others_decide() {
+        let places = vec![place(1, None, "a", 0), place(2, Some(300), "b", 0)];
+        let machines = BTreeMap::from([(String::from("b"), 300)]);
+        assert_eq!(fit(&[(0, 100), (1, 200)], places, machines), Ok(None));
+    }
+
+    #[test]
+    fn ranks_go_to_where_there_is_room_for_all_that_go_there() {
+        let places = || vec![place(1, Some(150), "a", 0), place(2, Some(250), "b", 3)];
+        let found = fit(&[(0, 100), (1, 100), (2, 120)], places(), BTreeMap::new());
+        assert_eq!(nodes(found.unwrap()), [(0, 2), (1, 2), (2, 1)]);
+        let found = fit(&[(0, 100), (1, 100), (2, 180)], places(), BTreeMap::new());
+        assert_eq!(found, Err((1, 100)));
+        assert_eq!(fit(&[(0, 1)], Vec::new(), BTreeMap::new()), Ok(None), "nobody to ask");
+    }
+
+    #[test]
+    fn nodes_of_one_machine_share_what_it_has() {
+        let places = vec![place(1, None, "a", 0), place(2, None, "a", 0), place(3, None, "b", 9)];
+        let machines = BTreeMap::from([(String::from("a"), 150), (String::from("b"), 150)]);
+        let found = fit(&[(0, 100), (1, 100)], places, machines);
+        assert_eq!(nodes(found.unwrap()), [(0, 1), (1, 3)]);
+    }
+}
