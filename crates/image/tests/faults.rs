@@ -93,6 +93,8 @@ fn what_cannot_come_back_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     for (what, expected) in [
         ("pipe", "a pipe to a process outside"),
+        ("unix", "to a process outside"),
+        ("tcp", "whose other end is in no process that is checkpointed with this one"),
         ("rights", "with file descriptors in flight"),
         ("events", "events that the program has not read"),
         ("uring", "io_uring"),

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
+#include <netinet/in.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -42,12 +43,28 @@ static int joined(void *arg) {
     return arg != NULL;
 }
 
+// Two ends of a pipe or connection, the second of which can be written.
+static int ends(const char *what, int fds[2]) {
+    if (!strcmp(what, "pipe")) return !pipe(fds);
+    if (!strcmp(what, "unix")) return !socketpair(AF_UNIX, SOCK_STREAM, 0, fds);
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof at;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    fds[1] = socket(AF_INET, SOCK_STREAM, 0);
+    if (listen(listener, 1) || getsockname(listener, (struct sockaddr *)&at, &bytes)) return 0;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (connect(fds[1], (struct sockaddr *)&at, sizeof at)) return 0;
+    fds[0] = accept(listener, NULL, NULL);
+    close(listener);
+    return fds[0] >= 0;
+}
+
 int main(int argc, char **argv) {
     int seconds = argc > 1 ? atoi(argv[1]) : 10;
     const char *what = argc > 2 ? argv[2] : "";
     int fds[2];
-    if (!strcmp(what, "pipe")) {
-        if (pipe(fds)) return 1;
+    if (!strcmp(what, "pipe") || !strcmp(what, "unix") || !strcmp(what, "tcp")) {
+        if (!ends(what, fds)) return 1;
         // Read by one that is no child of ours, until we are gone.
         if (fork() == 0) {
             if (fork() != 0) _exit(0);
