@@ -55,9 +55,12 @@ static char *pages_of_noise(size_t bytes) {
 }
 
 static int bare_fork(size_t bytes) {
-    if (!pages_of_noise(bytes)) return 1;
+    char *area = pages_of_noise(bytes);
+    if (!area) return 1;
     double best = 1e9;
     for (int i = 0; i < 5; i++) {
+        // As of a program that writes: a page that is shared already is faster to share again.
+        for (size_t at = 0; at < bytes; at += 4096) area[at]++;
         double begun = now();
         pid_t child = fork();
         if (!child) _exit(0);

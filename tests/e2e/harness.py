@@ -369,7 +369,11 @@ class Job:
         if self._events_file:
             self._events_file.close()
             self._events_file = None
-        shutil.rmtree(self.home, ignore_errors=True)
+        # Processes that are about to end may write there until then.
+        end = time.monotonic() + 20
+        while os.path.exists(self.home) and time.monotonic() < end:
+            shutil.rmtree(self.home, ignore_errors=True)
+            time.sleep(POLL_S)
 
 
 def run_to_end(command, ranks=4, timeout=TIMEOUT_S, **options):

@@ -31,7 +31,7 @@ const MOST_SKIPPED_LOG2: u32 = 10;
 /// The program's own descriptors keep the numbers that they would have without ours.
 const HIGH_FD: i32 = 512;
 
-/// The newest early message of one source.
+/// An early message.
 #[repr(C, align(8))]
 struct Slot {
     bytes: [u8; DATAGRAM_BYTES],
@@ -57,7 +57,9 @@ pub(crate) struct Early {
     /// Never closed on drop: after a restore the number may be another's.
     socket: ManuallyDrop<UdpSocket>,
     rank: u32,
-    slots: Vec<Option<Box<Slot>>>,
+    /// By source the newest two: who sends one has heard something that this rank sent, but not
+    /// that it has taken the one before (it may do so next, having sent to many at once).
+    slots: Vec<[Option<Box<Slot>>; 2]>,
     receivers: Vec<Receiver>,
     /// Looks until the socket is asked again: not for each source.
     turn: u32,
@@ -81,7 +83,7 @@ impl Early {
         Some(Early {
             socket: ManuallyDrop::new(socket),
             rank,
-            slots: (0..ranks).map(|_| None).collect(),
+            slots: (0..ranks).map(|_| [None, None]).collect(),
             receivers: vec![Receiver::default(); ranks],
             turn: 0,
             looks: LOOKS,
@@ -122,10 +124,12 @@ impl Early {
 
     fn keep(&mut self, seg: &Segment, prefix: &Prefix, datagram: &[u8]) {
         let ours = prefix.dst == self.rank && prefix.token == early::token(seg.rank(self.rank));
-        let Some(slot) = self.slots.get_mut(prefix.src as usize).filter(|_| ours) else { return };
+        let Some(pair) = self.slots.get_mut(prefix.src as usize).filter(|_| ours) else { return };
         if datagram.len() > DATAGRAM_BYTES {
             return;
         }
+        let ends = [0, 1].map(|i: usize| pair[i].as_ref().map_or(0, |slot| slot.from + 1));
+        let slot = &mut pair[usize::from(ends[1] < ends[0])];
         let slot = slot.get_or_insert_with(|| {
             Box::new(Slot { bytes: [0; DATAGRAM_BYTES], length: 0, from: 0 })
         });
@@ -135,7 +139,8 @@ impl Early {
 
     /// The entry at the position of `reader`, if it came early. Valid until the next `look`.
     pub fn entry(&self, reader: &Reader) -> Option<Entry> {
-        let slot = self.slots[reader.src() as usize].as_ref().filter(|s| s.from == reader.pos)?;
+        let kept = self.slots[reader.src() as usize].iter().flatten();
+        let slot = kept.into_iter().find(|s| s.from == reader.pos)?;
         reader.early(&slot.bytes[PREFIX_BYTES..slot.length])
     }
 

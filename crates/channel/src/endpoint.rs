@@ -32,6 +32,10 @@ pub const EXIT_DIVERGED: i32 = 86;
 const EXIT_DAMAGED: i32 = 87;
 /// Payload of a remote message's entry: address, length, process.
 const NOTE_BYTES: usize = 24;
+/// Most bytes that a rank sends to other nodes ahead of what it waits for.
+const AHEAD_FAR_BYTES: u64 = 4 << 20;
+/// Fruitless rounds of waiting after which log memory is made ready.
+const PREPARE_AFTER: u32 = 50;
 /// Log of a program that was started without `eyrie run`.
 const SINGLETON_LOG_BYTES: u64 = 64 << 20;
 
@@ -399,6 +403,19 @@ impl Endpoint {
         (word(0), word(8), half(16))
     }
 
+    /// Bytes that a rank may send ahead of what it waits for. A channel may have begun a chunk and
+    /// need another one for any of them: there is room for that besides.
+    pub fn ahead_bytes(&self) -> u64 {
+        let geo = self.seg.geometry();
+        let spare = geo.pool_chunks.saturating_sub(2 * geo.ranks) / 4;
+        let least = u64::from(geo.chunk_bytes);
+        match self.linked {
+            true => (u64::from(spare) * least).clamp(least, AHEAD_FAR_BYTES.max(least)),
+            // In a node there is no delay, but there are caches.
+            false => least,
+        }
+    }
+
     pub fn acknowledged(&self, dst: u32, start: u64) -> bool {
         self.log.acknowledged(dst, start)
     }
@@ -578,6 +595,9 @@ impl Endpoint {
     /// once more, then calls `sleep` or `disarm` with the value.
     #[inline]
     pub fn wait_round(&mut self, idle: u32) -> Option<u32> {
+        if idle >= PREPARE_AFTER && self.log.prepare() {
+            return None;
+        }
         match self.patience.round(idle) {
             Round::Look => self.presence.waiting(|| ()),
             Round::Spin => self.presence.waiting(std::hint::spin_loop),

@@ -156,8 +156,8 @@ pub enum ToNode {
     /// Which determinants of these ranks are held here? Answered by `Held`.
     Held { ask: u64, ranks: Vec<u32> },
     /// Nothing; the connection stands, and the controller bears so long a silence: the node may
-    /// bear a quarter more.
-    Beat { patience_ms: u64 },
+    /// bear a quarter more, from the last stamp of its own on that came.
+    Beat { patience_ms: u64, stamp_ms: Option<u64> },
     /// No kept checkpoint of the rank needs what lies before these positions.
     Trim { rank: u32, need: Vec<u64>, det_pos: u64 },
     /// The rank has ended: nobody reads the channels to it any more.
@@ -527,9 +527,11 @@ pub enum FromNode {
         generation: u64,
         step: VaultStep,
     },
-    /// Nothing; the node lives, and would bear so long a silence by what it is used to.
+    /// Nothing; the node lives, would bear so long a silence by what it is used to, and says this
+    /// so long after the connection's beginning.
     Beat {
         patience_ms: u64,
+        stamp_ms: Option<u64>,
     },
     /// So many processes are left that cannot be killed.
     Finished {

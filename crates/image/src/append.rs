@@ -29,21 +29,20 @@ pub fn appends(description: &Description) -> bool {
     writes(description) && description.flags as i32 & libc::O_APPEND != 0
 }
 
-/// Marks the files that are appended to and that processes besides `own` have open for writing.
-/// What cannot be looked at does not count: it belongs to other users.
-pub fn mark_shared(own: &[libc::pid_t], descriptions: &mut [Description]) {
-    let wanted: BTreeSet<(u64, u64)> = descriptions
-        .iter()
-        .filter(|d| appends(d))
-        .filter_map(|d| match &d.target {
-            Target::File { id, .. } => Some((id.dev, id.ino)),
-            _ => None,
-        })
-        .collect();
-    if wanted.is_empty() {
-        return;
-    }
-    let shared = open_elsewhere(own, &wanted);
+/// Files by device and inode number.
+pub type Files = BTreeSet<(u64, u64)>;
+
+/// The files that are appended to.
+pub fn files(descriptions: &[Description]) -> Files {
+    let file = |d: &Description| match &d.target {
+        Target::File { id, .. } => Some((id.dev, id.ino)),
+        _ => None,
+    };
+    descriptions.iter().filter(|d| appends(d)).filter_map(file).collect()
+}
+
+/// Marks the files that others have open for writing.
+pub fn mark_shared(shared: &Files, descriptions: &mut [Description]) {
     for description in descriptions {
         if let Target::File { id, .. } = &description.target {
             description.shared = shared.contains(&(id.dev, id.ino));
@@ -51,8 +50,9 @@ pub fn mark_shared(own: &[libc::pid_t], descriptions: &mut [Description]) {
     }
 }
 
-/// Which of these files (by device and inode number) other processes have open for writing.
-fn open_elsewhere(own: &[libc::pid_t], wanted: &BTreeSet<(u64, u64)>) -> BTreeSet<(u64, u64)> {
+/// Which of these files processes besides `own` have open for writing. What cannot be looked at
+/// does not count: it belongs to other users.
+pub fn open_elsewhere(own: &[libc::pid_t], wanted: &Files) -> Files {
     let mut found = BTreeSet::new();
     let Ok(processes) = fs::read_dir("/proc") else { return found };
     for process in processes.flatten() {

@@ -1,28 +1,40 @@
 //! What the kernel tells of a mapping only after a walk through all of its page tables: advice,
 //! protection key, size of pages. That walk takes as long as copying a part of the memory, so a
-//! process need not stand still for it.
+//! process need not stand still for it, nor do its pages wait for it on their way to the image.
 //!
 //! At a freeze the list of mappings is read without it. Where each was there when flags were read
-//! last, those serve to find what is to be copied. They are read again when the process runs, from
-//! the same memory whatever becomes of its number, and what is found then is what the image says:
+//! last, those serve to find what is to be stored. They are read again meanwhile, of a twin, or of
+//! the process itself, which may run again by then: from the same memory whatever becomes of its
+//! number. What is found then is what the image says:
 //! a flag that was changed since the last time is right, and one that is changed after the freeze
 //! is changed again by the restored process. Of a mapping that is gone, or in pieces that differ,
 //! the older flags stay: the restored process is about to do the same to it.
 
 use crate::error::CaptureError;
+use crate::meanwhile::Meanwhile;
 use crate::procfs::{self, Mapping};
 use std::fs::File;
 
-/// Mappings of a frozen process, and where to read their flags again if these were read earlier.
+/// Mappings of a frozen process, and their flags as they are read again if these were read earlier.
 pub(crate) struct Pending {
     pub maps: Vec<Mapping>,
-    smaps: Option<File>,
+    later: Later,
+}
+
+type Answer = Result<Vec<Mapping>, CaptureError>;
+
+enum Later {
+    /// They are those of the freeze.
+    Not,
+    /// To be read here.
+    From(File),
+    Reading(Meanwhile<Answer>),
 }
 
 /// Mappings whose flags are those of the freeze.
 impl From<Vec<Mapping>> for Pending {
     fn from(maps: Vec<Mapping>) -> Pending {
-        Pending { maps, smaps: None }
+        Pending { maps, later: Later::Not }
     }
 }
 
@@ -30,31 +42,39 @@ impl Pending {
     /// The mappings `now` of a process that stands still, if all flags that matter are `known`.
     pub fn new(pid: libc::pid_t, now: &[Mapping], known: &[Mapping]) -> Option<Pending> {
         let maps = now.iter().map(|m| with_known(m, known)).collect::<Option<Vec<_>>>()?;
-        Some(Pending { maps, smaps: Some(procfs::open_smaps(pid).ok()?) })
+        Some(Pending { maps, later: Later::From(procfs::open_smaps(pid).ok()?) })
     }
 
-    /// Whether flags are to be read again.
-    pub fn is_open(&self) -> bool {
-        self.smaps.is_some()
+    /// Begins to read the flags again, if that is to be done and was not begun yet.
+    pub fn read_meanwhile(&mut self) {
+        self.later = match std::mem::replace(&mut self.later, Later::Not) {
+            Later::From(smaps) => Later::Reading(Meanwhile::begin(move || read(&smaps))),
+            other => other,
+        };
     }
 
-    /// The same with the flags of now, if they are to be read again. That the process runs again is
-    /// no harm; if it has ended nothing more can be told.
-    pub fn settle(mut self) -> Result<Pending, CaptureError> {
-        let Some(mut smaps) = self.smaps.take() else { return Ok(self) };
-        let later = procfs::parse_maps(&procfs::read_smaps(&mut smaps)?)?;
-        if later.is_empty() {
-            return Err(CaptureError::Gone);
-        }
-        for m in &mut self.maps {
+    /// The mappings with the flags of now, and whether these were read again.
+    pub fn settle(mut self) -> Result<(Vec<Mapping>, bool), CaptureError> {
+        self.read_meanwhile();
+        let mut maps = self.maps;
+        let Later::Reading(reading) = self.later else { return Ok((maps, false)) };
+        let later = reading.end()?;
+        for m in &mut maps {
             if let Some(found) = found(m, &later) {
                 (m.pkey, m.page_shift) = (found.pkey, found.page_shift);
                 m.vm_flags.clone_from(&found.vm_flags);
                 forget_tracking(m);
             }
         }
-        Ok(self)
+        Ok((maps, true))
     }
+}
+
+/// The mappings with the flags of now. That the process runs again is no harm; if it has ended
+/// nothing more can be told.
+fn read(smaps: &File) -> Answer {
+    let later = procfs::parse_maps(&procfs::read_smaps(smaps)?)?;
+    if later.is_empty() { Err(CaptureError::Gone) } else { Ok(later) }
 }
 
 /// That we note its writes is not the program's affair. One that has a userfaultfd itself is
@@ -159,6 +179,7 @@ mod tests {
         assert_eq!(known[0].end - known[0].start, bytes as u64);
         // SAFETY: advice about what a fork inherits; nothing is read or written.
         assert_eq!(unsafe { libc::madvise(at, bytes, libc::MADV_DONTFORK) }, 0);
-        assert!(pending.settle().unwrap().maps[0].has(b"dc"));
+        let (maps, read) = pending.settle().unwrap();
+        assert!(read && maps[0].has(b"dc"));
     }
 }

@@ -25,8 +25,11 @@ const EVENT_STOP: i32 = 128;
 
 /// Most threads that a process may have to be stopped.
 const MAX_THREADS: usize = 1024;
-/// How long the threads have to come to a stop.
+/// How long the threads that were found in one pass have to come to a stop.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
+/// How often it is looked for new threads at least before they are too many. By time alone it could
+/// not be told from a machine so busy that one pass takes longer than [`STOP_LIMIT`].
+const PASSES: u32 = 16;
 /// How long one that has not stopped is waited for when all is called off.
 const RELEASE_LIMIT: Duration = Duration::from_millis(100);
 
@@ -225,8 +228,9 @@ impl Frozen {
     /// Stops all threads that there are, until there are no new ones: then none runs that could
     /// start another.
     fn stop_threads(&mut self) -> Result<(), FreezeError> {
-        let end = Instant::now() + STOP_LIMIT;
-        loop {
+        let begun = Instant::now();
+        for pass in 1.. {
+            let end = Instant::now() + STOP_LIMIT;
             let mut tasks =
                 procfs::numbers(self.tracee.0, "task").map_err(|_| FreezeError::Gone)?;
             if tasks.len() > MAX_THREADS {
@@ -256,7 +260,7 @@ impl Frozen {
             if let Some(stuck) = self.attached.iter().find(|thread| !thread.stopped) {
                 return Err(FreezeError::Stuck(stuck.tracee.0));
             }
-            if Instant::now() >= end {
+            if pass >= PASSES && begun.elapsed() >= STOP_LIMIT {
                 return Err(FreezeError::Restless);
             }
         }

@@ -55,6 +55,7 @@ mod lazy;
 mod lend;
 mod load;
 mod locks;
+mod meanwhile;
 mod memory;
 mod missing;
 mod moves;

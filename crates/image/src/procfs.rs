@@ -3,7 +3,7 @@
 
 use crate::error::CaptureError;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
@@ -76,7 +76,7 @@ pub fn read(pid: libc::pid_t, name: &str) -> Result<Vec<u8>, CaptureError> {
 
 /// Reads `/proc/PID/smaps`.
 pub fn smaps(pid: libc::pid_t) -> Result<Vec<u8>, CaptureError> {
-    read_smaps(&mut open_smaps(pid)?)
+    read_smaps(&open_smaps(pid)?)
 }
 
 /// Opens `/proc/PID/smaps`: from then on it is about this memory, even if the process gets another.
@@ -84,8 +84,9 @@ pub fn open_smaps(pid: libc::pid_t) -> Result<File, CaptureError> {
     File::open(format!("/proc/{pid}/smaps")).map_err(|e| proc_error("smaps", e))
 }
 
-/// Reads it. Empty if the memory is gone.
-pub fn read_smaps(file: &mut File) -> Result<Vec<u8>, CaptureError> {
+/// Reads it from its beginning. Empty if the memory is gone.
+pub fn read_smaps(mut file: &File) -> Result<Vec<u8>, CaptureError> {
+    file.rewind().map_err(|e| proc_error("smaps", e))?;
     let (mut bytes, mut part) = (Vec::with_capacity(ROOM_BYTES), [0; SMAPS_PART_BYTES]);
     loop {
         match file.read(&mut part) {

@@ -8,10 +8,12 @@ use crate::common;
 use crate::cost::Mode;
 use crate::error::CaptureError;
 use crate::fault;
+use crate::flags::Pending;
 use crate::format::{Ancestor, Extent};
 use crate::hashes::Hashes;
+use crate::meanwhile::Meanwhile;
 use crate::pool::{Lent, Member};
-use crate::procfs;
+use crate::procfs::{self, Mapping};
 use crate::pull::{Kind, Puller};
 use crate::regions::{Content, Regions};
 use crate::scan::Pagemap;
@@ -22,7 +24,7 @@ use crate::source::Source;
 use crate::spans::{Span, Spans};
 use crate::state::{Backing, Guard, ORPHAN_BASE, Region, Run, State};
 use crate::trace::Tracee;
-use crate::track::{self, Tracker, Tracking};
+use crate::track::{self, Changes, Tracker, Tracking};
 use crate::tree;
 use crate::twin::{self, Saved};
 use crate::write::{Contents, ImageWriter, Written};
@@ -162,20 +164,15 @@ impl Shot {
         tracker: &mut Tracker,
     ) -> Result<ImageReport, CaptureError> {
         let begun = Instant::now();
-        let Ready { outline, own, sorted, saved, source, pagemap } = self.ready()?;
-        let Outline { mut state, regions, maps } = outline;
-        append::mark_shared(&self.family.borrow(), &mut state.descriptions);
+        let Ready { outline, own, sorted, saved, source, pagemap } = self.ready(tracker)?;
+        let Outline { mut state, mut regions, mut maps } = outline;
+        maps.read_meanwhile();
+        let files = self.look_for_files(&state);
         fault::point(fault::REGIONS_KNOWN)?;
         let own_pages = sort::all(&own);
-        let base = self.changes.base.as_deref();
         let hashes = self.changes.hash.then(|| Hashes::of(&source, &own_pages)).transpose()?;
-        let mut sorted = sorted.unwrap_or_else(|| {
-            let before = base.and_then(|base| base.hashes.as_ref());
-            let same = hashes.as_ref().zip(before).map(|(now, before)| now.same_as(before));
-            let found = same.map(|same| own_pages.without(&same));
-            let changed = self.changes.pages.as_ref().or(found.as_ref());
-            sort::sort(own, &regions, changed, base.map(|base| &base.index))
-        });
+        let mut sorted = sorted
+            .unwrap_or_else(|| sort_own(&self.changes, own, own_pages, &regions, hashes.as_ref()));
         let member = self.member(path, tracker);
         let shared_pages = match &member {
             Some((folder, member)) => common::borrow(member, folder, &source, &mut sorted)?,
@@ -190,6 +187,11 @@ impl Shot {
         if let Source::Copied(copied) = source {
             tracker.buffer = copied.into_buffer();
         }
+        // While the twin, if there is one, is still there to be looked at.
+        if let Some(files) = files {
+            append::mark_shared(&files.end(), &mut state.descriptions);
+        }
+        let maps = settle(maps, &mut regions)?;
         // Its end, which takes a while, is waited for when all else is done.
         let twin = self.twin.take();
         if let Some(twin) = &twin {
@@ -220,7 +222,7 @@ impl Shot {
             write: begun.elapsed(),
         };
         if let Some(path) = path {
-            tracker.imaged(self.changes.freeze, path, maps.maps, (index, hashes));
+            tracker.imaged(self.changes.freeze, path, maps, (index, hashes));
         }
         Ok(report)
     }
@@ -233,17 +235,22 @@ impl Shot {
         Some((folder, member))
     }
 
-    /// Finds out what was not found out at the freeze.
-    fn ready(&mut self) -> Result<Ready, CaptureError> {
+    /// Begins to look which of the files that it appends to others have open, if it does. That
+    /// takes a while where there are many processes.
+    fn look_for_files(&self, state: &State) -> Option<Meanwhile<append::Files>> {
+        let (family, files) = (self.family.borrow().clone(), append::files(&state.descriptions));
+        let look = move || append::open_elsewhere(&family, &files);
+        (!append::files(&state.descriptions).is_empty()).then(|| Meanwhile::begin(look))
+    }
+
+    /// Finds out what was not found out at the freeze. Flags of mappings are looked for later if
+    /// all were known at the last image.
+    fn ready(&mut self, tracker: &Tracker) -> Result<Ready, CaptureError> {
         let stage = self.stage.take().ok_or(CaptureError::TwinGone)?;
         let asked = match stage {
             Stage::Asked(asked) => *asked,
             Stage::Copied { outline, own, sorted, pages } => {
-                let (mut outline, source) = (*outline, Source::Copied(pages));
-                if outline.maps.is_open() {
-                    outline.maps = outline.maps.settle()?;
-                    outline.regions.mark(&outline.maps.maps)?;
-                }
+                let (outline, source) = (*outline, Source::Copied(pages));
                 return Ok(Ready { outline, own, sorted, saved: vec![], source, pagemap: None });
             }
         };
@@ -253,16 +260,53 @@ impl Shot {
         let frozen = snapshot.maps.clone();
         let state = state(self.original, snapshot, &agent, self.pid)?;
         fault::point(fault::TWIN_ASKED)?;
+        // What a twin does not inherit was read, with all flags, at the freeze.
+        let inherited = dont_fork.is_empty() && frozen.iter().all(|m| m.vm_flags.is_empty());
+        let known = match inherited && !tracker.maps.is_empty() {
+            true => {
+                let now = procfs::parse_maps(&procfs::read(self.pid, "maps")?)?;
+                Pending::new(self.pid, &now, &tracker.maps)
+            }
+            false => None,
+        };
         let twin = is_twin.then_some((frozen.as_slice(), dont_fork.as_slice()));
-        let maps = mappings(&procfs::smaps(self.pid)?, twin)?;
-        let regions = Regions::of(&maps, orphans)?;
+        let maps = match known {
+            Some(known) => known,
+            None => mappings(&procfs::smaps(self.pid)?, twin)?.into(),
+        };
+        let regions = Regions::of(&maps.maps, orphans)?;
         let mut pagemap = Pagemap::open(self.pid)?;
         let is_saved = |start, end| saved.iter().any(|s| (start..end).contains(&s.start));
         let own = sort::own(&mut pagemap, &regions, is_saved)?;
-        let outline = Outline { state, regions, maps: maps.into() };
+        let outline = Outline { state, regions, maps };
         let source = Source::open(self.pid)?;
         Ok(Ready { outline, own, sorted: None, saved, source, pagemap: Some(pagemap) })
     }
+}
+
+/// Sorts the pages of a process, of which it is now known what has changed.
+fn sort_own(
+    changes: &Changes,
+    own: Vec<Share>,
+    own_pages: Spans,
+    regions: &Regions,
+    hashes: Option<&Hashes>,
+) -> Sorted {
+    let base = changes.base.as_deref();
+    let before = base.and_then(|base| base.hashes.as_ref());
+    let same = hashes.zip(before).map(|(now, before)| now.same_as(before));
+    let found = same.map(|same| own_pages.without(&same));
+    let changed = changes.pages.as_ref().or(found.as_ref());
+    sort::sort(own, regions, changed, base.map(|base| &base.index))
+}
+
+/// Waits for the flags of the mappings.
+fn settle(maps: Pending, regions: &mut Regions) -> Result<Vec<Mapping>, CaptureError> {
+    let (maps, read) = maps.settle()?;
+    if read {
+        regions.mark(&maps)?;
+    }
+    Ok(maps)
 }
 
 /// Fills in what is known of a process's memory.

@@ -162,3 +162,23 @@ fn a_stamp_that_no_sender_writes_is_damage() {
     unsafe { seg.chunk(0, 0).cast::<u64>().write(99) };
     assert!(Reader::new(seg, 0, 1).peek().is_err());
 }
+
+#[test]
+fn what_is_made_ready_is_bounded_and_changes_nothing() {
+    let seg = segment(16);
+    let mut log = SendLog::new(seg, 0);
+    assert_eq!(send(&mut log, 1, 0, 1000), Ok(Append::Whole));
+    assert!(!log.prepare(), "one chunk may be all that is needed");
+    let mut reader = Reader::new(seg, 0, 1);
+    assert_eq!(receive(&mut reader).map(|m| m.0), Some(0));
+    for number in 1..12 {
+        assert_eq!(send(&mut log, 1, number, u64::from(CHUNK) - 2000), Ok(Append::Whole));
+        // Some of the times it is broken off.
+        let most = if number % 3 == 0 { 5 } else { 1000 };
+        let steps = (0..most).take_while(|_| log.prepare()).count();
+        assert!(steps <= 4 * CHUNK as usize / 4096);
+        assert_eq!(receive(&mut reader), Some((number as i32, payload(number, 63_536))));
+    }
+    while log.prepare() {}
+    assert!(!log.prepare());
+}

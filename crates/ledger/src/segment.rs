@@ -569,13 +569,14 @@ impl Segment {
         self.at(self.geo.summary_off() + n * 8)
     }
 
-    /// Has the memory of a chunk made ready for being written, where the kernel can (Linux 5.14).
-    pub fn populate(&self, rank: u32, index: u32) {
-        let at = self.chunk(rank, index).as_ptr();
-        // SAFETY: a chunk of this mapping; what it holds stays as it is.
-        unsafe {
-            libc::madvise(at.cast(), self.geo.chunk_bytes as usize, libc::MADV_POPULATE_WRITE);
-        }
+    /// Has `bytes` bytes of a chunk, from `from` on, made ready for being written, where the kernel
+    /// can (Linux 5.14).
+    pub fn populate(&self, rank: u32, index: u32, (from, bytes): (u64, u64)) {
+        let chunk = u64::from(self.geo.chunk_bytes);
+        assert!(from.checked_add(bytes).is_some_and(|end| end <= chunk));
+        let at = self.chunk(rank, index).as_ptr().wrapping_add(from as usize);
+        // SAFETY: within a chunk of this mapping; what it holds stays as it is.
+        unsafe { libc::madvise(at.cast(), bytes as usize, libc::MADV_POPULATE_WRITE) };
     }
 
     /// First byte of chunk `index` in the log pool of `rank`.

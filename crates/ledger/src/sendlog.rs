@@ -58,6 +58,10 @@ struct Tx {
     base: *mut u8,
 }
 
+/// Chunks that are made ready ahead of their use.
+const READY_CHUNKS: usize = 4;
+/// Bytes that are made ready at once: some 10 us.
+const READY_STEP_BYTES: u64 = 16 * 1024;
 const RELEASED: *mut u8 = ptr::without_provenance_mut(1);
 const INDEX_BITS: u32 = 24;
 /// Directory tag of chunk number `n` in pool chunk `index`.
@@ -90,8 +94,12 @@ pub struct SendLog {
     hash: bool,
     tx: Vec<Tx>,
     free: Vec<u32>,
-    /// Chunks that this process has used.
+    /// Chunks that this process has used, or made ready.
     met: Vec<bool>,
+    /// Channels fill chunk after chunk: the next ones are worth being made ready.
+    filling: bool,
+    /// Chunk that is being made ready, and how far it is.
+    ready: (u32, u64),
     /// Messages that existing entries still hold beyond what this incarnation has sent.
     behind: u64,
     scratch: Vec<u8>,
@@ -118,6 +126,8 @@ impl SendLog {
             tx,
             free: Vec::new(),
             met: Vec::new(),
+            filling: false,
+            ready: (0, 0),
             behind: 0,
             scratch: Vec::new(),
         };
@@ -129,6 +139,7 @@ impl SendLog {
     pub fn rebuild(&mut self) {
         let mut used = vec![false; self.seg.geometry().pool_chunks as usize];
         self.met = vec![false; used.len()];
+        (self.filling, self.ready) = (false, (0, 0));
         self.behind = 0;
         for d in 0..self.tx.len() as u32 {
             let ctl = self.tx[d as usize].ctl;
@@ -360,8 +371,9 @@ impl SendLog {
         // A channel that fills more than one is going to fill this, too: a page at a time, by
         // faults, its memory would take half as long again.
         if n > 0 && !met {
-            self.seg.populate(self.rank, index);
+            self.seg.populate(self.rank, index, (0, self.chunk));
         }
+        self.filling |= n > 0;
         let tx = &mut self.tx[dst as usize];
         tx.base = self.seg.chunk(self.rank, index).as_ptr();
         wipe(self.seg, (self.rank, dst), n, index);
@@ -374,6 +386,34 @@ impl SendLog {
         dir.tag.store(dir_tag(n, index), Release);
         self.count_used();
         Ok(true)
+    }
+
+    /// Makes a little of the memory that is filled next ready for being written, which would cost
+    /// the sender more: for a rank that has to wait. False: all is ready.
+    #[inline]
+    pub fn prepare(&mut self) -> bool {
+        self.filling && self.prepare_more()
+    }
+
+    #[cold]
+    fn prepare_more(&mut self) -> bool {
+        let next = self.free.iter().rev().take(READY_CHUNKS);
+        let Some(&index) = next.into_iter().find(|i| !self.met[**i as usize]) else {
+            self.filling = false;
+            return false;
+        };
+        if self.ready.0 != index {
+            self.ready = (index, 0);
+        }
+        let from = self.ready.1;
+        let bytes = READY_STEP_BYTES.min(self.chunk - from);
+        self.seg.populate(self.rank, index, (from, bytes));
+        self.ready.1 += bytes;
+        if self.ready.1 == self.chunk {
+            self.met[index as usize] = true;
+            self.ready = (0, 0);
+        }
+        true
     }
 
     fn released(&self, dst: u32) -> u64 {

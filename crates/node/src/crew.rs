@@ -14,7 +14,7 @@ use crate::reap;
 use crate::recovery::ARCHIVE;
 use crate::spawn;
 use crate::store::{self, Identity, Members, TurnedAway};
-use crate::wire::{self, End, Limits};
+use crate::wire::{self, Beat, End, Limits};
 use eyrie_control::auth::{AuthError, Hello, Key, Role};
 use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
 use eyrie_control::message::{Host, Hosts};
@@ -399,14 +399,21 @@ fn welcome(
     let stream = Arc::new(stream);
     let limits = Arc::new(Limits::new(Side::Controller));
     let known = Arc::clone(&limits);
-    let beat = move || Numbered::beside(known.heard(), ToNode::Beat { patience_ms: known.says() });
+    let beat = move || {
+        let Beat { patience_ms, stamp_ms } = known.says();
+        Numbered::beside(known.heard(), ToNode::Beat { patience_ms, stamp_ms })
+    };
     let sender = wire::write(Arc::clone(&stream), beat)?;
     let line = LINES.fetch_add(1, Ordering::Relaxed);
     let (held, bears) = (Arc::clone(&stream), Arc::clone(&limits));
     let wired = Wired { line, sender, stream: held, limits: bears };
     let _ = tell.send(Msg::Connected { node, epoch, wired });
-    let tell = tell.clone();
+    let (tell, told) = (tell.clone(), Arc::clone(&limits));
     wire::read(stream, limits, move |frame: Result<Numbered<FromNode>, End>| {
+        // What a node is used to counts where its silence is measured.
+        if let Ok(Numbered { message: FromNode::Beat { patience_ms, stamp_ms }, .. }) = &frame {
+            told.tell(Beat { patience_ms: *patience_ms, stamp_ms: *stamp_ms });
+        }
         let _ = tell.send(match frame {
             Ok(frame) => Msg::Framed { node, line, frame },
             Err(end) => Msg::HungUp { node, epoch, line, why: end.to_string() },

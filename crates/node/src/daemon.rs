@@ -156,8 +156,9 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
         heed_signals(&hear).map_err(os("signals"))?;
     }
     let agent = Agent::begin(place, spec, hear, say, Some(network))?;
-    agent.borrow_mut().join();
+    // Before that, which takes seconds where libfabric looks for its providers: silence is the end.
     line::keep(caller, called, post, orders).map_err(os("thread"))?;
+    agent.borrow_mut().join();
     agent::serve(&agent, &mut ordered, heard).await;
     let finished = agent.borrow().finished();
     let keep = keep && !agent.borrow().departs();

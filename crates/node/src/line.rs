@@ -8,10 +8,10 @@
 
 use crate::ha::{self, Watch};
 use crate::post::Post;
-use crate::wire::{self, End, Limits};
+use crate::wire::{self, Beat, End, Limits};
 use eyrie_control::ToNode;
 use eyrie_control::auth::{AuthError, Hello, Role};
-use eyrie_protocol::patience::{LEAST_MS, Side};
+use eyrie_protocol::patience::{Adrift, LEAST_MS, Side};
 use eyrie_protocol::session::Numbered;
 use eyrie_tls::{Secret, Stream};
 use std::io;
@@ -85,31 +85,38 @@ impl Caller {
     fn greet(&self, socket: TcpStream, limit: Duration) -> Result<Called, AuthError> {
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(limit))?;
+        let done = hang_up_after(&socket, limit)?;
         let hello = Hello::new(Role::Node, &self.job, self.own, (0, 0))?;
         let (stream, other) = self.secret.call(socket, &hello, Role::Controller)?;
+        drop(done);
         Ok(Called { stream, reign: other.epoch })
     }
 
     /// Calls until there is a controller again. None: that takes too long, or for as long as
-    /// `silence` nothing was heard of the controller's machine at all; for `before` that is so.
+    /// `silence` it is not known that the controller's machine is there and its process is not;
+    /// for `before` that is so. Who takes the call and does not greet may live, and have given
+    /// this node up.
     fn again(&self, silence: Duration, before: Duration) -> Option<Called> {
         if let Some(watch) = &self.watch {
             return self.look_for(watch);
         }
         let begun = Instant::now();
-        let mut sign = begun.checked_sub(before).unwrap_or(begun);
-        while begun.elapsed() < self.limit {
-            // At the end of that the controller counts on this node's being gone.
-            let left = silence.saturating_sub(sign.elapsed()).clamp(PAUSE, CALL);
-            match TcpStream::connect_timeout(&self.controller, left) {
-                Ok(stream) => match self.greet(stream, GREETING) {
-                    Ok(called) => return Some(called),
-                    Err(AuthError::Io(_)) => sign = Instant::now(),
+        let now = || (before + begun.elapsed()).as_millis() as u64;
+        let mut adrift = Adrift::new(silence.as_millis() as u64, 0);
+        // At the end of that the controller counts on this node's being gone.
+        while begun.elapsed() < self.limit && !adrift.is_over(now()) {
+            let left = |adrift: &Adrift| Duration::from_millis(adrift.left_ms(now())).max(PAUSE);
+            let calls = now();
+            match TcpStream::connect_timeout(&self.controller, left(&adrift).min(CALL)) {
+                Ok(stream) => match self.greet(stream, left(&adrift)) {
+                    // Unless this node stood still meanwhile.
+                    Ok(called) if !adrift.is_over(now()) => return Some(called),
+                    Ok(_) => {}
+                    Err(AuthError::Io(error)) => tracing::debug!(%error, "no greeting"),
                     // Another program listens there by now.
                     Err(error) => tracing::warn!("who answers is not the controller: {error}"),
                 },
-                Err(error) if is_an_answer(error.kind()) => sign = Instant::now(),
-                Err(_) if sign.elapsed() > silence => return None,
+                Err(error) if is_an_answer(error.kind()) => adrift.answered(calls),
                 Err(_) => {}
             }
             std::thread::sleep(PAUSE);
@@ -142,6 +149,19 @@ impl Caller {
         }
         None
     }
+}
+
+/// Ends a connection after so long, unless what is returned is dropped before.
+fn hang_up_after(socket: &TcpStream, limit: Duration) -> io::Result<mpsc::Sender<()>> {
+    let (done, over) = mpsc::channel::<()>();
+    let socket = socket.try_clone()?;
+    let work = move || {
+        if over.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    };
+    std::thread::Builder::new().name("eyrie-hurry".into()).spawn(work)?;
+    Ok(done)
 }
 
 /// The connection that there is, and the controller's reign.
@@ -191,10 +211,9 @@ pub fn keep(
                     // Of a machine that is gone nothing is heard.
                     let told = told || (caller.watch.is_some() && matches!(end, End::Silent(_)));
                     if told && !post.is_over() {
-                        // The end of a connection is a sign of life.
-                        let told = matches!(end, End::Closed);
-                        let before = if told { 0 } else { limits.silent() };
-                        let [silence, before] = [limits.bears(), before].map(Duration::from_millis);
+                        // The end may have been on its way for long.
+                        let [silence, before] = [limits.bears(), limits.silent()];
+                        let [silence, before] = [silence, before].map(Duration::from_millis);
                         line = caller.again(silence, before);
                     }
                 }
@@ -227,7 +246,9 @@ fn serve(
     let hear = move |frame: Result<Numbered<ToNode>, End>| {
         let end = match frame.map(|frame| post.hear(frame)) {
             // Before this node gives the controller up, the controller has given this node up.
-            Ok(Ok(Some(ToNode::Beat { patience_ms }))) => return told.tell(patience_ms),
+            Ok(Ok(Some(ToNode::Beat { patience_ms, stamp_ms }))) => {
+                return told.tell(Beat { patience_ms, stamp_ms });
+            }
             Ok(Ok(Some(ToNode::Dismissed))) => None,
             Ok(Ok(Some(order))) => return drop(orders.send(order)),
             Ok(Ok(None)) => return,

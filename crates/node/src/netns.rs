@@ -80,6 +80,13 @@ fn held_by(pid: libc::pid_t) -> Option<File> {
     File::open(held).ok()
 }
 
+/// The device with an address has always the same hardware address: the next gateway of a cluster
+/// has the addresses of the last one, of which others remember the hardware address for a while.
+fn hardware(address: Ipv4Addr) -> String {
+    let [a, b, c, d] = address.octets();
+    format!("02:65:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
+}
+
 fn find_tool() -> io::Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places =
@@ -199,10 +206,11 @@ impl Bridge {
         process: libc::pid_t,
         address: Ipv4Addr,
     ) -> io::Result<()> {
+        let hardware = hardware(address);
         self.configure(
             None,
             &format!(
-                "link add {outer} type veth peer name {inner} netns {process}\n\
+                "link add {outer} type veth peer name {inner} address {hardware} netns {process}\n\
                  link set {outer} master {bridge} up\n"
             ),
         )?;
@@ -261,6 +269,7 @@ mod tests {
         assert_eq!(host(2 + 511), Ipv4Addr::new(10, 77, 2, 1));
         assert_eq!(host_in(0, 2), Ipv4Addr::new(10, 78, 0, 2));
         assert_eq!(host_in(63, GATEWAY), Ipv4Addr::new(10, 141, 255, 1));
+        assert_eq!(hardware(host_in(63, GATEWAY)), "02:65:0a:8d:ff:01");
     }
 
     #[test]

@@ -42,8 +42,9 @@ impl Post {
     }
 
     /// What is sent when there is nothing to say.
-    pub fn beat(&self, patience_ms: u64) -> Numbered<FromNode> {
-        Numbered::beside(self.state().session.heard(), FromNode::Beat { patience_ms })
+    pub fn beat(&self, says: wire::Beat) -> Numbered<FromNode> {
+        let wire::Beat { patience_ms, stamp_ms } = says;
+        Numbered::beside(self.state().session.heard(), FromNode::Beat { patience_ms, stamp_ms })
     }
 
     /// A controller of that reign listens. Refused: a later one did already.

@@ -11,26 +11,40 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often an end that has nothing to say says so.
 pub const BEAT: Duration = Duration::from_millis(patience::TICK_MS);
 const READ_BYTES: usize = 64 * 1024;
 
+/// What a beat says, at either end: a silence that is borne, and a stamp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Beat {
+    pub patience_ms: u64,
+    pub stamp_ms: Option<u64>,
+}
+
 /// How long silence is borne at the two ends of a connection, in milliseconds
 /// (`protocol::patience`); what is confirmed.
 pub struct Limits {
     side: Side,
+    /// Beginning of the connection, and of its time.
+    begun: Instant,
     /// What this end bears, and says to the other one.
     bears: AtomicU64,
     says: AtomicU64,
-    /// What the other end said last.
-    other: AtomicU64,
-    /// How long nothing was heard, and how long after this end hung up the other one is gone.
-    silent: AtomicU64,
+    /// What the other end said last; none: it has been taken.
+    other: Mutex<Option<Beat>>,
+    /// The longest grant that the other one may hold, and that may be said.
+    most: AtomicU64,
+    allowed: AtomicU64,
+    /// The latest stamp that was heard, and one more; 0: none was.
+    stamp: AtomicU64,
+    /// Since when nothing was heard, and how long after this end hung up the other one is gone.
+    since: AtomicU64,
     clear: AtomicU64,
     /// Number of the last message that is confirmed to the other end.
     heard: AtomicU64,
@@ -39,18 +53,35 @@ pub struct Limits {
 impl Limits {
     pub fn new(side: Side) -> Limits {
         let none = || AtomicU64::new(0);
-        let (bears, says, other) = (none(), none(), none());
-        let limits =
-            Limits { side, bears, says, other, silent: none(), clear: none(), heard: none() };
+        let limits = Limits {
+            side,
+            begun: Instant::now(),
+            bears: none(),
+            says: none(),
+            other: Mutex::default(),
+            most: none(),
+            allowed: AtomicU64::new(patience::LEAST_MS),
+            stamp: none(),
+            since: none(),
+            clear: none(),
+            heard: none(),
+        };
         limits.note(&Tie::new(side, 0), 0);
         limits
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.begun.elapsed().as_millis() as u64
     }
 
     fn note(&self, tie: &Tie, now_ms: u64) {
         self.bears.store(tie.limit_ms(), Ordering::Relaxed);
         self.says.store(tie.says_ms(), Ordering::Relaxed);
-        self.silent.store(tie.silent_ms(now_ms), Ordering::Relaxed);
+        self.since.store(now_ms.saturating_sub(tie.silent_ms(now_ms)), Ordering::Relaxed);
+        let stamp = tie.stamp_ms(now_ms).map_or(0, |stamp| stamp.saturating_add(1));
+        self.stamp.store(stamp, Ordering::Relaxed);
         self.clear.store(tie.clear_ms(), Ordering::Relaxed);
+        self.most.store(tie.granted_ms(), Ordering::Relaxed);
     }
 
     /// How long a silence this end bears.
@@ -58,14 +89,35 @@ impl Limits {
         self.bears.load(Ordering::Relaxed)
     }
 
-    /// What it says to the other one.
-    pub fn says(&self) -> u64 {
-        self.says.load(Ordering::Relaxed)
+    /// What it says to the other one now.
+    pub fn says(&self) -> Beat {
+        let says = self.says.load(Ordering::Relaxed);
+        match self.side {
+            Side::Controller => Beat {
+                patience_ms: says.min(self.allowed()),
+                stamp_ms: self.stamp.load(Ordering::Relaxed).checked_sub(1),
+            },
+            Side::Node => Beat { patience_ms: says, stamp_ms: Some(self.now_ms()) },
+        }
+    }
+
+    /// The longest grant that the other end, a node, may hold, or would be given now.
+    pub fn most(&self) -> u64 {
+        self.most.load(Ordering::Relaxed)
+    }
+
+    pub fn allowed(&self) -> u64 {
+        self.allowed.load(Ordering::Relaxed)
+    }
+
+    /// Grants up to this are written down, and may be said.
+    pub fn allow(&self, granted_ms: u64) {
+        self.allowed.store(granted_ms, Ordering::Relaxed);
     }
 
     /// For how long nothing was heard.
     pub fn silent(&self) -> u64 {
-        self.silent.load(Ordering::Relaxed)
+        self.now_ms().saturating_sub(self.since.load(Ordering::Relaxed))
     }
 
     /// How long after this end, the controller's, hung up nothing of the other one is left.
@@ -83,8 +135,12 @@ impl Limits {
     }
 
     /// The other end says what it grants, or is used to.
-    pub fn tell(&self, other_ms: u64) {
-        self.other.store(other_ms, Ordering::Relaxed);
+    pub fn tell(&self, other: Beat) {
+        *self.other.lock().unwrap_or_else(PoisonError::into_inner) = Some(other);
+    }
+
+    fn take_told(&self) -> Option<Beat> {
+        self.other.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -187,9 +243,8 @@ fn read_all<T: DeserializeOwned>(
 ) -> End {
     let mut decoder = Decoder::within(MAX_NODE_FRAME_BYTES);
     let mut buffer = vec![0; READ_BYTES];
-    let begun = Instant::now();
-    let now_ms = || begun.elapsed().as_millis() as u64;
-    let mut tie = Tie::new(limits.side, 0);
+    let now_ms = || limits.now_ms();
+    let mut tie = Tie::new(limits.side, now_ms());
     if let Err(error) = stream.socket().set_read_timeout(Some(BEAT)) {
         return End::Broke(error.to_string());
     }
@@ -202,13 +257,7 @@ fn read_all<T: DeserializeOwned>(
                 tie.heard(now_ms());
                 decoder.push(&buffer[..count]);
             }
-            Err(error) if is_silence(error.kind()) => {
-                if tie.over(now_ms()) {
-                    limits.note(&tie, now_ms());
-                    return End::Silent(tie.silent_ms(now_ms()));
-                }
-                continue;
-            }
+            Err(error) if is_silence(error.kind()) => {}
             Err(error) => return End::Broke(error.to_string()),
         }
         loop {
@@ -218,9 +267,13 @@ fn read_all<T: DeserializeOwned>(
                 Err(error) => return End::Malformed(error.to_string()),
             }
         }
-        let other = limits.other.load(Ordering::Relaxed);
-        if other > 0 {
-            tie.told(other, now_ms());
+        if let Some(Beat { patience_ms, stamp_ms }) = limits.take_told() {
+            tie.told(patience_ms, stamp_ms, now_ms());
+        }
+        // Also where something came: it may have been late.
+        if tie.over(now_ms()) {
+            limits.note(&tie, now_ms());
+            return End::Silent(tie.silent_ms(now_ms()));
         }
     }
 }
@@ -260,7 +313,8 @@ mod tests {
     }
 
     fn messages_come((there, here): (Stream, Stream)) {
-        let sender = write(Arc::new(there), || ToNode::Beat { patience_ms: 0 }).unwrap();
+        let sender =
+            write(Arc::new(there), || ToNode::Beat { patience_ms: 0, stamp_ms: None }).unwrap();
         let (tell, told) = mpsc::channel();
         read(Arc::new(here), Arc::new(Limits::new(Side::Node)), move |m: Result<ToNode, End>| {
             drop(tell.send(m))

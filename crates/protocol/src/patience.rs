@@ -7,6 +7,10 @@
 //! that stood still) hardly counts for the controller; a node bears what it was granted and no
 //! more, however long it was used to wait or stood still itself, so the controller knows when a
 //! node has ended that it does not hear of any more.
+//!
+//! A node's time runs from the moment at which it said the last thing that it knows to have been
+//! heard: its beats bear a stamp, the controller's beats the last stamp that came. So what is late
+//! on its way, however late, keeps no node alive that the controller has given up since.
 
 use std::collections::VecDeque;
 
@@ -16,12 +20,25 @@ pub const TICK_MS: u64 = 100;
 pub const LEAST_MS: u64 = 2_000;
 /// Silence that is never borne, unless the other end bears it.
 pub const MOST_MS: u64 = 20_000;
+/// A node that stood still has so long to hear that it is heard of.
+pub const ROUND_MS: u64 = 500;
 /// In this time a node that gives up has killed what runs on it.
 pub const CLEARING_MS: u64 = 1_000;
 /// The limit, in longest silences.
 const TIMES: u64 = 8;
 /// A grant that was said last so long ago is held by no node that lives: it would have given up.
 const MEMORY_MS: u64 = borne(MOST_MS) + 5_000;
+
+/// So long after the controller was last heard of nothing is left of a node that was granted that.
+pub fn clear_by(granted_ms: u64) -> u64 {
+    borne(granted_ms.max(LEAST_MS)) + CLEARING_MS
+}
+
+/// A grant as the journal has it: not below, and seldom another one.
+pub fn rounded(granted_ms: u64) -> u64 {
+    let steps = [LEAST_MS, 5_000, 10_000, MOST_MS];
+    steps.into_iter().find(|step| granted_ms <= *step).unwrap_or(MOST_MS)
+}
 
 /// What a node bears by a grant: more than the controller, which gives it up before.
 const fn borne(granted_ms: u64) -> u64 {
@@ -44,10 +61,12 @@ pub struct Tie {
     other_ms: u64,
     /// Grants, and when each was said last; smaller ones behind larger ones.
     granted: VecDeque<(u64, u64)>,
-    heard_ms: u64,
+    /// The latest stamp of the node's that the controller has heard, as far as this end knows, in
+    /// the node's time.
+    stamp_ms: Option<u64>,
     seen_ms: u64,
-    /// The node has stood still since it heard of the controller; that was overlooked once.
-    stood: bool,
+    /// When the node saw that it had stood still for too long.
+    stood_ms: Option<u64>,
 }
 
 impl Tie {
@@ -57,9 +76,10 @@ impl Tie {
             habit: Patience::new(now_ms),
             other_ms: 0,
             granted: VecDeque::new(),
-            heard_ms: now_ms,
+            // As it is called by the node, it is heard of then.
+            stamp_ms: (side == Side::Node).then_some(now_ms),
             seen_ms: now_ms,
-            stood: false,
+            stood_ms: None,
         };
         tie.grant(now_ms);
         tie
@@ -67,14 +87,25 @@ impl Tie {
 
     /// Something came.
     pub fn heard(&mut self, now_ms: u64) {
-        self.habit.heard(now_ms);
-        (self.heard_ms, self.seen_ms, self.stood) = (now_ms, now_ms, false);
+        if self.side == Side::Controller {
+            self.habit.heard(now_ms);
+        }
         self.grant(now_ms);
     }
 
-    /// The other end says what it is used to, or grants.
-    pub fn told(&mut self, other_ms: u64, now_ms: u64) {
+    /// A beat came: the other end says what it is used to, or grants; the node with the stamp of
+    /// the beat, the controller with the last stamp that it has heard.
+    pub fn told(&mut self, other_ms: u64, stamp_ms: Option<u64>, now_ms: u64) {
         self.other_ms = other_ms.min(MOST_MS);
+        let fresh = stamp_ms.filter(|s| self.stamp_ms.is_none_or(|known| known < *s));
+        // One that this node has not given yet is none.
+        let fresh = fresh.filter(|s| self.side == Side::Controller || *s <= now_ms);
+        if let Some(stamp) = fresh {
+            self.stamp_ms = fresh;
+            if self.side == Side::Node {
+                self.habit.went_round(stamp, now_ms);
+            }
+        }
         self.grant(now_ms);
     }
 
@@ -84,19 +115,29 @@ impl Tie {
         self.seen_ms = now_ms;
         let habit_over = self.habit.passed(now_ms) > self.limit_ms();
         self.grant(now_ms);
-        match self.side {
-            Side::Controller => habit_over,
-            // What came meanwhile may not be there yet.
-            Side::Node if stood && !std::mem::replace(&mut self.stood, true) => false,
-            Side::Node => self.silent_ms(now_ms) > self.limit_ms(),
+        if self.side == Side::Controller {
+            return habit_over;
+        }
+        if self.silent_ms(now_ms) <= self.limit_ms() {
+            self.stood_ms = None;
+            return false;
+        }
+        // The controller may not have looked either: whether it has, it can say once more.
+        match self.stood_ms {
+            None if stood => {
+                self.stood_ms = Some(now_ms);
+                false
+            }
+            Some(since) => now_ms > since + ROUND_MS,
+            None => true,
         }
     }
 
-    /// For how long nothing was heard.
+    /// For how long nothing was heard; for a node: for how long it does not know that it was.
     pub fn silent_ms(&self, now_ms: u64) -> u64 {
         match self.side {
             Side::Controller => self.habit.silent_ms,
-            Side::Node => now_ms.saturating_sub(self.heard_ms),
+            Side::Node => now_ms.saturating_sub(self.stamp_ms.unwrap_or(0)),
         }
     }
 
@@ -116,10 +157,23 @@ impl Tie {
         }
     }
 
-    /// So long after the controller hung up nothing of the node is left.
+    /// The stamp that a beat bears which is sent now.
+    pub fn stamp_ms(&self, now_ms: u64) -> Option<u64> {
+        match self.side {
+            Side::Controller => self.stamp_ms,
+            Side::Node => Some(now_ms),
+        }
+    }
+
+    /// The longest that the node may still hold of what this controller granted.
+    pub fn granted_ms(&self) -> u64 {
+        self.granted.front().map_or(LEAST_MS, |(_, grant)| *grant)
+    }
+
+    /// So long after the controller hung up nothing of the node is left. Another controller may
+    /// have granted more; that counts until something is heard of the node.
     pub fn clear_ms(&self) -> u64 {
-        let most = self.granted.front().map_or(0, |(_, grant)| *grant);
-        borne(most.max(LEAST_MS)) + CLEARING_MS
+        clear_by(self.granted_ms())
     }
 
     fn grant(&mut self, now_ms: u64) {
@@ -129,6 +183,35 @@ impl Tie {
         let now = self.limit_ms();
         self.granted.retain(|(at, grant)| *grant > now && at + MEMORY_MS > now_ms);
         self.granted.push_back((now_ms, now));
+    }
+}
+
+/// A node without a connection, until it has another one or gives up.
+#[derive(Debug, Clone, Copy)]
+pub struct Adrift {
+    limit_ms: u64,
+    sign_ms: u64,
+}
+
+impl Adrift {
+    /// It bore so much, and said the last thing then of which it knows that it was heard. That a
+    /// connection ended says nothing: the end may have been on its way for long.
+    pub fn new(limit_ms: u64, sign_ms: u64) -> Adrift {
+        Adrift { limit_ms, sign_ms }
+    }
+
+    /// The controller's machine has answered a call that was begun then.
+    pub fn answered(&mut self, begun_ms: u64) {
+        self.sign_ms = self.sign_ms.max(begun_ms);
+    }
+
+    /// How long it may still wait.
+    pub fn left_ms(&self, now_ms: u64) -> u64 {
+        (self.sign_ms + self.limit_ms).saturating_sub(now_ms)
+    }
+
+    pub fn is_over(&self, now_ms: u64) -> bool {
+        self.left_ms(now_ms) == 0
     }
 }
 
@@ -152,6 +235,14 @@ impl Patience {
         self.passed(now_ms);
         self.longest_ms = self.silent_ms.max(self.longest_ms * 31 / 32);
         self.silent_ms = 0;
+    }
+
+    /// What was said then is known to be heard now. That takes a beat of either end at least.
+    fn went_round(&mut self, stamp_ms: u64, now_ms: u64) {
+        let silent_ms = self.passed(now_ms);
+        let longest_ms = silent_ms.saturating_sub(2 * TICK_MS);
+        self.longest_ms = longest_ms.max(self.longest_ms * 31 / 32);
+        self.silent_ms = now_ms.saturating_sub(stamp_ms).min(silent_ms);
     }
 
     fn limit_ms(&self) -> u64 {
@@ -181,6 +272,7 @@ mod tests {
     #[test]
     fn silence_is_noticed_and_not_before_the_limit() {
         let mut tie = Tie::new(Side::Controller, 5_000);
+        tie.told(0, Some(7), 5_000);
         assert_eq!(silence(&mut tie, 5_000), 5_000 + LEAST_MS + TICK_MS);
         assert_eq!(tie.clear_ms(), LEAST_MS * 5 / 4 + CLEARING_MS);
     }
@@ -209,7 +301,7 @@ mod tests {
         (1..1_000).for_each(|n| assert!(!tie.over(n * TICK_MS) || n > 20));
         tie.heard(1_000 * TICK_MS);
         assert_eq!(tie.limit_ms(), MOST_MS);
-        tie.told(u64::MAX, 1_000 * TICK_MS);
+        tie.told(u64::MAX, None, 1_000 * TICK_MS);
         assert_eq!(tie.limit_ms(), MOST_MS);
     }
 
@@ -223,29 +315,59 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_stood_still_reads_what_has_come_and_gives_up_else() {
+    fn a_node_that_stood_still_hears_that_it_is_heard_of_and_gives_up_else() {
         let mut tie = Tie::new(Side::Node, 0);
-        assert!(!tie.over(60_000), "there may be something to read");
+        assert!(!tie.over(60_000), "it may not be given up");
         let mut heard = tie.clone();
-        heard.heard(60_050);
-        assert!(!heard.over(60_150));
-        assert!(tie.over(60_100));
+        // What was said before says nothing.
+        heard.told(0, Some(50), 60_050);
+        assert!(!heard.over(60_000 + ROUND_MS));
+        heard.told(0, Some(60_000), 60_100 + ROUND_MS);
+        assert!(!heard.over(60_200 + ROUND_MS));
+        assert!(!tie.over(60_000 + ROUND_MS));
+        assert!(tie.over(60_100 + ROUND_MS));
+    }
+
+    #[test]
+    fn what_is_late_on_its_way_keeps_no_node_alive() {
+        let mut tie = Tie::new(Side::Node, 0);
+        let mut given_up = None;
+        for now in (TICK_MS..10_000).step_by(TICK_MS as usize) {
+            // Each takes four times as long as the one before.
+            tie.heard(now);
+            tie.told(0, Some(now / 4), now);
+            if tie.over(now) {
+                given_up.get_or_insert(now);
+            }
+        }
+        assert_eq!(given_up, Some(3_400));
     }
 
     #[test]
     fn a_node_bears_what_it_is_granted_and_the_controller_remembers_that() {
         let (mut node, mut tie) = (Tie::new(Side::Node, 0), Tie::new(Side::Controller, 0));
-        (1..=10).for_each(|n| assert!(!node.over(n * TICK_MS)));
-        node.heard(1_000);
+        (1..=12).for_each(|n| assert!(!node.over(n * TICK_MS)));
+        node.told(0, Some(1_200), 1_200);
         assert_eq!((node.says_ms(), node.limit_ms()), (8_000, LEAST_MS * 5 / 4));
-        tie.told(node.says_ms(), 1_000);
+        tie.told(node.says_ms(), node.stamp_ms(1_200), 1_200);
         assert_eq!((tie.says_ms(), tie.clear_ms()), (8_000, 10_000 + CLEARING_MS));
-        node.told(tie.says_ms(), 1_000);
+        assert_eq!((tie.stamp_ms(9_000), rounded(tie.granted_ms())), (Some(1_200), 10_000));
+        node.told(tie.says_ms(), tie.stamp_ms(0), 1_200);
         assert_eq!(node.limit_ms(), 10_000);
         // It may still hold the grant for as long as it would live by it.
-        tie.told(LEAST_MS, 2_000);
+        tie.told(LEAST_MS, Some(2_000), 2_000);
         assert_eq!((tie.says_ms(), tie.clear_ms()), (LEAST_MS, 10_000 + CLEARING_MS));
         (0..400).for_each(|n| tie.heard(2_000 + n * TICK_MS));
         assert_eq!(tie.clear_ms(), LEAST_MS * 5 / 4 + CLEARING_MS);
+    }
+
+    #[test]
+    fn only_a_call_that_was_answered_is_a_sign() {
+        let mut adrift = Adrift::new(2_500, 1_000);
+        assert_eq!((adrift.left_ms(1_400), adrift.is_over(3_499)), (2_100, false));
+        assert!(adrift.is_over(3_500));
+        adrift.answered(3_000);
+        adrift.answered(2_000);
+        assert_eq!(adrift.left_ms(3_600), 1_900);
     }
 }

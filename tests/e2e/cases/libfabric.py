@@ -160,7 +160,8 @@ def test_two_clusters_and_only_what_stays_in_one_goes_over_it():
     with Nodes("heat", 4, [*OVER, "--clusters", "2"], ckpt_every=0.5) as job:
         job.all_checkpointed()
         carried(job, [0, 1, 2, 3])
-        assert all(c["gateway"]["carried"]["streams"] > 0 for c in job.status()["clusters"])
+        streams = lambda: [c["gateway"]["carried"]["streams"] for c in job.status()["clusters"]]
+        job.until(lambda: all(streams()), "streams through the gateways")
         job.ends_as("heat")
 
 

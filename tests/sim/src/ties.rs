@@ -3,18 +3,26 @@
 //! run elsewhere?
 //!
 //! Modelled: clocks that both ends look at in their own time, as they are slow or stand still;
-//! beats that take their time, or are held up, in one direction or in both. What is held up comes
-//! in the end, the end of the connection behind it. A node stands still with its ranks; when it
-//! goes on they may run for the moment that it takes to see that.
+//! beats that take their time, are held up, or come ever later, in one direction or in both; the
+//! end of the connection behind them. A node stands still with its ranks; when it goes on they may
+//! run for the moment that it takes to see that. The controller's process may die: its machine
+//! answers then, until the next one listens, which gives the node time to call.
 
 use crate::random::Random;
-use eyrie_protocol::patience::{CLEARING_MS, Side, TICK_MS, Tie};
+use eyrie_protocol::patience::{
+    Adrift, CLEARING_MS, LEAST_MS, ROUND_MS, Side, TICK_MS, Tie, clear_by, rounded,
+};
 use std::collections::VecDeque;
 
 /// Beats are as far apart, at least.
 const BEAT_MS: u64 = 100;
 /// A node that has given up has killed everything in less.
 const KILL_MS: u64 = CLEARING_MS / 2;
+/// How long a new controller waits for nodes.
+const REJOINING_MS: u64 = 20_000;
+/// How long a node waits for a machine to answer, at most; by mistake for a greeting.
+const CALL_MS: u64 = 1_000;
+const GREETING_MS: u64 = 20_000;
 
 /// What is done wrong on purpose, to show that the checks find it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,13 +33,26 @@ pub enum Mistake {
     GrantForgotten,
     /// Time in which a node stood still hardly counts.
     StoodStill,
-    /// When the connection breaks, the node waits for as long again.
+    /// When the connection ends, the node's time begins anew.
     CountedAnew,
+    /// A node's time begins anew with each beat that comes, however late it is.
+    LateBeats,
+    /// A new controller does not know what the last one granted.
+    HastySuccessor,
+    /// A controller that takes a call may take its time to say whether it wants the node.
+    SlowGreeting,
 }
 
 impl Mistake {
-    pub const ALL: [Mistake; 4] =
-        [Mistake::OwnHabit, Mistake::GrantForgotten, Mistake::StoodStill, Mistake::CountedAnew];
+    pub const ALL: [Mistake; 7] = [
+        Mistake::OwnHabit,
+        Mistake::GrantForgotten,
+        Mistake::StoodStill,
+        Mistake::CountedAnew,
+        Mistake::LateBeats,
+        Mistake::HastySuccessor,
+        Mistake::SlowGreeting,
+    ];
 }
 
 /// What runs came to.
@@ -41,6 +62,9 @@ pub struct Report {
     pub declared: u64,
     pub gave_up: u64,
     pub told: u64,
+    /// Nodes that were with a second controller, and that it missed.
+    pub back: u64,
+    pub missed: u64,
     /// Runs in which an end was slow or stood still, and nobody was lost.
     pub slow: u64,
 }
@@ -51,57 +75,89 @@ impl Report {
         self.declared += other.declared;
         self.gave_up += other.gave_up;
         self.told += other.told;
+        self.back += other.back;
+        self.missed += other.missed;
         self.slow += other.slow;
     }
 }
 
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Report { beats, declared, gave_up, told, slow } = self;
+        let Report { beats, declared, gave_up, told, back, missed, slow } = self;
         write!(
             f,
             "{beats} beats, {declared} nodes declared lost, {gave_up} gave up by themselves, \
-             {told} were told, {slow} runs with slow ends and no loss"
+             {told} were told, {back} came to a second controller, {missed} were missed by it, \
+             {slow} runs with slow ends and no loss"
         )
     }
 }
 
-/// What is on its way: the time it was sent, and what it says; none: the end of the connection.
-type Sent = (u64, Option<u64>);
+/// What is on its way.
+#[derive(Debug, Clone, Copy)]
+enum Said {
+    Beat {
+        says: u64,
+        stamp: Option<u64>,
+    },
+    /// The controller takes the node that called.
+    Greeting,
+    /// It does not.
+    Dismissed,
+    /// Nobody listens.
+    Refused,
+    End,
+}
 
-/// One end, and what is on its way to it.
+/// A direction: what is on its way, and when it was said.
+struct Way {
+    comes: VecDeque<(u64, Said)>,
+    /// Nothing comes before.
+    held_up_ms: u64,
+    /// From when on everything is late, and by how many times what has passed since.
+    late: (u64, u64),
+}
+
+impl Way {
+    fn new() -> Way {
+        Way { comes: VecDeque::new(), held_up_ms: 0, late: (u64::MAX, 0) }
+    }
+
+    /// Takes what has come.
+    fn take(&mut self, now: u64, delay: u64) -> Option<Said> {
+        let (sent, said) = self.comes.front().copied()?;
+        let due = sent + delay + sent.saturating_sub(self.late.0) * self.late.1;
+        if now < self.held_up_ms || now < due {
+            return None;
+        }
+        self.comes.pop_front();
+        Some(said)
+    }
+
+    fn is_open(&self, now: u64) -> bool {
+        now >= self.held_up_ms && now < self.late.0
+    }
+}
+
+/// One end.
 struct End {
-    tie: Tie,
+    /// None: there is no connection.
+    tie: Option<Tie>,
     /// When it looks and speaks next.
     next_ms: u64,
     spoken_ms: u64,
-    comes: VecDeque<Sent>,
-    /// Nothing comes before.
-    held_up_ms: u64,
+    /// To it.
+    way: Way,
 }
 
 impl End {
     fn new(side: Side) -> End {
-        let (tie, comes) = (Tie::new(side, 0), VecDeque::new());
-        End { tie, next_ms: 0, spoken_ms: 0, comes, held_up_ms: 0 }
-    }
-
-    /// Reads what has come by now. Whether the connection is over.
-    fn read(&mut self, now: u64, delay: u64, listens: bool) -> bool {
-        while let Some((sent, says)) = self.comes.front().copied() {
-            if now < self.held_up_ms || sent + delay > now {
-                return false;
-            }
-            self.comes.pop_front();
-            let Some(says) = says else { return true };
-            self.tie.heard(now);
-            if listens {
-                self.tie.told(says, now);
-            }
-        }
-        false
+        End { tie: Some(Tie::new(side, 0)), next_ms: 0, spoken_ms: 0, way: Way::new() }
     }
 }
+
+/// A call that is under way: when it was begun, and until when it waits.
+type Call = (u64, u64);
 
 /// When a process that looks every so often, and may stand still, looks next.
 fn next_look(random: &mut Random, now: u64, slow: u64, stands: bool) -> u64 {
@@ -114,9 +170,9 @@ pub fn run(seed: u64, mistake: Option<Mistake>, trace: bool) -> Result<Report, S
     let mut world = World::new(seed, mistake, trace);
     for now in (0..150_000u64).step_by(10) {
         world.disturb(now);
-        for side in [0, 1] {
-            world.look(side, now);
-        }
+        world.succeed(now);
+        world.look(0, now);
+        world.look(1, now);
         if world.is_over(now)? {
             return Ok(world.report);
         }
@@ -143,6 +199,17 @@ struct World {
     hiccups: u64,
     delay: u64,
     is_cut: bool,
+    /// What the node may have been granted at most, as the journal has it, and is going to.
+    granted: u64,
+    written: u64,
+    /// When the controller's process dies, the next one listens, and it waits no longer.
+    dies_at: u64,
+    listens_at: u64,
+    waits_until: u64,
+    /// The node has no connection.
+    adrift: Option<(Adrift, Option<Call>)>,
+    /// The end came late, or a call was held up, or took its time to be answered.
+    rough: bool,
     /// Until when the ranks of the node do nothing, and a moment.
     stood_until: u64,
     /// When the ranks of the node run elsewhere, and when it has ended.
@@ -160,6 +227,12 @@ impl World {
         let deaf = random.one_in(3).then(|| cut_at - random.below(8_000).min(cut_at));
         let deaf_at = deaf.unwrap_or(u64::MAX);
         let before = 1_950 + random.below(2_500);
+        let dies_at = match random.below(5) {
+            0 => 2_000 + random.below(60_000),
+            1 | 2 if cut_at < u64::MAX => (cut_at + 2_000).saturating_sub(random.below(5_000)),
+            _ => u64::MAX - 100_000,
+        };
+        let listens_at = dies_at + 50 + random.below(3_000);
         World {
             mistake,
             trace,
@@ -173,6 +246,13 @@ impl World {
             hiccups: random.below(4),
             delay: 1 + random.below(60),
             is_cut: false,
+            granted: LEAST_MS,
+            written: LEAST_MS,
+            dies_at,
+            listens_at,
+            waits_until: listens_at + REJOINING_MS,
+            adrift: None,
+            rough: false,
             stood_until: 0,
             lost: None,
             dead: None,
@@ -185,49 +265,84 @@ impl World {
         self.mistake == Some(mistake)
     }
 
+    fn trace(&self, now: u64, line: impl FnOnce() -> String) {
+        if self.trace {
+            println!("{now:>7} {}", line());
+        }
+    }
+
     fn disturb(&mut self, now: u64) {
         let quiet = now.abs_diff(self.hiccup_at) > 8_000;
         if now.is_multiple_of(5_000) && quiet && self.random.below(12) < self.hiccups {
             let side = self.random.below(2) as usize;
-            self.ends[side].held_up_ms = now + self.random.below(1_900);
+            self.ends[side].way.held_up_ms = now + self.random.below(1_900);
         }
         if now == self.hiccup_at {
             let until = now + 1_600 + self.random.below(300);
             if self.used == 1 {
-                self.ends[1].held_up_ms = until;
+                self.ends[1].way.held_up_ms = until;
             } else {
                 self.stand_still(until.max(self.ends[1].next_ms));
             }
         }
         if now >= self.deaf_at && !self.is_cut {
-            self.ends[1].held_up_ms = now + 10;
+            self.ends[1].way.held_up_ms = now + 10;
         }
         if now >= self.cut_at && !self.is_cut {
-            self.is_cut = true;
-            let long = self.random.one_in(2);
-            let until = now + if long { 200_000 } else { self.random.below(8_000) };
-            let one = self.random.one_in(3).then(|| self.random.below(2) as usize);
-            for side in [0, 1] {
-                if one.is_none_or(|o| o == side) {
-                    self.ends[side].held_up_ms = until;
-                }
-            }
-            if self.trace {
-                println!("{now:>7} cut until {until}, one way: {one:?}");
+            self.cut(now);
+        }
+    }
+
+    fn cut(&mut self, now: u64) {
+        self.is_cut = true;
+        let long = self.random.one_in(2);
+        let until = now + if long { 200_000 } else { self.random.below(8_000) };
+        let one = self.random.one_in(3).then(|| self.random.below(2) as usize);
+        for side in [0, 1] {
+            if one.is_none_or(|o| o == side) {
+                self.ends[side].way.held_up_ms = until;
             }
         }
+        // What the controller says comes, later and later.
+        if self.random.one_in(3) {
+            let way = &mut self.ends[1].way;
+            (way.held_up_ms, way.late) = (0, (now, 1 + self.random.below(6)));
+        }
+        let late = self.ends[1].way.late;
+        self.trace(now, || format!("cut until {until}, one way: {one:?}, late: {late:?}"));
     }
 
     /// The node with its ranks goes on then, and looks twice.
     fn stand_still(&mut self, until: u64) {
         self.ends[1].next_ms = until;
-        self.stood_until = until + 2 * TICK_MS * self.slow[1] + KILL_MS;
+        self.stood_until = until + 2 * TICK_MS * self.slow[1] + ROUND_MS + KILL_MS;
+    }
+
+    /// The controller dies, and another one waits for the node.
+    fn succeed(&mut self, now: u64) {
+        if now == self.dies_at / 10 * 10 && self.lost.is_none() {
+            self.trace(now, || String::from("the controller dies"));
+            if self.ends[0].tie.take().is_some() {
+                self.ends[1].way.comes.push_back((now, Said::End));
+            }
+            self.ends[0].way.comes.clear();
+            // What is not written is not said.
+            self.written = self.granted;
+        }
+        let missed = now >= self.waits_until && self.ends[0].tie.is_none();
+        if missed && self.lost.is_none() {
+            self.trace(now, || String::from("the node is missed"));
+            self.lost = Some(now + self.clear_ms(0));
+            self.report.missed += 1;
+        }
     }
 
     /// An end looks at what has come, and speaks.
     fn look(&mut self, side: usize, now: u64) {
-        let ended = (side == 0 && self.lost.is_some()) || self.dead.is_some();
-        if self.ends[side].next_ms > now || ended {
+        if self.ends[side].next_ms > now || self.dead.is_some() {
+            return;
+        }
+        if side == 0 && (self.lost.is_some() || self.ends[0].tie.is_none()) {
             return;
         }
         let before = self.ends[side].next_ms;
@@ -237,51 +352,158 @@ impl World {
         if side == 1 && next - now > TICK_MS * slow {
             self.stand_still(next);
         }
-        let listens = side == 1 || !self.makes(Mistake::OwnHabit);
-        let uncounted = side == 1 && self.makes(Mistake::StoodStill) && now > before;
-        let own = &mut self.ends[side];
-        let told = own.read(now, self.delay, listens);
-        if uncounted {
-            own.tie.heard(now);
+        if side == 1 && self.adrift.is_some() {
+            return self.drift(now);
         }
-        if told || own.tie.over(now) {
-            return self.end(side, now, told);
+        let uncounted = side == 1 && self.makes(Mistake::StoodStill) && now > before;
+        let told = self.read(side, now);
+        let own = &mut self.ends[side];
+        let Some(tie) = &mut own.tie else { return };
+        if side == 0 && tie.stamp_ms(now).is_some() {
+            // What was written down a look ago counts.
+            let now = rounded(tie.granted_ms());
+            self.granted = self.written.min(now);
+            self.written = now;
+        }
+        if uncounted {
+            tie.told(tie.limit_ms() * 4 / 5, Some(now), now);
+        }
+        if told {
+            return self.ended(now);
+        }
+        if tie.over(now) {
+            return self.give_up(side, now);
         }
         if now - own.spoken_ms >= BEAT_MS {
             own.spoken_ms = now;
-            let says = own.tie.says_ms();
-            self.ends[1 - side].comes.push_back((now, Some(says)));
+            let says = tie.says_ms();
+            let says = if side == 0 { says.min(self.granted) } else { says };
+            let said = Said::Beat { says, stamp: tie.stamp_ms(now) };
+            self.ends[1 - side].way.comes.push_back((now, said));
             self.report.beats += 1;
         }
     }
 
-    /// The connection is over for an end, which gives up or was told.
-    fn end(&mut self, side: usize, now: u64, told: bool) {
-        let tie = &self.ends[side].tie;
-        if self.trace {
-            println!("{now:>7} end {side} is over ({told}), silent {}", tie.silent_ms(now));
+    /// Reads what has come by now. Whether the connection is over.
+    fn read(&mut self, side: usize, now: u64) -> bool {
+        let listens = side == 1 || !self.makes(Mistake::OwnHabit);
+        let late = side == 1 && self.makes(Mistake::LateBeats);
+        let own = &mut self.ends[side];
+        let Some(tie) = &mut own.tie else { return false };
+        while let Some(said) = own.way.take(now, self.delay) {
+            let Said::Beat { says, stamp } = said else { return true };
+            tie.heard(now);
+            if listens {
+                tie.told(says, if late { Some(now) } else { stamp }, now);
+            } else {
+                tie.told(0, stamp, now);
+            }
         }
+        false
+    }
+
+    /// The node's connection has ended: it calls.
+    fn ended(&mut self, now: u64) {
+        let Some(tie) = self.ends[1].tie.take() else { return };
+        let (limit, silent) = (tie.limit_ms(), tie.silent_ms(now));
+        self.trace(now, || format!("the node's connection ends, silent {silent}"));
+        self.rough |= silent > 1_000;
+        let anew = self.makes(Mistake::CountedAnew);
+        let since = if anew { now } else { now.saturating_sub(silent) };
+        self.ends[1].way.comes.clear();
+        self.adrift = Some((Adrift::new(limit, since), None));
+    }
+
+    /// An end gives the other up.
+    fn give_up(&mut self, side: usize, now: u64) {
+        let Some(tie) = &self.ends[side].tie else { return };
+        self.trace(now, || format!("end {side} gives up, silent {}", tie.silent_ms(now)));
         if side == 0 {
             let current = tie.says_ms() * 5 / 4 + CLEARING_MS;
             let forgets = self.makes(Mistake::GrantForgotten);
-            self.lost = Some(now + if forgets { current } else { tie.clear_ms() });
+            self.lost = Some(now + if forgets { current } else { self.clear_ms(tie.clear_ms()) });
             self.report.declared += 1;
-            return self.ends[1].comes.push_back((now, None));
+            return self.ends[1].way.comes.push_back((now, Said::End));
         }
-        let limit = tie.limit_ms();
-        let more = match self.mistake {
-            Some(Mistake::CountedAnew) if !told => limit,
-            Some(Mistake::OwnHabit) if !told => tie.says_ms().saturating_sub(limit),
-            _ => 0,
-        };
+        let own = tie.says_ms().saturating_sub(tie.limit_ms());
+        let more = if self.makes(Mistake::OwnHabit) { own } else { 0 };
         self.dead = Some(now + more + KILL_MS);
-        self.report.told += u64::from(told);
-        self.report.gave_up += u64::from(!told);
+        self.report.gave_up += 1;
+    }
+
+    /// How long a lost node may live, if by this controller's grants it is so long.
+    fn clear_ms(&self, own: u64) -> u64 {
+        let known = if self.makes(Mistake::HastySuccessor) { LEAST_MS } else { self.written };
+        own.max(clear_by(known))
+    }
+
+    /// The node has no connection: it calls again and again.
+    fn drift(&mut self, now: u64) {
+        let Some((mut adrift, call)) = self.adrift.take() else { return };
+        let Some(call) = call else {
+            if adrift.is_over(now) {
+                self.trace(now, || String::from("the node gives up"));
+                self.report.gave_up += 1;
+                self.dead = Some(now + KILL_MS);
+            } else {
+                self.adrift = Some((adrift, Some(self.call(now, adrift.left_ms(now)))));
+            }
+            return;
+        };
+        let (begun, until) = call;
+        let mut call = (now < until).then_some(call);
+        match self.ends[1].way.take(now, self.delay) {
+            // One that comes after that, to a node that stood still, comes too late.
+            Some(Said::Greeting) if call.is_some() => {
+                self.trace(now, || String::from("the node is with the next controller"));
+                self.ends[1].tie = Some(Tie::new(Side::Node, now));
+                self.report.back += 1;
+                return;
+            }
+            Some(Said::Dismissed) => {
+                self.report.told += 1;
+                self.dead = Some(now + KILL_MS);
+                return;
+            }
+            Some(Said::Refused) => {
+                adrift.answered(begun);
+                call = None;
+            }
+            _ => {}
+        }
+        self.adrift = Some((adrift, call));
+    }
+
+    fn call(&mut self, now: u64, left: u64) -> Call {
+        self.ends[1].way.comes.clear();
+        let wait = now + left.clamp(25, CALL_MS);
+        if !self.ends.iter().all(|e| e.way.is_open(now)) {
+            self.rough = true;
+            return (now, wait);
+        }
+        if now >= self.dies_at && now < self.listens_at {
+            self.ends[1].way.comes.push_back((now + self.delay, Said::Refused));
+            return (now, wait);
+        }
+        // It may have much to do at its beginning.
+        let most = self.random.pick(&[100, 1_000, 8_000]).unwrap_or(0);
+        let busy = now + self.delay + self.random.below(most);
+        self.rough |= busy > now + 500;
+        let takes = self.lost.is_none() && now >= self.listens_at && self.ends[0].tie.is_none();
+        let said = if takes { Said::Greeting } else { Said::Dismissed };
+        self.ends[1].way.comes.push_back((busy, said));
+        if takes {
+            self.ends[0].way.comes.clear();
+            self.ends[0].tie = Some(Tie::new(Side::Controller, now));
+            (self.ends[0].next_ms, self.ends[0].spoken_ms) = (busy, busy);
+        }
+        (now, now + if self.makes(Mistake::SlowGreeting) { GREETING_MS } else { left })
     }
 
     /// Whether it has come to an end, as it should.
     fn is_over(&self, now: u64) -> Result<bool, String> {
-        let reached = self.cut_at.min(self.deaf_at) > now && self.stands == [false; 2];
+        let calm = self.stands == [false; 2] && !self.rough;
+        let reached = self.cut_at.min(self.deaf_at) > now && calm;
         match (self.lost, self.dead) {
             (Some(clear), Some(dead)) if dead > clear.max(self.stood_until) => {
                 Err(format!("the node has ended at {dead}, its ranks ran at {clear}"))
@@ -291,6 +513,9 @@ impl World {
             }
             (None, Some(_)) if reached => {
                 Err(String::from("a node gave up a controller that reached it"))
+            }
+            _ if reached && self.report.missed > 0 => {
+                Err(String::from("a node does not come to a second controller that reaches it"))
             }
             (_, dead) => Ok(dead.is_some()),
         }

@@ -2,10 +2,12 @@
 
 use std::rc::Rc;
 
-use super::LARGE_BYTES;
+use super::brief::BRIEF_BYTES;
 use super::data::{Data, Scratch, check_buffer, pack, unpack};
+use super::{FEW_RANKS, LARGE_BYTES};
 use crate::comm::Comm;
 use crate::consts::REQUEST_NULL;
+use crate::datatype::Datatype;
 use crate::datatype::predefined::BYTE;
 use crate::error::Res;
 use crate::handle::Handle;
@@ -22,11 +24,15 @@ fn part(bytes: u64, n: u32, rank: u32) -> (u64, u64) {
 }
 
 impl Machine {
-    /// Dissemination: in round `k` every rank hears from the one `2^k` below.
+    /// Few ranks hear from all others at once. Else dissemination: in round `k` every rank hears
+    /// from the one `2^k` below.
     pub fn barrier(&mut self, comm: Handle) -> Res<()> {
         let (comm, tag) = self.start_collective(comm)?;
         let (n, me) = (comm.size(), comm.rank);
         let byte = self.types.get(BYTE)?;
+        if n <= FEW_RANKS {
+            return self.meet(&comm, tag, &byte);
+        }
         let mut step = 1;
         while step < n {
             let (to, from) = ((me + step) % n, (me + n - step) % n);
@@ -39,6 +45,21 @@ impl Machine {
             step <<= 1;
         }
         Ok(())
+    }
+
+    /// Every rank hears from each other one of a few.
+    fn meet(&mut self, comm: &Rc<Comm>, tag: i32, byte: &Rc<Datatype>) -> Res<()> {
+        let (n, me) = (comm.size(), comm.rank);
+        let mut begun = [REQUEST_NULL; 2 * FEW_RANKS as usize];
+        for (k, pair) in (1..n).zip(begun.chunks_exact_mut(2)) {
+            let (to, from) = ((me + k) % n, (me + n - k) % n);
+            // SAFETY: nothing is read or written at the addresses, as the counts are 0.
+            unsafe {
+                pair[0] = self.coll_irecv(comm, std::ptr::null_mut(), 0, byte, from, tag)?;
+                pair[1] = self.coll_isend(comm, std::ptr::null(), 0, byte, to, tag)?;
+            }
+        }
+        self.coll_wait(&begun)
     }
 
     /// # Safety
@@ -63,6 +84,11 @@ impl Machine {
         unsafe {
             if data.bytes() >= 4 * LARGE_BYTES && comm.size() >= SCATTER_RANKS_MIN {
                 self.bcast_parts(&comm, tag, data, root)
+            } else if data.bytes() <= BRIEF_BYTES && comm.size() <= FEW_RANKS {
+                match comm.rank == root {
+                    true => self.distribute(&comm, tag, &|_| data),
+                    false => self.receive(&comm, tag, data, root),
+                }
             } else {
                 self.bcast_tree(&comm, tag, data, root)
             }

@@ -7,13 +7,17 @@
 //! receive: exchanges start the send, receive, then complete the send. An exchange is complete,
 //! even when it fails, before its buffers go.
 //!
-//! Algorithms: `exchange` has the patterns (pairwise, collect, distribute); on shared memory every
-//! message costs two copies whatever the route, so large data goes straight to where it belongs,
-//! and only small data between many ranks takes the logarithmic routes.
+//! Algorithms: `exchange` has the patterns (pairwise, collect, distribute), in which sends go ahead
+//! of what is waited for; on shared memory every message costs two copies whatever the route, so
+//! large data goes straight to where it belongs, and only small data between many ranks takes the
+//! logarithmic routes. Between few ranks (`brief`) it takes one delay. Which of them is taken is
+//! decided by the number of ranks and of bytes alone: all must choose alike, and a rank that is
+//! restored elsewhere as before.
 
 mod allgather;
 mod alltoall;
 mod bcast;
+mod brief;
 mod data;
 mod exchange;
 mod gather;

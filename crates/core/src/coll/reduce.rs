@@ -8,7 +8,9 @@ use std::mem::swap;
 use std::rc::Rc;
 
 use super::LARGE_BYTES;
+use super::brief::is_brief;
 use super::data::{Data, Scratch, check_alias, check_buffer, copy, element, is_in_place};
+use super::exchange::Ahead;
 use crate::comm::Comm;
 use crate::datatype::Datatype;
 use crate::error::{Res, class};
@@ -125,6 +127,10 @@ impl Machine {
                 let source = if in_place { rbuf } else { sbuf.cast_mut() };
                 return self.allreduce_parts(&r, source, rbuf, count);
             }
+            if is_brief(&r, count) {
+                let source = if in_place { rbuf } else { sbuf.cast_mut() };
+                return self.allreduce_at_once(&r, source, rbuf, count);
+            }
             if !in_place {
                 copy(r.data(sbuf.cast_mut(), count), r.data(rbuf, count))?;
             }
@@ -230,6 +236,8 @@ impl Machine {
         unsafe {
             if n > 1 && bytes >= LARGE_BYTES.max(n * 2048) && count >= n {
                 self.reduce_parts(&r, own, rbuf, count, root)
+            } else if is_brief(&r, count) {
+                self.reduce_at_once(&r, own, rbuf, count, root)
             } else {
                 self.reduce_tree(&r, own, rbuf, count, root)
             }
@@ -328,46 +336,64 @@ impl Machine {
         let most = (0..r.comm.size()).map(|rank| of(rank).1).max().unwrap_or(0);
         // In segments, so that what arrives is still in the cache when it is combined.
         let segment = (SEGMENT_BYTES / r.dt.size.max(1)).max(1);
+        let piece = |number: u64, rank: u32| {
+            let (start, count) = of(rank);
+            let skipped = (number * segment).min(count);
+            (start + skipped, (count - skipped).min(segment))
+        };
         let ordered = !r.op.is_commutative();
         let mut one = Scratch::typed(&r.dt, count.min(segment))?;
         let mut two = Scratch::typed(&r.dt, if ordered { count.min(segment) } else { 0 })?;
-        let (one, two) = (one.ptr(), two.ptr());
-        for done in (0..most).step_by(segment as usize) {
-            let of = |rank: u32| {
-                let (start, count) = of(rank);
-                let skipped = done.min(count);
-                (start + skipped, (count - skipped).min(segment))
-            };
-            let target = element(target, done as i64, &r.dt);
+        let mut exchange = Shares {
+            source,
+            piece: &piece,
+            segments: most.div_ceil(segment),
+            temporaries: (one.ptr(), two.ptr()),
+            ahead: self.ahead(),
+        };
+        let mut result = Ok(());
+        for number in 0..exchange.segments {
+            let target = element(target, (number * segment) as i64, &r.dt);
             // SAFETY: the caller's promise; the temporaries hold a segment.
-            unsafe { self.reduce_segment(r, source, &of, target, (one, two))? };
+            result = unsafe { self.reduce_segment(r, &mut exchange, number, target) };
+            if result.is_err() {
+                break;
+            }
         }
-        Ok(())
+        result.and(self.end_steps(&mut exchange.ahead))
     }
 
-    /// One segment of `reduce_shares`, with two temporaries (the second if order matters).
+    /// Segment `number` of `reduce_shares`. Its own parts of later segments may leave meanwhile.
     unsafe fn reduce_segment(
         &mut self,
         r: &Reduction,
-        source: *mut u8,
-        of: &dyn Fn(u32) -> (u64, u64),
+        shares: &mut Shares,
+        number: u64,
         target: *mut u8,
-        (mut fresh, mut above): (*mut u8, *mut u8),
     ) -> Res<()> {
         let (n, me) = (r.comm.size(), r.comm.rank);
-        let count = of(me).1;
+        let (source, piece) = (shares.source, shares.piece);
+        let (mut fresh, mut above) = shares.temporaries;
+        let (start, count) = piece(number, me);
         let ordered = !r.op.is_commutative() && me + 1 < n;
+        let others = u64::from(n - 1);
+        let out = |step: u64| {
+            let to = (me + 1 + (step % others) as u32) % n;
+            (r.part(source, piece(step / others, to)), to)
+        };
         // SAFETY: all buffers hold `count` elements.
         unsafe {
-            let own = r.part(source, of(me));
+            let own = r.part(source, (start, count));
             if own.ptr != target {
                 copy(own, r.data(target, count))?;
             }
             for k in 1..n {
-                let (to, from) = ((me + k) % n, (me + n - k) % n);
-                let out = r.part(source, of(to));
+                let from = (me + n - k) % n;
                 let inn = r.data(fresh, count);
-                self.exchange(&r.comm, r.tag, (out, to), (inn, from))?;
+                let at = (number * others + u64::from(k - 1), shares.segments * others);
+                self.begin_steps(&r.comm, r.tag, &mut shares.ahead, at, (&out, None))?;
+                let received = self.receive(&r.comm, r.tag, inn, from);
+                received.and(self.end_step(&mut shares.ahead))?;
                 if count == 0 {
                     continue;
                 }
@@ -386,6 +412,17 @@ impl Machine {
         }
         Ok(())
     }
+}
+
+/// What `reduce_shares` is at.
+struct Shares<'a> {
+    source: *mut u8,
+    /// Part of a segment (by its number) that belongs to a rank: first element, number.
+    piece: &'a dyn Fn(u64, u32) -> (u64, u64),
+    segments: u64,
+    /// Each holds a segment, the second one if order matters.
+    temporaries: (*mut u8, *mut u8),
+    ahead: Ahead,
 }
 
 /// Refuses an operation's buffers as scan and reduce_scatter do; returns where the input is.

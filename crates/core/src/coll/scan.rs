@@ -2,6 +2,7 @@
 
 use std::mem::swap;
 
+use super::brief::is_brief;
 use super::data::{Scratch, copy};
 use super::reduce::{Reduction, input};
 use crate::error::Res;
@@ -63,6 +64,10 @@ impl Machine {
         let (n, me) = (r.comm.size(), r.comm.rank);
         if n == 1 || count * r.dt.size == 0 {
             return Ok(());
+        }
+        if is_brief(r, count) {
+            // SAFETY: the caller's promise.
+            return unsafe { self.prefix_at_once(r, source, rbuf, count, started) };
         }
         let (mut one, mut two) = (Scratch::typed(&r.dt, count)?, Scratch::typed(&r.dt, count)?);
         // `block`: reduction of the block of ranks that this rank has heard of.

@@ -138,8 +138,10 @@ impl Job {
         let frames = self.number_orders();
         let number = self.write_turn(&frames);
         let heard = (0u32..).zip(&self.nodes).filter(|(_, n)| n.is_to_confirm());
+        let grants = (0u32..).zip(&self.nodes);
         let effects = Effects {
             heard: heard.map(|(node, n)| (node, n.session.heard())).collect(),
+            grants: grants.filter_map(|(node, n)| Some((node, n.new_grant()?))).collect(),
             frames,
             events: std::mem::take(&mut self.told),
             clears: std::mem::take(&mut self.commit.clears),

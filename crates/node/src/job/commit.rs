@@ -26,6 +26,8 @@ pub(super) struct Effects {
     pub frames: Vec<(u32, Numbered<ToNode>)>,
     /// What was taken of each node is confirmed.
     pub heard: Vec<(u32, u64)>,
+    /// Nodes that may be granted more.
+    pub grants: Vec<(u32, u64)>,
     pub events: Vec<Event>,
     /// Lost nodes, of which all is to end, and how long one may take that is cut off.
     pub clears: Vec<(u32, Duration)>,
@@ -36,7 +38,10 @@ pub(super) struct Effects {
 impl Effects {
     fn is_empty(&self) -> bool {
         let none = self.frames.is_empty() && self.heard.is_empty() && self.events.is_empty();
-        none && self.clears.is_empty() && self.dismissed.is_empty() && self.console.is_empty()
+        none && self.grants.is_empty()
+            && self.clears.is_empty()
+            && self.dismissed.is_empty()
+            && self.console.is_empty()
     }
 }
 
@@ -168,6 +173,9 @@ impl Job {
         }
         for (node, heard) in effects.heard {
             self.nodes[node as usize].confirm(heard);
+        }
+        for (node, granted) in effects.grants {
+            self.nodes[node as usize].allow(granted);
         }
         effects.events.into_iter().for_each(|event| self.events.push(event));
         for (node, cut_off) in effects.clears {

@@ -74,6 +74,7 @@ pub(super) struct NodeBooks {
     pub peer: Option<Peer>,
     pub taken: u64,
     pub finished: Option<u64>,
+    pub granted: u64,
     pub met: bool,
     pub cleared: bool,
     pub left: bool,

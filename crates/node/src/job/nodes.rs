@@ -9,7 +9,7 @@ use crate::monitor;
 use crate::recovery::Input;
 use eyrie_control::node::{FromNode, NodeLook, Peer, ToNode};
 use eyrie_control::{EventKind, NodeMsg};
-use eyrie_protocol::patience::{Side, Tie};
+use eyrie_protocol::patience::{LEAST_MS, clear_by, rounded};
 use eyrie_protocol::session::{Numbered, Session};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
@@ -58,6 +58,8 @@ pub struct Node {
     /// What is to be said when the turn is committed.
     outbox: RefCell<Vec<ToNode>>,
     pub(super) session: Session<ToNode>,
+    /// What it may have been granted at most (`protocol::patience`), as the journal has it.
+    granted: u64,
     /// It has called.
     met: bool,
     /// What the journal has of the session: taken, and confirmed by the node.
@@ -94,6 +96,7 @@ impl Node {
             left: false,
             outbox: RefCell::default(),
             session: Session::default(),
+            granted: LEAST_MS,
             met: false,
             journaled: (0, 0),
             durable: (0, 0),
@@ -107,6 +110,7 @@ impl Node {
         daemon: Option<Daemon>,
     ) -> Node {
         let NodeBooks { pid, state, epoch, peer, taken, finished, met, cleared, left, .. } = *books;
+        let granted = books.granted;
         let journaled = (session.heard(), session.known());
         let durable = (session.heard(), session.known() + session.unheard().len() as u64);
         Node {
@@ -120,6 +124,7 @@ impl Node {
             cleared,
             left,
             session,
+            granted,
             met,
             journaled,
             durable,
@@ -136,6 +141,7 @@ impl Node {
             peer: self.peer,
             taken: self.taken,
             finished: self.finished,
+            granted: self.granted,
             met: self.met,
             cleared: self.cleared,
             left: self.left,
@@ -222,13 +228,35 @@ impl Node {
         self.daemon.as_ref()?.host()
     }
 
-    /// How long after a cut its daemon has ended for sure.
+    /// How long after a cut its daemon has ended for sure, also by what another controller granted.
     pub(super) fn cut_off(&self) -> Duration {
         let clear_ms = match &self.line {
             Line::There(wired) => wired.limits.clear(),
-            _ => Tie::new(Side::Controller, 0).clear_ms(),
+            _ => 0,
         };
-        Duration::from_millis(clear_ms)
+        Duration::from_millis(clear_ms.max(clear_by(self.granted)))
+    }
+
+    /// It is heard of: what may be granted to it is written down.
+    fn weigh_grant(&mut self) {
+        if let Line::There(wired) = &self.line {
+            self.granted = rounded(wired.limits.most());
+            // What is to be more waits until it is durable.
+            wired.limits.allow(wired.limits.allowed().min(self.granted));
+        }
+    }
+
+    /// A grant that may be said once this turn is durable.
+    pub(super) fn new_grant(&self) -> Option<u64> {
+        let Line::There(wired) = &self.line else { return None };
+        (wired.limits.allowed() < self.granted).then_some(self.granted)
+    }
+
+    /// It is durable. It may be less again by now.
+    pub(super) fn allow(&self, granted: u64) {
+        if let Line::There(wired) = &self.line {
+            wired.limits.allow(granted.min(self.granted));
+        }
     }
 
     /// It has ended what there was, but for so many processes.
@@ -325,7 +353,7 @@ impl Job {
                 self.copied(node, rank, &generations, to, error);
             }
             FromNode::Vault { generation, step } => self.vault_step(node, generation, step),
-            FromNode::Beat { .. } => {}
+            FromNode::Beat { .. } => self.nodes[node as usize].weigh_grant(),
             FromNode::Finished { left } => {
                 self.nodes[node as usize].finishes(left);
                 self.ends_unseen(node);

@@ -1,5 +1,6 @@
 //! Collectives between threads over one segment, compared with what each rank computes by itself.
 
+mod delays;
 mod faulty;
 mod moving;
 mod reducing;
