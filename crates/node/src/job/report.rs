@@ -103,7 +103,8 @@ pub struct Looks {
     /// Nodes that have not answered it.
     left: BTreeSet<u32>,
     waiting: Vec<Outlet>,
-    /// Nodes that are to leave when it is known what memory there is. They wait for every node.
+    /// Nodes that are to leave when it is known what memory there is; of a node that does not
+    /// answer in time that is what it said last.
     pub(super) leaving: Vec<Departure>,
 }
 
@@ -279,7 +280,7 @@ impl Job {
     /// A client wants the status: it gets it when the nodes have said how their ranks are.
     pub fn ask_status(&mut self, outlet: Outlet) {
         self.looks.waiting.push(outlet);
-        if self.looks.left.is_empty() || !self.looks.leaving.is_empty() {
+        if self.looks.left.is_empty() {
             self.ask_looks();
         }
     }
@@ -322,10 +323,8 @@ impl Job {
     /// The nodes had time enough.
     pub(super) fn looks_over(&mut self, ask: u64) {
         if ask == self.looks.ask && !self.looks.left.is_empty() {
-            if self.looks.leaving.is_empty() {
-                self.looks.left.clear();
-            }
-            self.tell_status();
+            self.looks.left.clear();
+            self.all_looked();
         }
     }
 

@@ -221,9 +221,9 @@ mod tests {
     #[test]
     fn who_has_waited_for_others_is_copied_with_them_again() {
         let mut moves = rounds(&[(1 << 30, 9000.0), (1 << 20, 50.0)]);
-        moves.round(1 << 29, 4500.0, false);
+        moves.round(1 << 29, 4500.0, true);
         assert!(!moves.copied, "much has changed meanwhile");
-        moves.round(1 << 20, 50.0, false);
+        moves.round(1 << 20, 50.0, true);
         assert!(moves.copied);
         moves.begins();
         assert!(!moves.copied, "another process");
