@@ -71,8 +71,9 @@ impl Rx {
         }
         let mut need = self.held.front().map_or(self.reader.pos, |(pos, _)| *pos);
         if self.ahead {
-            // Nobody is told to do without what has not come.
-            need = need.min(self.ctl.here.load(Acquire));
+            // Nobody is told to do without what has not come; but a rank that is restored elsewhere
+            // needs no more than before, however little its new node has of the stream.
+            need = need.min(self.ctl.here.load(Acquire).max(self.ctl.need.load(Acquire)));
         }
         self.ctl.need.store(need, Release);
     }

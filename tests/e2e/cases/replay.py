@@ -58,13 +58,17 @@ def test_every_rank_does_the_same_again():
 
 
 def ranks_do_the_same_again(job):
+    reproduced = 0
     for rank in range(3):
         for image in images(job, rank):
             code, record = replay(job, image)
             assert code == 0 and record["end"] == "exited" and record["code"] == 0, record
-            assert record["rank"] == rank and record["reproduced"] > 0, record
+            assert record["rank"] == rank, record
+            # After an image that was taken at the end there is nothing left to do.
+            reproduced += record["reproduced"]
             assert record["sent_anew"] == 0, record
             assert all(o["differs_at"] is None for o in record["output"]), record
+    assert reproduced > 0, job.report()
     code, out, _ = job.eyrie("replay", images(job, 0)[0], "--output")
     assert "journals agree" in out and "as recorded" in out, out
 
