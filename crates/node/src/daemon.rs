@@ -32,9 +32,6 @@ use tokio::sync::mpsc;
 /// Longest wait for the controller's hanging up at the end.
 const FAREWELL: Duration = Duration::from_secs(10);
 
-/// How often it is tried to remove what is written to.
-const REMOVALS: u32 = 100;
-
 /// Why a node daemon ends early.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
@@ -72,19 +69,10 @@ pub fn run(prefix: Prefix) -> Result<(), DaemonError> {
     reap::clear();
     if !matches!(kept, Ok(true)) {
         let around = folder.parent().filter(|_| lodged);
-        remove(around.unwrap_or(&folder));
+        // Nobody listens any more.
+        let _ = home::remove_folder(around.unwrap_or(&folder));
     }
     kept.map(|_| ())
-}
-
-/// Removes its storage, also while a thread still writes there.
-fn remove(folder: &Path) {
-    for _ in 0..REMOVALS {
-        match std::fs::remove_dir_all(folder) {
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
-            _ => return,
-        }
-    }
 }
 
 fn read_enlist() -> Result<Enlist, DaemonError> {

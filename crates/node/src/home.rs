@@ -56,6 +56,8 @@ const LETTERS: u32 = 23;
 const ID_LENGTH: usize = 4;
 /// A folder without a held lock is only taken for dead at this age.
 const UNBORN_AGE: Duration = Duration::from_secs(60);
+/// How often it is tried to remove what is written to.
+const REMOVALS: u32 = 100;
 
 /// Why a job's folder cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -324,6 +326,18 @@ pub fn resolve(home: &Path, name: &str) -> Result<JobEntry, HomeError> {
 /// the folder lies. Valid as long as `folder` stays open.
 pub fn short_path(folder: &File, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()))
+}
+
+/// Removes a folder with all that is in it, also while a thread or process that is about to end
+/// still writes there.
+pub fn remove_folder(folder: &Path) -> io::Result<()> {
+    for _ in 0..REMOVALS {
+        match fs::remove_dir_all(folder) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+            result => return result,
+        }
+    }
+    fs::remove_dir_all(folder)
 }
 
 #[cfg(test)]

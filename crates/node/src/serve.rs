@@ -438,7 +438,7 @@ async fn finish(
             std::fs::remove_file(folder.join(home::SOCKET)).or_else(absent_is_fine)
         }
         Some(job) => keep(&job.borrow(), folder),
-        None => std::fs::remove_dir_all(folder),
+        None => home::remove_folder(folder),
     };
     if let Err(error) = removed.or_else(absent_is_fine) {
         outlet.send(&NodeMsg::Say(format!("cannot clear {}: {error}", folder.display())));

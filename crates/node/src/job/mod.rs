@@ -635,7 +635,8 @@ impl Job {
         event.count = u64::try_from(code).ok();
         self.log_event(event);
         if !self.is_saved && !self.restarting && !self.hung_up {
-            // Nobody is to go on with it.
+            // Nobody is to go on with it, nor with what is just being brought.
+            self.stop_flush();
             let _ = std::fs::remove_file(self.place.folder.join(crate::home::SAVED));
             self.clear_depot();
         }
