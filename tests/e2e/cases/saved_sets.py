@@ -187,14 +187,16 @@ def hold_up(job, generation):
 
 
 def let_go(job):
-    """The pipes have a reader for a moment: what is brought cannot be written."""
+    """The pipes have a reader for a moment: what is brought cannot be written. The node clears the
+    others away itself as soon as it gives up, which may be before we come to them."""
     images = os.path.join(job.folder(), "images")
     names = [n for n in os.listdir(images) if n.endswith(".part")]
     for name in names:
         path = os.path.join(images, name)
-        reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        os.unlink(path)
-        os.close(reader)
+        with contextlib.suppress(FileNotFoundError):
+            reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+            with os.fdopen(reader):
+                os.unlink(path)
 
 
 def test_a_node_dies_while_a_set_is_brought():
