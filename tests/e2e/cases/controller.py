@@ -131,7 +131,8 @@ def test_standard_input_and_output_come_once():
         job.process.stdin.close()
         assert job.wait() == 0, job.report()
         assert job.stdout() == "".join(f"got {l}\n" for l in lines), job.report()
-        assert job.count("controller-back") >= 5, job.report()
+        # One may be killed before all nodes are with it.
+        assert job.count("controller-lost") == 6, job.report()
         gone(job)
 
 
