@@ -271,7 +271,15 @@ fn is_resumable(folder: &Path) -> bool {
         let age = sign.map(|at| at.elapsed().unwrap_or_default());
         return age.is_ok_and(|age| age < Duration::from_millis(limit) + SLACK);
     }
-    is_held(&path)
+    is_shared(&path)
+}
+
+/// Whether somebody shares the lock of this file. Who asks has it alone for a moment if nobody does,
+/// which others who ask do not take for that.
+fn is_shared(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return false };
+    // SAFETY: plain system calls on a descriptor that `file` keeps open.
+    !try_lock(&file) && unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) == 0 }
 }
 
 /// Whether a controller of the job lives, or somebody who has the next one started.
@@ -394,6 +402,26 @@ mod tests {
         nodes.set_modified(SystemTime::now() - limit - SLACK - SIGN).unwrap();
         assert!(jobs(home.path()).is_empty() && !path.exists());
         assert!(note_elsewhere(&path, limit).is_err());
+    }
+
+    #[test]
+    fn nodes_here_are_waited_for_as_long_as_they_hold_their_lock() {
+        let home = tempfile::tempdir().unwrap();
+        let job = create(home.path()).unwrap();
+        fs::write(job.path.join(JOURNAL), "").unwrap();
+        let nodes = hold_nodes(&job.path).unwrap();
+        drop(job.lock);
+        // Somebody else who looks at the same time changes nothing.
+        let other = File::open(job.path.join(NODES)).unwrap();
+        // SAFETY: plain system call on an open descriptor.
+        assert_eq!(unsafe { libc::flock(other.as_raw_fd(), libc::LOCK_SH) }, 0);
+        let all = jobs(home.path());
+        assert!(all.len() == 1 && all[0].resumable && !all[0].alive);
+        drop((nodes, other));
+        let asks = File::open(job.path.join(NODES)).unwrap();
+        assert!(try_lock(&asks) && !is_resumable(&job.path), "who asks holds nothing");
+        drop(asks);
+        assert!(jobs(home.path()).is_empty() && !job.path.exists());
     }
 
     #[test]
