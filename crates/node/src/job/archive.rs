@@ -305,8 +305,8 @@ impl Job {
     /// Gives the archive up as soon as nodes hold all that it takes to do without.
     pub(super) fn outgrow_archive(&mut self) {
         let stays = self.restarting || self.suspend.is_some() || !self.archive.holds();
-        // The next set that is brought takes its place.
-        let stays = stays || self.flushes();
+        // The next set that is brought takes its place; what was just saved has done so.
+        let stays = stays || self.flushes() || self.is_saved;
         if stays || !self.planner.as_ref().is_some_and(Planner::outgrew_archive) {
             return;
         }
