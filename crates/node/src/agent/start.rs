@@ -138,10 +138,6 @@ impl Agent {
             }
         };
         let r = self.rank(rank);
-        if r.deaths > 0 {
-            // Its memory is not that of the process which was tracked.
-            r.tracker.iter_mut().for_each(|t| t.restart());
-        }
         let again = (from.generation > 0 || r.deaths > 0) && self.spec.ft != Ft::Coordinated;
         let r = &mut self.ranks[rank as usize];
         r.replay = if again { Replay::Expected } else { Replay::No };
