@@ -274,8 +274,8 @@ fn is_resumable(folder: &Path) -> bool {
     is_shared(&path)
 }
 
-/// Whether somebody shares the lock of this file. Who asks has it alone for a moment if nobody does,
-/// which others who ask do not take for that.
+/// Whether somebody shares the lock of this file. Who asks has it alone for a moment if nobody
+/// does, which others who ask do not take for that.
 fn is_shared(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
     // SAFETY: plain system calls on a descriptor that `file` keeps open.
