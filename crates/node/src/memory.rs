@@ -76,9 +76,10 @@ mod tests {
     #[test]
     fn a_process_has_the_memory_that_it_has_written_to() {
         let before = resident(std::process::id() as i32);
-        let block = vec![7u8; 64 << 20];
+        // Much more than other tests of this process give back meanwhile.
+        let block = vec![7u8; 256 << 20];
         let after = resident(std::process::id() as i32);
-        assert!(after >= before + (48 << 20), "{before} {after} {}", block[block.len() / 2]);
+        assert!(after >= before + (128 << 20), "{before} {after} {}", block[block.len() / 2]);
         assert_eq!(resident(-1), 0);
     }
 
