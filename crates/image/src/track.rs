@@ -143,9 +143,9 @@ impl Tracker {
         self.obstacle.as_ref().map(|o| o.0.as_str())
     }
 
-    /// Forgets process and images, but not what was learned about the machine, and frees its memory:
-    /// to be called when the process has ended, or an image turned out to be damaged. The next image
-    /// is full.
+    /// Forgets process and images, but not what was learned about the machine, and frees memory:
+    /// to be called when the process has ended, or an image turned out to be damaged. The next
+    /// image is full.
     pub fn restart(&mut self) {
         self.writes = Writes::default();
         self.base = None;
