@@ -5,10 +5,13 @@ What it keeps true: a job's standard output and error go to files, so that nothi
 every wait has a limit and reports what the job was doing when it is exceeded; at the end no process
 of the job is left, or the test says so."""
 
+import contextlib
 import json
 import os
+import random
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -93,6 +96,21 @@ def limited(text, most=4000):
     return text if len(text) <= most else text[: most // 2] + "\n[...]\n" + text[-most // 2 :]
 
 
+def free_ports(count):
+    """Ports for servers that are started later, and perhaps again: none of those that the kernel
+    gives to whoever connects meanwhile, also to who connects to a port where nobody listens."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as f:
+        lowest = int(f.read().split()[0])
+    found = []
+    for port in random.sample(range(10000, max(lowest, 12000)), 1000):
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("0.0.0.0", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise NotRun("no ports are free")
+
+
 def soon(condition, what):
     """Waits until condition() is true."""
     end = time.monotonic() + TIMEOUT_S
@@ -139,7 +157,7 @@ class Job:
         self.pids = Pids()
         self._events = []
         self._events_file = None
-        self._events_rest = ""
+        self._events_at = 0
         with open(self.out_path, "wb") as out, open(self.err_path, "wb") as err:
             self.process = subprocess.Popen(
                 [*wrap, *arguments],
@@ -191,12 +209,16 @@ class Job:
             folder = self.folder()
             if folder:
                 try:
-                    self._events_file = open(os.path.join(folder, "events.jsonl"))
+                    path = os.path.join(folder, "events.jsonl")
+                    self._events_file = open(path, "rb", buffering=0)
+                    self._events_at = 0
                 except OSError:
                     pass
         if self._events_file is not None:
-            self._events_rest += self._events_file.read()
-            *lines, self._events_rest = self._events_rest.split("\n")
+            # From the last whole line on: what a controller that died left of one is cut off.
+            self._events_file.seek(self._events_at)
+            *lines, _ = self._events_file.read().split(b"\n")
+            self._events_at += sum(len(line) + 1 for line in lines)
             self._events += [json.loads(line) for line in lines if line]
         return self._events
 
@@ -333,10 +355,12 @@ class Job:
         parts.append("stderr: " + limited(self.stderr()))
         parts.append("stdout: " + limited(self.stdout()))
         folder = self.folder()
-        logs = [n for n in sorted(os.listdir(folder)) if n.endswith(".log")] if folder else []
-        for name in logs:
-            with open(os.path.join(folder, name), errors="replace") as f:
-                parts.append(f"{name}: " + limited(f.read()))
+        # It may vanish meanwhile.
+        with contextlib.suppress(OSError):
+            for name in sorted(os.listdir(folder)) if folder else []:
+                if name.endswith(".log"):
+                    with open(os.path.join(folder, name), errors="replace") as f:
+                        parts.append(f"{name}: " + limited(f.read()))
         return "\n".join(parts)
 
     def left_over(self):
@@ -374,6 +398,27 @@ class Job:
         while os.path.exists(self.home) and time.monotonic() < end:
             shutil.rmtree(self.home, ignore_errors=True)
             time.sleep(POLL_S)
+
+
+class Gated(Job):
+    """A job whose ranks do not end before they are let; those of Python do, which has its own way to
+    the MPI library."""
+
+    gates = None
+
+    def __init__(self, command, env=None, **more):
+        self.gates = tempfile.TemporaryDirectory(prefix="eyrie-test-")
+        self.gate = os.path.join(self.gates.name, "gate")
+        gated = {"LD_PRELOAD": compile_gate(), "EYRIE_TEST_GATE": self.gate}
+        python = any(word.endswith(".py") for word in command)
+        super().__init__(command, env={**(env or {}), **({} if python else gated)}, **more)
+
+    def let_end(self):
+        open(self.gate, "w").close()
+
+    def close(self):
+        super().close()
+        self.gates.cleanup()
 
 
 def run_to_end(command, ranks=4, timeout=TIMEOUT_S, **options):

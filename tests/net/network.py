@@ -60,6 +60,7 @@ class Network:
         self.clusters, self.wan = read(text)
         self.stack = contextlib.ExitStack()
         self.hub, self.hosts, self.links = None, {}, {}
+        self.limited = []
 
     def __enter__(self):
         with contextlib.ExitStack() as stack:
@@ -100,6 +101,13 @@ class Network:
             if mbit:
                 bucket = ["tbf", "rate", f"{mbit}mbit", "burst", "128k", "latency", "100ms"]
                 space.run("tc", "qdisc", "add", "dev", device, "root", *bucket)
+                self.limited.append((space, device))
+
+    def lift_limits(self):
+        """The links of hosts to their clusters have no limit any more."""
+        while self.limited:
+            space, device = self.limited.pop()
+            space.run("tc", "qdisc", "del", "dev", device, "root")
 
     def link(self, one, other):
         """The wide-area link between two first hosts."""

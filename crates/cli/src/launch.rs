@@ -378,11 +378,8 @@ fn argv(command: &[OsString]) -> Vec<Vec<u8>> {
 
 /// Half a gibibyte for each rank, but all of them together at most a quarter of the memory.
 fn default_log(size: u32) -> u64 {
-    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let kib = info
-        .lines()
-        .find_map(|l| l.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    let share = kib.map_or(LOG_BYTES, |k| k * 1024 / 4 / u64::from(size));
+    let all = eyrie_image::meminfo("MemTotal");
+    let share = all.map_or(LOG_BYTES, |bytes| bytes / 4 / u64::from(size));
     LOG_BYTES.min(share).max(LEAST_LOG_BYTES)
 }
 

@@ -242,7 +242,7 @@ fn different_output_rolls_all_back_once_and_ends_the_job_twice() {
     let script = "echo x >> starts-$EYRIE_RANK; wc -l < starts-$EYRIE_RANK; exec sleep 1000";
     let job = world
         .start(&["run", "-n", "2", "-l", "--ckpt-every", "0", "sh", "-c", script], Stdio::null());
-    job.wait_line("[1] 1");
+    job.wait_lines(&["[0] 1", "[1] 1"]);
     job.command(&["inject", "last", "kill-rank", "1"]);
     job.wait_events("rolled-back", 1);
     until("rank 1 printed its line again", || {

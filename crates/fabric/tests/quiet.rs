@@ -23,9 +23,18 @@ fn pair(provider: &Provider) -> (Pipe, Pipe) {
     let listener = Listener::new(provider, HERE, token).unwrap();
     let address = listener.address().to_vec();
     thread::scope(|scope| {
-        let called = scope.spawn(move || listener.accept(here.into(), PATIENCE).unwrap());
+        let called = scope.spawn(move || {
+            // SAFETY: no arguments.
+            let thread = unsafe { libc::gettid() };
+            (listener.accept(here.into(), PATIENCE).unwrap(), thread)
+        });
         let calls = connect(provider, HERE, (&address, &token), there.into(), PATIENCE).unwrap();
-        (calls, called.join().unwrap())
+        let (called, thread) = called.join().unwrap();
+        // It is among the threads for a moment longer than is waited for it.
+        while std::fs::exists(format!("/proc/self/task/{thread}")).unwrap() {
+            thread::yield_now();
+        }
+        (calls, called)
     })
 }
 

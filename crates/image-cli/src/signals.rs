@@ -1,15 +1,21 @@
 //! Signals: held before any thread begins, passed on to the program.
 //!
 //! Kept true: one that a terminal sends to its whole foreground group is not passed on a second
-//! time.
+//! time, and counts as seen also when the program has died of it before we came to look at it.
 
 use anyhow::Context;
 use eyrie_terminal::Held;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
-const PASSED: [i32; 7] = [
+/// The last of all signals, and so the last to be taken of those that wait: what came before it has
+/// been seen.
+const MARK: i32 = 64;
+/// How long is waited for it.
+const LIMIT: Duration = Duration::from_secs(1);
+
+const HELD: [i32; 8] = [
     libc::SIGINT,
     libc::SIGTERM,
     libc::SIGHUP,
@@ -17,21 +23,39 @@ const PASSED: [i32; 7] = [
     libc::SIGUSR1,
     libc::SIGUSR2,
     libc::SIGWINCH,
+    MARK,
 ];
 
 /// Blocks the signals that are passed on.
 pub fn hold() -> Held {
-    eyrie_terminal::hold(&PASSED)
+    eyrie_terminal::hold(&HELD)
 }
 
 /// Signals that the program got through us or with us, a bit each.
 #[derive(Clone, Default)]
-pub struct Seen(Arc<AtomicU64>);
+pub struct Seen(Arc<(Mutex<u64>, Condvar)>);
+
+fn bit(signal: i32) -> u64 {
+    1u64.checked_shl((signal - 1) as u32).unwrap_or(0)
+}
 
 impl Seen {
-    /// Whether `signal` was among them.
+    /// Whether `signal` was among them. The thread that sees them has been started.
     pub fn has(&self, signal: i32) -> bool {
-        (1..=64).contains(&signal) && self.0.load(Ordering::Acquire) >> (signal - 1) as u64 & 1 != 0
+        let (bits, changed) = &*self.0;
+        // SAFETY: plain system calls.
+        if unsafe { libc::kill(libc::getpid(), MARK) } < 0 {
+            return false;
+        }
+        let bits = bits.lock().unwrap_or_else(PoisonError::into_inner);
+        // Who started us may have it ignored.
+        let marked = changed.wait_timeout_while(bits, LIMIT, |bits| *bits & bit(MARK) == 0);
+        *marked.unwrap_or_else(PoisonError::into_inner).0 & bit(signal) != 0
+    }
+
+    fn add(&self, signal: i32) {
+        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) |= bit(signal);
+        self.0.1.notify_all();
     }
 }
 
@@ -52,8 +76,8 @@ pub fn pass_on(
             if signal <= 0 {
                 continue;
             }
-            seen.0.fetch_or(1 << (signal - 1), Ordering::AcqRel);
-            if same_group && info.si_code > 0 {
+            seen.add(signal);
+            if signal == MARK || (same_group && info.si_code > 0) {
                 continue;
             }
             // SAFETY: a plain system call; a process that is gone is refused by it.

@@ -10,6 +10,7 @@
 //! what several processes write to, and keeping it open, is what logs do.
 
 use crate::error::RestoreError;
+use crate::procfs;
 use crate::reopen::{file_error, path_of};
 use crate::state::{Description, FileId, State, Target};
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,12 +55,9 @@ pub fn mark_shared(shared: &Files, descriptions: &mut [Description]) {
 /// does not count: it belongs to other users.
 pub fn open_elsewhere(own: &[libc::pid_t], wanted: &Files) -> Files {
     let mut found = BTreeSet::new();
-    let Ok(processes) = fs::read_dir("/proc") else { return found };
-    for process in processes.flatten() {
-        let name = process.file_name();
-        let number = std::str::from_utf8(name.as_bytes()).ok().and_then(|n| n.parse().ok());
-        let Some(pid) = number.filter(|pid| !own.contains(pid)) else { continue };
-        let Ok(open) = fs::read_dir(process.path().join("fd")) else { continue };
+    let all = procfs::processes().unwrap_or_default();
+    for pid in all.into_iter().filter(|pid| !own.contains(pid)) {
+        let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else { continue };
         for fd in open.flatten() {
             let Ok(meta) = fs::metadata(fd.path()) else { continue };
             let file = (meta.dev(), meta.ino());
@@ -73,7 +71,7 @@ pub fn open_elsewhere(own: &[libc::pid_t], wanted: &Files) -> Files {
 
 fn can_write(pid: libc::pid_t, fd: &[u8]) -> bool {
     let number = std::str::from_utf8(fd).ok().and_then(|n| n.parse::<u32>().ok());
-    let info = number.and_then(|fd| crate::procfs::fdinfo(pid, fd).ok());
+    let info = number.and_then(|fd| procfs::fdinfo(pid, fd).ok());
     info.is_none_or(|info| info.flags as i32 & libc::O_ACCMODE != libc::O_RDONLY)
 }
 

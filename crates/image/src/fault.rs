@@ -129,11 +129,7 @@ mod armed {
 
     fn kill_children(kept: libc::pid_t) -> i32 {
         let own = u64::from(std::process::id());
-        for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let Some(pid) = name.to_str().and_then(|n| n.parse::<libc::pid_t>().ok()) else {
-                continue;
-            };
+        for pid in crate::procfs::processes().unwrap_or_default() {
             let ours = Stat::read(pid).is_ok_and(|stat| stat.field(4) == own);
             if ours && pid != kept {
                 // SAFETY: a child of ours that nobody has collected in between.

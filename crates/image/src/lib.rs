@@ -122,7 +122,7 @@ pub use freeze::Frozen;
 pub use image::{Image, Summary};
 pub use inspect::{AncestorInfo, FileInfo, Inspection, ObjectInfo, RegionInfo, ThreadInfo};
 pub use lazy::{Filled, Filling};
-pub use offers::{Decisions, Machine, Offer, machine};
+pub use offers::{Decisions, Machine, Offer, machine, meminfo};
 pub use pool::{Pool, Sharing};
 pub use precopy::{PageSink, Precopied, PrecopyEnd, PrecopyLimits, Round, precopy};
 pub use restore::{RestoreOptions, RestoreSpec, Restored, restore, restore_lazily};

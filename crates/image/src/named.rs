@@ -107,11 +107,11 @@ impl Drop for Still {
 /// A process besides `own` that has one of these files mapped or open, and which one. What this
 /// program has opened to look at is no matter, what it has mapped is.
 pub fn holder(own: &[libc::pid_t], wanted: &BTreeSet<Inode>) -> Option<(libc::pid_t, Inode)> {
-    let processes = if wanted.is_empty() { None } else { fs::read_dir("/proc").ok() };
-    for process in processes.into_iter().flatten().flatten() {
-        let name = process.file_name();
-        let number = name.to_str().and_then(|n| n.parse().ok());
-        let Some(pid) = number.filter(|pid| !own.contains(pid)) else { continue };
+    if wanted.is_empty() {
+        return None;
+    }
+    let all = procfs::processes().unwrap_or_default();
+    for pid in all.into_iter().filter(|pid| !own.contains(pid)) {
         let held = mapped(pid, wanted).or_else(|| open(pid, wanted));
         if let Some(file) = held.filter(|_| !is_twin(pid)) {
             return Some((pid, file));

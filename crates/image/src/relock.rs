@@ -11,12 +11,11 @@
 use crate::error::RestoreError;
 use crate::memory;
 use crate::state::{Backing, Region, State};
-use std::ops::Range;
 
 /// `pthread_mutex_t`: lock, count, owner, users, kind, spins, and the two words of a list that
 /// robust mutexes are on.
 const MUTEX_BYTES: usize = 40;
-const OWNER: Range<usize> = 8..12;
+const OWNER_AT: usize = 8;
 const PTHREAD_MUTEX_RECURSIVE: u32 = 1;
 /// More than any dynamic linker's data.
 const MOST_BYTES: u64 = 1 << 20;
@@ -36,7 +35,7 @@ pub(crate) fn renumber(
         memory::read_exact(pid, region.start, &mut data).map_err(died)?;
         for (at, owner) in held(&data) {
             let Some((_, new)) = numbers.iter().find(|(old, _)| *old == owner) else { continue };
-            let at = region.start + (at + OWNER.start) as u64;
+            let at = region.start + (at + OWNER_AT) as u64;
             memory::write_exact(pid, at, &new.to_le_bytes()).map_err(died)?;
         }
     }
@@ -55,12 +54,11 @@ fn is_linkers_data(state: &State, region: &Region) -> bool {
 fn held(data: &[u8]) -> impl Iterator<Item = (usize, libc::pid_t)> {
     (0..data.len()).step_by(8).filter_map(|at| {
         let mutex = data.get(at..at + MUTEX_BYTES)?;
-        let word = |i: usize| {
-            let bytes = mutex[4 * i..4 * i + 4].iter();
-            bytes.rev().fold(0u32, |word, &byte| word << 8 | u32::from(byte))
-        };
-        let [lock, count, owner, users, kind] = [0, 1, 2, 3, 4].map(word);
-        let rest = mutex[20..].iter().all(|&b| b == 0);
+        let (words, rest) = mutex.split_at(20);
+        let mut words = words.chunks_exact(4).filter_map(<[u8]>::first_chunk);
+        let mut word = || words.next().map(|bytes| u32::from_le_bytes(*bytes));
+        let [lock, count, owner, users, kind] = [word()?, word()?, word()?, word()?, word()?];
+        let rest = rest.iter().all(|&b| b == 0);
         let is = matches!(lock, 1 | 2) && count >= 1 && users == 1;
         let is = is && kind == PTHREAD_MUTEX_RECURSIVE && rest;
         is.then_some((at, owner as libc::pid_t))

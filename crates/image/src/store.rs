@@ -239,8 +239,8 @@ impl Shot {
     /// takes a while where there are many processes.
     fn look_for_files(&self, state: &State) -> Option<Meanwhile<append::Files>> {
         let (family, files) = (self.family.borrow().clone(), append::files(&state.descriptions));
-        let look = move || append::open_elsewhere(&family, &files);
-        (!append::files(&state.descriptions).is_empty()).then(|| Meanwhile::begin(look))
+        let appends = !files.is_empty();
+        appends.then(|| Meanwhile::begin(move || append::open_elsewhere(&family, &files)))
     }
 
     /// Finds out what was not found out at the freeze. Flags of mappings are looked for later if

@@ -168,12 +168,7 @@ fn reap_orphan(pid: libc::pid_t) {
 fn reap_unannounced() {
     // SAFETY: no arguments.
     let own_thread = unsafe { libc::gettid() };
-    let Ok(entries) = std::fs::read_dir("/proc") else { return };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let Some(pid) = name.to_str().and_then(|n| n.parse::<libc::pid_t>().ok()) else {
-            continue;
-        };
+    for pid in procfs::processes().unwrap_or_default() {
         let Ok(status) = procfs::Status::read(pid) else { continue };
         // The child of a process that was killed too may have gone to another parent.
         let ours = status.number("TracerPid", 10).is_ok_and(|t| t == own_thread as u64);

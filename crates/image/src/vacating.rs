@@ -25,8 +25,8 @@ pub(crate) fn wait(numbers: impl Iterator<Item = libc::pid_t>) {
 }
 
 fn is_vacated_soon(number: libc::pid_t) -> bool {
-    if Status::read(number).is_ok() {
-        return is_dying(number);
+    if let Ok(status) = Status::read(number) {
+        return is_ending(number, &status);
     }
     // SAFETY: asks whether there is such a process group.
     if unsafe { libc::kill(-number, 0) } != 0 {
@@ -35,12 +35,11 @@ fn is_vacated_soon(number: libc::pid_t) -> bool {
     let in_group = |pid: &libc::pid_t| Stat::read(*pid).is_ok_and(|s| s.field(5) == number as u64);
     let all = procfs::processes().unwrap_or_default();
     let mut members = all.into_iter().filter(in_group);
-    members.all(is_dying)
+    members.all(|pid| Status::read(pid).map_or(true, |status| is_ending(pid, &status)))
 }
 
 /// Whether a process or thread will be no more without running any further.
-fn is_dying(number: libc::pid_t) -> bool {
-    let Ok(status) = Status::read(number) else { return true };
+fn is_ending(number: libc::pid_t, status: &Status) -> bool {
     match status.field("State").chars().next() {
         Some('X') => true,
         // A first thread that has ended stays until the others have.

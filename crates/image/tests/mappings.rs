@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Process, survives};
+use std::sync::Mutex;
 
 #[test]
 fn mappings_where_the_restorer_works() {
@@ -20,8 +21,13 @@ fn private_views_of_shared_memory_without_a_file() {
     survives("views", &["-lrt"], &["20000"], 3);
 }
 
+/// One test of these segments at a time: a number that is free for a moment would be given to the
+/// other one's.
+static SYSTEM_V: Mutex<()> = Mutex::new(());
+
 #[test]
 fn system_v_segments() {
+    let _alone = SYSTEM_V.lock();
     // The number of a segment that is gone can only be had again with privileges; here the one with
     // a name is not gone.
     survives("sysv", &[], &["2000"], 3);
@@ -34,6 +40,7 @@ fn a_system_v_segment_that_is_gone_is_made_again() {
         println!("NOT RUN: choosing the number of a segment is a privilege");
         return;
     }
+    let _alone = SYSTEM_V.lock();
     let folder = tempfile::tempdir().unwrap();
     let program = common::compile(folder.path(), "sysv", &[]);
     let mut process = Process::start(&program, &["2000000"], folder.path());

@@ -119,6 +119,14 @@ pub(crate) fn try_lock(file: &File) -> bool {
     unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
 }
 
+/// Whether somebody has the lock of this file. Who asks shares it for a moment, so that two who ask
+/// at the same time do not take each other for its holder.
+fn is_held(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return false };
+    // SAFETY: plain system call on a descriptor that `file` keeps open.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) != 0 }
+}
+
 fn random_id() -> String {
     let mut id = String::with_capacity(ID_LENGTH);
     let mut words = [0u32; ID_LENGTH];
@@ -263,23 +271,27 @@ fn is_resumable(folder: &Path) -> bool {
         let age = sign.map(|at| at.elapsed().unwrap_or_default());
         return age.is_ok_and(|age| age < Duration::from_millis(limit) + SLACK);
     }
-    OpenOptions::new().write(true).open(path).is_ok_and(|nodes| !try_lock(&nodes))
+    is_shared(&path)
+}
+
+/// Whether somebody shares the lock of this file. Who asks has it alone for a moment if nobody does,
+/// which others who ask do not take for that.
+fn is_shared(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return false };
+    // SAFETY: plain system calls on a descriptor that `file` keeps open.
+    !try_lock(&file) && unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) == 0 }
 }
 
 /// Whether a controller of the job lives, or somebody who has the next one started.
 pub fn is_alive(folder: &Path) -> bool {
-    OpenOptions::new().write(true).open(folder.join(LOCK)).is_ok_and(|file| !try_lock(&file))
+    is_held(&folder.join(LOCK))
 }
 
 fn entry(path: PathBuf) -> Option<JobEntry> {
     let id = path.file_name()?.to_str()?.to_string();
-    let lock = OpenOptions::new().write(true).open(path.join(LOCK)).ok();
-    let created = match &lock {
-        Some(file) => file.metadata(),
-        None => fs::metadata(&path),
-    };
+    let created = fs::metadata(path.join(LOCK)).or_else(|_| fs::metadata(&path));
     let created = created.and_then(|m| m.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-    let alive = lock.is_some_and(|file| !try_lock(&file));
+    let alive = is_alive(&path);
     let (ended, saved) = (path.join(ENDED).exists(), path.join(SAVED).exists());
     let resumable = !alive && is_resumable(&path);
     Some(JobEntry { id, path, alive, ended, saved, resumable, created })
@@ -390,6 +402,26 @@ mod tests {
         nodes.set_modified(SystemTime::now() - limit - SLACK - SIGN).unwrap();
         assert!(jobs(home.path()).is_empty() && !path.exists());
         assert!(note_elsewhere(&path, limit).is_err());
+    }
+
+    #[test]
+    fn nodes_here_are_waited_for_as_long_as_they_hold_their_lock() {
+        let home = tempfile::tempdir().unwrap();
+        let job = create(home.path()).unwrap();
+        fs::write(job.path.join(JOURNAL), "").unwrap();
+        let nodes = hold_nodes(&job.path).unwrap();
+        drop(job.lock);
+        // Somebody else who looks at the same time changes nothing.
+        let other = File::open(job.path.join(NODES)).unwrap();
+        // SAFETY: plain system call on an open descriptor.
+        assert_eq!(unsafe { libc::flock(other.as_raw_fd(), libc::LOCK_SH) }, 0);
+        let all = jobs(home.path());
+        assert!(all.len() == 1 && all[0].resumable && !all[0].alive);
+        drop((nodes, other));
+        let asks = File::open(job.path.join(NODES)).unwrap();
+        assert!(try_lock(&asks) && !is_resumable(&job.path), "who asks holds nothing");
+        drop(asks);
+        assert!(jobs(home.path()).is_empty() && !job.path.exists());
     }
 
     #[test]

@@ -50,8 +50,13 @@ pub fn peek(pidfd: &OwnedFd) -> io::Result<Option<Death>> {
 
 /// Children of this process, started by any of its threads or adopted.
 pub fn children() -> Vec<libc::pid_t> {
+    children_of("self")
+}
+
+/// Those of any process, by what it is called in `/proc`.
+pub fn children_of(process: &str) -> Vec<libc::pid_t> {
     let mut found = Vec::new();
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return found };
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{process}/task")) else { return found };
     for task in tasks.flatten() {
         if let Ok(list) = std::fs::read_to_string(task.path().join("children")) {
             found.extend(list.split_whitespace().filter_map(|p| p.parse::<libc::pid_t>().ok()));

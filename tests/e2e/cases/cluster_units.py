@@ -57,9 +57,13 @@ def copies_are(name, where, options=()):
     """Images of every rank lie on two nodes: of one cluster, or of both."""
     with ClusterUnits(name, 4, options) as job:
         job.all_checkpointed()
-        holders = [set(r["image_nodes"]) for r in job.status()["ranks"]]
+
+        def two_each():
+            holders = [set(r["image_nodes"]) for r in job.status()["ranks"]]
+            return all(len(nodes) == 2 for nodes in holders) and holders
+
+        holders = job.until(two_each, "two copies of each image")
         inside = [len({node // 2 for node in nodes}) == 1 for nodes in holders]
-        assert all(len(nodes) == 2 for nodes in holders), holders
         assert inside == [where == "inside"] * 4, (where, holders)
         job.ends_well(name)
 

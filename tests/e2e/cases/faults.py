@@ -3,11 +3,12 @@
 import os
 import re
 import signal
+import subprocess
 import tempfile
 
 import harness
 from bad_input import program
-from harness import Job, example, run_to_end
+from harness import Gated, Job, example, run_to_end
 from programs import SIZES, expected
 
 
@@ -44,7 +45,7 @@ def cut_to_nothing(path):
 def damaged(harm, images_to_harm, generation):
     """Two checkpoints by hand, harm to the newest ones, a kill: an older state must be used."""
     want = expected("heat")
-    with Job(example("heat") + SIZES["heat"], ckpt_every=3600) as job:
+    with Gated(example("heat") + SIZES["heat"], ckpt_every=3600) as job:
         job.wait_running(4)
         for number in (1, 2):
             job.eyrie("checkpoint", "last")
@@ -55,6 +56,7 @@ def damaged(harm, images_to_harm, generation):
             harm(path)
         job.kill_ranks([1])
         job.wait_event("restored", rank=1)
+        job.let_end()
         assert job.wait() == 0, job.report()
         assert job.stdout() == want, job.report()
         assert job.count("image-refused", rank=1) == images_to_harm, job.report()
@@ -180,12 +182,13 @@ def test_state_outside_of_the_heap():
             out = os.path.join(folder, str(disturbed))
             os.mkdir(out)
             command = program("files") + [source, out, "60000"]
-            with Job(command, ranks=3, ckpt_every=0.1 if disturbed else 3600) as job:
+            with Gated(command, ranks=3, ckpt_every=0.1 if disturbed else 3600) as job:
                 if disturbed:
                     for victim in (0, 1, 2):
                         job.wait_event("checkpointed", rank=victim)
                         job.kill_ranks([victim])
                         job.wait_event("restored", rank=victim)
+                job.let_end()
                 assert job.wait() == 0, job.report()
                 texts = [open(os.path.join(out, f"out.{r}")).read() for r in range(3)]
                 outputs.append((job.stdout(), texts))
@@ -195,11 +198,12 @@ def test_state_outside_of_the_heap():
 def test_kill_during_replay():
     """The same rank is killed again as soon as it replays."""
     want = expected("cg")
-    with Job(example("cg") + SIZES["cg"], ckpt_every=3600) as job:
+    with Gated(example("cg") + SIZES["cg"], ckpt_every=3600) as job:
         job.until(lambda: job.stdout().count("\n") >= 20, "twenty lines")
         for number in (1, 2, 3):
             job.kill_ranks([1])
             job.wait_event("restored", rank=1, count=number)
+        job.let_end()
         assert job.wait() == 0, job.report()
         assert job.stdout() == want, job.report()
 
@@ -215,7 +219,7 @@ def test_full_disk():
         'mount -t tmpfs -o size=1m none "$EYRIE_HOME" && exec "$@"',
         "sh",
     ]
-    with Job(example("heat") + SIZES["heat"], ckpt_every=0.2, wrap=small) as job:
+    with Gated(example("heat") + SIZES["heat"], ckpt_every=0.2, wrap=small) as job:
         job.until(lambda: job.status(), "status")
 
         def said():
@@ -223,6 +227,7 @@ def test_full_disk():
             return record and any(r["no_checkpoint_reason"] for r in record["ranks"])
 
         job.until(said, "reason for a missing checkpoint")
+        job.let_end()
         assert job.wait() == 0, job.report()
         assert job.stdout() == want, job.report()
 
@@ -230,9 +235,11 @@ def test_full_disk():
 def test_output_is_not_repeated():
     """Lines that were printed before the kill are not printed again by the replay."""
     want = expected("sort")
-    with Job(example("sort") + SIZES["sort"], ckpt_every=3600) as job:
+    with Gated(example("sort") + SIZES["sort"], ckpt_every=3600) as job:
         job.until(lambda: job.stdout().count("\n") >= 10, "ten lines")
         job.kill_ranks([0])
+        job.wait_event("restored", rank=0)
+        job.let_end()
         assert job.wait() == 0, job.report()
         assert job.stdout() == want, job.report()
         assert job.count("restored", rank=0) == 1, job.report()
@@ -254,18 +261,21 @@ def test_program_without_mpi():
 
 
 def test_events_command():
-    with Job(example("cg") + SIZES["cg"], ckpt_every=0.2) as job:
+    with Gated(example("cg") + SIZES["cg"], ckpt_every=0.2) as job:
         job.wait_event("checkpointed", rank=0)
-        follower = harness.subprocess.run(
-            [harness.EYRIE, "events", "last", "--follow"],
-            env=job.env,
-            capture_output=True,
-            text=True,
-            timeout=harness.TIMEOUT_S,
-            stdin=harness.subprocess.DEVNULL,
-        )
+        command = [harness.EYRIE, "events", "last", "--follow"]
+        path = os.path.join(job.home, "followed")
+        with open(path, "w") as out:
+            follower = subprocess.Popen(command, env=job.env, stdin=subprocess.DEVNULL, stdout=out)
+        try:
+            said = lambda: open(path).read()
+            job.until(lambda: "checkpointed" in said(), "what the follower says")
+            job.let_end()
+            assert follower.wait(harness.TIMEOUT_S) == 0, said()
+        finally:
+            follower.kill()
+            follower.wait()
         assert job.wait() == 0, job.report()
-        assert "checkpointed" in follower.stdout, follower
 
 
 def test_undisturbed_runs_agree():

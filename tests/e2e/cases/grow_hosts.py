@@ -2,7 +2,7 @@
 
 from controller import kill_controller, unharmed
 from hosts import NAMES, PLAIN, Hosted, on_node, shell
-from nodes import expected
+from nodes import checkpointed_again, expected
 
 
 def joined(job, *hosts):
@@ -45,7 +45,7 @@ def test_a_lost_host_is_started_again():
         loses(job, 1)
         record = joined(job, "beta")
         assert record["nodes"][3]["host"] == "beta", record
-        job.all_checkpointed(2)
+        checkpointed_again(job)
         assert loses(job, 0) == {"beta"}, job.report()
         job.ends_as("farm")
         assert not job.count("rolled-back") and not job.count("diverged"), job.report()

@@ -6,13 +6,13 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
+import time
 
-from controller import kill_both, kill_controller, resume, unharmed
-from harness import EYRIE, Hung, Job, NotRun, alive, example, run_to_end, soon
-from nodes import SIZES, Nodes, checkpointed_again, expected
+from controller import kill_both, kill_controller, resume, same_processes, unharmed
+from harness import EYRIE, TIMEOUT_S, Hung, Job, NotRun, alive, free_ports, run_to_end, soon
+from nodes import SIZES, Nodes, checkpointed_again, expected, gone
 from space import Space
 
 # What a remote shell does: the rest of its arguments is a command for a shell of the host.
@@ -84,8 +84,9 @@ def refused(options, *words, code=1, rsh=PLAIN, program=None, **more):
             assert job.wait() == code, job.report()
             lines = job.stderr().splitlines()
             assert len(lines) == 1 and all(w in lines[0] for w in words), lines
+            job.left_over = lambda: Job.left_over(job) + sorted(daemons() - before)
             job.settle()
-            assert not job.left_over() and not daemons() - before, job.report()
+            assert not job.left_over(), job.report()
 
 
 def restored_alone(job, name, ranks):
@@ -245,7 +246,8 @@ def test_nothing_is_left_after_an_interrupt_while_hosts_join():
         groups = {int(p) for p in pids}
         job.interrupt()
         job.ends_with_nothing_left(130)
-        assert not members(groups), members(groups)
+        # They were killed with their shells, which alone were waited for.
+        soon(lambda: not members(groups), f"end of {members(groups)}")
 
 
 def test_nothing_is_left_of_a_job_whose_controller_is_killed():
@@ -290,8 +292,7 @@ def test_a_job_is_resumed_when_all_here_was_killed():
         assert job.folder()
         resume(job)
         job.wait_event("controller-back")
-        for old, new in zip(before["ranks"], job.status()["ranks"]):
-            assert (old["pid"], old["incarnation"]) == (new["pid"], new["incarnation"])
+        same_processes(job, before)
         unharmed(job)
         job.ends_as("farm")
 
@@ -430,7 +431,7 @@ def test_what_a_killed_node_left_is_removed_by_the_next():
         options = ["--hosts", "a", "--rsh", rsh, "--address", "127.0.0.1", "--ft", "none"]
         command = [EYRIE, "run", *options, "true"]
         subprocess.run(command, env=job.env, check=True)
-        assert not job.left_over(), job.left_over()
+        gone(job)
 
 
 # ---- a real sshd ----
@@ -452,9 +453,7 @@ class Server:
             keygen = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.file(name)]
             subprocess.run(keygen, check=True)
         shutil.copy(self.file("user.pub"), self.file("authorized"))
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        [self.port] = free_ports(1)
         self.hosts = [f"127.0.0.{n}" for n in (1, 2, 3)]
         listen = "".join(f"ListenAddress {host}:{self.port}\n" for host in self.hosts)
         self.write(
@@ -488,7 +487,8 @@ class Server:
 
     def wait(self):
         """Until it lets us in."""
-        for _ in range(200):
+        limit = time.monotonic() + TIMEOUT_S
+        while time.monotonic() < limit:
             command = [*self.rsh().split(), self.hosts[0], "true"]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode == 0:

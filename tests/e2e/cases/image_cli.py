@@ -41,6 +41,15 @@ class Home:
         )
         return done.returncode, done.stdout, done.stderr
 
+    def gated(self, steps):
+        """A program that makes some steps, and stands still at 10, 30, 50 ... until it is let."""
+        return [COUNTS, "--steps", str(steps), "--gate", os.path.join(self.path, "gate")]
+
+    def let_on(self, *steps):
+        """The programs go on with these steps."""
+        for step in steps:
+            open(os.path.join(self.path, f"gate.{step}"), "w").close()
+
     def good(self, *arguments):
         code, out, err = self.run(*arguments)
         assert code == 0, (arguments, code, out, err)
@@ -123,7 +132,7 @@ def refused(place, *arguments, words=(), code=None):
 def test_killed_and_restarted_twice():
     """Its output goes on in the new caller's pipe; the exit code is the program's own."""
     with home() as place:
-        first = place.start("run", "--", COUNTS, "--steps", "60")
+        first = place.start("run", "--", *place.gated(60))
         lines(first, 5)
         record = place.running()
         written = json.loads(place.good("checkpoint", str(record["pid"]), "--json"))
@@ -133,6 +142,7 @@ def test_killed_and_restarted_twice():
         code, _, err = rest(first)
         assert code == 128 + signal.SIGKILL and "eyrie-image restart" in err, (code, err)
         assert [r["state"] for r in place.list()] == ["killed"], place.list()
+        place.let_on(10)
         second = place.start("restart", "last")
         started = int(second.stdout.readline())
         assert started >= 4, started
@@ -142,6 +152,7 @@ def test_killed_and_restarted_twice():
         place.good("checkpoint", "last", "--sync")
         os.kill(record["pid"], signal.SIGKILL)
         assert rest(second)[0] == 128 + signal.SIGKILL
+        place.let_on(30, 50)
         third = place.start("restart", record["name"])
         code, out, err = rest(third)
         assert code == 3 and err == "", (code, err)
@@ -154,10 +165,11 @@ def test_image_under_a_name():
     """An image with -o stays, and is restarted as often as wanted."""
     with home() as place:
         image = os.path.join(place.path, "at five.img")
-        first = place.start("run", COUNTS, "--steps", "20")
+        first = place.start("run", *place.gated(20))
         lines(first, 5)
         out = place.good("checkpoint", "last", "-o", "at five.img")
         assert image in out and "stood still" in out, out
+        place.let_on(10)
         code, out, _ = rest(first)
         assert code == 3 and out.endswith("19\n"), out
         assert not place.left_over(), place.left_over()
@@ -318,11 +330,12 @@ def test_a_process_that_others_started():
     """It is taken where it stands, and its parent sees nothing of it."""
     with home() as place:
         process = subprocess.Popen(
-            [COUNTS, "--steps", "60"], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
+            place.gated(60), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
         )
         lines(process, 3)
         out = place.good("checkpoint", str(process.pid), "-o", "foreign.img")
         assert "foreign.img" in out, out
+        place.let_on(10, 30, 50)
         out, _ = process.communicate(timeout=harness.TIMEOUT_S)
         assert process.returncode == 3 and out.endswith(b"\n59\n"), out
         code, out, err = place.run("restart", "foreign.img")

@@ -7,31 +7,10 @@ import tempfile
 
 from bad_input import program
 from faults import flip_a_byte
-from harness import EYRIE, Job, compile_gate, example
+from harness import EYRIE, Gated, Job, example
 from programs import SIZES, expected
 
 SAVED = 85
-
-
-class Gated(Job):
-    """A job whose ranks do not end before they are let; those of Python do, which has its own way to
-    the MPI library."""
-
-    gates = None
-
-    def __init__(self, command, env=None, **more):
-        self.gates = tempfile.TemporaryDirectory(prefix="eyrie-test-")
-        self.gate = os.path.join(self.gates.name, "gate")
-        gated = {"LD_PRELOAD": compile_gate(), "EYRIE_TEST_GATE": self.gate}
-        python = any(word.endswith(".py") for word in command)
-        super().__init__(command, env={**(env or {}), **({} if python else gated)}, **more)
-
-    def let_end(self):
-        open(self.gate, "w").close()
-
-    def close(self):
-        super().close()
-        self.gates.cleanup()
 
 
 def save(job):

@@ -1,5 +1,7 @@
 //! A thousand seeds without a fault of the protocols, and each mutation found by some of them.
 
+use std::fmt::{Debug, Display};
+
 use eyrie_sim::{Config, Mutation, Report, links, reigns, run, ties, together};
 
 /// Seeds of `make test`.
@@ -43,33 +45,55 @@ impl Kind {
     }
 }
 
-fn again(seed: u64, kind: Kind, why: &str) -> String {
-    let more = match kind {
+/// How such a job is run again from the command line.
+fn way(kind: Kind) -> &'static str {
+    match kind {
         Kind::Plain => "",
-        Kind::Vault => " --vault",
-        Kind::Units => " --units",
-        Kind::Clusters => " --cluster-units",
-        Kind::Leave => " --drain",
-        Kind::LeaveVault => " --vault --drain",
-        Kind::Routed => " --routed",
-        Kind::LeaveRouted => " --routed --drain",
-    };
-    format!(
-        "seed {seed}: {why}\nagain, step by step: cargo run -p eyrie-sim -- --trace{more} {seed}"
-    )
+        Kind::Vault => "--vault",
+        Kind::Units => "--units",
+        Kind::Clusters => "--cluster-units",
+        Kind::Leave => "--drain",
+        Kind::LeaveVault => "--vault --drain",
+        Kind::Routed => "--routed",
+        Kind::LeaveRouted => "--routed --drain",
+    }
 }
 
-/// All seeds of a kind.
-fn run_all(kind: Kind) -> Report {
-    let mut total = Report::default();
+/// All seeds of a kind, of which none may find a fault, added up.
+fn total_of<R: Default + Display>(
+    way: &str,
+    one: impl Fn(u64) -> Result<R, String>,
+    add: impl Fn(&mut R, &R),
+) -> R {
+    let mut total = R::default();
     for seed in 0..SEEDS {
-        match run(kind.config(seed, None)) {
-            Ok(report) => total.add(&report),
-            Err(why) => panic!("{}", again(seed, kind, &why)),
+        match one(seed) {
+            Ok(report) => add(&mut total, &report),
+            Err(why) => panic!(
+                "seed {seed}: {why}\n\
+                 again, step by step: cargo run -p eyrie-sim -- {way} --trace {seed}"
+            ),
         }
     }
     println!("{SEEDS} seeds: {total}");
     total
+}
+
+/// Each of these mistakes is found by some seed.
+fn all_are_found<M: Copy + Debug>(
+    mistakes: impl IntoIterator<Item = M>,
+    is_found: impl Fn(M, u64) -> bool,
+) {
+    for mistake in mistakes {
+        match (0..MUTATED_SEEDS).find(|seed| is_found(mistake, *seed)) {
+            Some(seed) => println!("{mistake:?} is found by seed {seed}"),
+            None => panic!("{mistake:?} is not found by any of {MUTATED_SEEDS} seeds"),
+        }
+    }
+}
+
+fn run_all(kind: Kind) -> Report {
+    total_of(way(kind), |seed| run(kind.config(seed, None)), Report::add)
 }
 
 #[test]
@@ -152,7 +176,7 @@ fn the_same_seed_is_the_same_run() {
 fn every_mutation_is_found() {
     let all = Mutation::ALL.into_iter().chain(Mutation::UNITS);
     let all = all.chain(Mutation::CLUSTERS).chain(Mutation::ROUTED);
-    for mutation in all {
+    all_are_found(all, |mutation, seed| {
         let kind = match mutation {
             Mutation::VaultedEarly | Mutation::LeftThin => Kind::Vault,
             leave if leave.leaves() => Kind::Leave,
@@ -161,26 +185,14 @@ fn every_mutation_is_found() {
             routed if Mutation::ROUTED.contains(&routed) => Kind::Routed,
             _ => Kind::Plain,
         };
-        let wrong = |seed: &u64| run(kind.config(*seed, Some(mutation))).is_err();
-        match (0..MUTATED_SEEDS).find(wrong) {
-            Some(seed) => println!("{mutation:?} is found by seed {seed}"),
-            None => panic!("{mutation:?} is not found by any of {MUTATED_SEEDS} seeds"),
-        }
-    }
+        run(kind.config(seed, Some(mutation))).is_err()
+    });
 }
 
 #[test]
 fn no_seed_of_ranks_that_go_back_together_finds_a_fault() {
-    let mut total = together::Report::default();
-    for seed in 0..SEEDS {
-        match together::run(seed, None, false) {
-            Ok(report) => total.add(&report),
-            Err(why) => panic!(
-                "seed {seed}: {why}\nagain: cargo run -p eyrie-sim -- --together --trace {seed}"
-            ),
-        }
-    }
-    println!("{SEEDS} seeds: {total}");
+    let total =
+        total_of("--together", |seed| together::run(seed, None, false), together::Report::add);
     assert!(total.faults > SEEDS && total.node_deaths > SEEDS / 2, "{total}");
     assert!(total.sets > SEEDS && total.void > SEEDS / 20, "{total}");
     assert!(total.roll_backs > SEEDS && total.beginnings < total.roll_backs, "{total}");
@@ -188,28 +200,15 @@ fn no_seed_of_ranks_that_go_back_together_finds_a_fault() {
 
 #[test]
 fn every_mistake_with_a_set_is_found() {
-    for mistake in together::Mistake::ALL {
-        let wrong = |seed: &u64| together::run(*seed, Some(mistake), false).is_err();
-        match (0..MUTATED_SEEDS).find(wrong) {
-            Some(seed) => println!("{mistake:?} is found by seed {seed}"),
-            None => panic!("{mistake:?} is not found by any of {MUTATED_SEEDS} seeds"),
-        }
-    }
+    all_are_found(together::Mistake::ALL, |mistake, seed| {
+        together::run(seed, Some(mistake), false).is_err()
+    });
 }
 
 /// The real links, over connections that break at any byte.
 #[test]
 fn no_seed_of_links_finds_a_fault() {
-    let mut total = links::Report::default();
-    for seed in 0..SEEDS {
-        match links::run(seed, None, false) {
-            Ok(report) => total.add(&report),
-            Err(why) => panic!(
-                "seed {seed}: {why}\nagain: cargo run -p eyrie-sim -- --links --trace {seed}"
-            ),
-        }
-    }
-    println!("{SEEDS} seeds: {total}");
+    let total = total_of("--links", |seed| links::run(seed, None, false), links::Report::add);
     assert!(total.broken > SEEDS && total.half_open > SEEDS / 4, "{total}");
     assert!(total.doubled > SEEDS / 2 && total.starved > SEEDS / 20, "{total}");
     assert!(total.restored > SEEDS && total.moved > SEEDS / 10, "{total}");
@@ -218,28 +217,15 @@ fn no_seed_of_links_finds_a_fault() {
 
 #[test]
 fn every_mistake_with_links_is_found() {
-    for mistake in links::Mistake::ALL {
-        let wrong = |seed: &u64| links::run(*seed, Some(mistake), false).is_err();
-        match (0..MUTATED_SEEDS).find(wrong) {
-            Some(seed) => println!("{mistake:?} is found by seed {seed}"),
-            None => panic!("{mistake:?} is not found by any of {MUTATED_SEEDS} seeds"),
-        }
-    }
+    all_are_found(links::Mistake::ALL, |mistake, seed| {
+        links::run(seed, Some(mistake), false).is_err()
+    });
 }
 
 /// The controller and a node, each slow or standing still, the connection cut in any direction.
 #[test]
 fn no_seed_of_ties_finds_a_fault() {
-    let mut total = ties::Report::default();
-    for seed in 0..SEEDS {
-        match ties::run(seed, None, false) {
-            Ok(report) => total.add(&report),
-            Err(why) => {
-                panic!("seed {seed}: {why}\nagain: cargo run -p eyrie-sim -- --ties --trace {seed}")
-            }
-        }
-    }
-    println!("{SEEDS} seeds: {total}");
+    let total = total_of("--ties", |seed| ties::run(seed, None, false), ties::Report::add);
     assert!(total.declared > SEEDS / 5 && total.gave_up > SEEDS / 5, "{total}");
     assert!(total.back > SEEDS / 20 && total.slow > SEEDS / 20, "{total}");
     assert!(total.told > 0 && total.missed > 0, "{total}");
@@ -247,28 +233,15 @@ fn no_seed_of_ties_finds_a_fault() {
 
 #[test]
 fn every_mistake_with_ties_is_found() {
-    for mistake in ties::Mistake::ALL {
-        let wrong = |seed: &u64| ties::run(*seed, Some(mistake), false).is_err();
-        match (0..MUTATED_SEEDS).find(wrong) {
-            Some(seed) => println!("{mistake:?} is found by seed {seed}"),
-            None => panic!("{mistake:?} is not found by any of {MUTATED_SEEDS} seeds"),
-        }
-    }
+    all_are_found(ties::Mistake::ALL, |mistake, seed| {
+        ties::run(seed, Some(mistake), false).is_err()
+    });
 }
 
 /// Controllers of one job whose journal is in a store, which die, stand still and reach it badly.
 #[test]
 fn no_seed_of_reigns_finds_a_fault() {
-    let mut total = reigns::Report::default();
-    for seed in 0..SEEDS {
-        match reigns::run(seed, None, false) {
-            Ok(report) => total.add(&report),
-            Err(why) => panic!(
-                "seed {seed}: {why}\nagain: cargo run -p eyrie-sim -- --reigns --trace {seed}"
-            ),
-        }
-    }
-    println!("{SEEDS} seeds: {total}");
+    let total = total_of("--reigns", |seed| reigns::run(seed, None, false), reigns::Report::add);
     assert!(total.deaths > SEEDS && total.stood_still > SEEDS, "{total}");
     assert!(total.reigns > 2 * SEEDS && total.deposed > SEEDS / 10, "{total}");
     assert!(total.late > SEEDS && total.lapses > SEEDS / 10, "{total}");
@@ -276,11 +249,7 @@ fn no_seed_of_reigns_finds_a_fault() {
 
 #[test]
 fn every_mistake_with_reigns_is_found() {
-    for mistake in reigns::Mistake::ALL {
-        let wrong = |seed: &u64| reigns::run(*seed, Some(mistake), false).is_err();
-        match (0..MUTATED_SEEDS).find(wrong) {
-            Some(seed) => println!("{mistake:?} is found by seed {seed}"),
-            None => panic!("{mistake:?} is not found by any of {MUTATED_SEEDS} seeds"),
-        }
-    }
+    all_are_found(reigns::Mistake::ALL, |mistake, seed| {
+        reigns::run(seed, Some(mistake), false).is_err()
+    });
 }

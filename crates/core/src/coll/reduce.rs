@@ -121,18 +121,17 @@ impl Machine {
             return Ok(());
         }
         let n = u64::from(r.comm.size());
+        let source = if in_place { rbuf } else { sbuf.cast_mut() };
         // SAFETY: the caller's promise.
         unsafe {
             if n > 1 && bytes >= LARGE_BYTES.max(n * 2048) && count >= n {
-                let source = if in_place { rbuf } else { sbuf.cast_mut() };
                 return self.allreduce_parts(&r, source, rbuf, count);
             }
             if is_brief(&r, count) {
-                let source = if in_place { rbuf } else { sbuf.cast_mut() };
                 return self.allreduce_at_once(&r, source, rbuf, count);
             }
             if !in_place {
-                copy(r.data(sbuf.cast_mut(), count), r.data(rbuf, count))?;
+                copy(r.data(source, count), r.data(rbuf, count))?;
             }
             if n == 1 { Ok(()) } else { self.allreduce_doubling(&r, rbuf, count) }
         }

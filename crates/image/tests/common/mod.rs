@@ -458,6 +458,13 @@ pub fn does_not_notice(name: &str, args: &[&str]) {
     assert_eq!(expected.unwrap(), found.unwrap(), "{name}");
 }
 
+/// Copies a program that is to be run then. Not in this process: what another thread forks would
+/// have the new file open for writing until its exec, and such a file cannot be run.
+fn copy(from: &Path, to: &Path) {
+    let done = Command::new("cp").arg("--preserve=mode").arg(from).arg(to).status().unwrap();
+    assert!(done.success());
+}
+
 /// Runs some tests of this test program once more, without privileges and with the page tables read
 /// in the old way; `count` of them must pass.
 pub fn as_nobody(name: &str, tests: &[&str], count: usize) {
@@ -471,8 +478,8 @@ pub fn as_nobody(name: &str, tests: &[&str], count: usize) {
     std::os::unix::fs::chown(folder.path(), Some(nobody), Some(nobody)).unwrap();
     let exe = folder.path().join(name);
     let built = folder.path().join("eyrie-restorer");
-    fs::copy(std::env::current_exe().unwrap(), &exe).unwrap();
-    fs::copy(restorer(), &built).unwrap();
+    copy(&std::env::current_exe().unwrap(), &exe);
+    copy(restorer(), &built);
     let output = Command::new(&exe)
         .arg("--nocapture")
         .args(tests)

@@ -248,13 +248,13 @@ impl Agent {
                 let here = |g: &u32| image_path(&images, rank, *g).exists();
                 let wanted = |g: &u32| !copy.known.contains(g) && here(g);
                 let missing = copy.missing.iter().copied().filter(wanted);
-                let generations: Vec<u32> = missing.chain([generation]).collect();
+                let generations = missing.chain([generation]);
                 if let Some(mut client) = poured.client
-                    && put_all(&mut client, &images, rank, &generations).is_ok()
+                    && put_all(&mut client, &images, rank, generations.clone()).is_ok()
                 {
                     return Ok(());
                 }
-                bring(&own, &members, &images, rank, generations.into_iter(), partner)
+                bring(&own, &members, &images, rank, generations, partner)
                     .map_err(|e| NotThere::once(format!("its copy on node {partner}: {e}")))
             });
             let taken = Box::new(taken);
@@ -406,7 +406,7 @@ pub(super) fn bring(
     to: u32,
 ) -> Result<(), store::StoreError> {
     let mut client = store::Client::connect(own, members, to)?;
-    put_all(&mut client, images, rank, &generations.collect::<Vec<_>>())
+    put_all(&mut client, images, rank, generations)
 }
 
 /// Brings what is not there of the files of images, in a conversation with another node.
@@ -414,8 +414,9 @@ fn put_all(
     client: &mut store::Client,
     images: &Path,
     rank: u32,
-    generations: &[u32],
+    mut generations: impl Iterator<Item = u32>,
 ) -> Result<(), store::StoreError> {
-    let names = generations.iter().flat_map(|g| names(rank, *g));
-    names.into_iter().try_for_each(|name| client.put(images, &name))
+    generations.try_for_each(|generation| {
+        names(rank, generation).into_iter().try_for_each(|name| client.put(images, &name))
+    })
 }
