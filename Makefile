@@ -32,8 +32,9 @@ setup:
 build: setup
 	@$(MAKE) --no-print-directory examples
 
+# The simulator is for tests, which build their own.
 rust:
-	$(CARGO) build --release --locked --workspace
+	$(CARGO) build --release --locked --workspace --exclude eyrie-sim
 
 libraries: rust
 	@mkdir -p build/bin build/lib build/libexec build/include

@@ -20,6 +20,9 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MOST_LINES, LONG_LINES, MOST_COLUMNS, MOST_FUNCTION_LINES = 800, 400, 100, 70
 
+# What the stage `sim` of `make test` runs.
+SIM_TESTS = "tests/sim/tests/seeds.rs"
+
 # Folders (or files) in which `unsafe` is what the code is about.
 UNSAFE_ALLOWED = (
     "crates/abi/",  # C callers hand over raw pointers
@@ -184,6 +187,8 @@ def rust_faults(path, text):
         yield "function", f"function {name} at line {first} has {count} lines"
     if re.search(r"\bunsafe\b", code) and not path.startswith(UNSAFE_ALLOWED):
         yield "unsafe", "uses unsafe, and is not among those that may"
+    if path.startswith("tests/sim/") and path != SIM_TESTS and "#[test]" in code:
+        yield "sim", f"has tests, which no stage runs: they stand in {SIM_TESTS}"
     crate = path.split("/")[1] if path.startswith("crates/") else ""
     if crate in NO_UNWRAP and not is_test and not path.endswith("build.rs"):
         for mark in re.finditer(r"\.unwrap\(\)|\.expect\(", without_tests(code)):

@@ -38,10 +38,22 @@ use std::process::ExitCode;
 const NAME: &str = "eyrie";
 
 fn main() -> ExitCode {
+    #[cfg(panic = "unwind")]
+    abort_in_panics();
     match Cli::try_parse() {
         Ok(cli) => eyrie_terminal::finish(NAME, dispatch(cli.command)),
         Err(error) => ExitCode::from(eyrie_terminal::usage(NAME, &error) as u8),
     }
+}
+
+/// For tests all is compiled so that panics unwind; here they end the process all the same.
+#[cfg(panic = "unwind")]
+fn abort_in_panics() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        std::process::abort();
+    }));
 }
 
 fn dispatch(command: Command) -> Result<i32, Failure> {

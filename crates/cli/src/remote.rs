@@ -120,7 +120,11 @@ impl Remote {
                 Ok(count) => self.decoder.push(&buffer[..count]),
                 // This process was stopped (Ctrl-Z) and goes on.
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error).context("no answer from the job's daemon"),
+                Err(error) => {
+                    // A daemon that died with our question unread resets the connection.
+                    self.over |= error.kind() == ErrorKind::ConnectionReset;
+                    return Err(error).context("no answer from the job's daemon");
+                }
             }
         }
     }

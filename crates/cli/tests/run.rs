@@ -122,9 +122,10 @@ fn a_file_that_cannot_be_executed_after_all_is_reported() {
 fn ps_and_status_show_a_running_job_and_kept_jobs_stay() {
     let world = World::new();
     let (program, go) = (world.program("count"), world.path("go"));
-    let args =
-        ["run", "-n", "2", "--name", "mine", "--keep", &program, "9", "5", go.to_str().unwrap()];
-    let job = world.start(&args, Stdio::null());
+    // No images, however long this takes: they would be kept.
+    let kept = ["--name", "mine", "--keep", "--ckpt-every", "0"];
+    let args = [&["run", "-n", "2"], &kept[..], &[&program, "9", "5", go.to_str().unwrap()]];
+    let job = world.start(&args.concat(), Stdio::null());
     until("the job is listed", || texts(&world.run(&["ps"])).0.contains("mine"));
     let status = job.status();
     assert_eq!((&status["size"], &status["phase"]), (&2.into(), &"running".into()));

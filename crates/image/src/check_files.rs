@@ -53,6 +53,7 @@ fn target(state: &State, target: &Target) -> bool {
             (pipe.path.is_empty() || path_holds(&pipe.path)) && bytes <= pipe.capacity as usize
         }
         Target::Socket { socket: s } => socket(s),
+        Target::Between { socket: s } => s.connected && s.peer != 0 && socket(s),
         Target::Timer { timer: t } => {
             [t.interval_ns, t.left_ns, t.at_ns].iter().all(|&ns| ns < NANOSECONDS_END)
         }

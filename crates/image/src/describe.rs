@@ -22,6 +22,9 @@ pub fn target(state: &State, target: &Target) -> (&'static str, String) {
         Target::Segment { name } => ("segment", text(name)),
         Target::Pipe { pipe } => ("pipe", self::pipe(pipe)),
         Target::Socket { socket } => ("socket", self::socket(socket)),
+        Target::Between { socket } => {
+            ("socket", format!("{}, of another image", self::socket(socket)))
+        }
         Target::Event { count, semaphore } => {
             let kind = if *semaphore { "semaphore" } else { "counter" };
             ("event", format!("{kind} {count}"))

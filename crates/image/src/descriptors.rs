@@ -5,6 +5,8 @@
 //! stay where they are. How each kind is read and made again stands in a file of its own.
 
 use crate::SEGMENT_PREFIX;
+use crate::agent::Agent;
+use crate::between::Between;
 use crate::error::CaptureError;
 use crate::lend::{self, Lender};
 use crate::locks;
@@ -12,6 +14,7 @@ use crate::named::Named;
 use crate::orphans::Orphans;
 use crate::procfs::{self, FdInfo};
 use crate::state::{Description, Descriptor, FileId, Owner, Target};
+use crate::trace::Tracee;
 use crate::{counters, epoll, inotify, pipes, sockets, terminals, tree};
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -21,6 +24,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
+use std::sync::Arc;
 
 const KCMP_FILE: libc::c_int = 0;
 /// Major number of `/dev/null`, `/dev/zero`, `/dev/urandom` and the like.
@@ -38,6 +42,7 @@ const F_GETSIG: i32 = 11;
 const F_GETOWN_EX: i32 = 16;
 
 /// One descriptor as found.
+#[derive(Clone)]
 pub struct Open {
     /// Its process.
     pub pid: libc::pid_t,
@@ -128,6 +133,8 @@ pub struct Known {
     pub copied: BTreeSet<u64>,
     /// Named shared memory.
     pub named: Named,
+    /// What leads to processes whose images are others of the same set.
+    pub between: Arc<Between>,
 }
 
 /// All that a family of frozen processes has open.
@@ -148,11 +155,24 @@ pub fn refused(this: &Open, what: String) -> CaptureError {
 
 /// What a process has open, but for the sockets with the inodes `left_out`.
 fn open_in(pid: libc::pid_t, left_out: &[u64]) -> Result<Vec<Open>, CaptureError> {
+    opened(pid, left_out, |_| true)
+}
+
+/// The sockets that a process has open, but for these.
+pub fn sockets_in(pid: libc::pid_t, left_out: &[u64]) -> Result<Vec<Open>, CaptureError> {
+    opened(pid, left_out, |link| link.starts_with(b"socket:["))
+}
+
+fn opened(
+    pid: libc::pid_t,
+    left_out: &[u64],
+    wanted: impl Fn(&[u8]) -> bool,
+) -> Result<Vec<Open>, CaptureError> {
     let left_out: Vec<String> = left_out.iter().map(|ino| format!("socket:[{ino}]")).collect();
     let mut all = Vec::new();
     for fd in procfs::numbers(pid, "fd")? {
         let link = procfs::link(pid, &format!("fd/{fd}"))?;
-        if left_out.iter().any(|socket| socket.as_bytes() == link) {
+        if !wanted(&link) || left_out.iter().any(|socket| socket.as_bytes() == link) {
             continue;
         }
         let meta = fs::metadata(format!("/proc/{pid}/fd/{fd}"))
@@ -164,8 +184,12 @@ fn open_in(pid: libc::pid_t, left_out: &[u64]) -> Result<Vec<Open>, CaptureError
 
 impl Survey {
     /// Looks at the processes `pids`, which must stand still. Sockets with the inodes `left_out`
-    /// are as if they were not there.
-    pub fn of(pids: &[libc::pid_t], left_out: &[u64]) -> Result<Survey, CaptureError> {
+    /// are as if they were not there; those of `between` were looked at before.
+    pub fn of(
+        pids: &[libc::pid_t],
+        left_out: &[u64],
+        between: &Arc<Between>,
+    ) -> Result<Survey, CaptureError> {
         let mut all = Vec::new();
         for &pid in pids {
             let open = open_in(pid, left_out).map_err(|e| tree::gone_or(pid, e));
@@ -176,7 +200,8 @@ impl Survey {
         }
         number(&mut all);
         let family = Rc::new(RefCell::new(pids.to_vec()));
-        let known = Known { named: Named::of(pids, &all)?, ..Known::default() };
+        let between = Arc::clone(between);
+        let known = Known { named: Named::of(pids, &all)?, between, ..Known::default() };
         Ok(Survey { family, orphans: BTreeSet::new(), all, known })
     }
 
@@ -188,6 +213,26 @@ impl Survey {
         orphans: &mut Orphans,
     ) -> Result<Table, CaptureError> {
         table(pid, &self.all, orphans, &mut self.known)
+    }
+
+    /// There is a twin of a process. It closes its sockets: as long as it had them, who is at
+    /// their other ends would not see that the process closes them, and their addresses would stay
+    /// taken when that has died.
+    pub fn twin(
+        &self,
+        pid: libc::pid_t,
+        agent: &Agent,
+        twin: libc::pid_t,
+    ) -> Result<Agent, CaptureError> {
+        self.family.borrow_mut().push(twin);
+        let agent = agent.of_twin(Tracee(twin));
+        let sockets = self.all.iter().filter(|o| o.pid == pid && o.is_socket());
+        let sockets: Vec<u32> = sockets.map(|o| o.fd).collect();
+        for run in sockets.chunk_by(|a, b| a + 1 == *b) {
+            let (first, last) = (u64::from(run[0]), u64::from(run[run.len() - 1]));
+            agent.call(libc::SYS_close_range, &[first, last, 0])?;
+        }
+        Ok(agent)
     }
 }
 
@@ -325,9 +370,12 @@ fn target(
                 None => handed_over(this, all),
             }
         }
-        libc::S_IFSOCK => match sockets::capture(this, all, lender)? {
-            Some(socket) => Ok(Target::Socket { socket }),
-            None => handed_over(this, all),
+        libc::S_IFSOCK => match known.between.socket(this) {
+            Some(looked_at) => looked_at,
+            None => match sockets::capture(this, all, lender)? {
+                Some(socket) => Ok(Target::Socket { socket }),
+                None => handed_over(this, all),
+            },
         },
         libc::S_IFCHR => device(this, all, lender),
         _ => refuse(format!("a special file, {}", this.shown())),

@@ -7,6 +7,7 @@
 //! interrupted system calls, so that these restart, or return `EINTR` to a signal that came
 //! meanwhile, exactly as without us.
 
+use crate::between::{Between, Family};
 use crate::error::FreezeError;
 use crate::fault;
 use crate::interrupted;
@@ -18,6 +19,7 @@ use crate::undertaker::Undertaker;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// `PTRACE_EVENT_STOP`.
@@ -48,6 +50,8 @@ pub struct Frozen {
     pub(crate) ended: Vec<libc::pid_t>,
     /// Inodes of sockets that are in no image.
     pub(crate) left_out: Vec<u64>,
+    /// What was found when it and others stood still.
+    pub(crate) between: Arc<Between>,
     /// Its first thread ended while it was traced.
     first_ended: bool,
     /// How long it stood still, once it does not any more; shared with the twin's report.
@@ -112,6 +116,7 @@ impl Frozen {
             children: Vec::new(),
             ended: Vec::new(),
             left_out: Vec::new(),
+            between: Arc::default(),
             first_ended: false,
             stood: Rc::default(),
             bound: None,
@@ -123,6 +128,17 @@ impl Frozen {
     /// process makes anew by itself.
     pub fn leave_out(&mut self, socket: u64) {
         self.left_out.push(socket);
+    }
+
+    /// What is to be known of it when it is looked at together with others ([`Between::look`]).
+    pub fn family(&self) -> Family {
+        Family { pids: self.pids(), left_out: self.left_out.clone() }
+    }
+
+    /// It stands still together with others whose images are to come back with its own:
+    /// connections to them are as they were found then.
+    pub fn stands_with(&mut self, between: &Arc<Between>) {
+        self.between = Arc::clone(between);
     }
 
     /// Says which processors it was given when it was started, as a mask. For a restore where

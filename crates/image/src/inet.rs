@@ -11,7 +11,8 @@
 use crate::descriptors::{Open, refused};
 use crate::error::{CaptureError, RestoreError};
 use crate::lend::{self, Lender, ioctl};
-use crate::reopen::{Reopener, cannot};
+use crate::reopen::cannot;
+use crate::rewire::Wiring;
 use crate::sockets::{self, option, peek, set_option};
 use crate::state::{Description, Message, Socket, SocketOption};
 use std::io;
@@ -41,6 +42,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 const MAX_FLIGHT_BYTES: usize = 32 << 20;
 const ROOM_BYTES: i32 = 64 << 20;
 const SO_BUF_LOCK: i32 = 72;
+const SO_NETNS_COOKIE: i32 = 71;
 
 /// An address of a socket, for messages.
 pub fn shown(name: &[u8]) -> String {
@@ -132,7 +134,7 @@ fn connected(
     state: u8,
 ) -> Result<bool, CaptureError> {
     let (name, peer_name) = (socket.name.clone(), socket.peer_name.clone());
-    let Some((peer, other)) = find_peer(this, all, &name, &peer_name)? else {
+    let Some((peer, other)) = find_peer(this, all, fd)? else {
         if this.is_handed_over(all) {
             return Ok(false);
         }
@@ -155,18 +157,46 @@ fn connected(
     Ok(true)
 }
 
+/// The two ends of a connection, by which the other socket of it is found.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Ends {
+    own: (IpAddr, u16),
+    peer: (IpAddr, u16),
+    /// Network that they are in.
+    network: Vec<u8>,
+}
+
+impl Ends {
+    /// Those of a TCP socket that is connected.
+    pub fn of(fd: &OwnedFd) -> Option<Ends> {
+        let tcp = option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL).ok()?;
+        if tcp != libc::IPPROTO_TCP.to_le_bytes() {
+            return None;
+        }
+        Some(Ends {
+            own: plain(&sockets::address(fd, libc::getsockname))?,
+            peer: plain(&sockets::address(fd, libc::getpeername))?,
+            // Kernels before 5.14 do not tell.
+            network: option(fd, libc::SOL_SOCKET, SO_NETNS_COOKIE).unwrap_or_default(),
+        })
+    }
+
+    /// The same as the other end has them.
+    pub fn turned(self) -> Ends {
+        Ends { own: self.peer, peer: self.own, network: self.network }
+    }
+}
+
 /// The other end of a connection, borrowed.
 fn find_peer(
     this: &Open,
     all: &[Open],
-    name: &[u8],
-    peer_name: &[u8],
+    fd: &OwnedFd,
 ) -> Result<Option<(u64, OwnedFd)>, CaptureError> {
+    let Some(wanted) = Ends::of(fd).map(Ends::turned) else { return Ok(None) };
     for other in all.iter().filter(|o| o.is_socket() && !o.same_file(this)) {
         let fd = Lender::new(other.pid)?.borrow(other.fd)?;
-        let fits = plain(&sockets::address(&fd, libc::getsockname)) == plain(peer_name)
-            && plain(&sockets::address(&fd, libc::getpeername)) == plain(name);
-        if fits && parts(name).is_some() {
+        if Ends::of(&fd).as_ref() == Some(&wanted) {
             return Ok(Some((other.inode(), fd)));
         }
     }
@@ -233,6 +263,9 @@ fn in_flight(this: &Open, from: &OwnedFd, to: &OwnedFd) -> Result<Vec<u8>, Captu
         let before = std::mem::replace(&mut next, expected()?);
         if before == next {
             let known = next.wrapping_sub(begin) as usize;
+            if known > kept.len() + 1 {
+                return Err(refuse(io::ErrorKind::InvalidData.into()));
+            }
             data.extend(kept.get(known..).unwrap_or_default());
             return Ok(data);
         }
@@ -240,14 +273,21 @@ fn in_flight(this: &Open, from: &OwnedFd, to: &OwnedFd) -> Result<Vec<u8>, Captu
 }
 
 /// What a socket in repair mode has sent and is not acknowledged, and the number of its first byte.
+/// If it has shut its direction, that takes a number too, behind all bytes.
 fn kept(fd: &OwnedFd) -> io::Result<(u32, Vec<u8>)> {
     let end = sequence(fd, SEND_QUEUE)?;
     let bytes = ioctl::<i32>(fd, SIOCOUTQ)? as usize;
     if bytes == 0 {
         return Ok((end, Vec::new()));
     }
-    let (queue, ..) = peek(fd, bytes.min(MAX_FLIGHT_BYTES))?;
-    Ok((end.wrapping_sub(queue.len() as u32), queue))
+    if bytes > MAX_FLIGHT_BYTES {
+        return Err(io::Error::other(format!("{bytes} bytes are too many")));
+    }
+    let (queue, ..) = peek(fd, bytes)?;
+    match bytes - queue.len() {
+        0 | 1 => Ok((end.wrapping_sub(bytes as u32), queue)),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
 }
 
 fn sequence(fd: &OwnedFd, queue: i32) -> io::Result<u32> {
@@ -269,25 +309,25 @@ fn repaired<T>(fd: &OwnedFd, work: impl FnOnce(&OwnedFd) -> io::Result<T>) -> io
 
 /// Makes the socket of a description.
 pub fn restore(
-    reopener: &mut Reopener<'_>,
+    wiring: &mut Wiring,
     description: &Description,
     socket: &Socket,
 ) -> Result<OwnedFd, RestoreError> {
     let fail = |e| cannot(description, e);
-    let name = rewritten(&socket.name, reopener.addresses);
-    let peer_name = rewritten(&socket.peer_name, reopener.addresses);
+    let name = rewritten(&socket.name, &wiring.addresses);
+    let peer_name = rewritten(&socket.peer_name, &wiring.addresses);
     let at = |e: io::Error| {
         let (here, there) = (shown(&name), shown(&peer_name));
         fail(io::Error::new(e.kind(), format!("{here} to {there}: {e}")))
     };
-    if let Some(ends) = reopener.sockets.remove(&socket.id) {
-        return finish(reopener, ends.own, ends.other, socket).map_err(at);
+    if let Some(ends) = wiring.ends.remove(&socket.id) {
+        return finish(wiring, ends.own, ends.other, socket).map_err(at);
     }
     if socket.connected && socket.kind == libc::SOCK_STREAM as u32 {
-        let (own, other) = pair(reopener, socket, &name, &peer_name).map_err(at)?;
+        let (own, other) = pair(wiring, socket, &name, &peer_name).map_err(at)?;
         let ends = (other.try_clone().map_err(fail)?, own.try_clone().map_err(fail)?);
-        reopener.sockets.insert(socket.peer, crate::unix::Ends { own: ends.0, other: ends.1 });
-        return finish(reopener, own, other, socket).map_err(at);
+        wiring.ends.insert(socket.peer, crate::unix::Ends { own: ends.0, other: ends.1 });
+        return finish(wiring, own, other, socket).map_err(at);
     }
     let fd = fresh(socket, &name).map_err(at)?;
     if let Some(backlog) = socket.listens {
@@ -295,25 +335,25 @@ pub fn restore(
         if unsafe { libc::listen(fd.as_raw_fd(), backlog as i32) } != 0 {
             return Err(at(io::Error::last_os_error()));
         }
-        reopener.listeners.push((name, fd.try_clone().map_err(fail)?));
+        wiring.listeners.push((name, fd.try_clone().map_err(fail)?));
     } else if socket.connected {
         connect(&fd, &peer_name).map_err(at)?;
     }
-    reopener.sockets_made.push((fd.try_clone().map_err(fail)?, socket.clone()));
+    wiring.made.push((fd.try_clone().map_err(fail)?, socket.clone()));
     Ok(fd)
 }
 
 /// Notes what is to be sent and set when all sockets are there.
 fn finish(
-    reopener: &mut Reopener<'_>,
+    wiring: &mut Wiring,
     own: OwnedFd,
     other: OwnedFd,
     socket: &Socket,
 ) -> io::Result<OwnedFd> {
     for message in &socket.received {
-        reopener.in_flight.push((other.try_clone()?, message.data.clone()));
+        wiring.in_flight.push((other.try_clone()?, message.data.clone()));
     }
-    reopener.sockets_made.push((own.try_clone()?, socket.clone()));
+    wiring.made.push((own.try_clone()?, socket.clone()));
     Ok(own)
 }
 
@@ -387,14 +427,54 @@ fn connect(fd: &OwnedFd, name: &[u8]) -> io::Result<()> {
     if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// One end of a connection to be made.
+struct End<'a> {
+    family: u32,
+    at: &'a [u8],
+}
+
+impl End<'_> {
+    fn socket(&self) -> io::Result<OwnedFd> {
+        let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+        // SAFETY: numbers only.
+        lend::made(unsafe { libc::socket(self.family as i32, kind, libc::IPPROTO_TCP) }.into())
+    }
+
+    /// Its address as a socket of this family has it.
+    fn seen_by(&self, family: u32) -> Vec<u8> {
+        match (parts(self.at), family as i32) {
+            (Some((IpAddr::V4(ip), port)), libc::AF_INET6) => {
+                let mut name = (libc::AF_INET6 as u16).to_le_bytes().to_vec();
+                name.extend(port.to_be_bytes());
+                name.extend([0; 4]);
+                name.extend(ip.to_ipv6_mapped().octets());
+                name.extend([0; 4]);
+                name
+            }
+            (Some((IpAddr::V6(ip), port)), libc::AF_INET) => {
+                let Some(ip) = ip.to_ipv4_mapped() else { return self.at.to_vec() };
+                let mut name = (libc::AF_INET as u16).to_le_bytes().to_vec();
+                name.extend(port.to_be_bytes());
+                name.extend(ip.octets());
+                name.extend([0; 8]);
+                name
+            }
+            _ => self.at.to_vec(),
+        }
+    }
+}
+
 /// Makes a connection between the two addresses, by way of a socket that listens on one of them:
 /// one that the program has, or one made for this.
 fn pair(
-    reopener: &Reopener<'_>,
+    wiring: &Wiring,
     socket: &Socket,
     name: &[u8],
     peer_name: &[u8],
 ) -> io::Result<(OwnedFd, OwnedFd)> {
+    let family = wiring.families.get(&socket.peer).copied().unwrap_or(socket.family);
+    let own = End { family: socket.family, at: name };
+    let peer = End { family, at: peer_name };
     let listens = |at: &[u8]| {
         let at = plain(at);
         let serves = |l: &[u8]| match (plain(l), at) {
@@ -403,29 +483,40 @@ fn pair(
             }
             _ => false,
         };
-        reopener.listeners.iter().find(|(l, _)| serves(l)).map(|(_, fd)| fd)
+        wiring.listeners.iter().find(|(l, _)| serves(l)).map(|(_, fd)| fd)
     };
     let end = Instant::now() + CONNECT_LIMIT;
+    let mut turned = false;
     loop {
         let made = if let Some(listener) = listens(name) {
-            link(socket, listener, peer_name, name).map(|(far, own)| (own, far))
+            link(listener, &peer, &own).map(|(far, own)| (own, far))
         } else if let Some(listener) = listens(peer_name) {
-            link(socket, listener, name, peer_name)
+            link(listener, &own, &peer)
+        } else if turned {
+            linked(&peer, &own).map(|(far, own)| (own, far))
         } else {
-            let listener = new(socket)?;
-            bind(&listener, peer_name).and_then(|()| {
-                // SAFETY: a socket of ours.
-                match unsafe { libc::listen(listener.as_raw_fd(), 1) } {
-                    0 => link(socket, &listener, name, peer_name),
-                    _ => Err(io::Error::last_os_error()),
-                }
-            })
+            linked(&own, &peer)
         };
         match made {
-            // An old connection of these addresses may still be fading.
-            Err(e) if fades(&e) && Instant::now() < end => std::thread::sleep(PAUSE),
+            // An old connection of these addresses may still be fading: where the calling end
+            // would have to wait for long, the other one need not.
+            Err(e) if fades(&e) && Instant::now() < end => {
+                turned = !turned;
+                std::thread::sleep(PAUSE);
+            }
             result => return result,
         }
+    }
+}
+
+/// Connects from one end to the other, where a socket listens for this alone.
+fn linked(from: &End<'_>, to: &End<'_>) -> io::Result<(OwnedFd, OwnedFd)> {
+    let listener = to.socket()?;
+    bind(&listener, &to.seen_by(to.family))?;
+    // SAFETY: a socket of ours.
+    match unsafe { libc::listen(listener.as_raw_fd(), 1) } {
+        0 => link(&listener, from, to),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
@@ -433,22 +524,13 @@ fn fades(e: &io::Error) -> bool {
     matches!(e.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::AddrInUse)
 }
 
-/// Connects from `from` to `to`, where `listener` listens; returns the end at `from` and the other.
-fn link(
-    socket: &Socket,
-    listener: &OwnedFd,
-    from: &[u8],
-    to: &[u8],
-) -> io::Result<(OwnedFd, OwnedFd)> {
-    let near = new(socket)?;
-    bind(&near, from)?;
-    connect(&near, to)?;
-    let none = std::ptr::null_mut();
-    // SAFETY: no address is asked for; the connection above is there to be accepted.
-    let far = unsafe {
-        libc::accept4(listener.as_raw_fd(), none, std::ptr::null_mut(), libc::SOCK_CLOEXEC)
-    };
-    Ok((near, lend::made(far.into())?))
+/// Connects from one end to the other, where `listener` listens; returns both, in this order.
+fn link(listener: &OwnedFd, from: &End<'_>, to: &End<'_>) -> io::Result<(OwnedFd, OwnedFd)> {
+    let near = from.socket()?;
+    bind(&near, &from.seen_by(from.family))?;
+    connect(&near, &to.seen_by(from.family))?;
+    let own = |far: &OwnedFd| plain(&sockets::address(far, libc::getpeername)) == plain(from.at);
+    Ok((near, sockets::accept(listener, own)?))
 }
 
 /// Gives the sockets their options, sends what was in flight, and shuts what was shut. Buffers have
@@ -482,6 +564,17 @@ mod tests {
         let rule = [("10.0.0.8".parse().unwrap(), "10.0.0.9".parse().unwrap())];
         assert_eq!(rewritten(&name, &rule), name);
         assert_eq!(shown(&[1, 0]), "no address");
+    }
+
+    #[test]
+    fn an_address_is_seen_by_both_families() {
+        let v4 = [2, 0, 0x1f, 0x90, 10, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0];
+        let end = End { family: libc::AF_INET as u32, at: &v4 };
+        let v6 = end.seen_by(libc::AF_INET6 as u32);
+        assert_eq!((shown(&v6).as_str(), v6.len()), ("[::ffff:10.0.0.7]:8080", 28));
+        let end = End { family: libc::AF_INET6 as u32, at: &v6 };
+        assert_eq!(end.seen_by(libc::AF_INET as u32), v4);
+        assert_eq!(plain(&v4), plain(&v6));
     }
 
     #[test]

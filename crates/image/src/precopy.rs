@@ -135,7 +135,7 @@ fn not_stopped(error: FreezeError) -> CaptureError {
 /// Has the writes of a process noted from now on. It stands still for a moment.
 fn begin(pid: libc::pid_t) -> Result<Writes, CaptureError> {
     let mut frozen = Frozen::stop(pid).map_err(not_stopped)?;
-    let mut survey = Survey::of(&frozen.pids(), &frozen.left_out)?;
+    let mut survey = Survey::of(&frozen.pids(), &frozen.left_out, &frozen.between)?;
     let (snapshot, agent) = capture::freeze_state(&mut frozen, &mut survey)?;
     let noted = note(pid, &snapshot.maps, &agent);
     let finished = agent.finish();

@@ -242,7 +242,7 @@ impl Stat {
 }
 
 /// What `/proc/PID/fdinfo/N` says.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct FdInfo {
     /// File offset.
     pub pos: u64,

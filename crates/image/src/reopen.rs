@@ -8,10 +8,11 @@ use crate::append::{self, Cuts};
 use crate::error::RestoreError;
 use crate::image::Image;
 use crate::reorphan::{self, Remade};
+use crate::rewire::{self, MadeSockets, Wiring};
 use crate::state::{
     Backing, Description, FileId, Orphan, OrphanKind, Socket, State, Target, region,
 };
-use crate::{counters, inet, inotify, pipes, sockets, terminals, unix};
+use crate::{counters, inotify, pipes, sockets, terminals};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{File, Metadata, OpenOptions};
@@ -50,15 +51,11 @@ pub struct Reopener<'a> {
     /// Descriptions by their number.
     known: HashMap<u64, RawFd>,
     pub(crate) pipes: HashMap<u64, pipes::Ends>,
-    pub(crate) sockets: HashMap<u64, unix::Ends>,
     pub(crate) terminals: HashMap<u64, terminals::Pair>,
-    /// What is to be sent on a socket.
-    pub(crate) in_flight: Vec<(OwnedFd, Vec<u8>)>,
-    /// Sockets that listen, by their addresses.
-    pub(crate) listeners: Vec<(Vec<u8>, OwnedFd)>,
-    /// Which IP address stands for which other one here.
-    pub(crate) addresses: &'a [(IpAddr, IpAddr)],
-    pub(crate) sockets_made: Vec<(OwnedFd, Socket)>,
+    /// Sockets that are made here.
+    wiring: Wiring,
+    /// Those that are there already.
+    made: &'a MadeSockets,
     /// Shared objects without a path, which processes of a family may have in common.
     orphans: reorphan::Family,
     /// Status flags to be set when all contents are in place.
@@ -76,7 +73,7 @@ pub(crate) fn file_error(path: &[u8], what: impl Into<String>) -> RestoreError {
 pub(crate) fn cannot(description: &Description, source: io::Error) -> RestoreError {
     let what = match &description.target {
         Target::Pipe { .. } => "make its pipe again",
-        Target::Socket { .. } => "make its socket again",
+        Target::Socket { .. } | Target::Between { .. } => "make its socket again",
         Target::Event { .. } => "make its eventfd again",
         Target::Timer { .. } => "make its timerfd again",
         Target::Signals { .. } => "make its signalfd again",
@@ -116,20 +113,19 @@ impl<'a> Reopener<'a> {
     pub fn new(
         stdio: &'a [OwnedFd; 3],
         segments: &'a [(String, OwnedFd)],
-        addresses: &'a [(IpAddr, IpAddr)],
+        addresses: &[(IpAddr, IpAddr)],
+        made: &'a MadeSockets,
         images: &[&Image],
     ) -> Reopener<'a> {
+        let sockets = images.iter().flat_map(|image| rewire::sockets_of(image));
         Reopener {
             stdio,
             segments,
             known: HashMap::new(),
             pipes: HashMap::new(),
-            sockets: HashMap::new(),
             terminals: HashMap::new(),
-            in_flight: Vec::new(),
-            listeners: Vec::new(),
-            addresses,
-            sockets_made: Vec::new(),
+            wiring: Wiring::new(addresses, sockets.map(|(_, socket)| socket)),
+            made,
             orphans: reorphan::Family::of(images),
             flags: Vec::new(),
             // Before anything is open for writing: this asks who else has it so.
@@ -188,7 +184,8 @@ impl<'a> Reopener<'a> {
                 file.into()
             }
             Target::Pipe { pipe } => pipes::restore(self, description, pipe)?,
-            Target::Socket { socket } => sockets::restore(self, description, socket)?,
+            Target::Socket { socket } => self.socket(description, socket, false)?,
+            Target::Between { socket } => self.socket(description, socket, true)?,
             Target::Event { count, semaphore } => {
                 counters::restore_event(description, *count, *semaphore)?
             }
@@ -209,6 +206,20 @@ impl<'a> Reopener<'a> {
         Ok(Some(self.keep(fd)))
     }
 
+    /// A socket that is there already, or is made now.
+    fn socket(
+        &mut self,
+        description: &Description,
+        socket: &Socket,
+        between: bool,
+    ) -> Result<OwnedFd, RestoreError> {
+        match self.made.0.get(&socket.id) {
+            Some(fd) => fd.try_clone().map_err(|e| cannot(description, e)),
+            None if between => Err(cannot(description, rewire::alone(socket))),
+            None => sockets::restore(&mut self.wiring, description, socket),
+        }
+    }
+
     fn keep(&mut self, fd: OwnedFd) -> RawFd {
         let number = fd.as_raw_fd();
         self.open.push(fd);
@@ -226,22 +237,13 @@ impl<'a> Reopener<'a> {
     /// To be called when everything of all processes is open: nothing is put into pipes and sockets
     /// any more.
     pub fn settle(&mut self) -> Result<(), RestoreError> {
-        inet::settle(&self.sockets_made, &self.in_flight)
-            .map_err(|source| RestoreError::Os { what: "send again what was in flight", source })?;
-        self.in_flight.clear();
-        for (fd, socket) in self.sockets_made.drain(..) {
-            if socket.family as i32 == libc::AF_UNIX {
-                unix::settle(&fd, &socket);
-            }
-        }
+        self.wiring.settle()?;
         for (fd, flags) in self.flags.drain(..) {
             // SAFETY: sets flags of a descriptor of ours.
             unsafe { libc::fcntl(fd, libc::F_SETFL, flags as i32 & SET_FLAGS) };
         }
         self.terminals.drain().for_each(|(_, pair)| pair.settle());
         self.pipes.clear();
-        self.sockets.clear();
-        self.listeners.clear();
         Ok(())
     }
 

@@ -26,6 +26,7 @@ use crate::procfs::{self, Mapping};
 use crate::relock;
 use crate::reopen::{self, Reopened, Reopener};
 use crate::rethread::{self, Made};
+use crate::rewire::MadeSockets;
 use crate::skeleton;
 use crate::spawn::{self, Start};
 use crate::state::{Backing, Pending, State, Thread, region};
@@ -86,6 +87,9 @@ pub struct RestoreOptions {
     /// given there ([`crate::Frozen::is_bound_to`]) is free to use all of these. Else: all that
     /// this process may use.
     pub processors: Option<Vec<u8>>,
+    /// Its sockets, if they were made together with those of other images
+    /// ([`crate::make_sockets`]).
+    pub sockets: MadeSockets,
 }
 
 /// A restored process.
@@ -190,6 +194,7 @@ pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
         &spec.stdio,
         &spec.segments,
         &spec.options.addresses,
+        &spec.options.sockets,
         &alive.collect::<Vec<_>>(),
     );
     let (given, parts) = place(&accounts, &spec, &mut reopener)?;

@@ -103,7 +103,7 @@ impl Frozen {
     ) -> Result<Shot, CaptureError> {
         tree::check_family(self)?;
         // What /proc shows of a dying process is empty or wrong; that it dies is the better reason.
-        let survey = Survey::of(&self.pids(), &self.left_out);
+        let survey = Survey::of(&self.pids(), &self.left_out, &self.between);
         let shot = survey.and_then(|mut survey| self.take_shot(path, tracker, wish, &mut survey));
         shot.map_err(|e| match (self.tracee.regs(), e) {
             // It stands there, so it is the other one that is gone.
@@ -155,9 +155,8 @@ impl Frozen {
             let process = Process::of(self, &agent, &snapshot.maps, ours)?;
             tracker.cost.forked(own_bytes, forked.elapsed());
             source = process.pid();
-            survey.family.borrow_mut().push(source);
+            let agent = survey.twin(pid, &agent, source)?;
             let (mut saved, dont_fork) = twin::not_inherited(pid, &snapshot.maps, source)?;
-            let agent = agent.of_twin(Tracee(source));
             saved.append(&mut snapshot.orphans.read(pid, &agent, &mut survey.orphans)?);
             twin = Some(process);
             stage = Stage::Asked(Box::new(Asked { snapshot, agent, saved, dont_fork }));

@@ -4,13 +4,17 @@
 use crate::descriptors::{Open, refused};
 use crate::error::{CaptureError, RestoreError};
 use crate::inet;
-use crate::lend::Lender;
-use crate::reopen::Reopener;
+use crate::lend::{self, Lender};
+use crate::rewire::Wiring;
 use crate::state::{Description, Socket, SocketOption};
 use crate::unix;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
 
+/// How long a connection made just now may take to be accepted.
+const ACCEPT_LIMIT: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(1);
 /// Longest `sockaddr`.
 const ADDRESS_BYTES: usize = 128;
 /// Longest value of an option that is kept.
@@ -48,11 +52,8 @@ const SO_BUF_LOCK: i32 = 72;
 /// outside.
 pub fn capture(this: &Open, all: &[Open], lender: &Lender) -> Result<Option<Socket>, CaptureError> {
     let fd = lender.borrow(this.fd)?;
-    let ask = |name: i32| {
-        let value = option(&fd, libc::SOL_SOCKET, name).unwrap_or_default();
-        value.first_chunk::<4>().map_or(0, |b| u32::from_le_bytes(*b))
-    };
-    let family = ask(libc::SO_DOMAIN);
+    let ask = |name: i32| number(&fd, name);
+    let family = family(&fd);
     let mut socket = Socket {
         id: this.inode(),
         family,
@@ -82,14 +83,40 @@ pub fn capture(this: &Open, all: &[Open], lender: &Lender) -> Result<Option<Sock
 
 /// Makes the socket of a description.
 pub fn restore(
-    reopener: &mut Reopener<'_>,
+    wiring: &mut Wiring,
     description: &Description,
     socket: &Socket,
 ) -> Result<OwnedFd, RestoreError> {
     match socket.family as i32 {
-        libc::AF_UNIX => unix::restore(reopener, description, socket),
-        _ => inet::restore(reopener, description, socket),
+        libc::AF_UNIX => unix::restore(wiring, description, socket),
+        _ => inet::restore(wiring, description, socket),
     }
+}
+
+/// An option of all sockets that is a number; 0 if it cannot be asked for.
+fn number(fd: &impl AsRawFd, name: i32) -> u32 {
+    let value = option(fd, libc::SOL_SOCKET, name).unwrap_or_default();
+    value.first_chunk::<4>().map_or(0, |b| u32::from_le_bytes(*b))
+}
+
+/// Its `AF_*`.
+pub fn family(fd: &impl AsRawFd) -> u32 {
+    number(fd, libc::SO_DOMAIN)
+}
+
+/// Whether it may receive messages of anybody, which are not lost.
+pub fn takes_messages(fd: &impl AsRawFd) -> bool {
+    let kind = number(fd, libc::SO_TYPE);
+    family(fd) == libc::AF_UNIX as u32 && kind == libc::SOCK_DGRAM as u32
+}
+
+/// Its address and that of its peer, for messages.
+pub fn shown(socket: &Socket) -> (String, String) {
+    let shown = |name: &[u8]| match socket.family as i32 {
+        libc::AF_UNIX => unix::shown(name),
+        _ => inet::shown(name),
+    };
+    (shown(&socket.name), shown(&socket.peer_name))
 }
 
 /// Value of an option.
@@ -145,6 +172,29 @@ pub fn set_options(fd: &impl AsRawFd, options: &[SocketOption]) {
     for o in options {
         let _ = set_option(fd, o.level as i32, o.name as i32, &o.value);
     }
+}
+
+/// Accepts the connection that is `ours`, which was made just now. Others that call at this address
+/// in this moment find nobody there.
+pub fn accept(listener: &OwnedFd, ours: impl Fn(&OwnedFd) -> bool) -> io::Result<OwnedFd> {
+    let end = Instant::now() + ACCEPT_LIMIT;
+    while Instant::now() < end {
+        if lend::poll(listener, libc::POLLIN) & libc::POLLIN == 0 {
+            std::thread::sleep(PAUSE);
+            continue;
+        }
+        let none = std::ptr::null_mut();
+        // SAFETY: no address is asked for; there is a connection to be accepted.
+        let far = unsafe {
+            let flags = libc::SOCK_CLOEXEC;
+            libc::accept4(listener.as_raw_fd(), none, std::ptr::null_mut(), flags)
+        };
+        let far = lend::made(far.into())?;
+        if ours(&far) {
+            return Ok(far);
+        }
+    }
+    Err(io::ErrorKind::TimedOut.into())
 }
 
 /// An address asked for by `getsockname` or `getpeername`.

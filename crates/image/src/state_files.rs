@@ -266,6 +266,12 @@ wire_enum! {
             /// Its number.
             pid: i32,
         },
+        /// A socket connected to one of a process whose image is another one of the same set. It
+        /// comes back with that one only.
+        Between = 14 {
+            /// The socket.
+            socket: Socket,
+        },
     }
 }
 

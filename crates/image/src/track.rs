@@ -143,12 +143,14 @@ impl Tracker {
         self.obstacle.as_ref().map(|o| o.0.as_str())
     }
 
-    /// Forgets process and images, but not what was learned about the machine: to be called when
-    /// the process was restored, or an image turned out to be damaged. The next image is full.
+    /// Forgets process and images, but not what was learned about the machine, and frees memory:
+    /// to be called when the process has ended, or an image turned out to be damaged. The next
+    /// image is full.
     pub fn restart(&mut self) {
         self.writes = Writes::default();
         self.base = None;
         self.offered = None;
+        self.buffer = Vec::new();
         self.maps.clear();
     }
 

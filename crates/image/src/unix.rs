@@ -8,7 +8,8 @@ use crate::descriptors::{Open, refused};
 use crate::error::{CaptureError, RestoreError};
 use crate::lend;
 use crate::procfs;
-use crate::reopen::{Reopener, cannot};
+use crate::reopen::cannot;
+use crate::rewire::Wiring;
 use crate::sockdiag::{self, UnixInfo};
 use crate::sockets::{self, option, peek, set_option};
 use crate::state::{Description, Message, Socket};
@@ -96,8 +97,11 @@ fn unconnected(this: &Open, fd: &OwnedFd, socket: &mut Socket) -> Result<bool, C
 }
 
 /// An address without the zeros behind it, for messages.
-fn shown(name: &[u8]) -> String {
+pub fn shown(name: &[u8]) -> String {
     let path = name.get(FAMILY_BYTES..).unwrap_or_default();
+    if path.is_empty() {
+        return String::from("a Unix socket without a name");
+    }
     match path.strip_prefix(&[0]) {
         Some(name) => format!("@{}", String::from_utf8_lossy(name)),
         None => String::from_utf8_lossy(path).trim_end_matches('\0').to_owned(),
@@ -207,7 +211,7 @@ fn messages(this: &Open, fd: &OwnedFd) -> Result<Vec<Message>, CaptureError> {
 
 /// Makes the socket of a description, and with it the other end.
 pub fn restore(
-    reopener: &mut Reopener<'_>,
+    wiring: &mut Wiring,
     description: &Description,
     socket: &Socket,
 ) -> Result<OwnedFd, RestoreError> {
@@ -216,18 +220,18 @@ pub fn restore(
         let fd = named(socket)
             .map_err(|e| fail(io::Error::new(e.kind(), format!("{}: {e}", shown(&socket.name)))))?;
         if socket.listens.is_some() {
-            reopener.listeners.push((socket.name.clone(), fd.try_clone().map_err(fail)?));
+            wiring.listeners.push((socket.name.clone(), fd.try_clone().map_err(fail)?));
         }
         sockets::set_options(&fd, &socket.options);
         return Ok(fd);
     }
-    let ends = match reopener.sockets.remove(&socket.id) {
+    let ends = match wiring.ends.remove(&socket.id) {
         Some(ends) => ends,
         None => {
-            let (own, other) = connected(reopener, socket).map_err(fail)?;
+            let (own, other) = connected(wiring, socket).map_err(fail)?;
             let (again, mine) = (other.try_clone().map_err(fail)?, own.try_clone().map_err(fail)?);
             if socket.peer != 0 {
-                reopener.sockets.insert(socket.peer, Ends { own: again, other: mine });
+                wiring.ends.insert(socket.peer, Ends { own: again, other: mine });
             }
             Ends { own, other }
         }
@@ -235,7 +239,7 @@ pub fn restore(
     for message in &socket.received {
         send(ends.other.as_raw_fd(), &message.data).map_err(fail)?;
     }
-    reopener.sockets_made.push((ends.own.try_clone().map_err(fail)?, socket.clone()));
+    wiring.made.push((ends.own.try_clone().map_err(fail)?, socket.clone()));
     Ok(ends.own)
 }
 
@@ -300,23 +304,19 @@ fn connect(fd: &OwnedFd, name: &[u8]) -> io::Result<()> {
 
 /// Two connected sockets: through the one that listens under the name of one of them, so that the
 /// names are right, or else without names.
-fn connected(reopener: &Reopener<'_>, socket: &Socket) -> io::Result<(OwnedFd, OwnedFd)> {
+fn connected(wiring: &Wiring, socket: &Socket) -> io::Result<(OwnedFd, OwnedFd)> {
     let through = |name: &[u8]| -> Option<io::Result<(OwnedFd, OwnedFd)>> {
         let serves = |at: &[u8]| match (path(at), path(name)) {
             (Some(at), Some(name)) => at.ends_with(name),
             _ => at == name,
         };
         let known = |l: &&(Vec<u8>, OwnedFd)| name.len() > FAMILY_BYTES && serves(&l.0);
-        let (at, listener) = reopener.listeners.iter().find(known)?;
+        let (at, listener) = wiring.listeners.iter().find(known)?;
         Some(new(socket).and_then(|near| {
             connect(&near, at)?;
-            let none = std::ptr::null_mut();
-            // SAFETY: no address is asked for; the connection above is there to be accepted.
-            let far = unsafe {
-                let flags = libc::SOCK_CLOEXEC;
-                libc::accept4(listener.as_raw_fd(), none, std::ptr::null_mut(), flags)
-            };
-            let far = lend::made(far.into())?;
+            // SAFETY: a query.
+            let own = unsafe { libc::getpid() };
+            let far = sockets::accept(listener, |far| caller(far) == Some(own))?;
             enlarge(&near);
             enlarge(&far);
             Ok((near, far))
@@ -329,6 +329,12 @@ fn connected(reopener: &Reopener<'_>, socket: &Socket) -> io::Result<(OwnedFd, O
         Some(made) => made.map(|(near, far)| (far, near)),
         None => pair(socket.kind as i32),
     }
+}
+
+/// Who has called a socket.
+fn caller(fd: &OwnedFd) -> Option<libc::pid_t> {
+    let who = option(fd, libc::SOL_SOCKET, libc::SO_PEERCRED).ok()?;
+    who.first_chunk().map(|pid| libc::pid_t::from_le_bytes(*pid))
 }
 
 /// Room for what was in flight; the sizes they had come last. Without privileges the kernel's limit

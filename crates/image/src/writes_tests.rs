@@ -77,7 +77,7 @@ impl Puppet {
     /// Freezes it and returns which of its pages have changed.
     fn changed(&self, writes: &mut Writes, freeze: u64) -> Vec<u64> {
         let mut frozen = Frozen::stop(self.pid).unwrap();
-        let mut survey = Survey::of(&[self.pid], &[]).unwrap();
+        let mut survey = Survey::of(&[self.pid], &[], &Default::default()).unwrap();
         let (snapshot, agent) = capture::freeze_state(&mut frozen, &mut survey).unwrap();
         let found = writes.freeze(self.pid, &snapshot.maps, &agent, freeze).unwrap().unwrap();
         agent.finish().unwrap();
@@ -147,7 +147,7 @@ fn play(slate: &Slate, memory: u64, spare: u64) -> ! {
 /// Whether this kernel notes writes; the fallback has its own tests.
 fn noted(writes: &mut Writes, puppet: &Puppet) -> bool {
     let mut frozen = Frozen::stop(puppet.pid).unwrap();
-    let mut survey = Survey::of(&[puppet.pid], &[]).unwrap();
+    let mut survey = Survey::of(&[puppet.pid], &[], &Default::default()).unwrap();
     let (snapshot, agent) = capture::freeze_state(&mut frozen, &mut survey).unwrap();
     let found = writes.freeze(puppet.pid, &snapshot.maps, &agent, 1).unwrap();
     agent.finish().unwrap();

@@ -4,8 +4,9 @@
 //! receiver reads it as if the sender were here, and if the sender is restored here it is part of
 //! its log. It holds whole chunks, from the one that the receiver still needs.
 //!
-//! Kept true: bytes come from outside, and nothing of them is written before all of it was checked,
-//! on memory of our own; stamps are sequential and stored last, the first of a piece at the very
+//! Kept true: bytes come from outside, and nothing of them is written before all that says anything
+//! to a reader was checked, on memory of our own (the payload of a large entry may come right into
+//! its place, `placing`); stamps are sequential and stored last, the first of a piece at the very
 //! end; chunks are taken from the pool by the daemon only as long as the sender is not here.
 
 use std::ptr;
@@ -16,6 +17,10 @@ use crate::entry::{HEADER_BYTES, Header, SLOT_BYTES};
 use crate::segment::Segment;
 use crate::sendlog::{dir_index, dir_tag};
 use crate::walk::{self, Spot, Walk};
+
+mod placing;
+
+pub use placing::Head;
 
 /// Why a piece of a stream is not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -131,7 +136,7 @@ impl Mirror {
         pool: &mut Pool,
         chain: u64,
         bytes: &[u8],
-        mut sync: impl FnMut(u64),
+        sync: impl FnMut(u64),
     ) -> Result<(), Refused> {
         let offset = self.have % self.chunk;
         let (seq, chain) = match self.known {
@@ -143,12 +148,29 @@ impl Mirror {
         if offset == 0 {
             self.enter(seg, pool, seq, chain)?;
         }
-        let n = self.have / self.chunk;
-        let index = walk::chunk_index(seg, self.src, self.dst, n).ok_or(Refused::Full)?;
-        let at = seg.chunk(self.src, index).as_ptr().wrapping_add(offset as usize);
-        // SAFETY: `offset + bytes.len()` is within the chunk, as `check` found, and so is the slot
-        // behind if it is written. The reader stops at the stamp at `at`, which is 0 until the
-        // last store: nobody reads what is written here.
+        let at = self.tip(seg).ok_or(Refused::Full)?;
+        // SAFETY: `at` is where the mirror ends, and `bytes` fit its chunk, as `check` found.
+        unsafe { self.publish(at, bytes, seq, checked, sync) };
+        Ok(())
+    }
+
+    /// Writes entries and publishes them: what `checked` says, of which `bytes` are the beginning;
+    /// `seq` lie before. What is behind those bytes is there already.
+    ///
+    /// # Safety
+    /// `at` must be where the mirror ends (`tip`), and all of it, and `bytes`, within the chunk.
+    unsafe fn publish(
+        &mut self,
+        at: *mut u8,
+        bytes: &[u8],
+        seq: u64,
+        checked: Checked,
+        mut sync: impl FnMut(u64),
+    ) {
+        let offset = self.have % self.chunk;
+        // SAFETY: within the chunk by the caller's promise, and so is the slot behind if it is
+        // written. The reader stops at the stamp at `at`, which is 0 until the last store: nobody
+        // reads what is written here.
         unsafe {
             let rest = &bytes[size_of::<AtomicU64>()..];
             let to = at.add(size_of::<AtomicU64>());
@@ -165,7 +187,6 @@ impl Mirror {
         checked.sync.iter().for_each(|start| sync(self.have + start));
         self.have += checked.size;
         self.known = Some((checked.seq, checked.chain));
-        Ok(())
     }
 
     /// Whether `bytes` are entries that follow here.
@@ -236,15 +257,13 @@ impl Mirror {
         }
     }
 
-    /// Empties the rest of the chunk that is being filled.
+    /// Empties the rest of the chunk that is being filled, or is going to be.
     pub fn level(&self, seg: &Segment) {
-        let offset = self.have % self.chunk;
-        let index = walk::chunk_index(seg, self.src, self.dst, self.have / self.chunk);
-        let Some(index) = index.filter(|_| offset > 0) else { return };
-        let at = seg.chunk(self.src, index).as_ptr().wrapping_add(offset as usize);
+        let Some(at) = self.tip(seg) else { return };
+        let rest = self.chunk - self.have % self.chunk;
         // SAFETY: the rest of a chunk of this mirror, from `have` on: a reader that has come up to
         // there stops at its first stamp, which is 0, and who is ahead waits for `here`.
-        unsafe { ptr::write_bytes(at, 0, (self.chunk - offset) as usize) };
+        unsafe { ptr::write_bytes(at, 0, rest as usize) };
     }
 
     /// Gives back everything: nobody here reads the stream any more.

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use proptest::prelude::*;
 
-use crate::entry::{Envelope, SYNC};
+use crate::entry::{Envelope, SYNC, entry_bytes};
 use crate::mirror::{self, Mirror, Pool, Refused};
 use crate::reader::Reader;
 use crate::segment::{FT_LOGGED, Geometry, Segment};
@@ -32,7 +32,7 @@ fn send(log: &mut SendLog, number: u64, len: u64) -> Append {
     }
 }
 
-/// Takes what `from` has of the stream into `to`, a few entries at once.
+/// Takes what `from` has of the stream into `to`, a few entries at once, or a large one.
 fn copy(from: &Segment, walk: &mut Walk, to: &Segment, pool: &mut Pool, mirror: &mut Mirror) {
     loop {
         let (start, chain) = (walk.pos(), walk.chain());
@@ -40,6 +40,9 @@ fn copy(from: &Segment, walk: &mut Walk, to: &Segment, pool: &mut Pool, mirror: 
         while entries < 3 && (bytes == 0 || !walk.pos().is_multiple_of(u64::from(CHUNK))) {
             let Some(spot) = walk.step(from).unwrap() else { break };
             (bytes, entries) = (bytes + spot.told, entries + 1);
+            if bytes > 16_000 {
+                break;
+            }
         }
         if bytes == 0 {
             return;
@@ -47,9 +50,23 @@ fn copy(from: &Segment, walk: &mut Walk, to: &Segment, pool: &mut Pool, mirror: 
         let at = walk::stretch(from, 0, 1, start, bytes).unwrap();
         // SAFETY: `stretch` vouches for it; nobody writes there any more.
         let piece = unsafe { std::slice::from_raw_parts(at, bytes as usize) };
-        mirror.take(to, pool, chain, piece, |_| ()).unwrap();
+        if !placed(to, pool, mirror, chain, piece) {
+            mirror.take(to, pool, chain, piece, |_| ()).unwrap();
+        }
         assert_eq!(mirror.have(), walk.pos());
     }
+}
+
+/// Takes a piece right into its place, if it is one for that.
+fn placed(to: &Segment, pool: &mut Pool, mirror: &mut Mirror, chain: u64, piece: &[u8]) -> bool {
+    let (head, payload) = piece.split_first_chunk().unwrap();
+    let bytes = piece.len() as u64;
+    let Some(at) = mirror.place(to, pool, chain, head, bytes) else { return false };
+    // SAFETY: `place` vouches for as much behind the head as the piece has.
+    unsafe { std::ptr::copy_nonoverlapping(payload.as_ptr(), at, payload.len()) };
+    assert_eq!(mirror.place(to, pool, chain, head, bytes), Some(at));
+    assert!(mirror.placed(to, pool, chain, head, bytes, |_| ()));
+    true
 }
 
 fn read_all(seg: &'static Segment, reader: &mut Reader, first: u64, lens: &[u64]) {
@@ -175,6 +192,50 @@ fn a_piece_that_is_wrong_anywhere_changes_nothing() {
     assert_eq!(seg.channel(0, 1).chunks_next.load(Acquire), 1);
     mirror.close(seg, &mut pool);
     assert_eq!(pool.free(), 8);
+}
+
+#[test]
+fn what_has_come_of_an_entry_counts_when_all_of_it_is_there() {
+    let a = segment(0, 8);
+    let mut log = SendLog::new(a, 0);
+    let lens = [500, 20_000, 30_000, 10_000];
+    for (i, len) in lens.iter().enumerate() {
+        assert_eq!(send(&mut log, i as u64, *len), Append::Whole);
+    }
+    let piece = |from: u64, bytes: u64| {
+        let at = walk::stretch(a, 0, 1, from, bytes).unwrap();
+        // SAFETY: `stretch` vouches for it; nobody writes there any more.
+        unsafe { std::slice::from_raw_parts(at, bytes as usize) }
+    };
+    let seg = segment(1, 8);
+    let (mut pool, mut reader) = (Pool::new(seg, 0), Reader::new(seg, 0, 1));
+    let mut mirror = Mirror::open(seg, &mut pool, 1, 0);
+    let first = piece(0, 576);
+    mirror.take(seg, &mut pool, 0, first, |_| ()).unwrap();
+    read_all(seg, &mut reader, 0, &lens[..1]);
+    let large = piece(576, entry_bytes(20_000));
+    let (head, payload) = large.split_first_chunk().unwrap();
+    let bytes = large.len() as u64;
+    for (at, value) in [(0, 9), (28, 0xFF), (32, 0xF3)] {
+        let mut bad = *head;
+        bad[at] = value;
+        assert!(mirror.place(seg, &mut pool, 0, &bad, bytes).is_none(), "byte {at}");
+        assert!(!mirror.placed(seg, &mut pool, 0, &bad, bytes, |_| ()));
+    }
+    assert!(mirror.place(seg, &mut pool, 0, head, bytes - 64).is_none());
+    let at = mirror.place(seg, &mut pool, 0, head, bytes).unwrap();
+    // SAFETY: `place` vouches for more.
+    unsafe { std::ptr::write_bytes(at, 0xFF, 10_000) };
+    assert!(reader.peek().unwrap().is_none());
+    // Its sender comes here: behind what is published nothing may look like an entry.
+    mirror.level(seg);
+    // SAFETY: `place` vouches for that much.
+    assert!(unsafe { std::slice::from_raw_parts(at, 10_000) }.iter().all(|b| *b == 0));
+    // Or it goes on.
+    assert!(placed(seg, &mut pool, &mut mirror, 0, large));
+    assert_eq!(payload.len() as u64, bytes - 64);
+    read_all(seg, &mut reader, 1, &lens[1..2]);
+    assert!(reader.peek().unwrap().is_none());
 }
 
 /// A rank comes to a node whose receiver has read on, sends all once more, and dies there: the

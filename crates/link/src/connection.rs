@@ -201,6 +201,51 @@ impl Connection {
         Ok(got > 0)
     }
 
+    /// Whether what comes can be received right where it belongs.
+    pub fn is_plain(&self) -> bool {
+        self.pipe.is_none() && self.stream.session().is_none()
+    }
+
+    /// Receives, without waiting, `bytes` bytes to `at`, and appends what comes behind them to
+    /// `buffer`, at most `spare`. Returns how many there were in all; 0: the end.
+    ///
+    /// # Safety
+    /// `at` must be valid for writing `bytes` bytes; the connection must be plain.
+    pub unsafe fn receive_at(
+        &self,
+        (at, bytes): (*mut u8, usize),
+        buffer: &mut Vec<u8>,
+        spare: usize,
+    ) -> io::Result<usize> {
+        buffer.reserve(spare);
+        let rest = buffer.spare_capacity_mut().as_mut_ptr();
+        let mut pieces = [
+            libc::iovec { iov_base: at.cast(), iov_len: bytes },
+            libc::iovec { iov_base: rest.cast(), iov_len: spare },
+        ];
+        // SAFETY: a header of zeros is an empty one.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        (message.msg_iov, message.msg_iovlen) = (pieces.as_mut_ptr(), pieces.len());
+        let socket = self.stream.socket().as_raw_fd();
+        // SAFETY: both pieces may be written: the caller's promise, and what was just reserved.
+        let got = unsafe { libc::recvmsg(socket, &raw mut message, libc::MSG_DONTWAIT) };
+        let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+        if got > bytes {
+            // SAFETY: so many more bytes were written behind it.
+            unsafe { buffer.set_len(buffer.len() + got - bytes) };
+        }
+        self.received_bytes.fetch_add(got as u64, Ordering::Relaxed);
+        Ok(got)
+    }
+
+    /// Waits until something comes, or the end. The connection must be plain.
+    pub fn await_bytes(&self) {
+        let fd = self.stream.socket().as_raw_fd();
+        let mut socket = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one descriptor, as stated.
+        unsafe { libc::poll(&raw mut socket, 1, -1) };
+    }
+
     /// Ends the connection; its reader notices.
     pub fn close(&self) {
         let _ = self.stream.shutdown(Shutdown::Both);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::sync::atomic::fence;
 
-use eyrie_ledger::mirror::{self, Mirror, Pool, Refused};
+use eyrie_ledger::mirror::{self, Head, Mirror, Pool, Refused};
 use eyrie_ledger::segment::Segment;
 use eyrie_ledger::walk::{self, Walk};
 use eyrie_ledger::{early, unit};
@@ -43,6 +43,17 @@ pub(crate) enum Fault {
     Wrong(#[from] Wrong),
     #[error("stream from {0} to {1}: {2}")]
     Content(u32, u32, Refused),
+}
+
+/// A piece that is one large entry, on its way.
+pub(crate) struct Single {
+    pub stream: Stream,
+    pub serial: u32,
+    pub from: u64,
+    pub chain: u64,
+    pub head: Head,
+    /// Bytes of the whole piece.
+    pub bytes: u64,
 }
 
 pub(crate) struct Inbound {
@@ -181,21 +192,62 @@ impl Inbound {
             self.feed(src);
         }
         match stored {
-            Ok(Some(have)) => {
-                self.segment.channel(src, dst).here.store(have, Release);
-                fence(SeqCst);
-                self.segment.rank(dst).wake();
-                if self.paths.routes(dst) {
-                    self.passing.push(stream);
-                }
-                if self.receiver.took(stream, have, sync)? {
-                    self.moved(stream);
-                }
-            }
+            Ok(Some(have)) => self.stored(stream, have, sync)?,
             Ok(None) => {}
             Err(Refused::Full) => self.receiver.starve(stream, &mut self.answers),
             Err(refused) => return Err(Fault::Content(src, dst, refused)),
         }
+        Ok(())
+    }
+
+    /// The stream is here up to `have` now, with more messages at `sync`.
+    fn stored(&mut self, stream: Stream, have: u64, sync: Vec<u64>) -> Result<(), Fault> {
+        let (src, dst) = stream;
+        self.segment.channel(src, dst).here.store(have, Release);
+        fence(SeqCst);
+        self.segment.rank(dst).wake();
+        if self.paths.routes(dst) {
+            self.passing.push(stream);
+        }
+        if self.receiver.took(stream, have, sync)? {
+            self.moved(stream);
+        }
+        Ok(())
+    }
+
+    /// Where the payload of an entry from `node` goes that is being received. `None`: it is not to
+    /// be taken so, or not any more.
+    pub fn place(&mut self, node: u32, entry: &Single) -> Option<*mut u8> {
+        let (src, dst) = entry.stream;
+        let known = src < self.ranks() && dst < self.ranks();
+        if !known || self.paths.origin(entry.stream) != node {
+            return None;
+        }
+        if self.receiver.piece(entry.stream, entry.serial, entry.from) != Ok(Piece::Take) {
+            return None;
+        }
+        self.pool(src);
+        let (mirror, pool) = (self.mirrors.get(&entry.stream)?, self.pools.get_mut(&src)?);
+        mirror.place(&self.segment, pool, entry.chain, &entry.head, entry.bytes)
+    }
+
+    /// That payload is there whole: the entry is published. The answers are queued.
+    pub fn placed(&mut self, node: u32, entry: &Single) -> Result<(), Fault> {
+        if self.place(node, entry).is_none() {
+            return Ok(());
+        }
+        let (stream, mut sync) = (entry.stream, Vec::new());
+        let (Some(mirror), Some(pool)) =
+            (self.mirrors.get_mut(&stream), self.pools.get_mut(&stream.0))
+        else {
+            return Ok(());
+        };
+        let found = |at| sync.push(at);
+        if mirror.placed(&self.segment, pool, entry.chain, &entry.head, entry.bytes, found) {
+            let have = mirror.have();
+            self.stored(stream, have, sync)?;
+        }
+        self.queue_answers();
         Ok(())
     }
 

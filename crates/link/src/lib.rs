@@ -7,6 +7,7 @@
 mod connection;
 mod dial;
 mod inbound;
+mod incoming;
 mod links;
 mod outbound;
 mod outlog;

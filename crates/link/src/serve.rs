@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use eyrie_control::auth::{AuthError, Hello, Role};
 use eyrie_protocol::gate::ToReplica;
-use eyrie_protocol::link::wire::{self, Backward, Forward, WireError};
+use eyrie_protocol::link::wire::{Backward, Forward, WireError};
 use eyrie_protocol::membership::{Member, Refusal};
 use eyrie_protocol::replicas::Refused;
 use eyrie_tls::Stream;
@@ -14,11 +14,9 @@ use eyrie_tls::Stream;
 use crate::connection::{Connection, Flushed};
 use crate::dial::PATIENCE;
 use crate::inbound;
+use crate::incoming::{Incoming, Turn};
 use crate::shared::Shared;
 use crate::way;
-
-/// Bytes read at once.
-const READ_BYTES: usize = 256 * 1024;
 
 /// Why a connection is not taken or does not go on.
 #[derive(Debug, thiserror::Error)]
@@ -128,41 +126,52 @@ fn shake(shared: &Shared, socket: TcpStream) -> Result<(Stream, Member), Fault> 
 
 /// Reads frames until the connection ends.
 fn serve(shared: &Arc<Shared>, connection: &Arc<Connection>) -> Result<(), Fault> {
-    let mut buffer = Vec::new();
-    while connection.read(&mut buffer, READ_BYTES).map_err(Fault::Forged)? {
-        let used = take(shared, connection, &buffer)?;
-        buffer.drain(..used);
+    let mut incoming = Incoming::default();
+    loop {
+        let turn = take(shared, connection, &mut incoming)?;
         if connection.pending() > 0 && connection.flush() == Flushed::Blocked {
             connection.await_room(&shared.waker);
         }
+        match turn {
+            Turn::Next | Turn::Yield => {}
+            Turn::Wait if incoming.wait(connection).map_err(Fault::Forged)? => {}
+            Turn::Wait | Turn::Over => return Ok(()),
+        }
     }
-    Ok(())
 }
 
-/// Takes all whole frames. Returns the bytes they have.
-fn take(shared: &Arc<Shared>, connection: &Arc<Connection>, bytes: &[u8]) -> Result<usize, Fault> {
-    let mut used = 0;
+/// Takes what is here.
+fn take(
+    shared: &Arc<Shared>,
+    connection: &Arc<Connection>,
+    incoming: &mut Incoming,
+) -> Result<Turn, Fault> {
     let mut held = None;
-    let passing;
+    let (turn, passing);
     {
         let mut inbound = shared.inbound();
         if !inbound.stands(connection) {
             connection.close();
-            return Ok(bytes.len());
+            return Ok(Turn::Over);
         }
-        while let Some((kind, body)) = wire::split(&bytes[used..])? {
-            match Forward::decode(kind, &bytes[used..][body.clone()])? {
-                Forward::Dets { bytes } => {
-                    // Before anything behind it is taken: what follows may depend on it.
-                    let frame: ToReplica =
-                        postcard::from_bytes(bytes).map_err(|_| Fault::Determinants)?;
-                    let taken = shared.replicas().take(connection.peer, &frame)?;
-                    held = taken.or(held);
+        turn = loop {
+            while let Some((kind, body)) = incoming.next()? {
+                match Forward::decode(kind, body)? {
+                    Forward::Dets { bytes } => {
+                        // Before anything behind it is taken: what follows may depend on it.
+                        let frame: ToReplica =
+                            postcard::from_bytes(bytes).map_err(|_| Fault::Determinants)?;
+                        let taken = shared.replicas().take(connection.peer, &frame)?;
+                        held = taken.or(held);
+                    }
+                    frame => inbound.take(connection.peer.node, &frame)?,
                 }
-                frame => inbound.take(connection.peer.node, &frame)?,
             }
-            used += body.end;
-        }
+            match incoming.place(connection, &mut inbound)? {
+                Turn::Next => {}
+                turn => break turn,
+            }
+        };
         passing = inbound.is_passing();
     }
     if passing {
@@ -171,5 +180,5 @@ fn take(shared: &Arc<Shared>, connection: &Arc<Connection>, bytes: &[u8]) -> Res
     if let Some(upto) = held {
         connection.push(|out| Backward::Held { upto }.encode(out));
     }
-    Ok(used)
+    Ok(turn)
 }

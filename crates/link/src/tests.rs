@@ -3,6 +3,7 @@
 mod early;
 mod jobs;
 mod piped;
+mod placing;
 mod routed;
 mod strangers;
 mod tls;

@@ -8,7 +8,9 @@ use crate::futex;
 use crate::loans::File;
 use eyrie_control::Freeze;
 use eyrie_control::meta::Meta;
-use eyrie_image::{CaptureError, FreezeError, Frozen, ImageReport, Mode, Shot, Tap, Tracker};
+use eyrie_image::{
+    Between, CaptureError, Family, FreezeError, Frozen, ImageReport, Mode, Shot, Tap, Tracker,
+};
 use eyrie_ledger::acked;
 use eyrie_ledger::segment::{self, RankCtl, Segment};
 use std::ffi::{OsStr, OsString};
@@ -50,6 +52,26 @@ pub type Pouring = Box<dyn FnOnce() -> Option<Box<dyn Tap>> + Send>;
 pub struct Pipes {
     pub output: [u64; 2],
     pub input: u64,
+}
+
+/// A rank that stands still.
+pub struct Stands {
+    pub family: Family,
+    pub answer: mpsc::Sender<Option<GoOn>>,
+}
+
+/// It may go on as soon as its own memory is kept.
+pub struct GoOn {
+    pub pipes: Pipes,
+    /// What was found between it and others, if they all stood still.
+    pub between: Arc<Between>,
+}
+
+impl GoOn {
+    /// By itself.
+    pub fn alone(pipes: Pipes) -> GoOn {
+        GoOn { pipes, between: Arc::default() }
+    }
 }
 
 /// Why there is no checkpoint.
@@ -125,8 +147,8 @@ pub struct Taken {
 
 /// What the thread tells the main thread, in this order.
 pub enum Report {
-    /// The rank stands still: answer with its position in its pipes (`None`: it is dead).
-    Standing(mpsc::Sender<Option<Pipes>>),
+    /// The rank stands still, until there is an answer (`None`: it is dead).
+    Standing(Stands),
     /// The rank runs again, or is dead: it is not touched from here any more.
     LetGo,
     /// With what is known of the last image now.
@@ -244,12 +266,13 @@ fn keep_frozen(
         return Err(CheckpointError::Family);
     }
     let (answer, answered) = mpsc::channel();
-    tell(Report::Standing(answer));
-    let Ok(Some(pipes)) = answered.recv() else {
+    tell(Report::Standing(Stands { family: frozen.family(), answer }));
+    let Ok(Some(GoOn { pipes, between })) = answered.recv() else {
         // It is dead or the daemon is ending; letting go of a dead process may fail.
         let _ = frozen.release();
         return Err(CheckpointError::Dead);
     };
+    frozen.stands_with(&between);
     let ranks = order.segment.geometry().ranks;
     let need = |s| order.segment.channel(s, order.rank).need.load(Ordering::Acquire);
     let front = |s| order.segment.channel(s, order.rank).front.load(Ordering::Acquire);

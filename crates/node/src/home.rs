@@ -306,14 +306,24 @@ pub fn jobs(home: &Path) -> Vec<JobEntry> {
         let unborn = job.id.starts_with('.');
         let young = job.created.elapsed().map_or(true, |age| age < UNBORN_AGE);
         let dead = !job.alive && !job.ended && !job.saved && !job.resumable;
-        if dead && !(unborn && young) {
-            let _ = fs::remove_dir_all(&job.path);
+        if dead && !(unborn && young) && clear_dead(&job.path) {
             return false;
         }
         !unborn
     });
     found.sort_by_key(|job| job.created);
     found
+}
+
+/// Removes the folder of a job that looked dead, and with its lock still does: meanwhile somebody
+/// may have gone on with what was saved of it. False: it lives.
+fn clear_dead(folder: &Path) -> bool {
+    let lock = OpenOptions::new().write(true).open(folder.join(LOCK)).ok();
+    let dead = lock.as_ref().is_none_or(try_lock) && !stays(folder);
+    if dead {
+        let _ = fs::remove_dir_all(folder);
+    }
+    dead
 }
 
 /// The job called `name`: its id, the beginning of one, or `last`.

@@ -38,6 +38,8 @@ use tokio::sync::mpsc::{self, UnboundedSender};
 const FLUSH_LIMIT: Duration = Duration::from_secs(20);
 /// Longest wait for etcd to forget a job.
 const FORGETTING: Duration = Duration::from_secs(10);
+/// Longest wait for the last word of nodes that are just joining.
+const JOINING: Duration = Duration::from_secs(10);
 const READ_BYTES: usize = 64 * 1024;
 /// Most messages in a turn.
 const TURN: usize = 64;
@@ -398,12 +400,14 @@ async fn wind_up(job: &Shared, told: &mut mpsc::UnboundedReceiver<Msg>) {
         job.borrow_mut().end_turn();
     }
     job.borrow().finish();
+    let end = tokio::time::Instant::now() + JOINING;
     loop {
         job.borrow_mut().end_turn();
         if deposed() {
             return;
         }
-        let finished = job.borrow().finished();
+        let joining = tokio::time::Instant::now() < end;
+        let finished = job.borrow().finished(joining);
         if let Some(left) = finished.filter(|_| !job.borrow().is_behind()) {
             if left > 0 {
                 job.borrow().say(format!("{left} processes cannot be killed"));
@@ -411,7 +415,11 @@ async fn wind_up(job: &Shared, told: &mut mpsc::UnboundedReceiver<Msg>) {
             }
             return;
         }
-        let Some(message) = told.recv().await else { return };
+        let message = tokio::select! {
+            message = told.recv() => message,
+            () = tokio::time::sleep_until(end), if joining => continue,
+        };
+        let Some(message) = message else { return };
         job.borrow_mut().take(message);
     }
 }

@@ -375,6 +375,10 @@ impl Planner {
             }
             Input::Restored { rank, incarnation } => {
                 self.restored(rank as usize, incarnation, todo);
+                if self.leaving().next().is_some() {
+                    // What waited for it.
+                    self.balance(todo);
+                }
             }
             Input::ImageBad { rank, incarnation, generation, at } => {
                 self.image_bad(rank as usize, incarnation, generation, at, todo);

@@ -7,7 +7,7 @@ import time
 
 from bad_input import program
 from faults import flip_a_byte
-from harness import POLL_S, TIMEOUT_S, Job, alive, example
+from harness import POLL_S, TIMEOUT_S, Job, alive, example, run_to_end
 from programs import SIZES, expected
 from restart import Gated, ended_well, lines, obstructed, restart, save
 
@@ -261,3 +261,29 @@ def test_a_rank_that_cannot_be_checkpointed():
         job.let_end()
         assert job.wait() == 0, job.report()
         assert job.stdout() == "0: one\n1: two\n2 lines\n", job.report()
+
+
+def test_connections_between_ranks():
+    """TCP and Unix sockets between ranks come back with them, with what was in flight: after a
+    rank's death, and when the job is saved and restarted."""
+    code, want, err = run_to_end(program("calls"), ranks=3)
+    assert code == 0 and "rank 2:" in want, (code, want, err)
+    with coordinated(program("calls"), ranks=3) as job:
+        job.wait_event("checkpointed", count=3)
+        job.kill_ranks([1])
+        job.wait_event("restored", count=3)
+        save(job)
+        restart(job)
+        job.wait_event("restored", count=6)
+        finished(job, want)
+        restored = [e["generation"] for e in job.events() if e["event"] == "restored"]
+        assert min(restored) >= 1, job.report()
+
+
+def test_connections_between_ranks_that_go_back_alone():
+    """They are refused by name, and the ranks run on."""
+    with Gated(program("calls"), ranks=2, ckpt_every=0.2) as job:
+        job.wait_event("checkpoint-failed")
+        failed = [e["text"] for e in job.events() if e["event"] == "checkpoint-failed"]
+        assert "file descriptor" in failed[0] and " to 127." in failed[0], failed
+        finished(job, run_to_end(program("calls"), ranks=2)[1])

@@ -3,11 +3,12 @@ all nodes of a cluster leave (`eyrie drain JOB cluster=NAME`)."""
 
 import json
 import os
+import select
 import signal
 
 from clusters import Clusters, hosted
 from drain import Asked, drain, is_gone, nothing_again, on_node, ready, refused
-from harness import alive, example, run_to_end
+from harness import TIMEOUT_S, alive, example, run_to_end
 from hosts import PLAIN, Hosted, shell
 from nodes import SIZES, Nodes, expected
 
@@ -23,6 +24,11 @@ class Asking(Asked):
     """`eyrie migrate` in the background."""
 
     command = "migrate"
+
+    def heard(self):
+        """It has been told something, so it knows what it waits for."""
+        ready, _, _ = select.select([self.process.stdout], [], [], TIMEOUT_S)
+        assert ready, "eyrie migrate says nothing"
 
 
 def homes(job):
@@ -232,6 +238,7 @@ def test_the_controller_dies_on_the_way():
         record = ready(job)
         with Asking(job, "--to", "2-3") as asked:
             job.wait_event("node-leaving", node=1)
+            asked.heard()
             os.kill(record["daemon_pid"], signal.SIGKILL)
             job.wait_event("controller-back")
             for node in (0, 1):

@@ -302,8 +302,11 @@ def test_one_node_left_goes_on():
         job.all_checkpointed()
         job.kill_nodes(0)
         job.wait_event("node-lost", node=0)
-        job.wait_event("checkpointed", rank=0, count=2)
+        for rank in (0, 1):
+            job.wait_event("restored", rank=rank)
+        checkpointed_again(job)
         job.kill_ranks([1])
+        job.wait_event("restored", rank=1, count=2)
         job.ends_as("farm")
 
 

@@ -2,6 +2,7 @@
 with SIGKILL in mid-run, lose a node's folder, are started again, and print what an undisturbed run
 prints. Under `eyrie run`, under MPICH, and without MPI."""
 
+import contextlib
 import glob
 import os
 import random
@@ -94,7 +95,8 @@ def left_by_mpich(before):
             continue
         new = {path for path in new if path not in text}
     for path in new:
-        os.unlink(path)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
 
 
 def mpich(command):

@@ -32,6 +32,10 @@ class Routed(Nodes):
 def routes_and_logs(name, share):
     expected(name)
     with Routed(name, share) as job:
+        # What its ranks were sent since their checkpoints: nothing, a while after they are done.
+        if name == "heat":
+            job.wait_running(4)
+            job.until(lambda: logged(job, NODES) > 0, "a log at the router")
         job.all_checkpointed()
         record = job.status()
         assert record["ft"] == "routed" and record["protected"], record
@@ -43,9 +47,6 @@ def routes_and_logs(name, share):
         # Each checkpoint had its router stand.
         stood = sum(n["pauses"] for n in record["nodes"])
         assert stood >= 4 and all(n["paused_ms"] >= 0 for n in record["nodes"]), record["nodes"]
-        if name == "heat":
-            # What its ranks were sent since their checkpoints.
-            job.until(lambda: logged(job, NODES) > 0, "a log at the router")
         job.ends_well(name)
         assert not job.count("detected"), job.report()
 

@@ -67,16 +67,17 @@ def back(job, recoveries=0):
     return record
 
 
-def memory_goes(options):
+def memory_goes(options, freeze):
     want = plate()
-    with Gated(PLATE, ranks=4, options=options, ckpt_every=60) as job:
+    env = {"EYRIE_IMAGE_FREEZE": freeze}
+    with Gated(PLATE, ranks=4, options=options, ckpt_every=60, env=env) as job:
         record = job.wait_running(4)
         leaders = daemons(record)
         full = lambda: resident(leaders) > 4 * MIB
         job.until(full, "the memory of the ranks")
         for count in (1, 2):
             swapped(job)
-            # What was read of them goes with its twins, which are being collected.
+            # What was read of them goes with its twins, which are being collected, or its copies.
             job.until(lambda: resident(leaders) < 2 * MIB, "memory that is free")
             assert job.count("swapped-out") == 4 * count, job.report()
             back(job)
@@ -98,8 +99,8 @@ def comes_back(name, nodes, options=()):
 
 def generated():
     cases = [
-        ("memory_goes_and_comes", memory_goes, []),
-        ("memory_of_all_nodes_goes_and_comes", memory_goes, ["--nodes", "2"]),
+        ("memory_goes_and_comes", memory_goes, [], "twin"),
+        ("memory_of_all_nodes_goes_and_comes", memory_goes, ["--nodes", "2"], "copy"),
     ]
     cases += [(f"{name}_on_{n or 1}", comes_back, name, n) for name in ("farm", "cg") for n in (0, 3)]
     cases += [

@@ -30,6 +30,8 @@ pub fn eyrie() -> &'static Path {
         if profile.ends_with("release") {
             build.arg("--release");
         }
+        // It cannot be built to unwind, as `tests/run` has all else built.
+        build.env_remove("CARGO_PROFILE_DEV_PANIC");
         let built = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap();
         assert!(built.success(), "eyrie-restorer could not be built");
         binary
@@ -85,11 +87,13 @@ impl World {
         use std::os::unix::process::CommandExt;
         let mut command = self.eyrie(args);
         command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // SAFETY: only an async-signal-safe call; a test run in the background of a shell has
-        // SIGINT ignored, and eyrie rightly keeps that.
+        // SAFETY: only async-signal-safe calls; a test run in the background of a shell, or by
+        // nohup, has signals ignored, and eyrie rightly keeps that.
         unsafe {
             command.pre_exec(|| {
-                libc::signal(libc::SIGINT, libc::SIG_DFL);
+                for signal in [libc::SIGINT, libc::SIGHUP, libc::SIGTERM] {
+                    libc::signal(signal, libc::SIG_DFL);
+                }
                 Ok(())
             });
         }

@@ -6,7 +6,10 @@
 
 #![allow(dead_code)]
 
-use eyrie_image::{CaptureError, FreezeError, Frozen, Image, ImageReport, RestoreSpec, restore};
+use eyrie_image::{
+    CaptureError, FreezeError, Frozen, Image, ImageReport, MadeSockets, RestoreOptions,
+    RestoreSpec, restore,
+};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
@@ -36,6 +39,8 @@ pub fn restorer() -> &'static Path {
         if profile.ends_with("release") {
             cargo.arg("--release");
         }
+        // It cannot be built to unwind, as `tests/run` has all else built.
+        cargo.env_remove("CARGO_PROFILE_DEV_PANIC");
         let status = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap();
         assert!(status.success(), "cannot build the restorer");
         profile.join("eyrie-restorer")
@@ -284,13 +289,18 @@ pub fn checkpoint(pid: libc::pid_t, image: &Path) -> Result<ImageReport, Capture
 }
 
 pub fn bring_back(image: &Path) -> Process {
+    bring_back_with(image, MadeSockets::default())
+}
+
+/// The same with sockets that were made together with those of others.
+pub fn bring_back_with(image: &Path, sockets: MadeSockets) -> Process {
     let spec = RestoreSpec {
         image,
         restorer: restorer(),
         stdio: [null(), null(), output(image.parent().unwrap())],
         segments: vec![],
         start_stopped: false,
-        options: Default::default(),
+        options: RestoreOptions { sockets, ..Default::default() },
     };
     Process::of(restore(spec).unwrap_or_else(|e| panic!("{e}")))
 }

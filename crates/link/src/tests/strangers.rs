@@ -42,7 +42,7 @@ fn hello(cluster: &Cluster, job: &str, epoch: u64) -> Hello {
 }
 
 /// A connection to node 1 in the name of node 0.
-fn impostor(cluster: &Cluster) -> TcpStream {
+pub(super) fn impostor(cluster: &Cluster) -> TcpStream {
     let mut stream = dial(cluster);
     let own = hello(cluster, JOB, cluster.node(0).member.epoch);
     auth::call(&mut stream, &cluster.key, &own, Role::LinkReceiver).unwrap();

@@ -2,7 +2,7 @@
 
 use super::network::{Copy, NotThere};
 use super::{Agent, Msg};
-use crate::checkpoint::{self, CheckpointError, Order, Report, image_name, image_path};
+use crate::checkpoint::{self, CheckpointError, GoOn, Order, Report, image_name, image_path};
 use crate::cores;
 use crate::futex;
 use eyrie_control::node::{CheckpointOrder, CheckpointResult, FromNode, Taken, ToNode};
@@ -125,11 +125,12 @@ impl Agent {
     ) {
         let stale = self.rank(rank).capturing != Some(generation);
         match report {
-            Report::Standing(answer) if self.spec.ft.stands_together() => {
-                self.stands(rank, start, generation, answer);
+            Report::Standing(stands) if self.spec.ft.stands_together() => {
+                self.stands(rank, start, generation, stands);
             }
-            Report::Standing(answer) => {
-                let _ = answer.send(self.pipes(rank, start).filter(|_| !stale));
+            Report::Standing(stands) => {
+                let pipes = self.pipes(rank, start).filter(|_| !stale);
+                let _ = stands.answer.send(pipes.map(GoOn::alone));
             }
             Report::LetGo if !stale => {
                 self.let_router_go(rank, generation);

@@ -16,6 +16,7 @@ mod look;
 mod network;
 mod pause;
 mod saving;
+mod sockets;
 mod start;
 mod streams;
 mod together;
@@ -35,7 +36,7 @@ use crate::spawn::Prefix;
 use crate::units;
 use eyrie_control::node::{Choice, FromNode, ToNode};
 use eyrie_control::{Ft, JobSpec, Meta};
-use eyrie_image::{Filling, Pool, Tap, Tracker};
+use eyrie_image::{Between, Filling, MadeSockets, Pool, Tap, Tracker};
 use eyrie_ledger::saved;
 use eyrie_ledger::segment::{self, Geometry, Segment, SegmentError};
 use std::cell::RefCell;
@@ -82,8 +83,9 @@ pub(crate) enum Msg {
     Stopped { rank: u32, start: u64, why: Option<String> },
     /// It goes on, or is dead.
     WentOn { rank: u32, start: u64 },
-    /// What all ranks, which stand still, need of the segment is copied, or not.
-    SegmentCopied { generation: u32, whole: bool },
+    /// What all ranks, which stand still, need of the segment is copied, and what is between them
+    /// besides; or not.
+    SegmentCopied { generation: u32, copied: Option<Arc<Between>> },
     /// What the ranks of this node, which stand still, have sent is copied, or not.
     SentCopied { generation: u32, logs: std::io::Result<together::Logs> },
     /// It was written, or not.
@@ -151,6 +153,8 @@ struct Rank {
     there: leave::There,
     /// Why it could not be stopped.
     restless: Option<String>,
+    /// Those of its image, until it is started from that.
+    sockets: MadeSockets,
 }
 
 impl Rank {
@@ -173,6 +177,7 @@ impl Rank {
             later: None,
             there: leave::There::default(),
             restless: None,
+            sockets: MadeSockets::default(),
             preparing: None,
         }
     }
@@ -242,6 +247,8 @@ pub(crate) struct Agent {
     vacating: bool,
     /// This node is to leave.
     leaves: bool,
+    /// Whether the sockets of a set were made.
+    wired: sockets::Wired,
     /// Ranks that were here when they were told to leave for good.
     vacated: Vec<u32>,
 }
@@ -297,6 +304,7 @@ impl Agent {
                 vacating: false,
                 leaves: false,
                 vacated: Vec::new(),
+                wired: None,
                 place,
                 spec,
             })
@@ -390,7 +398,7 @@ impl Agent {
             Msg::Notice => self.say(FromNode::Notice),
             Msg::Stopped { rank, start, why } => self.rank_stopped(rank, start, why),
             Msg::WentOn { rank, start } => self.rank_went_on(rank, start),
-            Msg::SegmentCopied { generation, whole } => self.segment_copied(generation, whole),
+            Msg::SegmentCopied { generation, copied } => self.segment_copied(generation, copied),
             Msg::SentCopied { generation, logs } => self.sent_copied(generation, logs),
             Msg::SegmentSaved { name, result } => self.say(FromNode::SegmentSaved { name, result }),
         }
@@ -474,6 +482,7 @@ impl Agent {
         self.vacated.clear();
         (self.vacating, self.leaves) = (false, false);
         self.give_up_together();
+        self.wired = None;
         self.pool.iter().for_each(|p| p.clear());
         for r in &mut self.ranks {
             *r = Rank { deaths: r.deaths, ..Rank::new() };

@@ -32,6 +32,8 @@ enum LaunchError {
     Os(#[from] io::Error),
     #[error("{0}")]
     Restore(#[from] eyrie_image::RestoreError),
+    #[error("the sockets of the ranks: {0}")]
+    Sockets(String),
     #[error("the restorer program is missing")]
     NoRestorer,
 }
@@ -120,8 +122,14 @@ impl Agent {
         let (pid, filling) = match from.generation {
             0 => (self.exec(rank, stdio, bound)?, None),
             generation => {
-                let restored =
-                    self.restore(&self.image_file(rank, generation), stdio, bound, late)?;
+                let sockets = self.sockets_of(rank, generation).map_err(LaunchError::Sockets)?;
+                let with = RestoreOptions {
+                    processors: bound,
+                    lazy: late,
+                    sockets,
+                    ..RestoreOptions::default()
+                };
+                let restored = self.restore(&self.image_file(rank, generation), stdio, with)?;
                 (restored.pid, restored.filling)
             }
         };
@@ -138,10 +146,6 @@ impl Agent {
             }
         };
         let r = self.rank(rank);
-        if r.deaths > 0 {
-            // Its memory is not that of the process which was tracked.
-            r.tracker.iter_mut().for_each(|t| t.restart());
-        }
         let again = (from.generation > 0 || r.deaths > 0) && self.spec.ft != Ft::Coordinated;
         let r = &mut self.ranks[rank as usize];
         r.replay = if again { Replay::Expected } else { Replay::No };
@@ -181,16 +185,14 @@ impl Agent {
         &self,
         image: &Path,
         stdio: [OwnedFd; 3],
-        processors: Option<Vec<u8>>,
-        late: Option<Duration>,
+        options: RestoreOptions,
     ) -> Result<Restored, LaunchError> {
         // The numbers of its processes must be free.
         reap::collect_orphans(&self.processes());
         let restorer = self.place.prefix.restorer.as_deref().ok_or(LaunchError::NoRestorer)?;
         let name = format!("{MEMFD_PREFIX}{}", self.place.id);
         // It was verified, when it was chosen.
-        let options =
-            RestoreOptions { verified: true, processors, lazy: late, ..RestoreOptions::default() };
+        let options = RestoreOptions { verified: true, ..options };
         let restored = eyrie_image::restore_lazily(eyrie_image::RestoreSpec {
             image,
             restorer,

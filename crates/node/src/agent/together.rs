@@ -1,8 +1,9 @@
 //! A checkpoint of all ranks together (`--ft coordinated`).
 //!
 //! Kept true: every rank stands still, at a place where its own memory and the segment agree, from
-//! before the first byte of the segment is copied until after the last one; so the images and that
-//! copy are one state of the job. If one of them does not come to stand, the others go on.
+//! before the first byte of the segment is copied until after the last one, and until what is in
+//! flight on connections between them is read; so the images and that are one state of the job. If
+//! one of them does not come to stand, the others go on.
 //!
 //! Over nodes what each rank has sent is copied in place of the segment, and ranks stand until the
 //! controller says that those of all nodes do. With `--ft cluster` it is the same with the ranks of
@@ -12,15 +13,15 @@
 use super::capture::Wanted;
 use super::network::{Copy, Sent};
 use super::{Agent, Msg, saving};
-use crate::checkpoint::Pipes;
+use crate::checkpoint::{GoOn, Stands};
 use eyrie_control::Ft;
 use eyrie_control::node::{FromNode, SetPart};
+use eyrie_image::{Between, Family};
 use eyrie_ledger::saved;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 
 /// The checkpoint, until the ranks go on.
 pub(super) struct Together {
@@ -30,7 +31,7 @@ pub(super) struct Together {
     /// Ranks that do not stand still yet.
     left: BTreeSet<u32>,
     /// Those that do: number of the start, and who waits.
-    standing: BTreeMap<u32, (u64, Sender<Option<Pipes>>)>,
+    standing: BTreeMap<u32, (u64, Stands)>,
     /// The segment is being copied, which is told by itself.
     copying: bool,
     /// Over nodes: what each rank has sent.
@@ -82,31 +83,28 @@ impl Agent {
     }
 
     /// A rank stands still.
-    pub(super) fn stands(
-        &mut self,
-        rank: u32,
-        start: u64,
-        generation: u32,
-        answer: Sender<Option<Pipes>>,
-    ) {
+    pub(super) fn stands(&mut self, rank: u32, start: u64, generation: u32, stands: Stands) {
         let awaited = |t: &&mut Together| t.generation == generation && t.left.contains(&rank);
         let Some(together) = self.together.as_mut().filter(awaited) else {
-            let _ = answer.send(None);
+            let _ = stands.answer.send(None);
             return;
         };
         together.left.remove(&rank);
-        together.standing.insert(rank, (start, answer));
+        together.standing.insert(rank, (start, stands));
         if !together.left.is_empty() {
             return;
         }
         let Some(name) = together.segment.clone() else { return self.copy_sent(generation) };
         together.copying = true;
+        let families: Vec<Family> =
+            together.standing.values().map(|(_, stands)| stands.family.clone()).collect();
         let path = self.place.images.join(&name);
         let (segment, tell) = (Arc::clone(&self.segment), self.tell.clone());
         let file = self.segment_fd.try_clone().map(File::from);
         self.save_in_thread(name, move || {
             let copy = file.and_then(|file| saved::copy_all(&file, &segment));
-            let _ = tell.send(Msg::SegmentCopied { generation, whole: copy.is_ok() });
+            let copied = copy.is_ok().then(|| Arc::new(Between::look(&families)));
+            let _ = tell.send(Msg::SegmentCopied { generation, copied });
             let mut copy = copy?;
             io::Seek::rewind(&mut copy)?;
             let mut to = saving::create(&path)?;
@@ -117,11 +115,12 @@ impl Agent {
     }
 
     /// The segment is copied: the ranks may go on as soon as their own memory is kept.
-    pub(super) fn segment_copied(&mut self, generation: u32, whole: bool) {
+    pub(super) fn segment_copied(&mut self, generation: u32, copied: Option<Arc<Between>>) {
         let Some(together) = self.together.take_if(|t| t.generation == generation) else { return };
-        for (rank, (start, answer)) in together.standing {
-            let pipes = self.pipes(rank, start).filter(|_| whole);
-            let _ = answer.send(pipes);
+        for (rank, (start, stands)) in together.standing {
+            let go_on = self.pipes(rank, start).zip(copied.clone());
+            let go_on = go_on.map(|(pipes, between)| GoOn { pipes, between });
+            let _ = stands.answer.send(go_on);
         }
     }
 
@@ -179,13 +178,13 @@ impl Agent {
             self.together = Some(together);
             return self.give_up_together();
         }
-        for (rank, (start, answer)) in together.standing {
+        for (rank, (start, stands)) in together.standing {
             let log = together.logs.remove(&rank);
             if let Some(copy) = &mut self.rank(rank).copy {
                 copy.log = log;
             }
             let pipes = self.pipes(rank, start);
-            let _ = answer.send(pipes);
+            let _ = stands.answer.send(pipes.map(GoOn::alone));
         }
     }
 
@@ -200,8 +199,8 @@ impl Agent {
     /// Ranks that stand still go on.
     pub(super) fn give_up_together(&mut self) {
         let Some(together) = self.together.take() else { return };
-        for (_, answer) in together.standing.into_values() {
-            let _ = answer.send(None);
+        for (_, stands) in together.standing.into_values() {
+            let _ = stands.answer.send(None);
         }
         if let Some(name) = together.segment.filter(|_| !together.copying) {
             let result = Err(String::from("not all ranks came to stand still"));

@@ -493,10 +493,12 @@ impl Job {
         self.to_all(&ToNode::Finish);
     }
 
-    /// How many processes are left that cannot be killed, once all nodes have said so.
-    pub fn finished(&self) -> Option<u64> {
-        let mut live = self.nodes.iter().filter(|n| n.state == State::Live);
-        live.try_fold(0, |sum, n| Some(sum + n.finished?))
+    /// How many processes are left that cannot be killed, once all nodes have said so; with those
+    /// that are `joining`, which else would look for a controller that there is not any more.
+    pub fn finished(&self, joining: bool) -> Option<u64> {
+        let joins = |n: &Node| n.state == State::Joining && matches!(n.line, Line::There(_));
+        let mut there = self.nodes.iter().filter(|n| n.is_live() || joining && joins(n));
+        there.try_fold(0, |sum, n| Some(sum + n.finished?))
     }
 
     fn replaying(&mut self, rank: u32, start: u64) {

@@ -49,7 +49,6 @@ impl Job {
         self.ranks.iter().all(|r| r.gone || (r.proc.is_none() && r.starting.is_none()))
     }
 
-    /// Has images taken of the ranks that still have a process, once all stand.
     /// How long the main loop may sleep.
     pub(super) fn next_swap(&self) -> Duration {
         let pauses = self.ranks.iter().filter_map(|r| r.failures.pause());
@@ -57,6 +56,7 @@ impl Job {
         next.unwrap_or(Duration::MAX)
     }
 
+    /// Has images taken of the ranks that still have a process, once all stand.
     pub(super) fn tend_swap(&mut self) {
         if !self.is_swapped() || !self.monitor.running() || !self.all_stand() {
             return;

@@ -135,6 +135,21 @@ pub fn split(bytes: &[u8]) -> Result<Option<(u32, Range<usize>)>, WireError> {
     Ok((bytes.len() >= body.end).then_some((kind, body)))
 }
 
+/// The `Data` that `bytes` begin with but do not hold whole, with the beginning of its payload, and
+/// how long that is in all. `None`: it is none, or no correct one, or its fixed part is not here.
+pub fn begun(bytes: &[u8]) -> Option<(Forward<'_>, usize)> {
+    let head = bytes.first_chunk::<HEADER_BYTES>()?;
+    let payload = (half(head, 0) as usize).checked_sub(DATA_BYTES)?;
+    let here = bytes.len().checked_sub(HEADER_BYTES + DATA_BYTES)?;
+    if here >= payload {
+        return None;
+    }
+    match Forward::decode(half(head, 4), &bytes[HEADER_BYTES..]) {
+        Ok(data @ Forward::Data { .. }) if payload as u64 <= PIECE_BYTES => Some((data, payload)),
+        _ => None,
+    }
+}
+
 impl<'a> Forward<'a> {
     /// Appends the frame; the payload of `Data` is left to the caller, who says how long it is.
     pub fn encode(&self, out: &mut Vec<u8>, payload: usize) {
@@ -270,6 +285,10 @@ mod tests {
         bytes.extend([1; 64]);
         let (kind, body) = split(&bytes).unwrap().unwrap();
         assert_eq!(Forward::decode(kind, &bytes[body]), Ok(data));
+        assert_eq!(begun(&bytes), None, "it is here whole");
+        let part = Forward::Data { stream, serial: 1, from: 128, chain: 7, bytes: &[1; 40] };
+        assert_eq!(begun(&bytes[..bytes.len() - 24]), Some((part, 64)));
+        assert_eq!(begun(&bytes[..HEADER_BYTES + DATA_BYTES]), None);
         bytes.clear();
         let mark = Forward::Mark { rank: 5, generation: 6 };
         mark.encode(&mut bytes, 0);
@@ -295,6 +314,9 @@ mod tests {
         #[test]
         fn any_bytes_are_decoded_or_refused(bytes in any::<Vec<u8>>(), kind in 0u32..26) {
             let _ = split(&bytes);
+            if let Some((Forward::Data { bytes: here, .. }, payload)) = begun(&bytes) {
+                prop_assert!(!here.is_empty() && here.len() < payload);
+            }
             let _ = (Forward::decode(kind, &bytes), Backward::decode(kind, &bytes));
         }
     }

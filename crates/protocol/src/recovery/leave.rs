@@ -241,6 +241,17 @@ impl Planner {
         }
     }
 
+    /// Ranks that move have not come back yet. No image is copied meanwhile only because a node
+    /// leaves that is still there: reading them whole takes cores and links from what those wait
+    /// for.
+    fn are_on_the_way(&self) -> bool {
+        let comes_back = |r: &super::Rank| {
+            matches!(r.phase, Phase::Fetching | Phase::Fetched | Phase::Restoring { .. })
+        };
+        let mut stages = self.leaves.nodes.values().map(|l| l.stage);
+        stages.any(|s| s == Stage::Moving) && self.ranks.iter().any(comes_back)
+    }
+
     fn free_to_go(&self) -> Option<Member> {
         self.leaving().find(|m| self.may_go(m))
     }
@@ -310,7 +321,7 @@ impl Planner {
         // that stay: they bring it in.
         let least = match vaulted {
             true => usize::from(away),
-            false if away => 0,
+            false if away || self.are_on_the_way() => 0,
             false => self.enough_stay(),
         };
         (all.collect(), enough, least)

@@ -81,11 +81,16 @@ fn a_node_leaves_when_all_that_it_held_counts_elsewhere() {
     assert!(!has(&todo, &Action::Vacate { member: gone }), "gates are not guarded yet");
     let todo = guard(&mut p);
     assert!(has(&todo, &Action::Vacate { member: gone }), "{todo:?}");
-    let todo = answer(&mut p, gone);
+    let copies = |todo: &[Action]| todo.iter().any(|a| matches!(a, Action::Copy { .. }));
+    copy_all(&mut p);
+    let mut todo = answer(&mut p, gone);
     assert_eq!(restored(&todo), [(1, 3)]);
     p.step(Input::Starting { rank: 1, incarnation: 2 });
+    todo.extend(p.step(Input::Tick));
+    assert!(!copies(&todo), "nothing is read while it is on the way: {todo:?}");
     let mut todo = p.step(Input::Restored { rank: 1, incarnation: 2 });
     assert!(!has(&todo, &Action::Dismiss { member: gone }), "its images have one copy elsewhere");
+    assert!(copies(&todo), "what waited for it: {todo:?}");
     todo.extend(copy_all(&mut p));
     assert!(has(&todo, &Action::Dismiss { member: gone }), "{todo:?}");
     assert!(!p.members().contains(&gone) && p.leaving().next().is_none());

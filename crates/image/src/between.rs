@@ -1,0 +1,163 @@
+//! Connections between families of processes that stand still at one moment, each of which gets an
+//! image of its own: what is known of them is read while all stand, so that each may go on as soon
+//! as its own memory is kept.
+//!
+//! Kept true: of a connection that leads from one family to another, both directions are read
+//! before any of the processes goes on. So what one has sent and the other not read is in the
+//! images once, and nothing that is sent later is in one of them.
+
+use crate::descriptors::{self, Open, refused};
+use crate::error::CaptureError;
+use crate::inet;
+use crate::lend::Lender;
+use crate::sockdiag;
+use crate::sockets;
+use crate::state::{Socket, Target};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Most bytes in flight that are kept for all connections of a look.
+const MAX_HELD_BYTES: usize = 256 << 20;
+
+/// Processes that are frozen together, by [`crate::Frozen::family`].
+#[derive(Debug, Clone, Default)]
+pub struct Family {
+    pub(crate) pids: Vec<libc::pid_t>,
+    pub(crate) left_out: Vec<u64>,
+}
+
+/// What was found between families that stand still.
+#[derive(Default)]
+pub struct Between {
+    sockets: BTreeMap<u64, Found>,
+}
+
+/// What is to become of a socket, or why it cannot come back.
+struct Found(Result<Target, String>);
+
+/// A socket, by who has it.
+struct Held {
+    open: Open,
+    families: BTreeSet<usize>,
+}
+
+impl Between {
+    /// Looks at families that stand still until this returns. A family that cannot be looked at
+    /// counts as having no sockets: what leads to it is refused when the others are.
+    pub fn look(families: &[Family]) -> Between {
+        let held = held(families);
+        let mut between = Between::default();
+        if held.values().flat_map(|h| &h.families).collect::<BTreeSet<_>>().len() < 2 {
+            return between;
+        }
+        let partners = partners(&held);
+        let mut left = MAX_HELD_BYTES;
+        for (&ino, this) in &held {
+            let partner = partners.get(&ino).and_then(|other| held.get(other));
+            let found = match partner {
+                Some(other) if this.families.union(&other.families).count() > 1 => {
+                    connected(this, other, &mut left)
+                }
+                Some(_) => continue,
+                None => match waiting(this, &mut left) {
+                    Some(found) => found,
+                    None => continue,
+                },
+            };
+            between.sockets.insert(ino, Found(found.map_err(words)));
+        }
+        between
+    }
+
+    /// What was found out about a socket.
+    pub(crate) fn socket(&self, this: &Open) -> Option<Result<Target, CaptureError>> {
+        match &self.sockets.get(&this.inode())?.0 {
+            Ok(target) => Some(Ok(target.clone())),
+            Err(what) => Some(Err(refused(this, what.clone()))),
+        }
+    }
+}
+
+fn words(error: CaptureError) -> String {
+    match error {
+        CaptureError::Descriptor { what, .. } => what,
+        other => other.to_string(),
+    }
+}
+
+/// All sockets of all families, by inode.
+fn held(families: &[Family]) -> BTreeMap<u64, Held> {
+    let mut all = BTreeMap::new();
+    for (number, family) in families.iter().enumerate() {
+        for &pid in &family.pids {
+            let sockets = descriptors::sockets_in(pid, &family.left_out);
+            for open in sockets.into_iter().flatten() {
+                let new = |open| Held { open, families: BTreeSet::new() };
+                let held = all.entry(open.inode()).or_insert_with(|| new(open));
+                held.families.insert(number);
+            }
+        }
+    }
+    all
+}
+
+/// Which socket is connected to which.
+fn partners(held: &BTreeMap<u64, Held>) -> BTreeMap<u64, u64> {
+    let mut partners = BTreeMap::new();
+    let mut by_ends = HashMap::new();
+    let mut ends = Vec::new();
+    for (&ino, this) in held {
+        let Ok(fd) = Lender::new(this.open.pid).and_then(|l| l.borrow(this.open.fd)) else {
+            continue;
+        };
+        if sockets::family(&fd) == libc::AF_UNIX as u32 {
+            let peer = sockdiag::unix(ino).map_or(0, |info| u64::from(info.peer));
+            partners.extend((peer != 0).then_some((ino, peer)));
+        } else if let Some(own) = inet::Ends::of(&fd) {
+            by_ends.insert(own.clone(), ino);
+            ends.push((ino, own));
+        }
+    }
+    for (ino, own) in ends {
+        partners.extend(by_ends.get(&own.turned()).map(|&peer| (ino, peer)));
+    }
+    partners
+}
+
+/// One end of a connection between two families.
+fn connected(this: &Held, other: &Held, left: &mut usize) -> Result<Target, CaptureError> {
+    let ends = [this.open.clone(), other.open.clone()];
+    let lender = Lender::new(this.open.pid)?;
+    match sockets::capture(&this.open, &ends, &lender)? {
+        Some(socket) if socket.connected => {
+            keep(&this.open, &socket, left)?;
+            Ok(Target::Between { socket })
+        }
+        _ => Err(refused(&this.open, "a connection to another process that is ending".into())),
+    }
+}
+
+/// A socket that is connected to nobody, but may have messages of other families.
+fn waiting(this: &Held, left: &mut usize) -> Option<Result<Target, CaptureError>> {
+    let mut look = || -> Result<Option<Target>, CaptureError> {
+        let lender = Lender::new(this.open.pid)?;
+        if !sockets::takes_messages(&lender.borrow(this.open.fd)?) {
+            return Ok(None);
+        }
+        let alone = [this.open.clone()];
+        let Some(socket) = sockets::capture(&this.open, &alone, &lender)? else { return Ok(None) };
+        keep(&this.open, &socket, left)?;
+        Ok(Some(Target::Socket { socket }))
+    };
+    // One that leads elsewhere is refused, or not, when its process is looked at.
+    look().unwrap_or_default().map(Ok)
+}
+
+/// Counts what is held of a socket.
+fn keep(this: &Open, socket: &Socket, left: &mut usize) -> Result<(), CaptureError> {
+    let bytes: usize = socket.received.iter().map(|m| m.data.len()).sum();
+    *left = left.checked_sub(bytes).ok_or_else(|| {
+        let most = MAX_HELD_BYTES >> 20;
+        refused(this, format!("one of connections between ranks with over {most} MiB in flight"))
+    })?;
+    Ok(())
+}
