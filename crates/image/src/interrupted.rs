@@ -84,10 +84,12 @@ fn call_by_arguments(pid: libc::pid_t, regs: &Regs) -> Option<libc::c_long> {
     };
     let operation = regs.rsi as i32 & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME);
     let waits = [libc::FUTEX_WAIT, libc::FUTEX_WAIT_BITSET].contains(&operation);
-    let word = memory::read_words::<1>(pid, regs.rdi).map(|[word]| word as u32);
+    // A word that is no longer the awaited one was changed just now, and who waits is about to be
+    // woken. It may look like a time: a futex is called in this way, a sleep hardly ever.
+    let word = memory::read_words::<1>(pid, regs.rdi).is_ok() && regs.rdi.is_multiple_of(4);
     if regs.rdi < CLOCKS {
         (regs.rsi == 0 && is_time(regs.rdx)).then_some(libc::SYS_clock_nanosleep)
-    } else if waits && is_time(regs.r10) && word.is_ok_and(|word| word == regs.rdx as u32) {
+    } else if waits && is_time(regs.r10) && word {
         Some(libc::SYS_futex)
     } else if is_time(regs.rdi) && (regs.rsi == 0 || is_time(regs.rsi)) {
         Some(libc::SYS_nanosleep)
@@ -195,6 +197,12 @@ mod tests {
             (r.rdi, r.rsi, r.rdx, r.r10) = (word.as_ptr() as u64, 128, 77, time_at);
         };
         assert_eq!(named(&unknown, &futex), libc::SYS_futex);
+        // Rung just now: the words look like a time, that of a sleep of many years.
+        let rung = [0x2000_0005u32, 1, 0, 0];
+        let doorbell = |r: &mut Regs| {
+            (r.rdi, r.rsi, r.rdx, r.r10) = (rung.as_ptr() as u64, 0, 28, time_at);
+        };
+        assert_eq!(named(&unknown, &doorbell), libc::SYS_futex);
         let nothing = |r: &mut Regs| (r.rdi, r.rsi) = (0x7000, 3);
         assert_eq!(named(&unknown, &nothing), libc::SYS_restart_syscall);
     }
