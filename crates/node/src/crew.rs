@@ -286,7 +286,7 @@ impl Crew {
                 if space.is_some() { netns::leave() } else { Ok(()) }
             });
         }
-        let mut child = command.spawn()?;
+        let mut child = reap::start(&mut command)?;
         let pid = child.id() as libc::pid_t;
         let pidfd = Arc::new(spawn::pidfd(pid)?);
         // It waits for what it is told, and so finds its network ready.
@@ -495,7 +495,7 @@ impl Daemon {
         done: impl FnOnce(usize) + Send + 'static,
     ) -> io::Result<()> {
         self.kill();
-        let (pidfd, site) = (Arc::clone(&self.pidfd), self.site.clone());
+        let (pid, pidfd, site) = (self.pid, Arc::clone(&self.pidfd), self.site.clone());
         let work = move || match site {
             Site::There(guest) => {
                 guest.clear(cut_off);
@@ -508,6 +508,7 @@ impl Daemon {
             Site::Here(folder) => {
                 wait_for_end(&pidfd);
                 let _ = reap::collect(&pidfd);
+                reap::forget(pid);
                 // What it leaves comes to us, generation after generation.
                 let left = reap::clear_but(&others);
                 let _ = std::fs::remove_dir_all(&folder);

@@ -8,6 +8,7 @@
 //! So with the last process of the job they vanish with bridge and pairs, however it ended; and
 //! nothing of it ever is in the namespace that the job was started from.
 
+use crate::reap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
@@ -241,11 +242,14 @@ impl Bridge {
                 });
             }
         }
-        let mut child = command.spawn()?;
+        let mut child = reap::start(&mut command)?;
+        let pid = child.id() as libc::pid_t;
         if let Some(mut stdin) = child.stdin.take() {
             stdin.write_all(commands.as_bytes())?;
         }
-        let done = child.wait_with_output()?;
+        let done = child.wait_with_output();
+        reap::forget(pid);
+        let done = done?;
         if done.status.success() {
             return Ok(());
         }

@@ -6,10 +6,29 @@
 use crate::monitor::Death;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::process::{Child, Command};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longest `clear` waits for killed processes to go.
 const CLEAR_LIMIT: Duration = Duration::from_secs(10);
+/// Children that were started on purpose, which no dead daemon has left.
+static STARTED: Mutex<Vec<libc::pid_t>> = Mutex::new(Vec::new());
+
+/// Starts a process that is never taken for what a dead daemon has left behind, however soon after
+/// its death; to be forgotten when it was collected.
+pub fn start(command: &mut Command) -> io::Result<Child> {
+    // Held meanwhile: nobody sees it before it is known.
+    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let child = command.spawn()?;
+    started.push(child.id() as libc::pid_t);
+    Ok(child)
+}
+
+/// One of those was collected.
+pub fn forget(pid: libc::pid_t) {
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner).retain(|started| *started != pid);
+}
 
 fn waitid(kind: libc::idtype_t, id: libc::id_t) -> io::Result<Option<Death>> {
     waitid_with(kind, id, 0)
@@ -129,13 +148,21 @@ pub fn clear_left(job: &str, rank: u32) -> usize {
     }
 }
 
-/// Kills and collects all descendants but those that `spare` leads, generation after generation.
-/// Returns how many do not go.
+/// Kills and collects all descendants but those that `spare` leads and that were started on
+/// purpose, generation after generation. Returns how many do not go.
 pub fn clear_but(spare: &[libc::pid_t]) -> usize {
+    clear_these(|| {
+        let started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = children();
+        left.retain(|pid| !spare.contains(pid) && !started.contains(pid));
+        left
+    })
+}
+
+fn clear_these(children: impl Fn() -> Vec<libc::pid_t>) -> usize {
     let end = Instant::now() + CLEAR_LIMIT;
     loop {
-        let mut left = children();
-        left.retain(|pid| !spare.contains(pid));
+        let left = children();
         if left.is_empty() || Instant::now() > end {
             return left.len();
         }
@@ -218,5 +245,5 @@ fn is_led(mut pid: libc::pid_t, live: &[libc::pid_t]) -> bool {
 /// Kills and collects all descendants, generation after generation. Returns how many are left
 /// (stuck in the kernel) when the time is over.
 pub fn clear() -> usize {
-    clear_but(&[])
+    clear_these(children)
 }

@@ -66,7 +66,7 @@ impl Crew {
                 if space.is_some() { netns::leave() } else { Ok(()) }
             });
         }
-        let mut child = command.spawn()?;
+        let mut child = reap::start(&mut command)?;
         // With it our own end of the pipe goes.
         drop(command);
         let pid = child.id() as libc::pid_t;
@@ -157,7 +157,9 @@ impl Gateway {
     /// How it ended, for people. It is gone afterwards.
     pub fn bury(self) -> String {
         self.kill();
-        match reap::collect(&self.pidfd) {
+        let ended = reap::collect(&self.pidfd);
+        reap::forget(self.pid);
+        match ended {
             Ok(Some(Death::Exit(code))) => format!("it ended with code {code}"),
             Ok(Some(Death::Signal(signal))) => {
                 format!("it died of {}", crate::monitor::signal_name(signal))
@@ -175,5 +177,6 @@ impl Gateway {
         unsafe { libc::kill(-pid, libc::SIGKILL) };
         guest::poll_end(&pidfd, FAREWELL);
         let _ = reap::collect(&pidfd);
+        reap::forget(pid);
     }
 }
