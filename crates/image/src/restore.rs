@@ -209,7 +209,7 @@ pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
     };
     // Goes after the child, which ends it, if something fails.
     let mut lazy = Lazy::new(&image, &spec.options, parts.len() > 1);
-    vacating::wait(numbers(&accounts));
+    vacating::wait(numbers(&accounts), accounts.len() > 1);
     let pid = spawn::start(&start)?;
     let tracee = Tracee(pid);
     let mut made: Vec<Option<Child>> = accounts.iter().map(|_| None).collect();

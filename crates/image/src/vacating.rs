@@ -2,23 +2,26 @@
 //!
 //! A process may be restored right after its death, before the kernel is done with the dead one,
 //! above all where another daemon than ours collects it. It would have to take another number, or,
-//! with child processes, could not be restored at all.
+//! with child processes, could not be restored at all; then whoever else has one is waited for, too,
+//! as most processes end soon.
 
 use crate::procfs::{self, Stat, Status};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long those who hold a number and are dying are waited for, and how often they are looked at.
+/// How long those who hold a number are waited for, and how often they are looked at.
 const LIMIT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_micros(200);
 /// A bit of field 9 of `/proc/PID/stat`.
 const PF_EXITING: u64 = 4;
 
-/// Waits until none of these numbers is held by somebody who is dying; not for long.
-pub(crate) fn wait(numbers: impl Iterator<Item = libc::pid_t>) {
+/// Waits until none of these numbers is held by somebody who is dying, or, if there is no way
+/// without them, by anybody; not for long.
+pub(crate) fn wait(numbers: impl Iterator<Item = libc::pid_t>, needed: bool) {
     let end = Instant::now() + LIMIT;
     for number in numbers {
-        while is_vacated_soon(number) && Instant::now() < end {
+        let held = || needed && Status::read(number).is_ok();
+        while (held() || is_vacated_soon(number)) && Instant::now() < end {
             thread::sleep(PAUSE);
         }
     }
@@ -69,9 +72,22 @@ mod tests {
         // Alive with the signal pending, exiting, or a zombie.
         assert!(is_vacated_soon(pid));
         let reaper = thread::spawn(move || child.wait().unwrap());
-        wait([pid].into_iter());
+        wait([pid].into_iter(), false);
         reaper.join().unwrap();
         assert!(!is_vacated_soon(pid));
+    }
+
+    #[test]
+    fn who_lives_is_waited_for_where_the_number_is_needed() {
+        let mut child = reader();
+        let pid = child.id() as libc::pid_t;
+        wait([pid].into_iter(), false);
+        assert!(child.try_wait().unwrap().is_none());
+        // It ends when its input does.
+        let reaper = thread::spawn(move || child.wait().unwrap());
+        wait([pid].into_iter(), true);
+        assert!(Status::read(pid).is_err());
+        reaper.join().unwrap();
     }
 
     #[test]
