@@ -2,8 +2,8 @@
 //!
 //! A process may be restored right after its death, before the kernel is done with the dead one,
 //! above all where another daemon than ours collects it. It would have to take another number, or,
-//! with child processes, could not be restored at all; then whoever else has one is waited for, too,
-//! as most processes end soon.
+//! with child processes, could not be restored at all; then whoever else has one is waited for,
+//! too, as most processes end soon.
 
 use crate::procfs::{self, Stat, Status};
 use std::thread;
