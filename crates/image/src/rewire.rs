@@ -72,11 +72,14 @@ pub fn make_sockets(
     images: &[&Path],
     addresses: &[(IpAddr, IpAddr)],
 ) -> Result<Vec<MadeSockets>, RestoreError> {
-    let opened = images.iter().map(|path| Image::open_family(path, Check::Tables));
-    let opened = opened.collect::<Result<Vec<Image>, _>>()?;
-    let all: Vec<(usize, &Description, &Socket)> = (0..).zip(&opened).flat_map(of_image).collect();
+    let mut all: Vec<(usize, Description, Socket)> = Vec::new();
+    // One after the other: each has several files open.
+    for (number, path) in (0..).zip(images) {
+        let image = Image::open_family(path, Check::Tables)?;
+        all.extend(of_image(&image).map(|(d, socket)| (number, d.clone(), socket.clone())));
+    }
     let known: BTreeSet<u64> = all.iter().map(|(.., socket)| socket.id).collect();
-    let mut wiring = Wiring::new(addresses, all.iter().map(|(.., socket)| *socket));
+    let mut wiring = Wiring::new(addresses, all.iter().map(|(.., socket)| socket));
     let mut made: HashMap<u64, Arc<OwnedFd>> = HashMap::new();
     for turn in [Turn::Named, Turn::Connected, Turn::Rest] {
         for (_, description, socket) in all.iter().filter(|(.., s)| Turn::of(s) == turn) {
@@ -91,8 +94,8 @@ pub fn make_sockets(
     }
     wiring.settle()?;
     let mut given = vec![MadeSockets::default(); images.len()];
-    for (image, _, socket) in all {
-        if let (Some(fd), Some(own)) = (made.get(&socket.id), given.get_mut(image)) {
+    for (image, _, socket) in &all {
+        if let (Some(fd), Some(own)) = (made.get(&socket.id), given.get_mut(*image)) {
             own.0.insert(socket.id, Arc::clone(fd));
         }
     }
@@ -131,14 +134,12 @@ impl Turn {
 }
 
 /// The sockets of an image and of its children's.
-fn of_image(
-    (number, image): (usize, &Image),
-) -> impl Iterator<Item = (usize, &Description, &Socket)> {
+fn of_image(image: &Image) -> impl Iterator<Item = (&Description, &Socket)> {
     let alive = brood::accounts(image).into_iter().filter_map(|(_, account)| match account {
         Account::Alive(image) => Some(image),
         Account::Ended(_) => None,
     });
-    alive.flat_map(sockets_of).map(move |(d, socket)| (number, d, socket))
+    alive.flat_map(sockets_of)
 }
 
 /// The sockets of an image alone.

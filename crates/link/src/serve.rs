@@ -133,7 +133,9 @@ fn serve(shared: &Arc<Shared>, connection: &Arc<Connection>) -> Result<(), Fault
             connection.await_room(&shared.waker);
         }
         match turn {
-            Turn::Next | Turn::Yield => {}
+            Turn::Next => {}
+            // Whoever waits for the lock would hardly get it else.
+            Turn::Yield => std::thread::yield_now(),
             Turn::Wait if incoming.wait(connection).map_err(Fault::Forged)? => {}
             Turn::Wait | Turn::Over => return Ok(()),
         }

@@ -234,8 +234,9 @@ pub fn claim(job: &JobEntry) -> Result<JobFolder, HomeError> {
 /// as the controller or one of them lives.
 pub fn hold_nodes(folder: &Path) -> io::Result<OwnedFd> {
     let path = folder.join(NODES);
-    let file =
-        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(path)?;
     // SAFETY: plain system call on a descriptor that `file` keeps open.
     match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH) } {
         0 => Ok(file.into()),
@@ -277,7 +278,8 @@ fn is_resumable(folder: &Path) -> bool {
 /// Whether somebody shares the lock of this file. Who asks has it alone for a moment if nobody
 /// does, which others who ask do not take for that.
 fn is_shared(path: &Path) -> bool {
-    let Ok(file) = File::open(path) else { return false };
+    // NFS gives each kind of lock only to who may read, or write.
+    let Ok(file) = OpenOptions::new().read(true).write(true).open(path) else { return false };
     // SAFETY: plain system calls on a descriptor that `file` keeps open.
     !try_lock(&file) && unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) == 0 }
 }
