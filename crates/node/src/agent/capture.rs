@@ -84,7 +84,7 @@ impl Agent {
             tap,
         };
         let r = self.rank(rank);
-        (r.capturing, r.freezing) = (Some(generation), true);
+        (r.capturing, r.freezing) = (Some(generation), Some(start));
         if hold {
             r.slowed = None;
         }
@@ -144,16 +144,27 @@ impl Agent {
                 self.rank(rank).tracker = Some(tracker);
                 self.checkpoint_over(rank, start, generation, *result);
             }
-            Report::LetGo => {}
-            // All ranks went back to the beginning since.
+            // All ranks went back since.
+            Report::LetGo => self.let_go_late(rank, start),
             Report::Over(..) => self.remove_images(rank, &[generation]),
         }
     }
 
     fn let_go(&mut self, rank: u32) {
         self.falls_out(rank);
+        self.untouched(rank);
+    }
+
+    /// So is what was the rank's process before all went back.
+    fn let_go_late(&mut self, rank: u32, start: u64) {
+        if self.rank(rank).freezing == Some(start) {
+            self.untouched(rank);
+        }
+    }
+
+    fn untouched(&mut self, rank: u32) {
         let r = self.rank(rank);
-        r.freezing = false;
+        r.freezing = None;
         if let Some(search) = r.find_later.take() {
             self.find(rank, search);
         }

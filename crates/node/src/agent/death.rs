@@ -115,7 +115,7 @@ impl Agent {
 
     /// Finds the newest good image of these, in a thread.
     pub(super) fn find(&mut self, rank: u32, search: Search) {
-        if self.rank(rank).freezing || self.rank(rank).standing.is_some() {
+        if self.rank(rank).freezing.is_some() || self.rank(rank).standing.is_some() {
             self.rank(rank).find_later = Some(search);
             return self.tend_standing(rank);
         }

@@ -133,7 +133,7 @@ impl Agent {
         let halted = self.halt.as_ref().map(|_| Manner::Still);
         let r = self.rank(rank);
         let wanted = halted.or(r.slowed.map(Manner::Slow));
-        let waits = r.freezing || r.later.is_some() || r.find_later.is_some();
+        let waits = r.freezing.is_some() || r.later.is_some() || r.find_later.is_some();
         let (proc, restless) = (r.proc.as_ref().map(|p| (p.pid, p.start)), r.restless.is_some());
         match (&mut r.standing, proc) {
             (None, Some((pid, start))) if !waits && !restless => {

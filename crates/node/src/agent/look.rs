@@ -164,7 +164,7 @@ impl Agent {
         let r = &self.ranks[rank as usize];
         match &r.standing {
             Some(standing) if standing.stands() => "suspended",
-            _ => rank_state(r.freezing, self.segment.rank(rank)),
+            _ => rank_state(r.freezing.is_some(), self.segment.rank(rank)),
         }
     }
 }

@@ -127,8 +127,9 @@ struct Rank {
     tracker: Option<Box<Tracker>>,
     /// Generation under way.
     capturing: Option<u32>,
-    /// The checkpoint thread may still touch the process and its control block.
-    freezing: bool,
+    /// The checkpoint thread may still touch the process, whose start this is, and its control
+    /// block.
+    freezing: Option<u64>,
     /// Images are to be looked for when that is over.
     find_later: Option<death::Search>,
     replay: Replay,
@@ -164,7 +165,7 @@ impl Rank {
             deaths: 0,
             tracker: None,
             capturing: None,
-            freezing: false,
+            freezing: None,
             find_later: None,
             replay: Replay::No,
             filling: None,
@@ -485,7 +486,8 @@ impl Agent {
         self.wired = None;
         self.pool.iter().for_each(|p| p.clear());
         for r in &mut self.ranks {
-            *r = Rank { deaths: r.deaths, ..Rank::new() };
+            // One whose number the next one is to have must not be touched any more by then.
+            *r = Rank { deaths: r.deaths, freezing: r.freezing, ..Rank::new() };
         }
     }
 

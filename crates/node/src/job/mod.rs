@@ -637,6 +637,7 @@ impl Job {
         if !self.is_saved && !self.restarting && !self.hung_up {
             // Nobody is to go on with it, nor with what is just being brought.
             self.stop_flush();
+            self.stop_set();
             let _ = std::fs::remove_file(self.place.folder.join(crate::home::SAVED));
             self.clear_depot();
         }

@@ -232,6 +232,14 @@ impl Job {
         self.set_over();
     }
 
+    /// The job is over: what is under way of a set does not become what a restart begins with. Its
+    /// parts are removed as they come.
+    pub(super) fn stop_set(&mut self) {
+        if let Some(together) = &mut self.together {
+            together.under_way = None;
+        }
+    }
+
     /// Commits a set of which all is there, or gives it up.
     fn set_over(&mut self) {
         let now = self.ranks_ms();
