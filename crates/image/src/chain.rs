@@ -112,8 +112,13 @@ impl Index {
         earlier > MAX_FILES || earlier > 0 && stale > used
     }
 
+    /// Pages in memory without a file that were touched and are all zeros.
+    pub(crate) fn blank(&self) -> &Spans {
+        &self.blank
+    }
+
     /// The extents that have pages between two addresses, cut to these.
-    fn within(&self, start: u64, end: u64) -> impl Iterator<Item = Extent> + '_ {
+    pub(crate) fn within(&self, start: u64, end: u64) -> impl Iterator<Item = Extent> + '_ {
         let first = self.extents.partition_point(|e| e.start + e.pages * PAGE_BYTES <= start);
         let cut = move |e: &Extent| {
             let from = e.start.max(start);
@@ -143,8 +148,13 @@ impl<'a> References<'a> {
         }
     }
 
-    /// Decides which files are worth referring to, given all pages that have not changed.
-    pub fn spare_files(&mut self, unchanged: &Spans) {
+    /// Decides which files are worth referring to, given all pages that have not changed, unless
+    /// that is `decided`.
+    pub fn spare_files(&mut self, unchanged: &Spans, decided: &mut Option<Vec<bool>>) {
+        if let Some(spared) = decided.as_ref().filter(|spared| spared.len() == self.spared.len()) {
+            self.spared.clone_from(spared);
+            return;
+        }
         let mut used = vec![0; self.index.files.len()];
         for span in unchanged.iter() {
             let extents = self.index.within(span.start, span.end);
@@ -152,6 +162,7 @@ impl<'a> References<'a> {
         }
         let files = self.index.files.iter().zip(&used);
         self.spared = files.map(|(file, used)| !is_of_use(*used, file.pages)).collect();
+        *decided = Some(self.spared.clone());
     }
 
     /// Refers to the unchanged pages of a stretch that lies within one region, and after all

@@ -7,6 +7,7 @@
 
 mod account;
 mod agent;
+mod ahead;
 mod aligned;
 mod alike;
 mod append;
@@ -117,6 +118,7 @@ mod writes;
 
 pub use alike::{Alike, alike};
 pub use between::{Between, Family};
+pub use ahead::Ahead;
 pub use consolidate::{ConsolidateError, consolidate};
 pub use core_file::{CoreError, CoreReport};
 pub use cost::{Choice, Mode};

@@ -32,7 +32,7 @@ use crate::{ImageReport, PAGE_BYTES};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 impl Shot {
     /// Has its image, not those of its children, go to a tap as well, while it is written. The file
@@ -164,6 +164,7 @@ impl Shot {
         tracker: &mut Tracker,
     ) -> Result<ImageReport, CaptureError> {
         let begun = Instant::now();
+        let mut ahead = self.ahead.take();
         let Ready { outline, own, sorted, saved, source, pagemap } = self.ready(tracker)?;
         let Outline { mut state, mut regions, mut maps } = outline;
         maps.read_meanwhile();
@@ -171,14 +172,28 @@ impl Shot {
         fault::point(fault::REGIONS_KNOWN)?;
         let own_pages = sort::all(&own);
         let hashes = self.changes.hash.then(|| Hashes::of(&source, &own_pages)).transpose()?;
-        let mut sorted = sorted
-            .unwrap_or_else(|| sort_own(&self.changes, own, own_pages, &regions, hashes.as_ref()));
-        let member = self.member(path, tracker);
+        let mut sorted = match (sorted, &mut ahead) {
+            (Some(sorted), _) => sorted,
+            (None, Some(ahead)) => {
+                let Changes { pages, base, .. } = &self.changes;
+                let sorted = ahead.sort(own, &regions, pages.as_ref(), base.as_deref());
+                all_kept(&source, &sorted)?;
+                sorted
+            }
+            (None, None) => {
+                sort_own(&self.changes, own, own_pages, &regions, hashes.as_ref())
+            }
+        };
+        let member = if ahead.is_some() { None } else { self.member(path, tracker) };
         let shared_pages = match &member {
             Some((folder, member)) => common::borrow(member, folder, &source, &mut sorted)?,
             None => 0,
         };
-        let writer = begin()?;
+        let (writer, stood) = match ahead {
+            Some(ahead) => (ahead.writer, ahead.stood),
+            None => (begin()?, Duration::ZERO),
+        };
+        let stored_ahead = writer.pages();
         let mut puller = Puller::new(&source, pagemap.as_ref(), &writer);
         puller.hashes = member.is_some().then(Vec::new);
         pull(&mut puller, &regions, &saved, &sorted.take)?;
@@ -196,7 +211,7 @@ impl Shot {
         let twin = self.twin.take();
         if let Some(twin) = &twin {
             twin.kill();
-            tracker.cost.stored(writer.pages() * PAGE_BYTES, pull);
+            tracker.cost.stored((writer.pages() - stored_ahead) * PAGE_BYTES, pull);
             twin::refuse_lost(&regions, &stored, &sorted.extents)?;
         }
         fault::point(fault::MEMORY_PULLED)?;
@@ -216,7 +231,7 @@ impl Shot {
             shared_pages,
             ancestors: index.names(),
             mode: self.choice.clone(),
-            freeze: self.stood.get().unwrap_or_default(),
+            freeze: stood + self.stood.get().unwrap_or_default(),
             twin: self.made,
             pull,
             write: begun.elapsed(),
@@ -298,6 +313,18 @@ fn sort_own(
     let found = same.map(|same| own_pages.without(&same));
     let changed = changes.pages.as_ref().or(found.as_ref());
     sort::sort(own, regions, changed, base.map(|base| &base.index))
+}
+
+/// Of pages that were not kept at the freeze nothing can be stored any more.
+fn all_kept(source: &Source, sorted: &Sorted) -> Result<(), CaptureError> {
+    let Source::Copied(copied) = source else { return Ok(()) };
+    match sort::all(&sorted.take).without(copied.wanted()).iter().next() {
+        None => Ok(()),
+        Some(Span { start, .. }) => {
+            let what = "changed after it was stored, and was not kept at the freeze".into();
+            Err(CaptureError::Mapping { start, what })
+        }
+    }
 }
 
 /// Waits for the flags of the mappings.
@@ -404,6 +431,6 @@ fn pull<'a>(
     puller.pull()
 }
 
-fn kind(region: &Region) -> Kind {
+pub(crate) fn kind(region: &Region) -> Kind {
     if region.backing == (Backing::Anon {}) { Kind::Anon } else { Kind::File }
 }

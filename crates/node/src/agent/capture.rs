@@ -79,6 +79,8 @@ impl Agent {
             path: self.image_file(rank, generation),
             freeze: self.spec.freeze,
             hold,
+            // Others wait until this rank was stopped: all of a set, or its router.
+            ahead: !hold && !self.spec.ft.stands_together() && self.spec.routers == 0,
             bound: self.rank(rank).bound.as_deref().map(cores::mask),
             tracker: self.tracker(rank, incremental),
             tap,
