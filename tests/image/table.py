@@ -80,6 +80,7 @@ PROGRAMS = (
     Program("forkless.c"),
     Program("files.c", ready=True),
     Program("deleted.c", ready=True),
+    Program("direct.c", ready=True),
     Program("locks.c"),
     Program("pipes.c", ready=True),
     Program("pairs.c"),

@@ -116,9 +116,9 @@ mod wire;
 mod write;
 mod writes;
 
+pub use ahead::Ahead;
 pub use alike::{Alike, alike};
 pub use between::{Between, Family};
-pub use ahead::Ahead;
 pub use consolidate::{ConsolidateError, consolidate};
 pub use core_file::{CoreError, CoreReport};
 pub use cost::{Choice, Mode};

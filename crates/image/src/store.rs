@@ -180,9 +180,7 @@ impl Shot {
                 all_kept(&source, &sorted)?;
                 sorted
             }
-            (None, None) => {
-                sort_own(&self.changes, own, own_pages, &regions, hashes.as_ref())
-            }
+            (None, None) => sort_own(&self.changes, own, own_pages, &regions, hashes.as_ref()),
         };
         let member = if ahead.is_some() { None } else { self.member(path, tracker) };
         let shared_pages = match &member {

@@ -9,7 +9,8 @@ use crate::loans::File;
 use eyrie_control::Freeze;
 use eyrie_control::meta::Meta;
 use eyrie_image::{
-    Ahead, Between, CaptureError, Family, FreezeError, Frozen, ImageReport, Mode, Shot, Tap, Tracker,
+    Ahead, Between, CaptureError, Family, FreezeError, Frozen, ImageReport, Mode, Shot, Tap,
+    Tracker,
 };
 use eyrie_ledger::acked;
 use eyrie_ledger::segment::{self, RankCtl, Segment};

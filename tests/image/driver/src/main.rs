@@ -19,8 +19,8 @@
 
 use eyrie_image::fault::{self, Action};
 use eyrie_image::{
-    Ahead, CaptureError, FreezeError, Frozen, ImageReport, Mode, RestoreSpec, Tracker, Tracking, receive,
-    restore,
+    Ahead, CaptureError, FreezeError, Frozen, ImageReport, Mode, RestoreSpec, Tracker, Tracking,
+    receive, restore,
 };
 use std::fs::File;
 use std::io::{self, BufRead, Write};
