@@ -719,11 +719,11 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Res
         }
         ClientMsg::Grow { nodes } => job.grow(nodes, outlet.clone())?,
         ClientMsg::GrowHosts { hosts } => job.grow_hosts(hosts, outlet.clone())?,
-        ClientMsg::Drain { nodes, to, deadline_ms } => {
-            job.drain(&nodes, &to, deadline_ms, outlet.clone())?;
+        ClientMsg::Drain { nodes, to, deadline_ms, number } => {
+            job.drain((&nodes, &to), deadline_ms, number, outlet.clone())?;
         }
-        ClientMsg::Migrate { from, to, release } => {
-            job.migrate(&from, &to, release, outlet.clone())?;
+        ClientMsg::Migrate { from, to, release, number } => {
+            job.migrate((&from, &to), release, number, outlet.clone())?;
         }
         ClientMsg::Suspend { swap } => job.suspend(swap, outlet.clone())?,
         ClientMsg::Continue => job.let_go_on(Holder::User, outlet)?,

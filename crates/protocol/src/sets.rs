@@ -9,6 +9,7 @@
 //! Kept true: no rank goes on before every rank stands and every log is copied, unless the set is
 //! void; a set of which one part is missing is void as a whole.
 
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What all nodes that take part are told, once.
@@ -21,7 +22,7 @@ pub enum Verdict {
 }
 
 /// A set that is being taken.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Set {
     generation: u32,
     homes: BTreeMap<u32, u32>,

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 
+from controller import kill_controller, same_processes
 from coordinated_nodes import damage, talkative
 from harness import EYRIE, Job, example, run_to_end
 from nodes import Nodes, expected
@@ -180,6 +181,21 @@ def generated():
         yield f"heat_dies_in_a_set_{moment}", lambda m=moment: dies_in_a_set("heat", m)
     for name in ("farm", "cg"):
         yield f"{name}_all_in_turn", lambda n=name: all_in_turn(n)
+
+
+def test_its_controller_dies():
+    """By itself, and with a rank."""
+    expected("farm")
+    with NodeUnits("farm", 2, every=0.3) as job:
+        job.all_checkpointed()
+        before = job.status()
+        kill_controller(job)
+        same_processes(job, before)
+        job.strike(1)
+        kill_controller(job, 2)
+        job.back(0)
+        assert came_from(job, 0) >= 1, job.report()
+        job.ends_well("farm", 0)
 
 
 def test_two_units_on_one_node():

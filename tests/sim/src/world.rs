@@ -218,7 +218,7 @@ impl World {
         let todo = world.controller.planner.start();
         world.carry_out(todo);
         world.end_turn(None);
-        if world.random.one_in(2) && !united {
+        if world.random.one_in(2) {
             world.journal = Some(Journal::new(&world.controller));
         }
         world.begin_events();

@@ -146,6 +146,7 @@ impl Job {
         self.leaves = books.leaves;
         self.halt.take_over(books.halt);
         self.pauses = books.pauses;
+        self.units.take_up(books.sets);
         (self.saves, self.is_saved, self.restarting) =
             (books.saves, books.is_saved, books.restarting);
         self.take_archive(books.archive)?;
