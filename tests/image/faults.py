@@ -81,7 +81,7 @@ class Fault:
             shutil.rmtree(self.folder)
             os.makedirs(self.work)
             more = cycle.longer(attempt)
-            ahead = {"EYRIE_IMAGE_AHEAD": "1"} if self.case.number in AHEAD else {}
+            ahead = {"EYRIE_IMAGE_AHEAD": "always"} if self.case.number in AHEAD else {}
             if more != cycle.longer(attempt - 1):
                 self.expected = cycle.undisturbed(self.command, more)
             most_us = self.expected.seconds * 1e6 / 4 * 0.5**attempt

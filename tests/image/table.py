@@ -133,7 +133,7 @@ VARIANTS = {
     "copied": Variant(("shot:copy",) * 3, env=(("EYRIE_IMAGE_TRACKING", "wp"),)),
     "incremental": Variant(("shot:twin",) * 3, env=(("EYRIE_IMAGE_TRACKING", "wp"),)),
     # What can be is stored while the program runs.
-    "ahead": Variant(("shot:auto",) * 3, env=(("EYRIE_IMAGE_AHEAD", "1"),)),
+    "ahead": Variant(("shot:auto",) * 3, env=(("EYRIE_IMAGE_AHEAD", "always"),)),
     # By hashes, while the program stands still, and rewritten as one file at the end.
     "hashed": Variant(
         ("shot:auto", "shot:sync", "shot:auto+"), env=(("EYRIE_IMAGE_TRACKING", "hash"),)

@@ -37,8 +37,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Memory of a process from which on a twin takes so long that this is worth it.
-const LEAST_BYTES: u64 = 256 << 20;
 /// What is stored before it is looked again how much was written meanwhile.
 const PART_BYTES: u64 = 64 << 20;
 /// So little may be left for the freeze.
@@ -85,7 +83,7 @@ impl Ahead {
     /// as well, if this is likely to spare the process a pause; else, and if anything goes wrong,
     /// `None`: the freeze will tell. [`Frozen::shot_after`] goes on from there.
     ///
-    /// `EYRIE_IMAGE_AHEAD` (1: always, 0: never) overrides the choice, for tests.
+    /// [`Tracker::store_ahead`] may say when to do that.
     pub fn begin(
         pid: libc::pid_t,
         path: &Path,
@@ -93,10 +91,8 @@ impl Ahead {
         wish: Mode,
         tap: &mut Option<Box<dyn Tap>>,
     ) -> Option<Ahead> {
-        let asked = std::env::var("EYRIE_IMAGE_AHEAD").unwrap_or_default();
         let own = Status::read(pid).ok()?.kib("RssAnon") << 10;
-        let worth_it = asked == "1" || asked != "0" && own >= LEAST_BYTES;
-        if wish != Mode::Auto || !worth_it || !tracker.may_go_ahead(path) {
+        if wish != Mode::Auto || !tracker.may_go_ahead(path, own) {
             return None;
         }
         lazy::complete(pid);
@@ -109,7 +105,7 @@ impl Ahead {
         let mut spared = None;
         let plan = Plan::new(pid, base.as_deref(), &mut spared, tracker).ok()?;
         let bytes = plan.bytes();
-        if bytes == 0 || asked != "1" && tracker.would_copy(own, bytes) {
+        if bytes == 0 || !tracker.always_ahead() && tracker.would_copy(own, bytes) {
             return None;
         }
         let writer = ImageWriter::create_tapped(path, tap.take()).ok()?;

@@ -134,7 +134,7 @@ pub use restore::{RestoreOptions, RestoreSpec, Restored, restore, restore_lazily
 pub use rewire::{MadeSockets, make_sockets};
 pub use shot::Shot;
 pub use sink::{Tap, receive};
-pub use track::{Tracker, Tracking};
+pub use track::{StoreAhead, Tracker, Tracking};
 pub use tree::{may_choose_numbers, remove_image};
 pub use twin::Twin;
 pub use verify::Verdict;

@@ -29,6 +29,9 @@ const READY_SHARE: u64 = 32;
 /// After so many vain tries to store pages ahead the next ones come no more seldom: each 64th.
 const MAX_VAIN: u32 = 6;
 
+/// Memory of a process from which on a twin takes so long that pages are stored ahead.
+const AHEAD_BYTES: u64 = 256 << 20;
+
 /// How changes are to be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tracking {
@@ -65,6 +68,29 @@ impl Tracking {
     }
 }
 
+/// When pages of an image are stored while its process still runs ([`crate::Ahead`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StoreAhead {
+    /// When that spares the process a long pause.
+    #[default]
+    Auto,
+    /// Whenever it can be done.
+    Always,
+    /// Not at all.
+    Never,
+}
+
+impl StoreAhead {
+    /// What `EYRIE_IMAGE_AHEAD` (`auto`, `always`, `never`) asks for, for tests; else `Auto`.
+    pub fn from_env() -> StoreAhead {
+        match std::env::var("EYRIE_IMAGE_AHEAD").as_deref() {
+            Ok("always") => StoreAhead::Always,
+            Ok("never") => StoreAhead::Never,
+            _ => StoreAhead::Auto,
+        }
+    }
+}
+
 /// What is known of the last image of a process, and of what it has done since. One for each
 /// process; the first image with it is full.
 #[derive(Debug, Default)]
@@ -89,6 +115,7 @@ pub struct Tracker {
     pub(crate) maps: Vec<Mapping>,
     /// How much of it would have been of use at the last freeze, if there was not enough.
     wanted: u64,
+    ahead: StoreAhead,
     /// How often in a row it was in vain to store pages ahead, and how often not to try it now.
     outrun: (u32, u32),
 }
@@ -118,7 +145,12 @@ pub(crate) struct Changes {
 impl Tracker {
     /// Nothing is known yet.
     pub fn new(wish: Tracking) -> Tracker {
-        Tracker { wish, ..Tracker::default() }
+        Tracker { wish, ahead: StoreAhead::from_env(), ..Tracker::default() }
+    }
+
+    /// Says when pages are stored ahead of freezes ([`crate::Ahead`]).
+    pub fn store_ahead(&mut self, when: StoreAhead) {
+        self.ahead = when;
     }
 
     /// Makes it member `number` of a pool: full images then refer to those of other members where
@@ -202,8 +234,12 @@ impl Tracker {
         self.writes.newest().cloned().unwrap_or_default()
     }
 
-    /// Whether pages of the image `path` may be stored while the process runs. Counts as a try.
-    pub(crate) fn may_go_ahead(&mut self, path: &Path) -> bool {
+    /// Whether pages of the image `path` of a process with so much memory may be stored while that
+    /// runs. Counts as a try.
+    pub(crate) fn may_go_ahead(&mut self, path: &Path, own_bytes: u64) -> bool {
+        if self.ahead == StoreAhead::Never || !self.always_ahead() && own_bytes < AHEAD_BYTES {
+            return false;
+        }
         // A full image may turn out to be that of another process for the most part.
         let alone = self.member.as_ref().is_none_or(|member| !member.pool.may_pay());
         let (_, waits) = &mut self.outrun;
@@ -214,11 +250,16 @@ impl Tracker {
         noted && self.obstacle.is_none() && (alone || self.base_of(path).is_some())
     }
 
+    /// Whether that is to be done also where it gains nothing.
+    pub(crate) fn always_ahead(&self) -> bool {
+        self.ahead == StoreAhead::Always
+    }
+
     /// Whether that was of use. Where it was not, it is tried more and more seldom.
     pub(crate) fn went_ahead(&mut self, well: bool) {
         let (vain, waits) = &mut self.outrun;
         *vain = if well { 0 } else { (*vain + 1).min(MAX_VAIN) };
-        *waits = if well { 0 } else { 1 << *vain };
+        *waits = if well || self.ahead == StoreAhead::Always { 0 } else { 1 << *vain };
     }
 
     /// Whether the writes of a process are noted already.
@@ -373,5 +414,38 @@ impl Base {
                 known.file.name != name
                     && Part::open(&part).is_ok_and(|part| part.identity == known.file.identity)
             })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_stored_ahead_more_seldom_where_that_was_in_vain() {
+        let mut tracker = Tracker::new(Tracking::Auto);
+        tracker.store_ahead(StoreAhead::Auto);
+        let path = Path::new("image");
+        assert!(!tracker.may_go_ahead(path, AHEAD_BYTES - 1));
+        let mut tried = 0;
+        for _ in 0..1000 {
+            if tracker.may_go_ahead(path, AHEAD_BYTES) {
+                tracker.went_ahead(false);
+                tried += 1;
+            }
+        }
+        assert_eq!(tried, 6 + (1000 - (6 + 2 + 4 + 8 + 16 + 32)) / 65);
+        while !tracker.may_go_ahead(path, AHEAD_BYTES) {}
+        tracker.went_ahead(true);
+        assert!((0..9).all(|_| tracker.may_go_ahead(path, AHEAD_BYTES)));
+    }
+
+    #[test]
+    fn without_the_kernels_word_about_writes_nothing_is_stored_ahead() {
+        for wish in [Tracking::Hash, Tracking::Off] {
+            let mut tracker = Tracker::new(wish);
+            tracker.store_ahead(StoreAhead::Always);
+            assert!(!tracker.may_go_ahead(Path::new("image"), u64::MAX));
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! pipes) is read while it stands still.
 
 use crate::futex;
+use crate::hold::Hold;
 use crate::loans::File;
 use eyrie_control::Freeze;
 use eyrie_control::meta::Meta;
@@ -35,10 +36,15 @@ pub struct Order {
     pub generation: u32,
     pub path: PathBuf,
     pub freeze: Freeze,
+<<<<<<< HEAD
     /// It is stopped when what its image needs was kept, until it gets SIGCONT.
     pub hold: bool,
     /// Some of its memory may be stored before it is stopped.
     pub ahead: bool,
+=======
+    /// It is stopped when what its image needs was kept, unless that is called off.
+    pub hold: Option<Arc<Hold>>,
+>>>>>>> main
     /// Processors that it was bound to, as a mask.
     pub bound: Option<Vec<u8>>,
     /// What is known of the rank's last image.
@@ -316,6 +322,7 @@ fn keep_frozen(
         output: pipes.output,
         input: pipes.input,
     };
+<<<<<<< HEAD
     let before = begun.ahead.as_ref().map_or(Duration::ZERO, Ahead::stood);
     let shot = keep(&mut frozen, order, begun, tracker, &meta);
     let stood = before + stopped.elapsed();
@@ -324,6 +331,12 @@ fn keep_frozen(
             // SAFETY: a process that is stopped here, so the number is its own.
             unsafe { libc::kill(*pid, libc::SIGSTOP) };
         }
+=======
+    let shot = keep(&mut frozen, order, tap, tracker, &meta);
+    let stood = stopped.elapsed();
+    if shot.is_ok() {
+        order.hold.iter().for_each(|hold| hold.stop(&family));
+>>>>>>> main
     }
     let released = frozen.release();
     let shot = shot?;
