@@ -123,6 +123,8 @@ class Fault:
         answers = ANSWERS[self.case.action]
         if self.case.action == "fail" and self.case.number in AHEAD:
             answers = ("frozen",)
+            if answer == "gone":
+                return False  # it was over before the freeze
         self.check(answer.startswith(answers), answer)
         if self.case.action == "fail" and self.case.number not in AHEAD:
             self.check(f"fault point {self.case.number}" in answer, answer)

@@ -36,15 +36,11 @@ pub struct Order {
     pub generation: u32,
     pub path: PathBuf,
     pub freeze: Freeze,
-<<<<<<< HEAD
-    /// It is stopped when what its image needs was kept, until it gets SIGCONT.
-    pub hold: bool,
-    /// Some of its memory may be stored before it is stopped.
-    pub ahead: bool,
-=======
-    /// It is stopped when what its image needs was kept, unless that is called off.
-    pub hold: Option<Arc<Hold>>,
->>>>>>> main
+    let before = begun.ahead.as_ref().map_or(Duration::ZERO, Ahead::stood);
+    let shot = keep(&mut frozen, order, begun, tracker, &meta);
+    let stood = before + stopped.elapsed();
+    if shot.is_ok() {
+        order.hold.iter().for_each(|hold| hold.stop(&family));
     /// Processors that it was bound to, as a mask.
     pub bound: Option<Vec<u8>>,
     /// What is known of the rank's last image.
