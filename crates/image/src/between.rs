@@ -29,15 +29,13 @@ pub struct Family {
 /// What was found between families that stand still.
 #[derive(Default)]
 pub struct Between {
-    sockets: BTreeMap<u64, Found>,
+    /// What is to become of each, or why it cannot come back.
+    sockets: BTreeMap<u64, Result<Target, String>>,
     /// Ends of connections that lead to other nodes, until all processes of all of them stand.
     pub(crate) far: BTreeMap<u64, Far>,
     /// Bytes in flight that may still be kept.
     pub(crate) left: usize,
 }
-
-/// What is to become of a socket, or why it cannot come back.
-struct Found(Result<Target, String>);
 
 /// A socket, by who has it.
 struct Held {
@@ -89,25 +87,23 @@ impl Between {
                     None => continue,
                 },
             };
-            self.sockets.insert(ino, Found(found.map_err(words)));
+            self.sockets.insert(ino, found.map_err(words));
         }
         self.left = left;
     }
 
     pub(crate) fn find(&mut self, ino: u64, target: Target) {
-        self.sockets.insert(ino, Found(Ok(target)));
+        self.sockets.insert(ino, Ok(target));
     }
 
     pub(crate) fn refuse(&mut self, ino: u64, why: String) {
-        self.sockets.insert(ino, Found(Err(why)));
+        self.sockets.insert(ino, Err(why));
     }
 
     /// What was found out about a socket.
     pub(crate) fn socket(&self, this: &Open) -> Option<Result<Target, CaptureError>> {
-        match &self.sockets.get(&this.inode())?.0 {
-            Ok(target) => Some(Ok(target.clone())),
-            Err(what) => Some(Err(refused(this, what.clone()))),
-        }
+        let found = self.sockets.get(&this.inode())?;
+        Some(found.clone().map_err(|what| refused(this, what)))
     }
 }
 
@@ -130,8 +126,8 @@ fn held(families: &[Family]) -> BTreeMap<u64, Held> {
         for &pid in &family.pids {
             let sockets = descriptors::sockets_in(pid, &family.left_out);
             for open in sockets.into_iter().flatten() {
-                let new = |open| Held { open, families: BTreeSet::new() };
-                let held = all.entry(open.inode()).or_insert_with(|| new(open));
+                let new = all.entry(open.inode());
+                let held = new.or_insert_with(|| Held { open, families: BTreeSet::new() });
                 held.families.insert(number);
             }
         }

@@ -12,6 +12,7 @@
 //! whole.
 
 use crate::joints::{self, End, Joint};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the nodes that take part are told, each once.
@@ -26,7 +27,7 @@ pub enum Verdict {
 }
 
 /// A set that is being taken.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Set {
     generation: u32,
     homes: BTreeMap<u32, u32>,
@@ -105,6 +106,11 @@ impl Set {
         }
     }
 
+    /// What was written of it is of no use any more.
+    pub fn spoil(&mut self, why: String) -> Option<Verdict> {
+        self.fail(why)
+    }
+
     fn fail(&mut self, why: String) -> Option<Verdict> {
         self.failed.get_or_insert(why);
         self.verdict()
@@ -181,6 +187,16 @@ mod tests {
         assert_eq!(set.stands(1, Ok(vec![])), Some(Verdict::Keep));
         assert_eq!(set.part(2, Err("disk full".into())), None);
         assert_eq!((set.is_over(), set.failed()), (false, Some("disk full")));
+    }
+
+    #[test]
+    fn what_turns_out_bad_makes_it_void_when_all_is_written() {
+        let mut set = set();
+        assert_eq!(set.stands(0, Ok(())), None);
+        assert_eq!(set.stands(1, Ok(())), Some(Verdict::Keep));
+        (0..3).for_each(|rank| assert_eq!(set.part(rank, Ok(())), None));
+        assert_eq!(set.spoil("bad".into()), None);
+        assert_eq!((set.is_over(), set.failed()), (true, Some("bad")));
     }
 
     #[test]
