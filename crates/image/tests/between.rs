@@ -115,7 +115,9 @@ fn survive(more: &[&str], cycles: usize) {
             ROLES.iter().map(|role| folder.join(role).join(format!("image{cycle}"))).collect();
         let paths: Vec<&Path> = images.iter().map(PathBuf::as_path).collect();
         let far = more.contains(&"far");
-        if far { take_apart(&all, &images) } else { take(&all, &images) }.unwrap();
+        // In between both were on one node, and come back apart.
+        let apart = far && cycle % 2 == 0;
+        if apart { take_apart(&all, &images) } else { take(&all, &images) }.unwrap();
         all.iter_mut().for_each(Process::kill);
         let met = || make_sockets(&paths, &[]).unwrap();
         // The last time both come back on one node.
@@ -189,6 +191,10 @@ fn alone_it_is_refused() {
     all.iter_mut().for_each(Process::kill);
     let missing = make_sockets(&[&images[0]], &[]).unwrap_err().to_string();
     assert!(missing.contains("come back together only"), "{missing}");
+    // The other one is on another node, where only TCP leads.
+    let here = Some("127.0.0.1".parse().unwrap());
+    let apart = Rewiring::begin(&[&images[0]], &[], here).err().unwrap().to_string();
+    assert!(apart.contains("no Unix socket leads"), "{apart}");
     let refused = common::try_restore(&images[1], MadeSockets::default());
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("come back together only"), "{refused}");
