@@ -36,11 +36,10 @@ pub struct Order {
     pub generation: u32,
     pub path: PathBuf,
     pub freeze: Freeze,
-    let before = begun.ahead.as_ref().map_or(Duration::ZERO, Ahead::stood);
-    let shot = keep(&mut frozen, order, begun, tracker, &meta);
-    let stood = before + stopped.elapsed();
-    if shot.is_ok() {
-        order.hold.iter().for_each(|hold| hold.stop(&family));
+    /// It is stopped when what its image needs was kept, unless that is called off.
+    pub hold: Option<Arc<Hold>>,
+    /// Some of its memory may be stored before it is stopped.
+    pub ahead: bool,
     /// Processors that it was bound to, as a mask.
     pub bound: Option<Vec<u8>>,
     /// What is known of the rank's last image.
@@ -318,21 +317,11 @@ fn keep_frozen(
         output: pipes.output,
         input: pipes.input,
     };
-<<<<<<< HEAD
     let before = begun.ahead.as_ref().map_or(Duration::ZERO, Ahead::stood);
     let shot = keep(&mut frozen, order, begun, tracker, &meta);
     let stood = before + stopped.elapsed();
-    if order.hold && shot.is_ok() {
-        for pid in &family {
-            // SAFETY: a process that is stopped here, so the number is its own.
-            unsafe { libc::kill(*pid, libc::SIGSTOP) };
-        }
-=======
-    let shot = keep(&mut frozen, order, tap, tracker, &meta);
-    let stood = stopped.elapsed();
     if shot.is_ok() {
         order.hold.iter().for_each(|hold| hold.stop(&family));
->>>>>>> main
     }
     let released = frozen.release();
     let shot = shot?;
