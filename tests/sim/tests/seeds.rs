@@ -142,7 +142,7 @@ fn none_finds_a_fault(kind: Kind) {
     let vault = matches!(kind, Kind::Vault | Kind::UnitsVault);
     let checkpoints = if vault { SEEDS / 2 } else { SEEDS };
     assert!(total.recoveries > SEEDS && total.checkpoints > checkpoints, "{total}");
-assert_eq!(total.unvaulted > SEEDS / 50, vault, "{total}");
+    assert_eq!(total.unvaulted > SEEDS / 50, vault, "{total}");
     assert!(total.controllers > SEEDS / 10, "{total}");
     assert!(total.roll_backs > 0 && total.roll_backs < SEEDS / 2, "{total}");
 }
