@@ -8,6 +8,7 @@ pub mod gate;
 pub mod halt;
 pub mod interval;
 pub mod journal;
+pub mod led;
 pub mod link;
 pub mod membership;
 pub mod patience;
