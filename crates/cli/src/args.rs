@@ -272,7 +272,7 @@ pub struct Run {
     pub routers: Option<u32>,
     /// How images outlive their nodes: rs:K+M (of each K + M nodes any M may be lost at once with
     /// their disks), xor:K (of each K + 1 nodes any one), partner (a copy on the next node), local
-    /// (not at all) [default: partner]
+    /// (not at all); not with --ft cluster and none [default: partner]
     #[arg(long, value_name = "SCHEME")]
     pub vault: Option<Scheme>,
     #[command(flatten)]
@@ -283,7 +283,7 @@ pub struct Run {
     pub log_replicas: Option<u32>,
     /// How long nodes go on without a controller, if it dies: `eyrie run` starts another one at
     /// once, `eyrie resume` if `eyrie run` died, too (seconds, or with unit; with --nodes or
-    /// --hosts and --ft logged only); 0: the job ends with its controller
+    /// --hosts and --ft logged, node or cluster only); 0: the job ends with its controller
     /// [default: 60]
     #[arg(long, value_name = "SECS", value_parser = parse_millis)]
     pub controller_limit: Option<u64>,

@@ -1,8 +1,9 @@
 //! `eyrie drain`: nodes leave a job while it runs; `eyrie migrate`: their ranks move, and they
 //! stay.
 //!
-//! Kept true: the command ends when each node has left, or it is told why not; over the death of
-//! the controller it goes on to watch by the job's events.
+//! Kept true: the command ends when each node has left, or it is told why not. When the controller
+//! dies the job's events tell whether that had begun what was asked, by the request's number: then
+//! the command goes on to watch, else it asks the next one. So what is asked is done once.
 
 use crate::args::{Drain, Migrate};
 use crate::remote::{Remote, find_running};
@@ -10,17 +11,31 @@ use anyhow::anyhow;
 use eyrie_control::{ClientMsg, Event, EventKind, LeaveStep, Leaving, NodeMsg};
 use eyrie_node::home::{self, JobEntry};
 use eyrie_terminal::{FAILED, Failure, print};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+/// What numbers in JSON are exact to.
+const MAX_NUMBER: u64 = (1 << 53) - 1;
+/// Between two looks whether the next controller is there.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// What the command knows of each node.
-#[derive(Default)]
 struct Watch {
     json: bool,
+    /// Of the request.
+    number: u64,
     /// The nodes that were heard of, and how they ended.
     nodes: BTreeMap<u32, Option<LeaveStep>>,
+    /// Those of which the events have told that the request was begun.
+    begun: BTreeSet<u32>,
 }
 
 impl Watch {
+    fn of(number: u64, json: bool) -> Watch {
+        Watch { json, number, nodes: BTreeMap::new(), begun: BTreeSet::new() }
+    }
+
     fn tell(&mut self, leaving: &Leaving) -> anyhow::Result<()> {
         let last = leaving.step.is_last().then_some(leaving.step);
         self.nodes.insert(leaving.node, last);
@@ -58,34 +73,88 @@ fn line(leaving: &Leaving) -> String {
 
 /// Asks, and tells how far it is until it is over.
 pub fn drain(args: &Drain) -> Result<i32, Failure> {
-    let job = find_running(&args.job)?;
-    let ask = ClientMsg::Drain {
-        nodes: args.nodes.clone(),
-        to: args.to.clone(),
-        deadline_ms: args.deadline,
-    };
-    follow(&job, &ask, args.json)
+    let (job, number) = (find_running(&args.job)?, number());
+    let (nodes, to, deadline_ms) = (args.nodes.clone(), args.to.clone(), args.deadline);
+    let ask = ClientMsg::Drain { nodes, to, deadline_ms, number };
+    follow(&job, &ask, Watch::of(number, args.json))
 }
 
 /// The same for `eyrie migrate`.
 pub fn migrate(args: &Migrate) -> Result<i32, Failure> {
-    let job = find_running(&args.job)?;
+    let (job, number) = (find_running(&args.job)?, number());
     let (from, to, release) = (args.from.clone(), args.to.clone(), args.release);
-    follow(&job, &ClientMsg::Migrate { from, to, release }, args.json)
+    let ask = ClientMsg::Migrate { from, to, release, number };
+    follow(&job, &ask, Watch::of(number, args.json))
 }
 
-fn follow(job: &JobEntry, ask: &ClientMsg, json: bool) -> Result<i32, Failure> {
-    let mut remote = Remote::connect(job)?.patient(ask)?;
-    let mut watch = Watch { json, ..Watch::default() };
+/// One that no other request of the job has.
+fn number() -> u64 {
+    RandomState::new().hash_one(std::process::id()) & MAX_NUMBER
+}
+
+/// Asks until a controller lives to answer, or has begun it.
+fn follow(job: &JobEntry, ask: &ClientMsg, mut watch: Watch) -> Result<i32, Failure> {
+    loop {
+        if asked(job, ask, &mut watch)? {
+            return Ok(watch.code());
+        }
+        eprintln!("eyrie: the job's controller died; the next one goes on");
+        while !is_back(job, &mut watch)? {
+            std::thread::sleep(PAUSE);
+        }
+        if !watch.nodes.is_empty() {
+            return by_events(job, &mut watch);
+        }
+    }
+}
+
+/// Asks, and tells what is answered. False: the controller died before that was all.
+fn asked(job: &JobEntry, ask: &ClientMsg, watch: &mut Watch) -> Result<bool, Failure> {
+    let mut remote = match Remote::connect(job)?.patient(ask) {
+        Err(_) if outlives(job) => return Ok(false),
+        remote => remote?,
+    };
     loop {
         match remote.next() {
             Ok(NodeMsg::Leaving(leaving)) => watch.tell(&leaving)?,
-            Ok(NodeMsg::Done) => return Ok(watch.code()),
+            Ok(NodeMsg::Done) => return Ok(true),
             Ok(other) => return Err(anyhow!("unexpected answer: {other:?}").into()),
-            Err(_) if !watch.nodes.is_empty() && job.path.join(home::JOURNAL).exists() => {
-                return by_events(job, &mut watch);
-            }
+            Err(_) if remote.is_over() && outlives(job) => return Ok(false),
             Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Whether the job goes on when its controller dies, and has not ended.
+fn outlives(job: &JobEntry) -> bool {
+    job.path.join(home::JOURNAL).exists() && home::is_alive(&job.path)
+}
+
+/// Whether the next controller can be asked; then `watch` has the nodes with which the dead one
+/// had begun what was asked, if it had.
+fn is_back(job: &JobEntry, watch: &mut Watch) -> Result<bool, Failure> {
+    if !outlives(job) {
+        return Err(anyhow!("the job has ended").into());
+    }
+    let ask = ClientMsg::Events { from: 0, follow: false };
+    // It may die, too.
+    let Ok(mut remote) = Remote::connect(job).and_then(|r| r.patient(&ask)) else {
+        return Ok(false);
+    };
+    let mut back = false;
+    loop {
+        match remote.next() {
+            Ok(NodeMsg::Event(event)) => match event.event {
+                EventKind::ControllerLost => back = false,
+                EventKind::ControllerBack => back = true,
+                EventKind::NodeLeaving if event.count == Some(watch.number) => {
+                    watch.nodes.extend(event.node.map(|node| (node, None)));
+                }
+                _ => {}
+            },
+            Ok(NodeMsg::Done) => return Ok(back),
+            Ok(other) => return Err(anyhow!("unexpected answer: {other:?}").into()),
+            Err(_) => return Ok(false),
         }
     }
 }
@@ -102,9 +171,8 @@ pub fn notice() -> Result<i32, Failure> {
     Ok(0)
 }
 
-/// The controller died, and the next one goes on.
+/// The controller died, and the next one goes on with what it had begun.
 fn by_events(job: &JobEntry, watch: &mut Watch) -> Result<i32, Failure> {
-    eprintln!("eyrie: the job's controller died; the next one goes on");
     let mut told = 0;
     while !watch.over() {
         let ask = ClientMsg::Events { from: told, follow: true };
@@ -116,7 +184,7 @@ fn by_events(job: &JobEntry, watch: &mut Watch) -> Result<i32, Failure> {
                     take_event(&event, watch)?;
                 }
                 Ok(other) => return Err(anyhow!("unexpected answer: {other:?}").into()),
-                Err(_) if !watch.over() && job.path.join(home::JOURNAL).exists() => break,
+                Err(_) if !watch.over() && outlives(job) => break,
                 Err(error) if !watch.over() => return Err(error.into()),
                 Err(_) => return Ok(watch.code()),
             }
@@ -130,16 +198,16 @@ fn by_events(job: &JobEntry, watch: &mut Watch) -> Result<i32, Failure> {
 
 fn take_event(event: &Event, watch: &mut Watch) -> anyhow::Result<()> {
     let Some(node) = event.node.filter(|n| watch.nodes.contains_key(n)) else { return Ok(()) };
+    if event.event == EventKind::NodeLeaving && event.count == Some(watch.number) {
+        watch.begun.insert(node);
+    }
     let step = match event.event {
+        // What there was before belongs to an earlier request.
+        _ if !watch.begun.contains(&node) || watch.nodes[&node].is_some() => return Ok(()),
         EventKind::NodeLeft => LeaveStep::Left,
         EventKind::NodeVacated => LeaveStep::Spare,
         EventKind::NodeStays => LeaveStep::Stays,
         EventKind::NodeLost => LeaveStep::Lost,
-        // What there was before belongs to an earlier attempt.
-        EventKind::NodeLeaving => {
-            watch.nodes.insert(node, None);
-            return Ok(());
-        }
         _ => return Ok(()),
     };
     let (took_ms, text) = (event.took_ms.unwrap_or(0.0), event.text.clone());

@@ -42,7 +42,7 @@ fn check(run: &Run, over_hosts: bool) -> anyhow::Result<()> {
         bail!("--ha is for jobs over hosts, which outlive this machine: give --hosts, too");
     }
     if run.ft != FtMode::Logged {
-        bail!("--ha takes --ft logged: jobs of other modes end with their controller");
+        bail!("--ha takes --ft logged, so far");
     }
     if run.controller_limit == Some(0) {
         bail!("--ha and --controller-limit 0: nodes are to outlive their controller");

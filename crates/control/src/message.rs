@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// Version of this protocol.
-pub const PROTOCOL: u32 = 12;
+pub const PROTOCOL: u32 = 13;
 /// Most bytes of standard input or output in one message.
 pub const MAX_DATA_BYTES: usize = 256 * 1024;
 
@@ -221,7 +221,8 @@ impl JobSpec {
     /// Whether the controller keeps a journal, so that its death does not end the job.
     pub fn is_journaled(&self) -> bool {
         let outlive = self.hosts.as_ref().is_none_or(|h| h.outlive);
-        self.nodes > 0 && self.ft == Ft::Logged && outlive && self.controller_limit_ms > 0
+        let ft = self.ft == Ft::Logged || self.ft.has_units();
+        self.nodes > 0 && ft && outlive && self.controller_limit_ms > 0
     }
 
     /// How long nodes go on without a controller.
@@ -296,10 +297,13 @@ pub enum ClientMsg {
     },
     /// Have nodes (numbers, ranges of them, names of hosts, clusters) leave, their ranks to `to` if
     /// that is given, within so much time; answered by `Leaving` more than once, then `Done`.
+    /// `number`: of this request, which the events of what it began have, so that who hears no
+    /// answer can tell whether to ask again.
     Drain {
         nodes: Vec<String>,
         to: Vec<String>,
         deadline_ms: Option<u64>,
+        number: u64,
     },
     /// Have all ranks of these nodes (none: of all that have some and are not among `to`) move
     /// there at one time; the nodes leave (`release`), or are spares afterwards. Answered as
@@ -308,6 +312,7 @@ pub enum ClientMsg {
         from: Vec<String>,
         to: Vec<String>,
         release: bool,
+        number: u64,
     },
     /// Have all ranks stand still until `Continue`; answered by `Done` when they do. With `swap`
     /// their processes end, when there is an image of each, and come back from that.

@@ -592,8 +592,9 @@ fn check_spec(spec: JobSpec) -> Result<JobSpec, String> {
     if spec.nodes > 0 && spec.ft == Ft::Verify {
         return Err(String::from("asks for a verification on several nodes"));
     }
-    let without = spec.nodes == 0 || spec.is_vaulted() || spec.save_every_ms > 0;
-    let one = matches!(spec.ft, Ft::Cluster { .. }) && clusters.count() < 2;
+    let without = spec.nodes == 0 || spec.save_every_ms > 0;
+    let one = clusters.count() < 2 || spec.is_vaulted();
+    let one = matches!(spec.ft, Ft::Cluster { .. }) && one;
     if spec.ft.has_units() && (without || one) {
         return Err(String::from("asks for recovery units that there are not, or to save them"));
     }
@@ -721,11 +722,11 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Res
         }
         ClientMsg::Grow { nodes } => job.grow(nodes, outlet.clone())?,
         ClientMsg::GrowHosts { hosts } => job.grow_hosts(hosts, outlet.clone())?,
-        ClientMsg::Drain { nodes, to, deadline_ms } => {
-            job.drain(&nodes, &to, deadline_ms, outlet.clone())?;
+        ClientMsg::Drain { nodes, to, deadline_ms, number } => {
+            job.drain((&nodes, &to), deadline_ms, number, outlet.clone())?;
         }
-        ClientMsg::Migrate { from, to, release } => {
-            job.migrate(&from, &to, release, outlet.clone())?;
+        ClientMsg::Migrate { from, to, release, number } => {
+            job.migrate((&from, &to), release, number, outlet.clone())?;
         }
         ClientMsg::Suspend { swap } => job.suspend(swap, outlet.clone())?,
         ClientMsg::Continue => job.let_go_on(Holder::User, outlet)?,

@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 
 from clusters import Clusters
+from controller import kill_controller, same_processes
 from harness import EYRIE, Job, example, run_to_end
 from nodes import expected
 from unit_nodes import (
@@ -15,6 +16,7 @@ from unit_nodes import (
     dies_in_a_set,
     goes_back_with_its_unit,
 )
+from unanswered import Points
 
 OUTSIDE = ["--copies", "outside"]
 
@@ -158,6 +160,49 @@ def test_a_gateway_dies_and_no_rank_is_touched():
         job.kill_gateways(0, 1)
         job.all_checkpointed(2)
         job.ends_well("farm")
+
+
+class PointedUnits(Points, ClusterUnits):
+    pass
+
+
+def test_the_controller_dies_in_a_set():
+    """The next one goes on with the set: the ranks of one node stand already."""
+    expected("heat")
+    with PointedUnits("heat", every=3600) as job:
+        before = job.wait_running(4)
+        job.arm("set-1")
+        ask = [EYRIE, "checkpoint", "last", "--rank", "0"]
+        with subprocess.Popen(ask, env=job.env, stderr=subprocess.DEVNULL) as asked:
+            job.dies_at("set-1", 1)
+            asked.kill()
+        for rank in (0, 1):
+            job.wait_event("checkpointed", rank=rank)
+        same_processes(job, before)
+        job.strike(1)
+        job.back(0)
+        assert came_from(job, 0) == 1, job.report()
+        job.ends_well("heat", 0)
+
+
+def test_the_controller_dies_with_ranks_and_nodes():
+    """Those of other clusters are not touched."""
+    expected("farm")
+    with ClusterUnits("farm", every=0.3) as job:
+        job.all_checkpointed()
+        before = job.status()
+        kill_controller(job)
+        same_processes(job, before)
+        job.all_checkpointed(2)
+        job.strike(2)
+        kill_controller(job, 2)
+        job.back(1)
+        job.kill_nodes(3)
+        job.wait_event("node-lost", node=3)
+        kill_controller(job, 3)
+        job.back(1, times=2)
+        assert job.homes() == [0, 1, 2, 2], job.status()
+        job.ends_well("farm", 1)
 
 
 def test_a_lost_cluster_with_copies_inside_sends_all_back():

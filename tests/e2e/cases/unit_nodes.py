@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 
+from controller import kill_controller, same_processes
 from coordinated_nodes import damage, talkative
 from harness import EYRIE, Job, example, run_to_end
 from nodes import Nodes, expected
@@ -182,6 +183,21 @@ def generated():
         yield f"{name}_all_in_turn", lambda n=name: all_in_turn(n)
 
 
+def test_its_controller_dies():
+    """By itself, and with a rank."""
+    expected("farm")
+    with NodeUnits("farm", 2, every=0.3) as job:
+        job.all_checkpointed()
+        before = job.status()
+        kill_controller(job)
+        same_processes(job, before)
+        job.strike(1)
+        kill_controller(job, 2)
+        job.back(0)
+        assert came_from(job, 0) >= 1, job.report()
+        job.ends_well("farm", 0)
+
+
 def test_two_units_on_one_node():
     """They stay two: what they send each other is logged, and one goes back without the other."""
     expected("farm")
@@ -248,7 +264,6 @@ def test_within_a_node_nothing_is_retained():
 def test_what_does_not_go_with_it():
     command = [EYRIE, "run", "-n", "4", "--nodes", "3", "--ft", "node"]
     for more, words in (
-        (["--vault", "rs:2+1"], "keeps the checkpoints of --ft logged"),
         (["--keep"], "takes the logs of --ft logged"),
         (["--save-every", "1"], "is not saved as a whole"),
     ):

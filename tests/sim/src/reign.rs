@@ -175,6 +175,9 @@ impl World {
         self.dead = false;
         // What was under way was never counted.
         self.controller.round = None;
+        if self.mutated(Mutation::SetsForgotten) {
+            self.controller.sets.clear();
+        }
         self.trace(|| String::from("a new controller goes on"));
         for rank in 0..self.ranks() {
             let printed = self.truth.printed[rank as usize].len();

@@ -436,6 +436,8 @@ pub enum Mutation {
     StaleNeeds,
     /// What ranks of a unit send each other from node to node does not wait at the gate.
     UnitUngated,
+    /// A controller that goes on has forgotten the sets that were being taken.
+    SetsForgotten,
     /// A node leaves before the images that it held count elsewhere.
     LeavesEarly,
     /// A node leaves before the outcomes that it held are held by others.
@@ -471,8 +473,12 @@ impl Mutation {
         Mutation::UnitForgetsOutcomes,
     ];
     /// Those of units over several nodes.
-    pub const CLUSTERS: [Mutation; 3] =
-        [Mutation::NodeGoesOn, Mutation::StaleNeeds, Mutation::UnitUngated];
+    pub const CLUSTERS: [Mutation; 4] = [
+        Mutation::NodeGoesOn,
+        Mutation::StaleNeeds,
+        Mutation::UnitUngated,
+        Mutation::SetsForgotten,
+    ];
     /// Those of routers.
     pub const ROUTED: [Mutation; 7] = [
         Mutation::RouterForgets,

@@ -198,14 +198,14 @@ impl World {
             programs,
             random,
         };
-        if config.vault {
-            world.open_vault();
-        }
         if config.units {
             world.unite();
         }
         if config.clusters {
             world.unite_clusters(map, nodes);
+        }
+        if config.vault {
+            world.open_vault();
         }
         let spares = world.random.below(2) as u32;
         let routers = if config.routed { world.open_routers(nodes + spares) } else { 0 };
@@ -218,7 +218,7 @@ impl World {
         let todo = world.controller.planner.start();
         world.carry_out(todo);
         world.end_turn(None);
-        if world.random.one_in(2) && !united {
+        if world.random.one_in(2) {
             world.journal = Some(Journal::new(&world.controller));
         }
         world.begin_events();

@@ -37,15 +37,16 @@ impl Agent {
         let CheckpointOrder { rank, start, generation, incremental, hold, .. } = order;
         let mut copy = Copy::to(order.partner, order.missing, order.key);
         copy.known = self.known_there(rank, &copy);
-        let r = self.rank(rank);
-        r.copy = Some(copy);
-        r.held |= hold;
+        self.rank(rank).copy = Some(copy);
         self.checkpoint(Wanted { rank, start, generation, incremental, hold });
     }
 
     /// Has a checkpoint taken. Where its image goes is called before the rank is stopped.
     pub(super) fn checkpoint(&mut self, wanted: Wanted) {
-        let Wanted { rank, start, generation, .. } = wanted;
+        let Wanted { rank, start, generation, hold, .. } = wanted;
+        if hold {
+            self.rank(rank).hold = Some(Arc::default());
+        }
         let lives = self.proc(rank, start).is_some();
         let Some(begin) = self.pouring(rank, generation).filter(|_| lives) else {
             return self.freeze(wanted, None);
@@ -78,7 +79,8 @@ impl Agent {
             generation,
             path: self.image_file(rank, generation),
             freeze: self.spec.freeze,
-            hold,
+            // It may have been called off by now.
+            hold: self.rank(rank).hold.clone().filter(|_| hold),
             bound: self.rank(rank).bound.as_deref().map(cores::mask),
             tracker: self.tracker(rank, incremental),
             tap,
@@ -169,6 +171,7 @@ impl Agent {
             self.find(rank, search);
         }
         self.tend_standing(rank);
+        self.tend_cut();
     }
 
     fn checkpoint_over(

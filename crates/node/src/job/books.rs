@@ -9,8 +9,9 @@ use super::journal::{self, Entry, Journal, Part, Played};
 use crate::home;
 use crate::input::Cursor;
 use crate::placement::Placement;
-use eyrie_control::Stream;
+use crate::points;
 use eyrie_control::node::{FromNode, ToNode};
+use eyrie_control::{EventKind, Stream};
 use eyrie_protocol::session::Numbered;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -87,6 +88,7 @@ pub(super) struct Books {
     pub leaves: BTreeMap<u32, super::leave::Leave>,
     pub halt: eyrie_protocol::halt::Halt,
     pub pauses: eyrie_protocol::pause::Pauses,
+    pub sets: Vec<super::units::Taking>,
 }
 
 impl Job {
@@ -137,6 +139,9 @@ impl Job {
     pub fn end_turn(&mut self) {
         let frames = self.number_orders();
         let number = self.write_turn(&frames);
+        if self.told.iter().any(|e| e.event == EventKind::NodeLeaving) {
+            points::reach("leave-2");
+        }
         let heard = (0u32..).zip(&self.nodes).filter(|(_, n)| n.is_to_confirm());
         let grants = (0u32..).zip(&self.nodes);
         let effects = Effects {
@@ -239,6 +244,7 @@ impl Job {
             leaves: self.leaves.clone(),
             halt: self.halt.rule.clone(),
             pauses: self.pauses.clone(),
+            sets: self.units.taking(),
         }
     }
 

@@ -8,6 +8,7 @@ use super::Job;
 use super::leave::End;
 use crate::membership::Member;
 use crate::outlet::Outlet;
+use crate::points;
 use eyrie_control::{Ft, LeaveStep, Leaving, NodeMsg};
 use eyrie_protocol::recovery::spread;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,18 +24,26 @@ pub(super) struct Departure {
     nodes: BTreeSet<u32>,
     /// Where their ranks are to go; nothing: anywhere.
     to: BTreeSet<u32>,
-    limit_ms: Option<u64>,
-    end: End,
+    terms: Terms,
     outlet: Outlet,
+}
+
+/// How nodes leave.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms {
+    pub limit_ms: Option<u64>,
+    pub end: End,
+    /// Of the request.
+    pub number: Option<u64>,
 }
 
 impl Job {
     /// Has nodes leave. `Leaving` follows for each, then `Done`.
     pub fn drain(
         &mut self,
-        names: &[String],
-        to: &[String],
+        (names, to): (&[String], &[String]),
         limit_ms: Option<u64>,
+        number: u64,
         outlet: Outlet,
     ) -> Result<(), String> {
         self.may_leave()?;
@@ -44,7 +53,8 @@ impl Job {
             return Err(format!("node {node} is to leave itself: name another one with --to"));
         }
         self.some_stay(&nodes)?;
-        self.set_out_with_room(Departure { nodes, to, limit_ms, end: End::Left, outlet });
+        let terms = Terms { limit_ms, end: End::Left, number: Some(number) };
+        self.set_out_with_room(Departure { nodes, to, terms, outlet });
         Ok(())
     }
 
@@ -58,7 +68,8 @@ impl Job {
         self.some_stay(&nodes)?;
         // There is no time to ask: by what is known.
         let wishes = self.roomy(&nodes, &BTreeSet::new()).unwrap_or_default();
-        self.set_out(nodes, &BTreeSet::new(), wishes, Some(limit_ms), End::Left);
+        let terms = Terms { limit_ms: Some(limit_ms), end: End::Left, number: None };
+        self.set_out(nodes, &BTreeSet::new(), wishes, terms);
         Ok(())
     }
 
@@ -75,9 +86,9 @@ impl Job {
     /// Has the ranks of nodes move to others, all at one time. Answered as `drain` is.
     pub fn migrate(
         &mut self,
-        from: &[String],
-        to: &[String],
+        (from, to): (&[String], &[String]),
         release: bool,
+        number: u64,
         outlet: Outlet,
     ) -> Result<(), String> {
         self.may_leave()?;
@@ -97,13 +108,15 @@ impl Job {
             });
         }
         let end = if release { End::AllLeft } else { End::Spare };
-        self.set_out_with_room(Departure { nodes, to, limit_ms: None, end, outlet });
+        let terms = Terms { limit_ms: None, end, number: Some(number) };
+        self.set_out_with_room(Departure { nodes, to, terms, outlet });
         Ok(())
     }
 
     /// It is known what memory there is.
     pub(super) fn depart(&mut self, departure: Departure) {
-        let Departure { nodes, to, limit_ms, end, outlet } = departure;
+        points::reach("leave-1");
+        let Departure { nodes, to, terms, outlet } = departure;
         let gone =
             |node: &&u32| self.leaves.contains_key(node) || !self.nodes[**node as usize].is_live();
         let may = match nodes.iter().chain(&to).find(gone) {
@@ -113,7 +126,7 @@ impl Job {
         match may.and_then(|()| self.roomy(&nodes, &to)) {
             Ok(wishes) => {
                 self.leave_watchers.push(Watcher { nodes: nodes.clone(), outlet });
-                self.set_out(nodes, &to, wishes, limit_ms, end);
+                self.set_out(nodes, &to, wishes, terms);
             }
             Err(why) => {
                 let step = LeaveStep::Stays;
@@ -133,15 +146,14 @@ impl Job {
         nodes: BTreeSet<u32>,
         to: &BTreeSet<u32>,
         roomy: BTreeMap<u32, Vec<Member>>,
-        limit_ms: Option<u64>,
-        end: End,
+        terms: Terms,
     ) {
         let mut wishes = match to.is_empty() {
             true => self.wishes_by_cluster(&nodes),
             false => self.wishes(&nodes, to),
         };
         wishes.extend(roomy);
-        self.begin_leaves(&nodes, wishes, limit_ms, end);
+        self.begin_leaves(&nodes, wishes, terms);
         self.tend_leaves();
     }
 

@@ -12,6 +12,7 @@
 //! would be; of those whose ranks migrate all go, or none.
 
 use super::books::Moment;
+use super::drain::Terms;
 use super::failures::Failures;
 use super::nodes::State;
 use super::rounds::{Round, Stop};
@@ -69,20 +70,20 @@ impl Job {
         &mut self,
         nodes: &BTreeSet<u32>,
         wishes: BTreeMap<u32, Vec<Member>>,
-        limit_ms: Option<u64>,
-        end: End,
+        terms: Terms,
     ) {
         // Images go with them that are on their way to the job's folder.
         self.stop_flush();
         let Some(&party) = nodes.first() else { return };
         for &node in nodes {
-            self.begin_leave(node, limit_ms, party, end);
+            self.begin_leave(node, party, terms);
         }
         let members = nodes.iter().map(|node| self.member(*node)).collect();
         self.plan(Input::Leave { members, wishes });
     }
 
-    fn begin_leave(&mut self, node: u32, limit_ms: Option<u64>, party: u32, end: End) {
+    fn begin_leave(&mut self, node: u32, party: u32, terms: Terms) {
+        let Terms { limit_ms, end, number } = terms;
         let needed_ms = self.leave_estimate(node);
         let late = limit_ms.zip(needed_ms).filter(|(limit, needed)| *needed > *limit as f64);
         // What is in the vault counts when a round of it is over.
@@ -91,7 +92,7 @@ impl Job {
         let leave = Leave { begun, limit_ms, precopy, step, dismissed, code, party, end };
         self.leaves.insert(node, leave);
         let mut event = self.event(EventKind::NodeLeaving);
-        event.node = Some(node);
+        (event.node, event.count) = (Some(node), number);
         event.text = match end {
             End::Spare => String::from("its ranks migrate"),
             _ => limit_ms.map_or(String::new(), |ms| format!("within {}", seconds(ms as f64))),

@@ -148,6 +148,7 @@ impl Job {
         self.leaves = books.leaves;
         self.halt.take_over(books.halt);
         self.pauses = books.pauses;
+        self.units.take_up(books.sets);
         (self.saves, self.is_saved, self.restarting) =
             (books.saves, books.is_saved, books.restarting);
         self.take_archive(books.archive)?;
@@ -175,7 +176,7 @@ impl Job {
         self.log_event(event);
         self.print_the_rest();
         self.tell_archive();
-        self.resume_vault();
+        self.abandon_round();
         let (known, limit) = (self.input.known().0, self.input.limit());
         self.input_credit = limit;
         self.tell_console(NodeMsg::StdinFrom { known, limit });

@@ -1,17 +1,21 @@
 //! `--ft coordinated` over nodes: sets of checkpoints, and going back to them.
 //!
-//! A set is an image of every rank with what it had sent, each on two nodes. `protocol::sets` says
-//! when ranks may go on, the planner when a set counts and which one is gone back to.
+//! A set is an image of every rank with what it had sent, each on two nodes or in the vault.
+//! `protocol::sets` says when ranks may go on, the planner when a set counts and which one is gone
+//! back to.
 //!
 //! Kept true: ranks are killed everywhere, and all nodes have new epochs and segments, before the
-//! first one comes back; a set under way when somebody dies is given up.
+//! first one comes back; a set under way when somebody dies is given up, with the round of the
+//! vault that was under way.
 
 use super::{Capture, Job};
 use crate::membership::Member;
 use crate::monitor;
 use crate::recovery::{Input, Planner};
 use eyrie_control::EventKind;
+use eyrie_control::far::{FarEnd, FarJoint};
 use eyrie_control::node::{CheckpointResult, SetPart, ToNode};
+use eyrie_protocol::joints::{End, Joint};
 use eyrie_protocol::sets::{Set, Verdict};
 use std::collections::BTreeMap;
 
@@ -72,7 +76,13 @@ impl Job {
     }
 
     /// The ranks of a node stand, or cannot be had to.
-    pub(super) fn node_stands(&mut self, node: u32, generation: u32, result: Result<(), String>) {
+    pub(super) fn node_stands(
+        &mut self,
+        node: u32,
+        generation: u32,
+        result: Result<Vec<FarEnd>, String>,
+    ) {
+        let result = result.map(|ends| ends.into_iter().map(end).collect());
         let result = result.map_err(|why| format!("{}: {why}", self.node_name(node)));
         if self.units.exist() {
             return self.unit_stands(node, generation, result);
@@ -86,9 +96,25 @@ impl Job {
         }
     }
 
+    /// A node has read what came over connections between nodes, or could not.
+    pub(super) fn node_has_read(&mut self, node: u32, generation: u32, result: Result<(), String>) {
+        let result = result.map_err(|why| format!("{}: {why}", self.node_name(node)));
+        let Some(set) = self.taking(generation) else { return };
+        let verdict = set.has_read(node, result);
+        self.tell_verdict(verdict);
+    }
+
     fn tell_verdict(&self, verdict: Option<Verdict>) {
         let taking = self.together.as_ref().and_then(|t| t.taking.as_ref());
         let Some((verdict, taking)) = verdict.zip(taking) else { return };
+        if verdict == Verdict::Read {
+            let generation = taking.set.generation();
+            for (node, joints) in taking.set.joints() {
+                let joints = joints.iter().map(joint).collect();
+                self.nodes[*node as usize].send(ToNode::ReadFar { generation, joints });
+            }
+            return;
+        }
         let (generation, keep) = (taking.set.generation(), verdict == Verdict::Keep);
         for node in taking.set.nodes() {
             self.nodes[node as usize].send(ToNode::GoOn { generation, keep });
@@ -136,6 +162,13 @@ impl Job {
         self.set_failed(generation, taking.set.failed().unwrap_or_default().to_string());
     }
 
+    /// Of a set that does not count yet an image is of no use: it is given up as a whole.
+    pub(super) fn spoil_set(&mut self, generation: u32, why: String) {
+        let verdict = self.taking(generation).and_then(|set| set.spoil(why));
+        self.tell_verdict(verdict);
+        self.give_up_set();
+    }
+
     fn throw_away(&mut self, set: &Set) {
         for rank in set.ranks() {
             let r = self.rank(rank);
@@ -179,6 +212,7 @@ impl Job {
         let now = self.ranks_ms();
         let asked = !self.asks.is_empty();
         let taking = self.together.as_mut().and_then(|t| t.go_back(now, asked));
+        self.abandon_round();
         if let Some(taking) = taking {
             self.throw_away(&taking.set);
         }
@@ -200,6 +234,9 @@ impl Job {
 
     /// All nodes are there again: all ranks come back from the newest whole set.
     pub(super) fn plan_back(&mut self, members: Vec<Member>) -> bool {
+        if self.together.is_some() {
+            self.renew_vault(&members);
+        }
         let Some(planner) = self.planner.as_mut().filter(|_| self.together.is_some()) else {
             return false;
         };
@@ -208,10 +245,13 @@ impl Job {
         self.tell_back(set, "all ranks, together");
         self.carry_out(todo, false);
         if set == 0 {
+            self.forget_vault();
             for r in &mut self.ranks {
                 r.retention.restart();
                 r.latest = None;
             }
+        } else {
+            self.collect_vault();
         }
         true
     }
@@ -225,9 +265,21 @@ impl Job {
 
     /// All ranks go back, as soon as no process is left.
     pub(super) fn all_go_back(&mut self) {
+        // What it would have protected from here on is not known to the planner.
+        self.abandon_round();
         self.plan(Input::GoBack);
         self.step(monitor::Input::Together);
     }
+}
+
+fn end(end: FarEnd) -> End {
+    let FarEnd { socket, own, peer, network, behind } = end;
+    End { socket, own, peer, network, behind }
+}
+
+fn joint(joint: &Joint) -> FarJoint {
+    let Joint { socket, link, behind } = *joint;
+    FarJoint { socket, link, behind }
 }
 
 fn no_more(rank: u32) -> String {

@@ -11,14 +11,18 @@
 
 use super::{Capture, Job};
 use crate::monitor::{self, Death, Said};
+use crate::points;
 use crate::recovery::Input;
 use eyrie_control::Ft;
 use eyrie_control::node::{CheckpointResult, SetPart, ToNode};
+use eyrie_protocol::joints::End;
 use eyrie_protocol::sets::{Set, Verdict};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A set that is being taken.
-struct Taking {
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Taking {
     unit: u32,
     set: Set,
     /// The next would fail, too.
@@ -62,6 +66,16 @@ impl Units {
     /// Whether a rank stands for its unit where units are counted.
     pub fn is_first(&self, rank: u32) -> bool {
         self.mates(rank).first() == Some(&rank)
+    }
+
+    /// The sets that are being taken, which a successor goes on with.
+    pub fn taking(&self) -> Vec<Taking> {
+        self.taking.clone()
+    }
+
+    /// As a dead controller left them.
+    pub fn take_up(&mut self, taking: Vec<Taking>) {
+        self.taking = taking;
     }
 
     /// Whether a set is being taken.
@@ -115,12 +129,18 @@ impl Job {
     }
 
     /// The ranks of a set at a node stand, or cannot be had to.
-    pub(super) fn unit_stands(&mut self, node: u32, generation: u32, result: Result<(), String>) {
+    pub(super) fn unit_stands(
+        &mut self,
+        node: u32,
+        generation: u32,
+        result: Result<Vec<End>, String>,
+    ) {
         let of =
             |t: &&mut Taking| t.set.generation() == generation && t.set.nodes().contains(&node);
         let Some(taking) = self.units.taking.iter_mut().find(of) else {
             return self.nodes[node as usize].send(ToNode::GoOn { generation, keep: false });
         };
+        points::reach("set-1");
         let (unit, verdict) = (taking.unit, taking.set.stands(node, result));
         self.tell_unit(unit, verdict);
     }
