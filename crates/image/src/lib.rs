@@ -17,6 +17,7 @@ mod attributes;
 mod between;
 mod blocks;
 mod brood;
+mod cached;
 mod capture;
 mod chain;
 mod check;
