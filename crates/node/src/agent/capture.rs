@@ -37,15 +37,15 @@ impl Agent {
         let CheckpointOrder { rank, start, generation, incremental, hold, .. } = order;
         let mut copy = Copy::to(order.partner, order.missing, order.key);
         copy.known = self.known_there(rank, &copy);
-        let r = self.rank(rank);
-        r.copy = Some(copy);
-        r.held |= hold;
+        self.rank(rank).copy = Some(copy);
         self.checkpoint(Wanted { rank, start, generation, incremental, hold });
     }
 
     /// Has a checkpoint taken. Where its image goes is called before the rank is stopped.
     pub(super) fn checkpoint(&mut self, wanted: Wanted) {
-        let Wanted { rank, start, generation, .. } = wanted;
+        let Wanted { rank, start, generation, hold, .. } = wanted;
+        let r = self.rank(rank);
+        (r.held, r.goes_on) = (r.held || hold, false);
         let lives = self.proc(rank, start).is_some();
         let Some(begin) = self.pouring(rank, generation).filter(|_| lives) else {
             return self.freeze(wanted, None);
@@ -70,6 +70,8 @@ impl Agent {
             return self.tend_standing(rank);
         }
         self.reach(6);
+        // It may have been let go meanwhile.
+        let hold = hold && self.rank(rank).held;
         let order = Order {
             segment: Arc::clone(&self.segment),
             job: self.place.id.clone(),
@@ -165,6 +167,10 @@ impl Agent {
     fn untouched(&mut self, rank: u32) {
         let r = self.rank(rank);
         r.freezing = None;
+        if std::mem::take(&mut r.goes_on) {
+            self.let_rank_go(rank);
+        }
+        let r = self.rank(rank);
         if let Some(search) = r.find_later.take() {
             self.find(rank, search);
         }

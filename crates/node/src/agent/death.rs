@@ -59,7 +59,7 @@ impl Agent {
         r.deaths += 1;
         r.replay = Replay::No;
         r.tracker.iter_mut().for_each(|t| t.restart());
-        (r.held, r.slowed) = (false, None);
+        (r.held, r.goes_on, r.slowed) = (false, false, None);
         if let Some(filling) = r.filling.take().filter(Filling::is_over)
             && let Err(error) = filling.wait(false)
         {

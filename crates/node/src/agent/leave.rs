@@ -94,6 +94,11 @@ impl Agent {
     /// A rank that is held goes on.
     pub(super) fn let_rank_go(&mut self, rank: u32) {
         let r = self.rank(rank);
+        if r.freezing.is_some() {
+            // It would be stopped again.
+            r.goes_on = r.held;
+            return;
+        }
         if !std::mem::take(&mut r.held) {
             return;
         }

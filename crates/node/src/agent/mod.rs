@@ -144,6 +144,8 @@ struct Rank {
     copy: Option<network::Copy>,
     /// It stays stopped after an image.
     held: bool,
+    /// It is let go as soon as its checkpoint does.
+    goes_on: bool,
     /// It stands still with the job, or now and then as it is slowed down.
     standing: Option<halt::Standing>,
     /// It is to run one part in so many of the time.
@@ -173,6 +175,7 @@ impl Rank {
             bound: None,
             copy: None,
             held: false,
+            goes_on: false,
             standing: None,
             slowed: None,
             later: None,

@@ -38,6 +38,7 @@ mod start;
 mod suspend;
 mod swap;
 mod together;
+mod unit_leave;
 mod units;
 mod vault;
 mod verify;

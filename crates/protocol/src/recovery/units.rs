@@ -95,6 +95,16 @@ impl Planner {
         (self.in_cluster(index, all.to_vec()), unit.map_or(index, |unit| unit as usize))
     }
 
+    /// Where a rank goes of whose unit others go there (`soon`), if the unit lives on one node.
+    pub(super) fn beside_mates(
+        &self,
+        index: usize,
+        soon: &BTreeMap<u32, Member>,
+    ) -> Option<Member> {
+        let unit = self.units.of(index).filter(|_| !self.units.neighbours.are_known())?;
+        soon.iter().find(|s| self.units.of(*s.0 as usize) == Some(unit)).map(|s| *s.1)
+    }
+
     /// What to say of a loss if no node of its cluster is left.
     pub(super) fn whole_cluster(&self, lost: Member) -> &'static str {
         let neighbours = &self.units.neighbours;
