@@ -215,9 +215,10 @@ pub fn check_vault(run: &Run, nodes: u32) -> Result<(), Failure> {
     run.keeping.check(parity).map_err(|e| Failure::new(USAGE, e))?;
     let Some(vault) = run.vault else { return Ok(()) };
     let (least, there) = (vault.least(), nodes.saturating_add(run.spares.unwrap_or(0)) as usize);
-    let text = if ![FtMode::Logged, FtMode::Routed].contains(&run.ft) {
+    let text = if [FtMode::Cluster, FtMode::None].contains(&run.ft) {
         format!(
-            "--vault {vault} keeps the checkpoints of --ft logged and routed, so far: leave one out"
+            "--vault {vault} keeps the checkpoints of --ft logged, routed, coordinated and node: \
+             leave one out"
         )
     } else if has_parity(vault) && there < least {
         format!("--vault {vault} needs {least} nodes at least, and there are {there}")

@@ -28,11 +28,9 @@ pub struct Family {
 /// What was found between families that stand still.
 #[derive(Default)]
 pub struct Between {
-    sockets: BTreeMap<u64, Found>,
+    /// What is to become of each, or why it cannot come back.
+    sockets: BTreeMap<u64, Result<Target, String>>,
 }
-
-/// What is to become of a socket, or why it cannot come back.
-struct Found(Result<Target, String>);
 
 /// A socket, by who has it.
 struct Held {
@@ -63,17 +61,15 @@ impl Between {
                     None => continue,
                 },
             };
-            between.sockets.insert(ino, Found(found.map_err(words)));
+            between.sockets.insert(ino, found.map_err(words));
         }
         between
     }
 
     /// What was found out about a socket.
     pub(crate) fn socket(&self, this: &Open) -> Option<Result<Target, CaptureError>> {
-        match &self.sockets.get(&this.inode())?.0 {
-            Ok(target) => Some(Ok(target.clone())),
-            Err(what) => Some(Err(refused(this, what.clone()))),
-        }
+        let found = self.sockets.get(&this.inode())?;
+        Some(found.clone().map_err(|what| refused(this, what)))
     }
 }
 
@@ -91,8 +87,8 @@ fn held(families: &[Family]) -> BTreeMap<u64, Held> {
         for &pid in &family.pids {
             let sockets = descriptors::sockets_in(pid, &family.left_out);
             for open in sockets.into_iter().flatten() {
-                let new = |open| Held { open, families: BTreeSet::new() };
-                let held = all.entry(open.inode()).or_insert_with(|| new(open));
+                let new = all.entry(open.inode());
+                let held = new.or_insert_with(|| Held { open, families: BTreeSet::new() });
                 held.families.insert(number);
             }
         }

@@ -20,16 +20,15 @@ const PF_EXITING: u64 = 4;
 pub(crate) fn wait(numbers: impl Iterator<Item = libc::pid_t>, needed: bool) {
     let end = Instant::now() + LIMIT;
     for number in numbers {
-        let held = || needed && Status::read(number).is_ok();
-        while (held() || is_vacated_soon(number)) && Instant::now() < end {
+        while is_awaited(number, needed) && Instant::now() < end {
             thread::sleep(PAUSE);
         }
     }
 }
 
-fn is_vacated_soon(number: libc::pid_t) -> bool {
+fn is_awaited(number: libc::pid_t, needed: bool) -> bool {
     if let Ok(status) = Status::read(number) {
-        return is_ending(number, &status);
+        return needed || is_ending(number, &status);
     }
     // SAFETY: asks whether there is such a process group.
     if unsafe { libc::kill(-number, 0) } != 0 {
@@ -67,14 +66,14 @@ mod tests {
     fn who_is_killed_makes_room_and_who_lives_does_not() {
         let mut child = reader();
         let pid = child.id() as libc::pid_t;
-        assert!(!is_vacated_soon(pid));
+        assert!(!is_awaited(pid, false));
         child.kill().unwrap();
         // Alive with the signal pending, exiting, or a zombie.
-        assert!(is_vacated_soon(pid));
+        assert!(is_awaited(pid, false));
         let reaper = thread::spawn(move || child.wait().unwrap());
         wait([pid].into_iter(), false);
         reaper.join().unwrap();
-        assert!(!is_vacated_soon(pid));
+        assert!(!is_awaited(pid, false));
     }
 
     #[test]
@@ -99,10 +98,10 @@ mod tests {
         cat.stdin(Stdio::piped()).stdout(Stdio::null()).process_group(group);
         let mut second = cat.spawn().unwrap();
         first.wait().unwrap();
-        assert!(!is_vacated_soon(group));
+        assert!(!is_awaited(group, false));
         second.kill().unwrap();
-        assert!(is_vacated_soon(group));
+        assert!(is_awaited(group, false));
         second.wait().unwrap();
-        assert!(!is_vacated_soon(group));
+        assert!(!is_awaited(group, false));
     }
 }

@@ -3,10 +3,8 @@
 
 mod common;
 
-use common::{Process, Random, appears, bring_back_with, compile, restorer};
-use eyrie_image::{
-    Between, CaptureError, Family, Frozen, MadeSockets, RestoreSpec, make_sockets, restore,
-};
+use common::{Process, Random, appears, bring_back_with, compile};
+use eyrie_image::{Between, CaptureError, Family, Frozen, MadeSockets, make_sockets};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -113,15 +111,7 @@ fn alone_it_is_refused() {
     all.iter_mut().for_each(Process::kill);
     let missing = make_sockets(&[&images[0]], &[]).unwrap_err().to_string();
     assert!(missing.contains("come back together only"), "{missing}");
-    let null = || File::options().read(true).write(true).open("/dev/null").unwrap().into();
-    let refused = restore(RestoreSpec {
-        image: &images[1],
-        restorer: restorer(),
-        stdio: [null(), null(), null()],
-        segments: vec![],
-        start_stopped: false,
-        options: Default::default(),
-    });
+    let refused = common::try_restore(&images[1], MadeSockets::default());
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("come back together only"), "{refused}");
 }

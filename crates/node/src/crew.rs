@@ -510,7 +510,7 @@ impl Daemon {
                 let _ = reap::collect(&pidfd);
                 reap::forget(pid);
                 // What it leaves comes to us, generation after generation.
-                let left = reap::clear_but(&others);
+                let left = reap::clear_left_behind();
                 let _ = std::fs::remove_dir_all(&folder);
                 done(left);
             }

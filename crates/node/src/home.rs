@@ -115,16 +115,18 @@ pub(crate) fn private_dir(path: &Path) -> Result<(), HomeError> {
 }
 
 pub(crate) fn try_lock(file: &File) -> bool {
+    lock_now(file, libc::LOCK_EX)
+}
+
+fn lock_now(file: &File, kind: i32) -> bool {
     // SAFETY: plain system call on a descriptor that `file` keeps open.
-    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+    unsafe { libc::flock(file.as_raw_fd(), kind | libc::LOCK_NB) == 0 }
 }
 
 /// Whether somebody has the lock of this file. Who asks shares it for a moment, so that two who ask
 /// at the same time do not take each other for its holder.
 fn is_held(path: &Path) -> bool {
-    let Ok(file) = File::open(path) else { return false };
-    // SAFETY: plain system call on a descriptor that `file` keeps open.
-    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) != 0 }
+    File::open(path).is_ok_and(|file| !lock_now(&file, libc::LOCK_SH))
 }
 
 fn random_id() -> String {
@@ -279,9 +281,8 @@ fn is_resumable(folder: &Path) -> bool {
 /// does, which others who ask do not take for that.
 fn is_shared(path: &Path) -> bool {
     // NFS gives each kind of lock only to who may read, or write.
-    let Ok(file) = OpenOptions::new().read(true).write(true).open(path) else { return false };
-    // SAFETY: plain system calls on a descriptor that `file` keeps open.
-    !try_lock(&file) && unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) == 0 }
+    let file = OpenOptions::new().read(true).write(true).open(path);
+    file.is_ok_and(|file| !try_lock(&file) && lock_now(&file, libc::LOCK_SH))
 }
 
 /// Whether a controller of the job lives, or somebody who has the next one started.

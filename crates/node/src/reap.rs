@@ -148,13 +148,13 @@ pub fn clear_left(job: &str, rank: u32) -> usize {
     }
 }
 
-/// Kills and collects all descendants but those that `spare` leads and that were started on
-/// purpose, generation after generation. Returns how many do not go.
-pub fn clear_but(spare: &[libc::pid_t]) -> usize {
+/// Kills and collects all descendants but those that were started on purpose and what these lead,
+/// generation after generation. Returns how many do not go.
+pub fn clear_left_behind() -> usize {
     clear_these(|| {
         let started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
         let mut left = children();
-        left.retain(|pid| !spare.contains(pid) && !started.contains(pid));
+        left.retain(|pid| !started.contains(pid));
         left
     })
 }

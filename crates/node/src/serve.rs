@@ -589,8 +589,9 @@ fn check_spec(spec: JobSpec) -> Result<JobSpec, String> {
     if spec.nodes > 0 && spec.ft == Ft::Verify {
         return Err(String::from("asks for a verification on several nodes"));
     }
-    let without = spec.nodes == 0 || spec.is_vaulted() || spec.save_every_ms > 0;
-    let one = matches!(spec.ft, Ft::Cluster { .. }) && clusters.count() < 2;
+    let without = spec.nodes == 0 || spec.save_every_ms > 0;
+    let one = clusters.count() < 2 || spec.is_vaulted();
+    let one = matches!(spec.ft, Ft::Cluster { .. }) && one;
     if spec.ft.has_units() && (without || one) {
         return Err(String::from("asks for recovery units that there are not, or to save them"));
     }

@@ -645,7 +645,7 @@ impl Planner {
         if rank.kept.get_mut(&generation).is_some_and(gone) {
             self.lose_image(index, generation, todo);
         } else if rank.unborn.get_mut(&generation).is_some_and(gone) {
-            let alone = vec![index];
+            let alone = if self.together { self.all() } else { vec![index] };
             let of = self.units.of(index).map_or(alone, |unit| self.ranks_of(unit));
             self.void(&of, generation, todo);
         }

@@ -75,6 +75,11 @@ impl Set {
         }
     }
 
+    /// What was written of it is of no use any more.
+    pub fn spoil(&mut self, why: String) -> Option<Verdict> {
+        self.fail(why)
+    }
+
     fn fail(&mut self, why: String) -> Option<Verdict> {
         self.failed.get_or_insert(why);
         self.verdict()
@@ -142,6 +147,16 @@ mod tests {
         assert_eq!(set.stands(1, Ok(())), Some(Verdict::Keep));
         assert_eq!(set.part(2, Err("disk full".into())), None);
         assert_eq!((set.is_over(), set.failed()), (false, Some("disk full")));
+    }
+
+    #[test]
+    fn what_turns_out_bad_makes_it_void_when_all_is_written() {
+        let mut set = set();
+        assert_eq!(set.stands(0, Ok(())), None);
+        assert_eq!(set.stands(1, Ok(())), Some(Verdict::Keep));
+        (0..3).for_each(|rank| assert_eq!(set.part(rank, Ok(())), None));
+        assert_eq!(set.spoil("bad".into()), None);
+        assert_eq!((set.is_over(), set.failed()), (true, Some("bad")));
     }
 
     #[test]

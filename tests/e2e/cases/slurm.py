@@ -5,12 +5,11 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 
 from controller import kill_controller, unharmed
-from harness import EYRIE, NotRun, soon
+from harness import EYRIE, NotRun, free_ports, soon
 from hosts import daemons, on_node, restored_alone, shell
 from nodes import Nodes, checkpointed_again, expected
 
@@ -130,14 +129,6 @@ def tool(name):
     if not found:
         raise NotRun(f"there is no {name} here (packages slurmctld, slurmd, slurm-client, munge)")
     return found
-
-
-def free_ports(count):
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for s in sockets:
-            s.bind(("127.0.0.1", 0))
-        return [s.getsockname()[1] for s in sockets]
 
 
 class Slurm:

@@ -6,7 +6,6 @@ import http.server
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -14,7 +13,7 @@ import threading
 import urllib.request
 import xml.etree.ElementTree
 
-from harness import CACHE, EYRIE, NotRun, example, soon
+from harness import CACHE, EYRIE, NotRun, example, free_ports, soon
 from nodes import SIZES, Nodes, _expected, expected
 from restart import SAVED, restart
 
@@ -37,17 +36,11 @@ def moto():
     return program
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 class Server:
     """An S3 server with one bucket. It forgets all when it ends."""
 
     def __init__(self):
-        self.port, self.process = free_port(), None
+        [self.port], self.process = free_ports(1), None
         self.url = f"http://127.0.0.1:{self.port}"
         self.env = {
             "AWS_ENDPOINT_URL": self.url,

@@ -264,7 +264,6 @@ def test_within_a_node_nothing_is_retained():
 def test_what_does_not_go_with_it():
     command = [EYRIE, "run", "-n", "4", "--nodes", "3", "--ft", "node"]
     for more, words in (
-        (["--vault", "rs:2+1"], "keeps the checkpoints of --ft logged"),
         (["--keep"], "takes the logs of --ft logged"),
         (["--save-every", "1"], "is not saved as a whole"),
     ):

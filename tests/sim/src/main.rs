@@ -8,8 +8,8 @@ use std::fmt::{Debug, Display};
 use std::process::ExitCode;
 use std::time::Instant;
 
-const USAGE: &str = "usage: eyrie-sim [--together | --links | --ties | --reigns | --units |\n  \
-                     --cluster-units | [--vault] [--routed] [--drain]] [--trace]\n  \
+const USAGE: &str = "usage: eyrie-sim [--together [--vault] | --links | --ties | --reigns |\n  \
+                     --cluster-units | [--units] [--vault] [--routed] [--drain]] [--trace]\n  \
                      [--mutation NAME] FIRST-SEED [HOW-MANY]";
 /// Simulations of their own.
 const OTHERS: [&str; 4] = ["--together", "--links", "--ties", "--reigns"];
@@ -82,8 +82,11 @@ fn read(mut args: impl Iterator<Item = String>) -> Result<Ask, String> {
 fn simulate(ask: &Ask) -> Result<ExitCode, String> {
     let trace = ask.trace;
     if ask.is("--together") {
-        let mistake = ask.mistake(&together::Mistake::ALL)?;
-        return Ok(ask.seeds(|s| together::run(s, mistake, trace), together::Report::add));
+        let all = together::Mistake::ALL.into_iter().chain(together::Mistake::VAULT);
+        let mistake = ask.mistake(&all.collect::<Vec<_>>())?;
+        let vaulted = ask.is("--vault");
+        let kind = if vaulted { together::Kind::Vault } else { together::Kind::Copies };
+        return Ok(ask.seeds(|s| together::run(s, kind, mistake, trace), together::Report::add));
     }
     if ask.is("--links") {
         let mistake = ask.mistake(&links::Mistake::ALL)?;

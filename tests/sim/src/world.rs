@@ -201,14 +201,14 @@ impl World {
             programs,
             random,
         };
-        if config.vault {
-            world.open_vault();
-        }
         if config.units {
             world.unite();
         }
         if config.clusters {
             world.unite_clusters(map, nodes);
+        }
+        if config.vault {
+            world.open_vault();
         }
         let spares = world.random.below(2) as u32;
         let routers = if config.routed { world.open_routers(nodes + spares) } else { 0 };

@@ -15,6 +15,7 @@ enum Kind {
     Plain,
     Vault,
     Units,
+    UnitsVault,
     Clusters,
     /// Nodes leave.
     Leave,
@@ -28,10 +29,11 @@ enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 10] = [
+    const ALL: [Kind; 11] = [
         Kind::Plain,
         Kind::Vault,
         Kind::Units,
+        Kind::UnitsVault,
         Kind::Clusters,
         Kind::Leave,
         Kind::LeaveVault,
@@ -42,10 +44,10 @@ impl Kind {
     ];
 
     fn config(self, seed: u64, mutation: Option<Mutation>) -> Config {
-        let vault = matches!(self, Kind::Vault | Kind::LeaveVault);
+        let vault = way(self).contains("--vault");
         let drain = way(self).contains("--drain");
         let routed = matches!(self, Kind::Routed | Kind::LeaveRouted);
-        let units = matches!(self, Kind::Units | Kind::LeaveUnits);
+        let units = matches!(self, Kind::Units | Kind::UnitsVault | Kind::LeaveUnits);
         let clusters = matches!(self, Kind::Clusters | Kind::LeaveClusters);
         Config { seed, vault, units, clusters, drain, routed, mutation, trace: false }
     }
@@ -57,6 +59,7 @@ fn way(kind: Kind) -> &'static str {
         Kind::Plain => "",
         Kind::Vault => "--vault",
         Kind::Units => "--units",
+        Kind::UnitsVault => "--units --vault",
         Kind::Clusters => "--cluster-units",
         Kind::Leave => "--drain",
         Kind::LeaveVault => "--vault --drain",
@@ -121,6 +124,12 @@ fn no_seed_finds_a_fault_with_units() {
     none_finds_a_fault(Kind::Units);
 }
 
+/// The same with their sets in a vault that bears two losses.
+#[test]
+fn no_seed_finds_a_fault_with_units_and_a_vault() {
+    none_finds_a_fault(Kind::UnitsVault);
+}
+
 /// The same where those that begin in one cluster of nodes are.
 #[test]
 fn no_seed_finds_a_fault_with_units_over_several_nodes() {
@@ -137,9 +146,10 @@ fn none_finds_a_fault(kind: Kind) {
     let total = run_all(kind);
     // The seeds must not be harmless.
     assert!(total.faults > SEEDS && total.node_deaths > SEEDS / 2, "{total}");
-    let checkpoints = if kind == Kind::Vault { SEEDS / 2 } else { SEEDS };
+    let vault = matches!(kind, Kind::Vault | Kind::UnitsVault);
+    let checkpoints = if vault { SEEDS / 2 } else { SEEDS };
     assert!(total.recoveries > SEEDS && total.checkpoints > checkpoints, "{total}");
-    assert_eq!(total.unvaulted > SEEDS / 50, kind == Kind::Vault, "{total}");
+    assert_eq!(total.unvaulted > SEEDS / 50, vault, "{total}");
     assert!(total.controllers > SEEDS / 10, "{total}");
     assert!(total.roll_backs > 0 && total.roll_backs < SEEDS / 2, "{total}");
 }
@@ -206,18 +216,30 @@ fn every_mutation_is_found() {
 
 #[test]
 fn no_seed_of_ranks_that_go_back_together_finds_a_fault() {
-    let total =
-        total_of("--together", |seed| together::run(seed, None, false), together::Report::add);
+    none_of_sets_finds_a_fault("--together", together::Kind::Copies);
+}
+
+/// The same with the sets in a vault that bears one loss, or two.
+#[test]
+fn no_seed_of_sets_in_a_vault_finds_a_fault() {
+    none_of_sets_finds_a_fault("--together --vault", together::Kind::Vault);
+}
+
+fn none_of_sets_finds_a_fault(way: &str, kind: together::Kind) {
+    let one = |seed| together::run(seed, kind, None, false);
+    let total = total_of(way, one, together::Report::add);
     assert!(total.faults > SEEDS && total.node_deaths > SEEDS / 2, "{total}");
     assert!(total.sets > SEEDS && total.void > SEEDS / 20, "{total}");
     assert!(total.roll_backs > SEEDS && total.beginnings < total.roll_backs, "{total}");
+    let vault = kind == together::Kind::Vault;
+    assert_eq!((total.rounds > SEEDS, total.unvaulted > SEEDS / 10), (vault, vault), "{total}");
 }
 
 #[test]
 fn every_mistake_with_a_set_is_found() {
-    all_are_found(together::Mistake::ALL, |mistake, seed| {
-        together::run(seed, Some(mistake), false).is_err()
-    });
+    use together::{Kind, Mistake, run};
+    all_are_found(Mistake::ALL, |m, seed| run(seed, Kind::Copies, Some(m), false).is_err());
+    all_are_found(Mistake::VAULT, |m, seed| run(seed, Kind::Vault, Some(m), false).is_err());
 }
 
 /// The real links, over connections that break at any byte.

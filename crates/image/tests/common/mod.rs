@@ -7,8 +7,8 @@
 #![allow(dead_code)]
 
 use eyrie_image::{
-    CaptureError, FreezeError, Frozen, Image, ImageReport, MadeSockets, RestoreOptions,
-    RestoreSpec, restore,
+    CaptureError, FreezeError, Frozen, Image, ImageReport, MadeSockets, RestoreError,
+    RestoreOptions, RestoreSpec, restore,
 };
 use std::fs::{self, File};
 use std::io;
@@ -294,15 +294,18 @@ pub fn bring_back(image: &Path) -> Process {
 
 /// The same with sockets that were made together with those of others.
 pub fn bring_back_with(image: &Path, sockets: MadeSockets) -> Process {
-    let spec = RestoreSpec {
+    Process::of(try_restore(image, sockets).unwrap_or_else(|e| panic!("{e}")))
+}
+
+pub fn try_restore(image: &Path, sockets: MadeSockets) -> Result<libc::pid_t, RestoreError> {
+    restore(RestoreSpec {
         image,
         restorer: restorer(),
         stdio: [null(), null(), output(image.parent().unwrap())],
         segments: vec![],
         start_stopped: false,
         options: RestoreOptions { sockets, ..Default::default() },
-    };
-    Process::of(restore(spec).unwrap_or_else(|e| panic!("{e}")))
+    })
 }
 
 /// Runs a program that writes its result to the file `out`, once undisturbed and once frozen,

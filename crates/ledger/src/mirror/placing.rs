@@ -26,11 +26,8 @@ impl Mirror {
         head: &Head,
         bytes: u64,
     ) -> Option<*mut u8> {
-        let (seq, _) = self.check_head(chain, head, bytes)?;
-        if self.have.is_multiple_of(self.chunk) {
-            self.enter(seg, pool, seq, chain).ok()?;
-        }
-        Some(self.tip(seg)?.wrapping_add(SLOT_BYTES as usize))
+        let (_, _, at) = self.find(seg, pool, chain, head, bytes)?;
+        Some(at.wrapping_add(SLOT_BYTES as usize))
     }
 
     /// All of that entry is in its place: it is published. `sync` as for `take`. False: it was not
@@ -44,16 +41,27 @@ impl Mirror {
         bytes: u64,
         sync: impl FnMut(u64),
     ) -> bool {
-        if self.place(seg, pool, chain, head, bytes).is_none() {
-            return false;
-        }
-        let (Some((seq, checked)), Some(at)) = (self.check_head(chain, head, bytes), self.tip(seg))
-        else {
-            return false;
-        };
+        let found = self.find(seg, pool, chain, head, bytes);
+        let Some((seq, checked, at)) = found else { return false };
         // SAFETY: `at` is where the mirror ends, and the entry fits its chunk, as was just found.
         unsafe { self.publish(at, head, seq, checked, sync) };
         true
+    }
+
+    /// The entries before that one, what comes of it, and where it begins in memory.
+    fn find(
+        &self,
+        seg: &Segment,
+        pool: &mut Pool,
+        chain: u64,
+        head: &Head,
+        bytes: u64,
+    ) -> Option<(u64, Checked, *mut u8)> {
+        let (seq, checked) = self.check_head(chain, head, bytes)?;
+        if self.have.is_multiple_of(self.chunk) {
+            self.enter(seg, pool, seq, chain).ok()?;
+        }
+        Some((seq, checked, self.tip(seg)?))
     }
 
     /// Whether `head` is that of a large entry that follows here. Entries before it, and what comes

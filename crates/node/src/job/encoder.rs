@@ -25,6 +25,13 @@ impl Links {
         self.0.insert(member, link);
     }
 
+    /// These have new epochs, and the links that they had.
+    pub fn renew(&mut self, live: &[Member]) {
+        let known = std::mem::take(&mut self.0);
+        let now = |member: Member| live.iter().find(|m| m.node == member.node).copied();
+        self.0 = known.into_iter().filter_map(|(m, link)| Some((now(m)?, link))).collect();
+    }
+
     /// In a round a member sent so many bytes in so long: its link is not slower than that.
     pub fn at_least(&mut self, member: Member, bytes: u64, us: u64) {
         if let Some(link) = self.0.get_mut(&member).filter(|_| bytes >= ENOUGH_BYTES && us > 0) {

@@ -205,6 +205,7 @@ impl Job {
             return false;
         }
         self.back_to_archive();
+        self.forget_vault();
         let set = self.archive.newest();
         self.together.iter_mut().for_each(|t| t.go_on_after(set));
         self.tell_back(set, "all ranks, together, to what the job's folder has");

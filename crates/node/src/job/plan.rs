@@ -377,6 +377,7 @@ impl Job {
         self.image_stands(rank, generation, None);
         self.rank(rank).pending.take_if(|p| p.generation == generation);
         self.to_all(&ToNode::Remove { rank, generations: vec![generation] });
+        self.spoil_set(generation, format!("the image of rank {rank} cannot be used"));
     }
 
     /// The next checkpoint of the rank may begin: this one counts, or never will.

@@ -174,7 +174,7 @@ impl Job {
         self.log_event(event);
         self.print_the_rest();
         self.tell_archive();
-        self.resume_vault();
+        self.abandon_round();
         let (known, limit) = (self.input.known().0, self.input.limit());
         self.input_credit = limit;
         self.tell_console(NodeMsg::StdinFrom { known, limit });

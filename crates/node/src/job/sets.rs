@@ -1,10 +1,12 @@
 //! `--ft coordinated` over nodes: sets of checkpoints, and going back to them.
 //!
-//! A set is an image of every rank with what it had sent, each on two nodes. `protocol::sets` says
-//! when ranks may go on, the planner when a set counts and which one is gone back to.
+//! A set is an image of every rank with what it had sent, each on two nodes or in the vault.
+//! `protocol::sets` says when ranks may go on, the planner when a set counts and which one is gone
+//! back to.
 //!
 //! Kept true: ranks are killed everywhere, and all nodes have new epochs and segments, before the
-//! first one comes back; a set under way when somebody dies is given up.
+//! first one comes back; a set under way when somebody dies is given up, with the round of the
+//! vault that was under way.
 
 use super::{Capture, Job};
 use crate::membership::Member;
@@ -136,6 +138,13 @@ impl Job {
         self.set_failed(generation, taking.set.failed().unwrap_or_default().to_string());
     }
 
+    /// Of a set that does not count yet an image is of no use: it is given up as a whole.
+    pub(super) fn spoil_set(&mut self, generation: u32, why: String) {
+        let verdict = self.taking(generation).and_then(|set| set.spoil(why));
+        self.tell_verdict(verdict);
+        self.give_up_set();
+    }
+
     fn throw_away(&mut self, set: &Set) {
         for rank in set.ranks() {
             let r = self.rank(rank);
@@ -179,6 +188,7 @@ impl Job {
         let now = self.ranks_ms();
         let asked = !self.asks.is_empty();
         let taking = self.together.as_mut().and_then(|t| t.go_back(now, asked));
+        self.abandon_round();
         if let Some(taking) = taking {
             self.throw_away(&taking.set);
         }
@@ -200,6 +210,9 @@ impl Job {
 
     /// All nodes are there again: all ranks come back from the newest whole set.
     pub(super) fn plan_back(&mut self, members: Vec<Member>) -> bool {
+        if self.together.is_some() {
+            self.renew_vault(&members);
+        }
         let Some(planner) = self.planner.as_mut().filter(|_| self.together.is_some()) else {
             return false;
         };
@@ -208,10 +221,13 @@ impl Job {
         self.tell_back(set, "all ranks, together");
         self.carry_out(todo, false);
         if set == 0 {
+            self.forget_vault();
             for r in &mut self.ranks {
                 r.retention.restart();
                 r.latest = None;
             }
+        } else {
+            self.collect_vault();
         }
         true
     }
@@ -225,6 +241,8 @@ impl Job {
 
     /// All ranks go back, as soon as no process is left.
     pub(super) fn all_go_back(&mut self) {
+        // What it would have protected from here on is not known to the planner.
+        self.abandon_round();
         self.plan(Input::GoBack);
         self.step(monitor::Input::Together);
     }

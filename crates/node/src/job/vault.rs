@@ -331,8 +331,14 @@ impl Job {
         self.plan(Input::Vaulted { rank, generation: image, guards });
     }
 
-    /// Images that do not count yet could not be brought into the vault; it is tried again.
+    /// Images that do not count yet could not be brought into the vault. It is tried again, unless
+    /// they are a set of all ranks: another one is taken.
     fn not_vaulted(&mut self, images: &[File], why: &str) {
+        if self.together.is_some() {
+            self.vaults.failed = 0;
+            let set = images.iter().map(|image| image.1).max().unwrap_or(0);
+            return self.spoil_set(set, format!("the vault did not take it: {why}"));
+        }
         for (rank, image) in images {
             let pending = self.ranks[*rank as usize].pending.as_ref();
             if pending.is_some_and(|p| p.generation == *image) {
@@ -343,7 +349,7 @@ impl Job {
     }
 
     /// Drops generations in which no file is needed any more.
-    fn collect_vault(&mut self) {
+    pub(super) fn collect_vault(&mut self) {
         let needed: BTreeSet<File> = (0u32..)
             .zip(&self.ranks)
             .flat_map(|(rank, r)| {
@@ -381,12 +387,23 @@ impl Job {
         }
     }
 
-    /// This controller takes another's place: from here on that is not obeyed, and what it had
-    /// under way, of which nobody was told, is dropped.
-    pub(super) fn resume_vault(&mut self) {
+    /// All ranks go back, or this controller takes another's place, which is not obeyed from here
+    /// on: what is under way, of which nobody was told, is dropped.
+    pub(super) fn abandon_round(&mut self) {
         if self.spec.is_vaulted() {
             let round = self.vaults.round.take().map(|r| r.generation);
+            self.scheduler.load(None);
             self.drop_generations(round.into_iter().collect());
         }
+    }
+
+    /// All ranks go back to a set, on these nodes, which have new epochs and what they stored.
+    pub(super) fn renew_vault(&mut self, live: &[Member]) {
+        for member in self.vaults.generations.values_mut().flat_map(|g| &mut g.members) {
+            let now = live.iter().find(|m| m.node == member.node);
+            *member = now.copied().unwrap_or(*member);
+        }
+        self.vaults.links.renew(live);
+        self.vaults.failed = 0;
     }
 }

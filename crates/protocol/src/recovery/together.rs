@@ -1,21 +1,41 @@
 //! Ranks that go back together (`--ft coordinated`): images count as whole sets, one of each rank
 //! and all of one moment, and whoever dies, all ranks go back to the newest set.
 //!
-//! Kept true: all ranks come from one set; a set counts when every image of it lies on as many
-//! nodes as it is to, and is gone back to as long as a copy of each is left; the beginning is
-//! always there.
+//! Kept true: all ranks come from one set; a set counts when every image of it is as safe as it is
+//! to be (on two nodes, or in the vault), and is gone back to as long as each can be had, of a node
+//! or of the vault; the beginning is always there.
 
-use super::{Action, Phase, Planner, Rank};
+use super::{Action, Phase, Planner, Rank, vault};
 use crate::membership::Member;
 use crate::replicas::Words;
 use std::collections::BTreeMap;
 
 /// Who holds images for a member's predecessor: storage outlives the epoch of its node.
 fn renewed(holder: Member, members: &[Member]) -> Option<Member> {
-    if holder == super::ARCHIVE {
+    if !vault::is_node(&holder) {
         return Some(holder);
     }
     members.iter().copied().find(|m| m.node == holder.node)
+}
+
+impl Rank {
+    /// These nodes are left, and have new epochs.
+    fn renew(&mut self, members: &[Member]) {
+        for holders in self.kept.values_mut() {
+            *holders = holders.iter().filter_map(|h| renewed(*h, members)).collect();
+        }
+        for guard in self.guards.values_mut().flatten() {
+            guard.renew(members);
+        }
+        self.weaken(members);
+    }
+}
+
+/// The newest set of which an image of each rank is left.
+fn newest_whole(ranks: &[Rank]) -> u32 {
+    let has = |r: &Rank, g: u32| r.kept.get(&g).is_some_and(|holders| !holders.is_empty());
+    let mut all = ranks.first().into_iter().flat_map(|r| r.kept.keys().rev().copied());
+    all.find(|g| ranks.iter().all(|r| has(r, *g))).unwrap_or(0)
 }
 
 impl Planner {
@@ -31,7 +51,9 @@ impl Planner {
 
     /// Whether these nodes, or the archive, have a set that all ranks can come back from.
     pub fn has_set(&self, members: &[Member]) -> bool {
-        self.newest_whole(|holder| renewed(holder, members).is_some()) > 0
+        let mut later = self.ranks.clone();
+        later.iter_mut().for_each(|r| r.renew(members));
+        newest_whole(&later) > 0
     }
 
     /// All are going back, whoever ordered that.
@@ -45,15 +67,13 @@ impl Planner {
     /// No process is left: brings all ranks back from the newest set of which every image is
     /// there. Nodes have new epochs.
     pub(super) fn back(&mut self, members: Vec<Member>, todo: &mut Vec<Action>) {
-        for holders in self.ranks.iter_mut().flat_map(|r| r.kept.values_mut()) {
-            *holders = holders.iter().filter_map(|h| renewed(*h, &members)).collect();
-        }
+        self.ranks.iter_mut().for_each(|r| r.renew(&members));
         self.settle_on(members);
         if self.members.is_empty() {
             return todo.push(Action::Lost);
         }
         todo.push(Action::Members(self.members.clone()));
-        self.set = self.newest_whole(|_| true);
+        self.set = newest_whole(&self.ranks);
         for index in 0..self.ranks.len() {
             self.forget_later(index, todo);
         }
@@ -69,13 +89,6 @@ impl Planner {
         }
     }
 
-    /// The newest set of which such a holder has an image of each rank.
-    fn newest_whole(&self, is_there: impl Fn(Member) -> bool) -> u32 {
-        let has = |r: &Rank, g: u32| r.kept.get(&g).is_some_and(|h| h.iter().any(|h| is_there(*h)));
-        let mut all = self.ranks.first().into_iter().flat_map(|r| r.kept.keys().rev().copied());
-        all.find(|g| self.ranks.iter().all(|r| has(r, *g))).unwrap_or(0)
-    }
-
     /// What a rank has of sets after the one that is gone back to will never be of use.
     fn forget_later(&mut self, index: usize, todo: &mut Vec<Action>) {
         let (rank, set) = (&mut self.ranks[index], self.set);
@@ -86,6 +99,7 @@ impl Planner {
             rank.given_up = rank.given_up.max(generation);
             todo.push(Action::Damaged { rank: index as u32, generation });
         }
+        rank.guards.retain(|generation, _| *generation <= set);
         rank.kept.entry(set).or_default();
     }
 
@@ -101,16 +115,15 @@ impl Planner {
             let rank = &mut self.ranks[index];
             rank.given_up = rank.given_up.max(generation);
             if rank.unborn.remove(&generation).is_some() {
+                rank.guards.remove(&generation);
                 todo.push(Action::Discard { rank: index as u32, generation });
             }
         }
     }
 
-    /// A set of these ranks begins to count when each image of it lies on as many nodes as it is
-    /// to.
+    /// A set of these ranks begins to count when each image of it is as safe as it is to be.
     pub(super) fn count_sets(&mut self, of: &[usize], todo: &mut Vec<Action>) {
-        let enough = self.enough();
-        let whole = |r: &Rank, g: u32| r.unborn.get(&g).is_some_and(|h| h.len() >= enough);
+        let whole = |r: &Rank, g: u32| r.unborn.get(&g).is_some_and(|h| self.is_safe(h));
         let begun = of.first().into_iter().flat_map(|r| self.ranks[*r].unborn.keys().copied());
         let all = |g: &u32| of.iter().all(|r| whole(&self.ranks[*r], *g));
         let ripe: Vec<u32> = begun.filter(all).collect();

@@ -191,3 +191,95 @@ fn who_dies_while_all_go_back_sends_all_back_again() {
     let todo = all_down(&mut p, &[1], 3);
     assert_eq!(ordered(&todo), [(1, 1, 1, None), (0, 1, 1, None)]);
 }
+
+const NODES: u32 = 6;
+const BORNE: usize = 2;
+
+fn guard(p: &Planner) -> Vec<vault::Guard> {
+    vec![vault::Guard { members: p.members().to_vec(), tolerates: BORNE }]
+}
+
+fn vaulted(p: &mut Planner, rank: u32, generation: u32) -> Vec<Action> {
+    let guards = guard(p);
+    p.step(Input::Vaulted { rank, generation, guards })
+}
+
+/// Ranks 0 and 1 on nodes 0 and 1 of six, with set 1 in a vault that bears two losses.
+fn vaulting() -> Planner {
+    let p = Planner::together(vec![0, 1]);
+    let mut p = p.with_rule(vault::Rule::Vault { least: BORNE + 1 });
+    for node in 0..NODES {
+        p.step(Input::Joined { member: member(node, 1), spare: false });
+    }
+    p.start();
+    run_all(&mut p, 1);
+    assert_eq!(stored(&mut p, 0, 1, 1, &[0]), []);
+    assert_eq!(stored(&mut p, 1, 1, 1, &[1]), []);
+    assert_eq!(vaulted(&mut p, 1, 1), [], "the other image is not in it");
+    let complete = |rank| Action::Complete { rank, generation: 1 };
+    assert_eq!(vaulted(&mut p, 0, 1), [complete(0), complete(1)]);
+    assert!(p.unguarded().is_empty());
+    p
+}
+
+/// These are lost at once, and all go back.
+fn lose(p: &mut Planner, lost: &[u32], epoch: u64) -> Vec<Action> {
+    let dead: Vec<Member> =
+        p.members().iter().copied().filter(|m| lost.contains(&m.node)).collect();
+    for member in dead {
+        p.step(Input::NodeDied { member });
+    }
+    p.step(Input::GoBack);
+    let left: Vec<u32> = p.members().iter().map(|m| m.node).collect();
+    all_down(p, &left, epoch)
+}
+
+#[test]
+fn any_set_of_lost_nodes_is_borne_by_the_vault_and_none_beyond() {
+    for set in 1u32..(1 << NODES) - 1 {
+        let lost: Vec<u32> = (0..NODES).filter(|node| set & 1 << node != 0).collect();
+        let mut p = vaulting();
+        let later = (0..NODES).filter(|n| !lost.contains(n)).map(|n| member(n, 2));
+        let told = p.has_set(&later.collect::<Vec<_>>());
+        let todo = lose(&mut p, &lost, 2);
+        let at_home = |rank: &u32| !lost.contains(rank);
+        let borne = lost.len() <= BORNE || (0..2).all(|r| at_home(&r));
+        assert_eq!((p.set(), told), (u32::from(borne), borne), "{lost:?}");
+        let from = |rank| ordered(&todo).iter().find(|o| o.0 == rank).unwrap().3;
+        for rank in (0..2).filter(|_| borne) {
+            let vault = (!at_home(&rank)).then_some(vault::VAULT.node);
+            assert_eq!(from(rank), vault, "{lost:?}: rank {rank}");
+        }
+    }
+}
+
+#[test]
+fn who_is_lost_before_it_is_guarded_anew_counts_with_those_before() {
+    for anew in [false, true] {
+        let mut p = vaulting();
+        lose(&mut p, &[4, 5], 2);
+        run_all(&mut p, 2);
+        assert_eq!(p.unguarded().len(), 2, "the nodes are there in new epochs");
+        if anew {
+            (0..2).for_each(|rank| assert_eq!(vaulted(&mut p, rank, 1), []));
+            assert!(p.unguarded().is_empty());
+        }
+        lose(&mut p, &[0], 3);
+        assert_eq!(p.set(), u32::from(anew));
+    }
+}
+
+#[test]
+fn an_image_that_turns_out_bad_before_the_vault_has_it_takes_its_set_with_it() {
+    let mut p = vaulting();
+    assert_eq!(stored(&mut p, 0, 1, 2, &[0]), []);
+    assert_eq!(stored(&mut p, 1, 1, 2, &[1]), []);
+    let at = member(0, 1);
+    let bad = p.step(Input::ImageBad { rank: 0, incarnation: 0, generation: 2, at });
+    let discard = |rank| Action::Discard { rank, generation: 2 };
+    assert_eq!(bad, [discard(0), discard(1)]);
+    assert_eq!(vaulted(&mut p, 1, 2), []);
+    // Of one that counts there is the vault.
+    p.step(Input::ImageBad { rank: 0, incarnation: 0, generation: 1, at });
+    assert_eq!(ordered(&lose(&mut p, &[5], 2))[0], (0, 1, 0, Some(vault::VAULT.node)));
+}

@@ -1,6 +1,6 @@
 //! Steps of a planner whose recovery units are nodes. Long histories are those of `tests/sim`.
 
-use super::super::Input;
+use super::super::{Guard, Input, Rule, VAULT};
 use super::*;
 use crate::replicas::{Answer, Words};
 
@@ -161,6 +161,37 @@ fn without_one_image_the_whole_set_is_of_no_use() {
     let damaged = |rank| Action::Damaged { rank, generation: 2 };
     assert!(todo.contains(&damaged(0)) && todo.contains(&damaged(1)));
     assert_eq!(ordered(&died(&mut p, 0, 2)), [(0, 1, 0), (1, 1, 0)]);
+}
+
+#[test]
+fn a_set_in_the_vault_counts_as_a_whole_and_outlives_its_node() {
+    let mut p = Planner::by_node(vec![0, 0, 1, 1]).with_rule(Rule::Vault { least: 2 });
+    for node in 0..4 {
+        p.step(Input::Joined { member: member(node), spare: node == 3 });
+    }
+    p.start();
+    run(&mut p, &[0, 1, 2, 3], 1);
+    for rank in 0..2 {
+        let at = vec![member(0)];
+        let todo = p.step(Input::Stored { rank, incarnation: 1, generation: 1, at });
+        assert_eq!(todo, [], "it is in no vault");
+    }
+    let vaulted = |rank| {
+        let guards = vec![Guard { members: (0..4).map(member).collect(), tolerates: 1 }];
+        Input::Vaulted { rank, generation: 1, guards }
+    };
+    assert_eq!(p.step(vaulted(1)), []);
+    let complete = |rank| Action::Complete { rank, generation: 1 };
+    assert_eq!(p.step(vaulted(0)), [complete(0), complete(1)]);
+    p.step(Input::NodeDied { member: member(0) });
+    let todo = answered(&mut p, &[0]);
+    assert_eq!(ordered(&todo), [(0, 1, 3), (1, 1, 3)]);
+    let read = |a: &&Action| matches!(a, Action::Restore { from: Some(VAULT), .. });
+    assert_eq!(todo.iter().filter(read).count(), 2);
+    // One more, and too much is gone: the set of both is of no use.
+    p.step(Input::NodeDied { member: member(2) });
+    assert_eq!(ordered(&todo).len(), 2);
+    assert_eq!(p.set_of(0), Some(0), "they begin again");
 }
 
 /// Ranks 0 and 1 on nodes 0 and 1 of the first cluster, 2 and 3 on nodes 2 and 3 of the second;

@@ -33,6 +33,14 @@ impl Guard {
         self.members.iter().filter(|m| !live.contains(m)).count()
     }
 
+    /// Nodes have new epochs, and keep what they stored. Who is gone stays as it was.
+    pub(super) fn renew(&mut self, live: &[Member]) {
+        for member in &mut self.members {
+            let now = live.iter().find(|m| m.node == member.node);
+            *member = now.copied().unwrap_or(*member);
+        }
+    }
+
     fn holds(&self, live: &[Member]) -> bool {
         self.gone(live) <= self.tolerates
     }

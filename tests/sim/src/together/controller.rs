@@ -1,8 +1,9 @@
 //! The simulated controller: the real planner, and the real rules of a set.
 
+use super::vault::Round;
 use super::world::World;
 use super::*;
-use eyrie_protocol::recovery::{Action, Input, Planner};
+use eyrie_protocol::recovery::{Action, Input, Planner, Rule};
 use eyrie_protocol::sets::Set;
 
 /// How far a roll-back has come, and the nodes that are awaited.
@@ -15,7 +16,10 @@ enum Phase {
 
 #[derive(Debug)]
 pub(super) struct Controller {
-    planner: Planner,
+    pub planner: Planner,
+    /// What is being brought into the vault.
+    pub round: Option<Round>,
+    pub rounds: u64,
     /// Live nodes, as far as is known.
     known: BTreeMap<u32, Member>,
     homes: Vec<Option<u32>>,
@@ -33,11 +37,15 @@ pub(super) struct Controller {
 const KEPT: usize = 2;
 
 impl Controller {
-    pub fn new(map: Vec<u32>, every: u64) -> Controller {
+    pub fn new(map: Vec<u32>, every: u64, bears: Option<u64>) -> Controller {
+        let rule = |bears| Rule::Vault { least: bears as usize + 1 };
+        let planner = Planner::together(map.clone());
         Controller {
+            planner: bears.map(rule).map_or(planner.clone(), |rule| planner.with_rule(rule)),
+            round: None,
+            rounds: 0,
             known: BTreeMap::new(),
             homes: vec![None; map.len()],
-            planner: Planner::together(map),
             phase: Phase::Running,
             set: None,
             last: 0,
@@ -47,6 +55,16 @@ impl Controller {
             due: every,
         }
     }
+
+    /// Whether parts of a set are being written.
+    pub fn writes_set(&self) -> bool {
+        self.set.as_ref().is_some_and(|s| !s.is_over())
+    }
+
+    /// The newest set that counts.
+    pub fn newest(&self) -> u32 {
+        self.kept.last().copied().unwrap_or(0)
+    }
 }
 
 impl World {
@@ -55,12 +73,12 @@ impl World {
         self.carry_out(todo);
     }
 
-    fn input(&mut self, input: Input) {
+    pub fn input(&mut self, input: Input) {
         let todo = self.controller.planner.step(input);
         self.carry_out(todo);
     }
 
-    fn say_to(&mut self, node: u32, said: ToNode) {
+    pub fn say_to(&mut self, node: u32, said: ToNode) {
         self.send(Packet::ToNode(node, said));
     }
 
@@ -98,9 +116,18 @@ impl World {
                 }
                 Action::Discard { rank, generation } => {
                     self.say_to_all(&ToNode::Remove { rank, generation });
+                    let set = self.controller.set.as_mut();
+                    let set = set.filter(|s| s.generation() == generation);
+                    let verdict = set.and_then(|s| s.spoil(String::from("a part is bad")));
+                    self.tell(verdict);
+                    self.set_over();
                 }
                 Action::Damaged { rank, generation } => {
+                    if generation == self.controller.newest() && self.is_bearable() {
+                        self.fail(format!("set {generation} is given up, and it was there"));
+                    }
                     self.controller.kept.retain(|g| *g != generation);
+                    self.vault.remove(&(rank, generation));
                     self.say_to_all(&ToNode::Remove { rank, generation });
                 }
                 Action::RollBack { .. } => self.roll_back(),
@@ -125,8 +152,14 @@ impl World {
         self.input(Input::Starting { rank, incarnation });
     }
 
-    /// An image that counts lies on two nodes, of those that are there.
+    /// An image that counts lies on two nodes, of those that are there, or in the vault.
     fn check_copies(&mut self, rank: u32, generation: u32) {
+        if self.controller.planner.vaults() {
+            if !self.vault.contains_key(&(rank, generation)) {
+                self.fail(format!("image {generation} of rank {rank} counts, and is in no vault"));
+            }
+            return;
+        }
         let has = |n: &&Node| n.disk.contains_key(&(rank, generation));
         let copies = self.nodes.values().filter(has).count() as u64;
         let dead = self.controller.known.keys().filter(|n| !self.nodes.contains_key(n)).count();
@@ -136,16 +169,23 @@ impl World {
         }
     }
 
+    /// Whether the newest set that counts has to be there, with what was lost since.
+    fn is_bearable(&self) -> bool {
+        self.losses <= if self.vaulted { self.bears() } else { 1 }
+    }
+
     fn set_counts(&mut self, generation: u32) {
         self.trace(|| format!("set {generation} counts"));
         self.report.sets += 1;
         let bad = |n: &Node| n.disk.iter().filter(|d| d.0.1 == generation && d.1.bad).count();
-        self.losses = self.nodes.values().map(bad).sum::<usize>() as u64;
+        self.vaulted = self.is_vaulted(generation);
+        let bad = if self.vaulted { 0 } else { self.nodes.values().map(bad).sum::<usize>() };
+        self.losses = bad as u64;
         // Nodes whose death is not known yet may have been the ones that had a copy.
         let known = self.controller.known.keys();
         self.losses += known.filter(|n| !self.nodes.contains_key(n)).count() as u64;
         // Of one node there is one copy.
-        self.losses += u64::from(self.controller.known.len() < 2);
+        self.losses += u64::from(self.controller.known.len() < 2 && !self.vaulted);
         let controller = &mut self.controller;
         controller.set = None;
         controller.due = self.now + controller.every;
@@ -155,6 +195,7 @@ impl World {
         for generation in old {
             for rank in 0..self.ranks() {
                 self.say_to_all(&ToNode::Remove { rank, generation });
+                self.vault.remove(&(rank, generation));
                 self.input(Input::Dropped { rank, generation });
             }
         }
@@ -166,6 +207,7 @@ impl World {
         }
         self.report.roll_backs += 1;
         self.controller.set = None;
+        self.controller.round = None;
         self.controller.phase = Phase::Killing(self.controller.known.keys().copied().collect());
         self.say_to_all(&ToNode::Kill);
         self.go_on();
@@ -190,8 +232,8 @@ impl World {
                 let members = members.clone();
                 self.controller.phase = Phase::Running;
                 self.controller.due = self.now + self.controller.every;
-                let newest = self.controller.kept.last().copied().unwrap_or(0);
-                let bearable = self.losses <= 1;
+                let newest = self.controller.newest();
+                let bearable = self.is_bearable();
                 self.input(Input::AllDown { members });
                 let set = self.controller.planner.set();
                 self.report.beginnings += u64::from(set == 0);
@@ -223,6 +265,7 @@ impl World {
 
     pub fn suspect(&mut self, dead: Member) {
         let Some(member) = self.controller.known.remove(&dead.node) else { return };
+        self.controller.round = None;
         match &mut self.controller.phase {
             Phase::Killing(left) => drop(left.remove(&dead.node)),
             Phase::Joining(left, members) => {
@@ -316,6 +359,7 @@ impl World {
                     self.over = self.controller.done.len() == self.plan.len();
                 }
             }
+            FromNode::Vaulted { round, images } => self.heard_round(from, round, images),
             FromNode::Killed | FromNode::Joined(_) => {}
         }
     }
@@ -339,6 +383,9 @@ impl World {
     /// Begins a set if one is due.
     pub fn schedule(&mut self) {
         self.at(100, Event::Schedule);
+        if matches!(self.controller.phase, Phase::Running) {
+            self.begin_round();
+        }
         let c = &self.controller;
         let ready = matches!(c.phase, Phase::Running) && c.planner.placed() && c.done.is_empty();
         if !ready || c.set.is_some() || self.now < c.due {

@@ -1,15 +1,17 @@
 //! A simulated job over nodes with `--ft coordinated`, around the real planner and `sets`.
 //!
-//! Modelled: programs, processes, logs and mirrors, disks, links, network and clock. Ranks send
+//! Modelled: programs, processes, logs and mirrors, disks, links, network and clock; of a vault
+//! that there are rounds, and which nodes keep what they brought in (`vault`). Ranks send
 //! each other a given number of messages, in an order that chance decides anew each time. Each
 //! message has a number of its own, so that one that belongs to a course that was given up is
 //! known for it.
 
 mod controller;
 mod node;
+mod vault;
 mod world;
 
-pub use world::{Mistake, Report, run};
+pub use world::{Kind, Mistake, Report, run};
 
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::sets::Verdict;
@@ -18,6 +20,10 @@ use std::rc::Rc;
 
 /// Source and destination.
 type Channel = (u32, u32);
+/// An image: rank and generation.
+type Key = (u32, u32);
+/// What a node brings into the vault.
+type Encoded = Vec<(Key, Rc<Image>)>;
 /// Messages by position.
 type Log = BTreeMap<u64, u64>;
 
@@ -62,26 +68,84 @@ enum ToNode {
     Members(Vec<Member>),
     Homes(Vec<Option<u32>>),
     Start(Order),
-    Set { generation: u32, parts: Vec<Part> },
-    Verdict { generation: u32, verdict: Verdict },
-    Copy { rank: u32, generation: u32, to: Member },
-    Remove { rank: u32, generation: u32 },
+    Set {
+        generation: u32,
+        parts: Vec<Part>,
+    },
+    Verdict {
+        generation: u32,
+        verdict: Verdict,
+    },
+    Copy {
+        rank: u32,
+        generation: u32,
+        to: Member,
+    },
+    Remove {
+        rank: u32,
+        generation: u32,
+    },
+    /// Bring these images into the vault.
+    Vault {
+        round: u64,
+        images: Vec<Key>,
+    },
     Kill,
     Renew(Member),
 }
 
 #[derive(Debug, Clone)]
 enum FromNode {
-    Fetched { rank: u32, incarnation: u32, generation: u32 },
-    ImageBad { rank: u32, incarnation: u32, generation: u32, at: Member },
-    Started { rank: u32, incarnation: u32 },
-    Stands { generation: u32 },
-    Taken { part: Part, generation: u32, at: Vec<Member> },
-    NoPart { rank: u32, generation: u32 },
-    Copied { rank: u32, generation: u32, to: Member },
-    NotCopied { rank: u32, generation: u32, to: Member },
-    Died { rank: u32, incarnation: u32 },
-    Done { rank: u32, incarnation: u32 },
+    Fetched {
+        rank: u32,
+        incarnation: u32,
+        generation: u32,
+    },
+    ImageBad {
+        rank: u32,
+        incarnation: u32,
+        generation: u32,
+        at: Member,
+    },
+    Started {
+        rank: u32,
+        incarnation: u32,
+    },
+    Stands {
+        generation: u32,
+    },
+    Taken {
+        part: Part,
+        generation: u32,
+        at: Vec<Member>,
+    },
+    NoPart {
+        rank: u32,
+        generation: u32,
+    },
+    Copied {
+        rank: u32,
+        generation: u32,
+        to: Member,
+    },
+    NotCopied {
+        rank: u32,
+        generation: u32,
+        to: Member,
+    },
+    /// It has brought in what it was to, or could not.
+    Vaulted {
+        round: u64,
+        images: Option<Encoded>,
+    },
+    Died {
+        rank: u32,
+        incarnation: u32,
+    },
+    Done {
+        rank: u32,
+        incarnation: u32,
+    },
     Killed,
     Joined(Member),
 }
@@ -142,6 +206,12 @@ enum Event {
     Fetched {
         at: Member,
         order: Order,
+    },
+    /// A node has made its part of a round.
+    Encoded {
+        at: Member,
+        round: u64,
+        images: Encoded,
     },
     Suspect {
         member: Member,

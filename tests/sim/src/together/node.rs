@@ -2,9 +2,10 @@
 
 use super::world::{Mistake, World};
 use super::*;
+use eyrie_protocol::recovery::VAULT;
 
 impl World {
-    fn say(&mut self, at: Member, said: FromNode) {
+    pub fn say(&mut self, at: Member, said: FromNode) {
         self.send(Packet::FromNode(at, said));
     }
 
@@ -35,6 +36,7 @@ impl World {
                 self.at(after, Event::Brought { at: own, to, rank, generation });
             }
             ToNode::Remove { rank, generation } => drop(node.disk.remove(&(rank, generation))),
+            ToNode::Vault { round, images } => self.encode(own, round, &images),
             ToNode::Kill => {
                 node.procs.clear();
                 node.orders.clear();
@@ -88,8 +90,13 @@ impl World {
     pub fn fetched(&mut self, at: Member, order: Order) {
         let Some(from) = order.from else { return };
         let key = (order.rank, order.generation);
-        let Some(source) = self.nodes.get(&from.node) else { return };
-        let stored = source.disk.get(&key).filter(|s| !s.bad).cloned();
+        let stored = if from == VAULT {
+            let Some(read) = self.unvault(at, &order) else { return };
+            read.map(|image| Stored { image, bad: false })
+        } else {
+            let Some(source) = self.nodes.get(&from.node) else { return };
+            source.disk.get(&key).filter(|s| !s.bad).cloned()
+        };
         let Some(node) = self.nodes.get_mut(&at.node).filter(|n| n.own == at) else { return };
         let current = node.orders.get(&order.rank).map(|o| o.incarnation);
         if current != Some(order.incarnation) {
@@ -366,7 +373,10 @@ impl World {
         let Some(node) = self.nodes.get_mut(&to.node) else { return };
         let newest = node.members.iter().map(|m| m.epoch).max().unwrap_or(0);
         // Who has not heard of the others yet is called again.
-        let early = to.epoch > node.own.epoch || from.epoch > newest;
+        // Who has not heard yet where the receiver lives would send elsewhere.
+        let asks = matches!(said, Said::Have(_)) && to == node.own;
+        let unknown = asks && node.homes[channel.1 as usize] != Some(from.node);
+        let early = to.epoch > node.own.epoch || from.epoch > newest || unknown;
         if early {
             return self.at(50, Event::Arrive(Packet::Peer { from, to, channel, said }));
         }

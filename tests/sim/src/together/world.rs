@@ -19,11 +19,26 @@ pub enum Mistake {
     GivenToMirror,
     /// What comes from before a roll-back is taken.
     OldLife,
+    /// Images count as soon as a round begins to bring them into the vault.
+    VaultedEarly,
+    /// The set before goes from the vault before the next one counts.
+    CollectedEarly,
 }
 
 impl Mistake {
     pub const ALL: [Mistake; 4] =
         [Mistake::NoBarrier, Mistake::LateLog, Mistake::GivenToMirror, Mistake::OldLife];
+    /// Those with a vault.
+    pub const VAULT: [Mistake; 2] = [Mistake::VaultedEarly, Mistake::CollectedEarly];
+}
+
+/// What kind of job it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Images are copied to another node.
+    Copies,
+    /// They go to a vault that bears one or two losses.
+    Vault,
 }
 
 /// What a run came to.
@@ -36,6 +51,9 @@ pub struct Report {
     pub void: u64,
     pub roll_backs: u64,
     pub beginnings: u64,
+    /// Rounds of the vault, and images that were read out of it.
+    pub rounds: u64,
+    pub unvaulted: u64,
 }
 
 impl Report {
@@ -47,16 +65,20 @@ impl Report {
         self.void += other.void;
         self.roll_backs += other.roll_backs;
         self.beginnings += other.beginnings;
+        self.rounds += other.rounds;
+        self.unvaulted += other.unvaulted;
     }
 }
 
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Report { events, faults, node_deaths, sets, void, roll_backs, beginnings } = self;
+        let Report { events, faults, node_deaths, sets, void, roll_backs, .. } = self;
+        let Report { beginnings, rounds, unvaulted, .. } = self;
         write!(
             f,
             "{events} events, {faults} faults, {node_deaths} nodes lost, {sets} sets, {void} void, \
-             {roll_backs} times all back, {beginnings} of them to the beginning"
+             {roll_backs} times all back, {beginnings} of them to the beginning, {rounds} rounds, \
+             {unvaulted} images read out of the vault"
         )
     }
 }
@@ -65,6 +87,11 @@ pub(super) struct World {
     pub now: u64,
     pub random: Random,
     pub mistake: Option<Mistake>,
+    /// How many nodes of a round may be gone, if images go to a vault.
+    pub bears: Option<u64>,
+    pub vault: BTreeMap<Key, super::vault::Kept>,
+    /// The newest set that counts was in the vault then.
+    pub vaulted: bool,
     /// How many messages each rank sends to each.
     pub plan: Vec<Vec<usize>>,
     pub nodes: BTreeMap<u32, Node>,
@@ -88,15 +115,16 @@ pub(super) struct World {
 }
 
 /// Runs the simulation of a seed.
-pub fn run(seed: u64, mistake: Option<Mistake>, trace: bool) -> Result<Report, String> {
-    World::new(seed, mistake, trace).run()
+pub fn run(seed: u64, kind: Kind, mistake: Option<Mistake>, trace: bool) -> Result<Report, String> {
+    World::new(seed, kind, mistake, trace).run()
 }
 
 impl World {
-    fn new(seed: u64, mistake: Option<Mistake>, trace: bool) -> World {
+    fn new(seed: u64, kind: Kind, mistake: Option<Mistake>, trace: bool) -> World {
         let mut random = Random::new(seed);
         let ranks = 2 + random.below(4) as usize;
-        let nodes = 2 + random.below(3) as u32;
+        let bears = (kind == Kind::Vault).then(|| 1 + random.below(2));
+        let nodes = 2 + random.below(3) as u32 + bears.unwrap_or(0) as u32;
         let most = 20 + random.below(100);
         let mut plan = vec![vec![0; ranks]; ranks];
         for (src, row) in plan.iter_mut().enumerate() {
@@ -112,7 +140,10 @@ impl World {
             mistake,
             plan,
             nodes: BTreeMap::new(),
-            controller: Controller::new(map, every),
+            controller: Controller::new(map, every, bears),
+            bears,
+            vault: BTreeMap::new(),
+            vaulted: false,
             truth: vec![State::new(ranks); ranks],
             images: BTreeMap::new(),
             losses: 0,
@@ -195,6 +226,7 @@ impl World {
             }
             Event::Brought { at, to, rank, generation } => self.brought(at, to, rank, generation),
             Event::Fetched { at, order } => self.fetched(at, order),
+            Event::Encoded { at, round, images } => self.encoded(at, round, images),
             Event::Suspect { member } => self.suspect(member),
             Event::Schedule => self.schedule(),
             Event::Fault => self.fault(),
@@ -292,7 +324,7 @@ impl World {
         let all: Vec<_> = self.nodes.values().flat_map(of).collect();
         let Some((node, image)) = self.random.pick(&all) else { return };
         self.trace(|| format!("FAULT image {} of rank {} on {node} is damaged", image.1, image.0));
-        self.losses += 1;
+        self.losses += u64::from(!self.vaulted);
         let stored = self.nodes.get_mut(&node).and_then(|n| n.disk.get_mut(&image));
         stored.into_iter().for_each(|s| s.bad = true);
     }
