@@ -41,6 +41,18 @@ def test_a_node_leaves_its_cluster():
         nothing_again(job, 1)
 
 
+def test_a_node_that_is_told_to_end_leaves():
+    """By SIGTERM, as before its machine goes down."""
+    expected("farm")
+    with ClusterUnits("farm") as job:
+        record = ready(job)
+        os.kill(record["nodes"][1]["pid"], signal.SIGTERM)
+        is_gone(job, 1, record)
+        assert job.homes() == [0, 0, 2, 3], job.status()
+        job.ends_as("farm")
+        nothing_again(job, 0)
+
+
 def test_a_cluster_leaves_and_ranks_come_back_to_it():
     expected("farm")
     with ClusterUnits("farm", 4, ["--copies", "outside"]) as job:

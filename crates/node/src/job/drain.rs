@@ -197,6 +197,10 @@ impl Job {
             let ft = self.spec.ft.name();
             return Err(format!("nodes do not leave jobs with --ft {ft}, which this one has"));
         }
+        if self.units.exist() && self.spec.is_vaulted() {
+            let ft = self.spec.ft.name();
+            return Err(format!("nodes do not leave jobs with --ft {ft} and --vault, so far"));
+        }
         if let Some(why) = &self.unprotected {
             return Err(format!("the job runs without protection: {why}"));
         }

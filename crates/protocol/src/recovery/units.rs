@@ -44,6 +44,11 @@ impl Units {
         self.sets.clear();
         self.lives.clear();
     }
+
+    /// The same where a rank comes from this image.
+    pub fn begin_from(&mut self, index: usize, generation: u32) {
+        self.sets.extend(self.of(index).map(|unit| (unit, generation)));
+    }
 }
 
 impl Planner {
