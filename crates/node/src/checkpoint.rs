@@ -5,6 +5,7 @@
 //! pipes) is read while it stands still.
 
 use crate::futex;
+use crate::hold::Hold;
 use crate::loans::File;
 use eyrie_control::Freeze;
 use eyrie_control::meta::Meta;
@@ -34,8 +35,8 @@ pub struct Order {
     pub generation: u32,
     pub path: PathBuf,
     pub freeze: Freeze,
-    /// It is stopped when what its image needs was kept, until it gets SIGCONT.
-    pub hold: bool,
+    /// It is stopped when what its image needs was kept, unless that is called off.
+    pub hold: Option<Arc<Hold>>,
     /// Processors that it was bound to, as a mask.
     pub bound: Option<Vec<u8>>,
     /// What is known of the rank's last image.
@@ -294,11 +295,8 @@ fn keep_frozen(
     };
     let shot = keep(&mut frozen, order, tap, tracker, &meta);
     let stood = stopped.elapsed();
-    if order.hold && shot.is_ok() {
-        for pid in &family {
-            // SAFETY: a process that is stopped here, so the number is its own.
-            unsafe { libc::kill(*pid, libc::SIGSTOP) };
-        }
+    if shot.is_ok() {
+        order.hold.iter().for_each(|hold| hold.stop(&family));
     }
     let released = frozen.release();
     let shot = shot?;

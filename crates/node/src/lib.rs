@@ -14,6 +14,7 @@ mod futex;
 pub mod gateway;
 mod guest;
 pub mod ha;
+mod hold;
 pub mod home;
 mod input;
 mod invited;

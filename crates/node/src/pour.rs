@@ -13,7 +13,7 @@ use eyrie_image::{Image, RestoreError, Tap};
 use eyrie_tls::Stream;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -112,12 +112,12 @@ pub fn take(talk: &mut Talk, folder: &Path, name: &str) -> Result<(), StoreError
     let result = File::create(&unborn).map_err(StoreError::from).and_then(|file| {
         take_parts(talk, &file)?;
         if let Err(RestoreError::Machine(why)) = Image::fits_here(&unborn) {
-            return Err(io::Error::other(why).into());
+            return Ok(Err(why));
         }
-        Ok(std::fs::rename(&unborn, folder.join(name))?)
+        Ok(Ok(std::fs::rename(&unborn, folder.join(name))?))
     });
     match result {
-        Ok(()) => {
+        Ok(Ok(())) => {
             send(talk.get_mut(), &Answer::Done)?;
             // While its rank runs, or the next image comes: it need not be done at the end.
             let (path, named) = (folder.join(name), name.to_string());
@@ -128,9 +128,13 @@ pub fn take(talk: &mut Talk, folder: &Path, name: &str) -> Result<(), StoreError
             let _ = std::thread::Builder::new().name("eyrie-check".into()).spawn(verify);
             Ok(())
         }
-        Err(error) => {
+        Ok(Err(why)) => {
             let _ = std::fs::remove_file(&unborn);
-            let _ = send(talk.get_mut(), &Answer::Failed(error.to_string()));
+            send(talk.get_mut(), &Answer::Failed(why))
+        }
+        Err(error) => {
+            // Whoever hears nothing brings the image again, when it is written.
+            let _ = std::fs::remove_file(&unborn);
             Err(error)
         }
     }

@@ -110,8 +110,9 @@ fn is_traced(pid: libc::pid_t) -> bool {
 }
 
 /// Kills what the dead process of a rank has left behind: adopted processes that were started with
-/// the rank's environment. Twins of it are traced, and stay. Returns them.
-pub fn kill_left(job: &str, rank: u32) -> Vec<libc::pid_t> {
+/// the rank's environment. Twins of it are traced, and stay. Returns them. Whoever is started when
+/// it is not `wanted` any more is not taken for one of them.
+pub fn kill_left(job: &str, rank: u32, wanted: impl Fn() -> bool) -> Vec<libc::pid_t> {
     let marks = [format!("EYRIE_JOB={job}"), format!("EYRIE_RANK={rank}")];
     let is_left = |pid: &libc::pid_t| {
         let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -119,6 +120,10 @@ pub fn kill_left(job: &str, rank: u32) -> Vec<libc::pid_t> {
         marks.iter().all(has) && !is_traced(*pid)
     };
     let left: Vec<libc::pid_t> = children().into_iter().filter(is_left).collect();
+    // Asked when they were found, so all were started before.
+    if !wanted() {
+        return Vec::new();
+    }
     for &pid in &left {
         // SAFETY: our child, and not collected yet: collecting is for those that have ended.
         unsafe { libc::kill(pid, libc::SIGKILL) };
@@ -127,18 +132,18 @@ pub fn kill_left(job: &str, rank: u32) -> Vec<libc::pid_t> {
 }
 
 /// Kills what the dead process of a rank has left behind, generation after generation, and waits
-/// until it is gone. Returns how many processes do not go.
-pub fn clear_left(job: &str, rank: u32) -> usize {
+/// until it is gone, or not `wanted` any more. Returns how many processes do not go.
+pub fn clear_left(job: &str, rank: u32, wanted: impl Fn() -> bool) -> usize {
     let end = Instant::now() + CLEAR_LIMIT;
     let mut killed: Vec<libc::pid_t> = Vec::new();
     loop {
-        killed.extend(kill_left(job, rank));
+        killed.extend(kill_left(job, rank, &wanted));
         killed.sort_unstable();
         killed.dedup();
         // Those that nobody has collected are collected here, and then are no children any more.
         killed.retain(|&pid| matches!(waitid(libc::P_PID, pid as libc::id_t), Ok(None)));
         // The children of the killed are ours when their parent has gone.
-        if killed.is_empty() && kill_left(job, rank).is_empty() {
+        if !wanted() || killed.is_empty() && kill_left(job, rank, &wanted).is_empty() {
             return 0;
         }
         if Instant::now() > end {
@@ -246,4 +251,22 @@ fn is_led(mut pid: libc::pid_t, live: &[libc::pid_t]) -> bool {
 /// (stuck in the kernel) when the time is over.
 pub fn clear() -> usize {
     clear_these(children)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_rank_has_left_is_killed_while_that_is_wanted() {
+        let job = format!("left-{}", std::process::id());
+        let mut left = Command::new("sleep");
+        let mut left =
+            left.arg("600").env("EYRIE_JOB", &job).env("EYRIE_RANK", "1").spawn().unwrap();
+        assert!(kill_left(&job, 1, || false).is_empty());
+        assert!(kill_left(&job, 2, || true).is_empty());
+        assert!(left.try_wait().unwrap().is_none());
+        assert_eq!(kill_left(&job, 1, || true), [left.id() as libc::pid_t]);
+        assert!(!left.wait().unwrap().success());
+    }
 }

@@ -134,12 +134,12 @@ fn hash(bytes: &[u8]) -> [u8; 16] {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use eyrie_control::{CheckpointPolicy, Dedup, Ft};
 
-    fn job() -> SavedJob {
-        let spec = JobSpec {
+    pub(crate) fn spec() -> JobSpec {
+        JobSpec {
             size: 1,
             ft: Ft::Logged,
             checkpoint_every_ms: 1,
@@ -178,7 +178,11 @@ mod tests {
             save_key: None,
             clusters: eyrie_control::gateway::Clusters::default(),
             ha: None,
-        };
+        }
+    }
+
+    fn job() -> SavedJob {
+        let spec = spec();
         let tapes = [Tape::new(10), Tape::new(10)];
         let retention = Retention::new(1);
         let words = Some((5, vec![6, 7]));

@@ -597,10 +597,10 @@ mod tests {
         let pour = |name: &str, key| Client::connect(&own, &members, 1).unwrap().pour(name, key);
         let mut stream = pour("rank-1.gen-5", invite("rank-1.gen-5")).unwrap().unwrap();
         stream.write_all(&[&7u64.to_le_bytes()[..], &0u32.to_le_bytes()[..]].concat()).unwrap();
-        assert!(matches!(receive(&mut stream), Ok(Answer::Failed(_))));
+        assert!(receive::<Answer>(&mut stream).is_err());
         let mut stream = pour("rank-1.gen-5", invite("rank-1.gen-5")).unwrap().unwrap();
         stream.write_all(&[&u64::MAX.to_le_bytes()[..], &9u32.to_le_bytes()[..]].concat()).unwrap();
-        assert!(matches!(receive(&mut stream), Ok(Answer::Failed(_))));
+        assert!(receive::<Answer>(&mut stream).is_err());
         let left = |name: &str| {
             std::fs::read_dir(there.path())
                 .unwrap()
@@ -608,6 +608,15 @@ mod tests {
                 .any(|e| e.file_name().to_string_lossy().contains(name))
         };
         assert!(!left("gen-5"), "nothing is left of what did not come");
+        // One that the other node cannot keep: that says nothing of its process.
+        let (client, poured) =
+            (Client::connect(&own, &members, 1).unwrap(), pour::Poured::default());
+        let key = invite("rank-1.gen-7");
+        let mut kept = pour::Pour::begin(client, "rank-1.gen-7", key, Arc::clone(&poured));
+        std::fs::create_dir(there.path().join("rank-1.gen-7")).unwrap();
+        kept.as_mut().unwrap().as_mut().unwrap().finish(&bytes[..4096]);
+        let outcome = poured.lock().unwrap();
+        assert!(outcome.unfit.is_none() && outcome.client.is_none());
         // Keys of others, and those that were used.
         let key = invite("rank-1.gen-6");
         assert!(matches!(pour("rank-1.gen-6", [0; 32]), Err(StoreError::Refused(_))));

@@ -55,7 +55,7 @@ impl Geometry {
     /// `None`: there is no such generation.
     pub fn new(scheme: Scheme, generation: u64, payloads: &[u64]) -> Option<Geometry> {
         let members = payloads.len();
-        let size = scheme.least()..=scheme.most().unwrap_or(usize::MAX);
+        let size = scheme.least()..=scheme.largest();
         if !size.contains(&members) || payloads.iter().any(|bytes| *bytes > MAX_PAYLOAD_BYTES) {
             return None;
         }

@@ -182,6 +182,21 @@ mod tests {
     }
 
     #[test]
+    fn every_group_can_be_encoded() {
+        let rs = (1..=6).flat_map(|k| (1..=4).map(move |m| Scheme::Rs { k, m }));
+        for scheme in rs.chain((1..=9).map(|k| Scheme::Xor { k })) {
+            for nodes in scheme.least()..40 {
+                for group in lay_out(scheme, &places(1, 1, nodes)).unwrap().groups {
+                    let payloads = vec![5; group.len()];
+                    let geometry = crate::geometry::Geometry::new(scheme, 1, &payloads);
+                    let coded = geometry.is_some_and(|g| g.code().is_some());
+                    assert!(coded, "{scheme} over {nodes} nodes: a group of {}", group.len());
+                }
+            }
+        }
+    }
+
+    #[test]
     fn each_member_holds_as_much_parity_as_the_others() {
         for (text, members) in [("rs:4+2", 6), ("rs:4+2", 4), ("xor:8", 9), ("partner", 5)] {
             let scheme = scheme(text);

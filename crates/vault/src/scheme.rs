@@ -47,13 +47,18 @@ impl Scheme {
         self.tolerates() + 1
     }
 
-    /// Most nodes of a group; `None`: all are one group.
+    /// Most nodes of a group if there are enough for two; `None`: all are one group.
     pub fn most(self) -> Option<usize> {
         match self {
             Scheme::Rs { k, m } => Some(usize::from(k) + usize::from(m)),
             Scheme::Xor { k } => Some(usize::from(k) + 1),
             Scheme::Partner | Scheme::Local => None,
         }
+    }
+
+    /// Most nodes that a group ever has: so many as are not enough for two groups.
+    pub fn largest(self) -> usize {
+        self.most().map_or(usize::MAX, |most| most.max(2 * self.least() - 1).min(MAX_MEMBERS))
     }
 
     /// The code of a stripe with so many members of data; `None` without parity.

@@ -41,6 +41,7 @@ def generated():
         ("two_of_six", "farm", 6, "rs:4+2", [0, 1]),
         ("two_of_six_and_heat", "heat", 6, "rs:4+2", [1, 4]),
         ("two_of_three", "farm", 3, "rs:1+2", [0, 2]),
+        ("two_of_five_in_one_group", "farm", 5, "rs:2+2", [0, 3]),
         ("one_of_xor", "heat", 4, "xor:3", [1]),
         ("one_of_each_group", "farm", 6, "xor:2", [0, 3]),
         ("two_and_spares", "farm", 4, "rs:3+2", [0, 3], ["--spares", "2"]),

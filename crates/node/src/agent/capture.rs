@@ -44,8 +44,9 @@ impl Agent {
     /// Has a checkpoint taken. Where its image goes is called before the rank is stopped.
     pub(super) fn checkpoint(&mut self, wanted: Wanted) {
         let Wanted { rank, start, generation, hold, .. } = wanted;
-        let r = self.rank(rank);
-        (r.held, r.goes_on) = (r.held || hold, false);
+        if hold {
+            self.rank(rank).hold = Some(Arc::default());
+        }
         let lives = self.proc(rank, start).is_some();
         let Some(begin) = self.pouring(rank, generation).filter(|_| lives) else {
             return self.freeze(wanted, None);
@@ -70,8 +71,6 @@ impl Agent {
             return self.tend_standing(rank);
         }
         self.reach(6);
-        // It may have been let go meanwhile.
-        let hold = hold && self.rank(rank).held;
         let order = Order {
             segment: Arc::clone(&self.segment),
             job: self.place.id.clone(),
@@ -80,7 +79,8 @@ impl Agent {
             generation,
             path: self.image_file(rank, generation),
             freeze: self.spec.freeze,
-            hold,
+            // It may have been called off by now.
+            hold: self.rank(rank).hold.clone().filter(|_| hold),
             bound: self.rank(rank).bound.as_deref().map(cores::mask),
             tracker: self.tracker(rank, incremental),
             tap,
@@ -167,14 +167,11 @@ impl Agent {
     fn untouched(&mut self, rank: u32) {
         let r = self.rank(rank);
         r.freezing = None;
-        if std::mem::take(&mut r.goes_on) {
-            self.let_rank_go(rank);
-        }
-        let r = self.rank(rank);
         if let Some(search) = r.find_later.take() {
             self.find(rank, search);
         }
         self.tend_standing(rank);
+        self.tend_cut();
     }
 
     fn checkpoint_over(

@@ -2,8 +2,10 @@
 //!
 //! Kept true: from before the first word is read until the controller says that the ranks of all
 //! nodes stood still, none of them runs; if it does not say so in time they go on, and it is told.
+//! Nobody else holds a rank when that begins, and nobody takes the number of one that has died
+//! before it is over.
 
-use super::Agent;
+use super::{Agent, Msg};
 use eyrie_control::node::{Determinants, FromNode};
 use eyrie_image::Frozen;
 use eyrie_ledger::segment::Segment;
@@ -21,12 +23,34 @@ type Read = Result<Vec<Determinants>, String>;
 /// Ranks stand still, or have done so.
 pub(super) struct Cut {
     attempt: u32,
-    go_on: Sender<()>,
+    ranks: Vec<u32>,
+    /// Dropped: they go on, and it does not count.
+    go_on: Option<Sender<()>>,
 }
+
+/// They are to: number, and the start of each.
+pub(super) struct Due(u32, Vec<(u32, u64)>);
 
 impl Agent {
     /// Stops these ranks, and tells what is recorded of them.
-    pub(super) fn begin_cut(&mut self, attempt: u32, ranks: &[(u32, u64)]) {
+    pub(super) fn begin_cut(&mut self, attempt: u32, ranks: Vec<(u32, u64)>) {
+        self.forget_cut();
+        self.cut_later = Some(Due(attempt, ranks));
+        self.tend_cut();
+    }
+
+    /// Begins what is due, if nobody holds a rank any more.
+    pub(super) fn tend_cut(&mut self) {
+        let held = |r: &super::Rank| r.freezing.is_some() || r.standing.is_some();
+        if self.cut.is_some() || self.ranks.iter().any(held) {
+            return;
+        }
+        if let Some(Due(attempt, ranks)) = self.cut_later.take() {
+            self.cut_now(attempt, &ranks);
+        }
+    }
+
+    fn cut_now(&mut self, attempt: u32, ranks: &[(u32, u64)]) {
         let proc = |&(rank, start): &(u32, u64)| Some((rank, self.proc(rank, start)?.pid));
         let pids: Option<Vec<_>> = ranks.iter().map(proc).collect();
         let Some(pids) = pids else {
@@ -34,13 +58,15 @@ impl Agent {
         };
         let (go_on, told) = mpsc::channel();
         let (segment, out) = (Arc::clone(&self.segment), Arc::clone(&self.out));
+        let tell = self.tell.clone();
         let work = move || {
             let say = |result| out(FromNode::Cut { attempt, result });
             let whole = stand(&segment, &pids, &told, say);
-            out(FromNode::CutOver { attempt, whole });
+            let _ = tell.send(Msg::CutOver { attempt, whole });
         };
+        let ranks = ranks.iter().map(|r| r.0).collect();
         match std::thread::Builder::new().name(String::from("eyrie-cut")).spawn(work) {
-            Ok(_) => self.cut = Some(Cut { attempt, go_on }),
+            Ok(_) => self.cut = Some(Cut { attempt, ranks, go_on: Some(go_on) }),
             Err(error) => self.no_cut(attempt, &error.to_string()),
         }
     }
@@ -52,9 +78,40 @@ impl Agent {
 
     /// The ranks go on.
     pub(super) fn end_cut(&mut self, attempt: u32) {
-        if let Some(cut) = self.cut.take_if(|c| c.attempt == attempt) {
-            let _ = cut.go_on.send(());
+        if self.cut_later.take_if(|due| due.0 == attempt).is_some() {
+            return self.no_cut(attempt, "its ranks were held");
         }
+        let cut = self.cut.as_mut().filter(|c| c.attempt == attempt);
+        if let Some(go_on) = cut.and_then(|c| c.go_on.take()) {
+            let _ = go_on.send(());
+        }
+    }
+
+    /// None of those that there are is of use any more.
+    pub(super) fn forget_cut(&mut self) {
+        self.cut.iter_mut().for_each(|cut| cut.go_on = None);
+        if let Some(Due(attempt, _)) = self.cut_later.take() {
+            self.no_cut(attempt, "it is not wanted any more");
+        }
+    }
+
+    /// Whether a rank, which is dead, is held. It is let go, then, with all others.
+    pub(super) fn is_cut(&mut self, rank: u32) -> bool {
+        let Some(cut) = self.cut.as_mut().filter(|c| c.ranks.contains(&rank)) else { return false };
+        cut.go_on = None;
+        true
+    }
+
+    /// The ranks are not held any more.
+    pub(super) fn cut_over(&mut self, attempt: u32, whole: bool) {
+        let Some(cut) = self.cut.take_if(|c| c.attempt == attempt) else { return };
+        self.say(FromNode::CutOver { attempt, whole });
+        for rank in cut.ranks {
+            if let Some(search) = self.rank(rank).find_later.take() {
+                self.find(rank, search);
+            }
+        }
+        self.tend_cut();
     }
 }
 

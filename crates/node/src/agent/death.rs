@@ -2,7 +2,8 @@
 //!
 //! Kept true: all output of the dead process is passed on before its end is told; images are only
 //! looked for when no checkpoint thread touches the old process any more, and they are checked in a
-//! thread, never on the main loop.
+//! thread, never on the main loop; a search that another one replaced, or whose rank is being
+//! started, kills and removes nothing any more.
 
 use super::elsewhere::Elsewhere;
 use super::{Agent, Msg, Replay};
@@ -15,8 +16,11 @@ use eyrie_image::Filling;
 use eyrie_ledger::segment;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+/// Whether a search is not to go on.
+pub(super) type Over = Arc<AtomicBool>;
 
 /// What is to be looked for.
 pub(super) struct Search {
@@ -59,7 +63,7 @@ impl Agent {
         r.deaths += 1;
         r.replay = Replay::No;
         r.tracker.iter_mut().for_each(|t| t.restart());
-        (r.held, r.goes_on, r.slowed) = (false, false, None);
+        (r.hold, r.slowed) = (None, None);
         if let Some(filling) = r.filling.take().filter(Filling::is_over)
             && let Err(error) = filling.wait(false)
         {
@@ -115,13 +119,15 @@ impl Agent {
 
     /// Finds the newest good image of these, in a thread.
     pub(super) fn find(&mut self, rank: u32, search: Search) {
-        if self.rank(rank).freezing.is_some() || self.rank(rank).standing.is_some() {
+        self.rank(rank).end_search();
+        let cut = self.is_cut(rank);
+        if cut || self.rank(rank).freezing.is_some() || self.rank(rank).standing.is_some() {
             self.rank(rank).find_later = Some(search);
             return self.tend_standing(rank);
         }
         let Search { attempt, generations, fetch } = search;
         let found = |choice| FromNode::Found { rank, attempt, choice };
-        let left = !reap::kill_left(&self.place.id, rank).is_empty();
+        let left = !reap::kill_left(&self.place.id, rank, || true).is_empty();
         match generations.first() {
             None => return self.say(found(Choice::Nothing)),
             Some(0) if !left => return self.say(found(Choice::Beginning)),
@@ -132,9 +138,14 @@ impl Agent {
         let network = self.network.as_ref().map(|n| (n.own.clone(), Arc::clone(&n.members)));
         let remote = fetch.zip(network);
         let archive_gone = self.spec.controller_limit();
+        let over = Over::default();
+        self.rank(rank).search = Some(Arc::clone(&over));
         let search = move || {
             let found = |choice| drop(tell.send(Msg::Found { rank, attempt, choice }));
-            let left = reap::clear_left(&job, rank);
+            let left = reap::clear_left(&job, rank, || !over.load(Ordering::SeqCst));
+            if over.load(Ordering::SeqCst) {
+                return;
+            }
             if left > 0 {
                 return found(Choice::Left(left as u64));
             }
@@ -143,7 +154,7 @@ impl Agent {
                 (remote, &generations[..])
             {
                 let images = images.clone();
-                let store = Elsewhere { own, members, images, rank, archive_gone };
+                let store = Elsewhere { own, members, images, rank, archive_gone, over };
                 let choice = store.obtain(&fetch, *generation, &job, || check(*generation));
                 // Whoever was to give it may be gone: then another order follows.
                 return choice.into_iter().for_each(found);

@@ -3,6 +3,7 @@
 //! Kept true: what is restored was checked here, with the files of earlier generations that it
 //! refers to; what cannot be used here does not stay under its name.
 
+use super::death::Over;
 use super::network::{log_of, names};
 use super::vault::Unread;
 use crate::checkpoint::image_path;
@@ -13,6 +14,7 @@ use eyrie_ledger::saved;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Between attempts to reach a member.
@@ -37,10 +39,13 @@ pub(super) struct Elsewhere {
     pub rank: u32,
     /// How long the archive may be gone, which comes back with the next controller.
     pub archive_gone: Duration,
+    /// Nobody waits for it any more: what is here is left to the next search.
+    pub over: Over,
 }
 
 impl Elsewhere {
-    /// Has an image here that is good, as `check` says. `None`: who was to give it is gone.
+    /// Has an image here that is good, as `check` says. `None`: who was to give it is gone, or
+    /// nobody waits for it.
     pub fn obtain(
         &self,
         fetch: &Fetch,
@@ -57,6 +62,9 @@ impl Elsewhere {
         };
         let Some(from) = fetch.from.filter(|n| *n != self.own.node) else {
             let choice = check();
+            if self.is_over() {
+                return None;
+            }
             if matches!(choice, Choice::Refused { .. }) {
                 remove(&self.images, self.rank, &[generation]);
             }
@@ -78,7 +86,11 @@ impl Elsewhere {
             if let Err(why) = fetched {
                 return Some(Choice::Refused { generation, why, fetched: true });
             }
-            match check() {
+            let choice = check();
+            if self.is_over() {
+                return None;
+            }
+            match choice {
                 Choice::Refused { .. } if !again => {}
                 Choice::Refused { why, .. } => {
                     remove(&self.images, self.rank, &[generation]);
@@ -97,6 +109,10 @@ impl Elsewhere {
         loaded.map(|_| ()).map_err(|e| format!("its log: {e}"))
     }
 
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+
     /// The epoch of a member.
     fn epoch(&self, node: u32) -> Option<u64> {
         let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
@@ -111,6 +127,7 @@ impl Elsewhere {
             match self.unvault(fetch) {
                 Ok(()) => return Some(Ok(())),
                 Err(Unread::Gone) => return None,
+                Err(_) if self.is_over() => return None,
                 Err(Unread::Later(why)) if left > 0 => {
                     tracing::warn!(rank = self.rank, "the vault is not read yet: {why}");
                     std::thread::sleep(PAUSE);
@@ -141,6 +158,7 @@ impl Elsewhere {
             left -= 1;
             match result {
                 Ok(()) => return Some(Ok(())),
+                Err(_) if self.is_over() => return None,
                 Err(error @ StoreError::Refused(_)) => return Some(Err(error)),
                 Err(_) if self.epoch(from) != Some(epoch) => return None,
                 Err(error) if left == 0 => return Some(Err(error)),

@@ -62,6 +62,11 @@ impl Standing {
         self.stands
     }
 
+    /// Of a rank that is dead: until its thread is done with that.
+    pub fn called_off(self) -> Standing {
+        Standing { go_on: None, ..self }
+    }
+
     /// Whether what is to be done with the process can be given to the thread that slows it down.
     pub fn is_slow(&self) -> bool {
         self.go_on.is_some() && matches!(self.manner, Manner::Slow(_))
@@ -185,10 +190,13 @@ impl Agent {
         }
         if let Some((wanted, tap)) = r.later.take() {
             self.freeze(wanted, tap);
-        } else if let Some(search) = r.find_later.take() {
+        }
+        // Also if it has died before that checkpoint.
+        if let Some(search) = self.rank(rank).find_later.take() {
             self.find(rank, search);
         }
         self.tend_standing(rank);
+        self.tend_cut();
         self.tell_halted();
     }
 

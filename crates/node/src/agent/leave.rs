@@ -91,22 +91,12 @@ impl Agent {
         self.network.iter().for_each(|n| n.invited.invite(name.clone(), key));
     }
 
-    /// A rank that is held goes on.
+    /// A rank that is held goes on, or is not held if it is not yet.
     pub(super) fn let_rank_go(&mut self, rank: u32) {
+        // It is not collected yet, if it is there.
         let r = self.rank(rank);
-        if r.freezing.is_some() {
-            // It would be stopped again.
-            r.goes_on = r.held;
-            return;
-        }
-        if !std::mem::take(&mut r.held) {
-            return;
-        }
-        let Some(pid) = r.proc.as_ref().map(|p| p.pid) else { return };
-        // SAFETY: the process is our child and not collected yet, so number and group are its own.
-        unsafe {
-            let group = if libc::getpgid(pid) == pid { -pid } else { pid };
-            libc::kill(group, libc::SIGCONT);
+        if let (Some(hold), Some(_)) = (r.hold.take(), &r.proc) {
+            hold.let_go();
         }
     }
 

@@ -19,6 +19,8 @@ mod saving;
 mod sockets;
 mod start;
 mod streams;
+#[cfg(test)]
+mod tests;
 mod together;
 mod unit;
 mod vault;
@@ -31,6 +33,7 @@ pub(crate) use network::{Network, names};
 use crate::checkpoint::Report;
 use crate::cores::Set;
 use crate::futex::{self, Bell};
+use crate::hold::Hold;
 use crate::reap;
 use crate::spawn::Prefix;
 use crate::units;
@@ -83,6 +86,8 @@ pub(crate) enum Msg {
     Stopped { rank: u32, start: u64, why: Option<String> },
     /// It goes on, or is dead.
     WentOn { rank: u32, start: u64 },
+    /// All ranks go on that stood for a moment, or are dead.
+    CutOver { attempt: u32, whole: bool },
     /// What all ranks, which stand still, need of the segment is copied, and what is between them
     /// besides; or not.
     SegmentCopied { generation: u32, copied: Option<Arc<Between>> },
@@ -132,6 +137,8 @@ struct Rank {
     freezing: Option<u64>,
     /// Images are to be looked for when that is over.
     find_later: Option<death::Search>,
+    /// They are being looked for.
+    search: Option<death::Over>,
     replay: Replay,
     /// Its process runs before all of its memory is there.
     filling: Option<Filling>,
@@ -142,10 +149,8 @@ struct Rank {
     bound: Option<Set>,
     /// Where the image that is being taken is to be copied.
     copy: Option<network::Copy>,
-    /// It stays stopped after an image.
-    held: bool,
-    /// It is let go as soon as its checkpoint does.
-    goes_on: bool,
+    /// It stays stopped after an image, or is to.
+    hold: Option<Arc<Hold>>,
     /// It stands still with the job, or now and then as it is slowed down.
     standing: Option<halt::Standing>,
     /// It is to run one part in so many of the time.
@@ -169,13 +174,13 @@ impl Rank {
             capturing: None,
             freezing: None,
             find_later: None,
+            search: None,
             replay: Replay::No,
             filling: None,
             saving: None,
             bound: None,
             copy: None,
-            held: false,
-            goes_on: false,
+            hold: None,
             standing: None,
             slowed: None,
             later: None,
@@ -184,6 +189,12 @@ impl Rank {
             sockets: MadeSockets::default(),
             preparing: None,
         }
+    }
+
+    /// Images are not looked for any more.
+    fn end_search(&mut self) {
+        self.find_later = None;
+        self.search.take().into_iter().for_each(|over| over.store(true, Ordering::SeqCst));
     }
 }
 
@@ -236,6 +247,8 @@ pub(crate) struct Agent {
     together: Option<together::Together>,
     /// All ranks are stopped for a moment.
     cut: Option<cut::Cut>,
+    /// They are to be, as soon as nobody holds one of them.
+    cut_later: Option<cut::Due>,
     /// The ranks are to stand still, also those to come.
     halt: Option<halt::Halt>,
     verify: Option<verify::Verify>,
@@ -298,6 +311,7 @@ impl Agent {
                 unprotected: false,
                 together: None,
                 cut: None,
+                cut_later: None,
                 halt: None,
                 verify,
                 reading_logs: 0,
@@ -335,7 +349,7 @@ impl Agent {
             ToNode::Pause { rank, generation } => self.pause(rank, generation),
             ToNode::Resume { rank, generation } => self.resume(rank, generation),
             ToNode::GoOn { generation, keep } => self.go_on(generation, keep),
-            ToNode::Cut { attempt, ranks } => self.begin_cut(attempt, &ranks),
+            ToNode::Cut { attempt, ranks } => self.begin_cut(attempt, ranks),
             ToNode::CutOver { attempt } => self.end_cut(attempt),
             ToNode::Reload { segment } => self.reload(segment),
             ToNode::Copy { rank, generations, to } => self.copy_images(rank, generations, to),
@@ -402,6 +416,7 @@ impl Agent {
             Msg::Notice => self.say(FromNode::Notice),
             Msg::Stopped { rank, start, why } => self.rank_stopped(rank, start, why),
             Msg::WentOn { rank, start } => self.rank_went_on(rank, start),
+            Msg::CutOver { attempt, whole } => self.cut_over(attempt, whole),
             Msg::SegmentCopied { generation, copied } => self.segment_copied(generation, copied),
             Msg::SentCopied { generation, logs } => self.sent_copied(generation, logs),
             Msg::SegmentSaved { name, result } => self.say(FromNode::SegmentSaved { name, result }),
@@ -438,8 +453,11 @@ impl Agent {
     /// A signal for all ranks.
     fn take_signal(&mut self, signal: i32) {
         self.signal_all(signal);
-        if signal == libc::SIGKILL {
-            self.give_up_starts();
+        match signal {
+            libc::SIGKILL => self.give_up_starts(),
+            // Also what has left the groups of the ranks.
+            libc::SIGCONT => (0..self.size()).for_each(|rank| self.let_rank_go(rank)),
+            _ => {}
         }
     }
 
@@ -483,14 +501,19 @@ impl Agent {
 
     fn forget_ranks(&mut self) {
         self.early.clear();
+        // Positions of the segment that was.
+        self.trims.clear();
+        self.forget_cut();
         self.vacated.clear();
         (self.vacating, self.leaves) = (false, false);
         self.give_up_together();
         self.wired = None;
         self.pool.iter().for_each(|p| p.clear());
         for r in &mut self.ranks {
+            r.end_search();
             // One whose number the next one is to have must not be touched any more by then.
-            *r = Rank { deaths: r.deaths, freezing: r.freezing, ..Rank::new() };
+            let standing = r.standing.take().map(halt::Standing::called_off);
+            *r = Rank { deaths: r.deaths, freezing: r.freezing, standing, ..Rank::new() };
         }
     }
 

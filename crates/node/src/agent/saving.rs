@@ -68,12 +68,12 @@ impl Agent {
         });
     }
 
-    /// Runs `write` in a thread, and tells what became of the file.
+    /// Runs `write` in a thread, and tells what became of the file. Whether there is one.
     pub(super) fn save_in_thread(
         &self,
         name: String,
         write: impl FnOnce() -> io::Result<u64> + Send + 'static,
-    ) {
+    ) -> bool {
         let path = self.place.images.join(&name);
         let (tell, file) = (self.tell.clone(), name.clone());
         let write = move || {
@@ -85,9 +85,11 @@ impl Agent {
             let _ = tell.send(Msg::SegmentSaved { name: file, result });
         };
         let thread = std::thread::Builder::new().name(String::from("eyrie-save"));
-        if let Err(error) = thread.spawn(write) {
+        let started = thread.spawn(write);
+        if let Err(error) = &started {
             self.say(FromNode::SegmentSaved { name, result: Err(error.to_string()) });
         }
+        started.is_ok()
     }
 
     pub(super) fn log_saved(&mut self, rank: u32) {

@@ -87,6 +87,8 @@ impl Agent {
     }
 
     fn start_now(&mut self, rank: u32, start: u64, from: &Meta, late: Option<Duration>) {
+        // It must not be taken for what its dead process has left behind.
+        self.rank(rank).end_search();
         match self.launch(rank, start, from, late) {
             Ok(pid) => {
                 self.say(FromNode::Started { rank, start, pid: pid as u32 });

@@ -101,7 +101,7 @@ impl Agent {
         let path = self.place.images.join(&name);
         let (segment, tell) = (Arc::clone(&self.segment), self.tell.clone());
         let file = self.segment_fd.try_clone().map(File::from);
-        self.save_in_thread(name, move || {
+        let copies = self.save_in_thread(name, move || {
             let copy = file.and_then(|file| saved::copy_all(&file, &segment));
             let copied = copy.is_ok().then(|| Arc::new(Between::look(&families)));
             let _ = tell.send(Msg::SegmentCopied { generation, copied });
@@ -112,6 +112,9 @@ impl Agent {
             to.sync_all()?;
             Ok(bytes)
         });
+        if !copies {
+            self.segment_copied(generation, None);
+        }
     }
 
     /// The segment is copied: the ranks may go on as soon as their own memory is kept.

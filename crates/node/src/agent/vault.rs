@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 impl Agent {
     pub(super) fn order_vault(&self, order: VaultOrder) {
@@ -66,7 +67,10 @@ impl Elsewhere {
     }
 
     fn read_file(&self, vault: &mut Vault<Remote>, of: &Vaulted, name: &str) -> Result<(), String> {
-        let unborn = self.images.join(format!(".{name}.vault.part"));
+        // The same file may be on its way twice.
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let unborn = self.images.join(format!(".{name}.{count}.vault.part"));
         let generation = of.commit.generation;
         let read = File::create(&unborn).map_err(|e| e.to_string()).and_then(|file| {
             let mut to = BufWriter::new(file);
