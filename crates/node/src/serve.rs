@@ -6,7 +6,7 @@
 use crate::agent::{self, Agent};
 use crate::crew::Crew;
 use crate::guest;
-use crate::ha::{HaError, Lead};
+use crate::ha::{HaError, Lead, Vouch};
 use crate::home;
 use crate::job::grow::start_daemon;
 use crate::job::{self, BeginError, Job, JournalError, Msg, Node, Place, Reign, Shared};
@@ -295,7 +295,8 @@ fn begin_many(
         return Err(BeginError::Units);
     }
     let reign = take_lead(id, &spec, tell)?;
-    let begun = start_nodes(id, folder, &spec, lifeline, tell);
+    let vouch = reign.as_ref().map(Reign::vouch);
+    let begun = start_nodes(id, folder, &spec, lifeline, vouch, tell);
     let (crew, nodes) = match begun {
         Ok(begun) => begun,
         Err(error) => {
@@ -334,6 +335,7 @@ fn start_nodes(
     folder: &Path,
     spec: &JobSpec,
     lifeline: OwnedFd,
+    vouch: Option<Arc<Vouch>>,
     tell: &UnboundedSender<Msg>,
 ) -> Result<(Crew, Vec<Node>), BeginError> {
     let lifeline = match spec.is_journaled() {
@@ -344,7 +346,8 @@ fn start_nodes(
         }
         false => lifeline,
     };
-    let crew = Crew::new(id, folder, spec, lifeline, tell.clone()).map_err(BeginError::Daemon)?;
+    let crew = Crew::new(id, folder, spec, lifeline, vouch, tell.clone());
+    let crew = crew.map_err(BeginError::Daemon)?;
     let mut nodes = Vec::new();
     for node in 0..spec.nodes + spec.spares {
         let epoch = u64::from(node) + 1;

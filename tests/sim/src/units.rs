@@ -318,7 +318,7 @@ impl World {
     pub fn set_stands(&mut self, node: Member, unit: u32, generation: u32) {
         let Some((set, _)) = self.controller.sets.get_mut(&unit) else { return };
         if set.generation() == generation {
-            let verdict = set.stands(node.node, Ok(()));
+            let verdict = set.stands(node.node, Ok(Vec::new()));
             self.tell_verdict(unit, verdict);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::{Debug, Display};
 
-use eyrie_sim::{Config, Mutation, Report, links, reigns, run, ties, together};
+use eyrie_sim::{Config, Mutation, Report, led, links, reigns, run, ties, together};
 
 /// Seeds of `make test`.
 const SEEDS: u64 = 1000;
@@ -289,4 +289,18 @@ fn every_mistake_with_reigns_is_found() {
     all_are_found(reigns::Mistake::ALL, |mistake, seed| {
         reigns::run(seed, Some(mistake), false).is_err()
     });
+}
+
+/// Controllers, the store and a node, each two of which may be cut off from each other.
+#[test]
+fn no_seed_of_led_nodes_finds_a_fault() {
+    let total = total_of("--led", |seed| led::run(seed, None, false), led::Report::add);
+    assert!(total.reigns > 2 * SEEDS && total.retaken > SEEDS / 10, "{total}");
+    assert!(total.stood > SEEDS / 50 && total.went_on > 0, "{total}");
+    assert!(total.elsewhere > SEEDS / 2 && total.followed > SEEDS / 10, "{total}");
+}
+
+#[test]
+fn every_mistake_with_led_nodes_is_found() {
+    all_are_found(led::Mistake::ALL, |mistake, seed| led::run(seed, Some(mistake), false).is_err());
 }

@@ -28,6 +28,7 @@ mod notice;
 mod output;
 mod pause;
 mod plan;
+mod rejoin;
 mod report;
 mod resume;
 mod room;

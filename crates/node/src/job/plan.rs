@@ -227,14 +227,17 @@ impl Job {
                     self.tell_unvaulted(rank, generation, node);
                 }
                 self.plan(Input::Stored { rank, incarnation, generation, at });
-                self.start_ordered(rank, *meta);
+                match self.together {
+                    Some(_) => self.can_return(rank, meta),
+                    None => self.start_ordered(rank, *meta),
+                }
             }
             // It follows a refusal.
             Choice::Nothing => {}
         }
     }
 
-    fn start_ordered(&mut self, rank: u32, meta: Meta) {
+    pub(super) fn start_ordered(&mut self, rank: u32, meta: Meta) {
         let Some(order) = self.rank(rank).order.take() else { return };
         self.rank(rank).incarnation = order.incarnation;
         let moved = order.words.map(|w| Determinants { rank, first: w.first, words: w.words });

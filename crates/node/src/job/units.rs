@@ -15,6 +15,7 @@ use crate::points;
 use crate::recovery::Input;
 use eyrie_control::Ft;
 use eyrie_control::node::{CheckpointResult, SetPart, ToNode};
+use eyrie_protocol::joints::End;
 use eyrie_protocol::sets::{Set, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -129,7 +130,12 @@ impl Job {
     }
 
     /// The ranks of a set at a node stand, or cannot be had to.
-    pub(super) fn unit_stands(&mut self, node: u32, generation: u32, result: Result<(), String>) {
+    pub(super) fn unit_stands(
+        &mut self,
+        node: u32,
+        generation: u32,
+        result: Result<Vec<End>, String>,
+    ) {
         let of =
             |t: &&mut Taking| t.set.generation() == generation && t.set.nodes().contains(&node);
         let Some(taking) = self.units.taking.iter_mut().find(of) else {
