@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 const USAGE: &str = "usage: eyrie-sim [--together [--vault] | --links | --ties | --reigns |\n  \
-                     --led | --cluster-units | [--units] [--vault] [--routed] [--drain]] [--trace]\n  \
-                     [--mutation NAME] FIRST-SEED [HOW-MANY]";
+                     --led | --cluster-units | [--units] [--vault] [--routed] [--drain]]\n  \
+                     [--trace] [--mutation NAME] FIRST-SEED [HOW-MANY]";
 /// Simulations of their own.
 const OTHERS: [&str; 5] = ["--together", "--links", "--ties", "--reigns", "--led"];
 
