@@ -131,8 +131,8 @@ impl Part {
         self.checked(i, to, |part, to, at| part.read(to, at))
     }
 
-    /// The same of a file that is not read again soon: where it is not in the page cache, it is read
-    /// past it, which spares a copy, and memory for pages that nobody wants.
+    /// The same of a file that is not read again soon: what is not in the page cache is read past
+    /// it, which spares a copy, and memory for pages that nobody wants.
     pub fn stored_once<'a>(&self, i: usize, to: &'a mut Buffer) -> Result<&'a [u8], ImageError> {
         self.checked(i, to, |part, to, at| match cached::bytes(&part.file, at, to.len() as u64) {
             Some(0) => part.read_past_cache(i, to, at),

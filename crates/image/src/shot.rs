@@ -183,13 +183,7 @@ impl Frozen {
             twin = Some(process);
             stage = Stage::Asked(Box::new(Asked { snapshot, agent, saved, dont_fork }));
         } else {
-            let mut saved = Vec::new();
-            if !snapshot.orphans.is_empty() {
-                let helper = Process::of(self, &agent, &snapshot.maps, ours)?;
-                let agent = agent.of_twin(Tracee(helper.pid()));
-                saved = snapshot.orphans.read(pid, &agent, &mut survey.orphans)?;
-            }
-            stage = Stage::Asked(Box::new(Asked { snapshot, agent, saved, dont_fork: vec![] }));
+            stage = self.standing(snapshot, agent, survey, ours)?;
         }
         tracker.copied = choice.mode == Mode::Copy;
         Ok(Shot {
@@ -209,6 +203,23 @@ impl Frozen {
             ahead,
             _this_thread: PhantomData,
         })
+    }
+
+    /// What is needed of a process that stands still until its image is written.
+    fn standing(
+        &mut self,
+        mut snapshot: Snapshot,
+        agent: Agent,
+        survey: &mut Survey,
+        ours: bool,
+    ) -> Result<Stage, CaptureError> {
+        let mut saved = Vec::new();
+        if !snapshot.orphans.is_empty() {
+            let helper = Process::of(self, &agent, &snapshot.maps, ours)?;
+            let agent = agent.of_twin(Tracee(helper.pid()));
+            saved = snapshot.orphans.read(self.tracee.0, &agent, &mut survey.orphans)?;
+        }
+        Ok(Stage::Asked(Box::new(Asked { snapshot, agent, saved, dont_fork: vec![] })))
     }
 
     /// Their images are always full.

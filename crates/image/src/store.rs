@@ -164,30 +164,18 @@ impl Shot {
         tracker: &mut Tracker,
     ) -> Result<ImageReport, CaptureError> {
         let begun = Instant::now();
-        let mut ahead = self.ahead.take();
         let Ready { outline, own, sorted, saved, source, pagemap } = self.ready(tracker)?;
         let Outline { mut state, mut regions, mut maps } = outline;
         maps.read_meanwhile();
         let files = self.look_for_files(&state);
         fault::point(fault::REGIONS_KNOWN)?;
-        let own_pages = sort::all(&own);
-        let hashes = self.changes.hash.then(|| Hashes::of(&source, &own_pages)).transpose()?;
-        let mut sorted = match (sorted, &mut ahead) {
-            (Some(sorted), _) => sorted,
-            (None, Some(ahead)) => {
-                let Changes { pages, base, .. } = &self.changes;
-                let sorted = ahead.sort(own, &regions, pages.as_ref(), base.as_deref());
-                all_kept(&source, &sorted)?;
-                sorted
-            }
-            (None, None) => sort_own(&self.changes, own, own_pages, &regions, hashes.as_ref()),
-        };
-        let member = if ahead.is_some() { None } else { self.member(path, tracker) };
+        let (mut sorted, hashes) = self.sort(sorted, own, &regions, &source)?;
+        let member = self.member(path, tracker);
         let shared_pages = match &member {
             Some((folder, member)) => common::borrow(member, folder, &source, &mut sorted)?,
             None => 0,
         };
-        let (writer, stood) = match ahead {
+        let (writer, stood) = match self.ahead.take() {
             Some(ahead) => (ahead.writer, ahead.stood),
             None => (begin()?, Duration::ZERO),
         };
@@ -218,9 +206,8 @@ impl Shot {
         let done = Done { state, stored, referred: sorted.extents, files: sorted.ancestors, blank };
         let (written, index) = finish(done, writer, path, meta)?;
         drop(twin);
-        tracker.offered = member.zip(page_hashes).map(|((folder, member), hashes)| {
-            Lent::new(member.number, folder, index.files()[0].clone(), &hashes)
-        });
+        tracker.offered =
+            member.zip(page_hashes).map(|(member, hashes)| lent(member, &index, &hashes));
         let report = ImageReport {
             bytes: written.bytes,
             identity: written.identity,
@@ -240,10 +227,34 @@ impl Shot {
         Ok(report)
     }
 
+    /// Decides what becomes of its pages, if that is not decided yet.
+    fn sort(
+        &mut self,
+        sorted: Option<Sorted>,
+        own: Vec<Share>,
+        regions: &Regions,
+        source: &Source,
+    ) -> Result<(Sorted, Option<Hashes>), CaptureError> {
+        let own_pages = sort::all(&own);
+        let hashes = self.changes.hash.then(|| Hashes::of(source, &own_pages)).transpose()?;
+        let sorted = match (sorted, &mut self.ahead) {
+            (Some(sorted), _) => sorted,
+            (None, Some(ahead)) => {
+                let Changes { pages, base, .. } = &self.changes;
+                let sorted = ahead.sort(own, regions, pages.as_ref(), base.as_deref());
+                all_kept(source, &sorted)?;
+                sorted
+            }
+            (None, None) => sort_own(&self.changes, own, own_pages, regions, hashes.as_ref()),
+        };
+        Ok((sorted, hashes))
+    }
+
     /// Where it borrows from others and lends to them. Only a full image does: what has changed is
     /// seldom the same.
     fn member<'p>(&self, path: Option<&'p Path>, tracker: &Tracker) -> Option<(&'p Path, Member)> {
-        let folder = path.filter(|_| self.changes.base.is_none()).map(track::folder)?;
+        let may = self.changes.base.is_none() && self.ahead.is_none();
+        let folder = path.filter(|_| may).map(track::folder)?;
         let member = tracker.member.clone().filter(|m| m.pool.is_worth_it())?;
         Some((folder, member))
     }
@@ -311,6 +322,10 @@ fn sort_own(
     let found = same.map(|same| own_pages.without(&same));
     let changed = changes.pages.as_ref().or(found.as_ref());
     sort::sort(own, regions, changed, base.map(|base| &base.index))
+}
+
+fn lent((folder, member): (&Path, Member), index: &Index, hashes: &[u64]) -> Lent {
+    Lent::new(member.number, folder, index.files()[0].clone(), hashes)
 }
 
 /// Of pages that were not kept at the freeze nothing can be stored any more.
