@@ -37,8 +37,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What is stored before it is looked again how much was written meanwhile.
-const PART_BYTES: u64 = 64 << 20;
+/// What is stored before it is looked how much was written meanwhile: most programs that write too
+/// fast are known after the first part. At the end of a part the storage has nothing to do.
+const FIRST_BYTES: u64 = 64 << 20;
+const PART_BYTES: u64 = 256 << 20;
 /// So little may be left for the freeze.
 const ENOUGH_BYTES: u64 = 4 << 20;
 /// A round that is not smaller than the one before by this factor would be the last but in vain.
@@ -263,9 +265,9 @@ impl Plan {
         self.take.iter().map(|share| share.spans.bytes()).sum()
     }
 
-    /// Its pages, each stretch with the number of its region, in parts of about the same size.
+    /// Its pages, each stretch with the number of its region, in parts.
     fn parts(&self) -> Vec<Vec<(usize, Span)>> {
-        let (mut parts, mut room) = (vec![Vec::new()], PART_BYTES);
+        let (mut parts, mut room) = (vec![Vec::new()], FIRST_BYTES);
         for share in &self.take {
             for Span { mut start, end } in share.spans.iter() {
                 while start < end {
