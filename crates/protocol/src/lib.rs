@@ -9,6 +9,7 @@ pub mod halt;
 pub mod interval;
 pub mod joints;
 pub mod journal;
+pub mod led;
 pub mod link;
 pub mod membership;
 pub mod muster;

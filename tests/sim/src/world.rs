@@ -136,6 +136,8 @@ pub struct World {
     pub routing: Routing,
     /// Where each rank stood that left its node.
     pub stood: BTreeMap<u32, usize>,
+    /// Nodes that are dismissed by what is being carried out.
+    pub going: Vec<Member>,
     /// What was true before its last turn.
     pub before: Option<Truth>,
     agenda: Agenda<Event>,
@@ -192,6 +194,7 @@ impl World {
             drains: config.drain,
             routing: Routing::default(),
             stood: BTreeMap::new(),
+            going: Vec::new(),
             before: None,
             agenda: Agenda::default(),
             trace: config.trace,

@@ -23,6 +23,7 @@ mod streams;
 mod tests;
 mod together;
 mod unit;
+mod unled;
 mod vault;
 mod verify;
 
@@ -255,6 +256,10 @@ pub(crate) struct Agent {
     cut_later: Option<cut::Due>,
     /// The ranks are to stand still, also those to come.
     halt: Option<halt::Halt>,
+    /// Since when they are to, as another controller may have followed this node's.
+    unled: Option<std::time::Instant>,
+    /// All of this node is ended, as they did not come to stand.
+    given_up: bool,
     verify: Option<verify::Verify>,
     /// Threads that read the logs of the segment; nothing of those is released meanwhile.
     reading_logs: u32,
@@ -319,6 +324,8 @@ impl Agent {
                 cut: None,
                 cut_later: None,
                 halt: None,
+                unled: None,
+                given_up: false,
                 verify,
                 reading_logs: 0,
                 trims: Vec::new(),
@@ -614,6 +621,10 @@ pub(crate) async fn serve(
     mut told: mpsc::UnboundedReceiver<Msg>,
 ) {
     while !agent.borrow().finished() {
+        agent.borrow_mut().heed_lead();
+        if agent.borrow().given_up {
+            return;
+        }
         let look = agent.borrow().next_look();
         tokio::select! {
             biased;
