@@ -112,9 +112,12 @@ def free_ports(count):
 
 
 def soon(condition, what):
-    """Waits until condition() is true."""
+    """Waits until condition() is true. Returns what it says."""
     end = time.monotonic() + TIMEOUT_S
-    while not condition():
+    while True:
+        value = condition()
+        if value:
+            return value
         if time.monotonic() > end:
             raise Hung(f"no {what}")
         time.sleep(0.05)

@@ -101,9 +101,10 @@ shims! {
         let result = m.waitany(&mut list);
         put_handles(requests, &list);
         match result.map_err(Fail::on(on))? {
-            Some((i, s)) => {
+            Some((i, s, error)) => {
                 put(index, i as c_int)?;
                 put_status(status, &s, false);
+                error.map_or(Ok(()), Err).map_err(Fail::on(on))?;
             }
             None => {
                 put(index, UNDEFINED)?;
@@ -119,10 +120,11 @@ shims! {
         let result = m.testany(&mut list);
         put_handles(requests, &list);
         match result.map_err(Fail::on(on))? {
-            Some(Some((i, s))) => {
+            Some(Some((i, s, error))) => {
                 put(index, i as c_int)?;
                 put(flag, 1)?;
                 put_status(status, &s, false);
+                error.map_or(Ok(()), Err).map_err(Fail::on(on))?;
             }
             Some(None) => {
                 put(index, UNDEFINED)?;

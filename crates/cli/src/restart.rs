@@ -2,12 +2,13 @@
 
 use crate::args::{MapMode, Restart};
 use crate::clusters;
+use crate::console;
 use crate::hosts::{self, Wish};
 use crate::launch;
 use crate::vault;
 use anyhow::{Context, anyhow};
 use eyrie_control::{ClientMsg, Ft, JobSpec};
-use eyrie_node::depot::Depot;
+use eyrie_node::depot::{Depot, Fetched};
 use eyrie_node::home;
 use eyrie_node::placement::Map;
 use eyrie_node::routing::Routing;
@@ -74,8 +75,13 @@ fn fetch(home: &Path, args: &Restart) -> Result<String, Failure> {
         return Err(Failure::new(FAILED, anyhow!(text)));
     }
     let mut depot = Depot::open(place, None, key).with_context(|| url.to_string())?;
-    let get = |folder: &Path| depot.fetch(folder).map(|_| ());
+    let mut fetched = Fetched::default();
+    let get = |folder: &Path| depot.fetch(folder).map(|it| fetched = it);
     home::create_with(home, &id, get)?.with_context(|| format!("cannot fetch {url}"))?;
+    for why in &fetched.damaged {
+        console::say(&format!("a newer state of the job is not whole: {why}"));
+    }
+    console::say(&format!("job {id} goes on from {} at {url}", fetched.list));
     Ok(id)
 }
 

@@ -14,6 +14,9 @@ use crate::machine::Machine;
 use crate::request::{Op, State};
 use crate::status::Status;
 
+/// Which of several requests is complete, its status, and the error it met.
+pub type Found = (usize, Status, Option<Class>);
+
 impl Machine {
     /// Asks the door; a replay that does not fit ends here.
     pub(crate) fn ask(&mut self, call: Call) -> Verdict {
@@ -149,7 +152,8 @@ impl Machine {
     }
 
     /// `None`: no active request.
-    pub fn waitany(&mut self, reqs: &mut [Handle]) -> Res<Option<(usize, Status)>> {
+    /// `None`: no active request.
+    pub fn waitany(&mut self, reqs: &mut [Handle]) -> Res<Option<Found>> {
         if !self.actives(reqs)? {
             return Ok(None);
         }
@@ -170,12 +174,11 @@ impl Machine {
                 }
             }
         };
-        self.take_one(&mut reqs[index]).map(|status| Some((index, status)))
+        Ok(Some(self.take_found(reqs, index)))
     }
 
     /// Outer `None`: nothing is complete; inner `None`: no active request.
-    #[allow(clippy::type_complexity)]
-    pub fn testany(&mut self, reqs: &mut [Handle]) -> Res<Option<Option<(usize, Status)>>> {
+    pub fn testany(&mut self, reqs: &mut [Handle]) -> Res<Option<Option<Found>>> {
         if !self.actives(reqs)? {
             return Ok(Some(None));
         }
@@ -193,7 +196,13 @@ impl Machine {
                 index
             }
         };
-        self.take_one(&mut reqs[index]).map(|status| Some(Some((index, status))))
+        Ok(Some(Some(self.take_found(reqs, index))))
+    }
+
+    /// Which request failed is told as well: its handle is gone.
+    fn take_found(&mut self, reqs: &mut [Handle], index: usize) -> Found {
+        let (status, error) = self.take(&mut reqs[index]);
+        (index, status, error)
     }
 
     /// The recorded index, once that request is complete.

@@ -52,7 +52,7 @@ impl Machine {
         let (count, peer) = (u64::try_from(count).ok()?, u32::try_from(peer).ok()?);
         let bytes = dt.size.checked_mul(count)?;
         let fits = bytes <= DIRECT_BYTES && peer < comm.size() && tag >= 0;
-        let plain = dt.committed.get() && crate::request::padding_period(dt) == 0;
+        let plain = dt.committed.get() && !dt.is_padded();
         if !fits || !plain || (buf.is_null() && bytes > 0) {
             return None;
         }

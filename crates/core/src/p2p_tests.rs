@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-use crate::consts::{ANY_SOURCE, ANY_TAG, COMM_WORLD, PROC_NULL};
+use crate::consts::{ANY_SOURCE, ANY_TAG, COMM_WORLD, PROC_NULL, REQUEST_NULL};
 use crate::datatype::predefined::BYTE;
 use crate::error::class;
 use crate::handle::Handle;
@@ -77,6 +77,39 @@ fn a_message_too_long_is_truncated_and_says_so() {
             assert_eq!(got, Err(class::TRUNCATE));
             assert_eq!(out[..], bytes(1, 10));
             assert_eq!(recv(m, 10, 0, 0).0, b"next");
+        }
+    });
+}
+
+#[test]
+fn waiting_for_any_tells_which_request_failed() {
+    testing::run(2, |m| {
+        if m.world().0 == 0 {
+            for _ in 0..2 {
+                send(m, SendMode::Standard, b"short", 1, 0);
+                send(m, SendMode::Standard, &bytes(1, 100), 1, 1);
+            }
+            return;
+        }
+        for polls in [false, true] {
+            let mut bufs = [[0u8; 10]; 2];
+            let mut reqs = [REQUEST_NULL; 2];
+            for ((buf, req), tag) in bufs.iter_mut().zip(&mut reqs).zip(0..) {
+                // SAFETY: ten bytes each, which outlive the requests: all of them end here.
+                *req = unsafe { m.irecv(buf.as_mut_ptr(), 10, BYTE, 0, tag, W).unwrap() };
+            }
+            let mut found = [None; 2];
+            while found.contains(&None) {
+                let next = match polls {
+                    true => m.testany(&mut reqs).unwrap(),
+                    false => Some(m.waitany(&mut reqs).unwrap()),
+                };
+                if let Some((index, _, error)) = next.flatten() {
+                    assert_eq!(reqs[index], REQUEST_NULL);
+                    found[index] = Some(error);
+                }
+            }
+            assert_eq!(found, [Some(None), Some(Some(class::TRUNCATE))]);
         }
     });
 }
@@ -268,7 +301,7 @@ fn any_and_some(m: &mut Machine, die: &mut dyn FnMut() -> bool) -> Vec<usize> {
             }
             match (i + left) % 3 {
                 0 => {
-                    let (index, _) = m.waitany(&mut reqs).unwrap().unwrap();
+                    let (index, ..) = m.waitany(&mut reqs).unwrap().unwrap();
                     course.push(index);
                     left -= 1;
                 }
@@ -280,7 +313,7 @@ fn any_and_some(m: &mut Machine, die: &mut dyn FnMut() -> bool) -> Vec<usize> {
                     course.push(1000);
                 }
                 _ => match m.testany(&mut reqs).unwrap().unwrap_or(None) {
-                    Some((index, _)) => {
+                    Some((index, ..)) => {
                         course.push(20 + index);
                         left -= 1;
                     }

@@ -6,36 +6,11 @@ use eyrie_ledger::reader::Reader;
 use eyrie_ledger::sendlog::Outgoing;
 
 use crate::comm::Comm;
-use crate::datatype::predefined::Element;
-use crate::datatype::{Basic, Datatype};
+use crate::datatype::Datatype;
 use crate::error::Class;
 use crate::handle::Handle;
 use crate::p2p::SendMode;
 use crate::status::Status;
-
-/// Bytes from one extended-precision number to the next in the packed stream, if the data is made
-/// of them; else 0. Bytes 10 to 15 of each mean nothing and differ from run to run.
-#[inline]
-pub fn padding_period(dt: &Datatype) -> u64 {
-    if dt.size == 0 || !dt.size.is_multiple_of(4) {
-        return 0;
-    }
-    match (dt.uniform(), dt.element()) {
-        (Some(Basic::F80 | Basic::C80), _) => 16,
-        (_, Some(Element::Pair(Basic::F80, Basic::I32))) => 20,
-        _ => 0,
-    }
-}
-
-/// Clears the padding in `out`, which holds the packed stream from `offset` on: what goes into the
-/// log must be the same in a replay.
-fn clear_padding(out: &mut [u8], offset: u64, period: u64) {
-    for (at, byte) in out.iter_mut().enumerate() {
-        if (10..16).contains(&((offset + at as u64) % period)) {
-            *byte = 0;
-        }
-    }
-}
 
 /// The program's data of an operation: `count` elements of `dt` at `buf`.
 #[derive(Clone)]
@@ -47,8 +22,8 @@ pub struct Data {
     pub bytes: u64,
     /// First byte when the data is one run without gaps.
     pub flat: Option<*mut u8>,
-    /// See `padding_period`.
-    period: u64,
+    /// Some of it means nothing, and is cleared on its way.
+    padded: bool,
 }
 
 impl Data {
@@ -56,14 +31,14 @@ impl Data {
         let bytes = dt.size.saturating_mul(count);
         let run = if bytes == 0 { Some(0) } else { dt.contiguous_run(count) };
         let flat = run.map(|off| buf.wrapping_offset(off as isize));
-        let period = padding_period(&dt);
-        Data { buf, count, dt, bytes, flat, period }
+        let padded = dt.is_padded();
+        Data { buf, count, dt, bytes, flat, padded }
     }
 
     /// Whether the memory holds, in one run, just the bytes that are sent.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.flat.is_some() && self.period == 0
+        self.flat.is_some() && !self.padded
     }
 
     /// Copies packed bytes from `offset` on out of the program's memory.
@@ -78,12 +53,12 @@ impl Data {
                 Some(at) => {
                     let from = at.add(offset as usize);
                     std::ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len());
+                    if self.padded {
+                        self.dt.clear_padding(offset, out);
+                    }
                 }
                 None => self.dt.pack_range(self.buf, self.count, offset, out),
             }
-        }
-        if self.period != 0 {
-            clear_padding(out, offset, self.period);
         }
     }
 
@@ -191,22 +166,4 @@ pub struct Unexpected {
     pub reader: Reader,
     /// All its entries have been passed by the channel's front.
     pub whole: bool,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn padding_is_cleared_wherever_the_stream_is_cut() {
-        let whole: Vec<u8> =
-            (0..64u8).map(|i| if (10..16).contains(&(i % 16)) { 0 } else { 7 }).collect();
-        for cut in 0..64 {
-            let mut out = vec![7u8; 64];
-            let (a, b) = out.split_at_mut(cut);
-            clear_padding(a, 0, 16);
-            clear_padding(b, cut as u64, 16);
-            assert_eq!(out, whole, "cut at {cut}");
-        }
-    }
 }

@@ -20,6 +20,9 @@ const RUN: &str = "run.json";
 pub const SUFFIX: &str = ".img";
 /// A folder without a held lock is only taken for dead at this age.
 const UNBORN_AGE: Duration = Duration::from_secs(60);
+/// How often a lock is tried, and the pause between: who asks for it has it for a moment.
+const CLAIMS: u32 = 20;
+const CLAIM_PAUSE: Duration = Duration::from_millis(5);
 
 /// What a supervisor tells about its program.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -62,15 +65,21 @@ pub fn home() -> anyhow::Result<PathBuf> {
     Ok(home.join("images"))
 }
 
-fn try_lock(file: &File) -> bool {
+fn try_lock(file: &File, kind: i32) -> bool {
     // SAFETY: plain system call on a descriptor that `file` keeps open.
-    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+    unsafe { libc::flock(file.as_raw_fd(), kind | libc::LOCK_NB) == 0 }
 }
 
 fn lock(path: &Path) -> anyhow::Result<Option<File>> {
     let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path.join(LOCK));
     let file = file.with_context(|| format!("cannot lock {}", path.display()))?;
-    Ok(try_lock(&file).then_some(file))
+    for _ in 0..CLAIMS {
+        if try_lock(&file, libc::LOCK_EX) {
+            return Ok(Some(file));
+        }
+        std::thread::sleep(CLAIM_PAUSE);
+    }
+    Ok(None)
 }
 
 /// Makes a folder whose name begins with that of the program.
@@ -128,8 +137,8 @@ impl Held {
 fn entry(path: PathBuf) -> Option<Entry> {
     let name = path.file_name()?.to_str()?.to_string();
     let created = fs::metadata(&path).and_then(|m| m.created().or(m.modified()));
-    let lock = OpenOptions::new().append(true).open(path.join(LOCK)).ok();
-    let alive = lock.is_some_and(|file| !try_lock(&file));
+    // Shared: two who ask at the same time do not take each other for a supervisor.
+    let alive = File::open(path.join(LOCK)).is_ok_and(|file| !try_lock(&file, libc::LOCK_SH));
     let record = fs::read(path.join(RUN)).ok();
     let record = record.and_then(|text| serde_json::from_slice(&text).ok());
     let created = created.unwrap_or(SystemTime::UNIX_EPOCH);
@@ -184,6 +193,23 @@ mod tests {
 
     fn record() -> RunRecord {
         RunRecord { pid: 1, supervisor: 1, dir: "/".into(), command: String::new() }
+    }
+
+    #[test]
+    fn who_asks_is_taken_for_no_supervisor() {
+        let home = tempfile::tempdir().unwrap();
+        let held = create(home.path(), "prog").unwrap();
+        held.announce(&record()).unwrap();
+        fs::write(held.path.join("prog.1.img"), "").unwrap();
+        let path = held.path.join(LOCK);
+        drop(held);
+        let asks = File::open(&path).unwrap();
+        assert!(try_lock(&asks, libc::LOCK_SH));
+        let found = entries(home.path());
+        assert!(!found[0].alive, "another who asks");
+        drop(asks);
+        let held = adopt(&found[0]).unwrap();
+        assert!(entry(held.path.clone()).unwrap().alive && adopt(&found[0]).is_err());
     }
 
     #[test]

@@ -593,11 +593,52 @@ fn make_ready(threads: &[Tracee], state: &State) -> Result<(), RestoreError> {
         tracee.set_xstate(&processor::convert(thread, there, &here, &template)?)?;
         tracee.set_regs(&regs)?;
     }
+    queue_continues(threads, state)?;
     // Only now: a signal for the process must not be taken by a thread that is not ready.
     for (tracee, thread) in threads.iter().zip(&state.threads) {
         tracee.set_sigmask(thread.sigmask)?;
     }
     Ok(())
+}
+
+/// Queues again every SIGCONT that was pending: the stops that make threads ready have taken them
+/// away, as the kernel does.
+fn queue_continues(threads: &[Tracee], state: &State) -> Result<(), RestoreError> {
+    let pid = threads[0].0;
+    let continues = |p: &&Pending| p.signal() == libc::SIGCONT as u32;
+    for pending in state.pending.iter().filter(continues) {
+        queue_again(pid, None, pending)?;
+    }
+    for (tracee, thread) in threads.iter().zip(&state.threads) {
+        for pending in thread.pending.iter().filter(continues) {
+            queue_again(pid, Some(tracee.0), pending)?;
+        }
+    }
+    Ok(())
+}
+
+/// Queues a signal for a process, or for a thread of it; without what it says of its sender where
+/// only the sender itself may say that.
+fn queue_again(
+    pid: libc::pid_t,
+    thread: Option<libc::pid_t>,
+    pending: &Pending,
+) -> Result<(), RestoreError> {
+    let (signal, info) = (pending.signal(), pending.info.as_ptr());
+    // SAFETY: signals our own child, or a thread of it; `info` is a siginfo_t.
+    let rc = unsafe {
+        match thread {
+            None => match libc::syscall(libc::SYS_rt_sigqueueinfo, pid, signal, info) {
+                0 => 0,
+                _ => libc::syscall(libc::SYS_kill, pid, signal),
+            },
+            Some(tid) => match libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, signal, info) {
+                0 => 0,
+                _ => libc::syscall(libc::SYS_tgkill, pid, tid, signal),
+            },
+        }
+    };
+    if rc == 0 { Ok(()) } else { Err(last("queue a signal")) }
 }
 
 /// Whether a signal with a handler will be delivered to thread `i` at once: one of its own, or one

@@ -15,6 +15,8 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Version of lists.
 const FORMAT: u32 = 1;
@@ -67,6 +69,27 @@ pub struct Brought {
     pub sent_bytes: u64,
 }
 
+/// What was fetched.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fetched {
+    pub bytes: u64,
+    /// The list of that state, and why each newer one was not taken.
+    pub list: String,
+    pub damaged: Vec<String>,
+}
+
+impl DepotError {
+    /// Whether a state cannot be had however often it is tried. All else may pass, and an older
+    /// state is no answer to it.
+    fn is_damage(&self) -> bool {
+        match self {
+            DepotError::Damaged(..) | DepotError::Store(StoreError::Missing(_)) => true,
+            DepotError::Seal(error) => !matches!(error, OpenError::Io(_)),
+            _ => false,
+        }
+    }
+}
+
 /// The states of one job.
 pub struct Depot {
     place: Place,
@@ -86,6 +109,11 @@ impl Depot {
         Ok(Depot { place, store, key })
     }
 
+    /// Once this is true nothing is brought any more.
+    pub fn heed(&mut self, given_up: Arc<AtomicBool>) {
+        self.store.heed(given_up);
+    }
+
     /// Whether it can be spoken to: for an error before a job begins.
     pub fn check(&mut self) -> Result<(), StoreError> {
         let key = self.place.key(".eyrie-check");
@@ -102,6 +130,7 @@ impl Depot {
         let mut brought = Brought::default();
         let mut files = Vec::new();
         for name in names(folder)? {
+            self.store.still_wanted()?;
             let path = folder.join(&name);
             let failed = |e| DepotError::File(path.clone(), e);
             let (hash, bytes) = hash(&path).map_err(failed)?;
@@ -201,18 +230,18 @@ impl Depot {
     }
 
     /// Fetches the newest state that is whole into a folder that is empty.
-    pub fn fetch(&mut self, folder: &Path) -> Result<u64, DepotError> {
+    pub fn fetch(&mut self, folder: &Path) -> Result<Fetched, DepotError> {
         let all = self.objects()?;
         let lists = self.lists(&all);
-        let mut why = None;
+        let mut damaged = Vec::new();
         for (_, name) in lists.iter().rev() {
             match self.fetch_one(name, folder) {
-                Ok(bytes) => return Ok(bytes),
-                Err(DepotError::Encrypted(place)) => return Err(DepotError::Encrypted(place)),
-                Err(error) => why.get_or_insert(error.to_string()),
-            };
+                Ok(bytes) => return Ok(Fetched { bytes, list: name.clone(), damaged }),
+                Err(error) if error.is_damage() => damaged.push(format!("{name}: {error}")),
+                Err(error) => return Err(error),
+            }
         }
-        Err(match why {
+        Err(match damaged.into_iter().next() {
             Some(why) => DepotError::Damaged(self.place.clone(), why),
             None => DepotError::Nothing(self.place.clone()),
         })

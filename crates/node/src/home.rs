@@ -20,6 +20,8 @@ pub const LOCK: &str = "lock";
 pub const ENDED: &str = "ended.json";
 /// What it takes to restart a job that was saved as a whole.
 pub const SAVED: &str = "saved";
+/// What was saved before that, should it turn out to be damaged.
+pub const SAVED_BEFORE: &str = "saved.before";
 /// How many bytes of each stream of each rank `eyrie run --ft coordinated` has printed.
 pub const PRINTED: &str = "printed";
 /// One event a line.

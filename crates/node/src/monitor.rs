@@ -2,7 +2,8 @@
 //!
 //! Pure: inputs in, actions out. Kept true: an exit is the program's own decision and final, a
 //! death by signal is a fault and answered by recovery while the job is protected; no rank is
-//! started once the job is ending; `End` comes exactly once, when no process is left.
+//! started once the job is ending; `End` comes exactly once, when no process is left; what begins
+//! the end decides whether anybody is to go on with the job.
 
 pub use eyrie_control::{Death, Said};
 use serde::{Deserialize, Serialize};
@@ -115,6 +116,8 @@ enum Phase {
     /// Everybody is being killed; then the job is saved.
     Saving {
         ordered: bool,
+        /// Nobody waits for the job any more, so it ends also if it is not saved.
+        alone: bool,
     },
     /// Ranks may end by themselves.
     Stopping {
@@ -123,6 +126,17 @@ enum Phase {
     /// Ranks are being killed.
     Ending,
     Over,
+}
+
+/// Why the job ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Cause {
+    /// Its program ended, or it could not go on.
+    Itself,
+    /// The user ended it.
+    User,
+    /// Nobody waits for it any more.
+    HungUp,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,6 +163,7 @@ struct Rank {
 pub struct Monitor {
     ranks: Vec<Rank>,
     phase: Phase,
+    cause: Cause,
     code: i32,
     rollbacks: u32,
     /// All go back to a later state than the beginning.
@@ -163,6 +178,7 @@ impl Monitor {
         Monitor {
             ranks: vec![rank; size as usize],
             phase: Phase::Running,
+            cause: Cause::Itself,
             code: 0,
             rollbacks: 0,
             kept: false,
@@ -194,6 +210,16 @@ impl Monitor {
     /// Whether the job is to end.
     pub fn is_ending(&self) -> bool {
         !matches!(self.phase, Phase::Running | Phase::RollingBack { .. })
+    }
+
+    /// Of a job that is over: whether nobody is to go on with what is kept of it. It did its work,
+    /// or the user ended it.
+    pub fn is_given_up(&self) -> bool {
+        match self.cause {
+            Cause::Itself => self.code == 0,
+            Cause::User => true,
+            Cause::HungUp => false,
+        }
     }
 
     /// Whether a live rank's reports still count.
@@ -252,13 +278,7 @@ impl Monitor {
             Input::Save | Input::Saved { .. } | Input::NotSaved | Input::Together => {
                 self.saving(&input, &mut todo);
             }
-            // Whoever is about to be killed has the job saved for that: it is saved all the same.
-            Input::ConsoleGone if matches!(self.phase, Phase::Saving { .. }) => {}
-            Input::ConsoleGone if self.phase != Phase::Over => {
-                self.phase = Phase::Ending;
-                self.code = 128 + libc::SIGHUP;
-                todo.push(Action::KillAll);
-            }
+            Input::ConsoleGone => self.console_gone(&mut todo),
             Input::GraceOver => {
                 if let Phase::Stopping { signal } = self.phase {
                     self.kill(128 + signal, &mut todo);
@@ -270,12 +290,36 @@ impl Monitor {
         todo
     }
 
+    fn console_gone(&mut self, todo: &mut Vec<Action>) {
+        match &mut self.phase {
+            // Whoever is about to be killed has the job saved for that: it is saved all the same.
+            Phase::Saving { alone, .. } => *alone = true,
+            Phase::Over => {}
+            _ => self.hang_up(todo),
+        }
+    }
+
+    /// Of a job whose controller is replaced: somebody waits for it again.
+    pub fn console_back(&mut self) {
+        if let Phase::Saving { alone, .. } = &mut self.phase {
+            *alone = false;
+        }
+    }
+
+    fn hang_up(&mut self, todo: &mut Vec<Action>) {
+        if self.cause == Cause::Itself {
+            self.cause = Cause::HungUp;
+        }
+        self.kill(128 + libc::SIGHUP, todo);
+    }
+
     /// What concerns all ranks: saving the job, going back together.
     fn saving(&mut self, input: &Input, todo: &mut Vec<Action>) {
         let saving = matches!(self.phase, Phase::Saving { .. });
+        let alone = matches!(self.phase, Phase::Saving { alone: true, .. });
         match input {
             Input::Save if self.phase == Phase::Running => {
-                self.phase = Phase::Saving { ordered: false };
+                self.phase = Phase::Saving { ordered: false, alone: false };
                 todo.push(Action::KillAll);
             }
             Input::Saved { code } if saving => {
@@ -283,6 +327,7 @@ impl Monitor {
                 self.code = *code;
                 todo.push(Action::End { code: *code });
             }
+            Input::NotSaved | Input::Together if alone => self.hang_up(todo),
             Input::NotSaved if saving => {
                 self.phase = Phase::Running;
                 let waiting = |r: &(u32, &Rank)| r.1.life == Life::Waiting;
@@ -317,8 +362,8 @@ impl Monitor {
         }
         match self.phase {
             Phase::Running | Phase::Saving { .. } if self.all_gone() => {}
-            Phase::Saving { ordered } => {
-                self.phase = Phase::Saving { ordered: true };
+            Phase::Saving { ordered, alone } => {
+                self.phase = Phase::Saving { ordered: true, alone };
                 if !ordered {
                     todo.push(Action::Save);
                 }
@@ -479,6 +524,8 @@ impl Monitor {
         match self.phase {
             Phase::Running | Phase::RollingBack { .. } => {
                 self.phase = Phase::Stopping { signal };
+                let hung_up = signal == libc::SIGHUP;
+                self.cause = if hung_up { Cause::HungUp } else { Cause::User };
                 // Ranks that wait for their recovery are not brought back any more.
                 if self.ranks.iter().any(|r| [Life::Waiting, Life::Starting].contains(&r.life)) {
                     self.code = 128 + signal;

@@ -284,12 +284,11 @@ fn a_job_is_saved_when_no_process_is_left() {
     assert_eq!(m.step(Input::Save), [Action::KillAll]);
     assert_eq!(m.phase(), "saving");
     assert_eq!(m.step(died(0, Death::Signal(libc::SIGKILL), Said::Running, 0)), []);
-    assert_eq!(m.step(Input::ConsoleGone), []);
     assert!(says(&m.step(Input::Stop { signal: libc::SIGTERM })).contains("being saved"));
     let killed = died(1, Death::Signal(libc::SIGKILL), Said::Running, 0);
     assert_eq!(m.step(killed.clone()), [Action::Save]);
-    assert_eq!(m.step(Input::ConsoleGone), [], "it is ordered once");
     let mut other = m.clone();
+    assert_eq!(m.step(Input::ConsoleGone), [], "it is ordered once");
     assert_eq!(m.step(Input::Saved { code: 85 }), [Action::End { code: 85 }]);
     let again = [Action::Recover { rank: 0 }, Action::Recover { rank: 1 }];
     assert_eq!(other.step(Input::NotSaved), again);
@@ -337,4 +336,74 @@ fn an_own_bug_at_the_same_point_is_found_also_when_all_go_back() {
     }
     let todo = m.step(died(0, Death::Signal(libc::SIGSEGV), Said::Running, 7));
     assert!(says(&todo).contains("own fault"));
+}
+
+fn killed(m: &mut Monitor, rank: u32) -> Option<i32> {
+    ends(&m.step(died(rank, Death::Signal(libc::SIGKILL), Said::Running, 0)))
+}
+
+#[test]
+fn what_begins_the_end_decides_whether_anybody_goes_on() {
+    // The signals, in this order; whether the console goes then; whether the job is given up.
+    let (hup, term, int) = (libc::SIGHUP, libc::SIGTERM, libc::SIGINT);
+    let cases: [(&[i32], bool, bool); 7] = [
+        (&[hup], false, false),
+        (&[hup], true, false),
+        (&[hup, term], true, false),
+        (&[], true, false),
+        (&[term], false, true),
+        (&[int, hup], true, true),
+        (&[int, int], false, true),
+    ];
+    for (signals, gone, given_up) in cases {
+        let mut m = started(1);
+        signals.iter().for_each(|signal| drop(m.step(Input::Stop { signal: *signal })));
+        if gone {
+            m.step(Input::ConsoleGone);
+        }
+        assert!(killed(&mut m, 0).is_some(), "{signals:?}");
+        assert_eq!(m.is_given_up(), given_up, "{signals:?} {gone}");
+    }
+}
+
+#[test]
+fn a_job_whose_console_goes_while_all_go_back_is_not_given_up() {
+    let mut m = started(2);
+    m.step(Input::Together);
+    m.step(Input::ConsoleGone);
+    assert_eq!((killed(&mut m, 0), killed(&mut m, 1)), (None, Some(128 + libc::SIGHUP)));
+    assert!(!m.is_given_up());
+}
+
+#[test]
+fn only_a_program_that_did_its_work_gives_up_what_is_kept() {
+    for (code, given_up) in [(0, true), (3, false)] {
+        let mut m = started(1);
+        assert_eq!(ends(&m.step(died(0, Death::Exit(code), Said::Nothing, 0))), Some(code));
+        assert_eq!(m.is_given_up(), given_up, "code {code}");
+    }
+    let mut m = started(1);
+    m.step(Input::Fatal { text: String::from("no node is left"), code: 1 });
+    assert!(killed(&mut m, 0).is_some() && !m.is_given_up());
+    let mut m = started(1);
+    assert!(ends(&m.step(Input::Lost { rank: 0, protected: false })).is_some());
+    assert!(!m.is_given_up());
+}
+
+#[test]
+fn a_job_that_is_not_saved_and_has_no_console_ends() {
+    for failed in [Input::NotSaved, Input::Together] {
+        let mut m = started(1);
+        m.step(Input::Save);
+        assert_eq!(m.step(Input::ConsoleGone), []);
+        assert_eq!(killed(&mut m, 0), None);
+        assert_eq!(ends(&m.step(failed)), Some(128 + libc::SIGHUP));
+        assert!(!m.is_given_up());
+    }
+    // What it does meanwhile by itself counts.
+    let mut m = started(1);
+    m.step(Input::Save);
+    m.step(Input::ConsoleGone);
+    assert_eq!(ends(&m.step(died(0, Death::Exit(0), Said::Nothing, 0))), Some(0));
+    assert!(m.is_given_up());
 }

@@ -95,9 +95,35 @@ impl SavedJob {
         File::open(folder)?.sync_all()
     }
 
+    /// Keeps a copy of what is saved in the folder of a job, if anything is, for `take_back`.
+    pub fn set_aside(folder: &Path) -> io::Result<()> {
+        let unborn = folder.join(format!(".{}.part", home::SAVED_BEFORE));
+        match std::fs::copy(folder.join(home::SAVED), &unborn) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            copied => copied?,
+        };
+        File::open(&unborn)?.sync_all()?;
+        std::fs::rename(&unborn, folder.join(home::SAVED_BEFORE))
+    }
+
+    /// What is saved cannot be used: what was set aside is put in its place, if it has this number.
+    /// Else nothing is saved.
+    pub fn take_back(folder: &Path, number: Option<u32>) -> io::Result<()> {
+        let (saved, before) = (folder.join(home::SAVED), folder.join(home::SAVED_BEFORE));
+        let kept = SavedJob::read_from(before.clone()).ok().map(|job| job.number);
+        match kept.is_some() && kept == number {
+            true => std::fs::rename(before, saved)?,
+            false => std::fs::remove_file(saved)?,
+        }
+        File::open(folder)?.sync_all()
+    }
+
     /// Reads what is saved in the folder of a job.
     pub fn read(folder: &Path) -> Result<SavedJob, SavedJobError> {
-        let path = folder.join(home::SAVED);
+        SavedJob::read_from(folder.join(home::SAVED))
+    }
+
+    fn read_from(path: PathBuf) -> Result<SavedJob, SavedJobError> {
         let bytes = std::fs::read(&path).map_err(|e| SavedJobError::Io(path.clone(), e))?;
         if bytes.len() < HEADER_BYTES || bytes[..8] != MAGIC {
             return Err(SavedJobError::NotAJob(path));
@@ -210,6 +236,29 @@ pub(crate) mod tests {
         assert_eq!(again.spec, job().spec);
         assert_eq!((again.number, again.input, again.ranks[0].recoveries), (7, (5, true), 3));
         assert!(again.segment_file(dir.path()).ends_with("images/segment.7"));
+    }
+
+    #[test]
+    fn what_was_saved_before_comes_back_if_it_is_the_right_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let numbered = |number| SavedJob { number, ..job() };
+        let number = || SavedJob::read(dir.path()).ok().map(|job| job.number);
+        SavedJob::set_aside(dir.path()).unwrap();
+        for n in [7, 8, 9] {
+            numbered(n).write(dir.path()).unwrap();
+            if n < 9 {
+                SavedJob::set_aside(dir.path()).unwrap();
+            }
+        }
+        SavedJob::take_back(dir.path(), Some(8)).unwrap();
+        assert_eq!(number(), Some(8));
+        // Of another number, or none: nothing is named that is not there any more.
+        SavedJob::set_aside(dir.path()).unwrap();
+        SavedJob::take_back(dir.path(), Some(7)).unwrap();
+        assert_eq!(number(), None);
+        numbered(9).write(dir.path()).unwrap();
+        SavedJob::take_back(dir.path(), None).unwrap();
+        assert_eq!(number(), None);
     }
 
     #[test]

@@ -27,7 +27,7 @@ use std::os::unix::net::UnixStream as StdStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::OwnedReadHalf;
@@ -129,25 +129,48 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
     if let Some(why) = deposed {
         return depose(&folder, &outlet, why).await;
     }
+    see_off(&job, &mut told).await;
+    let code = job.borrow().exit_code().unwrap_or(1);
+    forget(&job, code, &outlet).await;
+    let code = finish(Some(&job), &folder, &outlet, code).await;
+    drop(lock);
+    code
+}
+
+/// Waits for the end of all that belongs to a job that is over, and for its last state to be in an
+/// object store.
+async fn see_off(job: &Shared, told: &mut mpsc::UnboundedReceiver<Msg>) {
     let guests = job.borrow().guests();
     let daemons = job.borrow().daemons_to_await();
     let gateways = job.borrow_mut().take_gateways();
     let depot = job.borrow_mut().take_depot();
+    let given_up = depot.given_up();
     let farewell = move || {
         gateways.into_iter().for_each(|gateway| gateway.dismiss());
         guest::farewell(&guests);
         guest::await_ends(&daemons);
         depot.close()
     };
-    if let Ok(Err(why)) = tokio::task::spawn_blocking(farewell).await {
+    let mut farewell = tokio::task::spawn_blocking(farewell);
+    let ended = loop {
+        tokio::select! {
+            ended = &mut farewell => break ended,
+            Some(message) = told.recv() => heed_at_the_end(job, &message, &given_up),
+        }
+    };
+    if let Ok(Err(why)) = ended {
         job.borrow_mut().depot_lacks(&why);
         job.borrow_mut().end_turn();
     }
-    let code = job.borrow().exit_code().unwrap_or(1);
-    forget(&job, code, &outlet).await;
-    let code = finish(Some(&job), &folder, &outlet, code).await;
-    drop(lock);
-    code
+}
+
+/// Ctrl-C to a job that is over gives up what it still brings to an object store.
+fn heed_at_the_end(job: &Shared, message: &Msg, given_up: &AtomicBool) {
+    let asked = matches!(message, Msg::Stop { signal: libc::SIGINT });
+    if asked && !given_up.swap(true, Ordering::Relaxed) && job.borrow().spec().save_to.is_some() {
+        job.borrow().say("what is being brought to the object store is given up");
+        job.borrow_mut().end_turn();
+    }
 }
 
 /// Says why there is no job here.

@@ -25,6 +25,8 @@ pub enum StoreError {
     Refused { status: u16, code: String, message: String },
     #[error("{0}: {1}")]
     File(PathBuf, io::Error),
+    #[error("it is given up")]
+    GivenUp,
 }
 
 impl StoreError {

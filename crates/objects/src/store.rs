@@ -1,4 +1,7 @@
 //! The calls.
+//!
+//! Kept true: a failure of this machine's disk is no failure of the store; what breaks off is gone
+//! on with where it broke off.
 
 use crate::error::{Answer, StoreError};
 use crate::pace::Pace;
@@ -6,13 +9,18 @@ use crate::place::Place;
 use rusty_s3::actions::{CreateMultipartUpload, ListObjectsV2};
 use rusty_s3::{Bucket, Credentials, S3Action, UrlStyle};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use ureq::{Agent, Body, SendBody, http};
 
 /// An object of more than this is brought in parts of so much, each held in memory.
-const PART_BYTES: usize = 16 << 20;
+const PART_BYTES: u64 = 16 << 20;
+/// Most parts of one object: a store takes 10,000. Of a longer one each part is longer.
+const MOST_PARTS: u64 = 9_000;
+const COPY_BYTES: usize = 1 << 20;
 /// How often one call is tried, and the first pause between.
 const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(250);
@@ -38,6 +46,12 @@ pub struct Store {
     keys: Credentials,
     endpoint: String,
     pace: Pace,
+    given_up: Arc<AtomicBool>,
+}
+
+/// Length of the parts of an object of this length.
+fn part_bytes(length: u64) -> u64 {
+    length.div_ceil(MOST_PARTS).max(PART_BYTES)
 }
 
 fn variable(names: &[&str]) -> Option<String> {
@@ -69,22 +83,36 @@ impl Store {
             .timeout_recv_response(Some(SILENCE))
             .build();
         let pace = Pace::new(bytes_per_s);
-        Ok(Store { agent: config.into(), bucket, keys, endpoint, pace })
+        let given_up = Arc::default();
+        Ok(Store { agent: config.into(), bucket, keys, endpoint, pace, given_up })
+    }
+
+    /// Once this is true nothing is brought any more, and nothing is tried again.
+    pub fn heed(&mut self, given_up: Arc<AtomicBool>) {
+        self.given_up = given_up;
+    }
+
+    /// An error if what is being done is given up.
+    pub fn still_wanted(&self) -> Result<(), StoreError> {
+        match self.given_up.load(Ordering::Relaxed) {
+            true => Err(StoreError::GivenUp),
+            false => Ok(()),
+        }
     }
 
     /// Brings a file; in parts if it is long. Returns its length.
     pub fn put_file(&mut self, key: &str, path: &Path) -> Result<u64, StoreError> {
         let failed = |e| StoreError::File(path.to_path_buf(), e);
         let mut file = File::open(path).map_err(failed)?;
-        let mut part = Vec::new();
+        let part_bytes = part_bytes(file.metadata().map_err(failed)?.len());
         let mut next = || -> Result<Vec<u8>, StoreError> {
-            part.clear();
-            let some = Read::by_ref(&mut file).take(PART_BYTES as u64).read_to_end(&mut part);
+            let mut part = Vec::new();
+            let some = Read::by_ref(&mut file).take(part_bytes).read_to_end(&mut part);
             some.map_err(failed)?;
-            Ok(std::mem::take(&mut part))
+            Ok(part)
         };
         let first = next()?;
-        if first.len() < PART_BYTES {
+        if (first.len() as u64) < part_bytes {
             self.put(key, &first)?;
             return Ok(first.len() as u64);
         }
@@ -114,7 +142,8 @@ impl Store {
     ) -> Result<u64, StoreError> {
         let (mut tags, mut bytes, mut part) = (Vec::new(), 0, first);
         while !part.is_empty() {
-            let number = tags.len() as u16 + 1;
+            self.still_wanted()?;
+            let number = u16::try_from(tags.len() + 1).map_err(|e| self.odd(&e))?;
             let action = self.bucket.upload_part(Some(&self.keys), key, number, upload);
             let url = action.sign(SIGNED);
             let answer = self.call(key, http::Method::PUT, &url, Some(&part))?;
@@ -149,14 +178,55 @@ impl Store {
 
     /// Fetches an object into a file. Returns its length.
     pub fn get_file(&mut self, key: &str, path: &Path) -> Result<u64, StoreError> {
-        let url = self.bucket.get_object(Some(&self.keys), key).sign(SIGNED);
-        let answer = self.call(key, http::Method::GET, &url, None)?;
         let failed = |e| StoreError::File(path.to_path_buf(), e);
         let mut file = File::create(path).map_err(failed)?;
-        let bytes = io::copy(&mut answer.into_body().into_reader(), &mut file);
-        let bytes = bytes.map_err(|e| self.away(&e))?;
+        let (mut have, mut fruitless) = (0, 0);
+        loop {
+            let from = have;
+            match self.get_from(key, &mut have, path, &mut file) {
+                Ok(()) => break,
+                Err(StoreError::Away(..)) if have > from => fruitless = 0,
+                Err(StoreError::Away(..)) if fruitless + 1 < TRIES => fruitless += 1,
+                Err(error) => return Err(error),
+            }
+            std::thread::sleep(PAUSE * (1 << fruitless));
+        }
         file.flush().map_err(failed)?;
-        Ok(bytes)
+        Ok(have)
+    }
+
+    /// Fetches what is left of an object behind what there is of it.
+    fn get_from(
+        &mut self,
+        key: &str,
+        have: &mut u64,
+        path: &Path,
+        file: &mut File,
+    ) -> Result<(), StoreError> {
+        let failed = |e| StoreError::File(path.to_path_buf(), e);
+        let url = self.bucket.get_object(Some(&self.keys), key).sign(SIGNED);
+        let answer = self.call_from(key, &http::Method::GET, &url, None, *have)?;
+        if answer.status() != http::StatusCode::PARTIAL_CONTENT {
+            // All of it, whatever was asked for.
+            *have = 0;
+            file.set_len(0).and_then(|()| file.rewind()).map_err(failed)?;
+        }
+        let left = answer.body().content_length();
+        let mut body = answer.into_body().into_reader();
+        let (mut buffer, mut got) = (vec![0; COPY_BYTES], 0);
+        loop {
+            let count = body.read(&mut buffer).map_err(|e| self.away(&e))?;
+            if count == 0 {
+                break;
+            }
+            file.write_all(&buffer[..count]).map_err(failed)?;
+            got += count as u64;
+            *have += count as u64;
+        }
+        match left.is_none_or(|left| left == got) {
+            true => Ok(()),
+            false => Err(self.away(&io::Error::from(io::ErrorKind::UnexpectedEof))),
+        }
     }
 
     /// All objects whose names begin so.
@@ -198,7 +268,6 @@ impl Store {
         body.read_to_string().map_err(|e| self.away(&e))
     }
 
-    /// One call, tried again as long as that may help.
     fn call(
         &mut self,
         key: &str,
@@ -206,10 +275,22 @@ impl Store {
         url: &url::Url,
         body: Option<&[u8]>,
     ) -> Result<http::Response<Body>, StoreError> {
+        self.call_from(key, &method, url, body, 0)
+    }
+
+    /// One call, tried again as long as that may help, for what stands from this byte on.
+    fn call_from(
+        &mut self,
+        key: &str,
+        method: &http::Method,
+        url: &url::Url,
+        body: Option<&[u8]>,
+        from: u64,
+    ) -> Result<http::Response<Body>, StoreError> {
         let mut pause = PAUSE;
         for tries in 1.. {
-            let last = tries == TRIES;
-            match self.call_once(&method, url, body) {
+            let last = tries == TRIES || self.still_wanted().is_err();
+            match self.call_once(method, url, body, from) {
                 Ok(answer) if answer.status().is_success() => return Ok(answer),
                 Ok(mut answer) => {
                     let status = answer.status().as_u16();
@@ -232,8 +313,12 @@ impl Store {
         method: &http::Method,
         url: &url::Url,
         body: Option<&[u8]>,
+        from: u64,
     ) -> Result<http::Response<Body>, ureq::Error> {
-        let request = http::Request::builder().method(method.clone()).uri(url.as_str());
+        let mut request = http::Request::builder().method(method.clone()).uri(url.as_str());
+        if from > 0 {
+            request = request.header("range", format!("bytes={from}-"));
+        }
         match body {
             Some(bytes) => {
                 let mut reader = self.pace.reader(bytes);
@@ -258,3 +343,7 @@ impl Store {
         StoreError::Refused { status: 200, code, message }
     }
 }
+
+#[cfg(test)]
+#[path = "store_tests.rs"]
+mod tests;

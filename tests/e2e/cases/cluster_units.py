@@ -7,7 +7,7 @@ import tempfile
 from clusters import Clusters
 from controller import kill_controller, same_processes
 from harness import EYRIE, Job, example, run_to_end
-from nodes import expected
+from nodes import Points, expected
 from unit_nodes import (
     Units,
     begins_again_before_any_set,
@@ -15,7 +15,6 @@ from unit_nodes import (
     dies_in_a_set,
     goes_back_with_its_unit,
 )
-from unanswered import Points
 
 OUTSIDE = ["--copies", "outside"]
 

@@ -8,7 +8,7 @@ import subprocess
 
 from harness import EYRIE, TIMEOUT_S, alive
 from hosts import Hosted, shell
-from nodes import SIZES, Nodes, expected
+from nodes import SIZES, Nodes, Pointed, expected, kill_stopped
 from restart import restart
 
 
@@ -225,16 +225,15 @@ def test_what_a_node_that_left_had_kept_outlives_the_next_loss():
 
 def test_the_node_is_lost_on_its_way_out():
     expected("farm")
-    with Nodes("farm", 3, ckpt_every=0.5) as job:
+    with Pointed("farm", 3, ckpt_every=0.5) as job:
         record = ready(job)
         victim = record["nodes"][1]["pid"]
-        # So it gets no further.
-        os.kill(victim, signal.SIGSTOP)
+        job.arm("leave-1")
         with Asked(job, "1") as asked:
+            # So it gets no further.
+            job.stopped_at("leave-1", victim)
             job.wait_event("node-leaving", node=1)
-            # Its silence may have been noticed by now.
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(victim, signal.SIGKILL)
+            kill_stopped(victim)
             code, out, err = asked.over()
         assert code == 1 and "is lost" in out, (code, out, err)
         for rank in on_node(record, 1):
@@ -246,14 +245,14 @@ def test_the_node_is_lost_on_its_way_out():
 def test_the_target_is_lost_before_it_has_anything():
     """The ranks go elsewhere."""
     expected("heat")
-    with Nodes("heat", 3, ["--spares", "1"], ckpt_every=0.5) as job:
+    with Pointed("heat", 3, ["--spares", "1"], ckpt_every=0.5) as job:
         record = ready(job)
         target = record["nodes"][3]["pid"]
-        os.kill(target, signal.SIGSTOP)
+        job.arm("leave-1")
         with Asked(job, "1", "--to", "3") as asked:
+            job.stopped_at("leave-1", target)
             job.wait_event("node-leaving", node=1)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(target, signal.SIGKILL)
+            kill_stopped(target)
             code, out, err = asked.over()
         assert code == 0 and "has left" in out, (code, out, err)
         is_gone(job, 1, record)
@@ -357,11 +356,12 @@ def test_what_cannot_be_is_refused():
 
 def test_a_node_that_leaves_is_not_asked_again():
     expected("farm")
-    with Nodes("farm", 3, ckpt_every=0.5) as job:
+    with Pointed("farm", 3, ckpt_every=0.5) as job:
         record = ready(job)
-        # So it gets no further.
-        os.kill(record["nodes"][1]["pid"], signal.SIGSTOP)
+        job.arm("leave-1")
         with Asked(job, "1") as asked:
+            # So it gets no further.
+            job.stopped_at("leave-1", record["nodes"][1]["pid"])
             job.wait_event("node-leaving", node=1)
             again = job.eyrie("drain", "last", "1", check=False)
             save = job.eyrie("checkpoint", "last", "--end", check=False)

@@ -10,7 +10,7 @@ from clusters import Clusters, hosted
 from drain import Asked, drain, is_gone, nothing_again, on_node, ready, refused
 from harness import TIMEOUT_S, alive, example, run_to_end
 from hosts import PLAIN, Hosted, shell
-from nodes import SIZES, Nodes, expected
+from nodes import SIZES, Nodes, Pointed, expected, kill_stopped
 
 
 def migrate(job, *words, code=0):
@@ -198,14 +198,15 @@ def test_ranks_end_while_they_move():
 def test_a_source_is_lost_on_the_way():
     """Its ranks go where they were to go, too."""
     expected("farm")
-    with Nodes("farm", 2, ["--spares", "2"], ckpt_every=0.5) as job:
+    with Pointed("farm", 2, ["--spares", "2"], ckpt_every=0.5) as job:
         record = ready(job)
         victim = record["nodes"][1]["pid"]
-        # So it gets no further.
-        os.kill(victim, signal.SIGSTOP)
+        job.arm("leave-1")
         with Asking(job, "--to", "2-3") as asked:
+            # So it gets no further.
+            job.stopped_at("leave-1", victim)
             job.wait_event("node-leaving", node=1)
-            os.kill(victim, signal.SIGKILL)
+            kill_stopped(victim)
             code, out, err = asked.over()
         assert code == 1 and "is lost" in out, (code, out, err)
         for rank in range(4):
@@ -218,13 +219,14 @@ def test_a_source_is_lost_on_the_way():
 
 def test_a_target_is_lost_before_it_has_anything():
     expected("heat")
-    with Nodes("heat", 2, ["--spares", "2"], ckpt_every=0.5) as job:
+    with Pointed("heat", 2, ["--spares", "2"], ckpt_every=0.5) as job:
         record = ready(job)
         target = record["nodes"][3]["pid"]
-        os.kill(target, signal.SIGSTOP)
+        job.arm("leave-1")
         with Asking(job, "--to", "2-3") as asked:
+            job.stopped_at("leave-1", target)
             job.wait_event("node-leaving", node=1)
-            os.kill(target, signal.SIGKILL)
+            kill_stopped(target)
             code, out, err = asked.over()
         assert code == 0 and "is a spare" in out, (code, out, err)
         assert homes(job) == [2, 2, 2, 2], job.status()

@@ -70,6 +70,60 @@ class Nodes(Job):
         gone(self)
 
 
+class Points:
+    """Of a job over nodes whose controller waits at the points that are armed."""
+
+    def __init__(self, *arguments, **more):
+        self.points = tempfile.mkdtemp(prefix="eyrie-test-")
+        super().__init__(*arguments, env={"EYRIE_POINTS": self.points}, **more)
+
+    def close(self):
+        super().close()
+        shutil.rmtree(self.points, ignore_errors=True)
+
+    def arm(self, point):
+        open(os.path.join(self.points, point), "w").close()
+
+    def held_at(self, point):
+        """Its process, when the controller has come to that point, where it waits."""
+
+        def told_who():
+            try:
+                with open(os.path.join(self.points, f"{point}.pid")) as file:
+                    return file.read()
+            except OSError:
+                return ""
+
+        return int(self.until(told_who, point))
+
+    def let_go(self, point):
+        os.remove(os.path.join(self.points, f"{point}.held"))
+
+    def dies_at(self, point, count):
+        """The controller has come to that point, and dies there; the next one goes on."""
+        os.kill(self.held_at(point), signal.SIGKILL)
+        self.let_go(point)
+        self.wait_event("controller-back", count=count)
+
+
+class Pointed(Points, Nodes):
+    def begun(self):
+        return [e["node"] for e in self.events() if e["event"] == "node-leaving"]
+
+    def stopped_at(self, point, node):
+        """The controller has come to that point: before it goes on, this node stops, whose process
+        that is. That it is silent by then, and not lost yet, hangs on nobody's speed."""
+        self.held_at(point)
+        os.kill(node, signal.SIGSTOP)
+        self.let_go(point)
+
+
+def kill_stopped(pid):
+    """A node that had stopped: its silence may have been noticed by now, and it killed."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
 def gone(job):
     """No process and no folder of the job is left, soon."""
     job.settle()

@@ -8,7 +8,7 @@ from controller import kill_controller
 from faults import flip_a_byte
 from harness import Job, soon
 from hosts import Hosted, shell
-from nodes import Nodes, expected
+from nodes import Nodes, expected, kill_stopped
 from restart import SAVED, lines, restart, save
 
 
@@ -149,7 +149,7 @@ def test_a_node_dies_before_all_have_their_checkpoints():
         os.kill(record["nodes"][1]["pid"], signal.SIGSTOP)
         job.interrupt(signal.SIGQUIT)
         job.wait_event("checkpointing")
-        os.kill(record["nodes"][1]["pid"], signal.SIGKILL)
+        kill_stopped(record["nodes"][1]["pid"])
         job.until(lambda: not job.running() or "is not saved" in job.stderr(), "an answer")
         if job.running():
             # Images may fail to come there before the node is known to be lost.

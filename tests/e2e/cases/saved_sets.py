@@ -46,7 +46,8 @@ def all_nodes_die(name, nodes, again, make=saving):
         take_a_set(job)
         job.kill_nodes(*range(nodes))
         assert job.wait() == 1, job.report()
-        assert "no node is left; to go on" in job.stderr(), job.stderr()
+        assert "no node is left" in job.stderr(), job.stderr()
+        assert "to go on from what was saved" in job.stderr(), job.stderr()
         restart(job, "--nodes", str(again))
         job.wait_event("restored", count=4)
         # It is brought to the folder again and again.

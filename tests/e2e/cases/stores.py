@@ -273,6 +273,7 @@ def test_a_damaged_state_is_answered_by_the_one_before():
         newest = max(o for o in it.objects() if "/state-" in o)
         it.put(newest, '{"format": 1, "files": [{"name": "../x", "object": "y"')
         from_the_store(job, it, "farm")
+        assert "a newer state of the job is not whole" in job.stderr(), job.stderr()
         end_of(job, it, "farm")
 
 

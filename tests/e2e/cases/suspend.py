@@ -50,10 +50,16 @@ def ranks_of(record):
 
 def stands(job):
     """No thread of any rank runs, and status says so; what the job says then."""
-    record = job.status()
+
+    def all_stand():
+        # Of a node that is slow to answer, or has just come back to its controller, it knows nothing.
+        record = job.status()
+        states = {r["state"] for r in (record or {}).get("ranks", []) if r["pid"]}
+        return record if states == {"suspended"} else None
+
+    record = soon(all_stand, "ranks that stand")
     assert record["suspended"] and record["suspended"]["whole"], record
     assert record["suspended"]["by"] == ["user"], record
-    assert {r["state"] for r in record["ranks"] if r["pid"]} == {"suspended"}, record["ranks"]
     before = {pid: tasks(pid) for pid in ranks_of(record)}
     # It answers, and takes its time for that.
     later = job.status()
@@ -187,7 +193,7 @@ def stands_soon(job):
     """One that was started now is stopped at once. Others may still be on their way back."""
 
     def all_stand():
-        return {r["state"] for r in job.status()["ranks"]} == {"suspended"}
+        return {r["state"] for r in (job.status() or {}).get("ranks", [])} == {"suspended"}
 
     soon(all_stand, "ranks that stand")
     stands(job)

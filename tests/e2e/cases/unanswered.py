@@ -1,49 +1,10 @@
 """`eyrie drain` and `eyrie migrate` whose controller dies before it has answered: they ask the next
 one, or watch what the dead one had begun; either way it is done once."""
 
-import os
-import shutil
-import signal
-import tempfile
-
 from drain import Asked, nothing_again, on_node, ready
 from harness import alive
 from migrate import Asking, is_spare
-from nodes import Nodes, expected
-
-
-class Points:
-    """Of a job over nodes whose controller waits at the points that are armed."""
-
-    def __init__(self, *arguments, **more):
-        self.points = tempfile.mkdtemp(prefix="eyrie-test-")
-        super().__init__(*arguments, env={"EYRIE_POINTS": self.points}, **more)
-
-    def close(self):
-        super().close()
-        shutil.rmtree(self.points, ignore_errors=True)
-
-    def arm(self, point):
-        open(os.path.join(self.points, point), "w").close()
-
-    def dies_at(self, point, count):
-        """The controller has come to that point, and dies there; the next one goes on."""
-
-        def told_who():
-            try:
-                with open(os.path.join(self.points, f"{point}.pid")) as file:
-                    return file.read()
-            except OSError:
-                return ""
-
-        os.kill(int(self.until(told_who, point)), signal.SIGKILL)
-        os.remove(os.path.join(self.points, f"{point}.held"))
-        self.wait_event("controller-back", count=count)
-
-
-class Pointed(Points, Nodes):
-    def begun(self):
-        return [e["node"] for e in self.events() if e["event"] == "node-leaving"]
+from nodes import Pointed, expected
 
 
 def test_who_asked_asks_the_next_controller_or_goes_on_to_watch():

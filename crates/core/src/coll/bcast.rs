@@ -134,7 +134,8 @@ impl Machine {
     unsafe fn bcast_parts(&mut self, comm: &Rc<Comm>, tag: i32, data: Data, root: u32) -> Res<()> {
         let (n, me, bytes) = (comm.size(), comm.rank, data.bytes());
         let byte = self.types.get(BYTE)?;
-        let run = data.dt.contiguous_run(data.count);
+        // What goes out as bytes is cleared of padding when it is packed.
+        let run = data.dt.contiguous_run(data.count).filter(|_| !data.dt.is_padded());
         let mut temporary = Scratch::bytes(if run.is_some() { 0 } else { bytes })?;
         let base = match run {
             Some(at) => data.ptr.wrapping_offset(at as isize),

@@ -90,6 +90,12 @@ impl Datatype {
         self.layout.signature.uniform()
     }
 
+    /// Whether bytes of its data mean nothing, and must not be sent as they are.
+    #[inline]
+    pub fn is_padded(&self) -> bool {
+        self.layout.signature.is_padded()
+    }
+
     pub fn signature(&self) -> &Signature {
         &self.layout.signature
     }

@@ -1,6 +1,8 @@
 //! Moving data between a user's layout and the packed stream, and `MPI_Pack` / `MPI_Unpack`.
 //!
-//! Kept true: the packed format is the native stream, byte for byte what a message carries.
+//! Kept true: the packed format is the native stream, byte for byte what a message carries; the
+//! bytes of it that mean nothing (padding of x87 numbers, which differs from run to run) are zero,
+//! so that a replay sends what was logged.
 
 use super::Datatype;
 use super::exec::{self, Pack, Unpack};
@@ -39,6 +41,15 @@ impl Datatype {
         debug_assert!(self.bytes(count).is_some_and(|n| offset + len <= n));
         // SAFETY: the caller's promise; packing only reads at `buf`.
         unsafe { self.run::<Pack>(buf.cast_mut(), count, offset, out.as_mut_ptr(), len) }
+        self.clear_padding(offset, out);
+    }
+
+    /// Clears what means nothing in `out`, which is the packed stream from `offset` on.
+    #[inline]
+    pub fn clear_padding(&self, offset: u64, out: &mut [u8]) {
+        if self.is_padded() {
+            self.layout.signature.clear_padding(offset, out);
+        }
     }
 
     /// Copies `data` to bytes `[offset, offset + data.len())` of the packed stream of `count`

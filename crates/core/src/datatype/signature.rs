@@ -52,6 +52,17 @@ pub struct Signature {
     elements: u64,
     foreign_size: u64,
     depth: u32,
+    /// There are x87 numbers in it.
+    padded: bool,
+}
+
+/// From one x87 number to the next in memory and in the packed stream, and the bytes of each that
+/// mean nothing.
+const F80_BYTES: u64 = 16;
+const F80_PADDING: std::ops::Range<u64> = 10..16;
+
+fn is_padded(b: Basic) -> bool {
+    matches!(b, Basic::F80 | Basic::C80)
 }
 
 impl Signature {
@@ -62,7 +73,56 @@ impl Signature {
             elements: 1,
             foreign_size: b.foreign_size(),
             depth: 0,
+            padded: is_padded(b),
         }
+    }
+
+    /// Whether bytes of the packed stream mean nothing, and may differ from run to run.
+    pub fn is_padded(&self) -> bool {
+        self.padded
+    }
+
+    /// Clears those in `out`, which is the packed stream of copies of this from `from` on.
+    pub(crate) fn clear_padding(&self, from: u64, out: &mut [u8]) {
+        if !self.padded {
+            return;
+        }
+        if let [(Unit::Basic(_), _)] = &self.items[..] {
+            for (at, byte) in (from..).zip(out) {
+                if F80_PADDING.contains(&(at % F80_BYTES)) {
+                    *byte = 0;
+                }
+            }
+            return;
+        }
+        let (mut skip, mut left) = (from % self.size, out);
+        while !left.is_empty() {
+            left = self.clear_one(skip, left);
+            skip = 0;
+        }
+    }
+
+    /// The same in one copy, behind so many bytes of it. Returns what is left of `out`.
+    fn clear_one<'a>(&self, mut skip: u64, mut out: &'a mut [u8]) -> &'a mut [u8] {
+        for (unit, count) in &self.items {
+            let all = unit.size() * count;
+            if skip >= all {
+                skip -= all;
+                continue;
+            }
+            let len = (all - skip).min(out.len() as u64) as usize;
+            let (these, rest) = out.split_at_mut(len);
+            match unit {
+                Unit::Basic(b) if is_padded(*b) => Signature::basic(*b).clear_padding(skip, these),
+                Unit::Basic(_) => {}
+                Unit::Nested(s) => s.clear_padding(skip, these),
+            }
+            (skip, out) = (0, rest);
+            if out.is_empty() {
+                break;
+            }
+        }
+        out
     }
 
     /// Basic elements of one element of the datatype.
@@ -105,9 +165,9 @@ impl Signature {
             let b = size_of(count, each)?;
             a.checked_add(b).ok_or(class::VALUE_TOO_LARGE).and_then(|n| size_of(1, n))
         };
-        let (foreign, depth) = match &unit {
-            Unit::Basic(b) => (b.foreign_size(), 0),
-            Unit::Nested(s) => (s.foreign_size, s.depth + 1),
+        let (foreign, depth, padded) = match &unit {
+            Unit::Basic(b) => (b.foreign_size(), 0, is_padded(*b)),
+            Unit::Nested(s) => (s.foreign_size, s.depth + 1, s.padded),
         };
         if depth > DEPTH_MAX {
             return Err(class::OTHER);
@@ -116,6 +176,7 @@ impl Signature {
         self.elements = sum(self.elements, unit.elements())?;
         self.foreign_size = sum(self.foreign_size, foreign)?;
         self.depth = self.depth.max(depth);
+        self.padded |= padded;
         match self.items.last_mut() {
             Some((last, n)) if last.same(&unit) => *n += count,
             _ => self.items.push((unit, count)),

@@ -47,9 +47,13 @@ int main(int argc, char **argv) {
     sigemptyset(&block);
     sigaddset(&block, SIGRTMIN + 3);
     sigaddset(&block, SIGUSR1);
+    sigaddset(&block, SIGCONT);
     sigprocmask(SIG_BLOCK, &block, NULL);
     for (int i = 1; i <= 5; i++) sigqueue(getpid(), SIGRTMIN + 3, (union sigval){.sival_int = i});
     raise(SIGUSR1);
+    // One for this thread, one for the process.
+    raise(SIGCONT);
+    kill(getpid(), SIGCONT);
     struct itimerval timer = {{0, 7000}, {0, 7000}};
     setitimer(ITIMER_REAL, &timer, NULL);
     setitimer(ITIMER_VIRTUAL, &timer, NULL);
@@ -62,13 +66,18 @@ int main(int argc, char **argv) {
     sigprocmask(SIG_SETMASK, NULL, &now);
     int pends = sigismember(&pending, SIGUSR1) && sigismember(&pending, SIGRTMIN + 3);
     int masks = sigismember(&now, SIGUSR1) && !sigismember(&now, SIGALRM);
+    int continues = 0;
+    sigset_t cont;
+    sigemptyset(&cont);
+    sigaddset(&cont, SIGCONT);
+    while (sigtimedwait(&cont, NULL, &(struct timespec){0}) == SIGCONT) continues++;
     sigdelset(&block, SIGUSR1);
     sigprocmask(SIG_UNBLOCK, &block, NULL);
     stack_t seen;
     sigaltstack(NULL, &seen);
     FILE *out = fopen("out", "w");
     if (!out) return 1;
-    fprintf(out, "on_stack %d pends %d masks %d queued %d sum %d waits %d stack %d\n", on_stack,
-            pends, masks, queued, sum, waits, seen.ss_sp == stack && seen.ss_size == STACK);
+    fprintf(out, "on_stack %d pends %d masks %d queued %d sum %d waits %d continues %d stack %d\n",
+            on_stack, pends, masks, queued, sum, waits, continues, seen.ss_sp == stack && seen.ss_size == STACK);
     return fclose(out);
 }

@@ -79,7 +79,6 @@ pub(super) struct Books {
     pub rollbacks: u64,
     pub malformed: u64,
     pub exit_code: Option<i32>,
-    pub hung_up: bool,
     /// How often it was saved, whether that is on disk, and not all ranks run again since.
     pub saves: u32,
     pub is_saved: bool,
@@ -89,6 +88,8 @@ pub(super) struct Books {
     pub halt: eyrie_protocol::halt::Halt,
     pub pauses: eyrie_protocol::pause::Pauses,
     pub sets: Vec<super::units::Taking>,
+    /// Nodes that were told to end, and when.
+    pub notices: BTreeMap<u32, Moment>,
 }
 
 impl Job {
@@ -236,7 +237,6 @@ impl Job {
             rollbacks: self.rollbacks,
             malformed: self.malformed,
             exit_code: self.exit_code,
-            hung_up: self.hung_up,
             saves: self.saves,
             is_saved: self.is_saved,
             restarting: self.restarting,
@@ -245,6 +245,7 @@ impl Job {
             halt: self.halt.rule.clone(),
             pauses: self.pauses.clone(),
             sets: self.units.taking(),
+            notices: self.known_notices(),
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Kept true: the job never waits for the store, but for the last state when it ends; what cannot
 //! be brought is told, and tried again until it is, or until there is a newer one; files stay as
-//! long as they are being brought, as they have names of their own.
+//! long as they are being brought, as they have names of their own; what nobody wants any more is
+//! brought no further.
 
 use super::{Job, Msg, archive};
 use crate::depot::{Brought, Depot as Place};
@@ -14,6 +15,8 @@ use eyrie_vault::seal::Key;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
@@ -42,9 +45,16 @@ pub struct Depot {
     told: Option<String>,
     /// When the newest one was there.
     unix_ms: Option<u64>,
+    /// Nothing is to be brought any more.
+    given_up: Arc<AtomicBool>,
 }
 
 impl Depot {
+    /// Setting this gives up what is being brought.
+    pub fn given_up(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.given_up)
+    }
+
     /// Waits for the last state. `Err`: it could not be brought.
     pub fn close(mut self) -> Result<(), String> {
         self.orders = None;
@@ -68,6 +78,7 @@ impl Job {
     /// Nobody is to go on with the job.
     pub(super) fn clear_depot(&mut self) {
         if self.spec.save_to.is_some() {
+            self.flush.depot.given_up.store(true, Ordering::Relaxed);
             let _ = self.order_depot(Order::Clear);
         }
     }
@@ -79,7 +90,7 @@ impl Job {
             let (rate, tell) = (self.spec.save_rate_bytes, self.tell.clone());
             let (orders, ordered) = mpsc::channel();
             let key = self.spec.save_key.clone();
-            let way = Way { url, rate, key };
+            let way = Way { url, rate, key, given_up: self.flush.depot.given_up() };
             let work = move || serve(&way, &ordered, &tell);
             let name = String::from("eyrie-depot");
             self.flush.depot.thread = Some(std::thread::Builder::new().name(name).spawn(work)?);
@@ -163,6 +174,7 @@ struct Way {
     rate: u64,
     /// The file with the key.
     key: Option<String>,
+    given_up: Arc<AtomicBool>,
 }
 
 /// Carries out orders until there are no more, the newest state only. `Err`: the last one is not
@@ -196,7 +208,10 @@ fn serve(way: &Way, orders: &Receiver<Order>, tell: &UnboundedSender<Msg>) -> Re
             } else {
                 waiting = Some(staged);
             }
-            let _ = tell.send(Msg::InDepot { result: brought });
+            // Whoever gave it up knows.
+            if !way.given_up.load(Ordering::Relaxed) {
+                let _ = tell.send(Msg::InDepot { result: brought });
+            }
         }
         if over {
             return result;
@@ -208,7 +223,11 @@ fn open(way: &Way) -> Result<Place, String> {
     let key = way.key.as_ref().map(|path| Key::read(Path::new(path)));
     let named = |e| format!("{}: {e}", way.key.as_deref().unwrap_or_default());
     let key = key.transpose().map_err(named)?;
-    Place::open(way.url.clone(), Some(way.rate), key).map_err(|e| e.to_string())
+    let place = Place::open(way.url.clone(), Some(way.rate), key);
+    place.map_err(|e| e.to_string()).map(|mut place| {
+        place.heed(Arc::clone(&way.given_up));
+        place
+    })
 }
 
 fn remove(staged: &Path) {

@@ -214,12 +214,6 @@ impl Job {
 
     /// The last node is gone.
     pub(super) fn no_node_left(&mut self) {
-        let mut text = String::from("no node is left");
-        if self.flushes() && self.archive.holds() {
-            self.is_saved = true;
-            let id = &self.place.id;
-            text += &format!("; to go on from what the job's folder has: eyrie restart {id}");
-        }
-        self.fatal(text);
+        self.fatal(String::from("no node is left"));
     }
 }

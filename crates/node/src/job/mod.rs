@@ -340,8 +340,6 @@ pub struct Job {
     is_saved: bool,
     /// Not all ranks of a saved job run again yet.
     restarting: bool,
-    /// It ends because its console went away.
-    hung_up: bool,
     looks: report::Looks,
     unprotected: Option<String>,
     verify: Option<verify::Verify>,
@@ -453,7 +451,6 @@ impl Job {
             saves: 0,
             is_saved: false,
             restarting: false,
-            hung_up: false,
             looks: report::Looks::default(),
             unprotected: None,
             verify: (spec.ft == Ft::Verify).then(verify::Verify::default),
@@ -560,7 +557,6 @@ impl Job {
             Msg::Stop { signal } => self.stop(signal),
             Msg::ConsoleGone => {
                 self.forsake_etcd();
-                self.hung_up = self.monitor.running();
                 self.step(monitor::Input::ConsoleGone);
             }
         }
@@ -577,7 +573,6 @@ impl Job {
     /// The user asks the job to end, also so that it can be restarted, or to pass on a signal that
     /// does not end it.
     pub fn stop(&mut self, signal: i32) {
-        self.hung_up = signal == libc::SIGHUP;
         if signal == libc::SIGQUIT {
             if let Err(why) = self.checkpoint_and_end(None) {
                 self.say(format!("the job is not saved: {why}"));
@@ -642,12 +637,11 @@ impl Job {
         let mut event = self.event(EventKind::Ended);
         event.count = u64::try_from(code).ok();
         self.log_event(event);
-        if !self.is_saved && !self.restarting && !self.hung_up {
-            // Nobody is to go on with it, nor with what is just being brought.
-            self.stop_flush();
-            self.stop_set();
-            let _ = std::fs::remove_file(self.place.folder.join(crate::home::SAVED));
-            self.clear_depot();
+        if !self.is_saved && !self.restarting {
+            match self.monitor.is_given_up() {
+                true => self.forget_saved(),
+                false => self.leave_saved(),
+            }
         }
         self.exit_code = Some(code);
         self.over.notify_one();

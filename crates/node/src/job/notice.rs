@@ -5,7 +5,8 @@
 //! them to: then the job is saved, so that it can be restarted.
 //!
 //! Kept true: what is decided waits a moment for the notices of others; what cannot be done is
-//! told, and tried again as long as there is time.
+//! told, and tried again as long as there is time, also what was begun and came to nothing, and
+//! also by the next controller.
 
 use super::books::Moment;
 use super::{Job, Msg};
@@ -57,16 +58,20 @@ impl Job {
     /// Does what the notices ask for, as far as that is not under way.
     pub(super) fn heed_notices(&mut self) {
         self.notices.armed = false;
-        if self.exit_code.is_some() || self.monitor.is_ending() || self.suspend.is_some() {
+        let grace = self.grace();
+        let noticed = self.notices.nodes.iter().filter(|(_, since)| since.elapsed() < grace);
+        let noticed: BTreeSet<u32> = noticed.map(|(node, _)| *node).collect();
+        if self.exit_code.is_some() || noticed.is_empty() {
             return;
         }
-        let grace = self.grace();
+        // What is begun now, or is under way, may come to nothing.
+        self.arm_notices();
+        if self.monitor.is_ending() || self.suspend.is_some() {
+            return;
+        }
         let live: BTreeSet<u32> =
             (0u32..).zip(&self.nodes).filter(|(_, n)| n.is_live()).map(|(node, _)| node).collect();
-        let in_time = |(node, since): (&u32, &Moment)| {
-            (live.contains(node) && since.elapsed() < grace).then_some(*node)
-        };
-        let going: BTreeSet<u32> = self.notices.nodes.iter().filter_map(in_time).collect();
+        let going: BTreeSet<u32> = noticed.intersection(&live).copied().collect();
         let result = match going.is_empty() {
             true => return,
             false if going == live => self.save_in_time(&going),
@@ -77,6 +82,18 @@ impl Job {
                 self.say(why.clone());
             }
             self.notices.obstacle = Some(why);
+        }
+    }
+
+    /// What the next controller needs to know of it.
+    pub(super) fn known_notices(&self) -> BTreeMap<u32, Moment> {
+        self.notices.nodes.clone()
+    }
+
+    /// What the dead controller knew.
+    pub(super) fn take_notices(&mut self, nodes: BTreeMap<u32, Moment>) {
+        self.notices.nodes = nodes;
+        if !self.notices.nodes.is_empty() {
             self.arm_notices();
         }
     }

@@ -144,17 +144,18 @@ impl Job {
         (self.unprotected, self.start) = (books.unprotected, books.start);
         (self.recoveries, self.rollbacks) = (books.recoveries, books.rollbacks);
         (self.malformed, self.exit_code) = (books.malformed, books.exit_code);
-        self.hung_up = books.hung_up;
         self.leaves = books.leaves;
         self.halt.take_over(books.halt);
         self.pauses = books.pauses;
         self.units.take_up(books.sets);
+        self.take_notices(books.notices);
         (self.saves, self.is_saved, self.restarting) =
             (books.saves, books.is_saved, books.restarting);
         self.take_archive(books.archive)?;
         self.note_flushed();
         (self.monitor, self.scheduler, self.planner) =
             (known.monitor, known.scheduler, known.planner);
+        self.monitor.console_back();
         self.ranks = known.ranks;
         self.vaults = known.vaults;
         if known.torn > 0 {

@@ -323,6 +323,29 @@ impl Job {
         }
     }
 
+    /// Of a job that is over: nobody is to go on with it, nor with what is just being brought.
+    pub(super) fn forget_saved(&mut self) {
+        self.stop_flush();
+        self.stop_set();
+        let _ = std::fs::remove_file(self.place.folder.join(home::SAVED));
+        self.clear_depot();
+    }
+
+    /// Of a job that could not go on: what `--save-every`, `--save-to` or `--ft coordinated` kept
+    /// of it stays, and the user is told.
+    pub(super) fn leave_saved(&mut self) {
+        let held = !self.many() || self.archive.holds();
+        let stored = || Some(self.saved_to()?).filter(|to| to.unix_ms.is_some());
+        let from = match held && self.place.folder.join(home::SAVED).exists() {
+            true => Some(self.place.id.clone()),
+            false => stored().map(|to| to.place),
+        };
+        if let Some(from) = from {
+            self.is_saved = true;
+            self.say(format!("to go on from what was saved of the job: eyrie restart {from}"));
+        }
+    }
+
     fn forget_segment(&self, number: u32) {
         let images = self.place.folder.join(home::IMAGES);
         let _ = std::fs::remove_file(images.join(saved::segment_name(number)));

@@ -305,6 +305,7 @@ impl Job {
             );
         }
         self.input.sync()?;
+        saved::SavedJob::set_aside(&self.place.folder)?;
         state.write(&self.place.folder)
     }
 
@@ -417,7 +418,12 @@ impl Job {
         }
         let Some(together) = &mut self.together else { return };
         together.sets.retain(|s| s.generation != set);
-        let next = match together.newest() {
+        let newest = together.newest();
+        // Before its files go, the state that names them does.
+        if let Err(error) = saved::SavedJob::take_back(&self.place.folder, newest) {
+            tracing::warn!(%error, "what is saved is not the set before");
+        }
+        let next = match newest {
             Some(_) => "the one before is taken",
             None => "all ranks go back to the beginning",
         };

@@ -3,6 +3,7 @@
 mod delays;
 mod faulty;
 mod moving;
+mod padding;
 mod reducing;
 mod wrong;
 

@@ -3,5 +3,6 @@
 mod bounds;
 mod introspect;
 mod model;
+mod padding;
 mod property;
 mod represent;
