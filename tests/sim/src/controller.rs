@@ -127,9 +127,12 @@ impl World {
                     let least = point.map(|p| p.det_pos).next().unwrap_or(0);
                     self.check_restore(rank, incarnation, words.as_ref(), least);
                     self.check_hurt(rank, incarnation);
-                    let order = Order { rank, incarnation, generation, from, words };
+                    let stumble = self.stumbles(at, incarnation);
+                    let order = Order { rank, incarnation, generation, from, words, stumble };
                     self.say_to(at, ToNode::Restore(order));
-                    self.planner(Input::Starting { rank, incarnation });
+                    if stumble != Some(Stumble::NoImage) {
+                        self.planner(Input::Starting { rank, incarnation });
+                    }
                     self.fault_nearby(6);
                 }
                 Action::Copy { rank, generation, from, to } => {
@@ -385,6 +388,7 @@ impl World {
             FromNode::ImageBad { rank, incarnation, generation, at } => {
                 self.planner(Input::ImageBad { rank, incarnation, generation, at });
             }
+            FromNode::Unfit { rank, incarnation, at } => self.unfit(rank, incarnation, at),
             FromNode::Stored { rank, generation, image, partner } => {
                 self.pause_over(rank, generation);
                 let at = std::iter::once(member).chain(partner).collect();
