@@ -57,6 +57,9 @@ impl World {
         let kept = &self.controller.retention[rank as usize];
         let Some(generation) = kept.newest().map(|k| k.generation) else { return };
         let holders: Vec<Member> = planner.holders(rank, generation).collect();
+        if holders.is_empty() {
+            return self.planner(Input::Unfit { rank, incarnation, at });
+        }
         for at in holders {
             self.planner(Input::ImageBad { rank, incarnation, generation, at });
         }

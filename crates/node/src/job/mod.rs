@@ -38,6 +38,7 @@ mod start;
 mod suspend;
 mod swap;
 mod together;
+mod unfit;
 mod units;
 mod vault;
 mod verify;
@@ -251,6 +252,8 @@ struct Rank {
     moves: rounds::Moves,
     /// The image for which its memory goes out.
     swap: Option<u32>,
+    /// What has kept it from being brought back since it ran last.
+    trouble: unfit::Trouble,
 }
 
 fn blank() -> [Tape; 2] {
@@ -716,6 +719,7 @@ impl Rank {
             falls: false,
             moves: rounds::Moves::default(),
             swap: None,
+            trouble: unfit::Trouble::default(),
         }
     }
 }

@@ -305,7 +305,9 @@ impl Job {
         }
         match message {
             FromNode::Started { rank, start, pid } => self.started(rank, start, pid),
-            FromNode::NotStarted { rank, start, text } => self.not_started(rank, start, text),
+            FromNode::NotStarted { rank, start, fault, text } => {
+                self.not_started(rank, start, fault, text);
+            }
             FromNode::Found { rank, attempt, choice } if self.many() => {
                 self.found(node, rank, attempt, choice);
             }

@@ -371,11 +371,20 @@ impl Job {
     pub(super) fn bring_all(&mut self) {
         let set = self.together.as_ref().and_then(|t| t.going_back);
         let Some(set) = set else { return };
-        for rank in 0..self.size() {
-            if self.monitor.may_start(rank) {
-                let (attempt, generations) = (self.ranks[rank as usize].deaths, vec![set]);
-                self.to_home(rank, ToNode::Find { rank, attempt, generations, fetch: None });
-            }
+        (0..self.size()).for_each(|rank| self.bring_one(rank, set));
+    }
+
+    fn bring_one(&mut self, rank: u32, set: u32) {
+        if self.monitor.may_start(rank) {
+            let (attempt, generations) = (self.ranks[rank as usize].deaths, vec![set]);
+            self.to_home(rank, ToNode::Find { rank, attempt, generations, fetch: None });
+        }
+    }
+
+    /// A rank could not be brought back with the others.
+    pub(super) fn bring_again(&mut self, rank: u32) {
+        if let Some(set) = self.together.as_ref().and_then(|t| t.going_back) {
+            self.bring_one(rank, set);
         }
     }
 
@@ -394,6 +403,7 @@ impl Job {
                 self.log_event(event);
                 self.set_refused(set, &format!("rank {rank}: {why}"));
             }
+            Choice::Unfit(why) => self.cannot_start_here(rank, &why),
             Choice::Left(count) => {
                 self.fatal(format!("{count} processes of the dead rank {rank} cannot be killed"));
             }
