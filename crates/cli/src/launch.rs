@@ -235,16 +235,15 @@ fn check_transport(run: &Run) -> Result<(), Failure> {
     checked.map_err(|text| Failure::new(USAGE, anyhow::Error::msg(text)))
 }
 
-/// Refuses to save what is not one state of the job.
+/// Refuses to save what is not checkpointed.
 pub fn check_saving(run: &Run) -> Result<(), Failure> {
     let text = match run.ft {
         _ if run.save_every.is_none() => return Ok(()),
-        FtMode::Logged | FtMode::Routed | FtMode::Coordinated => return Ok(()),
         FtMode::None => "--save-every saves checkpoints, and with --ft none there are none",
-        FtMode::Node => "a job with --ft node is not saved as a whole, so far: no --save-every",
-        FtMode::Cluster => {
-            "a job with --ft cluster is not saved as a whole, so far: no --save-every"
+        FtMode::Node if run.vault.is_some_and(has_parity) => {
+            "a job with --ft node and --vault is not saved as a whole, so far: no --save-every"
         }
+        _ => return Ok(()),
     };
     Err(Failure::new(USAGE, anyhow::Error::msg(text)))
 }

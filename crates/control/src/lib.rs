@@ -7,6 +7,7 @@
 pub mod auth;
 pub mod bind;
 pub mod event;
+pub mod far;
 pub mod frame;
 pub mod gateway;
 pub mod ha;

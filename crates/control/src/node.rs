@@ -5,6 +5,7 @@
 //! order in which they were sent; what concerns a process bears the number of its start, so that a
 //! message that crossed its end is known as late.
 
+use crate::far::{FarEnd, FarJoint, Rejoin, Rejoined};
 use crate::message::{JobSpec, Stream};
 use crate::meta::Meta;
 use crate::vault::{VaultOrder, VaultStep, Vaulted};
@@ -203,6 +204,11 @@ pub enum ToNode {
     /// The ranks of that set stand everywhere: they are kept and go on. Or they go on without
     /// (not `keep`).
     GoOn { generation: u32, keep: bool },
+    /// The ranks of that set stand everywhere: read what has come over these connections of theirs.
+    /// Answered by `HasRead`.
+    ReadFar { generation: u32, joints: Vec<FarJoint> },
+    /// The sockets of ranks that come back together.
+    Rejoin(Rejoin),
     /// No process is left: forget all that the ranks did since this file of the segment was
     /// written. Answered by `Reloaded`.
     Reload { segment: String },
@@ -476,10 +482,20 @@ pub enum FromNode {
         rank: u32,
         generation: u32,
     },
-    /// All ranks here of a set stand, and what they have sent is copied; or that failed.
+    /// All ranks here of a set stand, and what they have sent is copied; or that failed. With the
+    /// ends of connections of their own that lead out of this node.
     Stands {
         generation: u32,
+        result: Result<Vec<FarEnd>, String>,
+    },
+    HasRead {
+        generation: u32,
         result: Result<(), String>,
+    },
+    Rejoined {
+        generation: u32,
+        turn: u64,
+        result: Result<Rejoined, String>,
     },
     Looks {
         ask: u64,

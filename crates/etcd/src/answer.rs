@@ -10,6 +10,8 @@ use serde_json::Value;
 pub struct Kv {
     pub key: Vec<u8>,
     pub value: Vec<u8>,
+    /// It goes with this lease; 0: with none.
+    pub lease: i64,
 }
 
 /// Some of the keys that were asked for.
@@ -71,7 +73,10 @@ pub fn page(of: &Value) -> Result<Page, Fault> {
     if !of.is_object() {
         return Err(String::from("no object"));
     }
-    let kv = |kv: &Value| Ok(Kv { key: bytes(kv, "key")?, value: bytes(kv, "value")? });
+    let kv = |kv: &Value| {
+        let (key, value) = (bytes(kv, "key")?, bytes(kv, "value")?);
+        Ok(Kv { key, value, lease: number(kv, "lease")? })
+    };
     let kvs = list(of, "kvs")?.iter().map(kv).collect::<Result<_, Fault>>()?;
     Ok(Page { kvs, more: flag(of, "more")? })
 }

@@ -189,7 +189,7 @@ impl Program {
     fn tidy(&self, state: &mut State) {
         if state.tracker.is_scattered() {
             // If it does not work the images stay as they are.
-            let _ = state.tracker.consolidate();
+            let _ = state.tracker.tidy();
         }
         let spare = state.images.len().saturating_sub(self.keep);
         let kept = state.images.split_off(spare);

@@ -6,9 +6,10 @@
 //! before any of the processes goes on. So what one has sent and the other not read is in the
 //! images once, and nothing that is sent later is in one of them.
 
+use crate::apart::{self, Far, FarEnd};
 use crate::descriptors::{self, Open, refused};
 use crate::error::CaptureError;
-use crate::inet;
+use crate::inet::{self, Patience};
 use crate::lend::Lender;
 use crate::sockdiag;
 use crate::sockets;
@@ -30,6 +31,10 @@ pub struct Family {
 pub struct Between {
     /// What is to become of each, or why it cannot come back.
     sockets: BTreeMap<u64, Result<Target, String>>,
+    /// Ends of connections that lead to other nodes, until all processes of all of them stand.
+    pub(crate) far: BTreeMap<u64, Far>,
+    /// Bytes in flight that may still be kept.
+    pub(crate) left: usize,
 }
 
 /// A socket, by who has it.
@@ -42,28 +47,57 @@ impl Between {
     /// Looks at families that stand still until this returns. A family that cannot be looked at
     /// counts as having no sockets: what leads to it is refused when the others are.
     pub fn look(families: &[Family]) -> Between {
+        let mut between = Between { left: MAX_HELD_BYTES, ..Between::default() };
         let held = held(families);
-        let mut between = Between::default();
-        if held.values().flat_map(|h| &h.families).collect::<BTreeSet<_>>().len() < 2 {
-            return between;
+        if several(&held) {
+            between.look_within(&held, &partners(&held));
         }
+        between
+    }
+
+    /// The same for the families of one node of several, which stand still until
+    /// [`Between::join`], and with them those of all other nodes. Returns the ends of connections
+    /// that lead out of them.
+    pub fn look_over_nodes(families: &[Family]) -> (Between, Vec<FarEnd>) {
+        let mut between = Between { left: MAX_HELD_BYTES, ..Between::default() };
+        let held = held(families);
         let partners = partners(&held);
-        let mut left = MAX_HELD_BYTES;
-        for (&ino, this) in &held {
+        if several(&held) {
+            between.look_within(&held, &partners);
+        }
+        let mut left = between.left;
+        let out = held.iter().filter(|(ino, _)| !partners.contains_key(ino));
+        let out = out.map(|(&ino, this)| (ino, &this.open));
+        let ends = apart::look(&mut between, out, &mut left);
+        between.left = left;
+        (between, ends)
+    }
+
+    fn look_within(&mut self, held: &BTreeMap<u64, Held>, partners: &BTreeMap<u64, u64>) {
+        let (mut left, patience) = (self.left, Patience::default());
+        for (&ino, this) in held {
             let partner = partners.get(&ino).and_then(|other| held.get(other));
             let found = match partner {
                 Some(other) if this.families.union(&other.families).count() > 1 => {
-                    connected(this, other, &mut left)
+                    connected(this, other, &patience, &mut left)
                 }
                 Some(_) => continue,
-                None => match waiting(this, &mut left) {
+                None => match waiting(this, &patience, &mut left) {
                     Some(found) => found,
                     None => continue,
                 },
             };
-            between.sockets.insert(ino, found.map_err(words));
+            self.sockets.insert(ino, found.map_err(words));
         }
-        between
+        self.left = left;
+    }
+
+    pub(crate) fn find(&mut self, ino: u64, target: Target) {
+        self.sockets.insert(ino, Ok(target));
+    }
+
+    pub(crate) fn refuse(&mut self, ino: u64, why: String) {
+        self.sockets.insert(ino, Err(why));
     }
 
     /// What was found out about a socket.
@@ -73,11 +107,16 @@ impl Between {
     }
 }
 
-fn words(error: CaptureError) -> String {
+pub fn words(error: CaptureError) -> String {
     match error {
         CaptureError::Descriptor { what, .. } => what,
         other => other.to_string(),
     }
+}
+
+/// Whether they are of more than one family.
+fn several(held: &BTreeMap<u64, Held>) -> bool {
+    held.values().flat_map(|h| &h.families).collect::<BTreeSet<_>>().len() > 1
 }
 
 /// All sockets of all families, by inode.
@@ -120,10 +159,15 @@ fn partners(held: &BTreeMap<u64, Held>) -> BTreeMap<u64, u64> {
 }
 
 /// One end of a connection between two families.
-fn connected(this: &Held, other: &Held, left: &mut usize) -> Result<Target, CaptureError> {
+fn connected(
+    this: &Held,
+    other: &Held,
+    patience: &Patience,
+    left: &mut usize,
+) -> Result<Target, CaptureError> {
     let ends = [this.open.clone(), other.open.clone()];
     let lender = Lender::new(this.open.pid)?;
-    match sockets::capture(&this.open, &ends, &lender)? {
+    match sockets::capture(&this.open, &ends, &lender, patience)? {
         Some(socket) if socket.connected => {
             keep(&this.open, &socket, left)?;
             Ok(Target::Between { socket })
@@ -133,14 +177,20 @@ fn connected(this: &Held, other: &Held, left: &mut usize) -> Result<Target, Capt
 }
 
 /// A socket that is connected to nobody, but may have messages of other families.
-fn waiting(this: &Held, left: &mut usize) -> Option<Result<Target, CaptureError>> {
+fn waiting(
+    this: &Held,
+    patience: &Patience,
+    left: &mut usize,
+) -> Option<Result<Target, CaptureError>> {
     let mut look = || -> Result<Option<Target>, CaptureError> {
         let lender = Lender::new(this.open.pid)?;
         if !sockets::takes_messages(&lender.borrow(this.open.fd)?) {
             return Ok(None);
         }
         let alone = [this.open.clone()];
-        let Some(socket) = sockets::capture(&this.open, &alone, &lender)? else { return Ok(None) };
+        let Some(socket) = sockets::capture(&this.open, &alone, &lender, patience)? else {
+            return Ok(None);
+        };
         keep(&this.open, &socket, left)?;
         Ok(Some(Target::Socket { socket }))
     };
@@ -150,7 +200,11 @@ fn waiting(this: &Held, left: &mut usize) -> Option<Result<Target, CaptureError>
 
 /// Counts what is held of a socket.
 fn keep(this: &Open, socket: &Socket, left: &mut usize) -> Result<(), CaptureError> {
-    let bytes: usize = socket.received.iter().map(|m| m.data.len()).sum();
+    count(this, socket.received.iter().map(|m| m.data.len()).sum(), left)
+}
+
+/// So many bytes more are held.
+pub fn count(this: &Open, bytes: usize, left: &mut usize) -> Result<(), CaptureError> {
     *left = left.checked_sub(bytes).ok_or_else(|| {
         let most = MAX_HELD_BYTES >> 20;
         refused(this, format!("one of connections between ranks with over {most} MiB in flight"))

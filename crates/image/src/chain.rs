@@ -15,6 +15,10 @@ use std::os::unix::ffi::OsStringExt;
 
 /// Most ancestors that an image is left with.
 const MAX_FILES: usize = 8;
+/// Most that stay when a chain has become too long.
+const STAYING_FILES: usize = MAX_FILES / 2;
+/// A file stays then if it has more than so many times the pages that are written anew.
+const STAYING_RATIO: u64 = 2;
 /// A file of which less than this share is of use is not worth keeping: its pages are stored again.
 const LEAST_USE: u64 = 16;
 
@@ -104,12 +108,31 @@ impl Index {
         self.extents.iter().map(|e| e.pages).sum()
     }
 
-    /// Whether it is time to put everything into one file: it needs many, or more than half of what
-    /// they hold is of no use to it.
+    /// Whether it is time to put files together: it needs many, or more than half of what they hold
+    /// is of no use to it.
     pub fn is_scattered(&self) -> bool {
         let [used, stale] = self.chained_pages();
         let earlier = self.ancestors().iter().filter(|known| !known.lent).count();
         earlier > MAX_FILES || earlier > 0 && stale > used
+    }
+
+    /// Which of its files stay if what is of use in the others is put into one: those of other
+    /// processes, and large ones of which half is of use. So a little that changes again and again
+    /// is written anew, and the much that does not is not. Afterwards it is not scattered.
+    pub fn staying(&self) -> Vec<bool> {
+        let mut used = vec![0; self.files.len()];
+        self.extents.iter().for_each(|e| used[e.home as usize] += e.pages);
+        let mut stays: Vec<bool> = self.files.iter().map(|known| known.lent).collect();
+        let mut earlier: Vec<usize> = (1..used.len()).filter(|i| !stays[*i]).collect();
+        earlier.sort_by_key(|i| used[*i]);
+        let few = earlier.len().saturating_sub(STAYING_FILES);
+        let mut anew = used.first().copied().unwrap_or(0);
+        for (rank, file) in earlier.into_iter().enumerate() {
+            let half = self.files[file].pages <= 2 * used[file];
+            stays[file] = rank >= few && half && used[file] > STAYING_RATIO * anew;
+            anew += if stays[file] { 0 } else { used[file] };
+        }
+        stays
     }
 
     /// The extents that have pages between two addresses, cut to these.

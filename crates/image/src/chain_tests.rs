@@ -142,3 +142,67 @@ fn long_chains_and_such_with_much_that_is_stale_are_scattered() {
     assert!(!chain(MAX_FILES as u64).is_scattered());
     assert!(chain(MAX_FILES as u64 + 1).is_scattered());
 }
+
+/// An index of these files, its own first: pages held and of use.
+fn of_files(files: &[(u64, u64)]) -> Index {
+    let (mut extents, mut at) = (Vec::new(), 0);
+    for (home, (_, used)) in (0u32..).zip(files) {
+        let (start, pages) = (at * PAGE_BYTES, *used);
+        extents.push(Extent { start, pages, home, reserved: 0, first: 0 });
+        at += used;
+    }
+    let held = (0u64..).zip(files).map(|(n, file)| known(files.len() as u64 - n, file.0));
+    Index::new(held.collect(), extents, Spans::default())
+}
+
+/// The index after what does not stay was put into its own file.
+fn tidied(index: &Index, files: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let stays = index.staying();
+    let anew = files.iter().zip(&stays).filter(|f| !f.1).map(|f| f.0.1).sum();
+    let stay = files.iter().zip(&stays).filter(|f| *f.1).map(|f| *f.0);
+    std::iter::once((anew, anew)).chain(stay).collect()
+}
+
+#[test]
+fn what_changes_is_put_together_and_the_large_rest_stays() {
+    let mut files = vec![(1, 1); MAX_FILES + 1];
+    files.push((1000, 990));
+    let left = tidied(&of_files(&files), &files);
+    assert_eq!(left, [(9, 9), (1000, 990)]);
+    // One that is stale by more than half does not stay, nor one that is hardly larger.
+    for (last, stays) in [((1000, 500), true), ((1000, 499), false), ((18, 18), false)] {
+        *files.last_mut().unwrap() = last;
+        assert_eq!(*of_files(&files).staying().last().unwrap(), stays, "{last:?}");
+    }
+    let mut lent = of_files(&files);
+    lent.files[3].lent = true;
+    assert!(lent.staying()[3], "it is not of this chain");
+}
+
+proptest! {
+    /// A process whose images each have some pages anew, of which it takes some from those before:
+    /// what is put together is not scattered, and what is written for that is bounded by what
+    /// changed.
+    #[test]
+    fn tidied_chains_are_not_scattered(
+        full in 1u64..100_000,
+        changes in prop::collection::vec((1u64..1000, 0usize..1000), 1..200),
+    ) {
+        let mut files = vec![(full, full)];
+        for (anew, from) in changes {
+            // As much of it was in one of the earlier files before, as far as that has it.
+            let count = files.len();
+            let file = &mut files[from % count];
+            file.1 -= file.1.min(anew);
+            files.insert(0, (anew, anew));
+            files.retain(|file| file.1 > 0);
+            let index = of_files(&files);
+            if index.is_scattered() {
+                files = tidied(&index, &files);
+                let index = of_files(&files);
+                prop_assert!(!index.is_scattered(), "{files:?}");
+                prop_assert!(index.ancestors().len() <= STAYING_FILES);
+            }
+        }
+    }
+}

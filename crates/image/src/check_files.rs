@@ -54,6 +54,9 @@ fn target(state: &State, target: &Target) -> bool {
         }
         Target::Socket { socket: s } => socket(s),
         Target::Between { socket: s } => s.connected && s.peer != 0 && socket(s),
+        Target::Apart { socket: s, .. } => {
+            s.connected && s.peer == 0 && s.family as i32 != libc::AF_UNIX && socket(s)
+        }
         Target::Timer { timer: t } => {
             [t.interval_ns, t.left_ns, t.at_ns].iter().all(|&ns| ns < NANOSECONDS_END)
         }

@@ -1,4 +1,4 @@
-//! Putting an image whose content lies in several files into one, without the program.
+//! Putting an image whose content lies in several files into one, or fewer, without the program.
 //!
 //! Blocks of which all is needed are taken over as they are stored, others are packed anew, by a
 //! few threads. The new file takes the place of the old in one step; the files that it needed are
@@ -6,7 +6,7 @@
 
 use crate::aligned::Buffer;
 use crate::blocks::{Blocks, Piece};
-use crate::chain::Known;
+use crate::chain::{Index, Known};
 use crate::check;
 use crate::error::{CaptureError, ImageError};
 use crate::format::{Ancestor, BLOCK_BYTES, Extent};
@@ -35,8 +35,8 @@ pub enum ConsolidateError {
 }
 
 impl Tracker {
-    /// Whether it is time for [`Tracker::consolidate`]: the last image needs many earlier files, or
-    /// more than half of what these hold is of no use to it.
+    /// Whether it is time for [`Tracker::tidy`]: the last image needs many earlier files, or more
+    /// than half of what these hold is of no use to it.
     pub fn is_scattered(&self) -> bool {
         self.base().is_some_and(|base| base.index.is_scattered())
     }
@@ -44,20 +44,41 @@ impl Tracker {
     /// Rewrites the last image as one that needs no earlier one of its process, under the same
     /// name. To be called only while no image is being made. `None`: there is nothing to do.
     pub fn consolidate(&mut self) -> Result<Option<ImageReport>, ConsolidateError> {
+        self.put_together(|index| index.files().iter().map(|known| known.lent).collect())
+    }
+
+    /// The same, but as one that still needs the earlier ones that are large and of use: what is
+    /// written anew is about what has changed.
+    pub fn tidy(&mut self) -> Result<Option<ImageReport>, ConsolidateError> {
+        self.put_together(Index::staying)
+    }
+
+    fn put_together(
+        &mut self,
+        staying: impl Fn(&Index) -> Vec<bool>,
+    ) -> Result<Option<ImageReport>, ConsolidateError> {
         let Some(base) = self.base().filter(|_| self.is_idle()).cloned() else { return Ok(None) };
-        if base.index.ancestors().iter().all(|known| known.lent) {
+        let staying = staying(&base.index);
+        let stay: Vec<&Known> =
+            base.index.files().iter().zip(staying).filter(|f| f.1).map(|f| f.0).collect();
+        if stay.len() == base.index.ancestors().len() {
             return Ok(None);
         }
         let name = base.index.files()[0].file.name.clone();
         let path = base.folder.join(OsStr::from_bytes(&name));
-        let is_lent = |a: &Ancestor| base.index.files().iter().any(|k| k.lent && k.file == *a);
-        let Some(Rewritten { written, extents, pages, lent, report }) = rewrite(&path, is_lent)?
+        let stays = |a: &Ancestor| stay.iter().any(|known| known.file == *a);
+        let Some(Rewritten { written, extents, pages, stay: left, report }) =
+            rewrite(&path, stays)?
         else {
             return Ok(None);
         };
         let file = Ancestor { name, identity: written.identity };
         let mut files = vec![Known { file, pages, lent: false }];
-        files.extend(lent.into_iter().map(|(file, pages)| Known { file, pages, lent: true }));
+        let is_lent = |a: &Ancestor| stay.iter().any(|known| known.lent && known.file == *a);
+        files.extend(left.into_iter().map(|(file, pages)| {
+            let lent = is_lent(&file);
+            Known { file, pages, lent }
+        }));
         let index = base.index.consolidated(files, extents);
         drop(base);
         self.rewritten(index);
@@ -76,7 +97,7 @@ struct Rewritten {
     extents: Vec<Extent>,
     pages: u64,
     /// Files that it still needs, and the pages in them.
-    lent: Vec<(Ancestor, u64)>,
+    stay: Vec<(Ancestor, u64)>,
     report: ImageReport,
 }
 
@@ -92,20 +113,20 @@ fn rewrite(
         return Ok(None);
     }
     let writer = ImageWriter::create(path)?;
-    let (lent, homes) = staying(&image, stays);
+    let (stay, homes) = staying(&image, stays);
     let Plan { jobs, mut extents, .. } = Plan::new(&image, &homes);
     let threads = parallel::threads_that_wait();
     parallel::for_each(threads, jobs.len(), Worker::default, |worker, i| {
         worker.rewrite(&image, &writer, i, &jobs[i])
     })?;
-    let stay = image.extents.iter().filter(|e| homes[e.home as usize] > 0).cloned();
-    extents.extend(stay.map(|e| Extent { home: homes[e.home as usize], ..e }));
+    let left = image.extents.iter().filter(|e| homes[e.home as usize] > 0).cloned();
+    extents.extend(left.map(|e| Extent { home: homes[e.home as usize], ..e }));
     let extents = joined(extents, &image);
     let pages = writer.pages();
-    let counts: Vec<u64> = std::iter::once(pages).chain(lent.iter().map(|l| l.1)).collect();
+    let counts: Vec<u64> = std::iter::once(pages).chain(stay.iter().map(|s| s.1)).collect();
     check::check(&image.state, &extents, &counts).map_err(ImageError::Invalid)?;
     let (state, meta) = (&image.state, image.meta());
-    let ancestors: Vec<Ancestor> = lent.iter().map(|l| l.0.clone()).collect();
+    let ancestors: Vec<Ancestor> = stay.iter().map(|s| s.0.clone()).collect();
     let contents = Contents { state, extents: &extents, ancestors: &ancestors, meta };
     let written = writer.commit(&contents)?;
     let report = ImageReport {
@@ -116,7 +137,7 @@ fn rewrite(
         write: begun.elapsed(),
         ..ImageReport::default()
     };
-    Ok(Some(Rewritten { written, extents, pages, lent, report }))
+    Ok(Some(Rewritten { written, extents, pages, stay, report }))
 }
 
 /// The files that stay needed with their pages, and for each part of an image its number among

@@ -25,6 +25,9 @@ pub fn target(state: &State, target: &Target) -> (&'static str, String) {
         Target::Between { socket } => {
             ("socket", format!("{}, of another image", self::socket(socket)))
         }
+        Target::Apart { socket, .. } => {
+            ("socket", format!("{}, of an image of another node", self::socket(socket)))
+        }
         Target::Event { count, semaphore } => {
             let kind = if *semaphore { "semaphore" } else { "counter" };
             ("event", format!("{kind} {count}"))

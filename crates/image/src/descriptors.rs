@@ -8,6 +8,7 @@ use crate::SEGMENT_PREFIX;
 use crate::agent::Agent;
 use crate::between::Between;
 use crate::error::CaptureError;
+use crate::inet::Patience;
 use crate::lend::{self, Lender};
 use crate::locks;
 use crate::named::Named;
@@ -135,6 +136,8 @@ pub struct Known {
     pub named: Named,
     /// What leads to processes whose images are others of the same set.
     pub between: Arc<Between>,
+    /// For what is in flight.
+    pub patience: Patience,
 }
 
 /// All that a family of frozen processes has open.
@@ -372,7 +375,7 @@ fn target(
         }
         libc::S_IFSOCK => match known.between.socket(this) {
             Some(looked_at) => looked_at,
-            None => match sockets::capture(this, all, lender)? {
+            None => match sockets::capture(this, all, lender, &known.patience)? {
                 Some(socket) => Ok(Target::Socket { socket }),
                 None => handed_over(this, all),
             },

@@ -15,8 +15,9 @@ use crate::reopen::cannot;
 use crate::rewire::Wiring;
 use crate::sockets::{self, option, peek, set_option};
 use crate::state::{Description, Message, Socket, SocketOption};
+use std::cell::Cell;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -34,8 +35,11 @@ const SIOCINQ: u64 = 0x541b;
 const REPAIR_OFF_SILENTLY: i32 = -1;
 const RECEIVE_QUEUE: i32 = 1;
 const SEND_QUEUE: i32 = 2;
-/// How long is waited for data to arrive that is on its way.
+/// How long is waited for data to arrive that is on its way, at all sockets that are looked at
+/// together.
 const ARRIVAL_LIMIT: Duration = Duration::from_millis(100);
+/// The same for other nodes, which confirm it up to 200 ms late.
+const FAR_ARRIVAL_LIMIT: Duration = Duration::from_millis(300);
 /// How long making a connection again may take (an old one of the same addresses may have to fade).
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(1);
@@ -43,6 +47,31 @@ const MAX_FLIGHT_BYTES: usize = 32 << 20;
 const ROOM_BYTES: i32 = 64 << 20;
 const SO_BUF_LOCK: i32 = 72;
 const SO_NETNS_COOKIE: i32 = 71;
+
+/// How long data may still take to arrive: the time begins with the first that is waited for.
+pub struct Patience {
+    limit: Duration,
+    end: Cell<Option<Instant>>,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience { limit: ARRIVAL_LIMIT, end: Cell::default() }
+    }
+}
+
+impl Patience {
+    /// For data that is on its way to another node.
+    pub fn far() -> Patience {
+        Patience { limit: FAR_ARRIVAL_LIMIT, end: Cell::default() }
+    }
+
+    fn end(&self) -> Instant {
+        let end = self.end.get().unwrap_or_else(|| Instant::now() + self.limit);
+        self.end.set(Some(end));
+        end
+    }
+}
 
 /// An address of a socket, for messages.
 pub fn shown(name: &[u8]) -> String {
@@ -60,6 +89,23 @@ fn parts(name: &[u8]) -> Option<(IpAddr, u16)> {
         libc::AF_INET6 => Some((<[u8; 16]>::try_from(name.get(8..24)?).ok()?.into(), port)),
         _ => None,
     }
+}
+
+/// An address as one of TCP, if it is one.
+pub fn socket_address(name: &[u8]) -> Option<SocketAddr> {
+    plain(name).map(SocketAddr::from)
+}
+
+/// The same kind of address for another place, if it can be one for that.
+pub fn moved(name: &[u8], to: SocketAddr) -> Option<Vec<u8>> {
+    let (from, _) = plain(name)?;
+    let new = rewritten(name, &[(from, to.ip())]);
+    (socket_address(&new) == Some(to)).then_some(new)
+}
+
+/// Whether this node has an IP address.
+pub fn is_here(ip: IpAddr) -> bool {
+    std::net::UdpSocket::bind((ip, 0)).is_ok()
 }
 
 /// The same address on this node, by the caller's rule.
@@ -85,6 +131,7 @@ pub fn capture(
     this: &Open,
     all: &[Open],
     fd: &OwnedFd,
+    patience: &Patience,
     socket: &mut Socket,
 ) -> Result<bool, CaptureError> {
     socket.name = sockets::address(fd, libc::getsockname);
@@ -122,7 +169,10 @@ pub fn capture(
             let what = format!("a TCP socket that is connecting to {}", shown(&socket.peer_name));
             Err(refused(this, format!("{what}; try again when it is connected")))
         }
-        state => connected(this, all, fd, socket, state),
+        state => {
+            socket.shut = if SHUT_STATES.contains(&state) { 2 } else { 0 };
+            connected(this, all, fd, patience, socket)
+        }
     }
 }
 
@@ -130,8 +180,8 @@ fn connected(
     this: &Open,
     all: &[Open],
     fd: &OwnedFd,
+    patience: &Patience,
     socket: &mut Socket,
-    state: u8,
 ) -> Result<bool, CaptureError> {
     let (name, peer_name) = (socket.name.clone(), socket.peer_name.clone());
     let Some((peer, other)) = find_peer(this, all, fd)? else {
@@ -147,9 +197,8 @@ fn connected(
     };
     socket.connected = true;
     socket.peer = peer;
-    socket.shut = if SHUT_STATES.contains(&state) { 2 } else { 0 };
-    let arrived =
-        wait_for_arrival(&other, fd).map_err(sockets::failed("look into a TCP socket"))?;
+    let arrived = wait_for_arrival(&other, fd, patience)
+        .map_err(sockets::failed("look into a TCP socket"))?;
     let data = if arrived { received(this, fd)? } else { in_flight(this, &other, fd)? };
     if !data.is_empty() {
         socket.received = vec![Message { data, from: vec![] }];
@@ -209,8 +258,8 @@ fn plain(name: &[u8]) -> Option<(IpAddr, u16)> {
 }
 
 /// Waits until all that `from` has sent has arrived at `to`; tells whether it has.
-fn wait_for_arrival(from: &OwnedFd, to: &OwnedFd) -> io::Result<bool> {
-    let end = Instant::now() + ARRIVAL_LIMIT;
+fn wait_for_arrival(from: &OwnedFd, to: &OwnedFd, patience: &Patience) -> io::Result<bool> {
+    let end = patience.end();
     let yes = 1i32.to_le_bytes();
     loop {
         // Acknowledged at once instead of a little later.
@@ -305,6 +354,92 @@ fn repaired<T>(fd: &OwnedFd, work: impl FnOnce(&OwnedFd) -> io::Result<T>) -> io
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_REPAIR, &off)?;
     set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, &reuse)?;
     result
+}
+
+/// Both addresses of a TCP socket that is connected.
+pub fn both_ends(fd: &OwnedFd) -> Option<(SocketAddr, SocketAddr)> {
+    let Ends { own, peer, .. } = Ends::of(fd)?;
+    Some((own.into(), peer.into()))
+}
+
+/// What tells the network that a socket is in from others, also of other machines.
+pub fn network(fd: &OwnedFd) -> Vec<u8> {
+    let mut network = sockets::machine();
+    // Kernels before 5.14 do not tell.
+    network.extend(option(fd, libc::SOL_SOCKET, SO_NETNS_COOKIE).unwrap_or_default());
+    network
+}
+
+/// The same of this process.
+pub fn this_network() -> Vec<u8> {
+    match std::net::UdpSocket::bind((std::net::Ipv4Addr::UNSPECIFIED, 0)) {
+        Ok(socket) => network(&socket.into()),
+        Err(_) => sockets::machine(),
+    }
+}
+
+/// What a socket has sent to another node and does not get there in time, and the number of its
+/// first byte.
+pub fn held_back(
+    this: &Open,
+    fd: &OwnedFd,
+    patience: &Patience,
+) -> Result<(u32, Vec<u8>), CaptureError> {
+    let failed = || sockets::failed("look into a TCP socket");
+    loop {
+        if ioctl::<i32>(fd, SIOCOUTQ).map_err(failed())? == 0 {
+            return Ok((0, Vec::new()));
+        }
+        if Instant::now() >= patience.end() {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    repaired(fd, kept).map_err(|e| no_room(this, fd, e))
+}
+
+/// Completes what is known of a TCP socket whose other end is on another node, with what it has
+/// received. If that end keeps something, returns the number of the byte that is to come next.
+pub fn far(
+    this: &Open,
+    fd: &OwnedFd,
+    behind: bool,
+    socket: &mut Socket,
+) -> Result<u32, CaptureError> {
+    let failed = || sockets::failed("look into a TCP socket");
+    socket.name = sockets::address(fd, libc::getsockname);
+    socket.peer_name = sockets::address(fd, libc::getpeername);
+    socket.connected = !socket.peer_name.is_empty();
+    // As for those of one node.
+    set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1i32.to_le_bytes()).map_err(failed())?;
+    let info = option(fd, libc::IPPROTO_TCP, libc::TCP_INFO).map_err(failed())?;
+    let state = info.first().copied().unwrap_or(CLOSED);
+    socket.shut = if SHUT_STATES.contains(&state) { 2 } else { 0 };
+    let expected = || match behind {
+        true => repaired(fd, |fd| sequence(fd, RECEIVE_QUEUE)).map_err(|e| no_room(this, fd, e)),
+        false => Ok(0),
+    };
+    let mut next = expected()?;
+    loop {
+        let data = received(this, fd)?;
+        let before = std::mem::replace(&mut next, expected()?);
+        if before == next {
+            if !data.is_empty() {
+                socket.received = vec![Message { data, from: vec![] }];
+            }
+            return Ok(next);
+        }
+    }
+}
+
+fn no_room(this: &Open, fd: &OwnedFd, e: io::Error) -> CaptureError {
+    let here = shown(&sockets::address(fd, libc::getsockname));
+    let there = shown(&sockets::address(fd, libc::getpeername));
+    let what = format!(
+        "a TCP socket ({here} to {there}, on another node) with more in flight than the reader has \
+         room for, which takes CAP_NET_ADMIN to read ({e}); try again when the program has read on"
+    );
+    refused(this, what)
 }
 
 /// Makes the socket of a description.
@@ -414,7 +549,8 @@ fn fresh(socket: &Socket, name: &[u8]) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-fn bind(fd: &OwnedFd, name: &[u8]) -> io::Result<()> {
+/// Gives a socket an address.
+pub fn bind(fd: &OwnedFd, name: &[u8]) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1i32.to_le_bytes())?;
     // SAFETY: a live address with its length.
     let r = unsafe { libc::bind(fd.as_raw_fd(), name.as_ptr().cast(), name.len() as u32) };
@@ -427,14 +563,58 @@ fn connect(fd: &OwnedFd, name: &[u8]) -> io::Result<()> {
     if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Connects a new socket within a time.
+pub fn connect_until(fd: &OwnedFd, name: &[u8], end: Instant) -> io::Result<()> {
+    let set = |on: i32| {
+        let mut on = on;
+        // SAFETY: reads a live number.
+        match unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONBIO, &raw mut on) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    set(1)?;
+    match connect(fd, name) {
+        Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => {
+            while lend::poll(fd, libc::POLLOUT) == 0 {
+                if Instant::now() >= end {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                std::thread::sleep(PAUSE);
+            }
+            let error = option(fd, libc::SOL_SOCKET, libc::SO_ERROR)?;
+            match error.first_chunk().map_or(0, |b| i32::from_le_bytes(*b)) {
+                0 => {}
+                error => return Err(io::Error::from_raw_os_error(error)),
+            }
+        }
+        result => result?,
+    }
+    set(0)
+}
+
+/// Takes a connection that is there.
+pub fn accept_one(listener: &OwnedFd) -> io::Result<OwnedFd> {
+    let none = std::ptr::null_mut();
+    // SAFETY: no address is asked for.
+    let far = unsafe {
+        let flags = libc::SOCK_CLOEXEC;
+        libc::accept4(listener.as_raw_fd(), none, std::ptr::null_mut(), flags)
+    };
+    lend::made(far.into())
+}
+
 /// One end of a connection to be made.
-struct End<'a> {
-    family: u32,
-    at: &'a [u8],
+pub struct End<'a> {
+    /// Its `AF_*`.
+    pub family: u32,
+    /// Its address.
+    pub at: &'a [u8],
 }
 
 impl End<'_> {
-    fn socket(&self) -> io::Result<OwnedFd> {
+    /// A new socket for it.
+    pub fn socket(&self) -> io::Result<OwnedFd> {
         let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
         // SAFETY: numbers only.
         lend::made(unsafe { libc::socket(self.family as i32, kind, libc::IPPROTO_TCP) }.into())
@@ -520,7 +700,8 @@ fn linked(from: &End<'_>, to: &End<'_>) -> io::Result<(OwnedFd, OwnedFd)> {
     }
 }
 
-fn fades(e: &io::Error) -> bool {
+/// Whether it may be an old connection of the same address that is in the way.
+pub fn fades(e: &io::Error) -> bool {
     matches!(e.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::AddrInUse)
 }
 
@@ -554,6 +735,30 @@ pub fn settle(made: &[(OwnedFd, Socket)], in_flight: &[(OwnedFd, Vec<u8>)]) -> i
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn what_does_not_arrive_is_waited_for_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stuck = || {
+            let mut from = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let to = listener.accept().unwrap().0;
+            from.set_nonblocking(true).unwrap();
+            while from.write(&[0; 1 << 16]).is_ok() {}
+            (OwnedFd::from(from), OwnedFd::from(to))
+        };
+        let patience = Patience::default();
+        let wait = |(from, to): &(OwnedFd, OwnedFd)| wait_for_arrival(from, to, &patience).unwrap();
+        let (one, other) = (stuck(), stuck());
+        assert!(!wait(&one));
+        let end = patience.end();
+        assert!(!wait(&other) && patience.end() == end);
+        // What is there already counts when the time is over, too.
+        let from = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let to = listener.accept().unwrap().0;
+        assert!(wait(&(from.into(), to.into())));
+    }
 
     #[test]
     fn addresses_are_rewritten_by_the_rule() {

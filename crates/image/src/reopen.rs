@@ -73,7 +73,9 @@ pub(crate) fn file_error(path: &[u8], what: impl Into<String>) -> RestoreError {
 pub(crate) fn cannot(description: &Description, source: io::Error) -> RestoreError {
     let what = match &description.target {
         Target::Pipe { .. } => "make its pipe again",
-        Target::Socket { .. } | Target::Between { .. } => "make its socket again",
+        Target::Socket { .. } | Target::Between { .. } | Target::Apart { .. } => {
+            "make its socket again"
+        }
         Target::Event { .. } => "make its eventfd again",
         Target::Timer { .. } => "make its timerfd again",
         Target::Signals { .. } => "make its signalfd again",
@@ -185,7 +187,9 @@ impl<'a> Reopener<'a> {
             }
             Target::Pipe { pipe } => pipes::restore(self, description, pipe)?,
             Target::Socket { socket } => self.socket(description, socket, false)?,
-            Target::Between { socket } => self.socket(description, socket, true)?,
+            Target::Between { socket } | Target::Apart { socket, .. } => {
+                self.socket(description, socket, true)?
+            }
             Target::Event { count, semaphore } => {
                 counters::restore_event(description, *count, *semaphore)?
             }

@@ -6,17 +6,19 @@ use crate::brood::{self, Account};
 use crate::error::RestoreError;
 use crate::image::{Check, Image};
 use crate::inet;
+use crate::rejoin::{self, BackEnd, Call, FarSocket, Link};
 use crate::reopen::cannot;
 use crate::sockets;
-use crate::state::{Description, Socket, Target};
+use crate::state::{Description, Message, Socket, Target};
 use crate::unix;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Sockets that are being made, until all of them are there.
 #[derive(Default)]
@@ -72,34 +74,174 @@ pub fn make_sockets(
     images: &[&Path],
     addresses: &[(IpAddr, IpAddr)],
 ) -> Result<Vec<MadeSockets>, RestoreError> {
-    let mut all: Vec<(usize, Description, Socket)> = Vec::new();
-    // One after the other: each has several files open.
-    for (number, path) in (0..).zip(images) {
-        let image = Image::open_family(path, Check::Tables)?;
-        all.extend(of_image(&image).map(|(d, socket)| (number, d.clone(), socket.clone())));
-    }
-    let known: BTreeSet<u64> = all.iter().map(|(.., socket)| socket.id).collect();
-    let mut wiring = Wiring::new(addresses, all.iter().map(|(.., socket)| socket));
-    let mut made: HashMap<u64, Arc<OwnedFd>> = HashMap::new();
-    for turn in [Turn::Named, Turn::Connected, Turn::Rest] {
-        for (_, description, socket) in all.iter().filter(|(.., s)| Turn::of(s) == turn) {
-            let between = matches!(description.target, Target::Between { .. });
-            if between && !known.contains(&socket.peer) {
+    Rewiring::begin(images, addresses, None)?.settle()
+}
+
+/// The sockets of the images of a set that come back on one node, while they are being made.
+pub struct Rewiring {
+    images: usize,
+    all: Vec<(usize, Description, Socket)>,
+    wiring: Wiring,
+    made: HashMap<u64, Arc<OwnedFd>>,
+    far: BTreeMap<Link, FarSocket>,
+}
+
+impl Rewiring {
+    /// Makes those that are connected to each other. If the set comes back on several nodes, this
+    /// one is reached at `here`, which takes the place of addresses that it does not have, and
+    /// connections may lead to other nodes.
+    pub fn begin(
+        images: &[&Path],
+        addresses: &[(IpAddr, IpAddr)],
+        here: Option<IpAddr>,
+    ) -> Result<Rewiring, RestoreError> {
+        let mut all: Vec<(usize, Description, Socket)> = Vec::new();
+        // One after the other: each has several files open.
+        for (number, path) in (0..).zip(images) {
+            let image = Image::open_family(path, Check::Tables)?;
+            all.extend(of_image(&image).map(|(d, socket)| (number, d.clone(), socket.clone())));
+        }
+        meet(&mut all);
+        let known: BTreeSet<u64> = all.iter().map(|(.., socket)| socket.id).collect();
+        let mut far = BTreeMap::new();
+        for (_, description, socket) in &all {
+            let Some(link) = leads_out(description, socket, &known) else { continue };
+            if here.is_none() {
                 return Err(cannot(description, alone(socket)));
             }
-            if let Entry::Vacant(new) = made.entry(socket.id) {
-                new.insert(Arc::new(sockets::restore(&mut wiring, description, socket)?));
+            if socket.family as i32 == libc::AF_UNIX {
+                return Err(cannot(description, elsewhere(socket)));
+            }
+            let (kept, kept_from, arrived) = match &description.target {
+                Target::Apart { kept, kept_from, arrived, .. } => {
+                    (kept.clone(), *kept_from, *arrived)
+                }
+                _ => (Vec::new(), 0, 0),
+            };
+            let socket = socket.clone();
+            far.insert(link, FarSocket { socket, kept, kept_from, arrived, made: None });
+        }
+        let mut addresses = addresses.to_vec();
+        if let Some(here) = here {
+            addresses.extend(missing(&all).into_iter().map(|ip| (ip, here)));
+        }
+        let wiring = Wiring::new(&addresses, all.iter().map(|(.., socket)| socket));
+        let mut new = Rewiring { images: images.len(), all, wiring, made: HashMap::new(), far };
+        new.make(&[Turn::Named, Turn::Connected])?;
+        Ok(new)
+    }
+
+    /// The ends of connections that lead to other nodes.
+    pub fn ends(&self) -> Vec<BackEnd> {
+        let end = |(link, far): (&Link, &FarSocket)| {
+            let own = inet::socket_address(&far.socket.name)?;
+            let peer = inet::socket_address(&far.socket.peer_name)?;
+            Some(BackEnd { link: *link, own, peer, has: inet::is_here(own.ip()) })
+        };
+        self.far.iter().filter_map(end).collect()
+    }
+
+    /// Makes these of them, within a time; `patient`: also those whose addresses are taken at
+    /// first. Returns those that could not be, and why.
+    pub fn join(&mut self, calls: &[Call], limit: Duration, patient: bool) -> Vec<(Link, String)> {
+        rejoin::join(&mut self.far, calls, limit, patient)
+    }
+
+    /// Makes all others, and sends what was in flight. Returns the sockets of each image, in order.
+    pub fn settle(mut self) -> Result<Vec<MadeSockets>, RestoreError> {
+        let far = std::mem::take(&mut self.far);
+        for far in far.into_values() {
+            if let Some(fd) = far.made {
+                self.made.insert(far.socket.id, Arc::new(fd));
             }
         }
+        self.make(&[Turn::Rest])?;
+        self.wiring.settle()?;
+        let mut given = vec![MadeSockets::default(); self.images];
+        for (image, _, socket) in &self.all {
+            if let (Some(fd), Some(own)) = (self.made.get(&socket.id), given.get_mut(*image)) {
+                own.0.insert(socket.id, Arc::clone(fd));
+            }
+        }
+        Ok(given)
     }
-    wiring.settle()?;
-    let mut given = vec![MadeSockets::default(); images.len()];
-    for (image, _, socket) in &all {
-        if let (Some(fd), Some(own)) = (made.get(&socket.id), given.get_mut(*image)) {
-            own.0.insert(socket.id, Arc::clone(fd));
+
+    fn make(&mut self, turns: &[Turn]) -> Result<(), RestoreError> {
+        let far: BTreeSet<u64> = self.far.values().map(|far| far.socket.id).collect();
+        for turn in turns {
+            let of_turn = |s: &Socket| Turn::of(s) == *turn && !far.contains(&s.id);
+            for (_, description, socket) in self.all.iter().filter(|(.., s)| of_turn(s)) {
+                if let Entry::Vacant(new) = self.made.entry(socket.id) {
+                    let fd = sockets::restore(&mut self.wiring, description, socket)?;
+                    new.insert(Arc::new(fd));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Two ends that were on different nodes and come back on one are a connection within it.
+fn meet(all: &mut [(usize, Description, Socket)]) {
+    let mut ends: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    for (at, (_, description, _)) in all.iter().enumerate() {
+        if let Target::Apart { link, .. } = &description.target {
+            ends.entry(*link).or_default().push(at);
         }
     }
-    Ok(given)
+    let pairs: Vec<(usize, usize)> = ends.values().flat_map(|at| pairs(at, all)).collect();
+    for (own, other) in pairs {
+        let id = all[other].2.id;
+        let more = match (&all[other].1.target, &all[own].1.target) {
+            (Target::Apart { kept, kept_from, .. }, Target::Apart { arrived, .. })
+                if !kept.is_empty() =>
+            {
+                let known = arrived.wrapping_sub(*kept_from) as usize;
+                kept.get(known..).unwrap_or_default().to_vec()
+            }
+            _ => Vec::new(),
+        };
+        let socket = &mut all[own].2;
+        socket.peer = id;
+        match socket.received.first_mut() {
+            Some(message) => message.data.extend(more),
+            None if more.is_empty() => {}
+            None => socket.received.push(Message { data: more, from: vec![] }),
+        }
+    }
+}
+
+/// Which of these are at opposite ends, in both orders. A socket may be in several images.
+fn pairs(ends: &[usize], all: &[(usize, Description, Socket)]) -> Vec<(usize, usize)> {
+    let other = |own: usize| ends.iter().copied().find(|e| all[*e].2.id != all[own].2.id);
+    ends.iter().filter_map(|own| Some((*own, other(*own)?))).collect()
+}
+
+/// What a connection is known by whose other end is in none of these images.
+fn leads_out(description: &Description, socket: &Socket, known: &BTreeSet<u64>) -> Option<Link> {
+    match &description.target {
+        Target::Apart { link, .. } if socket.peer == 0 => Some([0, *link]),
+        Target::Between { .. } if !known.contains(&socket.peer) => {
+            Some([socket.id.min(socket.peer), socket.id.max(socket.peer)])
+        }
+        _ => None,
+    }
+}
+
+/// The IP addresses of these sockets that this node does not have.
+fn missing(all: &[(usize, Description, Socket)]) -> BTreeSet<IpAddr> {
+    let own = all.iter().filter_map(|(.., s)| Some(inet::socket_address(&s.name)?.ip()));
+    let plain = |ip: &IpAddr| !ip.is_unspecified() && !ip.is_loopback() && !ip.is_multicast();
+    let own: BTreeSet<IpAddr> = own.filter(plain).collect();
+    own.into_iter().filter(|ip| !inet::is_here(*ip)).collect()
+}
+
+fn elsewhere(socket: &Socket) -> io::Error {
+    let (here, there) = sockets::shown(socket);
+    io::Error::other(format!(
+        "{here} was connected to {there}, of a rank that comes back on another node, where no Unix \
+         socket leads"
+    ))
 }
 
 /// Why a connection between images cannot be made for one of them.
@@ -145,7 +287,9 @@ fn of_image(image: &Image) -> impl Iterator<Item = (&Description, &Socket)> {
 /// The sockets of an image alone.
 pub fn sockets_of(image: &Image) -> impl Iterator<Item = (&Description, &Socket)> {
     image.state.descriptions.iter().filter_map(|d| match &d.target {
-        Target::Socket { socket } | Target::Between { socket } => Some((d, socket)),
+        Target::Socket { socket } | Target::Between { socket } | Target::Apart { socket, .. } => {
+            Some((d, socket))
+        }
         _ => None,
     })
 }

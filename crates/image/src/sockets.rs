@@ -10,6 +10,7 @@ use crate::state::{Description, Socket, SocketOption};
 use crate::unix;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// How long a connection made just now may take to be accepted.
@@ -47,14 +48,38 @@ const OF_INET: [(i32, i32); 8] = [
 /// Sizes of buffers, with the bit of `SO_BUF_LOCK` that tells that the program has set it.
 const BUFFERS: [(i32, u8); 2] = [(libc::SO_SNDBUF, 1), (libc::SO_RCVBUF, 2)];
 const SO_BUF_LOCK: i32 = 72;
+/// The kernel's numbers of sockets have so many bits.
+const INODE_BITS: u32 = 32;
 
 /// What the socket behind `this` is, if it can be made again. `None` if it leads to somebody
 /// outside.
-pub fn capture(this: &Open, all: &[Open], lender: &Lender) -> Result<Option<Socket>, CaptureError> {
+pub fn capture(
+    this: &Open,
+    all: &[Open],
+    lender: &Lender,
+    patience: &inet::Patience,
+) -> Result<Option<Socket>, CaptureError> {
     let fd = lender.borrow(this.fd)?;
-    let ask = |name: i32| number(&fd, name);
-    let family = family(&fd);
-    let mut socket = Socket {
+    let mut socket = described(this, &fd);
+    let own = match socket.family as i32 {
+        libc::AF_UNIX => unix::capture(this, all, &fd, &mut socket)?,
+        libc::AF_INET | libc::AF_INET6 => inet::capture(this, all, &fd, patience, &mut socket)?,
+        _ if this.is_handed_over(all) => false,
+        family => {
+            let what = format!("a socket of family {family} ({})", this.shown());
+            return Err(refused(this, what));
+        }
+    };
+    socket.id = unique(socket.id);
+    socket.peer = unique(socket.peer);
+    Ok(own.then_some(socket))
+}
+
+/// What all sockets have.
+pub fn described(this: &Open, fd: &OwnedFd) -> Socket {
+    let ask = |name: i32| number(fd, name);
+    let family = family(fd);
+    Socket {
         id: this.inode(),
         family,
         kind: ask(libc::SO_TYPE),
@@ -65,20 +90,22 @@ pub fn capture(this: &Open, all: &[Open], lender: &Lender) -> Result<Option<Sock
         peer_name: vec![],
         connected: false,
         shut: 0,
-        options: options(&fd, family as i32),
+        options: options(fd, family as i32),
         received: vec![],
-    };
-    match family as i32 {
-        libc::AF_UNIX => {
-            unix::capture(this, all, &fd, &mut socket).map(|own| own.then_some(socket))
-        }
-        libc::AF_INET | libc::AF_INET6 => {
-            let own = inet::capture(this, all, &fd, &mut socket)?;
-            Ok(own.then_some(socket))
-        }
-        _ if this.is_handed_over(all) => Ok(None),
-        _ => Err(refused(this, format!("a socket of family {family} ({})", this.shown()))),
     }
+}
+
+/// The number of a socket, which is not that of one on another machine: images of several may come
+/// back on one.
+pub fn unique(ino: u64) -> u64 {
+    static MACHINE: OnceLock<u64> = OnceLock::new();
+    let machine = MACHINE.get_or_init(|| xxhash_rust::xxh3::xxh3_64(&machine()) << INODE_BITS);
+    if ino == 0 { 0 } else { ino ^ machine }
+}
+
+/// What tells this start of this machine from all others.
+pub fn machine() -> Vec<u8> {
+    std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()
 }
 
 /// Makes the socket of a description.

@@ -272,6 +272,20 @@ wire_enum! {
             /// The socket.
             socket: Socket,
         },
+        /// A socket of TCP connected to one of a process on another node, whose image is another
+        /// one of the same set. It comes back with that one only.
+        Apart = 15 {
+            /// The socket.
+            socket: Socket,
+            /// Number of the connection in the set.
+            link: u64,
+            /// What had been sent and was not known to have arrived ...
+            kept: Vec<u8>,
+            /// ... and TCP's number of its first byte.
+            kept_from: u32,
+            /// TCP's number of the byte after those received, if the other end kept anything.
+            arrived: u32,
+        },
     }
 }
 

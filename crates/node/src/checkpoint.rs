@@ -213,9 +213,10 @@ fn take(
     Ok(Taken { meta, report, frozen: stood, took, needs, borrows, tracking })
 }
 
-/// Puts the content of a chain of images into the newest of them. If that fails, the chain stays.
+/// Puts what changed in a chain of images into the newest of them, or all of it. If that fails, the
+/// chain stays.
 fn consolidate(order: &Order, tracker: &mut Tracker, report: &mut ImageReport) {
-    match tracker.consolidate() {
+    match tracker.tidy() {
         Ok(Some(whole)) => {
             report.bytes += whole.bytes;
             report.ancestors = whole.ancestors;

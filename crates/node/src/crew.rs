@@ -7,6 +7,7 @@
 mod gateway;
 
 use crate::guest::{self, Guest};
+use crate::ha::{CutOff, Vouch};
 use crate::job::{DaemonBooks, Head, Msg};
 use crate::membership::Member;
 use crate::netns::{self, Bridge};
@@ -20,6 +21,7 @@ use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
 use eyrie_control::message::{Host, Hosts};
 use eyrie_control::node::{Enlist, Lodge};
 use eyrie_control::{FromNode, JobSpec, ToNode, encode_within};
+use eyrie_protocol::led;
 use eyrie_protocol::patience::Side;
 use eyrie_protocol::session::Numbered;
 use eyrie_tls::{Routes, Secret, Stream, prepare};
@@ -98,6 +100,8 @@ pub struct Crew {
     bridge: Option<Bridge>,
     /// Callers of the archive.
     pub turned_away: Arc<TurnedAway>,
+    /// With `--ha`: whether this controller leads for sure.
+    pub vouch: Option<Arc<Vouch>>,
 }
 
 impl Crew {
@@ -108,6 +112,7 @@ impl Crew {
         folder: &Path,
         spec: &JobSpec,
         lifeline: OwnedFd,
+        vouch: Option<Arc<Vouch>>,
         tell: UnboundedSender<Msg>,
     ) -> io::Result<Crew> {
         let clusters = spec.clusters.count();
@@ -120,12 +125,24 @@ impl Crew {
         places.sort_unstable();
         places.dedup();
         let secret = Secret::new(Key::new()?, spec.tls)?;
-        let listen = |place| listen(SocketAddr::new(place, 0), &secret, job, FIRST_REIGN, &tell);
+        let own = (FIRST_REIGN, &vouch);
+        let listen = |place| listen(SocketAddr::new(place, 0), &secret, job, own, &tell);
         let addresses = places.into_iter().map(listen).collect::<io::Result<_>>()?;
         let (job, folder, spec) = (job.to_string(), folder.to_path_buf(), spec.clone());
         let turned_away = Arc::default();
         let reign = FIRST_REIGN;
-        Ok(Crew { job, folder, spec, secret, reign, addresses, lifeline, bridge, turned_away })
+        Ok(Crew {
+            job,
+            folder,
+            spec,
+            secret,
+            reign,
+            addresses,
+            lifeline,
+            bridge,
+            turned_away,
+            vouch,
+        })
     }
 
     /// That of a job whose controller is dead: listens where that did.
@@ -134,6 +151,7 @@ impl Crew {
         daemons: impl Iterator<Item = libc::pid_t>,
         (job, folder): (&str, &Path),
         lifeline: OwnedFd,
+        vouch: Option<Arc<Vouch>>,
         tell: &UnboundedSender<Msg>,
     ) -> io::Result<Crew> {
         let clusters = head.spec.clusters.count();
@@ -141,12 +159,24 @@ impl Crew {
         let bridge = head.spec.netns.then(again).transpose()?;
         let secret = Secret::new(Key(head.key), head.spec.tls)?;
         let places = head.addresses.iter();
-        let addresses = places.map(|at| listen(*at, &secret, job, head.reign, tell));
+        let own = (head.reign, &vouch);
+        let addresses = places.map(|at| listen(*at, &secret, job, own, tell));
         let addresses = addresses.collect::<io::Result<_>>()?;
         let (job, folder, spec) = (job.to_string(), folder.to_path_buf(), head.spec.clone());
         let turned_away = Arc::default();
         let reign = head.reign;
-        Ok(Crew { job, folder, spec, secret, reign, addresses, lifeline, bridge, turned_away })
+        Ok(Crew {
+            job,
+            folder,
+            spec,
+            secret,
+            reign,
+            addresses,
+            lifeline,
+            bridge,
+            turned_away,
+            vouch,
+        })
     }
 
     /// What a daemon is told.
@@ -213,7 +243,8 @@ impl Crew {
     ) -> io::Result<()> {
         if self.addresses.iter().all(|a| a.ip() != host.controller) {
             let place = SocketAddr::new(host.controller, 0);
-            self.addresses.push(listen(place, &self.secret, &self.job, self.reign, tell)?);
+            let own = (self.reign, &self.vouch);
+            self.addresses.push(listen(place, &self.secret, &self.job, own, tell)?);
         }
         let hosts = self.spec.hosts.as_mut();
         let list = hosts.map(|h| &mut h.list).ok_or_else(|| io::Error::other("it has no hosts"))?;
@@ -304,18 +335,20 @@ fn listen(
     place: SocketAddr,
     secret: &Secret,
     job: &str,
-    reign: u64,
+    (reign, vouch): (u64, &Option<Arc<Vouch>>),
     tell: &UnboundedSender<Msg>,
 ) -> io::Result<SocketAddr> {
     let listener = bind(place)
         .map_err(|error| io::Error::other(format!("cannot listen at {place}: {error}")))?;
     let address = listener.local_addr()?;
     let (secret, job, tell) = (secret.clone(), job.to_string(), tell.clone());
+    let vouch = vouch.clone();
     let accept = move || {
         for stream in listener.incoming().flatten() {
             let (secret, job, tell) = (secret.clone(), job.clone(), tell.clone());
+            let vouch = vouch.clone();
             let work = move || {
-                if let Err(error) = welcome(stream, &secret, &job, reign, &tell) {
+                if let Err(error) = welcome(stream, &secret, &job, (reign, vouch), &tell) {
                     let _ = tell.send(Msg::TurnedAway { why: error.to_string() });
                 }
             };
@@ -387,7 +420,7 @@ fn welcome(
     socket: TcpStream,
     secret: &Secret,
     job: &str,
-    reign: u64,
+    (reign, vouch): (u64, Option<Arc<Vouch>>),
     tell: &UnboundedSender<Msg>,
 ) -> Result<(), AuthError> {
     prepare(&socket, GREETING)?;
@@ -401,6 +434,7 @@ fn welcome(
     let known = Arc::clone(&limits);
     let beat = move || {
         let Beat { patience_ms, stamp_ms } = known.says();
+        let patience_ms = led::say(patience_ms, vouch.as_ref().is_none_or(|v| v.holds()));
         Numbered::beside(known.heard(), ToNode::Beat { patience_ms, stamp_ms })
     };
     let sender = wire::write(Arc::clone(&stream), beat)?;
@@ -491,18 +525,18 @@ impl Daemon {
     pub fn clear(
         &self,
         others: Vec<libc::pid_t>,
-        cut_off: Duration,
+        cut_off: CutOff,
         done: impl FnOnce(usize) + Send + 'static,
     ) -> io::Result<()> {
         self.kill();
         let (pid, pidfd, site) = (self.pid, Arc::clone(&self.pidfd), self.site.clone());
         let work = move || match site {
             Site::There(guest) => {
-                guest.clear(cut_off);
+                guest.clear(&cut_off);
                 done(0);
             }
             Site::Left { .. } => {
-                std::thread::sleep(cut_off);
+                cut_off.wait();
                 done(0);
             }
             Site::Here(folder) => {

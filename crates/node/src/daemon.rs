@@ -137,8 +137,20 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     let (hear, heard) = mpsc::unbounded_channel();
     let (homes, store, archive) = (Vec::new(), store_at, None);
     let links = None;
-    let network =
-        Network { own, members, here, store, turned_away, invited, homes, links, archive, vault };
+    let watch = caller.watch.clone();
+    let network = Network {
+        own,
+        members,
+        here,
+        store,
+        turned_away,
+        invited,
+        homes,
+        links,
+        archive,
+        vault,
+        watch,
+    };
     let place = agent::Place { id: job, images, prefix, segment: None };
     if spec.grace_ms > 0 {
         heed_signals(&hear).map_err(os("signals"))?;

@@ -6,6 +6,7 @@
 //! shell and what it started here are gone at the end, however the host behaves. What it says goes
 //! to a file, which outlives the controller: nobody is cut short who still speaks then.
 
+use crate::ha::CutOff;
 use crate::home;
 use crate::keeper::DISMISSED;
 use crate::monitor::Death;
@@ -184,17 +185,15 @@ impl Guest {
 
     /// Ends all that is there and waits until it is gone, or, if the host does not answer, for as
     /// long as its daemon may take to see that it is cut off.
-    pub fn clear(&self, cut_off: Duration) {
+    pub fn clear(&self, cut_off: &CutOff) {
         self.dismiss();
-        let end = Instant::now() + cut_off;
-        let left = || end.saturating_duration_since(Instant::now());
-        poll_end(&self.pidfd, left());
+        poll_end(&self.pidfd, cut_off.left());
         match reap::peek(&self.pidfd) {
             // Nothing was there, or the host has cleared it away.
             Ok(Some(Death::Exit(0))) => {}
             Ok(Some(Death::Exit(code))) if self.tells && code <= FOREIGN_CODE + 1 => {}
             // The way there is gone.
-            _ => std::thread::sleep(left()),
+            _ => cut_off.wait(),
         }
         self.bury();
     }

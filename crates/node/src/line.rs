@@ -3,14 +3,14 @@
 //! Kept true: an end that the controller's machine tells of (its process died) is not the node's:
 //! it calls again, at the same address, as long as the job's limit lets it, while its ranks go on.
 //! Silence is: a node that is cut off must not go on. Who is told to go, goes. With `--ha` etcd
-//! says where the controller is, and whether there is none: then a node waits for the next one,
-//! whatever it hears of the last.
+//! says where the controller is, and `protocol::led` for how long it is looked for.
 
-use crate::ha::{self, Watch};
+use crate::ha::Watch;
 use crate::post::Post;
 use crate::wire::{self, Beat, End, Limits};
 use eyrie_control::ToNode;
 use eyrie_control::auth::{AuthError, Hello, Role};
+use eyrie_protocol::led;
 use eyrie_protocol::patience::{Adrift, LEAST_MS, Side};
 use eyrie_protocol::session::Numbered;
 use eyrie_tls::{Secret, Stream};
@@ -128,26 +128,24 @@ impl Caller {
     /// answered nor etcd said that there is none.
     fn look_for(&self, watch: &Watch) -> Option<Called> {
         let begun = Instant::now();
-        let (mut sign, silence) = (begun, Duration::from_secs(ha::LEASE_SECS as u64) + ha::SLACK);
+        // For the first controller, too; of another one it is known already.
+        watch.parted(Duration::ZERO, Duration::ZERO);
         while begun.elapsed() < self.limit {
-            let asked = Instant::now();
-            if watch.ask() == Some(ha::Sign::Wait) {
-                sign = asked;
-            }
+            watch.ask();
             for place in watch.places(self.controller) {
-                // However many there are, the controller counts on this node's end by then.
-                let left = || silence.saturating_sub(sign.elapsed()).max(PAUSE);
+                // Whoever counts on this node's end does by then.
+                let left = || watch.left().max(PAUSE);
                 let called = TcpStream::connect_timeout(&place, left().min(CALL));
                 let greet = |stream| self.greet(stream, left().min(GREETING_AGAIN));
                 match called.map_err(AuthError::Io).and_then(greet) {
-                    Ok(called) if sign.elapsed() <= silence => return Some(called),
+                    Ok(called) if watch.met(called.reign) => return Some(called),
                     Ok(_) => {}
                     Err(AuthError::Io(_)) => {}
                     Err(error) => tracing::warn!("who answers is not the controller: {error}"),
                 }
             }
-            if sign.elapsed() > silence {
-                tracing::warn!("neither etcd nor a controller is reached from here");
+            if watch.is_lost() {
+                tracing::warn!("no controller is reached from here, nor word that one may come");
                 return None;
             }
             std::thread::sleep(ASKING);
@@ -202,12 +200,19 @@ pub fn keep(
         let mut line = Some(called);
         while let Some(called) = line.take() {
             let limits = Arc::new(Limits::new(Side::Node));
-            caller.watch.iter().for_each(|watch| watch.met(called.reign));
-            let end = match serve(called, &post, &orders, &limits, &current) {
+            let taken = caller.watch.as_ref().is_none_or(|watch| watch.met(called.reign));
+            let served = match taken {
+                true => serve(called, &post, &orders, &limits, (&current, &caller.watch)),
+                false => Ok(Some(End::Broke(String::from("another one leads by now")))),
+            };
+            let end = match served {
                 Ok(end) => end,
                 Err(error) => Some(End::Broke(error.to_string())),
             };
             post.disconnect();
+            // The end may have been on its way for long.
+            let [silence, before] = [limits.bears(), limits.silent()].map(Duration::from_millis);
+            caller.watch.iter().for_each(|watch| watch.parted(before, silence));
             match end {
                 None => tracing::warn!("the controller does not want this node any more"),
                 Some(end) => {
@@ -216,9 +221,6 @@ pub fn keep(
                     // Of a machine that is gone nothing is heard.
                     let told = told || (caller.watch.is_some() && matches!(end, End::Silent(_)));
                     if told && !post.is_over() {
-                        // The end may have been on its way for long.
-                        let [silence, before] = [limits.bears(), limits.silent()];
-                        let [silence, before] = [silence, before].map(Duration::from_millis);
                         line = caller.again(silence, before);
                     }
                 }
@@ -236,7 +238,7 @@ fn serve(
     post: &Arc<Post>,
     orders: &UnboundedSender<ToNode>,
     limits: &Arc<Limits>,
-    current: &Current,
+    (current, watch): (&Current, &Option<Arc<Watch>>),
 ) -> io::Result<Option<End>> {
     let stream = Arc::new(called.stream);
     let held = Some((called.reign, Arc::clone(&stream)));
@@ -248,10 +250,15 @@ fn serve(
     }
     let (over, ended) = mpsc::channel();
     let (post, orders, told) = (Arc::clone(post), orders.clone(), Arc::clone(limits));
+    let watch = watch.clone();
     let hear = move |frame: Result<Numbered<ToNode>, End>| {
         let end = match frame.map(|frame| post.hear(frame)) {
             // Before this node gives the controller up, the controller has given this node up.
             Ok(Ok(Some(ToNode::Beat { patience_ms, stamp_ms }))) => {
+                let (patience_ms, sure) = led::hear(patience_ms);
+                if let (Some(watch), Some(stamp_ms)) = (&watch, stamp_ms) {
+                    watch.beaten(told.at(stamp_ms), sure);
+                }
                 return told.tell(Beat { patience_ms, stamp_ms });
             }
             Ok(Ok(Some(ToNode::Dismissed))) => None,

@@ -6,7 +6,7 @@
 use crate::agent::{self, Agent};
 use crate::crew::Crew;
 use crate::guest;
-use crate::ha::{HaError, Lead};
+use crate::ha::{HaError, Lead, Vouch};
 use crate::home;
 use crate::job::grow::start_daemon;
 use crate::job::{self, BeginError, Job, JournalError, Msg, Node, Place, Reign, Shared};
@@ -14,6 +14,7 @@ use crate::outlet::Outlet;
 use crate::reap;
 use crate::saved::SavedJob;
 use crate::spawn::Prefix;
+use crate::units;
 use eyrie_control::gateway::MAX_CLUSTERS;
 use eyrie_control::{ClientMsg, Decoder, Ft, JobSpec, NodeMsg, PROTOCOL};
 use eyrie_protocol::halt::Holder;
@@ -290,8 +291,12 @@ fn begin_many(
     tell: &UnboundedSender<Msg>,
 ) -> Result<Shared, BeginError> {
     let saved = restart.then(|| take_up(folder)).transpose()?;
+    if saved.as_ref().is_some_and(|saved| !units::are_same(&saved.spec, &spec)) {
+        return Err(BeginError::Units);
+    }
     let reign = take_lead(id, &spec, tell)?;
-    let begun = start_nodes(id, folder, &spec, lifeline, tell);
+    let vouch = reign.as_ref().map(Reign::vouch);
+    let begun = start_nodes(id, folder, &spec, lifeline, vouch, tell);
     let (crew, nodes) = match begun {
         Ok(begun) => begun,
         Err(error) => {
@@ -330,6 +335,7 @@ fn start_nodes(
     folder: &Path,
     spec: &JobSpec,
     lifeline: OwnedFd,
+    vouch: Option<Arc<Vouch>>,
     tell: &UnboundedSender<Msg>,
 ) -> Result<(Crew, Vec<Node>), BeginError> {
     let lifeline = match spec.is_journaled() {
@@ -340,7 +346,8 @@ fn start_nodes(
         }
         false => lifeline,
     };
-    let crew = Crew::new(id, folder, spec, lifeline, tell.clone()).map_err(BeginError::Daemon)?;
+    let crew = Crew::new(id, folder, spec, lifeline, vouch, tell.clone());
+    let crew = crew.map_err(BeginError::Daemon)?;
     let mut nodes = Vec::new();
     for node in 0..spec.nodes + spec.spares {
         let epoch = u64::from(node) + 1;
@@ -589,11 +596,13 @@ fn check_spec(spec: JobSpec) -> Result<JobSpec, String> {
     if spec.nodes > 0 && spec.ft == Ft::Verify {
         return Err(String::from("asks for a verification on several nodes"));
     }
-    let without = spec.nodes == 0 || spec.save_every_ms > 0;
+    let without = spec.nodes == 0 || (spec.save_every_ms > 0 && spec.is_vaulted());
     let one = clusters.count() < 2 || spec.is_vaulted();
     let one = matches!(spec.ft, Ft::Cluster { .. }) && one;
     if spec.ft.has_units() && (without || one) {
-        return Err(String::from("asks for recovery units that there are not, or to save them"));
+        return Err(String::from(
+            "asks for recovery units that there are not, or to save those that a vault has",
+        ));
     }
     if spec.argv.is_empty() || spec.program.is_empty() {
         return Err(String::from("names no program"));

@@ -4,6 +4,7 @@ use crate::placement::{Map, Placement};
 use eyrie_control::{Ft, JobSpec};
 use eyrie_protocol::membership::Neighbours;
 use eyrie_protocol::routing::Routing;
+use std::collections::BTreeSet;
 
 /// Where ranks are at the start.
 pub(crate) fn first_placement(spec: &JobSpec) -> Placement {
@@ -34,6 +35,14 @@ pub(crate) fn of(spec: &JobSpec) -> Vec<u32> {
         Ft::Cluster { .. } => homes().iter().map(|node| spec.clusters.of(*node)).collect(),
         Ft::Logged | Ft::None | Ft::Verify | Ft::Coordinated => Vec::new(),
     }
+}
+
+/// Whether two descriptions of a job have the same recovery units, whatever they are called.
+pub(crate) fn are_same(a: &JobSpec, b: &JobSpec) -> bool {
+    let (a, b) = (of(a), of(b));
+    let pairs: BTreeSet<(u32, u32)> = a.iter().copied().zip(b.iter().copied()).collect();
+    let count = |all: &[u32]| all.iter().collect::<BTreeSet<_>>().len();
+    a.len() == b.len() && pairs.len() == count(&a) && pairs.len() == count(&b)
 }
 
 /// Where copies are made, if clusters are recovery units.

@@ -74,6 +74,12 @@ impl Limits {
         self.begun.elapsed().as_millis() as u64
     }
 
+    /// When a stamp of this end's was made.
+    pub fn at(&self, stamp_ms: u64) -> Instant {
+        // One that this end has not made yet is none.
+        self.begun + Duration::from_millis(stamp_ms.min(self.now_ms()))
+    }
+
     fn note(&self, tie: &Tie, now_ms: u64) {
         self.bears.store(tie.limit_ms(), Ordering::Relaxed);
         self.says.store(tie.says_ms(), Ordering::Relaxed);

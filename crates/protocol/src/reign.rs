@@ -53,6 +53,8 @@ pub struct Txn {
 pub struct Seen {
     pub reign: Option<u64>,
     pub leader: Option<String>,
+    /// The lease that the leader's key goes with.
+    pub lease: Option<i64>,
     pub written: Option<String>,
 }
 
@@ -156,10 +158,11 @@ impl Hold {
         (!self.sure && !self.over).then(|| self.claim.again())
     }
 
-    /// It came to that. Lapsed: the key may go with it already, or with one that ran out just now.
+    /// It came to that. Lapsed: the key may go with one that ran out just now.
     pub fn claimed(&mut self, held: bool, seen: &Seen) -> Outcome {
-        self.sure = held;
-        match held {
+        let own = seen.leader.as_ref() == Some(&self.claim.token);
+        self.sure = held || own && seen.lease == Some(self.lease);
+        match self.sure {
             true => Outcome::Done,
             false if self.claim.is_over(seen) => Outcome::Deposed,
             false => Outcome::Lapsed,
@@ -254,7 +257,7 @@ mod tests {
 
     fn seen(reign: u64, leader: Option<&str>, written: &str) -> Seen {
         let leader = leader.map(String::from);
-        Seen { reign: Some(reign), leader, written: Some(written.to_string()) }
+        Seen { reign: Some(reign), leader, lease: None, written: Some(written.to_string()) }
     }
 
     fn claim() -> Claim {
@@ -283,7 +286,13 @@ mod tests {
         assert_eq!((hold.is_over(), hold.to_claim()), (false, None));
         hold.lapsed();
         assert_eq!((hold.is_over(), hold.to_claim()), (false, Some(claim().again())));
-        assert_eq!(hold.claimed(false, &seen(3, Some("a"), "3.0")), Outcome::Lapsed);
+        let mut other = seen(3, Some("a"), "3.0");
+        other.lease = Some(6);
+        assert_eq!(hold.claimed(false, &other), Outcome::Lapsed);
+        // That of an attempt whose answer was not heard.
+        let mut same = hold.clone();
+        other.lease = Some(7);
+        assert_eq!((same.claimed(false, &other), same.to_claim()), (Outcome::Done, None));
         hold.kept(false);
         assert_eq!((hold.is_over(), hold.to_claim()), (true, None));
         hold.granted(8);

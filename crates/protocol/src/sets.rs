@@ -4,17 +4,22 @@
 //! Pure, run by the controller. Each node has its ranks come to stand, copies what they have sent,
 //! and says so; when all nodes have, all ranks go on, each as soon as its own memory is kept. What
 //! a rank had sent and another had not received by then is in the sender's log, which belongs to
-//! its image: nothing has to be drained.
+//! its image: nothing has to be drained. Where ranks have connections of their own between nodes,
+//! what these have received is read when all stand, and before any goes on.
 //!
-//! Kept true: no rank goes on before every rank stands and every log is copied, unless the set is
-//! void; a set of which one part is missing is void as a whole.
+//! Kept true: no rank goes on before every rank stands, every log is copied and every connection
+//! between nodes is read, unless the set is void; a set of which one part is missing is void as a
+//! whole.
 
+use crate::joints::{self, End, Joint};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What all nodes that take part are told, once.
+/// What the nodes that take part are told, each once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
+    /// All ranks stand: those that have joints read what has come over them.
+    Read,
     /// All ranks stand: they are kept, and go on.
     Keep,
     /// They go on as if nothing had been.
@@ -28,6 +33,11 @@ pub struct Set {
     homes: BTreeMap<u32, u32>,
     /// Nodes whose ranks do not all stand yet.
     moving: BTreeSet<u32>,
+    /// Ends of connections that lead out of each node; pairs of them, when all ranks stand.
+    ends: BTreeMap<u32, Vec<End>>,
+    joints: BTreeMap<u32, Vec<Joint>>,
+    /// Nodes that have not read what came over theirs.
+    reading: Option<BTreeSet<u32>>,
     /// Ranks of which it is not known how theirs came out.
     left: BTreeSet<u32>,
     told: bool,
@@ -39,7 +49,9 @@ impl Set {
     pub fn new(generation: u32, homes: BTreeMap<u32, u32>) -> Set {
         let moving = homes.values().copied().collect();
         let left = homes.keys().copied().collect();
-        Set { generation, homes, moving, left, told: false, failed: None }
+        let (ends, joints) = (BTreeMap::new(), BTreeMap::new());
+        let reading = None;
+        Set { generation, homes, moving, ends, joints, reading, left, told: false, failed: None }
     }
 
     pub fn generation(&self) -> u32 {
@@ -55,15 +67,34 @@ impl Set {
         self.homes.keys().copied()
     }
 
-    /// All ranks of a node stand and what they sent is copied, or that could not be done.
-    pub fn stands(&mut self, node: u32, result: Result<(), String>) -> Option<Verdict> {
+    /// All ranks of a node stand and what they sent is copied, or that could not be done. `Ok`: the
+    /// ends of connections that lead out of it.
+    pub fn stands(&mut self, node: u32, result: Result<Vec<End>, String>) -> Option<Verdict> {
         match result {
             Err(why) => self.fail(why),
-            Ok(()) => {
+            Ok(ends) => {
                 self.moving.remove(&node);
+                self.ends.insert(node, ends);
                 self.verdict()
             }
         }
+    }
+
+    /// A node has read what came over connections between nodes, or could not.
+    pub fn has_read(&mut self, node: u32, result: Result<(), String>) -> Option<Verdict> {
+        match (result, &mut self.reading) {
+            (Err(why), _) => self.fail(why),
+            (Ok(()), Some(reading)) => {
+                reading.remove(&node);
+                self.verdict()
+            }
+            (Ok(()), None) => None,
+        }
+    }
+
+    /// With `Verdict::Read`: the nodes that have joints, and these.
+    pub fn joints(&self) -> &BTreeMap<u32, Vec<Joint>> {
+        &self.joints
     }
 
     /// The checkpoint of one rank is written, or will not be.
@@ -87,10 +118,19 @@ impl Set {
 
     /// What is to be told now.
     fn verdict(&mut self) -> Option<Verdict> {
-        let verdict = match &self.failed {
-            Some(_) => Verdict::Void,
-            None if self.moving.is_empty() => Verdict::Keep,
-            None => return None,
+        let verdict = match (&self.failed, &self.reading) {
+            (Some(_), _) => Verdict::Void,
+            (None, _) if !self.moving.is_empty() => return None,
+            (None, None) => {
+                self.joints = joints::pair(&self.ends);
+                self.reading = Some(self.joints.keys().copied().collect());
+                if !self.joints.is_empty() {
+                    return Some(Verdict::Read);
+                }
+                Verdict::Keep
+            }
+            (None, Some(reading)) if reading.is_empty() => Verdict::Keep,
+            (None, Some(_)) => return None,
         };
         (!std::mem::replace(&mut self.told, true)).then_some(verdict)
     }
@@ -117,9 +157,9 @@ mod tests {
     #[test]
     fn all_go_on_when_the_last_one_stands() {
         let mut set = set();
-        assert_eq!(set.stands(1, Ok(())), None);
-        assert_eq!(set.stands(1, Ok(())), None);
-        assert_eq!(set.stands(0, Ok(())), Some(Verdict::Keep));
+        assert_eq!(set.stands(1, Ok(vec![])), None);
+        assert_eq!(set.stands(1, Ok(vec![])), None);
+        assert_eq!(set.stands(0, Ok(vec![])), Some(Verdict::Keep));
         for rank in 0..3 {
             assert!(!set.is_over());
             assert_eq!(set.part(rank, Ok(())), None);
@@ -130,11 +170,11 @@ mod tests {
     #[test]
     fn one_that_does_not_come_to_stand_lets_all_go() {
         let mut set = set();
-        assert_eq!(set.stands(1, Ok(())), None);
+        assert_eq!(set.stands(1, Ok(vec![])), None);
         assert_eq!(set.part(0, Err("busy".into())), Some(Verdict::Void));
         // It is told once.
         assert_eq!(set.part(1, Err("void".into())), None);
-        assert_eq!(set.stands(0, Ok(())), None);
+        assert_eq!(set.stands(0, Ok(vec![])), None);
         assert_eq!(set.part(2, Err("void".into())), None);
         assert!(set.is_over());
         assert_eq!(set.failed(), Some("busy"));
@@ -143,8 +183,8 @@ mod tests {
     #[test]
     fn what_is_not_written_makes_it_void_when_all_go_on_already() {
         let mut set = set();
-        set.stands(0, Ok(()));
-        assert_eq!(set.stands(1, Ok(())), Some(Verdict::Keep));
+        set.stands(0, Ok(vec![]));
+        assert_eq!(set.stands(1, Ok(vec![])), Some(Verdict::Keep));
         assert_eq!(set.part(2, Err("disk full".into())), None);
         assert_eq!((set.is_over(), set.failed()), (false, Some("disk full")));
     }
@@ -162,5 +202,33 @@ mod tests {
     #[test]
     fn a_node_that_cannot_copy_what_was_sent_makes_it_void() {
         assert_eq!(set().stands(1, Err("no memory".into())), Some(Verdict::Void));
+    }
+
+    #[test]
+    fn nobody_goes_on_before_what_came_over_connections_is_read() {
+        let end = |socket, own: &str, peer: &str| End {
+            socket,
+            own: own.parse().unwrap(),
+            peer: peer.parse().unwrap(),
+            network: vec![],
+            behind: false,
+        };
+        let one = || vec![end(7, "10.0.0.1:1", "10.0.0.2:2")];
+        let other = || vec![end(8, "10.0.0.2:2", "10.0.0.1:1")];
+        let mut set = set();
+        assert_eq!(set.stands(0, Ok(one())), None);
+        assert_eq!(set.stands(1, Ok(other())), Some(Verdict::Read));
+        assert_eq!(set.joints()[&1], [Joint { socket: 8, link: 1, behind: false }]);
+        assert_eq!(set.has_read(1, Ok(())), None);
+        assert_eq!(set.stands(1, Ok(other())), None);
+        assert_eq!(set.has_read(0, Ok(())), Some(Verdict::Keep));
+        assert_eq!(set.has_read(0, Ok(())), None);
+        // What cannot be read makes it void, once.
+        let mut set = self::set();
+        set.stands(0, Ok(one()));
+        assert_eq!(set.has_read(0, Ok(())), None);
+        set.stands(1, Ok(other()));
+        assert_eq!(set.has_read(0, Err("gone".into())), Some(Verdict::Void));
+        assert_eq!(set.has_read(1, Ok(())), None);
     }
 }

@@ -1,7 +1,6 @@
 """`--ft cluster`: the ranks that began in one cluster, on whichever of its nodes, are checkpointed
 together and go back together; those of other clusters go on, and re-execute nothing."""
 
-import signal
 import subprocess
 import tempfile
 
@@ -282,17 +281,9 @@ def test_what_does_not_go_with_it():
         ([], "needs several clusters: give --clusters"),
         ([*two, "--vault", "rs:2+1"], "keeps the checkpoints of --ft logged"),
         ([*two, "--keep"], "takes the logs of --ft logged"),
-        ([*two, "--save-every", "1"], "is not saved as a whole"),
         ([*two, "--ft", "node"], "--clusters out"),
         ([*two, "--ft", "logged", *OUTSIDE], "--copies is for --ft cluster"),
     ):
         line = [w for w in command if "--ft" not in more or w not in ("--ft", "cluster")]
         done = subprocess.run([*line, *more, "true"], capture_output=True, text=True)
         assert done.returncode == 2 and words in done.stderr, (more, done)
-    with ClusterUnits("heat") as job:
-        job.all_checkpointed()
-        code, _, err = job.eyrie("drain", "last", "1", check=False)
-        assert code != 0 and "--ft logged only" in err, (code, err)
-        job.interrupt(signal.SIGQUIT)
-        job.until(lambda: "is not saved as a whole" in job.stderr(), "the refusal")
-        job.ends_well("heat")

@@ -5,9 +5,11 @@ import os
 import signal
 import subprocess
 
+from bad_input import program
 from coordinated import coordinated
 from faults import flip_a_byte
 from harness import EYRIE, example, run_to_end
+from netns import needs_root
 from nodes import Nodes, expected, gone
 from restart import restart, save
 
@@ -255,3 +257,79 @@ def test_nobody_is_heard_who_was_lost():
         job.wait_event("node-lost", node=2)
         job.all_back(0)
         job.ends_as("farm")
+
+
+def calling(mode, *options):
+    """A job of four ranks with connections of their own, and what it is to print."""
+    code, want, err = run_to_end(program("calls") + ["tcp"])
+    assert code == 0 and "rank 3:" in want, (code, want, err)
+    command = program("calls") + [mode]
+    return coordinated(command, every=3600, options=["--nodes", "3", *options]), want
+
+
+def kept_in_mid_stream(job):
+    """A set of all ranks, which have something in flight to each other."""
+    job.until(lambda: "step " in job.stdout(), "a line")
+    job.eyrie("checkpoint", "last")
+
+
+def back_from_a_set(job, rolled):
+    """All ranks came back from a set since they went back so many times."""
+    back = lambda: job.count("rolled-back") > rolled and again(job)
+    ranks = job.until(back, "all ranks again")
+    assert {e["generation"] for e in ranks} != {None} and one_of(ranks) >= 1, job.report()
+
+
+def again(job):
+    events = job.events()
+    last = max(n for n, e in enumerate(events) if e["event"] == "rolled-back")
+    ranks = [e for e in events[last:] if e["event"] == "restored"]
+    return len(ranks) == 4 and ranks
+
+
+def one_of(events):
+    sets = {e["generation"] for e in events}
+    assert len(sets) == 1, events
+    return sets.pop()
+
+
+def test_connections_between_nodes():
+    """TCP connections between ranks come back with what was in flight, on the same nodes, on others,
+    where ranks that shared a node are apart and others meet, and in another job."""
+    job, want = calling("tcp")
+    with job:
+        kept_in_mid_stream(job)
+        job.kill_ranks([2])
+        back_from_a_set(job, 0)
+        job.eyrie("inject", "last", "kill-node", "0")
+        back_from_a_set(job, 1)
+        save(job)
+        before = job.count("restored")
+        restart(job, "--nodes", "2")
+        job.wait_event("restored", count=4 + before)
+        job.let_end()
+        assert job.wait() == 0 and job.stdout() == want, job.report()
+        gone(job)
+
+
+def test_connections_between_networks():
+    """Nodes with addresses of their own: a rank comes back where the address is another one."""
+    needs_root()
+    job, want = calling("wide", "--netns")
+    with job:
+        kept_in_mid_stream(job)
+        job.eyrie("inject", "last", "kill-node", "1")
+        back_from_a_set(job, 0)
+        job.let_end()
+        assert job.wait() == 0 and job.stdout() == want, job.report()
+        gone(job)
+
+
+def test_a_unix_socket_between_nodes_is_refused_by_name():
+    command = program("calls")
+    with coordinated(command, options=["--nodes", "2"], ranks=2) as job:
+        job.wait_event("checkpoint-failed")
+        failed = [e["text"] for e in job.events() if e["event"] == "checkpoint-failed"]
+        assert "file descriptor" in failed[0] and "socket" in failed[0], failed
+        job.let_end()
+        assert job.wait() == 0, job.report()

@@ -81,7 +81,7 @@ def test_what_cannot_leave_is_told_and_lost_when_its_time_is_over():
         os.kill(keeper(record, 1), signal.SIGTERM)
         job.wait_event("node-lost", node=1)
         assert "cannot leave the job" in job.stderr(), job.stderr()
-        assert "--ft logged only" in job.stderr(), job.stderr()
+        assert "do not leave jobs with --ft coordinated" in job.stderr(), job.stderr()
         job.wait_event("rolled-back")
         job.ends_as("farm")
 

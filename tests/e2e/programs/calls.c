@@ -1,7 +1,10 @@
 /* The ranks form a ring of connections of their own, by TCP over the loopback and by Unix sockets
  * under a name, beside MPI: each sends its neighbour numbers, always some that are not read yet, and
- * says with all others what it has read. */
+ * says with all others what it has read. With `tcp` by TCP only; with `wide` by TCP between the
+ * addresses of the machines. */
+#include <ifaddrs.h>
 #include <mpi.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -31,9 +34,26 @@ static long mixed(long sum, long value)
     return (long)((unsigned long)sum * 31 + (unsigned long)value);
 }
 
+/* This machine's own address. */
+static in_addr_t machine(void)
+{
+    struct ifaddrs *all, *one;
+    in_addr_t found = 0;
+    check(!getifaddrs(&all), "getifaddrs");
+    for (one = all; one; one = one->ifa_next) {
+        int ip = one->ifa_addr && one->ifa_addr->sa_family == AF_INET;
+        if (ip && !found && !(one->ifa_flags & IFF_LOOPBACK))
+            found = ((struct sockaddr_in *)(void *)one->ifa_addr)->sin_addr.s_addr;
+    }
+    freeifaddrs(all);
+    check(found != 0, "an address");
+    return found;
+}
+
 int main(int argc, char **argv)
 {
     int rank, ranks, lines[4];
+    int wide = argc > 1 && !strcmp(argv[1], "wide"), step_by = argc > 1 ? 2 : 1;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
@@ -41,6 +61,7 @@ int main(int argc, char **argv)
     /* An address of its own: a port that it must get again is nobody else's meanwhile. */
     struct sockaddr_in at = {.sin_family = AF_INET,
                              .sin_addr.s_addr = htonl(127u << 24 | (unsigned)(pid & 0xffffff))};
+    if (wide) at.sin_addr.s_addr = machine();
     struct sockaddr_in home = at;
     struct sockaddr_un path = {.sun_family = AF_UNIX};
     int tcp = socket(AF_INET, SOCK_STREAM, 0), local = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -55,14 +76,17 @@ int main(int argc, char **argv)
     all = calloc((size_t)ranks, sizeof own);
     MPI_Allgather(&own, sizeof own, MPI_BYTE, all, sizeof own, MPI_BYTE, MPI_COMM_WORLD);
     lines[0] = socket(AF_INET, SOCK_STREAM, 0);
-    lines[1] = socket(AF_UNIX, SOCK_STREAM, 0);
     check(!bind(lines[0], (struct sockaddr *)&home, sizeof home), "bind");
     check(!connect(lines[0], (struct sockaddr *)&all[next].at, sizeof at), "connect");
-    check(!connect(lines[1], (struct sockaddr *)&all[next].path, all[next].bytes), "connect");
-    check((lines[2] = accept(tcp, NULL, NULL)) >= 0 && (lines[3] = accept(local, NULL, NULL)) >= 0, "accept");
+    check((lines[2] = accept(tcp, NULL, NULL)) >= 0, "accept");
+    if (step_by == 1) {
+        lines[1] = socket(AF_UNIX, SOCK_STREAM, 0);
+        check(!connect(lines[1], (struct sockaddr *)&all[next].path, all[next].bytes), "connect");
+        check((lines[3] = accept(local, NULL, NULL)) >= 0, "accept");
+    }
     long sum = rank, value;
     for (long step = -AHEAD; step < STEPS; step++) {
-        for (int l = 0; l < 4; l++) {
+        for (int l = 0; l < 4; l += step_by) {
             value = step * 10 + rank;
             moved(send(lines[l], &value, sizeof value, MSG_NOSIGNAL));
             if (step < 0) continue;
@@ -78,7 +102,7 @@ int main(int argc, char **argv)
         if (step >= 0) usleep(4000);
     }
     for (int i = 0; i < AHEAD; i++) {
-        for (int l = 0; l < 4; l++) {
+        for (int l = 0; l < 4; l += step_by) {
             moved(recv(lines[l], &value, sizeof value, MSG_WAITALL));
             sum = mixed(sum, value);
         }

@@ -63,7 +63,9 @@ impl World {
             }
             ToNode::Vault { round, images } => self.encode(at, round, &images),
             ToNode::Reset(member) => self.reset(at, member),
-            ToNode::Set { generation, parts } => self.begin_set(at, generation, parts),
+            ToNode::Set { generation, parts, hold } => {
+                self.begin_set(at, generation, parts, hold);
+            }
             ToNode::Kill { rank, incarnation } => self.kill(at, rank, incarnation),
             ToNode::Gather { ranks, life } => self.gather(at, &ranks, life),
             ToNode::GoOnSet { unit, generation, keep } => {

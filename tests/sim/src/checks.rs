@@ -169,7 +169,8 @@ impl World {
         let has = |m: &&Member| {
             self.nodes.get(m).is_none_or(|n| n.disk.contains_key(&(rank, generation)))
         };
-        if members.iter().filter(has).count() < 2.min(members.len()) {
+        // Those that go in the same step are there until then.
+        if members.iter().chain(&self.going).filter(has).count() < 2.min(members.len()) {
             self.fail(format!(
                 "image {generation} of rank {rank} counts with less than two copies"
             ));

@@ -51,6 +51,14 @@ fn empty(ranks: usize) -> Vec<Retention> {
     (0..ranks).map(|_| Retention::new(ranks as u32 * 2)).collect()
 }
 
+fn dismissed(todo: &[Action]) -> Vec<Member> {
+    let goes = |a: &Action| match a {
+        Action::Dismiss { member } => Some(*member),
+        _ => None,
+    };
+    todo.iter().filter_map(goes).collect()
+}
+
 impl Controller {
     pub fn new(map: Vec<u32>, pace: u64) -> Self {
         let every = 300 + 500 * pace;
@@ -105,6 +113,7 @@ impl World {
     }
 
     pub fn carry_out(&mut self, todo: Vec<Action>) {
+        self.going = dismissed(&todo);
         for action in todo {
             let begins = matches!(action, Action::Members(_));
             if self.controller.rolling_back.is_some() && !begins {
@@ -149,7 +158,9 @@ impl World {
                 }
                 Action::Discard { rank, generation } => {
                     self.capture_over(rank, generation);
-                    self.stands(rank, generation, false);
+                    if !self.mutated(Mutation::VoidHeld) {
+                        self.stands(rank, generation, false);
+                    }
                     self.say_to_all(&ToNode::Remove { rank, generation });
                 }
                 Action::Damaged { rank, generation } => {
@@ -496,7 +507,7 @@ impl World {
         if self.controller.rolling_back.is_none() {
             while let Some(rank) = self.controller.scheduler.pick(now) {
                 if !self.units.is_empty() {
-                    if !self.order_set(rank) {
+                    if !self.order_set(rank, false) {
                         self.controller.scheduler.finished(rank, now);
                     }
                     continue;

@@ -35,7 +35,12 @@ impl World {
         {
             self.count_anew();
             let mut members = vec![member];
-            if keepers.len() > 2 && self.random.one_in(3) {
+            let cluster = |m: &Member| self.neighbours.cluster(m.node);
+            let whole = self.neighbours.are_known() && self.random.one_in(3);
+            if whole && keepers.iter().any(|m| cluster(m) != cluster(&member)) {
+                members =
+                    keepers.iter().copied().filter(|m| cluster(m) == cluster(&member)).collect();
+            } else if keepers.len() > 2 && self.random.one_in(3) {
                 members.extend(self.random.pick(&keepers).filter(|m| *m != member));
             }
             let wishes = self.wishes(&members, &keepers);
@@ -91,8 +96,17 @@ impl World {
                 self.planner(Input::Stay { member });
                 continue;
             }
-            if self.bring_to_stand(member) {
-                self.planner(Input::Stands { member });
+            let stands = match self.units.is_empty() {
+                true => Some(self.bring_to_stand(member)),
+                false => self.bring_units_to_stand(member),
+            };
+            match stands {
+                Some(true) => self.planner(Input::Stands { member }),
+                Some(false) => {}
+                None => {
+                    self.trace(|| format!("{member} cannot leave, as there are no sets any more"));
+                    self.planner(Input::Stay { member });
+                }
             }
         }
     }
@@ -116,6 +130,39 @@ impl World {
             }
         }
         all
+    }
+
+    /// The same where ranks are in recovery units: all of a unit stands. None: a rank of one has
+    /// ended, so there is no set of it.
+    fn bring_units_to_stand(&mut self, member: Member) -> Option<bool> {
+        let here = (0..self.ranks()).filter(|r| self.controller.planner.home(*r) == Some(member));
+        let units: BTreeSet<u32> = here.map(|rank| self.slot(rank)).collect();
+        let mut all = true;
+        for unit in units {
+            let ranks = self.ranks_of(unit);
+            let done = ranks.iter().filter(|r| self.controller.done.contains_key(r)).count();
+            if done == ranks.len() {
+                continue;
+            }
+            if done > 0 {
+                return None;
+            }
+            let counts = |r: &u32| self.controller.standing.ranks.get(r).map(|s| s.1);
+            all &= ranks.iter().all(|r| counts(r) == Some(true));
+            let now = self.now;
+            if ranks.iter().all(|r| counts(r).is_none())
+                && self.controller.scheduler.begin(unit, now)
+                && !self.order_set(unit, true)
+            {
+                self.controller.scheduler.finished(unit, now);
+            }
+        }
+        Some(all)
+    }
+
+    /// A rank is to stand for good, when this image of it is taken.
+    pub fn hold(&mut self, rank: u32, generation: u32) {
+        self.controller.standing.ranks.insert(rank, (generation, false));
     }
 
     fn order_stand(&mut self, rank: u32) {
@@ -154,10 +201,14 @@ impl World {
 
     /// Ranks that stand on a node that stays.
     fn let_go_on(&mut self) {
-        let stays = |rank: &u32| {
-            let planner = &self.controller.planner;
-            planner.home(*rank).is_none_or(|at| planner.leaves(&at).is_none())
+        let planner = &self.controller.planner;
+        let goes = |rank: &u32| planner.home(*rank).is_some_and(|at| planner.leaves(&at).is_some());
+        // With one all of its unit stand.
+        let mates = |rank: u32| match self.units.is_empty() {
+            true => vec![rank],
+            false => self.ranks_of(self.slot(rank)),
         };
+        let stays = |rank: &u32| !mates(*rank).iter().any(goes);
         let all: Vec<u32> = self.controller.standing.ranks.keys().copied().filter(stays).collect();
         all.into_iter().for_each(|rank| self.go_on(rank));
     }
@@ -192,6 +243,7 @@ impl World {
             Action::Vacate { member } => {
                 for rank in 0..self.ranks() {
                     if self.controller.planner.home(rank).is_none() {
+                        self.truth.hurt.insert(self.slot(rank));
                         self.rank_down(rank);
                     }
                 }
@@ -264,6 +316,9 @@ impl World {
 
     /// A rank goes on that stood.
     pub fn rank_goes_on(&mut self, at: Member, rank: u32) {
+        if !self.mutated(Mutation::HeldLater) {
+            self.hold_no_more(at, rank);
+        }
         let Some(proc) = self.nodes.get_mut(&at).and_then(|n| n.procs.get_mut(&rank)) else {
             return;
         };

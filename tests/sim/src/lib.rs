@@ -11,6 +11,7 @@ mod checks;
 mod controller;
 mod faults;
 mod leave;
+pub mod led;
 pub mod links;
 mod net;
 mod node;

@@ -3,16 +3,16 @@
 //! `--cluster-units`, `--drain`, `--routed` other jobs (see `Config`), with one of `OTHERS`
 //! something else.
 
-use eyrie_sim::{Config, Mutation, Report, links, reigns, run, ties, together};
+use eyrie_sim::{Config, Mutation, Report, led, links, reigns, run, ties, together};
 use std::fmt::{Debug, Display};
 use std::process::ExitCode;
 use std::time::Instant;
 
 const USAGE: &str = "usage: eyrie-sim [--together [--vault] | --links | --ties | --reigns |\n  \
-                     --cluster-units | [--units] [--vault] [--routed] [--drain]] [--trace]\n  \
-                     [--mutation NAME] FIRST-SEED [HOW-MANY]";
+                     --led | --cluster-units | [--units] [--vault] [--routed] [--drain]]\n  \
+                     [--trace] [--mutation NAME] FIRST-SEED [HOW-MANY]";
 /// Simulations of their own.
-const OTHERS: [&str; 4] = ["--together", "--links", "--ties", "--reigns"];
+const OTHERS: [&str; 5] = ["--together", "--links", "--ties", "--reigns", "--led"];
 
 /// What is asked for.
 #[derive(Default)]
@@ -99,6 +99,10 @@ fn simulate(ask: &Ask) -> Result<ExitCode, String> {
     if ask.is("--reigns") {
         let mistake = ask.mistake(&reigns::Mistake::ALL)?;
         return Ok(ask.seeds(|s| reigns::run(s, mistake, trace), reigns::Report::add));
+    }
+    if ask.is("--led") {
+        let mistake = ask.mistake(&led::Mistake::ALL)?;
+        return Ok(ask.seeds(|s| led::run(s, mistake, trace), led::Report::add));
     }
     let all = Mutation::ALL.into_iter().chain(Mutation::UNITS);
     let all = all.chain(Mutation::CLUSTERS).chain(Mutation::ROUTED);

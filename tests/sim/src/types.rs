@@ -104,6 +104,8 @@ pub enum ToNode {
     Set {
         generation: u32,
         parts: Vec<(u32, Option<Member>)>,
+        /// They stand from then on.
+        hold: bool,
     },
     /// No process of this incarnation is to be left.
     Kill {
@@ -460,6 +462,12 @@ pub enum Mutation {
     UnitUngated,
     /// A controller that goes on has forgotten the sets that were being taken.
     SetsForgotten,
+    /// Of a unit some of which leaves only that part stands for good.
+    MatesGoOn,
+    /// Ranks that stand for a set that does not come about are not let go.
+    VoidHeld,
+    /// Who is let go before it stands for good stands afterwards.
+    HeldLater,
     /// A node leaves before the images that it held count elsewhere.
     LeavesEarly,
     /// A node leaves before the outcomes that it held are held by others.
@@ -497,11 +505,14 @@ impl Mutation {
         Mutation::UnitForgetsOutcomes,
     ];
     /// Those of units over several nodes.
-    pub const CLUSTERS: [Mutation; 4] = [
+    pub const CLUSTERS: [Mutation; 7] = [
         Mutation::NodeGoesOn,
         Mutation::StaleNeeds,
         Mutation::UnitUngated,
         Mutation::SetsForgotten,
+        Mutation::MatesGoOn,
+        Mutation::VoidHeld,
+        Mutation::HeldLater,
     ];
     /// Those of routers.
     pub const ROUTED: [Mutation; 7] = [
@@ -551,6 +562,9 @@ impl Mutation {
                 | Mutation::LeavesUnguarded
                 | Mutation::NotHeld
                 | Mutation::NotEmptied
+                | Mutation::MatesGoOn
+                | Mutation::VoidHeld
+                | Mutation::HeldLater
         )
     }
 }

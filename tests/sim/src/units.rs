@@ -20,6 +20,8 @@ pub struct Set {
     left: BTreeSet<u32>,
     /// A mutation: images of ranks that went on at once.
     early: BTreeMap<u32, Image>,
+    /// They stand from then on.
+    hold: bool,
     /// All stand, and this is kept when those of other nodes do, too.
     kept: Vec<(u32, Option<Member>, Image)>,
 }
@@ -57,7 +59,13 @@ impl World {
     // ---- at a node
 
     /// All ranks of a unit are to stand.
-    pub fn begin_set(&mut self, at: Member, generation: u32, parts: Vec<(u32, Option<Member>)>) {
+    pub fn begin_set(
+        &mut self,
+        at: Member,
+        generation: u32,
+        parts: Vec<(u32, Option<Member>)>,
+        hold: bool,
+    ) {
         let mut left: BTreeSet<u32> = parts.iter().map(|p| p.0).collect();
         let mut early = BTreeMap::new();
         if let (true, Some(first)) = (self.mutated(Mutation::OneGoesOn), parts.first()) {
@@ -69,7 +77,7 @@ impl World {
             self.at(after, Event::Stand { at, rank, generation });
         }
         let Some(node) = self.nodes.get_mut(&at) else { return };
-        node.sets.push(Set { generation, parts, left, early, kept: Vec::new() });
+        node.sets.push(Set { generation, parts, left, early, hold, kept: Vec::new() });
         self.end_set_if_all_stand(at, generation);
     }
 
@@ -119,6 +127,10 @@ impl World {
         let generation = set.generation;
         for (rank, partner, image) in images {
             self.write(at, (rank, generation), partner, image);
+            let proc = self.nodes.get_mut(&at).and_then(|n| n.procs.get_mut(&rank));
+            if let Some(proc) = proc.filter(|_| set.hold) {
+                proc.held = true;
+            }
         }
         self.unit_goes_on(at, set);
     }
@@ -136,6 +148,13 @@ impl World {
             true => self.keep_set(at, &set, images),
             false => self.unit_goes_on(at, &set),
         }
+    }
+
+    /// A rank that was to stand from its part of a set on is not to any more.
+    pub fn hold_no_more(&mut self, at: Member, rank: u32) {
+        let sets = self.nodes.get_mut(&at).map(|n| &mut n.sets);
+        let of = |s: &&mut Set| s.parts.iter().any(|p| p.0 == rank);
+        sets.into_iter().flatten().filter(of).for_each(|s| s.hold = false);
     }
 
     fn give_up_set(&mut self, at: Member, generation: u32) {
@@ -167,6 +186,8 @@ impl World {
         node.orders.retain(|r, o| *r != rank || o.0.incarnation > incarnation);
         let proc = node.procs.get(&rank).filter(|p| p.incarnation <= incarnation);
         let done = proc.is_some_and(|p| p.done);
+        let stood = proc.filter(|p| !p.done).map(|p| p.state.at);
+        self.stood.extend(stood.map(|at| (rank, at)));
         if proc.is_some() {
             node.procs.remove(&rank);
         }
@@ -260,7 +281,7 @@ impl World {
     }
 
     /// Orders a set of a unit. False: not all of its ranks run.
-    pub fn order_set(&mut self, unit: u32) -> bool {
+    pub fn order_set(&mut self, unit: u32, hold: bool) -> bool {
         let ranks = self.ranks_of(unit);
         let live = |r: &u32| self.controller.live.contains(r);
         if ranks.is_empty() || !ranks.iter().all(live) {
@@ -274,14 +295,20 @@ impl World {
             generation = self.controller.retention[rank as usize].begin();
             self.controller.capturing.insert(rank, generation);
             let partner = self.controller.planner.partner(rank);
-            parts.entry(at).or_default().push((rank, partner.filter(|_| self.random.one_in(3))));
+            let partner = partner.filter(|_| hold || self.random.one_in(3));
+            parts.entry(at).or_default().push((rank, partner));
             homes.insert(rank, at.node);
+            if hold {
+                self.hold(rank, generation);
+            }
         }
         self.trace(|| format!("set {generation} of unit {unit}"));
         let set = (sets::Set::new(generation, homes), parts.keys().copied().collect());
         self.controller.sets.insert(unit, set);
         for (at, parts) in parts {
-            self.say_to(at, ToNode::Set { generation, parts });
+            let mates = self.mutated(Mutation::MatesGoOn);
+            let hold = hold && (!mates || self.controller.planner.leaves(&at).is_some());
+            self.say_to(at, ToNode::Set { generation, parts, hold });
         }
         self.fault_nearby(12);
         true
@@ -291,7 +318,7 @@ impl World {
     pub fn set_stands(&mut self, node: Member, unit: u32, generation: u32) {
         let Some((set, _)) = self.controller.sets.get_mut(&unit) else { return };
         if set.generation() == generation {
-            let verdict = set.stands(node.node, Ok(()));
+            let verdict = set.stands(node.node, Ok(Vec::new()));
             self.tell_verdict(unit, verdict);
         }
     }
@@ -318,6 +345,9 @@ impl World {
         self.tell_verdict(unit, verdict);
         for rank in ranks {
             self.capture_over(rank, generation);
+            if !self.mutated(Mutation::VoidHeld) {
+                self.stands(rank, generation, false);
+            }
         }
         self.planner(Input::VoidUnit { unit, generation });
     }

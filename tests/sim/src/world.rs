@@ -144,6 +144,8 @@ pub struct World {
     pub stood: BTreeMap<u32, usize>,
     /// Nodes that ranks cannot be brought back at, and until when.
     pub unfit: Unfit,
+    /// Nodes that are dismissed by what is being carried out.
+    pub going: Vec<Member>,
     /// What was true before its last turn.
     pub before: Option<Truth>,
     agenda: Agenda<Event>,
@@ -201,6 +203,7 @@ impl World {
             routing: Routing::default(),
             stood: BTreeMap::new(),
             unfit: Unfit::new(config.seed),
+            going: Vec::new(),
             before: None,
             agenda: Agenda::default(),
             trace: config.trace,

@@ -2,7 +2,7 @@
 
 use std::fmt::{Debug, Display};
 
-use eyrie_sim::{Config, Mutation, Report, links, reigns, run, ties, together};
+use eyrie_sim::{Config, Mutation, Report, led, links, reigns, run, ties, together};
 
 /// Seeds of `make test`.
 const SEEDS: u64 = 1000;
@@ -23,10 +23,13 @@ enum Kind {
     /// Messages go by routers.
     Routed,
     LeaveRouted,
+    /// Nodes leave whose ranks are units, or parts of them.
+    LeaveUnits,
+    LeaveClusters,
 }
 
 impl Kind {
-    const ALL: [Kind; 9] = [
+    const ALL: [Kind; 11] = [
         Kind::Plain,
         Kind::Vault,
         Kind::Units,
@@ -36,14 +39,16 @@ impl Kind {
         Kind::LeaveVault,
         Kind::Routed,
         Kind::LeaveRouted,
+        Kind::LeaveUnits,
+        Kind::LeaveClusters,
     ];
 
     fn config(self, seed: u64, mutation: Option<Mutation>) -> Config {
-        let vault = matches!(self, Kind::Vault | Kind::UnitsVault | Kind::LeaveVault);
-        let drain = matches!(self, Kind::Leave | Kind::LeaveVault | Kind::LeaveRouted);
+        let vault = way(self).contains("--vault");
+        let drain = way(self).contains("--drain");
         let routed = matches!(self, Kind::Routed | Kind::LeaveRouted);
-        let units = matches!(self, Kind::Units | Kind::UnitsVault);
-        let clusters = self == Kind::Clusters;
+        let units = matches!(self, Kind::Units | Kind::UnitsVault | Kind::LeaveUnits);
+        let clusters = matches!(self, Kind::Clusters | Kind::LeaveClusters);
         Config { seed, vault, units, clusters, drain, routed, mutation, trace: false }
     }
 }
@@ -60,6 +65,8 @@ fn way(kind: Kind) -> &'static str {
         Kind::LeaveVault => "--vault --drain",
         Kind::Routed => "--routed",
         Kind::LeaveRouted => "--routed --drain",
+        Kind::LeaveUnits => "--units --drain",
+        Kind::LeaveClusters => "--cluster-units --drain",
     }
 }
 
@@ -163,6 +170,16 @@ fn no_seed_finds_a_fault_while_nodes_leave_with_routers() {
     nodes_leave(Kind::LeaveRouted);
 }
 
+#[test]
+fn no_seed_finds_a_fault_while_nodes_of_units_leave() {
+    nodes_leave(Kind::LeaveUnits);
+}
+
+#[test]
+fn no_seed_finds_a_fault_while_nodes_of_clusters_leave() {
+    nodes_leave(Kind::LeaveClusters);
+}
+
 fn nodes_leave(kind: Kind) {
     let total = run_all(kind);
     assert!(total.left > SEEDS / 2 && total.emptied > SEEDS / 10, "{total}");
@@ -186,6 +203,7 @@ fn every_mutation_is_found() {
     all_are_found(all, |mutation, seed| {
         let kind = match mutation {
             Mutation::VaultedEarly | Mutation::LeftThin => Kind::Vault,
+            Mutation::MatesGoOn | Mutation::VoidHeld | Mutation::HeldLater => Kind::LeaveClusters,
             leave if leave.leaves() => Kind::Leave,
             unit if Mutation::UNITS.contains(&unit) => Kind::Units,
             several if Mutation::CLUSTERS.contains(&several) => Kind::Clusters,
@@ -271,4 +289,18 @@ fn every_mistake_with_reigns_is_found() {
     all_are_found(reigns::Mistake::ALL, |mistake, seed| {
         reigns::run(seed, Some(mistake), false).is_err()
     });
+}
+
+/// Controllers, the store and a node, each two of which may be cut off from each other.
+#[test]
+fn no_seed_of_led_nodes_finds_a_fault() {
+    let total = total_of("--led", |seed| led::run(seed, None, false), led::Report::add);
+    assert!(total.reigns > 2 * SEEDS && total.retaken > SEEDS / 10, "{total}");
+    assert!(total.stood > SEEDS / 50 && total.went_on > 0, "{total}");
+    assert!(total.elsewhere > SEEDS / 2 && total.followed > SEEDS / 10, "{total}");
+}
+
+#[test]
+fn every_mistake_with_led_nodes_is_found() {
+    all_are_found(led::Mistake::ALL, |mistake, seed| led::run(seed, Some(mistake), false).is_err());
 }

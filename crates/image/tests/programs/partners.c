@@ -1,6 +1,6 @@
 // Two processes that are connected by TCP (IPv4, and IPv4 at one end and IPv6 at the other) and Unix sockets, by name, with data in
 // flight both ways all the time, until the file `../stop` appears. `full`: more in flight than the
-// reader has room for.
+// reader has room for. `far`: TCP only, as between nodes.
 #define _GNU_SOURCE
 #include "check.h"
 #include <arpa/inet.h>
@@ -16,8 +16,8 @@ union address {
     struct sockaddr_in6 v6;
     struct sockaddr_un path;
 };
-static const int families[LINES] = {AF_INET, AF_INET6, AF_UNIX, AF_UNIX};
-static const int kinds[LINES] = {SOCK_STREAM, SOCK_STREAM, SOCK_STREAM, SOCK_SEQPACKET};
+static int families[LINES] = {AF_INET, AF_INET6, AF_UNIX, AF_UNIX};
+static int kinds[LINES] = {SOCK_STREAM, SOCK_STREAM, SOCK_STREAM, SOCK_SEQPACKET};
 static int lines[LINES], doors[LINES];
 
 static socklen_t own_address(union address *at, int line) {
@@ -25,11 +25,11 @@ static socklen_t own_address(union address *at, int line) {
     at->any.sa_family = (sa_family_t)families[line];
     // An address of its own: a port that it must get again is nobody else's meanwhile.
     in_addr_t home = htonl(127u << 24 | (getpid() & 0xffffff));
-    if (line == 0) {
+    if (families[line] == AF_INET) {
         at->v4.sin_addr.s_addr = home;
         return sizeof at->v4;
     }
-    if (line == 1) {
+    if (families[line] == AF_INET6) {
         // The same, in a socket for both kinds.
         memset(at->v6.sin6_addr.s6_addr + 10, 0xff, 2);
         memcpy(at->v6.sin6_addr.s6_addr + 12, &home, 4);
@@ -61,17 +61,18 @@ static void reach(union address *all) {
 }
 
 static int call(const union address *at, int line) {
-    socklen_t bytes = line < 2 ? sizeof at->v4 : sizeof at->path;
+    int tcp = families[line] != AF_UNIX;
+    socklen_t bytes = tcp ? sizeof at->v4 : sizeof at->path;
     union address plain = *at;
-    if (line == 1) {
+    if (families[line] == AF_INET6) {
         plain.v4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = at->v6.sin6_port};
         memcpy(&plain.v4.sin_addr, at->v6.sin6_addr.s6_addr + 12, 4);
     }
-    int fd = socket(line < 2 ? AF_INET : AF_UNIX, kinds[line], 0);
+    int fd = socket(tcp ? AF_INET : AF_UNIX, kinds[line], 0);
     union address own;
     int small = 20000;
     CHECK(!setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small));
-    if (line < 2) CHECK(!bind(fd, &own.any, own_address(&own, 0)));
+    if (tcp) CHECK(!bind(fd, &own.any, own_address(&own, 0)));
     CHECK(!connect(fd, &plain.any, bytes));
     return fd;
 }
@@ -107,7 +108,13 @@ static void same_names(int first) {
 }
 
 int main(int argc, char **argv) {
-    int server = argc > 1 && !strcmp(argv[1], "server"), full = argc > 2;
+    int server = argc > 1 && !strcmp(argv[1], "server"), full = 0;
+    for (int i = 2; i < argc; i++) {
+        full |= !strcmp(argv[i], "full");
+        if (strcmp(argv[i], "far")) continue;
+        families[2] = families[3] = AF_INET;
+        kinds[2] = kinds[3] = SOCK_STREAM;
+    }
     static char big[BIG];
     union address all[LINES];
     long held = 0;

@@ -135,7 +135,8 @@ impl Agent {
 
     /// Stops a rank that is to stand, or lets one go.
     pub(super) fn tend_standing(&mut self, rank: u32) {
-        let halted = self.halt.as_ref().map(|_| Manner::Still);
+        let halted = self.halt.is_some() || self.unled.is_some();
+        let halted = halted.then_some(Manner::Still);
         let r = self.rank(rank);
         let wanted = halted.or(r.slowed.map(Manner::Slow));
         let waits = r.freezing.is_some() || r.later.is_some() || r.find_later.is_some();

@@ -21,6 +21,7 @@ impl Agent {
     pub(super) fn next_look(&self) -> Duration {
         let pressed = |r| self.segment.rank(r).pressure.load(Ordering::Relaxed) != 0;
         let watched = self.verify.is_some()
+            || self.network.as_ref().is_some_and(|n| n.watch.is_some())
             || self.is_restless()
             || !self.early.is_empty()
             || self.ranks.iter().any(|r| r.replay != Replay::No)

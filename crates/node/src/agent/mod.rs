@@ -24,6 +24,7 @@ mod tests;
 mod together;
 mod unfit;
 mod unit;
+mod unled;
 mod vault;
 mod verify;
 
@@ -94,7 +95,11 @@ pub(crate) enum Msg {
     /// besides; or not.
     SegmentCopied { generation: u32, copied: Option<Arc<Between>> },
     /// What the ranks of this node, which stand still, have sent is copied, or not.
-    SentCopied { generation: u32, logs: std::io::Result<together::Logs> },
+    SentCopied { generation: u32, copied: std::io::Result<together::Copied> },
+    /// What had come over connections to other nodes is read.
+    FarRead { generation: u32, between: Between },
+    /// A step in making the sockets of ranks that come back is done, or cannot be.
+    Stepped(Box<sockets::Stepped>),
     /// It was written, or not.
     SegmentSaved { name: String, result: Result<u64, String> },
 }
@@ -253,6 +258,10 @@ pub(crate) struct Agent {
     cut_later: Option<cut::Due>,
     /// The ranks are to stand still, also those to come.
     halt: Option<halt::Halt>,
+    /// Since when they are to, as another controller may have followed this node's.
+    unled: Option<std::time::Instant>,
+    /// All of this node is ended, as they did not come to stand.
+    given_up: bool,
     verify: Option<verify::Verify>,
     /// Threads that read the logs of the segment; nothing of those is released meanwhile.
     reading_logs: u32,
@@ -268,6 +277,8 @@ pub(crate) struct Agent {
     leaves: bool,
     /// Whether the sockets of a set were made.
     wired: sockets::Wired,
+    /// Over nodes: they are being made.
+    work: Option<sockets::Work>,
     /// Ranks that were here when they were told to leave for good.
     vacated: Vec<u32>,
 }
@@ -315,6 +326,8 @@ impl Agent {
                 cut: None,
                 cut_later: None,
                 halt: None,
+                unled: None,
+                given_up: false,
                 verify,
                 reading_logs: 0,
                 trims: Vec::new(),
@@ -325,6 +338,7 @@ impl Agent {
                 leaves: false,
                 vacated: Vec::new(),
                 wired: None,
+                work: None,
                 place,
                 spec,
             })
@@ -351,6 +365,8 @@ impl Agent {
             ToNode::Pause { rank, generation } => self.pause(rank, generation),
             ToNode::Resume { rank, generation } => self.resume(rank, generation),
             ToNode::GoOn { generation, keep } => self.go_on(generation, keep),
+            ToNode::ReadFar { generation, joints } => self.read_far(generation, joints),
+            ToNode::Rejoin(order) => self.rejoin(order),
             ToNode::Cut { attempt, ranks } => self.begin_cut(attempt, ranks),
             ToNode::CutOver { attempt } => self.end_cut(attempt),
             ToNode::Reload { segment } => self.reload(segment),
@@ -420,7 +436,9 @@ impl Agent {
             Msg::WentOn { rank, start } => self.rank_went_on(rank, start),
             Msg::CutOver { attempt, whole } => self.cut_over(attempt, whole),
             Msg::SegmentCopied { generation, copied } => self.segment_copied(generation, copied),
-            Msg::SentCopied { generation, logs } => self.sent_copied(generation, logs),
+            Msg::SentCopied { generation, copied } => self.sent_copied(generation, copied),
+            Msg::FarRead { generation, between } => self.far_read(generation, between),
+            Msg::Stepped(stepped) => self.step_done(*stepped),
             Msg::SegmentSaved { name, result } => self.say(FromNode::SegmentSaved { name, result }),
         }
     }
@@ -509,7 +527,7 @@ impl Agent {
         self.vacated.clear();
         (self.vacating, self.leaves) = (false, false);
         self.give_up_together();
-        self.wired = None;
+        (self.wired, self.work) = (None, None);
         self.pool.iter().for_each(|p| p.clear());
         for r in &mut self.ranks {
             r.end_search();
@@ -605,6 +623,10 @@ pub(crate) async fn serve(
     mut told: mpsc::UnboundedReceiver<Msg>,
 ) {
     while !agent.borrow().finished() {
+        agent.borrow_mut().heed_lead();
+        if agent.borrow().given_up {
+            return;
+        }
         let look = agent.borrow().next_look();
         tokio::select! {
             biased;

@@ -5,6 +5,7 @@ use super::death::check_image;
 use super::{Agent, Msg, elsewhere};
 use crate::checkpoint::image_path;
 use crate::futex;
+use crate::ha::Watch;
 use crate::invited::{Invited, Token};
 use crate::membership::Member;
 use crate::pour::Poured;
@@ -42,6 +43,8 @@ pub(crate) struct Network {
     pub archive: Option<(u32, u64, SocketAddr)>,
     /// Its part of the vault, if there is one.
     pub vault: Option<Door>,
+    /// With `--ha`: whether its ranks may run.
+    pub watch: Option<Arc<Watch>>,
 }
 
 /// Between the counts of two nodes.

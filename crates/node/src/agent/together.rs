@@ -6,15 +6,17 @@
 //! one of them does not come to stand, the others go on.
 //!
 //! Over nodes what each rank has sent is copied in place of the segment, and ranks stand until the
-//! controller says that those of all nodes do. With `--ft cluster` it is the same with the ranks of
-//! one unit, of which only what they sent each other is copied; with `--ft node` these all live
-//! here, and go on as soon as it is.
+//! controller says that those of all nodes do. What came over connections of their own between
+//! nodes is read in between. With `--ft cluster` it is the same with the ranks of one unit, of
+//! which only what they sent each other is copied; with `--ft node` these all live here, and go on
+//! as soon as it is.
 
 use super::capture::Wanted;
 use super::network::{Copy, Sent};
 use super::{Agent, Msg, saving};
 use crate::checkpoint::{GoOn, Stands};
 use eyrie_control::Ft;
+use eyrie_control::far::{FarEnd, FarJoint};
 use eyrie_control::node::{FromNode, SetPart};
 use eyrie_image::{Between, Family};
 use eyrie_ledger::saved;
@@ -36,10 +38,19 @@ pub(super) struct Together {
     copying: bool,
     /// Over nodes: what each rank has sent.
     logs: Logs,
+    /// Over nodes: what was found between these and others.
+    between: Between,
+}
+
+/// What is known of the ranks of a node, of a set of several, when they stand.
+pub(crate) struct Copied {
+    pub logs: Logs,
+    pub between: Between,
+    pub ends: Vec<FarEnd>,
 }
 
 /// Copies of what ranks have sent.
-pub(super) type Logs = BTreeMap<u32, Sent>;
+pub(crate) type Logs = BTreeMap<u32, Sent>;
 
 impl Agent {
     pub(super) fn checkpoint_all(
@@ -63,8 +74,9 @@ impl Agent {
         ranks: impl Iterator<Item = u32>,
     ) {
         let (left, standing, logs) = (ranks.collect(), BTreeMap::new(), Logs::new());
-        let copying = false;
-        self.together = Some(Together { generation, segment, left, standing, copying, logs });
+        let (copying, between) = (false, Between::default());
+        self.together =
+            Some(Together { generation, segment, left, standing, copying, logs, between });
     }
 
     /// The ranks of this node, of a set of several.
@@ -134,6 +146,10 @@ impl Agent {
         let (segment, tell) = (Arc::clone(&self.segment), self.tell.clone());
         let file = self.segment_fd.try_clone().map(File::from);
         let of_unit = self.spec.ft.has_units();
+        let families: Vec<Family> = match self.spec.ft {
+            Ft::Coordinated => together.standing.values().map(|s| s.1.family.clone()).collect(),
+            _ => Vec::new(),
+        };
         let copy = move || {
             let copies = file.and_then(|file| {
                 let sent = |rank| match of_unit {
@@ -141,9 +157,13 @@ impl Agent {
                     false => saved::copy_streams(&file, &segment, rank).map(Sent::All),
                 };
                 let copy = |rank| Ok((rank, sent(rank)?));
-                ranks.into_iter().map(copy).collect()
+                ranks.into_iter().map(copy).collect::<io::Result<Logs>>()
             });
-            let _ = tell.send(Msg::SentCopied { generation, logs: copies });
+            let copied = copies.map(|logs| {
+                let (between, ends) = Between::look_over_nodes(&families);
+                Copied { logs, between, ends: ends.into_iter().map(far_end).collect() }
+            });
+            let _ = tell.send(Msg::SentCopied { generation, copied });
         };
         let thread = std::thread::Builder::new().name(String::from("eyrie-sent"));
         if let Err(error) = thread.spawn(copy) {
@@ -152,16 +172,16 @@ impl Agent {
     }
 
     /// What the ranks here have sent is copied: the controller hears that they stand.
-    pub(super) fn sent_copied(&mut self, generation: u32, logs: io::Result<Logs>) {
+    pub(super) fn sent_copied(&mut self, generation: u32, copied: io::Result<Copied>) {
         let this = |t: &&mut Together| t.generation == generation;
         let Some(together) = self.together.as_mut().filter(this) else { return };
-        let result = match logs {
-            Ok(logs) => {
-                together.logs = logs;
+        let result = match copied {
+            Ok(Copied { logs, between, ends }) => {
+                (together.logs, together.between) = (logs, between);
                 if self.spec.ft == Ft::Node {
                     return self.go_on(generation, true);
                 }
-                Ok(())
+                Ok(ends)
             }
             Err(error) => {
                 self.give_up_together();
@@ -169,6 +189,32 @@ impl Agent {
             }
         };
         self.say(FromNode::Stands { generation, result });
+    }
+
+    /// The ranks of all nodes stand: reads what has come over connections between these.
+    pub(super) fn read_far(&mut self, generation: u32, joints: Vec<FarJoint>) {
+        let this = |t: &&mut Together| t.generation == generation;
+        let Some(together) = self.together.as_mut().filter(this) else { return };
+        let (mut between, tell) = (std::mem::take(&mut together.between), self.tell.clone());
+        let joints: Vec<_> = joints.into_iter().map(far_joint).collect();
+        let read = move || {
+            between.join(&joints);
+            let _ = tell.send(Msg::FarRead { generation, between });
+        };
+        let thread = std::thread::Builder::new().name(String::from("eyrie-far"));
+        if let Err(error) = thread.spawn(read) {
+            self.give_up_together();
+            let result = Err(format!("what its ranks have received cannot be read: {error}"));
+            self.say(FromNode::HasRead { generation, result });
+        }
+    }
+
+    /// That is done.
+    pub(super) fn far_read(&mut self, generation: u32, between: Between) {
+        let this = |t: &&mut Together| t.generation == generation;
+        let Some(together) = self.together.as_mut().filter(this) else { return };
+        together.between = between;
+        self.say(FromNode::HasRead { generation, result: Ok(()) });
     }
 
     /// The ranks of all nodes stand, and may go on as soon as their memory is kept; or go on
@@ -181,13 +227,15 @@ impl Agent {
             self.together = Some(together);
             return self.give_up_together();
         }
+        let between = Arc::new(together.between);
         for (rank, (start, stands)) in together.standing {
             let log = together.logs.remove(&rank);
             if let Some(copy) = &mut self.rank(rank).copy {
                 copy.log = log;
             }
+            let between = Arc::clone(&between);
             let pipes = self.pipes(rank, start);
-            let _ = stands.answer.send(pipes.map(GoOn::alone));
+            let _ = stands.answer.send(pipes.map(|pipes| GoOn { pipes, between }));
         }
     }
 
@@ -210,4 +258,14 @@ impl Agent {
             self.say(FromNode::SegmentSaved { name, result });
         }
     }
+}
+
+fn far_end(end: eyrie_image::FarEnd) -> FarEnd {
+    let eyrie_image::FarEnd { socket, own, peer, network, behind } = end;
+    FarEnd { socket, own, peer, network, behind }
+}
+
+fn far_joint(joint: FarJoint) -> eyrie_image::FarJoint {
+    let FarJoint { socket, link, behind } = joint;
+    eyrie_image::FarJoint { socket, link, behind }
 }

@@ -4,7 +4,7 @@
 //! that stood still for longer than a lease is killed before it acts on what it finds then: the
 //! next one goes on by what is written.
 
-use super::{LEASE_SECS, Lead, Place};
+use super::{LEASE_SECS, Lead, Place, Vouch};
 use eyrie_etcd::Error;
 use eyrie_protocol::reign::{Claim, Hold, Outcome};
 use std::io;
@@ -37,6 +37,8 @@ pub(super) enum Side {
 
 /// How etcd is, as the threads see it.
 pub struct Health {
+    /// What the lease says of the lead.
+    pub vouch: Arc<Vouch>,
     tell: Box<dyn Fn(News) + Send + Sync>,
     away: Mutex<[Option<String>; 2]>,
     over: AtomicBool,
@@ -50,7 +52,7 @@ impl Health {
     pub fn new(tell: impl Fn(News) + Send + Sync + 'static) -> Arc<Health> {
         let (tell, away) = (Box::new(tell), Mutex::default());
         let [over, lapsed, ending] = [(); 3].map(|()| AtomicBool::new(false));
-        Arc::new(Health { tell, away, over, lapsed, ending })
+        Arc::new(Health { vouch: Arc::default(), tell, away, over, lapsed, ending })
     }
 
     /// Nobody listens any more: the threads end.
@@ -113,9 +115,10 @@ pub fn keep(lead: &Lead, health: &Arc<Health>) -> io::Result<()> {
             }
             begun = Instant::now();
             if health.lapsed.swap(false, Ordering::Relaxed) {
+                health.vouch.lapsed();
                 hold.lapsed();
             }
-            match look_after(&place, &mut hold) {
+            match look_after(&place, &mut hold, &health.vouch) {
                 Ok(Outcome::Done | Outcome::Lapsed) => health.report(Side::Lease, None),
                 Ok(Outcome::Deposed) if health.ending.load(Ordering::Relaxed) => {}
                 Ok(Outcome::Deposed) => health.depose(why(&place)),
@@ -129,14 +132,27 @@ pub fn keep(lead: &Lead, health: &Arc<Health>) -> io::Result<()> {
 }
 
 /// Has the lease go on; if it ran out, takes the lead again, if nobody had it since.
-fn look_after(place: &Place, hold: &mut Hold) -> Result<Outcome, Error> {
+fn look_after(place: &Place, hold: &mut Hold, vouch: &Vouch) -> Result<Outcome, Error> {
+    let asked = Instant::now();
     hold.kept(place.client.keep_alive(hold.lease())?);
     if hold.is_over() {
+        vouch.lapsed();
         hold.granted(place.client.grant(LEASE_SECS)?);
     }
-    let Some(claim) = hold.to_claim() else { return Ok(Outcome::Done) };
+    let Some(claim) = hold.to_claim() else {
+        vouch.confirmed(asked);
+        return Ok(Outcome::Done);
+    };
     let (held, seen) = place.carry_out(&claim, hold.lease())?;
-    Ok(hold.claimed(held, &seen))
+    if held {
+        // Nobody led.
+        vouch.lapsed();
+    }
+    let outcome = hold.claimed(held, &seen);
+    if outcome == Outcome::Done {
+        vouch.confirmed(asked);
+    }
+    Ok(outcome)
 }
 
 /// Why somebody leads no more.

@@ -9,18 +9,21 @@
 mod lease;
 #[cfg(test)]
 mod tests;
+mod vouch;
 mod watch;
 mod writer;
 
 pub use crate::job::point;
 pub use eyrie_etcd::Error as EtcdError;
 pub use lease::{Health, News, keep};
-pub use watch::{Sign, Watch};
+pub use vouch::{CutOff, Vouch};
+pub use watch::Watch;
 pub use writer::Writer;
 
 use eyrie_control::Ha;
 use eyrie_control::message::Host;
 use eyrie_etcd::{Client, Compare, Config, ConfigError, Error, Limits, Op, Tls};
+use eyrie_protocol::led;
 use eyrie_protocol::reign::{self, Claim, JOURNAL, LEADER, REIGN, Txn, Volume, WRITTEN};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -28,11 +31,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a leader counts as one that is not heard of, in seconds.
-pub const LEASE_SECS: i64 = 5;
-/// How much longer a node bears that nobody is there, beside the lease.
-pub const SLACK: Duration = Duration::from_secs(3);
-/// After so long a node that knows of nobody has ended.
-pub const UNLED: Duration = Duration::from_secs(LEASE_SECS as u64 + 3 * SLACK.as_secs());
+pub const LEASE_SECS: i64 = (led::LEASE_MS / 1_000) as i64;
+/// After so long nothing runs any more on a node that knows of nobody.
+pub const UNLED: Duration = Duration::from_millis(led::UNLED_MS);
 /// How long a node that has no controller waits for an endpoint.
 const BRIEF: Limits = Limits { connect: Duration::from_millis(500), call: Duration::from_secs(1) };
 /// Between two attempts.
@@ -144,7 +145,9 @@ impl Place {
             String::from_utf8(value.clone()).ok()
         };
         let reign = text(0).and_then(|t| t.parse().ok());
-        Ok((outcome.held, reign::Seen { reign, leader: text(1), written: text(2) }))
+        let kept = outcome.pages.get(1).and_then(|page| page.kvs.first());
+        let lease = kept.map(|kv| kv.lease);
+        Ok((outcome.held, reign::Seen { reign, leader: text(1), lease, written: text(2) }))
     }
 
     fn step(&self, op: &reign::Op, leader: i64) -> Op {
@@ -357,7 +360,7 @@ fn attempt(
     };
     *lease = Some(held);
     let claim = Claim { token: token.to_string(), reign: reign + 1 };
-    let seen = reign::Seen { reign: Some(reign), leader: seen.leader, written: None };
+    let seen = reign::Seen { reign: Some(reign), leader: seen.leader, lease: None, written: None };
     let (sure, now) = place.carry_out(&claim.take(&seen), held)?;
     if !sure && now.leader.as_deref() != Some(token) {
         return Err(HaError::Held);

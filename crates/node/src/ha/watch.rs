@@ -1,47 +1,48 @@
-//! How a node finds the controller that its job has, by asking etcd.
+//! How a node finds the controller that its job has, by asking etcd, and whether its ranks may run.
 //!
-//! Kept true: a node follows the latest reign it has heard of; without a controller it goes on only
-//! as long as etcd says that nobody leads, or soon after somebody began to.
+//! Kept true: a node follows the latest reign it has heard of; what it may without a controller,
+//! and with one that may have been followed, is for `protocol::led` to say.
 
 use super::{Place, Seen};
+use eyrie_protocol::led::{Led, Told};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often it is asked whether another controller leads.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// What a node knows.
-#[derive(Debug, Default)]
 struct State {
-    /// Of the latest controller that was announced, or called.
-    reign: u64,
-    /// Where it is; empty: where the node was told at its start.
+    led: Led,
+    /// Where the latest controller is that was announced; empty: where the node was told at its
+    /// start.
     places: Vec<SocketAddr>,
-}
-
-/// What an answer of etcd's means for a node that has no controller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sign {
-    /// Nobody leads, or somebody new does: it is right to wait.
-    Wait,
-    /// The one that leads is the one that does not answer here.
-    Same,
 }
 
 /// A node's view.
 pub struct Watch {
     place: Place,
+    begun: Instant,
     state: Mutex<State>,
 }
 
 impl Watch {
     pub fn new(place: Place) -> Watch {
-        Watch { place, state: Mutex::default() }
+        let state = State { led: Led::new(0), places: Vec::new() };
+        Watch { place, begun: Instant::now(), state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ms(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.begun).as_millis() as u64
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.ms(Instant::now())
     }
 
     /// Where the controller is to be called; `first`, if nothing else was announced.
@@ -50,44 +51,79 @@ impl Watch {
         if places.is_empty() { vec![first] } else { places }
     }
 
-    /// A controller of that reign is there.
-    pub fn met(&self, reign: u64) {
-        let mut state = self.state();
-        state.reign = state.reign.max(reign);
+    /// A controller of that reign takes this node. False: it is not to.
+    pub fn met(&self, reign: u64) -> bool {
+        let now = self.now_ms();
+        self.state().led.met(reign, now)
     }
 
-    /// Asks etcd. None: it does not answer.
-    pub fn ask(&self) -> Option<Sign> {
-        Some(self.take(&self.place.look().ok()?))
+    /// The controller had heard what was said then; and leads for sure, or does not know.
+    pub fn beaten(&self, stamp: Instant, sure: bool) {
+        let stamp = self.ms(stamp).min(self.now_ms());
+        self.state().led.beaten(stamp, sure);
     }
 
-    fn take(&self, seen: &Seen) -> Sign {
-        let mut state = self.state();
-        let later = seen.announced.as_ref().filter(|a| a.reign > state.reign);
-        if let Some(announced) = later {
-            state.reign = announced.reign;
-            state.places = announced.addresses.clone();
-            return Sign::Wait;
+    /// The connection is over; for so long nothing was known to be heard, and so much is borne.
+    pub fn parted(&self, silent: Duration, bears: Duration) {
+        let now = self.now_ms();
+        let heard = now.saturating_sub(silent.as_millis() as u64);
+        self.state().led.parted(heard, bears.as_millis() as u64, now);
+    }
+
+    /// How long this node may still look for a controller.
+    pub fn left(&self) -> Duration {
+        let now = self.now_ms();
+        Duration::from_millis(self.state().led.left_ms(now))
+    }
+
+    /// Whether it has looked for too long.
+    pub fn is_lost(&self) -> bool {
+        let now = self.now_ms();
+        self.state().led.is_lost(now)
+    }
+
+    /// Whether its ranks are to stand.
+    pub fn stands(&self) -> bool {
+        let now = self.now_ms();
+        self.state().led.stands(now)
+    }
+
+    /// Asks etcd.
+    pub fn ask(&self) {
+        let asked = Instant::now();
+        if let Ok(seen) = self.place.look() {
+            self.take(asked, &seen);
         }
-        // One that leads and is not announced yet is about to be.
-        match seen.leader.is_none() || seen.reign.is_some_and(|r| r > state.reign) {
-            true => Sign::Wait,
-            false => Sign::Same,
+    }
+
+    fn take(&self, asked: Instant, seen: &Seen) {
+        let (asked, now) = (self.ms(asked), self.now_ms());
+        let announced = seen.announced.as_ref();
+        let told = Told {
+            leads: seen.leader.is_some(),
+            reign: seen.reign,
+            announced: announced.map(|a| a.reign),
+        };
+        let mut state = self.state();
+        if let Some(announced) = announced.filter(|_| state.led.answered(asked, told, now)) {
+            state.places.clone_from(&announced.addresses);
         }
     }
 
-    /// Has `hang_up` called, with the latest reign, again and again; as long as somebody else
-    /// holds this.
-    pub fn follow(
-        watch: &Arc<Watch>,
-        hang_up: impl Fn(u64) + Send + 'static,
-    ) -> std::io::Result<()> {
+    /// The reign of a controller that has followed the one that this node is with.
+    fn later(&self) -> Option<u64> {
+        let state = self.state();
+        state.led.is_deposed().then(|| state.led.latest())
+    }
+
+    /// Has `leave` called, with the reign of who leads, whenever that is not the one that this node
+    /// is with; as long as somebody else holds this.
+    pub fn follow(watch: &Arc<Watch>, leave: impl Fn(u64) + Send + 'static) -> std::io::Result<()> {
         let watch: Weak<Watch> = Arc::downgrade(watch);
         let work = move || {
             while let Some(watch) = watch.upgrade() {
                 watch.ask();
-                let reign = watch.state().reign;
-                hang_up(reign);
+                watch.later().into_iter().for_each(&leave);
                 drop(watch);
                 std::thread::sleep(EVERY);
             }
@@ -122,18 +158,18 @@ mod tests {
     fn a_node_follows_the_latest_controller() {
         let watch = watch();
         let first = SocketAddr::from(([10, 0, 0, 1], 7));
-        watch.met(1);
-        assert_eq!(watch.take(&seen(1, 1, true)), Sign::Same);
         assert_eq!(watch.places(first), [first]);
-        assert_eq!(watch.take(&seen(1, 1, false)), Sign::Wait);
-        // It leads, and has not said where it is.
-        assert_eq!(watch.take(&seen(2, 1, true)), Sign::Wait);
-        assert_eq!(watch.take(&seen(2, 2, true)), Sign::Wait);
+        assert!(watch.met(1));
+        for (reign, leads) in [(1, true), (1, false), (2, true)] {
+            // A second one that leads has not said where it is.
+            watch.take(Instant::now(), &seen(reign, 1, leads));
+            assert_eq!((watch.places(first), watch.later()), (vec![first], None));
+        }
+        watch.take(Instant::now(), &seen(2, 2, true));
         let second = SocketAddr::from(([10, 0, 0, 2], 7));
+        assert_eq!((watch.places(first), watch.later()), (vec![second], Some(2)));
+        watch.take(Instant::now(), &seen(2, 1, true));
         assert_eq!(watch.places(first), [second]);
-        // From then on it has to be found.
-        assert_eq!(watch.take(&seen(2, 2, true)), Sign::Same);
-        assert_eq!(watch.take(&seen(2, 1, true)), Sign::Same);
-        assert_eq!(watch.places(first), [second]);
+        assert!(!watch.met(1) && watch.met(2) && watch.later().is_none());
     }
 }

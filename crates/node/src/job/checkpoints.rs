@@ -57,7 +57,7 @@ impl Job {
         while let Some(turn) = self.scheduler.pick(self.ranks_ms()) {
             if !self.units.exist() {
                 self.begin_checkpoint(turn, false);
-            } else if !self.begin_unit(turn) {
+            } else if !self.begin_unit(turn, false) {
                 break;
             }
         }

@@ -8,9 +8,10 @@ use super::journal::{self, Journal};
 use super::nodes::State;
 use super::{Job, JournalError, Msg};
 use crate::crew::Wired;
-use crate::ha::{self, Announced, Health, Lead, News, Pointer, Writer};
+use crate::ha::{self, Announced, CutOff, Health, Lead, News, Pointer, Vouch, Writer};
 use eyrie_control::node::ToNode;
 use eyrie_control::{Event, HaStatus, NodeMsg};
+use eyrie_protocol::led;
 use eyrie_protocol::session::Numbered;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -88,6 +89,11 @@ impl Reign {
 
     pub fn lead(&self) -> &Lead {
         &self.lead
+    }
+
+    /// Whether it leads for sure.
+    pub fn vouch(&self) -> Arc<Vouch> {
+        Arc::clone(&self.health.vouch)
     }
 
     /// The job does not begin: nothing of it stays in etcd.
@@ -205,8 +211,10 @@ impl Job {
             }
             News::Away(why) => {
                 let text = format!(
-                    "WARNING: nothing can be written to etcd ({why}): the job goes on, what its \
-                     controller decides waits (Ctrl-C ends the job without it)"
+                    "WARNING: nothing can be written to etcd ({why}): what the job's controller \
+                     decides waits, its ranks go on for {} s at least, then they stand still until \
+                     etcd is back (Ctrl-C ends the job without it)",
+                    led::BEARS_MS.saturating_sub(led::LEASE_MS) / 1_000
                 );
                 ha.away = Some(why);
                 self.say_now(text);
@@ -262,6 +270,7 @@ impl Job {
         }
         let Some(ha) = self.commit.ha.take() else { return };
         ha.health.end();
+        ha.health.vouch.forsake();
         self.journal = None;
         self.noted.clear();
         self.say_now(format!(
@@ -293,7 +302,8 @@ impl Job {
         let tell = self.tell.clone();
         let done = move |left| drop(tell.send(Msg::Cleared { node, left }));
         let Some(daemon) = &self.nodes[node as usize].daemon else { return };
-        if let Err(error) = daemon.clear(others, cut_off, done) {
+        let vouch = self.crew.as_ref().and_then(|crew| crew.vouch.clone());
+        if let Err(error) = daemon.clear(others, CutOff::new(cut_off, vouch), done) {
             self.fatal(format!("cannot clear away what node {node} left: {error}"));
         }
     }

@@ -25,12 +25,16 @@ impl Job {
         if self.proc(rank, start).is_none() {
             return;
         }
-        let out = death == Death::Signal(libc::SIGKILL) && self.goes_out(rank);
+        let killed = death == Death::Signal(libc::SIGKILL);
+        let out = killed && self.goes_out(rank);
+        let moves = killed && self.moves_with_unit(rank);
         let r = self.rank(rank);
         r.proc = None;
         r.look = look;
         r.deaths += 1;
-        r.died_at = (!out).then(Moment::now);
+        if !moves {
+            r.died_at = (!out).then(Moment::now);
+        }
         r.gone = death == Death::Exit(0) && said != Said::Running;
         // Output is progress, too.
         let progress = r.tapes.iter().fold(progress, |n, t| n.wrapping_add(t.received()));
@@ -39,7 +43,7 @@ impl Job {
         }
         self.scheduler.set_live(self.units.turn(rank), false);
         self.pause_lost(rank);
-        if !out {
+        if !out && !moves {
             self.report_death(rank, death);
         }
         if self.rank(rank).gone {
@@ -190,7 +194,11 @@ impl Job {
             0 => "from the beginning",
             _ => "from its checkpoint",
         };
-        let moved = moved.map_or(String::new(), |node| format!(", moved from node {node}"));
+        let moved = match moved {
+            None => String::new(),
+            Some(node) if node == self.placement.home(rank) => String::from(", as its unit moves"),
+            Some(node) => format!(", moved from node {node}"),
+        };
         event.text = format!("{from}{moved}, pid {pid}");
         self.log_event(event);
     }

@@ -193,9 +193,13 @@ impl Job {
                         or --hosts";
             return Err(text.into());
         }
-        if self.spec.ft != Ft::Logged {
+        if self.spec.ft != Ft::Logged && !self.spec.ft.has_units() {
             let ft = self.spec.ft.name();
-            return Err(format!("nodes leave jobs with --ft logged only; this one has --ft {ft}"));
+            return Err(format!("nodes do not leave jobs with --ft {ft}, which this one has"));
+        }
+        if self.units.exist() && self.spec.is_vaulted() {
+            let ft = self.spec.ft.name();
+            return Err(format!("nodes do not leave jobs with --ft {ft} and --vault, so far"));
         }
         if let Some(why) = &self.unprotected {
             return Err(format!("the job runs without protection: {why}"));

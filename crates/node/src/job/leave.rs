@@ -180,15 +180,19 @@ impl Job {
         let ranks = self.placement.ranks_on(node);
         let runs = |job: &Job, rank: u32| !job.ranks[rank as usize].gone;
         let live: Vec<u32> = ranks.into_iter().filter(|r| runs(self, *r)).collect();
+        if self.units.exist() {
+            let round = self.round_of(node);
+            let stands = self.bring_units_to_stand(node, round)?;
+            self.tell_leave(node, step_of(round), describe(&live));
+            return Ok(stands);
+        }
         let failed = |r: &&u32| self.ranks[**r as usize].failures.given_up();
         if let Some(rank) = live.iter().find(failed) {
             let why = self.ranks[*rank as usize].reason.clone().unwrap_or_default();
             return Err(format!("rank {rank} cannot be checkpointed: {why}"));
         }
         let round = self.round_of(node);
-        let holds = round == Round::Last;
-        let step = if holds { LeaveStep::Stopping } else { LeaveStep::Copying };
-        self.tell_leave(node, step, describe(&live));
+        self.tell_leave(node, step_of(round), describe(&live));
         let mut all = true;
         for rank in live {
             let r = self.rank(rank);
@@ -255,7 +259,7 @@ impl Job {
         match (counts, stop.holds) {
             (true, true) => {
                 stop.counts = true;
-                self.scheduler.set_live(rank, false);
+                self.scheduler.set_live(self.units.turn(rank), false);
             }
             (true, false) => {
                 let took_ms = stop.since.elapsed().as_secs_f64() * 1e3;
@@ -418,17 +422,7 @@ impl Job {
     fn stays(&mut self, node: u32, why: &str) {
         let Some(leave) = self.leaves.remove(&node) else { return };
         self.plan(Input::Stay { member: self.member(node) });
-        for rank in self.placement.ranks_on(node) {
-            let r = self.rank(rank);
-            if r.moves.stop.take().is_some_and(|s| s.holds) {
-                let lives = r.proc.is_some();
-                self.to_home(rank, ToNode::LetGo { rank });
-                self.scheduler.set_live(rank, lives && self.protected());
-            }
-            if std::mem::take(&mut self.rank(rank).moves.part) > 0 {
-                self.to_home(rank, ToNode::Slow { rank, part: 1 });
-            }
-        }
+        self.let_stand_no_more(node);
         self.tell_stays(node, why);
         let (took_ms, text) = (leave.begun.elapsed().as_secs_f64() * 1e3, why.to_string());
         self.answer_leave(Leaving { node, step: LeaveStep::Stays, took_ms, text });
@@ -467,6 +461,10 @@ impl Job {
         let text = format!("{why}; what it had not passed on comes back from the newest images");
         self.answer_leave(Leaving { node, step: LeaveStep::Lost, took_ms, text });
     }
+}
+
+fn step_of(round: Round) -> LeaveStep {
+    if round == Round::Last { LeaveStep::Stopping } else { LeaveStep::Copying }
 }
 
 fn describe(ranks: &[u32]) -> String {

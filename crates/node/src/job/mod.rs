@@ -28,6 +28,7 @@ mod notice;
 mod output;
 mod pause;
 mod plan;
+mod rejoin;
 mod report;
 mod resume;
 mod room;
@@ -39,6 +40,7 @@ mod suspend;
 mod swap;
 mod together;
 mod unfit;
+mod unit_leave;
 mod units;
 mod vault;
 mod verify;
@@ -370,6 +372,12 @@ pub enum BeginError {
     Saved(#[from] crate::saved::SavedJobError),
     #[error("{0}")]
     Journal(#[from] JournalError),
+    #[error(
+        "the ranks that began on one node (--ft node), or in one cluster (--ft cluster), were \
+         saved together, and begin together again: go on with as many nodes, or clusters, and \
+         ranks laid out as before"
+    )]
+    Units,
 }
 
 fn open_input(place: &Place, saved: Option<&SavedJob>) -> Result<Input, BeginError> {

@@ -228,7 +228,10 @@ impl Job {
                     self.tell_unvaulted(rank, generation, node);
                 }
                 self.plan(Input::Stored { rank, incarnation, generation, at });
-                self.start_ordered(rank, *meta);
+                match self.together {
+                    Some(_) => self.can_return(rank, meta),
+                    None => self.start_ordered(rank, *meta),
+                }
             }
             Choice::Unfit(why) => self.cannot_be_had(rank, here, incarnation, &why),
             // It follows a refusal.
@@ -236,7 +239,7 @@ impl Job {
         }
     }
 
-    fn start_ordered(&mut self, rank: u32, meta: Meta) {
+    pub(super) fn start_ordered(&mut self, rank: u32, meta: Meta) {
         let Some(order) = self.rank(rank).order.take() else { return };
         self.rank(rank).incarnation = order.incarnation;
         let moved = order.words.map(|w| Determinants { rank, first: w.first, words: w.words });

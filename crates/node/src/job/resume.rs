@@ -23,6 +23,7 @@ use crate::pipes;
 use crate::reap;
 use eyrie_control::message::{Host, MAX_DATA_BYTES};
 use eyrie_control::{EventKind, NodeMsg, Stream};
+use eyrie_protocol::led::REJOINING_MS;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -30,7 +31,7 @@ use tokio::io::Interest;
 use tokio::sync::mpsc::UnboundedSender;
 
 /// How long nodes may take to come back.
-const REJOINING: Duration = Duration::from_secs(20);
+const REJOINING: Duration = Duration::from_millis(REJOINING_MS);
 /// How long is waited for etcd.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two attempts.
@@ -107,7 +108,8 @@ impl Job {
         let daemons = known.nodes.iter().filter_map(|(books, _)| books.daemon.as_ref());
         let daemons = daemons.filter(|d| reap::born(d.pid) == Some(d.born)).map(|d| d.pid);
         let named = (place.id.as_str(), folder.as_path());
-        let crew = Crew::again(&known.head, daemons, named, lifeline, tell);
+        let vouch = reign.as_ref().map(Reign::vouch);
+        let crew = Crew::again(&known.head, daemons, named, lifeline, vouch, tell);
         let crew = crew.map_err(BeginError::Daemon)?;
         known.head.addresses = crew.addresses.clone();
         let mut nodes = Vec::new();

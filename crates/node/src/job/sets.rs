@@ -13,7 +13,9 @@ use crate::membership::Member;
 use crate::monitor;
 use crate::recovery::{Input, Planner};
 use eyrie_control::EventKind;
+use eyrie_control::far::{FarEnd, FarJoint};
 use eyrie_control::node::{CheckpointResult, SetPart, ToNode};
+use eyrie_protocol::joints::{End, Joint};
 use eyrie_protocol::sets::{Set, Verdict};
 use std::collections::BTreeMap;
 
@@ -74,7 +76,13 @@ impl Job {
     }
 
     /// The ranks of a node stand, or cannot be had to.
-    pub(super) fn node_stands(&mut self, node: u32, generation: u32, result: Result<(), String>) {
+    pub(super) fn node_stands(
+        &mut self,
+        node: u32,
+        generation: u32,
+        result: Result<Vec<FarEnd>, String>,
+    ) {
+        let result = result.map(|ends| ends.into_iter().map(end).collect());
         let result = result.map_err(|why| format!("{}: {why}", self.node_name(node)));
         if self.units.exist() {
             return self.unit_stands(node, generation, result);
@@ -88,9 +96,25 @@ impl Job {
         }
     }
 
+    /// A node has read what came over connections between nodes, or could not.
+    pub(super) fn node_has_read(&mut self, node: u32, generation: u32, result: Result<(), String>) {
+        let result = result.map_err(|why| format!("{}: {why}", self.node_name(node)));
+        let Some(set) = self.taking(generation) else { return };
+        let verdict = set.has_read(node, result);
+        self.tell_verdict(verdict);
+    }
+
     fn tell_verdict(&self, verdict: Option<Verdict>) {
         let taking = self.together.as_ref().and_then(|t| t.taking.as_ref());
         let Some((verdict, taking)) = verdict.zip(taking) else { return };
+        if verdict == Verdict::Read {
+            let generation = taking.set.generation();
+            for (node, joints) in taking.set.joints() {
+                let joints = joints.iter().map(joint).collect();
+                self.nodes[*node as usize].send(ToNode::ReadFar { generation, joints });
+            }
+            return;
+        }
         let (generation, keep) = (taking.set.generation(), verdict == Verdict::Keep);
         for node in taking.set.nodes() {
             self.nodes[node as usize].send(ToNode::GoOn { generation, keep });
@@ -246,6 +270,16 @@ impl Job {
         self.plan(Input::GoBack);
         self.step(monitor::Input::Together);
     }
+}
+
+fn end(end: FarEnd) -> End {
+    let FarEnd { socket, own, peer, network, behind } = end;
+    End { socket, own, peer, network, behind }
+}
+
+fn joint(joint: &Joint) -> FarJoint {
+    let Joint { socket, link, behind } = *joint;
+    FarJoint { socket, link, behind }
 }
 
 fn no_more(rank: u32) -> String {

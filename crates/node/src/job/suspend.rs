@@ -71,9 +71,9 @@ impl Job {
         if !self.spec.ft.protects() {
             return Some(format!("it runs with --ft {}", self.spec.ft.name()));
         }
-        if self.units.exist() {
+        if self.units.exist() && self.spec.is_vaulted() {
             let ft = self.spec.ft.name();
-            return Some(format!("a job with --ft {ft} is not saved as a whole, so far"));
+            return Some(format!("with --ft {ft} and --vault it is not saved as a whole, so far"));
         }
         if let Some(why) = &self.unprotected {
             return Some(format!("it runs without protection: {why}"));
@@ -87,7 +87,10 @@ impl Job {
         if let Some(node) = self.leaves.keys().next() {
             return Some(format!("node {node} is leaving: ask again when it has left"));
         }
-        self.no_more_sets()
+        // A unit of which some have ended has no set of what the others did since.
+        let live = (0..self.size()).filter(|r| !self.ranks[*r as usize].gone);
+        let ended = live.map(|rank| self.no_more_of_unit(rank)).find(Option::is_some);
+        ended.flatten().or_else(|| self.no_more_sets())
     }
 
     /// Every rank has its checkpoint, or one has none.

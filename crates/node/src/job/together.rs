@@ -13,6 +13,7 @@ use crate::retention::KEPT;
 use crate::saved;
 use eyrie_control::node::{CheckpointResult, Choice, Taken, ToNode};
 use eyrie_control::{EventKind, Ft};
+use eyrie_protocol::muster::Muster;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A set of checkpoints that is being taken.
@@ -49,6 +50,8 @@ pub(super) struct Together {
     sets: Vec<Set>,
     /// The set that ranks are being brought back from.
     going_back: Option<u32>,
+    /// How far that is.
+    pub(super) back: super::rejoin::Return,
     /// The last failure that was told.
     pub(super) told: Option<String>,
     /// Over nodes: the set that is being taken.
@@ -68,6 +71,7 @@ impl Together {
             under_way: None,
             sets: Vec::new(),
             going_back: None,
+            back: Default::default(),
             told: None,
             taking: None,
             ended: None,
@@ -101,6 +105,7 @@ impl Together {
     pub(super) fn go_back(&mut self, now_ms: u64, asked: bool) -> Option<super::sets::Taking> {
         self.wanted |= asked;
         self.ended = None;
+        self.back.give_up();
         self.due_ms = now_ms.saturating_add(self.every_ms);
         self.taking.take()
     }
@@ -369,32 +374,39 @@ impl Job {
 
     /// Brings all ranks back from the set.
     pub(super) fn bring_all(&mut self) {
-        let set = self.together.as_ref().and_then(|t| t.going_back);
-        let Some(set) = set else { return };
-        (0..self.size()).for_each(|rank| self.bring_one(rank, set));
+        let ranks: Vec<u32> = (0..self.size()).filter(|r| self.monitor.may_start(*r)).collect();
+        let Some(together) = &mut self.together else { return };
+        let Some(set) = together.going_back else { return };
+        together.back.muster = Some(Muster::new(set, ranks.iter().copied()));
+        ranks.into_iter().for_each(|rank| self.look_for(rank, set));
     }
 
-    fn bring_one(&mut self, rank: u32, set: u32) {
-        if self.monitor.may_start(rank) {
-            let (attempt, generations) = (self.ranks[rank as usize].deaths, vec![set]);
-            self.to_home(rank, ToNode::Find { rank, attempt, generations, fetch: None });
-        }
+    fn look_for(&mut self, rank: u32, set: u32) {
+        let (attempt, generations) = (self.ranks[rank as usize].deaths, vec![set]);
+        self.to_home(rank, ToNode::Find { rank, attempt, generations, fetch: None });
     }
 
-    /// A rank could not be brought back with the others.
+    /// A rank could not be brought back with the others: it is tried again as long as none of them
+    /// is either, and else all go back once more.
     pub(super) fn bring_again(&mut self, rank: u32) {
-        if let Some(set) = self.together.as_ref().and_then(|t| t.going_back) {
-            self.bring_one(rank, set);
+        let Some(together) = &self.together else { return };
+        match &together.back.muster {
+            Some(muster) if muster.awaits(rank) => self.look_for(rank, muster.set()),
+            _ => self.all_go_back(),
         }
     }
 
     /// A rank's image of the set was looked at.
     pub(super) fn set_candidate(&mut self, rank: u32, choice: Choice) {
-        let set = self.together.as_ref().and_then(|t| t.going_back);
-        let Some(set) = set else { return };
+        let Some(together) = &mut self.together else { return };
+        let Some(set) = together.going_back else { return };
         match choice {
-            Choice::Image(meta) if meta.generation == set => {
-                self.launch(rank, *meta, true, None);
+            Choice::Image(meta) => {
+                let muster = together.back.muster.as_mut();
+                let all = muster.and_then(|m| m.found(rank, meta.generation, meta));
+                for (rank, meta) in all.into_iter().flatten() {
+                    self.launch(rank, *meta, true, None);
+                }
             }
             Choice::Refused { generation, why, .. } if generation == set => {
                 let mut event = self.event(EventKind::ImageRefused);

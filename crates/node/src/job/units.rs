@@ -15,6 +15,7 @@ use crate::points;
 use crate::recovery::Input;
 use eyrie_control::Ft;
 use eyrie_control::node::{CheckpointResult, SetPart, ToNode};
+use eyrie_protocol::joints::End;
 use eyrie_protocol::sets::{Set, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -58,7 +59,7 @@ impl Units {
         }
     }
 
-    fn ranks_of(&self, unit: u32) -> Vec<u32> {
+    pub fn ranks_of(&self, unit: u32) -> Vec<u32> {
         (0u32..).zip(&self.of).filter(|u| *u.1 == unit).map(|u| u.0).collect()
     }
 
@@ -93,8 +94,9 @@ impl Units {
 }
 
 impl Job {
-    /// Takes a set of a unit whose turn it is. False: it has to wait.
-    pub(super) fn begin_unit(&mut self, unit: u32) -> bool {
+    /// Takes a set of a unit whose turn it is. False: it has to wait. With `hold` its ranks do not
+    /// go on after it.
+    pub(super) fn begin_unit(&mut self, unit: u32, hold: bool) -> bool {
         let ranks = self.units.ranks_of(unit);
         let ready = |r: &super::Rank| {
             r.proc.is_some() && r.starting.is_none() && r.capturing.is_none() && !r.falls
@@ -119,7 +121,7 @@ impl Job {
         }
         let set = Set::new(generation, homes);
         self.units.taking.push(Taking { unit, set, lasting: false });
-        let (incremental, hold) = (self.spec.incremental, false);
+        let incremental = self.spec.incremental;
         for (node, parts) in parts {
             let order = ToNode::CheckpointSet { parts, generation, incremental, hold };
             self.nodes[node as usize].send(order);
@@ -128,7 +130,12 @@ impl Job {
     }
 
     /// The ranks of a set at a node stand, or cannot be had to.
-    pub(super) fn unit_stands(&mut self, node: u32, generation: u32, result: Result<(), String>) {
+    pub(super) fn unit_stands(
+        &mut self,
+        node: u32,
+        generation: u32,
+        result: Result<Vec<End>, String>,
+    ) {
         let of =
             |t: &&mut Taking| t.set.generation() == generation && t.set.nodes().contains(&node);
         let Some(taking) = self.units.taking.iter_mut().find(of) else {
@@ -207,6 +214,7 @@ impl Job {
             let r = self.rank(rank);
             (r.capturing, r.partner) = (None, None);
             r.pending.take_if(|p| p.generation == generation);
+            self.image_stands(rank, generation, None);
             self.to_all(&ToNode::Remove { rank, generations: vec![generation] });
         }
         self.plan(Input::VoidUnit { unit, generation });
@@ -244,6 +252,7 @@ impl Job {
 
     /// A rank's unit goes back: its process is killed, and it is not started by an earlier order.
     pub(super) fn unit_kills(&mut self, rank: u32) {
+        self.unit_moves(rank);
         let r = self.rank(rank);
         r.order = None;
         r.falls = true;

@@ -5,7 +5,9 @@
 //! stand, each with an image of that moment that counts), *moving* (their processes end; they come
 //! back elsewhere as those of a lost node do, but the node is there to answer and to give images),
 //! *gone* (nothing of the job hangs on it any more: it is dismissed). Members that are to leave
-//! together do so as one *party*: the ranks of all of them move at one time. A member that is
+//! together do so as one *party*: the ranks of all of them move at one time. With a rank of a
+//! recovery unit the whole unit does: all of it stands with one set, and comes back from that,
+//! those of nodes that stay where they were. A member that is
 //! dismissed may join again under another epoch: so ranks migrate from nodes that stay.
 //!
 //! Kept true: at each moment the node may be lost, or any other one, as if nothing left; a node is
@@ -219,6 +221,8 @@ impl Planner {
             todo.push(Action::Vacate { member: *member });
         }
         if !all.is_empty() {
+            // None of a recovery unit can be brought back alone.
+            self.units_fall(todo);
             self.query(todo);
         }
     }
@@ -245,9 +249,8 @@ impl Planner {
     /// leaves that is still there: reading them whole takes cores and links from what those wait
     /// for.
     fn are_on_the_way(&self) -> bool {
-        let comes_back = |r: &super::Rank| {
-            matches!(r.phase, Phase::Fetching | Phase::Fetched | Phase::Restoring { .. })
-        };
+        let comes_back =
+            |r: &super::Rank| !matches!(r.phase, Phase::Up | Phase::Done | Phase::Released);
         let mut stages = self.leaves.nodes.values().map(|l| l.stage);
         stages.any(|s| s == Stage::Moving) && self.ranks.iter().any(comes_back)
     }
@@ -285,7 +288,9 @@ impl Planner {
         for (number, rank) in (0u32..).zip(&self.ranks) {
             let there = matches!(rank.phase, Phase::Up | Phase::Done);
             if there && self.leaves(&rank.home).is_some() {
-                all.extend(self.place_among(number as usize, &all).map(|at| (number, at)));
+                let at = self.beside_mates(number as usize, &all);
+                let at = at.or_else(|| self.place_among(number as usize, &all));
+                all.extend(at.map(|at| (number, at)));
             }
         }
         all

@@ -34,10 +34,12 @@ impl Planner {
         let before: Vec<u32> = self.ranks.iter().map(|r| r.incarnation).collect();
         self.ranks.clear();
         self.set = saved.first().map_or(0, |s| s.generation);
+        self.units.begin();
         for (rank, saved) in saved.into_iter().enumerate() {
             let incarnation =
                 before.get(rank).map_or(saved.incarnation, |b| saved.incarnation.max(*b));
             let Some(home) = self.mapped(rank) else { return vec![Action::Lost] };
+            self.units.begin_from(rank, saved.generation);
             let holders = (saved.generation > 0).then_some(ARCHIVE).into_iter().collect();
             self.ranks.push(Rank {
                 incarnation,
@@ -128,6 +130,29 @@ mod tests {
         assert!(todo.iter().any(|a| matches!(a, Action::Restore { rank: 1, words: Some(w), .. }
             if *w == words(9))));
         assert!(!p.placed() && !p.outgrew_archive());
+    }
+
+    #[test]
+    fn a_unit_comes_from_its_set_and_goes_back_to_it() {
+        let members: Vec<Member> = (0..2).map(member).collect();
+        let mut p = Planner::by_node(vec![0, 0, 1]);
+        for &member in &members {
+            p.step(Input::Joined { member, spare: false });
+        }
+        let saved =
+            [4, 4, 6].map(|generation| Saved { generation, words: words(8), incarnation: 5 });
+        let from = Some(ARCHIVE);
+        let todo = p.restart(members, saved.into());
+        assert_eq!(ordered(&todo), [(0, 6, 0, from), (1, 6, 0, from), (2, 6, 1, from)]);
+        let generations = todo.iter().filter_map(|a| match a {
+            Action::Restore { generation, .. } => Some(*generation),
+            _ => None,
+        });
+        assert_eq!(generations.collect::<Vec<_>>(), [4, 4, 6]);
+        // One of them dies before the other was told to start: both come from there again.
+        p.step(Input::Starting { rank: 0, incarnation: 6 });
+        let todo = p.step(Input::RankDied { rank: 0, incarnation: 6 });
+        assert_eq!(ordered(&todo), [(0, 7, 0, from), (1, 7, 0, from)]);
     }
 
     #[test]

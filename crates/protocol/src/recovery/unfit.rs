@@ -45,6 +45,9 @@ impl Planner {
         if !ordered || rank.incarnation != incarnation {
             return;
         }
+        if self.together && told {
+            return self.roll_back(format!("rank {index} cannot be started on {here}"), todo);
+        }
         if let Some(unit) = self.units.of(index).filter(|_| told || falls) {
             // Its mates may have sent it something already.
             return self.mate_died(index, unit, todo);

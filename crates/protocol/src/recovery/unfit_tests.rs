@@ -101,3 +101,24 @@ fn a_unit_that_was_to_start_goes_back_where_it_is() {
     let restores = |a: &&Action| matches!(a, Action::Restore { at, .. } if *at == member(0));
     assert_eq!(todo.iter().filter(restores).count(), 2, "{todo:?}");
 }
+
+#[test]
+fn ranks_that_go_back_together_do_so_again() {
+    let mut p = running(Planner::together(vec![0, 1]));
+    p.step(Input::GoBack);
+    let todo = p.step(Input::AllDown { members: (1..4).map(member).collect() });
+    let to = |todo: &[Action]| {
+        todo.iter().find_map(|a| match a {
+            Action::Restore { rank: 0, at, incarnation, .. } => Some((*at, *incarnation)),
+            _ => None,
+        })
+    };
+    let (at, incarnation) = to(&todo).unwrap();
+    // Before all were told to start it alone is tried again there.
+    let todo = p.step(Input::Unfit { rank: 0, incarnation, at });
+    let (again, incarnation) = to(&todo).unwrap();
+    assert_eq!(again, at);
+    p.step(Input::Starting { rank: 0, incarnation });
+    let todo = p.step(Input::Unfit { rank: 0, incarnation, at });
+    assert!(matches!(todo[..], [Action::RollBack { .. }]), "{todo:?}");
+}

@@ -44,6 +44,11 @@ impl Units {
         self.sets.clear();
         self.lives.clear();
     }
+
+    /// The same where a rank comes from this image.
+    pub fn begin_from(&mut self, index: usize, generation: u32) {
+        self.sets.extend(self.of(index).map(|unit| (unit, generation)));
+    }
 }
 
 impl Planner {
@@ -93,6 +98,16 @@ impl Planner {
     pub(super) fn begins_among(&self, index: usize, all: &[Member]) -> (Vec<Member>, usize) {
         let unit = self.units.of(index).filter(|_| !self.units.neighbours.are_known());
         (self.in_cluster(index, all.to_vec()), unit.map_or(index, |unit| unit as usize))
+    }
+
+    /// Where a rank goes of whose unit others go there (`soon`), if the unit lives on one node.
+    pub(super) fn beside_mates(
+        &self,
+        index: usize,
+        soon: &BTreeMap<u32, Member>,
+    ) -> Option<Member> {
+        let unit = self.units.of(index).filter(|_| !self.units.neighbours.are_known())?;
+        soon.iter().find(|s| self.units.of(*s.0 as usize) == Some(unit)).map(|s| *s.1)
     }
 
     /// What to say of a loss if no node of its cluster is left.

@@ -276,3 +276,37 @@ fn a_lost_cluster_comes_back_in_another_if_that_has_what_it_takes() {
         |a: &Action| matches!(a, Action::RollBack { why } if why.contains("--copies outside"));
     assert!(todo.iter().any(why), "{todo:?}");
 }
+
+/// Ranks 0 and 1 are in the cluster of nodes 0 and 1, 2 and 3 in that of nodes 2 and 3.
+#[test]
+fn a_unit_moves_as_a_whole_when_a_node_of_it_leaves() {
+    let neighbours = Neighbours::new(2, vec![0, 0, 1, 1], false);
+    let mut p = Planner::by_cluster(vec![0, 1, 2, 3], neighbours);
+    for node in 0..4 {
+        p.step(Input::Joined { member: member(node), spare: false });
+    }
+    p.start();
+    run(&mut p, &[0, 1, 2, 3], 1);
+    let going = member(3);
+    p.step(Input::Leave { members: vec![going], wishes: BTreeMap::new() });
+    assert_eq!(p.partner(3), Some(member(2)), "the other node of its cluster");
+    for (rank, at) in [(2, [2, 0]), (3, [3, 2])] {
+        let at = at.map(member).into();
+        p.step(Input::Stored { rank, incarnation: 1, generation: 1, at });
+    }
+    p.step(Input::Stands { member: going });
+    let mut todo = Vec::new();
+    for from in (0..4).map(member) {
+        todo.extend(p.step(Input::Guarded { from, round: 1 }));
+    }
+    assert!(todo.contains(&Action::Vacate { member: going }));
+    assert_eq!(killed(&todo), [2], "its mate stands on a node that stays");
+    assert_eq!(ordered(&died(&mut p, 2, 1)), [], "the outcomes of the other are not known");
+    let mut todo = Vec::new();
+    for from in (0..4).map(member) {
+        let answer = Answer { in_step: vec![going], ..Answer::default() };
+        todo.extend(p.step(Input::Answered { from, round: 1, answer }));
+    }
+    assert_eq!(ordered(&todo), [(2, 1, 2), (3, 1, 2)]);
+    assert!(gathers(&todo, 2, &[2, 3]));
+}

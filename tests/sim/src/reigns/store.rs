@@ -41,7 +41,8 @@ impl Store {
 
     pub fn seen(&self) -> Seen {
         let reign = self.get(REIGN).and_then(|r| r.parse().ok());
-        Seen { reign, leader: self.get(LEADER), written: self.get(WRITTEN) }
+        let lease = self.keys.get(LEADER).and_then(|(_, lease)| *lease);
+        Seen { reign, leader: self.get(LEADER), lease, written: self.get(WRITTEN) }
     }
 
     pub fn is_ended(&self) -> bool {

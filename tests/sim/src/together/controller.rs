@@ -323,7 +323,7 @@ impl World {
             }
             FromNode::Stands { generation } => {
                 let set = self.controller.set.as_mut().filter(|s| s.generation() == generation);
-                let verdict = set.and_then(|s| s.stands(from.node, Ok(())));
+                let verdict = set.and_then(|s| s.stands(from.node, Ok(Vec::new())));
                 self.tell(verdict);
             }
             FromNode::Taken { part, generation, at } => {

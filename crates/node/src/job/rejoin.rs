@@ -1,0 +1,177 @@
+//! `--ft coordinated` over nodes: ranks come back when all of them can, and when the connections
+//! that they had between nodes are there again (`protocol::muster`, `protocol::rejoin`).
+//!
+//! Kept true: no rank of a set is started before all of that is done; if it cannot be, the set is
+//! like one with a damaged image; what nodes say of an earlier attempt counts for nothing.
+
+use super::Job;
+use eyrie_control::Meta;
+use eyrie_control::auth::Key;
+use eyrie_control::far::{self, RejoinStep, Rejoined};
+use eyrie_control::node::{FromNode, ToNode};
+use eyrie_protocol::muster::Muster;
+use eyrie_protocol::rejoin::{BackEnd, Call, Place, Rejoin, Step};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+/// Ranks that come back, and how far that is.
+#[derive(Default)]
+pub(super) struct Return {
+    /// Those that can come back, until all can.
+    pub muster: Option<Muster<Box<Meta>>>,
+    /// All of them, until what is between them is there.
+    under_way: Option<UnderWay>,
+    /// Number of the last step of any.
+    turn: u64,
+}
+
+struct UnderWay {
+    set: u32,
+    metas: BTreeMap<u32, Box<Meta>>,
+    rejoin: Rejoin,
+}
+
+impl Return {
+    /// All go back once more.
+    pub fn give_up(&mut self) {
+        (self.muster, self.under_way) = (None, None);
+    }
+}
+
+impl Job {
+    /// Over nodes: the image of a rank is at its home. With the last one all come back.
+    pub(super) fn can_return(&mut self, rank: u32, meta: Box<Meta>) {
+        let (size, set) = (self.size(), meta.generation);
+        let Some(together) = &mut self.together else { return };
+        let muster = &mut together.back.muster;
+        if muster.as_ref().is_none_or(|m| m.set() != set) {
+            *muster = Some(Muster::new(set, 0..size));
+        }
+        let Some(metas) = muster.as_mut().and_then(|m| m.found(rank, set, meta)) else { return };
+        let nodes: BTreeSet<u32> = metas.keys().map(|rank| self.placement.home(*rank)).collect();
+        let Some(together) = &mut self.together else { return };
+        together.back.turn += 1;
+        let rejoin = Rejoin::new(nodes, together.back.turn);
+        together.back.under_way = Some(UnderWay { set, metas, rejoin });
+        self.take_step(Step::Look);
+    }
+
+    /// What a node says of connections to others.
+    pub(super) fn hear_far(&mut self, node: u32, said: FromNode) {
+        match said {
+            FromNode::HasRead { generation, result } => {
+                self.node_has_read(node, generation, result);
+            }
+            FromNode::Rejoined { generation, turn, result } => {
+                self.step_done(node, generation, turn, result);
+            }
+            _ => {}
+        }
+    }
+
+    /// A node has done a step.
+    fn step_done(
+        &mut self,
+        node: u32,
+        generation: u32,
+        turn: u64,
+        result: Result<Rejoined, String>,
+    ) {
+        let under_way = self.together.as_mut().and_then(|t| t.back.under_way.as_mut());
+        let this = |u: &&mut UnderWay| u.set == generation && u.rejoin.turn() == turn;
+        let Some(under_way) = under_way.filter(this) else { return };
+        let rejoin = &mut under_way.rejoin;
+        let step = match result {
+            Ok(Rejoined::Place { network, here, ends }) => {
+                let ends = ends.into_iter().map(back_end).collect();
+                rejoin.looked(node, turn, Place { network, here, ends })
+            }
+            Ok(Rejoined::Joined { failed }) => rejoin.joined(node, turn, failed),
+            Ok(Rejoined::Settled) => rejoin.settled(node, turn),
+            Err(why) => Some(Step::Refused { node, why }),
+        };
+        if let Some(step) = step {
+            self.take_step(step);
+        }
+    }
+
+    fn take_step(&mut self, step: Step) {
+        let Some(together) = &mut self.together else { return };
+        let back = &mut together.back;
+        let Some(under_way) = &mut back.under_way else { return };
+        let (generation, rejoin) = (under_way.set, &under_way.rejoin);
+        let (turn, patient) = (rejoin.turn(), rejoin.is_slow());
+        let nodes: Vec<u32> = rejoin.nodes().collect();
+        back.turn = turn;
+        let order = |step| ToNode::Rejoin(far::Rejoin { generation, turn, step });
+        match step {
+            Step::Look => {
+                for node in nodes {
+                    let here = |rank: &u32| self.placement.home(*rank) == node;
+                    let ranks = (0..self.size()).filter(here).collect();
+                    self.nodes[node as usize].send(order(RejoinStep::Look { ranks }));
+                }
+            }
+            Step::Join(all) => match with_tokens(all) {
+                Ok(all) => {
+                    for (node, calls) in all {
+                        let step = RejoinStep::Join { calls, patient };
+                        self.nodes[node as usize].send(order(step));
+                    }
+                }
+                Err(error) => self.cannot_return(nodes[0], &error.to_string()),
+            },
+            Step::Settle => {
+                for node in nodes {
+                    self.nodes[node as usize].send(order(RejoinStep::Settle));
+                }
+            }
+            Step::Over => {
+                let metas = back.under_way.take().map(|u| u.metas).unwrap_or_default();
+                for (rank, meta) in metas {
+                    if self.monitor.may_start(rank) {
+                        self.start_ordered(rank, *meta);
+                    }
+                }
+            }
+            Step::Refused { node, why } => self.cannot_return(node, &why),
+        }
+    }
+
+    /// The set cannot be used: what failed did so at a node, and counts for a rank of that.
+    fn cannot_return(&mut self, node: u32, why: &str) {
+        let back = self.together.as_mut().map(|t| &mut t.back);
+        let Some(under_way) = back.and_then(|b| b.under_way.take()) else { return };
+        let of_node = |rank: &u32| self.placement.home(*rank) == node;
+        let rank = under_way.metas.keys().copied().find(of_node).unwrap_or(0);
+        if let Some(incarnation) = self.ranks[rank as usize].order.as_ref().map(|o| o.incarnation) {
+            self.rank(rank).incarnation = incarnation;
+        }
+        self.unrestorable(rank, under_way.set, &format!("the sockets of the ranks: {why}"));
+    }
+}
+
+/// What is to be made by whom. The two ends of each connection show each other what nobody else
+/// knows, and what counts in this attempt only.
+fn with_tokens(all: BTreeMap<u32, Vec<Call>>) -> io::Result<Vec<(u32, Vec<far::Call>)>> {
+    let mut tokens: BTreeMap<far::Link, [u8; 32]> = BTreeMap::new();
+    let mut orders = Vec::new();
+    for (node, calls) in all {
+        let mut told = Vec::new();
+        for Call { link, own, peer, calls } in calls {
+            let token = match tokens.entry(link) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(new) => *new.insert(Key::new()?.0),
+            };
+            told.push(far::Call { link, own, peer, calls, token });
+        }
+        orders.push((node, told));
+    }
+    Ok(orders)
+}
+
+fn back_end(end: far::BackEnd) -> BackEnd {
+    let far::BackEnd { link, own, peer, has } = end;
+    BackEnd { link, own, peer, has }
+}

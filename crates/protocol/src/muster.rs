@@ -1,0 +1,70 @@
+//! Ranks that come back from one set: none of them does before all can.
+//!
+//! Pure, run by the controller. What a rank had left behind (child processes, twins, the ports that
+//! these hold) is cleared away when its image is looked for. So once all are found nothing of any
+//! of them is in the way of the others, of whose sockets each may need an address.
+//!
+//! Kept true: the ranks of a set are given out once, all of them, when the last one is found; what
+//! is found of another set, or of a rank that is not awaited, counts for nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Ranks that are to come back from a set, and what was found of them.
+#[derive(Debug, Clone)]
+pub struct Muster<T> {
+    set: u32,
+    awaited: BTreeSet<u32>,
+    found: BTreeMap<u32, T>,
+}
+
+impl<T> Muster<T> {
+    /// Of these ranks.
+    pub fn new(set: u32, ranks: impl IntoIterator<Item = u32>) -> Muster<T> {
+        Muster { set, awaited: ranks.into_iter().collect(), found: BTreeMap::new() }
+    }
+
+    /// The set that they come back from.
+    pub fn set(&self) -> u32 {
+        self.set
+    }
+
+    /// Whether none has come back yet, for want of this one at least.
+    pub fn awaits(&self, rank: u32) -> bool {
+        self.awaited.contains(&rank) && !self.found.contains_key(&rank)
+    }
+
+    /// A rank can come back. With the last one all of them do.
+    pub fn found(&mut self, rank: u32, set: u32, what: T) -> Option<BTreeMap<u32, T>> {
+        if set != self.set || !self.awaited.contains(&rank) {
+            return None;
+        }
+        self.found.insert(rank, what);
+        if self.found.len() < self.awaited.len() {
+            return None;
+        }
+        self.awaited.clear();
+        Some(std::mem::take(&mut self.found))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn none_comes_back_before_all_are_found() {
+        let mut muster = Muster::new(3, [0, 1, 2]);
+        assert_eq!(muster.found(0, 3, 'a'), None);
+        // Once more, of another set, of one that had ended.
+        assert_eq!(muster.found(0, 3, 'b'), None);
+        assert_eq!(muster.found(1, 2, 'x'), None);
+        assert_eq!(muster.found(7, 3, 'x'), None);
+        assert!(muster.awaits(1) && !muster.awaits(0) && !muster.awaits(7));
+        assert_eq!(muster.found(2, 3, 'c'), None);
+        let all = BTreeMap::from([(0, 'b'), (1, 'd'), (2, 'c')]);
+        assert_eq!(muster.found(1, 3, 'd'), Some(all));
+        // Nobody comes back twice.
+        assert_eq!(muster.found(1, 3, 'd'), None);
+        assert!(muster.set() == 3 && !muster.awaits(1));
+    }
+}

@@ -1,0 +1,258 @@
+//! A controller: waits for a vacancy, leads, and gives the node up.
+
+use super::node::Line;
+use super::store::{Answer, Ask};
+use super::world::{Said, World};
+use super::{Mistake, Site};
+use eyrie_protocol::led::{self, LEASE_MS, REJOINING_MS, Surety, UNLED_MS};
+use eyrie_protocol::patience::{LEAST_MS, Side, TICK_MS, Tie, clear_by};
+
+/// How long an answer of the store's is waited for.
+pub const CALL_MS: u64 = 3_000;
+const SEEK_MS: u64 = 500;
+const KEEP_MS: u64 = 1_000;
+const WRITE_MS: u64 = 100;
+
+/// A question that is under way: its number, and since when.
+type Asked = Option<(u64, u64)>;
+
+#[derive(Default)]
+pub struct Controller {
+    /// It does nothing before; when it looked last, and looks next.
+    pub until: u64,
+    looked: u64,
+    next: u64,
+    seeks: Asked,
+    pub reign: Option<Reign>,
+}
+
+impl Controller {
+    /// One that begins to seek the lead then.
+    pub fn new(until: u64) -> Controller {
+        Controller { until, ..Controller::default() }
+    }
+}
+
+/// Of the node.
+#[derive(Clone, Copy)]
+enum Loss {
+    /// It is to be written, once there is something before it to wait for.
+    Known,
+    /// It is written since then.
+    Durable(u64),
+}
+
+pub struct Reign {
+    pub number: u64,
+    surety: Surety,
+    begun: u64,
+    /// From then on it knows where it is to listen, and says so.
+    ready: u64,
+    announced: bool,
+    keeps: Asked,
+    next_keep: u64,
+    writes: Asked,
+    next_write: u64,
+    tie: Option<Tie>,
+    spoken: u64,
+    met: bool,
+    loss: Option<Loss>,
+    done: bool,
+}
+
+impl Reign {
+    fn new(number: u64, lost: bool, asked: u64, now: u64, ready: u64) -> Reign {
+        let mut surety = Surety::default();
+        surety.confirmed(asked, now);
+        Reign {
+            number,
+            surety,
+            begun: now,
+            ready,
+            announced: false,
+            keeps: None,
+            next_keep: now,
+            writes: None,
+            next_write: now,
+            tie: None,
+            spoken: 0,
+            met: false,
+            // What is to be done is written anew.
+            loss: lost.then_some(Loss::Known),
+            done: false,
+        }
+    }
+
+    /// A node calls: whether it is taken.
+    pub fn greet(&mut self, now: u64) -> bool {
+        let takes = self.loss.is_none() && self.tie.is_none();
+        if takes {
+            (self.tie, self.met) = (Some(Tie::new(Side::Controller, now)), true);
+        }
+        takes
+    }
+
+    pub fn listens(&self, now: u64) -> bool {
+        now >= self.ready
+    }
+}
+
+impl World {
+    /// What a controller does at this moment.
+    pub fn control(&mut self, who: Site) {
+        let now = self.now;
+        let c = &mut self.controllers[who];
+        if now < c.until.max(c.next) {
+            return;
+        }
+        c.next = now + TICK_MS / 2 + self.random.below(TICK_MS / 2);
+        let stood = now - c.looked;
+        c.looked = now;
+        if c.reign.is_some() && stood > LEASE_MS + CALL_MS {
+            self.trace(|| format!("controller {who} stood still, and ends"));
+            return self.die(who, 500);
+        }
+        let c = &mut self.controllers[who];
+        if c.reign.is_none() {
+            if c.seeks.is_none_or(|(_, at)| now > at + CALL_MS) {
+                let asked = self.ask(who, Ask::Take(who));
+                self.controllers[who].seeks = Some((asked, now));
+                self.controllers[who].next = now + SEEK_MS;
+            }
+            return;
+        }
+        self.look_after(who);
+        self.listen(who);
+        self.start_elsewhere(who);
+    }
+
+    /// Its lease, and what it writes.
+    fn look_after(&mut self, who: Site) {
+        let now = self.now;
+        let Some(r) = &self.controllers[who].reign else { return };
+        let free = |asked: Asked| asked.is_none_or(|(_, at)| now > at + CALL_MS);
+        let (keeps, writes) = (free(r.keeps), free(r.writes));
+        let (number, ready) = (r.number, now >= r.ready);
+        if keeps && now >= r.next_keep {
+            let asked = self.ask(who, Ask::Keep(number));
+            let Some(r) = &mut self.controllers[who].reign else { return };
+            (r.keeps, r.next_keep) = (Some((asked, now)), now + KEEP_MS);
+        }
+        let Some(r) = &self.controllers[who].reign else { return };
+        let known = matches!(r.loss, Some(Loss::Known));
+        if writes && now >= r.next_write && ready && (!r.announced || known) {
+            let what = if r.announced { Ask::Lose(number) } else { Ask::Announce(number) };
+            let asked = self.ask(who, what);
+            let Some(r) = &mut self.controllers[who].reign else { return };
+            (r.writes, r.next_write) = (Some((asked, now)), now + WRITE_MS);
+        }
+    }
+
+    /// The store answers.
+    pub fn answer_controller(&mut self, who: Site, number: u64, answer: Answer) {
+        let now = self.now;
+        let ready = now + self.random.below(4_000);
+        let c = &mut self.controllers[who];
+        if c.seeks.is_some_and(|(n, _)| n == number) {
+            let asked = c.seeks.take().map_or(now, |(_, at)| at);
+            if let Answer::Taken(reign, lost) = answer {
+                c.reign = Some(Reign::new(reign, lost, asked, now, ready));
+                c.looked = now;
+                self.report.reigns += 1;
+                self.trace(|| format!("controller {who} has reign {reign}, ready at {ready}"));
+            }
+            return;
+        }
+        let Some(r) = &mut c.reign else { return };
+        if answer == Answer::Deposed {
+            self.trace(|| format!("controller {who} is deposed"));
+            return self.die(who, 500);
+        }
+        if r.keeps.is_some_and(|(n, _)| n == number) {
+            let asked = r.keeps.take().map_or(now, |(_, at)| at);
+            if answer == Answer::Again {
+                r.surety.lapsed();
+                self.report.retaken += 1;
+            }
+            r.surety.confirmed(asked, now);
+        } else if r.writes.is_some_and(|(n, _)| n == number) {
+            r.writes = None;
+            if answer != Answer::Done {
+                return;
+            }
+            if std::mem::replace(&mut r.announced, true) {
+                r.loss = Some(Loss::Durable(now));
+                self.trace(|| format!("that the node is lost is written by {who}"));
+            }
+        }
+    }
+
+    /// To the node.
+    fn listen(&mut self, who: Site) {
+        let now = self.now;
+        let lies = self.makes(Mistake::SureAlways);
+        let hasty = self.makes(Mistake::HastyLoss);
+        let Some(r) = &mut self.controllers[who].reign else { return };
+        if !r.met && r.loss.is_none() && (hasty || now > r.begun + REJOINING_MS) {
+            r.loss = Some(Loss::Known);
+            return self.trace(|| format!("controller {who} misses the node"));
+        }
+        let Some(tie) = &mut r.tie else { return };
+        let mut over = false;
+        while let Some(said) = Line::take(&mut self.lines[who].to_controller, now, &self.cuts[who])
+        {
+            match said {
+                Said::Beat { says, stamp, .. } => {
+                    tie.heard(now);
+                    tie.told(says, stamp, now);
+                }
+                Said::End => over = true,
+            }
+        }
+        if over || tie.over(now) {
+            (r.tie, r.loss) = (None, r.loss.or(Some(Loss::Known)));
+            self.lines[who].to_node.push_back((now, Said::End));
+            return self.trace(|| format!("controller {who} gives the node up"));
+        }
+        if now >= r.spoken + TICK_MS {
+            r.spoken = now;
+            let sure = lies || r.surety.holds(now);
+            let says = led::say(tie.says_ms().min(LEAST_MS), sure);
+            let said = Said::Beat { says, stamp: tie.stamp_ms(now), reign: r.number };
+            let due = now + self.random.below(60);
+            self.lines[who].to_node.push_back((due, said));
+        }
+    }
+
+    /// Ranks of the lost node.
+    fn start_elsewhere(&mut self, who: Site) {
+        let now = self.now;
+        let unled = if self.makes(Mistake::HastyStart) { 0 } else { UNLED_MS };
+        let span = clear_by(LEAST_MS) + unled;
+        let forgets = self.makes(Mistake::GapForgotten);
+        let Some(r) = &mut self.controllers[who].reign else { return };
+        let Some(Loss::Durable(since)) = r.loss else { return };
+        let left = match forgets {
+            true => (since + span).saturating_sub(now),
+            false => r.surety.left_ms(since, span, now),
+        };
+        if left > 0 || std::mem::replace(&mut r.done, true) {
+            return;
+        }
+        if self.elsewhere.is_none() {
+            self.elsewhere = Some(now);
+            self.report.elsewhere += 1;
+        }
+        self.trace(|| format!("controller {who} starts the ranks elsewhere"));
+    }
+
+    /// Its process ends; another one seeks the lead.
+    pub fn die(&mut self, who: Site, after: u64) {
+        let now = self.now;
+        if self.controllers[who].reign.as_ref().is_some_and(|r| r.tie.is_some()) {
+            self.lines[who].to_node.push_back((now, Said::End));
+        }
+        self.lines[who].to_controller.clear();
+        self.controllers[who] = Controller::new(now + after);
+    }
+}
