@@ -80,6 +80,7 @@ PROGRAMS = (
     Program("forkless.c"),
     Program("files.c", ready=True),
     Program("deleted.c", ready=True),
+    Program("direct.c", ready=True),
     Program("locks.c"),
     Program("pipes.c", ready=True),
     Program("pairs.c"),
@@ -131,6 +132,8 @@ VARIANTS = {
     # Chains in which changes are found by the kernel's write protection.
     "copied": Variant(("shot:copy",) * 3, env=(("EYRIE_IMAGE_TRACKING", "wp"),)),
     "incremental": Variant(("shot:twin",) * 3, env=(("EYRIE_IMAGE_TRACKING", "wp"),)),
+    # What can be is stored while the program runs.
+    "ahead": Variant(("shot:auto",) * 3, env=(("EYRIE_IMAGE_AHEAD", "always"),)),
     # By hashes, while the program stands still, and rewritten as one file at the end.
     "hashed": Variant(
         ("shot:auto", "shot:sync", "shot:auto+"), env=(("EYRIE_IMAGE_TRACKING", "hash"),)

@@ -3,9 +3,9 @@
 use crate::args::Way;
 use crate::protocol::Written;
 use anyhow::Context;
-use eyrie_image::{CaptureError, FreezeError, Frozen, Mode, Tracker};
+use eyrie_image::{Ahead, CaptureError, FreezeError, Frozen, Mode, Tracker};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What stands in the caller's part of our images.
 const META: &[u8] = b"eyrie-image 1\n";
@@ -19,9 +19,11 @@ pub fn take(
     tracker: &mut Tracker,
 ) -> anyhow::Result<Written> {
     let begun = Instant::now();
+    let ahead = Ahead::begin(pid, path, tracker, way.mode(), &mut None);
+    let before = ahead.as_ref().map_or(Duration::ZERO, Ahead::stood);
     let mut frozen = Frozen::stop(pid).context("no checkpoint")?;
     let stopped = Instant::now();
-    let shot = frozen.shot(path, tracker, way.mode()).context("no checkpoint")?;
+    let shot = frozen.shot_after(ahead, path, tracker, way.mode()).context("no checkpoint")?;
     let mode = shot.choice().mode;
     let (report, pause) = if mode == Mode::Sync {
         let report = shot.write_image(META, tracker).context("no checkpoint")?;
@@ -29,7 +31,7 @@ pub fn take(
         (report, released.map(|()| stopped.elapsed()))
     } else {
         let released = frozen.release();
-        let pause = stopped.elapsed();
+        let pause = before + stopped.elapsed();
         let report = shot.write_image(META, tracker).context("no checkpoint")?;
         (report, released.map(|()| pause))
     };

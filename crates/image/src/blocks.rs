@@ -116,9 +116,16 @@ pub struct Blocks {
     codec: Codec,
     stored: Buffer,
     pages: Vec<u8>,
+    /// Nothing is read again soon.
+    once: bool,
 }
 
 impl Blocks {
+    /// For files that are not read again soon.
+    pub fn once() -> Blocks {
+        Blocks { once: true, ..Blocks::default() }
+    }
+
     /// The pages of a block that is needed; damage of an earlier file is told as such.
     pub fn wanted(&mut self, parts: &[Part], wanted: &Wanted) -> Result<&[u8], ImageError> {
         let part = &parts[wanted.part];
@@ -128,7 +135,10 @@ impl Blocks {
 
     /// The pages of a block.
     pub fn pages(&mut self, part: &Part, block: usize) -> Result<&[u8], ImageError> {
-        let stored = part.stored(block, &mut self.stored)?;
+        let stored = match self.once {
+            true => part.stored_once(block, &mut self.stored)?,
+            false => part.stored(block, &mut self.stored)?,
+        };
         let told = &part.blocks()[block];
         let stored = &stored[..told.stored as usize];
         if told.codec == crate::format::codec::NONE {

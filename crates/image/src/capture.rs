@@ -103,6 +103,19 @@ pub(crate) fn freeze_state(
     Ok((snapshot, agent))
 }
 
+/// Prepares a process for calls in its name by its first thread, and for nothing else.
+pub(crate) fn agent_alone(frozen: &mut Frozen) -> Result<(Vec<Mapping>, Agent), CaptureError> {
+    let tracee = frozen.tracee;
+    let status = Status::read(tracee.0)?;
+    let maps = procfs::parse_maps(&procfs::read(tracee.0, "maps")?)?;
+    let traps_ignored = status.number("SigIgn", 16)? & threads::TRAP != 0;
+    threads::read(frozen, tracee, &maps, traps_ignored)?;
+    tracee.set_sigmask(ALL_SIGNALS)?;
+    let regs = frozen.borrowed.first().map(|b| b.regs).ok_or(CaptureError::Gone)?;
+    let agent = Agent::new(tracee, regs, &maps)?;
+    Ok((maps, agent))
+}
+
 /// Its interval timers, its other timers, its relatives.
 type Answers = ([[i64; 4]; 3], Vec<PosixTimer>, Kin, Attributes);
 

@@ -116,6 +116,11 @@ impl Index {
         earlier > MAX_FILES || earlier > 0 && stale > used
     }
 
+    /// Pages in memory without a file that were touched and are all zeros.
+    pub(crate) fn blank(&self) -> &Spans {
+        &self.blank
+    }
+
     /// Which of its files stay if what is of use in the others is put into one: those of other
     /// processes, and large ones of which half is of use. So a little that changes again and again
     /// is written anew, and the much that does not is not. Afterwards it is not scattered.
@@ -136,7 +141,7 @@ impl Index {
     }
 
     /// The extents that have pages between two addresses, cut to these.
-    fn within(&self, start: u64, end: u64) -> impl Iterator<Item = Extent> + '_ {
+    pub(crate) fn within(&self, start: u64, end: u64) -> impl Iterator<Item = Extent> + '_ {
         let first = self.extents.partition_point(|e| e.start + e.pages * PAGE_BYTES <= start);
         let cut = move |e: &Extent| {
             let from = e.start.max(start);
@@ -166,8 +171,13 @@ impl<'a> References<'a> {
         }
     }
 
-    /// Decides which files are worth referring to, given all pages that have not changed.
-    pub fn spare_files(&mut self, unchanged: &Spans) {
+    /// Decides which files are worth referring to, given all pages that have not changed, unless
+    /// that is `decided`.
+    pub fn spare_files(&mut self, unchanged: &Spans, decided: &mut Option<Vec<bool>>) {
+        if let Some(spared) = decided.as_ref().filter(|spared| spared.len() == self.spared.len()) {
+            self.spared.clone_from(spared);
+            return;
+        }
         let mut used = vec![0; self.index.files.len()];
         for span in unchanged.iter() {
             let extents = self.index.within(span.start, span.end);
@@ -175,6 +185,7 @@ impl<'a> References<'a> {
         }
         let files = self.index.files.iter().zip(&used);
         self.spared = files.map(|(file, used)| !is_of_use(*used, file.pages)).collect();
+        *decided = Some(self.spared.clone());
     }
 
     /// Refers to the unchanged pages of a stretch that lies within one region, and after all

@@ -110,7 +110,7 @@ fn a_file_that_is_hardly_of_use_is_not_kept_for_it() {
     for (held, unchanged, stored) in [(16, 1, 0), (17, 1, 1), (32, 2, 0), (33, 2, 2), (16, 16, 0)] {
         let index = Index { files: vec![known(1, held)], ..index.clone() };
         let mut references = References::new(&index);
-        references.spare_files(&Spans::of(vec![pages(unchanged)]));
+        references.spare_files(&Spans::of(vec![pages(unchanged)]), &mut None);
         let rest = references.refer(pages(unchanged), true);
         assert_eq!(rest.bytes(), stored * PAGE_BYTES, "{unchanged} of {held}");
         assert_eq!(references.finish().0.is_empty(), stored > 0);

@@ -38,6 +38,8 @@ points! {
     TWIN_BORN = 8 "the twin was made";
     TWIN_TOLD = 9 "the twin's mappings were read";
     PAGES_COPIED = 10 "changed pages were copied";
+    CALLS_OVER = 11 "calls under way were waited for, before pages are stored while it runs";
+    STORED_AHEAD = 12 "some pages were stored while it runs";
     TWIN_ASKED = 20 "the twin was asked in the process's name";
     REGIONS_KNOWN = 21 "it is known what has to be stored";
     FILE_BEGUN = 22 "the image's temporary file was begun";

@@ -4,6 +4,7 @@
 
 use crate::PAGE_BYTES;
 use crate::aligned::Buffer;
+use crate::cached;
 use crate::codec::Codec;
 use crate::error::ImageError;
 use crate::format::{
@@ -16,11 +17,14 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// An opened file.
 #[derive(Debug)]
 pub struct Part {
     file: File,
+    /// The same file past the page cache, once it was wanted, where that can be.
+    direct: OnceLock<Option<File>>,
     path: PathBuf,
     table: Vec<Section>,
     blocks: Vec<Block>,
@@ -60,6 +64,7 @@ impl Part {
             blocks: Vec::new(),
             starts: Vec::new(),
             file_bytes: found,
+            direct: OnceLock::new(),
             file,
         };
         part.blocks = part.list(section::BLOCKS, "block table", MAX_TABLE_BYTES)?;
@@ -122,17 +127,50 @@ impl Part {
     /// Reads block `i` as it is stored, with the zeros behind it, and holds it against its
     /// checksum.
     pub fn stored<'a>(&self, i: usize, to: &'a mut Buffer) -> Result<&'a [u8], ImageError> {
+        self.announce(i);
+        self.checked(i, to, |part, to, at| part.read(to, at))
+    }
+
+    /// The same of a file that is not read again soon: what is not in the page cache is read past
+    /// it, which spares a copy, and memory for pages that nobody wants.
+    pub fn stored_once<'a>(&self, i: usize, to: &'a mut Buffer) -> Result<&'a [u8], ImageError> {
+        self.checked(i, to, |part, to, at| match cached::bytes(&part.file, at, to.len() as u64) {
+            Some(0) => part.read_past_cache(i, to, at),
+            _ => {
+                part.announce(i);
+                part.read(to, at)
+            }
+        })
+    }
+
+    fn checked<'a>(
+        &self,
+        i: usize,
+        to: &'a mut Buffer,
+        read: impl FnOnce(&Part, &mut [u8], u64) -> Result<(), ImageError>,
+    ) -> Result<&'a [u8], ImageError> {
         let block = &self.blocks[i];
         let bytes = padded(block) as usize;
         to.resize(bytes);
         let to = &mut to[..bytes];
-        self.announce(i);
-        self.read(to, self.starts[i].1)?;
+        read(self, to, self.starts[i].1)?;
         let (stored, padding) = to.split_at(block.stored as usize);
         if format::hash(stored) != block.stored_hash || padding.iter().any(|&b| b != 0) {
             return Err(damaged(i));
         }
         Ok(to)
+    }
+
+    fn read_past_cache(&self, i: usize, to: &mut [u8], at: u64) -> Result<(), ImageError> {
+        let direct = self.direct.get_or_init(|| cached::open_direct(&self.path, &self.file));
+        match direct.as_ref().map(|file| file.read_exact_at(to, at)) {
+            // There is no such way, or the file system turns out not to want it so.
+            None => {}
+            Some(Err(e)) if e.raw_os_error() == Some(libc::EINVAL) => {}
+            Some(result) => return result.map_err(|e| self.fail(e)),
+        }
+        self.announce(i);
+        self.read(to, at)
     }
 
     /// Has the kernel read block `i` in one go: threads that take turns defeat its own read-ahead.

@@ -7,6 +7,7 @@
 
 mod account;
 mod agent;
+mod ahead;
 mod aligned;
 mod alike;
 mod apart;
@@ -16,6 +17,7 @@ mod attributes;
 mod between;
 mod blocks;
 mod brood;
+mod cached;
 mod capture;
 mod chain;
 mod check;
@@ -117,6 +119,7 @@ mod wire;
 mod write;
 mod writes;
 
+pub use ahead::Ahead;
 pub use alike::{Alike, alike};
 pub use apart::{FarEnd, FarJoint};
 pub use between::{Between, Family};
@@ -137,7 +140,7 @@ pub use restore::{RestoreOptions, RestoreSpec, Restored, restore, restore_lazily
 pub use rewire::{MadeSockets, Rewiring, make_sockets};
 pub use shot::Shot;
 pub use sink::{Tap, receive};
-pub use track::{Tracker, Tracking};
+pub use track::{StoreAhead, Tracker, Tracking};
 pub use tree::{may_choose_numbers, remove_image};
 pub use twin::Twin;
 pub use verify::Verdict;

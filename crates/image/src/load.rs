@@ -28,7 +28,7 @@ pub fn fill(
     parallel::for_each(
         parallel::threads_that_wait(),
         wants.blocks.len(),
-        Blocks::default,
+        Blocks::once,
         |blocks, i| {
             let wanted = &wants.blocks[i];
             let pieces = wants.pieces_of(wanted);

@@ -98,6 +98,11 @@ impl Pool {
         inner.fruitless.is_multiple_of(RETRY)
     }
 
+    /// Whether it may be worth it. Does not count as a try.
+    pub(crate) fn may_pay(&self) -> bool {
+        self.sharing == Sharing::On || self.inner().fruitless < FRUITLESS
+    }
+
     /// Whether an image of which `share` could be borrowed borrows it.
     pub(crate) fn pays(&self, share: f64) -> bool {
         let enough = share >= LEAST_SHARE;

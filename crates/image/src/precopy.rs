@@ -7,6 +7,7 @@
 
 use crate::PAGE_BYTES;
 use crate::agent::Agent;
+use crate::ahead;
 use crate::capture;
 use crate::descriptors::Survey;
 use crate::error::{CaptureError, FreezeError};
@@ -94,6 +95,8 @@ pub fn precopy(
     let mut rounds = Vec::new();
     let mut left = own_pages(pid)?;
     let end = loop {
+        // What a call writes to pages that it has pinned is not noted.
+        ahead::wait_for_calls(pid)?;
         rounds.push(sender.send(&left)?);
         left = written(&mut writes, pid)?;
         if let Some(end) = limits.judge(&rounds, left.bytes()) {
@@ -124,7 +127,7 @@ impl PrecopyLimits {
     }
 }
 
-fn not_stopped(error: FreezeError) -> CaptureError {
+pub(crate) fn not_stopped(error: FreezeError) -> CaptureError {
     match error {
         FreezeError::Gone => CaptureError::Gone,
         FreezeError::Os { what, source } => CaptureError::Os { what, source },

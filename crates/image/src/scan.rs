@@ -162,13 +162,24 @@ impl Pagemap {
     /// Adds to `to` the pages of `part`, one mapping, that have content of their own and were
     /// written since they were last taken here, and takes them. `EPERM`: its writes are not noted.
     pub fn take_written(&self, part: Part, to: &mut Vec<Span>) -> io::Result<()> {
+        self.each_written(part, SCAN_WP_MATCHING, |span| to.push(span))
+    }
+
+    /// How much that would be. It is not taken.
+    pub fn written_bytes(&self, part: Part) -> io::Result<u64> {
+        let mut bytes = 0;
+        self.each_written(part, 0, |span| bytes += span.end - span.start)?;
+        Ok(bytes)
+    }
+
+    fn each_written(&self, part: Part, flags: u64, mut each: impl FnMut(Span)) -> io::Result<()> {
         let Part { start, end, .. } = part;
         let mut found = vec![PageRegion::default(); BATCH];
         let mut at = start;
         while at < end {
             let mut arg = ScanArg {
                 size: size_of::<ScanArg>() as u64,
-                flags: SCAN_WP_MATCHING | SCAN_CHECK_WPASYNC,
+                flags: flags | SCAN_CHECK_WPASYNC,
                 start: at,
                 end,
                 vec: found.as_mut_ptr() as u64,
@@ -180,7 +191,7 @@ impl Pagemap {
                 ..ScanArg::default()
             };
             let n = self.ioctl(&mut arg)?;
-            to.extend(found.iter().take(n).map(|r| Span { start: r.start, end: r.end }));
+            found.iter().take(n).for_each(|r| each(Span { start: r.start, end: r.end }));
             if n < found.len() {
                 break;
             }

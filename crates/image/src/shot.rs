@@ -2,6 +2,7 @@
 //! changed, or still standing there.
 
 use crate::agent::Agent;
+use crate::ahead::Ahead;
 use crate::capture::{self, Snapshot};
 use crate::cost::{Choice, MAX_COPY_BYTES, Mode};
 use crate::descriptors::Survey;
@@ -49,6 +50,8 @@ pub struct Shot {
     pub(crate) stood: Rc<Cell<Option<Duration>>>,
     /// Takes its image as well.
     pub(crate) tap: Option<Box<dyn Tap>>,
+    /// What of its image is stored already.
+    pub(crate) ahead: Option<Ahead>,
     _this_thread: PhantomData<*const ()>,
 }
 
@@ -92,7 +95,18 @@ impl Frozen {
         tracker: &mut Tracker,
         wish: Mode,
     ) -> Result<Shot, CaptureError> {
-        self.shoot(Some(path), tracker, wish)
+        self.shoot(Some(path), tracker, wish, None)
+    }
+
+    /// The same for an image of which some is stored already.
+    pub fn shot_after(
+        &mut self,
+        ahead: Option<Ahead>,
+        path: &Path,
+        tracker: &mut Tracker,
+        wish: Mode,
+    ) -> Result<Shot, CaptureError> {
+        self.shoot(Some(path), tracker, wish, ahead)
     }
 
     pub(crate) fn shoot(
@@ -100,11 +114,13 @@ impl Frozen {
         path: Option<&Path>,
         tracker: &mut Tracker,
         wish: Mode,
+        ahead: Option<Ahead>,
     ) -> Result<Shot, CaptureError> {
         tree::check_family(self)?;
         // What /proc shows of a dying process is empty or wrong; that it dies is the better reason.
         let survey = Survey::of(&self.pids(), &self.left_out, &self.between);
-        let shot = survey.and_then(|mut survey| self.take_shot(path, tracker, wish, &mut survey));
+        let shot =
+            survey.and_then(|mut survey| self.take_shot(path, tracker, wish, &mut survey, ahead));
         shot.map_err(|e| match (self.tracee.regs(), e) {
             // It stands there, so it is the other one that is gone.
             (Ok(_), CaptureError::Gone) => {
@@ -124,24 +140,30 @@ impl Frozen {
         tracker: &mut Tracker,
         wish: Mode,
         survey: &mut Survey,
+        mut ahead: Option<Ahead>,
     ) -> Result<Shot, CaptureError> {
         let (begun, pid) = (Instant::now(), self.tracee.0);
         let (mut snapshot, agent) = capture::freeze_state(self, survey)?;
         agent.finish()?;
         snapshot.orphans.refuse_shared(&survey.family.borrow())?;
         let listing = Instant::now();
-        let mappings = Mappings::at_once(pid, wish, &snapshot.maps, tracker);
+        let mappings = Mappings::at_once(pid, wish, &snapshot.maps, tracker, ahead.is_some());
         let changes = tracker.freeze(pid, &snapshot, &agent, path)?;
+        // Without the kernel's word about writes nothing counts that was stored before.
+        ahead = ahead.filter(|_| changes.pages.is_some());
+        if let Some(ahead) = &mut ahead {
+            ahead.freeze(tracker.newest_writes(), changes.base.as_ref());
+        }
         let ours = snapshot.stat.field(4) == u64::from(std::process::id());
         let own_bytes = snapshot.status.kib("RssAnon") << 10;
-        let mut choice = tracker.choose(wish, own_bytes, &changes);
+        let mut choice = tracker.choose(wish, own_bytes, &changes, ahead.as_ref());
         fault::point(fault::BEFORE_TWIN)?;
         let (mut twin, mut source) = (None, pid);
         let stage;
         let plan = match choice.mode {
             // Shared memory is read by way of a twin.
             Mode::Copy if !snapshot.orphans.is_empty() => Err("it shares memory with others"),
-            Mode::Copy => plan_copy(pid, &changes, mappings)?,
+            Mode::Copy => plan_copy(pid, &changes, mappings, ahead.as_ref())?,
             _ => Err("as asked for"),
         };
         if let Ok(plan) = plan {
@@ -161,13 +183,7 @@ impl Frozen {
             twin = Some(process);
             stage = Stage::Asked(Box::new(Asked { snapshot, agent, saved, dont_fork }));
         } else {
-            let mut saved = Vec::new();
-            if !snapshot.orphans.is_empty() {
-                let helper = Process::of(self, &agent, &snapshot.maps, ours)?;
-                let agent = agent.of_twin(Tracee(helper.pid()));
-                saved = snapshot.orphans.read(pid, &agent, &mut survey.orphans)?;
-            }
-            stage = Stage::Asked(Box::new(Asked { snapshot, agent, saved, dont_fork: vec![] }));
+            stage = self.standing(snapshot, agent, survey, ours)?;
         }
         tracker.copied = choice.mode == Mode::Copy;
         Ok(Shot {
@@ -184,8 +200,26 @@ impl Frozen {
             born: Instant::now(),
             stood: Rc::clone(&self.stood),
             tap: None,
+            ahead,
             _this_thread: PhantomData,
         })
+    }
+
+    /// What is needed of a process that stands still until its image is written.
+    fn standing(
+        &mut self,
+        mut snapshot: Snapshot,
+        agent: Agent,
+        survey: &mut Survey,
+        ours: bool,
+    ) -> Result<Stage, CaptureError> {
+        let mut saved = Vec::new();
+        if !snapshot.orphans.is_empty() {
+            let helper = Process::of(self, &agent, &snapshot.maps, ours)?;
+            let agent = agent.of_twin(Tracee(helper.pid()));
+            saved = snapshot.orphans.read(self.tracee.0, &agent, &mut survey.orphans)?;
+        }
+        Ok(Stage::Asked(Box::new(Asked { snapshot, agent, saved, dont_fork: vec![] })))
     }
 
     /// Their images are always full.
@@ -197,7 +231,8 @@ impl Frozen {
         let wish = if wish == Mode::Sync { wish } else { Mode::Twin };
         let shots = self.children.iter_mut().map(|child| {
             let number = child.pid();
-            let shot = child.take_shot(None, &mut Tracker::new(Tracking::Off), wish, survey);
+            let tracker = &mut Tracker::new(Tracking::Off);
+            let shot = child.take_shot(None, tracker, wish, survey, None);
             shot.map_err(|why| tree::of_child(number, why))
         });
         shots.collect()
@@ -224,8 +259,9 @@ impl Mappings {
         wish: Mode,
         now: &[Mapping],
         tracker: &Tracker,
+        ahead: bool,
     ) -> Option<Mappings> {
-        if !tracker.may_copy(wish) {
+        if !ahead && !tracker.may_copy(wish) {
             return None;
         }
         let known = Pending::new(pid, now, &tracker.maps).map(Mappings::Known);
@@ -270,6 +306,7 @@ fn plan_copy(
     pid: libc::pid_t,
     changes: &Changes,
     mappings: Option<Mappings>,
+    ahead: Option<&Ahead>,
 ) -> Result<Result<CopyPlan, &'static str>, CaptureError> {
     let mut pagemap = Pagemap::open(pid)?;
     // On old kernels, looking for pages takes time by the size of the mappings.
@@ -291,9 +328,14 @@ fn plan_copy(
     }
     let own = sort::own(&mut pagemap, &regions, |_, _| false)?;
     let index = changes.base.as_ref().map(|base| &base.index);
-    let sorted =
-        (!changes.hash).then(|| sort::sort(own.clone(), &regions, changes.pages.as_ref(), index));
+    // What was stored ahead is sorted later.
+    let sorted = (!changes.hash && ahead.is_none())
+        .then(|| sort::sort(own.clone(), &regions, changes.pages.as_ref(), index));
     let spans = sort::all(sorted.as_ref().map_or(&own, |sorted| &sorted.take));
+    let spans = match ahead {
+        Some(ahead) => spans.without(ahead.covered()),
+        None => spans,
+    };
     if spans.bytes() > MAX_COPY_BYTES {
         return Ok(Err("there is more to store than may be copied"));
     }
@@ -321,7 +363,7 @@ fn copy(
     let begun = Instant::now();
     let pages = Copied::new(pid, &spans, std::mem::take(&mut tracker.buffer))?;
     tracker.cost.copied(spans.bytes(), begun.elapsed());
-    for page in pages.missing(&spans) {
+    for page in pages.missing() {
         let region = regions.list.iter().find(|(r, _)| (r.start..r.end).contains(&page));
         let legible = region.is_some_and(|(r, _)| r.prot & libc::PROT_READ as u32 != 0);
         if !legible && !pagemap.is_guard(page)? {

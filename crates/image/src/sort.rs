@@ -7,7 +7,7 @@ use crate::format::Extent;
 use crate::regions::{Content, Regions};
 use crate::scan::{Pagemap, Part};
 use crate::spans::{Span, Spans};
-use crate::state::{Backing, region};
+use crate::state::{Backing, Region, region};
 
 /// Pages of one region.
 #[derive(Debug, Clone)]
@@ -17,6 +17,9 @@ pub struct Share {
     /// The pages.
     pub spans: Spans,
 }
+
+/// Which files of an index are not to be referred to, once that is decided.
+pub type Spared = Option<Vec<bool>>;
 
 /// What becomes of the pages of a process.
 #[derive(Debug, Default)]
@@ -44,15 +47,18 @@ pub fn own(
             continue;
         }
         let mut runs = Vec::new();
-        let huge = r.flags & (region::HUGE_2M | region::HUGE_1G) != 0;
-        let anon = r.backing == (Backing::Anon {}) && !huge;
-        let part = Part { start: r.start, end: r.end, anon };
-        pagemap.own_pages(part, u64::MAX, &mut runs)?;
+        pagemap.own_pages(part(r), u64::MAX, &mut runs)?;
         let mut spans = Spans::default();
         runs.iter().for_each(|run| spans.push(run.start, run.start + run.pages * PAGE_BYTES));
         all.push(Share { region: number, spans });
     }
     Ok(all)
+}
+
+/// A region as it is searched for pages.
+pub(crate) fn part(r: &Region) -> Part {
+    let huge = r.flags & (region::HUGE_2M | region::HUGE_1G) != 0;
+    Part { start: r.start, end: r.end, anon: r.backing == (Backing::Anon {}) && !huge }
 }
 
 /// All pages of some shares.
@@ -70,11 +76,23 @@ pub fn sort(
     changed: Option<&Spans>,
     index: Option<&Index>,
 ) -> Sorted {
+    sort_with(own, regions, changed, index, &mut None)
+}
+
+/// The same more than once for one image: to which files it is not worth referring is decided the
+/// first time.
+pub fn sort_with(
+    own: Vec<Share>,
+    regions: &Regions,
+    changed: Option<&Spans>,
+    index: Option<&Index>,
+    spared: &mut Spared,
+) -> Sorted {
     let (Some(changed), Some(index)) = (changed, index) else {
         return Sorted { take: own, ..Sorted::default() };
     };
     let mut references = References::new(index);
-    references.spare_files(&all(&own).without(changed));
+    references.spare_files(&all(&own).without(changed), spared);
     let mut take = Vec::new();
     for Share { region, spans } in own {
         let anon = regions.list[region].0.backing == (Backing::Anon {});

@@ -64,13 +64,15 @@ pub struct Copied {
     bytes: Vec<u8>,
     /// What was read, in order, and where it lies in `bytes`.
     parts: Vec<(Span, usize)>,
+    wanted: Spans,
 }
 
 impl Copied {
     /// Copies pages of a process that has no twin to `buffer`, which has room for them.
     pub fn new(pid: libc::pid_t, spans: &Spans, buffer: Vec<u8>) -> Result<Copied, CaptureError> {
         let list: Vec<Span> = spans.iter().collect();
-        let mut copied = Copied { bytes: buffer, parts: Vec::with_capacity(list.len()) };
+        let (parts, wanted) = (Vec::with_capacity(list.len()), spans.clone());
+        let mut copied = Copied { bytes: buffer, parts, wanted };
         let mem = Source::open(pid)?;
         let mut at = 0;
         for batch in list.chunks(MAX_RANGES) {
@@ -126,11 +128,16 @@ impl Copied {
     }
 
     /// The pages of `spans` that could not be read.
-    pub fn missing(&self, spans: &Spans) -> Vec<u64> {
+    pub fn missing(&self) -> Vec<u64> {
         let mut read = Spans::default();
         self.parts.iter().for_each(|(span, _)| read.push(span.start, span.end));
-        let rest = spans.without(&read);
+        let rest = self.wanted.without(&read);
         rest.iter().flat_map(|s| (s.start..s.end).step_by(PAGE_BYTES as usize)).collect()
+    }
+
+    /// All that was to be copied.
+    pub fn wanted(&self) -> &Spans {
+        &self.wanted
     }
 
     /// The memory it took, to be used again.

@@ -32,7 +32,7 @@ use crate::{ImageReport, PAGE_BYTES};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 impl Shot {
     /// Has its image, not those of its children, go to a tap as well, while it is written. The file
@@ -169,16 +169,17 @@ impl Shot {
         maps.read_meanwhile();
         let files = self.look_for_files(&state);
         fault::point(fault::REGIONS_KNOWN)?;
-        let own_pages = sort::all(&own);
-        let hashes = self.changes.hash.then(|| Hashes::of(&source, &own_pages)).transpose()?;
-        let mut sorted = sorted
-            .unwrap_or_else(|| sort_own(&self.changes, own, own_pages, &regions, hashes.as_ref()));
+        let (mut sorted, hashes) = self.sort(sorted, own, &regions, &source)?;
         let member = self.member(path, tracker);
         let shared_pages = match &member {
             Some((folder, member)) => common::borrow(member, folder, &source, &mut sorted)?,
             None => 0,
         };
-        let writer = begin()?;
+        let (writer, stood) = match self.ahead.take() {
+            Some(ahead) => (ahead.writer, ahead.stood),
+            None => (begin()?, Duration::ZERO),
+        };
+        let stored_ahead = writer.pages();
         let mut puller = Puller::new(&source, pagemap.as_ref(), &writer);
         puller.hashes = member.is_some().then(Vec::new);
         pull(&mut puller, &regions, &saved, &sorted.take)?;
@@ -196,7 +197,7 @@ impl Shot {
         let twin = self.twin.take();
         if let Some(twin) = &twin {
             twin.kill();
-            tracker.cost.stored(writer.pages() * PAGE_BYTES, pull);
+            tracker.cost.stored((writer.pages() - stored_ahead) * PAGE_BYTES, pull);
             twin::refuse_lost(&regions, &stored, &sorted.extents)?;
         }
         fault::point(fault::MEMORY_PULLED)?;
@@ -205,9 +206,8 @@ impl Shot {
         let done = Done { state, stored, referred: sorted.extents, files: sorted.ancestors, blank };
         let (written, index) = finish(done, writer, path, meta)?;
         drop(twin);
-        tracker.offered = member.zip(page_hashes).map(|((folder, member), hashes)| {
-            Lent::new(member.number, folder, index.files()[0].clone(), &hashes)
-        });
+        tracker.offered =
+            member.zip(page_hashes).map(|(member, hashes)| lent(member, &index, &hashes));
         let report = ImageReport {
             bytes: written.bytes,
             identity: written.identity,
@@ -216,7 +216,7 @@ impl Shot {
             shared_pages,
             ancestors: index.names(),
             mode: self.choice.clone(),
-            freeze: self.stood.get().unwrap_or_default(),
+            freeze: stood + self.stood.get().unwrap_or_default(),
             twin: self.made,
             pull,
             write: begun.elapsed(),
@@ -227,10 +227,34 @@ impl Shot {
         Ok(report)
     }
 
+    /// Decides what becomes of its pages, if that is not decided yet.
+    fn sort(
+        &mut self,
+        sorted: Option<Sorted>,
+        own: Vec<Share>,
+        regions: &Regions,
+        source: &Source,
+    ) -> Result<(Sorted, Option<Hashes>), CaptureError> {
+        let own_pages = sort::all(&own);
+        let hashes = self.changes.hash.then(|| Hashes::of(source, &own_pages)).transpose()?;
+        let sorted = match (sorted, &mut self.ahead) {
+            (Some(sorted), _) => sorted,
+            (None, Some(ahead)) => {
+                let Changes { pages, base, .. } = &self.changes;
+                let sorted = ahead.sort(own, regions, pages.as_ref(), base.as_deref());
+                all_kept(source, &sorted)?;
+                sorted
+            }
+            (None, None) => sort_own(&self.changes, own, own_pages, regions, hashes.as_ref()),
+        };
+        Ok((sorted, hashes))
+    }
+
     /// Where it borrows from others and lends to them. Only a full image does: what has changed is
     /// seldom the same.
     fn member<'p>(&self, path: Option<&'p Path>, tracker: &Tracker) -> Option<(&'p Path, Member)> {
-        let folder = path.filter(|_| self.changes.base.is_none()).map(track::folder)?;
+        let may = self.changes.base.is_none() && self.ahead.is_none();
+        let folder = path.filter(|_| may).map(track::folder)?;
         let member = tracker.member.clone().filter(|m| m.pool.is_worth_it())?;
         Some((folder, member))
     }
@@ -298,6 +322,22 @@ fn sort_own(
     let found = same.map(|same| own_pages.without(&same));
     let changed = changes.pages.as_ref().or(found.as_ref());
     sort::sort(own, regions, changed, base.map(|base| &base.index))
+}
+
+fn lent((folder, member): (&Path, Member), index: &Index, hashes: &[u64]) -> Lent {
+    Lent::new(member.number, folder, index.files()[0].clone(), hashes)
+}
+
+/// Of pages that were not kept at the freeze nothing can be stored any more.
+fn all_kept(source: &Source, sorted: &Sorted) -> Result<(), CaptureError> {
+    let Source::Copied(copied) = source else { return Ok(()) };
+    match sort::all(&sorted.take).without(copied.wanted()).iter().next() {
+        None => Ok(()),
+        Some(Span { start, .. }) => {
+            let what = "changed after it was stored, and was not kept at the freeze".into();
+            Err(CaptureError::Mapping { start, what })
+        }
+    }
 }
 
 /// Waits for the flags of the mappings.
@@ -404,6 +444,6 @@ fn pull<'a>(
     puller.pull()
 }
 
-fn kind(region: &Region) -> Kind {
+pub(crate) fn kind(region: &Region) -> Kind {
     if region.backing == (Backing::Anon {}) { Kind::Anon } else { Kind::File }
 }

@@ -6,6 +6,7 @@
 //! ([`crate::hashes`], any kernel).
 
 use crate::agent::Agent;
+use crate::ahead::Ahead;
 use crate::capture::Snapshot;
 use crate::chain::Index;
 use crate::cost::{Choice, Cost, Load, MAX_COPY_BYTES, Mode};
@@ -24,6 +25,12 @@ use std::time::Instant;
 
 /// The part of a tracked process's memory that is kept ready for copies, as a divisor.
 const READY_SHARE: u64 = 32;
+
+/// After so many vain tries to store pages ahead the next ones come no more seldom: each 64th.
+const MAX_VAIN: u32 = 6;
+
+/// Memory of a process from which on a twin takes so long that pages are stored ahead.
+const AHEAD_BYTES: u64 = 256 << 20;
 
 /// How changes are to be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -61,6 +68,29 @@ impl Tracking {
     }
 }
 
+/// When pages of an image are stored while its process still runs ([`crate::Ahead`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StoreAhead {
+    /// When that spares the process a long pause.
+    #[default]
+    Auto,
+    /// Whenever it can be done.
+    Always,
+    /// Not at all.
+    Never,
+}
+
+impl StoreAhead {
+    /// What `EYRIE_IMAGE_AHEAD` (`auto`, `always`, `never`) asks for, for tests; else `Auto`.
+    pub fn from_env() -> StoreAhead {
+        match std::env::var("EYRIE_IMAGE_AHEAD").as_deref() {
+            Ok("always") => StoreAhead::Always,
+            Ok("never") => StoreAhead::Never,
+            _ => StoreAhead::Auto,
+        }
+    }
+}
+
 /// What is known of the last image of a process, and of what it has done since. One for each
 /// process; the first image with it is full.
 #[derive(Debug, Default)]
@@ -85,6 +115,9 @@ pub struct Tracker {
     pub(crate) maps: Vec<Mapping>,
     /// How much of it would have been of use at the last freeze, if there was not enough.
     wanted: u64,
+    ahead: StoreAhead,
+    /// How often in a row it was in vain to store pages ahead, and how often not to try it now.
+    outrun: (u32, u32),
 }
 
 /// A complete image that later ones may refer to.
@@ -112,7 +145,12 @@ pub(crate) struct Changes {
 impl Tracker {
     /// Nothing is known yet.
     pub fn new(wish: Tracking) -> Tracker {
-        Tracker { wish, ..Tracker::default() }
+        Tracker { wish, ahead: StoreAhead::from_env(), ..Tracker::default() }
+    }
+
+    /// Says when pages are stored ahead of freezes ([`crate::Ahead`]).
+    pub fn store_ahead(&mut self, when: StoreAhead) {
+        self.ahead = when;
     }
 
     /// Makes it member `number` of a pool: full images then refer to those of other members where
@@ -174,7 +212,7 @@ impl Tracker {
     ) -> Result<Changes, CaptureError> {
         self.freezes += 1;
         let freeze = self.freezes;
-        let base = self.base.clone().filter(|base| path.is_some_and(|path| base.serves(path)));
+        let base = path.and_then(|path| self.base_of(path)).cloned();
         let mut hash = matches!(self.method(), Tracking::Hash);
         let mut pages = None;
         if !hash && self.wish != Tracking::Off {
@@ -191,6 +229,85 @@ impl Tracker {
         Ok(Changes { freeze, pages, hash, base })
     }
 
+    /// What was found to have changed at the last freeze, since it was last looked.
+    pub(crate) fn newest_writes(&self) -> Spans {
+        self.writes.newest().cloned().unwrap_or_default()
+    }
+
+    /// Whether pages of the image `path` of a process with so much memory may be stored while that
+    /// runs. Counts as a try.
+    pub(crate) fn may_go_ahead(&mut self, path: &Path, own_bytes: u64) -> bool {
+        if self.ahead == StoreAhead::Never || !self.always_ahead() && own_bytes < AHEAD_BYTES {
+            return false;
+        }
+        // A full image may turn out to be that of another process for the most part.
+        let alone = self.member.as_ref().is_none_or(|member| !member.pool.may_pay());
+        let (_, waits) = &mut self.outrun;
+        if std::mem::replace(waits, waits.saturating_sub(1)) > 0 {
+            return false;
+        }
+        let noted = matches!(self.wish, Tracking::Auto | Tracking::WriteProtect);
+        noted && self.obstacle.is_none() && (alone || self.base_of(path).is_some())
+    }
+
+    /// Whether that is to be done also where it gains nothing.
+    pub(crate) fn always_ahead(&self) -> bool {
+        self.ahead == StoreAhead::Always
+    }
+
+    /// Whether that was of use. Where it was not, it is tried more and more seldom.
+    pub(crate) fn went_ahead(&mut self, well: bool) {
+        let (vain, waits) = &mut self.outrun;
+        *vain = if well { 0 } else { (*vain + 1).min(MAX_VAIN) };
+        *waits = if well || self.ahead == StoreAhead::Always { 0 } else { 1 << *vain };
+    }
+
+    /// Whether the writes of a process are noted already.
+    pub(crate) fn notes_writes_of(&self, pid: libc::pid_t) -> bool {
+        self.writes.is_on() && self.writes.is_of(pid)
+    }
+
+    /// Has them noted, of a process that stands still. Pages that are there count as written.
+    pub(crate) fn begin_to_note(
+        &mut self,
+        pid: libc::pid_t,
+        maps: &[Mapping],
+        agent: &Agent,
+    ) -> Result<(), CaptureError> {
+        match self.writes.begin(pid, maps, agent)? {
+            Ok(()) => Ok(()),
+            // The freeze will say so.
+            Err(obstacle) => Err(CaptureError::Unsupported(obstacle.0)),
+        }
+    }
+
+    /// While the process runs, before a freeze: what was written since it was last looked.
+    pub(crate) fn written_ahead(
+        &mut self,
+        pid: libc::pid_t,
+        maps: &[Mapping],
+    ) -> Result<Spans, CaptureError> {
+        let found = self.writes.running(pid, maps)?;
+        self.writes.note(self.freezes + 1, found.clone());
+        Ok(found)
+    }
+
+    /// All that was found to have changed since the last complete image.
+    pub(crate) fn changed(&self) -> Spans {
+        self.writes.changed()
+    }
+
+    /// Whether so much would be copied at the freeze.
+    pub(crate) fn would_copy(&self, own_bytes: u64, changed_bytes: u64) -> bool {
+        let load = Load { own_bytes, changed_bytes, ready_bytes: changed_bytes, interval: None };
+        self.cost.choose(Mode::Auto, &load).mode == Mode::Copy
+    }
+
+    /// The last complete image, if the image `path` may refer to it.
+    pub(crate) fn base_of(&self, path: &Path) -> Option<&Arc<Base>> {
+        self.base.as_ref().filter(|base| base.serves(path))
+    }
+
     /// Whether the next shot may be a copy.
     pub(crate) fn may_copy(&self, wish: Mode) -> bool {
         matches!(wish, Mode::Copy | Mode::Auto) && self.base.is_some()
@@ -202,12 +319,24 @@ impl Tracker {
     }
 
     /// Which way of keeping the content of a frozen process costs it least.
-    pub(crate) fn choose(&mut self, wish: Mode, own_bytes: u64, changes: &Changes) -> Choice {
+    pub(crate) fn choose(
+        &mut self,
+        wish: Mode,
+        own_bytes: u64,
+        changes: &Changes,
+        ahead: Option<&Ahead>,
+    ) -> Choice {
         let changed = changes.pages.as_ref().filter(|_| changes.base.is_some());
+        let covered = ahead.map(|ahead| ahead.covered().bytes());
+        let left = match (covered, changed) {
+            (Some(covered), _) => own_bytes.saturating_sub(covered),
+            (None, Some(pages)) => pages.bytes(),
+            (None, None) => own_bytes,
+        };
         let interval = self.frozen.replace(Instant::now()).map(|last| last.elapsed());
         let load = Load {
             own_bytes,
-            changed_bytes: changed.map_or(own_bytes, |pages| pages.bytes()).min(own_bytes),
+            changed_bytes: left.min(own_bytes),
             ready_bytes: self.buffer.len() as u64,
             interval,
         };
@@ -216,7 +345,11 @@ impl Tracker {
         let share = if copies { own_bytes / READY_SHARE } else { 0 };
         let lacks = wish == Mode::Auto && changed.is_some() && self.cost.lacks_memory(&load);
         self.wanted = if lacks { load.changed_bytes + load.changed_bytes / 4 } else { share };
-        self.cost.choose(wish, &load)
+        let mut choice = self.cost.choose(wish, &load);
+        if ahead.is_some() {
+            choice.why.push_str("; the rest was stored while it ran");
+        }
+        choice
     }
 
     /// Sees that there is memory for a copy of so many bytes.
@@ -281,5 +414,38 @@ impl Base {
                 known.file.name != name
                     && Part::open(&part).is_ok_and(|part| part.identity == known.file.identity)
             })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_stored_ahead_more_seldom_where_that_was_in_vain() {
+        let mut tracker = Tracker::new(Tracking::Auto);
+        tracker.store_ahead(StoreAhead::Auto);
+        let path = Path::new("image");
+        assert!(!tracker.may_go_ahead(path, AHEAD_BYTES - 1));
+        let mut tried = 0;
+        for _ in 0..1000 {
+            if tracker.may_go_ahead(path, AHEAD_BYTES) {
+                tracker.went_ahead(false);
+                tried += 1;
+            }
+        }
+        assert_eq!(tried, 6 + (1000 - (6 + 2 + 4 + 8 + 16 + 32)) / 65);
+        while !tracker.may_go_ahead(path, AHEAD_BYTES) {}
+        tracker.went_ahead(true);
+        assert!((0..9).all(|_| tracker.may_go_ahead(path, AHEAD_BYTES)));
+    }
+
+    #[test]
+    fn without_the_kernels_word_about_writes_nothing_is_stored_ahead() {
+        for wish in [Tracking::Hash, Tracking::Off] {
+            let mut tracker = Tracker::new(wish);
+            tracker.store_ahead(StoreAhead::Always);
+            assert!(!tracker.may_go_ahead(Path::new("image"), u64::MAX));
+        }
     }
 }

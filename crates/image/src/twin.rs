@@ -212,7 +212,7 @@ impl Frozen {
     /// Makes a copy-on-write twin and reads what only the frozen process itself can tell.
     /// Afterwards the process may be released. Its image will be full; [`Frozen::shot`] does more.
     pub fn twin(&mut self) -> Result<Twin, CaptureError> {
-        self.shoot(None, &mut Tracker::new(Tracking::Off), Mode::Twin).map(Twin)
+        self.shoot(None, &mut Tracker::new(Tracking::Off), Mode::Twin, None).map(Twin)
     }
 }
 

@@ -43,7 +43,7 @@ impl Writes {
         agent: &Agent,
         freeze: u64,
     ) -> Taken {
-        let process = (pid, Stat::read(pid)?.field(22));
+        let process = process(pid)?;
         if self.process != Some(process) {
             *self = Writes { process: Some(process), ..Writes::default() };
         }
@@ -72,7 +72,47 @@ impl Writes {
                 return Ok(Err(obstacle));
             }
         }
-        Ok(Ok(self.changed.iter().fold(Spans::default(), |all, (_, s)| all.union(s))))
+        Ok(Ok(self.changed()))
+    }
+
+    /// Begins to note them, of a process that stands still, and takes none yet.
+    pub fn begin(
+        &mut self,
+        pid: libc::pid_t,
+        maps: &[Mapping],
+        agent: &Agent,
+    ) -> Result<Result<(), Obstacle>, CaptureError> {
+        *self = Writes { process: Some(process(pid)?), ..Writes::default() };
+        let uffd = match Uffd::open(pid, agent)? {
+            Ok(uffd) => self.uffd.insert(uffd),
+            Err((what, error)) => return Ok(Err(Obstacle(format!("{what}: {error}")))),
+        };
+        let pagemap = Pagemap::open(pid)?;
+        for m in maps.iter().filter(|m| is_private(m)) {
+            // What fails here is tried again when they are taken.
+            let _ = register(uffd, &pagemap, m);
+        }
+        Ok(Ok(()))
+    }
+
+    /// Whether they are noted of this process, or were.
+    pub fn is_of(&self, pid: libc::pid_t) -> bool {
+        self.process.is_some() && process(pid).ok() == self.process
+    }
+
+    /// All that was found to have changed since the last complete image.
+    pub fn changed(&self) -> Spans {
+        self.changed.iter().fold(Spans::default(), |all, (_, s)| all.union(s))
+    }
+
+    /// What was found last.
+    pub fn newest(&self) -> Option<&Spans> {
+        self.changed.last().map(|(_, spans)| spans)
+    }
+
+    /// Counts what was found while the process ran to the freeze of this number.
+    pub fn note(&mut self, freeze: u64, found: Spans) {
+        self.changed.push((freeze, found));
     }
 
     /// What was written since the last time, of a process that may be running. Only where
@@ -104,7 +144,7 @@ impl Writes {
         let Some(uffd) = &self.uffd else { return Ok(Ok(None)) };
         let pagemap = Pagemap::open(pid)?;
         let mut found = Vec::new();
-        for m in maps.iter().filter(|m| !m.shared && !m.is_special() && !m.is_vsyscall()) {
+        for m in maps.iter().filter(|m| is_private(m)) {
             let written = match first {
                 true => Err(io::Error::from_raw_os_error(libc::EPERM)),
                 false => pagemap.take_written(m.into(), &mut found),
@@ -135,6 +175,15 @@ impl Writes {
         }
         Ok(Ok(Some(Spans::of(found))))
     }
+}
+
+/// Process number and start time.
+fn process(pid: libc::pid_t) -> Result<(libc::pid_t, u64), CaptureError> {
+    Ok((pid, Stat::read(pid)?.field(22)))
+}
+
+fn is_private(m: &Mapping) -> bool {
+    !m.shared && !m.is_special() && !m.is_vsyscall()
 }
 
 /// Has writes to a mapping noted from now on.

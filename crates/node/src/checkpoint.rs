@@ -10,7 +10,8 @@ use crate::loans::File;
 use eyrie_control::Freeze;
 use eyrie_control::meta::Meta;
 use eyrie_image::{
-    Between, CaptureError, Family, FreezeError, Frozen, ImageReport, Mode, Shot, Tap, Tracker,
+    Ahead, Between, CaptureError, Family, FreezeError, Frozen, ImageReport, Mode, Shot, Tap,
+    Tracker,
 };
 use eyrie_ledger::acked;
 use eyrie_ledger::segment::{self, RankCtl, Segment};
@@ -37,12 +38,25 @@ pub struct Order {
     pub freeze: Freeze,
     /// It is stopped when what its image needs was kept, unless that is called off.
     pub hold: Option<Arc<Hold>>,
+    /// Some of its memory may be stored before it is stopped.
+    pub ahead: bool,
     /// Processors that it was bound to, as a mask.
     pub bound: Option<Vec<u8>>,
     /// What is known of the rank's last image.
     pub tracker: Box<Tracker>,
     /// Who takes the image while it is written, if somebody can.
     pub tap: Option<Box<dyn Tap>>,
+}
+
+impl Order {
+    fn mode(&self) -> Mode {
+        match self.freeze {
+            Freeze::Auto => Mode::from_env(),
+            Freeze::Copy => Mode::Copy,
+            Freeze::Twin => Mode::Twin,
+            Freeze::Sync => Mode::Sync,
+        }
+    }
 }
 
 /// Begins to bring an image elsewhere, before the rank is stopped for it.
@@ -181,14 +195,18 @@ fn take(
     tell: &impl Fn(Report),
 ) -> Result<Taken, CheckpointError> {
     let begin = Instant::now();
-    let tap = order.tap.take();
+    let mut tap = order.tap.take();
     let (tapped, order) = (tap.is_some(), &*order);
     let ctl = order.segment.rank(order.rank);
+    let wanted = order.ahead && frozen.is_none();
+    let ahead =
+        wanted.then(|| Ahead::begin(order.pid, &order.path, tracker, order.mode(), &mut tap));
     let frozen = match frozen {
         Some(frozen) => Ok(frozen),
         None => Frozen::stop(order.pid).map_err(CheckpointError::from),
     };
-    let frozen = frozen.and_then(|frozen| keep_frozen(frozen, order, tap, tracker, tell));
+    let begun = Begun { ahead: ahead.flatten(), tap };
+    let frozen = frozen.and_then(|frozen| keep_frozen(frozen, order, begun, tracker, tell));
     // Whatever happened, nobody may stay parked.
     ctl.freeze_req.store(0, Ordering::Release);
     futex::wake(&ctl.freeze_req);
@@ -229,6 +247,12 @@ fn consolidate(order: &Order, tracker: &mut Tracker, report: &mut ImageReport) {
     }
 }
 
+/// What there is of an image before its rank is stopped.
+struct Begun {
+    ahead: Option<Ahead>,
+    tap: Option<Box<dyn Tap>>,
+}
+
 /// A rank that goes on, and what was kept of it.
 struct Captured {
     shot: Kept,
@@ -245,7 +269,7 @@ enum Kept {
 fn keep_frozen(
     mut frozen: Frozen,
     order: &Order,
-    tap: Option<Box<dyn Tap>>,
+    begun: Begun,
     tracker: &mut Tracker,
     tell: &impl Fn(Report),
 ) -> Result<Captured, CheckpointError> {
@@ -294,8 +318,9 @@ fn keep_frozen(
         output: pipes.output,
         input: pipes.input,
     };
-    let shot = keep(&mut frozen, order, tap, tracker, &meta);
-    let stood = stopped.elapsed();
+    let before = begun.ahead.as_ref().map_or(Duration::ZERO, Ahead::stood);
+    let shot = keep(&mut frozen, order, begun, tracker, &meta);
+    let stood = before + stopped.elapsed();
     if shot.is_ok() {
         order.hold.iter().for_each(|hold| hold.stop(&family));
     }
@@ -336,18 +361,12 @@ fn acked(segment: &Segment, rank: u32) -> Vec<(u32, u64)> {
 fn keep(
     frozen: &mut Frozen,
     order: &Order,
-    tap: Option<Box<dyn Tap>>,
+    begun: Begun,
     tracker: &mut Tracker,
     meta: &Meta,
 ) -> Result<Kept, CheckpointError> {
-    let mode = match order.freeze {
-        Freeze::Auto => Mode::from_env(),
-        Freeze::Copy => Mode::Copy,
-        Freeze::Twin => Mode::Twin,
-        Freeze::Sync => Mode::Sync,
-    };
-    let mut shot = frozen.shot(&order.path, tracker, mode)?;
-    tap.into_iter().for_each(|tap| shot.tap(tap));
+    let mut shot = frozen.shot_after(begun.ahead, &order.path, tracker, order.mode())?;
+    begun.tap.into_iter().for_each(|tap| shot.tap(tap));
     if shot.choice().mode == Mode::Sync {
         return Ok(Kept::Written(shot.write_image(&meta.encode()?, tracker)?));
     }

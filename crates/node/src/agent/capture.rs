@@ -81,6 +81,8 @@ impl Agent {
             freeze: self.spec.freeze,
             // It may have been called off by now.
             hold: self.rank(rank).hold.clone().filter(|_| hold),
+            // Others wait until this rank was stopped: all of a set, or its router.
+            ahead: !hold && !self.spec.ft.stands_together() && self.spec.routers == 0,
             bound: self.rank(rank).bound.as_deref().map(cores::mask),
             tracker: self.tracker(rank, incremental),
             tap,

@@ -19,8 +19,8 @@
 
 use eyrie_image::fault::{self, Action};
 use eyrie_image::{
-    CaptureError, FreezeError, Frozen, ImageReport, Mode, RestoreSpec, Tracker, Tracking, receive,
-    restore,
+    Ahead, CaptureError, FreezeError, Frozen, ImageReport, Mode, RestoreSpec, Tracker, Tracking,
+    receive, restore,
 };
 use std::fs::File;
 use std::io::{self, BufRead, Write};
@@ -189,8 +189,9 @@ impl Driver {
     /// By whichever way, tracking changes; the file may refer to earlier ones, unless it is
     /// rewritten so that it needs none.
     fn shot(&mut self, image: &Path, mode: Mode, whole: bool) -> Result<ImageReport, CaptureError> {
+        let ahead = Ahead::begin(self.pid, image, &mut self.tracker, mode, &mut None);
         let mut frozen = Frozen::stop(self.pid).map_err(frozen_error)?;
-        let shot = frozen.shot(image, &mut self.tracker, mode)?;
+        let shot = frozen.shot_after(ahead, image, &mut self.tracker, mode)?;
         let report = if shot.choice().mode == Mode::Sync {
             let report = shot.write_image(b"", &mut self.tracker)?;
             frozen.release().map_err(frozen_error)?;

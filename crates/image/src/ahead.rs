@@ -1,0 +1,323 @@
+//! Pages that are stored while the process still runs: pre-copy, into its image. What it writes
+//! meanwhile is stored again, at the freeze at last, when little of it is left: so it hardly stands
+//! still, however much memory it has. A twin alone takes the kernel 15 to 20 ms for each GiB.
+//!
+//! Kept true: a page counts as stored only if it was noted as not written, then no call of the
+//! program's was under way that had pinned it before (`O_DIRECT`; what is written there the kernel
+//! does not note), then it was read, and it is still noted as not written at the freeze.
+//!
+//! It is of no use with a program that writes all of its memory faster than that is stored. Then it
+//! ends soon, and is not tried again for a while.
+
+use crate::PAGE_BYTES;
+use crate::capture;
+use crate::chain::Index;
+use crate::cost::{MAX_COPY_BYTES, Mode};
+use crate::error::CaptureError;
+use crate::fault;
+use crate::flags::Pending;
+use crate::freeze::Frozen;
+use crate::lazy;
+use crate::orphans::Orphans;
+use crate::precopy::not_stopped;
+use crate::procfs::{self, Mapping, Status};
+use crate::pull::Puller;
+use crate::regions::Regions;
+use crate::scan::Pagemap;
+use crate::shot;
+use crate::sink::Tap;
+use crate::sort::{self, Share, Sorted, Spared};
+use crate::source::Source;
+use crate::spans::{Span, Spans};
+use crate::state::{Backing, Run};
+use crate::store;
+use crate::track::{Base, Tracker};
+use crate::write::ImageWriter;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What is stored before it is looked again how much was written meanwhile.
+const PART_BYTES: u64 = 64 << 20;
+/// So little may be left for the freeze.
+const ENOUGH_BYTES: u64 = 4 << 20;
+/// A round that is not smaller than the one before by this factor would be the last but in vain.
+const LEAST_GAIN: u64 = 4;
+/// Most rounds.
+const ROUNDS: usize = 4;
+
+/// Pages of an image that were stored while the process ran. Dropped, it leaves nothing behind.
+pub struct Ahead {
+    pub(crate) writer: ImageWriter<'static>,
+    rounds: Vec<Round>,
+    /// Pages of which the image has the content, in its own file or in those that it refers to.
+    covered: Spans,
+    /// What was written since.
+    late: Spans,
+    /// The image that it refers to.
+    base: Option<Arc<Base>>,
+    /// Which of that one's files are not worth it.
+    spared: Spared,
+    /// How long the process stood still for it.
+    pub(crate) stood: Duration,
+}
+
+/// Pages of one round.
+struct Round {
+    /// Those that were not written since.
+    seen: Spans,
+    /// Where those with content lie in the image.
+    index: Index,
+}
+
+/// What is to be stored of a process that runs.
+struct Plan {
+    regions: Regions,
+    /// All its pages.
+    own: Spans,
+    take: Vec<Share>,
+}
+
+impl Ahead {
+    /// Stores pages for the image `path` of the process `pid`, a child of ours, which `tap` takes
+    /// as well, if this is likely to spare the process a pause; else, and if anything goes wrong,
+    /// `None`: the freeze will tell. [`Frozen::shot_after`] goes on from there.
+    ///
+    /// [`Tracker::store_ahead`] may say when to do that.
+    pub fn begin(
+        pid: libc::pid_t,
+        path: &Path,
+        tracker: &mut Tracker,
+        wish: Mode,
+        tap: &mut Option<Box<dyn Tap>>,
+    ) -> Option<Ahead> {
+        let own = Status::read(pid).ok()?.kib("RssAnon") << 10;
+        if wish != Mode::Auto || !tracker.may_go_ahead(path, own) {
+            return None;
+        }
+        lazy::complete(pid);
+        let mut stood = Duration::ZERO;
+        if !tracker.notes_writes_of(pid) {
+            stood += begin_to_note(pid, tracker).ok()?;
+        }
+        let base = tracker.base_of(path).cloned();
+        tracker.written_ahead(pid, &maps(pid).ok()?).ok()?;
+        let mut spared = None;
+        let plan = Plan::new(pid, base.as_deref(), &mut spared, tracker).ok()?;
+        let bytes = plan.bytes();
+        if bytes == 0 || !tracker.always_ahead() && tracker.would_copy(own, bytes) {
+            return None;
+        }
+        let writer = ImageWriter::create_tapped(path, tap.take()).ok()?;
+        let (covered, late) = (Spans::default(), Spans::default());
+        let mut ahead = Ahead { writer, rounds: Vec::new(), covered, late, base, spared, stood };
+        let left = ahead.rounds(pid, plan, tracker).ok()?;
+        tracker.went_ahead(left <= MAX_COPY_BYTES);
+        tracker.make_room((left + left / 4 + ENOUGH_BYTES).min(MAX_COPY_BYTES));
+        Some(ahead)
+    }
+
+    /// How long the process stood still for it, in several parts.
+    pub fn stood(&self) -> Duration {
+        self.stood
+    }
+
+    /// Stores, and what was written meanwhile again, until little is left or it becomes no less.
+    /// Returns how much is left.
+    fn rounds(
+        &mut self,
+        pid: libc::pid_t,
+        mut plan: Plan,
+        tracker: &mut Tracker,
+    ) -> Result<u64, CaptureError> {
+        loop {
+            let bytes = plan.bytes();
+            self.stood += wait_for_calls(pid)?;
+            let outrun = !self.store(pid, &plan)?;
+            self.forget(&tracker.written_ahead(pid, &maps(pid)?)?);
+            plan = Plan::new(pid, self.base.as_deref(), &mut self.spared, tracker)?;
+            for round in &self.rounds {
+                plan.take.iter_mut().for_each(|s| s.spans = s.spans.without(&round.seen));
+            }
+            let left = plan.bytes();
+            let done = left <= ENOUGH_BYTES || left * LEAST_GAIN > bytes;
+            if outrun || done || self.rounds.len() >= ROUNDS {
+                self.covered = plan.own.without(&sort::all(&plan.take));
+                return Ok(left);
+            }
+        }
+    }
+
+    /// Stores pages; `false` if it ends early because the program writes too fast.
+    fn store(&mut self, pid: libc::pid_t, plan: &Plan) -> Result<bool, CaptureError> {
+        let (source, pagemap) = (Source::open(pid)?, Pagemap::open(pid)?);
+        let (mut seen, mut extents, mut blank) = (Spans::default(), Vec::new(), Spans::default());
+        let mut in_time = true;
+        let parts = plan.parts();
+        for part in &parts {
+            let mut puller = Puller::new(&source, None, &self.writer);
+            let (mut looked_at, mut anon) = (Spans::default(), Spans::default());
+            for &(number, span) in part {
+                let region = &plan.regions.list[number].0;
+                let pages = (span.end - span.start) / PAGE_BYTES;
+                let legible = region.prot & libc::PROT_READ as u32 != 0;
+                puller.take(&Run { start: span.start, pages }, store::kind(region), legible);
+                looked_at.push(span.start, span.end);
+                if region.backing == (Backing::Anon {}) {
+                    anon.push(span.start, span.end);
+                }
+            }
+            puller.pull()?;
+            let guards = puller.guards.iter().map(|g| Span { start: g.start, end: g.end });
+            let guards = Spans::of(guards.collect());
+            let mut stored = Spans::default();
+            let ends = puller.extents.iter().map(|e| (e.start, e.start + e.pages * PAGE_BYTES));
+            ends.for_each(|(start, end)| stored.push(start, end));
+            let zeros = anon.without(&stored).without(&guards);
+            seen = seen.union(&stored).union(&zeros);
+            blank = blank.union(&zeros);
+            extents.append(&mut puller.extents);
+            fault::point(fault::STORED_AHEAD)?;
+            let written = written_bytes(&pagemap, plan)?;
+            if written > plan.bytes() / 2 {
+                in_time = false;
+                break;
+            }
+        }
+        self.rounds.push(Round { seen, index: Index::new(Vec::new(), extents, blank) });
+        Ok(in_time)
+    }
+
+    fn forget(&mut self, written: &Spans) {
+        self.rounds.iter_mut().for_each(|round| round.seen = round.seen.without(written));
+    }
+
+    /// At the freeze: what was written last, and the image that can be referred to.
+    pub(crate) fn freeze(&mut self, written: Spans, base: Option<&Arc<Base>>) {
+        self.covered = match self.base.as_ref().map(Arc::as_ptr) == base.map(Arc::as_ptr) {
+            true => self.covered.without(&written),
+            false => Spans::default(),
+        };
+        self.late = written;
+    }
+
+    /// Pages of which nothing is to be kept at the freeze.
+    pub(crate) fn covered(&self) -> &Spans {
+        &self.covered
+    }
+
+    /// After the freeze: sorts the pages of the process, and takes out what is stored already.
+    pub(crate) fn sort(
+        &mut self,
+        own: Vec<Share>,
+        regions: &Regions,
+        changed: Option<&Spans>,
+        base: Option<&Base>,
+    ) -> Sorted {
+        let written = std::mem::take(&mut self.late);
+        self.forget(&written);
+        let index = base.map(|base| &base.index);
+        let mut sorted = sort::sort_with(own, regions, changed, index, &mut self.spared);
+        for share in &mut sorted.take {
+            for round in &self.rounds {
+                let stored = share.spans.intersection(&round.seen);
+                for span in stored.iter() {
+                    sorted.extents.extend(round.index.within(span.start, span.end));
+                }
+                let zeros = stored.intersection(round.index.blank());
+                sorted.blank = sorted.blank.union(&zeros);
+                share.spans = share.spans.without(&stored);
+            }
+        }
+        sorted
+    }
+}
+
+impl Plan {
+    /// What is to be stored of a process if all that was written is known.
+    fn new(
+        pid: libc::pid_t,
+        base: Option<&Base>,
+        spared: &mut Spared,
+        tracker: &mut Tracker,
+    ) -> Result<Plan, CaptureError> {
+        let now = maps(pid)?;
+        let maps = match Pending::new(pid, &now, &tracker.maps) {
+            Some(known) => known.maps,
+            None => shot::mappings(&procfs::smaps(pid)?, None)?,
+        };
+        let regions = Regions::of(&maps, Orphans::default())?;
+        if !regions.are_apart() {
+            let what = "changed its mappings while these were read";
+            return Err(CaptureError::Unsupported(what.into()));
+        }
+        let shares = sort::own(&mut Pagemap::open(pid)?, &regions, |_, _| false)?;
+        let (own, changed) = (sort::all(&shares), tracker.changed());
+        let index = base.map(|base| &base.index);
+        let take = sort::sort_with(shares, &regions, Some(&changed), index, spared).take;
+        tracker.maps = maps;
+        Ok(Plan { regions, own, take })
+    }
+
+    fn bytes(&self) -> u64 {
+        self.take.iter().map(|share| share.spans.bytes()).sum()
+    }
+
+    /// Its pages, each stretch with the number of its region, in parts of about the same size.
+    fn parts(&self) -> Vec<Vec<(usize, Span)>> {
+        let (mut parts, mut room) = (vec![Vec::new()], PART_BYTES);
+        for share in &self.take {
+            for Span { mut start, end } in share.spans.iter() {
+                while start < end {
+                    let bytes = (end - start).min(room);
+                    let part = Span { start, end: start + bytes };
+                    parts.last_mut().into_iter().for_each(|p| p.push((share.region, part)));
+                    (start, room) = (start + bytes, room - bytes);
+                    if room == 0 {
+                        parts.push(Vec::new());
+                        room = PART_BYTES;
+                    }
+                }
+            }
+        }
+        parts.retain(|part| !part.is_empty());
+        parts
+    }
+}
+
+fn maps(pid: libc::pid_t) -> Result<Vec<Mapping>, CaptureError> {
+    procfs::parse_maps(&procfs::read(pid, "maps")?)
+}
+
+/// How much was written since it was last asked for, of what is to be stored.
+fn written_bytes(pagemap: &Pagemap, plan: &Plan) -> Result<u64, CaptureError> {
+    let mut bytes = 0;
+    for share in &plan.take {
+        let region = &plan.regions.list[share.region].0;
+        // A mapping that is not watched any more is not there any more, or is another.
+        bytes += pagemap.written_bytes(sort::part(region)).unwrap_or(region.end - region.start);
+    }
+    Ok(bytes)
+}
+
+/// Has the writes of a process noted from now on. Returns how long it stood still for that.
+fn begin_to_note(pid: libc::pid_t, tracker: &mut Tracker) -> Result<Duration, CaptureError> {
+    let begun = Instant::now();
+    let mut frozen = Frozen::alone(pid).map_err(not_stopped)?;
+    let (maps, agent) = capture::agent_alone(&mut frozen)?;
+    let noted = tracker.begin_to_note(pid, &maps, &agent);
+    let finished = agent.finish();
+    let released = frozen.release().map_err(not_stopped);
+    noted?;
+    finished.and(released).map(|()| begun.elapsed())
+}
+
+/// Waits until no call is under way in a process any more that was when this was called: it stands
+/// still for a moment. Returns for how long.
+pub(crate) fn wait_for_calls(pid: libc::pid_t) -> Result<Duration, CaptureError> {
+    let begun = Instant::now();
+    let frozen = Frozen::alone(pid).map_err(not_stopped)?;
+    fault::point(fault::CALLS_OVER)?;
+    frozen.release().map_err(not_stopped)?;
+    Ok(begun.elapsed())
+}

@@ -1,0 +1,67 @@
+//! Pages that are stored while the process runs, and what is left for the freeze.
+
+mod common;
+
+use common::{Process, bring_back, compile};
+use eyrie_image::{Ahead, Frozen, ImageReport, Mode, StoreAhead, Tracker, Tracking};
+use std::fs;
+use std::path::Path;
+
+/// An image of which what can be is stored ahead; whether something was.
+fn checkpoint(pid: libc::pid_t, image: &Path, tracker: &mut Tracker) -> (ImageReport, bool) {
+    let ahead = Ahead::begin(pid, image, tracker, Mode::Auto, &mut None);
+    let stored = ahead.is_some();
+    let mut frozen = Frozen::stop(pid).unwrap();
+    let shot = frozen.shot_after(ahead, image, tracker, Mode::Auto).unwrap();
+    frozen.release().unwrap();
+    (shot.write_image(b"", tracker).unwrap(), stored)
+}
+
+fn tracker() -> Tracker {
+    let mut tracker = Tracker::new(Tracking::Auto);
+    tracker.store_ahead(StoreAhead::Always);
+    tracker
+}
+
+#[test]
+fn a_full_image_and_those_behind_it_are_stored_ahead() {
+    let mut tracker = tracker();
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "churn", &[]);
+    let mut process = Process::start(&program, &[], folder.path());
+    let image = |n: usize| folder.path().join(format!("image{n}"));
+    for n in 0..4 {
+        let (report, stored) = checkpoint(process.pid, &image(n), &mut tracker);
+        assert!(stored && report.pages > 0, "image {n}");
+        assert!(report.mode.why.contains("stored while it ran"), "{}", report.mode.why);
+    }
+    process.kill();
+    let mut process = bring_back(&image(3));
+    fs::write(folder.path().join("stop"), "").unwrap();
+    process.succeed();
+    let found = fs::read_to_string(folder.path().join("out")).unwrap();
+    let last: u64 = found.lines().last().unwrap().split(' ').next().unwrap().parse().unwrap();
+    let plain = folder.path().join("undisturbed");
+    fs::create_dir(&plain).unwrap();
+    Process::start(&program, &[&(last + 1).to_string()], &plain).succeed();
+    assert!(found == fs::read_to_string(plain.join("out")).unwrap(), "the result differs");
+}
+
+#[test]
+fn where_nothing_can_be_stored_the_freeze_tells() {
+    let mut tracker = tracker();
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "churn", &[]);
+    let mut process = Process::start(&program, &[], folder.path());
+    let nowhere = folder.path().join("missing").join("image");
+    assert!(Ahead::begin(process.pid, &nowhere, &mut tracker, Mode::Auto, &mut None).is_none());
+    let image = folder.path().join("image");
+    // Dropped, it leaves nothing behind.
+    drop(Ahead::begin(process.pid, &image, &mut tracker, Mode::Auto, &mut None).unwrap());
+    let names = common::files_in(folder.path());
+    assert!(!names.iter().any(|name| name.contains("image")), "{names:?}");
+    let (_, stored) = checkpoint(process.pid, &image, &mut tracker);
+    assert!(stored);
+    fs::write(folder.path().join("stop"), "").unwrap();
+    process.succeed();
+}
