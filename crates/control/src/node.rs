@@ -420,8 +420,7 @@ pub enum FromNode {
     NotStarted {
         rank: u32,
         start: u64,
-        fault: Fault,
-        text: String,
+        why: (Fault, String),
     },
     Found {
         rank: u32,

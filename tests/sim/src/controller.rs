@@ -136,12 +136,9 @@ impl World {
                     let least = point.map(|p| p.det_pos).next().unwrap_or(0);
                     self.check_restore(rank, incarnation, words.as_ref(), least);
                     self.check_hurt(rank, incarnation);
-                    let stumble = self.stumbles(at, incarnation);
+                    let stumble = None;
                     let order = Order { rank, incarnation, generation, from, words, stumble };
-                    self.say_to(at, ToNode::Restore(order));
-                    if stumble != Some(Stumble::NoImage) {
-                        self.planner(Input::Starting { rank, incarnation });
-                    }
+                    self.order_at(at, order);
                     self.fault_nearby(6);
                 }
                 Action::Copy { rank, generation, from, to } => {
@@ -184,6 +181,14 @@ impl World {
                 }
             }
         }
+    }
+
+    fn rank_up(&mut self, rank: u32) {
+        let slot = self.slot(rank);
+        self.controller.live.insert(rank);
+        let live = |r: &u32| self.controller.live.contains(r);
+        let all = self.ranks_of(slot).iter().all(live);
+        self.controller.scheduler.set_live(slot, all);
     }
 
     pub fn rank_down(&mut self, rank: u32) {
@@ -386,11 +391,7 @@ impl World {
             }
             FromNode::Restored { rank, incarnation } => {
                 if incarnation == self.controller.planner.incarnation(rank) {
-                    let slot = self.slot(rank);
-                    self.controller.live.insert(rank);
-                    let live = |r: &u32| self.controller.live.contains(r);
-                    let all = self.ranks_of(slot).iter().all(live);
-                    self.controller.scheduler.set_live(slot, all);
+                    self.rank_up(rank);
                 }
                 self.tell_floors(member);
                 self.planner(Input::Restored { rank, incarnation });

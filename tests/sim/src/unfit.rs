@@ -26,7 +26,7 @@ impl Unfit {
 
 impl World {
     /// Whether a rank that is ordered at a node now does not come there.
-    pub fn stumbles(&mut self, at: Member, incarnation: u32) -> Option<Stumble> {
+    fn stumbles(&mut self, at: Member, incarnation: u32) -> Option<Stumble> {
         if !self.unfit.comes || incarnation == 1 {
             return None;
         }
@@ -37,6 +37,16 @@ impl World {
             unfit.until.insert(at, (now + 200 + unfit.random.below(3000), why));
         }
         unfit.until.get(&at).filter(|u| u.0 > now).map(|u| u.1)
+    }
+
+    /// Tells a node to bring a rank back, which comes there or not.
+    pub fn order_at(&mut self, at: Member, order: Order) {
+        let (rank, incarnation) = (order.rank, order.incarnation);
+        let stumble = self.stumbles(at, incarnation);
+        self.say_to(at, ToNode::Restore(Order { stumble, ..order }));
+        if stumble != Some(Stumble::NoImage) {
+            self.planner(Input::Starting { rank, incarnation });
+        }
     }
 
     /// The node says so after a while.

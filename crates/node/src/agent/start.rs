@@ -51,8 +51,8 @@ impl Agent {
             None => self.come_back(rank, from),
         };
         if let Err(error) = ready {
-            let (fault, text) = (unfit::of_move(&error), error.to_string());
-            return self.say(FromNode::NotStarted { rank, start, fault, text });
+            let why = (unfit::of_move(&error), error.to_string());
+            return self.say(FromNode::NotStarted { rank, start, why });
         }
         if moved.is_none() {
             return self.start_now(rank, start, from, None);
@@ -80,8 +80,8 @@ impl Agent {
     pub(super) fn give_up_starts(&mut self) {
         for rank in 0..self.size() {
             if let Some(start) = self.rank(rank).preparing.take() {
-                let (fault, text) = (Fault::Unknown, String::from("the job ends"));
-                self.say(FromNode::NotStarted { rank, start, fault, text });
+                let why = (Fault::Unknown, String::from("the job ends"));
+                self.say(FromNode::NotStarted { rank, start, why });
             }
         }
     }
@@ -95,8 +95,8 @@ impl Agent {
                 self.tend_standing(rank);
             }
             Err(error) => {
-                let (fault, text) = (unfit::of_launch(&error), error.to_string());
-                self.say(FromNode::NotStarted { rank, start, fault, text });
+                let why = (unfit::of_launch(&error), error.to_string());
+                self.say(FromNode::NotStarted { rank, start, why });
             }
         }
     }

@@ -92,7 +92,8 @@ impl Job {
         }
     }
 
-    pub(super) fn not_started(&mut self, rank: u32, start: u64, fault: Fault, text: String) {
+    pub(super) fn not_started(&mut self, rank: u32, start: u64, why: (Fault, String)) {
+        let (fault, text) = why;
         let Some(order) = self.ordered(rank, start) else { return };
         let Starting { generation, recovery, .. } = order;
         if rank == 0 {

@@ -12,8 +12,8 @@ impl Planner {
     }
 
     /// A spare that stands in for the same dead node, a free spare, or the node with fewest ranks
-    /// (of these, one that holds an image), among those that stay and are fit. `soon`: where other ranks are
-    /// going to be.
+    /// (of these, one that holds an image), among those that stay and are fit. `soon`: where other
+    /// ranks are going to be.
     pub(super) fn place_among(&self, index: usize, soon: &BTreeMap<u32, Member>) -> Option<Member> {
         let old = self.ranks[index].home;
         if let Some(to) = self.wish(index as u32) {
