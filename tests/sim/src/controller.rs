@@ -90,6 +90,9 @@ impl Controller {
 
 impl World {
     pub fn planner(&mut self, input: Input) {
+        if let Input::ImageBad { rank, generation, at, .. } = input {
+            self.check_bad(rank, generation, at);
+        }
         self.plans.push(input.clone());
         let todo = self.controller.planner.step(input);
         self.carry_out(todo);
