@@ -313,6 +313,9 @@ fn rank_row(r: &RankStatus) -> Vec<String> {
     if let Some(why) = &r.no_checkpoint_reason {
         let _ = write!(checkpoint, " ({why})");
     }
+    if let Some(why) = &r.not_back_reason {
+        let _ = write!(checkpoint, "; not back yet: {why}");
+    }
     vec![
         r.rank.to_string(),
         r.pid.map_or_else(|| "-".into(), |p| p.to_string()),

@@ -21,6 +21,8 @@ pub enum EventKind {
     Detected,
     /// A stored image is damaged and was removed.
     ImageRefused,
+    /// A rank cannot be brought back at `node` now, for what that lacks: `text`.
+    Unfit,
     /// A rank runs again, from an image (`generation`) or from the beginning (generation 0).
     Restored,
     /// A rank re-executes what was recorded.
@@ -89,6 +91,7 @@ impl EventKind {
             EventKind::Injected => "injected",
             EventKind::Detected => "detected",
             EventKind::ImageRefused => "image-refused",
+            EventKind::Unfit => "unfit",
             EventKind::Restored => "restored",
             EventKind::Replaying => "replaying",
             EventKind::CaughtUp => "caught-up",

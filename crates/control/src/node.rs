@@ -315,8 +315,21 @@ pub enum Choice {
     },
     /// None is left, and the logs no longer reach back to the beginning.
     Nothing,
+    /// It cannot be had here now, and nothing is known against it.
+    Unfit(String),
     /// So many processes of the dead incarnation cannot be killed.
     Left(u64),
+}
+
+/// Why a process could not be started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fault {
+    /// Its image is not right.
+    Image,
+    /// Its node lacks something.
+    Place,
+    /// It may be either: the same may happen elsewhere, or not.
+    Unknown,
 }
 
 /// A rank as its node sees it.
@@ -407,7 +420,7 @@ pub enum FromNode {
     NotStarted {
         rank: u32,
         start: u64,
-        text: String,
+        why: (Fault, String),
     },
     Found {
         rank: u32,

@@ -183,6 +183,9 @@ pub struct RankStatus {
     pub checkpoint: Option<CheckpointStatus>,
     /// Why the last attempt did not give a checkpoint; cleared by the next success.
     pub no_checkpoint_reason: Option<String>,
+    /// Why it cannot be brought back for now, and where.
+    #[serde(default)]
+    pub not_back_reason: Option<String>,
     /// When the next one comes, and why then.
     pub next_checkpoint: String,
     pub log_used_bytes: u64,

@@ -222,6 +222,11 @@ impl Monitor {
         }
     }
 
+    /// Whether it ended only because nobody was there any more who had started it.
+    pub fn is_hung_up(&self) -> bool {
+        self.cause == Cause::HungUp
+    }
+
     /// Whether a live rank's reports still count.
     pub fn listens_to(&self, rank: u32) -> bool {
         self.phase == Phase::Running && self.ranks[rank as usize].life == Life::Alive

@@ -4,6 +4,7 @@
 //! Kept true: only files of ranks, by names that are checked, and only for current members that
 //! know the job's key; a file appears under its name when all of it is there.
 
+use crate::agent::lacks;
 use crate::invited::{Invited, Token};
 use crate::pour;
 use crate::vault::{Door, MAX_RANGE_BYTES, Work};
@@ -387,6 +388,8 @@ fn give(stream: &mut Stream, folder: &Path, name: &str) -> Result<(), StoreError
             send(stream, &Answer::Go(bytes))?;
             Ok(stream.send_file(&file, bytes)?)
         }
+        // It may be right all the same: whoever wants it asks again.
+        Err(error) if lacks(&error) => Err(error.into()),
         Err(error) => send(stream, &Answer::Failed(format!("{name}: {error}"))),
     }
 }

@@ -28,6 +28,11 @@ impl<T> Muster<T> {
         self.set
     }
 
+    /// Whether none has come back yet, for want of this one at least.
+    pub fn awaits(&self, rank: u32) -> bool {
+        self.awaited.contains(&rank) && !self.found.contains_key(&rank)
+    }
+
     /// A rank can come back. With the last one all of them do.
     pub fn found(&mut self, rank: u32, set: u32, what: T) -> Option<BTreeMap<u32, T>> {
         if set != self.set || !self.awaited.contains(&rank) {
@@ -54,11 +59,12 @@ mod tests {
         assert_eq!(muster.found(0, 3, 'b'), None);
         assert_eq!(muster.found(1, 2, 'x'), None);
         assert_eq!(muster.found(7, 3, 'x'), None);
+        assert!(muster.awaits(1) && !muster.awaits(0) && !muster.awaits(7));
         assert_eq!(muster.found(2, 3, 'c'), None);
         let all = BTreeMap::from([(0, 'b'), (1, 'd'), (2, 'c')]);
         assert_eq!(muster.found(1, 3, 'd'), Some(all));
         // Nobody comes back twice.
         assert_eq!(muster.found(1, 3, 'd'), None);
-        assert_eq!(muster.set(), 3);
+        assert!(muster.set() == 3 && !muster.awaits(1));
     }
 }

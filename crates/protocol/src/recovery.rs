@@ -26,6 +26,7 @@ mod places;
 mod saved;
 mod spread;
 mod together;
+mod unfit;
 mod units;
 mod vault;
 
@@ -63,6 +64,8 @@ pub enum Input {
     Restored { rank: u32, incarnation: u32 },
     /// The copy of an image that lies at `at` cannot be used.
     ImageBad { rank: u32, incarnation: u32, generation: u32, at: Member },
+    /// The rank cannot be brought back at this node now, whatever its image is like.
+    Unfit { rank: u32, incarnation: u32, at: Member },
     /// An image of this incarnation, its log and the files that it needs are complete and durable
     /// at these.
     Stored { rank: u32, incarnation: u32, generation: u32, at: Vec<Member> },
@@ -209,6 +212,8 @@ pub struct Planner {
     set: u32,
     units: units::Units,
     leaves: leave::Leaves,
+    /// Ranks that could not be brought back where they were to be, and where that was.
+    unfit: BTreeMap<u32, unfit::Tried>,
     /// Numbers of nodes that take no ranks: they log messages for others.
     routers: BTreeSet<u32>,
 }
@@ -232,6 +237,7 @@ impl Planner {
             set: 0,
             units: units::Units::default(),
             leaves: leave::Leaves::default(),
+            unfit: BTreeMap::new(),
             routers: BTreeSet::new(),
         }
     }
@@ -383,6 +389,9 @@ impl Planner {
             Input::ImageBad { rank, incarnation, generation, at } => {
                 self.image_bad(rank as usize, incarnation, generation, at, todo);
             }
+            Input::Unfit { rank, incarnation, at } => {
+                self.unfit(rank as usize, incarnation, at, todo);
+            }
             Input::Stored { rank, incarnation, generation, at } => {
                 self.stored(rank, incarnation, generation, &at, todo);
             }
@@ -491,18 +500,6 @@ impl Planner {
         }
     }
 
-    /// A rank that is being brought its image from a node that is gone is ordered anew.
-    fn refetch_lost_sources(&mut self, gone: Member, todo: &mut Vec<Action>) {
-        for rank in 0..self.ranks.len() {
-            let rank_now = &self.ranks[rank];
-            if let Phase::Restoring { at, generation, from: Some(from) } = rank_now.phase
-                && (from == gone || (from == VAULT && !rank_now.guards.contains_key(&generation)))
-            {
-                self.restore_at(rank, at, todo);
-            }
-        }
-    }
-
     /// Asks all nodes anew for what they hold of the ranks that are to be fetched.
     fn query(&mut self, todo: &mut Vec<Action>) {
         let fetching = |r: &&(u32, &Rank)| r.1.phase == Phase::Fetching;
@@ -562,7 +559,8 @@ impl Planner {
         let rank = &mut self.ranks[index];
         let eligible = rank.kept.iter().rev().filter(|k| set.is_none_or(|set| *k.0 == set));
         let newest = eligible.into_iter().find_map(|(generation, holders)| {
-            let own = holders.get(&at).or_else(|| holders.first()).copied();
+            let own = self.unfit.get(&(index as u32)).map_or(0, |t| t.source(holders.len()));
+            let own = holders.get(&at).or_else(|| holders.iter().nth(own)).copied();
             (*generation == 0 || own.is_some()).then_some((*generation, own))
         });
         let Some((generation, holder)) = newest else {
@@ -617,6 +615,7 @@ impl Planner {
                 rank.home = at;
                 rank.words = None;
                 self.spares.remove(&at);
+                self.unfit.remove(&(index as u32));
                 self.arrives(index as u32, at);
             }
             Phase::Falling { at } => self.started_falling(index, at, todo),
@@ -769,6 +768,7 @@ impl Planner {
         self.rolling_back = false;
         self.copying.clear();
         self.awaited.clear();
+        self.unfit.clear();
         self.forget_leaves();
     }
 

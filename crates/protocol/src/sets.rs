@@ -192,8 +192,8 @@ mod tests {
     #[test]
     fn what_turns_out_bad_makes_it_void_when_all_is_written() {
         let mut set = set();
-        assert_eq!(set.stands(0, Ok(())), None);
-        assert_eq!(set.stands(1, Ok(())), Some(Verdict::Keep));
+        assert_eq!(set.stands(0, Ok(vec![])), None);
+        assert_eq!(set.stands(1, Ok(vec![])), Some(Verdict::Keep));
         (0..3).for_each(|rank| assert_eq!(set.part(rank, Ok(())), None));
         assert_eq!(set.spoil("bad".into()), None);
         assert_eq!((set.is_over(), set.failed()), (true, Some("bad")));

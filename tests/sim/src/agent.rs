@@ -174,6 +174,10 @@ impl World {
             return;
         }
         node.procs.remove(&rank);
+        if order.stumble == Some(Stumble::NoImage) {
+            node.orders.remove(&rank);
+            return self.stumble(at, &order);
+        }
         node.orders.insert(rank, (order, None));
         self.try_order(at, rank);
     }
@@ -273,6 +277,9 @@ impl World {
     }
 
     fn start_rank(&mut self, at: Member, order: &Order) {
+        if order.stumble == Some(Stumble::NoStart) {
+            return self.stumble(at, order);
+        }
         let ranks = self.ranks();
         let (rank, incarnation) = (order.rank, order.incarnation);
         let Some(node) = self.nodes.get_mut(&at) else { return };

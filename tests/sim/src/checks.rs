@@ -177,6 +177,14 @@ impl World {
         }
     }
 
+    /// A copy of an image is given up: it must not be good.
+    pub fn check_bad(&mut self, rank: u32, generation: u32, at: Member) {
+        let copy = self.nodes.get(&at).and_then(|n| n.disk.get(&(rank, generation)));
+        if copy.is_some_and(|stored| !stored.bad) {
+            self.fail(format!("the good image {generation} of rank {rank} on {at} is given up"));
+        }
+    }
+
     /// A rank is about to start: it must not run anywhere else.
     pub fn check_alone(&mut self, at: Member, rank: u32) {
         let members = self.controller.planner.members();

@@ -90,6 +90,9 @@ impl Controller {
 
 impl World {
     pub fn planner(&mut self, input: Input) {
+        if let Input::ImageBad { rank, generation, at, .. } = input {
+            self.check_bad(rank, generation, at);
+        }
         self.plans.push(input.clone());
         let todo = self.controller.planner.step(input);
         self.carry_out(todo);
@@ -136,9 +139,9 @@ impl World {
                     let least = point.map(|p| p.det_pos).next().unwrap_or(0);
                     self.check_restore(rank, incarnation, words.as_ref(), least);
                     self.check_hurt(rank, incarnation);
-                    let order = Order { rank, incarnation, generation, from, words };
-                    self.say_to(at, ToNode::Restore(order));
-                    self.planner(Input::Starting { rank, incarnation });
+                    let stumble = None;
+                    let order = Order { rank, incarnation, generation, from, words, stumble };
+                    self.order_at(at, order);
                     self.fault_nearby(6);
                 }
                 Action::Copy { rank, generation, from, to } => {
@@ -181,6 +184,14 @@ impl World {
                 }
             }
         }
+    }
+
+    fn rank_up(&mut self, rank: u32) {
+        let slot = self.slot(rank);
+        self.controller.live.insert(rank);
+        let live = |r: &u32| self.controller.live.contains(r);
+        let all = self.ranks_of(slot).iter().all(live);
+        self.controller.scheduler.set_live(slot, all);
     }
 
     pub fn rank_down(&mut self, rank: u32) {
@@ -383,11 +394,7 @@ impl World {
             }
             FromNode::Restored { rank, incarnation } => {
                 if incarnation == self.controller.planner.incarnation(rank) {
-                    let slot = self.slot(rank);
-                    self.controller.live.insert(rank);
-                    let live = |r: &u32| self.controller.live.contains(r);
-                    let all = self.ranks_of(slot).iter().all(live);
-                    self.controller.scheduler.set_live(slot, all);
+                    self.rank_up(rank);
                 }
                 self.tell_floors(member);
                 self.planner(Input::Restored { rank, incarnation });
@@ -396,6 +403,7 @@ impl World {
             FromNode::ImageBad { rank, incarnation, generation, at } => {
                 self.planner(Input::ImageBad { rank, incarnation, generation, at });
             }
+            FromNode::Unfit { rank, incarnation, at } => self.unfit(rank, incarnation, at),
             FromNode::Stored { rank, generation, image, partner } => {
                 self.pause_over(rank, generation);
                 let at = std::iter::once(member).chain(partner).collect();

@@ -26,6 +26,7 @@ mod stage;
 pub mod ties;
 pub mod together;
 mod types;
+mod unfit;
 mod units;
 mod vault;
 mod world;

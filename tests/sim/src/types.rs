@@ -146,6 +146,16 @@ pub struct Order {
     pub generation: u32,
     pub from: Option<Member>,
     pub words: Option<Words>,
+    pub stumble: Option<Stumble>,
+}
+
+/// Why a node that was told to bring a rank back cannot have it for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stumble {
+    /// The image does not come there.
+    NoImage,
+    /// All is there, and its process cannot be started.
+    NoStart,
 }
 
 /// What a node brought into the vault.
@@ -166,6 +176,12 @@ pub enum FromNode {
         rank: u32,
         incarnation: u32,
         generation: u32,
+        at: Member,
+    },
+    /// The rank cannot be brought back there for now.
+    Unfit {
+        rank: u32,
+        incarnation: u32,
         at: Member,
     },
     Stored {
@@ -331,6 +347,12 @@ pub enum Event {
         round: u64,
         images: Encoded,
     },
+    /// A node says that a rank cannot be brought back there for now.
+    Unfit {
+        at: Member,
+        rank: u32,
+        incarnation: u32,
+    },
     /// An image is read out of the vault.
     Unvault {
         at: Member,
@@ -452,6 +474,8 @@ pub enum Mutation {
     LeavesUnguarded,
     /// A rank goes on after its last image on a node that it leaves.
     NotHeld,
+    /// That a rank cannot be brought back at a node is taken for damage of its image.
+    PlaceForImage,
     /// A router gives up what its receivers have taken.
     RouterForgets,
     /// Senders give up what the receiver's router has.
@@ -501,7 +525,7 @@ impl Mutation {
         Mutation::DeadRouterAwaited,
     ];
     /// All others.
-    pub const ALL: [Mutation; 25] = [
+    pub const ALL: [Mutation; 26] = [
         Mutation::OpenGate,
         Mutation::RunsUnnoticed,
         Mutation::NoWriteBack,
@@ -527,6 +551,7 @@ impl Mutation {
         Mutation::LeavesUnguarded,
         Mutation::NotHeld,
         Mutation::NotEmptied,
+        Mutation::PlaceForImage,
     ];
 
     /// Whether it is of nodes that leave.

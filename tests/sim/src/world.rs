@@ -9,6 +9,7 @@ use crate::program::{self, Programs};
 use crate::random::Random;
 use crate::reign::{Effect, Fate, Journal};
 use crate::types::{End, Event, FromNode, Image, Mutation, Packet, Time};
+use crate::unfit::Unfit;
 use eyrie_protocol::membership::{Member, Neighbours};
 use eyrie_protocol::recovery::{Input, Rule};
 use eyrie_protocol::routing::Routing;
@@ -53,6 +54,8 @@ pub struct Report {
     /// Controllers that died.
     pub controllers: u64,
     pub lost: bool,
+    /// Nodes that a rank could not be brought back at.
+    pub unfit: u64,
     /// Nodes that left.
     pub left: u64,
     /// Nodes that joined again without anything, when their ranks had migrated.
@@ -71,6 +74,7 @@ impl Report {
         self.unvaulted += other.unvaulted;
         self.roll_backs += other.roll_backs;
         self.controllers += other.controllers;
+        self.unfit += other.unfit;
         self.left += other.left;
         self.emptied += other.emptied;
         self.ended_lost += u64::from(other.lost);
@@ -82,7 +86,8 @@ impl std::fmt::Display for Report {
         write!(
             f,
             "{} events, {} faults, {} nodes lost, {} ranks restored, {} checkpoints, {} read out \
-             of the vault, {} times back to the beginning, {} controllers lost, {} nodes left ({} \
+             of the vault, {} times back to the beginning, {} times no place for a rank, \
+             {} controllers lost, {} nodes left ({} \
              joined again), {} jobs lost with their last node",
             self.events,
             self.faults,
@@ -91,6 +96,7 @@ impl std::fmt::Display for Report {
             self.checkpoints,
             self.unvaulted,
             self.roll_backs,
+            self.unfit,
             self.controllers,
             self.left,
             self.emptied,
@@ -136,6 +142,8 @@ pub struct World {
     pub routing: Routing,
     /// Where each rank stood that left its node.
     pub stood: BTreeMap<u32, usize>,
+    /// Nodes that ranks cannot be brought back at, and until when.
+    pub unfit: Unfit,
     /// Nodes that are dismissed by what is being carried out.
     pub going: Vec<Member>,
     /// What was true before its last turn.
@@ -194,6 +202,7 @@ impl World {
             drains: config.drain,
             routing: Routing::default(),
             stood: BTreeMap::new(),
+            unfit: Unfit::new(config.seed),
             going: Vec::new(),
             before: None,
             agenda: Agenda::default(),
@@ -331,6 +340,9 @@ impl World {
             }
             Event::Encoded { at, round, images } => {
                 self.tell(at, FromNode::Vaulted { round, images: Some(images) });
+            }
+            Event::Unfit { at, rank, incarnation } => {
+                self.tell(at, FromNode::Unfit { rank, incarnation, at });
             }
             Event::Unvault { at, rank, generation } => self.unvault(at, rank, generation),
             Event::Schedule => self.schedule(),

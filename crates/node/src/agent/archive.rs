@@ -34,7 +34,9 @@ impl Agent {
         let work = move || {
             let newest = generations.last().copied().unwrap_or(0);
             let result = match check_image(&images, &job, rank, newest, size) {
-                Choice::Refused { why, .. } => Err(format!("its checkpoint {newest}: {why}")),
+                Choice::Refused { why, .. } | Choice::Unfit(why) => {
+                    Err(format!("its checkpoint {newest}: {why}"))
+                }
                 _ => bring(&own, &members, &images, rank, generations.into_iter(), ARCHIVE.node)
                     .map_err(|e| e.to_string()),
             };

@@ -6,7 +6,7 @@
 //! started, kills and removes nothing any more.
 
 use super::elsewhere::Elsewhere;
-use super::{Agent, Msg, Replay};
+use super::{Agent, Msg, Replay, unfit};
 use crate::checkpoint::image_path;
 use crate::pour;
 use crate::reap;
@@ -138,6 +138,7 @@ impl Agent {
         let network = self.network.as_ref().map(|n| (n.own.clone(), Arc::clone(&n.members)));
         let remote = fetch.zip(network);
         let archive_gone = self.spec.controller_limit();
+        let restorer = self.place.prefix.restorer.is_some();
         let over = Over::default();
         self.rank(rank).search = Some(Arc::clone(&over));
         let search = move || {
@@ -149,7 +150,10 @@ impl Agent {
             if left > 0 {
                 return found(Choice::Left(left as u64));
             }
-            let check = |generation| check_image(&images, &job, rank, generation, size);
+            let check = |generation| {
+                let choice = check_image(&images, &job, rank, generation, size);
+                unfit::fit(choice, &image_path(&images, rank, generation), restorer)
+            };
             if let (Some((fetch, (own, members))), [generation @ 1..=u32::MAX]) =
                 (remote, &generations[..])
             {
@@ -194,6 +198,7 @@ pub(crate) fn check_image(
             Ok(meta) => Choice::Image(Box::new(meta)),
             Err(error) => refused(error.to_string()),
         },
+        Err(error) if unfit::is_unread(&error) => Choice::Unfit(error.to_string()),
         Err(error) => refused(error.to_string()),
     }
 }

@@ -1,15 +1,17 @@
 //! Images that another node has, and that are to be restored here.
 //!
 //! Kept true: what is restored was checked here, with the files of earlier generations that it
-//! refers to; what cannot be used here does not stay under its name.
+//! refers to; what is found bad does not stay under its name; what only cannot be had here, for
+//! whatever this node lacks or as it does not reach who has it, is not called bad.
 
 use super::death::Over;
-use super::network::{log_of, names};
+use super::network::{MoveError, log_of, names};
+use super::unfit;
 use super::vault::Unread;
 use crate::checkpoint::image_path;
 use crate::recovery::{ARCHIVE, VAULT};
 use crate::store::{Client, Identity, Members, StoreError};
-use eyrie_control::node::{Choice, Fetch};
+use eyrie_control::node::{Choice, Fault, Fetch};
 use eyrie_ledger::saved;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -19,8 +21,10 @@ use std::time::Duration;
 
 /// Between attempts to reach a member.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Attempts to reach a member, before what it has counts as lost.
+/// Attempts to reach a member, before what it has cannot be had here ...
 const ATTEMPTS: u32 = 50;
+/// ... and of these, while there is no room here.
+const ATTEMPTS_WHEN_FULL: u32 = 5;
 
 /// Removes the files of images.
 pub(crate) fn remove(images: &Path, rank: u32, generations: &[u32]) {
@@ -29,6 +33,18 @@ pub(crate) fn remove(images: &Path, rank: u32, generations: &[u32]) {
         let _ = eyrie_image::remove_image(&path);
         let _ = std::fs::remove_file(log_of(&path));
     }
+}
+
+/// Why an image does not come.
+enum Missed {
+    /// What there is of it where it was to come from cannot be used.
+    Bad(String),
+    /// It cannot be had here.
+    Here(String),
+}
+
+fn not_read(why: &str) -> String {
+    format!("it is not read out of the vault: {why}")
 }
 
 /// The images of a rank, here and on other nodes.
@@ -56,7 +72,14 @@ impl Elsewhere {
         let check = || match check() {
             Choice::Image(meta) if fetch.log => match self.check_log(generation, job) {
                 Ok(()) => Choice::Image(meta),
-                Err(why) => Choice::Refused { generation, why, fetched: false },
+                Err(error) => {
+                    let fault = unfit::of_move(&error);
+                    let why = error.to_string();
+                    match fault {
+                        Fault::Place => Choice::Unfit(why),
+                        _ => Choice::Refused { generation, why, fetched: false },
+                    }
+                }
             },
             choice => choice,
         };
@@ -79,12 +102,14 @@ impl Elsewhere {
             }
             let fetched = match vaulted {
                 true => self.fetch_vaulted(fetch)?,
-                false => self
-                    .fetch(&fetch.files, from, epoch)?
-                    .map_err(|error| format!("it is not fetched from node {from}: {error}")),
+                false => self.fetch(&fetch.files, from, epoch)?,
             };
-            if let Err(why) = fetched {
-                return Some(Choice::Refused { generation, why, fetched: true });
+            match fetched {
+                Ok(()) => {}
+                Err(Missed::Bad(why)) => {
+                    return Some(Choice::Refused { generation, why, fetched: true });
+                }
+                Err(Missed::Here(why)) => return Some(Choice::Unfit(why)),
             }
             let choice = check();
             if self.is_over() {
@@ -102,11 +127,10 @@ impl Elsewhere {
         None
     }
 
-    fn check_log(&self, generation: u32, job: &str) -> Result<(), String> {
+    fn check_log(&self, generation: u32, job: &str) -> Result<(), MoveError> {
         let path = log_of(&image_path(&self.images, self.rank, generation));
-        let loaded = File::open(path).map_err(saved::SavedError::from);
-        let loaded = loaded.and_then(|log| saved::load(&log, job));
-        loaded.map(|_| ()).map_err(|e| format!("its log: {e}"))
+        saved::load(&File::open(path)?, job)?;
+        Ok(())
     }
 
     fn is_over(&self) -> bool {
@@ -120,7 +144,7 @@ impl Elsewhere {
     }
 
     /// Reads the files that are not here out of the vault. `None`: too much of that is gone.
-    fn fetch_vaulted(&self, fetch: &Fetch) -> Option<Result<(), String>> {
+    fn fetch_vaulted(&self, fetch: &Fetch) -> Option<Result<(), Missed>> {
         let mut left = ATTEMPTS;
         loop {
             left -= 1;
@@ -132,20 +156,20 @@ impl Elsewhere {
                     tracing::warn!(rank = self.rank, "the vault is not read yet: {why}");
                     std::thread::sleep(PAUSE);
                 }
-                Err(Unread::Later(why) | Unread::Never(why)) => {
-                    return Some(Err(format!("it is not read out of the vault: {why}")));
-                }
+                Err(Unread::Later(why)) => return Some(Err(Missed::Here(not_read(&why)))),
+                Err(Unread::Never(why)) => return Some(Err(Missed::Bad(not_read(&why)))),
             }
         }
     }
 
     /// Fetches the files that are not here. `None`: the member is gone.
-    fn fetch(&self, files: &[u32], from: u32, epoch: u64) -> Option<Result<(), StoreError>> {
+    fn fetch(&self, files: &[u32], from: u32, epoch: u64) -> Option<Result<(), Missed>> {
+        let why = |error| format!("it is not fetched from node {from}: {error}");
         let more = match from == ARCHIVE.node {
             true => self.archive_gone.as_millis() / PAUSE.as_millis(),
             false => 0,
         };
-        let mut left = ATTEMPTS + more as u32;
+        let (mut left, mut full) = (ATTEMPTS + more as u32, 0);
         loop {
             let wanted = files.iter().flat_map(|g| names(self.rank, *g));
             let wanted: Vec<String> = wanted.filter(|n| !self.images.join(n).exists()).collect();
@@ -156,12 +180,20 @@ impl Elsewhere {
                 wanted.iter().try_for_each(|name| client.get(&self.images, name))
             });
             left -= 1;
+            if let Err(StoreError::Io(error)) = &result
+                && unfit::is_full(error)
+            {
+                full += 1;
+                left = if full < ATTEMPTS_WHEN_FULL { left } else { 0 };
+            }
             match result {
                 Ok(()) => return Some(Ok(())),
                 Err(_) if self.is_over() => return None,
-                Err(error @ StoreError::Refused(_)) => return Some(Err(error)),
+                Err(error @ StoreError::Refused(_)) => {
+                    return Some(Err(Missed::Bad(why(error))));
+                }
                 Err(_) if self.epoch(from) != Some(epoch) => return None,
-                Err(error) if left == 0 => return Some(Err(error)),
+                Err(error) if left == 0 => return Some(Err(Missed::Here(why(error)))),
                 Err(error) => {
                     tracing::warn!(rank = self.rank, from, %error, "images are not fetched yet");
                     std::thread::sleep(PAUSE);

@@ -22,6 +22,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 mod together;
+mod unfit;
 mod unit;
 mod unled;
 mod vault;
@@ -30,6 +31,7 @@ mod verify;
 pub(crate) use death::check_image;
 pub(crate) use elsewhere::remove as remove_image_files;
 pub(crate) use network::{Network, names};
+pub(crate) use unfit::lacks;
 
 use crate::checkpoint::Report;
 use crate::cores::Set;

@@ -284,6 +284,7 @@ impl Agent {
                     elsewhere::remove(&images, rank, &[newest]);
                     Some(NotCopied { damaged: true, text: why })
                 }
+                Choice::Unfit(text) => Some(NotCopied { damaged: false, text }),
                 _ => bring(&own, &members, &images, rank, wanted.iter().copied(), to)
                     .err()
                     .map(|e| NotCopied { damaged: false, text: e.to_string() }),

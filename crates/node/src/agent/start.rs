@@ -3,12 +3,12 @@
 //! Kept true: the control block is put back to where the image stood before the process runs; no
 //! other incarnation lives at that time.
 
-use super::{Agent, Msg, Proc, Replay, streams};
+use super::{Agent, Msg, Proc, Replay, streams, unfit};
 use crate::cores;
 use crate::pipes;
 use crate::reap;
 use crate::spawn::{self, Launch};
-use eyrie_control::node::{Determinants, FromNode};
+use eyrie_control::node::{Determinants, Fault, FromNode};
 use eyrie_control::{Ft, Meta, Stream};
 use eyrie_image::{RestoreOptions, Restored};
 use eyrie_ledger::segment::MEMFD_PREFIX;
@@ -27,7 +27,7 @@ const LATE: Duration = Duration::from_secs(2);
 
 /// Why a process could not be started.
 #[derive(Debug, thiserror::Error)]
-enum LaunchError {
+pub(super) enum LaunchError {
     #[error("{0}")]
     Os(#[from] io::Error),
     #[error("{0}")]
@@ -51,8 +51,8 @@ impl Agent {
             None => self.come_back(rank, from),
         };
         if let Err(error) = ready {
-            let text = error.to_string();
-            return self.say(FromNode::NotStarted { rank, start, text });
+            let why = (unfit::of_move(&error), error.to_string());
+            return self.say(FromNode::NotStarted { rank, start, why });
         }
         if moved.is_none() {
             return self.start_now(rank, start, from, None);
@@ -80,8 +80,8 @@ impl Agent {
     pub(super) fn give_up_starts(&mut self) {
         for rank in 0..self.size() {
             if let Some(start) = self.rank(rank).preparing.take() {
-                let text = String::from("the job ends");
-                self.say(FromNode::NotStarted { rank, start, text });
+                let why = (Fault::Unknown, String::from("the job ends"));
+                self.say(FromNode::NotStarted { rank, start, why });
             }
         }
     }
@@ -95,8 +95,8 @@ impl Agent {
                 self.tend_standing(rank);
             }
             Err(error) => {
-                let text = error.to_string();
-                self.say(FromNode::NotStarted { rank, start, text });
+                let why = (unfit::of_launch(&error), error.to_string());
+                self.say(FromNode::NotStarted { rank, start, why });
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::vault::{Remote, Work};
 use eyrie_control::VaultOrder;
 use eyrie_control::node::Fetch;
 use eyrie_control::vault::Vaulted;
-use eyrie_vault::Vault;
+use eyrie_vault::{Vault, VaultError};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -62,21 +62,31 @@ impl Elsewhere {
         let disks: BTreeMap<u32, Remote> = live.into_iter().map(remote).collect();
         let mut vault = Vault::of((*of.commit).clone(), disks);
         let read = wanted.iter().try_for_each(|name| self.read_file(&mut vault, of, name));
-        let lost = vault.into_disks().values().filter(|disk| disk.is_lost()).count();
-        read.map_err(|why| if lost > 0 { Unread::Later(why) } else { Unread::Never(why) })
+        let lost = vault.into_disks().values().any(Remote::is_lost);
+        read.map_err(|error| match error {
+            // Of its files some cannot be reached now, or this node has no room for it.
+            VaultError::Io(_) => Unread::Later(error.to_string()),
+            _ if lost => Unread::Later(error.to_string()),
+            _ => Unread::Never(error.to_string()),
+        })
     }
 
-    fn read_file(&self, vault: &mut Vault<Remote>, of: &Vaulted, name: &str) -> Result<(), String> {
+    fn read_file(
+        &self,
+        vault: &mut Vault<Remote>,
+        of: &Vaulted,
+        name: &str,
+    ) -> Result<(), VaultError> {
         // The same file may be on its way twice.
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let unborn = self.images.join(format!(".{name}.{count}.vault.part"));
         let generation = of.commit.generation;
-        let read = File::create(&unborn).map_err(|e| e.to_string()).and_then(|file| {
+        let read = File::create(&unborn).map_err(VaultError::Io).and_then(|file| {
             let mut to = BufWriter::new(file);
-            vault.read(generation, of.node, name, &mut to).map_err(|e| e.to_string())?;
-            to.flush().map_err(|e| e.to_string())?;
-            std::fs::rename(&unborn, self.images.join(name)).map_err(|e| e.to_string())
+            vault.read(generation, of.node, name, &mut to)?;
+            to.flush()?;
+            Ok(std::fs::rename(&unborn, self.images.join(name))?)
         });
         if read.is_err() {
             let _ = std::fs::remove_file(&unborn);

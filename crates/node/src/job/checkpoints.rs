@@ -37,6 +37,9 @@ impl Job {
     /// Starts the checkpoints that are due.
     pub fn schedule(&mut self) {
         self.tend_halt();
+        if self.monitor.running() {
+            self.tend_troubles();
+        }
         if !self.monitor.running() || !self.spec.ft.protects() {
             return;
         }
@@ -70,7 +73,7 @@ impl Job {
         let due = due.filter(|_| !self.is_halted()).map(|at| at.saturating_sub(self.ranks_ms()));
         let lapses = self.halt.rule.due_ms().map(|at| at.saturating_sub(self.now_ms()));
         let due = due.into_iter().chain(lapses).min();
-        let others = self.next_leave().min(self.next_swap());
+        let others = self.next_leave().min(self.next_swap()).min(self.next_trouble());
         due.map_or(IDLE, |ms| IDLE.min(Duration::from_millis(ms.max(1)))).min(others)
     }
 

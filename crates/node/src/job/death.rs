@@ -157,6 +157,7 @@ impl Job {
                 );
                 self.step(monitor::Input::Unrecoverable { why });
             }
+            Choice::Unfit(why) => self.cannot_start_here(rank, &why),
             Choice::Left(count) => {
                 self.fatal(format!("{count} processes of the dead rank {rank} cannot be killed"));
             }

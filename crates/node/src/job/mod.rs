@@ -39,6 +39,7 @@ mod start;
 mod suspend;
 mod swap;
 mod together;
+mod unfit;
 mod unit_leave;
 mod units;
 mod vault;
@@ -253,6 +254,8 @@ struct Rank {
     moves: rounds::Moves,
     /// The image for which its memory goes out.
     swap: Option<u32>,
+    /// What has kept it from being brought back since it ran last.
+    trouble: unfit::Trouble,
 }
 
 fn blank() -> [Tape; 2] {
@@ -638,7 +641,9 @@ impl Job {
         event.count = u64::try_from(code).ok();
         self.log_event(event);
         if !self.is_saved && !self.restarting {
-            match self.monitor.is_given_up() {
+            // A job on one node that fails by itself would do so again from its last set.
+            let hopeless = !self.many() && !self.monitor.is_hung_up();
+            match hopeless || self.monitor.is_given_up() {
                 true => self.forget_saved(),
                 false => self.leave_saved(),
             }
@@ -718,6 +723,7 @@ impl Rank {
             falls: false,
             moves: rounds::Moves::default(),
             swap: None,
+            trouble: unfit::Trouble::default(),
         }
     }
 }

@@ -305,7 +305,7 @@ impl Job {
         }
         match message {
             FromNode::Started { rank, start, pid } => self.started(rank, start, pid),
-            FromNode::NotStarted { rank, start, text } => self.not_started(rank, start, text),
+            FromNode::NotStarted { rank, start, why } => self.not_started(rank, start, why),
             FromNode::Found { rank, attempt, choice } if self.many() => {
                 self.found(node, rank, attempt, choice);
             }

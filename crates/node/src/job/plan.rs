@@ -135,6 +135,7 @@ impl Job {
                 Action::Restore { rank, incarnation, generation, from, words, .. } => {
                     let order = Order { incarnation, generation, from, words, fresh };
                     self.rank(rank).order = Some(order);
+                    self.rank(rank).trouble.tried();
                     if !self.again(rank) {
                         self.carry_order(rank);
                     }
@@ -232,6 +233,7 @@ impl Job {
                     None => self.start_ordered(rank, *meta),
                 }
             }
+            Choice::Unfit(why) => self.cannot_be_had(rank, here, incarnation, &why),
             // It follows a refusal.
             Choice::Nothing => {}
         }

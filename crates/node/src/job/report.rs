@@ -196,6 +196,7 @@ impl Job {
             recoveries: r.recoveries,
             checkpoint: r.latest.as_ref().map(checkpoint_status),
             no_checkpoint_reason: r.reason.clone(),
+            not_back_reason: r.trouble.why(),
             next_checkpoint: match &self.together {
                 Some(together) => together.why(self.ranks_ms()),
                 None => self.scheduler.why(self.units.turn(rank), self.ranks_ms()).to_string(),

@@ -1,10 +1,11 @@
 //! Having the process of a rank started.
 
 use super::journal::Played;
+use super::unfit::Trouble;
 use super::{Job, Proc, Starting};
 use crate::monitor;
 use crate::recovery::Input;
-use eyrie_control::node::{Determinants, ToNode};
+use eyrie_control::node::{Determinants, Fault, ToNode};
 use eyrie_control::{EventKind, Meta, Stream};
 
 impl Job {
@@ -32,6 +33,7 @@ impl Job {
         self.rank(rank).starting = Some(starting);
         self.step(monitor::Input::Starting { rank });
         let input = from.input;
+        self.rank(rank).trouble.tried();
         let (from, moved) = (Box::new(from), moved.map(Box::new));
         self.to_home(rank, ToNode::Start { rank, start, from, moved });
         if rank == 0 {
@@ -70,6 +72,7 @@ impl Job {
         self.rank(rank).proc = Some(Proc { pid, start, mute: false });
         self.tell_scheduler(rank);
         self.renew_asks(rank);
+        self.rank(rank).trouble = Trouble::default();
         let incarnation = self.rank(rank).incarnation;
         self.plan(Input::Restored { rank, incarnation });
         if order.moved {
@@ -89,7 +92,8 @@ impl Job {
         }
     }
 
-    pub(super) fn not_started(&mut self, rank: u32, start: u64, text: String) {
+    pub(super) fn not_started(&mut self, rank: u32, start: u64, why: (Fault, String)) {
+        let (fault, text) = why;
         let Some(order) = self.ordered(rank, start) else { return };
         let Starting { generation, recovery, .. } = order;
         if rank == 0 {
@@ -100,6 +104,13 @@ impl Job {
         self.step(monitor::Input::NotStarted { rank });
         if !running || !self.monitor.may_start(rank) {
             return;
+        }
+        let again = generation > 0 || recovery;
+        if again && self.ranks[rank as usize].trouble.is_of_place(fault, generation) {
+            if fault == Fault::Unknown {
+                self.rank(rank).trouble.is_strange(generation);
+            }
+            return self.cannot_start_here(rank, &text);
         }
         if generation > 0 && self.many() {
             self.unrestorable(rank, generation, &text);

@@ -331,8 +331,7 @@ impl Job {
         self.clear_depot();
     }
 
-    /// Of a job that could not go on: what `--save-every`, `--save-to` or `--ft coordinated` kept
-    /// of it stays, and the user is told.
+    /// Of a job that could not go on: what was kept of it stays, and the user is told.
     pub(super) fn leave_saved(&mut self) {
         let held = !self.many() || self.archive.holds();
         let stored = || Some(self.saved_to()?).filter(|to| to.unix_ms.is_some());

@@ -379,9 +379,21 @@ impl Job {
         let Some(together) = &mut self.together else { return };
         let Some(set) = together.going_back else { return };
         together.back.muster = Some(Muster::new(set, ranks.iter().copied()));
-        for rank in ranks {
-            let (attempt, generations) = (self.ranks[rank as usize].deaths, vec![set]);
-            self.to_home(rank, ToNode::Find { rank, attempt, generations, fetch: None });
+        ranks.into_iter().for_each(|rank| self.look_for(rank, set));
+    }
+
+    fn look_for(&mut self, rank: u32, set: u32) {
+        let (attempt, generations) = (self.ranks[rank as usize].deaths, vec![set]);
+        self.to_home(rank, ToNode::Find { rank, attempt, generations, fetch: None });
+    }
+
+    /// A rank could not be brought back with the others: it is tried again as long as none of them
+    /// is either, and else all go back once more.
+    pub(super) fn bring_again(&mut self, rank: u32) {
+        let Some(together) = &self.together else { return };
+        match &together.back.muster {
+            Some(muster) if muster.awaits(rank) => self.look_for(rank, muster.set()),
+            _ => self.all_go_back(),
         }
     }
 
@@ -404,6 +416,7 @@ impl Job {
                 self.log_event(event);
                 self.set_refused(set, &format!("rank {rank}: {why}"));
             }
+            Choice::Unfit(why) => self.cannot_start_here(rank, &why),
             Choice::Left(count) => {
                 self.fatal(format!("{count} processes of the dead rank {rank} cannot be killed"));
             }

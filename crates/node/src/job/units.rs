@@ -256,6 +256,7 @@ impl Job {
         let r = self.rank(rank);
         r.order = None;
         r.falls = true;
+        r.trouble.hurry();
         if r.proc.is_some() || r.starting.is_some() {
             self.to_home(rank, ToNode::Kill { ranks: vec![rank] });
         }

@@ -206,11 +206,15 @@ impl Worker {
         self.with(|member| member.begin(generation, term))?;
         let Setup { images: folder, job, ranks, .. } = &self.setup;
         for (rank, image) in images {
-            if let Choice::Refused { why, .. } = check_image(folder, job, rank, image, *ranks) {
-                // It must not be taken for good where it lies, either.
-                crate::agent::remove_image_files(folder, rank, &[image]);
-                self.say(generation, VaultStep::Damaged { rank, generation: image, why });
-                return Ok(None);
+            match check_image(folder, job, rank, image, *ranks) {
+                Choice::Refused { why, .. } => {
+                    // It must not be taken for good where it lies, either.
+                    crate::agent::remove_image_files(folder, rank, &[image]);
+                    self.say(generation, VaultStep::Damaged { rank, generation: image, why });
+                    return Ok(None);
+                }
+                Choice::Unfit(why) => return Err(why),
+                _ => {}
             }
         }
         let names = files.iter().flat_map(|(rank, file)| crate::agent::names(*rank, *file));

@@ -303,7 +303,8 @@ impl Planner {
 
     /// Where a rank is to go.
     pub(super) fn wish(&self, rank: u32) -> Option<Member> {
-        let stays = |m: &&Member| self.members.contains(*m) && self.takes(m);
+        let stays =
+            |m: &&Member| self.members.contains(*m) && self.takes(m) && !self.is_unfit(rank, m);
         self.leaves.wishes.get(&rank)?.iter().find(stays).copied()
     }
 

@@ -12,8 +12,8 @@ impl Planner {
     }
 
     /// A spare that stands in for the same dead node, a free spare, or the node with fewest ranks
-    /// (of these, one that holds an image), among those that stay. `soon`: where other ranks are
-    /// going to be.
+    /// (of these, one that holds an image), among those that stay and are fit. `soon`: where other
+    /// ranks are going to be.
     pub(super) fn place_among(&self, index: usize, soon: &BTreeMap<u32, Member>) -> Option<Member> {
         let old = self.ranks[index].home;
         if let Some(to) = self.wish(index as u32) {
@@ -31,7 +31,9 @@ impl Planner {
             let same = || comes(**m).all(|(_, r)| r.home == old);
             self.spares.contains(*m) && (load(m) == 0 || same())
         };
-        let keepers = self.in_cluster(index, self.takers());
+        let (unfit, fit): (Vec<Member>, Vec<Member>) =
+            self.takers().into_iter().partition(|m| self.is_unfit(index as u32, m));
+        let keepers = self.in_cluster(index, if fit.is_empty() { unfit } else { fit });
         if let Some(spare) = keepers.iter().find(free) {
             return Some(*spare);
         }

@@ -1,0 +1,98 @@
+//! Ranks that cannot be brought back where they were ordered, though nothing is known against their
+//! images: a full disk there, no process that can be started, no way to who has the image.
+//!
+//! Kept true: no copy of an image counts less for that. A rank of which nothing is at that node yet
+//! is ordered at another one, and comes to one that it was sent away from only when there is no
+//! other; with each attempt the next one that has its image is asked. All others are ordered there
+//! again: their outcomes and logs are there. How long is waited before is not decided here.
+
+use super::{Action, Phase, Planner, VAULT};
+use crate::membership::Member;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// What was tried to bring a rank back.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Tried {
+    times: usize,
+    /// Where that cannot be.
+    at: BTreeSet<Member>,
+}
+
+impl Tried {
+    /// Which of so many is asked for the image.
+    pub fn source(&self, holders: usize) -> usize {
+        self.times % holders.max(1)
+    }
+}
+
+impl Planner {
+    /// The node that a rank was ordered at cannot have it now.
+    pub(super) fn unfit(
+        &mut self,
+        index: usize,
+        incarnation: u32,
+        here: Member,
+        todo: &mut Vec<Action>,
+    ) {
+        let rank = &self.ranks[index];
+        let told = rank.told == rank.incarnation;
+        let (ordered, falls) = match rank.phase {
+            Phase::Restoring { at, .. } => (at == here, false),
+            Phase::Falling { at } => (at == here, true),
+            _ => return,
+        };
+        if !ordered || rank.incarnation != incarnation {
+            return;
+        }
+        if self.together && told {
+            return self.roll_back(format!("rank {index} cannot be started on {here}"), todo);
+        }
+        if let Some(unit) = self.units.of(index).filter(|_| told || falls) {
+            // Its mates may have sent it something already.
+            return self.mate_died(index, unit, todo);
+        }
+        let at = self.elsewhere(index, here).unwrap_or(here);
+        self.restore_at(index, at, todo);
+    }
+
+    /// Another place for a rank that cannot come back here, if nothing of it is here.
+    fn elsewhere(&mut self, index: usize, here: Member) -> Option<Member> {
+        let number = index as u32;
+        let tried = self.unfit.entry(number).or_default();
+        tried.times += 1;
+        let rank = &self.ranks[index];
+        let alone = !self.together && self.units.of(index).is_none();
+        if !alone || rank.words.is_none() || rank.ran == here {
+            return None;
+        }
+        tried.at.insert(here);
+        let all = self.takers().iter().all(|m| self.is_unfit(number, m));
+        if all && let Some(tried) = self.unfit.get_mut(&number) {
+            // The others are tried again.
+            tried.at = BTreeSet::from([here]);
+        }
+        self.place(index)
+    }
+
+    /// Whether a rank could not be brought back at this node, and may be at others.
+    pub(super) fn is_unfit(&self, rank: u32, at: &Member) -> bool {
+        self.unfit.get(&rank).is_some_and(|tried| tried.at.contains(at))
+    }
+
+    /// A rank that is being brought its image from a node that is gone is ordered anew.
+    pub(super) fn refetch_lost_sources(&mut self, gone: Member, todo: &mut Vec<Action>) {
+        for rank in 0..self.ranks.len() {
+            let rank_now = &self.ranks[rank];
+            if let Phase::Restoring { at, generation, from: Some(from) } = rank_now.phase
+                && (from == gone || (from == VAULT && !rank_now.guards.contains_key(&generation)))
+            {
+                self.restore_at(rank, at, todo);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "unfit_tests.rs"]
+mod tests;

@@ -1,0 +1,77 @@
+//! Nodes that are there and well, and that ranks cannot be brought back at for a while: the disk is
+//! full, no process can be started.
+
+use crate::random::Random;
+use crate::types::*;
+use crate::world::World;
+use eyrie_protocol::membership::Member;
+use eyrie_protocol::recovery::Input;
+use std::collections::BTreeMap;
+
+/// When which nodes are so; with chances of its own, so that all else is as it is without.
+pub struct Unfit {
+    random: Random,
+    /// Whether that comes in this run.
+    comes: bool,
+    until: BTreeMap<Member, (Time, Stumble)>,
+}
+
+impl Unfit {
+    pub fn new(seed: u64) -> Unfit {
+        let mut random = Random::new(!seed);
+        let comes = random.one_in(3);
+        Unfit { random, comes, until: BTreeMap::new() }
+    }
+}
+
+impl World {
+    /// Whether a rank that is ordered at a node now does not come there.
+    fn stumbles(&mut self, at: Member, incarnation: u32) -> Option<Stumble> {
+        if !self.unfit.comes || incarnation == 1 {
+            return None;
+        }
+        let now = self.now;
+        let unfit = &mut self.unfit;
+        if !unfit.until.contains_key(&at) && unfit.random.one_in(4) {
+            let why = if unfit.random.one_in(2) { Stumble::NoImage } else { Stumble::NoStart };
+            unfit.until.insert(at, (now + 200 + unfit.random.below(3000), why));
+        }
+        unfit.until.get(&at).filter(|u| u.0 > now).map(|u| u.1)
+    }
+
+    /// Tells a node to bring a rank back, which comes there or not.
+    pub fn order_at(&mut self, at: Member, order: Order) {
+        let (rank, incarnation) = (order.rank, order.incarnation);
+        let stumble = self.stumbles(at, incarnation);
+        self.say_to(at, ToNode::Restore(Order { stumble, ..order }));
+        if stumble != Some(Stumble::NoImage) {
+            self.planner(Input::Starting { rank, incarnation });
+        }
+    }
+
+    /// The node says so after a while.
+    pub fn stumble(&mut self, at: Member, order: &Order) {
+        let (rank, incarnation) = (order.rank, order.incarnation);
+        let after = 50 + self.unfit.random.below(400);
+        self.trace(|| format!("{at} cannot have rank {rank} now: {:?}", order.stumble));
+        self.report.unfit += 1;
+        self.at(after, Event::Unfit { at, rank, incarnation });
+    }
+
+    /// A node has said so.
+    pub fn unfit(&mut self, rank: u32, incarnation: u32, at: Member) {
+        let planner = &self.controller.planner;
+        if !self.mutated(Mutation::PlaceForImage) || planner.incarnation(rank) != incarnation {
+            return self.planner(Input::Unfit { rank, incarnation, at });
+        }
+        let kept = &self.controller.retention[rank as usize];
+        let Some(generation) = kept.newest().map(|k| k.generation) else { return };
+        let holders: Vec<Member> = planner.holders(rank, generation).collect();
+        if holders.is_empty() {
+            return self.planner(Input::Unfit { rank, incarnation, at });
+        }
+        for at in holders {
+            self.planner(Input::ImageBad { rank, incarnation, generation, at });
+        }
+    }
+}
