@@ -19,7 +19,7 @@ pub fn take(
     tracker: &mut Tracker,
 ) -> anyhow::Result<Written> {
     let begun = Instant::now();
-    let ahead = Ahead::begin(pid, path, tracker, way.mode(), &mut None);
+    let ahead = Ahead::begin(pid, path, tracker, way.mode(), &mut None, &false.into());
     let before = ahead.as_ref().map_or(Duration::ZERO, Ahead::stood);
     let mut frozen = Frozen::stop(pid).context("no checkpoint")?;
     let stopped = Instant::now();

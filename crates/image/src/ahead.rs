@@ -35,12 +35,15 @@ use crate::track::{Base, Tracker};
 use crate::write::ImageWriter;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// What is stored before it is looked how much was written meanwhile: most programs that write too
 /// fast are known after the first part. At the end of a part the storage has nothing to do.
 const FIRST_BYTES: u64 = 64 << 20;
 const PART_BYTES: u64 = 256 << 20;
+/// To look takes a walk through all of the process's page tables: so often at most.
+const MOST_LOOKS: u64 = 16;
 /// So little may be left for the freeze.
 const ENOUGH_BYTES: u64 = 4 << 20;
 /// A round that is not smaller than the one before by this factor would be the last but in vain.
@@ -85,13 +88,15 @@ impl Ahead {
     /// as well, if this is likely to spare the process a pause; else, and if anything goes wrong,
     /// `None`: the freeze will tell. [`Frozen::shot_after`] goes on from there.
     ///
-    /// [`Tracker::store_ahead`] may say when to do that.
+    /// [`Tracker::store_ahead`] may say when to do that. Once `hurry` is true, the process is to be
+    /// stopped soon: then it ends, and what was stored is given up.
     pub fn begin(
         pid: libc::pid_t,
         path: &Path,
         tracker: &mut Tracker,
         wish: Mode,
         tap: &mut Option<Box<dyn Tap>>,
+        hurry: &AtomicBool,
     ) -> Option<Ahead> {
         let own = Status::read(pid).ok()?.kib("RssAnon") << 10;
         if wish != Mode::Auto || !tracker.may_go_ahead(path, own) {
@@ -113,8 +118,9 @@ impl Ahead {
         let writer = ImageWriter::create_tapped(path, tap.take()).ok()?;
         let (covered, late) = (Spans::default(), Spans::default());
         let mut ahead = Ahead { writer, rounds: Vec::new(), covered, late, base, spared, stood };
-        let left = ahead.rounds(pid, plan, tracker).ok()?;
-        tracker.went_ahead(left <= MAX_COPY_BYTES);
+        let left = ahead.rounds(pid, plan, tracker, hurry);
+        tracker.went_ahead(left.as_ref().is_ok_and(|&left| left <= MAX_COPY_BYTES));
+        let left = left.ok()?;
         tracker.make_room((left + left / 4 + ENOUGH_BYTES).min(MAX_COPY_BYTES));
         Some(ahead)
     }
@@ -131,11 +137,12 @@ impl Ahead {
         pid: libc::pid_t,
         mut plan: Plan,
         tracker: &mut Tracker,
+        hurry: &AtomicBool,
     ) -> Result<u64, CaptureError> {
         loop {
             let bytes = plan.bytes();
             self.stood += wait_for_calls(pid)?;
-            let outrun = !self.store(pid, &plan)?;
+            let outrun = !self.store(pid, &plan, hurry)?;
             self.forget(&tracker.written_ahead(pid, &maps(pid)?)?);
             plan = Plan::new(pid, self.base.as_deref(), &mut self.spared, tracker)?;
             for round in &self.rounds {
@@ -151,20 +158,25 @@ impl Ahead {
     }
 
     /// Stores pages; `false` if it ends early because the program writes too fast.
-    fn store(&mut self, pid: libc::pid_t, plan: &Plan) -> Result<bool, CaptureError> {
+    fn store(
+        &mut self,
+        pid: libc::pid_t,
+        plan: &Plan,
+        hurry: &AtomicBool,
+    ) -> Result<bool, CaptureError> {
         let (source, pagemap) = (Source::open(pid)?, Pagemap::open(pid)?);
         let (mut seen, mut extents, mut blank) = (Spans::default(), Vec::new(), Spans::default());
         let mut in_time = true;
         let parts = plan.parts();
         for part in &parts {
             let mut puller = Puller::new(&source, None, &self.writer);
-            let (mut looked_at, mut anon) = (Spans::default(), Spans::default());
+            puller.hurry = Some(hurry);
+            let mut anon = Spans::default();
             for &(number, span) in part {
                 let region = &plan.regions.list[number].0;
                 let pages = (span.end - span.start) / PAGE_BYTES;
                 let legible = region.prot & libc::PROT_READ as u32 != 0;
                 puller.take(&Run { start: span.start, pages }, store::kind(region), legible);
-                looked_at.push(span.start, span.end);
                 if region.backing == (Backing::Anon {}) {
                     anon.push(span.start, span.end);
                 }
@@ -267,6 +279,7 @@ impl Plan {
 
     /// Its pages, each stretch with the number of its region, in parts.
     fn parts(&self) -> Vec<Vec<(usize, Span)>> {
+        let most = PART_BYTES.max((self.bytes() / MOST_LOOKS).next_multiple_of(PAGE_BYTES));
         let (mut parts, mut room) = (vec![Vec::new()], FIRST_BYTES);
         for share in &self.take {
             for Span { mut start, end } in share.spans.iter() {
@@ -277,7 +290,7 @@ impl Plan {
                     (start, room) = (start + bytes, room - bytes);
                     if room == 0 {
                         parts.push(Vec::new());
-                        room = PART_BYTES;
+                        room = most;
                     }
                 }
             }

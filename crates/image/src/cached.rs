@@ -22,9 +22,19 @@ pub fn bytes(file: &File, at: u64, bytes: u64) -> Option<u64> {
     (r == 0).then_some(found[0] * PAGE_BYTES)
 }
 
-/// The same file, for reading past the page cache.
+/// The same file, for reading past the page cache; not where the kernel cannot tell what of it is
+/// there: an overlay has the pages of the file below.
 pub fn open_direct(path: &Path, file: &File) -> Option<File> {
     if std::env::var_os("EYRIE_IMAGE_BUFFERED").is_some_and(|v| v == "1") {
+        return None;
+    }
+    let mut system = std::mem::MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: the structure is live; where the call fails it stays zero.
+    let system = unsafe {
+        libc::fstatfs(file.as_raw_fd(), system.as_mut_ptr());
+        system.assume_init()
+    };
+    if system.f_type == libc::OVERLAYFS_SUPER_MAGIC {
         return None;
     }
     let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path).ok()?;

@@ -21,6 +21,7 @@ use crate::state::{Guard, Run};
 use crate::write::ImageWriter;
 use std::ops::Range;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 const PAGE: usize = PAGE_BYTES as usize;
@@ -78,6 +79,8 @@ pub struct Puller<'a> {
     pub guards: Vec<Guard>,
     /// Hashes of all pages that were stored, if they are wanted.
     pub hashes: Option<Vec<u64>>,
+    /// Once this is true, it fails.
+    pub hurry: Option<&'a AtomicBool>,
 }
 
 /// What is known of the pages that were stored.
@@ -119,6 +122,7 @@ impl<'a> Puller<'a> {
             extents: Vec::new(),
             guards: Vec::new(),
             hashes: None,
+            hurry: None,
         }
     }
 
@@ -170,6 +174,9 @@ impl<'a> Puller<'a> {
         let work =
             |worker: &mut Worker, i: usize| {
                 let turn = self.writer.turn(i);
+                if self.hurry.is_some_and(|hurry| hurry.load(Ordering::Relaxed)) {
+                    return Err(CaptureError::Unsupported("is wanted at once".into()));
+                }
                 let tuner = &self.writer.tuner;
                 let begun = Instant::now();
                 worker.buffer.resize(BLOCK_BYTES);

@@ -287,7 +287,11 @@ impl Tracker {
         pid: libc::pid_t,
         maps: &[Mapping],
     ) -> Result<Spans, CaptureError> {
-        let found = self.writes.running(pid, maps)?;
+        // What was taken by a look that failed is not told again: all counts as changed then.
+        let found = self.writes.running(pid, maps).inspect_err(|_| {
+            self.writes = Writes::default();
+        });
+        let found = found?;
         self.writes.note(self.freezes + 1, found.clone());
         Ok(found)
     }

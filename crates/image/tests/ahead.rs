@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// An image of which what can be is stored ahead; whether something was.
 fn checkpoint(pid: libc::pid_t, image: &Path, tracker: &mut Tracker) -> (ImageReport, bool) {
-    let ahead = Ahead::begin(pid, image, tracker, Mode::Auto, &mut None);
+    let ahead = Ahead::begin(pid, image, tracker, Mode::Auto, &mut None, &false.into());
     let stored = ahead.is_some();
     let mut frozen = Frozen::stop(pid).unwrap();
     let shot = frozen.shot_after(ahead, image, tracker, Mode::Auto).unwrap();
@@ -30,7 +30,14 @@ fn a_full_image_and_those_behind_it_are_stored_ahead() {
     let program = compile(folder.path(), "churn", &[]);
     let mut process = Process::start(&program, &[], folder.path());
     let image = |n: usize| folder.path().join(format!("image{n}"));
+    let out = folder.path().join("out");
+    let written = || fs::metadata(&out).map_or(0, |m| m.len());
     for n in 0..4 {
+        // It has written to its memory since the last one.
+        let before = written();
+        while written() == before {
+            std::thread::yield_now();
+        }
         let (report, stored) = checkpoint(process.pid, &image(n), &mut tracker);
         assert!(stored && report.pages > 0, "image {n}");
         assert!(report.mode.why.contains("stored while it ran"), "{}", report.mode.why);
@@ -54,10 +61,19 @@ fn where_nothing_can_be_stored_the_freeze_tells() {
     let program = compile(folder.path(), "churn", &[]);
     let mut process = Process::start(&program, &[], folder.path());
     let nowhere = folder.path().join("missing").join("image");
-    assert!(Ahead::begin(process.pid, &nowhere, &mut tracker, Mode::Auto, &mut None).is_none());
+    assert!(
+        Ahead::begin(process.pid, &nowhere, &mut tracker, Mode::Auto, &mut None, &false.into())
+            .is_none()
+    );
     let image = folder.path().join("image");
-    // Dropped, it leaves nothing behind.
-    drop(Ahead::begin(process.pid, &image, &mut tracker, Mode::Auto, &mut None).unwrap());
+    // Wanted at once, or dropped, it leaves nothing behind.
+    let hurried =
+        Ahead::begin(process.pid, &image, &mut tracker, Mode::Auto, &mut None, &true.into());
+    assert!(hurried.is_none());
+    drop(
+        Ahead::begin(process.pid, &image, &mut tracker, Mode::Auto, &mut None, &false.into())
+            .unwrap(),
+    );
     let names = common::files_in(folder.path());
     assert!(!names.iter().any(|name| name.contains("image")), "{names:?}");
     let (_, stored) = checkpoint(process.pid, &image, &mut tracker);

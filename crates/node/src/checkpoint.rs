@@ -18,7 +18,7 @@ use eyrie_ledger::segment::{self, RankCtl, Segment};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -38,8 +38,8 @@ pub struct Order {
     pub freeze: Freeze,
     /// It is stopped when what its image needs was kept, unless that is called off.
     pub hold: Option<Arc<Hold>>,
-    /// Some of its memory may be stored before it is stopped.
-    pub ahead: bool,
+    /// Some of its memory may be stored before it is stopped, until this is true.
+    pub ahead: Option<Arc<AtomicBool>>,
     /// Processors that it was bound to, as a mask.
     pub bound: Option<Vec<u8>>,
     /// What is known of the rank's last image.
@@ -196,16 +196,19 @@ fn take(
 ) -> Result<Taken, CheckpointError> {
     let begin = Instant::now();
     let mut tap = order.tap.take();
-    let (tapped, order) = (tap.is_some(), &*order);
+    let order = &*order;
     let ctl = order.segment.rank(order.rank);
-    let wanted = order.ahead && frozen.is_none();
-    let ahead =
-        wanted.then(|| Ahead::begin(order.pid, &order.path, tracker, order.mode(), &mut tap));
+    let had_tap = tap.is_some();
+    let hurry = order.ahead.as_ref().filter(|_| frozen.is_none());
+    let ahead = hurry.and_then(|hurry| {
+        Ahead::begin(order.pid, &order.path, tracker, order.mode(), &mut tap, hurry)
+    });
+    let tapped = tap.is_some() || had_tap && ahead.is_some();
     let frozen = match frozen {
         Some(frozen) => Ok(frozen),
         None => Frozen::stop(order.pid).map_err(CheckpointError::from),
     };
-    let begun = Begun { ahead: ahead.flatten(), tap };
+    let begun = Begun { ahead, tap };
     let frozen = frozen.and_then(|frozen| keep_frozen(frozen, order, begun, tracker, tell));
     // Whatever happened, nobody may stay parked.
     ctl.freeze_req.store(0, Ordering::Release);

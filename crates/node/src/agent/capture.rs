@@ -71,6 +71,8 @@ impl Agent {
             return self.tend_standing(rank);
         }
         self.reach(6);
+        // Else others wait until this rank was stopped: all of a set, or its router.
+        let ahead = !hold && !self.spec.ft.stands_together() && self.spec.routers == 0;
         let order = Order {
             segment: Arc::clone(&self.segment),
             job: self.place.id.clone(),
@@ -81,13 +83,13 @@ impl Agent {
             freeze: self.spec.freeze,
             // It may have been called off by now.
             hold: self.rank(rank).hold.clone().filter(|_| hold),
-            // Others wait until this rank was stopped: all of a set, or its router.
-            ahead: !hold && !self.spec.ft.stands_together() && self.spec.routers == 0,
+            ahead: ahead.then(Arc::default),
             bound: self.rank(rank).bound.as_deref().map(cores::mask),
             tracker: self.tracker(rank, incremental),
             tap,
         };
         let r = self.rank(rank);
+        r.ahead = order.ahead.clone();
         (r.capturing, r.freezing) = (Some(generation), Some(start));
         if hold {
             r.slowed = None;
@@ -168,7 +170,7 @@ impl Agent {
 
     fn untouched(&mut self, rank: u32) {
         let r = self.rank(rank);
-        r.freezing = None;
+        (r.freezing, r.ahead) = (None, None);
         if let Some(search) = r.find_later.take() {
             self.find(rank, search);
         }

@@ -13,6 +13,7 @@ use super::{Agent, Msg};
 use eyrie_control::node::FromNode;
 use eyrie_image::Frozen;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SendError, Sender};
 use std::time::{Duration, Instant};
 
@@ -139,6 +140,10 @@ impl Agent {
         let halted = halted.then_some(Manner::Still);
         let r = self.rank(rank);
         let wanted = halted.or(r.slowed.map(Manner::Slow));
+        if let (Some(_), Some(ahead)) = (wanted, &r.ahead) {
+            // A checkpoint that has begun stops it as soon as may be.
+            ahead.store(true, Ordering::Relaxed);
+        }
         let waits = r.freezing.is_some() || r.later.is_some() || r.find_later.is_some();
         let (proc, restless) = (r.proc.as_ref().map(|p| (p.pid, p.start)), r.restless.is_some());
         match (&mut r.standing, proc) {

@@ -52,7 +52,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -142,6 +142,8 @@ struct Rank {
     /// The checkpoint thread may still touch the process, whose start this is, and its control
     /// block.
     freezing: Option<u64>,
+    /// Ends what is stored of it before it is stopped for that.
+    ahead: Option<Arc<AtomicBool>>,
     /// Images are to be looked for when that is over.
     find_later: Option<death::Search>,
     /// They are being looked for.
@@ -180,6 +182,7 @@ impl Rank {
             tracker: None,
             capturing: None,
             freezing: None,
+            ahead: None,
             find_later: None,
             search: None,
             replay: Replay::No,

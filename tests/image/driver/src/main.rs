@@ -189,7 +189,8 @@ impl Driver {
     /// By whichever way, tracking changes; the file may refer to earlier ones, unless it is
     /// rewritten so that it needs none.
     fn shot(&mut self, image: &Path, mode: Mode, whole: bool) -> Result<ImageReport, CaptureError> {
-        let ahead = Ahead::begin(self.pid, image, &mut self.tracker, mode, &mut None);
+        let ahead =
+            Ahead::begin(self.pid, image, &mut self.tracker, mode, &mut None, &false.into());
         let mut frozen = Frozen::stop(self.pid).map_err(frozen_error)?;
         let shot = frozen.shot_after(ahead, image, &mut self.tracker, mode)?;
         let report = if shot.choice().mode == Mode::Sync {
