@@ -33,6 +33,11 @@ impl<T> Muster<T> {
         self.awaited.contains(&rank) && !self.found.contains_key(&rank)
     }
 
+    /// Whether all have come back.
+    pub fn is_over(&self) -> bool {
+        self.awaited.is_empty()
+    }
+
     /// A rank can come back. With the last one all of them do.
     pub fn found(&mut self, rank: u32, set: u32, what: T) -> Option<BTreeMap<u32, T>> {
         if set != self.set || !self.awaited.contains(&rank) {
@@ -65,6 +70,6 @@ mod tests {
         assert_eq!(muster.found(1, 3, 'd'), Some(all));
         // Nobody comes back twice.
         assert_eq!(muster.found(1, 3, 'd'), None);
-        assert!(muster.set() == 3 && !muster.awaits(1));
+        assert!(muster.set() == 3 && muster.is_over() && !muster.awaits(1));
     }
 }

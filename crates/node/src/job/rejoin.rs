@@ -42,19 +42,35 @@ impl Return {
 impl Job {
     /// Over nodes: the image of a rank is at its home. With the last one all come back.
     pub(super) fn can_return(&mut self, rank: u32, meta: Box<Meta>) {
-        let (size, set) = (self.size(), meta.generation);
-        let Some(together) = &mut self.together else { return };
-        let muster = &mut together.back.muster;
-        if muster.as_ref().is_none_or(|m| m.set() != set) {
-            *muster = Some(Muster::new(set, 0..size));
-        }
-        let Some(metas) = muster.as_mut().and_then(|m| m.found(rank, set, meta)) else { return };
+        let set = meta.generation;
+        self.call_together(rank, set);
+        let muster = self.together.as_mut().and_then(|t| t.back.muster.as_mut());
+        let Some(metas) = muster.and_then(|m| m.found(rank, set, meta)) else { return };
         let nodes: BTreeSet<u32> = metas.keys().map(|rank| self.placement.home(*rank)).collect();
         let Some(together) = &mut self.together else { return };
         together.back.turn += 1;
         let rejoin = Rejoin::new(nodes, together.back.turn);
         together.back.under_way = Some(UnderWay { set, metas, rejoin });
         self.take_step(Step::Look);
+    }
+
+    /// The ranks of a set are awaited: all of them; once more, if they were there already, those
+    /// that did not start, as a copy of an image turned out to be damaged.
+    fn call_together(&mut self, rank: u32, set: u32) {
+        let known = self.together.as_ref().and_then(|t| t.back.muster.as_ref());
+        let known = known.filter(|muster| muster.set() == set);
+        let again = known.is_some_and(Muster::is_over);
+        if known.is_some() && !again {
+            return;
+        }
+        let waits = |r: &u32| !again || *r == rank || self.monitor.may_start(*r);
+        let awaited: Vec<u32> = (0..self.size()).filter(waits).collect();
+        let Some(together) = &mut self.together else { return };
+        let mut muster = Muster::new(set, awaited);
+        for (rank, meta) in together.back.under_way.take().into_iter().flat_map(|u| u.metas) {
+            muster.found(rank, set, meta);
+        }
+        together.back.muster = Some(muster);
     }
 
     /// What a node says of connections to others.
