@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-/// Attempts to make connections, after which the set is given up. One takes 2 s where a node does not
-/// answer, and a network may be away for a minute or two.
+/// Attempts to make connections, after which the set is given up. One takes 2 s where a node does
+/// not answer, and a network may be away for a minute or two.
 pub const MAX_ATTEMPTS: u64 = 60;
 
 /// What a connection of a set is known by.
