@@ -378,7 +378,7 @@ impl World {
     pub fn check_nothing_again(&mut self, rank: u32, from: usize) {
         if let Some(stood) = self.stood.remove(&rank)
             && stood != from
-            && self.report.faults == 0
+            && self.report.faults + self.report.unfit == 0
         {
             self.fail(format!("rank {rank} stood at {stood} and begins at {from} again"));
         }

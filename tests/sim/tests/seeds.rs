@@ -202,7 +202,7 @@ fn every_mutation_is_found() {
     let all = all.chain(Mutation::CLUSTERS).chain(Mutation::ROUTED);
     all_are_found(all, |mutation, seed| {
         let kind = match mutation {
-            Mutation::VaultedEarly | Mutation::LeftThin => Kind::Vault,
+            Mutation::VaultedEarly | Mutation::LeftThin | Mutation::LateImages => Kind::Vault,
             Mutation::MatesGoOn | Mutation::VoidHeld | Mutation::HeldLater => Kind::LeaveClusters,
             leave if leave.leaves() => Kind::Leave,
             unit if Mutation::UNITS.contains(&unit) => Kind::Units,
