@@ -217,7 +217,7 @@ def test_checkpoints_at_intervals():
 
 def test_other_addresses():
     """A TCP connection comes back with what was in flight, also under another address."""
-    old, new = "127.0.0.1", "127.0.0.2"
+    old, new = "127.87.11.1", "127.87.11.2"
     with home() as place:
         first = place.start("run", WIRED)
         assert first.stdout.readline() == b"ready\n"
