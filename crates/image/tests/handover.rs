@@ -143,12 +143,15 @@ fn with_its_number_taken_it_gets_another_and_knows_it() {
         // In its loop as soon as it has made its folder.
         common::appears(&folder.path().join("sub"));
         checkpoint(original.pid, &image).unwrap();
-        // The original lives on and keeps its number.
+        // The original lives on and keeps its number. It stands still meanwhile: both write the
+        // result to one file, and empty it first.
+        original.stop();
         let mut again = common::bring_back(&image);
         assert_ne!(again.pid, original.pid);
         again.succeed();
         let result = fs::read_to_string(folder.path().join("out")).unwrap();
         assert_eq!(result, "3000 rounds 0 wrong\n");
+        original.go_on();
         original.succeed();
         fs::remove_dir(folder.path().join("sub")).unwrap();
     }

@@ -163,6 +163,17 @@ impl Process {
         Process { pid, reaped: false }
     }
 
+    /// Stops it and its descendants, or sees that it has ended.
+    pub fn stop(&self) {
+        halt(self.pid);
+    }
+
+    /// Lets it go on after [`Process::stop`].
+    pub fn go_on(&self) {
+        // SAFETY: our own child.
+        unsafe { libc::kill(self.pid, libc::SIGCONT) };
+    }
+
     /// Kills it and all its descendants.
     pub fn kill(&mut self) {
         self.kill_with(Vec::new());
