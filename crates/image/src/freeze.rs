@@ -404,10 +404,11 @@ impl Attached {
 /// was not given a processor by then.
 fn wait_for_turn_and_stop(tracee: Tracee, mut end: Instant) -> Result<Option<bool>, TraceError> {
     let last = Instant::now() + TURN_LIMIT;
-    let is_due = || Status::read(tracee.0).is_ok_and(|s| s.field("State").starts_with('R'));
+    // Only this it cannot leave by itself when it is its turn.
+    let is_blocked = || Status::read(tracee.0).is_ok_and(|s| s.field("State").starts_with('D'));
     loop {
         let stopped = wait_for_stop(tracee, Some(end))?;
-        if stopped.is_some() || Instant::now() >= last || !is_due() {
+        if stopped.is_some() || Instant::now() >= last || is_blocked() {
             return Ok(stopped);
         }
         end = Instant::now() + TURN_LOOK;
