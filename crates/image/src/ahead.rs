@@ -50,6 +50,8 @@ const ENOUGH_BYTES: u64 = 4 << 20;
 const LEAST_GAIN: u64 = 4;
 /// Most rounds.
 const ROUNDS: usize = 4;
+/// So often mappings are read that change meanwhile.
+const READS: usize = 8;
 
 /// Pages of an image that were stored while the process ran. Dropped, it leaves nothing behind.
 pub struct Ahead {
@@ -249,6 +251,28 @@ impl Ahead {
     }
 }
 
+/// The mappings `now` of a process that runs, and may change them while more is read about them:
+/// then they are read again.
+fn settled(
+    pid: libc::pid_t,
+    now: &[Mapping],
+    tracker: &Tracker,
+) -> Result<(Vec<Mapping>, Regions), CaptureError> {
+    let mut known = Pending::new(pid, now, &tracker.maps);
+    for _ in 0..READS {
+        let maps = match known.take() {
+            Some(known) => known.maps,
+            None => shot::mappings(&procfs::smaps(pid)?, None)?,
+        };
+        let regions = Regions::of(&maps, Orphans::default())?;
+        if regions.are_apart() {
+            return Ok((maps, regions));
+        }
+    }
+    let what = "changed its mappings whenever these were read";
+    Err(CaptureError::Unsupported(what.into()))
+}
+
 impl Plan {
     /// What is to be stored of a process with the mappings `now` if all that was written is known.
     fn new(
@@ -258,15 +282,7 @@ impl Plan {
         spared: &mut Spared,
         tracker: &mut Tracker,
     ) -> Result<Plan, CaptureError> {
-        let maps = match Pending::new(pid, now, &tracker.maps) {
-            Some(known) => known.maps,
-            None => shot::mappings(&procfs::smaps(pid)?, None)?,
-        };
-        let regions = Regions::of(&maps, Orphans::default())?;
-        if !regions.are_apart() {
-            let what = "changed its mappings while these were read";
-            return Err(CaptureError::Unsupported(what.into()));
-        }
+        let (maps, regions) = settled(pid, now, tracker)?;
         let shares = sort::own(&mut Pagemap::open(pid)?, &regions, |_, _| false)?;
         let (own, changed) = (sort::all(&shares), tracker.changed());
         let index = base.map(|base| &base.index);
