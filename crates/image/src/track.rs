@@ -296,7 +296,8 @@ impl Tracker {
         Ok(found)
     }
 
-    /// Whether so much of what is mapped is not watched yet that the process is to be stopped for it.
+    /// Whether more than so much of what is mapped is not watched yet: then it is to be stopped
+    /// for that.
     pub(crate) fn much_is_new(&self, bytes: u64) -> bool {
         let new = self.writes.unwatched_bytes();
         new > bytes || new > 0 && self.always_ahead()

@@ -5,9 +5,9 @@
 //! that is new or was moved; and after an image that could not be written all pages count that have
 //! changed since the one before it.
 //!
-//! Kept true, too: mappings are watched from a moment on at which the process stands still. To watch
-//! one that is listed by a look at a running process may meet another in its place by then, of which
-//! it would watch a part: the kernel splits that in two, and the program's `mremap` of it fails.
+//! Kept true, too: mappings are watched from a moment on at which the process stands still. Of one
+//! that runs the list is out of date: in the place of a mapping there may be another, of which only
+//! a part would be watched. The kernel splits that in two, and the program's `mremap` fails.
 
 use crate::agent::Agent;
 use crate::error::CaptureError;
@@ -105,7 +105,7 @@ impl Writes {
             Err((what, error)) => return Ok(Err(Obstacle(format!("{what}: {error}")))),
         };
         let pagemap = Pagemap::open(pid)?;
-        for m in maps.iter().filter(|m| is_private(m)) {
+        for m in maps.iter().filter(|m| m.is_private()) {
             // What fails here is tried again when they are taken.
             let _ = register(uffd, &pagemap, m);
         }
@@ -157,7 +157,7 @@ impl Writes {
         let Some(uffd) = &self.uffd else { return Ok(()) };
         let pagemap = Pagemap::open(pid)?;
         let new = Spans::of(std::mem::take(&mut self.unwatched));
-        let is_new = |m: &&Mapping| is_private(m) && new.within(m.start, m.end).next().is_some();
+        let is_new = |m: &&Mapping| m.is_private() && new.within(m.start, m.end).next().is_some();
         for m in maps.iter().filter(is_new) {
             // What cannot be watched counts as written.
             let _ = register(uffd, &pagemap, m);
@@ -180,7 +180,7 @@ impl Writes {
         let Some(uffd) = &self.uffd else { return Ok(Ok(None)) };
         let pagemap = Pagemap::open(pid)?;
         let mut found = Vec::new();
-        for m in maps.iter().filter(|m| is_private(m)) {
+        for m in maps.iter().filter(|m| m.is_private()) {
             let written = match it {
                 It::StandsNew => Err(io::Error::from_raw_os_error(libc::EPERM)),
                 It::Stands | It::Runs => pagemap.take_written(m.into(), &mut found),
@@ -220,10 +220,6 @@ impl Writes {
 /// Process number and start time.
 fn process(pid: libc::pid_t) -> Result<(libc::pid_t, u64), CaptureError> {
     Ok((pid, Stat::read(pid)?.field(22)))
-}
-
-fn is_private(m: &Mapping) -> bool {
-    !m.shared && !m.is_special() && !m.is_vsyscall()
 }
 
 /// Has writes to a mapping noted from now on.

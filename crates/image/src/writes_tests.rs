@@ -230,7 +230,7 @@ fn a_list_that_is_out_of_date_does_not_split_a_mapping() {
     if !noted(&mut writes, &puppet) {
         return;
     }
-    let list = || procfs::parse_maps(&procfs::read(puppet.pid, "maps").unwrap()).unwrap();
+    let list = || procfs::maps(puppet.pid).unwrap();
     let end = puppet.memory + PAGES * PAGE;
     let whole = |m: &Mapping| m.start <= puppet.memory && end <= m.end;
     let mut half = list().into_iter().find(whole).unwrap();
