@@ -110,8 +110,13 @@ impl Ahead {
             stood += begin_to_note(pid, tracker).ok()?;
         }
         let base = tracker.base_of(path).cloned();
-        let now = procfs::maps(pid).ok()?;
+        let mut now = procfs::maps(pid).ok()?;
         tracker.written_ahead(pid, &now).ok()?;
+        if tracker.much_is_new(ENOUGH_BYTES) {
+            stood += watch_new(pid, tracker).ok()?;
+            now = procfs::maps(pid).ok()?;
+            tracker.written_ahead(pid, &now).ok()?;
+        }
         let mut spared = None;
         let plan = Plan::new(pid, &now, base.as_deref(), &mut spared, tracker).ok()?;
         let bytes = plan.bytes();
@@ -339,6 +344,15 @@ fn begin_to_note(pid: libc::pid_t, tracker: &mut Tracker) -> Result<Duration, Ca
     let released = frozen.release().map_err(not_stopped);
     noted?;
     finished.and(released).map(|()| begun.elapsed())
+}
+
+/// Has the writes noted to what was mapped since the last image, too. Returns how long that took.
+fn watch_new(pid: libc::pid_t, tracker: &mut Tracker) -> Result<Duration, CaptureError> {
+    let begun = Instant::now();
+    let frozen = Frozen::alone(pid).map_err(not_stopped)?;
+    let watched = procfs::maps(pid).and_then(|maps| tracker.watch_new(pid, &maps));
+    frozen.release().map_err(not_stopped)?;
+    watched.map(|()| begun.elapsed())
 }
 
 /// Waits until no call is under way in a process any more that was when this was called: it stands
