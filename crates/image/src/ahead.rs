@@ -108,9 +108,10 @@ impl Ahead {
             stood += begin_to_note(pid, tracker).ok()?;
         }
         let base = tracker.base_of(path).cloned();
-        tracker.written_ahead(pid, &maps(pid).ok()?).ok()?;
+        let now = procfs::maps(pid).ok()?;
+        tracker.written_ahead(pid, &now).ok()?;
         let mut spared = None;
-        let plan = Plan::new(pid, base.as_deref(), &mut spared, tracker).ok()?;
+        let plan = Plan::new(pid, &now, base.as_deref(), &mut spared, tracker).ok()?;
         let bytes = plan.bytes();
         if bytes == 0 || !tracker.always_ahead() && tracker.would_copy(own, bytes) {
             return None;
@@ -143,8 +144,9 @@ impl Ahead {
             let bytes = plan.bytes();
             self.stood += wait_for_calls(pid)?;
             let outrun = !self.store(pid, &plan, hurry)?;
-            self.forget(&tracker.written_ahead(pid, &maps(pid)?)?);
-            plan = Plan::new(pid, self.base.as_deref(), &mut self.spared, tracker)?;
+            let now = procfs::maps(pid)?;
+            self.forget(&tracker.written_ahead(pid, &now)?);
+            plan = Plan::new(pid, &now, self.base.as_deref(), &mut self.spared, tracker)?;
             for round in &self.rounds {
                 plan.take.iter_mut().for_each(|s| s.spans = s.spans.without(&round.seen));
             }
@@ -248,15 +250,15 @@ impl Ahead {
 }
 
 impl Plan {
-    /// What is to be stored of a process if all that was written is known.
+    /// What is to be stored of a process with the mappings `now` if all that was written is known.
     fn new(
         pid: libc::pid_t,
+        now: &[Mapping],
         base: Option<&Base>,
         spared: &mut Spared,
         tracker: &mut Tracker,
     ) -> Result<Plan, CaptureError> {
-        let now = maps(pid)?;
-        let maps = match Pending::new(pid, &now, &tracker.maps) {
+        let maps = match Pending::new(pid, now, &tracker.maps) {
             Some(known) => known.maps,
             None => shot::mappings(&procfs::smaps(pid)?, None)?,
         };
@@ -298,10 +300,6 @@ impl Plan {
         parts.retain(|part| !part.is_empty());
         parts
     }
-}
-
-fn maps(pid: libc::pid_t) -> Result<Vec<Mapping>, CaptureError> {
-    procfs::parse_maps(&procfs::read(pid, "maps")?)
 }
 
 /// How much was written since it was last asked for, of what is to be stored.

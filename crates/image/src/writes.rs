@@ -88,7 +88,7 @@ impl Writes {
             Err((what, error)) => return Ok(Err(Obstacle(format!("{what}: {error}")))),
         };
         let pagemap = Pagemap::open(pid)?;
-        for m in maps.iter().filter(|m| is_private(m)) {
+        for m in maps.iter().filter(|m| m.is_private()) {
             // What fails here is tried again when they are taken.
             let _ = register(uffd, &pagemap, m);
         }
@@ -144,7 +144,7 @@ impl Writes {
         let Some(uffd) = &self.uffd else { return Ok(Ok(None)) };
         let pagemap = Pagemap::open(pid)?;
         let mut found = Vec::new();
-        for m in maps.iter().filter(|m| is_private(m)) {
+        for m in maps.iter().filter(|m| m.is_private()) {
             let written = match first {
                 true => Err(io::Error::from_raw_os_error(libc::EPERM)),
                 false => pagemap.take_written(m.into(), &mut found),
@@ -180,10 +180,6 @@ impl Writes {
 /// Process number and start time.
 fn process(pid: libc::pid_t) -> Result<(libc::pid_t, u64), CaptureError> {
     Ok((pid, Stat::read(pid)?.field(22)))
-}
-
-fn is_private(m: &Mapping) -> bool {
-    !m.shared && !m.is_special() && !m.is_vsyscall()
 }
 
 /// Has writes to a mapping noted from now on.
