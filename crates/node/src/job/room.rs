@@ -2,8 +2,8 @@
 //! that there, by what the nodes say when ranks are about to move.
 //!
 //! Kept true: no rank goes to where there is no memory for it and for those that go there with it
-//! or are on their way there already; where all places have room for all, others decide as ever; who
-//! says nothing has room.
+//! or are on their way there already; where all places have room for all, others decide as ever;
+//! who says nothing has room.
 
 use super::drain::Departure;
 use super::{Job, rounds};
