@@ -160,7 +160,7 @@ pub enum CkptMode {
 pub enum CkptFreeze {
     /// Copy or twin, whichever the rank stands still for the shorter time
     Auto,
-    /// Pages that have changed are copied, up to 64 MiB of them
+    /// Pages that have changed are copied, up to 48 MiB of them
     Copy,
     /// A copy-on-write twin of the process holds them
     Twin,

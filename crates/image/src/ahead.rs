@@ -126,6 +126,8 @@ impl Ahead {
         let writer = ImageWriter::create_tapped(path, tap.take()).ok()?;
         let (covered, late) = (Spans::default(), Spans::default());
         let mut ahead = Ahead { writer, rounds: Vec::new(), covered, late, base, spared, stood };
+        // The lists of what is stored need memory, too, and little is left to be copied at the end.
+        tracker.buffer = Vec::new();
         let left = ahead.rounds(pid, plan, tracker, hurry);
         tracker.went_ahead(left.as_ref().is_ok_and(|&left| left <= MAX_COPY_BYTES));
         let left = left.ok()?;

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 /// Most bytes of pages that are copied while the process stands still.
-pub const MAX_COPY_BYTES: u64 = 64 << 20;
+pub const MAX_COPY_BYTES: u64 = 48 << 20;
 
 const GIB: f64 = (1u64 << 30) as f64;
 const MIB: f64 = (1u64 << 20) as f64;
@@ -33,7 +33,7 @@ pub enum Mode {
     /// Whichever of copy and twin costs the program less.
     #[default]
     Auto,
-    /// Pages that have changed are copied while it stands still, up to 64 MiB of them; a twin if
+    /// Pages that have changed are copied while it stands still, up to 48 MiB of them; a twin if
     /// there are more.
     Copy,
     /// A twin is made.
@@ -212,8 +212,8 @@ mod tests {
         let mode = |own, changed| cost.choose(Mode::Auto, &load(own, changed)).mode;
         assert_eq!(mode(1024, 1), Mode::Copy);
         assert_eq!(mode(1024, 60), Mode::Twin);
-        assert_eq!(mode(65536, 60), Mode::Copy);
-        assert_eq!(mode(65536, 65), Mode::Twin);
+        assert_eq!(mode(65536, 45), Mode::Copy);
+        assert_eq!(mode(65536, 49), Mode::Twin);
     }
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
         let mode = |wish, changed| cost.choose(wish, &load(1024, changed)).mode;
         assert_eq!(mode(Mode::Twin, 1), Mode::Twin);
         assert_eq!(mode(Mode::Sync, 1000), Mode::Sync);
-        assert_eq!(mode(Mode::Copy, 60), Mode::Copy);
-        assert_eq!(mode(Mode::Copy, 65), Mode::Twin);
+        assert_eq!(mode(Mode::Copy, 45), Mode::Copy);
+        assert_eq!(mode(Mode::Copy, 49), Mode::Twin);
     }
 }

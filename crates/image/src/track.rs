@@ -360,8 +360,10 @@ impl Tracker {
             ready_bytes: self.buffer.len() as u64,
             interval,
         };
-        // A process that is tracked will have something to be copied, also after its first image.
-        let copies = self.writes.is_on() && matches!(wish, Mode::Copy | Mode::Auto);
+        // A process that is tracked will have something to be copied, also after its first image;
+        // hardly anything if so much changes that it is stored ahead.
+        let tracked = self.writes.is_on() && ahead.is_none();
+        let copies = tracked && matches!(wish, Mode::Copy | Mode::Auto);
         let share = if copies { own_bytes / READY_SHARE } else { 0 };
         let lacks = wish == Mode::Auto && changed.is_some() && self.cost.lacks_memory(&load);
         self.wanted = if lacks { load.changed_bytes + load.changed_bytes / 4 } else { share };
