@@ -1,44 +1,10 @@
 //! What controller and nodes say about connections of ranks' own that lead from node to node
 //! (`--ft coordinated`): at a checkpoint, and when the ranks come back.
 
+pub use eyrie_protocol::joints::{End, Joint};
+pub use eyrie_protocol::rejoin::{BackEnd, Link, Place};
 use serde::{Deserialize, Serialize};
-use std::net::{IpAddr, SocketAddr};
-
-/// An end of a connection that leads out of its node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FarEnd {
-    /// Number of the socket on its machine.
-    pub socket: u64,
-    pub own: SocketAddr,
-    pub peer: SocketAddr,
-    /// What tells the network that it is in from others.
-    pub network: Vec<u8>,
-    /// Not all that it has sent has arrived.
-    pub behind: bool,
-}
-
-/// An end whose other end was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FarJoint {
-    pub socket: u64,
-    /// Number of the connection in the set.
-    pub link: u64,
-    /// Not all that the other end has sent has arrived.
-    pub behind: bool,
-}
-
-/// What a connection of a set is known by.
-pub type Link = [u64; 2];
-
-/// An end in an image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BackEnd {
-    pub link: Link,
-    pub own: SocketAddr,
-    pub peer: SocketAddr,
-    /// Whether its node has the address.
-    pub has: bool,
-}
+use std::net::SocketAddr;
 
 /// An end that is to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,12 +40,8 @@ pub enum RejoinStep {
 /// How such a step came out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Rejoined {
-    /// What tells the node's network from others, where it is reached there, and its ends.
-    Place {
-        network: Vec<u8>,
-        here: IpAddr,
-        ends: Vec<BackEnd>,
-    },
+    /// What the node found in the images of its ranks.
+    Place(Place),
     /// Those that could not be made, and why.
     Joined {
         failed: Vec<(Link, String)>,

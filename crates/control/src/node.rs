@@ -5,7 +5,7 @@
 //! order in which they were sent; what concerns a process bears the number of its start, so that a
 //! message that crossed its end is known as late.
 
-use crate::far::{FarEnd, FarJoint, Rejoin, Rejoined};
+use crate::far::{End, Joint, Rejoin, Rejoined};
 use crate::message::{JobSpec, Stream};
 use crate::meta::Meta;
 use crate::vault::{VaultOrder, VaultStep, Vaulted};
@@ -206,7 +206,7 @@ pub enum ToNode {
     GoOn { generation: u32, keep: bool },
     /// The ranks of that set stand everywhere: read what has come over these connections of theirs.
     /// Answered by `HasRead`.
-    ReadFar { generation: u32, joints: Vec<FarJoint> },
+    ReadFar { generation: u32, joints: Vec<Joint> },
     /// The sockets of ranks that come back together.
     Rejoin(Rejoin),
     /// No process is left: forget all that the ranks did since this file of the segment was
@@ -485,7 +485,7 @@ pub enum FromNode {
     /// ends of connections of their own that lead out of this node.
     Stands {
         generation: u32,
-        result: Result<Vec<FarEnd>, String>,
+        result: Result<Vec<End>, String>,
     },
     HasRead {
         generation: u32,

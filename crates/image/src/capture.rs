@@ -107,7 +107,7 @@ pub(crate) fn freeze_state(
 pub(crate) fn agent_alone(frozen: &mut Frozen) -> Result<(Vec<Mapping>, Agent), CaptureError> {
     let tracee = frozen.tracee;
     let status = Status::read(tracee.0)?;
-    let maps = procfs::parse_maps(&procfs::read(tracee.0, "maps")?)?;
+    let maps = procfs::maps(tracee.0)?;
     let traps_ignored = status.number("SigIgn", 16)? & threads::TRAP != 0;
     threads::read(frozen, tracee, &maps, traps_ignored)?;
     tracee.set_sigmask(ALL_SIGNALS)?;

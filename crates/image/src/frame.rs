@@ -127,19 +127,15 @@ impl Part {
     /// Reads block `i` as it is stored, with the zeros behind it, and holds it against its
     /// checksum.
     pub fn stored<'a>(&self, i: usize, to: &'a mut Buffer) -> Result<&'a [u8], ImageError> {
-        self.announce(i);
-        self.checked(i, to, |part, to, at| part.read(to, at))
+        self.checked(i, to, |at, to| self.read_announced(i, to, at))
     }
 
     /// The same of a file that is not read again soon: what is not in the page cache is read past
     /// it, which spares a copy, and memory for pages that nobody wants.
     pub fn stored_once<'a>(&self, i: usize, to: &'a mut Buffer) -> Result<&'a [u8], ImageError> {
-        self.checked(i, to, |part, to, at| match cached::bytes(&part.file, at, to.len() as u64) {
-            Some(0) => part.read_past_cache(i, to, at),
-            _ => {
-                part.announce(i);
-                part.read(to, at)
-            }
+        self.checked(i, to, |at, to| match cached::bytes(&self.file, at, to.len() as u64) {
+            Some(0) => self.read_past_cache(i, to, at),
+            _ => self.read_announced(i, to, at),
         })
     }
 
@@ -147,13 +143,13 @@ impl Part {
         &self,
         i: usize,
         to: &'a mut Buffer,
-        read: impl FnOnce(&Part, &mut [u8], u64) -> Result<(), ImageError>,
+        read: impl FnOnce(u64, &mut [u8]) -> Result<(), ImageError>,
     ) -> Result<&'a [u8], ImageError> {
         let block = &self.blocks[i];
         let bytes = padded(block) as usize;
         to.resize(bytes);
         let to = &mut to[..bytes];
-        read(self, to, self.starts[i].1)?;
+        read(self.starts[i].1, to)?;
         let (stored, padding) = to.split_at(block.stored as usize);
         if format::hash(stored) != block.stored_hash || padding.iter().any(|&b| b != 0) {
             return Err(damaged(i));
@@ -169,6 +165,10 @@ impl Part {
             Some(Err(e)) if e.raw_os_error() == Some(libc::EINVAL) => {}
             Some(result) => return result.map_err(|e| self.fail(e)),
         }
+        self.read_announced(i, to, at)
+    }
+
+    fn read_announced(&self, i: usize, to: &mut [u8], at: u64) -> Result<(), ImageError> {
         self.announce(i);
         self.read(to, at)
     }

@@ -33,7 +33,7 @@ impl Named {
     pub fn of(pids: &[libc::pid_t], open: &[Open]) -> Result<Named, CaptureError> {
         let mut mapped: BTreeMap<Inode, (Vec<Vec<u8>>, bool)> = BTreeMap::new();
         for &pid in pids {
-            for m in procfs::parse_maps(&procfs::read(pid, "maps")?)? {
+            for m in procfs::maps(pid)? {
                 if m.shared && m.path.starts_with(b"/") {
                     let entry = mapped.entry((m.dev, m.ino)).or_default();
                     entry.1 |= m.prot & libc::PROT_WRITE as u32 != 0;
@@ -125,7 +125,7 @@ fn is_twin(pid: libc::pid_t) -> bool {
 }
 
 fn mapped(pid: libc::pid_t, wanted: &BTreeSet<Inode>) -> Option<Inode> {
-    let maps = procfs::parse_maps(&procfs::read(pid, "maps").ok()?).ok()?;
+    let maps = procfs::maps(pid).ok()?;
     maps.iter().map(|m| (m.dev, m.ino)).find(|file| wanted.contains(file))
 }
 

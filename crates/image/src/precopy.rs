@@ -160,16 +160,16 @@ fn note(pid: libc::pid_t, maps: &[Mapping], agent: &Agent) -> Result<Writes, Cap
 
 /// What was written since the last time.
 fn written(writes: &mut Writes, pid: libc::pid_t) -> Result<Spans, CaptureError> {
-    let maps = procfs::parse_maps(&procfs::read(pid, "maps")?)?;
+    let maps = procfs::maps(pid)?;
     writes.running(pid, &maps)
 }
 
 /// Pages of private memory that have content of their own.
 fn own_pages(pid: libc::pid_t) -> Result<Spans, CaptureError> {
-    let maps = procfs::parse_maps(&procfs::read(pid, "maps")?)?;
+    let maps = procfs::maps(pid)?;
     let mut pagemap = Pagemap::open(pid)?;
     let mut own = Spans::default();
-    for m in maps.iter().filter(|m| !m.shared && !m.is_special() && !m.is_vsyscall()) {
+    for m in maps.iter().filter(|m| m.is_private()) {
         let mut runs = Vec::new();
         pagemap.own_pages(m.into(), u64::MAX, &mut runs)?;
         runs.iter().for_each(|run| own.push(run.start, run.start + run.pages * PAGE_BYTES));

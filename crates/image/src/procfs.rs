@@ -58,6 +58,11 @@ impl Mapping {
         self.path == b"[vsyscall]" || self.path == b"[uprobes]"
     }
 
+    /// Whether it is the process's own: what it writes there nobody else sees.
+    pub fn is_private(&self) -> bool {
+        !self.shared && !self.is_special() && !self.is_vsyscall()
+    }
+
     /// Whether it is private memory with no file behind.
     pub fn is_anon(&self) -> bool {
         !self.shared && self.ino == 0 && !self.path.starts_with(b"/") && !self.is_special()
@@ -72,6 +77,11 @@ pub fn read(pid: libc::pid_t, name: &str) -> Result<Vec<u8>, CaptureError> {
         .and_then(|file| file.take(u64::MAX).read_to_end(&mut bytes));
     read.map_err(|e| proc_error(name, e))?;
     Ok(bytes)
+}
+
+/// Reads and parses `/proc/PID/maps`.
+pub fn maps(pid: libc::pid_t) -> Result<Vec<Mapping>, CaptureError> {
+    parse_maps(&read(pid, "maps")?)
 }
 
 /// Reads `/proc/PID/smaps`.

@@ -288,7 +288,7 @@ impl Shot {
         let inherited = dont_fork.is_empty() && frozen.iter().all(|m| m.vm_flags.is_empty());
         let known = match inherited && !tracker.maps.is_empty() {
             true => {
-                let now = procfs::parse_maps(&procfs::read(self.pid, "maps")?)?;
+                let now = procfs::maps(self.pid)?;
                 Pending::new(self.pid, &now, &tracker.maps)
             }
             false => None,

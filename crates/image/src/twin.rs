@@ -264,7 +264,7 @@ pub(crate) fn not_inherited(
     maps: &[Mapping],
     twin: libc::pid_t,
 ) -> Result<(Vec<Saved>, Vec<Mapping>), CaptureError> {
-    let inherited = procfs::parse_maps(&procfs::read(twin, "maps")?)?;
+    let inherited = procfs::maps(twin)?;
     fault::point(fault::TWIN_TOLD)?;
     let (mut saved, mut dont_fork) = (Vec::new(), Vec::new());
     let (mut own, mut copy) = (Pagemap::open(pid)?, Pagemap::open(twin)?);

@@ -221,7 +221,7 @@ mod tests {
     /// This process's vdso and where it lies.
     fn own() -> (Vec<u8>, u64) {
         let pid = std::process::id() as i32;
-        let maps = procfs::parse_maps(&procfs::read(pid, "maps").unwrap()).unwrap();
+        let maps = procfs::maps(pid).unwrap();
         let m = maps.iter().find(|m| m.path == b"[vdso]").unwrap();
         let mut bytes = vec![0; (m.end - m.start) as usize];
         memory::read_exact(pid, m.start, &mut bytes).unwrap();

@@ -7,7 +7,7 @@
 
 use super::{Agent, Msg};
 use eyrie_control::Ft;
-use eyrie_control::far::{BackEnd, Call, Rejoin, RejoinStep, Rejoined};
+use eyrie_control::far::{BackEnd, Call, Place, Rejoin, RejoinStep, Rejoined};
 use eyrie_control::node::FromNode;
 use eyrie_image::{MadeSockets, RestoreError, Rewiring, this_network};
 use std::net::IpAddr;
@@ -128,7 +128,7 @@ fn look(generation: u32, turn: u64, paths: &[PathBuf], here: IpAddr) -> Stepped 
             BackEnd { link, own, peer, has }
         };
         let ends = rewiring.ends().into_iter().map(end).collect();
-        (rewiring, Rejoined::Place { network: this_network(), here, ends })
+        (rewiring, Rejoined::Place(Place { network: this_network(), here, ends }))
     });
     let (rewiring, result) = apart(looked);
     Stepped { generation, turn, rewiring, made: Vec::new(), result }

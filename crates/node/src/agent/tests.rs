@@ -97,6 +97,17 @@ impl Bench {
         }
     }
 
+    /// The rank is looked for, but what is found is told only when the late message has come.
+    async fn found_late(&mut self) {
+        self.find();
+        assert!(!self.has_said(found), "its process may still be held");
+        if self.late.is_empty() {
+            self.until_late().await;
+        }
+        self.catch_up();
+        self.until(found).await;
+    }
+
     async fn halt(&mut self) {
         self.obey(ToNode::Halt { turn: 1 });
         let halted = self.until(|s| matches!(s, FromNode::Halted { .. })).await;
@@ -144,10 +155,7 @@ fn a_rank_that_dies_while_it_is_let_go_for_a_checkpoint_is_looked_for() {
         bench.is_late = |m| matches!(m, Msg::WentOn { .. });
         bench.checkpoint(false);
         bench.kill().await;
-        bench.find();
-        assert!(!bench.has_said(found), "its process may still be held");
-        bench.catch_up();
-        bench.until(found).await;
+        bench.found_late().await;
     });
 }
 
@@ -159,10 +167,7 @@ fn who_held_a_rank_is_waited_for_also_when_all_ranks_are_forgotten() {
         bench.is_late = |m| matches!(m, Msg::WentOn { .. });
         bench.kill().await;
         bench.obey(ToNode::Renew { epoch: 2 });
-        bench.find();
-        assert!(!bench.has_said(found), "its process may still be held");
-        bench.catch_up();
-        bench.until(found).await;
+        bench.found_late().await;
     });
 }
 
@@ -204,11 +209,7 @@ fn a_rank_that_dies_while_all_stand_is_looked_for_when_they_go_on() {
         bench.until(|s| matches!(s, FromNode::Cut { result: Ok(_), .. })).await;
         bench.is_late = |m| matches!(m, Msg::CutOver { .. });
         bench.kill().await;
-        bench.find();
-        assert!(!bench.has_said(found), "its process may still be held");
-        bench.until_late().await;
-        bench.catch_up();
-        bench.until(found).await;
+        bench.found_late().await;
     });
 }
 

@@ -16,7 +16,7 @@ use super::network::{Copy, Sent};
 use super::{Agent, Msg, saving};
 use crate::checkpoint::{GoOn, Stands};
 use eyrie_control::Ft;
-use eyrie_control::far::{FarEnd, FarJoint};
+use eyrie_control::far::{End, Joint};
 use eyrie_control::node::{FromNode, SetPart};
 use eyrie_image::{Between, Family};
 use eyrie_ledger::saved;
@@ -46,7 +46,7 @@ pub(super) struct Together {
 pub(crate) struct Copied {
     pub logs: Logs,
     pub between: Between,
-    pub ends: Vec<FarEnd>,
+    pub ends: Vec<End>,
 }
 
 /// Copies of what ranks have sent.
@@ -192,7 +192,7 @@ impl Agent {
     }
 
     /// The ranks of all nodes stand: reads what has come over connections between these.
-    pub(super) fn read_far(&mut self, generation: u32, joints: Vec<FarJoint>) {
+    pub(super) fn read_far(&mut self, generation: u32, joints: Vec<Joint>) {
         let this = |t: &&mut Together| t.generation == generation;
         let Some(together) = self.together.as_mut().filter(this) else { return };
         let (mut between, tell) = (std::mem::take(&mut together.between), self.tell.clone());
@@ -260,12 +260,12 @@ impl Agent {
     }
 }
 
-fn far_end(end: eyrie_image::FarEnd) -> FarEnd {
+fn far_end(end: eyrie_image::FarEnd) -> End {
     let eyrie_image::FarEnd { socket, own, peer, network, behind } = end;
-    FarEnd { socket, own, peer, network, behind }
+    End { socket, own, peer, network, behind }
 }
 
-fn far_joint(joint: FarJoint) -> eyrie_image::FarJoint {
-    let FarJoint { socket, link, behind } = joint;
+fn far_joint(joint: Joint) -> eyrie_image::FarJoint {
+    let Joint { socket, link, behind } = joint;
     eyrie_image::FarJoint { socket, link, behind }
 }

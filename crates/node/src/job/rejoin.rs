@@ -10,7 +10,7 @@ use eyrie_control::auth::Key;
 use eyrie_control::far::{self, RejoinStep, Rejoined};
 use eyrie_control::node::{FromNode, ToNode};
 use eyrie_protocol::muster::Muster;
-use eyrie_protocol::rejoin::{BackEnd, Call, Place, Rejoin, Step};
+use eyrie_protocol::rejoin::{Call, Rejoin, Step};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -99,10 +99,7 @@ impl Job {
         let Some(under_way) = under_way.filter(this) else { return };
         let rejoin = &mut under_way.rejoin;
         let step = match result {
-            Ok(Rejoined::Place { network, here, ends }) => {
-                let ends = ends.into_iter().map(back_end).collect();
-                rejoin.looked(node, turn, Place { network, here, ends })
-            }
+            Ok(Rejoined::Place(place)) => rejoin.looked(node, turn, place),
             Ok(Rejoined::Joined { failed }) => rejoin.joined(node, turn, failed),
             Ok(Rejoined::Settled) => rejoin.settled(node, turn),
             Err(why) => Some(Step::Refused { node, why }),
@@ -185,9 +182,4 @@ fn with_tokens(all: BTreeMap<u32, Vec<Call>>) -> io::Result<Vec<(u32, Vec<far::C
         orders.push((node, told));
     }
     Ok(orders)
-}
-
-fn back_end(end: far::BackEnd) -> BackEnd {
-    let far::BackEnd { link, own, peer, has } = end;
-    BackEnd { link, own, peer, has }
 }

@@ -13,9 +13,8 @@ use crate::membership::Member;
 use crate::monitor;
 use crate::recovery::{Input, Planner};
 use eyrie_control::EventKind;
-use eyrie_control::far::{FarEnd, FarJoint};
 use eyrie_control::node::{CheckpointResult, SetPart, ToNode};
-use eyrie_protocol::joints::{End, Joint};
+use eyrie_protocol::joints::End;
 use eyrie_protocol::sets::{Set, Verdict};
 use std::collections::BTreeMap;
 
@@ -80,9 +79,8 @@ impl Job {
         &mut self,
         node: u32,
         generation: u32,
-        result: Result<Vec<FarEnd>, String>,
+        result: Result<Vec<End>, String>,
     ) {
-        let result = result.map(|ends| ends.into_iter().map(end).collect());
         let result = result.map_err(|why| format!("{}: {why}", self.node_name(node)));
         if self.units.exist() {
             return self.unit_stands(node, generation, result);
@@ -110,7 +108,7 @@ impl Job {
         if verdict == Verdict::Read {
             let generation = taking.set.generation();
             for (node, joints) in taking.set.joints() {
-                let joints = joints.iter().map(joint).collect();
+                let joints = joints.clone();
                 self.nodes[*node as usize].send(ToNode::ReadFar { generation, joints });
             }
             return;
@@ -270,16 +268,6 @@ impl Job {
         self.plan(Input::GoBack);
         self.step(monitor::Input::Together);
     }
-}
-
-fn end(end: FarEnd) -> End {
-    let FarEnd { socket, own, peer, network, behind } = end;
-    End { socket, own, peer, network, behind }
-}
-
-fn joint(joint: &Joint) -> FarJoint {
-    let Joint { socket, link, behind } = *joint;
-    FarJoint { socket, link, behind }
 }
 
 fn no_more(rank: u32) -> String {

@@ -151,6 +151,8 @@ impl Job {
         let several = self.spec.ft != Ft::Node;
         let taking = self.units.taken_of(unit).filter(|_| several);
         let Some((verdict, taking)) = verdict.zip(taking) else { return };
+        // Units have no connections between nodes that could be read: an image with one is refused.
+        debug_assert_ne!(verdict, Verdict::Read);
         let (generation, keep) = (taking.set.generation(), verdict == Verdict::Keep);
         for node in taking.set.nodes() {
             self.nodes[node as usize].send(ToNode::GoOn { generation, keep });
