@@ -7,12 +7,12 @@ use crate::vault_store::{self, Objects};
 use anyhow::{Context, anyhow};
 use eyrie_objects::Place;
 use eyrie_terminal::{FAILED, Failure, USAGE, print, say, units};
-use eyrie_vault::Vault;
 use eyrie_vault::disk::{Disk, Folder};
 use eyrie_vault::member::Member;
 use eyrie_vault::record::Made;
 use eyrie_vault::seal::Key;
 use eyrie_vault::vault::{Mended, Opened, State};
+use eyrie_vault::{HoldError, Vault};
 use serde_json::{Value, json};
 use std::fs::{self, OpenOptions};
 use std::io::{BufWriter, Write};
@@ -31,16 +31,39 @@ pub fn vault(args: &Args) -> Result<i32, Failure> {
     }
 }
 
-/// The members among the folders, and the folders that are empty.
-pub fn members(folders: &[PathBuf]) -> anyhow::Result<(Vec<Member<Folder>>, Vec<Folder>)> {
-    let (mut members, mut empty) = (Vec::new(), Vec::new());
+/// Takes a folder for this command alone.
+pub fn hold(folder: &mut Folder, command: &str) -> anyhow::Result<()> {
+    let held = folder.hold(&format!("`eyrie vault {command}`"));
+    held.map_err(|error| match error {
+        HoldError::Held { .. } => anyhow!(
+            "{error}: nothing was changed. Try again when that has ended; `eyrie vault ls`, \
+             `verify` and `export` only read, and can be used meanwhile"
+        ),
+        HoldError::Io { .. } => error.into(),
+    })
+}
+
+/// The members among the folders, and the folders that are empty. `change`: the command that is
+/// going to change them.
+pub fn members(
+    folders: &[PathBuf],
+    change: Option<&str>,
+) -> anyhow::Result<(Vec<Member<Folder>>, Vec<Folder>)> {
+    let mut all = Vec::new();
     for path in folders {
-        let open = || Folder::open(path).with_context(|| format!("cannot use {}", path.display()));
-        if open()?.names()?.is_empty() {
-            empty.push(open()?);
+        let folder = Folder::open(path);
+        let mut folder = folder.with_context(|| format!("cannot use {}", path.display()))?;
+        // Before anything of any of them is read.
+        change.map_or(Ok(()), |command| hold(&mut folder, command))?;
+        all.push(folder);
+    }
+    let (mut members, mut empty) = (Vec::new(), Vec::new());
+    for (folder, path) in all.into_iter().zip(folders) {
+        if folder.names()?.is_empty() {
+            empty.push(folder);
             continue;
         }
-        let member = Member::open(open()?);
+        let member = Member::open(folder);
         let member = member.with_context(|| format!("cannot use {}", path.display()))?;
         let none = || anyhow!("{} is no member of a vault, and not empty", path.display());
         members.push(member.ok_or_else(none)?);
@@ -73,7 +96,7 @@ pub fn tell(opened: &Opened, looking: bool) {
 }
 
 fn look(folders: &[PathBuf]) -> anyhow::Result<Vault<Folder>> {
-    let (vault, opened) = Vault::look(members(folders)?.0)?;
+    let (vault, opened) = Vault::look(members(folders, None)?.0)?;
     tell(&opened, true);
     Ok(vault)
 }
@@ -175,7 +198,8 @@ fn pace(limit: Option<u64>) -> impl FnMut(u64) {
 
 /// `write`: with what limit, and whether empty folders are taken.
 fn mend(look: &Look, write: Option<(&Mend, bool)>) -> Result<i32, Failure> {
-    let (members, empty) = members(&look.members)?;
+    let command = write.map(|(_, take)| if take { "repair" } else { "scrub" });
+    let (members, empty) = members(&look.members, command)?;
     let (mut vault, opened) = match write {
         None => Vault::look(members).context("cannot open the vault")?,
         Some(_) => Vault::open(members).context("cannot open the vault")?,

@@ -60,7 +60,9 @@ pub struct Ls {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit code 0: everything is sound now. 1: something is lost.")]
+#[command(after_help = "\
+Exit code 0: everything is sound now. 1: something is lost; or a folder is in use by a job that
+runs, or by another command, and nothing was changed.")]
 pub struct Mend {
     #[command(flatten)]
     pub look: Look,

@@ -1,6 +1,6 @@
 //! `eyrie vault import`: files as a generation, in the way that takes least.
 
-use crate::vault::{key, members, tell};
+use crate::vault::{hold, key, members, tell};
 use crate::vault_args::Import;
 use crate::vault_store::{self, Fetched, Objects};
 use anyhow::{Context, anyhow};
@@ -22,7 +22,8 @@ fn create(scheme: Scheme, folders: &[PathBuf]) -> anyhow::Result<Vault<Folder>> 
     let mut disks = Vec::new();
     for path in folders {
         let disk = Folder::create(path);
-        let disk = disk.with_context(|| format!("cannot make {}", path.display()))?;
+        let mut disk = disk.with_context(|| format!("cannot make {}", path.display()))?;
+        hold(&mut disk, "import")?;
         if !disk.names()?.is_empty() {
             return Err(anyhow!("{} is not empty", path.display()));
         }
@@ -118,7 +119,7 @@ fn open(args: &Import) -> anyhow::Result<Vault<Folder>> {
     let mut vault = match args.vault {
         Some(scheme) => create(scheme, &args.look.members).context("cannot make a vault")?,
         None => {
-            let (vault, opened) = Vault::open(members(&args.look.members)?.0)
+            let (vault, opened) = Vault::open(members(&args.look.members, Some("import"))?.0)
                 .context("cannot open the vault (--vault SCHEME makes a new one)")?;
             tell(&opened, false);
             vault

@@ -1,7 +1,7 @@
 //! `eyrie vault` over folders that stand for nodes.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 const NODES: u32 = 6;
 
@@ -167,6 +167,39 @@ fn scrub_repairs_flipped_bits_and_repair_lost_folders() {
     let out = good(vault(home, "repair", &["--limit", "1G"], &all()));
     assert!(out.contains("0 lost"), "{out}");
     good(vault(home, "verify", &[], &all()));
+    assert_exported(home, "restored", &[1, 2, 3, 4]);
+}
+
+#[test]
+fn one_command_at_a_time_changes_folders_and_a_dead_one_none() {
+    let home = world();
+    let home = home.path();
+    std::fs::remove_dir_all(home.join("n2")).unwrap();
+    std::fs::create_dir(home.join("n2")).unwrap();
+    // A byte a second: it is at work as long as this test takes.
+    let mut command = eyrie();
+    command.current_dir(home).args(["vault", "repair", "--limit", "1"]);
+    command.args(all().iter().map(|node| format!("n{node}")));
+    let mut slow = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let who = format!("`eyrie vault repair` (process {})", slow.id());
+    // What is in the file is written by who has it; the last folder is had when all are.
+    let last = home.join("n5/lock");
+    while !std::fs::read_to_string(&last).is_ok_and(|text| text.trim_end() == who) {
+        assert!(slow.try_wait().unwrap().is_none(), "it has ended");
+        std::thread::yield_now();
+    }
+    let by = format!("in use by {who}");
+    for (action, args) in [("scrub", &[][..]), ("repair", &[]), ("import", &["--from", "from"])] {
+        let refused = vault(home, action, args, &[5, 4]);
+        let (_, err) = texts(&refused);
+        assert_eq!(refused.status.code(), Some(1), "{err}");
+        assert!(err.contains(&by) && err.contains("nothing was changed"), "{err}");
+    }
+    good(vault(home, "ls", &[], &all()));
+    assert_exported(home, "meanwhile", &[0, 1, 3, 4, 5]);
+    slow.kill().unwrap();
+    slow.wait().unwrap();
+    good(vault(home, "repair", &[], &all()));
     assert_exported(home, "restored", &[1, 2, 3, 4]);
 }
 

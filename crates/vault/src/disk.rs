@@ -3,6 +3,7 @@
 //! Kept true: nothing here decides anything; which write must be durable before which other is
 //! `member`'s affair, and what that relies on is said at each method.
 
+use crate::hold::{Hold, HoldError, LOCK};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -70,6 +71,7 @@ pub trait Disk {
 pub struct Folder {
     path: PathBuf,
     open: RefCell<HashMap<String, Rc<File>>>,
+    hold: Option<Hold>,
 }
 
 /// Files that are kept open.
@@ -85,7 +87,16 @@ impl Folder {
 
     pub fn open(path: &Path) -> io::Result<Folder> {
         fs::read_dir(path)?;
-        Ok(Folder { path: path.into(), open: RefCell::default() })
+        Ok(Folder { path: path.into(), open: RefCell::default(), hold: None })
+    }
+
+    /// Nobody else changes what is in the folder as long as this one is there, or its process.
+    /// `who` is told to those who try.
+    pub fn hold(&mut self, who: &str) -> Result<(), HoldError> {
+        if self.hold.is_none() {
+            self.hold = Some(Hold::take(&self.path, who)?);
+        }
+        Ok(())
     }
 
     pub fn path(&self) -> &Path {
@@ -173,6 +184,8 @@ impl Disk for Folder {
         let entries = fs::read_dir(&self.path)?.collect::<io::Result<Vec<_>>>()?;
         let mut names: Vec<String> =
             entries.into_iter().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        // It is nothing of the member's: a folder with that alone is empty.
+        names.retain(|name| name != LOCK);
         names.sort();
         Ok(names)
     }

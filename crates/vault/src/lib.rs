@@ -4,7 +4,8 @@
 //! group, so that any `m` of them may vanish. The rooms, each without knowledge of those above it:
 //!
 //! - `code`: erasure codes; `scheme`, `layout`, `geometry`: who protects whom, and where it lies
-//! - `record`, `seal`, `files`, `disk`: what is written; `stream`: encrypted files beside vaults
+//! - `record`, `seal`, `files`, `disk`: what is written; `hold`: one process at a time; `stream`:
+//!   encrypted files beside vaults
 //! - `flow`, `coordinator`, `recovery`: encoding, commit and what follows of a crash, as state
 //!   machines without I/O; `cost`, `ways`: models of what each way of doing that would take
 //! - `member`, `update`: one node's part; `vault`: all members in one process, over folders
@@ -17,6 +18,7 @@ pub mod encoding;
 pub mod files;
 pub mod flow;
 pub mod geometry;
+mod hold;
 pub mod layout;
 pub mod member;
 mod payload;
@@ -31,5 +33,6 @@ pub mod ways;
 
 pub use change::Runs;
 pub use flow::Encoder;
+pub use hold::HoldError;
 pub use scheme::{Scheme, SchemeError};
 pub use vault::{Vault, VaultError};

@@ -132,6 +132,13 @@ def test_flipped_bits_in_the_vault_are_passed_by():
     with Nodes("farm", 4, ["--vault", "rs:2+2"], ckpt_every=0) as job:
         job.wait_running(4)
         job.eyrie("checkpoint", "last")
+        # Nothing is mended, or taken away, under a running job.
+        folders = sorted(glob.glob(os.path.join(job.folder(), "node-*", "vault")))
+        for action in ("scrub", "repair"):
+            code, _, told = job.eyrie("vault", action, *folders, check=False)
+            name = os.path.basename(job.folder())
+            assert code == 1 and f"in use by job {name}, which runs: its node 0" in told, told
+        job.eyrie("vault", "verify", *folders)
         # One member is lost, of another all is damaged: that is as much as is borne.
         for path in glob.glob(os.path.join(job.folder(), "node-3", "vault", "gen-*")):
             with open(path, "r+b") as file:

@@ -259,7 +259,10 @@ impl Job {
             }
             self.tell_clusters();
         }
-        tracing::info!("the gateway of {name}: {}", why.unwrap_or("its node leaves the job"));
+        match why {
+            Some(why) => tracing::warn!("the gateway of {name}: {why}"),
+            None => tracing::info!("the gateway of {name} moves: its node leaves the job"),
+        }
     }
 
     /// Says, now and then, that none comes up.

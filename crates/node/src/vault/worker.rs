@@ -11,6 +11,7 @@ use crate::store::{Identity, Members};
 use eyrie_control::node::{Choice, FromNode};
 use eyrie_control::vault::{Link, Spent};
 use eyrie_control::{VaultOrder, VaultStep};
+use eyrie_vault::HoldError;
 use eyrie_vault::disk::Folder;
 use eyrie_vault::encoding::{Message, Messages};
 use eyrie_vault::member::{Member, MemberError};
@@ -200,7 +201,14 @@ impl Worker {
         let probing = if measure { self.start_probe(&nodes) } else { None };
         if self.member.is_none() {
             let identity = record::Identity { vault, node, scheme, places };
-            let folder = Folder::create(&self.setup.folder).map_err(|e| e.to_string())?;
+            let mut folder = Folder::create(&self.setup.folder).map_err(|e| e.to_string())?;
+            // As long as this process lives others change nothing that it knows of the folder.
+            match folder.hold(&format!("job {}, which runs: its node {node}", self.setup.job)) {
+                Ok(()) => {}
+                Err(error @ HoldError::Held { .. }) => return Err(error.to_string()),
+                // Not all file systems have locks.
+                Err(error) => tracing::warn!("vault: {error}"),
+            }
             self.member = Some(Member::create(folder, identity).map_err(|e| e.to_string())?);
         }
         self.with(|member| member.begin(generation, term))?;
