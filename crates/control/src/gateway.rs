@@ -73,6 +73,8 @@ pub struct Gate {
 pub enum ToGateway {
     /// All gateways that are there.
     Gates(Vec<Gate>),
+    /// The controller is there.
+    Beat,
 }
 
 /// From a gateway to the controller.
@@ -86,6 +88,8 @@ pub enum FromGateway {
         outside: SocketAddr,
     },
     Carried(Carried),
+    /// It carries, or could.
+    Beat,
 }
 
 /// What a gateway has done since its start.
@@ -113,8 +117,10 @@ pub struct ClusterStatus {
 /// A gateway, for `eyrie status`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GatewayStatus {
-    /// `starting`, `live` or `lost`.
+    /// `starting`, `live`, `lost` or `ended`.
     pub state: String,
+    /// The node that it is with: when that is lost or leaves, it moves.
+    pub node: Option<u32>,
     /// The machine it is on; null: the controller's.
     pub host: Option<String>,
     /// On its machine.

@@ -81,7 +81,7 @@ pub struct Wired {
     pub limits: Arc<Limits>,
 }
 
-pub use gateway::Gateway;
+pub use gateway::{Gateway, Heard};
 
 static LINES: AtomicU64 = AtomicU64::new(1);
 

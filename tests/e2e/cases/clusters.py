@@ -10,7 +10,7 @@ import tempfile
 
 from controller import kill_controller, unharmed
 from harness import EYRIE, alive, example, run_to_end
-from hosts import Hosted, shell
+from hosts import PLAIN, Hosted, shell
 from nodes import SIZES, Nodes, checkpointed_again, expected, killed
 from restart import restart, save
 from strangers import hello, ports, say
@@ -166,6 +166,41 @@ def test_a_gateway_dies_with_a_rank_and_a_node():
         assert not job.count("rolled-back") and not job.count("diverged"), job.report()
 
 
+def test_a_gateway_that_falls_silent_is_replaced():
+    """Its process is there, and does nothing: another node of the cluster has the next one."""
+    expected("farm")
+    with Clusters("farm", 4, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        before = job.gateways_live()[1]
+        os.kill(before["pid"], signal.SIGSTOP)
+        job.wait_event("gateway-back")
+        lost = next(e["text"] for e in job.events() if e["event"] == "gateway-lost")
+        assert "cluster 1" in lost and "nothing was heard" in lost, lost
+        after = job.gateways_live()[1]
+        assert (before["node"], after["node"]) == (2, 3) and not alive(before["pid"]), after
+        checkpointed_again(job)
+        unharmed(job)
+        job.ends_as("farm")
+
+
+def test_all_nodes_of_a_cluster_are_lost():
+    """It has no gateway then, and has one again when a node joins; the job goes on."""
+    expected("heat")
+    with Clusters("heat", 4, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        before = job.gateways_live()[1]
+        job.kill_nodes(2, 3)
+        job.until(lambda: job.gateways()[1]["state"] == "ended", "the end of a gateway")
+        assert not alive(before["pid"]), job.gateways()
+        job.wait_event("rolled-back")
+        grow = lambda: job.eyrie("grow", "last", "--nodes", "2", check=False)
+        # Not while all ranks just go back.
+        job.until(lambda: grow()[0] == 0, "new nodes")
+        assert job.gateways_live()[1]["node"] == 5, job.gateways()
+        job.ends_as("heat")
+        assert not job.count("diverged"), job.report()
+
+
 def test_a_controller_dies_and_its_gateways_with_it():
     """The next one starts others; no rank is touched."""
     expected("farm")
@@ -240,6 +275,24 @@ def test_hosts_are_in_clusters_that_their_file_names():
         checkpointed_again(job)
         job.ends_as("farm")
         unharmed(job)
+
+
+def test_a_host_that_takes_no_gateway_is_passed_over_and_tried_again():
+    """The next one of the cluster has it, until that is lost."""
+    expected("farm")
+    text = "alpha cluster=east slots=2\nbeta cluster=west\ngamma cluster=west\n"
+    once = 'case "$*" in beta*__gateway) mkdir "$0.once" 2>/dev/null && exit 255;; esac\n'
+    with shell(once + PLAIN) as rsh, hosted(rsh, text) as job:
+        job.all_checkpointed()
+        west = lambda: job.status()["clusters"][1]["gateway"]
+        live = lambda host: (g := west())["state"] == "live" and g["host"] == host and g
+        first = job.until(lambda: live("gamma"), "a gateway on the other host")
+        job.kill_nodes(2)
+        job.wait_event("node-lost", node=2)
+        job.until(lambda: live("beta"), "a gateway on the host that is left")
+        assert not alive(first["pid"]), west()
+        job.ends_as("farm")
+        assert not job.count("rolled-back") and not job.count("diverged"), job.report()
 
 
 def test_the_controller_of_hosts_in_clusters_dies():

@@ -10,7 +10,7 @@ from clusters import Clusters, hosted
 from drain import Asked, drain, is_gone, nothing_again, on_node, ready, refused
 from harness import TIMEOUT_S, alive, example, run_to_end
 from hosts import PLAIN, Hosted, shell
-from nodes import SIZES, Nodes, Pointed, expected, kill_stopped
+from nodes import SIZES, Nodes, Pointed, checkpointed_again, expected, kill_stopped
 
 
 def migrate(job, *words, code=0):
@@ -335,6 +335,24 @@ def test_a_node_leaves_and_its_ranks_stay_in_their_cluster():
         assert {g["state"] for g in job.gateways()} == {"live"}, job.gateways()
         job.ends_as("farm")
         nothing_again(job, [3])
+
+
+def test_a_node_leaves_and_its_clusters_gateway_moves():
+    """Before it is said that the node has left; the cluster's other node has the gateway then."""
+    expected("farm")
+    with Clusters("farm", 4, ckpt_every=0.5) as job:
+        record = ready(job)
+        before = job.gateways_live()
+        assert [g["node"] for g in before] == [0, 2], before
+        drain(job, "2")
+        assert not alive(before[1]["pid"]), job.gateways()
+        is_gone(job, 2, record)
+        assert homes(job) == [0, 1, 3, 3], job.status()
+        assert [g["node"] for g in job.gateways_live()] == [0, 3], job.gateways()
+        assert not job.count("gateway-lost"), job.report()
+        checkpointed_again(job)
+        job.ends_as("farm")
+        nothing_again(job, [2])
 
 
 def test_a_cluster_that_has_left_is_joined_again():

@@ -1,26 +1,45 @@
 //! The gateway of a cluster, as the controller starts and holds it.
 //!
 //! Kept true: the job's key goes through its standard input, which stays open as long as it is
-//! wanted; a gateway that is not held any more ends, and so does one whose controller does.
+//! wanted; a gateway that is not held any more ends, and so does one whose controller does. It is
+//! told again and again that the controller is there, and silence of a gateway that has listened is
+//! told, once, after as long as that of a node or longer.
 
 use super::Crew;
 use crate::monitor::Death;
 use crate::netns::{self, Bridge};
-use crate::{guest, reap, spawn};
+use crate::{guest, reap, spawn, wire};
 use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
 use eyrie_control::gateway::{Begin, FromGateway, MARK, ToGateway};
 use eyrie_control::{PROTOCOL, encode_within};
-use std::io::{self, BufRead, BufReader, PipeReader, Write};
+use eyrie_protocol::patience::{Side, Tie};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{self, PipeReader, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::time::Duration;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
 
 /// Longest wait for one that is to end by itself.
 const FAREWELL: Duration = Duration::from_secs(2);
+/// How often a gateway is told that the controller is there.
+const BEAT: Duration = Duration::from_secs(1);
+/// Silence of a gateway that is always borne: another one costs all that go through it a pause.
+const BORNE_MS: u64 = 4_000;
+const READ_BYTES: usize = 16 * 1024;
+
+/// What comes of a gateway.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Heard {
+    Said(FromGateway),
+    /// Nothing for so long, since it has listened. There is no more after this.
+    Silence {
+        ms: u64,
+    },
+}
 
 /// A gateway that was started.
 pub struct Gateway {
@@ -32,12 +51,12 @@ pub struct Gateway {
 }
 
 impl Crew {
-    /// Starts the gateway of a cluster, on the host of a node of it. What it says goes to `hear`.
+    /// Starts the gateway of a cluster, on the host of a node of it. What comes goes to `hear`.
     pub fn start_gateway(
         &self,
         (cluster, number): (u32, u64),
         node: u32,
-        hear: impl Fn(FromGateway) + Send + 'static,
+        hear: impl Fn(Heard) + Send + 'static,
     ) -> io::Result<Gateway> {
         let controller = self.listens_for(node)?;
         let mut command = match &self.spec.hosts {
@@ -117,7 +136,12 @@ fn feed(mut stdin: ChildStdin, frames: Vec<u8>) -> io::Result<Sender<ToGateway>>
     let (orders, ordered): (_, Receiver<ToGateway>) = mpsc::channel();
     let work = move || {
         let mut written = stdin.write_all(&frames);
-        for order in ordered {
+        loop {
+            let order = match ordered.recv_timeout(BEAT) {
+                Ok(order) => order,
+                Err(RecvTimeoutError::Timeout) => ToGateway::Beat,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
             let Ok(frame) = encode_within(MAX_NODE_FRAME_BYTES, &order) else { continue };
             // One that has ended tells by that.
             written = written.and_then(|()| stdin.write_all(&frame));
@@ -128,19 +152,78 @@ fn feed(mut stdin: ChildStdin, frames: Vec<u8>) -> io::Result<Sender<ToGateway>>
 }
 
 /// Listens to what it says; what else comes, of a remote shell for example, is for the log.
-fn listen(said: PipeReader, hear: impl Fn(FromGateway) + Send + 'static) -> io::Result<()> {
+fn listen(said: PipeReader, hear: impl Fn(Heard) + Send + 'static) -> io::Result<()> {
     let work = move || {
-        for line in BufReader::new(said).split(b'\n').map_while(Result::ok) {
-            let line = String::from_utf8_lossy(&line);
-            match line.strip_prefix(MARK).map(serde_json::from_str) {
-                Some(Ok(message)) => hear(message),
-                Some(Err(error)) => tracing::warn!(%error, "a gateway: {line}"),
-                None => tracing::info!("a gateway: {}", line.trim_end()),
-            }
+        if let Err(error) = listen_to(said, &hear) {
+            tracing::warn!(%error, "a gateway is not heard any more");
         }
     };
     std::thread::Builder::new().name("eyrie-listen".into()).spawn(work)?;
     Ok(())
+}
+
+fn listen_to(mut said: PipeReader, hear: &impl Fn(Heard)) -> io::Result<()> {
+    let begun = Instant::now();
+    let now_ms = || begun.elapsed().as_millis() as u64;
+    let mut words = Vec::new();
+    let mut buffer = [0; READ_BYTES];
+    // Since it listens.
+    let mut tie: Option<Tie> = None;
+    loop {
+        if is_readable(&said)? {
+            let count = match said.read(&mut buffer) {
+                Ok(0) => return Ok(()),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            tie.iter_mut().for_each(|tie| tie.heard(now_ms()));
+            words.extend_from_slice(&buffer[..count]);
+            for message in messages(&mut words) {
+                if matches!(message, FromGateway::Ready { .. }) {
+                    tie.get_or_insert_with(|| tie_at(now_ms()));
+                }
+                hear(Heard::Said(message));
+            }
+        }
+        if let Some(tie) = &mut tie
+            && tie.over(now_ms())
+        {
+            hear(Heard::Silence { ms: tie.silent_ms(now_ms()) });
+            return Ok(());
+        }
+    }
+}
+
+fn tie_at(now_ms: u64) -> Tie {
+    let mut tie = Tie::new(Side::Controller, now_ms);
+    tie.told(BORNE_MS, None, now_ms);
+    tie
+}
+
+/// Waits for something to be said, for a moment.
+fn is_readable(said: &PipeReader) -> io::Result<bool> {
+    let limit = Timespec { tv_sec: 0, tv_nsec: wire::BEAT.subsec_nanos().into() };
+    match poll(&mut [PollFd::new(said, PollFlags::IN)], Some(&limit)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Takes the whole lines; what begins one stays.
+fn messages(words: &mut Vec<u8>) -> Vec<FromGateway> {
+    let whole = words.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+    let lines: Vec<u8> = words.drain(..whole).collect();
+    let mut messages = Vec::new();
+    for line in String::from_utf8_lossy(&lines).lines() {
+        match line.strip_prefix(MARK).map(serde_json::from_str) {
+            Some(Ok(message)) => messages.push(message),
+            Some(Err(error)) => tracing::warn!(%error, "a gateway: {line}"),
+            None => tracing::info!("a gateway: {}", line.trim_end()),
+        }
+    }
+    messages
 }
 
 impl Gateway {
@@ -178,5 +261,48 @@ impl Gateway {
         guest::poll_end(&pidfd, FAREWELL);
         let _ = reap::collect(&pidfd);
         reap::forget(pid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READY: &str = r#"{"ready":{"pid":7,"inside":"127.0.0.1:1","outside":"127.0.0.1:2"}}"#;
+
+    fn heard_of(said: PipeReader) -> Receiver<Heard> {
+        let (tell, told) = mpsc::channel();
+        listen(said, move |heard| drop(tell.send(heard))).unwrap();
+        told
+    }
+
+    #[test]
+    fn words_of_a_remote_shell_are_told_from_those_of_the_gateway() {
+        let mut words = format!("Welcome\n{MARK}{READY}\n{MARK}nonsense\n{MARK}\"be").into_bytes();
+        let ready = messages(&mut words);
+        assert!(matches!(ready[..], [FromGateway::Ready { pid: 7, .. }]), "{ready:?}");
+        assert!(messages(&mut words).is_empty());
+        words.extend_from_slice(b"at\"\n");
+        assert_eq!(messages(&mut words), [FromGateway::Beat]);
+        assert!(words.is_empty());
+    }
+
+    #[test]
+    fn silence_is_told_once_and_only_of_one_that_has_listened() {
+        let (said, mut says) = io::pipe().unwrap();
+        let told = heard_of(said);
+        let begun = Instant::now();
+        says.write_all(format!("{MARK}{READY}\n").as_bytes()).unwrap();
+        assert!(matches!(told.recv(), Ok(Heard::Said(FromGateway::Ready { .. }))));
+        let silence = told.recv().unwrap();
+        assert!(matches!(silence, Heard::Silence { ms } if ms > BORNE_MS), "{silence:?}");
+        assert!(begun.elapsed() > Duration::from_millis(BORNE_MS));
+        assert!(told.recv().is_err());
+        let (said, says) = io::pipe().unwrap();
+        let told = heard_of(said);
+        let wait = told.recv_timeout(Duration::from_millis(BORNE_MS + 1_000));
+        assert_eq!(wait, Err(RecvTimeoutError::Timeout));
+        drop(says);
+        assert!(told.recv().is_err());
     }
 }

@@ -4,7 +4,8 @@
 //! One thread (`relay`) carries bytes between sockets and the multiplexers (`eyrie_gateway`) and
 //! waits for none of them; threads of their own introduce callers (`greet`) and call other gateways
 //! (`call`). Kept true: it holds nothing that cannot be made again, so it may die at any time; only
-//! who knows the job's key gets further than its hello; it ends when its standard input does.
+//! who knows the job's key gets further than its hello; it ends when its standard input does, or
+//! is silent for long; it is silent itself when its relay does not get on.
 
 mod call;
 mod greet;
@@ -19,15 +20,18 @@ use crate::way::source_address;
 use eyrie_control::auth::Key;
 use eyrie_control::gateway::{Begin, Carried, FromGateway, MARK, ToGateway};
 use eyrie_tls::Secret;
-use relay::{Notes, Relay};
+use relay::{Note, Notes, Relay};
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How often what was carried is told, if that changes.
+/// How often it says that it is there, or what was carried, if that has changed.
 const TELLING: Duration = Duration::from_millis(200);
+/// After so many times without a word of the controller, which beats each second, it is cut off:
+/// another gateway has long been started elsewhere.
+const CUT_OFF: u32 = 300;
 
 /// Why there is no gateway.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +58,9 @@ struct Own {
     secret: Secret,
     counts: Counts,
     notes: Notes,
+    /// How often the relay was seen to get on, and the controller was heard.
+    turns: AtomicU64,
+    heard: AtomicU64,
 }
 
 /// What is told to the controller.
@@ -96,8 +103,12 @@ pub fn run() -> Result<(), GatewayError> {
     tell(&FromGateway::Ready { pid: std::process::id(), inside, outside });
     report(&own).map_err(os("thread"))?;
     let mut callers = call::Callers::default();
-    while let Some(ToGateway::Gates(gates)) = told.next()? {
-        callers.know(&gates, &own).map_err(os("thread"))?;
+    while let Some(order) = told.next()? {
+        count(&own.heard);
+        match order {
+            ToGateway::Gates(gates) => callers.know(&gates, &own).map_err(os("thread"))?,
+            ToGateway::Beat => {}
+        }
     }
     Ok(())
 }
@@ -120,6 +131,8 @@ fn open(begin: Begin) -> Result<(Arc<Own>, SocketAddr, SocketAddr), GatewayError
         secret,
         counts: Counts::default(),
         notes,
+        turns: AtomicU64::new(0),
+        heard: AtomicU64::new(0),
     });
     greet::nodes(nodes, &own).map_err(os("thread"))?;
     greet::gates(gates, &own).map_err(os("thread"))?;
@@ -148,17 +161,26 @@ fn tell(message: &FromGateway) {
     let _ = out.write_all(format!("{MARK}{json}\n").as_bytes()).and_then(|()| out.flush());
 }
 
-/// Tells what was carried, in a thread: standard output may be slow.
+/// Says that it is there, and what was carried, in a thread: standard output may be slow.
 fn report(own: &Arc<Own>) -> io::Result<()> {
     let own = Arc::clone(own);
     let work = move || {
         let mut told = Carried::default();
+        let (mut turns, mut heard, mut quiet) = (0, 0, 0);
         loop {
+            own.notes.send(Note::Turn);
             std::thread::sleep(TELLING);
-            let now = own.counts.now();
-            if now != told {
-                tell(&FromGateway::Carried(now));
-                told = now;
+            let (now, turned) = (own.counts.now(), own.turns.load(Ordering::Relaxed));
+            if std::mem::replace(&mut turns, turned) != turned {
+                let changed = std::mem::replace(&mut told, now) != now;
+                tell(&if changed { FromGateway::Carried(now) } else { FromGateway::Beat });
+            }
+            let words = own.heard.load(Ordering::Relaxed);
+            let same = std::mem::replace(&mut heard, words) == words;
+            quiet = if same { quiet + 1 } else { 0 };
+            if quiet > CUT_OFF {
+                tracing::error!("nothing is heard of the controller: this gateway is cut off");
+                std::process::exit(1);
             }
         }
     };

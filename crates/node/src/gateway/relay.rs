@@ -33,6 +33,8 @@ pub(super) enum Note {
     Passenger { socket: TcpStream, cluster: u32, target: SocketAddr },
     /// A node that the other end wanted, or not.
     Reached { tunnel: u64, stream: u32, socket: io::Result<TcpStream> },
+    /// Is it still getting on?
+    Turn,
 }
 
 /// Where they bring it.
@@ -171,6 +173,7 @@ impl Relay {
                 }
                 self.depart(socket, cluster, target, own);
             }
+            Note::Turn => count(&own.turns),
             Note::Reached { tunnel, stream, socket } => self.arrived(tunnel, stream, socket, own),
         }
     }

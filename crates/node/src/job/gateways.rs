@@ -1,13 +1,14 @@
 //! The gateways of a job with several clusters: started, watched, and started again; who is where
 //! is told to nodes and gateways.
 //!
-//! Kept true: a gateway that is gone is a pause, never a loss: nodes make their connections again
-//! through the next one. Gateways end with their controller; the next one starts others. That of a
-//! cluster whose last node has left ends, too, until a node joins there.
+//! Kept true: a gateway that is gone, or silent, is a pause, never a loss: nodes make their
+//! connections again through the next one. Gateways end with their controller; the next one starts
+//! others. It is with a node of its cluster (`seat`): when that is lost or leaves, it moves.
 
 use super::nodes::State;
+use super::seat::{Candidate, End, Order, Seat};
 use super::{Job, Msg, Node};
-use crate::crew::Gateway;
+use crate::crew::{Gateway, Heard};
 use crate::pipes;
 use eyrie_control::gateway::{Carried, ClusterStatus, FromGateway, Gate, GatewayStatus, ToGateway};
 use eyrie_control::{EventKind, ToNode};
@@ -17,31 +18,20 @@ use tokio::io::Interest;
 
 /// Least time for a gateway to say that it listens.
 const JOINING: Duration = Duration::from_secs(60);
-/// One that ends within this time of its start is started again only after a pause.
-const SHORT: Duration = Duration::from_secs(1);
-/// First and longest of these pauses.
-const PAUSE: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(2)];
-/// After so many in a row that ended before they listened the job is given up.
-const SHORT_LIVED: u32 = 10;
-
 /// One cluster's.
 #[derive(Default)]
 pub(super) struct Place {
     /// How often it was started by this controller.
     starts: u64,
+    seat: Seat,
     process: Option<Gateway>,
     began: Option<Instant>,
     ready: Option<Ready>,
     carried: Carried,
     /// Since when it is gone.
     lost: Option<Instant>,
-    /// How often it ended shortly, and without having listened, in a row.
-    short: u32,
-    unborn: u32,
-    /// It is to be started.
-    due: bool,
-    /// Its cluster has no nodes any more.
-    retired: bool,
+    /// The node from which it is just being taken away.
+    leaves: Option<u32>,
 }
 
 #[derive(Clone, Copy)]
@@ -55,22 +45,41 @@ impl Job {
     /// Starts the gateways, if there are to be some.
     pub fn begin_gateways(&mut self) {
         self.gateways.resize_with(self.spec.clusters.count() as usize, Place::default);
-        self.gateways.iter_mut().for_each(|g| g.due = true);
         self.tend_gateways();
     }
 
-    /// Starts those that are due, unless a lost node is just cleared away: what that leaves is
-    /// told from what is wanted by who was there before.
+    /// Nodes may have come or gone: has gateways end, move and start accordingly. None starts while
+    /// a lost node is just cleared away: what that leaves is told from what is wanted by who was
+    /// there before.
     pub(super) fn tend_gateways(&mut self) {
-        let clearing = |n: &Node| n.state == State::Lost && !n.cleared && n.host().is_none();
-        if self.exit_code.is_some() || self.nodes.iter().any(clearing) {
+        if self.exit_code.is_some() {
             return;
         }
+        let clearing = |n: &Node| n.state == State::Lost && !n.cleared && n.host().is_none();
+        let may_start = !self.nodes.iter().any(clearing);
         for cluster in 0..self.gateways.len() as u32 {
-            if std::mem::take(&mut self.gateways[cluster as usize].due) {
-                self.start_gateway(cluster);
+            let nodes = self.candidates(cluster);
+            match self.gateways[cluster as usize].seat.tend(&nodes, may_start) {
+                Order::Nothing => {}
+                Order::Start(node) => self.start_gateway(cluster, node),
+                Order::TakeDown(node) => self.gateway_moves(cluster, node),
+                Order::Retire => self.retire_gateway(cluster),
             }
         }
+    }
+
+    /// The nodes of a cluster that are in the job, and are to be.
+    fn candidates(&self, cluster: u32) -> Vec<Candidate> {
+        let of = |n: &(u32, &Node)| self.spec.clusters.of(n.0) == cluster;
+        let all = (0u32..).zip(&self.nodes).filter(of);
+        let there = all.filter(|(_, n)| n.state != State::Lost && !n.left);
+        let leaving = |node: &u32| self.leaves.contains_key(node);
+        let candidate = |(node, n): (u32, &Node)| Candidate {
+            node,
+            joining: n.state == State::Joining,
+            leaving: leaving(&node),
+        };
+        there.map(candidate).collect()
     }
 
     /// This start of a gateway, by a number that no other has.
@@ -83,54 +92,21 @@ impl Job {
         known && self.number(cluster) == number
     }
 
-    /// Whether the last node of a cluster has left.
-    fn is_left(&self, cluster: u32) -> bool {
-        let of = |n: &(u32, &Node)| self.spec.clusters.of(n.0) == cluster;
-        let nodes = || (0u32..).zip(&self.nodes).filter(of);
-        nodes().all(|(_, n)| n.state == State::Lost) && nodes().any(|(_, n)| n.left)
+    /// The last node of a cluster is gone, and so is its gateway.
+    fn retire_gateway(&mut self, cluster: u32) {
+        let place = &mut self.gateways[cluster as usize];
+        (place.ready, place.lost) = (None, None);
+        let name = self.cluster_name(cluster);
+        tracing::info!("{name} has no nodes any more, and no gateway");
+        self.tell_gates();
+        self.tell_clusters();
     }
 
-    /// Ends the gateways of clusters whose last node has left.
-    pub(super) fn retire_gateways(&mut self) {
-        for cluster in 0..self.gateways.len() as u32 {
-            if self.gateways[cluster as usize].retired || !self.is_left(cluster) {
-                continue;
-            }
-            let place = &mut self.gateways[cluster as usize];
-            (place.retired, place.ready, place.lost, place.due) = (true, None, None, false);
-            if let Some(gateway) = place.process.take() {
-                // It may take a while.
-                tokio::task::spawn_blocking(move || gateway.dismiss());
-            }
-            let name = self.cluster_name(cluster);
-            tracing::info!("the last node of {name} has left: its gateway ends");
-            self.tell_gates();
-            self.tell_clusters();
-        }
-    }
-
-    /// A node has joined: its cluster is to have a gateway.
-    pub(super) fn gateway_for(&mut self, node: u32) {
-        let cluster = self.spec.clusters.of(node) as usize;
-        if let Some(place) = self.gateways.get_mut(cluster).filter(|p| p.retired) {
-            (place.retired, place.due) = (false, true);
-            self.tend_gateways();
-        }
-    }
-
-    fn start_gateway(&mut self, cluster: u32) {
-        if self.is_left(cluster) {
-            self.gateways[cluster as usize].retired = true;
-            return;
-        }
+    fn start_gateway(&mut self, cluster: u32, node: u32) {
         self.gateways[cluster as usize].starts += 1;
         let number = self.number(cluster);
-        let on = |n: &(u32, &Node)| self.spec.clusters.of(n.0) == cluster;
-        let nodes = || (0u32..).zip(&self.nodes).filter(on);
-        let live = nodes().find(|(_, n)| n.state != State::Lost);
-        let Some((node, _)) = live.or_else(|| nodes().next()) else { return };
         let tell = self.tell.clone();
-        let hear = move |said| drop(tell.send(Msg::GatewaySaid { cluster, number, said }));
+        let hear = move |heard| drop(tell.send(Msg::Gateway { cluster, number, heard }));
         let Some(crew) = &self.crew else { return };
         let started = crew.start_gateway((cluster, number), node, hear).and_then(|gateway| {
             Ok((pipes::watch(gateway.pidfd.try_clone()?, Interest::READABLE)?, gateway))
@@ -160,17 +136,18 @@ impl Job {
         Duration::from_millis(hosts).max(JOINING)
     }
 
-    /// A gateway says something.
-    pub(super) fn gateway_said(&mut self, cluster: u32, number: u64, said: FromGateway) {
+    /// A gateway says something, or has said nothing for too long.
+    pub(super) fn hear_gateway(&mut self, cluster: u32, number: u64, heard: Heard) {
         if !self.is_current(cluster, number) {
             return;
         }
         let place = &mut self.gateways[cluster as usize];
-        match said {
-            FromGateway::Carried(carried) => place.carried = carried,
-            FromGateway::Ready { pid, inside, outside } => {
+        match heard {
+            Heard::Said(FromGateway::Beat) => {}
+            Heard::Said(FromGateway::Carried(carried)) => place.carried = carried,
+            Heard::Said(FromGateway::Ready { pid, inside, outside }) => {
                 place.ready = Some(Ready { pid, inside, outside });
-                place.unborn = 0;
+                place.seat.listens();
                 if let Some(lost) = place.lost.take() {
                     let mut event = self.event(EventKind::GatewayBack);
                     event.took_ms = Some(lost.elapsed().as_secs_f64() * 1e3);
@@ -179,6 +156,10 @@ impl Job {
                 }
                 self.tell_gates();
                 self.tell_clusters();
+            }
+            Heard::Silence { ms } => {
+                let why = format!("nothing was heard of it for {:.1} s", ms as f64 / 1e3);
+                self.take_down(cluster, End::Failed, Some(&why));
             }
         }
     }
@@ -197,34 +178,105 @@ impl Job {
     pub(super) fn gateway_late(&mut self, cluster: u32, number: u64) {
         let place = self.gateways.get(cluster as usize);
         if place.is_some_and(|p| p.ready.is_none()) && self.is_current(cluster, number) {
-            self.gateways[cluster as usize].process.iter().for_each(Gateway::kill);
+            let why = format!("it does not listen after {:?}", self.joining_limit());
+            self.take_down(cluster, End::Failed, Some(&why));
         }
     }
 
-    /// There is none: another one is to be.
+    /// It is there no more: another one is to be.
     fn gateway_over(&mut self, cluster: u32, why: &str) {
         if self.exit_code.is_some() {
             return;
         }
-        let name = self.cluster_name(cluster);
+        self.tell_gateway_lost(cluster, Some(why));
+        let place = &mut self.gateways[cluster as usize];
+        let lived = place.began.map_or(Duration::ZERO, |at| at.elapsed());
+        let pause = place.seat.over(End::Died(lived));
+        self.complain(cluster, why);
+        self.arm_gateway(cluster, pause);
+    }
+
+    /// The node that a gateway is with is lost, or has been dismissed.
+    fn gateway_moves(&mut self, cluster: u32, node: u32) {
+        let why = match self.nodes[node as usize].left {
+            true => None,
+            false => Some(format!("{} is lost", self.node_name(node))),
+        };
+        self.take_down(cluster, End::Moved, why.as_deref());
+    }
+
+    /// Ends a gateway, in order if there is no reason `why` not to; the next one starts when it is
+    /// gone, or does not go.
+    fn take_down(&mut self, cluster: u32, end: End, why: Option<&str>) {
+        let place = &mut self.gateways[cluster as usize];
+        place.leaves = place.seat.node();
+        place.seat.ends(end);
+        let process = place.process.take();
+        self.tell_gateway_lost(cluster, why);
+        why.filter(|_| end != End::Moved).into_iter().for_each(|why| self.complain(cluster, why));
+        let (tell, kill) = (self.tell.clone(), why.is_some());
+        tokio::task::spawn_blocking(move || {
+            if let Some(gateway) = process {
+                if kill {
+                    gateway.kill();
+                }
+                gateway.dismiss();
+            }
+            let _ = tell.send(Msg::GatewayEnded { cluster });
+        });
+    }
+
+    /// One that was taken down is gone.
+    pub(super) fn gateway_ended(&mut self, cluster: u32) {
+        let place = &mut self.gateways[cluster as usize];
+        let node = place.leaves.take();
+        let pause = place.seat.ended();
+        match pause.is_zero() {
+            true => self.gateway_due(cluster),
+            false => self.arm_gateway(cluster, pause),
+        }
+        if let Some(node) = node.filter(|node| self.nodes[*node as usize].cleared) {
+            self.seen_off(node);
+        }
+    }
+
+    /// Whether a gateway is still to be taken away from a node.
+    pub(super) fn has_gateway(&self, node: u32) -> bool {
+        self.gateways.iter().any(|g| g.leaves == Some(node) || g.seat.node() == Some(node))
+    }
+
+    /// A gateway that listened does so no more. Without a reason `why` that is in order.
+    fn tell_gateway_lost(&mut self, cluster: u32, why: Option<&str>) {
         let place = &mut self.gateways[cluster as usize];
         let listened = place.ready.take().is_some();
-        place.unborn += 1;
-        if place.unborn >= SHORT_LIVED {
-            return self.fatal(format!("no gateway of {name} stays: {why}"));
-        }
-        let short = place.began.is_some_and(|at| at.elapsed() < SHORT);
-        place.short = if short { place.short + 1 } else { 0 };
-        let pause = PAUSE[1].min(PAUSE[0] * 2u32.pow(place.short.min(16)));
+        let name = self.cluster_name(cluster);
         if listened {
-            place.lost = Some(Instant::now());
-            let mut event = self.event(EventKind::GatewayLost);
-            event.text = format!("of {name}: {why}");
-            self.log_event(event);
+            self.gateways[cluster as usize].lost = Some(Instant::now());
+            if let Some(why) = why {
+                let mut event = self.event(EventKind::GatewayLost);
+                event.text = format!("of {name}: {why}");
+                self.log_event(event);
+            }
             self.tell_clusters();
-        } else {
-            tracing::warn!("the gateway of {name}: {why}");
         }
+        match why {
+            Some(why) => tracing::warn!("the gateway of {name}: {why}"),
+            None => tracing::info!("the gateway of {name} moves: its node leaves the job"),
+        }
+    }
+
+    /// Says, now and then, that none comes up.
+    fn complain(&self, cluster: u32, why: &str) {
+        if let Some(count) = self.gateways[cluster as usize].seat.complaint() {
+            let name = self.cluster_name(cluster);
+            self.say(format!(
+                "no gateway of {name} comes up, after {count} attempts: {why}; its nodes are \
+                 tried on, in turn, and do not reach other clusters until then"
+            ));
+        }
+    }
+
+    fn arm_gateway(&self, cluster: u32, pause: Duration) {
         let tell = self.tell.clone();
         tokio::task::spawn_local(async move {
             tokio::time::sleep(pause).await;
@@ -233,7 +285,7 @@ impl Job {
     }
 
     pub(super) fn gateway_due(&mut self, cluster: u32) {
-        self.gateways[cluster as usize].due = true;
+        self.gateways[cluster as usize].seat.is_due();
         self.tend_gateways();
     }
 
@@ -311,11 +363,12 @@ impl Job {
             gateway: GatewayStatus {
                 state: match (&place.process, &place.ready) {
                     (Some(_), Some(_)) => "live",
-                    _ if place.retired => "ended",
+                    _ if place.seat.is_retired() => "ended",
                     _ if place.lost.is_some() => "lost",
                     _ => "starting",
                 }
                 .to_string(),
+                node: place.seat.node(),
                 host: place.process.as_ref().and_then(|p| p.host.clone()),
                 pid: place.ready.map(|r| r.pid),
                 starts: place.starts,

@@ -389,15 +389,17 @@ impl Job {
         }
     }
 
-    /// Neither a process nor storage of it is left.
+    /// Neither a process nor storage of it is left, but for a gateway, maybe.
     pub(super) fn seen_off(&mut self, node: u32) {
+        if self.exit_code.is_none() && self.has_gateway(node) {
+            return;
+        }
         let Some(leave) = self.leaves.remove(&node) else { return };
         let took_ms = leave.begun.elapsed().as_secs_f64() * 1e3;
         let mut event = self.event(EventKind::NodeLeft);
         (event.node, event.took_ms) = (Some(node), Some(took_ms));
         event.count = leave.code.and_then(|code| u64::try_from(code).ok());
         self.log_event(event);
-        self.retire_gateways();
         let name = self.node_name(node);
         self.say(format!("{name} has left the job, after {}", seconds(took_ms)));
         self.answer_leave(Leaving { node, step: LeaveStep::Left, took_ms, text: String::new() });

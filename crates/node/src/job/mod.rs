@@ -34,6 +34,7 @@ mod resume;
 mod room;
 mod rounds;
 mod saving;
+mod seat;
 mod sets;
 mod start;
 mod suspend;
@@ -45,7 +46,7 @@ mod units;
 mod vault;
 mod verify;
 
-use crate::crew::{Crew, Wired};
+use crate::crew::{Crew, Heard, Wired};
 use crate::ha::News;
 use crate::input::Input;
 use crate::loans::Loans;
@@ -60,7 +61,6 @@ use crate::saved::SavedJob;
 use crate::scheduler::Scheduler;
 use books::Moment;
 pub use commit::Reign;
-use eyrie_control::gateway::FromGateway;
 use eyrie_control::node::{FromNode, RankLook, Taken, ToNode};
 use eyrie_control::{Event, EventKind, Ft, JobSpec, NodeMsg, Stream};
 use eyrie_protocol::session::Numbered;
@@ -134,11 +134,11 @@ pub enum Msg {
         node: u32,
         left: usize,
     },
-    /// A gateway, by its cluster and the number of its start, says something.
-    GatewaySaid {
+    /// A gateway, by its cluster and the number of its start, says something, or nothing.
+    Gateway {
         cluster: u32,
         number: u64,
-        said: FromGateway,
+        heard: Heard,
     },
     /// Its process has ended.
     GatewayGone {
@@ -149,6 +149,10 @@ pub enum Msg {
     GatewayLate {
         cluster: u32,
         number: u64,
+    },
+    /// One that was taken down is gone.
+    GatewayEnded {
+        cluster: u32,
     },
     /// Another one is to be started.
     GatewayDue {
@@ -544,11 +548,12 @@ impl Job {
             Msg::TurnedAway { why } => self.turned_away(&why),
             Msg::Gone { node, epoch, why } => self.node_gone(node, epoch, &why),
             Msg::Cleared { node, left } => self.cleared(node, left),
-            Msg::GatewaySaid { cluster, number, said } => {
-                self.gateway_said(cluster, number, said);
+            Msg::Gateway { cluster, number, heard } => {
+                self.hear_gateway(cluster, number, heard);
             }
             Msg::GatewayGone { cluster, number } => self.gateway_gone(cluster, number),
             Msg::GatewayLate { cluster, number } => self.gateway_late(cluster, number),
+            Msg::GatewayEnded { cluster } => self.gateway_ended(cluster),
             Msg::GatewayDue { cluster } => self.gateway_due(cluster),
             Msg::Ha(news) => return self.hear_of_etcd(news),
             Msg::Room => self.grant_output(),

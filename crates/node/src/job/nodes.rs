@@ -410,7 +410,7 @@ impl Job {
         event.text = format!("epoch {epoch}{on}");
         self.log_event(event);
         self.placement.join(node);
-        self.gateway_for(node);
+        self.tend_gateways();
         self.tell_clusters();
         self.tell_halt(node);
         if self.planned {

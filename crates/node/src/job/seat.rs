@@ -1,0 +1,295 @@
+//! The seat of a cluster's gateway: with which node it is, and when another is started.
+//!
+//! Pure: the caller says which nodes there are, and carries out what it is told. Kept true: there
+//! is one gateway at a time, and none with a node that is lost or has left; a cluster without nodes
+//! has none, until one joins; nodes that fail to have it are tried in turn, for ever.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// One that ends within this time of its start is started again only after a pause.
+const SHORT: Duration = Duration::from_secs(1);
+/// First and longest of these pauses.
+const PAUSE: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(2)];
+/// So many in a row that ended before they listened are told of, and twice as many, and so on.
+const TOLD: u32 = 10;
+/// A node that leaves is tried after one that stays has failed so often.
+const LEAVING: u32 = 2;
+
+/// A node that could have the gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Candidate {
+    pub node: u32,
+    pub joining: bool,
+    pub leaving: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// For the end of a pause.
+    Waiting,
+    Due,
+    With {
+        node: u32,
+        listens: bool,
+    },
+    /// It is being ended.
+    Ending {
+        pause: Duration,
+    },
+    Retired,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    Nothing,
+    Start(u32),
+    /// Its node is not there any more.
+    TakeDown(u32),
+    /// The cluster has no nodes any more.
+    Retire,
+}
+
+/// How a gateway came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// Its process ended after so long, or was not started.
+    Died(Duration),
+    /// It did not listen in time, or fell silent: whatever it lives on may be at fault.
+    Failed,
+    /// Its node is lost or has left.
+    Moved,
+}
+
+pub(super) struct Seat {
+    phase: Phase,
+    /// How often each node failed to have it, in a row.
+    failures: BTreeMap<u32, u32>,
+    /// How many ended shortly, and before they listened, in a row.
+    short: u32,
+    unborn: u32,
+}
+
+impl Default for Seat {
+    fn default() -> Seat {
+        Seat { phase: Phase::Due, failures: BTreeMap::new(), short: 0, unborn: 0 }
+    }
+}
+
+impl Seat {
+    /// The nodes are these now. `may_start`: nothing stands against it.
+    pub fn tend(&mut self, nodes: &[Candidate], may_start: bool) -> Order {
+        match self.phase {
+            Phase::With { node, .. } if nodes.iter().all(|n| n.node != node) => {
+                return Order::TakeDown(node);
+            }
+            Phase::With { .. } | Phase::Ending { .. } => return Order::Nothing,
+            Phase::Waiting | Phase::Due if nodes.is_empty() => {
+                *self = Seat { phase: Phase::Retired, ..Seat::default() };
+                return Order::Retire;
+            }
+            Phase::Retired if !nodes.is_empty() => self.phase = Phase::Due,
+            Phase::Waiting | Phase::Due | Phase::Retired => {}
+        }
+        match self.choose(nodes).filter(|_| self.phase == Phase::Due && may_start) {
+            Some(node) => {
+                self.phase = Phase::With { node, listens: false };
+                Order::Start(node)
+            }
+            None => Order::Nothing,
+        }
+    }
+
+    /// The one that failed least.
+    fn choose(&self, nodes: &[Candidate]) -> Option<u32> {
+        let failures = |n: &Candidate| self.failures.get(&n.node).copied().unwrap_or(0);
+        let weight = |n: &Candidate| failures(n) + if n.leaving { LEAVING } else { 0 };
+        nodes.iter().min_by_key(|n| (weight(n), n.joining, n.node)).map(|n| n.node)
+    }
+
+    /// The pause before the next start is over.
+    pub fn is_due(&mut self) {
+        if self.phase == Phase::Waiting {
+            self.phase = Phase::Due;
+        }
+    }
+
+    pub fn listens(&mut self) {
+        self.unborn = 0;
+        if let Phase::With { listens, .. } = &mut self.phase {
+            *listens = true;
+        }
+    }
+
+    /// It has come to its end, or is to. Returns the pause before the next one is started.
+    pub fn over(&mut self, end: End) -> Duration {
+        let Phase::With { node, listens } = self.phase else { return PAUSE[0] };
+        self.phase = Phase::Waiting;
+        if end == End::Moved {
+            return Duration::ZERO;
+        }
+        let is_short = matches!(end, End::Died(lived) if lived < SHORT);
+        match listens && matches!(end, End::Died(_)) && !is_short {
+            true => drop(self.failures.remove(&node)),
+            false => *self.failures.entry(node).or_default() += 1,
+        }
+        self.short = if is_short { self.short.saturating_add(1) } else { 0 };
+        self.unborn = if listens { 0 } else { self.unborn.saturating_add(1) };
+        PAUSE[1].min(PAUSE[0] * 2u32.pow(self.short.min(16)))
+    }
+
+    /// The same, and its process is to be ended first.
+    pub fn ends(&mut self, end: End) {
+        let pause = self.over(end);
+        self.phase = Phase::Ending { pause };
+    }
+
+    /// That process is gone. Returns the pause before the next one is started.
+    pub fn ended(&mut self) -> Duration {
+        let Phase::Ending { pause } = self.phase else { return PAUSE[0] };
+        self.phase = Phase::Waiting;
+        pause
+    }
+
+    /// How many in a row did not come up, when that is to be told.
+    pub fn complaint(&self) -> Option<u32> {
+        let times = self.unborn / TOLD;
+        let is_round = self.unborn.is_multiple_of(TOLD) && times.is_power_of_two();
+        is_round.then_some(self.unborn)
+    }
+
+    /// The node that it is with.
+    pub fn node(&self) -> Option<u32> {
+        match self.phase {
+            Phase::With { node, .. } => Some(node),
+            _ => None,
+        }
+    }
+
+    pub fn is_retired(&self) -> bool {
+        self.phase == Phase::Retired
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: End = End::Died(Duration::from_secs(60));
+    const AT_ONCE: End = End::Died(Duration::ZERO);
+
+    fn staying(nodes: &[u32]) -> Vec<Candidate> {
+        nodes.iter().map(|node| Candidate { node: *node, joining: false, leaving: false }).collect()
+    }
+
+    /// Goes to the next start, and returns with which node.
+    fn start(seat: &mut Seat, nodes: &[Candidate]) -> u32 {
+        seat.is_due();
+        match seat.tend(nodes, true) {
+            Order::Start(node) => node,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn it_goes_with_its_node_and_the_next_one_waits_for_its_end() {
+        let mut seat = Seat::default();
+        assert_eq!(start(&mut seat, &staying(&[2, 3])), 2);
+        seat.listens();
+        assert_eq!(seat.tend(&staying(&[2, 3]), true), Order::Nothing);
+        assert_eq!(seat.tend(&staying(&[3]), true), Order::TakeDown(2));
+        seat.ends(End::Moved);
+        assert_eq!((seat.tend(&staying(&[3]), true), seat.node()), (Order::Nothing, None));
+        assert_eq!(seat.ended(), Duration::ZERO);
+        assert_eq!(seat.tend(&staying(&[3]), true), Order::Nothing);
+        seat.is_due();
+        assert_eq!(seat.tend(&staying(&[3]), false), Order::Nothing);
+        assert_eq!(start(&mut seat, &staying(&[3])), 3);
+        // A node that comes does not change it.
+        assert_eq!(seat.tend(&staying(&[2, 3]), true), Order::Nothing);
+    }
+
+    #[test]
+    fn a_cluster_without_nodes_has_none_until_one_joins() {
+        let mut seat = Seat::default();
+        start(&mut seat, &staying(&[0]));
+        assert_eq!(seat.tend(&[], true), Order::TakeDown(0));
+        seat.ends(End::Moved);
+        assert_eq!(seat.tend(&[], true), Order::Nothing);
+        seat.ended();
+        assert_eq!(seat.tend(&[], true), Order::Retire);
+        // The pause was still to end.
+        seat.is_due();
+        assert_eq!((seat.tend(&[], true), seat.is_retired()), (Order::Nothing, true));
+        assert_eq!(start(&mut seat, &staying(&[5])), 5);
+        assert!(!seat.is_retired());
+        // One that never had nodes, as after a controller's death.
+        assert_eq!(Seat::default().tend(&[], true), Order::Retire);
+    }
+
+    #[test]
+    fn nodes_that_fail_are_tried_in_turn() {
+        for end in [AT_ONCE, End::Failed, LONG] {
+            let mut seat = Seat::default();
+            let tried: Vec<u32> = (0..6)
+                .map(|_| {
+                    let node = start(&mut seat, &staying(&[1, 4, 6]));
+                    seat.over(end);
+                    node
+                })
+                .collect();
+            assert_eq!(tried, [1, 4, 6, 1, 4, 6], "{end:?}");
+        }
+    }
+
+    #[test]
+    fn one_that_listened_and_dies_stays_with_its_node_and_one_that_falls_silent_does_not() {
+        let mut seat = Seat::default();
+        for _ in 0..3 {
+            assert_eq!(start(&mut seat, &staying(&[1, 4])), 1);
+            seat.listens();
+            assert_eq!(seat.over(LONG), PAUSE[0]);
+        }
+        start(&mut seat, &staying(&[1, 4]));
+        seat.listens();
+        seat.ends(End::Failed);
+        assert_eq!(seat.ended(), PAUSE[0]);
+        assert_eq!(start(&mut seat, &staying(&[1, 4])), 4);
+    }
+
+    #[test]
+    fn who_leaves_or_joins_is_tried_later() {
+        let [mut one, mut two] = [1, 4].map(|node| staying(&[node])[0]);
+        one.leaving = true;
+        let mut seat = Seat::default();
+        let tried: Vec<u32> = (0..5)
+            .map(|_| {
+                let node = start(&mut seat, &[one, two]);
+                seat.over(AT_ONCE);
+                node
+            })
+            .collect();
+        assert_eq!(tried, [4, 4, 1, 4, 1]);
+        (one.leaving, one.joining, two.joining) = (false, true, false);
+        assert_eq!(start(&mut Seat::default(), &[one, two]), 4);
+    }
+
+    #[test]
+    fn pauses_grow_and_it_is_told_now_and_then() {
+        let mut seat = Seat::default();
+        let mut told = Vec::new();
+        let mut pause = Duration::ZERO;
+        for _ in 0..100 {
+            start(&mut seat, &staying(&[0]));
+            let next = seat.over(AT_ONCE);
+            assert!(next >= pause && next <= PAUSE[1]);
+            pause = next;
+            told.extend(seat.complaint());
+        }
+        assert_eq!((pause, told), (PAUSE[1], vec![10, 20, 40, 80]));
+        start(&mut seat, &staying(&[0]));
+        seat.listens();
+        assert_eq!((seat.over(LONG), seat.complaint()), (PAUSE[0], None));
+    }
+}
