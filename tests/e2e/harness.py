@@ -372,7 +372,7 @@ class Job:
         folder = self.folder()
         return left + ([f"folder {folder}"] if folder else [])
 
-    def settle(self, limit=20):
+    def settle(self, limit=60):
         """Gives the processes of nodes, which may outlive the command for a moment, time to end."""
         end = time.monotonic() + limit
         while self.left_over() and time.monotonic() < end:

@@ -1,9 +1,11 @@
-"""One run of one program in one variant: started, frozen at a random instant, killed, restored by
-another daemon, frozen and killed and restored once more, its result compared.
+"""One life of one program in one variant: started, frozen at a random instant, killed, restored by
+another daemon, frozen at the next instant and killed and restored again, and so on; its result
+compared in the end.
 
-The instants come from the run's seed and from how long the undisturbed run took. A run that was over
-before it could be frozen is tried again with earlier instants, and then with a program that runs for
-longer, so that nothing depends on speed."""
+The instants come from the life's seed, and are spread over what the undisturbed run takes, in the
+program's own time: from where an image was taken to where the next one is. A life may be over before
+it had all its instants; then there are others, of programs that do more, so that nothing depends on
+speed."""
 
 import dataclasses
 import os
@@ -19,6 +21,10 @@ from driver import Driver, Hung, LIMIT_S, fields
 LACKS = 77
 ATTEMPTS = 10
 CYCLES = 2
+# A program that was frozen runs on for as long as this before it is killed.
+MOST_AFTER_S = 0.005
+# Answers that are no image: the program is over; the freeze was refused, as is expected of it.
+OVER, REFUSED = "over", "refused"
 
 
 class Differs(Exception):
@@ -33,9 +39,14 @@ class Broken(Exception):
 class Counts:
     """What was done."""
 
-    runs: int = 0
+    # Lives that ended with the right result.
+    lives: int = 0
+    # Freezes that were followed by a kill and a restore, or that were refused.
+    instants: int = 0
     freezes: int = 0
     restores: int = 0
+    # Of these, restores of a process that had been restored itself.
+    second: int = 0
     refusals: int = 0
     bytes: int = 0
 
@@ -72,9 +83,12 @@ def wait_ready(driver, folder):
     return True
 
 
-def longer(attempt):
-    """The environment for an attempt: every third time programs do four times as much."""
-    times = 4 ** (attempt // 3)
+def times(attempt):
+    """How many times as much a program does in an attempt: every third time four times as much."""
+    return 4 ** (attempt // 3)
+
+
+def environment(times):
     return {"ROUNDS_TIMES": str(times)} if times > 1 else {}
 
 
@@ -93,103 +107,140 @@ def undisturbed(command, env=()):
         return Undisturbed(output, seconds)
 
 
-class Run:
-    """One run in a folder of its own."""
+class Life:
+    """One life in a folder of its own. `images` is where its images go, if not there."""
 
-    def __init__(self, case, expected, seed):
-        self.case, self.expected = case, expected
+    def __init__(self, case, expected, seed, times=1, images=None):
+        self.case, self.expected, self.times = case, expected, times
         self.random = random.Random(seed)
         self.folder = tempfile.mkdtemp(prefix="eyrie-image-")
+        self.images = tempfile.mkdtemp(prefix="eyrie-image-", dir=images) if images else self.folder
+        self.work = os.path.join(self.folder, "work")
+        os.makedirs(self.work)
+        self.env = {**dict(case.variant.env), **environment(times)}
         self.counts = Counts()
         self.log = []
+        # How much of the program's own time has passed, and how much there is, about.
+        self.ran_s, self.whole_s = 0.0, expected.seconds
 
     def say(self, text):
         self.log.append(text)
 
-    def delay_us(self, most_s):
-        # Now and then at once: in the loader, or in the first moments after a restore.
+    def gap_s(self, instants):
+        """How long the program runs until the next of so many instants."""
+        # Now and then not at all: in the loader, or in the first moments after a restore.
         if self.random.random() < 0.1:
-            return self.random.randrange(500)
-        return int(self.random.uniform(0, most_s) * 1e6)
+            return self.random.uniform(0, 0.0005)
+        remaining = max(self.whole_s - self.ran_s, self.whole_s / 4)
+        return self.random.uniform(0, 2 * remaining / (instants + 1))
 
-    def attempt(self, number):
-        """Returns whether the program could be frozen as often as it should."""
-        more = longer(number)
-        if more != longer(number - 1):
-            self.expected = undisturbed(self.case.command, more)
-        most = self.expected.seconds * 0.5**number
-        work = os.path.join(self.folder, "work")
-        shutil.rmtree(work, ignore_errors=True)
-        os.makedirs(work)
-        env = {**dict(self.case.variant.env), **more}
-        driver = Driver.start(work, self.case.command, env)
-        for cycle in range(CYCLES):
+    def goes(self, instants):
+        """The program's life with so many instants, or fewer if it is over before."""
+        driver = Driver.start(self.work, self.case.command, self.env)
+        while True:
             with driver:
-                if cycle == 0 and self.case.program.ready and not wait_ready(driver, work):
-                    return False
-                image = self.images(driver, cycle, most)
-                if image is None:
-                    return False
-                if self.counts.refusals:
-                    return self.finish(driver, work)
-                time.sleep(self.delay_us(most / 10) / 1e6)
+                began = not self.case.program.ready or self.counts.restores
+                image = OVER
+                if began or wait_ready(driver, self.work):
+                    image = self.next_image(driver, instants)
+                if image == OVER:
+                    return self.finish(driver)
+                time.sleep(min(self.gap_s(instants), MOST_AFTER_S))
                 driver.ask("kill")
-                left = driver.left()
-                if left:
-                    raise Broken(f"processes are left: {left}")
-            driver = Driver.restore(work, image, self.case.variant.restore, env)
+                self.nothing_left(driver)
+            self.drop(self.counts.restores - 1)
+            driver = Driver.restore(self.work, image, self.case.variant.restore, self.env)
             self.say(driver.answer)
             if driver.pid is None:
                 raise Broken(driver.answer)
+            self.counts.instants += 1
+            self.counts.second += 1 if self.counts.restores else 0
             self.counts.restores += 1
-        with driver:
-            return self.finish(driver, work)
 
-    def images(self, driver, cycle, most):
-        """Freezes it as the variant says; returns the last image, or None when it was over."""
-        image = None
+    def next_image(self, driver, instants):
+        """Goes on to the next instant at which there is an image; refusals pass by."""
+        began = time.monotonic()
+        while self.counts.instants < instants:
+            image, frozen = self.freeze(driver, instants - self.counts.instants)
+            self.ran_s += frozen - began
+            if image != REFUSED:
+                return image
+            self.counts.instants += 1
+            self.counts.refusals += 1
+            began = time.monotonic()
+        return OVER
+
+    def freeze(self, driver, instants):
+        """Freezes it as the variant says; returns the last image, and when it was taken."""
+        image, frozen = None, time.monotonic()
+        gap_us = int(self.gap_s(instants) * 1e6 / len(self.case.variant.freezes))
         for number, how in enumerate(self.case.variant.freezes):
-            image = os.path.join(self.folder, f"image{cycle}-{number}")
-            delay = self.delay_us(most / len(self.case.variant.freezes))
-            answer = driver.freeze(how, image, delay)
-            self.say(f"{how} after {delay} us: {answer}")
+            image = os.path.join(self.images, f"image{self.counts.restores}-{number}")
+            delay_us = self.random.randint(0, 2 * gap_us) if number else gap_us
+            answer = driver.freeze(how, image, delay_us)
+            self.say(f"{how} after {delay_us} us: {answer}")
             if answer == "gone":
-                return None
+                return OVER, time.monotonic()
             if answer.startswith("refused"):
                 words = self.case.program.refusal(self.case.variant_name)
                 if words and words in answer:
-                    self.counts.refusals += 1
-                    return image
+                    return REFUSED, time.monotonic()
                 raise Broken(answer)
+            told = fields(answer)
+            frozen = time.monotonic() - told["us"] / 1e6
             self.counts.freezes += 1
-            self.counts.bytes += fields(answer)["bytes"]
-        return image
+            self.counts.bytes += told["bytes"]
+        return image, frozen
 
-    def finish(self, driver, work):
-        ended = driver.ask("wait")
-        self.say(ended)
-        output = read(work, "out")
-        if ended != "exited 0" or output != self.expected.output:
-            raise Differs(f"it {ended}\nfound    {output!r}\nexpected {self.expected.output!r}")
+    def drop(self, cycle):
+        """What the process was restored from that has just been killed is not needed any more."""
+        for name in os.listdir(self.images):
+            if name.startswith(f"image{cycle}-"):
+                os.remove(os.path.join(self.images, name))
+
+    def nothing_left(self, driver):
         left = driver.left()
         if left:
             raise Broken(f"processes are left: {left}")
-        self.counts.runs += 1
-        return True
 
-    def whole(self):
-        """Tries until the program could be frozen; returns what was done. On an error the folder
-        stays and is named in it."""
+    def finish(self, driver):
+        began = time.monotonic()
+        ended = driver.ask("wait")
+        self.ran_s += time.monotonic() - began
+        self.say(ended)
+        output = read(self.work, "out")
+        if ended != "exited 0" or output != self.expected.output:
+            raise Differs(f"it {ended}\nfound    {output!r}\nexpected {self.expected.output!r}")
+        self.nothing_left(driver)
+        self.counts.lives += 1
+        # The machine was busier when the undisturbed run was measured.
+        self.expected.seconds = min(self.expected.seconds, self.ran_s)
+
+    def whole(self, instants):
+        """Returns what was done. On an error the folder stays and is named in it."""
         try:
-            for attempt in range(ATTEMPTS):
-                self.log.append(f"attempt {attempt}")
-                if self.attempt(attempt):
-                    break
-            else:
-                raise Broken(f"it is over before it can be frozen {CYCLES} times")
+            self.goes(instants)
         except Exception as problem:
-            said = read(os.path.join(self.folder, "work"), "err").decode(errors="replace")[-600:]
-            problem.args = (f"{problem}\n" + "\n".join(self.log[-8:]) + f"\n{said}\nsee {self.folder}",)
+            if self.images != self.folder:
+                shutil.move(self.images, os.path.join(self.folder, "images"))
+            said = read(self.work, "err").decode(errors="replace")[-600:]
+            told = "\n".join(self.log[-8:])
+            problem.args = (f"{problem}\n{told}\n{said}\nsee {self.folder}",)
             raise
-        shutil.rmtree(self.folder, ignore_errors=True)
+        for folder in {self.images, self.folder}:
+            shutil.rmtree(folder, ignore_errors=True)
         return self.counts
+
+
+def twice(case, reference, seed):
+    """Lives until one had `CYCLES` instants; returns what was done in all of them. `reference` is
+    the undisturbed run of the program when it does so many times as much."""
+    counts = Counts()
+    for attempt in range(ATTEMPTS):
+        more = times(attempt)
+        life = Life(case, reference(more), seed * ATTEMPTS + attempt, more)
+        life.whole_s *= 0.5**attempt
+        counts.add(life.whole(CYCLES))
+        if life.counts.instants == CYCLES:
+            return counts
+    raise Broken(f"it is over before it can be frozen {CYCLES} times")

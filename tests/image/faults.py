@@ -80,9 +80,9 @@ class Fault:
         for attempt in range(cycle.ATTEMPTS):
             shutil.rmtree(self.folder)
             os.makedirs(self.work)
-            more = cycle.longer(attempt)
+            more = cycle.environment(cycle.times(attempt))
             ahead = {"EYRIE_IMAGE_AHEAD": "always"} if self.case.number in AHEAD else {}
-            if more != cycle.longer(attempt - 1):
+            if cycle.times(attempt) != cycle.times(attempt - 1):
                 self.expected = cycle.undisturbed(self.command, more)
             most_us = self.expected.seconds * 1e6 / 4 * 0.5**attempt
             with Driver.start(self.work, self.command, {**more, **ahead}) as daemon:

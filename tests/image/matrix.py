@@ -52,50 +52,64 @@ def subset(every, rounds, seed):
 
 
 class Suite:
-    """Runs cases; builds each program and runs it undisturbed once."""
+    """Runs cases; builds each program, and runs it undisturbed, once."""
 
     def __init__(self, instants, seed):
         self.instants, self.seed = instants, seed
-        self.ready = {}
+        self.found = {}
+        self.lock = threading.Lock()
         self.locks = collections.defaultdict(threading.Lock)
 
-    def prepare(self, case):
-        key = (case.program.name, case.build)
-        with self.locks[key]:
-            return self._prepared(case, key)
+    def alone(self, key):
+        with self.lock:
+            return self.locks[key]
 
-    def _prepared(self, case, key):
-        if key not in self.ready:
-            try:
-                if case.program.needs:
-                    builds.NEEDS[case.program.needs]()
-                with self.locks[case.program.source, case.build, "build"]:
-                    command = builds.command(case.program, case.build)
-                self.ready[key] = (command, cycle.undisturbed(command))
-            except Exception as problem:  # whoever needs it is told
-                self.ready[key] = problem
-        found = self.ready[key]
+    def once(self, key, make):
+        """What `make` makes, or the problem it has, for everyone who needs it."""
+        with self.alone(key):
+            if key not in self.found:
+                try:
+                    self.found[key] = make()
+                except Exception as problem:
+                    self.found[key] = problem
+        found = self.found[key]
         if isinstance(found, Exception):
             raise found
         return found
 
-    def seed_of(self, case, instant):
-        return (self.seed * 1000003 + zlib.crc32(case.name.encode()) + instant * 7919) % 2**48
+    def command(self, program, build):
+        def make():
+            if program.needs:
+                builds.NEEDS[program.needs]()
+            # Programs that differ in their arguments have one source.
+            with self.alone(("source", program.source, build)):
+                return tuple(builds.command(program, build))
+
+        return self.once((program.name, build), make)
+
+    def reference(self, case, times=1):
+        """The program undisturbed, when it does so many times as much."""
+
+        def make():
+            return cycle.undisturbed(case.command, cycle.environment(times))
+
+        return self.once((case.program.name, case.build, times), make)
+
+    def prepare(self, case):
+        """The case with its program built."""
+        return dataclasses.replace(case, command=self.command(case.program, case.build))
+
+    def seed_of(self, case, number):
+        return (self.seed * 1000003 + zlib.crc32(case.name.encode()) + number * 7919) % 2**48
 
     def run(self, case):
         """Runs a case; returns (what was done, seconds)."""
         began = time.monotonic()
-        command, expected = self.prepare(case)
-        case = dataclasses.replace(case, command=tuple(command))
+        case = self.prepare(case)
         counts = cycle.Counts()
-        for instant in range(self.instants):
-            seed = self.seed_of(case, instant)
-            try:
-                counts.add(cycle.Run(case, expected, seed).whole())
-            except Exception as problem:
-                problem.done = counts
-                problem.seed_of_run = seed
-                raise
+        for number in range(self.instants):
+            seed = self.seed_of(case, number)
+            counts.add(cycle.twice(case, lambda times: self.reference(case, times), seed))
         words = case.program.refusal(case.variant_name)
         if words and not counts.refusals:
             raise cycle.Broken(f"it is not refused any more ({words})")

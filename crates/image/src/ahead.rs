@@ -50,6 +50,8 @@ const ENOUGH_BYTES: u64 = 4 << 20;
 const LEAST_GAIN: u64 = 4;
 /// Most rounds.
 const ROUNDS: usize = 4;
+/// So often mappings are read that change meanwhile.
+const READS: usize = 8;
 
 /// Pages of an image that were stored while the process ran. Dropped, it leaves nothing behind.
 pub struct Ahead {
@@ -108,8 +110,13 @@ impl Ahead {
             stood += begin_to_note(pid, tracker).ok()?;
         }
         let base = tracker.base_of(path).cloned();
-        let now = procfs::maps(pid).ok()?;
+        let mut now = procfs::maps(pid).ok()?;
         tracker.written_ahead(pid, &now).ok()?;
+        if tracker.much_is_new(ENOUGH_BYTES) {
+            stood += watch_new(pid, tracker).ok()?;
+            now = procfs::maps(pid).ok()?;
+            tracker.written_ahead(pid, &now).ok()?;
+        }
         let mut spared = None;
         let plan = Plan::new(pid, &now, base.as_deref(), &mut spared, tracker).ok()?;
         let bytes = plan.bytes();
@@ -249,6 +256,28 @@ impl Ahead {
     }
 }
 
+/// The mappings `now` of a process that runs, and may change them while more is read about them:
+/// then they are read again.
+fn settled(
+    pid: libc::pid_t,
+    now: &[Mapping],
+    tracker: &Tracker,
+) -> Result<(Vec<Mapping>, Regions), CaptureError> {
+    let mut known = Pending::new(pid, now, &tracker.maps);
+    for _ in 0..READS {
+        let maps = match known.take() {
+            Some(known) => known.maps,
+            None => shot::mappings(&procfs::smaps(pid)?, None)?,
+        };
+        let regions = Regions::of(&maps, Orphans::default())?;
+        if regions.are_apart() {
+            return Ok((maps, regions));
+        }
+    }
+    let what = "changed its mappings whenever these were read";
+    Err(CaptureError::Unsupported(what.into()))
+}
+
 impl Plan {
     /// What is to be stored of a process with the mappings `now` if all that was written is known.
     fn new(
@@ -258,15 +287,7 @@ impl Plan {
         spared: &mut Spared,
         tracker: &mut Tracker,
     ) -> Result<Plan, CaptureError> {
-        let maps = match Pending::new(pid, now, &tracker.maps) {
-            Some(known) => known.maps,
-            None => shot::mappings(&procfs::smaps(pid)?, None)?,
-        };
-        let regions = Regions::of(&maps, Orphans::default())?;
-        if !regions.are_apart() {
-            let what = "changed its mappings while these were read";
-            return Err(CaptureError::Unsupported(what.into()));
-        }
+        let (maps, regions) = settled(pid, now, tracker)?;
         let shares = sort::own(&mut Pagemap::open(pid)?, &regions, |_, _| false)?;
         let (own, changed) = (sort::all(&shares), tracker.changed());
         let index = base.map(|base| &base.index);
@@ -323,6 +344,15 @@ fn begin_to_note(pid: libc::pid_t, tracker: &mut Tracker) -> Result<Duration, Ca
     let released = frozen.release().map_err(not_stopped);
     noted?;
     finished.and(released).map(|()| begun.elapsed())
+}
+
+/// Has the writes noted to what was mapped since the last image, too. Returns how long that took.
+fn watch_new(pid: libc::pid_t, tracker: &mut Tracker) -> Result<Duration, CaptureError> {
+    let begun = Instant::now();
+    let frozen = Frozen::alone(pid).map_err(not_stopped)?;
+    let watched = procfs::maps(pid).and_then(|maps| tracker.watch_new(pid, &maps));
+    frozen.release().map_err(not_stopped)?;
+    watched.map(|()| begun.elapsed())
 }
 
 /// Waits until no call is under way in a process any more that was when this was called: it stands

@@ -29,6 +29,10 @@ const EVENT_STOP: i32 = 128;
 const MAX_THREADS: usize = 1024;
 /// How long the threads that were found in one pass have to come to a stop.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
+/// How long they have where it is only not their turn, on a busy machine, and how often it is
+/// looked whether that is so.
+const TURN_LIMIT: Duration = Duration::from_secs(60);
+const TURN_LOOK: Duration = Duration::from_millis(100);
 /// How often it is looked for new threads at least before they are too many. By time alone it could
 /// not be told from a machine so busy that one pass takes longer than [`STOP_LIMIT`].
 const PASSES: u32 = 16;
@@ -260,7 +264,7 @@ impl Frozen {
             }
             let mut result = Ok(());
             for mut thread in self.attached.split_off(known) {
-                let stopped = wait_for_stop(thread.tracee, Some(end));
+                let stopped = wait_for_turn_and_stop(thread.tracee, end);
                 if matches!(stopped, Err(TraceError::Gone)) {
                     self.first_ended |= thread.tracee == self.tracee;
                     thread.forget(self.tracee);
@@ -393,6 +397,21 @@ impl Attached {
         if self.tracee != first {
             reap(self.tracee.0);
         }
+    }
+}
+
+/// Waits for the stop that was asked for, until `end`, and longer if the thread is not blocked but
+/// was not given a processor by then.
+fn wait_for_turn_and_stop(tracee: Tracee, mut end: Instant) -> Result<Option<bool>, TraceError> {
+    let last = Instant::now() + TURN_LIMIT;
+    // Only this it cannot leave by itself when it is its turn.
+    let is_blocked = || Status::read(tracee.0).is_ok_and(|s| s.field("State").starts_with('D'));
+    loop {
+        let stopped = wait_for_stop(tracee, Some(end))?;
+        if stopped.is_some() || Instant::now() >= last || is_blocked() {
+            return Ok(stopped);
+        }
+        end = Instant::now() + TURN_LOOK;
     }
 }
 

@@ -296,6 +296,22 @@ impl Tracker {
         Ok(found)
     }
 
+    /// Whether more than so much of what is mapped is not watched yet: then it is to be stopped
+    /// for that.
+    pub(crate) fn much_is_new(&self, bytes: u64) -> bool {
+        let new = self.writes.unwatched_bytes();
+        new > bytes || new > 0 && self.always_ahead()
+    }
+
+    /// Watches it, of a process that stands still.
+    pub(crate) fn watch_new(
+        &mut self,
+        pid: libc::pid_t,
+        maps: &[Mapping],
+    ) -> Result<(), CaptureError> {
+        self.writes.watch_new(pid, maps)
+    }
+
     /// All that was found to have changed since the last complete image.
     pub(crate) fn changed(&self) -> Spans {
         self.writes.changed()

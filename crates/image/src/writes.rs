@@ -4,6 +4,10 @@
 //! Kept true: what is not known to be unchanged counts as changed. So do all pages of a mapping
 //! that is new or was moved; and after an image that could not be written all pages count that have
 //! changed since the one before it.
+//!
+//! Kept true, too: mappings are watched from a moment on at which the process stands still. Of one
+//! that runs the list is out of date: in the place of a mapping there may be another, of which only
+//! a part would be watched. The kernel splits that in two, and the program's `mremap` fails.
 
 use crate::agent::Agent;
 use crate::error::CaptureError;
@@ -21,6 +25,17 @@ pub struct Writes {
     uffd: Option<Uffd>,
     /// What was found to have changed at each freeze whose image is not complete, oldest first.
     changed: Vec<(u64, Spans)>,
+    /// Mappings that a look at the running process found not watched.
+    unwatched: Vec<Span>,
+}
+
+/// What the process does while its writes are taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum It {
+    /// Stands still, and none of its mappings is watched yet.
+    StandsNew,
+    Stands,
+    Runs,
 }
 
 /// Why the kernel cannot be asked.
@@ -54,7 +69,9 @@ impl Writes {
                 Err((what, error)) => return Ok(Err(Obstacle(format!("{what}: {error}")))),
             }
         }
-        let mut found = self.take(pid, maps, first)?;
+        self.unwatched.clear();
+        let it = if first { It::StandsNew } else { It::Stands };
+        let mut found = self.take(pid, maps, it)?;
         if matches!(&found, Ok(None)) {
             // Its memory is not what it was: the program was executed anew.
             *self = Writes { process: Some(process), ..Writes::default() };
@@ -62,7 +79,7 @@ impl Writes {
                 Ok(uffd) => self.uffd = Some(uffd),
                 Err((what, error)) => return Ok(Err(Obstacle(format!("{what}: {error}")))),
             }
-            found = self.take(pid, maps, true)?;
+            found = self.take(pid, maps, It::StandsNew)?;
         }
         match found {
             Ok(Some(spans)) => self.changed.push((freeze, spans)),
@@ -116,9 +133,11 @@ impl Writes {
     }
 
     /// What was written since the last time, of a process that may be running. Only where
-    /// [`Writes::freeze`] was successful before.
+    /// [`Writes::freeze`] was successful before. Mappings that are new count as written until they
+    /// are watched.
     pub fn running(&mut self, pid: libc::pid_t, maps: &[Mapping]) -> Result<Spans, CaptureError> {
-        match self.take(pid, maps, false)? {
+        self.unwatched.clear();
+        match self.take(pid, maps, It::Runs)? {
             Ok(Some(spans)) => Ok(spans),
             Ok(None) => Err(CaptureError::Unsupported("was executed anew meanwhile".into())),
             Err(obstacle) => {
@@ -128,26 +147,43 @@ impl Writes {
         }
     }
 
+    /// How many bytes of mappings the last look at the running process found not watched.
+    pub fn unwatched_bytes(&self) -> u64 {
+        self.unwatched.iter().map(|span| span.end - span.start).sum()
+    }
+
+    /// Watches these as well, of a process that stands still. What is there counts as written.
+    pub fn watch_new(&mut self, pid: libc::pid_t, maps: &[Mapping]) -> Result<(), CaptureError> {
+        let Some(uffd) = &self.uffd else { return Ok(()) };
+        let pagemap = Pagemap::open(pid)?;
+        let new = Spans::of(std::mem::take(&mut self.unwatched));
+        let is_new = |m: &&Mapping| m.is_private() && new.within(m.start, m.end).next().is_some();
+        for m in maps.iter().filter(is_new) {
+            // What cannot be watched counts as written.
+            let _ = register(uffd, &pagemap, m);
+        }
+        Ok(())
+    }
+
     /// The image of a freeze is complete: what had changed before is in it.
     pub fn imaged(&mut self, freeze: u64) {
         self.changed.retain(|(at, _)| *at > freeze);
     }
 
-    /// Takes the pages written since the last time. `first`: nothing is registered yet. `None`: the
-    /// address space is another one.
+    /// Takes the pages written since the last time. `None`: the address space is another one.
     fn take(
-        &self,
+        &mut self,
         pid: libc::pid_t,
         maps: &[Mapping],
-        first: bool,
+        it: It,
     ) -> Result<Result<Option<Spans>, Obstacle>, CaptureError> {
         let Some(uffd) = &self.uffd else { return Ok(Ok(None)) };
         let pagemap = Pagemap::open(pid)?;
         let mut found = Vec::new();
         for m in maps.iter().filter(|m| m.is_private()) {
-            let written = match first {
-                true => Err(io::Error::from_raw_os_error(libc::EPERM)),
-                false => pagemap.take_written(m.into(), &mut found),
+            let written = match it {
+                It::StandsNew => Err(io::Error::from_raw_os_error(libc::EPERM)),
+                It::Stands | It::Runs => pagemap.take_written(m.into(), &mut found),
             };
             let Err(error) = written else { continue };
             found.push(Span { start: m.start, end: m.end });
@@ -155,6 +191,10 @@ impl Writes {
                 Some(libc::EPERM) => {}
                 Some(libc::ESRCH) => return Err(CaptureError::Gone),
                 _ => return Ok(Err(no_scan(&error))),
+            }
+            if it == It::Runs {
+                self.unwatched.push(Span { start: m.start, end: m.end });
+                continue;
             }
             match register(uffd, &pagemap, m).map_err(|e| e.raw_os_error()) {
                 // Noted from here on; what is there counts as changed already.

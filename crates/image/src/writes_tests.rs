@@ -222,3 +222,34 @@ fn what_another_watches_is_left_alone() {
     puppet.command(WRITE, 5);
     assert_eq!(puppet.changed(&mut one, 2), [5]);
 }
+
+#[test]
+fn a_list_that_is_out_of_date_does_not_split_a_mapping() {
+    let puppet = Puppet::new();
+    let mut writes = Writes::default();
+    if !noted(&mut writes, &puppet) {
+        return;
+    }
+    let list = || procfs::maps(puppet.pid).unwrap();
+    let end = puppet.memory + PAGES * PAGE;
+    let whole = |m: &Mapping| m.start <= puppet.memory && end <= m.end;
+    let mut half = list().into_iter().find(whole).unwrap();
+    (half.start, half.end) = (puppet.memory, puppet.memory + PAGES / 2 * PAGE);
+    puppet.command(MOVE, 0);
+    let found = writes.running(puppet.pid, &[half]).unwrap();
+    assert_eq!(found.bytes(), PAGES / 2 * PAGE, "not watched: counts as written");
+    assert!(list().iter().any(whole), "it was watched in part");
+
+    let ours = || list().into_iter().filter(whole).collect::<Vec<_>>();
+    let frozen = Frozen::alone(puppet.pid).unwrap();
+    writes.watch_new(puppet.pid, &ours()).unwrap();
+    frozen.release().unwrap();
+    assert!(list().iter().any(whole));
+    let within = |found: Spans| {
+        let pages = found.within(puppet.memory, end).map(|s| (s.start - puppet.memory) / PAGE);
+        (pages.collect::<Vec<_>>(), found.bytes())
+    };
+    assert_eq!(within(writes.running(puppet.pid, &ours()).unwrap()).0, [0], "all of it");
+    puppet.command(WRITE, 5);
+    assert_eq!(within(writes.running(puppet.pid, &ours()).unwrap()), (vec![5], PAGE));
+}

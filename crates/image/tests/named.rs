@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Process, bring_back, checkpoint, compile, restorer, survives};
-use eyrie_image::{RestoreError, RestoreSpec, restore};
+use eyrie_image::{CaptureError, RestoreError, RestoreSpec, restore};
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -90,7 +90,11 @@ fn those_that_are_gone_are_made_again() {
     common::wait_for_line(folder.path());
     for cycle in 0..3 {
         let image = folder.path().join(format!("image{cycle}"));
-        checkpoint(process.pid, &image).unwrap();
+        match checkpoint(process.pid, &image) {
+            // On a busy machine it may be over by then.
+            Err(CaptureError::Gone) if cycle > 0 => break,
+            other => other.unwrap(),
+        };
         process.kill();
         // Gone in any case, if the program has ended meanwhile.
         let _ = fs::remove_file(names.path());

@@ -61,7 +61,8 @@ fn what_was_sent_is_what_it_holds() {
         let mut sent = Pages::default();
         let limits = PrecopyLimits {
             pause: Duration::from_micros(pause_us),
-            least_gain: -1000.0,
+            // However little of it ran meanwhile: it is not to be outrun.
+            least_gain: f64::NEG_INFINITY,
             ..PrecopyLimits::default()
         };
         let copied = match precopy(process.pid, &mut sent, &limits) {

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Process, bring_back, checkpoint, compile, does_not_notice, survives, wait_for_line};
-use eyrie_image::{FreezeError, Frozen};
+use eyrie_image::{CaptureError, FreezeError, Frozen};
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -20,9 +20,14 @@ fn waits_of_every_kind_frozen_and_let_go_again_and_again() {
 /// What is left of a sleep is slept, not all of it again.
 #[test]
 fn a_sleep_goes_on_for_the_rest() {
+    // On a busy machine a short one may be over before it is frozen.
+    assert!([6.0, 24.0].into_iter().any(goes_on_for_the_rest), "it is over too soon");
+}
+
+/// `false` if it is over too soon.
+fn goes_on_for_the_rest(seconds: f64) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let program = compile(folder.path(), "longsleep", &[]);
-    let seconds = 6.0;
     let mut process = Process::start(&program, &[&seconds.to_string()], folder.path());
     wait_for_line(folder.path());
     let begun = Instant::now();
@@ -32,7 +37,11 @@ fn a_sleep_goes_on_for_the_rest() {
             std::thread::sleep(Duration::from_millis(1));
         }
         let image = folder.path().join("image");
-        checkpoint(process.pid, &image).unwrap();
+        match checkpoint(process.pid, &image) {
+            Ok(_) => {}
+            Err(CaptureError::Gone) => return false,
+            Err(e) => panic!("{e}"),
+        }
         process.kill();
         process = bring_back(&image);
     }
@@ -47,6 +56,7 @@ fn a_sleep_goes_on_for_the_rest() {
         slept >= seconds - 0.001 && slept < last + 0.9 * seconds,
         "{slept} s, restored at {last}"
     );
+    true
 }
 
 /// Only stopped and let go: semaphores of System V are nothing that an image brings back.

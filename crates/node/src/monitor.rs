@@ -66,10 +66,12 @@ pub enum Input {
         text: String,
         code: i32,
     },
-    /// The user asks the job to end.
+    /// The job is asked to end by a signal: SIGTERM is of whoever manages the machine.
     Stop {
         signal: i32,
     },
+    /// The user gives the job up.
+    Abort,
     /// The console is gone: nobody waits for this job.
     ConsoleGone,
     GraceOver,
@@ -137,6 +139,8 @@ enum Cause {
     User,
     /// Nobody waits for it any more.
     HungUp,
+    /// Its machine ends, or whoever manages that wants it to.
+    Terminated,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -218,7 +222,7 @@ impl Monitor {
         match self.cause {
             Cause::Itself => self.code == 0,
             Cause::User => true,
-            Cause::HungUp => false,
+            Cause::HungUp | Cause::Terminated => false,
         }
     }
 
@@ -279,7 +283,8 @@ impl Monitor {
             Input::Fatal { text, code } if self.phase != Phase::Over => {
                 self.end(code, text, &mut todo);
             }
-            Input::Stop { signal } => self.stop(signal, &mut todo),
+            Input::Stop { signal } => self.stop(signal, cause_of(signal), &mut todo),
+            Input::Abort => self.stop(libc::SIGTERM, Cause::User, &mut todo),
             Input::Save | Input::Saved { .. } | Input::NotSaved | Input::Together => {
                 self.saving(&input, &mut todo);
             }
@@ -525,12 +530,11 @@ impl Monitor {
         todo.push(Action::KillAll);
     }
 
-    fn stop(&mut self, signal: i32, todo: &mut Vec<Action>) {
+    fn stop(&mut self, signal: i32, cause: Cause, todo: &mut Vec<Action>) {
         match self.phase {
             Phase::Running | Phase::RollingBack { .. } => {
                 self.phase = Phase::Stopping { signal };
-                let hung_up = signal == libc::SIGHUP;
-                self.cause = if hung_up { Cause::HungUp } else { Cause::User };
+                self.cause = cause;
                 // Ranks that wait for their recovery are not brought back any more.
                 if self.ranks.iter().any(|r| [Life::Waiting, Life::Starting].contains(&r.life)) {
                     self.code = 128 + signal;
@@ -544,6 +548,15 @@ impl Monitor {
             }
             Phase::Ending | Phase::Over => {}
         }
+    }
+}
+
+/// Why a job ends that is asked to by a signal.
+fn cause_of(signal: i32) -> Cause {
+    match signal {
+        libc::SIGHUP => Cause::HungUp,
+        libc::SIGTERM => Cause::Terminated,
+        _ => Cause::User,
     }
 }
 

@@ -346,12 +346,13 @@ fn killed(m: &mut Monitor, rank: u32) -> Option<i32> {
 fn what_begins_the_end_decides_whether_anybody_goes_on() {
     // The signals, in this order; whether the console goes then; whether the job is given up.
     let (hup, term, int) = (libc::SIGHUP, libc::SIGTERM, libc::SIGINT);
-    let cases: [(&[i32], bool, bool); 7] = [
+    let cases: [(&[i32], bool, bool); 8] = [
         (&[hup], false, false),
         (&[hup], true, false),
         (&[hup, term], true, false),
         (&[], true, false),
-        (&[term], false, true),
+        (&[term], false, false),
+        (&[term, term], true, false),
         (&[int, hup], true, true),
         (&[int, int], false, true),
     ];
@@ -364,6 +365,9 @@ fn what_begins_the_end_decides_whether_anybody_goes_on() {
         assert!(killed(&mut m, 0).is_some(), "{signals:?}");
         assert_eq!(m.is_given_up(), given_up, "{signals:?} {gone}");
     }
+    let mut m = started(1);
+    m.step(Input::Abort);
+    assert!(killed(&mut m, 0).is_some() && m.is_given_up());
 }
 
 #[test]

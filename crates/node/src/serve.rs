@@ -764,7 +764,7 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Res
             job.hold(Holder::Client(client), Some(lease_ms), outlet.clone())?;
         }
         ClientMsg::Abort => {
-            job.stop(libc::SIGTERM);
+            job.abort();
             outlet.send(&NodeMsg::Done);
         }
         ClientMsg::Events { from, follow } => job.tell_events(from, follow, outlet.clone()),

@@ -12,7 +12,7 @@ def program(name):
 
 def refused(command, *words, ranks=2, **options):
     """The job must not start; the complaint is short and has all the words."""
-    code, out, err = run_to_end(command, ranks=ranks, timeout=30, **options)
+    code, out, err = run_to_end(command, ranks=ranks, **options)
     assert code != 0, f"exit code 0; stderr: {err}"
     assert code < 128, f"exit code {code} looks like a crash: {err}"
     assert out == "", f"standard output has {out!r}"
@@ -59,7 +59,7 @@ def test_negative_checkpoint_interval():
 
 
 def test_no_program_at_all():
-    code, _, err = run_to_end([], timeout=30)
+    code, _, err = run_to_end([])
     assert code != 0 and err.strip(), err
 
 

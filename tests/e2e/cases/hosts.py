@@ -193,7 +193,8 @@ def test_a_host_hangs_and_comes_to_later():
             job.wait_event("node-lost", node=1)
             for rank in victims:
                 job.wait_event("restored", rank=rank)
-            assert not alive(keeper) and alive(node)
+            soon(lambda: not alive(keeper), "end of the keeper")
+            assert alive(node)
         finally:
             os.kill(node, signal.SIGCONT)
         restored_alone(job, "heat", victims)
@@ -371,8 +372,9 @@ def test_another_remote_shell_is_needed():
 
 def test_a_host_does_not_join():
     body = 'test $1 = gamma && exec sleep 1000\nshift\nexec sh -c "$*"\n'
-    words = ["node 2 on host gamma did not join within 1 s", "127.0.0.1", "--address"]
-    refused(["--join-limit", "1"], *words, rsh=body)
+    # Time enough for the others, also on a busy machine: only one is told of.
+    words = ["node 2 on host gamma did not join within 4 s", "127.0.0.1", "--address"]
+    refused(["--join-limit", "4"], *words, rsh=body)
 
 
 def test_a_host_lacks_the_program():
@@ -652,7 +654,7 @@ def test_namespaces_a_host_cannot_reach_the_controller():
     with network() as spaces:
         remote, how = spaced("farm", spaces, "10.78.0.{}")
         spaces[0].ip("link", "set", "port4", "down")
-        with remote as rsh, Hosted("farm", rsh, ["--join-limit", "2"], **how) as job:
+        with remote as rsh, Hosted("farm", rsh, ["--join-limit", "4"], **how) as job:
             job.ends_with_nothing_left(1)
-            assert "host 10.78.0.4 did not join within 2 s" in job.stderr(), job.report()
+            assert "host 10.78.0.4 did not join within 4 s" in job.stderr(), job.report()
             assert "10.78.0.1" in job.stderr() and json.dumps("") not in job.stderr()

@@ -5,7 +5,7 @@ import signal
 
 import harness
 from bad_input import program
-from harness import Job, run_to_end
+from harness import Gated, Job, run_to_end
 
 
 def test_exit_code_of_the_program():
@@ -66,7 +66,7 @@ def ends_by(number, code):
         job.wait_event("checkpointed", count=3)
         job.status()
         job.interrupt(number)
-        got = job.wait(30)
+        got = job.wait()
         assert got == code, f"exit code {got} instead of {code}: {job.stderr()}"
         left = job.left_over()
         assert not left, left
@@ -86,7 +86,7 @@ def test_killed_launcher_leaves_no_process():
         job.wait_running(3)
         job.process.kill()
         job.process.wait()
-        limit = harness.time.monotonic() + 30
+        limit = harness.time.monotonic() + harness.TIMEOUT_S
         while job.pids.left():
             assert harness.time.monotonic() < limit, job.report()
             harness.time.sleep(harness.POLL_S)
@@ -94,9 +94,10 @@ def test_killed_launcher_leaves_no_process():
 
 
 def test_end_leaves_nothing():
-    with Job(harness.example("heat") + ["--steps", "3000"], ranks=4, ckpt_every=0.3) as job:
+    with Gated(harness.example("heat") + ["--steps", "3000"], ranks=4, ckpt_every=0.3) as job:
         job.wait_running(4)
         identity = os.path.basename(job.folder())
+        job.let_end()
         assert job.wait() == 0, job.report()
         assert not job.left_over(), job.left_over()
         # Other jobs, and other tests, have theirs there.
@@ -138,7 +139,7 @@ def test_without_fault_tolerance():
     with Job(program("lines"), ranks=3, stdin="open", ft="none") as job:
         job.wait_running(3)
         job.kill_ranks([1])
-        assert job.wait(30) != 0, job.report()
+        assert job.wait() != 0, job.report()
         assert "1" in job.stderr(), job.stderr()
         assert not job.left_over(), job.left_over()
 
@@ -146,6 +147,6 @@ def test_without_fault_tolerance():
 def test_singleton():
     """A program started without `eyrie run` is a job of one rank."""
     done = harness.subprocess.run(
-        harness.example("cg") + ["--class", "S"], capture_output=True, text=True, timeout=60
+        harness.example("cg") + ["--class", "S"], capture_output=True, text=True, timeout=harness.TIMEOUT_S
     )
     assert done.returncode == 0 and "SUCCESSFUL" in done.stdout, (done.stdout, done.stderr)

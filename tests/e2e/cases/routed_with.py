@@ -2,13 +2,14 @@
 that leave."""
 
 import os
+import signal
 
 from clusters import Clusters
-from drain import drain
+from drain import drain, refused
 from harness import example, run_to_end
 from migrate import migrate
 from nodes import Nodes, expected, gone
-from restart import restart, save
+from restart import SAVED, restart, save
 from routed import NODES, Routed, logged
 
 
@@ -141,6 +142,22 @@ def test_a_node_with_ranks_and_a_router_leave():
         assert job.routers() == {routers[1]: [0, 1, 2, 3]}, job.routers()
         job.kill_ranks([1])
         job.wait_event("restored", rank=1, count=2)
+        ends_well(job, "farm")
+
+
+def test_all_nodes_with_ranks_are_told_to_end():
+    """No router is, but ranks do not go there: the job is saved."""
+    expected("farm")
+    with Routed("farm", 2) as job:
+        job.all_checkpointed()
+        nodes = job.status()["nodes"][:NODES]
+        refused(job, [str(n["node"]) for n in nodes], "no node would stay")
+        for node in nodes:
+            os.kill(node["pid"], signal.SIGTERM)
+        assert job.wait() == SAVED, job.report()
+        assert not job.count("node-lost"), job.report()
+        restart(job)
+        job.wait_event("restored", count=4)
         ends_well(job, "farm")
 
 

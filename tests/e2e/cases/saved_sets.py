@@ -12,7 +12,7 @@ from coordinated import crash, wait_gone
 from coordinated_nodes import Together, one_set
 from harness import EYRIE, example
 from nodes import SIZES, Nodes, expected, gone
-from restart import restart, save
+from restart import SAVED, restart, save
 
 
 def saving(name, nodes, every=3600, save_every="0.1", options=()):
@@ -75,6 +75,20 @@ def controller_dies(name):
         job.ends_as(name)
 
 
+def machine_ends(make):
+    """SIGTERM to `eyrie run`: the job is saved once more, and goes on."""
+    expected("farm")
+    with make("farm", 2, save_every="3600") as job:
+        job.wait_running(4)
+        job.interrupt(signal.SIGTERM)
+        assert job.wait() == SAVED, job.report()
+        assert "is saved and ends" in job.stderr(), job.stderr()
+        restart(job, "--nodes", "3")
+        job.wait_event("restored", count=4)
+        job.ends_as("farm")
+        assert not job.count("diverged") and not job.count("rolled-back"), job.report()
+
+
 def copies_die(name, make):
     """The job goes back to what the folder has, not to the beginning, again and again."""
     expected(name)
@@ -128,6 +142,7 @@ def generated():
         test = lambda m=make: all_nodes_die("farm", 2, 4, m)
         yield f"farm_{mode}_goes_on_on_more_nodes", test
         yield f"farm_{mode}_copies_die", lambda m=make: copies_die("farm", m)
+        yield f"farm_{mode}_machine_ends", lambda m=make: machine_ends(m)
     yield "farm_logged_controller_dies", lambda: logged_controller_dies("farm")
 
 
@@ -253,14 +268,32 @@ def test_a_job_is_saved_while_a_set_is_brought():
         job.ends_as("cg")
 
 
-def test_nothing_stays_of_a_job_that_is_ended():
+def test_nothing_stays_of_a_job_that_its_user_ends():
     expected("cg")
-    with saving("cg", 2) as job:
+    for end, signum in (
+        (lambda job: job.interrupt(signal.SIGINT), signal.SIGINT),
+        (lambda job: job.eyrie("abort", "last"), signal.SIGTERM),
+    ):
+        with saving("cg", 2) as job:
+            job.wait_running(4)
+            take_a_set(job)
+            end(job)
+            assert job.wait() == 128 + signum, job.report()
+            gone(job)
+
+
+def test_a_job_that_its_machine_ends_is_saved_without_time_by_what_there_is():
+    expected("farm")
+    with Nodes("farm", 2, ["--save-every", "0.1", "--grace", "0"], ckpt_every=3600) as job:
         job.wait_running(4)
         take_a_set(job)
         job.interrupt(signal.SIGTERM)
         assert job.wait() == 128 + signal.SIGTERM, job.report()
-        gone(job)
+        assert "to go on from what was saved" in job.stderr(), job.stderr()
+        restart(job, "--nodes", "3")
+        job.wait_event("restored", count=4)
+        job.ends_as("farm")
+        assert not job.count("diverged") and not job.count("rolled-back"), job.report()
 
 
 def test_where_it_is_of_no_use_it_is_refused():

@@ -51,7 +51,7 @@ def test_an_allocations_hosts_are_used():
             os.kill(record["nodes"][1]["pid"], signal.SIGKILL)
             job.wait_event("node-lost", node=1)
             restored_alone(job, "cg", [1])
-            assert not daemons() - before
+            soon(lambda: not daemons() - before, "end of all daemons")
 
 
 def outlives(job, name):

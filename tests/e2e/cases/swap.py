@@ -3,13 +3,14 @@ of it, what dies meanwhile, and what cannot be. The results are those of undistu
 
 import contextlib
 import os
+import signal
 
 from controller import kill_both, kill_controller, resume
 from drain import refused
 from harness import alive, example, run_to_end, soon
 from hosts import Hosted, shell
 from nodes import expected
-from restart import Gated
+from restart import SAVED, Gated, restart
 from suspend import family, goes_on, on, ranks_of, stands, told
 
 MIB = 32
@@ -97,6 +98,32 @@ def comes_back(name, nodes, options=()):
         assert not job.count("detected") and not job.count("diverged"), job.report()
 
 
+def saved(end, nodes, options=()):
+    """By the images that its memory went to."""
+    expected("farm")
+    with on("farm", nodes, options, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        record = swapped(job)
+        before = job.count("checkpointed")
+        end(job, record)
+        assert job.wait() == SAVED, job.report()
+        assert job.count("checkpointed") == before, job.report()
+        restart(job, *(["--nodes", "2"] if nodes else []))
+        job.wait_event("restored", count=4)
+        job.ends_as("farm")
+        lost = [job.count(kind) for kind in ("diverged", "rolled-back", "node-lost")]
+        assert not any(lost), job.report()
+
+
+def asked(job, _):
+    job.eyrie("checkpoint", "last", "--end")
+
+
+def all_told(job, record):
+    for node in record["nodes"]:
+        os.kill(node["pid"], signal.SIGTERM)
+
+
 def generated():
     cases = [
         ("memory_goes_and_comes", memory_goes, [], "twin"),
@@ -107,6 +134,9 @@ def generated():
         ("with_a_vault", comes_back, "farm", 3, ["--vault", "rs:2+1"]),
         ("with_clusters", comes_back, "farm", 4, ["--clusters", "2"]),
         ("with_routers", comes_back, "farm", 3, ["--ft", "routed", "--routers", "1"]),
+        ("saved_on_1", saved, asked, 0),
+        ("saved_with_routers", saved, asked, 3, ["--ft", "routed", "--routers", "1"]),
+        ("saved_as_all_nodes_end", saved, all_told, 3, ["--vault", "rs:2+1"]),
     ]
     return [(label, lambda f=f, rest=rest: f(*rest)) for label, f, *rest in cases]
 
@@ -192,7 +222,7 @@ def test_what_cannot_be_is_told():
         job.wait_running(4)
         swapped(job)
         told(job, ["checkpoint", "last"], 1, "swapped out", "eyrie resume")
-        refused(job, ["1"], "swapped out")
+        refused(job, ["1"], "checkpoint --end")
         back(job)
         job.ends_as("farm")
     with on("farm", 0, ft="coordinated") as job:

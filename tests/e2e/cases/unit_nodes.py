@@ -7,7 +7,7 @@ import subprocess
 
 from controller import kill_controller, same_processes
 from coordinated_nodes import damage, talkative
-from harness import EYRIE, Job, example, run_to_end
+from harness import EYRIE, Gated, example, run_to_end
 from nodes import Nodes, expected
 
 
@@ -251,12 +251,13 @@ def test_within_a_node_nothing_is_retained():
     code, want, err = run_to_end(command)
     assert code == 0, (code, want, err)
     options = ["--nodes", "1", "--log-limit", "8M", "--ft", "node"]
-    with Job(command, ckpt_every=3600, options=options) as job:
+    with Gated(command, ckpt_every=3600, options=options) as job:
         ranks = job.until(lambda: talkative(job), "messages")
         most = max(r["log_used_bytes"] for r in ranks)
         assert most <= 4 << 20, ranks
         job.kill_ranks([1])
         job.wait_event("restored", count=4)
+        job.let_end()
         assert job.wait() == 0 and job.stdout() == want, job.report()
         assert "WARNING" not in job.stderr(), job.stderr()
 
@@ -279,8 +280,9 @@ def test_what_does_not_go_with_it():
 
 
 def test_on_one_node_it_is_coordinated():
-    with Job(example("farm") + ["--tasks", "2000"], ft="node") as job:
+    with Gated(example("farm") + ["--tasks", "2000"], ft="node") as job:
         record = job.until(job.status, "a status")
         assert record["ft"] == "coordinated", record
+        job.let_end()
         assert job.wait() == 0, job.report()
     assert not os.path.exists(job.job_home), job.job_home

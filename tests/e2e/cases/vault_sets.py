@@ -48,12 +48,20 @@ def test_two_nodes_vanish_while_a_set_is_encoded():
     with Together("heat", 6, [*RS, "--vault-rate", "40"], every=3600) as job:
         job.wait_running(4)
         job.eyrie("checkpoint", "last")
-        command = job.ask_for_a_set()
-        job.until(lambda: job.status()["vault_round"] is not None, "a round")
+        commands = []
+
+        def met():
+            # A machine that is busy may be late for a round; then there is another.
+            if not commands or commands[-1].poll() is not None:
+                commands.append(job.ask_for_a_set())
+            return job.status()["vault_round"] is not None
+
+        job.until(met, "a round")
         job.kill_nodes(1, 4)
         job.all_back(0)
-        assert one_set(job) in (1, 2), job.report()
-        job.until(lambda: command.poll() is not None, "an answer")
+        # The last one that was asked for, or the one before.
+        assert one_set(job) in (len(commands), len(commands) + 1), job.report()
+        job.until(lambda: commands[-1].poll() is not None, "an answer")
         job.ends_as("heat")
 
 

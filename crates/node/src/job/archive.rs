@@ -140,8 +140,7 @@ impl Job {
 
     /// No process is left, and all ranks have their images: has all of it brought here.
     pub(super) fn collect(&mut self) {
-        let placed = self.planner.as_ref().is_some_and(Planner::placed);
-        if !placed {
+        if !self.all_in_place() {
             return self.not_collected("a node is lost");
         }
         if let Err(error) = self.open_archive() {
@@ -171,10 +170,15 @@ impl Job {
 
     /// A node died while it was bringing what it has.
     pub(super) fn watch_collecting(&mut self) {
-        let placed = self.planner.as_ref().is_some_and(Planner::placed);
-        if !placed && self.collecting().is_some() {
+        if self.collecting().is_some() && !self.all_in_place() {
             self.not_collected("a node is lost");
         }
+    }
+
+    /// Whether all ranks are where their newest images and logs are.
+    fn all_in_place(&self) -> bool {
+        let out = self.suspend.as_ref().is_some_and(|s| s.swapped);
+        self.planner.as_ref().is_some_and(|p| p.placed() || (out && p.rests()))
     }
 
     /// A node has brought what there was of a rank, or could not.

@@ -74,8 +74,8 @@ impl Job {
     }
 
     fn some_stay(&self, leaving: &BTreeSet<u32>) -> Result<(), String> {
-        let mut keepers = self.planner.iter().flat_map(|p| p.keepers());
-        if keepers.any(|m| !leaving.contains(&m.node)) {
+        let mut takers = self.planner.iter().flat_map(|p| p.takers());
+        if takers.any(|m| !leaving.contains(&m.node)) {
             return Ok(());
         }
         Err(String::from(
@@ -172,9 +172,9 @@ impl Job {
         for cluster in 0..self.spec.clusters.count() {
             let here = |node: &u32| self.spec.clusters.of(*node) == cluster;
             let going: BTreeSet<u32> = nodes.iter().copied().filter(here).collect();
-            let keepers = self.planner.iter().flat_map(|p| p.keepers()).map(|m| m.node);
+            let takers = self.planner.iter().flat_map(|p| p.takers()).map(|m| m.node);
             let mut stay: BTreeSet<u32> =
-                keepers.filter(|n| here(n) && !nodes.contains(n)).collect();
+                takers.filter(|n| here(n) && !nodes.contains(n)).collect();
             if going.is_empty() || stay.is_empty() {
                 continue;
             }
@@ -204,7 +204,7 @@ impl Job {
         if let Some(why) = &self.unprotected {
             return Err(format!("the job runs without protection: {why}"));
         }
-        self.swapped_out()?;
+        self.swapped_out().map_err(|why| format!("{why}, or save it (eyrie checkpoint --end)"))?;
         if self.suspend.is_some() {
             return Err(String::from("the job is being saved: it ends, or ask again"));
         }

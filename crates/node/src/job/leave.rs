@@ -86,8 +86,7 @@ impl Job {
         let Terms { limit_ms, end, number } = terms;
         let needed_ms = self.leave_estimate(node);
         let late = limit_ms.zip(needed_ms).filter(|(limit, needed)| *needed > *limit as f64);
-        // What is in the vault counts when a round of it is over.
-        let precopy = late.is_none() && !self.spec.is_vaulted();
+        let precopy = late.is_none();
         let (begun, step, dismissed, code) = (Moment::now(), None, None, None);
         let leave = Leave { begun, limit_ms, precopy, step, dismissed, code, party, end };
         self.leaves.insert(node, leave);

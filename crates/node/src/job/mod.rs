@@ -561,6 +561,7 @@ impl Job {
             Msg::NoticesOver => self.heed_notices(),
             Msg::GraceOver => self.step(monitor::Input::GraceOver),
             Msg::Stop { signal: libc::SIGTERM | libc::SIGHUP } if self.saves_in_slurm() => {}
+            Msg::Stop { signal: libc::SIGTERM } if self.saves_when_told() => {}
             Msg::Stop { signal } => self.stop(signal),
             Msg::ConsoleGone => {
                 self.forsake_etcd();
@@ -590,6 +591,12 @@ impl Job {
             self.forsake_etcd();
             self.step(monitor::Input::Stop { signal });
         }
+    }
+
+    /// The user gives the job up, with all that is saved of it.
+    pub fn abort(&mut self) {
+        self.forsake_etcd();
+        self.step(monitor::Input::Abort);
     }
 
     /// The job cannot go on.

@@ -2,7 +2,9 @@
 //! SIGTERM, the notice of a spot instance), and for so long they are there (`--grace`).
 //!
 //! Some are drained, with that time as the deadline. When all are to go there is nobody to drain
-//! them to: then the job is saved, so that it can be restarted.
+//! them to: then the job is saved, so that it can be restarted. So it is on SIGTERM to its
+//! controller, if states of it are saved in any case (`--save-every`); then it ends, also if that
+//! is not possible.
 //!
 //! Kept true: what is decided waits a moment for the notices of others; what cannot be done is
 //! told, and tried again as long as there is time, also what was begun and came to nothing, and
@@ -10,6 +12,7 @@
 
 use super::books::Moment;
 use super::{Job, Msg};
+use crate::units;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -26,6 +29,8 @@ pub(super) struct Notices {
     armed: bool,
     /// What keeps the job from doing what it should, as it was told last.
     obstacle: Option<String>,
+    /// Since when the controller is told to end.
+    here: Option<Moment>,
 }
 
 impl Job {
@@ -58,6 +63,9 @@ impl Job {
     /// Does what the notices ask for, as far as that is not under way.
     pub(super) fn heed_notices(&mut self) {
         self.notices.armed = false;
+        if self.exit_code.is_none() && self.notices.here.is_some() {
+            return self.end_in_time();
+        }
         let grace = self.grace();
         let noticed = self.notices.nodes.iter().filter(|(_, since)| since.elapsed() < grace);
         let noticed: BTreeSet<u32> = noticed.map(|(node, _)| *node).collect();
@@ -74,7 +82,7 @@ impl Job {
         let going: BTreeSet<u32> = noticed.intersection(&live).copied().collect();
         let result = match going.is_empty() {
             true => return,
-            false if going == live => self.save_in_time(&going),
+            false if self.nobody_stays(&live, &going) => self.save_in_time(&going),
             false => self.drain_in_time(&going),
         };
         if let Err(why) = result {
@@ -83,6 +91,13 @@ impl Job {
             }
             self.notices.obstacle = Some(why);
         }
+    }
+
+    /// Whether no node is left that ranks could go to.
+    fn nobody_stays(&self, live: &BTreeSet<u32>, going: &BTreeSet<u32>) -> bool {
+        let routing = units::routing(&self.spec);
+        let leaves = |node: &u32| going.contains(node) || self.leaves.contains_key(node);
+        live.iter().all(|node| leaves(node) || routing.is_router(*node))
     }
 
     /// What the next controller needs to know of it.
@@ -157,5 +172,40 @@ impl Job {
                 false
             }
         }
+    }
+
+    /// SIGTERM to the controller of a job of which states are saved while it runs: it is saved
+    /// once more, if it can be, and ends. Whether that is under way.
+    pub(super) fn saves_when_told(&mut self) -> bool {
+        let runs = self.planned && !self.restarting;
+        let saves = runs && self.flushes() && self.spec.grace_ms > 0;
+        if !saves || self.exit_code.is_some() || self.monitor.is_ending() {
+            return false;
+        }
+        if self.notices.here.is_none() {
+            self.notices.here = Some(Moment::now());
+            self.end_in_time();
+        }
+        true
+    }
+
+    /// The job is saved and ends; it only ends if it cannot be saved, or not in time.
+    fn end_in_time(&mut self) {
+        self.arm_notices();
+        let late = self.notices.here.as_ref().is_none_or(|since| since.elapsed() >= self.grace());
+        let under_way = self.suspend.is_some() && !late;
+        if self.monitor.is_ending() || under_way {
+            return;
+        }
+        let result = if late { Err(String::from("there is no time")) } else { self.save_here() };
+        if let Err(why) = result {
+            self.say(format!("the job is told to end, and not saved once more: {why}"));
+            self.stop(libc::SIGTERM);
+        }
+    }
+
+    fn save_here(&mut self) -> Result<(), String> {
+        self.all_stay("the job is told to end, and saved");
+        self.checkpoint_and_end(None)
     }
 }

@@ -1,8 +1,9 @@
 //! Which of the nodes that ranks may move to have memory for them, and how long it takes to bring
 //! that there, by what the nodes say when ranks are about to move.
 //!
-//! Kept true: no rank goes to where there is no memory for it and for those that go there with it;
-//! where all places have room for all, others decide as ever; who says nothing has room.
+//! Kept true: no rank goes to where there is no memory for it and for those that go there with it
+//! or are on their way there already; where all places have room for all, others decide as ever;
+//! who says nothing has room.
 
 use super::drain::Departure;
 use super::{Job, rounds};
@@ -30,6 +31,16 @@ struct Place {
     machine: String,
     /// Ranks that are there, or go there.
     ranks: usize,
+}
+
+/// Takes off what ranks need that go to these places already, and are not there yet.
+fn expect(coming: &[(Member, u64)], places: &mut [Place], machines: &mut BTreeMap<String, u64>) {
+    for (to, bytes) in coming {
+        let Some(place) = places.iter_mut().find(|place| place.member == *to) else { continue };
+        place.ranks += 1;
+        let machine = machines.get_mut(&place.machine);
+        place.room.iter_mut().chain(machine).for_each(|room| *room = room.saturating_sub(*bytes));
+    }
 }
 
 /// Where ranks of so many bytes go. `None`: each place has room for all of them. `Err`: the rank
@@ -91,8 +102,7 @@ impl Job {
 
     fn room_among(&self, nodes: &BTreeSet<u32>, to: &[Member]) -> Result<Wishes, String> {
         let ranks = nodes.iter().flat_map(|n| self.placement.ranks_on(*n));
-        let bytes = |rank: u32| self.ranks[rank as usize].look.resident_bytes;
-        let ranks: Vec<(u32, u64)> = ranks.map(|r| (r, bytes(r) + bytes(r) / MORE)).collect();
+        let ranks: Vec<(u32, u64)> = ranks.map(|r| (r, self.needs(r))).collect();
         let machine = |node: u32| self.nodes[node as usize].host().unwrap_or_default().to_string();
         let place = |member: &Member| Place {
             member: *member,
@@ -102,10 +112,26 @@ impl Job {
         };
         let there =
             |m: &Member| Some((machine(m.node), self.nodes[m.node as usize].look.available_bytes?));
-        let machines = to.iter().filter_map(there).collect();
-        let found = fit(&ranks, to.iter().map(place).collect(), machines);
+        let mut machines = to.iter().filter_map(there).collect();
+        let mut places: Vec<Place> = to.iter().map(place).collect();
+        expect(&self.on_their_way(nodes), &mut places, &mut machines);
+        let found = fit(&ranks, places, machines);
         let found = found.map_err(|(rank, bytes)| self.no_room(rank, bytes, to))?;
         Ok(found.unwrap_or_default())
+    }
+
+    /// Bytes of memory that a rank needs elsewhere.
+    fn needs(&self, rank: u32) -> u64 {
+        let bytes = self.ranks[rank as usize].look.resident_bytes;
+        bytes + bytes / MORE
+    }
+
+    /// Where ranks go that are leaving already, but for those of these nodes.
+    fn on_their_way(&self, but: &BTreeSet<u32>) -> Vec<(Member, u64)> {
+        let Some(planner) = &self.planner else { return Vec::new() };
+        let going = planner.leaving().filter(|m| !but.contains(&m.node));
+        let ranks = going.flat_map(|m| self.placement.ranks_on(m.node));
+        ranks.filter_map(|rank| Some((planner.partner(rank)?, self.needs(rank)))).collect()
     }
 
     fn no_room(&self, rank: u32, bytes: u64, to: &[Member]) -> String {
@@ -175,6 +201,21 @@ mod tests {
         let found = fit(&[(0, 100), (1, 100), (2, 180)], places(), BTreeMap::new());
         assert_eq!(found, Err((1, 100)));
         assert_eq!(fit(&[(0, 1)], Vec::new(), BTreeMap::new()), Ok(None), "nobody to ask");
+    }
+
+    #[test]
+    fn who_is_on_the_way_has_its_room() {
+        let member = |node| Member { node, epoch: 1 };
+        let mut places = vec![place(1, Some(150), "a", 0), place(2, Some(150), "b", 2)];
+        let mut machines = BTreeMap::from([(String::from("a"), 120), (String::from("b"), 400)]);
+        expect(&[(member(1), 60), (member(7), 900)], &mut places, &mut machines);
+        assert_eq!((places[0].room, places[0].ranks, machines["a"]), (Some(90), 1, 60));
+        assert_eq!((places[1].room, places[1].ranks, machines["b"]), (Some(150), 2, 400));
+        let found = fit(&[(0, 80), (3, 50)], places, machines);
+        assert_eq!(nodes(found.unwrap()), [(0, 2), (3, 1)]);
+        let mut places = vec![place(1, Some(10), "a", 0)];
+        expect(&[(member(1), 60)], &mut places, &mut BTreeMap::new());
+        assert_eq!(places[0].room, Some(0));
     }
 
     #[test]

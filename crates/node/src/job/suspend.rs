@@ -35,6 +35,8 @@ pub(super) struct Suspend {
     pub(super) stands: bool,
     /// The segment is being written.
     writing: bool,
+    /// Its memory was out: ranks have no process, and stay without one.
+    pub(super) swapped: bool,
     /// Over nodes: these bring what they have.
     pub collecting: Option<super::archive::Collecting>,
 }
@@ -45,11 +47,20 @@ impl Job {
         if let Some(why) = self.not_to_be_saved() {
             return Err(why);
         }
-        self.say("checkpointing all ranks, to save the job and end it");
-        self.suspend = Some(Suspend { outlet: outlet.clone(), ..Suspend::default() });
+        let swapped = self.is_swapped();
+        self.say(match swapped {
+            true => "saving the job by the checkpoints that its memory went to, to end it",
+            false => "checkpointing all ranks, to save the job and end it",
+        });
+        let suspend = Suspend { outlet: outlet.clone(), swapped, ..Suspend::default() };
+        self.suspend = Some(suspend);
         if self.spec.input_is_file {
             self.input.take_all();
             self.pump_input();
+        }
+        if swapped {
+            self.all_checkpointed(None);
+            return Ok(());
         }
         let mut left = Vec::new();
         for r in 0..self.size() {
@@ -81,7 +92,7 @@ impl Job {
         if !self.monitor.running() {
             return Some(format!("it is {}", self.monitor.phase()));
         }
-        if let Err(why) = self.swapped_out() {
+        if let Err(why) = self.out_whole() {
             return Some(why);
         }
         if let Some(node) = self.leaves.keys().next() {
@@ -184,7 +195,12 @@ impl Job {
             self.bring_to_depot();
         }
         let id = &self.place.id;
-        self.say(format!("job {id} is saved and ends; to go on with it: eyrie restart {id}"));
+        let elsewhere = match self.saved_to() {
+            Some(to) => format!(", or, when it is there: eyrie restart {}", to.place),
+            None => String::new(),
+        };
+        let go_on = format!("eyrie restart {id}{elsewhere}");
+        self.say(format!("job {id} is saved and ends; to go on with it: {go_on}"));
         if let Some(outlet) = self.suspend.take().and_then(|s| s.outlet) {
             outlet.send(&NodeMsg::Done);
         }
@@ -335,13 +351,14 @@ impl Job {
     pub(super) fn leave_saved(&mut self) {
         let held = !self.many() || self.archive.holds();
         let stored = || Some(self.saved_to()?).filter(|to| to.unix_ms.is_some());
-        let from = match held && self.place.folder.join(home::SAVED).exists() {
-            true => Some(self.place.id.clone()),
-            false => stored().map(|to| to.place),
-        };
-        if let Some(from) = from {
+        let stored = stored().map(|to| to.place);
+        let here = (held && self.place.folder.join(home::SAVED).exists()).then_some(&self.place.id);
+        let go_on: Vec<String> =
+            here.into_iter().chain(&stored).map(|from| format!("eyrie restart {from}")).collect();
+        if !go_on.is_empty() {
+            let go_on = go_on.join(", or from the object store: ");
             self.is_saved = true;
-            self.say(format!("to go on from what was saved of the job: eyrie restart {from}"));
+            self.say(format!("to go on from what was saved of the job: {go_on}"));
         }
     }
 

@@ -9,6 +9,7 @@
 //! stays out, and that is told.
 
 use super::Job;
+use crate::recovery::Planner;
 use eyrie_control::node::ToNode;
 use eyrie_control::{EventKind, Ft};
 use std::time::Duration;
@@ -42,6 +43,26 @@ impl Job {
     pub(super) fn swapped_out(&self) -> Result<(), String> {
         let text = "its memory is swapped out (eyrie resume brings it back): ask again then";
         if self.is_swapped() { Err(String::from(text)) } else { Ok(()) }
+    }
+
+    /// Why a job that is swapped out cannot be saved by the images that its ranks went to; one
+    /// that is not is saved in another way.
+    pub(super) fn out_whole(&self) -> Result<(), String> {
+        if !self.is_swapped() {
+            return Ok(());
+        }
+        if !self.is_out() {
+            return Err(String::from("its memory is just being swapped out: ask again then"));
+        }
+        let imaged = self.ranks.iter().all(|r| r.gone || r.retention.newest().is_some());
+        let at_home = !self.many() || self.planner.as_ref().is_some_and(Planner::rests);
+        match imaged && at_home {
+            true => Ok(()),
+            false => Err(String::from(
+                "a node was lost while its memory was swapped out: eyrie resume brings its ranks \
+                 back first",
+            )),
+        }
     }
 
     /// Whether no rank has a process.

@@ -69,6 +69,16 @@ impl Planner {
         !self.rolling_back && self.ranks.iter().all(placed)
     }
 
+    /// Whether every rank has its place, or is to come back where it was, with all that it takes.
+    pub fn rests(&self) -> bool {
+        let waits = |r: &Rank| match r.phase {
+            Phase::Up | Phase::Done | Phase::Released => true,
+            Phase::Restoring { at, .. } => at == r.home && r.words.is_none(),
+            _ => false,
+        };
+        !self.rolling_back && self.ranks.iter().all(waits)
+    }
+
     /// Whether nothing hangs on the archive any more.
     pub fn outgrew_archive(&self) -> bool {
         let whole = |r: &Rank| r.kept.iter().all(|(g, holders)| *g == 0 || self.is_safe(holders));
@@ -163,6 +173,30 @@ mod tests {
         assert_eq!(ordered(&p.step(answer(member(1)))), []);
         let todo = p.step(answer(member(2)));
         assert_eq!(ordered(&todo), [(0, 7, 2, Some(ARCHIVE))]);
+    }
+
+    #[test]
+    fn a_rank_rests_where_its_image_and_log_are() {
+        let (mut p, _) = restarted();
+        assert!(!p.rests(), "what is recorded of them is on the way");
+        for rank in 0..2 {
+            let at = vec![member(rank)];
+            p.step(Input::Stored { rank, incarnation: 6, generation: 4, at });
+            p.step(Input::Starting { rank, incarnation: 6 });
+            p.step(Input::Restored { rank, incarnation: 6 });
+        }
+        assert!(p.rests() && p.placed());
+        for rank in 0..2 {
+            p.step(Input::RankDied { rank, incarnation: 6 });
+        }
+        assert!(p.rests() && !p.placed());
+        // What is recorded of the ranks is asked for, and they come back elsewhere.
+        p.step(Input::NodeDied { member: member(1) });
+        assert!(!p.rests());
+        for from in [member(0), member(2)] {
+            p.step(Input::Answered { from, round: 1, answer: Answer::default() });
+        }
+        assert!(!p.rests());
     }
 
     #[test]
