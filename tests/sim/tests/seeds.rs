@@ -141,12 +141,6 @@ fn no_seed_finds_a_fault_with_units_over_several_nodes() {
     none_finds_a_fault(Kind::Clusters);
 }
 
-/// The same with copies in another cluster, all nodes of which may die at once.
-#[test]
-fn no_seed_with_copies_outside_finds_a_fault() {
-    none_finds_a_fault(Kind::Outside);
-}
-
 /// The same where messages between nodes go by routers, which die like all nodes.
 #[test]
 fn no_seed_finds_a_fault_with_routers() {
