@@ -26,7 +26,7 @@ pub fn fill(
 ) -> Result<(), RestoreError> {
     let wants = &image.wants;
     parallel::for_each(
-        parallel::threads_that_wait(),
+        parallel::threads_that_read(),
         wants.blocks.len(),
         Blocks::once,
         |blocks, i| {

@@ -6,6 +6,8 @@ use std::thread;
 
 /// Most threads that work at once, whatever the machine has.
 const MAX_THREADS: usize = 8;
+/// So many more are of use where each waits for the storage in turn.
+const READERS: usize = 4;
 
 /// How many threads this machine runs at once, within reason.
 pub fn threads() -> usize {
@@ -15,6 +17,12 @@ pub fn threads() -> usize {
 /// How many threads keep the processors busy although each also waits for the storage.
 pub fn threads_that_wait() -> usize {
     threads() + 2
+}
+
+/// How many threads keep a storage busy that is read past the page cache while the processors are
+/// busy with what was read: as many again wait then for a processor.
+pub fn threads_that_read() -> usize {
+    threads_that_wait() + READERS
 }
 
 /// Calls `work` for each of `0..count`, begun in this order by so many threads, each with a state

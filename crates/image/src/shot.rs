@@ -418,4 +418,12 @@ impl Shot {
     pub fn choice(&self) -> &Choice {
         &self.choice
     }
+
+    /// How much of its memory was copied at the freeze, if all was that is to be stored of it.
+    pub fn copied_bytes(&self) -> Option<u64> {
+        match &self.stage {
+            Some(Stage::Copied { pages, .. }) if self.children.is_empty() => Some(pages.bytes()),
+            _ => None,
+        }
+    }
 }

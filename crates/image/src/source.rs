@@ -92,6 +92,11 @@ impl Copied {
         Ok(copied)
     }
 
+    /// How much was to be read.
+    pub fn bytes(&self) -> u64 {
+        self.wanted.bytes()
+    }
+
     /// Reads stretches one by one, and what can be read of them.
     fn singly(&mut self, mem: &Source, batch: &[Span], mut at: usize) -> Result<(), CaptureError> {
         for span in batch {

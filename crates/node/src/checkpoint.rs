@@ -26,6 +26,9 @@ use std::time::{Duration, Instant};
 const PARK_LIMIT: Duration = Duration::from_secs(20);
 /// How often a rank on its way to a safe point is looked at if the bell does not ring.
 const PARK_LOOK: Duration = Duration::from_millis(2);
+/// Most that is copied of a rank which stands until its image is written: its death is only seen
+/// then.
+const MOST_STANDING_BYTES: u64 = 16 << 20;
 
 /// Which rank, and where its image goes.
 pub struct Order {
@@ -38,6 +41,9 @@ pub struct Order {
     pub freeze: Freeze,
     /// It is stopped when what its image needs was kept, unless that is called off.
     pub hold: Option<Arc<Hold>>,
+    /// It hardly runs: if little is copied it stands until that is written, and writes nothing
+    /// meanwhile.
+    pub hardly_runs: bool,
     /// Some of its memory may be stored before it is stopped, until this is true.
     pub ahead: Option<Arc<AtomicBool>>,
     /// Processors that it was bound to, as a mask.
@@ -164,8 +170,9 @@ pub struct Taken {
 pub enum Report {
     /// The rank stands still, until there is an answer (`None`: it is dead).
     Standing(Stands),
-    /// The rank runs again, or is dead: it is not touched from here any more.
-    LetGo,
+    /// The rank runs again, or is dead: it is not touched from here any more. Or it `stands` still,
+    /// and who held it before has it again.
+    LetGo { stands: bool },
     /// With what is known of the last image now.
     Over(Box<Result<Taken, CheckpointError>>, Box<Tracker>),
 }
@@ -173,29 +180,35 @@ pub enum Report {
 /// Starts the checkpoint.
 pub fn start(order: Order, tell: impl Fn(Report) + Send + 'static) -> Result<(), CheckpointError> {
     let name = String::from("eyrie-ckpt");
-    let run = move || run(order, None, tell);
+    let run = move || drop(run(order, None, tell));
     std::thread::Builder::new().name(name).spawn(run).map_err(CheckpointError::Thread)?;
     Ok(())
 }
 
 /// Takes the checkpoint in this thread, which holds the rank's process already, or is to stop it.
-pub fn run(mut order: Order, frozen: Option<Frozen>, tell: impl Fn(Report)) {
+/// Gives the process back, still standing, if it is to be held on.
+pub fn run(mut order: Order, frozen: Option<Frozen>, tell: impl Fn(Report)) -> Option<Frozen> {
     let mut tracker = std::mem::take(&mut order.tracker);
-    let result = take(&mut order, frozen, &mut tracker, &tell);
+    let mut held = None;
+    let result = take(&mut order, frozen, &mut tracker, &mut held, &tell);
     if result.is_err() {
         let _ = eyrie_image::remove_image(&order.path);
     }
     tell(Report::Over(Box::new(result), tracker));
+    held
 }
 
 fn take(
     order: &mut Order,
     frozen: Option<Frozen>,
     tracker: &mut Tracker,
+    held: &mut Option<Frozen>,
     tell: &impl Fn(Report),
 ) -> Result<Taken, CheckpointError> {
     let begin = Instant::now();
     let mut tap = order.tap.take();
+    // Else nobody would hold it on.
+    order.hardly_runs &= frozen.is_some();
     let order = &*order;
     let ctl = order.segment.rank(order.rank);
     let had_tap = tap.is_some();
@@ -209,16 +222,28 @@ fn take(
         None => Frozen::stop(order.pid).map_err(CheckpointError::from),
     };
     let begun = Begun { ahead, tap };
-    let frozen = frozen.and_then(|frozen| keep_frozen(frozen, order, begun, tracker, tell));
+    let captured = frozen.and_then(|frozen| keep_frozen(frozen, order, begun, tracker, tell));
     // Whatever happened, nobody may stay parked.
     ctl.freeze_req.store(0, Ordering::Release);
     futex::wake(&ctl.freeze_req);
-    tell(Report::LetGo);
-    let Captured { shot, meta, stood } = frozen?;
-    let mut report = match shot {
-        Kept::Shot(shot) => shot.write_image(&meta.encode()?, tracker)?,
-        Kept::Written(report) => report,
+    let stands = captured.as_ref().is_ok_and(|captured| captured.stands.is_some());
+    if !stands {
+        tell(Report::LetGo { stands });
+    }
+    let Captured { shot, meta, stands, stopped, mut stood } = captured?;
+    let written = match shot {
+        Kept::Shot(shot) => meta
+            .encode()
+            .map_err(CheckpointError::from)
+            .and_then(|meta| Ok(shot.write_image(&meta, tracker)?)),
+        Kept::Written(report) => Ok(report),
     };
+    if let Some(stands) = stands {
+        stood += stopped.elapsed();
+        *held = Some(stands);
+        tell(Report::LetGo { stands: true });
+    }
+    let mut report = written?;
     let took = begin.elapsed();
     // What others have must stay what it is.
     if tracker.is_scattered() && !tapped {
@@ -256,10 +281,13 @@ struct Begun {
     tap: Option<Box<dyn Tap>>,
 }
 
-/// A rank that goes on, and what was kept of it.
+/// What was kept of a rank.
 struct Captured {
     shot: Kept,
     meta: Meta,
+    /// It stands until that is written.
+    stands: Option<Frozen>,
+    stopped: Instant,
     stood: Duration,
 }
 
@@ -267,6 +295,16 @@ enum Kept {
     Shot(Box<Shot>),
     /// Written while it stood still.
     Written(ImageReport),
+}
+
+impl Kept {
+    fn is_little(&self) -> bool {
+        let bytes = match self {
+            Kept::Shot(shot) => shot.copied_bytes(),
+            Kept::Written(_) => None,
+        };
+        bytes.is_some_and(|bytes| bytes <= MOST_STANDING_BYTES)
+    }
 }
 
 fn keep_frozen(
@@ -323,15 +361,19 @@ fn keep_frozen(
     };
     let before = begun.ahead.as_ref().map_or(Duration::ZERO, Ahead::stood);
     let shot = keep(&mut frozen, order, begun, tracker, &meta);
+    if order.hardly_runs && shot.as_ref().is_ok_and(Kept::is_little) {
+        return Ok(Captured { shot: shot?, meta, stands: Some(frozen), stopped, stood: before });
+    }
     let stood = before + stopped.elapsed();
     if shot.is_ok() {
         order.hold.iter().for_each(|hold| hold.stop(&family));
     }
-    let released = frozen.release();
-    let shot = shot?;
+    let (released, shot) = (frozen.release(), shot?);
     match released {
         // What was kept is whole even if the rank was killed a moment later.
-        Ok(()) | Err(FreezeError::Gone) => Ok(Captured { shot, meta, stood }),
+        Ok(()) | Err(FreezeError::Gone) => {
+            Ok(Captured { shot, meta, stands: None, stopped, stood })
+        }
         Err(error) => Err(error.into()),
     }
 }

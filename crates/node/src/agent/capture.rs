@@ -1,5 +1,6 @@
 //! Taking checkpoints, and giving up what no kept checkpoint needs.
 
+use super::halt::Standing;
 use super::network::{Copy, NotThere};
 use super::{Agent, Msg};
 use crate::checkpoint::{self, CheckpointError, GoOn, Order, Report, image_name, image_path};
@@ -72,6 +73,8 @@ impl Agent {
         }
         self.reach(6);
         // Else others wait until this rank was stopped: all of a set, or its router.
+        let standing = self.rank(rank).standing.as_ref();
+        let hardly_runs = !hold && standing.is_some_and(Standing::hardly_runs);
         let ahead = !hold && !self.spec.ft.stands_together() && self.spec.routers == 0;
         let order = Order {
             segment: Arc::clone(&self.segment),
@@ -83,6 +86,7 @@ impl Agent {
             freeze: self.spec.freeze,
             // It may have been called off by now.
             hold: self.rank(rank).hold.clone().filter(|_| hold),
+            hardly_runs,
             ahead: ahead.then(Arc::default),
             bound: self.rank(rank).bound.as_deref().map(cores::mask),
             tracker: self.tracker(rank, incremental),
@@ -98,7 +102,7 @@ impl Agent {
         let report = move |report| {
             let _ = tell.send(Msg::Checkpoint { rank, generation, start, report });
         };
-        let started = match self.rank(rank).standing.take() {
+        let started = match &mut self.rank(rank).standing {
             Some(standing) => standing
                 .hand(move |frozen| checkpoint::run(order, frozen, report))
                 .map_err(CheckpointError::Thread),
@@ -138,9 +142,10 @@ impl Agent {
                 let pipes = self.pipes(rank, start).filter(|_| !stale);
                 let _ = stands.answer.send(pipes.map(GoOn::alone));
             }
-            Report::LetGo if !stale => {
+            Report::LetGo { stands } if !stale => {
                 self.let_router_go(rank, generation);
                 self.let_go(rank);
+                self.handed_back(rank, start, stands);
             }
             Report::Over(result, mut tracker) if !stale => {
                 // One that was restored meanwhile is another process.
@@ -151,7 +156,10 @@ impl Agent {
                 self.checkpoint_over(rank, start, generation, *result);
             }
             // All ranks went back since.
-            Report::LetGo => self.let_go_late(rank, start),
+            Report::LetGo { stands } => {
+                self.let_go_late(rank, start);
+                self.handed_back(rank, start, stands);
+            }
             Report::Over(..) => self.remove_images(rank, &[generation]),
         }
     }

@@ -3,7 +3,8 @@
 //! A thread for each rank stops them as for a checkpoint, from outside, and holds them until it is
 //! told otherwise; so the program sees nothing of it, neither a signal nor an interrupted call. A
 //! rank that writes faster than it is copied is slowed down so: it is let go now and then. What is
-//! to be copied of such a one is copied by the thread that has it: it writes nothing in between.
+//! to be copied of such a one is copied by the thread that has it: it writes nothing in between,
+//! and if it hardly runs, nothing while little is written either.
 //!
 //! Kept true: of two threads that stop a process for whatever reason the second begins when the
 //! first has let it go; a checkpoint that is ordered meanwhile is taken, after which the rank
@@ -20,8 +21,14 @@ use std::time::{Duration, Instant};
 /// How soon the death of a rank that stands still is noticed.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long a rank that is slowed down runs each time.
+/// How long a rank that is slowed down runs each time ...
 const RUN: Duration = Duration::from_millis(1);
+/// ... and if it hardly runs: what it writes meanwhile is what is left to copy in the end ...
+const SHORT_RUN: Duration = Duration::from_micros(250);
+/// ... which it does if it runs one part in so many of the time.
+const HARDLY: u32 = 64;
+/// How long one stands at most that has run for longer than it was to, on a machine that is busy.
+const MOST_STANDING: Duration = Duration::from_millis(500);
 
 /// How a rank is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,11 +40,23 @@ enum Manner {
 }
 
 impl Manner {
-    /// How long it stands each time, if not until it is told otherwise.
-    fn stands_for(self) -> Option<Duration> {
+    fn hardly_runs(self) -> bool {
+        matches!(self, Manner::Slow(HARDLY..))
+    }
+
+    /// How long it runs each time.
+    fn runs_for(self) -> Duration {
+        if self.hardly_runs() { SHORT_RUN } else { RUN }
+    }
+
+    /// How long it stands after it has run for some time, if not until it is told otherwise.
+    fn stands_for(self, ran: Duration) -> Option<Duration> {
         match self {
             Manner::Still => None,
-            Manner::Slow(part) => Some(RUN * (part - 1)),
+            Manner::Slow(part) => {
+                let most = MOST_STANDING.max(self.runs_for() * (part - 1));
+                Some((ran.max(self.runs_for()) * (part - 1)).min(most))
+            }
         }
     }
 }
@@ -56,6 +75,8 @@ pub(super) struct Standing {
     go_on: Option<Sender<Handed>>,
     manner: Manner,
     stands: bool,
+    /// Its thread has other work to do with it.
+    handed: bool,
 }
 
 impl Standing {
@@ -70,36 +91,44 @@ impl Standing {
 
     /// Whether what is to be done with the process can be given to the thread that slows it down.
     pub fn is_slow(&self) -> bool {
-        self.go_on.is_some() && matches!(self.manner, Manner::Slow(_))
+        self.go_on.is_some() && !self.handed && matches!(self.manner, Manner::Slow(_))
     }
 
-    /// Gives it work, which ends its holding the process.
-    pub fn hand(self, work: impl FnOnce(Option<Frozen>) + Send + 'static) -> io::Result<()> {
-        let Some(go_on) = self.go_on else { return Ok(()) };
-        let Err(SendError(handed)) = go_on.send(Handed(Some(Box::new(work)))) else {
-            return Ok(());
-        };
-        // It has just ended.
-        let thread = std::thread::Builder::new().name(String::from("eyrie-ckpt"));
-        thread.spawn(move || drop(handed)).map(drop)
+    pub fn hardly_runs(&self) -> bool {
+        self.manner.hardly_runs()
+    }
+
+    /// Gives it work, after which it has the process again if that is given back: `handed_back`.
+    pub fn hand(
+        &mut self,
+        work: impl FnOnce(Option<Frozen>) -> Option<Frozen> + Send + 'static,
+    ) -> io::Result<()> {
+        let Some(go_on) = &self.go_on else { return Ok(()) };
+        if let Err(SendError(handed)) = go_on.send(Handed(Some(Box::new(work)))) {
+            // It has just ended.
+            let thread = std::thread::Builder::new().name(String::from("eyrie-ckpt"));
+            thread.spawn(move || drop(handed))?;
+        }
+        self.handed = true;
+        Ok(())
     }
 }
 
+type Work = dyn FnOnce(Option<Frozen>) -> Option<Frozen> + Send;
+
 /// Work with the process, by the thread that holds it. It is done in any case: without the process
 /// if the thread ends before it looks.
-struct Handed(Option<Box<dyn FnOnce(Option<Frozen>) + Send>>);
+struct Handed(Option<Box<Work>>);
 
 impl Handed {
-    fn work(mut self, frozen: Option<Frozen>) {
-        if let Some(work) = self.0.take() {
-            work(frozen);
-        }
+    fn work(mut self, frozen: Option<Frozen>) -> Option<Frozen> {
+        self.0.take().and_then(|work| work(frozen))
     }
 }
 
 impl Drop for Handed {
     fn drop(&mut self) {
-        self.0.take().into_iter().for_each(|work| work(None));
+        self.0.take().into_iter().for_each(|work| drop(work(None)));
     }
 }
 
@@ -150,7 +179,7 @@ impl Agent {
             (None, Some((pid, start))) if !waits && !restless => {
                 wanted.into_iter().for_each(|manner| self.stop_rank(rank, pid, start, manner));
             }
-            (Some(standing), proc) => {
+            (Some(standing), proc) if !standing.handed => {
                 let stays = proc.is_some_and(|(_, start)| start == standing.start);
                 if wanted != Some(standing.manner) || waits || !stays {
                     standing.go_on = None;
@@ -172,7 +201,7 @@ impl Agent {
         match std::thread::Builder::new().name(String::from("eyrie-halt")).spawn(work) {
             Ok(_) => {
                 let go_on = Some(go_on);
-                let standing = Standing { start, go_on, manner, stands: false };
+                let standing = Standing { start, go_on, manner, stands: false, handed: false };
                 self.rank(rank).standing = Some(standing);
             }
             Err(error) => self.rank(rank).restless = Some(error.to_string()),
@@ -188,10 +217,21 @@ impl Agent {
         self.tell_halted();
     }
 
+    /// Work with the process of a rank is done: its thread holds it again if it `stands`.
+    pub(super) fn handed_back(&mut self, rank: u32, start: u64, stands: bool) {
+        let standing = self.rank(rank).standing.as_mut();
+        let Some(standing) = standing.filter(|s| s.start == start && s.handed) else { return };
+        standing.handed = false;
+        match stands {
+            true => self.tend_standing(rank),
+            false => self.rank_went_on(rank, start),
+        }
+    }
+
     /// A rank that stood goes on, or is dead.
     pub(super) fn rank_went_on(&mut self, rank: u32, start: u64) {
         let r = self.rank(rank);
-        if r.standing.take_if(|s| s.start == start).is_none() {
+        if r.standing.take_if(|s| s.start == start && !s.handed).is_none() {
             return;
         }
         if let Some((wanted, tap)) = r.later.take() {
@@ -227,14 +267,16 @@ impl Agent {
 }
 
 /// Stops a process with its children, and holds it until that is called off or it is dead; or lets
-/// it go now and then. False if the process was given away with other work.
+/// it go now and then. False if the process was given away with other work, and has not come back.
 fn hold(
     pid: libc::pid_t,
     manner: Manner,
     told: &Receiver<Handed>,
     stopped: impl Fn(Option<String>),
 ) -> bool {
-    loop {
+    let mut ran = Duration::ZERO;
+    let mut runs_since: Option<Instant> = None;
+    'held: loop {
         let frozen = match Frozen::stop(pid) {
             Ok(frozen) => frozen,
             Err(error) => {
@@ -245,7 +287,8 @@ fn hold(
         if manner == Manner::Still {
             stopped(None);
         }
-        let end = manner.stands_for().map(|time| Instant::now() + time);
+        ran = runs_since.take().map_or(ran, |since| since.elapsed());
+        let end = manner.stands_for(ran).map(|time| Instant::now() + time);
         let goes_on = loop {
             let left = end.map_or(LOOK, |end| end.saturating_duration_since(Instant::now()));
             if left.is_zero() {
@@ -253,8 +296,14 @@ fn hold(
             }
             match told.recv_timeout(left.min(LOOK)) {
                 Ok(handed) => {
-                    handed.work(Some(frozen));
-                    return false;
+                    let Some(frozen) = handed.work(Some(frozen)) else { return false };
+                    let ended = frozen.has_ended();
+                    // What was done to it is undone when it goes on. It stands again at once.
+                    let _ = frozen.release();
+                    if ended {
+                        return true;
+                    }
+                    continue 'held;
                 }
                 Err(RecvTimeoutError::Disconnected) => break false,
                 Err(RecvTimeoutError::Timeout) if frozen.has_ended() => break false,
@@ -263,10 +312,11 @@ fn hold(
         };
         // A dead one needs nothing.
         let _ = frozen.release();
+        runs_since = Some(Instant::now());
         if !goes_on {
             return true;
         }
-        match told.recv_timeout(RUN) {
+        match told.recv_timeout(manner.runs_for()) {
             Ok(handed) => {
                 handed.work(None);
                 return false;
@@ -274,5 +324,22 @@ fn hold(
             Err(RecvTimeoutError::Disconnected) => return true,
             Err(RecvTimeoutError::Timeout) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_rank_stands_by_how_long_it_has_run() {
+        let ms = Duration::from_millis;
+        let stands = |part, ran| Manner::Slow(part).stands_for(ran);
+        assert_eq!(Manner::Still.stands_for(ms(1)), None);
+        assert_eq!(stands(8, Duration::ZERO), Some(RUN * 7), "it has not run yet");
+        assert_eq!(stands(8, ms(10)), Some(ms(70)));
+        assert_eq!(stands(256, SHORT_RUN), Some(SHORT_RUN * 255));
+        assert_eq!(stands(256, ms(100)), Some(MOST_STANDING));
+        assert!(!Manner::Slow(8).hardly_runs() && Manner::Slow(256).hardly_runs());
     }
 }

@@ -25,6 +25,10 @@ const LEAST_GAIN: f64 = 0.2;
 /// written to most of its memory in the round, or that was not enough.
 const SLOW: u32 = 8;
 const SLOWEST: u32 = 256;
+/// As slow as it may be, its rounds vary with what else the machine does: it writes as fast as it
+/// is copied if so many of them bring nothing, or one that is as large as this share of the first.
+const FUTILE: u32 = 3;
+const LARGE: f64 = 0.25;
 /// What is most of a rank's memory.
 const MOST: f64 = 0.5;
 
@@ -64,6 +68,9 @@ pub(super) struct Moves {
     rate: f64,
     /// It runs one part in so many of the time; 0: all of it.
     pub part: u32,
+    /// Rounds that brought nothing, although it was as slow as may be.
+    #[serde(skip)]
+    futile: u32,
     /// After the last round little is left, or another would not bring more.
     pub copied: bool,
     pub stop: Option<Stop>,
@@ -95,7 +102,7 @@ impl Moves {
     /// It is copied from the beginning.
     pub fn again(&mut self) {
         (self.copied, self.turn, self.rounds, self.bytes) = (false, 0, 0, 0);
-        (self.all_bytes, self.rate, self.part) = (0, 0.0, 0);
+        (self.all_bytes, self.rate, self.part, self.futile) = (0, 0.0, 0, 0);
     }
 
     /// A round of so many bytes is over, after this time. `slows`: the rank may be slowed down.
@@ -110,10 +117,14 @@ impl Moves {
             true if self.part == 0 => SLOW,
             _ => SLOWEST,
         };
-        let ahead = outruns && (!slows || slower <= self.part);
+        let slowest = outruns && slows && slower <= self.part;
+        self.futile += u32::from(slowest);
+        let large = bytes as f64 >= self.all_bytes as f64 * LARGE;
+        let futile = slowest && (large || self.futile >= FUTILE);
+        let ahead = outruns && (!slows || futile);
         self.rounds += 1;
         self.bytes = bytes;
-        if outruns && !ahead {
+        if outruns && !ahead && !slowest {
             self.part = slower;
             // The next round brings what was written before that.
             self.bytes = u64::MAX;
@@ -204,6 +215,22 @@ mod tests {
         assert_eq!((moves.copied, moves.part), (false, SLOWEST));
         moves.begins();
         assert_eq!(moves.part, 0, "another process");
+    }
+
+    #[test]
+    fn rounds_of_a_slow_rank_may_vary() {
+        let mut moves = rounds(&[(1 << 30, 9000.0)]);
+        moves.round(1 << 30, 9000.0, true);
+        moves.round(1 << 30, 9000.0, true);
+        moves.round(1 << 27, 1200.0, true);
+        for _ in 1..FUTILE {
+            moves.round(1 << 27, 1200.0, true);
+            assert!(!moves.copied);
+        }
+        moves.round(1 << 26, 600.0, true);
+        assert!(!moves.copied, "it becomes less");
+        moves.round(1 << 26, 600.0, true);
+        assert!(moves.copied, "not any more");
     }
 
     #[test]
