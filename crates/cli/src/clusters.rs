@@ -8,6 +8,7 @@
 use crate::args::FtMode;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
+use eyrie_control::JobSpec;
 use eyrie_control::gateway::{Clusters, MAX_CLUSTERS, MAX_CONNECTIONS};
 
 /// Bytes a second in 1 Mbit/s.
@@ -17,7 +18,7 @@ const MBIT_BYTES: u64 = 1_000_000 / 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Copies {
     /// On another node of the cluster: nothing of them crosses the WAN, and the loss of a whole
-    /// cluster sends all ranks back to the beginning
+    /// cluster sends all ranks back to the beginning (the default with --ft cluster)
     Inside,
     /// On a node of another cluster: the loss of a whole cluster costs no more than that of a node
     Outside,
@@ -44,7 +45,8 @@ pub struct Wide {
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CONNECTIONS)))]
     pub wan_connections: Option<u32>,
-    /// With --ft cluster: where copies of images and of recorded outcomes are [default: inside]
+    /// Where copies of images (without a vault) and of recorded outcomes are [default: inside with
+    /// --ft cluster, else on the next node, whichever cluster that is in]
     #[arg(long, value_enum, value_name = "WHERE")]
     pub copies: Option<Copies>,
 }
@@ -74,8 +76,8 @@ impl Wide {
                 "several clusters take --ft logged, routed or cluster: leave --ft or --clusters out"
             );
         }
-        if self.copies.is_some() && ft != FtMode::Cluster {
-            bail!("--copies is for --ft cluster: give it, too");
+        if self.copies.is_some() && !several {
+            bail!("--copies is for several clusters: give --clusters, or name them in a host file");
         }
         Ok(())
     }
@@ -111,8 +113,21 @@ impl Wide {
             plain: self.wan_plain,
             connections: self.wan_connections.unwrap_or(1),
             rate: self.wan_rate.map(|mbit| u64::from(mbit) * MBIT_BYTES),
+            outside: self.copies.map(|copies| copies == Copies::Outside),
         })
     }
+}
+
+/// That the loss of a cluster takes copies away which another one could have.
+pub fn not_borne(spec: &JobSpec) -> Option<String> {
+    let said = spec.clusters.outside.is_some();
+    (!said && eyrie_node::units::loses_a_cluster(spec)).then(|| {
+        String::from(
+            "the loss of a whole cluster sends all ranks back to the beginning: copies of images, \
+             or of recorded outcomes, are on nodes of the same one; `--copies outside` has them in \
+             another (`--copies inside` leaves it so)",
+        )
+    })
 }
 
 /// As many nodes in each as possible, the spares in turn.
@@ -172,7 +187,9 @@ mod tests {
         let one = Clusters::default();
         assert!(wide(None).check(FtMode::Cluster, &two).is_ok());
         assert!(wide(Some(Copies::Outside)).check(FtMode::Cluster, &two).is_ok());
-        assert!(wide(Some(Copies::Inside)).check(FtMode::Logged, &two).is_err());
+        assert!(wide(Some(Copies::Inside)).check(FtMode::Logged, &two).is_ok());
+        assert!(wide(Some(Copies::Outside)).check(FtMode::Logged, &one).is_err());
+        assert!(wide(Some(Copies::Outside)).check(FtMode::Node, &two).is_err());
         assert!(wide(None).check(FtMode::Cluster, &one).is_err());
         assert!(wide(None).check(FtMode::Node, &two).is_err());
         assert!(wide(None).check(FtMode::Node, &one).is_ok());

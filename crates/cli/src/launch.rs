@@ -6,6 +6,7 @@
 use crate::args::{
     BindMode, CkptDedup, CkptFreeze, CkptMode, CkptPolicy, FtMode, MapMode, Node, Run, Verify,
 };
+use crate::clusters;
 use crate::console::{self, Console};
 use crate::hosts::{self, Wish};
 use crate::keeping::{self, manner};
@@ -119,7 +120,7 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         manner: manner(run, domains),
         ..describe(run, ranks, &program)
     };
-    if let Some(text) = keeping::not_borne(&spec) {
+    for text in keeping::not_borne(&spec).into_iter().chain(clusters::not_borne(&spec)) {
         eprintln!("eyrie: {text}");
     }
     start(spec, run.label)

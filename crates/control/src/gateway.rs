@@ -27,6 +27,9 @@ pub struct Clusters {
     pub connections: u32,
     /// Most bytes a second from one gateway to another.
     pub rate: Option<u64>,
+    /// Of ranks that come back alone: whether copies of images and outcomes are in another cluster,
+    /// or in the same one. None: on the next node, wherever that is.
+    pub outside: Option<bool>,
 }
 
 impl Clusters {

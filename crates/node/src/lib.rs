@@ -42,7 +42,7 @@ pub mod serve;
 pub mod spawn;
 mod store;
 mod told;
-mod units;
+pub mod units;
 mod vault;
 pub mod way;
 mod wire;

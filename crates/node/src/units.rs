@@ -2,8 +2,9 @@
 
 use crate::placement::{Map, Placement};
 use eyrie_control::{Ft, JobSpec};
-use eyrie_protocol::membership::Neighbours;
+use eyrie_protocol::membership::{Member, Neighbours};
 use eyrie_protocol::routing::Routing;
+use eyrie_vault::Scheme;
 use std::collections::BTreeSet;
 
 /// Where ranks are at the start.
@@ -45,12 +46,65 @@ pub(crate) fn are_same(a: &JobSpec, b: &JobSpec) -> bool {
     a.len() == b.len() && pairs.len() == count(&a) && pairs.len() == count(&b)
 }
 
-/// Where copies are made, if clusters are recovery units.
-pub(crate) fn neighbours(spec: &JobSpec) -> Neighbours {
-    match spec.ft {
-        Ft::Cluster { outside } => {
-            Neighbours::new(spec.clusters.count(), spec.clusters.of.clone(), outside)
-        }
-        _ => Neighbours::default(),
+/// Where copies are made, if clusters are recovery units, or it was said.
+pub fn neighbours(spec: &JobSpec) -> Neighbours {
+    let outside = match spec.ft {
+        Ft::Cluster { outside } => Some(outside),
+        Ft::Logged => spec.clusters.outside,
+        Ft::None | Ft::Verify | Ft::Coordinated | Ft::Node => None,
+    };
+    let of = |outside| Neighbours::new(spec.clusters.count(), spec.clusters.of.clone(), outside);
+    outside.map_or_else(Neighbours::default, of)
+}
+
+/// Whether, where ranks come back alone, all copies of something lie in one cluster, whose loss
+/// takes it away.
+pub fn loses_a_cluster(spec: &JobSpec) -> bool {
+    if spec.ft != Ft::Logged || spec.clusters.count() == 0 || spec.vault == Scheme::Local {
+        return false;
+    }
+    let neighbours = neighbours(spec);
+    let keepers = 0..spec.nodes + spec.spares - spec.routers.min(spec.spares);
+    let members: Vec<Member> = keepers.map(|node| Member { node, epoch: 0 }).collect();
+    let images = if spec.vault == Scheme::Partner { 1 } else { usize::MAX };
+    let copies = images.min(spec.log_replicas.max(1) as usize);
+    let cluster = |node: u32| spec.clusters.of(node);
+    members.iter().any(|own| {
+        let after = neighbours.after(own.node, &members);
+        after.iter().take(copies).all(|m| cluster(m.node) == cluster(own.node))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eyrie_control::gateway::Clusters;
+
+    #[test]
+    fn a_cluster_is_lost_with_both_copies_only_inside_of_it() {
+        let spec = |nodes: u32, count: u32, outside| JobSpec {
+            ft: Ft::Logged,
+            nodes,
+            spares: 0,
+            routers: 0,
+            vault: Scheme::Partner,
+            log_replicas: 1,
+            clusters: Clusters {
+                names: (0..count).map(|c| c.to_string()).collect(),
+                of: (0..nodes).map(|node| node * count.max(1) / nodes).collect(),
+                outside,
+                ..Clusters::default()
+            },
+            ..crate::saved::tests::spec()
+        };
+        assert!(loses_a_cluster(&spec(4, 2, None)), "node 0 has its copies on node 1");
+        assert!(loses_a_cluster(&spec(4, 2, Some(false))));
+        assert!(!loses_a_cluster(&spec(4, 2, Some(true))));
+        assert!(!loses_a_cluster(&spec(2, 2, None)), "the next node is in the other cluster");
+        assert!(!loses_a_cluster(&spec(4, 0, None)), "there are no clusters");
+        let together = JobSpec { ft: Ft::Coordinated, ..spec(4, 2, None) };
+        assert!(!loses_a_cluster(&together));
+        assert!(neighbours(&spec(4, 2, Some(true))).are_outside());
+        assert!(!neighbours(&together).are_known());
     }
 }

@@ -21,6 +21,7 @@
 //! ranks of a node or a cluster may be one recovery unit (`units`): one set, but with outcomes and
 //! logs.
 
+mod bereft;
 mod leave;
 mod places;
 mod saved;

@@ -17,6 +17,7 @@ from strangers import hello, ports, say
 from vault_nodes import lost_at_once
 
 TWO = ["--clusters", "2"]
+OUTSIDE = ["--copies", "outside"]
 
 
 class Clusters(Nodes):
@@ -86,6 +87,7 @@ def generated():
         ("cg_paced", divided, "cg", 2, ["--wan-rate", "200"]),
         ("farm_in_a_vault_over_clusters", lost_at_once, "farm", 6, "rs:4+2", [1, 4], TWO),
         ("farm_over_clusters_loses_a_node", killed, "farm", 4, [1], (), Clusters),
+        ("farm_loses_a_cluster_of_two", killed, "farm", 4, [2, 3], OUTSIDE, Clusters),
         ("heat_over_clusters_loses_two_nodes", killed, "heat", 4, [0, 2], spare, Clusters),
     ]
     return [(label, lambda f=f, rest=rest: f(*rest)) for label, f, *rest in cases]

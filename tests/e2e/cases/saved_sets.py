@@ -3,6 +3,7 @@ its nodes and its controller."""
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 
@@ -99,6 +100,9 @@ def copies_die(name, make):
             job.wait_event("rolled-back", count=number)
             job.until(lambda n=number: images_since(job, n), "all ranks")
             assert 0 not in images_since(job, number), job.report()
+            told = re.findall(r"nodes lost so far: .*\n.*can be had: (.*)", job.stderr())
+            there = r"the one in the job's folder \(checkpoint \d+, \d+ s old\)"
+            assert len(told) >= number and re.fullmatch(there, told[-1]), job.stderr()
             job.eyrie("grow", "last", "--nodes", "2")
         job.ends_as(name)
 

@@ -98,7 +98,10 @@ def test_more_than_it_bears_is_said_and_begins_again():
         job.kill_nodes(0, 1, 3)
         job.wait_event("rolled-back")
         job.ends_as("farm")
-        assert "lost" in job.stderr() and "beginning" in job.stderr(), job.report()
+        told = job.stderr()
+        assert re.search(r"nodes lost so far: 0, 1 and 3; gone: checkpoint \d+ of rank 0, ", told), told
+        assert "on 6 nodes, of which 0, 1 and 3 are lost and 2 may be" in told, told
+        assert "can be had: only their beginning (`--save-every` keeps one" in told, told
 
 
 def test_without_protection_of_nodes_a_loss_begins_again():

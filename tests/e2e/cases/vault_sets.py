@@ -1,6 +1,8 @@
 """Sets of checkpoints in a vault, with `--ft coordinated` and `--ft node`: as many nodes as the
 scheme bears may vanish at once, and who goes back goes back to the newest set."""
 
+import re
+
 from coordinated_nodes import Together, one_set
 from nodes import expected
 from unit_nodes import NodeUnits, came_from
@@ -71,6 +73,10 @@ def test_more_than_it_bears_begins_again():
         job.all_back(0)
         assert not one_set(job), job.report()
         job.ends_as("farm")
+        told = job.stderr()
+        assert re.search(r"nodes lost so far: 0 and 2; gone: checkpoint \d+ of rank ", told), told
+        assert "on 4 nodes, of which 0 and 2 are lost and 1 may be" in told, told
+        assert "can be had: only their beginning" in told, told
 
 
 def test_units_outlive_their_nodes():

@@ -21,6 +21,16 @@ impl World {
         self.count_anew();
         self.faults_left -= 1;
         self.report.faults += 1;
+        let site = self.sites.are_known() && self.random.one_in(3);
+        if !site || !self.lose_cluster() {
+            self.fault_of_one();
+        }
+        let after = if self.random.one_in(3) { 50 } else { 4000 };
+        let after = self.random.below(after);
+        self.at(after, Event::Fault);
+    }
+
+    fn fault_of_one(&mut self) {
         match self.random.below(15) {
             0..=2 => self.kill_rank(),
             3..=5 => self.kill_node(),
@@ -39,9 +49,6 @@ impl World {
                 self.kill_node();
             }
         }
-        let after = if self.random.one_in(3) { 50 } else { 4000 };
-        let after = self.random.below(after);
-        self.at(after, Event::Fault);
     }
 
     fn victims(&self) -> Vec<Member> {

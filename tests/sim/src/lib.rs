@@ -22,6 +22,7 @@ mod reign;
 pub mod reigns;
 mod routers;
 mod segment;
+mod sites;
 mod stage;
 pub mod ties;
 pub mod together;

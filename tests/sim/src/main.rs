@@ -1,7 +1,7 @@
 //! `eyrie-sim [--mutation NAME] [--trace] [KIND] FIRST [COUNT]`: runs seeds; says which fail and
 //! why. Without a kind jobs are simulated in mode `logged`, with `--vault`, `--units`,
-//! `--cluster-units`, `--drain`, `--routed` other jobs (see `Config`), with one of `OTHERS`
-//! something else.
+//! `--cluster-units`, `--outside`, `--drain`, `--routed` other jobs (see `Config`), with one of
+//! `OTHERS` something else.
 
 use eyrie_sim::{Config, Mutation, Report, led, links, reigns, run, ties, together};
 use std::fmt::{Debug, Display};
@@ -9,7 +9,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 const USAGE: &str = "usage: eyrie-sim [--together [--vault] | --links | --ties | --reigns |\n  \
-                     --led | --cluster-units | [--units] [--vault] [--routed] [--drain]]\n  \
+                     --led | --cluster-units | --outside | [--units] [--vault] [--routed]\n  \
+                     [--drain]]\n  \
                      [--trace] [--mutation NAME] FIRST-SEED [HOW-MANY]";
 /// Simulations of their own.
 const OTHERS: [&str; 5] = ["--together", "--links", "--ties", "--reigns", "--led"];
@@ -64,7 +65,7 @@ impl Ask {
 }
 
 fn read(mut args: impl Iterator<Item = String>) -> Result<Ask, String> {
-    let jobs = ["--vault", "--units", "--cluster-units", "--drain", "--routed"];
+    let jobs = ["--vault", "--units", "--cluster-units", "--outside", "--drain", "--routed"];
     let (mut ask, mut numbers) = (Ask::default(), Vec::new());
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -105,12 +106,14 @@ fn simulate(ask: &Ask) -> Result<ExitCode, String> {
         return Ok(ask.seeds(|s| led::run(s, mistake, trace), led::Report::add));
     }
     let all = Mutation::ALL.into_iter().chain(Mutation::UNITS);
-    let all = all.chain(Mutation::CLUSTERS).chain(Mutation::ROUTED);
+    let all = all.chain(Mutation::CLUSTERS).chain(Mutation::ROUTED).chain(Mutation::SITES);
     let mutation = ask.mistake(&all.collect::<Vec<_>>())?;
     let [vault, units] = ["--vault", "--units"].map(|kind| ask.is(kind));
     let [drain, routed] = ["--drain", "--routed"].map(|kind| ask.is(kind));
-    let clusters = ask.is("--cluster-units");
-    let job = |seed| run(Config { seed, vault, units, clusters, drain, routed, mutation, trace });
+    let [clusters, outside] = ["--cluster-units", "--outside"].map(|kind| ask.is(kind));
+    let job = |seed| {
+        run(Config { seed, vault, units, clusters, outside, drain, routed, mutation, trace })
+    };
     Ok(ask.seeds(job, Report::add))
 }
 

@@ -492,6 +492,10 @@ pub enum Mutation {
     NeverResumed,
     /// A checkpoint waits for a router that is dead.
     DeadRouterAwaited,
+    /// Second copies of images are on the next node, in the same cluster.
+    ImagesInRing,
+    /// So are those of outcomes.
+    OutcomesInRing,
 }
 
 impl Mutation {
@@ -524,6 +528,8 @@ impl Mutation {
         Mutation::NeverResumed,
         Mutation::DeadRouterAwaited,
     ];
+    /// Those of copies in another cluster.
+    pub const SITES: [Mutation; 2] = [Mutation::ImagesInRing, Mutation::OutcomesInRing];
     /// All others.
     pub const ALL: [Mutation; 26] = [
         Mutation::OpenGate,

@@ -32,6 +32,8 @@ pub struct Config {
     pub units: bool,
     /// The same of those that begin in one cluster of nodes.
     pub clusters: bool,
+    /// Ranks come back alone; copies are in the other of two clusters, which may be lost whole.
+    pub outside: bool,
     /// Nodes are asked to leave.
     pub drain: bool,
     /// Messages between nodes go by routers.
@@ -115,6 +117,8 @@ pub struct World {
     pub units: Vec<u32>,
     /// The clusters of nodes, if these are the units.
     pub neighbours: Neighbours,
+    /// The clusters of nodes, if copies are in another one.
+    pub sites: Neighbours,
     pub nodes: BTreeMap<Member, Node>,
     pub controller: Controller,
     pub conns: Vec<Conn>,
@@ -159,7 +163,7 @@ fn size(config: Config, random: &mut Random) -> (u32, u32) {
     let ranks = fewest + random.below(4) as u32;
     let least = match config {
         Config { vault: true, .. } => VAULT_BEARS + 1,
-        Config { clusters: true, .. } => 3,
+        Config { clusters: true, .. } | Config { outside: true, .. } => 3,
         _ => 2,
     };
     (ranks, (least + random.below(spread)) as u32)
@@ -184,6 +188,7 @@ impl World {
             nodes: BTreeMap::new(),
             units: if config.units { map.clone() } else { Vec::new() },
             neighbours: Neighbours::default(),
+            sites: Neighbours::default(),
             controller: Controller::new(map.clone(), random.below(3)),
             conns: Vec::new(),
             truth: Truth::new(ranks, bears),
@@ -210,15 +215,7 @@ impl World {
             programs,
             random,
         };
-        if config.units {
-            world.unite();
-        }
-        if config.clusters {
-            world.unite_clusters(map, nodes);
-        }
-        if config.vault {
-            world.open_vault();
-        }
+        world.divide(config, map, nodes);
         let spares = world.random.below(2) as u32;
         let routers = if config.routed { world.open_routers(nodes + spares) } else { 0 };
         world.trace(|| {
@@ -235,6 +232,22 @@ impl World {
         }
         world.begin_events();
         world
+    }
+
+    /// Which ranks are one unit, and where copies are.
+    fn divide(&mut self, config: Config, map: Vec<u32>, nodes: u32) {
+        if config.units {
+            self.unite();
+        }
+        if config.clusters {
+            self.unite_clusters(map, nodes);
+        }
+        if config.outside {
+            self.copy_outside(nodes);
+        }
+        if config.vault {
+            self.open_vault();
+        }
     }
 
     fn begin_events(&mut self) {

@@ -17,6 +17,8 @@ enum Kind {
     Units,
     UnitsVault,
     Clusters,
+    /// Copies are in another cluster.
+    Outside,
     /// Nodes leave.
     Leave,
     LeaveVault,
@@ -29,12 +31,13 @@ enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 11] = [
+    const ALL: [Kind; 12] = [
         Kind::Plain,
         Kind::Vault,
         Kind::Units,
         Kind::UnitsVault,
         Kind::Clusters,
+        Kind::Outside,
         Kind::Leave,
         Kind::LeaveVault,
         Kind::Routed,
@@ -49,7 +52,8 @@ impl Kind {
         let routed = matches!(self, Kind::Routed | Kind::LeaveRouted);
         let units = matches!(self, Kind::Units | Kind::UnitsVault | Kind::LeaveUnits);
         let clusters = matches!(self, Kind::Clusters | Kind::LeaveClusters);
-        Config { seed, vault, units, clusters, drain, routed, mutation, trace: false }
+        let outside = self == Kind::Outside;
+        Config { seed, vault, units, clusters, outside, drain, routed, mutation, trace: false }
     }
 }
 
@@ -61,6 +65,7 @@ fn way(kind: Kind) -> &'static str {
         Kind::Units => "--units",
         Kind::UnitsVault => "--units --vault",
         Kind::Clusters => "--cluster-units",
+        Kind::Outside => "--outside",
         Kind::Leave => "--drain",
         Kind::LeaveVault => "--vault --drain",
         Kind::Routed => "--routed",
@@ -199,7 +204,7 @@ fn the_same_seed_is_the_same_run() {
 #[test]
 fn every_mutation_is_found() {
     let all = Mutation::ALL.into_iter().chain(Mutation::UNITS);
-    let all = all.chain(Mutation::CLUSTERS).chain(Mutation::ROUTED);
+    let all = all.chain(Mutation::CLUSTERS).chain(Mutation::ROUTED).chain(Mutation::SITES);
     all_are_found(all, |mutation, seed| {
         let kind = match mutation {
             Mutation::VaultedEarly | Mutation::LeftThin | Mutation::LateImages => Kind::Vault,
@@ -208,6 +213,7 @@ fn every_mutation_is_found() {
             unit if Mutation::UNITS.contains(&unit) => Kind::Units,
             several if Mutation::CLUSTERS.contains(&several) => Kind::Clusters,
             routed if Mutation::ROUTED.contains(&routed) => Kind::Routed,
+            site if Mutation::SITES.contains(&site) => Kind::Outside,
             _ => Kind::Plain,
         };
         run(kind.config(seed, Some(mutation))).is_err()

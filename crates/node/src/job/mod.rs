@@ -6,6 +6,7 @@
 //! processes, pipes, segments and images are the nodes' (`agent`).
 
 mod archive;
+mod beyond;
 mod books;
 mod checkpoints;
 mod commit;
@@ -299,6 +300,8 @@ pub struct Job {
     /// Ranks were given homes, and all did not go back to the beginning since.
     planned: bool,
     ticked_ms: u64,
+    /// Images of which no copy was left, the newest of each rank since all began.
+    gone: beyond::AllGone,
     ranks: Vec<Rank>,
     monitor: Monitor,
     scheduler: Scheduler,
@@ -426,6 +429,7 @@ impl Job {
             vaults: vault::Vaults::default(),
             planned: false,
             ticked_ms: 0,
+            gone: beyond::AllGone::new(),
             ranks: (0..spec.size).map(|_| Rank::new(spec.size, history_bytes(spec.ft))).collect(),
             monitor: Monitor::new(spec.size, spec.ft != Ft::Verify),
             scheduler: checkpoints::scheduler(&spec, 0),
@@ -676,6 +680,7 @@ impl Job {
         self.planned = false;
         self.all_stay("all ranks went back to the beginning: ask again");
         self.forget_vault();
+        self.gone.clear();
         self.forget_loans();
         for rank in 0..self.size() {
             self.forget_images(rank);

@@ -54,6 +54,7 @@ impl Job {
         self.planned = true;
         let live = (0u32..).zip(&self.nodes).filter(|(_, n)| n.state == State::Live);
         let members: Vec<Member> = live.map(|(node, _)| self.member(node)).collect();
+        self.tell_gone(&members);
         if self.plan_from_flushed(&members) {
             return;
         }
@@ -85,7 +86,7 @@ impl Job {
             Some(_) => Planner::together(homes),
             None if self.spec.ft == Ft::Node => Planner::by_node(homes),
             None if self.units.exist() => Planner::by_cluster(homes, units::neighbours(&self.spec)),
-            None => Planner::new(homes),
+            None => Planner::new(homes).with_neighbours(units::neighbours(&self.spec)),
         };
         let planner = planner.with_routers(self.spec.router_nodes());
         let mut planner = super::vault::with_rule(planner, self.spec.vault);
@@ -153,6 +154,7 @@ impl Job {
                 Action::RollBack { .. } if self.together.is_some() => self.all_go_back(),
                 // Without protection a loss ends the job, or concerns ranks that have ended only.
                 Action::RollBack { why } if self.protected() => {
+                    let why = self.told_of_loss(&why);
                     self.step(monitor::Input::Unrecoverable { why });
                 }
                 Action::RollBack { .. } => {}
@@ -290,6 +292,7 @@ impl Job {
     }
 
     fn no_copy_left(&mut self, rank: u32, generation: u32) {
+        self.note_gone(rank, generation);
         let unneeded = self.rank(rank).retention.damaged(generation);
         self.remove_images(rank, unneeded);
         tracing::warn!(rank, generation, "no good copy of the checkpoint is left");

@@ -113,6 +113,13 @@ pub(super) fn with_rule(planner: Planner, scheme: Scheme) -> Planner {
 }
 
 impl Job {
+    /// The generation that has a file, the nodes of its group, and how many of them may be lost.
+    pub(super) fn guards_of(&self, file: File) -> Option<(u64, Vec<u32>, usize)> {
+        let (generation, _, guard) = self.vaults.place(file)?;
+        let nodes = guard.members.iter().map(|m| m.node).collect();
+        Some((generation.commit.generation, nodes, guard.tolerates))
+    }
+
     /// Goes on with bringing images into the vault.
     pub(super) fn tend_vault(&mut self) {
         let stands = self.suspend.as_ref().is_some_and(|s| s.stands);

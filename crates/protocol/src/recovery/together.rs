@@ -51,9 +51,19 @@ impl Planner {
 
     /// Whether these nodes, or the archive, have a set that all ranks can come back from.
     pub fn has_set(&self, members: &[Member]) -> bool {
+        self.set_on(members) > 0
+    }
+
+    /// The newest of those; 0: there is none.
+    pub fn set_on(&self, members: &[Member]) -> u32 {
+        newest_whole(&self.renewed(members))
+    }
+
+    /// All ranks as they are when only these nodes are left, with new epochs.
+    pub(super) fn renewed(&self, members: &[Member]) -> Vec<Rank> {
         let mut later = self.ranks.clone();
         later.iter_mut().for_each(|r| r.renew(members));
-        newest_whole(&later) > 0
+        later
     }
 
     /// All are going back, whoever ordered that.

@@ -26,7 +26,7 @@ pub(super) struct Units {
     sets: BTreeMap<u32, u32>,
     /// How often each unit went back.
     lives: BTreeMap<u32, u32>,
-    /// The clusters of nodes, if these are the units.
+    /// The clusters of nodes, if these are the units, or copies heed them.
     pub neighbours: Neighbours,
 }
 
@@ -63,6 +63,13 @@ impl Planner {
         let of = map.iter().map(|node| neighbours.cluster(*node)).collect();
         let units = Units { of, neighbours, ..Units::default() };
         Planner { units, ..Planner::new(map) }
+    }
+
+    /// The same, with copies on these; for ranks that come back alone, or all together.
+    #[must_use]
+    pub fn with_neighbours(mut self, neighbours: Neighbours) -> Self {
+        self.units.neighbours = neighbours;
+        self
     }
 
     /// The ranks of a recovery unit.

@@ -118,7 +118,9 @@ fn a_loss_in_the_midst_of_reading_is_borne_or_leads_elsewhere() {
     assert_eq!(round_of(&p), [VAULT]);
     assert!(!rolls_back(&lose(&mut p, &[1])), "the second is borne");
     // The third takes what is being read away, and nothing else is left of it.
+    assert_eq!(p.bereft(), []);
     assert!(rolls_back(&lose(&mut p, &[2])));
+    assert_eq!(p.bereft(), [(0, 1), (1, 1), (2, 1)], "the others have theirs");
 }
 
 #[test]
