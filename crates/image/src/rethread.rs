@@ -11,6 +11,8 @@ use crate::memory;
 use crate::restore::{explain_failure, wait_for};
 use crate::state::{State, Thread};
 use crate::trace::{Listed, Regs, Tracee};
+use crate::vacating;
+use std::time::Instant;
 
 const FLAGS: u64 = (libc::CLONE_VM
     | libc::CLONE_FS
@@ -113,9 +115,20 @@ fn start(first: Caller, number: libc::pid_t) -> Result<libc::pid_t, RestoreError
     let mut born = None;
     let bytes = CLONE_ARGS_WORDS as u64 * 8;
     let tracee = first.tracee;
-    tracee.syscall(first.site, &first.base, libc::SYS_clone3, &[args, bytes], &mut born)?;
-    if let Some(tid) = born {
-        return Ok(tid);
+    let end = Instant::now() + vacating::LIMIT;
+    loop {
+        let numbered = &[args, bytes];
+        let r = tracee.syscall(first.site, &first.base, libc::SYS_clone3, numbered, &mut born)?;
+        if let Some(tid) = born {
+            return Ok(tid);
+        }
+        // A thread that has died is gone for everybody before the kernel gives its number back
+        // (Linux 6.15 on), and its process may have been collected by then.
+        let held = vacating::is_held(number);
+        if r != -i64::from(libc::EEXIST) || held || Instant::now() > end {
+            break;
+        }
+        std::thread::sleep(vacating::PAUSE);
     }
     let args = [FLAGS, 0, 0, 0, 0];
     let result = tracee.syscall(first.site, &first.base, libc::SYS_clone, &args, &mut born)?;

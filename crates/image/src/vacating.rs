@@ -10,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long those who hold a number are waited for, and how often they are looked at.
-const LIMIT: Duration = Duration::from_secs(1);
-const PAUSE: Duration = Duration::from_micros(200);
+pub(crate) const LIMIT: Duration = Duration::from_secs(1);
+pub(crate) const PAUSE: Duration = Duration::from_micros(200);
 /// A bit of field 9 of `/proc/PID/stat`.
 const PF_EXITING: u64 = 4;
 
@@ -24,6 +24,11 @@ pub(crate) fn wait(numbers: impl Iterator<Item = libc::pid_t>, needed: bool) {
             thread::sleep(PAUSE);
         }
     }
+}
+
+/// Whether there is a process or a thread of this number.
+pub(crate) fn is_held(number: libc::pid_t) -> bool {
+    Status::read(number).is_ok()
 }
 
 fn is_awaited(number: libc::pid_t, needed: bool) -> bool {
