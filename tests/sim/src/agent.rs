@@ -128,6 +128,7 @@ impl World {
                 self.want(at, to, Some(rank));
             }
             self.want_routed(at, |channel| channel.0 == rank);
+            self.ask_home(at, rank, home);
         }
     }
 

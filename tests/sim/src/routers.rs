@@ -3,7 +3,7 @@
 //! Real: who is the router of whom, and which way streams go (`protocol::routing`). Modelled: the
 //! router's log, which is its part of the segment. Checkpoints of ranks with routers: `pausing`.
 
-use crate::node::Node;
+use crate::node::{Node, Peer};
 use crate::program::Channel;
 use crate::types::*;
 use crate::world::World;
@@ -84,6 +84,21 @@ impl World {
         self.controller.planner = planner.with_routers(nodes.iter().copied());
         self.routing = Routing::new(nodes, share);
         count
+    }
+
+    /// A rank has another home: its node may have said what it wants before that was known here,
+    /// and before another home was, so that it was forgotten. As the product does, ranks here ask.
+    pub fn ask_home(&mut self, at: Member, rank: u32, home: Member) {
+        let Some(node) = self.nodes.get(&at).filter(|_| home != at) else { return };
+        let wanted = |link: &Peer| link.next.keys().any(|c| c.1 == rank);
+        if node.paths.router(rank) != NOWHERE || node.peers.get(&home).is_none_or(wanted) {
+            return;
+        }
+        let here = (0u32..).zip(&node.homes).filter(|(_, of)| **of == Some(at));
+        let here: Vec<u32> = here.map(|(from, _)| from).collect();
+        for from in here {
+            self.tell_peer(at, home, PeerMsg::Open { from });
+        }
     }
 
     /// The members have changed, and with them the routers perhaps.

@@ -237,9 +237,7 @@ impl World {
     /// A node asks from where on channels from a rank are wanted.
     pub fn opened(&mut self, at: Member, from: u32) {
         let local = self.nodes.get(&at).map(|n| n.procs.keys().copied().collect::<Vec<u32>>());
-        let mut local = local.unwrap_or_default();
-        local.retain(|to| self.is_inner((from, *to, 0)));
-        for to in local {
+        for to in local.unwrap_or_default() {
             self.want(at, to, Some(from));
         }
     }

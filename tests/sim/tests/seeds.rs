@@ -141,6 +141,12 @@ fn no_seed_finds_a_fault_with_units_over_several_nodes() {
     none_finds_a_fault(Kind::Clusters);
 }
 
+/// The same where copies are in the other of two clusters, which are lost as a whole.
+#[test]
+fn no_seed_finds_a_fault_with_copies_outside() {
+    none_finds_a_fault(Kind::Outside);
+}
+
 /// The same where messages between nodes go by routers, which die like all nodes.
 #[test]
 fn no_seed_finds_a_fault_with_routers() {
