@@ -7,7 +7,7 @@ use crate::vault_store::{self, Objects};
 use anyhow::{Context, anyhow};
 use eyrie_objects::Place;
 use eyrie_terminal::{FAILED, Failure, USAGE, print, say, units};
-use eyrie_vault::disk::{Disk, Folder};
+use eyrie_vault::disk::Folder;
 use eyrie_vault::member::Member;
 use eyrie_vault::record::Made;
 use eyrie_vault::seal::Key;
@@ -59,7 +59,7 @@ pub fn members(
     }
     let (mut members, mut empty) = (Vec::new(), Vec::new());
     for (folder, path) in all.into_iter().zip(folders) {
-        if folder.names()?.is_empty() {
+        if folder.is_empty()? {
             empty.push(folder);
             continue;
         }

@@ -6,7 +6,7 @@ use crate::vault_store::{self, Fetched, Objects};
 use anyhow::{Context, anyhow};
 use eyrie_terminal::{Failure, USAGE, print, say, units};
 use eyrie_vault::cost::Measured;
-use eyrie_vault::disk::{self, Disk, Folder};
+use eyrie_vault::disk::{self, Folder};
 use eyrie_vault::layout::Place;
 use eyrie_vault::vault::Draft;
 use eyrie_vault::ways::Way;
@@ -24,7 +24,7 @@ fn create(scheme: Scheme, folders: &[PathBuf]) -> anyhow::Result<Vault<Folder>> 
         let disk = Folder::create(path);
         let mut disk = disk.with_context(|| format!("cannot make {}", path.display()))?;
         hold(&mut disk, "import")?;
-        if !disk.names()?.is_empty() {
+        if !disk.is_empty()? {
             return Err(anyhow!("{} is not empty", path.display()));
         }
         disks.push(disk);

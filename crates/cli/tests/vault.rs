@@ -201,6 +201,14 @@ fn one_command_at_a_time_changes_folders_and_a_dead_one_none() {
     slow.wait().unwrap();
     good(vault(home, "repair", &[], &all()));
     assert_exported(home, "restored", &[1, 2, 3, 4]);
+    // What is left when a folder was just being made a member is no obstacle.
+    std::fs::remove_dir_all(home.join("n2")).unwrap();
+    std::fs::create_dir(home.join("n2")).unwrap();
+    for left in ["dropped", "dropped.part", "vault.part"] {
+        std::fs::write(home.join("n2").join(left), "half").unwrap();
+    }
+    good(vault(home, "repair", &[], &all()));
+    assert_exported(home, "again", &[1, 2, 3, 4]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! Kept true: nothing here decides anything; which write must be durable before which other is
 //! `member`'s affair, and what that relies on is said at each method.
 
+use crate::files::{DROPPED, IDENTITY};
 use crate::hold::{Hold, HoldError, LOCK};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -58,7 +59,7 @@ pub trait Disk {
 
     /// Writes a file that is there whole, or as it was before; durable when this returns.
     fn replace(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let unborn = format!("{name}.part");
+        let unborn = unborn(name);
         self.remove(&unborn)?;
         self.write_at(&unborn, 0, bytes)?;
         self.sync(&unborn)?;
@@ -97,6 +98,12 @@ impl Folder {
             self.hold = Some(Hold::take(&self.path, who)?);
         }
         Ok(())
+    }
+
+    /// Whether nothing is there but what `Member::create` leaves when it is interrupted.
+    pub fn is_empty(&self) -> io::Result<bool> {
+        let begun = [DROPPED.to_string(), unborn(DROPPED), unborn(IDENTITY)];
+        Ok(self.names()?.iter().all(|name| begun.contains(name)))
     }
 
     pub fn path(&self) -> &Path {
@@ -191,6 +198,11 @@ impl Disk for Folder {
     }
 }
 
+/// The name of a file that is not there whole yet.
+fn unborn(name: &str) -> String {
+    format!("{name}.part")
+}
+
 /// Random bytes, of the kernel's.
 pub fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
@@ -225,5 +237,18 @@ mod tests {
         disk.remove("x").unwrap();
         assert_eq!(disk.read("x", 6).unwrap(), None);
         assert!(Folder::open(&dir.path().join("c")).is_err());
+    }
+
+    #[test]
+    fn a_folder_that_was_just_being_made_a_member_is_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut disk = Folder::create(&dir.path().join("a")).unwrap();
+        assert!(disk.is_empty().unwrap());
+        for name in ["dropped", "dropped.part", "vault.part"] {
+            disk.write_at(name, 0, b"half").unwrap();
+        }
+        assert!(disk.is_empty().unwrap());
+        disk.rename("vault.part", "vault").unwrap();
+        assert!(!disk.is_empty().unwrap());
     }
 }

@@ -18,6 +18,10 @@ use tokio::io::Interest;
 
 /// Least time for a gateway to say that it listens.
 const JOINING: Duration = Duration::from_secs(60);
+/// One that has reached no other gateway for so long, though there are some, may be with a node that
+/// has no way to them. Those of later clusters wait longer, so that not all move at once.
+const ALONE: Duration = Duration::from_secs(15);
+
 /// One cluster's.
 #[derive(Default)]
 pub(super) struct Place {
@@ -39,6 +43,7 @@ struct Ready {
     pid: u32,
     inside: SocketAddr,
     outside: SocketAddr,
+    since: Instant,
 }
 
 impl Job {
@@ -143,10 +148,15 @@ impl Job {
         }
         let place = &mut self.gateways[cluster as usize];
         match heard {
-            Heard::Said(FromGateway::Beat) => {}
-            Heard::Said(FromGateway::Carried(carried)) => place.carried = carried,
+            Heard::Said(FromGateway::Beat) => self.look_for_a_way(cluster),
+            Heard::Said(FromGateway::Carried(carried)) => {
+                place.carried = carried;
+                if carried.connections > 0 {
+                    place.seat.reaches();
+                }
+            }
             Heard::Said(FromGateway::Ready { pid, inside, outside }) => {
-                place.ready = Some(Ready { pid, inside, outside });
+                place.ready = Some(Ready { pid, inside, outside, since: Instant::now() });
                 place.seat.listens();
                 if let Some(lost) = place.lost.take() {
                     let mut event = self.event(EventKind::GatewayBack);
@@ -161,6 +171,21 @@ impl Job {
                 let why = format!("nothing was heard of it for {:.1} s", ms as f64 / 1e3);
                 self.take_down(cluster, End::Failed, Some(&why));
             }
+        }
+    }
+
+    /// A gateway that reaches no other, although there are some, is tried with another node.
+    fn look_for_a_way(&mut self, cluster: u32) {
+        let stands = |place: &Place, limit| place.ready.is_some_and(|r| r.since.elapsed() >= limit);
+        let place = &self.gateways[cluster as usize];
+        if place.carried.connections > 0 || !stands(place, ALONE * (cluster + 1)) {
+            return;
+        }
+        let others = (0u32..).zip(&self.gateways).filter(|(c, _)| *c != cluster);
+        let alone = !others.into_iter().any(|(_, other)| stands(other, ALONE));
+        if !alone && place.seat.may_lack_a_way(&self.candidates(cluster)) {
+            let why = "it reaches no other gateway, and another node may";
+            self.take_down(cluster, End::Failed, Some(why));
         }
     }
 

@@ -2,9 +2,10 @@
 //!
 //! Pure: the caller says which nodes there are, and carries out what it is told. Kept true: there
 //! is one gateway at a time, and none with a node that is lost or has left; a cluster without nodes
-//! has none, until one joins; nodes that fail to have it are tried in turn, for ever.
+//! has none, until one joins; nodes that fail to have it are tried in turn, for ever; one from which
+//! other clusters were reached before is preferred, as not every node may have a way to these.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// One that ends within this time of its start is started again only after a pause.
@@ -13,6 +14,8 @@ const SHORT: Duration = Duration::from_secs(1);
 const PAUSE: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(2)];
 /// So many in a row that ended before they listened are told of, and twice as many, and so on.
 const TOLD: u32 = 10;
+/// So many short lives in a row are no fault of the node, if it listened each time.
+const FORGIVEN: u32 = 2;
 /// A node that leaves is tried after one that stays has failed so often.
 const LEAVING: u32 = 2;
 
@@ -66,6 +69,8 @@ pub(super) struct Seat {
     phase: Phase,
     /// How often each node failed to have it, in a row.
     failures: BTreeMap<u32, u32>,
+    /// Nodes from which other clusters were reached.
+    proven: BTreeSet<u32>,
     /// How many ended shortly, and before they listened, in a row.
     short: u32,
     unborn: u32,
@@ -73,7 +78,8 @@ pub(super) struct Seat {
 
 impl Default for Seat {
     fn default() -> Seat {
-        Seat { phase: Phase::Due, failures: BTreeMap::new(), short: 0, unborn: 0 }
+        let (failures, proven) = (BTreeMap::new(), BTreeSet::new());
+        Seat { phase: Phase::Due, failures, proven, short: 0, unborn: 0 }
     }
 }
 
@@ -101,11 +107,25 @@ impl Seat {
         }
     }
 
+    /// Another cluster's gateway is reached.
+    pub fn reaches(&mut self) {
+        self.proven.extend(self.node());
+    }
+
+    /// Whether another of these nodes is to be tried, as other clusters are not reached: from this
+    /// one they never were.
+    pub fn may_lack_a_way(&self, nodes: &[Candidate]) -> bool {
+        let Phase::With { node, listens: true } = self.phase else { return false };
+        !self.proven.contains(&node) && nodes.iter().any(|n| n.node != node)
+    }
+
     /// The one that failed least.
     fn choose(&self, nodes: &[Candidate]) -> Option<u32> {
         let failures = |n: &Candidate| self.failures.get(&n.node).copied().unwrap_or(0);
         let weight = |n: &Candidate| failures(n) + if n.leaving { LEAVING } else { 0 };
-        nodes.iter().min_by_key(|n| (weight(n), n.joining, n.node)).map(|n| n.node)
+        let unproven = |n: &Candidate| !self.proven.contains(&n.node);
+        let best = nodes.iter().min_by_key(|n| (weight(n), n.joining, unproven(n), n.node));
+        best.map(|n| n.node)
     }
 
     /// The pause before the next start is over.
@@ -130,7 +150,8 @@ impl Seat {
             return Duration::ZERO;
         }
         let is_short = matches!(end, End::Died(lived) if lived < SHORT);
-        match listens && matches!(end, End::Died(_)) && !is_short {
+        let excused = !is_short || self.short < FORGIVEN;
+        match listens && matches!(end, End::Died(_)) && excused {
             true => drop(self.failures.remove(&node)),
             false => *self.failures.entry(node).or_default() += 1,
         }
@@ -256,6 +277,42 @@ mod tests {
         seat.ends(End::Failed);
         assert_eq!(seat.ended(), PAUSE[0]);
         assert_eq!(start(&mut seat, &staying(&[1, 4])), 4);
+    }
+
+    #[test]
+    fn short_lives_are_forgiven_at_first() {
+        let mut seat = Seat::default();
+        let tried: Vec<u32> = (0..4)
+            .map(|_| {
+                let node = start(&mut seat, &staying(&[1, 4]));
+                seat.listens();
+                seat.over(AT_ONCE);
+                node
+            })
+            .collect();
+        assert_eq!(tried, [1, 1, 1, 4]);
+    }
+
+    #[test]
+    fn it_goes_back_to_where_other_clusters_were_reached_from() {
+        let (mut seat, nodes) = (Seat::default(), staying(&[1, 4, 6]));
+        assert_eq!(start(&mut seat, &nodes), 1);
+        assert!(!seat.may_lack_a_way(&nodes), "it does not listen yet");
+        seat.listens();
+        assert!(seat.may_lack_a_way(&nodes) && !seat.may_lack_a_way(&staying(&[1])));
+        seat.ends(End::Failed);
+        seat.ended();
+        assert_eq!(start(&mut seat, &nodes), 4);
+        seat.listens();
+        seat.reaches();
+        assert!(!seat.may_lack_a_way(&nodes), "a link between is down");
+        seat.ends(End::Failed);
+        seat.ended();
+        assert_eq!(start(&mut seat, &nodes), 6);
+        seat.listens();
+        seat.ends(End::Failed);
+        seat.ended();
+        assert_eq!(start(&mut seat, &nodes), 4, "all have failed once");
     }
 
     #[test]
