@@ -117,6 +117,12 @@ impl World {
 
     pub fn carry_out(&mut self, todo: Vec<Action>) {
         self.going = dismissed(&todo);
+        // What counts does so at once: before what follows from any of it.
+        for action in &todo {
+            if let Action::Complete { rank, generation } = *action {
+                self.check_complete(rank, generation);
+            }
+        }
         for action in todo {
             let begins = matches!(action, Action::Members(_));
             if self.controller.rolling_back.is_some() && !begins {
@@ -225,11 +231,14 @@ impl World {
         }
     }
 
-    fn complete(&mut self, rank: u32, generation: u32) {
-        self.report.checkpoints += 1;
+    fn check_complete(&mut self, rank: u32, generation: u32) {
         if !self.mutated(Mutation::LateImages) {
             self.check_copies(rank, generation);
         }
+    }
+
+    fn complete(&mut self, rank: u32, generation: u32) {
+        self.report.checkpoints += 1;
         let point = self.controller.points[&(rank, generation)].clone();
         let newest = self.mutated(Mutation::TrimByNewest);
         let retention = &mut self.controller.retention[rank as usize];
@@ -479,6 +488,7 @@ impl World {
             }
             let newest = self.controller.retention[rank as usize].newest();
             if newest.is_none_or(|k| k.generation < generation) {
+                self.check_complete(rank, generation);
                 self.complete(rank, generation);
             }
         }
