@@ -287,7 +287,7 @@ def test_what_does_not_go_with_it():
         ([*two, "--vault", "rs:2+1"], "keeps the checkpoints of --ft logged"),
         ([*two, "--keep"], "takes the logs of --ft logged"),
         ([*two, "--ft", "node"], "--clusters out"),
-        ([*two, "--ft", "logged", *OUTSIDE], "--copies is for --ft cluster"),
+        (["--ft", "logged", *OUTSIDE], "--copies is for several clusters"),
     ):
         line = [w for w in command if "--ft" not in more or w not in ("--ft", "cluster")]
         done = subprocess.run([*line, *more, "true"], capture_output=True, text=True)
