@@ -664,7 +664,7 @@ impl World {
         let Some(node) = self.nodes.get_mut(&at) else { return };
         let current = node.peers.get(&peer).is_some_and(|p| p.conn == conn);
         match said {
-            PeerMsg::Open { from } => self.opened(at, from),
+            PeerMsg::Open { from, inner } => self.opened(at, from, inner),
             PeerMsg::Have { channel, position, .. } => {
                 let kept = self.mutation == Some(Mutation::KeptWatermark);
                 if let Some(link) = node.peers.get_mut(&peer).filter(|_| current) {

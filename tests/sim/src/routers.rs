@@ -97,7 +97,7 @@ impl World {
         let here = (0u32..).zip(&node.homes).filter(|(_, of)| **of == Some(at));
         let here: Vec<u32> = here.map(|(from, _)| from).collect();
         for from in here {
-            self.tell_peer(at, home, PeerMsg::Open { from });
+            self.tell_peer(at, home, PeerMsg::Open { from, inner: false });
         }
     }
 

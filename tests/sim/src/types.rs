@@ -237,9 +237,11 @@ pub enum FromNode {
 /// Between two nodes.
 #[derive(Debug, Clone)]
 pub enum PeerMsg {
-    /// There is something in the channels from this rank, or will be: from where on?
+    /// There is something in the channels from this rank, or will be: from where on? `inner`: in
+    /// those within its unit, else in the others.
     Open {
         from: u32,
+        inner: bool,
     },
     /// From here on a node wants a channel's messages. `life`: how often the receiver's unit went
     /// back, as far as the node has heard.

@@ -224,7 +224,7 @@ impl World {
         }
         let peers: Vec<Member> = node.peers.keys().copied().collect();
         for (peer, from) in peers.iter().flat_map(|p| ranks.iter().map(move |r| (*p, *r))) {
-            self.tell_peer(at, peer, PeerMsg::Open { from });
+            self.tell_peer(at, peer, PeerMsg::Open { from, inner: true });
         }
     }
 
@@ -235,9 +235,11 @@ impl World {
     }
 
     /// A node asks from where on channels from a rank are wanted.
-    pub fn opened(&mut self, at: Member, from: u32) {
+    pub fn opened(&mut self, at: Member, from: u32, inner: bool) {
         let local = self.nodes.get(&at).map(|n| n.procs.keys().copied().collect::<Vec<u32>>());
-        for to in local.unwrap_or_default() {
+        let mut local = local.unwrap_or_default();
+        local.retain(|to| self.is_inner((from, *to, 0)) == inner);
+        for to in local {
             self.want(at, to, Some(from));
         }
     }
