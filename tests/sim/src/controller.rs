@@ -116,13 +116,7 @@ impl World {
     }
 
     pub fn carry_out(&mut self, todo: Vec<Action>) {
-        self.going = dismissed(&todo);
-        // What counts does so at once: before what follows from any of it.
-        for action in &todo {
-            if let Action::Complete { rank, generation } = *action {
-                self.check_complete(rank, generation);
-            }
-        }
+        self.check_completes(&todo);
         for action in todo {
             let begins = matches!(action, Action::Members(_));
             if self.controller.rolling_back.is_some() && !begins {
@@ -227,6 +221,16 @@ impl World {
             let capturing = |r: &u32| self.controller.capturing.contains_key(r);
             if !self.ranks_of(slot).iter().any(capturing) {
                 self.controller.scheduler.finished(slot, now);
+            }
+        }
+    }
+
+    /// What counts does so at once: before what follows from any of it.
+    fn check_completes(&mut self, todo: &[Action]) {
+        self.going = dismissed(todo);
+        for action in todo {
+            if let Action::Complete { rank, generation } = *action {
+                self.check_complete(rank, generation);
             }
         }
     }

@@ -18,8 +18,8 @@ use tokio::io::Interest;
 
 /// Least time for a gateway to say that it listens.
 const JOINING: Duration = Duration::from_secs(60);
-/// One that has reached no other gateway for so long, though there are some, may be with a node that
-/// has no way to them. Those of later clusters wait longer, so that not all move at once.
+/// One that has reached no other gateway for so long, though there are some, may be with a node
+/// that has no way to them. Those of later clusters wait longer, so that not all move at once.
 const ALONE: Duration = Duration::from_secs(15);
 
 /// One cluster's.

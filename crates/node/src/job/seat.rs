@@ -2,8 +2,8 @@
 //!
 //! Pure: the caller says which nodes there are, and carries out what it is told. Kept true: there
 //! is one gateway at a time, and none with a node that is lost or has left; a cluster without nodes
-//! has none, until one joins; nodes that fail to have it are tried in turn, for ever; one from which
-//! other clusters were reached before is preferred, as not every node may have a way to these.
+//! has none, until one joins; nodes that fail to have it are tried in turn, for ever; one from
+//! which other clusters were reached before is preferred, as not every node may have a way there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
