@@ -82,6 +82,14 @@ impl Pauses {
         Some(Order::Resume { to: router, rank, generation })
     }
 
+    /// The rank need not stand after its checkpoint any more. Of one that was ordered already its
+    /// node is to be told.
+    pub fn let_go(&mut self, rank: u32) {
+        if let Some(asked) = self.asked.get_mut(&rank) {
+            asked.hold = false;
+        }
+    }
+
     /// Whether a checkpoint of the rank waits for its router. Its node knows nothing of it then.
     pub fn waits(&self, rank: u32) -> bool {
         self.asked.get(&rank).is_some_and(|a| !a.ordered)
@@ -225,6 +233,21 @@ mod tests {
         let resume = Some(Order::Resume { to: router, rank: 1, generation: 7 });
         assert_eq!(pauses.over(1, 6), None);
         assert_eq!((pauses.over(1, 7), pauses.lost(1)), (resume, None));
+    }
+
+    #[test]
+    fn a_rank_that_is_let_go_while_its_router_is_waited_for_does_not_stand() {
+        let mut pauses = Pauses::default();
+        let [router, other] = ROUTERS;
+        pauses.begin(1, 7, true, Some(router));
+        pauses.begin(2, 3, true, Some(router));
+        pauses.let_go(1);
+        pauses.let_go(5);
+        let taken = |rank, generation, hold| Order::Checkpoint { rank, generation, hold };
+        assert_eq!(pauses.stands(router, 1, 7), Some(taken(1, 7, false)));
+        pauses.let_go(2);
+        pauses.exchange(|_| Some(other));
+        assert_eq!(pauses.exchange(|_| None), [taken(2, 3, false)]);
     }
 
     #[test]

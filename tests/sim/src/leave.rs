@@ -194,6 +194,7 @@ impl World {
 
     fn go_on(&mut self, rank: u32) {
         self.controller.standing.ranks.remove(&rank);
+        self.controller.pauses.let_go(rank);
         if let Some(at) = self.controller.planner.home(rank) {
             self.say_to(at, ToNode::GoOn { rank });
         }

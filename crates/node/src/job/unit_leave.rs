@@ -134,6 +134,7 @@ impl Job {
         for rank in all {
             let r = self.rank(rank);
             if r.moves.stop.take().is_some_and(|s| s.holds) {
+                self.pauses.let_go(rank);
                 self.to_home(rank, ToNode::LetGo { rank });
                 match self.units.exist() {
                     true => self.tell_scheduler(rank),
