@@ -338,31 +338,33 @@ fn written_bytes(pagemap: &Pagemap, plan: &Plan) -> Result<u64, CaptureError> {
 
 /// Has the writes of a process noted from now on. Returns how long it stood still for that.
 fn begin_to_note(pid: libc::pid_t, tracker: &mut Tracker) -> Result<Duration, CaptureError> {
-    let begun = Instant::now();
-    let mut frozen = Frozen::alone(pid).map_err(not_stopped)?;
-    let (maps, agent) = capture::agent_alone(&mut frozen)?;
-    let noted = tracker.begin_to_note(pid, &maps, &agent);
-    let finished = agent.finish();
-    let released = frozen.release().map_err(not_stopped);
-    noted?;
-    finished.and(released).map(|()| begun.elapsed())
+    while_it_stands(pid, |frozen| {
+        let (maps, agent) = capture::agent_alone(frozen)?;
+        let noted = tracker.begin_to_note(pid, &maps, &agent);
+        let finished = agent.finish();
+        noted.and(finished)
+    })
 }
 
 /// Has the writes noted to what was mapped since the last image, too. Returns how long that took.
 fn watch_new(pid: libc::pid_t, tracker: &mut Tracker) -> Result<Duration, CaptureError> {
-    let begun = Instant::now();
-    let frozen = Frozen::alone(pid).map_err(not_stopped)?;
-    let watched = procfs::maps(pid).and_then(|maps| tracker.watch_new(pid, &maps));
-    frozen.release().map_err(not_stopped)?;
-    watched.map(|()| begun.elapsed())
+    while_it_stands(pid, |_| tracker.watch_new(pid, &procfs::maps(pid)?))
 }
 
 /// Waits until no call is under way in a process any more that was when this was called: it stands
 /// still for a moment. Returns for how long.
 pub(crate) fn wait_for_calls(pid: libc::pid_t) -> Result<Duration, CaptureError> {
+    while_it_stands(pid, |_| Ok(fault::point(fault::CALLS_OVER)?))
+}
+
+/// Stops a process for this. Returns how long it stood still.
+fn while_it_stands(
+    pid: libc::pid_t,
+    work: impl FnOnce(&mut Frozen) -> Result<(), CaptureError>,
+) -> Result<Duration, CaptureError> {
     let begun = Instant::now();
-    let frozen = Frozen::alone(pid).map_err(not_stopped)?;
-    fault::point(fault::CALLS_OVER)?;
-    frozen.release().map_err(not_stopped)?;
-    Ok(begun.elapsed())
+    let mut frozen = Frozen::alone(pid).map_err(not_stopped)?;
+    let done = work(&mut frozen);
+    let released = frozen.release().map_err(not_stopped);
+    done.and(released).map(|()| begun.elapsed())
 }

@@ -74,8 +74,7 @@ impl Job {
     }
 
     fn some_stay(&self, leaving: &BTreeSet<u32>) -> Result<(), String> {
-        let mut takers = self.planner.iter().flat_map(|p| p.takers());
-        if takers.any(|m| !leaving.contains(&m.node)) {
+        if self.takers().any(|m| !leaving.contains(&m.node)) {
             return Ok(());
         }
         Err(String::from(
@@ -172,7 +171,7 @@ impl Job {
         for cluster in 0..self.spec.clusters.count() {
             let here = |node: &u32| self.spec.clusters.of(*node) == cluster;
             let going: BTreeSet<u32> = nodes.iter().copied().filter(here).collect();
-            let takers = self.planner.iter().flat_map(|p| p.takers()).map(|m| m.node);
+            let takers = self.takers().map(|m| m.node);
             let mut stay: BTreeSet<u32> =
                 takers.filter(|n| here(n) && !nodes.contains(n)).collect();
             if going.is_empty() || stay.is_empty() {

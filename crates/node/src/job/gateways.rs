@@ -34,8 +34,6 @@ pub(super) struct Place {
     carried: Carried,
     /// Since when it is gone.
     lost: Option<Instant>,
-    /// The node from which it is just being taken away.
-    leaves: Option<u32>,
 }
 
 #[derive(Clone, Copy)]
@@ -234,7 +232,6 @@ impl Job {
     /// gone, or does not go.
     fn take_down(&mut self, cluster: u32, end: End, why: Option<&str>) {
         let place = &mut self.gateways[cluster as usize];
-        place.leaves = place.seat.node();
         place.seat.ends(end);
         let process = place.process.take();
         self.tell_gateway_lost(cluster, why);
@@ -254,7 +251,7 @@ impl Job {
     /// One that was taken down is gone.
     pub(super) fn gateway_ended(&mut self, cluster: u32) {
         let place = &mut self.gateways[cluster as usize];
-        let node = place.leaves.take();
+        let node = place.seat.leaves();
         let pause = place.seat.ended();
         match pause.is_zero() {
             true => self.gateway_due(cluster),
@@ -267,7 +264,7 @@ impl Job {
 
     /// Whether a gateway is still to be taken away from a node.
     pub(super) fn has_gateway(&self, node: u32) -> bool {
-        self.gateways.iter().any(|g| g.leaves == Some(node) || g.seat.node() == Some(node))
+        self.gateways.iter().any(|g| g.seat.leaves().or(g.seat.node()) == Some(node))
     }
 
     /// A gateway that listened does so no more. Without a reason `why` that is in order.

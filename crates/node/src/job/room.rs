@@ -77,6 +77,11 @@ fn mib(bytes: u64) -> u64 {
 }
 
 impl Job {
+    /// Nodes that ranks may be brought to.
+    pub(super) fn takers(&self) -> impl Iterator<Item = Member> {
+        self.planner.iter().flat_map(|p| p.takers())
+    }
+
     /// Where the ranks of nodes go that have not room everywhere: among these, or if none are
     /// named, in their clusters, as long as nodes of those stay.
     pub(super) fn roomy(
@@ -84,8 +89,7 @@ impl Job {
         nodes: &BTreeSet<u32>,
         to: &BTreeSet<u32>,
     ) -> Result<Wishes, String> {
-        let takers = self.planner.iter().flat_map(|p| p.takers());
-        let takers: Vec<Member> = takers.filter(|m| !nodes.contains(&m.node)).collect();
+        let takers: Vec<Member> = self.takers().filter(|m| !nodes.contains(&m.node)).collect();
         if !to.is_empty() {
             let named: Vec<Member> = takers.into_iter().filter(|m| to.contains(&m.node)).collect();
             return self.room_among(nodes, &named);

@@ -38,6 +38,7 @@ enum Phase {
     },
     /// It is being ended.
     Ending {
+        node: Option<u32>,
         pause: Duration,
     },
     Retired,
@@ -162,13 +163,13 @@ impl Seat {
 
     /// The same, and its process is to be ended first.
     pub fn ends(&mut self, end: End) {
-        let pause = self.over(end);
-        self.phase = Phase::Ending { pause };
+        let (node, pause) = (self.node(), self.over(end));
+        self.phase = Phase::Ending { node, pause };
     }
 
     /// That process is gone. Returns the pause before the next one is started.
     pub fn ended(&mut self) -> Duration {
-        let Phase::Ending { pause } = self.phase else { return PAUSE[0] };
+        let Phase::Ending { pause, .. } = self.phase else { return PAUSE[0] };
         self.phase = Phase::Waiting;
         pause
     }
@@ -184,6 +185,14 @@ impl Seat {
     pub fn node(&self) -> Option<u32> {
         match self.phase {
             Phase::With { node, .. } => Some(node),
+            _ => None,
+        }
+    }
+
+    /// The node from which it is just being taken away.
+    pub fn leaves(&self) -> Option<u32> {
+        match self.phase {
+            Phase::Ending { node, .. } => node,
             _ => None,
         }
     }
