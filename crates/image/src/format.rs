@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::xxh3_128;
 /// First bytes of an image.
 pub const MAGIC: [u8; 8] = *b"EYRIEIMG";
 /// Version of everything in the file.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// x86-64.
 pub const MACHINE: u32 = 1;
 /// The header takes the first page; pages of memory start behind it.
@@ -25,7 +25,7 @@ pub const MAX_TABLE_BYTES: u64 = 1 << 30;
 pub const MAX_ANCESTORS: usize = 1024;
 /// Longest name of a file, in bytes.
 pub const MAX_NAME_BYTES: usize = 255;
-/// Sections of version 3, in their order in the file.
+/// Sections of version 4, in their order in the file.
 pub const SECTIONS: [u32; 6] = [
     section::PAGES,
     section::BLOCKS,

@@ -14,7 +14,9 @@ use crate::format::{
     MAX_TABLE_BYTES, section,
 };
 use crate::frame::Part;
+use crate::mapped;
 use crate::processor;
+use crate::reopen;
 use crate::state::{State, Target};
 use crate::wire;
 use std::ffi::{OsStr, OsString};
@@ -99,12 +101,17 @@ impl Image {
         Ok(parts[0].identity)
     }
 
-    /// An error if the process in this file cannot run here: the processor lacks what it uses.
+    /// An error if the process in this file cannot run here: the processor lacks what it uses, or a
+    /// file that it has open or mapped is not here, or is another. Pages are not looked at.
     pub fn fits_here(path: &Path) -> Result<(), RestoreError> {
         let state = Part::open(path)?.section(section::STATE, "state", MAX_STATE_BYTES)?;
         let state: State = wire::decode(&state)
             .map_err(|e| ImageError::Invalid(format!("state cannot be decoded ({e:?})")))?;
-        processor::check(&state, &processor::here(), &[])
+        // Nobody has looked at it yet.
+        check::check(&state, &[], &[]).map_err(ImageError::Invalid)?;
+        processor::check(&state, &processor::here(), &[])?;
+        reopen::are_here(&state)?;
+        mapped::are_here(&state)
     }
 
     /// The same with a choice of what is verified.

@@ -40,6 +40,7 @@ pub mod fault;
 #[cfg(not(feature = "faults"))]
 mod fault;
 mod filler;
+mod fingerprint;
 mod flags;
 mod format;
 mod frame;
@@ -59,6 +60,7 @@ mod lazy;
 mod lend;
 mod load;
 mod locks;
+mod mapped;
 mod meanwhile;
 mod memory;
 mod missing;

@@ -8,6 +8,7 @@ use crate::common;
 use crate::cost::Mode;
 use crate::error::CaptureError;
 use crate::fault;
+use crate::fingerprint;
 use crate::flags::Pending;
 use crate::format::{Ancestor, Extent};
 use crate::hashes::Hashes;
@@ -22,7 +23,7 @@ use crate::sink::{StreamSink, Tap};
 use crate::sort::{self, Share, Sorted};
 use crate::source::Source;
 use crate::spans::{Span, Spans};
-use crate::state::{Backing, Guard, ORPHAN_BASE, Region, Run, State};
+use crate::state::{Backing, Fingerprint, Guard, ORPHAN_BASE, Region, Run, State};
 use crate::trace::Tracee;
 use crate::track::{self, Changes, Tracker, Tracking};
 use crate::tree;
@@ -168,6 +169,7 @@ impl Shot {
         let Outline { mut state, mut regions, mut maps } = outline;
         maps.read_meanwhile();
         let files = self.look_for_files(&state);
+        let contents = fingerprint::begin(&regions);
         fault::point(fault::REGIONS_KNOWN)?;
         let (mut sorted, hashes) = self.sort(sorted, own, &regions, &source)?;
         let member = self.member(path, tracker);
@@ -189,9 +191,8 @@ impl Shot {
             tracker.buffer = copied.into_buffer();
         }
         // While the twin, if there is one, is still there to be looked at.
-        if let Some(files) = files {
-            append::mark_shared(&files.end(), &mut state.descriptions);
-        }
+        let shared = files.map(Meanwhile::end).unwrap_or_default();
+        append::mark_shared(&shared, &mut state.descriptions);
         let maps = settle(maps, &mut regions)?;
         // Its end, which takes a while, is waited for when all else is done.
         let twin = self.twin.take();
@@ -202,7 +203,7 @@ impl Shot {
         }
         fault::point(fault::MEMORY_PULLED)?;
         let blank = blank(&regions, &sorted, &stored, &guards);
-        complete(&mut state, regions, guards);
+        complete(&mut state, regions, contents.end(), guards);
         let done = Done { state, stored, referred: sorted.extents, files: sorted.ancestors, blank };
         let (written, index) = finish(done, writer, path, meta)?;
         drop(twin);
@@ -350,9 +351,10 @@ fn settle(maps: Pending, regions: &mut Regions) -> Result<Vec<Mapping>, CaptureE
 }
 
 /// Fills in what is known of a process's memory.
-fn complete(state: &mut State, regions: Regions, guards: Vec<Guard>) {
+fn complete(state: &mut State, regions: Regions, contents: Vec<Fingerprint>, guards: Vec<Guard>) {
     state.guards = guards;
     state.files = regions.files;
+    state.contents = contents;
     state.orphans = regions.orphans.into_list();
     state.regions = regions.list.into_iter().map(|(region, _)| region).collect();
 }

@@ -4,8 +4,8 @@
 //! numbers little endian. Behind the last stands the length of the file, and 0.
 //!
 //! Kept true: the file appears under its name when all of it has come, and only if that is as long
-//! as was said, and its process could run there; an image that cannot be brought does no harm to
-//! the one that is written here.
+//! as was said, and its process could run there, with the files that it needs; an image that cannot
+//! be brought does no harm to the one that is written here.
 
 use crate::invited::Token;
 use crate::store::{Answer, Client, MAX_FILE_BYTES, StoreError, Talk, receive, send};
@@ -111,8 +111,10 @@ pub fn take(talk: &mut Talk, folder: &Path, name: &str) -> Result<(), StoreError
     let unborn = folder.join(format!(".{name}.{count}.pour"));
     let result = File::create(&unborn).map_err(StoreError::from).and_then(|file| {
         take_parts(talk, &file)?;
-        if let Err(RestoreError::Machine(why)) = Image::fits_here(&unborn) {
-            return Ok(Err(why));
+        match Image::fits_here(&unborn) {
+            Err(RestoreError::Machine(why)) => return Ok(Err(why)),
+            Err(error @ RestoreError::File { .. }) => return Ok(Err(error.to_string())),
+            _ => {}
         }
         Ok(Ok(std::fs::rename(&unborn, folder.join(name))?))
     });

@@ -11,7 +11,7 @@ use super::Job;
 use crate::home;
 use crate::retention::KEPT;
 use crate::saved;
-use eyrie_control::node::{CheckpointResult, Choice, Taken, ToNode};
+use eyrie_control::node::{CheckpointResult, Choice, Fault, Taken, ToNode};
 use eyrie_control::{EventKind, Ft};
 use eyrie_protocol::muster::Muster;
 use std::collections::{BTreeMap, BTreeSet};
@@ -417,6 +417,12 @@ impl Job {
                 self.set_refused(set, &format!("rank {rank}: {why}"));
             }
             Choice::Unfit(why) => self.cannot_start_here(rank, &why),
+            Choice::Lacks { generation, why } if generation == set => {
+                match self.is_tried_again(rank, Fault::Files, generation) {
+                    true => self.cannot_start_here(rank, &why),
+                    false => self.set_refused(set, &format!("rank {rank}: {why}")),
+                }
+            }
             Choice::Left(count) => {
                 self.fatal(format!("{count} processes of the dead rank {rank} cannot be killed"));
             }
