@@ -71,6 +71,7 @@ fn os(what: &'static str) -> impl Fn(io::Error) -> ServeError {
 
 /// Runs a job to its end, on the calling (main) thread.
 pub fn run(options: Options) -> Result<i32, ServeError> {
+    eyrie_image::give_large_back();
     reap::adopt_orphans().map_err(os("subreaper"))?;
     // SAFETY: sets a disposition before any other thread exists. A write beyond the file size
     // limit then fails like one on a full disk.
