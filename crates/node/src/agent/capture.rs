@@ -3,8 +3,9 @@
 use super::halt::Standing;
 use super::network::{Copy, NotThere};
 use super::{Agent, Msg};
-use crate::checkpoint::{self, CheckpointError, GoOn, Order, Report, image_name, image_path};
+use crate::checkpoint::{self, CheckpointError, GoOn, Order, Report};
 use crate::cores;
+use crate::files::{self, image_name, image_path};
 use crate::futex;
 use eyrie_control::node::{CheckpointOrder, CheckpointResult, FromNode, Taken, ToNode};
 use eyrie_control::{Dedup, JobSpec};
@@ -275,13 +276,7 @@ impl Agent {
     }
 
     pub(super) fn remove_images(&self, rank: u32, generations: &[u32]) {
-        for generation in generations {
-            let path = self.image_file(rank, *generation);
-            let _ = eyrie_image::remove_image(&path);
-            if self.network.is_some() {
-                let _ = std::fs::remove_file(super::network::log_of(&path));
-            }
-        }
+        files::remove(&self.place.images, rank, generations);
     }
 
     /// Gives up parts of the logs, as soon as no thread reads them.

@@ -5,8 +5,9 @@
 
 use super::Agent;
 use super::cut::recorded;
-use super::network::{Copy, names};
+use super::network::Copy;
 use crate::checkpoint::Pouring;
+use crate::files;
 use crate::invited::Token;
 use crate::membership::Member;
 use crate::pour::Pour;
@@ -48,7 +49,7 @@ impl Agent {
         let copy = self.ranks[rank as usize].copy.as_ref()?;
         let (to, key, poured) = (copy.partner?, copy.key?, Arc::clone(&copy.poured));
         let (own, members) = (network.own.clone(), Arc::clone(&network.members));
-        let [name, _] = names(rank, generation);
+        let name = files::own_name(rank, generation);
         Some(Box::new(move || {
             let client = Client::connect(&own, &members, to);
             match client.and_then(|client| Pour::begin(client, &name, key, poured)) {
@@ -87,8 +88,7 @@ impl Agent {
 
     /// An image comes here from the node that its rank leaves.
     pub(super) fn invite(&self, rank: u32, generation: u32, key: Token) {
-        let [name, _] = names(rank, generation);
-        self.network.iter().for_each(|n| n.invited.invite(name.clone(), key));
+        self.network.iter().for_each(|n| n.invited.invite(rank, generation, key));
     }
 
     /// A rank that is held goes on, or is not held if it is not yet.
