@@ -746,6 +746,7 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Res
         | ClientMsg::GrowHosts { .. }
         | ClientMsg::Drain { .. }
         | ClientMsg::Migrate { .. }
+        | ClientMsg::Stay { .. }
             if job.is_etcd_away() =>
         {
             return Err(String::from("etcd is away, and nothing is decided meanwhile: ask again"));
@@ -757,6 +758,14 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Res
         }
         ClientMsg::Migrate { from, to, release, number } => {
             job.migrate((&from, &to), release, number, outlet.clone())?;
+        }
+        ClientMsg::Stay { nodes } => {
+            job.call_off(&nodes)?;
+            outlet.send(&NodeMsg::Done);
+        }
+        ClientMsg::Notice => {
+            job.noticed_here()?;
+            outlet.send(&NodeMsg::Done);
         }
         ClientMsg::Suspend { swap } => job.suspend(swap, outlet.clone())?,
         ClientMsg::Continue => job.let_go_on(Holder::User, outlet)?,
