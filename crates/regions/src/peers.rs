@@ -1,5 +1,5 @@
-//! The other processes. What is asked of them is the greatest of numbers that each names, and, where
-//! nodes do not see each other's folders, to pass bytes on: so any MPI will do, and none.
+//! The other processes. What is asked of them is the greatest of numbers that each names, and,
+//! where nodes do not see each other's folders, to pass bytes on: so any MPI will do, and none.
 //!
 //! Kept true: nothing is asked outside of functions that all processes call together, and only of
 //! the thread that called.

@@ -118,3 +118,29 @@ def test_where_single_ranks_are_restored_it_is_refused():
         code, out, err = harness.run_to_end(world.command("other"), ranks=4)
         assert code != 0 and out == "", (code, out, err)
         assert "use --ft none or coordinated, or folders that all nodes see" in err, err
+
+
+def test_all_ranks_go_back_and_repeat_their_checkpoints():
+    """Under `--ft coordinated` all repeat what they had stored: it is there already, and stays."""
+    with Apart(eyrie, regions.c_program()) as world:
+        command = world.command("n")
+        at = command.index(str(regions.STEPS))
+        command[at], command[at + 1] = "1200", "50"
+        code, expected, err = eyrie(command)
+        assert code == 0, err
+        shutil.rmtree(os.path.join(world.home, "n"))
+        gate = os.path.join(world.home, "gate")
+        options = {"ft": "coordinated", "ckpt_every": 3600, "env": {"HEAT_GATE": gate}}
+        with harness.Job(command, ranks=NODES, **options) as job:
+            job.until(lambda: "at step 300" in job.stderr(), "the first gate")
+            job.eyrie("checkpoint", "last")
+            job.wait_event("checkpointed", count=NODES)
+            open(gate + ".300", "w").close()
+            job.until(lambda: "at step 900" in job.stderr(), "the second gate")
+            job.kill_ranks([2])
+            open(gate + ".900", "w").close()
+            assert job.wait() == 0, job.report()
+            assert job.stdout() == expected, job.report()
+            restored = [e["generation"] for e in job.events() if e["event"] == "restored"]
+            assert len(restored) == NODES and min(restored) > 0, job.report()
+            assert "goes on" not in job.stderr(), job.report()

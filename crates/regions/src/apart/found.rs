@@ -219,8 +219,8 @@ impl Found {
                     note(
                         0,
                         &format!(
-                            "checkpoint {of} (generation {generation} of the vault, {}) is lost: of \
-                         its nodes {nodes} the folders of {gone} are gone, and {may} may be",
+                            "checkpoint {of} (generation {generation} of the vault, {}) is lost: \
+                         of its nodes {nodes} the folders of {gone} are gone, and {may} may be",
                             commit.scheme
                         ),
                     );

@@ -31,9 +31,9 @@ use std::path::Path;
 const MARK: &str = "here.";
 
 /// Why parity of all nodes cannot be had in a job of `eyrie run` that brings single ranks back.
-pub const NOT_REPEATED: &str = "nodes that do not see each other's folders make parity together, and a \
-     rank that `eyrie run` restores by itself cannot do that again: use --ft none or coordinated, or \
-     folders that all nodes see, or vault=local";
+pub const NOT_REPEATED: &str = "nodes that do not see each other's folders make parity together, \
+     and a rank that `eyrie run` restores by itself cannot do that again: use --ft none or \
+     coordinated, or folders that all nodes see, or vault=local";
 
 /// Whether this process may be restored by itself and repeat what it did, by what `eyrie run` says.
 pub fn is_repeated() -> bool {

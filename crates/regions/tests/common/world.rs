@@ -1,6 +1,6 @@
-//! Processes for tests that see their own folder only: threads that pass bytes on. One may be killed
-//! at any call to the others; it, and all who wait for it, stand still for ever then, as the job is
-//! over: nothing is cleaned up.
+//! Processes for tests that see their own folder only: threads that pass bytes on. One may be
+//! killed at any call to the others; it, and all who wait for it, stand still for ever then, as the
+//! job is over: nothing is cleaned up.
 
 #![allow(dead_code)]
 
