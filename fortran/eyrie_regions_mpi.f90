@@ -12,7 +12,7 @@ module eyrie_regions_mpi
   ! Bytes that are on their way.
   type :: sending
     integer :: request
-    integer(c_int8_t), pointer :: bytes(:)
+    integer(c_int8_t), pointer, contiguous :: bytes(:)
     type(sending), pointer :: next
   end type sending
 
@@ -59,8 +59,8 @@ contains
 
   integer(c_int) function gather_mpi(context, own, counts, places, all) bind(c)
     type(c_ptr), value :: context, own, counts, places, all
-    integer(c_int), pointer :: lengths(:), starts(:)
-    integer(c_int8_t), pointer :: from(:), to(:)
+    integer(c_int), pointer, contiguous :: lengths(:), starts(:)
+    integer(c_int8_t), pointer, contiguous :: from(:), to(:)
     type(context_type), pointer :: kept
     integer :: rank, ranks, ierr
     call c_f_pointer(context, kept)
@@ -79,7 +79,7 @@ contains
   integer(c_int) function send_mpi(context, to, bytes, count) bind(c)
     type(c_ptr), value :: context, bytes
     integer(c_int), value :: to, count
-    integer(c_int8_t), pointer :: from(:)
+    integer(c_int8_t), pointer, contiguous :: from(:)
     type(context_type), pointer :: kept
     type(sending), pointer :: sent
     integer :: ierr
@@ -101,7 +101,7 @@ contains
     type(c_ptr), value :: context, bytes
     integer(c_int), value :: room
     integer(c_int), intent(out) :: from, count
-    integer(c_int8_t), pointer :: to(:)
+    integer(c_int8_t), pointer, contiguous :: to(:)
     type(context_type), pointer :: kept
     integer :: status(MPI_STATUS_SIZE), length, ierr
     call c_f_pointer(context, kept)
