@@ -327,6 +327,13 @@ pub enum ClientMsg {
         runs: bool,
         lease_ms: u64,
     },
+    /// The machine of the controller is about to end; answered by `Done` if the job is being saved
+    /// for that.
+    Notice,
+    /// These nodes, named as for `Drain`, are not to leave; answered by `Done`.
+    Stay {
+        nodes: Vec<String>,
+    },
 }
 
 /// From the daemon to a client.

@@ -9,6 +9,7 @@
 //! Kept true: a file is hashed once in this program, as long as it is not changed.
 
 use crate::descriptors::file_id;
+use crate::format;
 use crate::mapped::Mapped;
 use crate::meanwhile::Meanwhile;
 use crate::regions::Regions;
@@ -133,7 +134,7 @@ fn look(file: &File, stretches: &[(u64, u64)]) -> io::Result<Fingerprint> {
             at += wanted as u64;
         }
     }
-    Ok(Fingerprint::Hash { hash: hash.digest128().to_le_bytes() })
+    Ok(Fingerprint::Hash { hash: format::hash_of(&hash) })
 }
 
 /// The little-endian number of so many bytes at `at`.
