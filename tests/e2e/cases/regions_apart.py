@@ -61,7 +61,8 @@ def killed_twice(launch, program, veloc=False):
         assert "is node 0 of the vault now" in err, err
         for left in ("parts", "files"):
             for node in world.nodes():
-                assert glob.glob(os.path.join(node, left, "*")) == [], (node, left)
+                found = glob.glob(os.path.join(node, left, "*"))
+                assert found == [], found
         listed = subprocess.run(
             [harness.EYRIE, "vault", "ls", *[os.path.join(n, "vault") for n in world.nodes()]],
             capture_output=True,
