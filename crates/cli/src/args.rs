@@ -236,10 +236,11 @@ pub struct Run {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub nodes: Option<u32>,
     /// Run on these machines, a node on each: a list (a,b:4,c) or a file (one a line; `slots=N`,
-    /// `cluster=NAME` and `domain=NAME` behind it, # begins a comment). Slots, here 4, are the most
-    /// ranks that a host gets; a domain is what fails together, such as the hosts of a switch, and
-    /// of which --vault puts no two into one group if it can [default: in a Slurm allocation its
-    /// hosts, started by srun, unless --nodes is given]
+    /// `cluster=NAME`, `domain=NAME` and `gateway=ADDRESS[:PORT]` behind it, # begins a comment).
+    /// Slots, here 4, are the most ranks that a host gets; a domain is what fails together, such as
+    /// the hosts of a switch, and of which --vault puts no two into one group if it can; a gateway
+    /// of the host's cluster is reached by other clusters at this address [default: in a Slurm
+    /// allocation its hosts, started by srun, unless --nodes is given]
     #[arg(long, value_name = "LIST|FILE")]
     #[arg(conflicts_with_all = ["nodes", "netns"])]
     pub hosts: Option<String>,

@@ -30,6 +30,36 @@ pub struct Clusters {
     /// Of ranks that come back alone: whether copies of images and outcomes are in another cluster,
     /// or in the same one. None: on the next node, wherever that is.
     pub outside: Option<bool>,
+    /// Where gateways listen for each other: at the first of these that is free. None: anywhere.
+    pub ports: Option<Ports>,
+}
+
+/// Ports, the last one with them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ports {
+    pub first: u16,
+    pub last: u16,
+}
+
+impl Ports {
+    pub fn count(self) -> u32 {
+        u32::from(self.last) + 1 - u32::from(self.first)
+    }
+}
+
+impl std::fmt::Display for Ports {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Ports { first, last } = self;
+        if first == last { write!(f, "{first}") } else { write!(f, "{first}-{last}") }
+    }
+}
+
+/// Where other gateways reach one on a host, which need not be an address of the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outer {
+    pub at: IpAddr,
+    /// It listens there; none: as elsewhere.
+    pub port: Option<u16>,
 }
 
 impl Clusters {
@@ -56,8 +86,11 @@ pub struct Begin {
     pub clusters: u32,
     /// The address towards this one is where it listens for nodes.
     pub controller: SocketAddr,
-    /// Where it listens for other gateways, if that is another.
+    /// Where other gateways reach it, if that is another: it listens there, or, if its machine has
+    /// no such address, at all of them.
     pub outside: Option<IpAddr>,
+    /// The ports that it may listen at for them.
+    pub ports: Option<Ports>,
     pub plain: bool,
     pub connections: u32,
     pub rate: Option<u64>,
@@ -93,6 +126,8 @@ pub enum FromGateway {
     Carried(Carried),
     /// It carries, or could.
     Beat,
+    /// It ends, for this reason.
+    Failed(String),
 }
 
 /// What a gateway has done since its start.

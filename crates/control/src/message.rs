@@ -6,7 +6,7 @@
 
 use crate::bind::{Bind, Slot};
 use crate::event::Event;
-use crate::gateway::Clusters;
+use crate::gateway::{Clusters, Outer};
 use crate::ha::Ha;
 use crate::status::JobStatus;
 use crate::transport::Transport;
@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// Version of this protocol.
-pub const PROTOCOL: u32 = 14;
+pub const PROTOCOL: u32 = 15;
 /// Most bytes of standard input or output in one message.
 pub const MAX_DATA_BYTES: usize = 256 * 1024;
 
@@ -107,6 +107,9 @@ pub struct Host {
     pub name: String,
     /// The controller's address, as the host reaches it.
     pub controller: IpAddr,
+    /// Where other clusters' gateways reach one that is on it, if that is not where it reaches the
+    /// controller from. Of a cluster with such hosts one of them has the gateway.
+    pub gateway: Option<Outer>,
 }
 
 /// Machines that nodes are on.

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 
 from controller import kill_controller, unharmed
-from harness import EYRIE, alive, example, run_to_end
+from harness import EYRIE, alive, example, free_ports, run_to_end
 from hosts import PLAIN, Hosted, shell
 from nodes import SIZES, Nodes, checkpointed_again, expected, killed
 from restart import restart, save
@@ -297,6 +297,29 @@ def test_a_host_that_takes_no_gateway_is_passed_over_and_tried_again():
         assert not job.count("rolled-back") and not job.count("diverged"), job.report()
 
 
+def test_gateways_listen_where_their_file_says():
+    """With the host that has a place for one, as soon as its port is free; the next one, too."""
+    expected("farm")
+    [port] = free_ports(1)
+    place = f"127.0.0.1:{port}"
+    text = f"alpha cluster=east slots=2\nbeta cluster=west\ngamma cluster=west gateway={place}\n"
+    with shell() as rsh, socket.create_server(("127.0.0.1", port)) as holds, hosted(rsh, text) as job:
+        job.until(lambda: f"no port of {port} " in job.stderr(), "a line on the console")
+        holds.close()
+        live = lambda: [g for c in job.status()["clusters"] if (g := c["gateway"])["pid"]]
+        first = job.until(lambda: len(found := live()) == 2 and found, "gateways")[1]
+        assert (first["host"], first["outside"]) == ("gamma", place), first
+        job.all_checkpointed()
+        job.eyrie("inject", "last", "kill-gateway", "1")
+        job.wait_event("gateway-back")
+        after = job.until(lambda: len(found := live()) == 2 and found, "gateways")[1]
+        assert (after["host"], after["outside"]) == ("gamma", place), after
+        assert after["pid"] != first["pid"], after
+        checkpointed_again(job)
+        unharmed(job)
+        job.ends_as("farm")
+
+
 def test_the_controller_of_hosts_in_clusters_dies():
     """The next one starts gateways on the hosts, too."""
     expected("farm")
@@ -360,6 +383,8 @@ def test_what_does_not_go_with_clusters_is_said():
         (["--clusters", "2"], "--nodes or --hosts"),
         (["--nodes", "2", "--clusters", "3"], "too few"),
         (["--nodes", "2", "--wan-rate", "10"], "--clusters"),
+        (["--nodes", "2", "--gateway-port", "7400"], "--clusters"),
+        (["--nodes", "2", "--clusters", "2", "--gateway-port", "7400"], "7400-7401"),
         (["--nodes", "2", "--clusters", "2", "--ft", "none"], "--ft logged"),
         (["--nodes", "2", "--clusters", "2", "--ft", "coordinated"], "--ft logged"),
     ):

@@ -2,7 +2,7 @@
 
 use super::*;
 use eyrie_control::auth::{Hello, Role};
-use eyrie_control::gateway::Gate;
+use eyrie_control::gateway::{Gate, Ports};
 use eyrie_tls::Routes;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -28,6 +28,7 @@ fn begin(key: &Key, cluster: u32, number: u64, plain: bool) -> Begin {
         clusters: 2,
         controller: ([127, 0, 0, 1], 9).into(),
         outside: None,
+        ports: None,
         plain,
         connections: 2,
         rate: None,
@@ -194,4 +195,28 @@ fn strangers_are_closed_and_counted() {
     let mut socket = pair.reach(echo());
     socket.write_all(b"x").unwrap();
     socket.read_exact(&mut [0]).unwrap();
+}
+
+#[test]
+fn a_gateway_listens_at_the_first_free_port_where_it_was_told_to() {
+    let here: IpAddr = [127, 86, 2, 1].into();
+    let ports = Ports { first: 7400, last: 7401 };
+    let (first, a) = listen(here, Some(ports), PATIENCE).unwrap();
+    let (_second, b) = listen(here, Some(ports), PATIENCE).unwrap();
+    assert_eq!((a, b), ((here, 7400).into(), (here, 7401).into()));
+    // One that is just ending holds its port for a moment.
+    let ends = std::thread::spawn(move || {
+        std::thread::sleep(3 * PORT_PAUSE);
+        drop(first);
+    });
+    let (_third, c) = listen(here, Some(Ports { first: 7400, last: 7400 }), PATIENCE).unwrap();
+    assert_eq!(c, a);
+    ends.join().unwrap();
+    let error = listen(here, Some(ports), PORT_PAUSE).unwrap_err().to_string();
+    assert!(error.contains("no port of 7400-7401"), "{error}");
+    // Nobody has this address, which is for documentation: what comes to the port counts.
+    let elsewhere: IpAddr = [192, 0, 2, 7].into();
+    let (listener, told) = listen(elsewhere, None, PATIENCE).unwrap();
+    assert_eq!(told, (elsewhere, listener.local_addr().unwrap().port()).into());
+    TcpStream::connect((here, told.port())).unwrap();
 }

@@ -34,6 +34,8 @@ pub(super) struct Place {
     carried: Carried,
     /// Since when it is gone.
     lost: Option<Instant>,
+    /// Why one could not begin, as it was told.
+    told: Option<String>,
 }
 
 #[derive(Clone, Copy)]
@@ -76,6 +78,11 @@ impl Job {
         let of = |n: &(u32, &Node)| self.spec.clusters.of(n.0) == cluster;
         let all = (0u32..).zip(&self.nodes).filter(of);
         let there = all.filter(|(_, n)| n.state != State::Lost && !n.left);
+        let there: Vec<_> = there.collect();
+        // Others are not reached where the user says that one is to be.
+        let door = |(node, _): &(u32, &Node)| self.is_door(*node);
+        let has_doors = there.iter().any(door);
+        let there = there.into_iter().filter(|node| !has_doors || door(node));
         let leaving = |node: &u32| self.leaves.contains_key(node);
         let candidate = |(node, n): (u32, &Node)| Candidate {
             node,
@@ -83,6 +90,12 @@ impl Job {
             leaving: leaving(&node),
         };
         there.map(candidate).collect()
+    }
+
+    /// Whether the user says where a gateway on this node's host is reached.
+    fn is_door(&self, node: u32) -> bool {
+        let hosts = self.spec.hosts.as_ref();
+        hosts.and_then(|h| h.list.get(node as usize)).is_some_and(|h| h.gateway.is_some())
     }
 
     /// This start of a gateway, by a number that no other has.
@@ -156,6 +169,7 @@ impl Job {
             Heard::Said(FromGateway::Ready { pid, inside, outside }) => {
                 place.ready = Some(Ready { pid, inside, outside, since: Instant::now() });
                 place.seat.listens();
+                place.told = None;
                 if let Some(lost) = place.lost.take() {
                     let mut event = self.event(EventKind::GatewayBack);
                     event.took_ms = Some(lost.elapsed().as_secs_f64() * 1e3);
@@ -165,11 +179,31 @@ impl Job {
                 self.tell_gates();
                 self.tell_clusters();
             }
+            Heard::Said(FromGateway::Failed(why)) => {
+                self.tell_failed(cluster, &why);
+                self.take_down(cluster, End::Failed, Some(&why));
+            }
             Heard::Silence { ms } => {
                 let why = format!("nothing was heard of it for {:.1} s", ms as f64 / 1e3);
                 self.take_down(cluster, End::Failed, Some(&why));
             }
         }
+    }
+
+    /// A gateway says why it cannot begin: that is for who gave it its port.
+    fn tell_failed(&mut self, cluster: u32, why: &str) {
+        let place = &mut self.gateways[cluster as usize];
+        if place.told.as_deref() == Some(why) {
+            return;
+        }
+        place.told = Some(why.to_string());
+        let on = place.seat.node().map(|node| format!(" with {}", self.node_name(node)));
+        let name = self.cluster_name(cluster);
+        self.say(format!(
+            "the gateway of {name} does not begin{}: {why}; it is tried again, and nothing goes \
+             between that cluster and others until then",
+            on.unwrap_or_default()
+        ));
     }
 
     /// A gateway that reaches no other, although there are some, is tried with another node.
