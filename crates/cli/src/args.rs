@@ -49,6 +49,8 @@ pub enum Command {
     Notice,
     /// Move the ranks of a running job to other nodes, all at one time
     Migrate(Migrate),
+    /// Let nothing go between two clusters of a job for a while
+    Clusters(crate::block::Clusters),
     /// Go on with a job that was saved and ended
     Restart(Restart),
     /// Have all ranks of a job stand still, so that others have their processors

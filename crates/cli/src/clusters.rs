@@ -45,7 +45,7 @@ pub struct Wide {
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CONNECTIONS)))]
     pub wan_connections: Option<u32>,
-    /// Ports at which gateways listen for those of other clusters: the first of them that is free on
+    /// Ports at which gateways listen for those of other clusters: the first one that is free on
     /// the gateway's host, for example 7400 or 7400-7403 (with --nodes one for each cluster, at
     /// least; `gateway=ADDRESS:PORT` behind a host in a host file goes before it) [default: any]
     #[arg(long, value_name = "P[-Q]", value_parser = parse_ports)]
@@ -68,8 +68,9 @@ impl Wide {
         self.copies == Some(Copies::Outside)
     }
 
-    /// Refuses a mode that does not go with clusters, and one that needs some where there are none.
-    pub fn check(&self, ft: FtMode, clusters: &Clusters) -> anyhow::Result<()> {
+    /// Refuses a mode that does not go with clusters, one that needs some where there are none, and
+    /// fewer ports than there are gateways if these are all at one address (`together`).
+    pub fn check(&self, ft: FtMode, clusters: &Clusters, together: bool) -> anyhow::Result<()> {
         let several = clusters.count() > 1;
         if ft == FtMode::Cluster && !several {
             bail!(
@@ -84,11 +85,6 @@ impl Wide {
         if self.copies.is_some() && !several {
             bail!("--copies is for several clusters: give --clusters, or name them in a host file");
         }
-        Ok(())
-    }
-
-    /// Refuses fewer ports than there are gateways where these are all at one address.
-    pub fn check_ports(&self, clusters: &Clusters, together: bool) -> anyhow::Result<()> {
         let (ports, count) = (clusters.ports, clusters.count());
         match ports.filter(|ports| together && ports.count() < count) {
             Some(ports) => bail!(
@@ -217,14 +213,14 @@ mod tests {
         };
         let two = wide(None).plan(4, 0, &[]).unwrap();
         let one = Clusters::default();
-        assert!(wide(None).check(FtMode::Cluster, &two).is_ok());
-        assert!(wide(Some(Copies::Outside)).check(FtMode::Cluster, &two).is_ok());
-        assert!(wide(Some(Copies::Inside)).check(FtMode::Logged, &two).is_ok());
-        assert!(wide(Some(Copies::Outside)).check(FtMode::Logged, &one).is_err());
-        assert!(wide(Some(Copies::Outside)).check(FtMode::Node, &two).is_err());
-        assert!(wide(None).check(FtMode::Cluster, &one).is_err());
-        assert!(wide(None).check(FtMode::Node, &two).is_err());
-        assert!(wide(None).check(FtMode::Node, &one).is_ok());
+        assert!(wide(None).check(FtMode::Cluster, &two, false).is_ok());
+        assert!(wide(Some(Copies::Outside)).check(FtMode::Cluster, &two, false).is_ok());
+        assert!(wide(Some(Copies::Inside)).check(FtMode::Logged, &two, false).is_ok());
+        assert!(wide(Some(Copies::Outside)).check(FtMode::Logged, &one, false).is_err());
+        assert!(wide(Some(Copies::Outside)).check(FtMode::Node, &two, false).is_err());
+        assert!(wide(None).check(FtMode::Cluster, &one, false).is_err());
+        assert!(wide(None).check(FtMode::Node, &two, false).is_err());
+        assert!(wide(None).check(FtMode::Node, &one, false).is_ok());
     }
 
     #[test]
@@ -258,8 +254,8 @@ mod tests {
         assert!(ported(None).plan(4, 0, &[]).is_err());
         let two = ported(Some(2)).plan(4, 0, &[]).unwrap();
         assert_eq!(two.ports.map(Ports::count), Some(1));
-        assert!(ported(Some(2)).check_ports(&two, false).is_ok());
-        let error = ported(Some(2)).check_ports(&two, true).unwrap_err().to_string();
+        assert!(ported(Some(2)).check(FtMode::Logged, &two, false).is_ok());
+        let error = ported(Some(2)).check(FtMode::Logged, &two, true).unwrap_err().to_string();
         assert!(error.contains("7400-7401"), "{error}");
         assert!(wide(Some(2), false).plan(2, 0, &["x".into(), "y".into()]).is_err());
     }

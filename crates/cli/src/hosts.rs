@@ -283,7 +283,9 @@ fn outer(entry: &Entry) -> anyhow::Result<Option<Outer>> {
     let Some((name, port)) = &entry.gateway else { return Ok(None) };
     let host = &entry.name;
     if entry.cluster.is_none() {
-        bail!("host {host} has gateway=, which is for hosts of several clusters: give cluster=NAME");
+        bail!(
+            "host {host} has gateway=, which is for hosts of several clusters: give cluster=NAME"
+        );
     }
     let found = (name.as_str(), 9).to_socket_addrs();
     let found = found.with_context(|| format!("host {host}, gateway={name}"))?;

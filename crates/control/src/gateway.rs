@@ -5,6 +5,7 @@
 //! so that what a remote shell says besides is told from it.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
 /// Begins a line that a gateway says; JSON follows.
@@ -94,6 +95,16 @@ pub struct Begin {
     pub plain: bool,
     pub connections: u32,
     pub rate: Option<u64>,
+    /// Where nothing goes through from the beginning on.
+    pub silence: Silence,
+}
+
+/// Clusters with which a gateway is to be silent, and the other way round; or is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Silence {
+    /// Of what the controller said.
+    pub number: u64,
+    pub clusters: BTreeSet<u32>,
 }
 
 /// A gateway, as the others reach it.
@@ -111,6 +122,8 @@ pub enum ToGateway {
     Gates(Vec<Gate>),
     /// The controller is there.
     Beat,
+    /// Nothing is to go between its cluster and these, for now.
+    Silence(Silence),
 }
 
 /// From a gateway to the controller.
@@ -126,6 +139,9 @@ pub enum FromGateway {
     Carried(Carried),
     /// It carries, or could.
     Beat,
+    /// With which of those that it was told nothing is under way: they have sent what they had
+    /// taken, and all of that is delivered.
+    Silent(Silence),
     /// It ends, for this reason.
     Failed(String),
 }
@@ -150,6 +166,16 @@ pub struct ClusterStatus {
     pub name: String,
     pub nodes: Vec<u32>,
     pub gateway: GatewayStatus,
+    /// Clusters that it is blocked with (`eyrie clusters block`).
+    pub blocked: Vec<Blocked>,
+}
+
+/// Another cluster, for `eyrie status`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocked {
+    pub cluster: String,
+    /// Nothing of it is under way any more.
+    pub silent: bool,
 }
 
 /// A gateway, for `eyrie status`.

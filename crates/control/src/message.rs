@@ -298,6 +298,11 @@ pub enum ClientMsg {
     KillGateways {
         clusters: Vec<u32>,
     },
+    /// Let nothing go between these clusters (`block`), or all again; answered by `Done` at once.
+    Block {
+        clusters: [String; 2],
+        block: bool,
+    },
     /// Have nodes (numbers, ranges of them, names of hosts, clusters) leave, their ranks to `to` if
     /// that is given, within so much time; answered by `Leaving` more than once, then `Done`.
     /// `number`: of this request, which the events of what it began have, so that who hears no

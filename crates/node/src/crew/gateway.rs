@@ -10,7 +10,7 @@ use crate::monitor::Death;
 use crate::netns::{self, Bridge};
 use crate::{guest, reap, spawn, wire};
 use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
-use eyrie_control::gateway::{Begin, FromGateway, MARK, Ports, ToGateway};
+use eyrie_control::gateway::{Begin, FromGateway, MARK, Ports, Silence, ToGateway};
 use eyrie_control::{PROTOCOL, encode_within};
 use eyrie_protocol::patience::{Side, Tie};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -56,6 +56,7 @@ impl Crew {
         &self,
         (cluster, number): (u32, u64),
         node: u32,
+        silence: Silence,
         hear: impl Fn(Heard) + Send + 'static,
     ) -> io::Result<Gateway> {
         let controller = self.listens_for(node)?;
@@ -95,7 +96,7 @@ impl Crew {
         let outer = host.and_then(|h| h.gateway);
         let ports = outer.and_then(|o| o.port).map(|port| Ports { first: port, last: port });
         let outside = (outside.or(outer.map(|o| o.at)), ports.or(self.spec.clusters.ports));
-        let frames = self.begin_gateway((cluster, number), controller, outside)?;
+        let frames = self.begin_gateway((cluster, number), controller, outside, silence)?;
         let stdin = child.stdin.take().ok_or_else(|| io::Error::other("it has no input"))?;
         listen(said, hear)?;
         let orders = feed(stdin, frames)?;
@@ -114,6 +115,7 @@ impl Crew {
         (cluster, number): (u32, u64),
         controller: SocketAddr,
         (outside, ports): (Option<IpAddr>, Option<Ports>),
+        silence: Silence,
     ) -> io::Result<Vec<u8>> {
         let clusters = &self.spec.clusters;
         let begin = Begin {
@@ -128,6 +130,7 @@ impl Crew {
             plain: clusters.plain,
             connections: clusters.connections,
             rate: clusters.rate,
+            silence,
         };
         let protocol = encode_within(MAX_NODE_FRAME_BYTES, &PROTOCOL).map_err(io::Error::other)?;
         let begin = encode_within(MAX_NODE_FRAME_BYTES, &begin).map_err(io::Error::other)?;

@@ -18,13 +18,13 @@ mod tunnel;
 use crate::told::{Told, ToldError};
 use crate::way::source_address;
 use eyrie_control::auth::Key;
-use eyrie_control::gateway::{Begin, Carried, FromGateway, MARK, Ports, ToGateway};
+use eyrie_control::gateway::{Begin, Carried, FromGateway, MARK, Ports, Silence, ToGateway};
 use eyrie_tls::Secret;
 use relay::{Note, Notes, Relay};
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often it says that it is there, or what was carried, if that has changed.
@@ -69,6 +69,14 @@ struct Own {
     /// How often the relay was seen to get on, and the controller was heard.
     turns: AtomicU64,
     heard: AtomicU64,
+    /// With whom there is silence.
+    silent: Mutex<Silence>,
+}
+
+impl Own {
+    fn silent(&self) -> std::sync::MutexGuard<'_, Silence> {
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What is told to the controller.
@@ -123,6 +131,7 @@ pub fn run() -> Result<(), GatewayError> {
         count(&own.heard);
         match order {
             ToGateway::Gates(gates) => callers.know(&gates, &own).map_err(os("thread"))?,
+            ToGateway::Silence(silence) => own.notes.send(Note::Silence(silence)),
             ToGateway::Beat => {}
         }
     }
@@ -149,7 +158,10 @@ fn open(begin: Begin) -> Result<(Arc<Own>, SocketAddr, SocketAddr), GatewayError
         notes,
         turns: AtomicU64::new(0),
         heard: AtomicU64::new(0),
+        silent: Mutex::default(),
     });
+    // Before anybody is heard.
+    own.notes.send(Note::Silence(begin.silence));
     greet::nodes(nodes, &own).map_err(os("thread"))?;
     greet::gates(gates, &own).map_err(os("thread"))?;
     let for_relay = Arc::clone(&own);
@@ -215,7 +227,7 @@ fn tell(message: &FromGateway) {
 fn report(own: &Arc<Own>) -> io::Result<()> {
     let own = Arc::clone(own);
     let work = move || {
-        let mut told = Carried::default();
+        let (mut told, mut silent) = (Carried::default(), Silence::default());
         let (mut turns, mut heard, mut quiet) = (0, 0, 0);
         loop {
             own.notes.send(Note::Turn);
@@ -224,6 +236,11 @@ fn report(own: &Arc<Own>) -> io::Result<()> {
             if std::mem::replace(&mut turns, turned) != turned {
                 let changed = std::mem::replace(&mut told, now) != now;
                 tell(&if changed { FromGateway::Carried(now) } else { FromGateway::Beat });
+                let now = own.silent().clone();
+                if now != silent {
+                    silent = now;
+                    tell(&FromGateway::Silent(silent.clone()));
+                }
             }
             let words = own.heard.load(Ordering::Relaxed);
             let same = std::mem::replace(&mut heard, words) == words;

@@ -32,6 +32,7 @@ fn begin(key: &Key, cluster: u32, number: u64, plain: bool) -> Begin {
         plain,
         connections: 2,
         rate: None,
+        silence: Silence::default(),
     }
 }
 
@@ -219,4 +220,40 @@ fn a_gateway_listens_at_the_first_free_port_where_it_was_told_to() {
     let (listener, told) = listen(elsewhere, None, PATIENCE).unwrap();
     assert_eq!(told, (elsewhere, listener.local_addr().unwrap().port()).into());
     TcpStream::connect((here, told.port())).unwrap();
+}
+
+#[test]
+fn what_is_blocked_is_silent_and_goes_on() {
+    let pair = pair(false);
+    let at = echo();
+    let mut socket = pair.reach(at);
+    let mut hear = [0; 5];
+    let mut back = |mut socket: &TcpStream| {
+        socket.read_exact(&mut hear).unwrap();
+        hear
+    };
+    socket.write_all(b"first").unwrap();
+    assert_eq!(&back(&socket), b"first");
+    let ask = |number, clusters: [&[u32]; 2]| {
+        for (own, clusters) in pair.own.iter().zip(clusters) {
+            let clusters = clusters.iter().copied().collect();
+            own.notes.send(Note::Silence(Silence { number, clusters }));
+        }
+    };
+    ask(1, [&[1], &[0]]);
+    let with = |own: &Arc<Own>| own.silent().clusters.first().copied();
+    until("there is no silence", || pair.own.iter().map(with).eq([Some(1), Some(0)]));
+    let carried = || pair.own.each_ref().map(|own| own.counts.now().bytes_sent);
+    let before = carried();
+    socket.write_all(b"later").unwrap();
+    let secret = Secret::plain(pair.key.clone());
+    for _ in 0..20 {
+        let refused = pair.routes.connect(&secret, JOB, ((0, 1), (1, 1)), at, PATIENCE);
+        assert!(refused.unwrap_err().to_string().contains("takes nothing"));
+    }
+    assert_eq!(carried(), before);
+    ask(2, [&[], &[]]);
+    assert_eq!(&back(&socket), b"later");
+    until("it is still silent", || pair.own.iter().all(|own| with(own).is_none()));
+    drop(pair.reach(at));
 }
