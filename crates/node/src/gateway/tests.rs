@@ -200,21 +200,25 @@ fn strangers_are_closed_and_counted() {
 
 #[test]
 fn a_gateway_listens_at_the_first_free_port_where_it_was_told_to() {
-    let here: IpAddr = [127, 86, 2, 1].into();
-    let ports = Ports { first: 7400, last: 7401 };
+    // An address of its own: the same test of another clone may run beside this one.
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let here: IpAddr = [127, 86, high, low.clamp(1, 254)].into();
+    let free = TcpListener::bind((here, 0)).unwrap().local_addr().unwrap().port();
+    let first_port = free.min(65_534);
+    let ports = Ports { first: first_port, last: first_port + 1 };
     let (first, a) = listen(here, Some(ports), PATIENCE).unwrap();
     let (_second, b) = listen(here, Some(ports), PATIENCE).unwrap();
-    assert_eq!((a, b), ((here, 7400).into(), (here, 7401).into()));
+    assert_eq!((a, b), ((here, ports.first).into(), (here, ports.last).into()));
     // One that is just ending holds its port for a moment.
     let ends = std::thread::spawn(move || {
         std::thread::sleep(3 * PORT_PAUSE);
         drop(first);
     });
-    let (_third, c) = listen(here, Some(Ports { first: 7400, last: 7400 }), PATIENCE).unwrap();
+    let (_third, c) = listen(here, Some(Ports { last: ports.first, ..ports }), PATIENCE).unwrap();
     assert_eq!(c, a);
     ends.join().unwrap();
     let error = listen(here, Some(ports), PORT_PAUSE).unwrap_err().to_string();
-    assert!(error.contains("no port of 7400-7401"), "{error}");
+    assert!(error.contains(&format!("no port of {ports} ")), "{error}");
     // Nobody has this address, which is for documentation: what comes to the port counts.
     let elsewhere: IpAddr = [192, 0, 2, 7].into();
     let (listener, told) = listen(elsewhere, None, PATIENCE).unwrap();
