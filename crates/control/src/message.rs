@@ -298,11 +298,6 @@ pub enum ClientMsg {
     KillGateways {
         clusters: Vec<u32>,
     },
-    /// Let nothing go between these clusters (`block`), or all again; answered by `Done` at once.
-    Block {
-        clusters: [String; 2],
-        block: bool,
-    },
     /// Have nodes (numbers, ranges of them, names of hosts, clusters) leave, their ranks to `to` if
     /// that is given, within so much time; answered by `Leaving` more than once, then `Done`.
     /// `number`: of this request, which the events of what it began have, so that who hears no
@@ -334,6 +329,18 @@ pub enum ClientMsg {
     Turn {
         runs: bool,
         lease_ms: u64,
+    },
+    /// The machine of the controller is about to end; answered by `Done` if the job is being saved
+    /// for that.
+    Notice,
+    /// These nodes, named as for `Drain`, are not to leave; answered by `Done`.
+    Stay {
+        nodes: Vec<String>,
+    },
+    /// Let nothing go between these clusters (`block`), or all again; answered by `Done` at once.
+    Block {
+        clusters: [String; 2],
+        block: bool,
     },
 }
 
