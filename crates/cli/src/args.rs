@@ -49,6 +49,8 @@ pub enum Command {
     Notice,
     /// Move the ranks of a running job to other nodes, all at one time
     Migrate(Migrate),
+    /// Let nothing go between two clusters of a job for a while
+    Clusters(crate::block::Clusters),
     /// Go on with a job that was saved and ended
     Restart(Restart),
     /// Have all ranks of a job stand still, so that others have their processors
@@ -236,10 +238,11 @@ pub struct Run {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub nodes: Option<u32>,
     /// Run on these machines, a node on each: a list (a,b:4,c) or a file (one a line; `slots=N`,
-    /// `cluster=NAME` and `domain=NAME` behind it, # begins a comment). Slots, here 4, are the most
-    /// ranks that a host gets; a domain is what fails together, such as the hosts of a switch, and
-    /// of which --vault puts no two into one group if it can [default: in a Slurm allocation its
-    /// hosts, started by srun, unless --nodes is given]
+    /// `cluster=NAME`, `domain=NAME` and `gateway=ADDRESS[:PORT]` behind it, # begins a comment).
+    /// Slots, here 4, are the most ranks that a host gets; a domain is what fails together, such as
+    /// the hosts of a switch, and of which --vault puts no two into one group if it can; a gateway
+    /// of the host's cluster is reached by other clusters at this address [default: in a Slurm
+    /// allocation its hosts, started by srun, unless --nodes is given]
     #[arg(long, value_name = "LIST|FILE")]
     #[arg(conflicts_with_all = ["nodes", "netns"])]
     pub hosts: Option<String>,

@@ -98,7 +98,8 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
     check_saving(run)?;
     let clusters = run.wide.plan(nodes, run.spares.unwrap_or(0) + routers, &named);
     let clusters = clusters.map_err(|e| Failure::new(USAGE, e))?;
-    run.wide.check(run.ft, &clusters).map_err(|e| Failure::new(USAGE, e))?;
+    let together = hosts.is_none() && !run.netns;
+    run.wide.check(run.ft, &clusters, together).map_err(|e| Failure::new(USAGE, e))?;
     if routers > 0 && nodes == 0 {
         let text = "--ft routed needs nodes for ranks and for routers: give --nodes or --hosts";
         return Err(Failure::new(USAGE, anyhow::Error::msg(text)));

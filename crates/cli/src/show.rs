@@ -244,6 +244,7 @@ fn clusters(job: &JobStatus) -> String {
         "SENT",
         "RECEIVED",
         "TURNED AWAY",
+        "BLOCKED WITH",
     ])];
     for c in &job.clusters {
         let g = &c.gateway;
@@ -260,6 +261,7 @@ fn clusters(job: &JobStatus) -> String {
             bytes(g.carried.bytes_sent),
             bytes(g.carried.bytes_received),
             (g.carried.strangers + g.carried.malformed).to_string(),
+            c.blocked.iter().map(|b| b.cluster.as_str()).collect::<Vec<_>>().join(","),
         ]);
     }
     table(&rows)

@@ -6,7 +6,7 @@
 
 use crate::bind::{Bind, Slot};
 use crate::event::Event;
-use crate::gateway::Clusters;
+use crate::gateway::{Clusters, Outer};
 use crate::ha::Ha;
 use crate::status::JobStatus;
 use crate::transport::Transport;
@@ -107,6 +107,9 @@ pub struct Host {
     pub name: String,
     /// The controller's address, as the host reaches it.
     pub controller: IpAddr,
+    /// Where other clusters' gateways reach one that is on it, if that is not where it reaches the
+    /// controller from. Of a cluster with such hosts one of them has the gateway.
+    pub gateway: Option<Outer>,
 }
 
 /// Machines that nodes are on.
@@ -333,6 +336,11 @@ pub enum ClientMsg {
     /// These nodes, named as for `Drain`, are not to leave; answered by `Done`.
     Stay {
         nodes: Vec<String>,
+    },
+    /// Let nothing go between these clusters (`block`), or all again; answered by `Done` at once.
+    Block {
+        clusters: [String; 2],
+        block: bool,
     },
 }
 

@@ -741,6 +741,10 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Res
             job.inject_gateways(&clusters)?;
             outlet.send(&NodeMsg::Done);
         }
+        ClientMsg::Block { clusters, block } => {
+            job.block_clusters(&clusters, block)?;
+            outlet.send(&NodeMsg::Done);
+        }
         ClientMsg::KillController => job.inject_controller()?,
         ClientMsg::Grow { .. }
         | ClientMsg::GrowHosts { .. }
