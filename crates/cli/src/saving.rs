@@ -1,6 +1,17 @@
-//! `--save-every`: by time, or by checkpoints.
+//! `--save-every`: by time, or by checkpoints; `--encrypt-at-rest`: what nodes store.
 
+use clap::Args;
 use eyrie_terminal::units::parse_millis;
+
+/// Who can read what nodes store.
+#[derive(Debug, Args)]
+pub struct AtRest {
+    /// Have the kernel encrypt what nodes store, each with a key that only its kernel has: what is
+    /// on their disks is of use to nobody. Takes a file system with fscrypt (ext4, f2fs with the
+    /// feature 'encrypt'); such a job is not saved (over nodes)
+    #[arg(long, conflicts_with_all = ["keep", "save_every"])]
+    pub encrypt_at_rest: bool,
+}
 
 /// How often states of a job are saved while it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -337,6 +337,13 @@ pub enum ClientMsg {
         runs: bool,
         lease_ms: u64,
     },
+    /// The machine of the controller is about to end; answered by `Done` if the job is being saved
+    /// for that.
+    Notice,
+    /// These nodes, named as for `Drain`, are not to leave; answered by `Done`.
+    Stay {
+        nodes: Vec<String>,
+    },
     /// The generations of the job's vault; answered by `InVault` for each, then `Done`.
     Vault,
     /// Have the nodes read all that they have of them, at most so many bytes a second each (0:

@@ -11,6 +11,7 @@ mod cores;
 mod crew;
 pub mod daemon;
 pub mod depot;
+mod files;
 mod futex;
 pub mod gateway;
 mod guest;

@@ -137,8 +137,8 @@ impl Job {
                 if !bringing.left.is_empty() {
                     return;
                 }
-                let names = archive::files(&bringing.state.ranks);
-                self.sync_archive(attempt, names).map_err(|e| e.to_string())
+                let needed = archive::needed(&bringing.state.ranks);
+                self.sync_archive(attempt, needed).map_err(|e| e.to_string())
             }
         };
         if let Err(why) = synced {

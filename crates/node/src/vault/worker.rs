@@ -8,6 +8,7 @@ use super::pace::Pace;
 use super::probe::probe;
 use super::scrub::{self, Change, Scrubber};
 use crate::agent::check_image;
+use crate::files;
 use crate::store::{Identity, Members};
 use eyrie_control::node::{Choice, FromNode};
 use eyrie_control::vault::{Link, Spent};
@@ -266,7 +267,7 @@ impl Worker {
             match check_image(folder, job, rank, image, *ranks) {
                 Choice::Refused { why, .. } => {
                     // It must not be taken for good where it lies, either.
-                    crate::agent::remove_image_files(folder, rank, &[image]);
+                    files::remove(folder, rank, &[image]);
                     self.say(generation, VaultStep::Damaged { rank, generation: image, why });
                     return Ok(None);
                 }
@@ -274,7 +275,11 @@ impl Worker {
                 _ => {}
             }
         }
-        let names = files.iter().flat_map(|(rank, file)| crate::agent::names(*rank, *file));
+        let mut names = Vec::new();
+        for (rank, file) in files {
+            let its = files::all(folder, rank, file);
+            names.extend(its.map_err(|e| format!("checkpoint {file} of rank {rank}: {e}"))?);
+        }
         for name in names {
             let path = self.setup.images.join(&name);
             let mut file = File::open(&path).map_err(|e| format!("{}: {e}", path.display()))?;
