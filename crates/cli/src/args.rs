@@ -5,6 +5,7 @@ use crate::guard::Guard;
 use crate::ha_args::{HaArgs, Standby};
 use crate::keeping::Keeping;
 pub use crate::layout::{BindMode, MapMode};
+use crate::saving::{AtRest, Saving, parse_saving};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use eyrie_terminal::units::{parse_bytes, parse_millis};
 use eyrie_vault::Scheme;
@@ -292,9 +293,9 @@ pub struct Run {
     pub controller_limit: Option<u64>,
     /// How often at most the newest checkpoints of all ranks are brought to the job's folder, too,
     /// while the job runs: `eyrie restart` goes on from there when all nodes are lost (seconds, or
-    /// with unit; over nodes) [default: never]
-    #[arg(long, value_name = "SECS", value_parser = parse_millis)]
-    pub save_every: Option<u64>,
+    /// with unit; Ng: whenever all ranks have N newer ones; over nodes) [default: never]
+    #[arg(long, value_name = "SECS|Ng", value_parser = parse_saving)]
+    pub save_every: Option<Saving>,
     /// Bring what --save-every saves to an object store, too (S3): `eyrie restart URL/JOB` goes on
     /// from there. Endpoint, region and keys are AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID,
     /// AWS_SECRET_ACCESS_KEY of the environment
@@ -308,6 +309,8 @@ pub struct Run {
     /// runs
     #[arg(long, value_name = "FILE", requires = "save_to")]
     pub save_key: Option<PathBuf>,
+    #[command(flatten)]
+    pub at_rest: AtRest,
     /// How long a node has from the SIGTERM or SIGUSR1 on that tells it to end: its ranks go on
     /// elsewhere; if all nodes are told, the job is saved (seconds, or with unit; over nodes);
     /// 0: no time, they end at once [default: in an allocation of Slurm 5 s less than its KillWait,

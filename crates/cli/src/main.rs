@@ -20,6 +20,7 @@ mod remote;
 mod replay;
 mod restart;
 mod resume;
+mod saving;
 mod sender;
 mod share;
 mod share_args;
@@ -29,6 +30,7 @@ mod standby;
 mod vault;
 mod vault_args;
 mod vault_import;
+mod vault_job;
 mod vault_store;
 
 use args::{Cli, Command};
