@@ -84,12 +84,20 @@ impl Image {
         known: impl Fn(&[u8; 16]) -> bool,
     ) -> Result<Image, ImageError> {
         let image = Image::open_family(path, Check::Tables)?;
-        if !image.children.is_empty() {
-            return Image::open(path);
-        }
-        let known: Vec<bool> = image.parts.iter().map(|p| known(&p.identity)).collect();
-        blocks::verify_others(&image.parts, &image.wants, |part| known[part])?;
+        image.verify_unknown(&known)?;
         Ok(image)
+    }
+
+    fn verify_unknown(&self, known: &impl Fn(&[u8; 16]) -> bool) -> Result<(), ImageError> {
+        let knows: Vec<bool> = self.parts.iter().map(|p| known(&p.identity)).collect();
+        blocks::verify_others(&self.parts, &self.wants, |part| knows[part])?;
+        self.children.iter().try_for_each(|child| {
+            child.verify_unknown(known).map_err(|source| ImageError::Child {
+                pid: child.state.pid,
+                path: child.parts[0].path().into(),
+                source: Box::new(source),
+            })
+        })
     }
 
     /// Verifies the pages that lie in this file itself. Returns its identity.

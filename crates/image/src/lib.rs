@@ -35,6 +35,7 @@ mod descriptors;
 mod epoll;
 mod error;
 mod family;
+mod family_files;
 #[cfg(feature = "faults")]
 pub mod fault;
 #[cfg(not(feature = "faults"))]
@@ -48,6 +49,7 @@ mod freeze;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hashes;
+mod heap;
 mod hot;
 mod image;
 mod inet;
@@ -127,7 +129,9 @@ pub use consolidate::{ConsolidateError, consolidate};
 pub use core_file::{CoreError, CoreReport};
 pub use cost::{Choice, Mode};
 pub use error::{CaptureError, FreezeError, ImageError, RestoreError};
+pub use family_files::ChildFile;
 pub use freeze::Frozen;
+pub use heap::give_large_back;
 pub use image::{Image, Summary};
 pub use inet::this_network;
 pub use inspect::{AncestorInfo, FileInfo, Inspection, ObjectInfo, RegionInfo, ThreadInfo};

@@ -42,7 +42,7 @@ pub(super) fn fit(choice: Choice, image: &Path, restorer: bool) -> Choice {
     if !restorer {
         return Choice::Unfit(LaunchError::NoRestorer.to_string());
     }
-    match Image::fits_here(image) {
+    match Image::family_fits_here(image) {
         Err(error @ RestoreError::Machine(_)) => Choice::Unfit(error.to_string()),
         _ => choice,
     }
@@ -56,6 +56,8 @@ fn of_call(error: &io::Error) -> Fault {
 pub(super) fn of_launch(error: &LaunchError) -> Fault {
     match error {
         LaunchError::NoRestorer => Fault::Place,
+        // Whoever has it here has it nowhere else.
+        LaunchError::Restore(RestoreError::Number { .. }) => Fault::Place,
         LaunchError::Sockets(_) => Fault::Unknown,
         LaunchError::Restore(RestoreError::Image(error)) if is_unread(error) => Fault::Place,
         LaunchError::Restore(RestoreError::Image(_)) => Fault::Image,
