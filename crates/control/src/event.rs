@@ -79,6 +79,8 @@ pub enum EventKind {
     NodeVacated,
     /// The process of a rank of a suspended job ends: its image holds its memory.
     SwappedOut,
+    /// A rank that came back printed something else than before; what was printed stays.
+    OutputDiffers,
 }
 
 impl EventKind {
@@ -120,6 +122,7 @@ impl EventKind {
             EventKind::Stored => "stored",
             EventKind::NodeVacated => "node-vacated",
             EventKind::SwappedOut => "swapped-out",
+            EventKind::OutputDiffers => "output-differs",
         }
     }
 }

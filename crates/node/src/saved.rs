@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub const EXIT_CODE: i32 = 85;
 
 const MAGIC: [u8; 8] = *b"EYRIEJOB";
-const VERSION: u32 = 10;
+const VERSION: u32 = 11;
 const HEADER_BYTES: usize = 40;
 /// A length that is not believed.
 const MAX_BYTES: u64 = 1 << 36;
@@ -189,6 +189,8 @@ pub(crate) mod tests {
             bind: eyrie_control::Bind::Auto,
             slots: vec![],
             log_replicas: 0,
+            wtime: eyrie_control::Wtime::Auto,
+            strict_output: false,
             vault: eyrie_vault::Scheme::Partner,
             manner: eyrie_control::vault::Manner::default(),
             program: b"/bin/x".to_vec(),
