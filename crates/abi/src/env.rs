@@ -5,6 +5,7 @@ use std::ffi::{c_char, c_double, c_int, c_void};
 use eyrie_core::attr::AttrKind;
 use eyrie_core::consts::{COMM_SELF, INFO_NULL};
 use eyrie_core::error::class;
+use eyrie_ledger::clock;
 
 use crate::arg::{bytes, put, put_text};
 use crate::global;
@@ -14,6 +15,7 @@ use crate::shim::shims;
 /// Blocks of `MPI_Alloc_mem` start at a cache line.
 const ALLOC_ALIGN_BYTES: usize = 64;
 const MAX_LIBRARY_VERSION_STRING_BYTES: usize = 8192;
+const SECOND_NS: u64 = 1_000_000_000;
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> c_int {
@@ -77,10 +79,16 @@ pub unsafe extern "C" fn PMPI_Abi_get_version(major: *mut c_int, minor: *mut c_i
 
 #[unsafe(no_mangle)]
 pub extern "C" fn PMPI_Wtime() -> c_double {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: fills our variable; this clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
-    now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
+    let time = match global::outside() {
+        Some(m) => {
+            m.enter();
+            let time = m.wtime();
+            m.leave();
+            time
+        }
+        None => clock::past_the_door(),
+    };
+    (time / SECOND_NS) as f64 + (time % SECOND_NS) as f64 * 1e-9
 }
 
 #[unsafe(no_mangle)]
@@ -113,11 +121,16 @@ shims! {
     fn PMPI_Is_thread_main (flag: *mut c_int); |_m| {
         put(flag, global::is_main_thread().into())?;
     }
-    fn PMPI_Get_processor_name (name: *mut c_char, length: *mut c_int); |_m| {
-        let mut host: [c_char; MAX_PROCESSOR_NAME_BYTES] = [0; MAX_PROCESSOR_NAME_BYTES];
-        // The last byte stays zero, should the name be too long.
-        if libc::gethostname(host.as_mut_ptr(), host.len() - 1) != 0 { Err(class::OTHER)? }
-        put(length, put_text(name, MAX_PROCESSOR_NAME_BYTES, bytes(host.as_ptr())?)?)?;
+    fn PMPI_Get_processor_name (name: *mut c_char, length: *mut c_int); |m| {
+        let own = m.processor_name(|| {
+            let mut host: [c_char; MAX_PROCESSOR_NAME_BYTES] = [0; MAX_PROCESSOR_NAME_BYTES];
+            // The last byte stays zero, should the name be too long.
+            match libc::gethostname(host.as_mut_ptr(), host.len() - 1) {
+                0 => Ok(bytes(host.as_ptr())?.to_vec()),
+                _ => Err(class::OTHER),
+            }
+        })?;
+        put(length, put_text(name, MAX_PROCESSOR_NAME_BYTES, &own)?)?;
     }
     fn PMPI_Alloc_mem (size: Aint, _info: Info, base: *mut c_void); |_m| {
         let size = usize::try_from(size).map_err(|_| class::ARG)?;

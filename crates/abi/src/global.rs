@@ -8,11 +8,12 @@
 
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize};
 
 use eyrie_core::consts::THREAD_SERIALIZED;
 use eyrie_core::info::InfoTable;
 use eyrie_core::machine::Machine;
+use eyrie_ledger::segment::LIB_OUT;
 
 use crate::repr::code_out;
 
@@ -26,6 +27,9 @@ static PHASE: AtomicI32 = AtomicI32::new(BEFORE);
 static LEVEL: AtomicI32 = AtomicI32::new(0);
 /// `pthread_self` of the thread that called init. (Not its number: that changes with a restore.)
 static MAIN_THREAD: AtomicUsize = AtomicUsize::new(0);
+
+/// Where the rank is, in its control block.
+static PLACE: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
 
 const BEFORE: i32 = 0;
 const RUNNING: i32 = 1;
@@ -41,6 +45,24 @@ pub fn machine(name: &'static str) -> &'static mut Machine {
     }
     // SAFETY: see above: it points to a live machine, and calls are serialised and properly nested.
     unsafe { &mut *at }
+}
+
+/// The machine, if the program's main thread asks and is in no call of MPI: not in a callback, and
+/// no other thread is in one. Where a program calls MPI in several threads the last is chance; the
+/// machine has been told (`threaded`).
+#[inline]
+pub fn outside() -> Option<&'static mut Machine> {
+    let at = CURRENT.load(Relaxed);
+    let place = PLACE.load(Relaxed);
+    if at.is_null() || place.is_null() || !is_main_thread() {
+        return None;
+    }
+    // SAFETY: `PLACE` points into the segment, which stays mapped.
+    if unsafe { &*place }.load(Relaxed) != LIB_OUT {
+        return None;
+    }
+    // SAFETY: as in `machine`; nobody else is in the library.
+    Some(unsafe { &mut *at })
 }
 
 /// The table of info objects, which is there at all times.
@@ -106,6 +128,10 @@ pub fn start(name: &'static str, required: i32) -> i32 {
     }
     let provided = required.min(THREAD_SERIALIZED);
     describe(machine, provided);
+    if provided == THREAD_SERIALIZED {
+        machine.threaded();
+    }
+    PLACE.store(std::ptr::from_ref(machine.endpoint.place()).cast_mut(), Relaxed);
     LEVEL.store(provided, Relaxed);
     MAIN_THREAD.store(this_thread(), Relaxed);
     CURRENT.store(machine, Relaxed);

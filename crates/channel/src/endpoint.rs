@@ -260,6 +260,11 @@ impl Endpoint {
         true
     }
 
+    /// Where the rank is (`LIB_*`), for whoever may not touch anything else.
+    pub fn place(&self) -> &'static std::sync::atomic::AtomicU32 {
+        &self.ctl.lib
+    }
+
     /// Opens the socket for early messages; that of an earlier process is not here.
     fn open_early(&mut self) {
         self.early = None;

@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::clusters::Wide;
+use crate::exact_args::Exact;
 use crate::guard::Guard;
 use crate::ha_args::{HaArgs, Standby};
 use crate::keeping::Keeping;
@@ -235,6 +236,8 @@ pub struct Run {
     /// Most memory for the send log of each rank [default: 512M, less if memory is short]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub log_limit: Option<u64>,
+    #[command(flatten)]
+    pub exact: Exact,
     /// Spread the ranks over N nodes, each a daemon with storage of its own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub nodes: Option<u32>,

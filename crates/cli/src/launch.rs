@@ -18,7 +18,9 @@ use crate::vault;
 use anyhow::Context;
 use eyrie_control::gateway::Clusters;
 use eyrie_control::vault::Manner;
-use eyrie_control::{Bind, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec, Transport};
+use eyrie_control::{
+    Bind, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec, Transport, Wtime,
+};
 use eyrie_node::at_rest;
 use eyrie_node::daemon;
 use eyrie_node::depot::Depot;
@@ -179,6 +181,8 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         bind: bind(run.bind),
         slots: Vec::new(),
         log_replicas: run.log_replicas.unwrap_or(vault.tolerates().max(1) as u32),
+        wtime: run.exact.wtime.into(),
+        strict_output: run.exact.strict_output,
         vault,
         manner: manner(run, Vec::new()),
         program: program.as_os_str().as_bytes().to_vec(),
@@ -332,6 +336,8 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         bind: Bind::Auto,
         slots: Vec::new(),
         log_replicas: 0,
+        wtime: Wtime::Logged,
+        strict_output: true,
         vault: Scheme::Partner,
         manner: Manner::default(),
         program: program.as_os_str().as_bytes().to_vec(),

@@ -5,6 +5,7 @@ mod block;
 mod clusters;
 mod console;
 mod drain;
+mod exact_args;
 mod grace;
 mod guard;
 mod ha_args;

@@ -107,7 +107,11 @@ pub fn status(job: &JobStatus) -> String {
         (None, other) => other.to_string(),
     };
     let _ = writeln!(text, "protection: {protection}");
-    let _ = writeln!(text, "recoveries: {}, rollbacks: {}", job.recoveries, job.rollbacks);
+    let _ = write!(text, "recoveries: {}, rollbacks: {}", job.recoveries, job.rollbacks);
+    if job.output_differences > 0 {
+        let _ = write!(text, ", printed otherwise when repeated: {}", job.output_differences);
+    }
+    text.push('\n');
     let head = [
         "RANK",
         "PID",

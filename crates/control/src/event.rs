@@ -82,6 +82,8 @@ pub enum EventKind {
     /// What a node has of the vault was found damaged, in `count` chunks; `text` says where, and
     /// what was made anew.
     Scrubbed,
+    /// A rank that came back printed something else than before; what was printed stays.
+    OutputDiffers,
 }
 
 impl EventKind {
@@ -124,6 +126,7 @@ impl EventKind {
             EventKind::NodeVacated => "node-vacated",
             EventKind::SwappedOut => "swapped-out",
             EventKind::Scrubbed => "scrubbed",
+            EventKind::OutputDiffers => "output-differs",
         }
     }
 }

@@ -173,6 +173,10 @@ pub struct JobSpec {
     pub slots: Vec<Vec<Slot>>,
     /// Other nodes that hold each determinant.
     pub log_replicas: u32,
+    /// Whether what MPI_Wtime gives is recorded.
+    pub wtime: Wtime,
+    /// A replay that writes something else has diverged.
+    pub strict_output: bool,
     /// How images are protected against the loss of nodes.
     pub vault: Scheme,
     pub manner: crate::vault::Manner,
@@ -207,6 +211,16 @@ pub struct JobSpec {
     pub encrypted: bool,
     /// The controller's state is kept there, too, so that one on another machine can go on.
     pub ha: Option<Box<Ha>>,
+}
+
+/// Whether what MPI_Wtime gives is an outcome like others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Wtime {
+    /// In programs that call MPI in one thread.
+    Auto,
+    /// Also in others, of their main thread.
+    Logged,
+    Plain,
 }
 
 impl JobSpec {

@@ -91,6 +91,9 @@ pub struct JobStatus {
     pub unprotected_reason: Option<String>,
     pub recoveries: u64,
     pub rollbacks: u64,
+    /// Ranks that came back and printed something else than before, each stream once a recovery.
+    #[serde(default)]
+    pub output_differences: u64,
     /// Connections closed because of malformed frames.
     pub malformed_frames: u64,
     /// States of it are brought there (`--save-to`).

@@ -250,7 +250,7 @@ impl Machine {
     }
 
     /// The replay is over: what was held may match now, in the order of posting.
-    fn release_held(&mut self) {
+    pub(crate) fn release_held(&mut self) {
         let contexts: Vec<u32> = self.engine.contexts.keys().copied().collect();
         for ctx in contexts {
             for posted in self.engine.queues(ctx).take_all_posted() {

@@ -20,6 +20,7 @@ mod coll_p2p;
 mod completion;
 mod direct;
 mod engine;
+mod env;
 mod matching;
 #[cfg(test)]
 mod p2p_tests;

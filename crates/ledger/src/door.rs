@@ -8,16 +8,20 @@
 //! Two kinds of event (the list is that of sender-based pessimistic logging, see
 //! `docs/formats/segment.md`):
 //! - *calls*, in program order: what Test*, Waitany, Waitsome, Iprobe, Probe, Cancel returned. A
-//!   run of fruitless calls is one word whose count grows in place.
+//!   run of fruitless calls is one word whose count grows in place. What MPI_Wtime gave is one, too
+//!   ([`crate::clock`]); calls that were given a nanosecond more than the one before stand in the
+//!   word of the run, with a count of their own, so that who polls with an eye on the clock makes
+//!   one run. The program itself brings both kinds in their order.
 //! - *posts*, by the number of the posted receive: which source a wildcard matched, or that the
 //!   receive was cancelled. They are known at posting in a replay, however late they happened.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use crate::clock::{Clock, Told};
 use crate::divergence::Divergence;
 use crate::end;
-use crate::segment::{FT_DETERMINANTS, FT_REPLAY, RankCtl, Segment};
+use crate::segment::{FT_CLOCK, FT_CLOCK_THREADED, FT_DETERMINANTS, FT_REPLAY, RankCtl, Segment};
 
 /// The call whose outcome is asked for. Stored in the log; values are fixed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +39,8 @@ pub enum Call {
     Improbe = 10,
     GetStatus = 11,
     Cancel = 12,
+    /// `MPI_Get_processor_name`: its length and its bytes, four in a word.
+    Name = 13,
 }
 
 /// What a call came to.
@@ -78,6 +84,11 @@ const K_ONE: u64 = 2;
 const K_MANY: u64 = 3;
 const K_MATCHED: u64 = 4;
 const K_CANCELLED: u64 = 5;
+/// What MPI_Wtime gave, in all bits below the kind.
+const K_TIME: u64 = 6;
+/// The two counts of a run: fruitless calls, and above them ticks of the clock.
+const COUNT_BITS: u32 = 28;
+const MOST: u64 = (1 << COUNT_BITS) - 1;
 /// Words kept free, so that one MPI call always finds room for what it records.
 const RESERVE_WORDS: u64 = 64 * 1024;
 
@@ -87,91 +98,155 @@ pub const fn is_run(word: u64) -> bool {
     word >> KIND_SHIFT == K_FRUITLESS
 }
 
+/// Whether a word of this kind begins a call, which a replay meets in the program's order.
+const fn is_call(kind: u64) -> bool {
+    matches!(kind, K_FRUITLESS | K_ONE | K_MANY | K_TIME)
+}
+
+/// Words of the event that begins with this one, of `left` that there are.
+fn words(word: u64, left: u64) -> u64 {
+    match word >> KIND_SHIFT {
+        K_FRUITLESS | K_ONE | K_TIME => 1,
+        K_MANY => 1 + (word & VALUE).min(left - 1),
+        _ => 2,
+    }
+}
+
+/// Of a run of calls that share a word.
+#[derive(Clone, Copy, Default)]
+struct Run {
+    fruitless: u64,
+    ticks: u64,
+}
+
+impl Run {
+    fn of(word: u64) -> Run {
+        Run { fruitless: word & MOST, ticks: word >> COUNT_BITS & MOST }
+    }
+
+    fn word(self) -> u64 {
+        K_FRUITLESS << KIND_SHIFT | self.ticks << COUNT_BITS | self.fruitless
+    }
+
+    /// What of it comes after `made`.
+    fn after(self, made: Run) -> Run {
+        Run {
+            fruitless: self.fruitless.saturating_sub(made.fruitless),
+            ticks: self.ticks.saturating_sub(made.ticks),
+        }
+    }
+
+    fn is_empty(self) -> bool {
+        self.fruitless == 0 && self.ticks == 0
+    }
+}
+
 /// The determinant log of one rank, recording or dictating.
 pub struct Door {
     seg: &'static Segment,
     ctl: &'static RankCtl,
     rank: u32,
     on: bool,
+    /// What MPI_Wtime gives is recorded.
+    timed: bool,
     /// The rank is run again alone: what is not recorded is not to be had.
     alone: bool,
     /// Words of the log that this incarnation has passed.
     pos: u64,
-    /// The open run of fruitless calls: its word and how many of them this incarnation made.
-    run: Option<(u64, u64)>,
-    /// Fruitless calls still to be repeated of the open run.
-    run_left: u64,
-    calls: VecDeque<(u64, u8, Outcome)>,
+    /// The open run: its word and what this incarnation made of it.
+    run: Option<(u64, Run)>,
+    /// What is still to be repeated of the open run.
+    left: Run,
+    /// Calls that are to be dictated: their number, and where in the log they are.
+    calls: u64,
+    next: u64,
+    end: u64,
     posts: HashMap<u64, Post>,
     /// Calls and posts passed, for reports.
     events: u64,
+    clock: Clock,
 }
 
 impl Door {
     pub fn new(seg: &'static Segment, rank: u32) -> Self {
+        let ft = seg.header().ft.load(Relaxed);
         let mut door = Door {
             seg,
             ctl: seg.rank(rank),
             rank,
-            on: seg.header().ft.load(Relaxed) & FT_DETERMINANTS != 0,
+            on: ft & FT_DETERMINANTS != 0,
+            timed: ft & FT_DETERMINANTS != 0 && ft & FT_CLOCK != 0,
             alone: false,
             pos: 0,
             run: None,
-            run_left: 0,
-            calls: VecDeque::new(),
+            left: Run::default(),
+            calls: 0,
+            next: 0,
+            end: 0,
             posts: HashMap::new(),
             events: 0,
+            clock: Clock::default(),
         };
         door.rebuild();
         door
     }
 
+    /// The program may call MPI in several threads, one at a time, of which this one's calls of
+    /// MPI_Wtime need not stand in an order with the others' calls.
+    pub fn threaded(&mut self) {
+        self.timed &= self.seg.header().ft.load(Relaxed) & FT_CLOCK_THREADED != 0;
+    }
+
     /// Reads what is recorded beyond this incarnation's position, after a start or restore.
     pub fn rebuild(&mut self) {
-        self.calls.clear();
+        self.clock.settle();
         self.posts.clear();
-        self.run_left = 0;
+        (self.calls, self.left) = (0, Run::default());
         self.alone = self.seg.header().ft.load(Relaxed) & FT_REPLAY != 0;
         if !self.on {
             return;
         }
         if let Some((at, made)) = self.run {
-            self.run_left = (self.word(at) & VALUE).saturating_sub(made);
+            self.left = Run::of(self.word(at)).after(made);
         }
         let tail = self.ctl.det_tail.load(Acquire);
+        (self.next, self.end) = (self.pos, tail);
         let mut at = self.pos;
         while at < tail {
             let word = self.word(at);
-            let (call, value) = ((word >> CALL_SHIFT) as u8, word & VALUE);
-            let first = at;
-            at += 1;
-            match word >> KIND_SHIFT {
-                K_FRUITLESS => self.calls.push_back((first, 0, Outcome::One(0))),
-                K_ONE => self.calls.push_back((first, call, Outcome::One(value as u32))),
-                K_MANY => {
-                    // No more than there is: a damaged count becomes a divergence, not a crash.
-                    let value = value.min(tail - at);
-                    let many = (at..at + value).map(|w| self.word(w) as u32).collect();
-                    self.calls.push_back((first, call, Outcome::Many(many)));
-                    at += value;
-                }
-                kind => {
-                    let post =
-                        if kind == K_MATCHED { Post::Source(value as u32) } else { Post::Never };
-                    // A receive that matched after it was posted and was never cancelled, or the
-                    // reverse: one event a post, the last one counts.
-                    self.posts.insert(self.word(at), post);
-                    at += 1;
-                }
+            let kind = word >> KIND_SHIFT;
+            if is_call(kind) {
+                self.calls += 1;
+            } else {
+                let source = Post::Source((word & VALUE) as u32);
+                let post = if kind == K_MATCHED { source } else { Post::Never };
+                // A receive that matched after it was posted and was never cancelled, or the
+                // reverse: one event a post, the last one counts.
+                self.posts.insert(self.word(at + 1), post);
             }
+            at += words(word, tail - at);
         }
-        if self.calls.is_empty() && self.posts.is_empty() && self.run_left == 0 {
+        if self.calls == 0 && self.posts.is_empty() && self.left.is_empty() {
             self.pos = tail;
         }
     }
 
     fn word(&self, at: u64) -> u64 {
         self.seg.det(self.rank, at).load(Relaxed)
+    }
+
+    /// The next call that is to be dictated, if there is one: where it stands, and its word.
+    fn next_call(&mut self) -> Option<(u64, u64)> {
+        while self.calls > 0 && self.next < self.end {
+            let (at, word) = (self.next, self.word(self.next));
+            self.next += words(word, self.end - at);
+            if is_call(word >> KIND_SHIFT) {
+                self.calls -= 1;
+                return Some((at, word));
+            }
+        }
+        self.calls = 0;
+        None
     }
 
     /// After `rebuild` and after asking again for every receive that is still posted: what is
@@ -185,7 +260,7 @@ impl Door {
 
     /// Whether recorded outcomes are still to be dictated.
     pub fn replaying(&self) -> bool {
-        self.alone || self.run_left > 0 || !self.calls.is_empty() || !self.posts.is_empty()
+        self.alone || self.calls > 0 || !self.left.is_empty() || !self.posts.is_empty()
     }
 
     /// Whether an MPI call may start: the log has room for what it might record.
@@ -201,38 +276,117 @@ impl Door {
         if !self.on || !self.replaying() {
             return Ok(Verdict::Live);
         }
-        if self.run_left > 0 {
-            self.run_left -= 1;
-            if let Some((_, made)) = &mut self.run {
-                *made += 1;
-            }
+        if self.left.fruitless > 0 {
+            self.left.fruitless -= 1;
+            self.run.iter_mut().for_each(|(_, made)| made.fruitless += 1);
             return Ok(Verdict::Fruitless);
         }
-        if self.alone && self.calls.is_empty() && self.posts.is_empty() {
-            let why = format!("{call:?} was called, and what it came to is not recorded");
+        let asked = format_args!("{call:?}");
+        let (at, word) = self.dictated(&asked)?;
+        let (kind, value) = (word >> KIND_SHIFT, word & VALUE);
+        let outcome = match kind {
+            K_FRUITLESS if Run::of(word).fruitless > 0 => {
+                self.begin_run(at, word, Run { fruitless: 1, ticks: 0 });
+                return Ok(Verdict::Fruitless);
+            }
+            K_ONE => Outcome::One(value as u32),
+            K_MANY => {
+                // No more than there is: a damaged count becomes a divergence, not a crash.
+                let end = at + words(word, self.end - at);
+                Outcome::Many((at + 1..end).map(|w| self.word(w) as u32).collect())
+            }
+            _ => return Err(self.differs("MPI_Wtime", &asked)),
+        };
+        self.run = None;
+        self.moved(self.next);
+        let recorded = (word >> CALL_SHIFT) as u8;
+        if recorded != call as u8 {
+            let name = format!("call kind {recorded} with outcome {outcome:?}");
+            return Err(self.differs(&name, &asked));
+        }
+        Ok(Verdict::Forced(outcome))
+    }
+
+    /// What MPI_Wtime gives, in nanoseconds; `now` is the machine's clock.
+    #[inline]
+    pub fn time(&mut self, now: impl FnOnce() -> u64) -> Result<u64, Divergence> {
+        if !self.timed {
+            return Ok(self.clock.plain(now()));
+        }
+        if self.replaying() {
+            return self.dictated_time();
+        }
+        let tail = self.ctl.det_tail.load(Relaxed);
+        let held = tail - self.ctl.det_trim.load(Relaxed);
+        let eighths = (held >> (self.seg.geometry().det_words.trailing_zeros() - 3)) as u32;
+        match self.clock.tell(now(), eighths) {
+            Told::Exact(time) => {
+                self.close_run();
+                self.push(&[K_TIME << KIND_SHIFT | Clock::recorded(time)]);
+                Ok(time)
+            }
+            Told::Tick(time) => {
+                if self.grow(Run { fruitless: 0, ticks: 1 }) {
+                    self.clock.charge(eighths);
+                }
+                Ok(time)
+            }
+        }
+    }
+
+    #[cold]
+    fn dictated_time(&mut self) -> Result<u64, Divergence> {
+        if self.left.ticks > 0 {
+            self.left.ticks -= 1;
+            self.run.iter_mut().for_each(|(_, made)| made.ticks += 1);
+            let time = self.clock.replay_tick();
+            self.moved(self.pos);
+            return Ok(time);
+        }
+        let asked = format_args!("MPI_Wtime");
+        let (at, word) = self.dictated(&asked)?;
+        match word >> KIND_SHIFT {
+            K_TIME => {
+                self.run = None;
+                self.moved(self.next);
+                Ok(self.clock.replay(word))
+            }
+            K_FRUITLESS if Run::of(word).ticks > 0 => {
+                self.begin_run(at, word, Run { fruitless: 0, ticks: 1 });
+                Ok(self.clock.replay_tick())
+            }
+            _ => Err(self.differs("another call", &asked)),
+        }
+    }
+
+    /// In a replay: the word of the call that is to come now.
+    fn dictated(&mut self, asked: &std::fmt::Arguments<'_>) -> Result<(u64, u64), Divergence> {
+        if !self.left.is_empty() {
+            return Err(self.differs("other calls in a row", asked));
+        }
+        if self.alone && self.calls == 0 && self.posts.is_empty() {
+            let why = format!("{asked} was called, and what it came to is not recorded");
             end::end_of_log(self.seg, self.ctl, &why);
         }
-        let Some((at, recorded, outcome)) = self.calls.pop_front() else {
+        let Some(next) = self.next_call() else {
             // A recorded match was posted before any call that is not recorded yet.
             let left = format!("{} more matched receives", self.posts.len());
-            return Err(Divergence::event(self.rank, self.events, &left, &format!("{call:?}")));
+            return Err(self.differs(&left, asked));
         };
         self.events += 1;
         self.note_replayed();
-        if recorded == 0 {
-            self.run = Some((at, 1));
-            self.run_left = (self.word(at) & VALUE) - 1;
-            self.moved(at + 1);
-            return Ok(Verdict::Fruitless);
-        }
-        self.run = None;
-        let words = if let Outcome::Many(m) = &outcome { 1 + m.len() as u64 } else { 1 };
-        self.moved(at + words);
-        if recorded != call as u8 {
-            let name = format!("call kind {recorded} with outcome {outcome:?}");
-            return Err(Divergence::event(self.rank, self.events, &name, &format!("{call:?}")));
-        }
-        Ok(Verdict::Forced(outcome))
+        Ok(next)
+    }
+
+    fn differs(&self, recorded: &str, asked: &std::fmt::Arguments<'_>) -> Divergence {
+        Divergence::event(self.rank, self.events, recorded, &asked.to_string())
+    }
+
+    /// In a replay: the first call of a run is made.
+    fn begin_run(&mut self, at: u64, word: u64, made: Run) {
+        self.run = Some((at, made));
+        self.left = Run::of(word).after(made);
+        self.moved(at + 1);
     }
 
     fn note_replayed(&self) {
@@ -275,19 +429,31 @@ impl Door {
     /// Records a fruitless call.
     #[inline]
     pub fn fruitless(&mut self) {
-        if !self.on {
-            return;
+        if self.on {
+            self.grow(Run { fruitless: 1, ticks: 0 });
         }
-        if let Some((at, made)) = &mut self.run {
-            let cell = self.seg.det(self.rank, *at);
-            *made += 1;
-            cell.store(K_FRUITLESS << KIND_SHIFT | *made, Release);
-            return;
+    }
+
+    /// Records one more call of the open run. Whether that took a word.
+    #[inline]
+    fn grow(&mut self, by: Run) -> bool {
+        if let Some((at, made)) = &mut self.run
+            && made.fruitless < MOST
+            && made.ticks < MOST
+            // In a replay what was matched may have come behind it.
+            && *at + 1 == self.ctl.det_tail.load(Relaxed)
+        {
+            made.fruitless += by.fruitless;
+            made.ticks += by.ticks;
+            self.seg.det(self.rank, *at).store(made.word(), Release);
+            return false;
         }
+        self.close_run();
         let at = self.ctl.det_tail.load(Relaxed);
-        self.push(&[K_FRUITLESS << KIND_SHIFT | 1]);
-        self.run = Some((at, 1));
+        self.push(&[by.word()]);
+        self.run = Some((at, by));
         self.publish_pos();
+        true
     }
 
     /// Records what a call came to.
@@ -338,5 +504,11 @@ impl Door {
             self.pos = tail + words.len() as u64;
         }
         self.publish_pos();
+    }
+
+    /// Words in the log.
+    #[cfg(test)]
+    pub(crate) fn end_of_log(&self) -> u64 {
+        self.ctl.det_tail.load(Relaxed)
     }
 }

@@ -5,6 +5,7 @@
 //! See `docs/formats/segment.md` for its bytes and `docs/architecture.md` for the protocol.
 
 pub mod acked;
+pub mod clock;
 pub mod dirty;
 pub mod divergence;
 pub mod door;

@@ -35,6 +35,10 @@ pub const FT_HASH: u32 = 4;
 pub const FT_PROTECT: u32 = 8;
 /// A rank is run again without the others (`eyrie replay`): what is not in the log never comes.
 pub const FT_REPLAY: u32 = 16;
+/// Record what MPI_Wtime gives, in programs that call MPI in one thread.
+pub const FT_CLOCK: u32 = 32;
+/// With `FT_CLOCK`: also in others, of the thread that called `MPI_Init`.
+pub const FT_CLOCK_THREADED: u32 = 64;
 /// `--ft logged`.
 pub const FT_LOGGED: u32 = FT_DETERMINANTS | FT_RETAIN | FT_PROTECT;
 /// `--ft coordinated`.

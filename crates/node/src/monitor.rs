@@ -3,7 +3,8 @@
 //! Pure: inputs in, actions out. Kept true: an exit is the program's own decision and final, a
 //! death by signal is a fault and answered by recovery while the job is protected; no rank is
 //! started once the job is ending; `End` comes exactly once, when no process is left; what begins
-//! the end decides whether anybody is to go on with the job.
+//! the end decides whether anybody is to go on with the job; all ranks go back as often as it
+//! takes, as long as the job gets further in between than ever before.
 
 pub use eyrie_control::{Death, Said};
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,9 @@ use std::fmt::Write as _;
 pub const SAME_POINT_DEATHS: u32 = 3;
 /// Deaths of any kind in a row without progress before the job is given up.
 pub const FRUITLESS_DEATHS: u32 = 100;
+
+/// Times in a row that all ranks may go back without having got further than before.
+pub const FRUITLESS_ROLLBACKS: u32 = 10;
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +57,11 @@ pub enum Input {
     OutputDiffers {
         rank: u32,
         text: String,
+    },
+    /// A checkpoint of the rank is complete. `place` grows along the program.
+    Reached {
+        rank: u32,
+        place: u64,
     },
     /// Ranks cannot be brought back alone.
     Unrecoverable {
@@ -160,6 +169,8 @@ struct Rank {
     last: Option<(i32, u64)>,
     same_point: u32,
     fruitless: u32,
+    /// The place of its newest checkpoint since all ranks went back.
+    reached: u64,
 }
 
 /// One job.
@@ -169,7 +180,12 @@ pub struct Monitor {
     phase: Phase,
     cause: Cause,
     code: i32,
+    /// Times that all went back, and of these the ones for a replay that diverged, since the job
+    /// last got further than before.
     rollbacks: u32,
+    divergences: u32,
+    /// How far the checkpoints of all ranks were when they went back, at most.
+    furthest: u128,
     /// All go back to a later state than the beginning.
     kept: bool,
     /// In `eyrie verify` nothing is brought back: every death and difference is an answer.
@@ -178,13 +194,16 @@ pub struct Monitor {
 
 impl Monitor {
     pub fn new(size: u32, recovers: bool) -> Self {
-        let rank = Rank { life: Life::Waiting, last: None, same_point: 0, fruitless: 0 };
+        let rank =
+            Rank { life: Life::Waiting, last: None, same_point: 0, fruitless: 0, reached: 0 };
         Monitor {
             ranks: vec![rank; size as usize],
             phase: Phase::Running,
             cause: Cause::Itself,
             code: 0,
             rollbacks: 0,
+            divergences: 0,
+            furthest: 0,
             kept: false,
             recovers,
         }
@@ -277,9 +296,14 @@ impl Monitor {
                 self.diverged(rank, &text, &mut todo);
             }
             Input::Unrecoverable { why } if self.phase == Phase::Running => {
+                self.gets_on();
                 self.roll_back(&why, &mut todo);
             }
-            Input::Kept => (self.rollbacks, self.kept) = (0, true),
+            Input::Reached { rank, place } => {
+                let reached = &mut self.ranks[rank as usize].reached;
+                *reached = place.max(*reached);
+            }
+            Input::Kept => (self.rollbacks, self.divergences, self.kept) = (0, 0, true),
             Input::Fatal { text, code } if self.phase != Phase::Over => {
                 self.end(code, text, &mut todo);
             }
@@ -385,7 +409,13 @@ impl Monitor {
                 for rank in &mut self.ranks {
                     // All alike begin anew; what one does at one and the same point still counts.
                     if !together {
-                        *rank = Rank { last: None, same_point: 0, fruitless: 0, ..rank.clone() };
+                        *rank = Rank {
+                            last: None,
+                            same_point: 0,
+                            fruitless: 0,
+                            reached: 0,
+                            life: rank.life,
+                        };
                     }
                     rank.life = Life::Waiting;
                 }
@@ -491,17 +521,34 @@ impl Monitor {
         if !self.recovers {
             return self.end(1, what, todo);
         }
-        if self.rollbacks > 0 {
-            let text = format!("{what}\nthis is the second time: the job cannot be recovered");
+        self.gets_on();
+        if self.divergences > 0 {
+            let text = format!(
+                "{what}\nthis is the second time, and no checkpoint lies between: the job cannot \
+                 be recovered"
+            );
             return self.end(1, text, todo);
         }
+        self.divergences += 1;
         self.roll_back(&what, todo);
     }
 
+    /// Before all go back: whether the job got further than ever.
+    fn gets_on(&mut self) {
+        let reached = self.ranks.iter().map(|r| u128::from(r.reached)).sum();
+        if reached > self.furthest {
+            self.furthest = reached;
+            (self.rollbacks, self.divergences) = (0, 0);
+        }
+    }
+
     fn roll_back(&mut self, why: &str, todo: &mut Vec<Action>) {
-        if self.rollbacks > 0 {
+        if self.rollbacks >= FRUITLESS_ROLLBACKS {
             let place = self.goal();
-            let text = format!("{why}; all ranks went back to {place} once already");
+            let text = format!(
+                "{why}; all ranks went back to {place} {FRUITLESS_ROLLBACKS} times in a row \
+                 without getting further than before"
+            );
             return self.end(1, text, todo);
         }
         self.rollbacks += 1;

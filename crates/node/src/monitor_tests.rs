@@ -181,26 +181,62 @@ fn verify_recovers_nothing() {
     assert_eq!(ends(&todo), Some(137));
 }
 
-#[test]
-fn all_go_back_once_from_each_state_that_is_kept() {
-    let mut m = Monitor::new(1, true);
+/// All go back for a loss and begin anew. What is said.
+fn back(m: &mut Monitor) -> String {
+    let mut todo = m.step(Input::Unrecoverable { why: "no image is left".into() });
+    todo.extend(m.step(died(0, Death::Signal(libc::SIGKILL), Said::Nothing, 0)));
     m.step(Input::Started { rank: 0 });
-    let back = |m: &mut Monitor| {
-        let todo = m.step(Input::Unrecoverable { why: "no image is left".into() });
-        let said = todo.iter().find_map(|a| match a {
-            Action::Say(text) => Some(text.clone()),
-            _ => None,
-        });
-        m.step(died(0, Death::Signal(libc::SIGKILL), Said::Nothing, 0));
-        m.step(Input::Started { rank: 0 });
-        said.unwrap_or_default()
-    };
+    says(&todo)
+}
+
+#[test]
+fn all_go_back_to_the_newest_state_that_is_kept() {
+    let mut m = started(1);
     assert!(back(&mut m).contains("go back to the beginning"));
     m.step(Input::Kept);
-    assert!(back(&mut m).contains("go back to what the job's folder has"));
+    for _ in 0..FRUITLESS_ROLLBACKS {
+        assert!(back(&mut m).contains("go back to what the job's folder has"));
+    }
     m.step(Input::Kept);
     assert!(back(&mut m).contains("go back to what the job's folder has"));
-    assert!(back(&mut m).contains("once already"));
+}
+
+#[test]
+fn all_go_back_as_often_as_the_job_gets_further_in_between() {
+    let mut m = started(1);
+    for place in 1..500 {
+        m.step(Input::Reached { rank: 0, place });
+        assert!(back(&mut m).contains("go back to the beginning"), "{place}");
+        // The next attempt comes to nothing.
+        assert!(back(&mut m).contains("go back to the beginning"), "{place}");
+        m.step(Input::Reached { rank: 0, place: place / 2 });
+        assert!(back(&mut m).contains("go back to the beginning"), "{place}");
+    }
+    for _ in 3..FRUITLESS_ROLLBACKS {
+        assert!(back(&mut m).contains("go back to the beginning"));
+    }
+    assert!(back(&mut m).contains("10 times in a row without getting further"));
+    assert_eq!(m.phase(), "ended");
+}
+
+#[test]
+fn a_divergence_beyond_the_last_one_is_not_the_second() {
+    let mut m = started(1);
+    let diverge = |m: &mut Monitor| {
+        let said = Said::Diverged { text: "sent 3, recorded 2".into() };
+        let todo = m.step(died(0, Death::Exit(99), said, 0));
+        m.step(Input::Started { rank: 0 });
+        says(&todo)
+    };
+    for place in 1..50 {
+        assert!(diverge(&mut m).contains("go back"), "{place}");
+        m.step(Input::Reached { rank: 0, place });
+    }
+    assert!(diverge(&mut m).contains("go back"));
+    // A loss in between is no progress.
+    back(&mut m);
+    m.step(Input::Reached { rank: 0, place: 49 });
+    assert!(diverge(&mut m).contains("second time"));
 }
 
 /// Random histories against a tiny world that carries out the actions: the job always ends, once,

@@ -189,6 +189,8 @@ pub(crate) mod tests {
             bind: eyrie_control::Bind::Auto,
             slots: vec![],
             log_replicas: 0,
+            wtime: eyrie_control::Wtime::Auto,
+            strict_output: false,
             vault: eyrie_vault::Scheme::Partner,
             manner: eyrie_control::vault::Manner::default(),
             program: b"/bin/x".to_vec(),

@@ -40,7 +40,7 @@ use crate::reap;
 use crate::spawn::Prefix;
 use crate::units;
 use eyrie_control::node::{Choice, FromNode, ToNode};
-use eyrie_control::{Ft, JobSpec, Meta};
+use eyrie_control::{Ft, JobSpec, Meta, Wtime};
 use eyrie_image::{Between, Filling, MadeSockets, Pool, Tap, Tracker};
 use eyrie_ledger::saved;
 use eyrie_ledger::segment::{self, Geometry, Segment, SegmentError};
@@ -583,6 +583,13 @@ fn make_segment(
         // Payload through the log (FT_PROTECT), so that the chain covers it and not its address.
         Ft::Verify => segment::FT_DETERMINANTS | segment::FT_HASH | segment::FT_PROTECT,
     };
+    let clock = match spec.wtime {
+        _ if ft & segment::FT_DETERMINANTS == 0 => 0,
+        Wtime::Plain => 0,
+        Wtime::Auto => segment::FT_CLOCK,
+        Wtime::Logged => segment::FT_CLOCK | segment::FT_CLOCK_THREADED,
+    };
+    let ft = ft | clock;
     let cores = cores(spec);
     let geometry = Geometry::new(spec.size, spec.log_limit_bytes);
     let (fd, segment) = Segment::create_on(id, geometry, ft, cores, node)?;

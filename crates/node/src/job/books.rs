@@ -77,6 +77,7 @@ pub(super) struct Books {
     pub start: u64,
     pub recoveries: u64,
     pub rollbacks: u64,
+    pub output_differences: u64,
     pub malformed: u64,
     pub exit_code: Option<i32>,
     /// How often it was saved, whether that is on disk, and not all ranks run again since.
@@ -236,6 +237,7 @@ impl Job {
             start: self.start,
             recoveries: self.recoveries,
             rollbacks: self.rollbacks,
+            output_differences: self.output_differences,
             malformed: self.malformed,
             exit_code: self.exit_code,
             saves: self.saves,

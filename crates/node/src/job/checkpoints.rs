@@ -5,6 +5,7 @@ use super::failures::Failures;
 use super::{Ask, Capture, Job, Latest, Rank};
 use crate::crew::Daemon;
 use crate::loans::File;
+use crate::monitor;
 use crate::outlet::Outlet;
 use crate::points;
 use crate::recovery::Input;
@@ -120,6 +121,9 @@ impl Job {
         generation: u32,
         result: CheckpointResult,
     ) {
+        if let CheckpointResult::Taken(taken) = &result {
+            self.mark_output(rank, taken.meta.output);
+        }
         if self.units.exist() {
             return self.unit_part(node, rank, generation, result);
         }
@@ -164,6 +168,7 @@ impl Job {
 
     pub(super) fn complete(&mut self, rank: u32, generation: u32, taken: Box<Taken>) {
         let (point, needs) = (point(&taken.meta), taken.needs.clone());
+        let place = place(&point);
         let surplus = self.rank(rank).retention.complete(generation, point, needs);
         self.scheduler.cost(taken.took_ms + self.vault_cost_ms());
         self.remove_images(rank, surplus);
@@ -191,6 +196,7 @@ impl Job {
         self.log_event(event);
         let answer = NodeMsg::Checkpointed { rank, generation, bytes, took_ms, frozen_ms };
         self.answer_asks(rank, Some(generation), &answer);
+        self.step(monitor::Input::Reached { rank, place });
         self.swap_image(rank, generation, Some(bytes));
     }
 
@@ -455,4 +461,10 @@ impl Ask {
 /// Where a rank stood when its image was taken.
 pub(super) fn point(meta: &Meta) -> Point {
     Point { need: meta.need.clone(), det_pos: meta.det_pos, output: meta.output }
+}
+
+/// A mark that grows along the program, however it comes there.
+fn place(point: &Point) -> u64 {
+    let streams = point.need.iter().chain(&point.output);
+    streams.fold(point.det_pos, |sum, at| sum.wrapping_add(*at))
 }

@@ -37,7 +37,7 @@ impl Job {
         }
         r.gone = death == Death::Exit(0) && said != Said::Running;
         // Output is progress, too.
-        let progress = r.tapes.iter().fold(progress, |n, t| n.wrapping_add(t.received()));
+        let progress = r.tapes.iter().fold(progress, |n, t| n.wrapping_add(t.progress()));
         if rank == 0 {
             self.input.detach();
         }

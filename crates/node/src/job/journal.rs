@@ -98,6 +98,7 @@ pub(super) enum Played {
     Rewind(u64),
     GiveUp,
     Flush,
+    Mark(u64),
 }
 
 /// One thing in a record.
@@ -316,6 +317,7 @@ fn play(tape: &mut Tape, played: &Played) {
     match played {
         Played::Feed(bytes) => drop(tape.feed(bytes)),
         Played::Rewind(position) => tape.rewind(*position),
+        Played::Mark(position) => tape.mark(*position),
         Played::GiveUp => tape.give_up(),
         Played::Flush => drop(tape.flush()),
     }

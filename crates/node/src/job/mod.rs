@@ -360,6 +360,7 @@ pub struct Job {
     start: u64,
     recoveries: u64,
     rollbacks: u64,
+    output_differences: u64,
     pub malformed: u64,
     exit_code: Option<i32>,
     over: Rc<Notify>,
@@ -400,14 +401,6 @@ fn open_input(place: &Place, saved: Option<&SavedJob>) -> Result<Input, BeginErr
 /// Handle by which tasks reach the job.
 pub type Shared = Rc<RefCell<Job>>;
 
-/// Bytes of a rank's output that are kept to compare with.
-fn history_bytes(ft: Ft) -> usize {
-    match ft {
-        Ft::Verify => verify::HISTORY_BYTES,
-        _ => crate::output::HISTORY_BYTES,
-    }
-}
-
 impl Job {
     /// Makes the books of a job on these nodes, or takes those over that were saved; `start_all`
     /// or `restart` starts its ranks.
@@ -420,7 +413,7 @@ impl Job {
         tell: mpsc::UnboundedSender<Msg>,
     ) -> Result<Shared, BeginError> {
         let elapsed = Duration::from_millis(saved.as_ref().map_or(0, |s| s.elapsed_ms));
-        let mut job = Job {
+        let job = Job {
             tell,
             console,
             epoch: nodes.len() as u64,
@@ -431,7 +424,7 @@ impl Job {
             planned: false,
             ticked_ms: 0,
             gone: beyond::AllGone::new(),
-            ranks: (0..spec.size).map(|_| Rank::new(spec.size, history_bytes(spec.ft))).collect(),
+            ranks: (0..spec.size).map(|_| Rank::new(spec.size, &output::tape(&spec))).collect(),
             monitor: Monitor::new(spec.size, spec.ft != Ft::Verify),
             scheduler: checkpoints::scheduler(&spec, 0),
             loans: Loans::default(),
@@ -471,15 +464,20 @@ impl Job {
             start: 0,
             recoveries: 0,
             rollbacks: 0,
+            output_differences: 0,
             malformed: 0,
             exit_code: None,
             over: Rc::new(Notify::new()),
             place,
             spec,
         };
-        job.begin_together();
-        saved.into_iter().for_each(|saved| job.take_over(saved));
-        Ok(Rc::new(RefCell::new(job)))
+        Ok(Rc::new(RefCell::new(job.begun_with(saved))))
+    }
+
+    fn begun_with(mut self, saved: Option<SavedJob>) -> Job {
+        self.begin_together();
+        saved.into_iter().for_each(|saved| self.take_over(saved));
+        self
     }
 
     /// Notified once when the job is over; then `exit_code` is set.
@@ -715,12 +713,12 @@ impl Job {
 }
 
 impl Rank {
-    fn new(ranks: u32, history: usize) -> Rank {
+    fn new(ranks: u32, tape: &Tape) -> Rank {
         Rank {
             proc: None,
             starting: None,
             gone: false,
-            tapes: [Tape::new(history), Tape::new(history)],
+            tapes: [tape.clone(), tape.clone()],
             retention: Retention::new(ranks),
             latest: None,
             reason: None,

@@ -1,12 +1,22 @@
 //! What goes in and out of the ranks' standard streams, between the nodes and the console.
 
 use super::journal::Played;
-use super::{Job, Msg, Shared};
+use super::{Job, Msg, Shared, verify};
 use crate::input::Next;
 use crate::monitor;
+use crate::output::{Difference, HISTORY_BYTES, Tape};
 use eyrie_control::message::MAX_DATA_BYTES;
 use eyrie_control::node::ToNode;
-use eyrie_control::{NodeMsg, Stream};
+use eyrie_control::{EventKind, Ft, JobSpec, NodeMsg, Stream};
+
+/// What is remembered of each stream of a rank of this job.
+pub(super) fn tape(spec: &JobSpec) -> Tape {
+    match spec.ft {
+        Ft::Verify => Tape::new(verify::HISTORY_BYTES).strict(),
+        _ if spec.strict_output => Tape::new(HISTORY_BYTES).strict(),
+        _ => Tape::new(HISTORY_BYTES),
+    }
+}
 
 /// Console bytes for rank 0.
 pub fn take_input(job: &Shared, bytes: &[u8]) {
@@ -58,7 +68,12 @@ impl Job {
             return;
         }
         self.note_tape(rank, stream, || Played::Feed(bytes.to_vec()));
-        match self.ranks[rank as usize].tapes[stream as usize].feed(bytes) {
+        let tape = &mut self.ranks[rank as usize].tapes[stream as usize];
+        let fed = tape.feed(bytes);
+        if let Some(difference) = tape.differed() {
+            self.printed_otherwise(rank, stream, &difference);
+        }
+        match fed {
             Ok(Some(lines)) => self.forward(rank, stream, &lines),
             Ok(None) => {}
             Err(difference) => {
@@ -69,6 +84,30 @@ impl Job {
                 }
                 self.step(monitor::Input::OutputDiffers { rank, text });
             }
+        }
+    }
+
+    /// A rank that repeats itself wrote something else, which is left out.
+    fn printed_otherwise(&mut self, rank: u32, stream: Stream, difference: &Difference) {
+        let text = difference.describe(stream);
+        if self.output_differences == 0 {
+            self.say(format!(
+                "rank {rank} repeats itself, but its {text}\nwhat was printed stays, and the lines \
+                 that ranks repeat are left out; --strict-output makes this an error (not said \
+                 again in this job)"
+            ));
+        }
+        self.output_differences += 1;
+        let mut event = self.event(EventKind::OutputDiffers);
+        (event.rank, event.text) = (Some(rank), text);
+        self.log_event(event);
+    }
+
+    /// A rank has a checkpoint that stands there in its streams.
+    pub(super) fn mark_output(&mut self, rank: u32, output: [u64; 2]) {
+        for (stream, position) in [Stream::Stdout, Stream::Stderr].into_iter().zip(output) {
+            self.note_tape(rank, stream, || Played::Mark(position));
+            self.rank(rank).tapes[stream as usize].mark(position);
         }
     }
 
@@ -117,7 +156,7 @@ impl Job {
     }
 }
 
-impl crate::output::Difference {
+impl Difference {
     fn describe(&self, stream: Stream) -> String {
         let name = match stream {
             Stream::Stdout => "standard output",
