@@ -307,7 +307,8 @@ pub struct Run {
     pub save_key: Option<PathBuf>,
     /// How long a node has from the SIGTERM or SIGUSR1 on that tells it to end: its ranks go on
     /// elsewhere; if all nodes are told, the job is saved (seconds, or with unit; over nodes);
-    /// 0: no time, they end at once [default: 25]
+    /// 0: no time, they end at once [default: in an allocation of Slurm 5 s less than its KillWait,
+    /// or its partition's GraceTime; else 25]
     #[arg(long, value_name = "SECS", value_parser = parse_millis, env = "EYRIE_GRACE")]
     pub grace: Option<u64>,
     /// Put each node into a network namespace of its own, joined by a bridge: the program reaches
@@ -514,7 +515,8 @@ pub struct Grow {
 #[command(after_help = "Examples:\n  eyrie drain last 2\n  \
     eyrie drain k7mq node7 --deadline 90\n  \
     eyrie drain last 0 1 --to 3\n  \
-    eyrie drain last cluster=east\n\n\
+    eyrie drain last cluster=east\n  \
+    eyrie drain --cancel last 0\n\n\
     The ranks of the node are copied while they run, stopped, and go on on another node (a spare\n\
     first, then the one with fewest) where they were: nothing is computed again. Other ranks are\n\
     not touched. When all that the node holds is as safe without it its daemon ends, and nothing\n\
@@ -535,6 +537,10 @@ pub struct Drain {
     /// After so long a node that has not left is given up as lost, which it then is
     #[arg(long, value_name = "SECS", value_parser = parse_millis)]
     pub deadline: Option<u64>,
+    /// They are not to leave after all (nor, after eyrie migrate, their ranks), which can be said
+    /// as long as their ranks have not begun to go on elsewhere
+    #[arg(long, conflicts_with_all = ["to", "deadline", "json"])]
+    pub cancel: bool,
     /// One JSON object a line
     #[arg(long)]
     pub json: bool,

@@ -8,6 +8,7 @@ use crate::args::{
 };
 use crate::clusters;
 use crate::console::{self, Console};
+use crate::grace::grace_ms;
 use crate::hosts::{self, Wish};
 use crate::keeping::{self, manner};
 use crate::rankfile::RankFile;
@@ -47,8 +48,6 @@ const LOG_BYTES: u64 = 512 << 20;
 const ROUTER_SHARE: u32 = 4;
 /// How long nodes go on without a controller if nothing else is said.
 const CONTROLLER_LIMIT_MS: u64 = 60_000;
-/// How long nodes have that are told to end; less than what Slurm leaves them (30 s).
-const GRACE_MS: u64 = 25_000;
 /// A controller that lives shorter than this did not get far.
 const SHORT: Duration = Duration::from_secs(1);
 /// After so many of those in a row no other one is started.
@@ -186,7 +185,7 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         tls: run.guard.tls,
         transport: run.guard.transport(Transport::Tcp),
         save_every_ms: run.save_every.unwrap_or(0),
-        grace_ms: run.grace.unwrap_or(GRACE_MS),
+        grace_ms: grace_ms(run.grace, run.nodes.is_none()),
         save_to: run.save_to.clone(),
         save_rate_bytes: run.save_rate.unwrap_or(0),
         save_key: run.save_key.as_deref().map(key_path),

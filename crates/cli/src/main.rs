@@ -4,6 +4,7 @@ mod args;
 mod clusters;
 mod console;
 mod drain;
+mod grace;
 mod guard;
 mod ha_args;
 mod hosts;

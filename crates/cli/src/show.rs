@@ -210,6 +210,10 @@ fn nodes(job: &JobStatus) -> String {
     }
     text.push_str(&clusters(job));
     text.push_str(&vault(job));
+    if job.grace_ms > 0 {
+        let grace = millis(job.grace_ms as f64);
+        let _ = writeln!(text, "nodes that are told to end have {grace} for it");
+    }
     let refused = |n: &NodeStatus| n.strangers + n.fenced + n.malformed + n.uninvited > 0;
     for n in job.nodes.iter().filter(|n| refused(n)) {
         let (strangers, fenced, malformed) = (n.strangers, n.fenced, n.malformed);

@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// Version of this protocol.
-pub const PROTOCOL: u32 = 14;
+pub const PROTOCOL: u32 = 15;
 /// Most bytes of standard input or output in one message.
 pub const MAX_DATA_BYTES: usize = 256 * 1024;
 
@@ -326,6 +326,13 @@ pub enum ClientMsg {
     Turn {
         runs: bool,
         lease_ms: u64,
+    },
+    /// The machine of the controller is about to end; answered by `Done` if the job is being saved
+    /// for that.
+    Notice,
+    /// These nodes, named as for `Drain`, are not to leave; answered by `Done`.
+    Stay {
+        nodes: Vec<String>,
     },
 }
 

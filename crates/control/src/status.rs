@@ -48,6 +48,9 @@ pub struct JobStatus {
     pub started_unix_ms: u64,
     pub uptime_ms: u64,
     pub checkpoint_every_ms: u64,
+    /// How long a node has that is told to end.
+    #[serde(default)]
+    pub grace_ms: u64,
     /// Send log of each rank, in bytes.
     pub log_limit_bytes: u64,
     /// Connections between nodes, and to the controller, are encrypted.

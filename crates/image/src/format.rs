@@ -1,7 +1,7 @@
 //! The frame of an image file: header, section table, blocks. Bytes in `docs/formats/image.md`.
 
 use crate::wire::{self, Malformed, Reader, Wire, wire_struct};
-use xxhash_rust::xxh3::xxh3_128;
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// First bytes of an image.
 pub const MAGIC: [u8; 8] = *b"EYRIEIMG";
@@ -150,6 +150,11 @@ const _: () = assert!(Header::MIN_BYTES == HEADER_USED_BYTES);
 /// The checksum of the format.
 pub fn hash(bytes: &[u8]) -> [u8; 16] {
     xxh3_128(bytes).to_le_bytes()
+}
+
+/// The same of bytes that were hashed part by part.
+pub fn hash_of(parts: &Xxh3) -> [u8; 16] {
+    parts.digest128().to_le_bytes()
 }
 
 /// What tells an image from all others: the hash of its header's fields and its section table. As

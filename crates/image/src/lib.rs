@@ -49,6 +49,7 @@ mod freeze;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hashes;
+mod heap;
 mod hot;
 mod image;
 mod inet;
@@ -130,6 +131,7 @@ pub use cost::{Choice, Mode};
 pub use error::{CaptureError, FreezeError, ImageError, RestoreError};
 pub use family_files::ChildFile;
 pub use freeze::Frozen;
+pub use heap::give_large_back;
 pub use image::{Image, Summary};
 pub use inet::this_network;
 pub use inspect::{AncestorInfo, FileInfo, Inspection, ObjectInfo, RegionInfo, ThreadInfo};

@@ -196,8 +196,9 @@ impl Shot {
         let stored_ahead = writer.pages();
         let mut puller = Puller::new(&source, pagemap.as_ref(), &writer);
         puller.hashes = member.is_some().then(Vec::new);
-        pull(&mut puller, &regions, &saved, &sorted.take)?;
+        pull(&mut puller, &regions, &saved, std::mem::take(&mut sorted.take))?;
         let (stored, guards, page_hashes) = (puller.extents, puller.guards, puller.hashes);
+        let blank = puller.blank.union(&sorted.blank);
         let pull = self.born.elapsed();
         if let Source::Copied(copied) = source {
             tracker.buffer = copied.into_buffer();
@@ -215,7 +216,6 @@ impl Shot {
             twin::refuse_lost(&regions, &stored, &sorted.extents)?;
         }
         fault::point(fault::MEMORY_PULLED)?;
-        let blank = blank(&regions, &sorted, &stored, &guards);
         complete(&mut state, regions, guards);
         let done = Done { state, stored, referred: sorted.extents, files: sorted.ancestors, blank };
         let (written, index) = finish(done, writer, path, meta)?;
@@ -254,13 +254,15 @@ impl Shot {
         let sorted = match (sorted, &mut self.ahead) {
             (Some(sorted), _) => sorted,
             (None, Some(ahead)) => {
-                let Changes { pages, base, .. } = &self.changes;
-                let sorted = ahead.sort(own, regions, pages.as_ref(), base.as_deref());
+                let Changes { pages, base, .. } = &mut self.changes;
+                let sorted = ahead.sort(own, regions, pages.take(), base.as_deref());
                 all_kept(source, &sorted)?;
                 sorted
             }
             (None, None) => sort_own(&self.changes, own, own_pages, regions, hashes.as_ref()),
         };
+        // A long list, which is not needed any more.
+        self.changes.pages = None;
         Ok((sorted, hashes))
     }
 
@@ -416,25 +418,13 @@ fn finish(
     Ok((written, Index::new(files, extents, blank)))
 }
 
-/// The pages that were touched, are no guard pages, and were found to be zeros.
-fn blank(regions: &Regions, sorted: &Sorted, stored: &[Extent], guards: &[Guard]) -> Spans {
-    let anon = |share: &&Share| kind(&regions.list[share.region].0) == Kind::Anon;
-    let mut looked_at = Spans::default();
-    let spans = sorted.take.iter().filter(anon).flat_map(|share| share.spans.iter());
-    spans.for_each(|s| looked_at.push(s.start, s.end));
-    let mut other = Spans::default();
-    stored.iter().for_each(|e| other.push(e.start, e.start + e.pages * PAGE_BYTES));
-    let guards = guards.iter().map(|g| Span { start: g.start, end: g.end }).collect();
-    looked_at.without(&other).without(&Spans::of(guards)).union(&sorted.blank)
-}
-
 fn pull<'a>(
     puller: &mut Puller<'a>,
     regions: &Regions,
     saved: &'a [Saved],
-    take: &[Share],
+    take: Vec<Share>,
 ) -> Result<(), CaptureError> {
-    let mut shares = take.iter().peekable();
+    let mut shares = take.into_iter().peekable();
     for (i, (region, content)) in regions.list.iter().enumerate() {
         let kept = |s: &&Saved| (region.start..region.end).contains(&s.start);
         for s in saved.iter().filter(kept) {

@@ -24,7 +24,7 @@ use eyrie_control::{FromNode, JobSpec, ToNode, encode_within};
 use eyrie_protocol::led;
 use eyrie_protocol::patience::Side;
 use eyrie_protocol::session::Numbered;
-use eyrie_tls::{Routes, Secret, Stream, prepare};
+use eyrie_tls::{Caller, Callers, Routes, Secret, Stream, next_call, prepare};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -343,12 +343,16 @@ fn listen(
     let address = listener.local_addr()?;
     let (secret, job, tell) = (secret.clone(), job.to_string(), tell.clone());
     let vouch = vouch.clone();
+    let callers = Callers::default();
     let accept = move || {
-        for stream in listener.incoming().flatten() {
+        loop {
+            let Ok(stream) = next_call(&listener) else { continue };
+            let Ok(caller) = callers.admit(&stream) else { continue };
+            let call = (stream, caller);
             let (secret, job, tell) = (secret.clone(), job.clone(), tell.clone());
             let vouch = vouch.clone();
             let work = move || {
-                if let Err(error) = welcome(stream, &secret, &job, (reign, vouch), &tell) {
+                if let Err(error) = welcome(call, &secret, &job, (reign, vouch), &tell) {
                     let _ = tell.send(Msg::TurnedAway { why: error.to_string() });
                 }
             };
@@ -417,7 +421,7 @@ fn is_local(name: &[u8]) -> bool {
 
 /// Lets a daemon in that proves that it is one.
 fn welcome(
-    socket: TcpStream,
+    (socket, unknown): (TcpStream, Caller),
     secret: &Secret,
     job: &str,
     (reign, vouch): (u64, Option<Arc<Vouch>>),
@@ -427,6 +431,7 @@ fn welcome(
     let own =
         |caller: &Hello| Hello::new(Role::Controller, job, (0, reign), (caller.node, caller.epoch));
     let (stream, other) = secret.answer(socket, job, Role::Node, own)?;
+    drop(unknown);
     stream.socket().set_write_timeout(None)?;
     let (node, epoch) = (other.node, other.epoch);
     let stream = Arc::new(stream);

@@ -53,6 +53,7 @@ fn os(what: &'static str) -> impl Fn(io::Error) -> DaemonError {
 
 /// Runs a node to its end, on the calling (main) thread.
 pub fn run(prefix: Prefix) -> Result<(), DaemonError> {
+    eyrie_image::give_large_back();
     let enlist = read_enlist()?;
     reap::adopt_orphans().map_err(os("subreaper"))?;
     // SAFETY: sets a disposition before any other thread exists. A write beyond the file size

@@ -10,6 +10,7 @@
 
 use crate::files::{self, Named, Part};
 use crate::invited::Token;
+use crate::points;
 use crate::reap;
 use crate::store::{Answer, Client, MAX_FILE_BYTES, StoreError, Talk, receive, send};
 use eyrie_image::{Image, RestoreError, Tap};
@@ -97,7 +98,10 @@ impl Tap for Pour {
         let stream = self.stream.get_mut().unwrap_or_else(PoisonError::into_inner);
         let mut poured = self.poured.lock().unwrap_or_else(PoisonError::into_inner);
         match stream.as_mut().map(receive) {
-            Some(Ok(Answer::Done)) => poured.client = stream.take().map(Client::again),
+            Some(Ok(Answer::Done)) => {
+                points::reach("leave-3");
+                poured.client = stream.take().map(Client::again);
+            }
             None => {}
             Some(Ok(Answer::Failed(why))) => poured.unfit = Some(why),
             Some(Ok(_)) => tracing::warn!("an image is not taken by the other node"),
@@ -183,6 +187,7 @@ pub fn take(talk: &mut Talk, folder: &Path, name: &str, job: &str) -> Result<(),
     });
     match result {
         Ok(Ok(())) => {
+            points::reach("leave-4");
             send(talk.get_mut(), &Answer::Done)?;
             // While its rank runs, or the next image comes: it need not be done at the end.
             let (path, named) = (folder.join(name), name.to_string());

@@ -71,6 +71,7 @@ fn os(what: &'static str) -> impl Fn(io::Error) -> ServeError {
 
 /// Runs a job to its end, on the calling (main) thread.
 pub fn run(options: Options) -> Result<i32, ServeError> {
+    eyrie_image::give_large_back();
     reap::adopt_orphans().map_err(os("subreaper"))?;
     // SAFETY: sets a disposition before any other thread exists. A write beyond the file size
     // limit then fails like one on a full disk.
@@ -745,6 +746,7 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Res
         | ClientMsg::GrowHosts { .. }
         | ClientMsg::Drain { .. }
         | ClientMsg::Migrate { .. }
+        | ClientMsg::Stay { .. }
             if job.is_etcd_away() =>
         {
             return Err(String::from("etcd is away, and nothing is decided meanwhile: ask again"));
@@ -756,6 +758,14 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Res
         }
         ClientMsg::Migrate { from, to, release, number } => {
             job.migrate((&from, &to), release, number, outlet.clone())?;
+        }
+        ClientMsg::Stay { nodes } => {
+            job.call_off(&nodes)?;
+            outlet.send(&NodeMsg::Done);
+        }
+        ClientMsg::Notice => {
+            job.noticed_here()?;
+            outlet.send(&NodeMsg::Done);
         }
         ClientMsg::Suspend { swap } => job.suspend(swap, outlet.clone())?,
         ClientMsg::Continue => job.let_go_on(Holder::User, outlet)?,

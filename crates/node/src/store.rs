@@ -14,7 +14,7 @@ use eyrie_control::frame::{HEADER_BYTES, MAX_FRAME_BYTES};
 use eyrie_control::node::Refusals;
 use eyrie_control::{Decoder, FrameError, encode};
 use eyrie_image::ImageError;
-use eyrie_tls::{Routes, Secret, Stream, prepare};
+use eyrie_tls::{Caller, Callers, Routes, Secret, Stream, next_call, prepare};
 use eyrie_vault::encoding::Message;
 use eyrie_vault::geometry::CHUNK_BYTES;
 use serde::de::DeserializeOwned;
@@ -208,13 +208,16 @@ pub fn serve(
     turned_away: Arc<TurnedAway>,
     doors: Doors,
 ) -> io::Result<()> {
+    let callers = Callers::default();
     let accept = move || {
-        for stream in listener.incoming().flatten() {
+        loop {
+            let Ok(stream) = next_call(&listener) else { continue };
+            let Ok(caller) = callers.admit(&stream) else { continue };
             let (own, folder, members) = (own.clone(), folder.clone(), Arc::clone(&members));
             let doors = doors.clone();
             let turned_away = Arc::clone(&turned_away);
             let work = move || {
-                if let Err(error) = converse(stream, &own, &folder, &members, doors) {
+                if let Err(error) = converse((stream, caller), &own, &folder, &members, doors) {
                     turned_away.count(&error);
                     tracing::warn!(%error, "store: a connection is closed");
                 }
@@ -229,7 +232,7 @@ pub fn serve(
 }
 
 fn converse(
-    socket: TcpStream,
+    (socket, unknown): (TcpStream, Caller),
     own: &Identity,
     folder: &Path,
     members: &Members,
@@ -241,6 +244,7 @@ fn converse(
         Hello::new(Role::StoreServer, &own.job, (own.node, own.epoch), to)
     };
     let (stream, other) = own.secret.answer(socket, &own.job, Role::StoreClient, hello)?;
+    drop(unknown);
     {
         let members = members.lock().unwrap_or_else(PoisonError::into_inner);
         if !members.iter().any(|(node, epoch, _)| (*node, *epoch) == (other.node, other.epoch)) {

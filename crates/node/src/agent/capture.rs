@@ -7,6 +7,7 @@ use crate::checkpoint::{self, CheckpointError, GoOn, Order, Report};
 use crate::cores;
 use crate::files::{self, image_name, image_path};
 use crate::futex;
+use crate::points;
 use eyrie_control::node::{CheckpointOrder, CheckpointResult, FromNode, Taken, ToNode};
 use eyrie_control::{Dedup, JobSpec};
 use eyrie_image::{Pool, Sharing, Tap, Tracker, Tracking};
@@ -99,8 +100,11 @@ impl Agent {
         if hold {
             r.slowed = None;
         }
-        let tell = self.tell.clone();
+        let (tell, leaves) = (self.tell.clone(), hold && self.leaves);
         let report = move |report| {
+            if leaves && matches!(report, Report::Over(..)) {
+                points::reach("leave-5");
+            }
             let _ = tell.send(Msg::Checkpoint { rank, generation, start, report });
         };
         let started = match &mut self.rank(rank).standing {

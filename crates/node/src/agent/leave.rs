@@ -10,6 +10,7 @@ use crate::checkpoint::Pouring;
 use crate::files;
 use crate::invited::Token;
 use crate::membership::Member;
+use crate::points;
 use crate::pour::Pour;
 use crate::reap;
 use crate::store::Client;
@@ -117,6 +118,7 @@ impl Agent {
         if self.vacating && self.ranks.iter().all(|r| r.proc.is_none()) {
             self.vacating = false;
             let left = reap::clear() as u64;
+            points::reach("leave-6");
             self.say(FromNode::Vacated { left });
         }
     }
@@ -138,6 +140,7 @@ impl Agent {
 
     /// Nothing of the job hangs on this node any more.
     pub(super) fn depart(&mut self) {
+        points::reach("leave-7");
         self.departs = true;
         self.finish();
     }

@@ -20,6 +20,7 @@ mod flush;
 mod gateways;
 pub(crate) mod grow;
 mod halt;
+mod in_turn;
 mod journal;
 mod leave;
 mod loss;

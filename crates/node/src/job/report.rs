@@ -158,6 +158,7 @@ impl Job {
             started_unix_ms: started.as_millis() as u64,
             uptime_ms: self.now_ms(),
             checkpoint_every_ms: self.spec.checkpoint_every_ms,
+            grace_ms: self.spec.grace_ms,
             log_limit_bytes: u64::from(geometry.pool_chunks) * u64::from(geometry.chunk_bytes),
             tls: self.spec.tls && self.many(),
             ha: self.ha_status(),
