@@ -59,12 +59,16 @@ type Variant = (Tracking, Mode, bool);
 /// Runs `churn` until it was killed and restored often enough, and compares with as long an
 /// undisturbed run.
 fn churn_survives(variant: Variant) {
+    churn_started(variant, |program, folder| Process::start(program, &[], folder));
+}
+
+fn churn_started(variant: Variant, start: impl Fn(&Path, &Path) -> Process) {
     let folder = tempfile::tempdir().unwrap();
     let program = compile(folder.path(), "churn", &[]);
     let (disturbed, plain) = (folder.path().join("disturbed"), folder.path().join("undisturbed"));
     fs::create_dir(&disturbed).unwrap();
     fs::create_dir(&plain).unwrap();
-    let process = Process::start(&program, &[], &disturbed);
+    let process = start(&program, &disturbed);
     wait_for_output(&disturbed);
     let lived = live(process, &disturbed, variant, 30_000, &mut Random::new());
     let (mut process, referred) = lived.expect("it goes on until it is told to stop");
@@ -193,15 +197,19 @@ variants! {
 }
 
 #[test]
-fn programs_with_children() {
+fn a_program_behind_a_shell() {
     common::adopt_orphans();
     if !eyrie_image::may_choose_numbers() {
         println!("NOT RUN: process numbers cannot be chosen here");
         return;
     }
-    survives("family", &["1500"], (Tracking::Auto, Mode::Auto, false));
-    survives("family", &["1500"], (Tracking::Hash, Mode::Sync, true));
-    survives("relatives", &["20000"], (Tracking::Auto, Mode::Twin, true));
+    let variants = [(Tracking::Auto, Mode::Auto, false), (Tracking::Hash, Mode::Twin, false)];
+    for variant in variants {
+        churn_started(variant, |program, folder| {
+            let script = "\"$0\"; exit $?";
+            Process::start(Path::new("/bin/sh"), &["-c", script, program.to_str().unwrap()], folder)
+        });
+    }
 }
 
 /// A child's image refers to its earlier one, until there are too many of these.
