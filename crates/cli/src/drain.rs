@@ -149,7 +149,7 @@ fn asked(job: &JobEntry, ask: &ClientMsg, watch: &mut Watch) -> Result<bool, Fai
 }
 
 /// Whether the job goes on when its controller dies, and has not ended.
-fn outlives(job: &JobEntry) -> bool {
+pub(crate) fn outlives(job: &JobEntry) -> bool {
     job.path.join(home::JOURNAL).exists() && home::is_alive(&job.path)
 }
 

@@ -6,6 +6,7 @@
 
 mod gateway;
 
+use crate::at_rest;
 use crate::guest::{self, Guest};
 use crate::ha::{CutOff, Vouch};
 use crate::job::{DaemonBooks, Head, Msg};
@@ -550,14 +551,14 @@ impl Daemon {
                 reap::forget(pid);
                 // What it leaves comes to us, generation after generation.
                 let left = reap::clear_left_behind();
-                let _ = std::fs::remove_dir_all(&folder);
+                let _ = at_rest::remove_dir_all(&folder);
                 done(left);
             }
             Site::Adopted { folder, job } => {
                 wait_for_end(&pidfd);
                 // What it leaves comes to whoever adopted the daemon.
                 let left = reap::clear_strays(&job, &others);
-                let _ = std::fs::remove_dir_all(&folder);
+                let _ = at_rest::remove_dir_all(&folder);
                 done(left);
             }
         };

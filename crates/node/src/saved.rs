@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub const EXIT_CODE: i32 = 85;
 
 const MAGIC: [u8; 8] = *b"EYRIEJOB";
-const VERSION: u32 = 10;
+const VERSION: u32 = 11;
 const HEADER_BYTES: usize = 40;
 /// A length that is not believed.
 const MAX_BYTES: u64 = 1 << 36;
@@ -198,6 +198,8 @@ pub(crate) mod tests {
             tls: false,
             transport: eyrie_control::Transport::Tcp,
             save_every_ms: 0,
+            save_every_generations: 0,
+            encrypted: false,
             grace_ms: 0,
             save_to: None,
             save_rate_bytes: 0,

@@ -4,6 +4,7 @@
 //! connection and is counted; on the way out no process, image or segment is left.
 
 use crate::agent::{self, Agent};
+use crate::at_rest;
 use crate::crew::Crew;
 use crate::guest;
 use crate::ha::{HaError, Lead, Vouch};
@@ -269,7 +270,7 @@ fn take_up(folder: &Path) -> Result<SavedJob, BeginError> {
     // Storage of nodes of which no process is left.
     for path in std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()) {
         if path.file_name().is_some_and(|n| n.as_bytes().starts_with(b"node-")) && path.is_dir() {
-            std::fs::remove_dir_all(&path).map_err(|e| BeginError::File(path, e))?;
+            at_rest::remove_dir_all(&path).map_err(|e| BeginError::File(path, e))?;
         }
     }
     Ok(saved)
@@ -620,7 +621,7 @@ fn check_spec(spec: JobSpec) -> Result<JobSpec, String> {
     if spec.nodes > 0 && spec.ft == Ft::Verify {
         return Err(String::from("asks for a verification on several nodes"));
     }
-    let without = spec.nodes == 0 || (spec.save_every_ms > 0 && spec.is_vaulted());
+    let without = spec.nodes == 0 || (spec.saves() && spec.is_vaulted());
     let one = clusters.count() < 2 || spec.is_vaulted();
     let one = matches!(spec.ft, Ft::Cluster { .. }) && one;
     if spec.ft.has_units() && (without || one) {
@@ -741,6 +742,10 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Res
             job.inject_gateways(&clusters)?;
             outlet.send(&NodeMsg::Done);
         }
+        ClientMsg::Block { clusters, block } => {
+            job.block_clusters(&clusters, block)?;
+            outlet.send(&NodeMsg::Done);
+        }
         ClientMsg::KillController => job.inject_controller()?,
         ClientMsg::Grow { .. }
         | ClientMsg::GrowHosts { .. }
@@ -777,6 +782,8 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Res
             job.abort();
             outlet.send(&NodeMsg::Done);
         }
+        ClientMsg::Vault => job.tell_vault(outlet)?,
+        ClientMsg::Scrub { write, rate } => job.ask_scrub(write, rate, outlet.clone())?,
         ClientMsg::Events { from, follow } => job.tell_events(from, follow, outlet.clone()),
         ClientMsg::Hello { .. }
         | ClientMsg::Start(_)

@@ -119,7 +119,9 @@ impl Session {
             None => config,
         };
         let looks = apart.as_ref().map_or(peers.leads(), |apart| apart.leads(peers.rank));
-        let mut life = [i64::from(peers.all(steps::prepare(&config, &folder, &peers, looks))?)];
+        let gone = apart.as_ref().map(|apart| apart.gone(&peers)).unwrap_or_default();
+        let prepared = steps::prepare(&config, &folder, &peers, (looks, &gone));
+        let mut life = [i64::from(peers.all(prepared)?)];
         peers.most(&mut life)?;
         let life = u32::try_from(life[0]).unwrap_or(0).saturating_add(1);
         Ok(Session {
@@ -388,12 +390,8 @@ impl Session {
         };
         let parts = store::parts(&self.folder);
         store::retain(&parts, own, &near)?;
-        if let Some(apart) = self.apart.as_ref().filter(|apart| apart.leads(self.peers.rank)) {
-            // Of processes that are on other nodes now.
-            let gone = (0..self.peers.ranks).filter(|rank| !apart.here.contains(rank));
-            for rank in gone {
-                store::retain(&parts, (name, rank), &near)?;
-            }
+        for rank in self.apart.iter().flat_map(|apart| apart.gone(&self.peers)) {
+            store::retain(&parts, (name, rank), &near)?;
         }
         match &self.config.persistent {
             // What an earlier run flushed stays until this one has something newer there.

@@ -9,17 +9,18 @@ use crate::{guard, store};
 use std::path::{Path, PathBuf};
 
 /// Makes this process's place ready. Returns how many runs there were before, as far as it knows.
-/// `looks`: into the vault, too.
+/// `looks`: into the vault, too; `gone`: processes that are on other nodes now.
 pub fn prepare(
     config: &Config,
     folder: &Path,
     peers: &Peers,
-    looks: bool,
+    (looks, gone): (bool, &[u32]),
 ) -> Result<u32, RegionsError> {
     let mut seen = Vec::new();
     for place in [store::parts(folder), store::files(folder)] {
         store::make(&place)?;
         store::clean(&place, peers.rank)?;
+        gone.iter().try_for_each(|rank| store::clean(&place, *rank))?;
     }
     for folder in &config.folders {
         seen.extend(store::list(&store::parts(folder))?);

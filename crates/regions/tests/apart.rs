@@ -286,6 +286,7 @@ fn killed_at(call: u64, loses: bool) -> bool {
     let wanted = |found: &Option<i64>| *found == Some(20) || (!went_well && *found == Some(10));
     assert!(found.as_ref().is_ok_and(wanted), "call {call}: {found:?}");
     stored(3, at(call as usize % 2), &[30]);
+    assert_eq!(files(home.path(), "parts/heat."), Vec::<PathBuf>::new(), "call {call}");
     assert_eq!(restore(3, at(0)), Ok(Some(30)), "call {call}");
     done.iter().any(Option::is_none)
 }

@@ -90,6 +90,7 @@ pub(super) struct Books {
     pub sets: Vec<super::units::Taking>,
     /// Nodes that were told to end, and when.
     pub notices: BTreeMap<u32, Moment>,
+    pub blocks: super::silence::Blocks,
 }
 
 impl Job {
@@ -246,6 +247,7 @@ impl Job {
             pauses: self.pauses.clone(),
             sets: self.units.taking(),
             notices: self.known_notices(),
+            blocks: self.gateways.blocks.clone(),
         }
     }
 

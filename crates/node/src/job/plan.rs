@@ -86,8 +86,9 @@ impl Job {
             Some(_) => Planner::together(homes),
             None if self.spec.ft == Ft::Node => Planner::by_node(homes),
             None if self.units.exist() => Planner::by_cluster(homes, units::neighbours(&self.spec)),
-            None => Planner::new(homes).with_neighbours(units::neighbours(&self.spec)),
+            None => Planner::new(homes),
         };
+        let planner = planner.with_neighbours(units::neighbours(&self.spec));
         let planner = planner.with_routers(self.spec.router_nodes());
         let mut planner = super::vault::with_rule(planner, self.spec.vault);
         for &member in members {

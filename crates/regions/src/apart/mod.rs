@@ -57,6 +57,13 @@ impl Apart {
         self.here.first() == Some(&rank)
     }
 
+    /// Processes that do not see this folder, and may have before they were on other nodes: for its
+    /// member, which clears away what they left.
+    pub fn gone(&self, peers: &Peers) -> Vec<u32> {
+        let others = (0..peers.ranks).filter(|rank| !self.here.contains(rank));
+        if self.leads(peers.rank) { others.collect() } else { Vec::new() }
+    }
+
     /// The process through which this one's folder is read.
     pub fn leader(&self) -> u32 {
         self.here.first().copied().unwrap_or(0)
