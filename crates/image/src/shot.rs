@@ -38,10 +38,9 @@ pub struct Shot {
     pub(crate) twin: Option<Process>,
     /// The process whose memory is read.
     pub(crate) pid: libc::pid_t,
-    pub(crate) original: libc::pid_t,
+    /// The process that this is about: its number and start.
+    pub(crate) original: (libc::pid_t, u64),
     pub(crate) stage: Option<Stage>,
-    /// Number and start of the process.
-    pub(crate) process: (libc::pid_t, u64),
     /// Those of its children.
     pub(crate) children: Vec<Shot>,
     /// All processes of its family and their twins.
@@ -193,10 +192,9 @@ impl Frozen {
             path: path.unwrap_or(Path::new("")).to_path_buf(),
             twin,
             pid: source,
-            original: pid,
+            original: process(pid)?,
             stage: Some(stage),
             family: Rc::clone(&survey.family),
-            process: process(pid)?,
             children: self.shots_of_children(path, tracker, wish, survey)?,
             changes,
             choice,
@@ -244,7 +242,7 @@ impl Frozen {
             shot.map_err(|why| tree::of_child(number, why))
         });
         let shots: Vec<Shot> = shots.collect::<Result<_, _>>()?;
-        let left: Vec<_> = shots.iter().map(|shot| shot.process).collect();
+        let left: Vec<_> = shots.iter().map(|shot| shot.original).collect();
         tracker.keep_children(&left);
         Ok(shots)
     }

@@ -92,7 +92,7 @@ impl Shot {
     ) -> Result<Vec<ImageReport>, CaptureError> {
         let mut reports = Vec::new();
         for (n, child) in std::mem::take(&mut self.children).into_iter().enumerate() {
-            let (pid, tracker) = (child.original, tracker.child(child.process));
+            let (pid, tracker) = (child.original.0, tracker.child(child.original));
             match child.write_to(&tree::child_path(path, n), b"", tracker) {
                 Ok(report) => {
                     // The file is named by its identity: it is not rewritten, as those are that
@@ -298,7 +298,7 @@ impl Shot {
         let is_twin = self.twin.is_some();
         let orphans = std::mem::take(&mut snapshot.orphans);
         let frozen = snapshot.maps.clone();
-        let state = state(self.original, snapshot, &agent, self.pid)?;
+        let state = state(self.original.0, snapshot, &agent, self.pid)?;
         fault::point(fault::TWIN_ASKED)?;
         // What a twin does not inherit was read, with all flags, at the freeze.
         let inherited = dont_fork.is_empty() && frozen.iter().all(|m| m.vm_flags.is_empty());
