@@ -147,7 +147,12 @@ impl World {
                     self.roll_back();
                 }
                 Action::Leaving { round, .. } => self.say_to_all(&ToNode::Leaving { round }),
-                Action::Vacate { .. } => self.fail(String::from("ranks leave alone")),
+                Action::Vacate { member } => {
+                    let home = |rank| self.controller.planner.home(rank);
+                    if (0..self.ranks()).any(|rank| home(rank) == Some(member)) {
+                        self.fail(String::from("ranks leave alone"));
+                    }
+                }
                 Action::Dismiss { member } => self.dismiss(member),
                 Action::Lost => self.fail(String::from("all is lost, and there are nodes")),
             }

@@ -19,8 +19,20 @@ impl World {
         if keepers.len() > 2 && self.random.one_in(3) {
             members.extend(self.random.pick(&keepers).filter(|m| *m != member));
         }
+        if !self.some_stay(&members) {
+            return;
+        }
         self.trace(|| format!("{members:?} are to leave"));
         self.input(Input::Leave { members, wishes: BTreeMap::new() });
+    }
+
+    /// Whether a node lives without these that nobody wants to leave.
+    pub fn some_stay(&self, without: &[Member]) -> bool {
+        let planner = &self.controller.planner;
+        let leaves = |node: u32| planner.leaving().any(|m| m.node == node);
+        let without = |node: u32| without.iter().any(|m| m.node == node);
+        let known = self.controller.known.keys().copied();
+        known.filter(|n| self.nodes.contains_key(n)).any(|n| !leaves(n) && !without(n))
     }
 
     /// Whether ranks are to stand for nodes that leave. If all do, these are told so.
@@ -57,9 +69,13 @@ impl World {
         self.trace(|| format!("{member} is dismissed"));
         self.report.left += 1;
         self.controller.known.remove(&member.node);
-        let stay = self.controller.known.len();
+        let stay = self.controller.planner.keepers().len();
+        // Of one node there is one copy.
+        self.losses += u64::from(stay < 2 && !self.vaulted);
         let kept = self.controller.kept_sets();
-        for key in kept.iter().flat_map(|g| (0..self.ranks()).map(move |rank| (rank, *g))) {
+        let of_set = |g: &u32| (0..self.ranks()).map(|rank| (rank, *g)).collect::<Vec<_>>();
+        let keys: Vec<Key> = kept.iter().flat_map(of_set).collect();
+        for key in keys {
             let has = |n: &&Node| n.own.node != member.node && n.disk.contains_key(&key);
             let copies = self.nodes.values().filter(has).count();
             let dead = self.controller.known.keys().filter(|n| !self.nodes.contains_key(n)).count();

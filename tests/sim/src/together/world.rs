@@ -329,7 +329,7 @@ impl World {
 
     fn kill_node(&mut self) {
         let all: Vec<Member> = self.nodes.values().map(|n| n.own).collect();
-        let Some(member) = self.random.pick(&all).filter(|_| all.len() > 1) else { return };
+        let Some(member) = self.random.pick(&all).filter(|m| self.some_stay(&[*m])) else { return };
         self.trace(|| format!("FAULT {member} dies"));
         self.nodes.remove(&member.node);
         self.losses += 1;
