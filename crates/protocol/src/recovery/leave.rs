@@ -8,8 +8,8 @@
 //! together do so as one *party*: the ranks of all of them move at one time. With a rank of a
 //! recovery unit the whole unit does: all of it stands with one set, and comes back from that,
 //! those of nodes that stay where they were. Where all ranks go back together all of them stand,
-//! and go back to that set with other homes: nobody leaves a node in another way then. A member that
-//! is dismissed may join again under another epoch: so ranks migrate from nodes that stay.
+//! and go back to that set with other homes: nobody leaves a node in another way then. A member
+//! that is dismissed may join again under another epoch: so ranks migrate from nodes that stay.
 //!
 //! Kept true: at each moment the node may be lost, or any other one, as if nothing left; a node is
 //! dismissed only when all ranks are in their places, every image is as safe without the leaving
