@@ -151,7 +151,8 @@ impl Job {
             }
             return;
         }
-        if !self.monitor.running() {
+        if !self.monitor.running() || !self.planned {
+            // All are going back: then the planner says who still leaves.
             return;
         }
         if let Some(why) = self.unprotected.clone() {

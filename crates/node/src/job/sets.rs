@@ -175,6 +175,7 @@ impl Job {
         for rank in set.ranks() {
             let r = self.rank(rank);
             (r.capturing, r.partner) = (None, None);
+            self.image_stands(rank, set.generation(), None);
             self.to_all(&ToNode::Remove { rank, generations: vec![set.generation()] });
         }
     }
