@@ -773,7 +773,7 @@ impl Planner {
         self.copying.clear();
         self.awaited.clear();
         self.unfit.clear();
-        self.forget_leaves();
+        self.settle_leaves();
     }
 
     /// The controller was started again, with this state read from its log: says all that may have

@@ -377,6 +377,20 @@ def test_a_node_that_leaves_is_not_asked_again():
         assert not job.count("rolled-back") and not job.count("diverged"), job.report()
 
 
+def test_ranks_that_go_back_together_go_on_elsewhere():
+    """All of them, from a set with which they stand: nobody has done anything since."""
+    expected("farm")
+    with Nodes("farm", 3, ["--ft", "coordinated"], ckpt_every=3600) as job:
+        record = job.wait_running(4)
+        drain(job, "1")
+        is_gone(job, 1, record)
+        job.wait_event("rolled-back", text="all ranks, to go on elsewhere where they stood")
+        now = job.status()
+        assert now["rollbacks"] == 0 and not on_node(now, 1), now
+        job.ends_as("farm")
+        assert job.count("rolled-back") == 1 and not job.count("node-lost"), job.report()
+
+
 def test_a_drain_is_called_off_as_long_as_no_rank_has_moved():
     """Ctrl-C ends the command and nothing else, and says how."""
     expected("farm")
@@ -401,7 +415,7 @@ def test_a_drain_is_called_off_as_long_as_no_rank_has_moved():
 
 
 def test_other_jobs_have_no_node_to_spare():
-    for options, told in ([], "--nodes"), (["--nodes", "2", "--ft", "coordinated"], "coordinated"):
+    for options, told in ([], "--nodes"), (["--nodes", "2", "--ft", "none"], "none"):
         with Nodes("heat", options) as job:
             job.wait_running(4)
             refused(job, ["0"], told)

@@ -108,10 +108,12 @@ fn simulate(ask: &Ask) -> Result<ExitCode, String> {
     let trace = ask.trace;
     if ask.is("--together") {
         let all = together::Mistake::ALL.into_iter().chain(together::Mistake::VAULT);
+        let all = all.chain(together::Mistake::DRAIN);
         let mistake = ask.mistake(&all.collect::<Vec<_>>())?;
         let vaulted = ask.is("--vault");
         let kind = if vaulted { together::Kind::Vault } else { together::Kind::Copies };
-        return Ok(ask.seeds(|s| together::run(s, kind, mistake, trace), together::Report::add));
+        let run = if ask.is("--drain") { together::run_drain } else { together::run };
+        return Ok(ask.seeds(|s| run(s, kind, mistake, trace), together::Report::add));
     }
     if ask.is("--links") {
         let mistake = ask.mistake(&links::Mistake::ALL)?;

@@ -301,30 +301,43 @@ fn every_mutation_is_found() {
 
 #[test]
 fn no_seed_of_ranks_that_go_back_together_finds_a_fault() {
-    none_of_sets_finds_a_fault("--together", together::Kind::Copies);
+    none_of_sets_finds_a_fault("--together", together::Kind::Copies, together::run);
+}
+
+/// The same where nodes leave, all ranks with them.
+#[test]
+fn no_seed_of_sets_with_nodes_that_leave_finds_a_fault() {
+    let kind = together::Kind::Copies;
+    let total = none_of_sets_finds_a_fault("--together --drain", kind, together::run_drain);
+    assert!(total.left > SEEDS, "{total}");
 }
 
 /// The same with the sets in a vault that bears one loss, or two.
 #[test]
 fn no_seed_of_sets_in_a_vault_finds_a_fault() {
-    none_of_sets_finds_a_fault("--together --vault", together::Kind::Vault);
+    none_of_sets_finds_a_fault("--together --vault", together::Kind::Vault, together::run);
 }
 
-fn none_of_sets_finds_a_fault(way: &str, kind: together::Kind) {
-    let one = |seed| together::run(seed, kind, None, false);
+type OneOfSets =
+    fn(u64, together::Kind, Option<together::Mistake>, bool) -> Result<together::Report, String>;
+
+fn none_of_sets_finds_a_fault(way: &str, kind: together::Kind, run: OneOfSets) -> together::Report {
+    let one = |seed| run(seed, kind, None, false);
     let total = total_of(way, one, together::Report::add);
     assert!(total.faults > SEEDS && total.node_deaths > SEEDS / 2, "{total}");
     assert!(total.sets > SEEDS && total.void > SEEDS / 20, "{total}");
     assert!(total.roll_backs > SEEDS && total.beginnings < total.roll_backs, "{total}");
     let vault = kind == together::Kind::Vault;
     assert_eq!((total.rounds > SEEDS, total.unvaulted > SEEDS / 10), (vault, vault), "{total}");
+    total
 }
 
 #[test]
 fn every_mistake_with_a_set_is_found() {
-    use together::{Kind, Mistake, run};
+    use together::{Kind, Mistake, run, run_drain};
     all_are_found(Mistake::ALL, |m, seed| run(seed, Kind::Copies, Some(m), false).is_err());
     all_are_found(Mistake::VAULT, |m, seed| run(seed, Kind::Vault, Some(m), false).is_err());
+    all_are_found(Mistake::DRAIN, |m, seed| run_drain(seed, Kind::Copies, Some(m), false).is_err());
 }
 
 /// The real links, over connections that break at any byte.

@@ -10,7 +10,7 @@ use crate::membership::Member;
 use crate::outlet::Outlet;
 use crate::points;
 use crate::recovery::Stage;
-use eyrie_control::{Ft, LeaveStep, Leaving, NodeMsg};
+use eyrie_control::{LeaveStep, Leaving, NodeMsg};
 use eyrie_protocol::recovery::spread;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -248,11 +248,14 @@ impl Job {
                         or --hosts";
             return Err(text.into());
         }
-        if self.spec.ft != Ft::Logged && !self.spec.ft.has_units() {
+        if !self.spec.ft.protects() {
             let ft = self.spec.ft.name();
             return Err(format!("nodes do not leave jobs with --ft {ft}, which this one has"));
         }
-        if self.units.exist() && self.spec.is_vaulted() {
+        if let Some(why) = self.no_more_sets() {
+            return Err(why);
+        }
+        if (self.units.exist() || self.together.is_some()) && self.spec.is_vaulted() {
             let ft = self.spec.ft.name();
             return Err(format!("nodes do not leave jobs with --ft {ft} and --vault, so far"));
         }

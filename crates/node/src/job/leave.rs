@@ -151,7 +151,8 @@ impl Job {
             }
             return;
         }
-        if !self.monitor.running() {
+        if !self.monitor.running() || !self.planned {
+            // All are going back: then the planner says who still leaves.
             return;
         }
         if let Some(why) = self.unprotected.clone() {
@@ -181,9 +182,13 @@ impl Job {
         let ranks = self.placement.ranks_on(node);
         let runs = |job: &Job, rank: u32| !job.ranks[rank as usize].gone;
         let live: Vec<u32> = ranks.into_iter().filter(|r| runs(self, *r)).collect();
-        if self.units.exist() {
+        if self.units.exist() || self.together.is_some() {
             let round = self.round_of(node);
-            let stands = self.bring_units_to_stand(node, round)?;
+            let stands = match &self.together {
+                Some(_) if live.is_empty() => true,
+                Some(_) => self.bring_all_to_stand(round)?,
+                None => self.bring_units_to_stand(node, round)?,
+            };
             self.tell_leave(node, step_of(round), describe(&live));
             return Ok(stands);
         }
@@ -278,7 +283,7 @@ impl Job {
     /// no time to lose.
     fn was_copied(&mut self, rank: u32, bytes: u64, took_ms: f64) {
         let leave = self.leaves.get(&self.placement.home(rank));
-        let slows = leave.is_some_and(|l| l.limit_ms.is_none());
+        let slows = leave.is_some_and(|l| l.limit_ms.is_none()) && self.together.is_none();
         let moves = &mut self.rank(rank).moves;
         let before = moves.part;
         moves.round(bytes, took_ms, slows);

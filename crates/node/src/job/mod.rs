@@ -37,6 +37,7 @@ mod room;
 mod rounds;
 mod saving;
 mod seat;
+mod set_leave;
 mod sets;
 mod silence;
 mod start;

@@ -5,8 +5,7 @@
 //! them to: then the job is saved, so that it can be restarted. So it is when the controller's
 //! machine is to end (`eyrie notice` there), unless another can go on with it, and on SIGTERM to
 //! the controller, if states of the job are saved in any case (`--save-every`); then it ends, also
-//! if it cannot be saved. Of ranks that go back together none leaves its node: all are checkpointed
-//! at once, and once more when the time is almost over.
+//! if it cannot be saved.
 //!
 //! Kept true: what is decided waits a moment for the notices of others; what cannot be done is
 //! told, and tried again as long as there is time, also what was begun and came to nothing, and
@@ -33,10 +32,6 @@ pub(super) struct Notices {
     obstacle: Option<String>,
     /// The controller, or its machine, is told to end.
     here: Option<Here>,
-    /// Nodes for which all ranks were checkpointed together at once, and those for which they were
-    /// when their time was almost over.
-    early: BTreeSet<u32>,
-    late: BTreeSet<u32>,
 }
 
 /// The controller is to end.
@@ -96,7 +91,6 @@ impl Job {
         let result = match going.is_empty() {
             true => return,
             false if self.nobody_stays(&live, &going) => self.save_in_time(&going),
-            false if self.together.is_some() => self.checkpoint_in_time(&going),
             false => self.drain_in_time(&going),
         };
         if let Err(why) = result {
@@ -183,32 +177,6 @@ impl Job {
         self.drain_unasked(new.clone(), limit_ms).map_err(|why| {
             format!("{} is to end, and cannot leave the job: {why}", self.names(&new))
         })
-    }
-
-    /// Some go, and no node leaves such a job: what all go back to is made as new as can be.
-    fn checkpoint_in_time(&mut self, nodes: &BTreeSet<u32>) -> Result<(), String> {
-        let (names, left) = (self.names(nodes), self.time_left(nodes));
-        if let Some(why) = self.no_more_sets() {
-            return Err(format!(
-                "{names} is to end, and what all ranks go back to then gets no newer: {why}"
-            ));
-        }
-        let Some(together) = &mut self.together else { return Ok(()) };
-        let early = nodes.iter().filter(|n| self.notices.early.insert(**n)).count() > 0;
-        let least = together.took_ms().map(|ms| 2 * Duration::from_millis(ms) + 2 * SETTLE);
-        let late = !early
-            && least.is_some_and(|least| left <= least)
-            && nodes.iter().filter(|n| self.notices.late.insert(**n)).count() > 0;
-        if early || late {
-            together.request();
-        }
-        if early {
-            self.say(format!(
-                "{names} is to end, and nodes do not leave jobs with --ft coordinated: all ranks \
-                 are checkpointed now, and go back to that when it is gone"
-            ));
-        }
-        Ok(())
     }
 
     /// SIGTERM to the controller of a job in an allocation of Slurm is the allocation's end: the

@@ -8,6 +8,7 @@
 //! first one comes back; a set under way when somebody dies is given up, with the round of the
 //! vault that was under way.
 
+use super::rounds::Round;
 use super::{Capture, Job};
 use crate::membership::Member;
 use crate::monitor;
@@ -30,7 +31,7 @@ impl Job {
     /// Takes a set if one is due and every rank runs.
     pub(super) fn schedule_set(&mut self) {
         self.tick_plan();
-        let (now, hold) = (self.ranks_ms(), self.suspend.is_some());
+        let now = self.ranks_ms();
         let ready = |r: &super::Rank| !r.gone && r.proc.is_some() && r.starting.is_none();
         let placed = self.planner.as_ref().is_some_and(Planner::placed);
         if !placed || !self.ranks.iter().all(ready) {
@@ -38,6 +39,8 @@ impl Job {
         }
         self.flush_set();
         let Some(generation) = self.together.as_mut().and_then(|t| t.next_set(now)) else { return };
+        let round = self.together.as_mut().and_then(|t| t.round.take());
+        let hold = self.suspend.is_some() || round == Some(Round::Last);
         let homes = (0..self.size()).map(|rank| (rank, self.placement.home(rank))).collect();
         let set = Set::new(generation, homes);
         let mut parts: BTreeMap<u32, Vec<SetPart>> = BTreeMap::new();
@@ -46,6 +49,7 @@ impl Job {
             let part = self.set_part_of(rank, generation);
             parts.entry(home).or_default().extend(part);
         }
+        self.begin_round_of_set(round, generation);
         if let Some(together) = &mut self.together {
             together.taking = Some(Taking { set, begun_ms: now, hold });
         }
@@ -171,6 +175,7 @@ impl Job {
         for rank in set.ranks() {
             let r = self.rank(rank);
             (r.capturing, r.partner) = (None, None);
+            self.image_stands(rank, set.generation(), None);
             self.to_all(&ToNode::Remove { rank, generations: vec![set.generation()] });
         }
     }
@@ -181,7 +186,7 @@ impl Job {
         let Some(together) = &mut self.together else { return };
         if let Some(taking) = together.taking.take() {
             together.rest(now, taking.begun_ms);
-            together.told = None;
+            together.succeeded();
         }
         self.flush_set();
     }
@@ -215,10 +220,14 @@ impl Job {
             self.throw_away(&taking.set);
         }
         self.stop_flush();
-        self.rollbacks += 1;
+        let stands = |r: &super::Rank| r.moves.stop.as_ref().is_some_and(|s| s.holds && s.counts);
+        let moves = !self.leaves.is_empty() && self.ranks.iter().all(stands);
+        self.rollbacks += u64::from(!moves);
+        self.together.iter_mut().for_each(|t| t.moves = moves);
         for rank in 0..self.size() {
             let r = self.rank(rank);
             (r.order, r.partner, r.pending, r.capturing) = (None, None, None, None);
+            r.moves.stop = None;
             r.gone = false;
             // What comes again may come in another order.
             r.tapes.iter_mut().for_each(|t| t.give_up());
@@ -240,7 +249,11 @@ impl Job {
         };
         let todo = planner.step(Input::AllDown { members });
         let set = planner.set();
-        self.tell_back(set, "all ranks, together");
+        let text = match self.together.as_ref().is_some_and(|t| t.moves) {
+            true => "all ranks, to go on elsewhere where they stood",
+            false => "all ranks, together",
+        };
+        self.tell_back(set, text);
         self.carry_out(todo, false);
         if set == 0 {
             self.forget_vault();

@@ -16,6 +16,9 @@ use eyrie_control::{EventKind, Ft};
 use eyrie_protocol::muster::Muster;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// After so many sets in a row that did not come about nodes do not leave.
+const MOST_FAILED: u32 = 3;
+
 /// A set of checkpoints that is being taken.
 struct UnderWay {
     generation: u32,
@@ -41,10 +44,14 @@ struct Set {
 pub(super) struct Together {
     every_ms: u64,
     due_ms: u64,
-    /// How long the last one took.
-    took_ms: Option<u64>,
+    /// How many in a row did not come about.
+    failed: u32,
+    /// All stood, to go on elsewhere.
+    pub(super) moves: bool,
     /// Somebody waits for one.
     wanted: bool,
+    /// Over nodes: it is one of the rounds of nodes that leave.
+    pub(super) round: Option<super::rounds::Round>,
     /// Number of the last one that was begun.
     last: u32,
     under_way: Option<UnderWay>,
@@ -68,8 +75,10 @@ impl Together {
         Together {
             every_ms: if every_ms == 0 { u64::MAX } else { every_ms },
             due_ms: now_ms.saturating_add(first),
-            took_ms: None,
+            failed: 0,
+            moves: false,
             wanted: false,
+            round: None,
             last: 0,
             under_way: None,
             sets: Vec::new(),
@@ -94,9 +103,7 @@ impl Together {
 
     /// The next one comes so long after the last that they take at most half of the job's time.
     pub(super) fn rest(&mut self, now_ms: u64, begun_ms: u64) {
-        let took_ms = now_ms.saturating_sub(begun_ms);
-        let pause = self.every_ms.max(took_ms);
-        self.took_ms = Some(took_ms);
+        let pause = self.every_ms.max(now_ms.saturating_sub(begun_ms));
         self.due_ms = now_ms.saturating_add(pause);
     }
 
@@ -109,7 +116,7 @@ impl Together {
     /// Over nodes: all ranks go back. Returns the set that was being taken.
     pub(super) fn go_back(&mut self, now_ms: u64, asked: bool) -> Option<super::sets::Taking> {
         self.wanted |= asked;
-        self.ended = None;
+        (self.ended, self.round) = (None, None);
         self.back.give_up();
         self.due_ms = now_ms.saturating_add(self.every_ms);
         self.taking.take()
@@ -132,9 +139,16 @@ impl Together {
         self.wanted = true;
     }
 
-    /// How long the last one took.
-    pub(super) fn took_ms(&self) -> Option<u64> {
-        self.took_ms
+    /// One counts.
+    pub(super) fn succeeded(&mut self) {
+        (self.told, self.failed) = (None, 0);
+    }
+
+    /// Why sets do not come about, if so many in a row did not.
+    pub(super) fn fails(&mut self) -> Option<String> {
+        let why = self.told.clone().filter(|_| self.failed >= MOST_FAILED)?;
+        self.failed = 0;
+        Some(format!("no checkpoint of all ranks can be taken: {why}"))
     }
 
     /// Whether a set is being taken.
@@ -321,6 +335,7 @@ impl Job {
 
     pub(super) fn set_failed(&mut self, generation: u32, why: String) {
         self.remove_segment(&saved::segment_name(generation));
+        self.together.iter_mut().for_each(|t| t.failed += 1);
         let told = self.together.as_mut().map(|t| t.told.replace(why.clone()));
         if told.flatten().as_ref() != Some(&why) {
             self.say(format!(

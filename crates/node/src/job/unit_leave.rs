@@ -93,10 +93,11 @@ impl Job {
     /// The ranks that stand because this one may be moved: those of its unit, if nothing of that is
     /// on a node that leaves any more.
     pub(super) fn stand_for(&self, rank: u32) -> Vec<u32> {
-        if !self.units.exist() {
-            return vec![rank];
-        }
-        let ranks = self.units.ranks_of(self.units.turn(rank));
+        let ranks: Vec<u32> = match self.together {
+            Some(_) => (0..self.size()).collect(),
+            None if !self.units.exist() => return vec![rank],
+            None => self.units.ranks_of(self.units.turn(rank)),
+        };
         let leaves = |r: &u32| self.leaves.contains_key(&self.placement.home(*r));
         if ranks.iter().any(leaves) { Vec::new() } else { ranks }
     }
@@ -138,6 +139,7 @@ impl Job {
                 self.to_home(rank, ToNode::LetGo { rank });
                 match self.units.exist() {
                     true => self.tell_scheduler(rank),
+                    false if self.together.is_some() => {}
                     false => {
                         let lives = self.ranks[rank as usize].proc.is_some();
                         self.scheduler.set_live(rank, lives && self.protected());

@@ -7,8 +7,9 @@
 //! *gone* (nothing of the job hangs on it any more: it is dismissed). Members that are to leave
 //! together do so as one *party*: the ranks of all of them move at one time. With a rank of a
 //! recovery unit the whole unit does: all of it stands with one set, and comes back from that,
-//! those of nodes that stay where they were. A member that is
-//! dismissed may join again under another epoch: so ranks migrate from nodes that stay.
+//! those of nodes that stay where they were. Where all ranks go back together all of them stand,
+//! and go back to that set with other homes: nobody leaves a node in another way then. A member
+//! that is dismissed may join again under another epoch: so ranks migrate from nodes that stay.
 //!
 //! Kept true: at each moment the node may be lost, or any other one, as if nothing left; a node is
 //! dismissed only when all ranks are in their places, every image is as safe without the leaving
@@ -127,7 +128,7 @@ impl Planner {
         let known = |m: &&Member| self.members.contains(*m) && self.leaves(m).is_none();
         let going: BTreeSet<Member> = members.iter().filter(known).copied().collect();
         let stays = |m: &Member| !going.contains(m) && self.takes(m);
-        if self.together || going.is_empty() || !self.members.iter().any(stays) {
+        if going.is_empty() || !self.members.iter().any(stays) {
             return;
         }
         self.leaves.party += 1;
@@ -158,6 +159,23 @@ impl Planner {
         todo.push(Action::Leaving { round, members });
     }
 
+    /// All begin anew. If they go back together those that are to leave still are, with new epochs,
+    /// and what was on them comes back elsewhere.
+    pub(super) fn settle_leaves(&mut self) {
+        let now = |m: &Member| self.members.iter().copied().find(|n| n.node == m.node);
+        let renewed = |(m, leave): (&Member, &Leave)| {
+            Some((now(m)?, Leave { stage: Stage::Moving, party: leave.party }))
+        };
+        self.leaves.nodes = self.leaves.nodes.iter().filter_map(renewed).collect();
+        for wishes in self.leaves.wishes.values_mut() {
+            *wishes = wishes.iter().filter_map(now).collect();
+        }
+        self.leaves.exposed.clear();
+        if !self.together || self.takers().is_empty() {
+            self.forget_leaves();
+        }
+    }
+
     /// All go back to the beginning: nobody leaves.
     pub(super) fn forget_leaves(&mut self) {
         self.leaves.nodes.clear();
@@ -178,7 +196,10 @@ impl Planner {
             return;
         }
         if self.rolling_back {
-            return self.forget_leaves();
+            if !self.together {
+                self.forget_leaves();
+            }
+            return;
         }
         let members = &self.members;
         self.leaves.nodes.retain(|m, _| members.contains(m));
@@ -191,6 +212,9 @@ impl Planner {
             self.tell_leaving(todo);
         }
         self.set_out(todo);
+        if self.rolling_back {
+            return;
+        }
         while let Some(member) = self.free_to_go() {
             self.leaves.nodes.remove(&member);
             todo.push(Action::Dismiss { member });
@@ -209,6 +233,9 @@ impl Planner {
         let waits = |party: u64| leaves().any(|l| l.party == party && l.stage == Stage::Stopping);
         let ready = |l: &(&Member, &Leave)| l.1.stage == Stage::Standing && !waits(l.1.party);
         let all: Vec<Member> = self.leaves.nodes.iter().filter(ready).map(|l| *l.0).collect();
+        if self.together && self.ranks.iter().any(|r| all.contains(&r.home)) {
+            return self.roll_back(String::from("ranks go on elsewhere"), todo);
+        }
         for member in &all {
             if let Some(leave) = self.leaves.nodes.get_mut(member) {
                 leave.stage = Stage::Moving;

@@ -87,8 +87,10 @@ impl Planner {
         for index in 0..self.ranks.len() {
             self.forget_later(index, todo);
         }
-        let live =
-            |p: &Planner, home: Member| p.members.iter().copied().find(|m| m.node == home.node);
+        let live = |p: &Planner, home: Member| {
+            let there = p.members.iter().copied().find(|m| m.node == home.node);
+            there.filter(|m| p.leaves(m).is_none())
+        };
         let (stay, go): (Vec<usize>, Vec<usize>) =
             (0..self.ranks.len()).partition(|r| live(self, self.ranks[*r].home).is_some());
         // Those who have lost their node look for the least load among the others.

@@ -21,10 +21,13 @@ pub(super) struct Controller {
     pub round: Option<Round>,
     pub rounds: u64,
     /// Live nodes, as far as is known.
-    known: BTreeMap<u32, Member>,
+    pub(super) known: BTreeMap<u32, Member>,
     homes: Vec<Option<u32>>,
     phase: Phase,
-    set: Option<Set>,
+    pub(super) set: Option<Set>,
+    /// The set after which ranks stand for nodes that leave, and since when that counts.
+    pub held: Option<u32>,
+    pub stands: bool,
     last: u32,
     /// Sets that count, oldest first; 0: the beginning.
     kept: Vec<u32>,
@@ -48,6 +51,8 @@ impl Controller {
             homes: vec![None; map.len()],
             phase: Phase::Running,
             set: None,
+            held: None,
+            stands: false,
             last: 0,
             kept: vec![0],
             done: BTreeSet::new(),
@@ -59,6 +64,11 @@ impl Controller {
     /// Whether parts of a set are being written.
     pub fn writes_set(&self) -> bool {
         self.set.as_ref().is_some_and(|s| !s.is_over())
+    }
+
+    /// Those that count, but for the beginning.
+    pub fn kept_sets(&self) -> Vec<u32> {
+        self.kept.iter().copied().filter(|g| *g > 0).collect()
     }
 
     /// The newest set that counts.
@@ -130,10 +140,20 @@ impl World {
                     self.vault.remove(&(rank, generation));
                     self.say_to_all(&ToNode::Remove { rank, generation });
                 }
-                Action::RollBack { .. } => self.roll_back(),
-                Action::Leaving { .. } | Action::Vacate { .. } | Action::Dismiss { .. } => {
-                    self.fail(String::from("nobody was asked to leave"));
+                Action::RollBack { why } => {
+                    if why == "ranks go on elsewhere" {
+                        self.check_nothing_since(self.controller.newest());
+                    }
+                    self.roll_back();
                 }
+                Action::Leaving { round, .. } => self.say_to_all(&ToNode::Leaving { round }),
+                Action::Vacate { member } => {
+                    let home = |rank| self.controller.planner.home(rank);
+                    if (0..self.ranks()).any(|rank| home(rank) == Some(member)) {
+                        self.fail(String::from("ranks leave alone"));
+                    }
+                }
+                Action::Dismiss { member } => self.dismiss(member),
                 Action::Lost => self.fail(String::from("all is lost, and there are nodes")),
             }
         }
@@ -188,6 +208,7 @@ impl World {
         self.losses += u64::from(self.controller.known.len() < 2 && !self.vaulted);
         let controller = &mut self.controller;
         controller.set = None;
+        controller.stands = controller.held == Some(generation);
         controller.due = self.now + controller.every;
         controller.kept.push(generation);
         let surplus = controller.kept.len().saturating_sub(KEPT);
@@ -207,6 +228,7 @@ impl World {
         }
         self.report.roll_backs += 1;
         self.controller.set = None;
+        self.controller.held = None;
         self.controller.round = None;
         self.controller.phase = Phase::Killing(self.controller.known.keys().copied().collect());
         self.say_to_all(&ToNode::Kill);
@@ -252,6 +274,10 @@ impl World {
         self.controller.known.insert(member.node, member);
         self.input(Input::Joined { member, spare });
         self.say_to(member.node, ToNode::Homes(self.controller.homes.clone()));
+    }
+
+    pub fn is_running(&self) -> bool {
+        matches!(self.controller.phase, Phase::Running)
     }
 
     /// A node more, when nothing is in the way.
@@ -360,6 +386,7 @@ impl World {
                 }
             }
             FromNode::Vaulted { round, images } => self.heard_round(from, round, images),
+            FromNode::Guarded { round } => self.input(Input::Guarded { from, round }),
             FromNode::Killed | FromNode::Joined(_) => {}
         }
     }
@@ -376,6 +403,7 @@ impl World {
         let over = |s: &mut Set| s.is_over() && s.failed().is_some();
         let Some(set) = self.controller.set.take_if(over) else { return };
         self.report.void += 1;
+        self.let_go_on(set.generation());
         self.controller.due = self.now + self.controller.every;
         self.input(Input::Void { generation: set.generation() });
     }
@@ -383,12 +411,17 @@ impl World {
     /// Begins a set if one is due.
     pub fn schedule(&mut self) {
         self.at(100, Event::Schedule);
+        if self.is_running() {
+            self.dismiss_early();
+        }
         if matches!(self.controller.phase, Phase::Running) {
             self.begin_round();
         }
         let c = &self.controller;
         let ready = matches!(c.phase, Phase::Running) && c.planner.placed() && c.done.is_empty();
-        if !ready || c.set.is_some() || self.now < c.due {
+        let leaves = ready && self.tend_leaves();
+        let c = &self.controller;
+        if !ready || c.set.is_some() || c.held.is_some() || (self.now < c.due && !leaves) {
             if ready && self.random.one_in(8) {
                 self.input(Input::Tick);
             }
@@ -408,8 +441,10 @@ impl World {
         }
         self.trace(|| format!("set {generation}"));
         self.controller.set = Some(Set::new(generation, homes));
+        self.controller.held = leaves.then_some(generation);
+        self.controller.stands = false;
         for (node, parts) in parts {
-            self.say_to(node, ToNode::Set { generation, parts });
+            self.say_to(node, ToNode::Set { generation, parts, hold: leaves });
         }
     }
 }

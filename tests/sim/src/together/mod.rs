@@ -7,11 +7,12 @@
 //! known for it.
 
 mod controller;
+mod leave;
 mod node;
 mod vault;
 mod world;
 
-pub use world::{Kind, Mistake, Report, run};
+pub use world::{Kind, Mistake, Report, run, run_drain};
 
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::sets::Verdict;
@@ -71,6 +72,8 @@ enum ToNode {
     Set {
         generation: u32,
         parts: Vec<Part>,
+        /// Ranks do not go on after it.
+        hold: bool,
     },
     Verdict {
         generation: u32,
@@ -92,6 +95,14 @@ enum ToNode {
     },
     Kill,
     Renew(Member),
+    /// Some leave; answered by `Guarded`.
+    Leaving {
+        round: u64,
+    },
+    /// Ranks that stand for that go on.
+    GoOn,
+    /// Nothing hangs on it any more.
+    Depart,
 }
 
 #[derive(Debug, Clone)]
@@ -148,6 +159,9 @@ enum FromNode {
     },
     Killed,
     Joined(Member),
+    Guarded {
+        round: u64,
+    },
 }
 
 /// Between two nodes, about a channel.
@@ -219,6 +233,8 @@ enum Event {
     Schedule,
     Fault,
     Join,
+    /// Somebody wants a node to leave.
+    Drain,
 }
 
 /// A process of a rank.
@@ -239,6 +255,7 @@ struct NodeSet {
     parts: Vec<Part>,
     left: BTreeSet<u32>,
     images: BTreeMap<u32, Image>,
+    hold: bool,
 }
 
 #[derive(Debug, Clone)]

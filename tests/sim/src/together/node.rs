@@ -29,7 +29,9 @@ impl World {
                 node.orders.insert(order.rank, order.clone());
                 self.try_start(order, own);
             }
-            ToNode::Set { generation, parts } => self.set_begins(own, generation, parts),
+            ToNode::Set { generation, parts, hold } => {
+                self.set_begins(own, generation, parts, hold);
+            }
             ToNode::Verdict { generation, verdict } => self.verdict(number, generation, verdict),
             ToNode::Copy { rank, generation, to } => {
                 let after = 30 + self.random.below(500);
@@ -43,6 +45,12 @@ impl World {
                 node.set = None;
                 self.say(own, FromNode::Killed);
             }
+            ToNode::Leaving { round } => self.say(own, FromNode::Guarded { round }),
+            ToNode::GoOn => {
+                node.procs.values_mut().for_each(|p| p.stands = false);
+                self.wake_all(number);
+            }
+            ToNode::Depart => drop(self.nodes.remove(&number)),
             ToNode::Renew(member) => {
                 let (disk, homes) = (std::mem::take(&mut node.disk), self.plan.len());
                 *node = Node { disk, ..Node::new(member, homes) };
@@ -133,7 +141,7 @@ impl World {
         self.say(at, said);
     }
 
-    fn set_begins(&mut self, own: Member, generation: u32, parts: Vec<Part>) {
+    fn set_begins(&mut self, own: Member, generation: u32, parts: Vec<Part>, hold: bool) {
         let Some(node) = self.nodes.get_mut(&own.node) else { return };
         let runs = |p: &Part| {
             let proc = node.procs.get(&p.rank);
@@ -142,7 +150,7 @@ impl World {
         let lacks = parts.iter().any(|p| !runs(p));
         let left = parts.iter().map(|p| p.rank).collect();
         let images = BTreeMap::new();
-        node.set = Some(NodeSet { generation, parts: parts.clone(), left, images });
+        node.set = Some(NodeSet { generation, parts: parts.clone(), left, images, hold });
         if lacks {
             return self.void(own.node);
         }
@@ -199,7 +207,8 @@ impl World {
         }
         let own = node.own;
         let Some(mut set) = node.set.take() else { return };
-        node.procs.values_mut().for_each(|p| p.stands = false);
+        let holds = set.hold && self.mistake != Some(Mistake::NotHeld);
+        node.procs.values_mut().for_each(|p| p.stands = holds);
         for part in set.parts {
             let Some(image) = set.images.remove(&part.rank) else { continue };
             let after = 30 + self.random.below(1000);

@@ -19,6 +19,10 @@ pub enum Mistake {
     GivenToMirror,
     /// What comes from before a roll-back is taken.
     OldLife,
+    /// Ranks that stand for nodes that leave go on when their image is taken.
+    NotHeld,
+    /// A node goes as soon as no rank is there.
+    LeavesEarly,
     /// Images count as soon as a round begins to bring them into the vault.
     VaultedEarly,
     /// The set before goes from the vault before the next one counts.
@@ -28,6 +32,8 @@ pub enum Mistake {
 impl Mistake {
     pub const ALL: [Mistake; 4] =
         [Mistake::NoBarrier, Mistake::LateLog, Mistake::GivenToMirror, Mistake::OldLife];
+    /// Those where nodes leave.
+    pub const DRAIN: [Mistake; 2] = [Mistake::NotHeld, Mistake::LeavesEarly];
     /// Those with a vault.
     pub const VAULT: [Mistake; 2] = [Mistake::VaultedEarly, Mistake::CollectedEarly];
 }
@@ -54,6 +60,8 @@ pub struct Report {
     /// Rounds of the vault, and images that were read out of it.
     pub rounds: u64,
     pub unvaulted: u64,
+    /// Nodes that left.
+    pub left: u64,
 }
 
 impl Report {
@@ -67,18 +75,19 @@ impl Report {
         self.beginnings += other.beginnings;
         self.rounds += other.rounds;
         self.unvaulted += other.unvaulted;
+        self.left += other.left;
     }
 }
 
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Report { events, faults, node_deaths, sets, void, roll_backs, .. } = self;
-        let Report { beginnings, rounds, unvaulted, .. } = self;
+        let Report { beginnings, rounds, unvaulted, left, .. } = self;
         write!(
             f,
             "{events} events, {faults} faults, {node_deaths} nodes lost, {sets} sets, {void} void, \
              {roll_backs} times all back, {beginnings} of them to the beginning, {rounds} rounds, \
-             {unvaulted} images read out of the vault"
+             {unvaulted} images read out of the vault, {left} nodes left"
         )
     }
 }
@@ -117,6 +126,19 @@ pub(super) struct World {
 /// Runs the simulation of a seed.
 pub fn run(seed: u64, kind: Kind, mistake: Option<Mistake>, trace: bool) -> Result<Report, String> {
     World::new(seed, kind, mistake, trace).run()
+}
+
+/// The same where nodes are asked to leave.
+pub fn run_drain(
+    seed: u64,
+    kind: Kind,
+    mistake: Option<Mistake>,
+    trace: bool,
+) -> Result<Report, String> {
+    let mut world = World::new(seed, kind, mistake, trace);
+    let first = 100 + world.random.below(3000);
+    world.at(first, Event::Drain);
+    world.run()
 }
 
 impl World {
@@ -231,6 +253,7 @@ impl World {
             Event::Schedule => self.schedule(),
             Event::Fault => self.fault(),
             Event::Join => self.join_late(),
+            Event::Drain => self.drain(),
         }
     }
 
@@ -306,7 +329,7 @@ impl World {
 
     fn kill_node(&mut self) {
         let all: Vec<Member> = self.nodes.values().map(|n| n.own).collect();
-        let Some(member) = self.random.pick(&all).filter(|_| all.len() > 1) else { return };
+        let Some(member) = self.random.pick(&all).filter(|m| self.some_stay(&[*m])) else { return };
         self.trace(|| format!("FAULT {member} dies"));
         self.nodes.remove(&member.node);
         self.losses += 1;

@@ -1,0 +1,117 @@
+//! Nodes that leave a job whose ranks go back together: all ranks stand with a set, and go back to
+//! that with other homes.
+
+use super::world::{Mistake, World};
+use super::*;
+use eyrie_protocol::recovery::{Input, Stage};
+
+impl World {
+    /// Somebody wants a node, or two at once, to leave.
+    pub fn drain(&mut self) {
+        let after = 500 + self.random.below(4000);
+        self.at(after, Event::Drain);
+        let keepers = self.controller.planner.keepers();
+        if !self.is_running() || keepers.len() < 2 {
+            return;
+        }
+        let Some(member) = self.random.pick(&keepers) else { return };
+        let mut members = vec![member];
+        if keepers.len() > 2 && self.random.one_in(3) {
+            members.extend(self.random.pick(&keepers).filter(|m| *m != member));
+        }
+        if !self.some_stay(&members) {
+            return;
+        }
+        self.trace(|| format!("{members:?} are to leave"));
+        self.input(Input::Leave { members, wishes: BTreeMap::new() });
+    }
+
+    /// Whether a node lives without these that nobody wants to leave.
+    pub fn some_stay(&self, without: &[Member]) -> bool {
+        let planner = &self.controller.planner;
+        let leaves = |node: u32| planner.leaving().any(|m| m.node == node);
+        let without = |node: u32| without.iter().any(|m| m.node == node);
+        let known = self.controller.known.keys().copied();
+        known.filter(|n| self.nodes.contains_key(n)).any(|n| !leaves(n) && !without(n))
+    }
+
+    /// Whether ranks are to stand for nodes that leave. If all do, these are told so.
+    pub fn tend_leaves(&mut self) -> bool {
+        let planner = &self.controller.planner;
+        let stops = |m: &Member| planner.leaves(m) == Some(Stage::Stopping);
+        let all: Vec<Member> = planner.leaving().filter(stops).collect();
+        if self.controller.stands && self.controller.held.is_some() {
+            let waits = planner.leaving().any(|m| planner.leaves(&m) != Some(Stage::Moving));
+            if !waits {
+                // Who was to leave is gone.
+                let held = self.controller.held.unwrap_or(0);
+                self.let_go_on(held);
+            }
+            for member in all {
+                self.input(Input::Stands { member });
+            }
+            return false;
+        }
+        !all.is_empty()
+    }
+
+    /// Ranks that stood for a set go on.
+    pub fn let_go_on(&mut self, generation: u32) {
+        if self.controller.held == Some(generation) {
+            self.controller.held = None;
+            let all: Vec<u32> = self.nodes.keys().copied().collect();
+            all.into_iter().for_each(|node| self.say_to(node, ToNode::GoOn));
+        }
+    }
+
+    /// A node goes: no rank may be there, and each image that counts is as safe without it.
+    pub fn dismiss(&mut self, member: Member) {
+        self.trace(|| format!("{member} is dismissed"));
+        self.report.left += 1;
+        self.controller.known.remove(&member.node);
+        let stay = self.controller.planner.keepers().len();
+        // Of one node there is one copy.
+        self.losses += u64::from(stay < 2 && !self.vaulted);
+        let kept = self.controller.kept_sets();
+        let of_set = |g: &u32| (0..self.ranks()).map(|rank| (rank, *g)).collect::<Vec<_>>();
+        let keys: Vec<Key> = kept.iter().flat_map(of_set).collect();
+        for key in keys {
+            let has = |n: &&Node| n.own.node != member.node && n.disk.contains_key(&key);
+            let copies = self.nodes.values().filter(has).count();
+            let dead = self.controller.known.keys().filter(|n| !self.nodes.contains_key(n)).count();
+            let safe = match self.controller.planner.vaults() {
+                true => self.vault.contains_key(&key),
+                false => copies + dead >= 2.min(stay),
+            };
+            if !safe {
+                self.fail(format!("{member} goes, and image {} of rank {} with it", key.1, key.0));
+            }
+        }
+        self.say_to(member.node, ToNode::Depart);
+    }
+
+    /// A mutation: a node goes as soon as no rank is there.
+    pub fn dismiss_early(&mut self) {
+        if !self.makes(Mistake::LeavesEarly) || !self.controller.planner.placed() {
+            return;
+        }
+        let planner = &self.controller.planner;
+        let empty = |m: &Member| (0..self.ranks()).all(|r| planner.home(r) != Some(*m));
+        let moving = |m: &Member| planner.leaves(m) == Some(Stage::Moving);
+        let early = planner.leaving().find(|m| moving(m) && empty(m));
+        if let Some(member) = early {
+            self.dismiss(member);
+            self.input(Input::NodeDied { member });
+        }
+    }
+
+    /// All go back because all stand for nodes that leave: nobody has done anything since.
+    pub fn check_nothing_since(&mut self, set: u32) {
+        for rank in 0..self.ranks() {
+            let image = self.images.get(&(rank, set));
+            if image.is_some_and(|i| i.state != self.truth[rank as usize]) {
+                self.fail(format!("rank {rank} goes on elsewhere, and stood no more"));
+            }
+        }
+    }
+}
