@@ -539,11 +539,14 @@ pub enum FromNode {
         link: SocketAddr,
         store: SocketAddr,
     },
+    /// What is held of the ranks that were asked for: a message for each, at least one.
     Held {
         ask: u64,
-        /// Node and epoch of those of which it holds all that anything depends on.
+        /// Node and epoch of those of which it holds all that anything depends on; in the last.
         in_step: Vec<(u32, u64)>,
         held: Vec<Determinants>,
+        /// Another one follows.
+        partly: bool,
     },
     Copied {
         rank: u32,

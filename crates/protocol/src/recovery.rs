@@ -57,7 +57,7 @@ pub enum Input {
     RankDone { rank: u32 },
     /// Nothing that it ever sent is needed any more.
     RankReleased { rank: u32 },
-    /// What a node holds. To be sent by it after it has taken the membership sent before `Query`.
+    /// What a node holds, or a part. To be sent by it after it has taken the membership sent before `Query`.
     Answered { from: Member, round: u64, answer: Answer },
     /// Its new home is told to start it: it may run, whether that is heard of or not.
     Starting { rank: u32, incarnation: u32 },
@@ -366,7 +366,8 @@ impl Planner {
             Input::RankDone { rank } => self.rank_done(rank as usize, todo),
             Input::RankReleased { rank } => self.release(rank),
             Input::Answered { from, round, answer } => {
-                if round == self.round && self.awaited.remove(&from) {
+                if round == self.round && self.awaited.contains(&from) {
+                    self.awaited.retain(|m| answer.partly || *m != from);
                     self.answers.push(answer);
                     self.resolve(todo);
                 }

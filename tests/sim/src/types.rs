@@ -410,6 +410,8 @@ pub enum Mutation {
     NoWriteBack,
     /// Not the longest but the shortest answer is taken.
     ShortestAnswer,
+    /// The first part of an answer is taken for the whole.
+    PartForWhole,
     /// It is not checked whether somebody holds all that matters.
     NoGuarantor,
     /// Dead nodes are still listened to.
@@ -533,11 +535,12 @@ impl Mutation {
     /// Those of copies in another cluster.
     pub const SITES: [Mutation; 2] = [Mutation::ImagesInRing, Mutation::OutcomesInRing];
     /// All others.
-    pub const ALL: [Mutation; 26] = [
+    pub const ALL: [Mutation; 27] = [
         Mutation::OpenGate,
         Mutation::RunsUnnoticed,
         Mutation::NoWriteBack,
         Mutation::ShortestAnswer,
+        Mutation::PartForWhole,
         Mutation::NoGuarantor,
         Mutation::NoFence,
         Mutation::TrimBeforeDurable,

@@ -305,10 +305,11 @@ impl Job {
         round: u64,
         in_step: &[(u32, u64)],
         held: Vec<Determinants>,
+        partly: bool,
     ) {
         let in_step = in_step.iter().map(|&(node, epoch)| Member { node, epoch }).collect();
         let words = |d: Determinants| (d.rank, Words { first: d.first, words: d.words });
-        let answer = Answer { held: held.into_iter().map(words).collect(), in_step };
+        let answer = Answer { held: held.into_iter().map(words).collect(), in_step, partly };
         self.plan(Input::Answered { from: self.member(node), round, answer });
     }
 
