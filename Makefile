@@ -82,9 +82,14 @@ lint: setup
 RUNS ?= 100
 SEEDS ?= 100000
 soak: build
-	for kind in '' --vault --units --drain '--vault --drain' --routed '--routed --drain' \
-	    --together --links --ties --reigns; do \
+	for kind in '' --vault --units '--units --vault' --cluster-units --outside --routed --drain \
+	    '--vault --drain' '--routed --drain' '--units --drain' '--cluster-units --drain' --halts \
+	    '--halts --cluster-units' '--halts --drain' --together '--together --vault' --links --ties \
+	    --reigns --led; do \
 	    $(CARGO) run --release --locked -q -p eyrie-sim -- $$kind 0 $(SEEDS) || exit 1; done
+	for kind in '' --drain '--vault --drain' '--routed --drain' --units '--units --drain' \
+	    '--cluster-units --drain' --halts; do $(CARGO) run --release --locked -q -p eyrie-sim -- \
+	    --every-step $$kind 0 $$(($(SEEDS) / 500)) || exit 1; done
 	benches/kill-storm --runs $(RUNS)
 	benches/kill-storm --runs $(RUNS) --nodes 4 --spares 1
 

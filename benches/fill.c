@@ -4,6 +4,8 @@
 //                     SIGUSR1 reads every page; after each, the count of what was done goes to `done`
 //     fill copy MIB   prints how fast memory is copied, in GB/s
 //     fill fork MIB   prints how long a bare fork of such a process takes, in ms
+//     fill touch MIB  prints how fast the system gives memory for the first time and for the second,
+//                     in GB/s
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <signal.h>
@@ -72,7 +74,22 @@ static int bare_fork(size_t bytes) {
     return 0;
 }
 
+// In a virtual machine memory that was free for a while may have to be had from the host first,
+// which can be slower than the storage.
+static int touch(size_t bytes) {
+    for (int i = 0; i < 2; i++) {
+        char *area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (area == MAP_FAILED) return 1;
+        double begun = now();
+        for (size_t at = 0; at < bytes; at += 4096) area[at] = 1;
+        printf("%.2f\n", (double)bytes / (now() - begun) * 1e-9);
+        munmap(area, bytes);
+    }
+    return 0;
+}
+
 int main(int argc, char **argv) {
+    if (argc > 2 && !strcmp(argv[1], "touch")) return touch((size_t)atol(argv[2]) << 20);
     if (argc > 2 && !strcmp(argv[1], "copy")) return copy((size_t)atol(argv[2]) << 20);
     if (argc > 2 && !strcmp(argv[1], "fork")) return bare_fork((size_t)atol(argv[2]) << 20);
     size_t bytes = argc > 1 ? (size_t)atol(argv[1]) << 20 : 1 << 20, pages = bytes / 4096;

@@ -14,6 +14,7 @@ module eyrie_regions
 
   public :: eyrie_open, eyrie_close, eyrie_error, eyrie_protect, eyrie_unprotect
   public :: eyrie_checkpoint, eyrie_wait, eyrie_newest, eyrie_restore, eyrie_stored, eyrie_most
+  public :: eyrie_open_apart
 
   abstract interface
     integer(c_int) function eyrie_most(context, values, count) bind(c)
@@ -34,6 +35,16 @@ module eyrie_regions
       type(c_ptr), value :: context
       type(c_ptr), intent(out) :: regions
     end function c_open
+
+    integer(c_int) function c_open_apart(options, rank, ranks, most, gather, send, receive, &
+      context, regions) bind(c, name='eyrie_regions_open_apart')
+      import :: c_char, c_funptr, c_int, c_ptr
+      character(kind=c_char), intent(in) :: options(*)
+      integer(c_int), value :: rank, ranks
+      type(c_funptr), value :: most, gather, send, receive
+      type(c_ptr), value :: context
+      type(c_ptr), intent(out) :: regions
+    end function c_open_apart
 
     integer(c_int) function c_close(regions) bind(c, name='eyrie_regions_close')
       import :: c_int, c_ptr
@@ -121,6 +132,19 @@ contains
     if (present(context)) data = context
     eyrie_open = c_open(text(options), own, all, function, data, regions)
   end function eyrie_open
+
+  ! The same with functions by which bytes are passed on, as eyrie_regions_mpi has them.
+  integer function eyrie_open_apart(regions, options, rank, ranks, functions, context)
+    type(c_ptr), intent(out) :: regions
+    character(len=*), intent(in) :: options
+    integer, intent(in) :: rank, ranks
+    ! most, gather, send, receive
+    type(c_funptr), intent(in) :: functions(4)
+    type(c_ptr), intent(in) :: context
+    eyrie_open_apart = c_open_apart(text(options), int(rank, c_int), int(ranks, c_int), &
+                                    functions(1), functions(2), functions(3), functions(4), &
+                                    context, regions)
+  end function eyrie_open_apart
 
   integer function eyrie_close(regions)
     type(c_ptr), intent(inout) :: regions

@@ -42,6 +42,24 @@ typedef int eyrie_most(void *context, int64_t *values, int count);
 int eyrie_regions_open(const char *options, int rank, int size, eyrie_most *most, void *context,
                        eyrie_regions **out);
 
+/* How bytes are passed on between processes, so that nodes that do not see each other's folders can
+   make parity together. All return 0, and are only called from within functions marked ALL, by the
+   thread that called these. eyrie_regions_mpi.h has them for MPI. */
+
+/* Gives every process the bytes of all: of process i `counts[i]`, at `all + places[i]`. */
+typedef int eyrie_gather(void *context, const void *own, const int *counts, const int *places,
+                         void *all);
+/* Begins to send; the bytes may be used again at once, and those between two processes arrive in
+   order. `to` -1: waits until all that was sent is taken. */
+typedef int eyrie_send(void *context, int to, const void *bytes, int count);
+/* Waits for the next bytes from any process; `room` is always enough. */
+typedef int eyrie_receive(void *context, void *bytes, int room, int *from, int *count);
+
+/* ALL. eyrie_regions_open with these. */
+int eyrie_regions_open_apart(const char *options, int rank, int size, eyrie_most *most,
+                             eyrie_gather *gather, eyrie_send *send, eyrie_receive *receive,
+                             void *context, eyrie_regions **out);
+
 /* ALL. Waits for what is left to a thread; how that went is the result. The handle is gone. */
 int eyrie_regions_close(eyrie_regions *regions);
 

@@ -24,6 +24,26 @@ _KINDS = {"S": 0, "V": 0, "b": 2, "i": 1, "u": 2, "f": 3, "c": 4}
 _MOST = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64), ctypes.c_int
 )
+_GATHER = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.POINTER(ctypes.c_int),
+    ctypes.POINTER(ctypes.c_int),
+    ctypes.c_void_p,
+)
+_SEND = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_int
+)
+_RECEIVE = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_int,
+    ctypes.POINTER(ctypes.c_int),
+    ctypes.POINTER(ctypes.c_int),
+)
+_TAG = 1
 
 
 class RegionsError(Exception):
@@ -37,7 +57,17 @@ def _library():
     library = ctypes.CDLL(named or (beside if os.path.exists(beside) else "libeyrie_regions.so.1"))
     handle, number = ctypes.c_void_p, ctypes.c_int
     calls = {
-        "eyrie_regions_open": [ctypes.c_char_p, number, number, _MOST, handle, handle],
+        "eyrie_regions_open_apart": [
+            ctypes.c_char_p,
+            number,
+            number,
+            _MOST,
+            _GATHER,
+            _SEND,
+            _RECEIVE,
+            handle,
+            handle,
+        ],
         "eyrie_regions_close": [handle],
         "eyrie_protect": [handle, number, handle, number, ctypes.c_size_t, ctypes.c_size_t],
         "eyrie_unprotect": [handle, number],
@@ -56,21 +86,53 @@ def _library():
     return library
 
 
-def _agreement(comm):
-    """The function by which processes agree."""
+def _functions(comm):
+    """The functions by which processes agree and pass bytes on, over a communicator of their own."""
     from mpi4py import MPI
 
-    def most(_, values, count):
-        # An exception must not pass through C.
-        try:
-            array = np.ctypeslib.as_array(values, shape=(count,))
-            comm.Allreduce(MPI.IN_PLACE, array, op=MPI.MAX)
-            return 0
-        except Exception as error:  # whatever it is, the call fails
-            os.write(2, f"eyrie-regions: {error}\n".encode())
-            return 1
+    own = comm.Dup()
+    sent = []
 
-    return _MOST(most)
+    def memory(at, count):
+        return (ctypes.c_char * count).from_address(at) if count else b""
+
+    def safe(work):
+        # An exception must not pass through C.
+        def done(_, *arguments):
+            try:
+                work(*arguments)
+                return 0
+            except Exception as error:  # whatever it is, the call fails
+                os.write(2, f"eyrie-regions: {error}\n".encode())
+                return 1
+
+        return done
+
+    def most(values, count):
+        array = np.ctypeslib.as_array(values, shape=(count,))
+        own.Allreduce(MPI.IN_PLACE, array, op=MPI.MAX)
+
+    def gather(mine, counts, places, everything):
+        lengths = counts[: own.size]
+        to = [memory(everything, sum(lengths)), lengths, places[: own.size], MPI.BYTE]
+        own.Allgatherv([memory(mine, lengths[own.rank]), MPI.BYTE], to)
+
+    def send(to, data, count):
+        if to < 0:
+            MPI.Request.Waitall([request for request, _ in sent])
+            sent.clear()
+            return
+        sent[:] = [(request, kept) for request, kept in sent if not request.Test()]
+        kept = ctypes.string_at(data, count)
+        sent.append((own.Isend([kept, MPI.BYTE], to, _TAG), kept))
+
+    def receive(data, room, source, count):
+        status = MPI.Status()
+        own.Recv([memory(data, room), MPI.BYTE], MPI.ANY_SOURCE, _TAG, status)
+        source[0], count[0] = status.Get_source(), status.Get_count(MPI.BYTE)
+
+    kinds = (_MOST, most), (_GATHER, gather), (_SEND, send), (_RECEIVE, receive)
+    return [kind(safe(work)) for kind, work in kinds]
 
 
 class Regions:
@@ -82,10 +144,11 @@ class Regions:
         self._arrays = {}
         rank, size = (comm.rank, comm.size) if comm is not None else (0, 1)
         # Kept, as C calls it.
-        self._most = _agreement(comm) if comm is not None else _MOST()
+        none = [_MOST(), _GATHER(), _SEND(), _RECEIVE()]
+        self._functions = _functions(comm) if comm is not None else none
         self._done(
-            self._library.eyrie_regions_open(
-                options.encode(), rank, size, self._most, None, ctypes.byref(self._handle)
+            self._library.eyrie_regions_open_apart(
+                options.encode(), rank, size, *self._functions, None, ctypes.byref(self._handle)
             )
         )
 

@@ -27,6 +27,9 @@ extern "C" {
 #define VELOC_RECOVER_REST 2
 
 int eyrie_veloc_init(int rank, int size, eyrie_most *most, void *context, const char *cfg_file);
+int eyrie_veloc_init_apart(int rank, int size, eyrie_most *most, eyrie_gather *gather,
+                           eyrie_send *send, eyrie_receive *receive, void *context,
+                           const char *cfg_file);
 
 /* Collective over the communicator. The file has `scratch = FOLDER` and what docs/regions.md
    tells; NULL or "": all is in the environment. */
@@ -38,7 +41,8 @@ static inline int VELOC_Init(MPI_Comm comm, const char *cfg_file)
         free(context);
         return VELOC_FAILURE;
     }
-    return eyrie_veloc_init(rank, size, eyrie_most_mpi, context, cfg_file);
+    return eyrie_veloc_init_apart(rank, size, eyrie_most_mpi, eyrie_gather_mpi, eyrie_send_mpi,
+                                  eyrie_receive_mpi, context, cfg_file);
 }
 
 /* A process by itself, with a number of its own; no parity. */

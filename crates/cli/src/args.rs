@@ -6,6 +6,7 @@ use crate::guard::Guard;
 use crate::ha_args::{HaArgs, Standby};
 use crate::keeping::Keeping;
 pub use crate::layout::{BindMode, MapMode};
+use crate::saving::{AtRest, Saving, parse_saving};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use eyrie_terminal::units::{parse_bytes, parse_millis};
 use eyrie_vault::Scheme;
@@ -50,6 +51,8 @@ pub enum Command {
     Notice,
     /// Move the ranks of a running job to other nodes, all at one time
     Migrate(Migrate),
+    /// Let nothing go between two clusters of a job for a while
+    Clusters(crate::block::Clusters),
     /// Go on with a job that was saved and ended
     Restart(Restart),
     /// Have all ranks of a job stand still, so that others have their processors
@@ -239,10 +242,11 @@ pub struct Run {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub nodes: Option<u32>,
     /// Run on these machines, a node on each: a list (a,b:4,c) or a file (one a line; `slots=N`,
-    /// `cluster=NAME` and `domain=NAME` behind it, # begins a comment). Slots, here 4, are the most
-    /// ranks that a host gets; a domain is what fails together, such as the hosts of a switch, and
-    /// of which --vault puts no two into one group if it can [default: in a Slurm allocation its
-    /// hosts, started by srun, unless --nodes is given]
+    /// `cluster=NAME`, `domain=NAME` and `gateway=ADDRESS[:PORT]` behind it, # begins a comment).
+    /// Slots, here 4, are the most ranks that a host gets; a domain is what fails together, such as
+    /// the hosts of a switch, and of which --vault puts no two into one group if it can; a gateway
+    /// of the host's cluster is reached by other clusters at this address [default: in a Slurm
+    /// allocation its hosts, started by srun, unless --nodes is given]
     #[arg(long, value_name = "LIST|FILE")]
     #[arg(conflicts_with_all = ["nodes", "netns"])]
     pub hosts: Option<String>,
@@ -292,9 +296,9 @@ pub struct Run {
     pub controller_limit: Option<u64>,
     /// How often at most the newest checkpoints of all ranks are brought to the job's folder, too,
     /// while the job runs: `eyrie restart` goes on from there when all nodes are lost (seconds, or
-    /// with unit; over nodes) [default: never]
-    #[arg(long, value_name = "SECS", value_parser = parse_millis)]
-    pub save_every: Option<u64>,
+    /// with unit; Ng: whenever all ranks have N newer ones; over nodes) [default: never]
+    #[arg(long, value_name = "SECS|Ng", value_parser = parse_saving)]
+    pub save_every: Option<Saving>,
     /// Bring what --save-every saves to an object store, too (S3): `eyrie restart URL/JOB` goes on
     /// from there. Endpoint, region and keys are AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID,
     /// AWS_SECRET_ACCESS_KEY of the environment
@@ -308,9 +312,12 @@ pub struct Run {
     /// runs
     #[arg(long, value_name = "FILE", requires = "save_to")]
     pub save_key: Option<PathBuf>,
+    #[command(flatten)]
+    pub at_rest: AtRest,
     /// How long a node has from the SIGTERM or SIGUSR1 on that tells it to end: its ranks go on
     /// elsewhere; if all nodes are told, the job is saved (seconds, or with unit; over nodes);
-    /// 0: no time, they end at once [default: 25]
+    /// 0: no time, they end at once [default: in an allocation of Slurm 5 s less than its KillWait,
+    /// or its partition's GraceTime; else 25]
     #[arg(long, value_name = "SECS", value_parser = parse_millis, env = "EYRIE_GRACE")]
     pub grace: Option<u64>,
     /// Put each node into a network namespace of its own, joined by a bridge: the program reaches
@@ -517,7 +524,8 @@ pub struct Grow {
 #[command(after_help = "Examples:\n  eyrie drain last 2\n  \
     eyrie drain k7mq node7 --deadline 90\n  \
     eyrie drain last 0 1 --to 3\n  \
-    eyrie drain last cluster=east\n\n\
+    eyrie drain last cluster=east\n  \
+    eyrie drain --cancel last 0\n\n\
     The ranks of the node are copied while they run, stopped, and go on on another node (a spare\n\
     first, then the one with fewest) where they were: nothing is computed again. Other ranks are\n\
     not touched. When all that the node holds is as safe without it its daemon ends, and nothing\n\
@@ -538,6 +546,10 @@ pub struct Drain {
     /// After so long a node that has not left is given up as lost, which it then is
     #[arg(long, value_name = "SECS", value_parser = parse_millis)]
     pub deadline: Option<u64>,
+    /// They are not to leave after all (nor, after eyrie migrate, their ranks), which can be said
+    /// as long as their ranks have not begun to go on elsewhere
+    #[arg(long, conflicts_with_all = ["to", "deadline", "json"])]
+    pub cancel: bool,
     /// One JSON object a line
     #[arg(long)]
     pub json: bool,

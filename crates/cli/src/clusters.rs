@@ -9,7 +9,7 @@ use crate::args::FtMode;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use eyrie_control::JobSpec;
-use eyrie_control::gateway::{Clusters, MAX_CLUSTERS, MAX_CONNECTIONS};
+use eyrie_control::gateway::{Clusters, MAX_CLUSTERS, MAX_CONNECTIONS, Ports};
 
 /// Bytes a second in 1 Mbit/s.
 const MBIT_BYTES: u64 = 1_000_000 / 8;
@@ -45,6 +45,11 @@ pub struct Wide {
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CONNECTIONS)))]
     pub wan_connections: Option<u32>,
+    /// Ports at which gateways listen for those of other clusters: the first one that is free on
+    /// the gateway's host, for example 7400 or 7400-7403 (with --nodes one for each cluster, at
+    /// least; `gateway=ADDRESS:PORT` behind a host in a host file goes before it) [default: any]
+    #[arg(long, value_name = "P[-Q]", value_parser = parse_ports)]
+    pub gateway_port: Option<Ports>,
     /// Where copies of images (without a vault) and of recorded outcomes are [default: inside with
     /// --ft cluster, else on the next node, whichever cluster that is in]
     #[arg(long, value_enum, value_name = "WHERE")]
@@ -63,8 +68,9 @@ impl Wide {
         self.copies == Some(Copies::Outside)
     }
 
-    /// Refuses a mode that does not go with clusters, and one that needs some where there are none.
-    pub fn check(&self, ft: FtMode, clusters: &Clusters) -> anyhow::Result<()> {
+    /// Refuses a mode that does not go with clusters, one that needs some where there are none, and
+    /// fewer ports than there are gateways if these are all at one address (`together`).
+    pub fn check(&self, ft: FtMode, clusters: &Clusters, together: bool) -> anyhow::Result<()> {
         let several = clusters.count() > 1;
         if ft == FtMode::Cluster && !several {
             bail!(
@@ -79,7 +85,15 @@ impl Wide {
         if self.copies.is_some() && !several {
             bail!("--copies is for several clusters: give --clusters, or name them in a host file");
         }
-        Ok(())
+        let (ports, count) = (clusters.ports, clusters.count());
+        match ports.filter(|ports| together && ports.count() < count) {
+            Some(ports) => bail!(
+                "--gateway-port {ports} is too few for {count} gateways at one address: give a \
+                 port for each, as 7400-{}",
+                7399 + count
+            ),
+            None => Ok(()),
+        }
     }
 
     /// One that says how clusters reach each other.
@@ -88,6 +102,7 @@ impl Wide {
             ("--wan-plain", self.wan_plain),
             ("--wan-rate", self.wan_rate.is_some()),
             ("--wan-connections", self.wan_connections.is_some()),
+            ("--gateway-port", self.gateway_port.is_some()),
         ];
         options.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }
@@ -114,7 +129,19 @@ impl Wide {
             connections: self.wan_connections.unwrap_or(1),
             rate: self.wan_rate.map(|mbit| u64::from(mbit) * MBIT_BYTES),
             outside: self.copies.map(|copies| copies == Copies::Outside),
+            ports: self.gateway_port,
         })
+    }
+}
+
+/// A port, or the first and the last of several.
+fn parse_ports(text: &str) -> Result<Ports, String> {
+    let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (port(first), port(last)) {
+        (Some(first), Some(last)) if first <= last => Ok(Ports { first, last }),
+        (Some(_), Some(_)) => Err(String::from("the first port is behind the last one")),
+        _ => Err(String::from("write a port from 1 to 65535, or two of them as 7400-7403")),
     }
 }
 
@@ -181,18 +208,29 @@ mod tests {
             wan_plain: false,
             wan_rate: None,
             wan_connections: None,
+            gateway_port: None,
             copies,
         };
         let two = wide(None).plan(4, 0, &[]).unwrap();
         let one = Clusters::default();
-        assert!(wide(None).check(FtMode::Cluster, &two).is_ok());
-        assert!(wide(Some(Copies::Outside)).check(FtMode::Cluster, &two).is_ok());
-        assert!(wide(Some(Copies::Inside)).check(FtMode::Logged, &two).is_ok());
-        assert!(wide(Some(Copies::Outside)).check(FtMode::Logged, &one).is_err());
-        assert!(wide(Some(Copies::Outside)).check(FtMode::Node, &two).is_err());
-        assert!(wide(None).check(FtMode::Cluster, &one).is_err());
-        assert!(wide(None).check(FtMode::Node, &two).is_err());
-        assert!(wide(None).check(FtMode::Node, &one).is_ok());
+        assert!(wide(None).check(FtMode::Cluster, &two, false).is_ok());
+        assert!(wide(Some(Copies::Outside)).check(FtMode::Cluster, &two, false).is_ok());
+        assert!(wide(Some(Copies::Inside)).check(FtMode::Logged, &two, false).is_ok());
+        assert!(wide(Some(Copies::Outside)).check(FtMode::Logged, &one, false).is_err());
+        assert!(wide(Some(Copies::Outside)).check(FtMode::Node, &two, false).is_err());
+        assert!(wide(None).check(FtMode::Cluster, &one, false).is_err());
+        assert!(wide(None).check(FtMode::Node, &two, false).is_err());
+        assert!(wide(None).check(FtMode::Node, &one, false).is_ok());
+    }
+
+    #[test]
+    fn ports_are_one_or_a_range() {
+        assert_eq!(parse_ports("7400"), Ok(Ports { first: 7400, last: 7400 }));
+        assert_eq!(parse_ports("7400-7403"), Ok(Ports { first: 7400, last: 7403 }));
+        assert_eq!(parse_ports("1-65535").map(Ports::count), Ok(65535));
+        for bad in ["", "0", "65536", "7403-7400", "7400-", "-7400", "7400:7403", "+7400-7401x"] {
+            assert!(parse_ports(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]
@@ -202,12 +240,23 @@ mod tests {
             wan_plain,
             wan_rate: None,
             wan_connections: None,
+            gateway_port: None,
             copies: None,
         };
         assert!(wide(None, true).plan(4, 0, &[]).is_err());
         assert!(wide(Some(1), true).plan(4, 0, &[]).is_err());
         assert_eq!(wide(Some(1), false).plan(4, 0, &[]).unwrap(), Clusters::default());
         assert!(wide(Some(2), true).plan(4, 0, &[]).unwrap().plain);
+        let ported = |clusters| {
+            let ports = Some(Ports { first: 7400, last: 7400 });
+            Wide { gateway_port: ports, ..wide(clusters, false) }
+        };
+        assert!(ported(None).plan(4, 0, &[]).is_err());
+        let two = ported(Some(2)).plan(4, 0, &[]).unwrap();
+        assert_eq!(two.ports.map(Ports::count), Some(1));
+        assert!(ported(Some(2)).check(FtMode::Logged, &two, false).is_ok());
+        let error = ported(Some(2)).check(FtMode::Logged, &two, true).unwrap_err().to_string();
+        assert!(error.contains("7400-7401"), "{error}");
         assert!(wide(Some(2), false).plan(2, 0, &["x".into(), "y".into()]).is_err());
     }
 }

@@ -7,10 +7,10 @@
 
 use crate::args::{Drain, Migrate};
 use crate::remote::{Remote, find_running};
-use anyhow::anyhow;
+use anyhow::{Context, anyhow, bail};
 use eyrie_control::{ClientMsg, Event, EventKind, LeaveStep, Leaving, NodeMsg};
 use eyrie_node::home::{self, JobEntry};
-use eyrie_terminal::{FAILED, Failure, print};
+use eyrie_terminal::{FAILED, Failure, hold, print};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -74,6 +74,12 @@ fn line(leaving: &Leaving) -> String {
 /// Asks, and tells how far it is until it is over.
 pub fn drain(args: &Drain) -> Result<i32, Failure> {
     let (job, number) = (find_running(&args.job)?, number());
+    if args.cancel {
+        done(&job, &ClientMsg::Stay { nodes: args.nodes.clone() })?;
+        print("they stay\n");
+        return Ok(0);
+    }
+    tell_how_to_cancel(&job, &args.nodes)?;
     let (nodes, to, deadline_ms) = (args.nodes.clone(), args.to.clone(), args.deadline);
     let ask = ClientMsg::Drain { nodes, to, deadline_ms, number };
     follow(&job, &ask, Watch::of(number, args.json))
@@ -82,9 +88,26 @@ pub fn drain(args: &Drain) -> Result<i32, Failure> {
 /// The same for `eyrie migrate`.
 pub fn migrate(args: &Migrate) -> Result<i32, Failure> {
     let (job, number) = (find_running(&args.job)?, number());
+    tell_how_to_cancel(&job, &args.from)?;
     let (from, to, release) = (args.from.clone(), args.to.clone(), args.release);
     let ask = ClientMsg::Migrate { from, to, release, number };
     follow(&job, &ask, Watch::of(number, args.json))
+}
+
+/// Ctrl-C ends the command, and not what it has asked for.
+fn tell_how_to_cancel(job: &JobEntry, nodes: &[String]) -> Result<(), Failure> {
+    let held = hold(&[libc::SIGINT]);
+    let nodes = if nodes.is_empty() { String::from("NODE...") } else { nodes.join(" ") };
+    let how = format!("it goes on; to call it off: eyrie drain --cancel {} {nodes}", job.id);
+    let wait = move || {
+        if let Some(signal) = held.wait() {
+            eyrie_terminal::say(crate::NAME, &how);
+            std::process::exit(128 + signal);
+        }
+    };
+    let thread = std::thread::Builder::new().name("signals".into()).spawn(wait);
+    thread.context("thread")?;
+    Ok(())
 }
 
 /// One that no other request of the job has.
@@ -126,7 +149,7 @@ fn asked(job: &JobEntry, ask: &ClientMsg, watch: &mut Watch) -> Result<bool, Fai
 }
 
 /// Whether the job goes on when its controller dies, and has not ended.
-fn outlives(job: &JobEntry) -> bool {
+pub(crate) fn outlives(job: &JobEntry) -> bool {
     job.path.join(home::JOURNAL).exists() && home::is_alive(&job.path)
 }
 
@@ -159,16 +182,37 @@ fn is_back(job: &JobEntry, watch: &mut Watch) -> Result<bool, Failure> {
     }
 }
 
-/// Tells the nodes on this host that it is about to end.
+/// Tells the nodes and the controllers on this host that it is about to end.
 pub fn notice() -> Result<i32, Failure> {
-    let told = eyrie_node::notice::tell(&home::home()?)?;
+    let home = home::home()?;
+    let told = eyrie_node::notice::tell(&home)?;
     for node in &told {
         print(&format!("told {}\n", node.display()));
     }
-    if told.is_empty() {
-        return Err(Failure::new(FAILED, anyhow!("no node of a job is on this host")));
+    let mut any = !told.is_empty();
+    for job in home::jobs(&home).into_iter().filter(|job| job.alive) {
+        match done(&job, &ClientMsg::Notice) {
+            Ok(()) => {
+                any = true;
+                print(&format!("told job {}: it is saved\n", job.id));
+            }
+            Err(why) => eprintln!("eyrie: job {}: {why:#}", job.id),
+        }
     }
-    Ok(0)
+    if any {
+        return Ok(0);
+    }
+    let text = anyhow!("no node of a job is on this host, nor the controller of one to be saved");
+    Err(Failure::new(FAILED, text))
+}
+
+fn done(job: &JobEntry, ask: &ClientMsg) -> anyhow::Result<()> {
+    let mut remote = Remote::connect(job)?;
+    remote.send(ask)?;
+    match remote.next()? {
+        NodeMsg::Done => Ok(()),
+        other => bail!("unexpected answer: {other:?}"),
+    }
 }
 
 /// The controller died, and the next one goes on with what it had begun.

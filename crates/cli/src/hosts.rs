@@ -7,6 +7,7 @@ use crate::args::{Reach, Run};
 use crate::rankfile::RankFile;
 use crate::slurm;
 use anyhow::{Context, anyhow, bail};
+use eyrie_control::gateway::Outer;
 use eyrie_control::message::{Host, Hosts};
 use eyrie_node::placement::{self, Map};
 use eyrie_node::program;
@@ -32,12 +33,14 @@ pub struct Entry {
     pub cluster: Option<String>,
     /// What it fails together with, such as a switch.
     pub domain: Option<String>,
+    /// Where other clusters' gateways reach one there: an address or name, and a port.
+    pub gateway: Option<(String, Option<u16>)>,
 }
 
 impl Entry {
     /// One in no cluster and no domain.
     pub fn of(name: String, slots: Option<u32>) -> Entry {
-        Entry { name, slots, cluster: None, domain: None }
+        Entry { name, slots, cluster: None, domain: None, gateway: None }
     }
 }
 
@@ -77,10 +80,12 @@ pub fn plan(wish: &Wish<'_>) -> anyhow::Result<Option<Plan>> {
     program::find(OsStr::from_bytes(starter)).context(what)?;
     let clusters = all_or_none(&entries, "cluster", |e| e.cluster.as_ref())?;
     let domains = all_or_none(&entries, "domain", |e| e.domain.as_ref())?;
+    let gateways = entries.iter().map(outer).collect::<anyhow::Result<Vec<_>>>()?;
     let names: Vec<&str> = entries.iter().map(|e| e.name.as_str()).collect();
     let addresses = addresses(&names, reach.address.as_deref())?;
-    let list = entries.into_iter().zip(addresses);
-    let list = list.map(|(e, controller)| Host { name: e.name, controller }).collect();
+    let list = entries.into_iter().zip(addresses).zip(gateways);
+    let list = list.map(|((e, controller), gateway)| Host { name: e.name, controller, gateway });
+    let list = list.collect();
     let binary = match &reach.prefix {
         Some(prefix) => std::path::absolute(prefix)?.join("bin/eyrie"),
         None => std::env::current_exe().context("cannot find the eyrie binary itself")?,
@@ -114,7 +119,9 @@ pub fn named(names: &[&str], address: Option<&str>) -> anyhow::Result<Vec<Host>>
         }
     }
     let hosts = names.iter().zip(addresses(names, address)?);
-    Ok(hosts.map(|(name, controller)| Host { name: (*name).to_string(), controller }).collect())
+    let host = |name: &&str| (*name).to_string();
+    let hosts = hosts.map(|(n, controller)| Host { name: host(n), controller, gateway: None });
+    Ok(hosts.collect())
 }
 
 /// The hosts that are named, or those of a Slurm allocation; whether a remote shell leads there.
@@ -142,6 +149,7 @@ pub fn pointless(run: &Run) -> Option<&'static str> {
         ("--join-limit", run.reach.join_limit.is_some()),
         ("--oversubscribe", run.reach.oversubscribe),
         ("--save-every", run.save_every.is_some()),
+        ("--encrypt-at-rest", run.at_rest.encrypt_at_rest),
         ("--controller-limit", run.controller_limit.is_some()),
         ("--ha", run.ha.ha.is_some()),
     ];
@@ -194,7 +202,8 @@ fn read(text: &str) -> anyhow::Result<Vec<Entry>> {
         .context("--hosts")
 }
 
-/// One host a line, `slots=N`, `cluster=NAME` and `domain=NAME` behind it or not.
+/// One host a line, `slots=N`, `cluster=NAME`, `domain=NAME` and `gateway=ADDRESS[:PORT]` behind it
+/// or not.
 fn parse_file(content: &str) -> anyhow::Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for (number, line) in (1..).zip(content.lines()) {
@@ -212,11 +221,15 @@ fn parse_file(content: &str) -> anyhow::Result<Vec<Entry>> {
                 entry.domain = Some(domain.to_string());
                 continue;
             }
+            if let Some(gateway) = word.strip_prefix("gateway=") {
+                entry.gateway = Some(parse_gateway(gateway).with_context(place)?);
+                continue;
+            }
             let slots = word.strip_prefix("slots=").map(parse_slots);
             let Some(slots) = slots else {
                 bail!(
                     "line {number}: '{word}' is not known: write for example 'node7 slots=4 \
-                     cluster=east domain=rack3'"
+                     cluster=east domain=rack3 gateway=203.0.113.7:7400'"
                 );
             };
             entry.slots = Some(slots.with_context(place)?);
@@ -244,6 +257,46 @@ fn parse_entry(word: &str) -> anyhow::Result<Entry> {
     Ok(Entry::of(name.to_string(), slots))
 }
 
+/// An address or a name, and a port or not; an address of IPv6 with a port is in brackets.
+fn parse_gateway(text: &str) -> anyhow::Result<(String, Option<u16>)> {
+    let (at, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((at, "")) => (at, None),
+        Some((at, rest)) => (at, Some(rest.strip_prefix(':').unwrap_or(""))),
+        None if text.matches(':').count() == 1 => {
+            let (at, port) = text.split_once(':').unwrap_or((text, ""));
+            (at, Some(port))
+        }
+        None => (text, None),
+    };
+    let number = |port: &str| port.parse::<u16>().ok().filter(|port| *port > 0);
+    match port.map(number) {
+        None if !at.is_empty() => Ok((at.to_string(), None)),
+        Some(Some(port)) if !at.is_empty() => Ok((at.to_string(), Some(port))),
+        _ => bail!(
+            "'gateway={text}' says no place: write an address or a name, and a port if it is to \
+             be a certain one, as gateway=203.0.113.7:7400"
+        ),
+    }
+}
+
+/// Where other clusters' gateways reach one on this host, if it says so.
+fn outer(entry: &Entry) -> anyhow::Result<Option<Outer>> {
+    let Some((name, port)) = &entry.gateway else { return Ok(None) };
+    let host = &entry.name;
+    if entry.cluster.is_none() {
+        bail!(
+            "host {host} has gateway=, which is for hosts of several clusters: give cluster=NAME"
+        );
+    }
+    let found = (name.as_str(), 9).to_socket_addrs();
+    let found = found.with_context(|| format!("host {host}, gateway={name}"))?;
+    let reached = |at: &IpAddr| !at.is_unspecified() && !at.is_multicast();
+    let Some(at) = found.map(|a| a.ip()).find(reached) else {
+        bail!("host {host}, gateway={name}: nobody is reached at that address");
+    };
+    Ok(Some(Outer { at, port: *port }))
+}
+
 fn parse_slots(text: &str) -> anyhow::Result<u32> {
     let count = text.parse().ok().filter(|n| *n > 0);
     count.ok_or_else(|| anyhow!("'{text}' is no number of slots: write a number from 1 on"))
@@ -264,6 +317,9 @@ fn merge(entries: Vec<Entry>) -> anyhow::Result<Vec<Entry>> {
                 }
                 if known.domain != entry.domain {
                     bail!("host {} is in two domains: name one for it", entry.name);
+                }
+                if known.gateway != entry.gateway {
+                    bail!("host {} has two different gateway=: give it one", entry.name);
                 }
                 let sum = known.slots.unwrap_or(0).saturating_add(entry.slots.unwrap_or(0));
                 known.slots = Some(sum);
@@ -388,6 +444,32 @@ mod tests {
         let some = parse_file("a domain=x\nb\n").unwrap();
         let error = all_or_none(&some, "domain", |e| e.domain.as_ref()).unwrap_err();
         assert!(error.to_string().contains("host b has no domain=NAME"), "{error}");
+    }
+
+    #[test]
+    fn a_gateways_place_is_an_address_and_perhaps_a_port() {
+        let of = |text: &str| {
+            let [entry] = &parse_file(text).unwrap()[..] else { panic!("{text}") };
+            outer(entry)
+        };
+        let at = |text: &str| of(&format!("a cluster=x gateway={text}")).unwrap().unwrap();
+        let v4: IpAddr = [203, 0, 113, 7].into();
+        assert_eq!(at("203.0.113.7"), Outer { at: v4, port: None });
+        assert_eq!(at("203.0.113.7:7400"), Outer { at: v4, port: Some(7400) });
+        let v6: IpAddr = "2001:db8::7".parse().unwrap();
+        assert_eq!(at("2001:db8::7"), Outer { at: v6, port: None });
+        assert_eq!(at("[2001:db8::7]"), Outer { at: v6, port: None });
+        assert_eq!(at("[2001:db8::7]:7400"), Outer { at: v6, port: Some(7400) });
+        assert_eq!(of("a cluster=x").unwrap(), None);
+        for bad in ["", ":7400", "b:", "b:0", "b:65536", "[::1]7400", "[]:7400", "b:port"] {
+            let error = parse_file(&format!("a\nb gateway={bad}\n")).unwrap_err();
+            let error = format!("{error:#}");
+            assert!(error.contains("line 2: 'gateway=") && error.contains("7400"), "{error}");
+        }
+        assert!(of("a gateway=203.0.113.7").unwrap_err().to_string().contains("cluster=NAME"));
+        assert!(of("a cluster=x gateway=0.0.0.0").unwrap_err().to_string().contains("nobody"));
+        let two = parse_file("a gateway=b\na gateway=c\n").unwrap();
+        assert!(merge(two).unwrap_err().to_string().contains("two different gateway="));
     }
 
     #[test]

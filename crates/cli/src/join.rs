@@ -256,7 +256,8 @@ fn employ(
     };
     let path = |p: &Path| p.as_os_str().to_os_string().into_vec();
     let list = plan.hosts.iter().zip(controllers);
-    let list = list.map(|((name, _), controller)| Host { name: name.clone(), controller });
+    let list =
+        list.map(|((name, _), controller)| Host { name: name.clone(), controller, gateway: None });
     let rsh = vec![path(binary), b"__call".to_vec(), path(&folder.path)];
     let join_ms = run.reach.join_limit.unwrap_or(JOIN_MS);
     let (list, binary) = (list.collect(), path(binary));

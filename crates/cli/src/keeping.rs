@@ -1,15 +1,20 @@
-//! `--encoder`, `--vault-rate`, `--rebuild-rate` and the domains of hosts: how a job's vault works.
+//! `--encoder`, `--vault-rate`, `--rebuild-rate`, `--scrub-every` and the domains of hosts: how a
+//! job's vault works.
 
 use crate::args::Run;
 use anyhow::anyhow;
 use clap::Args;
 use eyrie_control::JobSpec;
 use eyrie_control::vault::Manner;
+use eyrie_terminal::units::parse_millis;
 use eyrie_vault::layout::{Level, Place, lay_out};
 use eyrie_vault::{Encoder, Scheme};
 
 /// Bytes a second in 1 Mbit/s.
 const MBIT_BYTES: u64 = 1_000_000 / 8;
+
+/// From one look at all that nodes have of a vault to the next.
+const SCRUB_EVERY_MS: u64 = 24 * 3_600_000;
 
 /// How the vault of `--vault rs` and `xor` makes parity.
 #[derive(Debug, Args)]
@@ -30,6 +35,11 @@ pub struct Keeping {
     #[arg(long, value_name = "MBIT")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub rebuild_rate: Option<u32>,
+    /// How often nodes read all that they have of the vault, slowly (32 MiB a second each, or
+    /// --vault-rate if that is less), and make anew from parity what is damaged (seconds, or with
+    /// unit); 0: only for `eyrie vault scrub JOB` [default: 24h]
+    #[arg(long, value_name = "SECS", value_parser = parse_millis)]
+    pub scrub_every: Option<u64>,
 }
 
 /// An encoder, or whichever is best.
@@ -50,6 +60,7 @@ impl Keeping {
             ("--encoder", self.encoder.is_some()),
             ("--vault-rate", self.vault_rate.is_some()),
             ("--rebuild-rate", self.rebuild_rate.is_some()),
+            ("--scrub-every", self.scrub_every.is_some()),
         ];
         options.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }
@@ -73,7 +84,8 @@ pub fn manner(run: &Run, domains: Vec<String>) -> Manner {
     };
     let rate = run.keeping.vault_rate.map_or(0, |mbit| u64::from(mbit) * MBIT_BYTES);
     let rebuild = run.keeping.rebuild_rate.map(|mbit| u64::from(mbit) * MBIT_BYTES);
-    Manner { encoder, rate, rebuild, domains }
+    let scrub_every_ms = run.keeping.scrub_every.unwrap_or(SCRUB_EVERY_MS);
+    Manner { encoder, rate, rebuild, domains, scrub_every_ms }
 }
 
 /// What of the domains and clusters that are named the vault does not outlive as a whole.

@@ -8,9 +8,11 @@ use crate::args::{
 };
 use crate::clusters;
 use crate::console::{self, Console};
+use crate::grace::grace_ms;
 use crate::hosts::{self, Wish};
 use crate::keeping::{self, manner};
 use crate::rankfile::RankFile;
+use crate::saving::Saving;
 use crate::standby;
 use crate::vault;
 use anyhow::Context;
@@ -19,6 +21,7 @@ use eyrie_control::vault::Manner;
 use eyrie_control::{
     Bind, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec, Transport, Wtime,
 };
+use eyrie_node::at_rest;
 use eyrie_node::daemon;
 use eyrie_node::depot::Depot;
 use eyrie_node::home::{self, JobFolder};
@@ -49,8 +52,6 @@ const LOG_BYTES: u64 = 512 << 20;
 const ROUTER_SHARE: u32 = 4;
 /// How long nodes go on without a controller if nothing else is said.
 const CONTROLLER_LIMIT_MS: u64 = 60_000;
-/// How long nodes have that are told to end; less than what Slurm leaves them (30 s).
-const GRACE_MS: u64 = 25_000;
 /// A controller that lives shorter than this did not get far.
 const SHORT: Duration = Duration::from_secs(1);
 /// After so many of those in a row no other one is started.
@@ -101,7 +102,8 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
     check_saving(run)?;
     let clusters = run.wide.plan(nodes, run.spares.unwrap_or(0) + routers, &named);
     let clusters = clusters.map_err(|e| Failure::new(USAGE, e))?;
-    run.wide.check(run.ft, &clusters).map_err(|e| Failure::new(USAGE, e))?;
+    let together = hosts.is_none() && !run.netns;
+    run.wide.check(run.ft, &clusters, together).map_err(|e| Failure::new(USAGE, e))?;
     if routers > 0 && nodes == 0 {
         let text = "--ft routed needs nodes for ranks and for routers: give --nodes or --hosts";
         return Err(Failure::new(USAGE, anyhow::Error::msg(text)));
@@ -189,8 +191,10 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         controller_limit_ms: run.controller_limit.unwrap_or(CONTROLLER_LIMIT_MS),
         tls: run.guard.tls,
         transport: run.guard.transport(Transport::Tcp),
-        save_every_ms: run.save_every.unwrap_or(0),
-        grace_ms: run.grace.unwrap_or(GRACE_MS),
+        save_every_ms: run.save_every.map_or(0, Saving::millis),
+        save_every_generations: run.save_every.map_or(0, Saving::generations),
+        encrypted: run.at_rest.encrypt_at_rest,
+        grace_ms: grace_ms(run.grace, run.nodes.is_none()),
         save_to: run.save_to.clone(),
         save_rate_bytes: run.save_rate.unwrap_or(0),
         save_key: run.save_key.as_deref().map(key_path),
@@ -343,6 +347,8 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         tls: false,
         transport: Transport::Tcp,
         save_every_ms: 0,
+        save_every_generations: 0,
+        encrypted: false,
         grace_ms: 0,
         save_to: None,
         save_rate_bytes: 0,
@@ -409,7 +415,11 @@ pub fn own_binary(ft: Ft) -> Result<PathBuf, Failure> {
 fn start(spec: JobSpec, label: bool) -> Result<i32, Failure> {
     let binary = own_binary(spec.ft)?;
     check_store(&spec)?;
-    let folder = home::create(&home::home()?)?;
+    let home = home::home()?;
+    if spec.encrypted && spec.hosts.is_none() {
+        at_rest::check(&home)?;
+    }
+    let folder = home::create(&home)?;
     start_in(&folder, &binary, &ClientMsg::Start(Box::new(spec)), None, label)
 }
 

@@ -1,10 +1,12 @@
 //! `eyrie`: arguments in, exit code out. The work is done in the modules and in the node daemon.
 
 mod args;
+mod block;
 mod clusters;
 mod console;
 mod drain;
 mod exact_args;
+mod grace;
 mod guard;
 mod ha_args;
 mod hosts;
@@ -19,6 +21,7 @@ mod remote;
 mod replay;
 mod restart;
 mod resume;
+mod saving;
 mod sender;
 mod share;
 mod share_args;
@@ -28,6 +31,7 @@ mod standby;
 mod vault;
 mod vault_args;
 mod vault_import;
+mod vault_job;
 mod vault_store;
 
 use args::{Cli, Command};
@@ -68,6 +72,7 @@ fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Grow(grow) => remote::grow(&grow),
         Command::Drain(args) => drain::drain(&args),
         Command::Migrate(args) => drain::migrate(&args),
+        Command::Clusters(args) => block::clusters(&args),
         Command::Inject(inject) => remote::inject(&inject),
         Command::Abort(abort) => remote::abort(&abort),
         Command::Events(events) => remote::events(&events),

@@ -129,7 +129,7 @@ impl Remote {
         }
     }
 
-    fn ask(job: &JobEntry, message: &ClientMsg) -> anyhow::Result<NodeMsg> {
+    pub fn ask(job: &JobEntry, message: &ClientMsg) -> anyhow::Result<NodeMsg> {
         let mut remote = Remote::connect(job)?;
         remote.send(message)?;
         remote.next()
@@ -155,7 +155,7 @@ pub(crate) fn find_running(name: &str) -> Result<JobEntry, Failure> {
     Ok(job)
 }
 
-fn job_status(job: &JobEntry) -> anyhow::Result<JobStatus> {
+pub(crate) fn job_status(job: &JobEntry) -> anyhow::Result<JobStatus> {
     if !job.alive {
         let ended = std::fs::read(job.path.join(home::ENDED)).ok();
         let text = match ended.filter(|_| !job.saved) {

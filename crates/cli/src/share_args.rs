@@ -6,9 +6,11 @@ use eyrie_terminal::units::parse_interval;
 pub const NOTICE_HELP: &str = "Example, on a host that is to be switched off:\n  eyrie notice\n\n\
     What the notice of a spot instance or a maintenance script calls, as the jobs' user. Nodes of\n\
     jobs over --hosts (or in an allocation of Slurm) leave their jobs as with eyrie drain, in the\n\
-    time that eyrie run --grace gives them, and then they end; a job all of whose nodes are told\n\
-    is saved, for eyrie restart. SIGTERM or SIGUSR1 to a node's keeper (eyrie __host) does the\n\
-    same. The command returns at once. Exit code: 0, or 1 if no node is here.";
+    time that eyrie run --grace gives them, and then they end; a job all of whose nodes are told,\n\
+    or whose controller (eyrie run) is here, is saved, for eyrie restart: not one with --ha, with\n\
+    which another controller goes on. SIGTERM or SIGUSR1 to a node's keeper (eyrie __host) tells\n\
+    that node alone. The command returns at once, before nodes have left and jobs are saved. Exit\n\
+    code: 0, or 1 if there is nobody here to be told.";
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  eyrie suspend last\n  eyrie suspend last --swap\n\

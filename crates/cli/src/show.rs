@@ -1,6 +1,6 @@
 //! How things look in the terminal.
 
-use eyrie_control::status::VaultRound;
+use eyrie_control::status::{VaultRound, VaultScrub};
 use eyrie_control::{Event, JobStatus, NodeStatus, RankStatus, Suspension};
 use eyrie_terminal::units::{bytes, millis};
 use std::collections::{BTreeMap, BTreeSet};
@@ -214,6 +214,10 @@ fn nodes(job: &JobStatus) -> String {
     }
     text.push_str(&clusters(job));
     text.push_str(&vault(job));
+    if job.grace_ms > 0 {
+        let grace = millis(job.grace_ms as f64);
+        let _ = writeln!(text, "nodes that are told to end have {grace} for it");
+    }
     let refused = |n: &NodeStatus| n.strangers + n.fenced + n.malformed + n.uninvited > 0;
     for n in job.nodes.iter().filter(|n| refused(n)) {
         let (strangers, fenced, malformed) = (n.strangers, n.fenced, n.malformed);
@@ -244,6 +248,7 @@ fn clusters(job: &JobStatus) -> String {
         "SENT",
         "RECEIVED",
         "TURNED AWAY",
+        "BLOCKED WITH",
     ])];
     for c in &job.clusters {
         let g = &c.gateway;
@@ -260,6 +265,7 @@ fn clusters(job: &JobStatus) -> String {
             bytes(g.carried.bytes_sent),
             bytes(g.carried.bytes_received),
             (g.carried.strangers + g.carried.malformed).to_string(),
+            c.blocked.iter().map(|b| b.cluster.as_str()).collect::<Vec<_>>().join(","),
         ]);
     }
     table(&rows)
@@ -278,13 +284,34 @@ fn vault(job: &JobStatus) -> String {
         format!("; generation {generation} protects the images of {}", ranks.join(","))
     };
     let round = job.vault_round.iter().map(round);
+    let now = job.started_unix_ms + job.uptime_ms;
+    let scrub = job.vault_scrub.iter().map(|it| scrub(it, now));
     let encoder = job.vault_encoder.iter().map(|why| format!("; encoder {why}"));
     format!(
-        "vault: {scheme}{}{}{}\n",
+        "vault: {scheme}{}{}{}{}\n",
         ranks.iter().map(part).collect::<String>(),
         round.collect::<String>(),
+        scrub.collect::<String>(),
         encoder.collect::<String>()
     )
+}
+
+/// How sound what nodes have of it was found.
+fn scrub(scrub: &VaultScrub, now_unix_ms: u64) -> String {
+    let VaultScrub { sound, damaged, repaired, lost, .. } = scrub;
+    let mut text = match scrub.ended_unix_ms {
+        None => String::from("; not scrubbed yet"),
+        Some(at) => format!(
+            "; scrubbed {} ago in {}: {sound} chunks sound, {damaged} damaged, {repaired} \
+             repaired, {lost} lost",
+            millis(now_unix_ms.saturating_sub(at) as f64),
+            millis(scrub.took_ms as f64)
+        ),
+    };
+    if scrub.underway {
+        text += ", and again now";
+    }
+    text
 }
 
 /// How far a generation is that is being made.

@@ -12,7 +12,7 @@ pub const SRUN: &str = "srun --nodes=1 --ntasks=1 --overlap --cpu-bind=none --me
 const MOST: usize = 100_000;
 
 /// A variable that is set and not empty.
-fn variable(name: &str) -> Option<String> {
+pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|v| !v.is_empty())
 }
 

@@ -1,15 +1,16 @@
-//! `eyrie vault`: looking after vaults, with no job around.
+//! `eyrie vault`: looking after vaults in folders; `vault_job` has those of jobs that run.
 
 use crate::show;
 use crate::vault_args::{Action, Export, Look, Ls, Mend, Vault as Args};
 use crate::vault_import;
+use crate::vault_job;
 use crate::vault_store::{self, Objects};
 use anyhow::{Context, anyhow};
 use eyrie_objects::Place;
 use eyrie_terminal::{FAILED, Failure, USAGE, print, say, units};
 use eyrie_vault::disk::Folder;
 use eyrie_vault::member::Member;
-use eyrie_vault::record::Made;
+use eyrie_vault::record::{Commit, Made};
 use eyrie_vault::seal::Key;
 use eyrie_vault::vault::{Mended, Opened, State};
 use eyrie_vault::{HoldError, Vault};
@@ -22,9 +23,18 @@ use std::time::{Duration, Instant};
 
 pub fn vault(args: &Args) -> Result<i32, Failure> {
     match &args.action {
-        Action::Ls(ls) => self::ls(ls),
-        Action::Verify(look) => mend(look, None),
-        Action::Scrub(mend) => self::mend(&mend.look, Some((mend, false))),
+        Action::Ls(ls) => match vault_job::named(&ls.look.members)? {
+            Some(job) => vault_job::ls(&job, ls),
+            None => self::ls(ls),
+        },
+        Action::Verify(look) => match vault_job::named(&look.members)? {
+            Some(job) => vault_job::mend(&job, look, false, 0),
+            None => mend(look, None),
+        },
+        Action::Scrub(mend) => match vault_job::named(&mend.look.members)? {
+            Some(job) => vault_job::mend(&job, &mend.look, true, mend.limit.unwrap_or(0)),
+            None => self::mend(&mend.look, Some((mend, false))),
+        },
         Action::Repair(mend) => self::mend(&mend.look, Some((mend, true))),
         Action::Export(export) => self::export(export),
         Action::Import(import) => vault_import::import(import),
@@ -119,37 +129,37 @@ fn made_text(made: Made) -> String {
     }
 }
 
-fn ls(args: &Ls) -> Result<i32, Failure> {
-    let mut vault = look(&args.look.members)?;
-    let commits: Vec<_> = vault.generations().cloned().collect();
-    let head = ["GENERATION", "SCHEME", "NODES", "STORED", "NEEDS", "PARITY", "STATE"];
-    let mut rows = vec![head.map(String::from).to_vec()];
-    let mut all: Vec<Value> = Vec::new();
-    let mut objects = vec![["GENERATION", "NODE", "OBJECT", "SIZE"].map(String::from).to_vec()];
-    for commit in &commits {
+/// An object, as it is listed.
+pub struct Held {
+    pub node: u32,
+    pub name: String,
+    /// None: nobody was asked.
+    pub bytes: Option<u64>,
+}
+
+/// Generations, as they are listed.
+pub struct Listing {
+    rows: Vec<Vec<String>>,
+    objects: Vec<Vec<String>>,
+    all: Vec<Value>,
+    why: String,
+}
+
+impl Listing {
+    pub fn new() -> Listing {
+        let head = ["GENERATION", "SCHEME", "NODES", "STORED", "NEEDS", "PARITY", "STATE"];
+        let objects = ["GENERATION", "NODE", "OBJECT", "SIZE"].map(String::from).to_vec();
+        let rows = vec![head.map(String::from).to_vec()];
+        Listing { rows, objects: vec![objects], all: Vec::new(), why: String::new() }
+    }
+
+    /// `held`: its objects, if they are to be listed, too.
+    pub fn add(&mut self, commit: &Commit, state: &State, held: Option<Vec<Held>>) {
         let generation = commit.generation;
-        let state = vault.state(generation).context("cannot look")?;
         let nodes: Vec<u32> = commit.groups.iter().flatten().map(|s| s.node).collect();
         let stored: u64 = commit.groups.iter().flatten().map(|s| s.payload).sum();
-        let needs = commit.needs();
-        let mut held: Vec<Value> = Vec::new();
-        for node in nodes.iter().filter(|_| args.objects) {
-            let manifest = match vault.manifest(generation, *node) {
-                Ok(manifest) => manifest,
-                Err(error) => {
-                    say(crate::NAME, &error.to_string());
-                    continue;
-                }
-            };
-            for object in manifest.objects {
-                let size = units::bytes(object.bytes);
-                let (generation, node) = (generation.to_string(), node.to_string());
-                held.push(json!({"node": node, "name": object.name, "bytes": object.bytes}));
-                objects.push(vec![generation, node, object.name, size]);
-            }
-        }
-        let text = state_text(&state);
-        rows.push(vec![
+        let (needs, text) = (commit.needs(), state_text(state));
+        self.rows.push(vec![
             generation.to_string(),
             commit.scheme.to_string(),
             nodes.len().to_string(),
@@ -158,27 +168,62 @@ fn ls(args: &Ls) -> Result<i32, Failure> {
             made_text(commit.made),
             text.clone(),
         ]);
+        if !commit.why.is_empty() {
+            self.why += &format!("\ngeneration {generation}: {}\n", commit.why);
+        }
         let mut entry = json!({
             "generation": generation, "scheme": commit.scheme.to_string(), "nodes": nodes,
             "stored_bytes": stored, "needs": needs, "state": text,
             "parity": made_text(commit.made), "why": commit.why,
         });
-        if args.objects {
-            entry["objects"] = Value::from(held);
+        if let Some(held) = held {
+            let object = |h: &Held| json!({"node": h.node, "name": h.name, "bytes": h.bytes});
+            entry["objects"] = held.iter().map(object).collect();
+            self.objects.extend(held.into_iter().map(|Held { node, name, bytes }| {
+                let size = bytes.map_or_else(|| "-".into(), units::bytes);
+                vec![generation.to_string(), node.to_string(), name, size]
+            }));
         }
-        all.push(entry);
+        self.all.push(entry);
     }
-    if args.look.json {
-        print(&(serde_json::to_string_pretty(&all)? + "\n"));
-    } else {
-        print(&show::table(&rows));
-        for commit in commits.iter().filter(|commit| args.why && !commit.why.is_empty()) {
-            print(&format!("\ngeneration {}: {}\n", commit.generation, commit.why));
+
+    pub fn print(&self, args: &Ls) -> anyhow::Result<()> {
+        if args.look.json {
+            print(&(serde_json::to_string_pretty(&self.all)? + "\n"));
+            return Ok(());
+        }
+        print(&show::table(&self.rows));
+        if args.why {
+            print(&self.why);
         }
         if args.objects {
-            print(&format!("\n{}", show::table(&objects)));
+            print(&format!("\n{}", show::table(&self.objects)));
         }
+        Ok(())
     }
+}
+
+fn ls(args: &Ls) -> Result<i32, Failure> {
+    let mut vault = look(&args.look.members)?;
+    let commits: Vec<_> = vault.generations().cloned().collect();
+    let mut listing = Listing::new();
+    for commit in &commits {
+        let generation = commit.generation;
+        let state = vault.state(generation).context("cannot look")?;
+        let mut held = Vec::new();
+        for node in commit.groups.iter().flatten().map(|s| s.node).filter(|_| args.objects) {
+            match vault.manifest(generation, node) {
+                Ok(manifest) => held.extend(manifest.objects.into_iter().map(|object| Held {
+                    node,
+                    name: object.name,
+                    bytes: Some(object.bytes),
+                })),
+                Err(error) => say(crate::NAME, &error.to_string()),
+            }
+        }
+        listing.add(commit, &state, args.objects.then_some(held));
+    }
+    listing.print(args)?;
     Ok(0)
 }
 

@@ -11,11 +11,13 @@ use std::path::PathBuf;
     eyrie vault import --vault rs:4+2 --from checkpoint/ n0 n1 n2 n3 n4 n5\n  \
     eyrie vault ls n*\n  \
     eyrie vault scrub n*\n  \
+    eyrie vault scrub last                # of the job that was started last, and runs\n  \
     eyrie vault export --to restored/ n*\n  \
     eyrie vault export --to s3://bucket/monday --seal key n*\n\n\
     A vault's members are folders, one for each node, each on a storage of its own; which of them\n\
     are given, and in what order, does not matter, as each says what it is. `eyrie run --vault`\n\
-    keeps the checkpoints of a job over nodes in one, in the folders node-N/vault.")]
+    keeps the checkpoints of a job over nodes in one, in the folders node-N/vault: while it runs\n\
+    ls, verify and scrub take the JOB, and its nodes, wherever they are, look into their own.")]
 pub struct Vault {
     #[command(subcommand)]
     pub action: Action,
@@ -39,8 +41,8 @@ pub enum Action {
 
 #[derive(Debug, Args)]
 pub struct Look {
-    /// Folders of the members
-    #[arg(required = true, value_name = "DIR")]
+    /// Folders of the members; or, for ls, verify and scrub, a job that runs
+    #[arg(required = true, value_name = "DIR|JOB")]
     pub members: Vec<PathBuf>,
     /// As JSON
     #[arg(long)]
@@ -66,7 +68,7 @@ runs, or by another command, and nothing was changed.")]
 pub struct Mend {
     #[command(flatten)]
     pub look: Look,
-    /// Most bytes written in a second, such as 100M
+    /// Most bytes written in a second, such as 100M; of a job: read by each node
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub limit: Option<u64>,
 }

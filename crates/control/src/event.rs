@@ -79,6 +79,9 @@ pub enum EventKind {
     NodeVacated,
     /// The process of a rank of a suspended job ends: its image holds its memory.
     SwappedOut,
+    /// What a node has of the vault was found damaged, in `count` chunks; `text` says where, and
+    /// what was made anew.
+    Scrubbed,
     /// A rank that came back printed something else than before; what was printed stays.
     OutputDiffers,
 }
@@ -122,6 +125,7 @@ impl EventKind {
             EventKind::Stored => "stored",
             EventKind::NodeVacated => "node-vacated",
             EventKind::SwappedOut => "swapped-out",
+            EventKind::Scrubbed => "scrubbed",
             EventKind::OutputDiffers => "output-differs",
         }
     }

@@ -5,6 +5,7 @@
 //! so that what a remote shell says besides is told from it.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
 /// Begins a line that a gateway says; JSON follows.
@@ -30,6 +31,36 @@ pub struct Clusters {
     /// Of ranks that come back alone: whether copies of images and outcomes are in another cluster,
     /// or in the same one. None: on the next node, wherever that is.
     pub outside: Option<bool>,
+    /// Where gateways listen for each other: at the first of these that is free. None: anywhere.
+    pub ports: Option<Ports>,
+}
+
+/// Ports, the last one with them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ports {
+    pub first: u16,
+    pub last: u16,
+}
+
+impl Ports {
+    pub fn count(self) -> u32 {
+        u32::from(self.last) + 1 - u32::from(self.first)
+    }
+}
+
+impl std::fmt::Display for Ports {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Ports { first, last } = self;
+        if first == last { write!(f, "{first}") } else { write!(f, "{first}-{last}") }
+    }
+}
+
+/// Where other gateways reach one on a host, which need not be an address of the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outer {
+    pub at: IpAddr,
+    /// It listens there; none: as elsewhere.
+    pub port: Option<u16>,
 }
 
 impl Clusters {
@@ -56,11 +87,24 @@ pub struct Begin {
     pub clusters: u32,
     /// The address towards this one is where it listens for nodes.
     pub controller: SocketAddr,
-    /// Where it listens for other gateways, if that is another.
+    /// Where other gateways reach it, if that is another: it listens there, or, if its machine has
+    /// no such address, at all of them.
     pub outside: Option<IpAddr>,
+    /// The ports that it may listen at for them.
+    pub ports: Option<Ports>,
     pub plain: bool,
     pub connections: u32,
     pub rate: Option<u64>,
+    /// Where nothing goes through from the beginning on.
+    pub silence: Silence,
+}
+
+/// Clusters with which a gateway is to be silent, and the other way round; or is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Silence {
+    /// Of what the controller said.
+    pub number: u64,
+    pub clusters: BTreeSet<u32>,
 }
 
 /// A gateway, as the others reach it.
@@ -78,6 +122,8 @@ pub enum ToGateway {
     Gates(Vec<Gate>),
     /// The controller is there.
     Beat,
+    /// Nothing is to go between its cluster and these, for now.
+    Silence(Silence),
 }
 
 /// From a gateway to the controller.
@@ -93,6 +139,11 @@ pub enum FromGateway {
     Carried(Carried),
     /// It carries, or could.
     Beat,
+    /// With which of those that it was told nothing is under way: they have sent what they had
+    /// taken, and all of that is delivered.
+    Silent(Silence),
+    /// It ends, for this reason.
+    Failed(String),
 }
 
 /// What a gateway has done since its start.
@@ -115,6 +166,16 @@ pub struct ClusterStatus {
     pub name: String,
     pub nodes: Vec<u32>,
     pub gateway: GatewayStatus,
+    /// Clusters that it is blocked with (`eyrie clusters block`).
+    pub blocked: Vec<Blocked>,
+}
+
+/// Another cluster, for `eyrie status`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocked {
+    pub cluster: String,
+    /// Nothing of it is under way any more.
+    pub silent: bool,
 }
 
 /// A gateway, for `eyrie status`.

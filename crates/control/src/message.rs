@@ -6,10 +6,11 @@
 
 use crate::bind::{Bind, Slot};
 use crate::event::Event;
-use crate::gateway::Clusters;
+use crate::gateway::{Clusters, Outer};
 use crate::ha::Ha;
 use crate::status::JobStatus;
 use crate::transport::Transport;
+use crate::vault::{Checked, Kept};
 use eyrie_vault::Scheme;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -107,6 +108,9 @@ pub struct Host {
     pub name: String,
     /// The controller's address, as the host reaches it.
     pub controller: IpAddr,
+    /// Where other clusters' gateways reach one that is on it, if that is not where it reaches the
+    /// controller from. Of a cluster with such hosts one of them has the gateway.
+    pub gateway: Option<Outer>,
 }
 
 /// Machines that nodes are on.
@@ -192,6 +196,8 @@ pub struct JobSpec {
     /// How often, at most, the newest set of a job over nodes is brought to the job's folder while
     /// it runs; 0: never.
     pub save_every_ms: u64,
+    /// The same whenever all ranks have so many newer checkpoints; 0: never.
+    pub save_every_generations: u32,
     pub clusters: Clusters,
     /// How long a node has that is told to end; 0: none, it goes at once.
     pub grace_ms: u64,
@@ -201,6 +207,8 @@ pub struct JobSpec {
     pub save_rate_bytes: u64,
     /// ... encrypted with the key in this file.
     pub save_key: Option<String>,
+    /// Nodes have the kernel encrypt what they store, each with a key of its own.
+    pub encrypted: bool,
     /// The controller's state is kept there, too, so that one on another machine can go on.
     pub ha: Option<Box<Ha>>,
 }
@@ -224,6 +232,11 @@ impl JobSpec {
     /// The mode as the user knows it.
     pub fn mode(&self) -> &'static str {
         if self.routers > 0 { "routed" } else { self.ft.name() }
+    }
+
+    /// Whether states of it are saved while it runs.
+    pub fn saves(&self) -> bool {
+        self.save_every_ms > 0 || self.save_every_generations > 0
     }
 
     /// Numbers of the nodes that are routers.
@@ -341,6 +354,27 @@ pub enum ClientMsg {
         runs: bool,
         lease_ms: u64,
     },
+    /// The machine of the controller is about to end; answered by `Done` if the job is being saved
+    /// for that.
+    Notice,
+    /// These nodes, named as for `Drain`, are not to leave; answered by `Done`.
+    Stay {
+        nodes: Vec<String>,
+    },
+    /// Let nothing go between these clusters (`block`), or all again; answered by `Done` at once.
+    Block {
+        clusters: [String; 2],
+        block: bool,
+    },
+    /// The generations of the job's vault; answered by `InVault` for each, then `Done`.
+    Vault,
+    /// Have the nodes read all that they have of them, at most so many bytes a second each (0:
+    /// any), and make anew what is damaged if `write`; answered by `Checked` for each generation
+    /// and node, then `Done`.
+    Scrub {
+        write: bool,
+        rate: u64,
+    },
 }
 
 /// From the daemon to a client.
@@ -402,6 +436,8 @@ pub enum NodeMsg {
     Deposed {
         text: String,
     },
+    InVault(Box<Kept>),
+    Checked(Checked),
 }
 
 /// A step of a node on its way out of the job.

@@ -317,6 +317,11 @@ pub enum Choice {
     Nothing,
     /// It cannot be had here now, and nothing is known against it.
     Unfit(String),
+    /// It is right, but a file that its process has open or mapped is not here, or is another.
+    Lacks {
+        generation: u32,
+        why: String,
+    },
     /// So many processes of the dead incarnation cannot be killed.
     Left(u64),
 }
@@ -328,6 +333,9 @@ pub enum Fault {
     Image,
     /// Its node lacks something.
     Place,
+    /// A file that it needs is not there, is another, or is locked by somebody else: it may be so
+    /// elsewhere, too.
+    Files,
     /// It may be either: the same may happen elsewhere, or not.
     Unknown,
 }

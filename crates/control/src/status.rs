@@ -18,6 +18,27 @@ pub struct VaultRound {
     pub rate_bytes: u64,
 }
 
+/// Passes over all that a job's nodes have of its vault.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VaultScrub {
+    /// From one to the next; null: only if somebody asks.
+    pub every_ms: Option<u64>,
+    /// One is under way.
+    pub underway: bool,
+    /// When the last one ended, as far as this controller knows, and how long it took.
+    pub ended_unix_ms: Option<u64>,
+    pub took_ms: u64,
+    /// Chunks that it found sound, or not; and of these those that were made anew, and that could
+    /// not be had.
+    pub sound: u64,
+    pub damaged: u64,
+    pub repaired: u64,
+    pub lost: u64,
+    /// What was found damaged, and made anew, since this controller began.
+    pub damaged_so_far: u64,
+    pub repaired_so_far: u64,
+}
+
 /// A whole job at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobStatus {
@@ -38,6 +59,9 @@ pub struct JobStatus {
     /// The generation that is being made.
     #[serde(default)]
     pub vault_round: Option<VaultRound>,
+    /// With parity: what is known of how sound it is.
+    #[serde(default)]
+    pub vault_scrub: Option<VaultScrub>,
     /// `running`, `stopping`, `rolling-back` or `ended`.
     pub phase: String,
     pub exit_code: Option<i32>,
@@ -48,6 +72,9 @@ pub struct JobStatus {
     pub started_unix_ms: u64,
     pub uptime_ms: u64,
     pub checkpoint_every_ms: u64,
+    /// How long a node has that is told to end.
+    #[serde(default)]
+    pub grace_ms: u64,
     /// Send log of each rank, in bytes.
     pub log_limit_bytes: u64,
     /// Connections between nodes, and to the controller, are encrypted.

@@ -4,6 +4,7 @@
 
 use eyrie_vault::layout::Place;
 use eyrie_vault::record::{Commit, Summary};
+use eyrie_vault::vault::Mended;
 use eyrie_vault::{Encoder, Scheme};
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,8 @@ pub struct Manner {
     pub rebuild: Option<u64>,
     /// What each node fails together with, such as a switch; empty: that was not said.
     pub domains: Vec<String>,
+    /// From one pass over all that nodes have of it to the next; 0: there are none unasked.
+    pub scrub_every_ms: u64,
 }
 
 impl Manner {
@@ -53,6 +56,9 @@ pub enum VaultOrder {
     Abort { generation: u64 },
     /// These are needed no more; controllers of earlier terms are not obeyed any more.
     Drop { generations: Vec<u64>, term: u64 },
+    /// Read all that is here of a generation, at most so many bytes a second (0: any), and make
+    /// anew what is damaged if `write`. Answered by `Scrubbed`, unless a later pass is ordered.
+    Scrub { pass: u64, commit: Box<Commit>, write: bool, rate: u64 },
 }
 
 /// From a node to the controller: how it stands with a generation.
@@ -80,6 +86,11 @@ pub enum VaultStep {
     /// It has sent so many bytes of its parts of sums, so far.
     Underway {
         sent: u64,
+    },
+    /// What a pass found here, and did; or why it could not.
+    Scrubbed {
+        pass: u64,
+        result: Result<Mended, String>,
     },
 }
 
@@ -111,4 +122,23 @@ pub struct Vaulted {
     pub file: u32,
     pub node: u32,
     pub commit: Box<Commit>,
+}
+
+/// A generation of a running job's vault.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    pub commit: Box<Commit>,
+    /// Of its nodes those that are lost, or were and came back without it.
+    pub lost: Vec<u32>,
+    /// The files of images that are needed of it: rank, generation, and the node that stored it.
+    pub files: Vec<(u32, u32, u32)>,
+}
+
+/// What a pass found of one generation on one node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checked {
+    pub generation: u64,
+    pub node: u32,
+    /// Or why it was not checked.
+    pub result: Result<Mended, String>,
 }

@@ -26,6 +26,7 @@ use std::process::ExitCode;
 const NAME: &str = "eyrie-image";
 
 fn main() -> ExitCode {
+    eyrie_image::give_large_back();
     match Cli::try_parse() {
         Ok(cli) => eyrie_terminal::finish(NAME, dispatch(cli.command)),
         Err(error) => ExitCode::from(eyrie_terminal::usage(NAME, &error) as u8),

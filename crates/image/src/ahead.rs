@@ -29,10 +29,11 @@ use crate::sink::Tap;
 use crate::sort::{self, Share, Sorted, Spared};
 use crate::source::Source;
 use crate::spans::{Span, Spans};
-use crate::state::{Backing, Run};
+use crate::state::Run;
 use crate::store;
 use crate::track::{Base, Tracker};
 use crate::write::ImageWriter;
+use std::iter;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -178,29 +179,23 @@ impl Ahead {
         let (source, pagemap) = (Source::open(pid)?, Pagemap::open(pid)?);
         let (mut seen, mut extents, mut blank) = (Spans::default(), Vec::new(), Spans::default());
         let mut in_time = true;
-        let parts = plan.parts();
-        for part in &parts {
+        for part in plan.parts() {
             let mut puller = Puller::new(&source, None, &self.writer);
             puller.hurry = Some(hurry);
-            let mut anon = Spans::default();
-            for &(number, span) in part {
+            for (number, span) in part {
                 let region = &plan.regions.list[number].0;
                 let pages = (span.end - span.start) / PAGE_BYTES;
                 let legible = region.prot & libc::PROT_READ as u32 != 0;
                 puller.take(&Run { start: span.start, pages }, store::kind(region), legible);
-                if region.backing == (Backing::Anon {}) {
-                    anon.push(span.start, span.end);
-                }
             }
             puller.pull()?;
-            let guards = puller.guards.iter().map(|g| Span { start: g.start, end: g.end });
-            let guards = Spans::of(guards.collect());
             let mut stored = Spans::default();
             let ends = puller.extents.iter().map(|e| (e.start, e.start + e.pages * PAGE_BYTES));
             ends.for_each(|(start, end)| stored.push(start, end));
-            let zeros = anon.without(&stored).without(&guards);
-            seen = seen.union(&stored).union(&zeros);
-            blank = blank.union(&zeros);
+            // The parts are in order.
+            let found = stored.union(&puller.blank);
+            found.iter().for_each(|s| seen.push(s.start, s.end));
+            puller.blank.iter().for_each(|s| blank.push(s.start, s.end));
             extents.append(&mut puller.extents);
             fault::point(fault::STORED_AHEAD)?;
             let written = written_bytes(&pagemap, plan)?;
@@ -231,25 +226,28 @@ impl Ahead {
         &self.covered
     }
 
-    /// After the freeze: sorts the pages of the process, and takes out what is stored already.
+    /// After the freeze: sorts the pages of the process, and takes out what is stored already. Not
+    /// to be asked twice.
     pub(crate) fn sort(
         &mut self,
         own: Vec<Share>,
         regions: &Regions,
-        changed: Option<&Spans>,
+        changed: Option<Spans>,
         base: Option<&Base>,
     ) -> Sorted {
         let written = std::mem::take(&mut self.late);
         self.forget(&written);
         let index = base.map(|base| &base.index);
-        let mut sorted = sort::sort_with(own, regions, changed, index, &mut self.spared);
-        for share in &mut sorted.take {
-            for round in &self.rounds {
-                let stored = share.spans.intersection(&round.seen);
+        let mut sorted = sort::sort_with(own, regions, changed.as_ref(), index, &mut self.spared);
+        // These are long lists, and so are those of each round.
+        drop((changed, written));
+        for Round { seen, index } in self.rounds.drain(..) {
+            for share in &mut sorted.take {
+                let stored = share.spans.intersection(&seen);
                 for span in stored.iter() {
-                    sorted.extents.extend(round.index.within(span.start, span.end));
+                    sorted.extents.extend(index.within(span.start, span.end));
                 }
-                let zeros = stored.intersection(round.index.blank());
+                let zeros = stored.intersection(index.blank());
                 sorted.blank = sorted.blank.union(&zeros);
                 share.spans = share.spans.without(&stored);
             }
@@ -303,25 +301,26 @@ impl Plan {
     }
 
     /// Its pages, each stretch with the number of its region, in parts.
-    fn parts(&self) -> Vec<Vec<(usize, Span)>> {
+    fn parts(&self) -> impl Iterator<Item = Vec<(usize, Span)>> + '_ {
         let most = PART_BYTES.max((self.bytes() / MOST_LOOKS).next_multiple_of(PAGE_BYTES));
-        let (mut parts, mut room) = (vec![Vec::new()], FIRST_BYTES);
-        for share in &self.take {
-            for Span { mut start, end } in share.spans.iter() {
-                while start < end {
-                    let bytes = (end - start).min(room);
-                    let part = Span { start, end: start + bytes };
-                    parts.last_mut().into_iter().for_each(|p| p.push((share.region, part)));
-                    (start, room) = (start + bytes, room - bytes);
-                    if room == 0 {
-                        parts.push(Vec::new());
-                        room = most;
-                    }
-                }
+        let of = |share: &Share, span| (share.region, span);
+        let mut spans =
+            self.take.iter().flat_map(move |share| share.spans.iter().map(move |s| of(share, s)));
+        let (mut rest, mut next) = (None, FIRST_BYTES);
+        iter::from_fn(move || {
+            let (mut part, mut room) = (Vec::new(), std::mem::replace(&mut next, most));
+            while room > 0 {
+                let Some((region, Span { start, end })) = rest.take().or_else(|| spans.next())
+                else {
+                    break;
+                };
+                let cut = end.min(start + room);
+                part.push((region, Span { start, end: cut }));
+                room -= cut - start;
+                rest = (cut < end).then_some((region, Span { start: cut, end }));
             }
-        }
-        parts.retain(|part| !part.is_empty());
-        parts
+            (!part.is_empty()).then_some(part)
+        })
     }
 }
 

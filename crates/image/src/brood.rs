@@ -2,6 +2,7 @@
 
 use crate::error::ImageError;
 use crate::family::{Ended, Kin, Member};
+use crate::family_files::REPLACED;
 use crate::image::{Check, Image};
 use crate::tree::{self, MAX_PROCESSES};
 use std::path::Path;
@@ -35,7 +36,7 @@ fn open_below(
         *left = left.checked_sub(1).ok_or_else(|| invalid("too many processes"))?;
         let mut image = Image::open_alone(&path, check).map_err(blame)?;
         if image.identity() != child.identity || image.state.pid != child.pid {
-            return Err(invalid("it was replaced after the image of its parent was written"));
+            return Err(invalid(REPLACED));
         }
         image.children = open_below(&path, &image.state.kin, check, left)?;
         all.push(image);

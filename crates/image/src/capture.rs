@@ -239,6 +239,7 @@ pub(crate) fn twin_state(
         vdso: vdso(twin, &snapshot.maps)?,
         specials,
         files: Vec::new(),
+        contents: Vec::new(),
         orphans: Vec::new(),
         regions: Vec::new(),
         guards: Vec::new(),

@@ -5,11 +5,12 @@ use crate::PAGE_BYTES;
 use crate::attributes::KEYS;
 use crate::check_files;
 use crate::family::Kin;
+use crate::fingerprint::MAX_BUILD_BYTES;
 use crate::format::Extent;
 use crate::processor;
 use crate::state::{
-    Backing, FileId, MAX_ORPHAN_BYTES, MAX_ORPHANS, OrphanKind, PROT_MASK, Region, State, Thread,
-    locking, orphan_at, orphan_of, region,
+    Backing, FileId, Fingerprint, MAX_ORPHAN_BYTES, MAX_ORPHANS, OrphanKind, PROT_MASK, Region,
+    State, Thread, locking, orphan_at, orphan_of, region,
 };
 use crate::tree::MAX_PROCESSES;
 use crate::vdso::MAX_VDSO_BYTES;
@@ -258,5 +259,12 @@ pub(crate) fn path_holds(path: &[u8]) -> bool {
 fn files(state: &State) -> Finding {
     let id_holds = |id: &FileId| path_holds(&id.path);
     ensure(state.files.iter().all(id_holds), || "path of a mapped file".into())?;
+    let content_holds = |content: &Fingerprint| match content {
+        Fingerprint::Build { id } => !id.is_empty() && id.len() <= MAX_BUILD_BYTES,
+        Fingerprint::Unknown {} | Fingerprint::Hash { .. } => true,
+    };
+    let one_each = state.contents.len() == state.files.len();
+    let hold = one_each && state.contents.iter().all(content_holds);
+    ensure(hold, || "what tells the content of mapped files".into())?;
     check_files::check(state)
 }

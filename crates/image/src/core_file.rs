@@ -7,15 +7,14 @@
 
 use crate::PAGE_BYTES;
 use crate::core_notes::notes;
-use crate::descriptors::file_id;
 use crate::error::ImageError;
 use crate::image::Image;
+use crate::mapped;
 use crate::state::{Backing, Region, orphan_of};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 
 const EHDR_BYTES: u64 = 64;
 const PHDR_BYTES: u64 = 56;
@@ -99,7 +98,7 @@ impl Image {
     /// Writes the image to an empty file, as an ELF core file.
     pub fn write_core(&self, to: &File) -> Result<CoreReport, CoreError> {
         let files: Vec<Option<File>> =
-            self.state.files.iter().map(|id| unchanged(&id.path, id)).collect();
+            (0..self.state.files.len()).map(|i| mapped::unchanged(&self.state, i)).collect();
         let mut segments = Vec::new();
         for r in &self.state.regions {
             self.segments_of(r, &files, &mut segments);
@@ -240,18 +239,6 @@ fn seen(r: &Region) -> Option<(usize, u64)> {
 fn segment_flags(prot: u32) -> u32 {
     let bit = |prot_bit: i32, flag: u32| if prot & prot_bit as u32 != 0 { flag } else { 0 };
     bit(libc::PROT_READ, 4) | bit(libc::PROT_WRITE, 2) | bit(libc::PROT_EXEC, 1)
-}
-
-/// The mapped file, if it is still the one that was mapped.
-fn unchanged(path: &[u8], id: &crate::state::FileId) -> Option<File> {
-    // What is no regular file any more may block on opening, or do something.
-    let path_now = std::ffi::OsStr::from_bytes(path);
-    std::fs::metadata(path_now).ok().filter(|m| m.is_file())?;
-    let mut options = File::options();
-    let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path_now).ok()?;
-    let meta = file.metadata().ok().filter(|m| m.is_file())?;
-    let now = file_id(path.to_vec(), &meta);
-    (now.ino == id.ino && now.size == id.size && now.mtime_ns == id.mtime_ns).then_some(file)
 }
 
 /// The outer error is of reading, the inner one of writing.

@@ -194,6 +194,12 @@ pub enum RestoreError {
         /// What is wrong with it.
         what: String,
     },
+    /// Somebody else holds a file lock that the process had.
+    #[error("cannot {what}: somebody else holds that lock now")]
+    Locked {
+        /// What could not be done.
+        what: String,
+    },
     /// This machine cannot run the process as it was.
     #[error("this machine cannot continue the process: {0}")]
     Machine(String),

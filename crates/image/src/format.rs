@@ -1,12 +1,12 @@
 //! The frame of an image file: header, section table, blocks. Bytes in `docs/formats/image.md`.
 
 use crate::wire::{self, Malformed, Reader, Wire, wire_struct};
-use xxhash_rust::xxh3::xxh3_128;
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// First bytes of an image.
 pub const MAGIC: [u8; 8] = *b"EYRIEIMG";
 /// Version of everything in the file.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// x86-64.
 pub const MACHINE: u32 = 1;
 /// The header takes the first page; pages of memory start behind it.
@@ -25,7 +25,7 @@ pub const MAX_TABLE_BYTES: u64 = 1 << 30;
 pub const MAX_ANCESTORS: usize = 1024;
 /// Longest name of a file, in bytes.
 pub const MAX_NAME_BYTES: usize = 255;
-/// Sections of version 3, in their order in the file.
+/// Sections of version 4, in their order in the file.
 pub const SECTIONS: [u32; 6] = [
     section::PAGES,
     section::BLOCKS,
@@ -150,6 +150,11 @@ const _: () = assert!(Header::MIN_BYTES == HEADER_USED_BYTES);
 /// The checksum of the format.
 pub fn hash(bytes: &[u8]) -> [u8; 16] {
     xxh3_128(bytes).to_le_bytes()
+}
+
+/// The same of bytes that were hashed part by part.
+pub fn hash_of(parts: &Xxh3) -> [u8; 16] {
+    parts.digest128().to_le_bytes()
 }
 
 /// What tells an image from all others: the hash of its header's fields and its section table. As

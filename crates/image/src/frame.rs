@@ -77,6 +77,11 @@ impl Part {
         Part::open(&self.path)
     }
 
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Its blocks.
     pub fn blocks(&self) -> &[Block] {
         &self.blocks

@@ -14,7 +14,9 @@ use crate::format::{
     MAX_TABLE_BYTES, section,
 };
 use crate::frame::Part;
+use crate::mapped;
 use crate::processor;
+use crate::reopen;
 use crate::state::{State, Target};
 use crate::wire;
 use std::ffi::{OsStr, OsString};
@@ -84,12 +86,20 @@ impl Image {
         known: impl Fn(&[u8; 16]) -> bool,
     ) -> Result<Image, ImageError> {
         let image = Image::open_family(path, Check::Tables)?;
-        if !image.children.is_empty() {
-            return Image::open(path);
-        }
-        let known: Vec<bool> = image.parts.iter().map(|p| known(&p.identity)).collect();
-        blocks::verify_others(&image.parts, &image.wants, |part| known[part])?;
+        image.verify_unknown(&known)?;
         Ok(image)
+    }
+
+    fn verify_unknown(&self, known: &impl Fn(&[u8; 16]) -> bool) -> Result<(), ImageError> {
+        let knows: Vec<bool> = self.parts.iter().map(|p| known(&p.identity)).collect();
+        blocks::verify_others(&self.parts, &self.wants, |part| knows[part])?;
+        self.children.iter().try_for_each(|child| {
+            child.verify_unknown(known).map_err(|source| ImageError::Child {
+                pid: child.state.pid,
+                path: child.parts[0].path().into(),
+                source: Box::new(source),
+            })
+        })
     }
 
     /// Verifies the pages that lie in this file itself. Returns its identity.
@@ -99,12 +109,17 @@ impl Image {
         Ok(parts[0].identity)
     }
 
-    /// An error if the process in this file cannot run here: the processor lacks what it uses.
+    /// An error if the process in this file cannot run here: the processor lacks what it uses, or a
+    /// file that it has open or mapped is not here, or is another. Pages are not looked at.
     pub fn fits_here(path: &Path) -> Result<(), RestoreError> {
         let state = Part::open(path)?.section(section::STATE, "state", MAX_STATE_BYTES)?;
         let state: State = wire::decode(&state)
             .map_err(|e| ImageError::Invalid(format!("state cannot be decoded ({e:?})")))?;
-        processor::check(&state, &processor::here(), &[])
+        // Nobody has looked at it yet.
+        check::check(&state, &[], &[]).map_err(ImageError::Invalid)?;
+        processor::check(&state, &processor::here(), &[])?;
+        reopen::are_here(&state)?;
+        mapped::are_here(&state)
     }
 
     /// The same with a choice of what is verified.

@@ -6,8 +6,8 @@ use crate::family::Kin;
 use crate::format::{self, BLOCK_BYTES, Block, HEADER_BYTES, codec};
 use crate::pack::{Packer, Tuner};
 use crate::state::{
-    Action, Attributes, Backing, Component, Description, Descriptor, FileId, Layout, Pending,
-    Processor, Region, Rseq, Schedule, Special, Thread,
+    Action, Attributes, Backing, Component, Description, Descriptor, FileId, Fingerprint, Layout,
+    Pending, Processor, Region, Rseq, Schedule, Special, Thread,
 };
 use crate::write::{Contents, ImageWriter, Written};
 use proptest::prelude::*;
@@ -100,6 +100,7 @@ pub(crate) fn state() -> State {
         specials: vec![Special { name: b"[vdso]".to_vec(), start: 64 * PAGE, end: 66 * PAGE }],
         vdso: vec![7; 8192],
         files: vec![file_id()],
+        contents: vec![Fingerprint::Hash { hash: [3; 16] }],
         orphans: vec![],
         regions: vec![
             region(PAGE, 5 * PAGE, Backing::Anon {}),
@@ -390,6 +391,9 @@ fn contradictions_behind_right_checksums_are_refused() {
         ("descriptor number", |s, _| s.descriptors[0].fd = u32::MAX),
         ("stream", |s, _| s.descriptions[0].target = Target::Stdio { which: 3 }),
         ("relative path", |s, _| s.files[0].path = b"x".to_vec()),
+        ("a file without what tells its content", |s, _| s.contents.clear()),
+        ("no build-id", |s, _| s.contents[0] = Fingerprint::Build { id: vec![] }),
+        ("long build-id", |s, _| s.contents[0] = Fingerprint::Build { id: vec![1; 65] }),
         ("path with a zero", |s, _| s.cwd = b"/a\0b".to_vec()),
         ("signal number", |s, _| s.actions[0].signal = 65),
         ("signal that cannot be caught", |s, _| s.actions[0].signal = 9),
@@ -413,6 +417,22 @@ fn contradictions_behind_right_checksums_are_refused() {
     }
 }
 
+/// Whoever asks whether an image would fit has not opened it.
+#[test]
+fn what_nobody_has_looked_at_is_checked_before_it_is_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("image");
+    let mut hostile = state();
+    hostile.processor.features = vec![b"none".to_vec()];
+    hostile.regions[1].prot = libc::PROT_EXEC as u32;
+    write(&path, &hostile, &extents());
+    assert!(matches!(Image::fits_here(&path), Err(RestoreError::Machine(_))));
+    hostile.regions[1].backing = Backing::File { file: 1, offset: PAGE };
+    write(&path, &hostile, &extents());
+    let refused = Image::fits_here(&path);
+    assert!(matches!(refused, Err(RestoreError::Image(ImageError::Invalid(_)))), "{refused:?}");
+}
+
 /// A change of any byte that is written for the same content is a change of version.
 #[test]
 fn the_format_does_not_change_unnoticed() {
@@ -420,7 +440,7 @@ fn the_format_does_not_change_unnoticed() {
     let path = folder.path().join("image");
     write(&path, &state(), &extents());
     let golden = u128::from_le_bytes(format::hash(&fs::read(&path).unwrap()));
-    assert_eq!(golden, 79020153271872957674656130426973003418);
+    assert_eq!(golden, 95047134701361123568496193332267933544);
 }
 
 #[test]
@@ -429,7 +449,7 @@ fn another_version_is_named() {
     let path = folder.path().join("image");
     write(&path, &state(), &extents());
     let mut bytes = fs::read(&path).unwrap();
-    for version in [2, 4] {
+    for version in [3, 5] {
         bytes[8] = version;
         fs::write(&path, &bytes).unwrap();
         let named = format!("version {version}");

@@ -6,6 +6,14 @@ use crate::plan::Plan;
 use crate::state::{Lock, lock};
 
 const F_OFD_SETLK: u64 = 37;
+/// How the step is named that takes a lock again.
+const AGAIN: &str = "lock file descriptor";
+
+/// Whether the step `what` has failed because somebody else holds the lock.
+pub fn is_held(what: &str, error: i64) -> bool {
+    let held = [libc::EAGAIN, libc::EACCES].map(|code| -i64::from(code));
+    what.starts_with(AGAIN) && held.contains(&error)
+}
 
 /// Parses lines like `1: POSIX  ADVISORY  WRITE 359 00:13:11691 0 EOF`.
 pub fn parse(this: &Open) -> Result<Vec<Lock>, CaptureError> {
@@ -34,7 +42,7 @@ fn parse_line(line: &str) -> Option<Lock> {
 
 /// Takes a lock again through descriptor `fd`.
 pub fn take(plan: &mut Plan, fd: u64, lock: &Lock) {
-    let name = format!("lock file descriptor {fd} again");
+    let name = format!("{AGAIN} {fd} again");
     if lock.kind == lock::FLOCK {
         let kind = if lock.exclusive { libc::LOCK_EX } else { libc::LOCK_SH } | libc::LOCK_NB;
         plan.step(name, libc::SYS_flock, &[fd, kind as u64]);
@@ -50,6 +58,13 @@ pub fn take(plan: &mut Plan, fd: u64, lock: &Lock) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_that_is_held_is_told_apart() {
+        let again = |error: i32| is_held("lock file descriptor 5 again", -i64::from(error));
+        assert!(again(libc::EAGAIN) && again(libc::EACCES) && !again(libc::ENOLCK));
+        assert!(!is_held("put back file descriptor 5", -i64::from(libc::EAGAIN)));
+    }
 
     #[test]
     fn lines_of_all_kinds() {

@@ -17,6 +17,7 @@ use crate::parallel;
 use crate::scan::Pagemap;
 use crate::shot::illegible;
 use crate::source::Source;
+use crate::spans::Spans;
 use crate::state::{Guard, Run};
 use crate::write::ImageWriter;
 use std::ops::Range;
@@ -38,9 +39,10 @@ pub enum Kind {
     Lost,
 }
 
-/// Pages of one region that go into one block.
+/// Pages of one region that go into one block. There can be half a million.
 struct Piece {
-    run: Run,
+    start: u64,
+    pages: u32,
     kind: Kind,
     /// Whether the program may read them.
     legible: bool,
@@ -61,6 +63,8 @@ enum Job<'a> {
 struct Found {
     /// Start, number of pages, whether it must not be joined to the one before.
     runs: Vec<(u64, u64, bool)>,
+    /// Pages of zeros that are left out.
+    blank: Spans,
     guards: Vec<Guard>,
     hashes: Vec<u64>,
 }
@@ -75,6 +79,8 @@ pub struct Puller<'a> {
     begun: (usize, usize),
     /// What was stored, in order.
     pub extents: Vec<Extent>,
+    /// Pages without a file that were zeros and are not stored.
+    pub blank: Spans,
     /// Guard pages found, in order.
     pub guards: Vec<Guard>,
     /// Hashes of all pages that were stored, if they are wanted.
@@ -87,6 +93,7 @@ pub struct Puller<'a> {
 #[derive(Default)]
 struct Stored {
     extents: Vec<Extent>,
+    blank: Spans,
     guards: Vec<Guard>,
     hashes: Vec<u64>,
 }
@@ -120,6 +127,7 @@ impl<'a> Puller<'a> {
             pieces: Vec::new(),
             begun: (0, 0),
             extents: Vec::new(),
+            blank: Spans::default(),
             guards: Vec::new(),
             hashes: None,
             hurry: None,
@@ -131,9 +139,8 @@ impl<'a> Puller<'a> {
         let mut left = run.clone();
         while left.pages > 0 {
             let pages = left.pages.min((BLOCK_PAGES - self.begun.1) as u64);
-            let fresh = left.start == run.start;
-            let run = Run { start: left.start, pages };
-            self.pieces.push(Piece { run, kind, legible, fresh });
+            let (start, fresh) = (left.start, left.start == run.start);
+            self.pieces.push(Piece { start, pages: pages as u32, kind, legible, fresh });
             self.begun.1 += pages as usize;
             left.start += pages * PAGE_BYTES;
             left.pages -= pages;
@@ -167,6 +174,7 @@ impl<'a> Puller<'a> {
         let hashing = self.hashes.is_some();
         let all = Mutex::new(Stored {
             extents: std::mem::take(&mut self.extents),
+            blank: std::mem::take(&mut self.blank),
             guards: std::mem::take(&mut self.guards),
             hashes: self.hashes.take().unwrap_or_default(),
         });
@@ -210,7 +218,7 @@ impl<'a> Puller<'a> {
         let result =
             parallel::for_each(parallel::threads_that_wait(), jobs.len(), Worker::default, work);
         let all = all.into_inner().unwrap_or_else(|e| e.into_inner());
-        (self.extents, self.guards) = (all.extents, all.guards);
+        (self.extents, self.blank, self.guards) = (all.extents, all.blank, all.guards);
         self.hashes = hashing.then_some(all.hashes);
         result
     }
@@ -219,8 +227,9 @@ impl<'a> Puller<'a> {
 impl Found {
     /// Joins the next pages to those before; `first` is the number of the first of them.
     fn add_to(self, all: &mut Stored, mut first: u64) {
-        let Stored { extents, guards, hashes } = all;
+        let Stored { extents, blank, guards, hashes } = all;
         hashes.extend(self.hashes);
+        self.blank.iter().for_each(|s| blank.push(s.start, s.end));
         for (start, pages, fresh) in self.runs {
             match extents.last_mut() {
                 Some(last)
@@ -253,14 +262,14 @@ impl Reader<'_> {
         let (mut found, mut kept) = (Found::default(), 0);
         for piece in pieces {
             let mut done = 0;
-            while done < piece.run.pages {
-                let at = piece.run.start + done * PAGE_BYTES;
-                let bytes = ((piece.run.pages - done) * PAGE_BYTES) as usize;
+            while done < u64::from(piece.pages) {
+                let at = piece.start + done * PAGE_BYTES;
+                let bytes = ((u64::from(piece.pages) - done) * PAGE_BYTES) as usize;
                 let read = self.source.read(at, &mut worker.buffer[kept..kept + bytes])?;
                 kept += found.sift(piece, at, &mut worker.buffer[kept..kept + read]);
                 done += (read / PAGE) as u64;
                 if read < bytes {
-                    let page = piece.run.start + done * PAGE_BYTES;
+                    let page = piece.start + done * PAGE_BYTES;
                     self.unreadable(piece, page, &mut found.guards)?;
                     done += 1;
                 }
@@ -293,19 +302,22 @@ impl Reader<'_> {
 }
 
 impl Found {
-    /// Moves the pages that are to be stored to the front and notes them; returns their bytes.
+    /// Moves the pages that are to be stored to the front and notes all; returns their bytes.
     fn sift(&mut self, piece: &Piece, start: u64, pages: &mut [u8]) -> usize {
         let mut kept = 0;
         for at in (0..pages.len()).step_by(PAGE) {
+            let address = start + at as u64;
             if piece.kind != Kind::File && is_zero(&pages[at..at + PAGE]) {
+                if piece.kind == Kind::Anon {
+                    self.blank.push(address, address + PAGE_BYTES);
+                }
                 continue;
             }
             if kept != at {
                 pages.copy_within(at..at + PAGE, kept);
             }
             kept += PAGE;
-            let address = start + at as u64;
-            let fresh = piece.fresh && address == piece.run.start;
+            let fresh = piece.fresh && address == piece.start;
             match self.runs.last_mut() {
                 Some((start, pages, _)) if !fresh && *start + *pages * PAGE_BYTES == address => {
                     *pages += 1;

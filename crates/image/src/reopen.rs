@@ -7,15 +7,14 @@
 use crate::append::{self, Cuts};
 use crate::error::RestoreError;
 use crate::image::Image;
+use crate::mapped;
 use crate::reorphan::{self, Remade};
 use crate::rewire::{self, MadeSockets, Wiring};
-use crate::state::{
-    Backing, Description, FileId, Orphan, OrphanKind, Socket, State, Target, region,
-};
+use crate::state::{Description, FileId, Socket, State, Target};
 use crate::{counters, inotify, pipes, sockets, terminals};
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -152,8 +151,8 @@ impl<'a> Reopener<'a> {
             }
             all.descriptions.push(fd);
         }
-        for (i, id) in state.files.iter().enumerate() {
-            let file = reopen_mapped(state, i as u32, id)?;
+        for number in 0..state.files.len() {
+            let file = mapped::reopen(state, number)?;
             let fd = self.keep(file.into());
             all.files.push(fd);
         }
@@ -268,13 +267,8 @@ impl<'a> Reopener<'a> {
         let flags = description.flags as i32;
         let file = open(&id.path, flags)?;
         let meta = file.metadata().map_err(|e| file_error(&id.path, e.to_string()))?;
-        if meta.is_dir() != dir || (!dir && !meta.is_file()) {
-            return Err(file_error(&id.path, "is no longer a file of the same kind"));
-        }
         let writes = append::writes(description);
-        if writes && meta.ino() != id.ino {
-            return Err(file_error(&id.path, "was replaced by another since the checkpoint"));
-        }
+        is_the_same(id, &meta, dir, writes)?;
         let needed = if writes { id.size } else { description.offset.min(id.size) };
         if !dir && meta.size() < needed {
             let what = format!("has shrunk to {} bytes; {needed} are needed", meta.size());
@@ -289,6 +283,40 @@ impl<'a> Reopener<'a> {
         }
         Ok(file)
     }
+}
+
+/// An error if what lies at a path is not what was open there.
+fn is_the_same(id: &FileId, meta: &Metadata, dir: bool, writes: bool) -> Result<(), RestoreError> {
+    if meta.is_dir() != dir || (!dir && !meta.is_file()) {
+        return Err(file_error(&id.path, "is no longer a file of the same kind"));
+    }
+    if writes && meta.ino() != id.ino {
+        let what = "is not the file that the process writes to: it was replaced since the \
+                    checkpoint, or lies where this node does not see it";
+        return Err(file_error(&id.path, what));
+    }
+    Ok(())
+}
+
+/// An error if the working folder, or a file that the process has open, is not here, or is another.
+/// Nothing is opened, and sizes do not count: what a process that is still there elsewhere has
+/// written may not be seen here yet.
+pub fn are_here(state: &State) -> Result<(), RestoreError> {
+    let look = |path: &[u8]| match fs::metadata(path_of(path)) {
+        Ok(meta) => Ok(meta),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Err(file_error(path, "is not here")),
+        Err(e) => Err(file_error(path, format!("cannot be looked at: {e}"))),
+    };
+    if !look(&state.cwd)?.is_dir() {
+        return Err(file_error(&state.cwd, "is no folder; the process works there"));
+    }
+    for description in &state.descriptions {
+        let Target::File { id, dir } = &description.target else { continue };
+        if own_proc_file(state, &id.path).is_none() {
+            is_the_same(id, &look(&id.path)?, *dir, append::writes(description))?;
+        }
+    }
+    Ok(())
 }
 
 /// Moves the offset of an open file.
@@ -327,31 +355,4 @@ pub(crate) fn open(path: &[u8], flags: i32) -> Result<File, RestoreError> {
             io::ErrorKind::NotFound => file_error(path, "is gone"),
             _ => file_error(path, format!("cannot be opened again: {e}")),
         })
-}
-
-fn reopen_mapped(state: &State, index: u32, id: &FileId) -> Result<File, RestoreError> {
-    let here = |b: &Backing| matches!(b, Backing::File { file, .. } if *file == index);
-    let mut flags = libc::O_RDONLY;
-    let mut private = false;
-    for r in state.regions.iter().filter(|r| here(&r.backing)) {
-        private |= r.flags & region::SHARED == 0;
-        if r.flags & region::MAY_WRITE != 0 {
-            flags = libc::O_RDWR;
-        }
-    }
-    let file = open(&id.path, flags)?;
-    let meta: Metadata = file.metadata().map_err(|e| file_error(&id.path, e.to_string()))?;
-    let named = |o: &Orphan| matches!(&o.kind, OrphanKind::Named { path } if *path == id.path);
-    if state.orphans.iter().any(named) {
-        // Its content is put back.
-        return Ok(file);
-    }
-    let now = crate::descriptors::file_id(id.path.clone(), &meta);
-    if now.ino != id.ino || meta.size() < id.size {
-        return Err(file_error(&id.path, "is not the file that was mapped at the checkpoint"));
-    }
-    if private && (now.size != id.size || now.mtime_ns != id.mtime_ns) {
-        return Err(file_error(&id.path, "was changed since the checkpoint that maps it"));
-    }
-    Ok(file)
 }

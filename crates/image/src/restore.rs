@@ -17,6 +17,7 @@ use crate::image::{Check, Image};
 use crate::interrupted;
 use crate::lazy::{Filling, Lazy, within};
 use crate::load;
+use crate::locks;
 use crate::memory;
 use crate::plan::{self, Placed, Plan};
 use crate::plan_files;
@@ -467,6 +468,9 @@ fn explain(plan: &Plan, file: &File, died: RestoreError) -> RestoreError {
 
 /// A call in the child's name that returned the wrong thing.
 pub(crate) fn explain_failure(what: &str, result: i64) -> RestoreError {
+    if locks::is_held(what, result) {
+        return RestoreError::Locked { what: what.to_owned() };
+    }
     let source = if (-4095..0).contains(&result) {
         io::Error::from_raw_os_error((-result) as i32)
     } else {

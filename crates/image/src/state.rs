@@ -269,6 +269,8 @@ wire_struct! {
         pub vdso: Vec<u8>,
         /// Files behind regions.
         pub files: Vec<FileId>,
+        /// What tells the content of each of them.
+        pub contents: Vec<Fingerprint>,
         /// Shared objects without a path.
         pub orphans: Vec<Orphan>,
         /// Mappings in order of address.

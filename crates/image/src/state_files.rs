@@ -33,6 +33,24 @@ wire_struct! {
     }
 }
 
+wire_enum! {
+    /// What tells the content of a mapped file, together with its size.
+    pub enum Fingerprint {
+        /// Nothing: only that very file counts.
+        Unknown = 0 {},
+        /// XXH3-128 of what is mapped of it, in the order of the file.
+        Hash = 1 {
+            /// The hash.
+            hash: [u8; 16],
+        },
+        /// The build-id of an ELF file of which too much is mapped to be hashed.
+        Build = 2 {
+            /// The build-id.
+            id: Vec<u8>,
+        },
+    }
+}
+
 wire_struct! {
     /// One end of a pipe or FIFO whose other end is in the image too or closed.
     pub struct Pipe {

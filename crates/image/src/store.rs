@@ -8,6 +8,7 @@ use crate::common;
 use crate::cost::Mode;
 use crate::error::CaptureError;
 use crate::fault;
+use crate::fingerprint;
 use crate::flags::Pending;
 use crate::format::{Ancestor, Extent};
 use crate::hashes::Hashes;
@@ -22,7 +23,7 @@ use crate::sink::{StreamSink, Tap};
 use crate::sort::{self, Share, Sorted};
 use crate::source::Source;
 use crate::spans::{Span, Spans};
-use crate::state::{Backing, Guard, ORPHAN_BASE, Region, Run, State};
+use crate::state::{Backing, Fingerprint, Guard, ORPHAN_BASE, Region, Run, State};
 use crate::trace::Tracee;
 use crate::track::{self, Changes, Tracker, Tracking};
 use crate::tree;
@@ -168,6 +169,7 @@ impl Shot {
         let Outline { mut state, mut regions, mut maps } = outline;
         maps.read_meanwhile();
         let files = self.look_for_files(&state);
+        let contents = fingerprint::begin(&regions);
         fault::point(fault::REGIONS_KNOWN)?;
         let (mut sorted, hashes) = self.sort(sorted, own, &regions, &source)?;
         let member = self.member(path, tracker);
@@ -182,16 +184,16 @@ impl Shot {
         let stored_ahead = writer.pages();
         let mut puller = Puller::new(&source, pagemap.as_ref(), &writer);
         puller.hashes = member.is_some().then(Vec::new);
-        pull(&mut puller, &regions, &saved, &sorted.take)?;
+        pull(&mut puller, &regions, &saved, std::mem::take(&mut sorted.take))?;
         let (stored, guards, page_hashes) = (puller.extents, puller.guards, puller.hashes);
+        let blank = puller.blank.union(&sorted.blank);
         let pull = self.born.elapsed();
         if let Source::Copied(copied) = source {
             tracker.buffer = copied.into_buffer();
         }
         // While the twin, if there is one, is still there to be looked at.
-        if let Some(files) = files {
-            append::mark_shared(&files.end(), &mut state.descriptions);
-        }
+        let shared = files.map(Meanwhile::end).unwrap_or_default();
+        append::mark_shared(&shared, &mut state.descriptions);
         let maps = settle(maps, &mut regions)?;
         // Its end, which takes a while, is waited for when all else is done.
         let twin = self.twin.take();
@@ -201,8 +203,7 @@ impl Shot {
             twin::refuse_lost(&regions, &stored, &sorted.extents)?;
         }
         fault::point(fault::MEMORY_PULLED)?;
-        let blank = blank(&regions, &sorted, &stored, &guards);
-        complete(&mut state, regions, guards);
+        complete(&mut state, regions, contents.end(), guards);
         let done = Done { state, stored, referred: sorted.extents, files: sorted.ancestors, blank };
         let (written, index) = finish(done, writer, path, meta)?;
         drop(twin);
@@ -240,13 +241,15 @@ impl Shot {
         let sorted = match (sorted, &mut self.ahead) {
             (Some(sorted), _) => sorted,
             (None, Some(ahead)) => {
-                let Changes { pages, base, .. } = &self.changes;
-                let sorted = ahead.sort(own, regions, pages.as_ref(), base.as_deref());
+                let Changes { pages, base, .. } = &mut self.changes;
+                let sorted = ahead.sort(own, regions, pages.take(), base.as_deref());
                 all_kept(source, &sorted)?;
                 sorted
             }
             (None, None) => sort_own(&self.changes, own, own_pages, regions, hashes.as_ref()),
         };
+        // A long list, which is not needed any more.
+        self.changes.pages = None;
         Ok((sorted, hashes))
     }
 
@@ -350,9 +353,10 @@ fn settle(maps: Pending, regions: &mut Regions) -> Result<Vec<Mapping>, CaptureE
 }
 
 /// Fills in what is known of a process's memory.
-fn complete(state: &mut State, regions: Regions, guards: Vec<Guard>) {
+fn complete(state: &mut State, regions: Regions, contents: Vec<Fingerprint>, guards: Vec<Guard>) {
     state.guards = guards;
     state.files = regions.files;
+    state.contents = contents;
     state.orphans = regions.orphans.into_list();
     state.regions = regions.list.into_iter().map(|(region, _)| region).collect();
 }
@@ -402,25 +406,13 @@ fn finish(
     Ok((written, Index::new(files, extents, blank)))
 }
 
-/// The pages that were touched, are no guard pages, and were found to be zeros.
-fn blank(regions: &Regions, sorted: &Sorted, stored: &[Extent], guards: &[Guard]) -> Spans {
-    let anon = |share: &&Share| kind(&regions.list[share.region].0) == Kind::Anon;
-    let mut looked_at = Spans::default();
-    let spans = sorted.take.iter().filter(anon).flat_map(|share| share.spans.iter());
-    spans.for_each(|s| looked_at.push(s.start, s.end));
-    let mut other = Spans::default();
-    stored.iter().for_each(|e| other.push(e.start, e.start + e.pages * PAGE_BYTES));
-    let guards = guards.iter().map(|g| Span { start: g.start, end: g.end }).collect();
-    looked_at.without(&other).without(&Spans::of(guards)).union(&sorted.blank)
-}
-
 fn pull<'a>(
     puller: &mut Puller<'a>,
     regions: &Regions,
     saved: &'a [Saved],
-    take: &[Share],
+    take: Vec<Share>,
 ) -> Result<(), CaptureError> {
-    let mut shares = take.iter().peekable();
+    let mut shares = take.into_iter().peekable();
     for (i, (region, content)) in regions.list.iter().enumerate() {
         let kept = |s: &&Saved| (region.start..region.end).contains(&s.start);
         for s in saved.iter().filter(kept) {

@@ -9,9 +9,13 @@ use crate::format::{
 use crate::pack::{Packed, Tuner};
 use crate::sink::{FileSink, Sink, Tap, TappedSink};
 use crate::state::State;
-use crate::wire;
+use crate::wire::{self, Wire};
 use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard};
+use xxhash_rust::xxh3::Xxh3;
+
+/// How much of a list is encoded at once.
+const PART_ITEMS: usize = 4096;
 
 /// An image being written. Dropped before it is committed it leaves nothing behind.
 pub struct ImageWriter<'a> {
@@ -147,60 +151,69 @@ impl<'a> ImageWriter<'a> {
     }
 
     /// Writes the tables, makes everything durable and gives it its name.
-    pub fn commit(self, contents: &Contents<'_>) -> Result<Written, CaptureError> {
-        self.commit_sections(
-            wire::encode(&contents.ancestors.to_vec()),
-            list(contents.extents),
-            wire::encode(contents.state),
-            contents.meta.to_vec(),
-        )
-    }
-
-    fn commit_sections(
-        mut self,
-        ancestors: Vec<u8>,
-        runs: Vec<u8>,
-        state: Vec<u8>,
-        meta: Vec<u8>,
-    ) -> Result<Written, CaptureError> {
+    pub fn commit(mut self, contents: &Contents<'_>) -> Result<Written, CaptureError> {
         let progress = std::mem::take(&mut *self.progress());
-        let mut at = HEADER_BYTES;
-        let mut table = Vec::new();
-        let mut put = |kind: u32, bytes: u64, hash: [u8; 16]| {
-            wire::Wire::put(&Section { kind, reserved: 0, offset: at, bytes, hash }, &mut table);
-            at += bytes;
-        };
-        put(section::PAGES, progress.page_bytes, [0; 16]);
-        let parts = [
-            (section::BLOCKS, list(&progress.blocks)),
-            (section::ANCESTORS, ancestors),
-            (section::RUNS, runs),
-            (section::STATE, state),
-            (section::META, meta),
-        ];
-        for (kind, bytes) in &parts {
-            put(*kind, bytes.len() as u64, format::hash(bytes));
-        }
+        let mut tail = Tail { sink: &*self.sink, at: HEADER_BYTES, table: Vec::new() };
+        tail.note(section::PAGES, progress.page_bytes, [0; 16]);
+        tail.list(section::BLOCKS, &progress.blocks)?;
+        tail.bytes(section::ANCESTORS, &wire::encode(&contents.ancestors.to_vec()))?;
+        tail.list(section::RUNS, contents.extents)?;
+        tail.bytes(section::STATE, &wire::encode(contents.state))?;
+        tail.bytes(section::META, contents.meta)?;
+        let Tail { at, table, .. } = tail;
+        self.sink.put(&table, at).map_err(|e| self.sink.error(e))?;
         let header = Header {
             magic: MAGIC,
             version: VERSION,
             machine: MACHINE,
             file_bytes: at + table.len() as u64,
             table_offset: at,
-            table_entries: parts.len() as u32 + 1,
+            table_entries: (table.len() / Section::MIN_BYTES) as u32,
             page_bytes: PAGE_BYTES as u32,
             table_hash: format::hash(&table),
             hash: [0; 16],
         };
-        let mut tail = HEADER_BYTES + progress.page_bytes;
-        for bytes in parts.iter().map(|(_, bytes)| bytes).chain([&table]) {
-            self.sink.put(bytes, tail).map_err(|e| self.sink.error(e))?;
-            tail += bytes.len() as u64;
-        }
         fault::point(fault::TABLES_WRITTEN)?;
         let page = format::header_page(&header);
         self.sink.finish(&page)?;
         Ok(Written { bytes: header.file_bytes, identity: format::identity(&page, &table) })
+    }
+}
+
+/// The sections behind the pages, on their way into the sink.
+struct Tail<'s> {
+    sink: &'s dyn Sink,
+    /// Where the next one begins.
+    at: u64,
+    /// The section table so far.
+    table: Vec<u8>,
+}
+
+impl Tail<'_> {
+    fn note(&mut self, kind: u32, bytes: u64, hash: [u8; 16]) {
+        Section { kind, reserved: 0, offset: self.at, bytes, hash }.put(&mut self.table);
+        self.at += bytes;
+    }
+
+    fn bytes(&mut self, kind: u32, bytes: &[u8]) -> Result<(), CaptureError> {
+        self.sink.put(bytes, self.at).map_err(|e| self.sink.error(e))?;
+        self.note(kind, bytes.len() as u64, format::hash(bytes));
+        Ok(())
+    }
+
+    /// Elements one after the other; their number follows from the section's length. Not encoded
+    /// all at once: there can be a million.
+    fn list<T: Wire>(&mut self, kind: u32, items: &[T]) -> Result<(), CaptureError> {
+        let (mut hash, mut bytes, mut part) = (Xxh3::new(), 0, Vec::new());
+        for items in items.chunks(PART_ITEMS) {
+            part.clear();
+            items.iter().for_each(|item| item.put(&mut part));
+            self.sink.put(&part, self.at + bytes).map_err(|e| self.sink.error(e))?;
+            hash.update(&part);
+            bytes += part.len() as u64;
+        }
+        self.note(kind, bytes, format::hash_of(&hash));
+        Ok(())
     }
 }
 
@@ -245,11 +258,4 @@ impl Drop for Turn<'_, '_> {
             self.writer.break_line();
         }
     }
-}
-
-/// Elements one after the other; their number follows from the section's length.
-fn list<T: wire::Wire>(items: &[T]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(items.len() * T::MIN_BYTES);
-    items.iter().for_each(|item| item.put(&mut out));
-    out
 }

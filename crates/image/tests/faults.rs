@@ -3,19 +3,24 @@
 mod common;
 
 use common::{
-    Process, bring_back, checkpoint, children_named, compile_as, files_in, restorer, start_waiting,
+    Process, appears, bring_back, checkpoint, children_named, compile_as, files_in, restorer,
+    start_waiting, wait_for_line,
 };
-use eyrie_image::{CaptureError, FreezeError, Frozen, Image, ImageError, RestoreSpec, restore};
+use eyrie_image::{
+    CaptureError, FreezeError, Frozen, Image, ImageError, RestoreError, RestoreSpec, restore,
+};
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 fn stdio() -> [OwnedFd; 3] {
     [0; 3].map(|_| File::options().read(true).write(true).open("/dev/null").unwrap().into())
 }
 
-fn try_restore(image: &Path) -> Result<libc::pid_t, eyrie_image::RestoreError> {
+fn try_restore(image: &Path) -> Result<libc::pid_t, RestoreError> {
     let spec = RestoreSpec {
         image,
         restorer: restorer(),
@@ -194,14 +199,98 @@ fn a_mapped_file_that_changed_is_named() {
     checkpoint(process.pid, &image).unwrap();
     process.kill();
     let program = folder.path().join("w-changed");
-    let content = fs::read(&program).unwrap();
+    let mut content = fs::read(&program).unwrap();
     fs::remove_file(&program).unwrap();
-    let error = try_restore(&image).unwrap_err().to_string();
-    assert!(error.contains("w-changed") && error.contains("gone"), "{error}");
-    fs::write(&program, content).unwrap();
-    let error = try_restore(&image).unwrap_err().to_string();
-    assert!(error.contains("w-changed"), "{error}");
+    let refused = |word: &str| {
+        for error in [try_restore(&image).unwrap_err(), Image::fits_here(&image).unwrap_err()] {
+            assert!(matches!(error, RestoreError::File { .. }), "{error}");
+            let text = error.to_string();
+            assert!(text.contains("w-changed") && text.contains(word), "{text}");
+        }
+    };
+    refused("gone");
+    // The flags of an ELF header, which nobody looks at, but which are mapped.
+    content[48] ^= 1;
+    fs::write(&program, &content).unwrap();
+    refused("content");
+    content[48] ^= 1;
+    fs::write(&program, [&content[..], &[0]].concat()).unwrap();
+    refused("content");
+    fs::remove_file(&program).unwrap();
+    fs::create_dir(&program).unwrap();
+    refused("kind");
     assert_eq!(children_named("w-changed"), []);
+}
+
+/// A library that lies where its program looks for it.
+fn library(folder: &Path) -> PathBuf {
+    let (source, library) = (folder.join("part.c"), folder.join("libpart.so"));
+    let text = "int part(int n) { static int sum = 5; return sum += n; }\n";
+    fs::write(&source, text).unwrap();
+    let mut cc = Command::new("cc");
+    let status = cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status().unwrap();
+    assert!(status.success());
+    library
+}
+
+#[test]
+fn the_same_library_as_another_file_will_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = library(folder.path());
+    let flags = ["-Wl,--no-as-needed", library.to_str().unwrap()];
+    let program = compile_as(folder.path(), "waiting", "w-part", &flags);
+    let mut process = Process::start(&program, &["10000"], folder.path());
+    wait_for_line(folder.path());
+    let image = folder.path().join("image");
+    checkpoint(process.pid, &image).unwrap();
+    process.kill();
+    let first = fs::metadata(&library).unwrap();
+    // Twice, as what was compared before is known the second time.
+    for round in 0..2 {
+        for name in [&library, &program] {
+            let copy = folder.path().join("copy");
+            fs::copy(name, &copy).unwrap();
+            fs::rename(&copy, name).unwrap();
+        }
+        let now = fs::metadata(&library).unwrap();
+        assert!(now.modified().unwrap() != first.modified().unwrap());
+        assert!(now.ino() != first.ino() || round == 1);
+        Image::fits_here(&image).unwrap();
+        let mut again = bring_back(&image);
+        checkpoint(again.pid, &image).unwrap();
+        again.kill();
+    }
+    // All others stay as they are: the loader's, and the C library's.
+    let mut content = fs::read(&library).unwrap();
+    content[48] ^= 1;
+    fs::write(&library, content).unwrap();
+    for error in [try_restore(&image).unwrap_err(), Image::fits_here(&image).unwrap_err()] {
+        let text = error.to_string();
+        assert!(text.contains("libpart.so") && text.contains("same version"), "{text}");
+    }
+}
+
+#[test]
+fn a_lock_that_somebody_else_holds_is_told_as_that() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile_as(folder.path(), "locking", "w-locking", &[]);
+    let mut process = Process::start(&program, &["1000000000"], folder.path());
+    let data = folder.path().join("data");
+    appears(&data);
+    let file = File::open(&data).unwrap();
+    while file.try_lock().is_ok() {
+        file.unlock().unwrap();
+        std::thread::yield_now();
+    }
+    let image = folder.path().join("image");
+    checkpoint(process.pid, &image).unwrap();
+    process.kill();
+    file.try_lock().unwrap();
+    let error = try_restore(&image).unwrap_err();
+    assert!(matches!(error, RestoreError::Locked { .. }), "{error}");
+    assert!(error.to_string().contains("somebody else holds"), "{error}");
+    file.unlock().unwrap();
+    drop(bring_back(&image));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use eyrie_protocol::gate::ToReplica;
 use eyrie_protocol::link::wire::{Backward, Forward, WireError};
 use eyrie_protocol::membership::{Member, Refusal};
 use eyrie_protocol::replicas::Refused;
-use eyrie_tls::Stream;
+use eyrie_tls::{Caller, Callers, Stream, next_call};
 
 use crate::connection::{Connection, Flushed};
 use crate::dial::PATIENCE;
@@ -45,26 +45,22 @@ enum Fault {
 
 /// The accepting thread's work.
 pub(crate) fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
+    let callers = Callers::default();
     while !shared.is_over() {
-        let Ok((stream, _)) = listener.accept() else {
-            if shared.is_over() {
-                return;
-            }
-            // Out of descriptors, or the caller is gone already; others may come.
-            std::thread::yield_now();
-            continue;
-        };
-        let started = shared.spawn("eyrie-link-in", move |shared| receive(shared, stream));
+        let Ok(stream) = next_call(listener) else { continue };
+        let Ok(caller) = callers.admit(&stream) else { continue };
+        let started = shared.spawn("eyrie-link-in", move |shared| receive(shared, stream, caller));
         if let Err(error) = started {
             tracing::warn!("no thread for a connection of another node: {error}");
         }
     }
 }
 
-fn receive(shared: &Arc<Shared>, socket: TcpStream) {
+fn receive(shared: &Arc<Shared>, socket: TcpStream, unknown: Caller) {
     let from = socket.peer_addr();
     let Some(number) = shared.enrol(&socket) else { return };
     let outcome = shake(shared, socket).and_then(|(stream, peer)| {
+        drop(unknown);
         let pipe = way::take(shared, &stream, peer)?;
         let segment = Arc::clone(&shared.segment);
         let connection = Connection::new(stream, pipe, peer, segment).map_err(AuthError::Io)?;

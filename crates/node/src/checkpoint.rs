@@ -4,6 +4,7 @@
 //! goes on afterwards, whatever failed; what lies outside its memory (log positions, bytes in
 //! pipes) is read while it stands still.
 
+use crate::files;
 use crate::futex;
 use crate::hold::Hold;
 use crate::loans::File;
@@ -15,8 +16,8 @@ use eyrie_image::{
 };
 use eyrie_ledger::acked;
 use eyrie_ledger::segment::{self, RankCtl, Segment};
-use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -450,31 +451,8 @@ fn bring_to_safe_point(
     }
 }
 
-/// The file of an image.
-pub fn image_path(images: &Path, rank: u32, generation: u32) -> PathBuf {
-    images.join(image_name(rank, generation))
-}
-
-/// Its name.
-pub fn image_name(rank: u32, generation: u32) -> OsString {
-    format!("rank-{rank}.gen-{generation}").into()
-}
-
-/// The rank and generation that the file of an image belongs to.
+/// The rank and generation that an earlier file belongs to.
 fn file_of(name: &OsStr) -> Option<File> {
-    let (rank, generation) = name.to_str()?.strip_prefix("rank-")?.split_once(".gen-")?;
-    Some((rank.parse().ok()?, generation.parse().ok()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rank_and_generation_of_a_file_are_in_its_name() {
-        let path = image_path(Path::new("/images"), 3, 17);
-        assert_eq!(file_of(path.file_name().unwrap()), Some((3, 17)));
-        assert_eq!(file_of(OsStr::new("rank-3.gen-17.1")), None);
-        assert_eq!(file_of(OsStr::new("rank-3")), None);
-    }
+    let named = files::parse_os(name).filter(|named| named.part == files::Part::Own)?;
+    Some((named.rank, named.generation))
 }

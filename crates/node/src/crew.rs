@@ -6,6 +6,7 @@
 
 mod gateway;
 
+use crate::at_rest;
 use crate::guest::{self, Guest};
 use crate::ha::{CutOff, Vouch};
 use crate::job::{DaemonBooks, Head, Msg};
@@ -24,7 +25,7 @@ use eyrie_control::{FromNode, JobSpec, ToNode, encode_within};
 use eyrie_protocol::led;
 use eyrie_protocol::patience::Side;
 use eyrie_protocol::session::Numbered;
-use eyrie_tls::{Routes, Secret, Stream, prepare};
+use eyrie_tls::{Caller, Callers, Routes, Secret, Stream, next_call, prepare};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -343,12 +344,16 @@ fn listen(
     let address = listener.local_addr()?;
     let (secret, job, tell) = (secret.clone(), job.to_string(), tell.clone());
     let vouch = vouch.clone();
+    let callers = Callers::default();
     let accept = move || {
-        for stream in listener.incoming().flatten() {
+        loop {
+            let Ok(stream) = next_call(&listener) else { continue };
+            let Ok(caller) = callers.admit(&stream) else { continue };
+            let call = (stream, caller);
             let (secret, job, tell) = (secret.clone(), job.clone(), tell.clone());
             let vouch = vouch.clone();
             let work = move || {
-                if let Err(error) = welcome(stream, &secret, &job, (reign, vouch), &tell) {
+                if let Err(error) = welcome(call, &secret, &job, (reign, vouch), &tell) {
                     let _ = tell.send(Msg::TurnedAway { why: error.to_string() });
                 }
             };
@@ -417,7 +422,7 @@ fn is_local(name: &[u8]) -> bool {
 
 /// Lets a daemon in that proves that it is one.
 fn welcome(
-    socket: TcpStream,
+    (socket, unknown): (TcpStream, Caller),
     secret: &Secret,
     job: &str,
     (reign, vouch): (u64, Option<Arc<Vouch>>),
@@ -427,6 +432,7 @@ fn welcome(
     let own =
         |caller: &Hello| Hello::new(Role::Controller, job, (0, reign), (caller.node, caller.epoch));
     let (stream, other) = secret.answer(socket, job, Role::Node, own)?;
+    drop(unknown);
     stream.socket().set_write_timeout(None)?;
     let (node, epoch) = (other.node, other.epoch);
     let stream = Arc::new(stream);
@@ -545,14 +551,14 @@ impl Daemon {
                 reap::forget(pid);
                 // What it leaves comes to us, generation after generation.
                 let left = reap::clear_left_behind();
-                let _ = std::fs::remove_dir_all(&folder);
+                let _ = at_rest::remove_dir_all(&folder);
                 done(left);
             }
             Site::Adopted { folder, job } => {
                 wait_for_end(&pidfd);
                 // What it leaves comes to whoever adopted the daemon.
                 let left = reap::clear_strays(&job, &others);
-                let _ = std::fs::remove_dir_all(&folder);
+                let _ = at_rest::remove_dir_all(&folder);
                 done(left);
             }
         };

@@ -5,6 +5,7 @@
 //! its storage go, too.
 
 use crate::agent::{self, Agent, BeginError, Network};
+use crate::at_rest::{self, AtRestError};
 use crate::ha::{HaError, Place, Watch};
 use crate::home;
 use crate::line::{self, Caller};
@@ -42,6 +43,8 @@ pub enum DaemonError {
     #[error("the controller: {0}")]
     Controller(#[from] AuthError),
     #[error(transparent)]
+    AtRest(#[from] AtRestError),
+    #[error(transparent)]
     Ha(#[from] HaError),
     #[error(transparent)]
     Begin(#[from] BeginError),
@@ -53,6 +56,7 @@ fn os(what: &'static str) -> impl Fn(io::Error) -> DaemonError {
 
 /// Runs a node to its end, on the calling (main) thread.
 pub fn run(prefix: Prefix) -> Result<(), DaemonError> {
+    eyrie_image::give_large_back();
     let enlist = read_enlist()?;
     reap::adopt_orphans().map_err(os("subreaper"))?;
     // SAFETY: sets a disposition before any other thread exists. A write beyond the file size
@@ -96,11 +100,19 @@ fn heed_signals(hear: &mpsc::UnboundedSender<agent::Msg>) -> io::Result<()> {
     Ok(())
 }
 
+fn make_storage(folder: &Path, encrypted: bool) -> Result<(), DaemonError> {
+    std::fs::DirBuilder::new().mode(0o700).create(folder).map_err(os("storage"))?;
+    if encrypted {
+        at_rest::encrypt(folder)?;
+    }
+    Ok(())
+}
+
 /// Returns whether its storage is to be kept.
 async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, DaemonError> {
     let Enlist { job, node, epoch, key, controller, spec, .. } = enlist;
     let keep = spec.keep;
-    std::fs::DirBuilder::new().mode(0o700).create(folder).map_err(os("storage"))?;
+    make_storage(folder, spec.encrypted)?;
     let secret = Secret::new(Key(key), spec.tls).map_err(os("TLS"))?;
     let watch = spec.ha.as_ref().map(|ha| Place::brief(ha, &job)).transpose()?;
     let caller = Caller {

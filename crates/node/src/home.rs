@@ -5,6 +5,7 @@
 //! lock is free and that has neither `ended.json` nor `saved` belongs to a job that died: it may be
 //! removed.
 
+use crate::at_rest;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -326,7 +327,7 @@ fn clear_dead(folder: &Path) -> bool {
     let lock = OpenOptions::new().write(true).open(folder.join(LOCK)).ok();
     let dead = lock.as_ref().is_none_or(try_lock) && !stays(folder);
     if dead {
-        let _ = fs::remove_dir_all(folder);
+        let _ = at_rest::remove_dir_all(folder);
     }
     dead
 }
@@ -359,12 +360,12 @@ pub fn short_path(folder: &File, name: &str) -> PathBuf {
 /// still writes there.
 pub fn remove_folder(folder: &Path) -> io::Result<()> {
     for _ in 0..REMOVALS {
-        match fs::remove_dir_all(folder) {
+        match at_rest::remove_dir_all(folder) {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
             result => return result,
         }
     }
-    fs::remove_dir_all(folder)
+    at_rest::remove_dir_all(folder)
 }
 
 #[cfg(test)]

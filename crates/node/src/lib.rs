@@ -5,11 +5,13 @@
 //! and files. They talk by messages (`eyrie_control::node`). `serve` is the daemon around them.
 
 mod agent;
+pub mod at_rest;
 mod checkpoint;
 mod cores;
 mod crew;
 pub mod daemon;
 pub mod depot;
+mod files;
 mod futex;
 pub mod gateway;
 mod guest;

@@ -5,6 +5,7 @@
 //! is a dead node's and is removed; one without a lock was kept. Machines that share a home
 //! leave each other's folders alone.
 
+use crate::at_rest;
 use crate::home::{HomeError, LOCK, private_dir, try_lock};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -45,20 +46,20 @@ impl Lodging {
         let locked = try_lock(&lock);
         // What was kept of the same node of a job that was saved since.
         if !path.join(LOCK).exists() {
-            let _ = fs::remove_dir_all(&path);
+            let _ = at_rest::remove_dir_all(&path);
         }
         match fs::rename(&unborn, &path) {
             Ok(()) if locked => Ok(Lodging { path, lock }),
             Ok(()) => Err(HomeError::Io(path, std::io::ErrorKind::WouldBlock.into())),
             Err(error) => {
-                let _ = fs::remove_dir_all(&unborn);
+                let _ = at_rest::remove_dir_all(&unborn);
                 Err(HomeError::Io(path, error))
             }
         }
     }
 
     pub fn remove(self) {
-        let _ = fs::remove_dir_all(&self.path);
+        let _ = at_rest::remove_dir_all(&self.path);
     }
 
     /// It stays, and is never taken for that of a dead node.
@@ -75,7 +76,7 @@ fn sweep(nodes: &Path) {
         let hidden = path.file_name().is_none_or(|n| n.as_bytes().starts_with(b"."));
         let lock = OpenOptions::new().write(true).open(path.join(LOCK));
         if !hidden && lock.is_ok_and(|file| try_lock(&file)) {
-            let _ = fs::remove_dir_all(&path);
+            let _ = at_rest::remove_dir_all(&path);
         }
     }
 }

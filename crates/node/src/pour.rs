@@ -1,13 +1,17 @@
 //! An image on its way to another node while it is written: a conversation with the other's store.
+//! The images of child processes, of which that of their parent tells, come behind it.
 //!
 //! Parts come in any order: where each belongs (u64), how long it is (u32, not 0), its bytes; all
 //! numbers little endian. Behind the last stands the length of the file, and 0.
 //!
 //! Kept true: the file appears under its name when all of it has come, and only if that is as long
-//! as was said, and its process could run there; an image that cannot be brought does no harm to
-//! the one that is written here.
+//! as was said, and its process could run there, with the files that it needs; an image that cannot
+//! be brought does no harm to the one that is written here.
 
+use crate::files::{self, Named, Part};
 use crate::invited::Token;
+use crate::points;
+use crate::reap;
 use crate::store::{Answer, Client, MAX_FILE_BYTES, StoreError, Talk, receive, send};
 use eyrie_image::{Image, RestoreError, Tap};
 use eyrie_tls::Stream;
@@ -94,7 +98,10 @@ impl Tap for Pour {
         let stream = self.stream.get_mut().unwrap_or_else(PoisonError::into_inner);
         let mut poured = self.poured.lock().unwrap_or_else(PoisonError::into_inner);
         match stream.as_mut().map(receive) {
-            Some(Ok(Answer::Done)) => poured.client = stream.take().map(Client::again),
+            Some(Ok(Answer::Done)) => {
+                points::reach("leave-3");
+                poured.client = stream.take().map(Client::again);
+            }
             None => {}
             Some(Ok(Answer::Failed(why))) => poured.unfit = Some(why),
             Some(Ok(_)) => tracing::warn!("an image is not taken by the other node"),
@@ -103,21 +110,86 @@ impl Tap for Pour {
     }
 }
 
-/// The receiving end: takes the file `name`.
-pub fn take(talk: &mut Talk, folder: &Path, name: &str) -> Result<(), StoreError> {
+/// Brings the images of a rank's child processes, which were written before that of their parent,
+/// behind it. Returns why their processes cannot run on the other node, if so.
+pub fn pour_children(
+    client: &mut Client,
+    images: &Path,
+    rank: u32,
+    generation: u32,
+    key: Token,
+) -> Result<Option<String>, StoreError> {
+    let is_child = |name: &String| files::parse(name).is_some_and(|n| n.part == Part::Child);
+    for name in files::all(images, rank, generation)?.iter().filter(|name| is_child(name)) {
+        if client.wants_poured(name, key)?
+            && let Some(why) = pour_file(client.talk(), &images.join(name))?
+        {
+            return Ok(Some(why));
+        }
+    }
+    Ok(None)
+}
+
+/// Sends a file as one that is just being written. Returns why it is not taken, if the other says
+/// so.
+fn pour_file(talk: &mut Talk, path: &Path) -> Result<Option<String>, StoreError> {
+    let mut file = File::open(path)?;
+    let (mut buffer, mut at) = (vec![0; MAX_PART_BYTES], 0);
+    loop {
+        let count = file.read(&mut buffer)?;
+        // Without bytes it is the end.
+        talk.get_mut().write_all(&head(at, count))?;
+        talk.get_mut().write_all(&buffer[..count])?;
+        if count == 0 {
+            break;
+        }
+        at += count as u64;
+    }
+    match receive(talk)? {
+        Answer::Done => Ok(None),
+        Answer::Failed(why) => Ok(Some(why)),
+        Answer::Go(_) => Err(StoreError::Protocol),
+    }
+}
+
+/// Why the process of an image cannot run here, if that is known.
+fn unfit(image: &Path, named: Named, job: &str) -> Option<String> {
+    match Image::fits_here(image) {
+        Err(RestoreError::Machine(why)) => return Some(why),
+        Err(error @ RestoreError::File { .. }) => return Some(error.to_string()),
+        _ => {}
+    }
+    let (number, children) = Image::number(image).ok()?;
+    if named.part != Part::Child && children == 0 {
+        // Any number will do.
+        return None;
+    }
+    if !eyrie_image::may_choose_numbers() {
+        let why = "it has child processes, and to bring those back takes CAP_CHECKPOINT_RESTORE \
+                   or CAP_SYS_ADMIN there";
+        return Some(String::from(why));
+    }
+    let other = reap::stranger(job, named.rank, number)?;
+    Some(format!("another process there ({other}) has the number {number} of one of its processes"))
+}
+
+/// The receiving end: takes the file `name` of a rank of this job.
+pub fn take(talk: &mut Talk, folder: &Path, name: &str, job: &str) -> Result<(), StoreError> {
+    let named = files::parse(name).ok_or(StoreError::Protocol)?;
     // The same file may be on its way twice.
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let unborn = folder.join(format!(".{name}.{count}.pour"));
     let result = File::create(&unborn).map_err(StoreError::from).and_then(|file| {
         take_parts(talk, &file)?;
-        if let Err(RestoreError::Machine(why)) = Image::fits_here(&unborn) {
-            return Ok(Err(why));
+        match unfit(&unborn, named, job) {
+            Some(why) => Ok(Err(why)),
+            None => Ok(Ok(std::fs::rename(&unborn, folder.join(name))?)),
         }
-        Ok(Ok(std::fs::rename(&unborn, folder.join(name))?))
     });
     match result {
         Ok(Ok(())) => {
+            points::reach("leave-4");
             send(talk.get_mut(), &Answer::Done)?;
             // While its rank runs, or the next image comes: it need not be done at the end.
             let (path, named) = (folder.join(name), name.to_string());

@@ -109,16 +109,30 @@ fn is_traced(pid: libc::pid_t) -> bool {
     tracer.is_some_and(|t| t.trim() != "0")
 }
 
+fn has_marks(pid: libc::pid_t, marks: &[String]) -> bool {
+    let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let has = |mark: &String| environ.split(|&b| b == 0).any(|v| v == mark.as_bytes());
+    marks.iter().all(has)
+}
+
+/// What marks the processes of a rank.
+fn marks(job: &str, rank: u32) -> [String; 2] {
+    [format!("EYRIE_JOB={job}"), format!("EYRIE_RANK={rank}")]
+}
+
+/// The name of who has this number, if that is no process of this rank: one that moves within a
+/// machine has it until it ends.
+pub fn stranger(job: &str, rank: u32, number: libc::pid_t) -> Option<String> {
+    let name = std::fs::read_to_string(format!("/proc/{number}/comm")).ok()?;
+    (!has_marks(number, &marks(job, rank))).then(|| name.trim_end().to_string())
+}
+
 /// Kills what the dead process of a rank has left behind: adopted processes that were started with
 /// the rank's environment. Twins of it are traced, and stay. Returns them. Whoever is started when
 /// it is not `wanted` any more is not taken for one of them.
 pub fn kill_left(job: &str, rank: u32, wanted: impl Fn() -> bool) -> Vec<libc::pid_t> {
-    let marks = [format!("EYRIE_JOB={job}"), format!("EYRIE_RANK={rank}")];
-    let is_left = |pid: &libc::pid_t| {
-        let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        let has = |mark: &String| environ.split(|&b| b == 0).any(|v| v == mark.as_bytes());
-        marks.iter().all(has) && !is_traced(*pid)
-    };
+    let marks = marks(job, rank);
+    let is_left = |pid: &libc::pid_t| has_marks(*pid, &marks) && !is_traced(*pid);
     let left: Vec<libc::pid_t> = children().into_iter().filter(is_left).collect();
     // Asked when they were found, so all were started before.
     if !wanted() {

@@ -200,6 +200,8 @@ pub(crate) mod tests {
             tls: false,
             transport: eyrie_control::Transport::Tcp,
             save_every_ms: 0,
+            save_every_generations: 0,
+            encrypted: false,
             grace_ms: 0,
             save_to: None,
             save_rate_bytes: 0,

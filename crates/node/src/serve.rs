@@ -4,6 +4,7 @@
 //! connection and is counted; on the way out no process, image or segment is left.
 
 use crate::agent::{self, Agent};
+use crate::at_rest;
 use crate::crew::Crew;
 use crate::guest;
 use crate::ha::{HaError, Lead, Vouch};
@@ -71,6 +72,7 @@ fn os(what: &'static str) -> impl Fn(io::Error) -> ServeError {
 
 /// Runs a job to its end, on the calling (main) thread.
 pub fn run(options: Options) -> Result<i32, ServeError> {
+    eyrie_image::give_large_back();
     reap::adopt_orphans().map_err(os("subreaper"))?;
     // SAFETY: sets a disposition before any other thread exists. A write beyond the file size
     // limit then fails like one on a full disk.
@@ -268,7 +270,7 @@ fn take_up(folder: &Path) -> Result<SavedJob, BeginError> {
     // Storage of nodes of which no process is left.
     for path in std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()) {
         if path.file_name().is_some_and(|n| n.as_bytes().starts_with(b"node-")) && path.is_dir() {
-            std::fs::remove_dir_all(&path).map_err(|e| BeginError::File(path, e))?;
+            at_rest::remove_dir_all(&path).map_err(|e| BeginError::File(path, e))?;
         }
     }
     Ok(saved)
@@ -619,7 +621,7 @@ fn check_spec(spec: JobSpec) -> Result<JobSpec, String> {
     if spec.nodes > 0 && spec.ft == Ft::Verify {
         return Err(String::from("asks for a verification on several nodes"));
     }
-    let without = spec.nodes == 0 || (spec.save_every_ms > 0 && spec.is_vaulted());
+    let without = spec.nodes == 0 || (spec.saves() && spec.is_vaulted());
     let one = clusters.count() < 2 || spec.is_vaulted();
     let one = matches!(spec.ft, Ft::Cluster { .. }) && one;
     if spec.ft.has_units() && (without || one) {
@@ -740,11 +742,16 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Res
             job.inject_gateways(&clusters)?;
             outlet.send(&NodeMsg::Done);
         }
+        ClientMsg::Block { clusters, block } => {
+            job.block_clusters(&clusters, block)?;
+            outlet.send(&NodeMsg::Done);
+        }
         ClientMsg::KillController => job.inject_controller()?,
         ClientMsg::Grow { .. }
         | ClientMsg::GrowHosts { .. }
         | ClientMsg::Drain { .. }
         | ClientMsg::Migrate { .. }
+        | ClientMsg::Stay { .. }
             if job.is_etcd_away() =>
         {
             return Err(String::from("etcd is away, and nothing is decided meanwhile: ask again"));
@@ -757,6 +764,14 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Res
         ClientMsg::Migrate { from, to, release, number } => {
             job.migrate((&from, &to), release, number, outlet.clone())?;
         }
+        ClientMsg::Stay { nodes } => {
+            job.call_off(&nodes)?;
+            outlet.send(&NodeMsg::Done);
+        }
+        ClientMsg::Notice => {
+            job.noticed_here()?;
+            outlet.send(&NodeMsg::Done);
+        }
         ClientMsg::Suspend { swap } => job.suspend(swap, outlet.clone())?,
         ClientMsg::Continue => job.let_go_on(Holder::User, outlet)?,
         ClientMsg::Turn { runs: true, .. } => job.let_go_on(Holder::Client(client), outlet)?,
@@ -767,6 +782,8 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Res
             job.abort();
             outlet.send(&NodeMsg::Done);
         }
+        ClientMsg::Vault => job.tell_vault(outlet)?,
+        ClientMsg::Scrub { write, rate } => job.ask_scrub(write, rate, outlet.clone())?,
         ClientMsg::Events { from, follow } => job.tell_events(from, follow, outlet.clone()),
         ClientMsg::Hello { .. }
         | ClientMsg::Start(_)

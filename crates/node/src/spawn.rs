@@ -46,6 +46,8 @@ pub struct Launch<'a> {
     pub lib: Option<&'a Path>,
     /// Bind all symbols at start, so that an image holds no half-resolved ones.
     pub bind_now: bool,
+    /// Whether it may be restored without the others, and repeat what it did since its image.
+    pub repeats: bool,
     /// Processors it is to run on, as a mask.
     pub bound: Option<Vec<u8>>,
     pub stdio: [OwnedFd; 3],
@@ -78,6 +80,10 @@ pub fn spawn(launch: Launch<'_>) -> io::Result<libc::pid_t> {
     command.env("EYRIE_SEGMENT_FD", segment.to_string());
     command.env("EYRIE_NODE_PID", daemon.to_string());
     command.env("EYRIE_JOB", launch.job);
+    if launch.repeats {
+        // What a library does that is no call of MPI is repeated, too: it has to know.
+        command.env("EYRIE_REPEATS", "1");
+    }
     if let Some(lib) = launch.lib {
         command.env("LD_LIBRARY_PATH", library_path(lib));
     }

@@ -5,6 +5,7 @@
 //! know the job's key; a file appears under its name when all of it is there.
 
 use crate::agent::lacks;
+use crate::files;
 use crate::invited::{Invited, Token};
 use crate::pour;
 use crate::vault::{Door, MAX_RANGE_BYTES, Work};
@@ -12,7 +13,8 @@ use eyrie_control::auth::{AuthError, Hello, Role};
 use eyrie_control::frame::{HEADER_BYTES, MAX_FRAME_BYTES};
 use eyrie_control::node::Refusals;
 use eyrie_control::{Decoder, FrameError, encode};
-use eyrie_tls::{Routes, Secret, Stream, prepare};
+use eyrie_image::ImageError;
+use eyrie_tls::{Caller, Callers, Routes, Secret, Stream, next_call, prepare};
 use eyrie_vault::encoding::Message;
 use eyrie_vault::geometry::CHUNK_BYTES;
 use serde::de::DeserializeOwned;
@@ -78,6 +80,8 @@ pub enum StoreError {
     Refused(String),
     #[error("it does not keep to the protocol")]
     Protocol,
+    #[error("it is not brought: {0}")]
+    Image(#[from] ImageError),
     #[error("an image comes without a key for that, or with one that was used before")]
     Uninvited,
 }
@@ -118,7 +122,7 @@ impl TurnedAway {
             StoreError::NoMember(_) => &self.fenced,
             StoreError::Frame(_) | StoreError::Protocol => &self.malformed,
             StoreError::Uninvited => &self.uninvited,
-            StoreError::Refused(_) => return,
+            StoreError::Refused(_) | StoreError::Image(_) => return,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -126,16 +130,6 @@ impl TurnedAway {
 
 /// The other members, by node: epoch, and where their store is.
 pub type Members = Arc<Mutex<Vec<(u32, u64, SocketAddr)>>>;
-
-/// Whether `name` is that of an image, or of the log beside one.
-fn is_ours(name: &str) -> bool {
-    let number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    let image = name.strip_suffix(".log").unwrap_or(name);
-    image
-        .strip_prefix("rank-")
-        .and_then(|rest| rest.split_once(".gen-"))
-        .is_some_and(|(rank, generation)| number(rank) && number(generation))
-}
 
 /// A connection of which is read ahead. What is written goes by its stream.
 pub type Talk = BufReader<Stream>;
@@ -214,13 +208,16 @@ pub fn serve(
     turned_away: Arc<TurnedAway>,
     doors: Doors,
 ) -> io::Result<()> {
+    let callers = Callers::default();
     let accept = move || {
-        for stream in listener.incoming().flatten() {
+        loop {
+            let Ok(stream) = next_call(&listener) else { continue };
+            let Ok(caller) = callers.admit(&stream) else { continue };
             let (own, folder, members) = (own.clone(), folder.clone(), Arc::clone(&members));
             let doors = doors.clone();
             let turned_away = Arc::clone(&turned_away);
             let work = move || {
-                if let Err(error) = converse(stream, &own, &folder, &members, doors) {
+                if let Err(error) = converse((stream, caller), &own, &folder, &members, doors) {
                     turned_away.count(&error);
                     tracing::warn!(%error, "store: a connection is closed");
                 }
@@ -235,7 +232,7 @@ pub fn serve(
 }
 
 fn converse(
-    socket: TcpStream,
+    (socket, unknown): (TcpStream, Caller),
     own: &Identity,
     folder: &Path,
     members: &Members,
@@ -247,6 +244,7 @@ fn converse(
         Hello::new(Role::StoreServer, &own.job, (own.node, own.epoch), to)
     };
     let (stream, other) = own.secret.answer(socket, &own.job, Role::StoreClient, hello)?;
+    drop(unknown);
     {
         let members = members.lock().unwrap_or_else(PoisonError::into_inner);
         if !members.iter().any(|(node, epoch, _)| (*node, *epoch) == (other.node, other.epoch)) {
@@ -278,7 +276,8 @@ fn converse(
             }
             Ask::Pour { name, key } => {
                 of_image(talk.get_mut(), &name)?;
-                if !invited.admit(&name, &key) {
+                let named = files::parse(&name).ok_or(StoreError::Protocol)?;
+                if !invited.admit(named, &name, &key) {
                     let text = StoreError::Uninvited.to_string();
                     send(talk.get_mut(), &Answer::Failed(text))?;
                     return Err(StoreError::Uninvited);
@@ -287,7 +286,7 @@ fn converse(
                     send(talk.get_mut(), &Answer::Done)?;
                 } else {
                     send(talk.get_mut(), &Answer::Go(0))?;
-                    pour::take(&mut talk, folder, &name)?;
+                    pour::take(&mut talk, folder, &name, &own.job)?;
                 }
             }
             ask => of_vault(&mut talk, vault.as_mut().ok_or(StoreError::Protocol)?, ask)?,
@@ -297,7 +296,7 @@ fn converse(
 
 /// An error unless `name` is that of an image.
 fn of_image(stream: &mut Stream, name: &str) -> Result<(), StoreError> {
-    if is_ours(name) {
+    if files::parse(name).is_some() {
         return Ok(());
     }
     send(stream, &Answer::Failed(format!("'{name}' is no name of an image")))?;
@@ -439,13 +438,23 @@ impl Client {
 
     /// Begins to bring an image that is just being written. `None`: it is there.
     pub fn pour(mut self, name: &str, key: Token) -> Result<Option<Stream>, StoreError> {
+        // Nothing follows that might have been read ahead.
+        Ok(self.wants_poured(name, key)?.then(|| self.talk.into_inner()))
+    }
+
+    /// Whether a file is to be brought as images are that are just being written, or is there.
+    pub fn wants_poured(&mut self, name: &str, key: Token) -> Result<bool, StoreError> {
         send(self.talk.get_mut(), &Ask::Pour { name: name.to_string(), key })?;
         match receive(&mut self.talk)? {
-            // Nothing follows that might have been read ahead.
-            Answer::Go(_) => Ok(Some(self.talk.into_inner())),
-            Answer::Done => Ok(None),
+            Answer::Go(_) => Ok(true),
+            Answer::Done => Ok(false),
             Answer::Failed(text) => Err(StoreError::Refused(text)),
         }
+    }
+
+    /// Its connection.
+    pub fn talk(&mut self) -> &mut Talk {
+        &mut self.talk
     }
 
     /// Brings parts of sums that the vault makes, with as few calls of the system as can be.
@@ -579,7 +588,8 @@ mod tests {
         let name = "rank-1.gen-4";
         let invite = |name: &str| {
             let key = Key::new().unwrap().0;
-            invited.invite(name.into(), key);
+            let named = files::parse(name).unwrap();
+            invited.invite(named.rank, named.generation, key);
             key
         };
         let begin = || {
@@ -642,10 +652,9 @@ mod tests {
         let fenced = Identity { epoch: 6, ..own.clone() };
         let mut client = Client::connect(&fenced, &members, 1).unwrap();
         assert!(client.get(here.path(), "rank-0.gen-1").is_err());
-        for name in ["../rank-0.gen-1", "rank-0", "rank-.gen-1", "x", "rank-0.gen-1/../y"] {
+        for name in ["../rank-0.gen-1", "rank-0", "rank-0.gen-1.1.log", "rank-0.gen-1/../y"] {
             let mut client = Client::connect(&own, &members, 1).unwrap();
             assert!(client.get(here.path(), name).is_err(), "{name}");
         }
-        assert!(is_ours("rank-10.gen-3.log") && !is_ours("rank-1.gen-2.log.log"));
     }
 }

@@ -46,7 +46,16 @@ pub(crate) fn are_same(a: &JobSpec, b: &JobSpec) -> bool {
     a.len() == b.len() && pairs.len() == count(&a) && pairs.len() == count(&b)
 }
 
-/// Where copies are made, if clusters are recovery units, or it was said.
+/// What each node fails together with, by number; empty: that was not said.
+fn domains(spec: &JobSpec) -> Vec<u32> {
+    let names: Vec<(u32, &String)> =
+        (0u32..).zip(&spec.manner.domains).map(|(n, name)| (spec.clusters.of(n), name)).collect();
+    let first = |name| names.iter().position(|known| known == name).unwrap_or(0) as u32;
+    names.iter().map(first).collect()
+}
+
+/// Where copies are made: in another domain, if these are known; and in the same cluster, or in
+/// another one, if clusters are recovery units, or it was said.
 pub fn neighbours(spec: &JobSpec) -> Neighbours {
     let outside = match spec.ft {
         Ft::Cluster { outside } => Some(outside),
@@ -54,7 +63,7 @@ pub fn neighbours(spec: &JobSpec) -> Neighbours {
         Ft::None | Ft::Verify | Ft::Coordinated | Ft::Node => None,
     };
     let of = |outside| Neighbours::new(spec.clusters.count(), spec.clusters.of.clone(), outside);
-    outside.map_or_else(Neighbours::default, of)
+    outside.map_or_else(Neighbours::default, of).with_domains(domains(spec))
 }
 
 /// Whether, where ranks come back alone, all copies of something lie in one cluster, whose loss
@@ -106,5 +115,16 @@ mod tests {
         assert!(!loses_a_cluster(&together));
         assert!(neighbours(&spec(4, 2, Some(true))).are_outside());
         assert!(!neighbours(&together).are_known());
+    }
+
+    #[test]
+    fn domains_of_the_same_name_in_two_clusters_are_two() {
+        let mut spec = JobSpec { nodes: 4, spares: 0, ..crate::saved::tests::spec() };
+        assert!(domains(&spec).is_empty());
+        spec.manner.domains = ["a", "b", "b", "a"].map(String::from).to_vec();
+        assert_eq!(domains(&spec), [0, 1, 1, 0]);
+        let names = ["x", "y"].map(String::from).to_vec();
+        spec.clusters = Clusters { names, of: vec![0, 0, 1, 1], ..Clusters::default() };
+        assert_eq!(domains(&spec), [0, 1, 2, 3]);
     }
 }

@@ -29,7 +29,8 @@ pub fn ring_after(own: u32, members: &[Member]) -> Vec<Member> {
 }
 
 /// Which nodes stand next to each other where copies are made, if nodes are in several clusters:
-/// those of one cluster, or, with `outside`, those of different ones; otherwise as in the ring.
+/// those of one cluster, or, with `outside`, those of different ones; among these, those that do
+/// not fail together; otherwise as in the ring.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Neighbours {
     /// How many clusters; 0: there are none to tell apart.
@@ -37,11 +38,20 @@ pub struct Neighbours {
     /// The cluster of each node; later ones are in each in turn.
     of: Vec<u32>,
     outside: bool,
+    /// What each node fails together with; later ones are in one of their own. Empty: that is not
+    /// known.
+    domains: Vec<u32>,
 }
 
 impl Neighbours {
     pub fn new(count: u32, of: Vec<u32>, outside: bool) -> Self {
-        Neighbours { count, of, outside }
+        Neighbours { count, of, outside, domains: Vec::new() }
+    }
+
+    /// The same where it is known which nodes fail together.
+    #[must_use]
+    pub fn with_domains(self, domains: Vec<u32>) -> Self {
+        Neighbours { domains, ..self }
     }
 
     /// Whether there are clusters.
@@ -59,12 +69,32 @@ impl Neighbours {
         self.of.get(node as usize).copied().unwrap_or_else(late)
     }
 
+    fn is_near(&self, one: u32, other: u32) -> bool {
+        self.are_known() && self.cluster(one) == self.cluster(other)
+    }
+
+    /// Whether two nodes fail together.
+    fn fall_together(&self, one: u32, other: u32) -> bool {
+        let domain = |node: u32| self.domains.get(node as usize);
+        !self.domains.is_empty() && domain(one) == domain(other)
+    }
+
     /// The members after `own`, nearest first, without `own`.
     pub fn after(&self, own: u32, members: &[Member]) -> Vec<Member> {
         let mut ring = ring_after(own, members);
-        if self.are_known() {
-            let far = |m: &Member| self.cluster(m.node) != self.cluster(own);
-            ring.sort_by_key(|m| far(m) != self.outside);
+        // Those right before `own` that would have the same ones first.
+        let beside = |m: &&Member| self.fall_together(m.node, own);
+        let before = ring.iter().rev().take_while(beside).count();
+        let unlike = |m: &Member| {
+            let elsewhere = self.are_known() && self.is_near(m.node, own) == self.outside;
+            (elsewhere, self.fall_together(m.node, own))
+        };
+        ring.sort_by_key(unlike);
+        // Not all of a domain have theirs on the same node.
+        let first = ring.first().map(unlike);
+        let best = ring.iter().take_while(|m| Some(unlike(m)) == first).count();
+        if let Some(turn) = before.checked_rem(best) {
+            ring[..best].rotate_left(turn);
         }
         ring
     }
@@ -166,5 +196,27 @@ mod tests {
         assert_eq!(after(false, 1), [4, 0, 2, 3, 5], "4 and 5 are in clusters in turn");
         assert_eq!(after(true, 1), [2, 3, 5, 4, 0]);
         assert_eq!(Neighbours::default().after(1, &members), ring_after(1, &members));
+    }
+
+    #[test]
+    fn copies_leave_what_fails_together() {
+        let first = |neighbours: &Neighbours, nodes: u32| {
+            let members: Vec<Member> = (0..nodes).map(|node| Member { node, epoch: 1 }).collect();
+            (0..nodes).map(|own| neighbours.after(own, &members)[0].node).collect::<Vec<_>>()
+        };
+        let racks = |of: &[u32]| Neighbours::default().with_domains(of.to_vec());
+        assert_eq!(first(&racks(&[0, 0, 1, 1]), 4), [2, 3, 0, 1], "each has one");
+        assert_eq!(first(&racks(&[0, 0, 0, 1, 1, 1, 2, 2, 2]), 9), [3, 4, 5, 6, 7, 8, 0, 1, 2]);
+        assert_eq!(first(&racks(&[0, 1, 0, 1]), 4), [1, 2, 3, 0], "as in the ring");
+        assert_eq!(first(&racks(&[0, 0, 0]), 3), [1, 2, 0], "there is but one");
+        assert_eq!(first(&racks(&[0, 0]), 4), [2, 3, 0, 1], "later ones are one");
+        // Of each cluster the first and the third node are on one switch.
+        let clusters = |outside| Neighbours::new(2, vec![0, 0, 0, 1, 1, 1], outside);
+        let switches = vec![0, 1, 0, 2, 3, 2];
+        let inside = clusters(false).with_domains(switches.clone());
+        assert_eq!(first(&inside, 6), [1, 2, 1, 4, 5, 4]);
+        assert_eq!(first(&clusters(true).with_domains(switches), 6), [3, 3, 3, 0, 0, 0]);
+        let two = clusters(true).with_domains(vec![0, 0, 0, 1, 1, 1]);
+        assert_eq!(first(&two, 6), [3, 4, 5, 0, 1, 2]);
     }
 }

@@ -686,6 +686,9 @@ impl Planner {
         }
         if let Some(holders) = r.kept.get_mut(&generation) {
             holders.extend(live);
+        } else if let Some(holders) = r.unborn.get_mut(&generation) {
+            // Also if a later one was given up since: this one was not.
+            holders.extend(live);
         } else if r.incarnation == incarnation
             && r.given_up < generation
             && r.kept.keys().next_back().is_none_or(|newest| *newest < generation)

@@ -9,7 +9,7 @@
 use crate::config::Config;
 use crate::error::RegionsError;
 use crate::kind::{Kind, Type};
-use crate::peers::{Most, Peers};
+use crate::peers::{Gather, Most, Peers, Post, ReceiveAny, SendTo};
 use crate::session::{Region, Session, Which};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -132,14 +132,57 @@ pub unsafe extern "C" fn eyrie_regions_open(
     context: *mut c_void,
     out: *mut *mut Handle,
 ) -> c_int {
+    // SAFETY: the header asks for a function that can be called until the handle is closed.
+    let peers = unsafe { Peers::new((rank, size), most, context) };
+    // SAFETY: the header asks for a string or NULL, and a place for a handle.
+    unsafe { open(options, peers, out) }
+}
+
+/// The functions by which bytes are passed on: all of them, or there is no way.
+pub(crate) fn post(
+    gather: Option<Gather>,
+    send: Option<SendTo>,
+    receive: Option<ReceiveAny>,
+) -> Option<Post> {
+    Some(Post { gather: gather?, send: send?, receive: receive? })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn eyrie_regions_open_apart(
+    options: *const c_char,
+    rank: c_int,
+    size: c_int,
+    most: Option<Most>,
+    gather: Option<Gather>,
+    send: Option<SendTo>,
+    receive: Option<ReceiveAny>,
+    context: *mut c_void,
+    out: *mut *mut Handle,
+) -> c_int {
+    // SAFETY: the header asks for functions that can be called until the handle is closed.
+    let peers = unsafe {
+        let peers = Peers::new((rank, size), most, context);
+        peers.map(|peers| peers.with_post(post(gather, send, receive)))
+    };
+    // SAFETY: the header asks for a string or NULL, and a place for a handle.
+    unsafe { open(options, peers, out) }
+}
+
+/// # Safety
+///
+/// `options` is a string or NULL; `out` is NULL or a place for a handle.
+unsafe fn open(
+    options: *const c_char,
+    peers: Result<Peers, RegionsError>,
+    out: *mut *mut Handle,
+) -> c_int {
     if out.is_null() {
         return FAILED;
     }
     let open = || {
-        // SAFETY: the header asks for a string or NULL.
+        let peers = peers?;
+        // SAFETY: the caller promises a string or NULL.
         let config = Config::read(unsafe { words(options) }?, &variable);
-        // SAFETY: the header asks for a function that can be called until the handle is closed.
-        let peers = unsafe { Peers::new((rank, size), most, context) }?;
         let config = peers.all(config)?;
         Session::open(config, peers)
     };
@@ -150,7 +193,7 @@ pub unsafe extern "C" fn eyrie_regions_open(
             (std::ptr::null_mut(), FAILED)
         }
     };
-    // SAFETY: it is not NULL, and the header asks for a place for a handle.
+    // SAFETY: it is not NULL, and the caller promises a place for a handle.
     unsafe { out.write(handle) };
     code
 }

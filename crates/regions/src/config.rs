@@ -24,10 +24,25 @@ pub struct Config {
     pub background: bool,
     /// Which of the folders is this process's; else they are dealt out.
     pub node: Option<usize>,
+    /// Who makes parity.
+    pub parity: Parity,
+    /// What fails together with this node; else its machine.
+    pub domain: Option<String>,
+}
+
+/// Who makes parity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parity {
+    /// All nodes, if one process does not see the folders of all.
+    Auto,
+    /// All nodes together, each from its own folder.
+    Nodes,
+    /// One process, which sees all folders.
+    One,
 }
 
 /// The variable of each option.
-const VARIABLES: [(&str, &str); 7] = [
+const VARIABLES: [(&str, &str); 9] = [
     ("folders", "EYRIE_VAULT_FOLDERS"),
     ("vault", "EYRIE_VAULT"),
     ("keep", "EYRIE_REGIONS_KEEP"),
@@ -35,6 +50,8 @@ const VARIABLES: [(&str, &str); 7] = [
     ("every", "EYRIE_REGIONS_EVERY"),
     ("mode", "EYRIE_REGIONS_MODE"),
     ("node", "EYRIE_REGIONS_NODE"),
+    ("parity", "EYRIE_REGIONS_PARITY"),
+    ("domain", "EYRIE_REGIONS_DOMAIN"),
 ];
 
 fn refuse(option: &str, why: impl ToString) -> RegionsError {
@@ -83,7 +100,7 @@ impl Config {
                         ));
                     }
                 },
-                "persistent" | "mode" | "folders" | "vault" | "keep" | "every" => {
+                "persistent" | "mode" | "folders" | "vault" | "keep" | "every" | "parity" => {
                     config.set(key, value)?;
                 }
                 _ => {}
@@ -110,6 +127,15 @@ impl Config {
                 };
             }
             "node" => self.node = Some(number(key, value, 0)? as usize),
+            "parity" => {
+                self.parity = match value {
+                    "auto" => Parity::Auto,
+                    "nodes" => Parity::Nodes,
+                    "one" => Parity::One,
+                    _ => return Err(refuse(key, format!("'{value}' is not auto, nodes or one"))),
+                };
+            }
+            "domain" => self.domain = (!value.is_empty()).then(|| value.into()),
             _ => {
                 let all = VARIABLES.map(|(key, _)| key).join(", ");
                 return Err(refuse(key, format!("there is none of that name; there are {all}")));
@@ -134,12 +160,17 @@ impl Config {
         if self.node.is_some_and(|node| node >= self.folders.len()) {
             return Err(refuse("node", "there are not as many folders"));
         }
-        let (have, need) = (self.folders.len(), self.scheme.least());
+        Ok(self)
+    }
+
+    /// Whether so many folders are enough for the scheme.
+    pub fn suffices(&self, have: usize) -> Result<(), RegionsError> {
+        let need = self.scheme.least();
         if have < need {
             let why = format!("{} needs {need} folders, and there are {have}", self.scheme);
             return Err(refuse("vault", why));
         }
-        Ok(self)
+        Ok(())
     }
 
     /// Whether parts are protected by others.
@@ -164,6 +195,8 @@ impl Default for Config {
             every: 1,
             background: false,
             node: None,
+            parity: Parity::Auto,
+            domain: None,
         }
     }
 }
@@ -195,7 +228,10 @@ mod tests {
         let why = |text: &str| Config::read(text, &none).unwrap_err().to_string();
         assert!(why("").contains("EYRIE_VAULT_FOLDERS"));
         assert!(why("folders=/a:/a").contains("named twice"));
-        assert!(why("folders=/a:/b;vault=rs:2+2").contains("rs:2+2 needs 3 folders"));
+        let few = Config::read("folders=/a:/b;vault=rs:2+2", &none).unwrap();
+        let few = few.suffices(2).unwrap_err().to_string();
+        assert!(few.contains("rs:2+2 needs 3 folders"));
+        assert!(why("folders=/a;parity=two").contains("not auto, nodes or one"));
         assert!(why("folders=/a;vault=raid").contains("is no scheme"));
         assert!(why("folders=/a;keep=0").contains("'0' is no number from 1 on"));
         assert!(why("folders=/a;node=1").contains("not as many folders"));

@@ -1,6 +1,6 @@
 //! Parts protected by parity over the nodes' folders: a vault, of which each checkpoint is a
 //! generation and each part an object. One process writes it, when all have written their parts;
-//! any process reads it. It sees all folders for that.
+//! any process reads it. It sees all folders for that; where nodes do not, see `apart`.
 
 use crate::config::Config;
 use crate::error::{RegionsError, file, note};
@@ -28,7 +28,7 @@ pub struct Held {
 }
 
 /// Files of a member of which somebody died who was making it: it is as good as empty.
-const UNBORN: [&str; 3] = [files::DROPPED, "dropped.part", "vault.part"];
+pub const UNBORN: [&str; 3] = [files::DROPPED, "dropped.part", "vault.part"];
 
 /// The members that are there, each with the number of its folder, and empty folders.
 type Members<D> = (Vec<(usize, Member<D>)>, Vec<(usize, D)>);
@@ -216,8 +216,8 @@ fn add(
 }
 
 /// Writes a part of the vault to a file in this folder, from parity where that must be.
-pub fn fetch(
-    vault: &mut Vault<Folder>,
+pub fn fetch<D: Disk>(
+    vault: &mut Vault<D>,
     held: &Held,
     folder: &Path,
 ) -> Result<PathBuf, RegionsError> {

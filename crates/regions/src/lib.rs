@@ -5,9 +5,11 @@
 //! - `label`, `format`: what parts are called, and their bytes
 //! - `config`: options; `peers`: the other processes
 //! - `part`, `store`: a process's part of a checkpoint, and folders of them
-//! - `fence`, `guard`: parts protected by parity, in a vault
+//! - `fence`, `guard`: parts protected by parity, in a vault; `apart`: by all nodes together, where
+//!   none sees the others' folders
 //! - `steps`, `session`, `restart`: what a program does with all that
 //! - `c`, `veloc`: the same for C
+mod apart;
 pub mod c;
 pub mod config;
 pub mod convert;

@@ -1,5 +1,8 @@
-//! The other processes. All that is asked of them is the greatest of numbers that each names, so
-//! that any MPI will do, and none.
+//! The other processes. What is asked of them is the greatest of numbers that each names, and,
+//! where nodes do not see each other's folders, to pass bytes on: so any MPI will do, and none.
+//!
+//! Kept true: nothing is asked outside of functions that all processes call together, and only of
+//! the thread that called.
 
 use crate::error::RegionsError;
 use std::ffi::{c_int, c_void};
@@ -8,19 +11,55 @@ use std::ffi::{c_int, c_void};
 /// processes call it, as often, with as many numbers.
 pub type Most = unsafe extern "C" fn(context: *mut c_void, values: *mut i64, count: c_int) -> c_int;
 
+/// Gives every process the bytes of all: of each so many, which begin at its place in `all`.
+pub type Gather = unsafe extern "C" fn(
+    context: *mut c_void,
+    own: *const c_void,
+    counts: *const c_int,
+    places: *const c_int,
+    all: *mut c_void,
+) -> c_int;
+
+/// Begins to send bytes, which may be used again at once; those between two processes arrive in
+/// order. To -1: waits until all that was sent is taken.
+pub type SendTo = unsafe extern "C" fn(
+    context: *mut c_void,
+    to: c_int,
+    bytes: *const c_void,
+    count: c_int,
+) -> c_int;
+
+/// Waits for the next bytes from any process.
+pub type ReceiveAny = unsafe extern "C" fn(
+    context: *mut c_void,
+    bytes: *mut c_void,
+    room: c_int,
+    from: *mut c_int,
+    count: *mut c_int,
+) -> c_int;
+
+/// How bytes are passed on.
+#[derive(Debug, Clone, Copy)]
+pub struct Post {
+    pub gather: Gather,
+    pub send: SendTo,
+    pub receive: ReceiveAny,
+}
+
 /// This process among the others.
 #[derive(Debug)]
 pub struct Peers {
     pub rank: u32,
     pub ranks: u32,
     most: Option<Most>,
+    post: Option<Post>,
     context: *mut c_void,
 }
 
 impl Peers {
     /// A process by itself.
     pub fn alone() -> Peers {
-        Peers { rank: 0, ranks: 1, most: None, context: std::ptr::null_mut() }
+        Peers { rank: 0, ranks: 1, most: None, post: None, context: std::ptr::null_mut() }
     }
 
     /// A process that has its number from somewhere, and agrees with nobody.
@@ -56,7 +95,22 @@ impl Peers {
         if ranks > 1 && most.is_none() {
             return Err(bad("several processes need the function by which they agree"));
         }
-        Ok(Peers { rank, ranks, most, context })
+        Ok(Peers { rank, ranks, most, post: None, context })
+    }
+
+    /// The same, with a way for bytes.
+    ///
+    /// # Safety
+    ///
+    /// These may be called with the context that the processes were given as long as this is used.
+    #[must_use]
+    pub unsafe fn with_post(self, post: Option<Post>) -> Peers {
+        Peers { post, ..self }
+    }
+
+    /// Whether bytes can be passed on.
+    pub fn has_post(&self) -> bool {
+        self.post.is_some() && self.ranks > 1
     }
 
     /// The greatest of each number over all processes.
@@ -92,5 +146,89 @@ impl Peers {
         let mut values = [value, -value];
         self.most(&mut values)?;
         Ok(values[0] == -values[1])
+    }
+
+    fn post(&self) -> Result<Post, RegionsError> {
+        self.post.ok_or_else(|| RegionsError::Use("the processes have no way for bytes".into()))
+    }
+
+    /// The bytes of all processes, each of which may have any number of them.
+    pub fn gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, RegionsError> {
+        let length = i32::try_from(own.len()).unwrap_or(-1);
+        let ranks = self.ranks as usize;
+        let raw = self.gather_counts(&length.to_le_bytes(), &vec![4; ranks])?;
+        let count = |four: &[u8]| {
+            let four = four.try_into().unwrap_or([0xff; 4]);
+            c_int::from_le_bytes(four)
+        };
+        let counts: Vec<c_int> = raw.chunks_exact(4).map(count).collect();
+        let total: i64 = counts.iter().map(|count| i64::from(*count)).sum();
+        if counts.len() != ranks || counts.iter().any(|c| *c < 0) || i32::try_from(total).is_err() {
+            return Err(RegionsError::Use("the processes have too much to tell each other".into()));
+        }
+        let all = if total > 0 { self.gather_counts(own, &counts)? } else { Vec::new() };
+        let mut rest = &all[..];
+        let mut take = |count: &c_int| {
+            let (own, more) = rest.split_at(usize::try_from(*count).unwrap_or(0).min(rest.len()));
+            rest = more;
+            own.to_vec()
+        };
+        Ok(counts.iter().map(&mut take).collect())
+    }
+
+    fn gather_counts(&self, own: &[u8], counts: &[c_int]) -> Result<Vec<u8>, RegionsError> {
+        let Post { gather, .. } = self.post()?;
+        let mut total: c_int = 0;
+        let mut places = Vec::with_capacity(counts.len());
+        for count in counts {
+            places.push(total);
+            total = total.saturating_add(*count);
+        }
+        let mut all = vec![0u8; usize::try_from(total).unwrap_or(0)];
+        let (counts, places, to) = (counts.as_ptr(), places.as_ptr(), all.as_mut_ptr().cast());
+        // SAFETY: whoever made this promised that it may be called; there are as many counts and
+        // places as processes, own bytes as the count says, and room for the bytes of all.
+        match unsafe { gather(self.context, own.as_ptr().cast(), counts, places, to) } {
+            0 => Ok(all),
+            code => Err(RegionsError::Peers(code)),
+        }
+    }
+
+    /// Begins to send bytes to a process.
+    pub fn send(&self, to: u32, bytes: &[u8]) -> Result<(), RegionsError> {
+        let count = c_int::try_from(bytes.len()).unwrap_or(c_int::MAX);
+        self.sent(c_int::try_from(to).unwrap_or(c_int::MAX), bytes.as_ptr(), count)
+    }
+
+    /// Waits until all that was sent is taken.
+    pub fn flush(&self) -> Result<(), RegionsError> {
+        self.sent(-1, std::ptr::null(), 0)
+    }
+
+    fn sent(&self, to: c_int, bytes: *const u8, count: c_int) -> Result<(), RegionsError> {
+        // SAFETY: whoever made this promised that it may be called; there are as many bytes.
+        match unsafe { (self.post()?.send)(self.context, to, bytes.cast(), count) } {
+            0 => Ok(()),
+            code => Err(RegionsError::Peers(code)),
+        }
+    }
+
+    /// Waits for the next bytes, `most` of them, and says who sent them.
+    pub fn receive(&self, most: usize) -> Result<(u32, Vec<u8>), RegionsError> {
+        let mut bytes = vec![0u8; most];
+        let room = c_int::try_from(most).unwrap_or(c_int::MAX);
+        let (mut from, mut count): (c_int, c_int) = (-1, -1);
+        let to = bytes.as_mut_ptr().cast();
+        // SAFETY: whoever made this promised that it may be called; there is as much room.
+        match unsafe {
+            (self.post()?.receive)(self.context, to, room, &raw mut from, &raw mut count)
+        } {
+            0 => {}
+            code => return Err(RegionsError::Peers(code)),
+        }
+        bytes.truncate(usize::try_from(count).unwrap_or(0));
+        let from = u32::try_from(from).ok().filter(|from| *from < self.ranks);
+        let strange = || RegionsError::Use("something came from a process that is none".into());
+        Ok((from.ok_or_else(strange)?, bytes))
     }
 }

@@ -3,6 +3,7 @@
 //! Kept true: what is restored is, at all processes, of the same checkpoint, and was read whole and
 //! held against its checksums before any memory is written to.
 
+use crate::apart::{self, Exchange, Found};
 use crate::convert::Conversion;
 use crate::error::{RegionsError, file, note};
 use crate::format::Entry;
@@ -31,8 +32,20 @@ pub(crate) struct Restoring {
 
 /// Where a part can be had.
 enum Place {
-    File { path: PathBuf, flushed: bool },
+    File {
+        path: PathBuf,
+        flushed: bool,
+    },
     Vault(Held),
+    /// In a folder that another process sees.
+    Far(u32),
+}
+
+/// Where parts come from that are no files here.
+enum Source {
+    None,
+    Vault(Box<Vault<Folder>>),
+    Apart(Box<Found>),
 }
 
 /// This process's parts: version, order and run, ascending; and where each can be had.
@@ -201,8 +214,16 @@ impl Session {
         name: &str,
         (least, most): (i64, i64),
     ) -> Result<(Option<Restoring>, bool), RegionsError> {
-        let gathered = self.gather(name, (least, most));
-        let (parts, mut vault, mut bad) = self.peers.all(gathered)?;
+        // What all do together is not left early by one.
+        let found = match &self.apart {
+            Some(apart) => {
+                Some(apart::look((&self.peers, apart), &self.config, &self.folder, name)?)
+            }
+            None => None,
+        };
+        let gathered = self.gather(name, (least, most), found);
+        let (parts, mut source, mut bad) = self.peers.all(gathered)?;
+        let lost = bad;
         let mut bound = (i64::MAX, i64::MAX);
         loop {
             let below = || parts.keys().rev().filter(|(v, o, _)| (*v, *o) < bound);
@@ -223,9 +244,12 @@ impl Session {
             let (stamp, rank) = (Stamp { order, run: mine }, self.peers.rank);
             let label = Label { name: name.into(), version, stamp, rank };
             let places = parts.get(&(version, order, mine)).map(Vec::as_slice);
-            let mine = self.ready(&label, places.unwrap_or_default(), &mut vault);
+            let mine = self.ready(&label, places.unwrap_or_default(), &mut source)?;
             bad |= mine.is_none();
             if self.peers.least(i64::from(mine.is_some()))? == 1 {
+                if lost && self.apart.is_some() && self.peers.leads() {
+                    note(0, &format!("the newest that can be had is {name} {version}"));
+                }
                 return Ok((mine, bad));
             }
         }
@@ -239,7 +263,8 @@ impl Session {
         &self,
         name: &str,
         (least, most): (i64, i64),
-    ) -> Result<(Parts, Option<Vault<Folder>>, bool), RegionsError> {
+        found: Option<Found>,
+    ) -> Result<(Parts, Source, bool), RegionsError> {
         let mut parts = Parts::new();
         let mut take = |label: Label, place: Place| {
             let own = label.name == name && label.rank == self.peers.rank;
@@ -251,12 +276,26 @@ impl Session {
         let others = self.config.folders.iter().filter(|folder| **folder != self.folder);
         let near = std::iter::once(&self.folder).chain(others).map(|f| (store::parts(f), false));
         let far = self.config.persistent.iter().map(|folder| (folder.clone(), true));
+        let mut files = Vec::new();
         for (folder, flushed) in near.chain(far) {
             for label in store::list(&folder)? {
                 let path = folder.join(label.to_string());
-                take(label, Place::File { path, flushed });
+                files.push((label, Place::File { path, flushed }));
             }
         }
+        // What is near goes first, and the second level last.
+        let flushed =
+            |(_, place): &(Label, Place)| matches!(place, Place::File { flushed: true, .. });
+        let (far, near): (Vec<_>, Vec<_>) = files.into_iter().partition(flushed);
+        near.into_iter().for_each(|(label, place)| take(label, place));
+        if let Some(found) = found {
+            found.held.iter().for_each(|held| take(held.label.clone(), Place::Vault(held.clone())));
+            found.far.iter().for_each(|(rank, label)| take(label.clone(), Place::Far(*rank)));
+            far.into_iter().for_each(|(label, place)| take(label, place));
+            let lost = found.lost;
+            return Ok((parts, Source::Apart(Box::new(found)), lost));
+        }
+        far.into_iter().for_each(|(label, place)| take(label, place));
         let mut vault = guard::look(&self.config)?;
         let (held, lost) = vault.as_mut().map(guard::list).unwrap_or_default();
         for held in held {
@@ -265,32 +304,60 @@ impl Session {
         for error in lost.iter().filter(|_| self.peers.leads()) {
             note(self.peers.rank, &format!("the vault: {error}"));
         }
-        Ok((parts, vault, !lost.is_empty()))
+        Ok((
+            parts,
+            vault.map_or(Source::None, |vault| Source::Vault(Box::new(vault))),
+            !lost.is_empty(),
+        ))
     }
 
-    /// A part, read whole once, from the first place where it can be had.
+    /// A part, read whole once, from the first place where it can be had. An error: the processes
+    /// cannot reach each other.
     fn ready(
         &self,
         label: &Label,
         places: &[Place],
-        vault: &mut Option<Vault<Folder>>,
+        source: &mut Source,
+    ) -> Result<Option<Restoring>, RegionsError> {
+        let exchange = match source {
+            Source::Apart(_) => Some(Exchange::new(&self.peers, &self.folder)),
+            _ => None,
+        };
+        let ready = self.first(label, places, source, exchange.as_ref());
+        exchange.map_or(Ok(()), Exchange::finish)?;
+        Ok(ready)
+    }
+
+    fn first(
+        &self,
+        label: &Label,
+        places: &[Place],
+        source: &mut Source,
+        exchange: Option<&Exchange<'_>>,
     ) -> Option<Restoring> {
         let protected = places.iter().any(|place| matches!(place, Place::Vault(_)));
         let flushed = places.iter().any(|p| matches!(p, Place::File { flushed: true, .. }));
         let rank = self.peers.rank;
         for place in places {
-            let path = match (place, &mut *vault) {
-                (Place::File { path, .. }, _) => path.clone(),
-                (Place::Vault(held), Some(vault)) => {
-                    match guard::fetch(vault, held, &store::parts(&self.folder)) {
-                        Ok(path) => path,
-                        Err(error) => {
-                            note(rank, &format!("{}: {error}", held.label));
-                            continue;
-                        }
-                    }
+            let found = match (place, &mut *source, exchange) {
+                (Place::File { path, .. }, ..) => Ok(path.clone()),
+                (Place::Vault(held), Source::Vault(vault), _) => {
+                    guard::fetch(vault, held, &store::parts(&self.folder))
+                }
+                (Place::Vault(held), Source::Apart(found), Some(exchange)) => {
+                    found.fetch(exchange, held)
+                }
+                (Place::Far(rank), Source::Apart(found), Some(exchange)) => {
+                    found.bring(exchange, *rank, label)
                 }
                 _ => continue,
+            };
+            let path = match found {
+                Ok(path) => path,
+                Err(error) => {
+                    note(rank, &format!("{label}: {error}"));
+                    continue;
+                }
             };
             let part = Part::open(&path, label, self.peers.ranks);
             match part.and_then(|part| part.verify().map(|()| part)) {

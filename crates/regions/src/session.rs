@@ -4,7 +4,8 @@
 //! Kept true: a checkpoint exists when all processes have their parts of it, durably, and none
 //! does before all have agreed on that; older ones go only after that.
 
-use crate::config::Config;
+use crate::apart::{self, Apart};
+use crate::config::{Config, Parity};
 use crate::error::{RegionsError, file, note};
 use crate::format::Entry;
 use crate::kind::{Kind, Type};
@@ -73,6 +74,8 @@ pub struct Session {
     pub(crate) regions: BTreeMap<i32, Region>,
     /// This process's node.
     pub(crate) folder: PathBuf,
+    /// If nodes do not see each other's folders.
+    pub(crate) apart: Option<Apart>,
     life: u32,
     serial: u32,
     run: u64,
@@ -97,10 +100,9 @@ impl Session {
         }
         let number = config.node.unwrap_or_else(|| config.folder_of(peers.rank, peers.ranks));
         let folder = config.folders.get(number).cloned().unwrap_or_default();
-        let life = peers.all(steps::prepare(&config, &folder, &peers))?;
         let alike = (config.scheme.to_string(), config.keep, config.every, config.background);
-        let text = format!("{alike:?} {:?} {}", config.persistent, config.folders.len());
-        let sum = eyrie_vault::record::hash(text.as_bytes());
+        let more = (&config.persistent, config.folders.len(), config.parity);
+        let sum = eyrie_vault::record::hash(format!("{alike:?} {more:?}").as_bytes());
         let sum = sum.iter().take(7).fold(0i64, |sum, byte| sum << 8 | i64::from(*byte));
         if !peers.same(sum)? {
             return misuse("the processes were given different options");
@@ -108,15 +110,26 @@ impl Session {
         let random = disk::random().map(u64::from_le_bytes);
         let run = random.map_err(file("read", Path::new("/dev/urandom")))? >> 1;
         let own = if peers.leads() || peers.silent() { run.cast_signed() } else { -1 };
-        let mut agreed = [i64::from(life), own];
-        peers.most(&mut agreed)?;
-        let [life, run] = agreed;
-        let life = u32::try_from(life).unwrap_or(0).saturating_add(1);
+        let mut run = [own];
+        peers.most(&mut run)?;
+        let [run] = run;
+        let apart = Session::survey(&config, &peers, &folder, run)?;
+        let config = match apart {
+            Some(_) => Config { folders: vec![folder.clone()], ..config },
+            None => config,
+        };
+        let looks = apart.as_ref().map_or(peers.leads(), |apart| apart.leads(peers.rank));
+        let gone = apart.as_ref().map(|apart| apart.gone(&peers)).unwrap_or_default();
+        let prepared = steps::prepare(&config, &folder, &peers, (looks, &gone));
+        let mut life = [i64::from(peers.all(prepared)?)];
+        peers.most(&mut life)?;
+        let life = u32::try_from(life[0]).unwrap_or(0).saturating_add(1);
         Ok(Session {
             config,
             peers,
             regions: BTreeMap::new(),
             folder,
+            apart,
             life,
             serial: 0,
             run: run.cast_unsigned(),
@@ -126,6 +139,35 @@ impl Session {
             found: None,
             background: None,
         })
+    }
+
+    /// Which processes see which folder, if parity is made by all nodes.
+    fn survey(
+        config: &Config,
+        peers: &Peers,
+        folder: &Path,
+        run: i64,
+    ) -> Result<Option<Apart>, RegionsError> {
+        if !config.vaulted() {
+            return Ok(None);
+        }
+        if config.parity == Parity::One || !peers.has_post() {
+            if config.parity == Parity::Nodes && peers.ranks > 1 {
+                return misuse("parity=nodes needs a handle that was opened with a way for bytes");
+            }
+            return config.suffices(config.folders.len()).map(|()| None);
+        }
+        let domain = config.domain.clone().unwrap_or_else(apart::host);
+        let (apart, seen) = apart::survey(peers, folder, &config.folders, (run, domain))?;
+        let shared = seen && config.suffices(config.folders.len()).is_ok();
+        if config.parity == Parity::Auto && shared {
+            return Ok(None);
+        }
+        config.suffices(apart.leaders.len())?;
+        if apart::is_repeated() {
+            return misuse(apart::NOT_REPEATED);
+        }
+        Ok(Some(apart))
     }
 
     /// From now on this memory is part of checkpoints, in place of what had this number.
@@ -260,16 +302,39 @@ impl Session {
         }
         let keep: Vec<(i64, Stamp)> = kept.iter().map(|k| (k.version, k.stamp)).collect();
         let (config, ranks, of) = (self.config.clone(), self.peers.ranks, label.clone());
-        let secure = move || steps::secure(&config, (&of, ranks), &path, flush, &keep);
+        // What goes through MPI is done by the thread that called: no other one may.
+        let together = self.protect_together(&label, &keep);
+        let alone = self.apart.is_none();
+        let secure = move || {
+            let secured =
+                steps::secure(&config, (&of, ranks), &path, flush, alone.then_some(&keep));
+            together.and(secured)
+        };
         if !self.config.background {
             return self.settle(&label, flush, secure());
         }
-        let thread = (flush || self.peers.leads()).then(|| {
+        let thread = (flush || self.apart.is_some() || self.peers.leads()).then(|| {
             let thread = thread::Builder::new().name("eyrie-regions".into()).spawn(secure);
             thread.map_err(file("start", Path::new("a thread")))
         });
         self.background = Some((label, flush, thread.transpose()?));
         Ok(())
+    }
+
+    /// Protects what all processes have written, by all nodes together, if that is how it is done.
+    fn protect_together(&self, label: &Label, keep: &[(i64, Stamp)]) -> Result<(), RegionsError> {
+        match &self.apart {
+            Some(apart) if self.config.vaulted() => {
+                let own = (&self.config, self.folder.as_path());
+                let done = apart::protect((&self.peers, apart), own, label, keep);
+                // An image of all processes may have been taken in the middle of that.
+                let again = done.is_err() && guard::repeats(&self.config, label);
+                let mut any = [i64::from(again)];
+                self.peers.most(&mut any)?;
+                if any == [1] { Ok(()) } else { done }
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Makes this process's part whole.
@@ -320,9 +385,14 @@ impl Session {
         let now = kept.iter().map(|k| k.stamp.order).max().unwrap_or(i64::MAX);
         let is = |label: &Label, k: &&Kept| (k.version, k.stamp) == (label.version, label.stamp);
         let own = (name, self.peers.rank);
-        store::retain(&store::parts(&self.folder), own, &|label| {
+        let near = |label: &Label| {
             label.stamp.order > now || kept.iter().any(|k| is(label, &k) && !k.protected)
-        })?;
+        };
+        let parts = store::parts(&self.folder);
+        store::retain(&parts, own, &near)?;
+        for rank in self.apart.iter().flat_map(|apart| apart.gone(&self.peers)) {
+            store::retain(&parts, (name, rank), &near)?;
+        }
         match &self.config.persistent {
             // What an earlier run flushed stays until this one has something newer there.
             Some(folder) if kept.iter().any(|k| k.flushed) => {

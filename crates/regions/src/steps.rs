@@ -9,11 +9,18 @@ use crate::{guard, store};
 use std::path::{Path, PathBuf};
 
 /// Makes this process's place ready. Returns how many runs there were before, as far as it knows.
-pub fn prepare(config: &Config, folder: &Path, peers: &Peers) -> Result<u32, RegionsError> {
+/// `looks`: into the vault, too; `gone`: processes that are on other nodes now.
+pub fn prepare(
+    config: &Config,
+    folder: &Path,
+    peers: &Peers,
+    (looks, gone): (bool, &[u32]),
+) -> Result<u32, RegionsError> {
     let mut seen = Vec::new();
     for place in [store::parts(folder), store::files(folder)] {
         store::make(&place)?;
         store::clean(&place, peers.rank)?;
+        gone.iter().try_for_each(|rank| store::clean(&place, *rank))?;
     }
     for folder in &config.folders {
         seen.extend(store::list(&store::parts(folder))?);
@@ -23,7 +30,7 @@ pub fn prepare(config: &Config, folder: &Path, peers: &Peers) -> Result<u32, Reg
         store::clean(folder, peers.rank)?;
         seen.extend(store::list(folder)?);
     }
-    let vault = if peers.leads() { guard::look(config)? } else { None };
+    let vault = if looks { guard::look(config)? } else { None };
     if let Some(mut vault) = vault {
         seen.extend(guard::list(&mut vault).0.into_iter().map(|held| held.label));
     }
@@ -43,14 +50,14 @@ pub fn finish(
     writer.finish(label, ranks).map_err(part(&name)).map(|_| ())
 }
 
-/// Protects what all processes have written: one does it for all. Each brings its part to the
-/// second level.
+/// Protects what all processes have written: one does it for all, if that is how it is done (`keep`
+/// says which checkpoints stay then). Each brings its part to the second level.
 pub fn secure(
     config: &Config,
     (label, ranks): (&Label, u32),
     path: &Path,
     flush: bool,
-    keep: &[(i64, Stamp)],
+    keep: Option<&Vec<(i64, Stamp)>>,
 ) -> Result<(), RegionsError> {
     let again = || guard::repeats(config, label);
     // Each may fail because an image of this process was taken in the middle of it.
@@ -60,7 +67,7 @@ pub fn secure(
             return copied;
         }
     }
-    if config.vaulted() && label.rank == 0 && !again() {
+    if let Some(keep) = keep.filter(|_| config.vaulted() && label.rank == 0 && !again()) {
         let protected = guard::protect(config, (label, ranks), keep);
         if protected.is_err() && !again() {
             return protected;

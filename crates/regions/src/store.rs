@@ -31,7 +31,8 @@ pub fn make(folder: &Path) -> Result<(), RegionsError> {
     made.map_err(file("make", folder))
 }
 
-fn names(folder: &Path) -> Result<Vec<String>, RegionsError> {
+/// Names of all files in a folder; none if it is not there.
+pub fn names(folder: &Path) -> Result<Vec<String>, RegionsError> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(file("read", folder))?,

@@ -4,11 +4,11 @@
 // The header says what a caller has to keep to.
 #![allow(clippy::missing_safety_doc)]
 
-use crate::c::{variable, which, words, write_text};
+use crate::c::{post, variable, which, words, write_text};
 use crate::config::Config;
 use crate::error::{RegionsError, note};
 use crate::kind::{Kind, Type};
-use crate::peers::{Most, Peers};
+use crate::peers::{Gather, Most, Peers, ReceiveAny, SendTo};
 use crate::session::{Region, Session, Which};
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::fs;
@@ -89,6 +89,26 @@ pub unsafe extern "C" fn eyrie_veloc_init(
     // SAFETY: the header hands over a function that can be called as long as the session is there,
     // and a string or NULL.
     unsafe { begin(words(file), Peers::new((rank, size), most, context)) }
+}
+
+/// The same, with the functions by which bytes are passed on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn eyrie_veloc_init_apart(
+    rank: c_int,
+    size: c_int,
+    most: Option<Most>,
+    gather: Option<Gather>,
+    send: Option<SendTo>,
+    receive: Option<ReceiveAny>,
+    context: *mut c_void,
+    file: *const c_char,
+) -> c_int {
+    // SAFETY: the header hands over functions that can be called as long as the session is there,
+    // and a string or NULL.
+    unsafe {
+        let peers = Peers::new((rank, size), most, context);
+        begin(words(file), peers.map(|peers| peers.with_post(post(gather, send, receive))))
+    }
 }
 
 #[unsafe(no_mangle)]

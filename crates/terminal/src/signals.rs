@@ -10,6 +10,16 @@ pub struct Held {
     pub before: libc::sigset_t,
 }
 
+impl Held {
+    /// Waits for one of them.
+    pub fn wait(&self) -> Option<i32> {
+        let mut signal = 0;
+        // SAFETY: both places are valid; the set was blocked before any thread began.
+        let failed = unsafe { libc::sigwait(&self.set, &mut signal) };
+        (failed == 0).then_some(signal)
+    }
+}
+
 /// Blocks `signals`, except for those that are ignored. To be called before any thread is started.
 pub fn hold(signals: &[i32]) -> Held {
     // SAFETY: all calls get valid places; zero is a valid sigset_t to be initialised.

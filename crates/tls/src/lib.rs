@@ -7,6 +7,7 @@
 //! Kept true: there is no way from a socket to a `Stream` but through `Secret`, so what is to be
 //! encrypted is; nothing of this is in a rank's process.
 
+mod callers;
 mod identity;
 mod route;
 mod secret;
@@ -15,6 +16,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+pub use callers::{Caller, Callers, next_call};
 pub use route::{End, Routes, prepare};
 pub use secret::Secret;
 pub use session::Session;

@@ -34,6 +34,11 @@ impl Runs {
         self.0.iter().flat_map(|(first, count)| *first..*first + *count)
     }
 
+    /// The runs as they are: the first chunk, and how many.
+    pub fn pairs(&self) -> &[(u64, u64)] {
+        &self.0
+    }
+
     pub fn count(&self) -> u64 {
         self.0.iter().map(|(_, count)| count).sum()
     }

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 
 from controller import kill_controller, unharmed
-from harness import EYRIE, alive, example, run_to_end
+from harness import EYRIE, alive, example, free_ports, run_to_end
 from hosts import PLAIN, Hosted, shell
 from nodes import SIZES, Nodes, checkpointed_again, expected, killed
 from restart import restart, save
@@ -218,6 +218,35 @@ def test_a_controller_dies_and_its_gateways_with_it():
         job.ends_as("farm")
 
 
+def test_blocked_clusters_are_silent_until_they_are_unblocked():
+    """Also when a gateway dies meanwhile, and the controller."""
+    expected("heat")
+    with Clusters("heat", 4, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        pair = ("last", "0", "1")
+        code, _, err = job.eyrie("clusters", "unblock", *pair, check=False)
+        assert code == 1 and "not blocked" in err, err
+        code, _, err = job.eyrie("clusters", "block", "last", "0", "7", check=False)
+        assert code == 1 and "no cluster '7'" in err, err
+        _, out, _ = job.eyrie("clusters", "block", *pair)
+        assert "nothing is under way" in out, out
+        carried = lambda: [g["carried"] for g in job.gateways_live()]
+        nothing = lambda: all(not c["bytes_sent"] and not c["bytes_received"] for c in carried())
+        assert not nothing(), job.gateways()
+        job.kill_gateways(0, 1)
+        job.eyrie("clusters", "block", *pair)
+        job.until(lambda: all(c["connections"] for c in carried()), "connections")
+        kill_controller(job)
+        job.until(lambda: all(c["connections"] for c in carried()), "connections")
+        job.eyrie("clusters", "block", *pair)
+        blocked = [c["blocked"] for c in job.status()["clusters"]]
+        silent = lambda cluster: [{"cluster": cluster, "silent": True}]
+        assert nothing() and blocked == [silent("1"), silent("0")], (blocked, job.gateways())
+        job.eyrie("clusters", "unblock", *pair)
+        job.ends_as("heat")
+        unharmed(job)
+
+
 def test_a_slow_node_holds_up_no_other_stream():
     """A node's daemon stands still; another's images still go to the other cluster."""
     expected("heat")
@@ -297,6 +326,30 @@ def test_a_host_that_takes_no_gateway_is_passed_over_and_tried_again():
         assert not job.count("rolled-back") and not job.count("diverged"), job.report()
 
 
+def test_gateways_listen_where_their_file_says():
+    """With the host that has a place for one, as soon as its port is free; the next one, too."""
+    expected("farm")
+    [port] = free_ports(1)
+    place = f"127.0.0.1:{port}"
+    text = f"alpha cluster=east slots=2\nbeta cluster=west\ngamma cluster=west gateway={place}\n"
+    taken = socket.create_server(("127.0.0.1", port))
+    with taken, shell() as rsh, hosted(rsh, text) as job:
+        job.until(lambda: f"no port of {port} " in job.stderr(), "a line on the console")
+        taken.close()
+        live = lambda: [g for c in job.status()["clusters"] if (g := c["gateway"])["pid"]]
+        first = job.until(lambda: len(found := live()) == 2 and found, "gateways")[1]
+        assert (first["host"], first["outside"]) == ("gamma", place), first
+        job.all_checkpointed()
+        job.eyrie("inject", "last", "kill-gateway", "1")
+        job.wait_event("gateway-back")
+        after = job.until(lambda: len(found := live()) == 2 and found, "gateways")[1]
+        assert (after["host"], after["outside"]) == ("gamma", place), after
+        assert after["pid"] != first["pid"], after
+        checkpointed_again(job)
+        unharmed(job)
+        job.ends_as("farm")
+
+
 def test_the_controller_of_hosts_in_clusters_dies():
     """The next one starts gateways on the hosts, too."""
     expected("farm")
@@ -360,6 +413,8 @@ def test_what_does_not_go_with_clusters_is_said():
         (["--clusters", "2"], "--nodes or --hosts"),
         (["--nodes", "2", "--clusters", "3"], "too few"),
         (["--nodes", "2", "--wan-rate", "10"], "--clusters"),
+        (["--nodes", "2", "--gateway-port", "7400"], "--clusters"),
+        (["--nodes", "2", "--clusters", "2", "--gateway-port", "7400"], "7400-7401"),
         (["--nodes", "2", "--clusters", "2", "--ft", "none"], "--ft logged"),
         (["--nodes", "2", "--clusters", "2", "--ft", "coordinated"], "--ft logged"),
     ):

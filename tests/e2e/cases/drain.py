@@ -314,7 +314,10 @@ def test_a_deadline_is_held_against_the_memory_of_ranks_without_images():
     with Nodes("heat", 3, ckpt_every=100000) as job:
         record = job.wait_running(4)
         steps = drain(job, "1", "--deadline", "0.001", code=1)
-        assert steps[0]["step"] == "late" and "it takes about" in steps[0]["text"], steps
+        late = steps[0]["text"]
+        assert steps[0]["step"] == "late" and "it takes about" in late, steps
+        ranks = ", ".join(str(rank) for rank in on_node(record, 1))
+        assert f"no time for its rank {ranks}" in late.replace("ranks", "rank"), steps
         assert steps[-1]["step"] == "lost", steps
         for rank in on_node(record, 1):
             job.wait_event("restored", rank=rank)
@@ -372,6 +375,29 @@ def test_a_node_that_leaves_is_not_asked_again():
         assert save[0] == 1 and "node 1" in save[2], save
         job.ends_as("farm")
         assert not job.count("rolled-back") and not job.count("diverged"), job.report()
+
+
+def test_a_drain_is_called_off_as_long_as_no_rank_has_moved():
+    """Ctrl-C ends the command and nothing else, and says how."""
+    expected("farm")
+    with Pointed("farm", 3, ckpt_every=0.5) as job:
+        record = ready(job)
+        refused(job, ["--cancel", "1"], "node 1 is not about to leave")
+        job.arm("leave-3")
+        with Asked(job, "1") as asked:
+            job.held_at("leave-3")
+            asked.process.send_signal(signal.SIGINT)
+            code, _, err = asked.over()
+        assert code == 128 + signal.SIGINT and "eyrie drain --cancel" in err, (code, err)
+        assert not job.count("node-stays"), job.report()
+        job.eyrie("drain", "--cancel", "last", "1")
+        job.wait_event("node-stays", node=1, text="it was called off")
+        job.let_go("leave-3")
+        drain(job, "1")
+        is_gone(job, 1, record)
+        refused(job, ["--cancel", "1"], "has left already")
+        job.ends_as("farm")
+        nothing_again(job, on_node(record, 1))
 
 
 def test_other_jobs_have_no_node_to_spare():

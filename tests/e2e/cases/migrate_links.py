@@ -96,7 +96,8 @@ def test_the_link_of_the_source_dies():
 
 
 def test_a_deadline_that_the_link_cannot_meet_is_told_at_once():
-    """By what images have taken over it; what is not out in time comes back from the newest ones."""
+    """By what images have taken over it; what is not out in time comes back from the newest ones. One
+    rank after the other is stopped, so that they do not share the link."""
     with over("heat") as (_, job):
         job.wait_running(4)
         job.eyrie("checkpoint", "last")
@@ -105,6 +106,10 @@ def test_a_deadline_that_the_link_cannot_meet_is_told_at_once():
         assert first["step"] == "late" and "it takes about" in first["text"], steps
         # Before anything else is, and not when the time is over.
         assert first["took_ms"] < last["took_ms"] and last["step"] == "lost", steps
+        assert "one after the other" in first["text"], steps
+        kinds = [e["event"] for e in job.events()]
+        way = kinds[kinds.index("node-leaving") : kinds.index("node-lost")]
+        assert way.count("checkpointing") <= way.count("checkpointed") + 1, way
         for rank in (2, 3):
             job.wait_event("restored", rank=rank)
         job.ends_as("heat")

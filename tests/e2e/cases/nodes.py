@@ -30,8 +30,8 @@ def expected(name):
 
 
 class Nodes(Job):
-    """A job over nodes (so many, or as these options say): knows their daemons, and what they leave
-    behind. Its ranks do not end before they are let."""
+    """A job over nodes (so many, or as these options say) that runs an example, or this command:
+    knows their daemons, and what they leave behind. Its ranks do not end before they are let."""
 
     def __init__(self, name, nodes, options=(), env=None, sizes=None, **more):
         if not _gate:
@@ -41,7 +41,7 @@ class Nodes(Job):
         self.gates = tempfile.mkdtemp(prefix="eyrie-test-")
         self.gate = os.path.join(self.gates, "gate")
         env = {"LD_PRELOAD": _gate[0], "EYRIE_TEST_GATE": self.gate, **(env or {})}
-        command = example(name) + (sizes or SIZES[name])
+        command = name if isinstance(name, list) else example(name) + (sizes or SIZES[name])
         super().__init__(command, options=options, env=env, **more)
 
     def close(self):

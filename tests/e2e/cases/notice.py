@@ -73,16 +73,41 @@ def test_without_time_it_ends_at_once():
         job.ends_as("farm")
 
 
-def test_what_cannot_leave_is_told_and_lost_when_its_time_is_over():
+def test_what_cannot_leave_is_checkpointed_at_once_and_lost_when_its_time_is_over():
+    """All ranks together, else nothing would be: they go back to that."""
     expected("farm")
-    options = ["--ft", "coordinated", "--grace", "1.5"]
-    with shell() as rsh, Hosted("farm", rsh, options, ckpt_every=0.3) as job:
-        record = ready(job)
+    options = ["--ft", "coordinated", "--grace", "100"]
+    with shell() as rsh, Hosted("farm", rsh, options, ckpt_every=3600) as job:
+        record = job.wait_running(4)
         os.kill(keeper(record, 1), signal.SIGTERM)
-        job.wait_event("node-lost", node=1)
-        for text in ("cannot leave the job", "do not leave jobs with --ft coordinated"):
+        job.all_checkpointed()
+        for text in ("all ranks are checkpointed now", "do not leave jobs with --ft coordinated"):
             job.until(lambda text=text: text in job.stderr(), text)
-        job.wait_event("rolled-back")
+        os.kill(keeper(record, 1), signal.SIGINT)
+        job.wait_event("node-lost", node=1)
+        job.wait_event("rolled-back", generation=1)
+        job.ends_as("farm")
+
+
+def test_what_is_not_protected_is_told():
+    with shell() as rsh, Hosted("farm", rsh, ["--ft", "none"]) as job:
+        record = job.wait_running(4)
+        os.kill(keeper(record, 1), signal.SIGTERM)
+        text = "is to end, and the job with it: it runs with --ft none"
+        job.until(lambda: text in job.stderr(), text)
+        job.ends_as("farm")
+
+
+def test_a_job_whose_controller_is_on_the_machine_is_saved():
+    """Also one on one machine, of which nobody has been told that states of it are to be saved."""
+    expected("farm")
+    with Nodes("farm", 2, ckpt_every=0.5) as job:
+        ready(job)
+        told = subprocess.run([EYRIE, "notice"], env=job.env, capture_output=True, text=True)
+        assert told.returncode == 0 and "it is saved" in told.stdout, told
+        saved(job)
+        restart(job, "--nodes", "2")
+        job.wait_event("restarted")
         job.ends_as("farm")
 
 
@@ -167,7 +192,7 @@ def test_the_notice_of_a_spot_instance_is_heeded():
         finally:
             hook.kill()
             server.shutdown()
-        assert hook.returncode == 0 and out.count("told ") == 3, out
+        assert hook.returncode == 0 and out.count("told ") == 4, out
         saved(job)
         restart(job, "--nodes", "2")
         job.ends_as("farm")

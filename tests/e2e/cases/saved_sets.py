@@ -89,6 +89,20 @@ def machine_ends(make):
         assert not job.count("diverged") and not job.count("rolled-back"), job.report()
 
 
+def every_other_checkpoint(make):
+    """A state is saved when all ranks have two newer checkpoints, and not before."""
+    expected("farm")
+    with make("farm", 2, save_every="2g") as job:
+        job.wait_running(4)
+        for count in (1, 2):
+            job.eyrie("checkpoint", "last")
+            job.eyrie("checkpoint", "last")
+            job.wait_event("flushed", count=count)
+        job.ends_as("farm")
+        sets = [e["generation"] for e in job.events() if e["event"] == "flushed"]
+        assert all(later - before >= 2 for before, later in zip([0, *sets], sets)), sets
+
+
 def copies_die(name, make):
     """The job goes back to what the folder has, not to the beginning, again and again."""
     expected(name)
@@ -143,6 +157,7 @@ def generated():
         yield f"farm_{mode}_goes_on_on_more_nodes", test
         yield f"farm_{mode}_copies_die", lambda m=make: copies_die("farm", m)
         yield f"farm_{mode}_machine_ends", lambda m=make: machine_ends(m)
+        yield f"farm_{mode}_every_other_checkpoint", lambda m=make: every_other_checkpoint(m)
     yield "farm_logged_controller_dies", lambda: logged_controller_dies("farm")
 
 

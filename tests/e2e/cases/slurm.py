@@ -21,15 +21,28 @@ exec "$@"
 """
 
 
+SCONTROL = """#!/bin/sh
+case "$*" in
+"show config") echo "KillWait                = 90 sec" ;;
+*"partition all") echo "PartitionName=all GraceTime=60 Hidden=NO" ;;
+*) exit 1 ;;
+esac
+"""
+
+
 @contextlib.contextmanager
 def allocation():
     """The variables of an allocation of three hosts, for four tasks."""
     with shell(SRUN) as path:
         srun = os.path.join(os.path.dirname(path), "srun")
         os.rename(path, srun)
+        with open(os.path.join(os.path.dirname(srun), "scontrol"), "w") as file:
+            os.chmod(file.fileno(), 0o755)
+            file.write(SCONTROL)
         yield srun, {
             "PATH": os.path.dirname(srun) + ":" + os.environ["PATH"],
             "SLURM_JOB_ID": "7",
+            "SLURM_JOB_PARTITION": "all",
             "SLURM_JOB_NODELIST": "n[08-09],login",
             "SLURM_TASKS_PER_NODE": "1(x2),2",
             "SLURM_NTASKS": "4",
@@ -47,6 +60,7 @@ def test_an_allocations_hosts_are_used():
             assert [r["node"] for r in record["ranks"]] == [0, 1, 2, 2], record
             with open(srun + ".log") as file:
                 assert sorted(file.read().split()) == ["login", "n08", "n09"]
+            assert record["grace_ms"] == 55_000, record
             job.all_checkpointed()
             os.kill(record["nodes"][1]["pid"], signal.SIGKILL)
             job.wait_event("node-lost", node=1)

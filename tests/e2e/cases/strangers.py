@@ -86,6 +86,31 @@ def test_strangers_are_closed_told_of_and_counted():
         assert not job.count("detected") and not job.count("node-lost"), job.report()
 
 
+def test_many_callers_who_say_nothing_keep_nobody_out():
+    """More of them than anybody listens to; a node that is lost meanwhile is replaced all the same,
+    and its node's daemon is let in. Nobody has a thread for each of them."""
+    expected("cg")
+    spared = Nodes("cg", 2, ckpt_every=0.5, options=["--spares", "1"])
+    with spared as job, contextlib.ExitStack() as held:
+        record = job.wait_running(4)
+        daemon = record["daemon_pid"]
+        [controller] = ports(daemon)
+        link = int(record["nodes"][1]["address"].rsplit(":", 1)[1])
+        other = record["nodes"][1]["pid"]
+        for port in (link, controller):
+            calls = [socket.create_connection(("127.0.0.1", port)) for _ in range(400)]
+            list(map(held.enter_context, calls))
+            # The first ones are hung up on.
+            assert calls[0].recv(1) == b"" and calls[100].recv(1) == b""
+        threads = lambda: [len(os.listdir(f"/proc/{pid}/task")) for pid in (daemon, other)]
+        job.until(lambda: max(threads()) < 350, "threads of those who were hung up on to end")
+        job.all_checkpointed()
+        job.kill_nodes(1)
+        job.wait_event("node-lost", node=1)
+        job.ends_as("cg")
+        assert job.count("node-lost") == 1, job.report()
+
+
 def test_a_repeated_introduction_is_worth_nothing():
     """What a node says to another is heard, and said again word for word."""
     expected("heat")

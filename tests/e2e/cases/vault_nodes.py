@@ -260,6 +260,23 @@ def test_a_domain_is_lost_as_a_whole():
             ends_without_going_back(job, "farm", victims)
 
 
+def test_a_domain_is_lost_as_a_whole_with_copies_on_partners():
+    """Both nodes of a switch at once: their copies, and outcomes, are behind the other one."""
+    expected("farm")
+    with shell() as rsh, tempfile.NamedTemporaryFile("w", prefix="eyrie-test-") as file:
+        file.write("".join(f"host{n} domain={'aabb'[n]}\n" for n in range(4)))
+        file.flush()
+        with Hosted("farm", rsh, hosts=file.name, ckpt_every=0.5) as job:
+            job.wait_running(4)
+            job.all_checkpointed(2)
+            images = [sorted(r["image_nodes"]) for r in job.status()["ranks"]]
+            assert images == [[0, 2], [1, 3], [0, 2], [1, 3]], images
+            job.kill_nodes(0, 1)
+            for rank in (0, 1):
+                job.wait_event("restored", rank=rank)
+            ends_without_going_back(job, "farm")
+
+
 def refused(options, says):
     with Nodes("farm", 2, options) as job:
         assert job.wait() == 2, job.report()

@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 /// Events to come.
+#[derive(Clone)]
 pub struct Agenda<E> {
     queue: BinaryHeap<Reverse<(Time, u64)>>,
     events: BTreeMap<u64, E>,
@@ -24,6 +25,11 @@ impl<E> Agenda<E> {
         self.numbered += 1;
         self.events.insert(self.numbered, event);
         self.queue.push(Reverse((time, self.numbered)));
+    }
+
+    /// The next one.
+    pub fn peek(&self) -> Option<&E> {
+        self.queue.peek().and_then(|Reverse((_, number))| self.events.get(number))
     }
 
     /// Takes the next one, and when it happens.

@@ -45,6 +45,7 @@ impl World {
                 }
             }
             ToNode::Restore(order) => self.order(at, order),
+            ToNode::Start { rank, incarnation } => self.start_told(at, rank, incarnation),
             ToNode::Copy { rank, generation, to } => self.copy(at, rank, generation, to),
             ToNode::Checkpoint { rank, generation, partner, hold, router } => {
                 self.check_quiet(at, rank, router);
@@ -77,6 +78,8 @@ impl World {
             ToNode::GoOn { rank } => self.rank_goes_on(at, rank),
             ToNode::Vacate => self.vacate(at),
             ToNode::Depart => self.perish(at),
+            ToNode::Halt { turn } => self.halt(at, turn),
+            ToNode::EndHalt => self.end_halt(at),
         }
         self.wake_pump(at);
     }
@@ -186,7 +189,7 @@ impl World {
     }
 
     /// Goes on with a restore as far as it can.
-    fn try_order(&mut self, at: Member, rank: u32) {
+    pub fn try_order(&mut self, at: Member, rank: u32) {
         let Some(node) = self.nodes.get_mut(&at) else { return };
         let Some((order, ticket)) = node.orders.get(&rank) else { return };
         let (order, ticket) = (order.clone(), *ticket);
@@ -230,7 +233,11 @@ impl World {
                 }
             }
         }
-        self.load(at, &order);
+        if order.told {
+            return self.load(at, &order);
+        }
+        let incarnation = order.incarnation;
+        self.tell(at, FromNode::Found { rank, image: generation, incarnation });
     }
 
     /// Puts log and determinants into the segment; the gate has them replicated.
@@ -299,6 +306,7 @@ impl World {
                 stands: false,
                 would_go_on: false,
                 held: false,
+                halted: false,
             },
             None => Proc {
                 incarnation,
@@ -311,6 +319,7 @@ impl World {
                 stands: false,
                 would_go_on: false,
                 held: false,
+                halted: false,
             },
         };
         self.check_alone(at, rank);
@@ -327,6 +336,7 @@ impl World {
             }
         }
         node.procs.insert(rank, proc);
+        self.halt_new(at, rank);
         self.trace(|| format!("{at} starts rank {rank} incarnation {incarnation}"));
         self.report.recoveries += u64::from(incarnation > 1);
         self.want(at, rank, None);
@@ -474,6 +484,7 @@ impl World {
         }
         // Of all that go back together nobody is who it was; else only this one is not.
         let back = self.controller.rolling_back.is_some();
+        node.halt = old.halt.filter(|_| back);
         let mut dead = if back { old.members } else { vec![] };
         dead.push(at);
         node.replicas.restart(&dead);

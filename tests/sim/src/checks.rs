@@ -101,6 +101,7 @@ impl World {
         least: u64,
     ) {
         let index = rank as usize;
+        self.check_hurt(rank, incarnation);
         self.truth.incarnation[index] = incarnation;
         let Some(words) = words else { return };
         let history = &mut self.truth.history[index];
@@ -170,7 +171,9 @@ impl World {
             self.nodes.get(m).is_none_or(|n| n.disk.contains_key(&(rank, generation)))
         };
         // Those that go in the same step are there until then.
-        if members.iter().chain(&self.going).filter(has).count() < 2.min(members.len()) {
+        let stay = members.iter().filter(|m| !self.going.contains(m)).count();
+        let all: BTreeSet<&Member> = members.iter().chain(&self.going).collect();
+        if all.into_iter().filter(has).count() < 2.min(stay.max(1)) {
             self.fail(format!(
                 "image {generation} of rank {rank} counts with less than two copies"
             ));
@@ -315,6 +318,9 @@ impl World {
             for (rank, proc) in &node.procs {
                 let op = self.programs[*rank as usize].get(proc.state.at);
                 text += &format!(", rank {rank} at {} {op:?}", proc.state.at);
+                let still = [("held", proc.held), ("stands", proc.stands), ("halted", proc.halted)];
+                let still = still.iter().filter(|s| s.1).map(|s| s.0);
+                text += &still.map(|word| format!(" ({word})")).collect::<String>();
             }
         }
         text

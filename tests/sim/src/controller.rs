@@ -4,6 +4,7 @@ use crate::reign::Effect;
 use crate::types::*;
 use crate::vault::Round;
 use crate::world::World;
+use eyrie_protocol::halt::Halt;
 use eyrie_protocol::membership::Member;
 use eyrie_protocol::pause::Pauses;
 use eyrie_protocol::recovery::{Action, Input, Planner};
@@ -44,6 +45,8 @@ pub struct Controller {
     pub standing: crate::leave::Standing,
     /// Checkpoints of ranks that have routers.
     pub pauses: Pauses,
+    /// Who wants the job to stand still.
+    pub halt: Halt,
 }
 
 fn empty(ranks: usize) -> Vec<Retention> {
@@ -84,6 +87,7 @@ impl Controller {
             sets: BTreeMap::new(),
             standing: crate::leave::Standing::default(),
             pauses: Pauses::default(),
+            halt: Halt::default(),
         }
     }
 }
@@ -138,9 +142,9 @@ impl World {
                     let point = kept.filter(|k| k.generation == generation).map(|k| &k.point);
                     let least = point.map(|p| p.det_pos).next().unwrap_or(0);
                     self.check_restore(rank, incarnation, words.as_ref(), least);
-                    self.check_hurt(rank, incarnation);
-                    let stumble = None;
-                    let order = Order { rank, incarnation, generation, from, words, stumble };
+                    // At the beginning there is nothing to be looked for.
+                    let (stumble, told) = (None, incarnation == 1);
+                    let order = Order { rank, incarnation, generation, from, words, stumble, told };
                     self.order_at(at, order);
                     self.fault_nearby(6);
                 }
@@ -215,7 +219,7 @@ impl World {
 
     /// An image counts, or never will: the next one may be begun.
     pub fn capture_over(&mut self, rank: u32, generation: u32) {
-        let (now, slot) = (self.now, self.slot(rank));
+        let (now, slot) = (self.ranks_time(), self.slot(rank));
         if self.controller.capturing.get(&rank) == Some(&generation) {
             self.controller.capturing.remove(&rank);
             let capturing = |r: &u32| self.controller.capturing.contains_key(r);
@@ -416,6 +420,7 @@ impl World {
             FromNode::ImageBad { rank, incarnation, generation, at } => {
                 self.planner(Input::ImageBad { rank, incarnation, generation, at });
             }
+            FromNode::Found { rank, image, incarnation: n } => self.found(member, rank, image, n),
             FromNode::Unfit { rank, incarnation, at } => self.unfit(rank, incarnation, at),
             FromNode::Stored { rank, generation, image, partner } => {
                 self.pause_over(rank, generation);
@@ -451,6 +456,7 @@ impl World {
             }
             FromNode::Paused { rank, generation } => self.paused(member, rank, generation),
             FromNode::Guarded { round } => self.planner(Input::Guarded { from: member, round }),
+            FromNode::Halted { turn } => self.node_halted(member.node, turn),
             FromNode::Down => {}
         }
     }
@@ -520,10 +526,14 @@ impl World {
 
     /// Orders the checkpoints that are due.
     pub fn schedule(&mut self) {
-        let now = self.now;
+        let now = self.ranks_time();
         self.check_awaited();
+        self.tend_halt();
         if self.controller.rolling_back.is_none() {
-            while let Some(rank) = self.controller.scheduler.pick(now) {
+            // What is due by the clock is so by the ranks' clock.
+            while !self.controller.halt.stopped()
+                && let Some(rank) = self.controller.scheduler.pick(now)
+            {
                 if !self.units.is_empty() {
                     if !self.order_set(rank, false) {
                         self.controller.scheduler.finished(rank, now);
@@ -554,7 +564,7 @@ impl World {
 
     /// After everything went back to the beginning.
     pub fn renew_scheduler(&mut self) {
-        let (every, now) = (self.controller.every, self.now);
+        let (every, now) = (self.controller.every, self.ranks_time());
         let ranks = (0..self.ranks()).map(|r| self.slot(r) + 1).max().unwrap_or(1);
         self.controller.scheduler = Scheduler::new(ranks, every, every / 3, now);
     }

@@ -113,8 +113,14 @@ impl World {
         if victims.len() < 2 {
             return;
         }
-        let Some(member) = self.random.pick(&victims) else { return };
-        let Some(conn) = self.controller.conns.get(&member).copied() else { return };
+        if let Some(member) = self.random.pick(&victims) {
+            self.cut_this_off(member);
+        }
+    }
+
+    /// Whether it had a controller.
+    pub fn cut_this_off(&mut self, member: Member) -> bool {
+        let Some(conn) = self.controller.conns.get(&member).copied() else { return false };
         self.trace(|| format!("FAULT {member} is cut off"));
         self.count_death();
         self.conns[conn].blocked = true;
@@ -122,6 +128,7 @@ impl World {
         self.at(after, Event::Suspect { member });
         let after = after + 200 + self.random.below(3000);
         self.at(after, Event::Perish { member, conn });
+        true
     }
 
     /// A node that was cut off gives the controller up, if it was with no other one since.

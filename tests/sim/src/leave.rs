@@ -52,6 +52,12 @@ impl World {
             self.bear_less();
             self.fault_nearby(3);
         }
+        if self.small {
+            // One is enough, if it came about.
+            return if self.report.left == 0 {
+                self.at(3_000, Event::Drain)
+            };
+        }
         let after = 500 + self.random.below(6000);
         self.at(after, Event::Drain);
     }
@@ -149,7 +155,7 @@ impl World {
             }
             let counts = |r: &u32| self.controller.standing.ranks.get(r).map(|s| s.1);
             all &= ranks.iter().all(|r| counts(r) == Some(true));
-            let now = self.now;
+            let now = self.ranks_time();
             if ranks.iter().all(|r| counts(r).is_none())
                 && self.controller.scheduler.begin(unit, now)
                 && !self.order_set(unit, true)
@@ -166,7 +172,7 @@ impl World {
     }
 
     fn order_stand(&mut self, rank: u32) {
-        let now = self.now;
+        let now = self.ranks_time();
         if !self.controller.scheduler.begin(rank, now) {
             return;
         }
@@ -282,6 +288,7 @@ impl World {
             self.report.emptied += 1;
             self.planner(Input::Joined { member, spare: true });
             self.tell_floors(member);
+            self.tell_halt(member);
         }
     }
 

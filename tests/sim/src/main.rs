@@ -1,16 +1,17 @@
 //! `eyrie-sim [--mutation NAME] [--trace] [KIND] FIRST [COUNT]`: runs seeds; says which fail and
 //! why. Without a kind jobs are simulated in mode `logged`, with `--vault`, `--units`,
 //! `--cluster-units`, `--outside`, `--drain`, `--routed` other jobs (see `Config`), with one of
-//! `OTHERS` something else.
+//! `OTHERS` something else. `--every-step` goes through a small job (`--small`) once for every
+//! fault at every step of it, `--fault STEP:WHAT` once with that one.
 
-use eyrie_sim::{Config, Mutation, Report, led, links, reigns, run, ties, together};
+use eyrie_sim::{Config, Mutation, Report, led, links, reigns, run, steps, ties, together};
 use std::fmt::{Debug, Display};
 use std::process::ExitCode;
 use std::time::Instant;
 
 const USAGE: &str = "usage: eyrie-sim [--together [--vault] | --links | --ties | --reigns |\n  \
                      --led | --cluster-units | --outside | [--units] [--vault] [--routed]\n  \
-                     [--drain]]\n  \
+                     [--drain] [--halts] [--small] [--every-step | --fault STEP:WHAT]]\n  \
                      [--trace] [--mutation NAME] FIRST-SEED [HOW-MANY]";
 /// Simulations of their own.
 const OTHERS: [&str; 5] = ["--together", "--links", "--ties", "--reigns", "--led"];
@@ -20,6 +21,9 @@ const OTHERS: [&str; 5] = ["--together", "--links", "--ties", "--reigns", "--led
 struct Ask {
     kinds: Vec<String>,
     mutation: Option<String>,
+    /// At every step of a small job one; or this one.
+    every_step: bool,
+    fault: Option<steps::At>,
     trace: bool,
     first: u64,
     count: u64,
@@ -43,16 +47,25 @@ impl Ask {
         run: impl Fn(u64) -> Result<R, String>,
         add: impl Fn(&mut R, &R),
     ) -> ExitCode {
+        self.seeds_with(|seed| run(seed).map_err(|why| (String::new(), why)), add)
+    }
+
+    /// The same of runs that say with what other arguments one is run again.
+    fn seeds_with<R: Default + Display>(
+        &self,
+        run: impl Fn(u64) -> Result<R, (String, String)>,
+        add: impl Fn(&mut R, &R),
+    ) -> ExitCode {
         let (mut total, mut failed, begun) = (R::default(), 0, Instant::now());
         for seed in self.first..self.first + self.count {
             match run(seed) {
                 Ok(report) => add(&mut total, &report),
-                Err(why) => {
+                Err((with, why)) => {
                     failed += 1;
                     println!("seed {seed} failed: {why}");
                     let kinds: String = self.kinds.iter().map(|k| format!(" {k}")).collect();
                     let name = self.mutation.iter().map(|m| format!(" --mutation {m}"));
-                    let more = kinds + &name.collect::<String>();
+                    let more = kinds + &name.collect::<String>() + &with;
                     let again = "cargo run -q -p eyrie-sim -- --trace";
                     println!("  again, step by step: {again}{more} {seed}");
                 }
@@ -65,11 +78,22 @@ impl Ask {
 }
 
 fn read(mut args: impl Iterator<Item = String>) -> Result<Ask, String> {
-    let jobs = ["--vault", "--units", "--cluster-units", "--outside", "--drain", "--routed"];
+    let jobs = [
+        "--vault",
+        "--units",
+        "--cluster-units",
+        "--outside",
+        "--drain",
+        "--routed",
+        "--halts",
+        "--small",
+    ];
     let (mut ask, mut numbers) = (Ask::default(), Vec::new());
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--trace" => ask.trace = true,
+            "--every-step" => ask.every_step = true,
+            "--fault" => ask.fault = Some(args.next().unwrap_or_default().parse()?),
             "--mutation" => ask.mutation = Some(args.next().unwrap_or_default()),
             kind if jobs.contains(&kind) || OTHERS.contains(&kind) => ask.kinds.push(arg),
             number => numbers.push(number.parse::<u64>().map_err(|_| String::from(USAGE))?),
@@ -107,14 +131,42 @@ fn simulate(ask: &Ask) -> Result<ExitCode, String> {
     }
     let all = Mutation::ALL.into_iter().chain(Mutation::UNITS);
     let all = all.chain(Mutation::CLUSTERS).chain(Mutation::ROUTED).chain(Mutation::SITES);
+    let all = all.chain(Mutation::HALTS);
     let mutation = ask.mistake(&all.collect::<Vec<_>>())?;
     let [vault, units] = ["--vault", "--units"].map(|kind| ask.is(kind));
     let [drain, routed] = ["--drain", "--routed"].map(|kind| ask.is(kind));
     let [clusters, outside] = ["--cluster-units", "--outside"].map(|kind| ask.is(kind));
-    let job = |seed| {
-        run(Config { seed, vault, units, clusters, outside, drain, routed, mutation, trace })
+    let halts = ask.is("--halts");
+    let small = ask.is("--small");
+    let job = |seed| Config {
+        seed,
+        vault,
+        units,
+        clusters,
+        outside,
+        drain,
+        routed,
+        halts,
+        small,
+        mutation,
+        trace,
     };
-    Ok(ask.seeds(job, Report::add))
+    if ask.every_step {
+        let with = |at: steps::At| format!(" --fault {at}");
+        let with = |at: Option<steps::At>| at.map_or_else(|| String::from(" --small"), with);
+        let one = |seed| steps::run(job(seed)).map_err(|(at, why)| (with(at), why));
+        return Ok(ask.seeds_with(one, steps::Report::add));
+    }
+    if let Some(at) = ask.fault {
+        return Ok(ask.seeds_with(
+            |seed| {
+                let with = |why| (format!(" --fault {at}"), why);
+                steps::run_one(job(seed), at).map_err(with)
+            },
+            Report::add,
+        ));
+    }
+    Ok(ask.seeds(|seed| run(job(seed)), Report::add))
 }
 
 fn main() -> ExitCode {

@@ -6,6 +6,7 @@ use crate::types::{End, Packet, Time};
 use std::collections::VecDeque;
 
 /// A connection. What is sent by side 0 is in `queues[0]`.
+#[derive(Clone)]
 pub struct Conn {
     pub ends: [End; 2],
     /// Whether each side still takes part.

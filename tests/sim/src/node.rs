@@ -29,15 +29,19 @@ pub struct Proc {
     pub would_go_on: bool,
     /// It stands, as its node leaves.
     pub held: bool,
+    /// It stands, as the job does.
+    pub halted: bool,
 }
 
 /// An image on a node's disk.
+#[derive(Clone)]
 pub struct Stored {
     pub image: Rc<Image>,
     pub bad: bool,
 }
 
 /// A connection to another node.
+#[derive(Clone)]
 pub struct Peer {
     pub conn: usize,
     /// From where on a channel is to be sent on this connection, once the receiver has said so.
@@ -47,6 +51,7 @@ pub struct Peer {
 }
 
 /// One node in one incarnation.
+#[derive(Clone)]
 pub struct Node {
     pub member: Member,
     pub gate: Gate,
@@ -83,6 +88,8 @@ pub struct Node {
     pub standing: Standing,
     /// How often each unit went back.
     pub lives: BTreeMap<u32, u32>,
+    /// The order by which its ranks stand, and whether it was answered.
+    pub halt: Option<(u64, bool)>,
 }
 
 impl Node {
@@ -113,6 +120,7 @@ impl Node {
             sets: Vec::new(),
             vacated: Vec::new(),
             lives: BTreeMap::new(),
+            halt: None,
         }
     }
 
@@ -207,11 +215,13 @@ impl World {
         if proc.incarnation != incarnation || proc.done || proc.held {
             return;
         }
-        if proc.stands {
+        if proc.stands || proc.halted {
             proc.would_go_on = true;
             return;
         }
-        let Some(op) = self.programs[rank as usize].get(proc.state.at).copied() else {
+        let next = proc.state.at;
+        self.check_stands(at, rank);
+        let Some(op) = self.programs[rank as usize].get(next).copied() else {
             return self.rank_ends(at, rank);
         };
         let went = match op {

@@ -195,28 +195,38 @@ impl World {
         self.faults_left -= 1;
         self.report.faults += 1;
         match self.random.below(4) {
-            0 => self.kill_this_rank(rank),
-            1 => self.kill_this_node(self.router_of(rank)),
-            2 => self.kill_this_node(self.controller.planner.home(rank)),
+            0 => {
+                self.kill_this_rank(rank);
+            }
+            1 => {
+                self.kill_this_node(self.router_of(rank));
+            }
+            2 => {
+                self.kill_this_node(self.controller.planner.home(rank));
+            }
             _ => self.kill_controller(),
         }
     }
 
-    fn kill_this_rank(&mut self, rank: u32) {
+    /// Whether it lived.
+    pub fn kill_this_rank(&mut self, rank: u32) -> bool {
         let at = |n: &&crate::node::Node| n.procs.get(&rank).is_some_and(|p| !p.done);
-        let Some(node) = self.nodes.values_mut().find(|n| at(&&**n)) else { return };
+        let Some(node) = self.nodes.values_mut().find(|n| at(&&**n)) else { return false };
         let (at, proc) = (node.member, node.procs.remove(&rank));
-        let Some(incarnation) = proc.map(|p| p.incarnation) else { return };
-        self.trace(|| format!("FAULT rank {rank} on {at} dies in its checkpoint"));
+        let Some(incarnation) = proc.map(|p| p.incarnation) else { return false };
+        self.trace(|| format!("FAULT rank {rank} on {at} dies"));
         self.truth.hurt.insert(self.slot(rank));
         self.tell(at, FromNode::RankDied { rank, incarnation });
+        true
     }
 
-    fn kill_this_node(&mut self, member: Option<Member>) {
+    /// Whether it lived, and others do.
+    pub fn kill_this_node(&mut self, member: Option<Member>) -> bool {
         let there = member.filter(|m| self.nodes.contains_key(m) && self.nodes.len() > 1);
-        let Some(member) = there else { return };
-        self.trace(|| format!("FAULT {member} dies in a checkpoint"));
+        let Some(member) = there else { return false };
+        self.trace(|| format!("FAULT {member} dies"));
         self.count_death();
         self.perish(member);
+        true
     }
 }

@@ -14,13 +14,14 @@ use eyrie_protocol::recovery::{Input, Planner};
 const REJOINING: Time = 1_500;
 
 /// What a turn of the controller leads to.
+#[derive(Clone)]
 pub enum Effect {
     Say(Member, ToNode),
     Print { rank: u32, line: u64 },
 }
 
 /// At which step of its next turn the controller dies.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
     Unwritten,
     Torn,
@@ -29,7 +30,12 @@ pub enum Fate {
     HalfSent,
 }
 
+impl Fate {
+    pub const ALL: [Fate; 4] = [Fate::Unwritten, Fate::Torn, Fate::Written, Fate::HalfSent];
+}
+
 /// What outlives the controller.
+#[derive(Clone)]
 pub struct Journal {
     bytes: Vec<u8>,
     /// What each record told the planner.
@@ -86,6 +92,7 @@ impl World {
             }
             Event::Rejoined { deaths } => *deaths == self.report.controllers,
             Event::Schedule | Event::Suspect { .. } | Event::Join | Event::Drain => true,
+            Event::Hold | Event::LetGo { .. } => true,
             _ => false,
         }
     }
@@ -95,8 +102,7 @@ impl World {
         if self.journal.is_none() || self.dead {
             return;
         }
-        let fates = [Fate::Unwritten, Fate::Torn, Fate::Written, Fate::HalfSent];
-        self.fate = self.random.pick(&fates);
+        self.fate = self.random.pick(&Fate::ALL);
         let fate = self.fate;
         self.trace(|| format!("FAULT the controller dies in its next turn: {fate:?}"));
     }
@@ -115,6 +121,7 @@ impl World {
                 Effect::Print { rank, line } => (None, Some((rank, line))),
             });
         }
+        self.decided = Some(!plans.is_empty() || !effects.is_empty());
         let early = self.mutated(Mutation::EffectsUnwritten);
         let lost = matches!(fate, Some(Fate::Unwritten | Fate::Torn));
         if let Some(journal) = &mut self.journal
@@ -185,6 +192,7 @@ impl World {
             let rest = lines.into_iter().skip(printed);
             self.turn.extend(rest.map(|line| Effect::Print { rank, line }));
         }
+        self.take_over_halt();
         self.end_turn(None);
         let deaths = self.report.controllers;
         self.at(REJOINING, Event::Rejoined { deaths });

@@ -34,7 +34,7 @@ pub struct Stream {
 }
 
 /// One node's segment.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Segment {
     pub det: BTreeMap<u32, Words>,
     pub streams: BTreeMap<Channel, Stream>,

@@ -1,21 +1,26 @@
-//! Jobs whose ranks come back alone, with copies in the other of two clusters (`--copies outside`):
-//! all nodes of one may die at once.
+//! Jobs whose ranks come back alone, with copies in the other of two clusters (`--copies outside`),
+//! or domains: all nodes of one may die at once.
 
 use crate::types::Mutation;
 use crate::world::World;
 use eyrie_protocol::membership::{Member, Neighbours};
 
 impl World {
-    /// Copies of images and outcomes are in the other cluster.
+    /// Copies of images and outcomes are in the other cluster, or of nodes that fail together in
+    /// the other half.
     pub fn copy_outside(&mut self, nodes: u32) {
-        let of = (0..nodes).map(|node| node * 2 / nodes).collect();
-        self.sites = Neighbours::new(2, of, true);
+        let of: Vec<u32> = (0..nodes).map(|node| node * 2 / nodes).collect();
+        self.sites = Neighbours::new(2, of.clone(), true);
+        let copies = match self.random.one_in(2) {
+            true => self.sites.clone(),
+            false => Neighbours::default().with_domains(of),
+        };
         if !self.mutated(Mutation::OutcomesInRing) {
-            self.neighbours = self.sites.clone();
+            self.neighbours = copies.clone();
         }
         if !self.mutated(Mutation::ImagesInRing) {
             let planner = self.controller.planner.clone();
-            self.controller.planner = planner.with_neighbours(self.sites.clone());
+            self.controller.planner = planner.with_neighbours(copies);
         }
     }
 

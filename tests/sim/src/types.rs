@@ -58,6 +58,11 @@ pub enum ToNode {
         ranks: Vec<u32>,
     },
     Restore(Order),
+    /// The image of a rank is there: it may be started.
+    Start {
+        rank: u32,
+        incarnation: u32,
+    },
     Copy {
         rank: u32,
         generation: u32,
@@ -136,6 +141,11 @@ pub enum ToNode {
     Vacate,
     /// The node has left.
     Depart,
+    /// Ranks stand still from now on.
+    Halt {
+        turn: u64,
+    },
+    EndHalt,
 }
 
 /// A rank to be brought back.
@@ -147,6 +157,8 @@ pub struct Order {
     pub from: Option<Member>,
     pub words: Option<Words>,
     pub stumble: Option<Stumble>,
+    /// It may be started; else its node says first that its image is there.
+    pub told: bool,
 }
 
 /// Why a node that was told to bring a rank back cannot have it for now.
@@ -177,6 +189,12 @@ pub enum FromNode {
         incarnation: u32,
         generation: u32,
         at: Member,
+    },
+    /// What the rank is to be brought back from is there.
+    Found {
+        rank: u32,
+        image: u32,
+        incarnation: u32,
     },
     /// The rank cannot be brought back there for now.
     Unfit {
@@ -231,6 +249,10 @@ pub enum FromNode {
     Down,
     Guarded {
         round: u64,
+    },
+    /// All ranks stand still by this order.
+    Halted {
+        turn: u64,
     },
 }
 
@@ -391,6 +413,22 @@ pub enum Event {
     Rejoined {
         deaths: u64,
     },
+    /// Somebody wants the job to stand still, or not.
+    Hold,
+    /// It does so no more.
+    LetGo {
+        holder: eyrie_protocol::halt::Holder,
+    },
+    /// A rank has come to stand by this order.
+    Halted {
+        at: Member,
+        rank: u32,
+        turn: u64,
+    },
+    /// What is on a connection gets through again.
+    Heal {
+        conn: usize,
+    },
     /// A node is asked to leave.
     Drain,
     /// Somebody who takes part in a checkpoint of a rank with a router dies.
@@ -500,6 +538,18 @@ pub enum Mutation {
     ImagesInRing,
     /// So are those of outcomes.
     OutcomesInRing,
+    /// An answer to any order says that a node's ranks stand.
+    AnyAnswer,
+    /// A node that joins is not told that ranks stand still.
+    NewcomerRuns,
+    /// The planner is not told that a rank is going to start.
+    StartsUntold,
+    /// Ranks that are started while others stand run.
+    StartsRunning,
+    /// The hold of a client that vanished does not lapse.
+    LeaseForever,
+    /// A new controller takes clients of the one before for its own.
+    ClientsRemembered,
 }
 
 impl Mutation {
@@ -534,6 +584,14 @@ impl Mutation {
     ];
     /// Those of copies in another cluster.
     pub const SITES: [Mutation; 2] = [Mutation::ImagesInRing, Mutation::OutcomesInRing];
+    /// Those of jobs that stand still.
+    pub const HALTS: [Mutation; 5] = [
+        Mutation::AnyAnswer,
+        Mutation::NewcomerRuns,
+        Mutation::StartsRunning,
+        Mutation::LeaseForever,
+        Mutation::ClientsRemembered,
+    ];
     /// All others.
     pub const ALL: [Mutation; 27] = [
         Mutation::OpenGate,
@@ -563,6 +621,7 @@ impl Mutation {
         Mutation::NotHeld,
         Mutation::NotEmptied,
         Mutation::PlaceForImage,
+        Mutation::StartsUntold,
     ];
 
     /// Whether it is of nodes that leave.

@@ -9,6 +9,7 @@ use eyrie_protocol::recovery::Input;
 use std::collections::BTreeMap;
 
 /// When which nodes are so; with chances of its own, so that all else is as it is without.
+#[derive(Clone)]
 pub struct Unfit {
     random: Random,
     /// Whether that comes in this run.
@@ -43,9 +44,36 @@ impl World {
     pub fn order_at(&mut self, at: Member, order: Order) {
         let (rank, incarnation) = (order.rank, order.incarnation);
         let stumble = self.stumbles(at, incarnation);
+        let told = order.told;
         self.say_to(at, ToNode::Restore(Order { stumble, ..order }));
-        if stumble != Some(Stumble::NoImage) {
+        if told {
             self.planner(Input::Starting { rank, incarnation });
+        }
+    }
+
+    /// A node has what a rank is to be brought back from: it is told to start it.
+    pub fn found(&mut self, at: Member, rank: u32, generation: u32, incarnation: u32) {
+        // Another order may be on its way.
+        if self.controller.planner.incarnation(rank) != incarnation {
+            return;
+        }
+        if generation > 0 {
+            // Where it came from may die.
+            self.planner(Input::Stored { rank, incarnation, generation, at: vec![at] });
+        }
+        if !self.mutated(Mutation::StartsUntold) {
+            self.planner(Input::Starting { rank, incarnation });
+        }
+        self.say_to(at, ToNode::Start { rank, incarnation });
+    }
+
+    /// The node may do so.
+    pub fn start_told(&mut self, at: Member, rank: u32, incarnation: u32) {
+        let Some(node) = self.nodes.get_mut(&at) else { return };
+        let Some((order, _)) = node.orders.get_mut(&rank) else { return };
+        if order.incarnation == incarnation {
+            order.told = true;
+            self.try_order(at, rank);
         }
     }
 

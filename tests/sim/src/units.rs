@@ -13,6 +13,7 @@ use eyrie_protocol::sets::{self, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A set that is being taken at a node.
+#[derive(Clone)]
 pub struct Set {
     generation: u32,
     parts: Vec<(u32, Option<Member>)>,
@@ -24,6 +25,13 @@ pub struct Set {
     hold: bool,
     /// All stand, and this is kept when those of other nodes do, too.
     kept: Vec<(u32, Option<Member>, Image)>,
+}
+
+impl Set {
+    /// Whether it is the one of that number that this rank is in.
+    fn is(&self, generation: u32, rank: u32) -> bool {
+        self.generation == generation && self.parts.iter().any(|p| p.0 == rank)
+    }
 }
 
 impl World {
@@ -77,8 +85,9 @@ impl World {
             self.at(after, Event::Stand { at, rank, generation });
         }
         let Some(node) = self.nodes.get_mut(&at) else { return };
+        let first = parts.first().map_or(0, |p| p.0);
         node.sets.push(Set { generation, parts, left, early, hold, kept: Vec::new() });
-        self.end_set_if_all_stand(at, generation);
+        self.end_set_if_all_stand(at, generation, first);
     }
 
     /// A rank stands.
@@ -90,19 +99,20 @@ impl World {
         match node.procs.get_mut(&rank).filter(|p| !p.done) {
             Some(proc) => proc.stands = true,
             // Without it there is no set.
-            None => return self.give_up_set(at, generation),
+            None => return self.give_up_set(at, generation, rank),
         }
-        self.end_set_if_all_stand(at, generation);
+        self.end_set_if_all_stand(at, generation, rank);
     }
 
-    fn end_set_if_all_stand(&mut self, at: Member, generation: u32) {
+    /// Of units of one node the sets may have the same number.
+    fn end_set_if_all_stand(&mut self, at: Member, generation: u32, rank: u32) {
         let Some(node) = self.nodes.get_mut(&at) else { return };
-        let whole = |s: &Set| s.generation == generation && s.left.is_empty() && s.kept.is_empty();
+        let whole = |s: &Set| s.is(generation, rank) && s.left.is_empty() && s.kept.is_empty();
         let Some(index) = node.sets.iter().position(whole) else { return };
         let stands = |r: &u32| node.procs.get(r).is_some_and(|p| p.stands);
         let set = &node.sets[index];
         if !set.parts.iter().all(|p| set.early.contains_key(&p.0) || stands(&p.0)) {
-            return self.give_up_set(at, generation);
+            return self.give_up_set(at, generation, rank);
         }
         let mut set = node.sets.remove(index);
         let mut images = Vec::new();
@@ -157,9 +167,9 @@ impl World {
         sets.into_iter().flatten().filter(of).for_each(|s| s.hold = false);
     }
 
-    fn give_up_set(&mut self, at: Member, generation: u32) {
+    fn give_up_set(&mut self, at: Member, generation: u32, rank: u32) {
         let Some(node) = self.nodes.get_mut(&at) else { return };
-        let this = |s: &Set| s.generation == generation;
+        let this = |s: &Set| s.is(generation, rank);
         let Some(index) = node.sets.iter().position(this) else { return };
         let set = node.sets.remove(index);
         self.unit_goes_on(at, &set);
@@ -172,7 +182,7 @@ impl World {
             let Some(node) = self.nodes.get_mut(&at) else { return };
             let Some(proc) = node.procs.get_mut(rank) else { continue };
             proc.stands = false;
-            if std::mem::take(&mut proc.would_go_on) {
+            if !proc.halted && std::mem::take(&mut proc.would_go_on) {
                 let (rank, incarnation) = (*rank, proc.incarnation);
                 let after = 1 + self.random.below(10);
                 self.at(after, Event::Step { at, rank, incarnation });

@@ -38,6 +38,10 @@ pub struct Config {
     pub drain: bool,
     /// Messages between nodes go by routers.
     pub routed: bool,
+    /// The job is told to stand still now and then.
+    pub halts: bool,
+    /// Few ranks that do little, as a fault is tried at every step.
+    pub small: bool,
     pub mutation: Option<Mutation>,
     pub trace: bool,
 }
@@ -62,6 +66,9 @@ pub struct Report {
     pub left: u64,
     /// Nodes that joined again without anything, when their ranks had migrated.
     pub emptied: u64,
+    /// Orders to stand still, and how often all did.
+    pub halts: u64,
+    pub stood: u64,
     /// In a sum of reports: how many were.
     pub ended_lost: u64,
 }
@@ -79,6 +86,8 @@ impl Report {
         self.unfit += other.unfit;
         self.left += other.left;
         self.emptied += other.emptied;
+        self.halts += other.halts;
+        self.stood += other.stood;
         self.ended_lost += u64::from(other.lost);
     }
 }
@@ -90,7 +99,8 @@ impl std::fmt::Display for Report {
             "{} events, {} faults, {} nodes lost, {} ranks restored, {} checkpoints, {} read out \
              of the vault, {} times back to the beginning, {} times no place for a rank, \
              {} controllers lost, {} nodes left ({} \
-             joined again), {} jobs lost with their last node",
+             joined again), {} times told to stand still ({} times all did), \
+             {} jobs lost with their last node",
             self.events,
             self.faults,
             self.node_deaths,
@@ -102,12 +112,15 @@ impl std::fmt::Display for Report {
             self.controllers,
             self.left,
             self.emptied,
+            self.halts,
+            self.stood,
             self.ended_lost
         )
     }
 }
 
 /// Everything.
+#[derive(Clone)]
 pub struct World {
     pub now: Time,
     pub random: Random,
@@ -152,6 +165,9 @@ pub struct World {
     pub going: Vec<Member>,
     /// What was true before its last turn.
     pub before: Option<Truth>,
+    /// Whether the controller decided something in what happened last, if that was its turn.
+    pub decided: Option<bool>,
+    pub small: bool,
     agenda: Agenda<Event>,
     trace: bool,
 }
@@ -160,7 +176,11 @@ pub struct World {
 fn size(config: Config, random: &mut Random) -> (u32, u32) {
     let united = config.units || config.clusters;
     let (fewest, spread) = if united { (4, 2) } else { (2, 4) };
-    let ranks = fewest + random.below(4) as u32;
+    let (fewest, spread, more) = match config.small {
+        true => (fewest.min(3), 2, 2),
+        false => (fewest, spread, 4),
+    };
+    let ranks = fewest + random.below(more) as u32;
     let least = match config {
         Config { vault: true, .. } => VAULT_BEARS + 1,
         Config { clusters: true, .. } | Config { outside: true, .. } => 3,
@@ -174,7 +194,10 @@ impl World {
         let mut random = Random::new(config.seed);
         let united = config.units || config.clusters;
         let (ranks, nodes) = size(config, &mut random);
-        let steps = 60 + random.below(400) + if united { 200 } else { 0 };
+        let steps = match config.small {
+            true => 60 + random.below(80),
+            false => 60 + random.below(400) + if united { 200 } else { 0 },
+        };
         let programs = program::draw(&mut random, ranks, steps);
         let bears = if config.vault { VAULT_BEARS } else { 1 };
         let replicas = if random.one_in(8) { 2 } else { bears as usize };
@@ -210,6 +233,8 @@ impl World {
             unfit: Unfit::new(config.seed),
             going: Vec::new(),
             before: None,
+            decided: None,
+            small: config.small,
             agenda: Agenda::default(),
             trace: config.trace,
             programs,
@@ -227,10 +252,11 @@ impl World {
         let todo = world.controller.planner.start();
         world.carry_out(todo);
         world.end_turn(None);
-        if world.random.one_in(2) {
+        if world.random.one_in(2) || config.small {
             world.journal = Some(Journal::new(&world.controller));
         }
         world.begin_events();
+        world.begin_to_hold(config.halts);
         world
     }
 
@@ -252,6 +278,13 @@ impl World {
 
     fn begin_events(&mut self) {
         self.at(200, Event::Schedule);
+        if self.small {
+            self.faults_left = 0;
+            let first = 50 + self.random.below(500);
+            return if self.drains {
+                self.at(first, Event::Drain)
+            };
+        }
         let first = 100 + self.random.below(1500);
         self.at(first, Event::Fault);
         if self.drains {
@@ -299,35 +332,47 @@ impl World {
 
     /// Runs to the end of the job.
     pub fn run(mut self) -> Result<Report, String> {
-        while let Some((time, event)) = self.agenda.next() {
-            self.now = time;
-            self.report.events += 1;
-            self.take(event);
-            if let Some(why) = self.wrong {
-                return Err(why);
-            }
-            if self.over {
-                return match self.check_end() {
-                    Ok(()) => Ok(self.report),
-                    Err(why) => Err(why),
-                };
-            }
-            if self.report.events > MOST_EVENTS {
-                return Err(format!("hung: {}", self.where_it_stands()));
+        loop {
+            if let Some(ended) = self.advance() {
+                return ended.map(|()| self.report);
             }
         }
-        Err(format!("nothing happens any more: {}", self.where_it_stands()))
+    }
+
+    /// Lets the next thing happen. How the run ended, if it did.
+    pub fn advance(&mut self) -> Option<Result<(), String>> {
+        let Some((time, event)) = self.agenda.next() else {
+            let why = format!("nothing happens any more: {}", self.where_it_stands());
+            return Some(Err(why));
+        };
+        self.now = time;
+        self.report.events += 1;
+        self.take(event);
+        if let Some(why) = self.wrong.take() {
+            return Some(Err(why));
+        }
+        if self.over {
+            return Some(self.check_end());
+        }
+        let hung = self.report.events > MOST_EVENTS;
+        hung.then(|| Err(format!("hung: {}", self.where_it_stands())))
+    }
+
+    /// What is going to happen next.
+    pub fn coming(&self) -> Option<&Event> {
+        self.agenda.peek()
     }
 
     /// Lets it happen; if the controller decides something by that, as one turn.
     fn take(&mut self, event: Event) {
+        self.decided = None;
         if !self.is_turn(&event) {
             return self.happen(event);
         }
         if self.dead {
             // It goes on looking when there is one again.
             return match event {
-                Event::Schedule => self.at(100, event),
+                Event::Schedule | Event::Hold | Event::LetGo { .. } => self.at(100, event),
                 Event::Drain => self.at(500, event),
                 Event::Join => self.at(300, event),
                 _ => {}
@@ -364,6 +409,10 @@ impl World {
             Event::Fault => self.fault(),
             Event::Join => self.rejoin(),
             Event::Stand { at, rank, generation } => self.stand(at, rank, generation),
+            Event::Hold => self.hold_still(),
+            Event::LetGo { holder } => self.let_go(holder),
+            Event::Halted { at, rank, turn } => self.rank_halted(at, rank, turn),
+            Event::Heal { conn } => self.conns[conn].blocked = false,
             Event::Drain => self.drain(),
             Event::Strike { rank } => self.strike(rank),
             Event::Call { member } => self.call(member),
@@ -387,6 +436,7 @@ impl World {
         self.trace(|| format!("{member} joins"));
         self.planner(eyrie_protocol::recovery::Input::Joined { member, spare });
         self.tell_floors(member);
+        self.tell_halt(member);
     }
 
     /// A node that died comes back, empty, as a spare.

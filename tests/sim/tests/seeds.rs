@@ -2,7 +2,7 @@
 
 use std::fmt::{Debug, Display};
 
-use eyrie_sim::{Config, Mutation, Report, led, links, reigns, run, ties, together};
+use eyrie_sim::{Config, Mutation, Report, led, links, reigns, run, steps, ties, together};
 
 /// Seeds of `make test`.
 const SEEDS: u64 = 1000;
@@ -28,10 +28,14 @@ enum Kind {
     /// Nodes leave whose ranks are units, or parts of them.
     LeaveUnits,
     LeaveClusters,
+    /// Jobs stand still now and then.
+    Halts,
+    HaltsUnits,
+    HaltsLeave,
 }
 
 impl Kind {
-    const ALL: [Kind; 12] = [
+    const ALL: [Kind; 15] = [
         Kind::Plain,
         Kind::Vault,
         Kind::Units,
@@ -44,16 +48,29 @@ impl Kind {
         Kind::LeaveRouted,
         Kind::LeaveUnits,
         Kind::LeaveClusters,
+        Kind::Halts,
+        Kind::HaltsUnits,
+        Kind::HaltsLeave,
     ];
 
     fn config(self, seed: u64, mutation: Option<Mutation>) -> Config {
-        let vault = way(self).contains("--vault");
-        let drain = way(self).contains("--drain");
-        let routed = matches!(self, Kind::Routed | Kind::LeaveRouted);
-        let units = matches!(self, Kind::Units | Kind::UnitsVault | Kind::LeaveUnits);
-        let clusters = matches!(self, Kind::Clusters | Kind::LeaveClusters);
-        let outside = self == Kind::Outside;
-        Config { seed, vault, units, clusters, outside, drain, routed, mutation, trace: false }
+        let is = |word| way(self).split(' ').any(|w| w == word);
+        let [vault, units, clusters] = ["--vault", "--units", "--cluster-units"].map(is);
+        let [outside, drain, routed] = ["--outside", "--drain", "--routed"].map(is);
+        let (halts, small, trace) = (is("--halts"), false, false);
+        Config {
+            seed,
+            vault,
+            units,
+            clusters,
+            outside,
+            drain,
+            routed,
+            halts,
+            small,
+            mutation,
+            trace,
+        }
     }
 }
 
@@ -72,6 +89,9 @@ fn way(kind: Kind) -> &'static str {
         Kind::LeaveRouted => "--routed --drain",
         Kind::LeaveUnits => "--units --drain",
         Kind::LeaveClusters => "--cluster-units --drain",
+        Kind::Halts => "--halts",
+        Kind::HaltsUnits => "--halts --cluster-units",
+        Kind::HaltsLeave => "--halts --drain",
     }
 }
 
@@ -191,11 +211,62 @@ fn no_seed_finds_a_fault_while_nodes_of_clusters_leave() {
     nodes_leave(Kind::LeaveClusters);
 }
 
+/// The user and clients have jobs stand still, and go on, in the midst of all that.
+#[test]
+fn no_seed_finds_a_fault_while_jobs_stand_still() {
+    for kind in [Kind::Halts, Kind::HaltsUnits, Kind::HaltsLeave] {
+        let total = run_all(kind);
+        assert!(total.halts > SEEDS && total.stood > SEEDS / 2, "{total}");
+        assert!(total.recoveries > SEEDS && total.controllers > SEEDS / 20, "{total}");
+    }
+}
+
 fn nodes_leave(kind: Kind) {
     let total = run_all(kind);
     assert!(total.left > SEEDS / 2 && total.emptied > SEEDS / 10, "{total}");
     assert!(total.faults > SEEDS / 2, "{total}");
     assert!(total.recoveries > SEEDS && total.controllers > SEEDS / 20, "{total}");
+}
+
+/// Somebody who takes part in a step dies, or is cut off, right before or after it: at every step.
+#[test]
+fn no_step_is_one_that_a_fault_must_not_come_at() {
+    no_step_of(Kind::Plain, 5);
+    no_step_of(Kind::Halts, 5);
+}
+
+#[test]
+fn no_step_of_leaving_is_one_that_a_fault_must_not_come_at() {
+    no_step_of(Kind::Leave, 8);
+    no_step_of(Kind::LeaveVault, 4);
+    no_step_of(Kind::LeaveRouted, 4);
+}
+
+#[test]
+fn no_step_of_units_is_one_that_a_fault_must_not_come_at() {
+    no_step_of(Kind::Units, 4);
+    no_step_of(Kind::LeaveUnits, 6);
+    no_step_of(Kind::LeaveClusters, 4);
+}
+
+fn no_step_of(kind: Kind, seeds: u64) {
+    let mut total = steps::Report::default();
+    for seed in 0..seeds {
+        match steps::run(kind.config(seed, None)) {
+            Ok(report) => total.add(&report),
+            Err((at, why)) => {
+                let with = at.map_or_else(|| String::from("--small"), |at| format!("--fault {at}"));
+                let again = format!("cargo run -p eyrie-sim -- {} {with} --trace", way(kind));
+                panic!("seed {seed}: {why}\nagain, step by step: {again} {seed}");
+            }
+        }
+    }
+    println!("{seeds} seeds: {total}");
+    let sum = &total.sum;
+    assert!(total.steps > 100 * seeds && total.runs > 5 * total.steps, "{total}");
+    assert!(sum.node_deaths > total.runs / 10 && sum.controllers > total.runs / 10, "{total}");
+    let leaves = way(kind).contains("--drain");
+    assert_eq!(sum.left > total.runs / 4, leaves, "{total}");
 }
 
 #[test]
@@ -211,6 +282,7 @@ fn the_same_seed_is_the_same_run() {
 fn every_mutation_is_found() {
     let all = Mutation::ALL.into_iter().chain(Mutation::UNITS);
     let all = all.chain(Mutation::CLUSTERS).chain(Mutation::ROUTED).chain(Mutation::SITES);
+    let all = all.chain(Mutation::HALTS);
     all_are_found(all, |mutation, seed| {
         let kind = match mutation {
             Mutation::VaultedEarly | Mutation::LeftThin | Mutation::LateImages => Kind::Vault,
@@ -220,6 +292,7 @@ fn every_mutation_is_found() {
             several if Mutation::CLUSTERS.contains(&several) => Kind::Clusters,
             routed if Mutation::ROUTED.contains(&routed) => Kind::Routed,
             site if Mutation::SITES.contains(&site) => Kind::Outside,
+            halt if Mutation::HALTS.contains(&halt) => Kind::Halts,
             _ => Kind::Plain,
         };
         run(kind.config(seed, Some(mutation))).is_err()

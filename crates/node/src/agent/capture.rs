@@ -3,9 +3,11 @@
 use super::halt::Standing;
 use super::network::{Copy, NotThere};
 use super::{Agent, Msg};
-use crate::checkpoint::{self, CheckpointError, GoOn, Order, Report, image_name, image_path};
+use crate::checkpoint::{self, CheckpointError, GoOn, Order, Report};
 use crate::cores;
+use crate::files::{self, image_name, image_path};
 use crate::futex;
+use crate::points;
 use eyrie_control::node::{CheckpointOrder, CheckpointResult, FromNode, Taken, ToNode};
 use eyrie_control::{Dedup, JobSpec};
 use eyrie_image::{Pool, Sharing, Tap, Tracker, Tracking};
@@ -98,8 +100,11 @@ impl Agent {
         if hold {
             r.slowed = None;
         }
-        let tell = self.tell.clone();
+        let (tell, leaves) = (self.tell.clone(), hold && self.leaves);
         let report = move |report| {
+            if leaves && matches!(report, Report::Over(..)) {
+                points::reach("leave-5");
+            }
             let _ = tell.send(Msg::Checkpoint { rank, generation, start, report });
         };
         let started = match &mut self.rank(rank).standing {
@@ -275,13 +280,7 @@ impl Agent {
     }
 
     pub(super) fn remove_images(&self, rank: u32, generations: &[u32]) {
-        for generation in generations {
-            let path = self.image_file(rank, *generation);
-            let _ = eyrie_image::remove_image(&path);
-            if self.network.is_some() {
-                let _ = std::fs::remove_file(super::network::log_of(&path));
-            }
-        }
+        files::remove(&self.place.images, rank, generations);
     }
 
     /// Gives up parts of the logs, as soon as no thread reads them.

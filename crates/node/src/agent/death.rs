@@ -7,7 +7,7 @@
 
 use super::elsewhere::Elsewhere;
 use super::{Agent, Msg, Replay, unfit};
-use crate::checkpoint::image_path;
+use crate::files::image_path;
 use crate::pour;
 use crate::reap;
 use eyrie_control::node::{Choice, Fetch, FromNode};

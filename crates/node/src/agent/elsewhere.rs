@@ -5,16 +5,16 @@
 //! whatever this node lacks or as it does not reach who has it, is not called bad.
 
 use super::death::Over;
-use super::network::{MoveError, log_of, names};
+use super::network::MoveError;
 use super::unfit;
 use super::vault::Unread;
-use crate::checkpoint::image_path;
+use crate::files::{self, image_path, log_of};
 use crate::recovery::{ARCHIVE, VAULT};
 use crate::store::{Client, Identity, Members, StoreError};
 use eyrie_control::node::{Choice, Fault, Fetch};
 use eyrie_ledger::saved;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -25,15 +25,6 @@ const PAUSE: Duration = Duration::from_millis(100);
 const ATTEMPTS: u32 = 50;
 /// ... and of these, while there is no room here.
 const ATTEMPTS_WHEN_FULL: u32 = 5;
-
-/// Removes the files of images.
-pub(crate) fn remove(images: &Path, rank: u32, generations: &[u32]) {
-    for generation in generations {
-        let path = image_path(images, rank, *generation);
-        let _ = eyrie_image::remove_image(&path);
-        let _ = std::fs::remove_file(log_of(&path));
-    }
-}
 
 /// Why an image does not come.
 enum Missed {
@@ -89,7 +80,7 @@ impl Elsewhere {
                 return None;
             }
             if matches!(choice, Choice::Refused { .. }) {
-                remove(&self.images, self.rank, &[generation]);
+                files::remove(&self.images, self.rank, &[generation]);
             }
             return Some(choice);
         };
@@ -98,7 +89,7 @@ impl Elsewhere {
         // What was here may be what is bad: the second time all of it is fetched.
         for again in [false, true] {
             if again {
-                remove(&self.images, self.rank, &fetch.files);
+                files::remove(&self.images, self.rank, &fetch.files);
             }
             let fetched = match vaulted {
                 true => self.fetch_vaulted(fetch)?,
@@ -118,7 +109,7 @@ impl Elsewhere {
             match choice {
                 Choice::Refused { .. } if !again => {}
                 Choice::Refused { why, .. } => {
-                    remove(&self.images, self.rank, &[generation]);
+                    files::remove(&self.images, self.rank, &[generation]);
                     return Some(Choice::Refused { generation, why, fetched: true });
                 }
                 choice => return Some(choice),
@@ -163,7 +154,7 @@ impl Elsewhere {
     }
 
     /// Fetches the files that are not here. `None`: the member is gone.
-    fn fetch(&self, files: &[u32], from: u32, epoch: u64) -> Option<Result<(), Missed>> {
+    fn fetch(&self, generations: &[u32], from: u32, epoch: u64) -> Option<Result<(), Missed>> {
         let why = |error| format!("it is not fetched from node {from}: {error}");
         let more = match from == ARCHIVE.node {
             true => self.archive_gone.as_millis() / PAUSE.as_millis(),
@@ -171,13 +162,15 @@ impl Elsewhere {
         };
         let (mut left, mut full) = (ATTEMPTS + more as u32, 0);
         loop {
-            let wanted = files.iter().flat_map(|g| names(self.rank, *g));
-            let wanted: Vec<String> = wanted.filter(|n| !self.images.join(n).exists()).collect();
-            if wanted.is_empty() {
-                return Some(Ok(()));
-            }
-            let result = Client::connect(&self.own, &self.members, from).and_then(|mut client| {
-                wanted.iter().try_for_each(|name| client.get(&self.images, name))
+            let mut client = None;
+            let result = generations.iter().try_for_each(|generation| {
+                files::complete(&self.images, self.rank, *generation, |name| {
+                    let client = match &mut client {
+                        Some(client) => client,
+                        None => client.insert(Client::connect(&self.own, &self.members, from)?),
+                    };
+                    client.get(&self.images, name)
+                })
             });
             left -= 1;
             if let Err(StoreError::Io(error)) = &result

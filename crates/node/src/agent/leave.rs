@@ -5,10 +5,12 @@
 
 use super::Agent;
 use super::cut::recorded;
-use super::network::{Copy, names};
+use super::network::Copy;
 use crate::checkpoint::Pouring;
+use crate::files;
 use crate::invited::Token;
 use crate::membership::Member;
+use crate::points;
 use crate::pour::Pour;
 use crate::reap;
 use crate::store::Client;
@@ -48,7 +50,7 @@ impl Agent {
         let copy = self.ranks[rank as usize].copy.as_ref()?;
         let (to, key, poured) = (copy.partner?, copy.key?, Arc::clone(&copy.poured));
         let (own, members) = (network.own.clone(), Arc::clone(&network.members));
-        let [name, _] = names(rank, generation);
+        let name = files::own_name(rank, generation);
         Some(Box::new(move || {
             let client = Client::connect(&own, &members, to);
             match client.and_then(|client| Pour::begin(client, &name, key, poured)) {
@@ -87,8 +89,7 @@ impl Agent {
 
     /// An image comes here from the node that its rank leaves.
     pub(super) fn invite(&self, rank: u32, generation: u32, key: Token) {
-        let [name, _] = names(rank, generation);
-        self.network.iter().for_each(|n| n.invited.invite(name.clone(), key));
+        self.network.iter().for_each(|n| n.invited.invite(rank, generation, key));
     }
 
     /// A rank that is held goes on, or is not held if it is not yet.
@@ -117,6 +118,7 @@ impl Agent {
         if self.vacating && self.ranks.iter().all(|r| r.proc.is_none()) {
             self.vacating = false;
             let left = reap::clear() as u64;
+            points::reach("leave-6");
             self.say(FromNode::Vacated { left });
         }
     }
@@ -138,6 +140,7 @@ impl Agent {
 
     /// Nothing of the job hangs on this node any more.
     pub(super) fn depart(&mut self) {
+        points::reach("leave-7");
         self.departs = true;
         self.finish();
     }

@@ -29,8 +29,7 @@ mod vault;
 mod verify;
 
 pub(crate) use death::check_image;
-pub(crate) use elsewhere::remove as remove_image_files;
-pub(crate) use network::{Network, names};
+pub(crate) use network::Network;
 pub(crate) use unfit::lacks;
 
 use crate::checkpoint::Report;

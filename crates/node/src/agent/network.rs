@@ -2,13 +2,13 @@
 //! links to them.
 
 use super::death::check_image;
-use super::{Agent, Msg, elsewhere};
-use crate::checkpoint::image_path;
+use super::{Agent, Msg};
+use crate::files::{self, image_path, log_of};
 use crate::futex;
 use crate::ha::Watch;
 use crate::invited::{Invited, Token};
 use crate::membership::Member;
-use crate::pour::Poured;
+use crate::pour::{self, Poured};
 use crate::store::{self, Identity, Members, TurnedAway};
 use crate::units;
 use crate::vault::Door;
@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Seek as _};
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, PoisonError};
 
@@ -93,20 +93,6 @@ pub(crate) enum Sent {
     All(File),
     /// To its own unit.
     Inner(saved::Held),
-}
-
-/// The log beside an image.
-pub(super) fn log_of(image: &Path) -> PathBuf {
-    let mut name = image.as_os_str().to_os_string();
-    name.push(".log");
-    PathBuf::from(name)
-}
-
-/// Names of the files of an image.
-pub(crate) fn names(rank: u32, generation: u32) -> [String; 2] {
-    let image = format!("rank-{rank}.gen-{generation}");
-    let log = format!("{image}.log");
-    [image, log]
 }
 
 impl Agent {
@@ -251,18 +237,20 @@ impl Agent {
                     &mut *copy.poured.lock().unwrap_or_else(PoisonError::into_inner),
                 );
                 if let Some(why) = poured.unfit {
-                    let text = format!("it cannot move to node {partner}: {why}");
-                    return Err(NotThere { text, lasting: true });
+                    return Err(unfit(partner, &why));
                 }
                 // What is kept and not here lies in the vault; this image needs nothing of it.
                 let here = |g: &u32| image_path(&images, rank, *g).exists();
                 let wanted = |g: &u32| !copy.known.contains(g) && here(g);
                 let missing = copy.missing.iter().copied().filter(wanted);
                 let generations = missing.chain([generation]);
-                if let Some(mut client) = poured.client
-                    && put_all(&mut client, &images, rank, generations.clone()).is_ok()
-                {
-                    return Ok(());
+                if let (Some(client), Some(key)) = (poured.client, copy.key) {
+                    let all = generations.clone();
+                    match bring_rest(client, &images, rank, all, key) {
+                        Ok(None) => return Ok(()),
+                        Ok(Some(why)) => return Err(unfit(partner, &why)),
+                        Err(error) => tracing::warn!(rank, %error, "what poured is brought again"),
+                    }
                 }
                 bring(&own, &members, &images, rank, generations, partner)
                     .map_err(|e| NotThere::once(format!("its copy on node {partner}: {e}")))
@@ -288,7 +276,7 @@ impl Agent {
             let error = match check_image(&images, &job, rank, newest, size) {
                 // It must not be taken for good where it came from, either.
                 Choice::Refused { why, .. } => {
-                    elsewhere::remove(&images, rank, &[newest]);
+                    files::remove(&images, rank, &[newest]);
                     Some(NotCopied { damaged: true, text: why })
                 }
                 Choice::Unfit(text) => Some(NotCopied { damaged: false, text }),
@@ -407,6 +395,12 @@ pub(super) enum MoveError {
     Determinants(u64),
 }
 
+/// Its processes cannot run there.
+fn unfit(partner: u32, why: &str) -> NotThere {
+    let text = format!("it cannot move to node {partner}: {why}");
+    NotThere { text, lasting: true }
+}
+
 /// Brings the files of images to another node.
 pub(super) fn bring(
     own: &Identity,
@@ -420,6 +414,23 @@ pub(super) fn bring(
     put_all(&mut client, images, rank, generations)
 }
 
+/// Brings the rest of images of which the last went there while it was written. Returns why that
+/// cannot run there, if so.
+fn bring_rest(
+    mut client: store::Client,
+    images: &Path,
+    rank: u32,
+    generations: impl Iterator<Item = u32> + Clone,
+    key: Token,
+) -> Result<Option<String>, store::StoreError> {
+    if let Some(newest) = generations.clone().last()
+        && let Some(why) = pour::pour_children(&mut client, images, rank, newest, key)?
+    {
+        return Ok(Some(why));
+    }
+    put_all(&mut client, images, rank, generations).map(|()| None)
+}
+
 /// Brings what is not there of the files of images, in a conversation with another node.
 fn put_all(
     client: &mut store::Client,
@@ -428,6 +439,7 @@ fn put_all(
     mut generations: impl Iterator<Item = u32>,
 ) -> Result<(), store::StoreError> {
     generations.try_for_each(|generation| {
-        names(rank, generation).into_iter().try_for_each(|name| client.put(images, &name))
+        let all = files::all(images, rank, generation)?;
+        all.iter().try_for_each(|name| client.put(images, name))
     })
 }

@@ -178,6 +178,7 @@ impl Agent {
             segment: self.segment_fd.as_fd(),
             lib: self.place.prefix.lib.as_deref(),
             bind_now: self.spec.ft.protects(),
+            repeats: self.spec.ft.protects() && self.spec.ft != Ft::Coordinated,
             bound,
             stdio,
         })

@@ -2,6 +2,7 @@
 //!
 //! Kept true: what fails because this node lacks something - room, files, memory, processes, a
 //! feature of the processor - says nothing against an image, wherever it lies.
+//! A file that is not here, or is another, may be right elsewhere.
 
 use super::network::MoveError;
 use super::start::LaunchError;
@@ -34,16 +35,17 @@ pub(super) fn is_unread(error: &ImageError) -> bool {
     }
 }
 
-/// The same of an image that is good, if its process cannot run here.
+/// The same of an image that is good, if its process cannot run here, or lacks files.
 pub(super) fn fit(choice: Choice, image: &Path, restorer: bool) -> Choice {
-    if !matches!(choice, Choice::Image(_)) {
-        return choice;
-    }
+    let Choice::Image(meta) = &choice else { return choice };
     if !restorer {
         return Choice::Unfit(LaunchError::NoRestorer.to_string());
     }
-    match Image::fits_here(image) {
+    match Image::family_fits_here(image) {
         Err(error @ RestoreError::Machine(_)) => Choice::Unfit(error.to_string()),
+        Err(error @ RestoreError::File { .. }) => {
+            Choice::Lacks { generation: meta.generation, why: error.to_string() }
+        }
         _ => choice,
     }
 }
@@ -56,9 +58,14 @@ fn of_call(error: &io::Error) -> Fault {
 pub(super) fn of_launch(error: &LaunchError) -> Fault {
     match error {
         LaunchError::NoRestorer => Fault::Place,
+        // Whoever has it here has it nowhere else.
+        LaunchError::Restore(RestoreError::Number { .. }) => Fault::Place,
         LaunchError::Sockets(_) => Fault::Unknown,
         LaunchError::Restore(RestoreError::Image(error)) if is_unread(error) => Fault::Place,
         LaunchError::Restore(RestoreError::Image(_)) => Fault::Image,
+        LaunchError::Restore(RestoreError::File { .. } | RestoreError::Locked { .. }) => {
+            Fault::Files
+        }
         LaunchError::Os(source)
         | LaunchError::Restore(
             RestoreError::Os { source, .. } | RestoreError::Step { source, .. },
@@ -103,6 +110,8 @@ mod tests {
         assert_eq!(launch(os(libc::EPERM)), Fault::Unknown);
         assert_eq!(of_launch(&RestoreError::Image(read(libc::ENOENT)).into()), Fault::Image);
         assert_eq!(of_launch(&os(libc::EMFILE).into()), Fault::Place);
+        let gone = RestoreError::File { path: "/lib/l".into(), what: "is gone".into() };
+        assert_eq!(of_launch(&gone.into()), Fault::Files);
         assert_eq!(of_move(&os(libc::ENOENT).into()), Fault::Image);
         assert!(is_full(&os(libc::ENOSPC)) && is_full(&os(libc::EDQUOT)));
     }

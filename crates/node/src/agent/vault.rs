@@ -2,7 +2,7 @@
 
 use super::Agent;
 use super::elsewhere::Elsewhere;
-use super::network::names;
+use crate::files;
 use crate::vault::{Remote, Work};
 use eyrie_control::VaultOrder;
 use eyrie_control::node::Fetch;
@@ -34,6 +34,12 @@ pub(super) enum Unread {
     Never(String),
 }
 
+/// At what a file of the vault is not read.
+enum Failed {
+    ToOpen(Unread),
+    ToRead(VaultError),
+}
+
 impl Elsewhere {
     /// Reads the files that are not here, of whoever has what it takes.
     pub(super) fn unvault(&self, fetch: &Fetch) -> Result<(), Unread> {
@@ -41,11 +47,25 @@ impl Elsewhere {
     }
 
     fn unvault_one(&self, of: &Vaulted) -> Result<(), Unread> {
-        let wanted = names(self.rank, of.file).into_iter();
-        let wanted: Vec<String> = wanted.filter(|n| !self.images.join(n).exists()).collect();
-        if wanted.is_empty() {
-            return Ok(());
-        }
+        let mut opened = None;
+        let read = files::complete(&self.images, self.rank, of.file, |name| {
+            let vault = match &mut opened {
+                Some(vault) => vault,
+                None => opened.insert(self.open_vault(of).map_err(Failed::ToOpen)?),
+            };
+            self.read_file(vault, of, name).map_err(Failed::ToRead)
+        });
+        let lost = opened.is_some_and(|v| v.into_disks().values().any(Remote::is_lost));
+        read.map_err(|error| match error {
+            Failed::ToOpen(unread) => unread,
+            // Of its files some cannot be reached now, or this node has no room for it.
+            Failed::ToRead(error @ VaultError::Io(_)) => Unread::Later(error.to_string()),
+            Failed::ToRead(error) if lost => Unread::Later(error.to_string()),
+            Failed::ToRead(error) => Unread::Never(error.to_string()),
+        })
+    }
+
+    fn open_vault(&self, of: &Vaulted) -> Result<Vault<Remote>, Unread> {
         let Some((group, _)) = of.commit.place(of.node) else {
             return Err(Unread::Never(String::from("the vault's generation is without its node")));
         };
@@ -60,15 +80,7 @@ impl Elsewhere {
         }
         let remote = |node| (node, Remote::new(self.own.clone(), self.members.clone(), node));
         let disks: BTreeMap<u32, Remote> = live.into_iter().map(remote).collect();
-        let mut vault = Vault::of((*of.commit).clone(), disks);
-        let read = wanted.iter().try_for_each(|name| self.read_file(&mut vault, of, name));
-        let lost = vault.into_disks().values().any(Remote::is_lost);
-        read.map_err(|error| match error {
-            // Of its files some cannot be reached now, or this node has no room for it.
-            VaultError::Io(_) => Unread::Later(error.to_string()),
-            _ if lost => Unread::Later(error.to_string()),
-            _ => Unread::Never(error.to_string()),
-        })
+        Ok(Vault::of((*of.commit).clone(), disks))
     }
 
     fn read_file(

@@ -10,7 +10,7 @@ use crate::monitor::Death;
 use crate::netns::{self, Bridge};
 use crate::{guest, reap, spawn, wire};
 use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
-use eyrie_control::gateway::{Begin, FromGateway, MARK, ToGateway};
+use eyrie_control::gateway::{Begin, FromGateway, MARK, Ports, Silence, ToGateway};
 use eyrie_control::{PROTOCOL, encode_within};
 use eyrie_protocol::patience::{Side, Tie};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -56,6 +56,7 @@ impl Crew {
         &self,
         (cluster, number): (u32, u64),
         node: u32,
+        silence: Silence,
         hear: impl Fn(Heard) + Send + 'static,
     ) -> io::Result<Gateway> {
         let controller = self.listens_for(node)?;
@@ -91,9 +92,12 @@ impl Crew {
         let pid = child.id() as libc::pid_t;
         let pidfd = Arc::new(spawn::pidfd(pid)?);
         let outside = self.join_gateway(cluster, pid)?;
-        let frames = self.begin_gateway((cluster, number), controller, outside)?;
-        let stdin = child.stdin.take().ok_or_else(|| io::Error::other("it has no input"))?;
         let host = self.spec.hosts.as_ref().and_then(|h| h.list.get(node as usize));
+        let outer = host.and_then(|h| h.gateway);
+        let ports = outer.and_then(|o| o.port).map(|port| Ports { first: port, last: port });
+        let outside = (outside.or(outer.map(|o| o.at)), ports.or(self.spec.clusters.ports));
+        let frames = self.begin_gateway((cluster, number), controller, outside, silence)?;
+        let stdin = child.stdin.take().ok_or_else(|| io::Error::other("it has no input"))?;
         listen(said, hear)?;
         let orders = feed(stdin, frames)?;
         Ok(Gateway { pid, pidfd, host: host.map(|h| h.name.clone()), orders })
@@ -110,7 +114,8 @@ impl Crew {
         &self,
         (cluster, number): (u32, u64),
         controller: SocketAddr,
-        outside: Option<IpAddr>,
+        (outside, ports): (Option<IpAddr>, Option<Ports>),
+        silence: Silence,
     ) -> io::Result<Vec<u8>> {
         let clusters = &self.spec.clusters;
         let begin = Begin {
@@ -121,9 +126,11 @@ impl Crew {
             clusters: clusters.count(),
             controller,
             outside,
+            ports,
             plain: clusters.plain,
             connections: clusters.connections,
             rate: clusters.rate,
+            silence,
         };
         let protocol = encode_within(MAX_NODE_FRAME_BYTES, &PROTOCOL).map_err(io::Error::other)?;
         let begin = encode_within(MAX_NODE_FRAME_BYTES, &begin).map_err(io::Error::other)?;

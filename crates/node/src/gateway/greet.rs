@@ -8,7 +8,7 @@ use super::{Own, count};
 use eyrie_control::auth::{self, AuthError, Hello, Role};
 use eyrie_gateway::Side;
 use eyrie_gateway::frame::{TARGET_BYTES, target};
-use eyrie_tls::prepare;
+use eyrie_tls::{Callers, next_call, prepare};
 use std::io::{self, Read};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -53,12 +53,17 @@ fn accept(
 ) -> io::Result<()> {
     let own = Arc::clone(own);
     let work = move || {
-        for socket in listener.incoming().flatten() {
+        let callers = Callers::default();
+        loop {
+            let Ok(socket) = next_call(&listener) else { continue };
+            let Ok(caller) = callers.admit(&socket) else { continue };
             let own = Arc::clone(&own);
             let greet = move || {
                 let from = socket.peer_addr();
                 let prepared = prepare(&socket, GREETING).map_err(AuthError::Io);
-                if let Err(error) = prepared.and_then(|()| welcome(socket, &own)) {
+                let welcomed = prepared.and_then(|()| welcome(socket, &own));
+                drop(caller);
+                if let Err(error) = welcomed {
                     let from = from.map_or_else(|_| String::from("somewhere"), |a| a.to_string());
                     tracing::warn!("a caller from {from} is turned away: {error}");
                     // One that hangs up in the middle says nothing about itself.

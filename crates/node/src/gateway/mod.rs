@@ -18,26 +18,34 @@ mod tunnel;
 use crate::told::{Told, ToldError};
 use crate::way::source_address;
 use eyrie_control::auth::Key;
-use eyrie_control::gateway::{Begin, Carried, FromGateway, MARK, ToGateway};
+use eyrie_control::gateway::{Begin, Carried, FromGateway, MARK, Ports, Silence, ToGateway};
 use eyrie_tls::Secret;
 use relay::{Note, Notes, Relay};
 use std::io::{self, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// How often it says that it is there, or what was carried, if that has changed.
 const TELLING: Duration = Duration::from_millis(200);
 /// After so many times without a word of the controller, which beats each second, it is cut off:
 /// another gateway has long been started elsewhere.
 const CUT_OFF: u32 = 300;
+/// Longest wait for a port that is to be used: the gateway before this one may just be ending.
+const PORT_WAIT: Duration = Duration::from_secs(5);
+const PORT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Why there is no gateway.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
     #[error("{what}: {source}")]
     Os { what: &'static str, source: io::Error },
+    #[error(
+        "no port of {0} (--gateway-port, or gateway= of the host file) is free: end what listens \
+         there, or give others"
+    )]
+    Taken(Ports),
     #[error(transparent)]
     Told(#[from] ToldError),
 }
@@ -61,6 +69,14 @@ struct Own {
     /// How often the relay was seen to get on, and the controller was heard.
     turns: AtomicU64,
     heard: AtomicU64,
+    /// With whom there is silence.
+    silent: Mutex<Silence>,
+}
+
+impl Own {
+    fn silent(&self) -> std::sync::MutexGuard<'_, Silence> {
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What is told to the controller.
@@ -99,7 +115,15 @@ pub fn run() -> Result<(), GatewayError> {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let mut told = Told::begin()?;
     let begin = told.need()?;
-    let (own, inside, outside) = open(begin)?;
+    let (own, inside, outside) = match open(begin) {
+        Ok(opened) => opened,
+        Err(error) => {
+            tell(&FromGateway::Failed(error.to_string()));
+            // The controller ends it when it has read that.
+            while told.next::<ToGateway>()?.is_some() {}
+            return Err(error);
+        }
+    };
     tell(&FromGateway::Ready { pid: std::process::id(), inside, outside });
     report(&own).map_err(os("thread"))?;
     let mut callers = call::Callers::default();
@@ -107,6 +131,7 @@ pub fn run() -> Result<(), GatewayError> {
         count(&own.heard);
         match order {
             ToGateway::Gates(gates) => callers.know(&gates, &own).map_err(os("thread"))?,
+            ToGateway::Silence(silence) => own.notes.send(Note::Silence(silence)),
             ToGateway::Beat => {}
         }
     }
@@ -117,8 +142,8 @@ pub fn run() -> Result<(), GatewayError> {
 fn open(begin: Begin) -> Result<(Arc<Own>, SocketAddr, SocketAddr), GatewayError> {
     let inside = source_address(begin.controller).map_err(os("address"))?;
     let outside = begin.outside.unwrap_or(inside);
-    let (nodes, inside) = listen(inside).map_err(os("listener"))?;
-    let (gates, outside) = listen(outside).map_err(os("listener"))?;
+    let (nodes, inside) = listen(inside, None, PORT_WAIT)?;
+    let (gates, outside) = listen(outside, begin.ports, PORT_WAIT)?;
     let secret = Secret::new(Key(begin.key), !begin.plain).map_err(os("TLS"))?;
     let (relay, notes) = Relay::new().map_err(os("event loop"))?;
     let own = Arc::new(Own {
@@ -133,7 +158,10 @@ fn open(begin: Begin) -> Result<(Arc<Own>, SocketAddr, SocketAddr), GatewayError
         notes,
         turns: AtomicU64::new(0),
         heard: AtomicU64::new(0),
+        silent: Mutex::default(),
     });
+    // Before anybody is heard.
+    own.notes.send(Note::Silence(begin.silence));
     greet::nodes(nodes, &own).map_err(os("thread"))?;
     greet::gates(gates, &own).map_err(os("thread"))?;
     let for_relay = Arc::clone(&own);
@@ -148,10 +176,44 @@ fn open(begin: Begin) -> Result<(Arc<Own>, SocketAddr, SocketAddr), GatewayError
     Ok((own, inside, outside))
 }
 
-fn listen(at: IpAddr) -> io::Result<(TcpListener, SocketAddr)> {
-    let listener = TcpListener::bind((at, 0))?;
-    let address = listener.local_addr()?;
-    Ok((listener, address))
+/// Listens at the first of these ports that is free, or anywhere. Returns where others reach it.
+fn listen(
+    at: IpAddr,
+    ports: Option<Ports>,
+    wait: Duration,
+) -> Result<(TcpListener, SocketAddr), GatewayError> {
+    let end = Instant::now() + wait;
+    loop {
+        for port in ports.map_or(0..=0, |p| p.first..=p.last) {
+            match bind(SocketAddr::new(at, port)) {
+                Ok(listener) => {
+                    let port = listener.local_addr().map_err(os("listener"))?.port();
+                    return Ok((listener, SocketAddr::new(at, port)));
+                }
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+                Err(error) => return Err(os("listener")(error)),
+            }
+        }
+        if let Some(ports) = ports.filter(|_| Instant::now() >= end) {
+            return Err(GatewayError::Taken(ports));
+        }
+        std::thread::sleep(PORT_PAUSE);
+    }
+}
+
+/// An address by which others know this machine need not be one of its own: then whoever has it
+/// passes on what comes to the port.
+fn bind(at: SocketAddr) -> io::Result<TcpListener> {
+    let all: IpAddr = match at.ip() {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    match TcpListener::bind(at) {
+        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
+            TcpListener::bind((all, at.port()))
+        }
+        bound => bound,
+    }
 }
 
 /// Says something to the controller. One that is gone ends the standard input, too.
@@ -165,7 +227,7 @@ fn tell(message: &FromGateway) {
 fn report(own: &Arc<Own>) -> io::Result<()> {
     let own = Arc::clone(own);
     let work = move || {
-        let mut told = Carried::default();
+        let (mut told, mut silent) = (Carried::default(), Silence::default());
         let (mut turns, mut heard, mut quiet) = (0, 0, 0);
         loop {
             own.notes.send(Note::Turn);
@@ -174,6 +236,11 @@ fn report(own: &Arc<Own>) -> io::Result<()> {
             if std::mem::replace(&mut turns, turned) != turned {
                 let changed = std::mem::replace(&mut told, now) != now;
                 tell(&if changed { FromGateway::Carried(now) } else { FromGateway::Beat });
+                let now = own.silent().clone();
+                if now != silent {
+                    silent = now;
+                    tell(&FromGateway::Silent(silent.clone()));
+                }
             }
             let words = own.heard.load(Ordering::Relaxed);
             let same = std::mem::replace(&mut heard, words) == words;

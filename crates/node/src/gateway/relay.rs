@@ -6,6 +6,7 @@
 use super::leg::{Leg, Turn};
 use super::tunnel::{End, Tunnel};
 use super::{Own, count};
+use eyrie_control::gateway::Silence;
 use eyrie_gateway::{Event, Reason, Refusal, Side};
 use eyrie_tls::Stream;
 use rustix::buffer::spare_capacity;
@@ -35,6 +36,8 @@ pub(super) enum Note {
     Reached { tunnel: u64, stream: u32, socket: io::Result<TcpStream> },
     /// Is it still getting on?
     Turn,
+    /// The clusters with which nothing is to be under way.
+    Silence(Silence),
 }
 
 /// Where they bring it.
@@ -63,6 +66,8 @@ pub(super) struct Relay {
     queue: VecDeque<u64>,
     queued: BTreeSet<u64>,
     buffer: Vec<u8>,
+    /// Those that are asked to be silent.
+    silence: Silence,
 }
 
 impl Relay {
@@ -82,6 +87,7 @@ impl Relay {
             queue: VecDeque::new(),
             queued: BTreeSet::new(),
             buffer: vec![0; BUFFER_BYTES],
+            silence: Silence::default(),
         };
         Ok((relay, notes_to))
     }
@@ -116,6 +122,7 @@ impl Relay {
                     self.turn_leg(number, own);
                 }
             }
+            self.tell_silence(own);
         }
     }
 
@@ -158,7 +165,10 @@ impl Relay {
                 let made = Tunnel::new(cluster, *stream, side, rate, hold)
                     .and_then(|tunnel| Ok((self.watch(tunnel.socket())?, tunnel)));
                 match made {
-                    Ok((number, tunnel)) => {
+                    Ok((number, mut tunnel)) => {
+                        if self.silence.clusters.contains(&cluster) {
+                            tunnel.mux.block();
+                        }
                         self.tunnels.insert(number, tunnel);
                         count(&own.counts.connections);
                         tracing::info!(cluster, "a connection to another gateway stands");
@@ -174,7 +184,35 @@ impl Relay {
                 self.depart(socket, cluster, target, own);
             }
             Note::Turn => count(&own.turns),
+            Note::Silence(silence) => self.ask_for_silence(silence),
             Note::Reached { tunnel, stream, socket } => self.arrived(tunnel, stream, socket, own),
+        }
+    }
+
+    /// From now on these are to be silent, and no others.
+    fn ask_for_silence(&mut self, silence: Silence) {
+        for tunnel in self.tunnels.values_mut() {
+            match silence.clusters.contains(&tunnel.cluster) {
+                true => tunnel.mux.block(),
+                false => tunnel.mux.unblock(),
+            }
+        }
+        self.silence = silence;
+        let all: Vec<u64> = self.tunnels.keys().copied().collect();
+        all.into_iter().for_each(|number| self.queue(number));
+    }
+
+    /// Notes which of them are, with all delivered that they had sent.
+    fn tell_silence(&self, own: &Own) {
+        let Silence { number, clusters } = &self.silence;
+        let drained = |cluster: &&u32| {
+            let mut tunnels = self.tunnels.values().filter(|t| t.cluster == **cluster);
+            tunnels.all(|t| t.mux.is_drained())
+        };
+        let clusters = clusters.iter().filter(drained).copied().collect();
+        let (now, mut known) = (Silence { number: *number, clusters }, own.silent());
+        if *known != now {
+            *known = now;
         }
     }
 
@@ -289,6 +327,7 @@ impl Relay {
                     reach(number, stream, target, own);
                     continue;
                 }
+                // Told when all is delivered, too.
                 Event::Blocked => continue,
                 Event::Opened { stream }
                 | Event::Input { stream }

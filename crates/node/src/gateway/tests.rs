@@ -2,7 +2,7 @@
 
 use super::*;
 use eyrie_control::auth::{Hello, Role};
-use eyrie_control::gateway::Gate;
+use eyrie_control::gateway::{Gate, Ports};
 use eyrie_tls::Routes;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -28,9 +28,11 @@ fn begin(key: &Key, cluster: u32, number: u64, plain: bool) -> Begin {
         clusters: 2,
         controller: ([127, 0, 0, 1], 9).into(),
         outside: None,
+        ports: None,
         plain,
         connections: 2,
         rate: None,
+        silence: Silence::default(),
     }
 }
 
@@ -194,4 +196,68 @@ fn strangers_are_closed_and_counted() {
     let mut socket = pair.reach(echo());
     socket.write_all(b"x").unwrap();
     socket.read_exact(&mut [0]).unwrap();
+}
+
+#[test]
+fn a_gateway_listens_at_the_first_free_port_where_it_was_told_to() {
+    // An address of its own: the same test of another clone may run beside this one.
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let here: IpAddr = [127, 86, high, low.clamp(1, 254)].into();
+    let free = TcpListener::bind((here, 0)).unwrap().local_addr().unwrap().port();
+    let first_port = free.min(65_534);
+    let ports = Ports { first: first_port, last: first_port + 1 };
+    let (first, a) = listen(here, Some(ports), PATIENCE).unwrap();
+    let (_second, b) = listen(here, Some(ports), PATIENCE).unwrap();
+    assert_eq!((a, b), ((here, ports.first).into(), (here, ports.last).into()));
+    // One that is just ending holds its port for a moment.
+    let ends = std::thread::spawn(move || {
+        std::thread::sleep(3 * PORT_PAUSE);
+        drop(first);
+    });
+    let (_third, c) = listen(here, Some(Ports { last: ports.first, ..ports }), PATIENCE).unwrap();
+    assert_eq!(c, a);
+    ends.join().unwrap();
+    let error = listen(here, Some(ports), PORT_PAUSE).unwrap_err().to_string();
+    assert!(error.contains(&format!("no port of {ports} ")), "{error}");
+    // Nobody has this address, which is for documentation: what comes to the port counts.
+    let elsewhere: IpAddr = [192, 0, 2, 7].into();
+    let (listener, told) = listen(elsewhere, None, PATIENCE).unwrap();
+    assert_eq!(told, (elsewhere, listener.local_addr().unwrap().port()).into());
+    TcpStream::connect((here, told.port())).unwrap();
+}
+
+#[test]
+fn what_is_blocked_is_silent_and_goes_on() {
+    let pair = pair(false);
+    let at = echo();
+    let mut socket = pair.reach(at);
+    let mut hear = [0; 5];
+    let mut back = |mut socket: &TcpStream| {
+        socket.read_exact(&mut hear).unwrap();
+        hear
+    };
+    socket.write_all(b"first").unwrap();
+    assert_eq!(&back(&socket), b"first");
+    let ask = |number, clusters: [&[u32]; 2]| {
+        for (own, clusters) in pair.own.iter().zip(clusters) {
+            let clusters = clusters.iter().copied().collect();
+            own.notes.send(Note::Silence(Silence { number, clusters }));
+        }
+    };
+    ask(1, [&[1], &[0]]);
+    let with = |own: &Arc<Own>| own.silent().clusters.first().copied();
+    until("there is no silence", || pair.own.iter().map(with).eq([Some(1), Some(0)]));
+    let carried = || pair.own.each_ref().map(|own| own.counts.now().bytes_sent);
+    let before = carried();
+    socket.write_all(b"later").unwrap();
+    let secret = Secret::plain(pair.key.clone());
+    for _ in 0..20 {
+        let refused = pair.routes.connect(&secret, JOB, ((0, 1), (1, 1)), at, PATIENCE);
+        assert!(refused.unwrap_err().to_string().contains("takes nothing"));
+    }
+    assert_eq!(carried(), before);
+    ask(2, [&[], &[]]);
+    assert_eq!(&back(&socket), b"later");
+    until("it is still silent", || pair.own.iter().all(|own| with(own).is_none()));
+    drop(pair.reach(at));
 }

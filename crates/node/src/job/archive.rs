@@ -8,6 +8,7 @@
 use super::journal::Entry;
 use super::nodes::State;
 use super::{BeginError, Job, Msg};
+use crate::files;
 use crate::home;
 use crate::membership::Member;
 use crate::monitor;
@@ -18,7 +19,7 @@ use crate::store::Members;
 use eyrie_control::node::{Determinants, ToNode};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
@@ -26,6 +27,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
+
+/// Images, each with all of its files: ranks and generations.
+pub(super) type Needed = BTreeSet<(u32, u32)>;
 
 /// Where it is, and what is in it.
 #[derive(Default)]
@@ -208,11 +212,11 @@ impl Job {
     }
 
     /// All is here: makes it outlive the machine, in a thread, which tells `Archived`.
-    pub(super) fn sync_archive(&self, attempt: u32, names: BTreeSet<OsString>) -> io::Result<()> {
+    pub(super) fn sync_archive(&self, attempt: u32, needed: Needed) -> io::Result<()> {
         let images = self.images();
         let tell = self.tell.clone();
         let work = move || {
-            let result = sync(&images, &names).map_err(|e| format!("{}: {e}", images.display()));
+            let result = sync(&images, &needed).map_err(|e| format!("{}: {e}", images.display()));
             let _ = tell.send(Msg::Archived { attempt, result });
         };
         std::thread::Builder::new().name(String::from("eyrie-sync")).spawn(work).map(drop)
@@ -255,26 +259,27 @@ impl Job {
 
     /// Removes what nothing would be brought back from.
     pub(super) fn clear_archive(&self) {
-        clear_but(&self.images(), &self.names_held());
+        clear_but(&self.images(), &self.archived_now());
     }
 
     /// What another attempt left might pass for a part of the next one.
     pub(super) fn clear_leftovers(&self) {
-        let needed = self.names_held();
-        clear(&self.images(), |name| needed.contains(name) || is_part(name));
+        let needed = self.archived_now();
+        clear(&self.images(), |name| is_of(&needed, name) || is_part(name));
     }
 
-    /// Names of the files of what is in it.
-    fn names_held(&self) -> BTreeSet<OsString> {
-        self.archive.content.as_deref().map(files).unwrap_or_default()
+    /// What is in it.
+    fn archived_now(&self) -> Needed {
+        self.archive.content.as_deref().map(needed).unwrap_or_default()
     }
 
-    /// Names of the files that the newest image of every rank consists of.
-    fn needed_now(&self) -> BTreeSet<OsString> {
+    /// What the newest image of every rank consists of.
+    fn needed_now(&self) -> Needed {
         let ranks = (0u32..).zip(&self.ranks);
         let newest = ranks.filter_map(|(rank, r)| Some((rank, r.retention.newest()?.generation)));
         let newest = newest.filter(|n| n.1 > 0);
-        newest.flat_map(|(rank, g)| names(rank, &self.files_of(rank, g))).collect()
+        let files = |(rank, g)| self.files_of(rank, g).into_iter().map(move |file| (rank, file));
+        newest.flat_map(files).collect()
     }
 
     /// All nodes have joined: all ranks come back from the archive, if it holds the job.
@@ -390,15 +395,21 @@ impl Job {
     }
 }
 
-/// Names of the files of these images.
-fn names(rank: u32, generations: &[u32]) -> Vec<OsString> {
-    generations.iter().flat_map(|g| crate::agent::names(rank, *g)).map(OsString::from).collect()
+/// What saved ranks are brought back from.
+pub(super) fn needed(ranks: &[SavedRank]) -> Needed {
+    let of = |(rank, saved): (u32, &SavedRank)| {
+        saved.retention.files().into_iter().map(move |file| (rank, file))
+    };
+    (0u32..).zip(ranks).flat_map(of).collect()
 }
 
-/// Names of the files that saved ranks are brought back from.
-pub(super) fn files(ranks: &[SavedRank]) -> BTreeSet<OsString> {
-    let all = (0u32..).zip(ranks);
-    all.flat_map(|(rank, saved)| names(rank, &saved.retention.files())).collect()
+/// Names of the files of all that is needed; an error unless all of them are there.
+pub(super) fn names(images: &Path, needed: &Needed) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for (rank, file) in needed {
+        names.extend(files::all(images, *rank, *file).map_err(io::Error::other)?);
+    }
+    Ok(names)
 }
 
 /// All that is recorded of ranks belongs to what is saved of them.
@@ -408,9 +419,9 @@ pub(super) fn put_words(state: &mut SavedJob, mut words: BTreeMap<u32, Determina
     }
 }
 
-fn sync(images: &Path, names: &BTreeSet<OsString>) -> io::Result<u64> {
+fn sync(images: &Path, needed: &Needed) -> io::Result<u64> {
     let mut bytes = 0;
-    for name in names {
+    for name in names(images, needed)? {
         let file = File::open(images.join(name))?;
         file.sync_all()?;
         bytes += file.metadata()?.len();
@@ -424,9 +435,14 @@ fn is_part(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".")
 }
 
-/// Removes all files but these.
-fn clear_but(images: &Path, needed: &BTreeSet<OsString>) {
-    clear(images, |name| needed.contains(name));
+/// Whether a file belongs to what is needed.
+fn is_of(needed: &Needed, name: &OsStr) -> bool {
+    files::parse_os(name).is_some_and(|named| needed.contains(&(named.rank, named.generation)))
+}
+
+/// Removes all files but those of these.
+fn clear_but(images: &Path, needed: &Needed) {
+    clear(images, |name| is_of(needed, name));
 }
 
 fn clear(images: &Path, stays: impl Fn(&OsStr) -> bool) {

@@ -130,9 +130,9 @@ impl Job {
             let age = age.map_or(String::new(), |age| format!(", {} s old", age.as_secs()));
             return format!("the one in the job's folder (checkpoint {number}{age})");
         }
-        let hint = match (self.spec.save_every_ms, self.spec.ft) {
-            (1.., _) => "nothing was brought to the job's folder yet",
-            (0, Ft::Logged | Ft::Coordinated) => "`--save-every` keeps one in the job's folder",
+        let hint = match (self.spec.saves(), self.spec.ft) {
+            (true, _) => "nothing was brought to the job's folder yet",
+            (false, Ft::Logged | Ft::Coordinated) => "`--save-every` keeps one in the job's folder",
             _ => "no other is kept",
         };
         format!("only their beginning ({hint})")

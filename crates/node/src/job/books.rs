@@ -91,6 +91,7 @@ pub(super) struct Books {
     pub sets: Vec<super::units::Taking>,
     /// Nodes that were told to end, and when.
     pub notices: BTreeMap<u32, Moment>,
+    pub blocks: super::silence::Blocks,
 }
 
 impl Job {
@@ -248,6 +249,7 @@ impl Job {
             pauses: self.pauses.clone(),
             sets: self.units.taking(),
             notices: self.known_notices(),
+            blocks: self.gateways.blocks.clone(),
         }
     }
 

@@ -38,6 +38,7 @@ impl Job {
     /// Starts the checkpoints that are due.
     pub fn schedule(&mut self) {
         self.tend_halt();
+        self.tend_scrub();
         if self.monitor.running() {
             self.tend_troubles();
         }

@@ -4,7 +4,7 @@ use super::books::Moment;
 use super::{Job, Starting};
 use crate::monitor::{self, signal_name};
 use crate::recovery::Input;
-use eyrie_control::node::{Choice, RankLook, ToNode};
+use eyrie_control::node::{Choice, Fault, RankLook, ToNode};
 use eyrie_control::{Death, EventKind, Ft, Meta, Said};
 use std::time::Duration;
 
@@ -158,6 +158,14 @@ impl Job {
                 self.step(monitor::Input::Unrecoverable { why });
             }
             Choice::Unfit(why) => self.cannot_start_here(rank, &why),
+            Choice::Lacks { generation, why } => {
+                if self.is_tried_again(rank, Fault::Files, generation) {
+                    self.cannot_start_here(rank, &why);
+                } else if kept(self, generation) {
+                    self.refuse_image(rank, generation, &why);
+                    self.recover(rank);
+                }
+            }
             Choice::Left(count) => {
                 self.fatal(format!("{count} processes of the dead rank {rank} cannot be killed"));
             }

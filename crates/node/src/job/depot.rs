@@ -109,11 +109,11 @@ impl Job {
         // Of a controller that is dead.
         let _ = fs::remove_dir_all(&staged);
         fs::create_dir(&staged)?;
-        let images = staged.join(home::IMAGES);
+        let (from, images) = (folder.join(home::IMAGES), staged.join(home::IMAGES));
         fs::create_dir(&images)?;
         let state = SavedJob::read(folder).map_err(io::Error::other)?;
-        for name in archive::files(&state.ranks) {
-            fs::hard_link(folder.join(home::IMAGES).join(&name), images.join(&name))?;
+        for name in archive::names(&from, &archive::needed(&state.ranks))? {
+            fs::hard_link(from.join(&name), images.join(&name))?;
         }
         fs::hard_link(folder.join(home::SAVED), staged.join(home::SAVED))?;
         // These are written on.

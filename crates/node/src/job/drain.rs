@@ -9,6 +9,7 @@ use super::leave::End;
 use crate::membership::Member;
 use crate::outlet::Outlet;
 use crate::points;
+use crate::recovery::Stage;
 use eyrie_control::{Ft, LeaveStep, Leaving, NodeMsg};
 use eyrie_protocol::recovery::spread;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +36,18 @@ pub(super) struct Terms {
     pub end: End,
     /// Of the request.
     pub number: Option<u64>,
+}
+
+impl Departure {
+    /// One of them is not to leave.
+    fn stays(&mut self, node: u32, why: &str) {
+        self.nodes.remove(&node);
+        let (step, took_ms, text) = (LeaveStep::Stays, 0.0, why.to_string());
+        self.outlet.send(&NodeMsg::Leaving(Box::new(Leaving { node, step, took_ms, text })));
+        if self.nodes.is_empty() {
+            self.outlet.send(&NodeMsg::Done);
+        }
+    }
 }
 
 impl Job {
@@ -110,6 +123,49 @@ impl Job {
         let terms = Terms { limit_ms: None, end, number: Some(number) };
         self.set_out_with_room(Departure { nodes, to, terms, outlet });
         Ok(())
+    }
+
+    /// Nodes are not to leave after all, of which all can stay.
+    pub fn call_off(&mut self, names: &[String]) -> Result<(), String> {
+        let mut nodes = self.nodes_named(names)?;
+        for node in nodes.clone() {
+            nodes.extend(self.call_off_with(node)?);
+        }
+        let why = "it was called off";
+        let mut waiting = std::mem::take(&mut self.looks.leaving);
+        for departure in &mut waiting {
+            let both = departure.nodes.intersection(&nodes).copied().collect::<Vec<_>>();
+            both.iter().for_each(|node| departure.stays(*node, why));
+        }
+        waiting.retain(|departure| !departure.nodes.is_empty());
+        self.looks.leaving = waiting;
+        for node in nodes {
+            self.stays(node, why);
+        }
+        Ok(())
+    }
+
+    /// Those that do not leave if this one does not. `Err`: it does.
+    fn call_off_with(&self, node: u32) -> Result<BTreeSet<u32>, String> {
+        let name = self.node_name(node);
+        if self.is_noticed(node) {
+            return Err(format!(
+                "{name} is told to end by its machine, which nobody here can undo"
+            ));
+        }
+        let waits = self.looks.leaving.iter().find(|d| d.nodes.contains(&node));
+        if let Some(departure) = waits {
+            let alone = departure.terms.end == End::Left;
+            return Ok(if alone { BTreeSet::from([node]) } else { departure.nodes.clone() });
+        }
+        if !self.leaves.contains_key(&node) {
+            return Err(format!("{name} is not about to leave"));
+        }
+        let stage = self.planner.as_ref().and_then(|p| p.leaves(&self.member(node)));
+        if stage.is_none_or(|stage| stage == Stage::Moving) {
+            return Err(format!("{name} cannot stay: its ranks are going on elsewhere already"));
+        }
+        Ok(self.all_with(node))
     }
 
     /// It is known what memory there is.

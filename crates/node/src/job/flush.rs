@@ -25,6 +25,9 @@ use std::time::UNIX_EPOCH;
 #[derive(Default)]
 pub(super) struct Flush {
     due_ms: u64,
+    /// The generation that all ranks had reached when the newest one that is there was begun, or
+    /// the last one failed.
+    reached: u32,
     pub(super) cut: Option<Cut>,
     bringing: Option<Bringing>,
     /// Image files that go when nothing is being brought any more: rank, generations.
@@ -41,6 +44,7 @@ pub(super) struct Flush {
 struct Bringing {
     attempt: u32,
     begun_ms: u64,
+    reached: u32,
     left: BTreeSet<u32>,
     state: SavedJob,
 }
@@ -55,18 +59,30 @@ impl Flush {
 impl Job {
     /// Whether the job's folder gets states of the job while it runs.
     pub(super) fn flushes(&self) -> bool {
-        self.spec.save_every_ms > 0 && self.many()
+        self.spec.saves() && self.many()
+    }
+
+    /// The generation that all ranks have reached.
+    fn reached(&self) -> u32 {
+        let newest = |r: &super::Rank| r.retention.newest().map_or(0, |kept| kept.generation);
+        self.ranks.iter().map(newest).min().unwrap_or(0)
     }
 
     /// Whether it is time for one.
     pub(super) fn may_flush(&self, now: u64) -> bool {
         let busy = self.flush.bringing.is_some() || self.suspend.is_some();
-        self.flushes() && !busy && now >= self.flush.due_ms
+        let due = match self.spec.save_every_generations {
+            0 => now >= self.flush.due_ms,
+            // They may have gone back since.
+            every => self.reached().saturating_sub(self.flush.reached) >= every,
+        };
+        self.flushes() && !busy && due
     }
 
     /// When it will be time for the next one; none: it is, or something has to happen first.
     pub(super) fn flush_due_ms(&self) -> Option<u64> {
         let waits = self.flush.bringing.is_none() && self.flush.cut.is_none();
+        // What is due by checkpoints is looked at when there are some.
         Some(self.flush.due_ms).filter(|due| self.flushes() && waits && *due > self.ranks_ms())
     }
 
@@ -107,7 +123,8 @@ impl Job {
             self.to_home(rank, ToNode::Deposit { attempt, rank, generations });
         }
         let (begun_ms, left) = (self.ranks_ms(), (0..self.size()).collect());
-        self.flush.bringing = Some(Bringing { attempt, begun_ms, left, state });
+        let reached = self.reached();
+        self.flush.bringing = Some(Bringing { attempt, begun_ms, reached, left, state });
     }
 
     /// A node has brought what there was of a rank, or could not.
@@ -120,8 +137,8 @@ impl Job {
                 if !bringing.left.is_empty() {
                     return;
                 }
-                let names = archive::files(&bringing.state.ranks);
-                self.sync_archive(attempt, names).map_err(|e| e.to_string())
+                let needed = archive::needed(&bringing.state.ranks);
+                self.sync_archive(attempt, needed).map_err(|e| e.to_string())
             }
         };
         if let Err(why) = synced {
@@ -138,6 +155,7 @@ impl Job {
             Err(why) => return self.flush_failed(&why),
         };
         self.saves = bringing.state.number;
+        self.flush.reached = bringing.reached;
         self.archive.hold(bringing.state.ranks);
         // Images of what was there before have the archive among their holders.
         self.leave_archive();
@@ -174,6 +192,7 @@ impl Job {
             self.flush.told = Some(why.to_string());
         }
         self.flush.bringing = None;
+        self.flush.reached = self.reached();
         self.clear_archive();
         self.rest_from_flush();
     }

@@ -7,11 +7,13 @@
 
 use super::nodes::State;
 use super::seat::{Candidate, End, Order, Seat};
+use super::silence::Blocks;
 use super::{Job, Msg, Node};
 use crate::crew::{Gateway, Heard};
 use crate::pipes;
 use eyrie_control::gateway::{Carried, ClusterStatus, FromGateway, Gate, GatewayStatus, ToGateway};
 use eyrie_control::{EventKind, ToNode};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::io::Interest;
@@ -21,6 +23,15 @@ const JOINING: Duration = Duration::from_secs(60);
 /// One that has reached no other gateway for so long, though there are some, may be with a node
 /// that has no way to them. Those of later clusters wait longer, so that not all move at once.
 const ALONE: Duration = Duration::from_secs(15);
+
+/// Those of a job.
+#[derive(Default)]
+pub(super) struct Gateways {
+    /// By cluster; none: there is but one.
+    pub(super) places: Vec<Place>,
+    /// Between which nothing is to go.
+    pub(super) blocks: Blocks,
+}
 
 /// One cluster's.
 #[derive(Default)]
@@ -34,6 +45,20 @@ pub(super) struct Place {
     carried: Carried,
     /// Since when it is gone.
     lost: Option<Instant>,
+    /// Why one could not begin, as it was told.
+    told: Option<String>,
+    /// With which clusters there is silence, as it said last.
+    pub(super) silent: BTreeSet<u32>,
+}
+
+impl Place {
+    pub(super) fn tell(&self, order: ToGateway) {
+        self.process.iter().for_each(|gateway| gateway.tell(order.clone()));
+    }
+
+    pub(super) fn is_there(&self) -> bool {
+        self.process.is_some()
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -47,7 +72,7 @@ struct Ready {
 impl Job {
     /// Starts the gateways, if there are to be some.
     pub fn begin_gateways(&mut self) {
-        self.gateways.resize_with(self.spec.clusters.count() as usize, Place::default);
+        self.gateways.places.resize_with(self.spec.clusters.count() as usize, Place::default);
         self.tend_gateways();
     }
 
@@ -60,9 +85,9 @@ impl Job {
         }
         let clearing = |n: &Node| n.state == State::Lost && !n.cleared && n.host().is_none();
         let may_start = !self.nodes.iter().any(clearing);
-        for cluster in 0..self.gateways.len() as u32 {
+        for cluster in 0..self.gateways.places.len() as u32 {
             let nodes = self.candidates(cluster);
-            match self.gateways[cluster as usize].seat.tend(&nodes, may_start) {
+            match self.gateways.places[cluster as usize].seat.tend(&nodes, may_start) {
                 Order::Nothing => {}
                 Order::Start(node) => self.start_gateway(cluster, node),
                 Order::TakeDown(node) => self.gateway_moves(cluster, node),
@@ -76,6 +101,11 @@ impl Job {
         let of = |n: &(u32, &Node)| self.spec.clusters.of(n.0) == cluster;
         let all = (0u32..).zip(&self.nodes).filter(of);
         let there = all.filter(|(_, n)| n.state != State::Lost && !n.left);
+        let there: Vec<_> = there.collect();
+        // Others are not reached where the user says that one is to be.
+        let door = |(node, _): &(u32, &Node)| self.is_door(*node);
+        let has_doors = there.iter().any(door);
+        let there = there.into_iter().filter(|node| !has_doors || door(node));
         let leaving = |node: &u32| self.leaves.contains_key(node);
         let candidate = |(node, n): (u32, &Node)| Candidate {
             node,
@@ -85,19 +115,25 @@ impl Job {
         there.map(candidate).collect()
     }
 
+    /// Whether the user says where a gateway on this node's host is reached.
+    fn is_door(&self, node: u32) -> bool {
+        let hosts = self.spec.hosts.as_ref();
+        hosts.and_then(|h| h.list.get(node as usize)).is_some_and(|h| h.gateway.is_some())
+    }
+
     /// This start of a gateway, by a number that no other has.
     fn number(&self, cluster: u32) -> u64 {
-        self.reign() << 32 | self.gateways[cluster as usize].starts
+        self.reign() << 32 | self.gateways.places[cluster as usize].starts
     }
 
     fn is_current(&self, cluster: u32, number: u64) -> bool {
-        let known = self.gateways.get(cluster as usize).is_some_and(|g| g.process.is_some());
+        let known = self.gateways.places.get(cluster as usize).is_some_and(|g| g.process.is_some());
         known && self.number(cluster) == number
     }
 
     /// The last node of a cluster is gone, and so is its gateway.
     fn retire_gateway(&mut self, cluster: u32) {
-        let place = &mut self.gateways[cluster as usize];
+        let place = &mut self.gateways.places[cluster as usize];
         (place.ready, place.lost) = (None, None);
         let name = self.cluster_name(cluster);
         tracing::info!("{name} has no nodes any more, and no gateway");
@@ -106,16 +142,19 @@ impl Job {
     }
 
     fn start_gateway(&mut self, cluster: u32, node: u32) {
-        self.gateways[cluster as usize].starts += 1;
+        self.gateways.places[cluster as usize].starts += 1;
         let number = self.number(cluster);
         let tell = self.tell.clone();
         let hear = move |heard| drop(tell.send(Msg::Gateway { cluster, number, heard }));
+        let silence = self.gateways.blocks.of(cluster);
         let Some(crew) = &self.crew else { return };
-        let started = crew.start_gateway((cluster, number), node, hear).and_then(|gateway| {
-            Ok((pipes::watch(gateway.pidfd.try_clone()?, Interest::READABLE)?, gateway))
-        });
-        let place = &mut self.gateways[cluster as usize];
+        let started =
+            crew.start_gateway((cluster, number), node, silence, hear).and_then(|gateway| {
+                Ok((pipes::watch(gateway.pidfd.try_clone()?, Interest::READABLE)?, gateway))
+            });
+        let place = &mut self.gateways.places[cluster as usize];
         (place.began, place.carried) = (Some(Instant::now()), Carried::default());
+        place.silent.clear();
         let (pidfd, gateway) = match started {
             Ok(started) => started,
             Err(error) => return self.gateway_over(cluster, &format!("not started: {error}")),
@@ -144,7 +183,7 @@ impl Job {
         if !self.is_current(cluster, number) {
             return;
         }
-        let place = &mut self.gateways[cluster as usize];
+        let place = &mut self.gateways.places[cluster as usize];
         match heard {
             Heard::Said(FromGateway::Beat) => self.look_for_a_way(cluster),
             Heard::Said(FromGateway::Carried(carried)) => {
@@ -156,6 +195,7 @@ impl Job {
             Heard::Said(FromGateway::Ready { pid, inside, outside }) => {
                 place.ready = Some(Ready { pid, inside, outside, since: Instant::now() });
                 place.seat.listens();
+                place.told = None;
                 if let Some(lost) = place.lost.take() {
                     let mut event = self.event(EventKind::GatewayBack);
                     event.took_ms = Some(lost.elapsed().as_secs_f64() * 1e3);
@@ -165,6 +205,11 @@ impl Job {
                 self.tell_gates();
                 self.tell_clusters();
             }
+            Heard::Said(FromGateway::Silent(silence)) => self.gateway_silent(cluster, silence),
+            Heard::Said(FromGateway::Failed(why)) => {
+                self.tell_failed(cluster, &why);
+                self.take_down(cluster, End::Failed, Some(&why));
+            }
             Heard::Silence { ms } => {
                 let why = format!("nothing was heard of it for {:.1} s", ms as f64 / 1e3);
                 self.take_down(cluster, End::Failed, Some(&why));
@@ -172,14 +217,30 @@ impl Job {
         }
     }
 
+    /// A gateway says why it cannot begin: that is for who gave it its port.
+    fn tell_failed(&mut self, cluster: u32, why: &str) {
+        let place = &mut self.gateways.places[cluster as usize];
+        if place.told.as_deref() == Some(why) {
+            return;
+        }
+        place.told = Some(why.to_string());
+        let on = place.seat.node().map(|node| format!(" with {}", self.node_name(node)));
+        let name = self.cluster_name(cluster);
+        self.say(format!(
+            "the gateway of {name} does not begin{}: {why}; it is tried again, and nothing goes \
+             between that cluster and others until then",
+            on.unwrap_or_default()
+        ));
+    }
+
     /// A gateway that reaches no other, although there are some, is tried with another node.
     fn look_for_a_way(&mut self, cluster: u32) {
         let stands = |place: &Place, limit| place.ready.is_some_and(|r| r.since.elapsed() >= limit);
-        let place = &self.gateways[cluster as usize];
+        let place = &self.gateways.places[cluster as usize];
         if place.carried.connections > 0 || !stands(place, ALONE * (cluster + 1)) {
             return;
         }
-        let others = (0u32..).zip(&self.gateways).filter(|(c, _)| *c != cluster);
+        let others = (0u32..).zip(&self.gateways.places).filter(|(c, _)| *c != cluster);
         let alone = !others.into_iter().any(|(_, other)| stands(other, ALONE));
         if !alone && place.seat.may_lack_a_way(&self.candidates(cluster)) {
             let why = "it reaches no other gateway, and another node may";
@@ -190,7 +251,7 @@ impl Job {
     /// A gateway's process has ended.
     pub(super) fn gateway_gone(&mut self, cluster: u32, number: u64) {
         if self.is_current(cluster, number)
-            && let Some(gateway) = self.gateways[cluster as usize].process.take()
+            && let Some(gateway) = self.gateways.places[cluster as usize].process.take()
         {
             let why = gateway.bury();
             self.gateway_over(cluster, &why);
@@ -199,7 +260,7 @@ impl Job {
 
     /// It had time enough to listen.
     pub(super) fn gateway_late(&mut self, cluster: u32, number: u64) {
-        let place = self.gateways.get(cluster as usize);
+        let place = self.gateways.places.get(cluster as usize);
         if place.is_some_and(|p| p.ready.is_none()) && self.is_current(cluster, number) {
             let why = format!("it does not listen after {:?}", self.joining_limit());
             self.take_down(cluster, End::Failed, Some(&why));
@@ -212,7 +273,7 @@ impl Job {
             return;
         }
         self.tell_gateway_lost(cluster, Some(why));
-        let place = &mut self.gateways[cluster as usize];
+        let place = &mut self.gateways.places[cluster as usize];
         let lived = place.began.map_or(Duration::ZERO, |at| at.elapsed());
         let pause = place.seat.over(End::Died(lived));
         self.complain(cluster, why);
@@ -231,7 +292,7 @@ impl Job {
     /// Ends a gateway, in order if there is no reason `why` not to; the next one starts when it is
     /// gone, or does not go.
     fn take_down(&mut self, cluster: u32, end: End, why: Option<&str>) {
-        let place = &mut self.gateways[cluster as usize];
+        let place = &mut self.gateways.places[cluster as usize];
         place.seat.ends(end);
         let process = place.process.take();
         self.tell_gateway_lost(cluster, why);
@@ -250,7 +311,7 @@ impl Job {
 
     /// One that was taken down is gone.
     pub(super) fn gateway_ended(&mut self, cluster: u32) {
-        let place = &mut self.gateways[cluster as usize];
+        let place = &mut self.gateways.places[cluster as usize];
         let node = place.seat.leaves();
         let pause = place.seat.ended();
         match pause.is_zero() {
@@ -264,16 +325,16 @@ impl Job {
 
     /// Whether a gateway is still to be taken away from a node.
     pub(super) fn has_gateway(&self, node: u32) -> bool {
-        self.gateways.iter().any(|g| g.seat.leaves().or(g.seat.node()) == Some(node))
+        self.gateways.places.iter().any(|g| g.seat.leaves().or(g.seat.node()) == Some(node))
     }
 
     /// A gateway that listened does so no more. Without a reason `why` that is in order.
     fn tell_gateway_lost(&mut self, cluster: u32, why: Option<&str>) {
-        let place = &mut self.gateways[cluster as usize];
+        let place = &mut self.gateways.places[cluster as usize];
         let listened = place.ready.take().is_some();
         let name = self.cluster_name(cluster);
         if listened {
-            self.gateways[cluster as usize].lost = Some(Instant::now());
+            self.gateways.places[cluster as usize].lost = Some(Instant::now());
             if let Some(why) = why {
                 let mut event = self.event(EventKind::GatewayLost);
                 event.text = format!("of {name}: {why}");
@@ -289,7 +350,7 @@ impl Job {
 
     /// Says, now and then, that none comes up.
     fn complain(&self, cluster: u32, why: &str) {
-        if let Some(count) = self.gateways[cluster as usize].seat.complaint() {
+        if let Some(count) = self.gateways.places[cluster as usize].seat.complaint() {
             let name = self.cluster_name(cluster);
             self.say(format!(
                 "no gateway of {name} comes up, after {count} attempts: {why}; its nodes are \
@@ -307,7 +368,7 @@ impl Job {
     }
 
     pub(super) fn gateway_due(&mut self, cluster: u32) {
-        self.gateways[cluster as usize].seat.is_due();
+        self.gateways.places[cluster as usize].seat.is_due();
         self.tend_gateways();
     }
 
@@ -317,26 +378,24 @@ impl Job {
             let (at, number) = (place.ready?.outside, self.number(cluster));
             Some(Gate { cluster, number, at })
         };
-        let gates: Vec<Gate> = (0u32..).zip(&self.gateways).filter_map(gate).collect();
-        for gateway in self.gateways.iter().filter_map(|g| g.process.as_ref()) {
-            gateway.tell(ToGateway::Gates(gates.clone()));
-        }
+        let gates: Vec<Gate> = (0u32..).zip(&self.gateways.places).filter_map(gate).collect();
+        self.gateways.places.iter().for_each(|place| place.tell(ToGateway::Gates(gates.clone())));
     }
 
     /// Tells nodes which cluster each is in, and where their own gateway is.
     pub(super) fn tell_clusters(&self) {
-        if self.gateways.is_empty() {
+        if self.gateways.places.is_empty() {
             return;
         }
         let of: Vec<u32> =
             (0..self.nodes.len() as u32).map(|node| self.spec.clusters.of(node)).collect();
         for (node, n) in self.nodes.iter().enumerate() {
-            let gateway = self.gateways[of[node] as usize].ready.map(|r| r.inside);
+            let gateway = self.gateways.places[of[node] as usize].ready.map(|r| r.inside);
             n.send(ToNode::Clusters { of: of.clone(), gateway });
         }
     }
 
-    fn cluster_name(&self, cluster: u32) -> String {
+    pub(super) fn cluster_name(&self, cluster: u32) -> String {
         match self.spec.clusters.names.get(cluster as usize) {
             Some(name) => format!("cluster {name}"),
             None => format!("cluster {cluster}"),
@@ -345,17 +404,18 @@ impl Job {
 
     /// Processes that are no node's.
     pub(super) fn gateway_pids(&self) -> impl Iterator<Item = libc::pid_t> + '_ {
-        self.gateways.iter().filter_map(|g| Some(g.process.as_ref()?.pid))
+        self.gateways.places.iter().filter_map(|g| Some(g.process.as_ref()?.pid))
     }
 
     /// Kills gateways, as a fault would.
     pub fn inject_gateways(&mut self, clusters: &[u32]) -> Result<(), String> {
-        if self.gateways.is_empty() {
+        if self.gateways.places.is_empty() {
             return Err("the job has one cluster and no gateway: start it with --clusters".into());
         }
-        let absent = |c: &&u32| self.gateways.get(**c as usize).is_none_or(|g| g.process.is_none());
+        let absent =
+            |c: &&u32| self.gateways.places.get(**c as usize).is_none_or(|g| g.process.is_none());
         if let Some(cluster) = clusters.iter().find(absent) {
-            let count = self.gateways.len();
+            let count = self.gateways.places.len();
             return Err(format!(
                 "cluster {cluster} has no gateway now (clusters: 0 to {})",
                 count - 1
@@ -366,14 +426,15 @@ impl Job {
             event.text = format!("SIGKILL of the gateway of {}", self.cluster_name(*cluster));
             self.log_event(event);
         }
-        let all = clusters.iter().filter_map(|c| self.gateways[*c as usize].process.as_ref());
+        let all =
+            clusters.iter().filter_map(|c| self.gateways.places[*c as usize].process.as_ref());
         all.for_each(Gateway::kill);
         Ok(())
     }
 
     /// The gateways, to be ended: the job is over.
     pub fn take_gateways(&mut self) -> Vec<Gateway> {
-        self.gateways.iter_mut().filter_map(|g| g.process.take()).collect()
+        self.gateways.places.iter_mut().filter_map(|g| g.process.take()).collect()
     }
 
     pub(super) fn cluster_status(&self) -> Vec<ClusterStatus> {
@@ -398,7 +459,8 @@ impl Job {
                 outside: place.ready.map(|r| r.outside.to_string()),
                 carried: place.carried,
             },
+            blocked: self.blocked_status(cluster, place),
         };
-        (0u32..).zip(&self.gateways).map(status).collect()
+        (0u32..).zip(&self.gateways.places).map(status).collect()
     }
 }

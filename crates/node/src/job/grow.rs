@@ -73,7 +73,7 @@ impl Job {
         if self.spec.hosts.is_none() {
             return Err("the job is not over --hosts: eyrie grow JOB --nodes K".into());
         }
-        if !self.gateways.is_empty() {
+        if !self.gateways.places.is_empty() {
             return Err("a job over hosts with several clusters does not grow, so far".into());
         }
         self.may_grow(hosts.len() as u32)?;

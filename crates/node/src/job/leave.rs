@@ -60,7 +60,7 @@ pub(super) enum End {
     Spare,
 }
 
-fn seconds(ms: f64) -> String {
+pub(super) fn seconds(ms: f64) -> String {
     format!("{:.1} s", ms / 1e3)
 }
 
@@ -98,14 +98,7 @@ impl Job {
         };
         self.log_event(event);
         if let Some((limit, needed)) = late {
-            let text = format!(
-                "it takes about {} by what its ranks' checkpoints have taken, or by their memory, \
-                 and is given {}: its ranks are stopped at once, and what is not elsewhere in time \
-                 comes back from the newest images",
-                seconds(needed),
-                seconds(limit as f64)
-            );
-            self.tell_leave(node, LeaveStep::Late, text);
+            self.tell_late(node, limit, needed);
         }
         for rank in self.placement.ranks_on(node) {
             let r = self.rank(rank);
@@ -123,6 +116,15 @@ impl Job {
         };
         let all = self.leaves.iter().filter(|l| Some(l.1.party) == party).map(|l| *l.0);
         all.filter(stands).collect()
+    }
+
+    /// Those that stay if this one does: of nodes whose ranks move all at one time or not at all
+    /// all do.
+    pub(super) fn all_with(&self, node: u32) -> BTreeSet<u32> {
+        match self.leaves.get(&node) {
+            Some(leave) if leave.end != End::Left => self.party_of(node).into_iter().collect(),
+            _ => BTreeSet::from([node]),
+        }
     }
 
     /// How long the main loop may sleep.
@@ -192,16 +194,14 @@ impl Job {
         }
         let round = self.round_of(node);
         self.tell_leave(node, step_of(round), describe(&live));
-        let mut all = true;
-        for rank in live {
-            let r = self.rank(rank);
-            match &r.moves.stop {
-                Some(stop) => all &= stop.holds && stop.counts && r.proc.is_some(),
-                None if round == Round::None => all = false,
-                None => {
-                    all = false;
-                    self.order_stop(rank, round);
-                }
+        let stands = |rank: &u32| {
+            let r = &self.ranks[*rank as usize];
+            r.moves.stop.as_ref().is_some_and(|s| s.holds && s.counts && r.proc.is_some())
+        };
+        let all = live.iter().all(stands);
+        for rank in self.may_stop(node, &live) {
+            if self.ranks[rank as usize].moves.stop.is_none() {
+                self.order_stop(rank, round);
             }
         }
         Ok(all)
@@ -420,7 +420,7 @@ impl Job {
     }
 
     /// It does not leave: its ranks go on.
-    fn stays(&mut self, node: u32, why: &str) {
+    pub(super) fn stays(&mut self, node: u32, why: &str) {
         let Some(leave) = self.leaves.remove(&node) else { return };
         self.plan(Input::Stay { member: self.member(node) });
         self.let_stand_no_more(node);

@@ -20,6 +20,7 @@ mod flush;
 mod gateways;
 pub(crate) mod grow;
 mod halt;
+mod in_turn;
 mod journal;
 mod leave;
 mod loss;
@@ -37,6 +38,7 @@ mod rounds;
 mod saving;
 mod seat;
 mod sets;
+mod silence;
 mod start;
 mod suspend;
 mod swap;
@@ -326,8 +328,7 @@ pub struct Job {
     asks: Vec<Ask>,
     /// Of a job over nodes: who starts their daemons.
     crew: Option<Crew>,
-    /// By cluster; none: there is but one.
-    gateways: Vec<gateways::Place>,
+    gateways: gateways::Gateways,
     awaited: Vec<grow::Awaited>,
     /// Nodes that are to leave.
     leaves: BTreeMap<u32, leave::Leave>,
@@ -440,7 +441,7 @@ impl Job {
             rejoining: None,
             asks: Vec::new(),
             crew: None,
-            gateways: Vec::new(),
+            gateways: gateways::Gateways::default(),
             awaited: Vec::new(),
             leaves: BTreeMap::new(),
             leave_watchers: Vec::new(),

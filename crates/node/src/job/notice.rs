@@ -2,9 +2,11 @@
 //! SIGTERM, the notice of a spot instance), and for so long they are there (`--grace`).
 //!
 //! Some are drained, with that time as the deadline. When all are to go there is nobody to drain
-//! them to: then the job is saved, so that it can be restarted. So it is on SIGTERM to its
-//! controller, if states of it are saved in any case (`--save-every`); then it ends, also if that
-//! is not possible.
+//! them to: then the job is saved, so that it can be restarted. So it is when the controller's
+//! machine is to end (`eyrie notice` there), unless another can go on with it, and on SIGTERM to
+//! the controller, if states of the job are saved in any case (`--save-every`); then it ends, also
+//! if it cannot be saved. Of ranks that go back together none leaves its node: all are checkpointed
+//! at once, and once more when the time is almost over.
 //!
 //! Kept true: what is decided waits a moment for the notices of others; what cannot be done is
 //! told, and tried again as long as there is time, also what was begun and came to nothing, and
@@ -29,8 +31,19 @@ pub(super) struct Notices {
     armed: bool,
     /// What keeps the job from doing what it should, as it was told last.
     obstacle: Option<String>,
-    /// Since when the controller is told to end.
-    here: Option<Moment>,
+    /// The controller, or its machine, is told to end.
+    here: Option<Here>,
+    /// Nodes for which all ranks were checkpointed together at once, and those for which they were
+    /// when their time was almost over.
+    early: BTreeSet<u32>,
+    late: BTreeSet<u32>,
+}
+
+/// The controller is to end.
+struct Here {
+    since: Moment,
+    /// The job ends with it, also if it cannot be saved.
+    ends: bool,
 }
 
 impl Job {
@@ -83,14 +96,29 @@ impl Job {
         let result = match going.is_empty() {
             true => return,
             false if self.nobody_stays(&live, &going) => self.save_in_time(&going),
+            false if self.together.is_some() => self.checkpoint_in_time(&going),
             false => self.drain_in_time(&going),
         };
         if let Err(why) = result {
-            if self.notices.obstacle.as_ref() != Some(&why) {
-                self.say(why.clone());
-            }
-            self.notices.obstacle = Some(why);
+            self.tell_obstacle(why);
         }
+    }
+
+    /// Tells it unless it was the last that was told.
+    fn tell_obstacle(&mut self, why: String) {
+        if self.notices.obstacle.as_ref() != Some(&why) {
+            self.say(why.clone());
+        }
+        self.notices.obstacle = Some(why);
+    }
+
+    /// Whether a node was told to end.
+    pub(super) fn is_noticed(&self, node: u32) -> bool {
+        self.notices.nodes.contains_key(&node)
+    }
+
+    fn names(&self, nodes: &BTreeSet<u32>) -> String {
+        nodes.iter().map(|n| self.node_name(*n)).collect::<Vec<_>>().join(", ")
     }
 
     /// Whether no node is left that ranks could go to.
@@ -148,10 +176,39 @@ impl Job {
             return Ok(());
         }
         let limit_ms = self.time_left(&new).as_millis() as u64;
+        if !self.spec.ft.protects() {
+            let (names, ft) = (self.names(&new), self.spec.ft.name());
+            return Err(format!("{names} is to end, and the job with it: it runs with --ft {ft}"));
+        }
         self.drain_unasked(new.clone(), limit_ms).map_err(|why| {
-            let list: Vec<String> = new.iter().map(|n| self.node_name(*n)).collect();
-            format!("{} is to end, and cannot leave the job: {why}", list.join(", "))
+            format!("{} is to end, and cannot leave the job: {why}", self.names(&new))
         })
+    }
+
+    /// Some go, and no node leaves such a job: what all go back to is made as new as can be.
+    fn checkpoint_in_time(&mut self, nodes: &BTreeSet<u32>) -> Result<(), String> {
+        let (names, left) = (self.names(nodes), self.time_left(nodes));
+        if let Some(why) = self.no_more_sets() {
+            return Err(format!(
+                "{names} is to end, and what all ranks go back to then gets no newer: {why}"
+            ));
+        }
+        let Some(together) = &mut self.together else { return Ok(()) };
+        let early = nodes.iter().filter(|n| self.notices.early.insert(**n)).count() > 0;
+        let least = together.took_ms().map(|ms| 2 * Duration::from_millis(ms) + 2 * SETTLE);
+        let late = !early
+            && least.is_some_and(|least| left <= least)
+            && nodes.iter().filter(|n| self.notices.late.insert(**n)).count() > 0;
+        if early || late {
+            together.request();
+        }
+        if early {
+            self.say(format!(
+                "{names} is to end, and nodes do not leave jobs with --ft coordinated: all ranks \
+                 are checkpointed now, and go back to that when it is gone"
+            ));
+        }
+        Ok(())
     }
 
     /// SIGTERM to the controller of a job in an allocation of Slurm is the allocation's end: the
@@ -182,29 +239,62 @@ impl Job {
         if !saves || self.exit_code.is_some() || self.monitor.is_ending() {
             return false;
         }
-        if self.notices.here.is_none() {
-            self.notices.here = Some(Moment::now());
+        if self.notices.here.as_ref().is_none_or(|here| !here.ends) {
+            self.notices.here = Some(Here { since: Moment::now(), ends: true });
             self.end_in_time();
         }
         true
     }
 
+    /// The machine of the controller is about to end, and the job with it: it is saved, so that it
+    /// can be restarted. It goes on for now if that cannot be.
+    pub fn noticed_here(&mut self) -> Result<(), String> {
+        if self.exit_code.is_some() || self.monitor.is_ending() {
+            return Err(String::from("it is ending"));
+        }
+        if self.spec.ha.is_some() {
+            let text = "it goes on with another controller, if there is one (eyrie standby)";
+            return Err(text.into());
+        }
+        if self.spec.grace_ms == 0 {
+            return Err(String::from("it is not saved, as it has no time for that (--grace 0)"));
+        }
+        if !self.spec.ft.protects() {
+            return Err(format!("it is not saved, as it runs with --ft {}", self.spec.ft.name()));
+        }
+        if !self.saves_when_told() && self.notices.here.is_none() {
+            self.notices.here = Some(Here { since: Moment::now(), ends: false });
+            self.say("the machine of the job's controller is to end: the job is saved");
+            self.end_in_time();
+        }
+        Ok(())
+    }
+
     /// The job is saved and ends; it only ends if it cannot be saved, or not in time.
     fn end_in_time(&mut self) {
         self.arm_notices();
-        let late = self.notices.here.as_ref().is_none_or(|since| since.elapsed() >= self.grace());
-        let under_way = self.suspend.is_some() && !late;
+        let Some(Here { since, ends }) = &self.notices.here else { return };
+        let (late, ends) = (since.elapsed() >= self.grace(), *ends);
+        let under_way = self.suspend.is_some() && !(late && ends);
         if self.monitor.is_ending() || under_way {
             return;
         }
         let result = if late { Err(String::from("there is no time")) } else { self.save_here() };
-        if let Err(why) = result {
+        let Err(why) = result else { return };
+        if ends {
             self.say(format!("the job is told to end, and not saved once more: {why}"));
-            self.stop(libc::SIGTERM);
+            return self.stop(libc::SIGTERM);
+        }
+        self.tell_obstacle(format!("the controller's machine is to end, the job not saved: {why}"));
+        if late {
+            self.notices.here = None;
         }
     }
 
     fn save_here(&mut self) -> Result<(), String> {
+        if self.restarting || (self.many() && !self.planned) {
+            return Err(String::from("it is just starting"));
+        }
         self.all_stay("the job is told to end, and saved");
         self.checkpoint_and_end(None)
     }

@@ -13,7 +13,7 @@ use crate::monitor;
 use crate::recovery::{ARCHIVE, Action, Input, Planner, VAULT};
 use crate::replicas::{Answer, Words};
 use crate::units;
-use eyrie_control::node::{Choice, Determinants, Fetch, NotCopied, ToNode};
+use eyrie_control::node::{Choice, Determinants, Fault, Fetch, NotCopied, ToNode};
 use eyrie_control::{EventKind, Ft, Meta};
 use serde::{Deserialize, Serialize};
 
@@ -86,8 +86,9 @@ impl Job {
             Some(_) => Planner::together(homes),
             None if self.spec.ft == Ft::Node => Planner::by_node(homes),
             None if self.units.exist() => Planner::by_cluster(homes, units::neighbours(&self.spec)),
-            None => Planner::new(homes).with_neighbours(units::neighbours(&self.spec)),
+            None => Planner::new(homes),
         };
+        let planner = planner.with_neighbours(units::neighbours(&self.spec));
         let planner = planner.with_routers(self.spec.router_nodes());
         let mut planner = super::vault::with_rule(planner, self.spec.vault);
         for &member in members {
@@ -236,6 +237,12 @@ impl Job {
                 }
             }
             Choice::Unfit(why) => self.cannot_be_had(rank, here, incarnation, &why),
+            Choice::Lacks { generation, why } => {
+                match self.is_tried_again(rank, Fault::Files, generation) {
+                    true => self.cannot_be_had(rank, here, incarnation, &why),
+                    false => self.unrestorable(rank, incarnation, generation, &why),
+                }
+            }
             // It follows a refusal.
             Choice::Nothing => {}
         }
@@ -250,7 +257,7 @@ impl Job {
     }
 
     /// The image cannot be restored, though every byte of it is right: no copy of it can.
-    pub(super) fn unrestorable(&mut self, rank: u32, generation: u32, why: &str) {
+    pub(super) fn unrestorable(&mut self, rank: u32, incarnation: u32, generation: u32, why: &str) {
         self.tell_refused(rank, generation, None, why);
         let archived = |p: &Planner| p.holders(rank, generation).any(|m| m == ARCHIVE);
         if self.archive.is_of(rank, generation) && self.planner.as_ref().is_some_and(archived) {
@@ -263,7 +270,6 @@ impl Job {
         for at in others {
             self.plan(Input::ImageBad { rank, incarnation: 0, generation, at });
         }
-        let incarnation = self.rank(rank).incarnation;
         self.plan(Input::ImageBad { rank, incarnation, generation, at: home });
     }
 

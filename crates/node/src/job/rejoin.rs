@@ -161,7 +161,9 @@ impl Job {
         if let Some(incarnation) = self.ranks[rank as usize].order.as_ref().map(|o| o.incarnation) {
             self.rank(rank).incarnation = incarnation;
         }
-        self.unrestorable(rank, under_way.set, &format!("the sockets of the ranks: {why}"));
+        let (incarnation, why) =
+            (self.rank(rank).incarnation, format!("the sockets of the ranks: {why}"));
+        self.unrestorable(rank, incarnation, under_way.set, &why);
     }
 }
 

@@ -150,6 +150,7 @@ impl Job {
         self.pauses = books.pauses;
         self.units.take_up(books.sets);
         self.take_notices(books.notices);
+        self.gateways.blocks = books.blocks;
         (self.saves, self.is_saved, self.restarting) =
             (books.saves, books.is_saved, books.restarting);
         self.take_archive(books.archive)?;

@@ -163,17 +163,22 @@ impl Job {
     /// How long a node may take to leave: a copy of its ranks, what has changed since, and starting
     /// elsewhere. By the last checkpoints of its ranks, or by the memory that they have.
     pub(super) fn leave_estimate(&self, node: u32) -> Option<f64> {
+        let rate = self.link_rate();
+        let ranks = self.placement.ranks_on(node).into_iter().map(|r| &self.ranks[r as usize]);
+        let of =
+            |r: &super::Rank| rounds::time_to_move(r.moves.counted_ms, r.look.resident_bytes, rate);
+        ranks.filter_map(of).reduce(|a, b| a + b)
+    }
+
+    /// Bytes of an image that come from one node to another in a millisecond, as far as is known.
+    pub(super) fn link_rate(&self) -> f64 {
         let images = self.ranks.iter().filter_map(|r| {
             let bytes = r.latest.as_ref()?.taken.bytes;
             Some((bytes, r.moves.counted_ms?)).filter(|_| bytes >= TELLING_BYTES)
         });
         let measured = images.map(|(bytes, ms)| bytes as f64 / ms.max(1.0)).reduce(f64::max);
         let guess = if self.spec.hosts.is_some() { LINK } else { MACHINE };
-        let rate = measured.unwrap_or(guess);
-        let ranks = self.placement.ranks_on(node).into_iter().map(|r| &self.ranks[r as usize]);
-        let of =
-            |r: &super::Rank| rounds::time_to_move(r.moves.counted_ms, r.look.resident_bytes, rate);
-        ranks.filter_map(of).reduce(|a, b| a + b)
+        measured.unwrap_or(guess)
     }
 }
 

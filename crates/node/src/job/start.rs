@@ -106,14 +106,12 @@ impl Job {
             return;
         }
         let again = generation > 0 || recovery;
-        if again && self.ranks[rank as usize].trouble.is_of_place(fault, generation) {
-            if fault == Fault::Unknown {
-                self.rank(rank).trouble.is_strange(generation);
-            }
+        if again && self.is_tried_again(rank, fault, generation) {
             return self.cannot_start_here(rank, &text);
         }
         if generation > 0 && self.many() {
-            self.unrestorable(rank, generation, &text);
+            let incarnation = self.rank(rank).incarnation;
+            self.unrestorable(rank, incarnation, generation, &text);
             self.unit_not_started(rank);
         } else if generation > 0 && self.together.is_some() {
             self.set_refused(generation, &format!("rank {rank}: {text}"));

@@ -82,6 +82,10 @@ impl Job {
         if !self.spec.ft.protects() {
             return Some(format!("it runs with --ft {}", self.spec.ft.name()));
         }
+        if self.spec.encrypted {
+            let why = "its images are to be nowhere but on its nodes (--encrypt-at-rest)";
+            return Some(String::from(why));
+        }
         if self.units.exist() && self.spec.is_vaulted() {
             let ft = self.spec.ft.name();
             return Some(format!("with --ft {ft} and --vault it is not saved as a whole, so far"));

@@ -11,7 +11,7 @@ use super::Job;
 use crate::home;
 use crate::retention::KEPT;
 use crate::saved;
-use eyrie_control::node::{CheckpointResult, Choice, Taken, ToNode};
+use eyrie_control::node::{CheckpointResult, Choice, Fault, Taken, ToNode};
 use eyrie_control::{EventKind, Ft};
 use eyrie_protocol::muster::Muster;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,6 +41,8 @@ struct Set {
 pub(super) struct Together {
     every_ms: u64,
     due_ms: u64,
+    /// How long the last one took.
+    took_ms: Option<u64>,
     /// Somebody waits for one.
     wanted: bool,
     /// Number of the last one that was begun.
@@ -66,6 +68,7 @@ impl Together {
         Together {
             every_ms: if every_ms == 0 { u64::MAX } else { every_ms },
             due_ms: now_ms.saturating_add(first),
+            took_ms: None,
             wanted: false,
             last: 0,
             under_way: None,
@@ -91,7 +94,9 @@ impl Together {
 
     /// The next one comes so long after the last that they take at most half of the job's time.
     pub(super) fn rest(&mut self, now_ms: u64, begun_ms: u64) {
-        let pause = self.every_ms.max(now_ms.saturating_sub(begun_ms));
+        let took_ms = now_ms.saturating_sub(begun_ms);
+        let pause = self.every_ms.max(took_ms);
+        self.took_ms = Some(took_ms);
         self.due_ms = now_ms.saturating_add(pause);
     }
 
@@ -125,6 +130,11 @@ impl Together {
     /// A set is wanted now.
     pub(super) fn request(&mut self) {
         self.wanted = true;
+    }
+
+    /// How long the last one took.
+    pub(super) fn took_ms(&self) -> Option<u64> {
+        self.took_ms
     }
 
     /// Whether a set is being taken.
@@ -417,6 +427,12 @@ impl Job {
                 self.set_refused(set, &format!("rank {rank}: {why}"));
             }
             Choice::Unfit(why) => self.cannot_start_here(rank, &why),
+            Choice::Lacks { generation, why } if generation == set => {
+                match self.is_tried_again(rank, Fault::Files, generation) {
+                    true => self.cannot_start_here(rank, &why),
+                    false => self.set_refused(set, &format!("rank {rank}: {why}")),
+                }
+            }
             Choice::Left(count) => {
                 self.fatal(format!("{count} processes of the dead rank {rank} cannot be killed"));
             }

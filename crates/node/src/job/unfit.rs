@@ -3,7 +3,8 @@
 //!
 //! Kept true: no image is given up for that; after a pause, which grows, the rank is ordered again,
 //! on one of several nodes where the planner says; it is told once for each node. What may be the
-//! fault of the image as well counts as that after some attempts.
+//! fault of the image as well counts as that after some attempts; a file that is missing or another
+//! when all nodes had their turn.
 
 use super::Job;
 use super::books::Moment;
@@ -21,6 +22,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// Attempts to start from an image that may not be right, though each byte of it is.
 const ATTEMPTS: u32 = 3;
+/// Attempts at least where a file is not there that its process needs, is another, or is locked by
+/// somebody else: 12 s.
+const FILE_ATTEMPTS: u32 = 8;
 /// Attempts to go on with a saved job on a machine that may be the wrong one.
 const RESTARTS: u32 = 3;
 
@@ -39,13 +43,15 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    /// Whether a start failed for no fault of the image, as far as can be known.
-    pub fn is_of_place(&self, fault: Fault, generation: u32) -> bool {
+    /// Whether a start failed for no fault of the image, as far as can be known where there are so
+    /// many nodes.
+    pub fn is_of_place(&self, fault: Fault, generation: u32, nodes: usize) -> bool {
         let before = if self.strange.0 == generation { self.strange.1 } else { 0 };
         match fault {
             Fault::Place => true,
             Fault::Image => false,
             Fault::Unknown => generation > 0 && before + 1 < ATTEMPTS,
+            Fault::Files => generation > 0 && before + 1 < FILE_ATTEMPTS.max(nodes as u32 + 1),
         }
     }
 
@@ -92,6 +98,18 @@ impl Job {
         let (at, incarnation) =
             (self.member(self.placement.home(rank)), self.rank(rank).incarnation);
         self.cannot_be_had(rank, at, incarnation, why);
+    }
+
+    /// Whether a rank is tried again, at its home or elsewhere, for what kept it from being
+    /// brought back from this image.
+    pub(super) fn is_tried_again(&mut self, rank: u32, fault: Fault, generation: u32) -> bool {
+        let nodes = self.nodes.len();
+        let trouble = &mut self.rank(rank).trouble;
+        let again = trouble.is_of_place(fault, generation, nodes);
+        if again && matches!(fault, Fault::Unknown | Fault::Files) {
+            trouble.is_strange(generation);
+        }
+        again
     }
 
     /// A node cannot bring a rank back now.
@@ -167,13 +185,28 @@ mod tests {
     #[test]
     fn what_may_be_the_image_is_at_last_taken_for_it() {
         let mut trouble = Trouble::default();
-        assert!(trouble.is_of_place(Fault::Place, 0) && !trouble.is_of_place(Fault::Image, 3));
+        assert!(
+            trouble.is_of_place(Fault::Place, 0, 1) && !trouble.is_of_place(Fault::Image, 3, 1)
+        );
         for _ in 1..ATTEMPTS {
-            assert!(trouble.is_of_place(Fault::Unknown, 3));
+            assert!(trouble.is_of_place(Fault::Unknown, 3, 1));
             trouble.is_strange(3);
         }
-        assert!(!trouble.is_of_place(Fault::Unknown, 3));
+        assert!(!trouble.is_of_place(Fault::Unknown, 3, 1));
         // An older one is another matter; without any it is the program.
-        assert!(trouble.is_of_place(Fault::Unknown, 2) && !trouble.is_of_place(Fault::Unknown, 0));
+        assert!(trouble.is_of_place(Fault::Unknown, 2, 1));
+        assert!(!trouble.is_of_place(Fault::Unknown, 0, 1));
+    }
+
+    #[test]
+    fn every_node_has_its_turn_before_files_are_taken_for_gone() {
+        for nodes in [1, 3, 40] {
+            let (mut trouble, mut tried) = (Trouble::default(), 1);
+            while trouble.is_of_place(Fault::Files, 3, nodes) {
+                trouble.is_strange(3);
+                tried += 1;
+            }
+            assert!(tried > nodes && tried >= FILE_ATTEMPTS as usize, "{tried}");
+        }
     }
 }

@@ -11,9 +11,11 @@
 //! controller died is dropped by its successor, as nobody was told of it.
 
 mod rebuild;
+mod scrub;
 mod told;
 
 use self::rebuild::Progress;
+use self::scrub::Scrubs;
 use self::told::Costs;
 use super::Job;
 use super::books::Moment;
@@ -85,6 +87,8 @@ pub(super) struct Vaults {
     took_ms: f64,
     #[serde(skip)]
     not_before_ms: u64,
+    #[serde(skip)]
+    scrubs: Scrubs,
 }
 
 impl Vaults {
@@ -213,6 +217,9 @@ impl Job {
 
     /// A node says how it stands with a generation.
     pub(super) fn vault_step(&mut self, node: u32, generation: u64, step: VaultStep) {
+        if let VaultStep::Scrubbed { pass, result } = step {
+            return self.scrubbed(node, generation, pass, result);
+        }
         let member = self.member(node);
         let Vaults { round, links, .. } = &mut self.vaults;
         let Some(round) = round.as_mut().filter(|r| r.generation == generation) else { return };
@@ -233,6 +240,7 @@ impl Job {
                 Event::Failed { node, why: String::from("it speaks for another node") }
             }
             VaultStep::Underway { sent } => return round.progress.note(node, sent),
+            VaultStep::Scrubbed { .. } => return,
             VaultStep::Committed => Event::Committed { node },
             VaultStep::Failed(why) => Event::Failed { node, why },
             VaultStep::Damaged { rank, generation: image, why } => {

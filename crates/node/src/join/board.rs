@@ -8,7 +8,7 @@ use super::{Card, GREETING, Incoming, Order, Ticket, machine, send, settle};
 use crate::cores;
 use crate::home::short_path;
 use eyrie_control::auth::{AuthError, Hello, Key, Role};
-use eyrie_tls::{Secret, Stream};
+use eyrie_tls::{Caller, Callers, Secret, Stream, next_call};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -21,8 +21,6 @@ use std::time::{Duration, Instant};
 
 /// Name of the socket for helpers, in the job's folder.
 pub const SOCKET: &str = "join.sock";
-/// Most callers that are listened to at a time.
-const MOST_CALLERS: usize = 4096;
 
 /// Why not all processes are here.
 #[derive(Debug, thiserror::Error)]
@@ -94,15 +92,18 @@ fn accept(
     hand: &Sender<Result<Seat, String>>,
     over: &Mutex<bool>,
 ) {
-    for (count, stream) in listener.incoming().enumerate() {
-        if *over.lock().unwrap_or_else(PoisonError::into_inner) || count > MOST_CALLERS {
+    let callers = Callers::default();
+    loop {
+        let stream = next_call(listener);
+        if *over.lock().unwrap_or_else(PoisonError::into_inner) {
             return;
         }
         let Ok(stream) = stream else { continue };
+        let Ok(caller) = callers.admit(&stream) else { continue };
         let (ticket, secret, hand) = (Arc::clone(ticket), secret.clone(), hand.clone());
         let work = move || {
             let from = stream.peer_addr();
-            let seat = welcome(stream, &ticket, &secret).map_err(|error| {
+            let seat = welcome((stream, caller), &ticket, &secret).map_err(|error| {
                 let from = from.map_or_else(|_| String::from("?"), |a| a.ip().to_string());
                 format!("a caller from {from} is turned away: {error}")
             });
@@ -112,11 +113,16 @@ fn accept(
     }
 }
 
-fn welcome(socket: TcpStream, ticket: &Ticket, secret: &Secret) -> Result<Seat, AuthError> {
+fn welcome(
+    (socket, unknown): (TcpStream, Caller),
+    ticket: &Ticket,
+    secret: &Secret,
+) -> Result<Seat, AuthError> {
     socket.set_read_timeout(Some(GREETING))?;
     socket.set_write_timeout(Some(GREETING))?;
     let own = |caller: &Hello| Hello::new(Role::Board, &ticket.job, (0, 0), (caller.node, 0));
     let (stream, caller) = secret.answer(socket, &ticket.job, Role::Seat, own)?;
+    drop(unknown);
     let card: Option<Card> = Incoming::new(&stream).next()?;
     let card = card.filter(|c| c.rank == caller.node).ok_or(AuthError::Malformed)?;
     settle(stream.socket())?;

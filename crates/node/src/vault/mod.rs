@@ -1,12 +1,13 @@
 //! A node's part of the vault that keeps the images of a job's ranks.
 //!
-//! Kept true: all that changes it is done by one thread, in the order in which it was told; what is
-//! read is read beside that, and held against checksums by whoever reads.
+//! Kept true: all that changes it is done by one thread (`worker`), in the order in which it was
+//! told; what is read is read beside that, and held against checksums by whoever reads.
 
 mod lines;
 mod pace;
 mod probe;
 mod remote;
+mod scrub;
 mod worker;
 
 pub(crate) use remote::Remote;

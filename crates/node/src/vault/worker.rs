@@ -6,7 +6,9 @@
 use super::lines::Lines;
 use super::pace::Pace;
 use super::probe::probe;
+use super::scrub::{self, Change, Scrubber};
 use crate::agent::check_image;
+use crate::files;
 use crate::store::{Identity, Members};
 use eyrie_control::node::{Choice, FromNode};
 use eyrie_control::vault::{Link, Spent};
@@ -17,6 +19,7 @@ use eyrie_vault::encoding::{Message, Messages};
 use eyrie_vault::member::{Member, MemberError};
 use eyrie_vault::record::{self, Dropped};
 use std::fs::File;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -38,6 +41,8 @@ pub(crate) enum Work {
     Broken { from: u32, generation: u64 },
     /// What this node was saying does not get through.
     Stuck { generation: u64, why: String },
+    /// What a pass over a generation finds damaged is made anew so.
+    Change { generation: u64, change: Change, done: Sender<io::Result<()>> },
 }
 
 /// What the thread needs.
@@ -66,18 +71,19 @@ struct Current {
     told: Instant,
 }
 
-struct Worker {
+pub(super) struct Worker {
     setup: Setup,
     /// To itself.
     tell: Sender<Work>,
     member: Option<Member<Folder>>,
     own: Option<Identity>,
     current: Option<Current>,
+    scrubber: Option<Scrubber>,
 }
 
 /// Does what is told, as long as the process is there.
 pub(super) fn run(setup: Setup, tell: Sender<Work>, told: &Receiver<Work>) {
-    let mut worker = Worker { setup, tell, member: None, own: None, current: None };
+    let mut worker = Worker { setup, tell, member: None, own: None, current: None, scrubber: None };
     for work in told {
         match work {
             Work::Order(order, own) => {
@@ -96,6 +102,10 @@ pub(super) fn run(setup: Setup, tell: Sender<Work>, told: &Receiver<Work>) {
             Work::Stuck { generation, why } if worker.is_current(generation) => {
                 worker.fail(generation, why);
             }
+            Work::Change { generation, change, done } => {
+                // Who does not wait any more does not hear it.
+                let _ = done.send(worker.change(generation, &change));
+            }
             // Late.
             Work::Said { .. } | Work::Broken { .. } | Work::Stuck { .. } => {}
         }
@@ -103,6 +113,21 @@ pub(super) fn run(setup: Setup, tell: Sender<Work>, told: &Receiver<Work>) {
 }
 
 impl Worker {
+    /// One that has this part already, and speaks to nobody.
+    #[cfg(test)]
+    pub(super) fn of(member: Member<Folder>) -> Worker {
+        let setup = Setup {
+            folder: PathBuf::new(),
+            images: PathBuf::new(),
+            job: String::new(),
+            ranks: 0,
+            members: Members::default(),
+            say: Arc::new(|_| ()),
+        };
+        let (tell, _) = mpsc::channel();
+        Worker { setup, tell, member: Some(member), own: None, current: None, scrubber: None }
+    }
+
     fn is_current(&self, generation: u64) -> bool {
         self.current.as_ref().is_some_and(|c| c.generation == generation)
     }
@@ -157,7 +182,32 @@ impl Worker {
                 self.tidy(|member| member.abort(generation));
             }
             VaultOrder::Drop { generations, term } => self.drop_all(&generations, term),
+            VaultOrder::Scrub { pass, commit, write, rate } => {
+                let Some(own) = self.own.clone() else { return };
+                let (generation, commit) = (commit.generation, *commit);
+                let order = scrub::Order { pass, commit, write, rate, own };
+                if let Err(error) = self.scrub(order) {
+                    let result = Err(error.to_string());
+                    self.say(generation, VaultStep::Scrubbed { pass, result });
+                }
+            }
         }
+    }
+
+    fn scrub(&mut self, order: scrub::Order) -> io::Result<()> {
+        let scrubber = match self.scrubber.take() {
+            Some(scrubber) => scrubber,
+            None => Scrubber::start(&self.setup, self.tell.clone())?,
+        };
+        self.scrubber.insert(scrubber).order(order);
+        Ok(())
+    }
+
+    /// A generation that was dropped does not come back.
+    pub(super) fn change(&mut self, generation: u64, change: &Change) -> io::Result<()> {
+        let there = self.member.as_mut().filter(|m| !m.dropped.contains(generation));
+        let gone = || io::Error::new(io::ErrorKind::NotFound, "the generation was dropped");
+        change.carry_out(&mut there.ok_or_else(gone)?.disk)
     }
 
     /// What cannot be removed is no harm but the room that it takes.
@@ -217,7 +267,7 @@ impl Worker {
             match check_image(folder, job, rank, image, *ranks) {
                 Choice::Refused { why, .. } => {
                     // It must not be taken for good where it lies, either.
-                    crate::agent::remove_image_files(folder, rank, &[image]);
+                    files::remove(folder, rank, &[image]);
                     self.say(generation, VaultStep::Damaged { rank, generation: image, why });
                     return Ok(None);
                 }
@@ -225,7 +275,11 @@ impl Worker {
                 _ => {}
             }
         }
-        let names = files.iter().flat_map(|(rank, file)| crate::agent::names(*rank, *file));
+        let mut names = Vec::new();
+        for (rank, file) in files {
+            let its = files::all(folder, rank, file);
+            names.extend(its.map_err(|e| format!("checkpoint {file} of rank {rank}: {e}"))?);
+        }
         for name in names {
             let path = self.setup.images.join(&name);
             let mut file = File::open(&path).map_err(|e| format!("{}: {e}", path.display()))?;

@@ -75,6 +75,24 @@ fn a_set_of_a_unit_counts_as_a_whole_and_others_do_not_matter() {
 }
 
 #[test]
+fn a_set_that_is_being_copied_when_a_later_one_is_given_up_counts() {
+    let mut p = Planner::by_node(vec![0, 0, 1, 1]);
+    for node in 0..3 {
+        p.step(Input::Joined { member: member(node), spare: false });
+    }
+    p.start();
+    run(&mut p, &[0, 1, 2, 3], 1);
+    let one =
+        |rank, node| Input::Stored { rank, incarnation: 1, generation: 1, at: vec![member(node)] };
+    p.step(one(2, 1));
+    p.step(one(3, 1));
+    assert_eq!(p.step(Input::VoidUnit { unit: 1, generation: 2 }), []);
+    assert_eq!(p.step(one(2, 2)), [], "it is not thrown away");
+    let complete = |rank| Action::Complete { rank, generation: 1 };
+    assert_eq!(p.step(one(3, 2)), [complete(2), complete(3)]);
+}
+
+#[test]
 fn when_a_rank_dies_its_unit_goes_back_when_none_is_left() {
     let mut p = running();
     stored(&mut p, 0, 1, 1);

@@ -10,9 +10,10 @@ use crate::files;
 use crate::geometry::{CHUNK_BYTES, Cell, Geometry, Part};
 use crate::member::{Member, MemberError};
 use crate::record::{self, Commit, Hash, Identity, Prepared, Summary, hash};
+use serde::{Deserialize, Serialize};
 
 /// What was found, and done.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mended {
     /// Chunks that were read and hold.
     pub sound: u64,
@@ -38,6 +39,14 @@ impl Mended {
 pub type Pace<'a> = &'a mut dyn FnMut(u64);
 
 impl<D: Disk> Vault<D> {
+    /// One that was made of a commit (`of`) may write anew what is damaged, and nothing else; its
+    /// storage sees to it that a generation that was dropped meanwhile is not written to.
+    #[must_use]
+    pub fn mending(mut self) -> Vault<D> {
+        self.mends = true;
+        self
+    }
+
     /// Takes an empty folder as a member that is lost. `mend` gives it what it lacks.
     pub fn replace(&mut self, node: u32, disk: D) -> Result<(), VaultError> {
         self.changes()?;
@@ -64,8 +73,8 @@ impl<D: Disk> Vault<D> {
         write: bool,
         pace: Pace<'_>,
     ) -> Result<Mended, VaultError> {
-        if write {
-            self.changes()?;
+        if write && !self.mends {
+            return Err(VaultError::OnlyLooking);
         }
         let (geometry, nodes, number) = self.place(generation, node)?;
         self.member(node)?;

@@ -111,6 +111,8 @@ pub struct Vault<D> {
     term: u64,
     /// Whether anything may be changed.
     change: bool,
+    /// Whether what is damaged may be written anew all the same.
+    mends: bool,
 }
 
 fn of(node: u32) -> impl Fn(MemberError) -> VaultError {
@@ -186,6 +188,7 @@ impl<D: Disk> Vault<D> {
             sent: 0,
             term: 0,
             change,
+            mends: change,
         }
     }
 

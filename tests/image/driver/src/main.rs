@@ -34,6 +34,7 @@ use std::time::{Duration, Instant};
 type Answer = Result<String, String>;
 
 fn main() -> ExitCode {
+    eyrie_image::give_large_back();
     let args: Vec<String> = std::env::args().collect();
     let words: Vec<&str> = args.iter().skip(1).map(String::as_str).collect();
     // SAFETY: numbers only. What a killed program leaves behind becomes our child: we see it.

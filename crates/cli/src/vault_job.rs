@@ -1,0 +1,144 @@
+//! `eyrie vault ls|verify|scrub JOB`: the vault of a job that runs, by the nodes that have it.
+//!
+//! Kept true: only the nodes touch their files; what they could not check is told, and is no
+//! success.
+
+use crate::drain::outlives;
+use crate::remote::{Remote, find_running};
+use crate::show;
+use crate::vault::{Held, Listing};
+use crate::vault_args::{Look, Ls};
+use anyhow::{Context, anyhow};
+use eyrie_control::vault::{Checked, Kept};
+use eyrie_control::{ClientMsg, NodeMsg};
+use eyrie_node::home::{self, JobEntry};
+use eyrie_terminal::{FAILED, Failure, print};
+use eyrie_vault::vault::{Mended, State};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// The job that is meant by what stands where folders may: one name, and no folder of that name.
+pub fn named(members: &[PathBuf]) -> Result<Option<JobEntry>, Failure> {
+    match members {
+        [name] if !name.exists() && name.components().count() == 1 => {
+            let text = name.to_string_lossy();
+            let found = home::resolve(&home::home()?, &text);
+            found.with_context(|| format!("there is no folder {text}, and no such job"))?;
+            Ok(Some(find_running(&text)?))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// What a job answers, up to its end.
+fn ask(job: &JobEntry, message: &ClientMsg) -> anyhow::Result<Vec<NodeMsg>> {
+    let mut remote = Remote::connect(job)?.patient(message)?;
+    let mut all = Vec::new();
+    loop {
+        match remote.next() {
+            Ok(NodeMsg::Done) => return Ok(all),
+            Ok(message) => all.push(message),
+            Err(_) if remote.is_over() && outlives(job) => {
+                return Err(anyhow!("the job's controller died: ask the next one"));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// What can be had, by the nodes that live.
+fn state(kept: &Kept) -> State {
+    let lost = |group: &Vec<eyrie_vault::record::Summary>| -> Vec<u32> {
+        let nodes = group.iter().map(|summary| summary.node);
+        nodes.filter(|node| kept.lost.contains(node)).collect()
+    };
+    let groups: Vec<Vec<u32>> = kept.commit.groups.iter().map(lost).collect();
+    let beyond = |lost: &&Vec<u32>| lost.len() > kept.commit.scheme.tolerates();
+    let gone: Vec<u32> = groups.iter().filter(beyond).flatten().copied().collect();
+    match (gone.is_empty(), kept.lost.is_empty()) {
+        (false, _) => State::Lost(gone),
+        (true, false) => State::Degraded(kept.lost.clone()),
+        (true, true) => State::Whole,
+    }
+}
+
+pub fn ls(job: &JobEntry, args: &Ls) -> Result<i32, Failure> {
+    let mut listing = Listing::new();
+    for message in ask(job, &ClientMsg::Vault)? {
+        let NodeMsg::InVault(kept) = message else {
+            return Err(anyhow!("unexpected answer: {message:?}").into());
+        };
+        let held = |(rank, generation, node): &(u32, u32, u32)| {
+            let name = format!("rank-{rank}.gen-{generation}");
+            Held { node: *node, name, bytes: None }
+        };
+        let held: Vec<Held> = kept.files.iter().map(held).collect();
+        listing.add(&kept.commit, &state(&kept), args.objects.then_some(held));
+    }
+    listing.print(args)?;
+    Ok(0)
+}
+
+/// `write`: what is damaged is made anew.
+pub fn mend(job: &JobEntry, look: &Look, write: bool, rate: u64) -> Result<i32, Failure> {
+    let head = ["GENERATION", "NODE", "SOUND", "DAMAGED", "REPAIRED", "LOST"];
+    let mut rows = vec![head.map(String::from).to_vec()];
+    let (mut total, mut unchecked) = (Mended::default(), Vec::new());
+    let mut members: Vec<Value> = Vec::new();
+    let mut all: Vec<Checked> = Vec::new();
+    for message in ask(job, &ClientMsg::Scrub { write, rate })? {
+        let NodeMsg::Checked(checked) = message else {
+            return Err(anyhow!("unexpected answer: {message:?}").into());
+        };
+        all.push(checked);
+    }
+    all.sort_by_key(|checked| (checked.generation, checked.node));
+    for Checked { generation, node, result } in all {
+        match result {
+            Ok(found) => {
+                let Mended { sound, damaged, repaired, lost } = found;
+                let numbers = [generation, u64::from(node), sound, damaged, repaired, lost];
+                rows.push(numbers.map(|number| number.to_string()).to_vec());
+                members.push(json!({
+                    "generation": generation, "node": node, "sound": sound, "damaged": damaged,
+                    "repaired": repaired, "lost": lost, "error": null,
+                }));
+                total.add(&found);
+            }
+            Err(why) => {
+                members.push(json!({"generation": generation, "node": node, "error": why}));
+                unchecked.push(format!("generation {generation}, node {node}: {why}"));
+            }
+        }
+    }
+    let Mended { sound, damaged, repaired, lost } = total;
+    if look.json {
+        let all = json!({
+            "sound": sound, "damaged": damaged, "repaired": repaired, "lost": lost,
+            "members": members,
+        });
+        print(&(serde_json::to_string_pretty(&all)? + "\n"));
+    } else {
+        print(&format!(
+            "{}{sound} chunks are sound, {damaged} damaged or missing; {repaired} repaired, \
+             {lost} lost\n",
+            show::table(&rows)
+        ));
+    }
+    let left = if write { lost } else { damaged };
+    if left > 0 {
+        let hint = if write {
+            "until newer checkpoints take their place only the files of the nodes themselves have \
+             those images"
+        } else {
+            "see `eyrie vault scrub`"
+        };
+        return Err(Failure::new(FAILED, anyhow!("{left} chunks are not sound; {hint}")));
+    }
+    match unchecked.is_empty() {
+        true => Ok(0),
+        false => {
+            Err(Failure::new(FAILED, anyhow!("not all was checked: {}", unchecked.join("; "))))
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The files of a family: what an image says of those of the process's children, and theirs.
+//!
+//! Kept true: of a file only the frame and the state are read, under their checksums; what it names
+//! lies beside it, under names that are made here; there are no more files than processes.
+
+use crate::error::{ImageError, RestoreError};
+use crate::family::Kin;
+use crate::format::{MAX_STATE_BYTES, section};
+use crate::frame::Part;
+use crate::image::Image;
+use crate::state::State;
+use crate::tree::{self, MAX_PROCESSES};
+use crate::wire;
+use std::path::{Path, PathBuf};
+
+/// The image of a child, as that of its parent tells of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChildFile {
+    /// Where it is to lie.
+    pub path: PathBuf,
+    pid: i32,
+    identity: [u8; 16],
+}
+
+impl ChildFile {
+    /// Whether it lies there, and is the one that did when its parent's was written.
+    pub fn is_there(&self) -> bool {
+        Head::of(&self.path).is_ok_and(|head| self.is(&head))
+    }
+
+    fn is(&self, head: &Head) -> bool {
+        head.identity == self.identity && head.pid == self.pid
+    }
+}
+
+/// What a file tells of its process.
+struct Head {
+    pid: i32,
+    identity: [u8; 16],
+    kin: Kin,
+}
+
+impl Head {
+    fn of(path: &Path) -> Result<Head, ImageError> {
+        let part = Part::open(path)?;
+        let state = part.section(section::STATE, "state", MAX_STATE_BYTES)?;
+        let state: State = wire::decode(&state)
+            .map_err(|e| ImageError::Invalid(format!("state cannot be decoded ({e:?})")))?;
+        Ok(Head { pid: state.pid, identity: part.identity, kin: state.kin })
+    }
+
+    fn children(&self, path: &Path) -> Result<Vec<ChildFile>, ImageError> {
+        if self.kin.children.len() >= MAX_PROCESSES {
+            return Err(ImageError::Invalid("too many processes".into()));
+        }
+        let file = |(n, child): (usize, &crate::family::Child)| ChildFile {
+            path: tree::child_path(path, n),
+            pid: child.pid,
+            identity: child.identity,
+        };
+        Ok(self.kin.children.iter().enumerate().map(file).collect())
+    }
+}
+
+impl Image {
+    /// The files that belong to children of the process whose image lies here.
+    pub fn child_files(path: &Path) -> Result<Vec<ChildFile>, ImageError> {
+        Head::of(path)?.children(path)
+    }
+
+    /// The number of the process in this file, and how many children it has with images.
+    pub fn number(path: &Path) -> Result<(i32, usize), ImageError> {
+        Head::of(path).map(|head| (head.pid, head.kin.children.len()))
+    }
+
+    /// All files that an image consists of, but those of earlier images: its own and those of the
+    /// process's descendants, a parent before its children. Each is there, and the right one.
+    pub fn family_files(path: &Path) -> Result<Vec<PathBuf>, ImageError> {
+        let mut found = vec![path.to_path_buf()];
+        below(&Head::of(path)?, path, &mut found)?;
+        Ok(found)
+    }
+
+    /// The same as [`Image::fits_here`] for a process with its descendants.
+    pub fn family_fits_here(path: &Path) -> Result<(), RestoreError> {
+        Image::family_files(path)?.iter().try_for_each(|path| Image::fits_here(path))
+    }
+}
+
+fn below(head: &Head, path: &Path, to: &mut Vec<PathBuf>) -> Result<(), ImageError> {
+    for child in head.children(path)? {
+        let blame = |source| ImageError::Child {
+            pid: child.pid,
+            path: child.path.clone(),
+            source: Box::new(source),
+        };
+        let invalid = |what: &str| blame(ImageError::Invalid(what.into()));
+        if to.len() >= MAX_PROCESSES {
+            return Err(invalid("too many processes"));
+        }
+        let its = Head::of(&child.path).map_err(blame)?;
+        if !child.is(&its) {
+            return Err(invalid(REPLACED));
+        }
+        to.push(child.path.clone());
+        below(&its, &child.path, to)?;
+    }
+    Ok(())
+}
+
+/// What is wrong with a child's image of another time.
+pub(crate) const REPLACED: &str = "it was replaced after the image of its parent was written";

@@ -1,0 +1,253 @@
+//! Passes over all that the nodes have of the vault: each reads its part, and makes anew what is
+//! damaged; unasked now and then, or because somebody asks.
+//!
+//! Kept true: one pass is under way at a time; one that was asked for takes the place of one that
+//! was not; who asked hears of each generation and node once, but of those that were dropped
+//! meanwhile: nothing in them is needed any more, and what is found of their files, which are
+//! going, does not count.
+
+use super::Job;
+use crate::membership::Member;
+use crate::outlet::Outlet;
+use eyrie_control::node::ToNode;
+use eyrie_control::status::VaultScrub;
+use eyrie_control::vault::{Checked, Kept};
+use eyrie_control::{EventKind, NodeMsg, VaultOrder};
+use eyrie_vault::vault::Mended;
+use std::collections::{BTreeSet, VecDeque};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Most that a node reads in a second unasked, unless `--vault-rate` says less: a day is enough
+/// for 2.5 TiB.
+const UNASKED_BYTES: u64 = 32 << 20;
+
+/// Passes: the one that is under way, those that wait, and what was found.
+#[derive(Default)]
+pub(super) struct Scrubs {
+    count: u64,
+    pass: Option<Pass>,
+    waiting: VecDeque<Wish>,
+    /// When the next one begins unasked.
+    due_ms: Option<u64>,
+    last: Option<Last>,
+    so_far: Mended,
+}
+
+/// Somebody asks for a pass.
+struct Wish {
+    write: bool,
+    rate: u64,
+    outlet: Outlet,
+}
+
+struct Pass {
+    number: u64,
+    begun_ms: u64,
+    /// Generations and nodes that have not answered.
+    left: BTreeSet<(u64, u32)>,
+    found: Mended,
+    /// Who asked for it.
+    outlet: Option<Outlet>,
+}
+
+struct Last {
+    ended_unix_ms: u64,
+    took_ms: u64,
+    found: Mended,
+}
+
+impl Pass {
+    fn tell(&self, generation: u64, node: u32, result: Result<Mended, String>) {
+        if let Some(outlet) = &self.outlet {
+            outlet.send(&NodeMsg::Checked(Checked { generation, node, result }));
+        }
+    }
+}
+
+impl Job {
+    /// The vault's generations, for who asks.
+    pub fn tell_vault(&self, outlet: &Outlet) -> Result<(), String> {
+        self.has_vault()?;
+        let live = self.vault_live();
+        for (number, generation) in &self.vaults.generations {
+            let nodes = generation.commit.groups.iter().flatten().map(|summary| summary.node);
+            let lost = nodes.filter(|node| !self.has_part(&live, *number, *node)).collect();
+            let of = |(file, place): (&(u32, u32), &(u64, u32))| {
+                (place.0 == *number).then_some((file.0, file.1, place.1))
+            };
+            let files = self.vaults.files.iter().filter_map(of).collect();
+            let commit = Box::new(generation.commit.clone());
+            outlet.send(&NodeMsg::InVault(Box::new(Kept { commit, lost, files })));
+        }
+        outlet.send(&NodeMsg::Done);
+        Ok(())
+    }
+
+    /// Has all nodes read what they have. `Checked` follows for each, then `Done`.
+    pub fn ask_scrub(&mut self, write: bool, rate: u64, outlet: Outlet) -> Result<(), String> {
+        self.has_vault()?;
+        self.vaults.scrubs.waiting.push_back(Wish { write, rate, outlet });
+        self.tend_scrub();
+        Ok(())
+    }
+
+    fn has_vault(&self) -> Result<(), String> {
+        match self.spec.is_vaulted() {
+            true => Ok(()),
+            false => Err(format!(
+                "the job has no vault with parity (--vault is {}): there is nothing to look into",
+                self.spec.vault
+            )),
+        }
+    }
+
+    fn vault_live(&self) -> BTreeSet<Member> {
+        self.planner.iter().flat_map(|p| p.members()).copied().collect()
+    }
+
+    /// Whether a node, if it is one of these, still has what it stored in a generation.
+    fn has_part(&self, live: &BTreeSet<Member>, generation: u64, node: u32) -> bool {
+        let generation = self.vaults.generations.get(&generation);
+        let member = generation.and_then(|g| g.members.iter().find(|m| m.node == node));
+        member.is_some_and(|m| live.contains(m))
+    }
+
+    /// Goes on with the pass that is under way, or begins one.
+    pub(in crate::job) fn tend_scrub(&mut self) {
+        if !self.spec.is_vaulted() || self.exit_code.is_some() {
+            return;
+        }
+        self.pass_without_lost();
+        let unasked = self.vaults.scrubs.pass.as_ref().is_none_or(|pass| pass.outlet.is_none());
+        if unasked && let Some(wish) = self.vaults.scrubs.waiting.pop_front() {
+            self.begin_pass(wish.write, wish.rate, Some(wish.outlet));
+        } else if self.vaults.scrubs.pass.is_none() && self.scrub_is_due() {
+            let rate = match self.spec.manner.rate {
+                0 => UNASKED_BYTES,
+                rate => rate.min(UNASKED_BYTES),
+            };
+            self.begin_pass(true, rate, None);
+        }
+    }
+
+    fn scrub_is_due(&mut self) -> bool {
+        let (now, every) = (self.now_ms(), self.spec.manner.scrub_every_ms);
+        let due = *self.vaults.scrubs.due_ms.get_or_insert(now.saturating_add(every));
+        every > 0 && now >= due && self.monitor.running() && !self.is_halted()
+    }
+
+    fn begin_pass(&mut self, write: bool, rate: u64, outlet: Option<Outlet>) {
+        self.vaults.scrubs.count += 1;
+        // The next controller's are later ones.
+        let number = self.reign() << 32 | self.vaults.scrubs.count;
+        let (begun_ms, found) = (self.now_ms(), Mended::default());
+        let mut pass = Pass { number, begun_ms, left: BTreeSet::new(), found, outlet };
+        let live = self.vault_live();
+        for (generation, it) in &self.vaults.generations {
+            for node in it.commit.groups.iter().flatten().map(|summary| summary.node) {
+                if !self.has_part(&live, *generation, node) {
+                    pass.tell(*generation, node, Err(String::from("the node is lost")));
+                    continue;
+                }
+                pass.left.insert((*generation, node));
+                let commit = Box::new(it.commit.clone());
+                let order = VaultOrder::Scrub { pass: number, commit, write, rate };
+                self.nodes[node as usize].send(ToNode::Vault(order));
+            }
+        }
+        self.vaults.scrubs.pass = Some(pass);
+        self.pass_without_lost();
+    }
+
+    /// What was dropped, or is lost, is not waited for. The pass may be over then.
+    fn pass_without_lost(&mut self) {
+        let Some(mut pass) = self.vaults.scrubs.pass.take() else { return };
+        let live = self.vault_live();
+        pass.left.retain(|(generation, _)| self.vaults.generations.contains_key(generation));
+        let there = |(generation, node): &(u64, u32)| self.has_part(&live, *generation, *node);
+        let (left, lost): (BTreeSet<_>, BTreeSet<_>) = pass.left.iter().copied().partition(there);
+        for (generation, node) in lost {
+            pass.tell(generation, node, Err(String::from("the node is lost")));
+        }
+        pass.left = left;
+        match pass.left.is_empty() {
+            true => self.pass_over(pass),
+            false => self.vaults.scrubs.pass = Some(pass),
+        }
+    }
+
+    fn pass_over(&mut self, pass: Pass) {
+        let now = self.now_ms();
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let ended_unix_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        let took_ms = now.saturating_sub(pass.begun_ms);
+        if let Some(outlet) = &pass.outlet {
+            outlet.send(&NodeMsg::Done);
+        }
+        let scrubs = &mut self.vaults.scrubs;
+        scrubs.due_ms = Some(now.saturating_add(self.spec.manner.scrub_every_ms));
+        scrubs.last = Some(Last { ended_unix_ms, took_ms, found: pass.found });
+    }
+
+    /// A node has read what it has of a generation.
+    pub(super) fn scrubbed(
+        &mut self,
+        node: u32,
+        generation: u64,
+        number: u64,
+        result: Result<Mended, String>,
+    ) {
+        // It may be one that was dropped.
+        self.pass_without_lost();
+        let scrubs = &mut self.vaults.scrubs;
+        let Some(pass) = scrubs.pass.as_mut().filter(|pass| pass.number == number) else { return };
+        if !pass.left.remove(&(generation, node)) {
+            return;
+        }
+        pass.tell(generation, node, result.clone());
+        match result {
+            Ok(found) => {
+                pass.found.add(&found);
+                scrubs.so_far.add(&found);
+                if found.damaged > 0 {
+                    self.tell_damage(node, generation, &found);
+                }
+            }
+            Err(why) => tracing::warn!(generation, node, "vault: it is not checked: {why}"),
+        }
+        self.pass_without_lost();
+    }
+
+    fn tell_damage(&mut self, node: u32, generation: u64, found: &Mended) {
+        let Mended { sound, damaged, repaired, lost } = found;
+        let all = sound + damaged;
+        let mut event = self.event(EventKind::Scrubbed);
+        (event.node, event.count) = (Some(node), Some(*damaged));
+        event.text = format!(
+            "{damaged} of {all} chunks of the vault's generation {generation} were damaged: \
+             {repaired} made anew, {lost} cannot be had"
+        );
+        self.log_event(event);
+    }
+
+    /// What `eyrie status` tells of it.
+    pub(in crate::job) fn vault_scrub(&self) -> Option<VaultScrub> {
+        if !self.spec.is_vaulted() {
+            return None;
+        }
+        let Scrubs { pass, last, so_far, .. } = &self.vaults.scrubs;
+        let found = last.as_ref().map(|last| last.found.clone()).unwrap_or_default();
+        Some(VaultScrub {
+            every_ms: Some(self.spec.manner.scrub_every_ms).filter(|every| *every > 0),
+            underway: pass.is_some(),
+            ended_unix_ms: last.as_ref().map(|last| last.ended_unix_ms),
+            took_ms: last.as_ref().map_or(0, |last| last.took_ms),
+            sound: found.sound,
+            damaged: found.damaged,
+            repaired: found.repaired,
+            lost: found.lost,
+            damaged_so_far: so_far.damaged,
+            repaired_so_far: so_far.repaired,
+        })
+    }
+}

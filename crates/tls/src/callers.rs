@@ -1,0 +1,120 @@
+//! Callers that have not shown yet who they are. Anybody can be one, and any number of times.
+//!
+//! Kept true: of those that call at one place at most [`MOST_CALLERS`] are listened to at a time.
+//! When one more comes, the one that has been listened to for longest is hung up on: who knows the
+//! key needs a few round trips, so it is one that says nothing, or little at a time.
+
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::io;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Most callers that are listened to at a time.
+pub const MOST_CALLERS: usize = 256;
+/// Until something is looked for again that the system has none of.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The callers at one place.
+#[derive(Clone, Debug, Default)]
+pub struct Callers(Arc<Mutex<Line>>);
+
+#[derive(Debug, Default)]
+struct Line {
+    /// Number of the next one.
+    next: u64,
+    /// Who is listened to, for longest first.
+    callers: VecDeque<(u64, TcpStream)>,
+}
+
+/// One that is listened to. To be dropped when it is known who it is, or that it is nobody.
+#[derive(Debug)]
+pub struct Caller {
+    line: Callers,
+    number: u64,
+}
+
+impl Callers {
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Listens to one more.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left.
+    pub fn admit(&self, socket: &TcpStream) -> io::Result<Caller> {
+        let copy = socket.try_clone()?;
+        let mut line = self.line();
+        if line.callers.len() >= MOST_CALLERS
+            && let Some((_, oldest)) = line.callers.pop_front()
+        {
+            // If it is gone already there is nobody to hang up on.
+            let _ = oldest.shutdown(Shutdown::Both);
+        }
+        let number = line.next;
+        line.next += 1;
+        line.callers.push_back((number, copy));
+        Ok(Caller { line: self.clone(), number })
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.line.line().callers.retain(|(number, _)| *number != self.number);
+    }
+}
+
+/// Waits for the next one that calls. After an error that will not pass at once it waits a while.
+///
+/// # Errors
+/// What the system says. Others may call all the same.
+pub fn next_call(listener: &TcpListener) -> io::Result<TcpStream> {
+    listener.accept().map(|(socket, _)| socket).inspect_err(|error| {
+        let lacks = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+        if lacks.iter().any(|e| error.raw_os_error() == Some(e.raw_os_error())) {
+            std::thread::sleep(PAUSE);
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn the_one_that_said_nothing_for_longest_is_hung_up_on() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let callers = Callers::default();
+        let mut calls = Vec::new();
+        let mut call = || {
+            let mut far = TcpStream::connect(address).unwrap();
+            let here = next_call(&listener).unwrap();
+            calls.push((callers.admit(&here).unwrap(), here));
+            far.set_nonblocking(true).unwrap();
+            move || matches!(far.read(&mut [0]), Ok(0))
+        };
+        let mut first: Vec<_> = (0..MOST_CALLERS).map(|_| call()).collect();
+        assert!(first.iter_mut().all(|is_over| !is_over()));
+        let mut last = call();
+        assert!(first[0]() && !first[1]() && !last());
+        // Who has shown who it is keeps its connection, and makes room.
+        let (known, socket) = calls.remove(1);
+        drop(known);
+        let mut call = || {
+            let far = TcpStream::connect(address).unwrap();
+            let here = next_call(&listener).unwrap();
+            calls.push((callers.admit(&here).unwrap(), here));
+            far
+        };
+        let _far = call();
+        assert!(!first[1]() && !first[2]() && !last());
+        let _another = call();
+        assert!(!first[1]() && first[2]() && !last());
+        drop((calls, socket));
+        assert!(callers.line().callers.is_empty());
+    }
+}
