@@ -593,7 +593,7 @@ impl Mutation {
         Mutation::ClientsRemembered,
     ];
     /// All others.
-    pub const ALL: [Mutation; 27] = [
+    pub const ALL: [Mutation; 28] = [
         Mutation::OpenGate,
         Mutation::RunsUnnoticed,
         Mutation::NoWriteBack,

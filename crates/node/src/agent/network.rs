@@ -12,7 +12,7 @@ use crate::pour::{self, Poured};
 use crate::store::{self, Identity, Members, TurnedAway};
 use crate::units;
 use crate::vault::Door;
-use eyrie_control::node::{Choice, Determinants, FromNode, NotCopied, Peer};
+use eyrie_control::node::{Choice, Determinants, FromNode, Held, NotCopied, Peer};
 use eyrie_control::{Meta, Transport};
 use eyrie_ledger::early::Wish;
 use eyrie_ledger::{acked, saved};
@@ -188,13 +188,10 @@ impl Agent {
         self.answer_for_own(ranks, &mut answer);
         for Answer { held, in_step, partly } in answer.parts() {
             let in_step = in_step.iter().map(|m| (m.node, m.epoch)).collect();
-            let words = |(rank, w): (u32, Words)| Determinants {
-                rank,
-                first: w.first,
-                words: w.words,
-            };
+            let words =
+                |(rank, w): (u32, Words)| Determinants { rank, first: w.first, words: w.words };
             let held = held.into_iter().map(words).collect();
-            self.say(FromNode::Held { ask, in_step, held, partly });
+            self.say(FromNode::Held(Held { ask, in_step, held, partly }));
         }
     }
 
