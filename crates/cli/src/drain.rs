@@ -5,7 +5,7 @@
 //! dies the job's events tell whether that had begun what was asked, by the request's number: then
 //! the command goes on to watch, else it asks the next one. So what is asked is done once.
 
-use crate::args::{Drain, Migrate};
+use crate::leave_args::{Drain, Migrate};
 use crate::remote::{Remote, find_running};
 use anyhow::{Context, anyhow, bail};
 use eyrie_control::{ClientMsg, Event, EventKind, LeaveStep, Leaving, NodeMsg};

@@ -15,6 +15,7 @@ mod info;
 mod join;
 mod keeping;
 mod launch;
+mod leave_args;
 mod layout;
 mod rankfile;
 mod remote;

@@ -169,11 +169,12 @@ pub struct ImageReport {
     pub pages: u64,
     /// What tells the image from all others.
     pub identity: [u8; 16],
-    /// Pages that have not changed and lie in earlier files.
+    /// Pages that have not changed and lie in earlier files, also of child processes.
     pub referred_pages: u64,
     /// Pages that lie in the images of other processes of a [`Pool`], found now.
     pub shared_pages: u64,
-    /// The names of the files that it needs, in the same folder.
+    /// The names of the earlier files that it and those of child processes need, in the same
+    /// folder.
     pub ancestors: Vec<std::ffi::OsString>,
     /// How the content was kept from the freeze on, and why so.
     pub mode: Choice,

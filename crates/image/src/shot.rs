@@ -20,9 +20,10 @@ use crate::source::Copied;
 use crate::spans::Spans;
 use crate::state::State;
 use crate::trace::Tracee;
-use crate::track::{Changes, Tracker, Tracking};
+use crate::track::{Changes, Tracker};
 use crate::tree;
 use crate::twin::{self, Process, Saved};
+use crate::writes::process;
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -37,7 +38,8 @@ pub struct Shot {
     pub(crate) twin: Option<Process>,
     /// The process whose memory is read.
     pub(crate) pid: libc::pid_t,
-    pub(crate) original: libc::pid_t,
+    /// The process that this is about: its number and start.
+    pub(crate) original: (libc::pid_t, u64),
     pub(crate) stage: Option<Stage>,
     /// Those of its children.
     pub(crate) children: Vec<Shot>,
@@ -190,10 +192,10 @@ impl Frozen {
             path: path.unwrap_or(Path::new("")).to_path_buf(),
             twin,
             pid: source,
-            original: pid,
+            original: process(pid)?,
             stage: Some(stage),
             family: Rc::clone(&survey.family),
-            children: self.shots_of_children(wish, survey)?,
+            children: self.shots_of_children(path, tracker, wish, survey)?,
             changes,
             choice,
             made: begun.elapsed(),
@@ -222,20 +224,27 @@ impl Frozen {
         Ok(Stage::Asked(Box::new(Asked { snapshot, agent, saved, dont_fork: vec![] })))
     }
 
-    /// Their images are always full.
     fn shots_of_children(
         &mut self,
+        path: Option<&Path>,
+        tracker: &mut Tracker,
         wish: Mode,
         survey: &mut Survey,
     ) -> Result<Vec<Shot>, CaptureError> {
         let wish = if wish == Mode::Sync { wish } else { Mode::Twin };
-        let shots = self.children.iter_mut().map(|child| {
+        let shots = self.children.iter_mut().enumerate().map(|(n, child)| {
             let number = child.pid();
-            let tracker = &mut Tracker::new(Tracking::Off);
-            let shot = child.take_shot(None, tracker, wish, survey, None);
+            let path = path.map(|path| tree::child_path(path, n));
+            let shot = process(number).and_then(|process| {
+                let tracker = tracker.child(process);
+                child.take_shot(path.as_deref(), tracker, wish, survey, None)
+            });
             shot.map_err(|why| tree::of_child(number, why))
         });
-        shots.collect()
+        let shots: Vec<Shot> = shots.collect::<Result<_, _>>()?;
+        let left: Vec<_> = shots.iter().map(|shot| shot.original).collect();
+        tracker.keep_children(&left);
+        Ok(shots)
     }
 }
 

@@ -67,7 +67,7 @@ impl Shot {
             return Err(CaptureError::Unsupported(what.into()));
         }
         self.close_descriptors()?;
-        let children = self.write_children(path)?;
+        let children = self.write_children(path, tracker)?;
         let written = children.len();
         self.write_own(path, meta, tracker, &children).inspect_err(|_| {
             // The error is what counts.
@@ -86,12 +86,23 @@ impl Shot {
         self.children.iter().try_for_each(Shot::close_descriptors)
     }
 
-    fn write_children(&mut self, path: &Path) -> Result<Vec<ImageReport>, CaptureError> {
+    fn write_children(
+        &mut self,
+        path: &Path,
+        tracker: &mut Tracker,
+    ) -> Result<Vec<ImageReport>, CaptureError> {
         let mut reports = Vec::new();
         for (n, child) in std::mem::take(&mut self.children).into_iter().enumerate() {
-            let (pid, mut tracker) = (child.original, Tracker::new(Tracking::Off));
-            match child.write_to(&tree::child_path(path, n), b"", &mut tracker) {
-                Ok(report) => reports.push(report),
+            let (pid, tracker) = (child.original.0, tracker.child(child.original));
+            match child.write_to(&tree::child_path(path, n), b"", tracker) {
+                Ok(report) => {
+                    // The file is named by its identity: it is not rewritten, as those are that
+                    // nobody refers to.
+                    if tracker.is_scattered() {
+                        tracker.begin_anew();
+                    }
+                    reports.push(report);
+                }
                 Err(why) => {
                     (0..n).for_each(|n| drop(tree::remove_image(&tree::child_path(path, n))));
                     return Err(tree::of_child(pid, why));
@@ -125,8 +136,11 @@ impl Shot {
         let result = result.map(|own| {
             let all = |of: fn(&ImageReport) -> u64| of(&own) + children.iter().map(of).sum::<u64>();
             let (bytes, pages) = (all(|r| r.bytes), all(|r| r.pages));
+            let referred_pages = all(|r| r.referred_pages);
             let write = own.write + children.iter().map(|r| r.write).sum();
-            ImageReport { bytes, pages, write, ..own }
+            let of_children = children.iter().flat_map(|r| r.ancestors.iter().cloned());
+            let ancestors = own.ancestors.iter().cloned().chain(of_children).collect();
+            ImageReport { bytes, pages, referred_pages, ancestors, write, ..own }
         });
         self.blame_death(result)
     }
@@ -285,7 +299,7 @@ impl Shot {
         let is_twin = self.twin.is_some();
         let orphans = std::mem::take(&mut snapshot.orphans);
         let frozen = snapshot.maps.clone();
-        let state = state(self.original, snapshot, &agent, self.pid)?;
+        let state = state(self.original.0, snapshot, &agent, self.pid)?;
         fault::point(fault::TWIN_ASKED)?;
         // What a twin does not inherit was read, with all flags, at the freeze.
         let inherited = dont_fork.is_empty() && frozen.iter().all(|m| m.vm_flags.is_empty());

@@ -17,6 +17,7 @@ use crate::pool::{Lent, Member, Pool};
 use crate::procfs::Mapping;
 use crate::spans::Spans;
 use crate::writes::{Obstacle, Writes};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -118,6 +119,9 @@ pub struct Tracker {
     ahead: StoreAhead,
     /// How often in a row it was in vain to store pages ahead, and how often not to try it now.
     outrun: (u32, u32),
+    /// Those of the process's children, by number and start, and whether they are of use.
+    children: BTreeMap<(libc::pid_t, u64), Tracker>,
+    follows: bool,
 }
 
 /// A complete image that later ones may refer to.
@@ -151,6 +155,33 @@ impl Tracker {
     /// Says when pages are stored ahead of freezes ([`crate::Ahead`]).
     pub fn store_ahead(&mut self, when: StoreAhead) {
         self.ahead = when;
+    }
+
+    /// Has images of child processes refer to their earlier ones, too; else these are full. Whoever
+    /// keeps an image then keeps those of the children of earlier ones ([`ImageReport::ancestors`]
+    /// names them), which [`Image::needs`] does not tell.
+    ///
+    /// [`ImageReport::ancestors`]: crate::ImageReport::ancestors
+    /// [`Image::needs`]: crate::Image::needs
+    pub fn follow_children(&mut self) {
+        self.follows = true;
+    }
+
+    /// That of a child.
+    pub(crate) fn child(&mut self, process: (libc::pid_t, u64)) -> &mut Tracker {
+        let (wish, follows) = (if self.follows { self.wish } else { Tracking::Off }, self.follows);
+        let new = || Tracker { wish, follows, ahead: StoreAhead::Never, ..Tracker::default() };
+        self.children.entry(process).or_insert_with(new)
+    }
+
+    /// No other children are left.
+    pub(crate) fn keep_children(&mut self, left: &[(libc::pid_t, u64)]) {
+        self.children.retain(|process, _| left.contains(process));
+    }
+
+    /// The next image is full.
+    pub(crate) fn begin_anew(&mut self) {
+        self.base = None;
     }
 
     /// Makes it member `number` of a pool: full images then refer to those of other members where
@@ -190,6 +221,7 @@ impl Tracker {
         self.offered = None;
         self.buffer = Vec::new();
         self.maps.clear();
+        self.children.clear();
     }
 
     /// The last complete image and the names of the earlier files that it needs.

@@ -218,7 +218,7 @@ impl Writes {
 }
 
 /// Process number and start time.
-fn process(pid: libc::pid_t) -> Result<(libc::pid_t, u64), CaptureError> {
+pub fn process(pid: libc::pid_t) -> Result<(libc::pid_t, u64), CaptureError> {
     Ok((pid, Stat::read(pid)?.field(22)))
 }
 

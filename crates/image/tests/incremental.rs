@@ -6,6 +6,8 @@ mod common;
 
 use common::{Process, Random, bring_back, compile};
 use eyrie_image::{CaptureError, Frozen, Image, ImageReport, Mode, Tracker, Tracking};
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -32,13 +34,20 @@ fn checkpoint(
     shot.write_image(b"meta", tracker)
 }
 
+/// Names of all files that an image needs, with those of its children.
+fn needed(image: &Image, to: &mut BTreeSet<OsString>) {
+    to.extend(image.ancestors().map(|a| a.to_os_string()));
+    image.children().iter().for_each(|child| needed(child, to));
+}
+
 /// Removes images that are not needed by `kept`.
 fn remove_others(folder: &Path, kept: &Path) {
-    let image = Image::open(kept).unwrap();
-    let needed: Vec<_> = image.ancestors().map(|a| a.to_os_string()).collect();
+    let own = Image::family_files(kept).unwrap();
+    let mut all: BTreeSet<OsString> = own.iter().map(|p| p.file_name().unwrap().into()).collect();
+    needed(&Image::open(kept).unwrap(), &mut all);
     for name in common::files_in(folder).iter().filter(|n| n.starts_with("image")) {
         let path = folder.join(name);
-        if path != kept && !needed.iter().any(|n| n == name.as_str()) {
+        if !all.contains(OsStr::new(name.as_str())) {
             fs::remove_file(path).unwrap();
         }
     }
@@ -50,12 +59,16 @@ type Variant = (Tracking, Mode, bool);
 /// Runs `churn` until it was killed and restored often enough, and compares with as long an
 /// undisturbed run.
 fn churn_survives(variant: Variant) {
+    churn_started(variant, |program, folder| Process::start(program, &[], folder));
+}
+
+fn churn_started(variant: Variant, start: impl Fn(&Path, &Path) -> Process) {
     let folder = tempfile::tempdir().unwrap();
     let program = compile(folder.path(), "churn", &[]);
     let (disturbed, plain) = (folder.path().join("disturbed"), folder.path().join("undisturbed"));
     fs::create_dir(&disturbed).unwrap();
     fs::create_dir(&plain).unwrap();
-    let process = Process::start(&program, &[], &disturbed);
+    let process = start(&program, &disturbed);
     wait_for_output(&disturbed);
     let lived = live(process, &disturbed, variant, 30_000, &mut Random::new());
     let (mut process, referred) = lived.expect("it goes on until it is told to stop");
@@ -116,6 +129,7 @@ fn live(
     random: &mut Random,
 ) -> Option<(Process, u64)> {
     let mut tracker = Tracker::new(tracking);
+    tracker.follow_children();
     let pause = |random: &mut Random| {
         std::thread::sleep(Duration::from_micros(random.below(longest_us)));
     };
@@ -180,6 +194,51 @@ variants! {
     full_images: Off, Twin, false;
     written_pages_consolidated: WriteProtect, Copy, true;
     hashed_pages_consolidated: Hash, Twin, true;
+}
+
+#[test]
+fn a_program_behind_a_shell() {
+    common::adopt_orphans();
+    if !eyrie_image::may_choose_numbers() {
+        println!("NOT RUN: process numbers cannot be chosen here");
+        return;
+    }
+    let variants = [(Tracking::Auto, Mode::Auto, false), (Tracking::Hash, Mode::Twin, false)];
+    for variant in variants {
+        churn_started(variant, |program, folder| {
+            let script = "\"$0\"; exit $?";
+            Process::start(Path::new("/bin/sh"), &["-c", script, program.to_str().unwrap()], folder)
+        });
+    }
+}
+
+/// A child's image refers to its earlier one, until there are too many of these.
+#[test]
+fn images_of_children_refer_to_earlier_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = common::start_waiting(folder.path(), "w-chain", &["10000", "child"]);
+    let mut tracker = Tracker::new(Tracking::Hash);
+    tracker.follow_children();
+    let mut fewest = usize::MAX;
+    for n in 1..=12 {
+        let image = folder.path().join(format!("image{n}"));
+        let report = checkpoint(process.pid, &image, &mut tracker, Mode::Twin).unwrap();
+        let image = Image::open(&image).unwrap();
+        let needs: Vec<_> = image.children()[0].ancestors().collect();
+        assert!(needs.iter().all(|name| report.ancestors.iter().any(|a| a == name)), "{report:?}");
+        assert_eq!(needs.is_empty(), report.ancestors.iter().all(|a| !is_childs(a)), "{report:?}");
+        if n == 1 {
+            assert_eq!(report.referred_pages, 0);
+        } else {
+            assert!(report.referred_pages > 0, "{n}: {report:?}");
+        }
+        fewest = if n == 2 { needs.len() } else { fewest };
+    }
+    assert!(fewest > 0, "the second refers to the first");
+}
+
+fn is_childs(name: &OsStr) -> bool {
+    name.to_string_lossy().contains('.')
 }
 
 #[test]

@@ -16,7 +16,8 @@ use eyrie_image::{
 };
 use eyrie_ledger::acked;
 use eyrie_ledger::segment::{self, RankCtl, Segment};
-use std::ffi::OsStr;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -250,8 +251,9 @@ fn take(
     if tracker.is_scattered() && !tapped {
         consolidate(order, tracker, &mut report);
     }
-    let files = report.ancestors.iter().filter_map(|name| file_of(name));
-    let (own, borrows): (Vec<File>, Vec<File>) = files.partition(|file| file.0 == order.rank);
+    let files: BTreeSet<File> = report.ancestors.iter().filter_map(|name| file_of(name)).collect();
+    let own = |file: &File| file.0 == order.rank;
+    let (own, borrows): (Vec<File>, Vec<File>) = files.into_iter().partition(own);
     let needs = own.into_iter().map(|(_, generation)| generation).collect();
     let mut tracking = tracker.method().name().to_string();
     if let Some(why) = tracker.obstacle() {
@@ -266,7 +268,11 @@ fn consolidate(order: &Order, tracker: &mut Tracker, report: &mut ImageReport) {
     match tracker.tidy() {
         Ok(Some(whole)) => {
             report.bytes += whole.bytes;
-            report.ancestors = whole.ancestors;
+            let is_childs = |name: &OsString| {
+                files::parse_os(name).is_some_and(|named| named.part == files::Part::Child)
+            };
+            report.ancestors.retain(is_childs);
+            report.ancestors.extend(whole.ancestors);
         }
         Ok(None) => {}
         Err(error) => {
@@ -453,6 +459,5 @@ fn bring_to_safe_point(
 
 /// The rank and generation that an earlier file belongs to.
 fn file_of(name: &OsStr) -> Option<File> {
-    let named = files::parse_os(name).filter(|named| named.part == files::Part::Own)?;
-    Some((named.rank, named.generation))
+    files::parse_os(name).map(|named| (named.rank, named.generation))
 }

@@ -724,28 +724,34 @@ async fn serve_client(stream: UnixStream, number: u64, job: &Shared) {
     }
 }
 
+/// What is answered by `Done` when it was begun.
+fn at_once(message: &ClientMsg, job: &mut Job) -> Option<Result<(), String>> {
+    Some(match message {
+        ClientMsg::Kill { ranks } => job.inject(ranks),
+        ClientMsg::KillNodes { nodes } => job.inject_nodes(nodes),
+        ClientMsg::KillGateways { clusters } => job.inject_gateways(clusters),
+        ClientMsg::Block { clusters, block } => job.block_clusters(clusters, *block),
+        ClientMsg::Stay { nodes } if !job.is_etcd_away() => job.call_off(nodes),
+        ClientMsg::Notice => job.noticed_here(),
+        ClientMsg::Abort => {
+            job.abort();
+            Ok(())
+        }
+        _ => return None,
+    })
+}
+
 fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Result<(), String> {
     let mut job = job.borrow_mut();
+    if let Some(begun) = at_once(&message, &mut job) {
+        begun?;
+        outlet.send(&NodeMsg::Done);
+        return Ok(());
+    }
     match message {
         ClientMsg::Status => job.ask_status(outlet.clone()),
         ClientMsg::Checkpoint { rank } => return job.ask_checkpoint(rank, outlet.clone()),
         ClientMsg::CheckpointAndEnd => return job.checkpoint_and_end(Some(outlet.clone())),
-        ClientMsg::Kill { ranks } => {
-            job.inject(&ranks)?;
-            outlet.send(&NodeMsg::Done);
-        }
-        ClientMsg::KillNodes { nodes } => {
-            job.inject_nodes(&nodes)?;
-            outlet.send(&NodeMsg::Done);
-        }
-        ClientMsg::KillGateways { clusters } => {
-            job.inject_gateways(&clusters)?;
-            outlet.send(&NodeMsg::Done);
-        }
-        ClientMsg::Block { clusters, block } => {
-            job.block_clusters(&clusters, block)?;
-            outlet.send(&NodeMsg::Done);
-        }
         ClientMsg::KillController => job.inject_controller()?,
         ClientMsg::Grow { .. }
         | ClientMsg::GrowHosts { .. }
@@ -764,34 +770,16 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Res
         ClientMsg::Migrate { from, to, release, number } => {
             job.migrate((&from, &to), release, number, outlet.clone())?;
         }
-        ClientMsg::Stay { nodes } => {
-            job.call_off(&nodes)?;
-            outlet.send(&NodeMsg::Done);
-        }
-        ClientMsg::Notice => {
-            job.noticed_here()?;
-            outlet.send(&NodeMsg::Done);
-        }
         ClientMsg::Suspend { swap } => job.suspend(swap, outlet.clone())?,
         ClientMsg::Continue => job.let_go_on(Holder::User, outlet)?,
         ClientMsg::Turn { runs: true, .. } => job.let_go_on(Holder::Client(client), outlet)?,
         ClientMsg::Turn { runs: false, lease_ms } => {
             job.hold(Holder::Client(client), Some(lease_ms), outlet.clone())?;
         }
-        ClientMsg::Abort => {
-            job.abort();
-            outlet.send(&NodeMsg::Done);
-        }
         ClientMsg::Vault => job.tell_vault(outlet)?,
         ClientMsg::Scrub { write, rate } => job.ask_scrub(write, rate, outlet.clone())?,
         ClientMsg::Events { from, follow } => job.tell_events(from, follow, outlet.clone()),
-        ClientMsg::Hello { .. }
-        | ClientMsg::Start(_)
-        | ClientMsg::Restart(_)
-        | ClientMsg::Resume { .. }
-        | ClientMsg::Stdin(_)
-        | ClientMsg::StdinEof
-        | ClientMsg::Signal(_) => return Err(String::from("not asked for on this connection")),
+        _ => return Err(String::from("not asked for on this connection")),
     }
     Ok(())
 }

@@ -124,6 +124,7 @@ impl Agent {
         let wish = if incremental { Tracking::from_env() } else { Tracking::Off };
         let tracker = self.rank(rank).tracker.take();
         let mut tracker = tracker.unwrap_or_else(|| Box::new(Tracker::new(wish)));
+        tracker.follow_children();
         if let Some(pool) = &self.pool {
             tracker.join(pool, rank);
         }

@@ -58,7 +58,8 @@ fn main() -> ExitCode {
         }
     };
     println!("{first}");
-    let tracker = Tracker::new(Tracking::from_env());
+    let mut tracker = Tracker::new(Tracking::from_env());
+    tracker.follow_children();
     let mut driver = Driver { pid, status: None, tracker };
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
