@@ -360,6 +360,17 @@ pub struct RankLook {
     pub resident_bytes: u64,
 }
 
+/// What is held of the ranks that were asked for: a message for each, at least one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    pub ask: u64,
+    /// Node and epoch of those of which it holds all that anything depends on; in the last.
+    pub in_step: Vec<(u32, u64)>,
+    pub held: Vec<Determinants>,
+    /// Another one follows.
+    pub partly: bool,
+}
+
 /// Callers of a node that were turned away, and connections that it ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusals {
@@ -547,12 +558,7 @@ pub enum FromNode {
         link: SocketAddr,
         store: SocketAddr,
     },
-    Held {
-        ask: u64,
-        /// Node and epoch of those of which it holds all that anything depends on.
-        in_step: Vec<(u32, u64)>,
-        held: Vec<Determinants>,
-    },
+    Held(Held),
     Copied {
         rank: u32,
         generations: Vec<u32>,

@@ -57,7 +57,7 @@ pub enum Input {
     RankDone { rank: u32 },
     /// Nothing that it ever sent is needed any more.
     RankReleased { rank: u32 },
-    /// What a node holds. To be sent by it after it has taken the membership sent before `Query`.
+    /// What a node holds, or a part: of the time after it took the membership before `Query`.
     Answered { from: Member, round: u64, answer: Answer },
     /// Its new home is told to start it: it may run, whether that is heard of or not.
     Starting { rank: u32, incarnation: u32 },
@@ -366,7 +366,8 @@ impl Planner {
             Input::RankDone { rank } => self.rank_done(rank as usize, todo),
             Input::RankReleased { rank } => self.release(rank),
             Input::Answered { from, round, answer } => {
-                if round == self.round && self.awaited.remove(&from) {
+                if round == self.round && self.awaited.contains(&from) {
+                    self.awaited.retain(|m| answer.partly || *m != from);
                     self.answers.push(answer);
                     self.resolve(todo);
                 }
@@ -503,9 +504,8 @@ impl Planner {
 
     /// Asks all nodes anew for what they hold of the ranks that are to be fetched.
     fn query(&mut self, todo: &mut Vec<Action>) {
-        let fetching = |r: &&(u32, &Rank)| r.1.phase == Phase::Fetching;
-        let all: Vec<(u32, &Rank)> = (0..).zip(&self.ranks).collect();
-        let ranks: Vec<u32> = all.iter().filter(fetching).map(|r| r.0).collect();
+        let fetching = |r: &(u32, &Rank)| r.1.phase == Phase::Fetching;
+        let ranks: Vec<u32> = (0..).zip(&self.ranks).filter(fetching).map(|r| r.0).collect();
         if ranks.is_empty() || self.rolling_back {
             return;
         }

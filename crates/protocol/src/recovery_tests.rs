@@ -30,6 +30,7 @@ fn answer(p: &mut Planner, from: u32, round: u64, words: &[u64], of: &[u32]) -> 
     let answer = Answer {
         held: of.iter().map(|rank| (*rank, held.clone())).collect(),
         in_step: vec![member(0), member(1)],
+        partly: false,
     };
     p.step(Input::Answered { from: member(from), round, answer })
 }
@@ -292,4 +293,38 @@ fn what_was_under_way_is_said_again_after_the_controller_died() {
     let restore = |a: &Action| matches!(a, Action::Restore { rank: 1, incarnation: 2, .. });
     let copy = |a: &Action| matches!(a, Action::Copy { rank: 0, generation: 1, .. });
     assert!(todo.iter().any(restore) && todo.iter().any(copy), "{todo:?}");
+}
+
+/// A node that answers in parts has not answered before the last; what the parts say counts
+/// together.
+#[test]
+fn an_answer_may_come_in_parts() {
+    let words = |n: u64| Words { first: 0, words: vec![n; n as usize] };
+    let held = [(0, words(3)), (1, words(5))].into();
+    let whole = Answer { held, in_step: vec![member(0), member(1)], partly: false };
+    let parts: Vec<Answer> = whole.clone().parts().collect();
+    let of = |a: &Answer| (a.held.keys().copied().collect::<Vec<_>>(), a.in_step.len(), a.partly);
+    let said: Vec<_> = parts.iter().map(of).collect();
+    assert_eq!(said, [(vec![0], 0, true), (vec![1], 2, false)]);
+    assert_eq!(Answer::default().parts().collect::<Vec<_>>(), [Answer::default()]);
+
+    let ordered = |inputs: Vec<Answer>| {
+        let mut p = running();
+        p.step(Input::NodeDied { member: member(0) });
+        let (round, mut others) = (p.round, p.members().to_vec());
+        let first = others.remove(0);
+        for from in others {
+            let answer = Answer::default();
+            assert_eq!(p.step(Input::Answered { from, round, answer }), []);
+        }
+        let mut todo = Vec::new();
+        for answer in inputs {
+            assert_eq!(todo, [], "ordered before the last part");
+            todo = p.step(Input::Answered { from: first, round, answer });
+        }
+        todo
+    };
+    let todo = ordered(parts);
+    assert!(todo.iter().any(|a| matches!(a, Action::Restore { words: Some(_), .. })), "{todo:?}");
+    assert_eq!(todo, ordered(vec![whole]));
 }

@@ -31,6 +31,23 @@ pub struct Answer {
     pub held: BTreeMap<u32, Words>,
     /// The homes with which it was in step: of these it holds all that anything depends on.
     pub in_step: Vec<Member>,
+    /// More of the answer follows.
+    pub partly: bool,
+}
+
+impl Answer {
+    /// The same in parts of one rank each: of a rank everything fits into one message, of all that
+    /// a node had perhaps not.
+    pub fn parts(self) -> impl Iterator<Item = Answer> {
+        let Answer { held, in_step, .. } = self;
+        let (mut held, mut in_step) = (held.into_iter(), Some(in_step));
+        std::iter::from_fn(move || {
+            let own = held.next();
+            let partly = held.len() > 0;
+            let in_step = if partly { Vec::new() } else { in_step.take()? };
+            Some(Answer { held: own.into_iter().collect(), in_step, partly })
+        })
+    }
 }
 
 /// Why a frame is not taken. The connection it came by is to be closed.
@@ -137,7 +154,7 @@ impl Replicas {
             let words = held.words.iter().copied().collect();
             Some((*rank, Words { first: held.first, words }))
         });
-        Answer { held: held.collect(), in_step: self.in_step.clone() }
+        Answer { held: held.collect(), in_step: self.in_step.clone(), partly: false }
     }
 
     /// No kept checkpoint of `rank` needs words before `upto`.

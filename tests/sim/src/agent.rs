@@ -40,7 +40,9 @@ impl World {
             ToNode::Query { round, ranks } => {
                 let mut answer = self.nodes[&at].replicas.answer(&ranks);
                 self.own_answer(at, &ranks, &mut answer);
-                self.tell(at, FromNode::Answered { round, answer });
+                for answer in answer.parts() {
+                    self.tell(at, FromNode::Answered { round, answer });
+                }
             }
             ToNode::Restore(order) => self.order(at, order),
             ToNode::Start { rank, incarnation } => self.start_told(at, rank, incarnation),

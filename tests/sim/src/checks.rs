@@ -300,6 +300,9 @@ impl World {
                 words.words.truncate(words.words.len() / 2);
             }
         }
+        if self.mutated(Mutation::PartForWhole) {
+            answer.partly = false;
+        }
         if self.mutated(Mutation::NoGuarantor) {
             let epochs = 1..self.next_epoch;
             answer.in_step =

@@ -448,6 +448,8 @@ pub enum Mutation {
     NoWriteBack,
     /// Not the longest but the shortest answer is taken.
     ShortestAnswer,
+    /// The first part of an answer is taken for the whole.
+    PartForWhole,
     /// It is not checked whether somebody holds all that matters.
     NoGuarantor,
     /// Dead nodes are still listened to.
@@ -591,11 +593,12 @@ impl Mutation {
         Mutation::ClientsRemembered,
     ];
     /// All others.
-    pub const ALL: [Mutation; 27] = [
+    pub const ALL: [Mutation; 28] = [
         Mutation::OpenGate,
         Mutation::RunsUnnoticed,
         Mutation::NoWriteBack,
         Mutation::ShortestAnswer,
+        Mutation::PartForWhole,
         Mutation::NoGuarantor,
         Mutation::NoFence,
         Mutation::TrimBeforeDurable,

@@ -12,11 +12,12 @@ use crate::pour::{self, Poured};
 use crate::store::{self, Identity, Members, TurnedAway};
 use crate::units;
 use crate::vault::Door;
-use eyrie_control::node::{Choice, Determinants, FromNode, NotCopied, Peer};
+use eyrie_control::node::{Choice, Determinants, FromNode, Held, NotCopied, Peer};
 use eyrie_control::{Meta, Transport};
 use eyrie_ledger::early::Wish;
 use eyrie_ledger::{acked, saved};
 use eyrie_link::{Links, Provider, Setup, Way};
+use eyrie_protocol::replicas::{Answer, Words};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Seek as _};
@@ -185,10 +186,13 @@ impl Agent {
         let Some(links) = self.links() else { return };
         let mut answer = links.replicas(|r| r.answer(ranks));
         self.answer_for_own(ranks, &mut answer);
-        let in_step = answer.in_step.iter().map(|m| (m.node, m.epoch)).collect();
-        let held = answer.held.into_iter();
-        let held = held.map(|(rank, w)| Determinants { rank, first: w.first, words: w.words });
-        self.say(FromNode::Held { ask, in_step, held: held.collect() });
+        for Answer { held, in_step, partly } in answer.parts() {
+            let in_step = in_step.iter().map(|m| (m.node, m.epoch)).collect();
+            let words =
+                |(rank, w): (u32, Words)| Determinants { rank, first: w.first, words: w.words };
+            let held = held.into_iter().map(words).collect();
+            self.say(FromNode::Held(Held { ask, in_step, held, partly }));
+        }
     }
 
     /// An image is written: it is complete when its partner has it, with the rank's streams.

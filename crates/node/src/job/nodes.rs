@@ -351,7 +351,7 @@ impl Job {
             FromNode::Stuck { text } => self.stuck(text),
             FromNode::Failed { text } => self.fatal(text),
             FromNode::Joined { pid, link, store } => self.joined(node, pid, link, store),
-            FromNode::Held { ask, in_step, held } => self.held(node, ask, &in_step, held),
+            FromNode::Held(held) => self.held(node, held),
             FromNode::Copied { rank, generations, to, error } => {
                 self.copied(node, rank, &generations, to, error);
             }

@@ -13,7 +13,7 @@ use crate::monitor;
 use crate::recovery::{ARCHIVE, Action, Input, Planner, VAULT};
 use crate::replicas::{Answer, Words};
 use crate::units;
-use eyrie_control::node::{Choice, Determinants, Fault, Fetch, NotCopied, ToNode};
+use eyrie_control::node::{Choice, Determinants, Fault, Fetch, Held, NotCopied, ToNode};
 use eyrie_control::{EventKind, Ft, Meta};
 use serde::{Deserialize, Serialize};
 
@@ -305,16 +305,11 @@ impl Job {
     }
 
     /// What a node holds of the outcomes of ranks.
-    pub(super) fn held(
-        &mut self,
-        node: u32,
-        round: u64,
-        in_step: &[(u32, u64)],
-        held: Vec<Determinants>,
-    ) {
+    pub(super) fn held(&mut self, node: u32, said: Held) {
+        let Held { ask: round, in_step, held, partly } = said;
         let in_step = in_step.iter().map(|&(node, epoch)| Member { node, epoch }).collect();
         let words = |d: Determinants| (d.rank, Words { first: d.first, words: d.words });
-        let answer = Answer { held: held.into_iter().map(words).collect(), in_step };
+        let answer = Answer { held: held.into_iter().map(words).collect(), in_step, partly };
         self.plan(Input::Answered { from: self.member(node), round, answer });
     }
 

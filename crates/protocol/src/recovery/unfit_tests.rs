@@ -25,7 +25,7 @@ fn running(mut p: Planner) -> Planner {
 fn lose_node_0(p: &mut Planner) -> Vec<Action> {
     p.step(Input::NodeDied { member: member(0) });
     let held = BTreeMap::from([(0, Words { first: 0, words: vec![7] })]);
-    let answer = Answer { held, in_step: vec![member(0)] };
+    let answer = Answer { held, in_step: vec![member(0)], partly: false };
     let from = |node| Input::Answered { from: member(node), round: 1, answer: answer.clone() };
     (1..4).flat_map(|node| p.step(from(node))).collect()
 }
@@ -78,7 +78,7 @@ fn the_last_node_is_tried_again() {
     for node in [2, 3] {
         p.step(Input::NodeDied { member: member(node) });
     }
-    let answer = Answer { held: BTreeMap::new(), in_step: vec![member(0)] };
+    let answer = Answer { held: BTreeMap::new(), in_step: vec![member(0)], partly: false };
     let todo = p.step(Input::Answered { from: member(1), round: p.round, answer });
     let (at, incarnation, _) = order(&todo).unwrap();
     assert_eq!(at, 1);

@@ -145,7 +145,7 @@ fn a_unit_moves_as_a_whole() {
     assert!(todo.iter().any(|a| matches!(a, Action::Query { ranks, .. } if *ranks == [2, 3])));
     let words = Words { first: 0, words: vec![1 << 56] };
     let held = [(2, words.clone()), (3, words)].into();
-    let answer = Answer { held, in_step: vec![member(1)] };
+    let answer = Answer { held, in_step: vec![member(1)], partly: false };
     p.step(Input::Answered { from: member(0), round: 1, answer });
     let last = Input::Answered { from: member(2), round: 1, answer: Answer::default() };
     let todo = p.step(last);
