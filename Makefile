@@ -84,7 +84,8 @@ SEEDS ?= 100000
 soak: build
 	for kind in '' --vault --units '--units --vault' --cluster-units --outside --routed --drain \
 	    '--vault --drain' '--routed --drain' '--units --drain' '--cluster-units --drain' --halts \
-	    '--halts --cluster-units' '--halts --drain' --together '--together --vault' --links --ties \
+	    '--halts --cluster-units' '--halts --drain' --together '--together --vault' \
+	    '--together --drain' --links --ties \
 	    --reigns --led; do \
 	    $(CARGO) run --release --locked -q -p eyrie-sim -- $$kind 0 $(SEEDS) || exit 1; done
 	for kind in '' --drain '--vault --drain' '--routed --drain' --units '--units --drain' \
