@@ -7,7 +7,7 @@ use eyrie_sim::{Config, Mutation, Report, led, links, reigns, run, steps, ties, 
 /// Seeds of `make test`.
 const SEEDS: u64 = 1000;
 /// Each mutation is found among so many.
-const MUTATED_SEEDS: u64 = 3000;
+const MUTATED_SEEDS: u64 = 6000;
 
 /// What kind of job is simulated.
 #[derive(Clone, Copy, PartialEq, Eq)]
