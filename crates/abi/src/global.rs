@@ -28,7 +28,7 @@ static LEVEL: AtomicI32 = AtomicI32::new(0);
 /// `pthread_self` of the thread that called init. (Not its number: that changes with a restore.)
 static MAIN_THREAD: AtomicUsize = AtomicUsize::new(0);
 
-/// Where the rank is, in its control block.
+/// Where the rank is, in its control block; null where MPI_Wtime asks no machine.
 static PLACE: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
 
 const BEFORE: i32 = 0;
@@ -128,15 +128,24 @@ pub fn start(name: &'static str, required: i32) -> i32 {
     }
     let provided = required.min(THREAD_SERIALIZED);
     describe(machine, provided);
-    if provided == THREAD_SERIALIZED {
-        machine.threaded();
+    // Where other threads may be in MPI, who only asks for the time stays out of the machine,
+    // unless it has to be recorded.
+    if provided != THREAD_SERIALIZED || machine.threaded() {
+        PLACE.store(std::ptr::from_ref(machine.endpoint.place()).cast_mut(), Relaxed);
+        // SAFETY: the handler only stores. The daemon's twins are made without it. If there is no
+        // memory for it, programs whose children ask for the time are on their own.
+        unsafe { libc::pthread_atfork(None, None, Some(no_rank)) };
     }
-    PLACE.store(std::ptr::from_ref(machine.endpoint.place()).cast_mut(), Relaxed);
     LEVEL.store(provided, Relaxed);
     MAIN_THREAD.store(this_thread(), Relaxed);
     CURRENT.store(machine, Relaxed);
     PHASE.store(RUNNING, Relaxed);
     provided
+}
+
+/// In a child that the program forked, which is no rank: its times are its own.
+unsafe extern "C" fn no_rank() {
+    PLACE.store(null_mut(), Relaxed);
 }
 
 /// Fills MPI_INFO_ENV (MPI 5.0 section 11.2.2).

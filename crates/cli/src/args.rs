@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::clusters::Wide;
-use crate::exact_args::Exact;
+use crate::exact_args::{Exact, WtimeMode};
 use crate::guard::Guard;
 use crate::ha_args::{HaArgs, Standby};
 use crate::keeping::Keeping;
@@ -386,6 +386,9 @@ pub struct Verify {
     /// Most memory for the send log of each rank
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub log_limit: Option<u64>,
+    /// Whether what MPI_Wtime gives is recorded, so that the second run finds the same times again
+    #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
+    pub wtime: WtimeMode,
     /// Begin every output line with [rank]
     #[arg(short, long)]
     pub label: bool,

@@ -8,9 +8,9 @@ use eyrie_control::Wtime;
 pub enum WtimeMode {
     /// Recorded in programs that ask for at most MPI_THREAD_FUNNELED, so not in Python's
     Auto,
-    /// Also in others, what their main thread asks for while no other is in MPI
+    /// Also in others: what their main thread asks for, while which no other may call MPI
     Logged,
-    /// The machine's clock
+    /// Not recorded: for programs that ask as often as threads, signals or clocks have it
     Plain,
 }
 

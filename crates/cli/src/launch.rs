@@ -18,9 +18,7 @@ use crate::vault;
 use anyhow::Context;
 use eyrie_control::gateway::Clusters;
 use eyrie_control::vault::Manner;
-use eyrie_control::{
-    Bind, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec, Transport, Wtime,
-};
+use eyrie_control::{Bind, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec, Transport};
 use eyrie_node::at_rest;
 use eyrie_node::daemon;
 use eyrie_node::depot::Depot;
@@ -336,7 +334,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         bind: Bind::Auto,
         slots: Vec::new(),
         log_replicas: 0,
-        wtime: Wtime::Logged,
+        wtime: verify.wtime.into(),
         strict_output: true,
         vault: Scheme::Partner,
         manner: Manner::default(),

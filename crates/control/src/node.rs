@@ -580,10 +580,12 @@ pub enum FromNode {
     Finished {
         left: u64,
     },
-    /// The ranks named in `Cut` stand, and this is recorded of them.
+    /// The ranks named in `Cut` stand, and this is recorded of them: a message for each, of which
+    /// all but the last are `partly`.
     Cut {
         attempt: u32,
         result: Result<Vec<Determinants>, String>,
+        partly: bool,
     },
     /// They go on. `whole`: they stood until that was ordered.
     CutOver {

@@ -8,9 +8,9 @@ use crate::error::Res;
 use crate::machine::Machine;
 
 impl Machine {
-    /// The program may call MPI in several threads, one at a time.
-    pub fn threaded(&mut self) {
-        self.endpoint.door.threaded();
+    /// The program may call MPI in several threads, one at a time. Whether its times are recorded.
+    pub fn threaded(&mut self) -> bool {
+        self.endpoint.door.threaded()
     }
 
     /// `MPI_Wtime`, in nanoseconds.

@@ -91,6 +91,10 @@ const COUNT_BITS: u32 = 28;
 const MOST: u64 = (1 << COUNT_BITS) - 1;
 /// Words kept free, so that one MPI call always finds room for what it records.
 const RESERVE_WORDS: u64 = 64 * 1024;
+/// How the call is named in reports, and what they add where it is not where it was.
+const WTIME: &str = "MPI_Wtime";
+const WTIME_HINT: &str = "; if how often the program asks for the time depends on other threads, \
+                          signals or clocks: --wtime plain";
 
 /// Whether a word of the log is a run of fruitless calls: the only kind that is changed after it
 /// was written, by growing, and only as long as it is the last.
@@ -192,9 +196,16 @@ impl Door {
     }
 
     /// The program may call MPI in several threads, one at a time, of which this one's calls of
-    /// MPI_Wtime need not stand in an order with the others' calls.
-    pub fn threaded(&mut self) {
+    /// MPI_Wtime need not stand in an order with the others' calls. Whether what it gives is
+    /// recorded all the same.
+    pub fn threaded(&mut self) -> bool {
         self.timed &= self.seg.header().ft.load(Relaxed) & FT_CLOCK_THREADED != 0;
+        self.timed
+    }
+
+    /// The job goes on without protection: nobody will ever replay this.
+    fn is_given_up(&self) -> bool {
+        self.seg.header().unprotected.load(Relaxed) != 0
     }
 
     /// Reads what is recorded beyond this incarnation's position, after a start or restore.
@@ -269,6 +280,7 @@ impl Door {
         !self.on
             || self.ctl.det_tail.load(Relaxed) + RESERVE_WORDS
                 < self.ctl.det_trim.load(Acquire) + self.seg.geometry().det_words
+            || self.is_given_up()
     }
 
     /// What a call of kind `call` is to do.
@@ -295,7 +307,7 @@ impl Door {
                 let end = at + words(word, self.end - at);
                 Outcome::Many((at + 1..end).map(|w| self.word(w) as u32).collect())
             }
-            _ => return Err(self.differs("MPI_Wtime", &asked)),
+            _ => return Err(self.differs(WTIME, &asked)),
         };
         self.run = None;
         self.moved(self.next);
@@ -343,7 +355,7 @@ impl Door {
             self.moved(self.pos);
             return Ok(time);
         }
-        let asked = format_args!("MPI_Wtime");
+        let asked = format_args!("{WTIME}");
         let (at, word) = self.dictated(&asked)?;
         match word >> KIND_SHIFT {
             K_TIME => {
@@ -379,7 +391,11 @@ impl Door {
     }
 
     fn differs(&self, recorded: &str, asked: &std::fmt::Arguments<'_>) -> Divergence {
-        Divergence::event(self.rank, self.events, recorded, &asked.to_string())
+        let mut asked = asked.to_string();
+        if recorded == WTIME || asked == WTIME || self.left.ticks > 0 {
+            asked.push_str(WTIME_HINT);
+        }
+        Divergence::event(self.rank, self.events, recorded, &asked)
     }
 
     /// In a replay: the first call of a run is made.
@@ -495,6 +511,10 @@ impl Door {
     }
 
     fn push(&mut self, words: &[u64]) {
+        if self.is_given_up() {
+            // There is room for no more, and what is there may still be on its way to replicas.
+            return;
+        }
         let tail = self.ctl.det_tail.load(Relaxed);
         for (i, word) in words.iter().enumerate() {
             self.seg.det(self.rank, tail + i as u64).store(*word, Relaxed);

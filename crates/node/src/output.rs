@@ -61,6 +61,8 @@ pub struct Tape {
     strict: bool,
     /// Ends of lines before `received`.
     lines: u64,
+    /// Bytes that the line which `received` is in has before it, remembered or not.
+    column: u64,
     marks: VecDeque<Mark>,
     ahead: Option<Ahead>,
     /// Bytes forwarded, of whichever course.
@@ -85,6 +87,7 @@ impl Tape {
             pending: Vec::new(),
             strict: false,
             lines: 0,
+            column: 0,
             marks: VecDeque::from([Mark { position: 0, lines: Some(0) }]),
             ahead: None,
             forwarded: 0,
@@ -171,6 +174,7 @@ impl Tape {
         let unknown = bytes - self.forwarded;
         if unknown > 0 {
             self.received += unknown;
+            self.column += unknown;
             self.forwarded = bytes;
             self.furthest = self.furthest.max(bytes);
             self.ahead = None;
@@ -291,10 +295,14 @@ impl Tape {
             let before = self.history.iter().take(end);
             end - before.rev().take_while(|b| **b != b'\n').count()
         };
-        let line = begin(kept);
-        let at = (kept - line) as u64;
-        let last = self.history.len() - begin(self.history.len());
-        let printed = last.saturating_sub(self.pending.len()) as u64;
+        // What is remembered may begin within a line. Where another line has begun since, nothing
+        // depends on how much of this one there is.
+        let at = if lines == self.lines {
+            self.column.saturating_sub(self.received - self.position)
+        } else {
+            (kept - begin(kept)) as u64
+        };
+        let printed = self.column.saturating_sub(self.pending.len() as u64);
         let before = self.ahead.unwrap_or(Ahead { lines: 0, part: printed, at: 0 });
         let ahead = Ahead { lines: before.lines + (self.lines - lines), at, ..before };
         if self.sent.is_none() {
@@ -303,13 +311,13 @@ impl Tape {
         }
         self.pending.clear();
         self.history.truncate(kept);
-        (self.received, self.lines) = (self.position, lines);
+        (self.received, self.lines, self.column) = (self.position, lines, at);
         (self.foreign, self.compare) = (0, true);
         self.marks.retain(|m| m.position <= self.received);
         self.ahead = Some(ahead);
         if ahead.lines == 0 && ahead.at >= ahead.part {
             self.ahead = None;
-            let from = line + ahead.part as usize;
+            let from = kept.saturating_sub((ahead.at - ahead.part) as usize);
             self.pending = self.history.iter().skip(from).copied().collect();
         }
     }
@@ -332,6 +340,10 @@ impl Tape {
             mark.lines = fresh.get(..within).map(|bytes| self.lines + ends(bytes));
         }
         self.lines += ends(fresh);
+        self.column = match fresh.iter().rposition(|b| *b == b'\n') {
+            Some(end) => (fresh.len() - end - 1) as u64,
+            None => self.column + fresh.len() as u64,
+        };
         self.position += fresh.len() as u64;
         self.received += fresh.len() as u64;
         remember(&mut self.history, self.limit, fresh);

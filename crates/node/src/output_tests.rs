@@ -227,6 +227,59 @@ fn every_line_of_a_program_that_never_repeats_itself_comes_once() {
     }
 }
 
+#[test]
+fn what_was_printed_of_a_line_is_left_out_though_its_beginning_is_forgotten() {
+    let mut tape = Tape::new(8);
+    let long = vec![b'x'; MAX_LINE_BYTES + 9000];
+    assert_eq!(tape.feed(&long).unwrap().map(|l| l.len()), Some(long.len()));
+    tape.rewind(0);
+    assert_eq!(tape.feed(&long), Ok(None));
+    assert_eq!(tape.feed(b"y\n"), Ok(Some(b"y\n".to_vec())));
+
+    let mut tape = Tape::new(8);
+    tape.feed(b"a\nb\nend").unwrap();
+    assert_eq!(tape.flush(), Some(b"end".to_vec()));
+    let mut next = tape.behind(7);
+    next.rewind(0);
+    assert_eq!(next.feed(b"a\nb\nend"), Ok(None));
+    assert_eq!(next.flush(), None);
+}
+
+/// Random deaths and restores, also of the controller, of a program that never ends a line.
+#[test]
+fn a_stream_without_lines_is_forwarded_once() {
+    for seed in 0..500 {
+        let mut random = Random::new(seed);
+        let whole: Vec<u8> = (0..2000).map(|_| b'a' + random.below(26) as u8).collect();
+        let mut tape = Tape::new(if seed % 2 == 0 { 1 << 20 } else { 64 });
+        let (mut out, mut at, mut point) = (Vec::new(), 0usize, 0usize);
+        while at < whole.len() {
+            match random.below(12) {
+                0 => {
+                    point = at;
+                    tape.mark(at as u64);
+                }
+                1 => {
+                    at = point;
+                    tape.rewind(point as u64);
+                }
+                2 => tape = tape.behind(out.len() as u64),
+                _ => {
+                    let n = (1 + random.below(90) as usize).min(whole.len() - at);
+                    assert_eq!(tape.feed(&whole[at..at + n]), Ok(None), "seed {seed}");
+                    at += n;
+                    // What is pending is always remembered.
+                    if seed % 2 == 1 || random.below(4) == 0 {
+                        out.extend(tape.flush().unwrap_or_default());
+                    }
+                }
+            }
+        }
+        out.extend(tape.flush().unwrap_or_default());
+        assert_eq!(out, whole, "seed {seed}");
+    }
+}
+
 /// Random deaths and restores: what comes out is what an undisturbed program writes.
 #[test]
 fn the_forwarded_stream_is_that_of_an_undisturbed_run() {

@@ -60,7 +60,7 @@ impl Agent {
         let (segment, out) = (Arc::clone(&self.segment), Arc::clone(&self.out));
         let tell = self.tell.clone();
         let work = move || {
-            let say = |result| out(FromNode::Cut { attempt, result });
+            let say = |result, partly| out(FromNode::Cut { attempt, result, partly });
             let whole = stand(&segment, &pids, &told, say);
             let _ = tell.send(Msg::CutOver { attempt, whole });
         };
@@ -72,7 +72,7 @@ impl Agent {
     }
 
     fn no_cut(&self, attempt: u32, why: &str) {
-        self.say(FromNode::Cut { attempt, result: Err(why.to_string()) });
+        self.say(FromNode::Cut { attempt, result: Err(why.to_string()), partly: false });
         self.say(FromNode::CutOver { attempt, whole: false });
     }
 
@@ -121,7 +121,7 @@ fn stand(
     segment: &Segment,
     ranks: &[(u32, libc::pid_t)],
     told: &Receiver<()>,
-    say: impl Fn(Read),
+    say: impl Fn(Read, bool),
 ) -> bool {
     let stop = |&(rank, pid): &(u32, libc::pid_t)| {
         Frozen::stop(pid).map_err(|e| format!("rank {rank} cannot be stopped: {e}"))
@@ -129,11 +129,14 @@ fn stand(
     let frozen: Vec<Frozen> = match ranks.iter().map(stop).collect() {
         Ok(frozen) => frozen,
         Err(why) => {
-            say(Err(why));
+            say(Err(why), false);
             return false;
         }
     };
-    say(Ok(ranks.iter().map(|(rank, _)| recorded(segment, *rank)).collect()));
+    // All of them may be too long for one message.
+    for (n, (rank, _)) in ranks.iter().enumerate() {
+        say(Ok(vec![recorded(segment, *rank)]), n + 1 < ranks.len());
+    }
     let whole = told.recv_timeout(LIMIT).is_ok();
     drop(frozen);
     whole

@@ -183,7 +183,10 @@ fn all_stand_for_a_moment_when_nobody_holds_them_any_more() {
         assert!(bench.agent.borrow().cut.is_none());
         bench.catch_up();
         let cut = bench.until(|s| matches!(s, FromNode::Cut { .. })).await;
-        assert!(matches!(cut, FromNode::Cut { attempt: 5, result: Ok(_) }), "{cut:?}");
+        assert!(
+            matches!(cut, FromNode::Cut { attempt: 5, result: Ok(_), partly: false }),
+            "{cut:?}"
+        );
         bench.obey(ToNode::CutOver { attempt: 5 });
         bench.until(|s| matches!(s, FromNode::CutOver { whole: true, .. })).await;
     });

@@ -276,7 +276,10 @@ impl Job {
             return;
         }
         if self.verify.is_some() {
-            let text = format!("rank {rank} records more than the logs of `eyrie verify` hold");
+            let text = format!(
+                "rank {rank} records more than the logs of `eyrie verify` hold; if it asks for \
+                 the time all the while: --wtime plain"
+            );
             return self.fatal(text);
         }
         if !self.protected() {

@@ -71,14 +71,22 @@ impl Job {
         node: u32,
         attempt: u32,
         result: Result<Vec<Determinants>, String>,
+        partly: bool,
     ) {
         let Some(cut) = self.flush.cut.as_mut().filter(|c| c.attempt == attempt) else {
-            return self.nodes[node as usize].send(ToNode::CutOver { attempt });
+            if !partly {
+                self.nodes[node as usize].send(ToNode::CutOver { attempt });
+            }
+            return;
         };
         let words = |all: Vec<Determinants>| {
             cut.words.extend(all.into_iter().map(|d| (d.rank, d)));
         };
-        let verdicts = cut.rule.stands(node, result.map(words));
+        let result = result.map(words);
+        if partly {
+            return;
+        }
+        let verdicts = cut.rule.stands(node, result);
         self.follow_cut(verdicts);
     }
 

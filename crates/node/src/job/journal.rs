@@ -315,7 +315,11 @@ struct Reading {
 /// Does to a tape what was done then; what came of that is done.
 fn play(tape: &mut Tape, played: &Played) {
     match played {
-        Played::Feed(bytes) => drop(tape.feed(bytes)),
+        Played::Feed(bytes) => {
+            drop(tape.feed(bytes));
+            // That was told then.
+            drop(tape.differed());
+        }
         Played::Rewind(position) => tape.rewind(*position),
         Played::Mark(position) => tape.mark(*position),
         Played::GiveUp => tape.give_up(),

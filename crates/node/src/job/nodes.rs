@@ -344,7 +344,9 @@ impl Job {
             FromNode::Deposited { attempt, rank, result } => {
                 self.deposited(attempt, rank, result);
             }
-            FromNode::Cut { attempt, result } => self.node_is_cut(node, attempt, result),
+            FromNode::Cut { attempt, result, partly } => {
+                self.node_is_cut(node, attempt, result, partly);
+            }
             FromNode::CutOver { attempt, whole } => self.node_goes_on(node, attempt, whole),
             FromNode::Forced { error } => self.forced(error),
             FromNode::Judged(judgement) => self.judged(&judgement),
