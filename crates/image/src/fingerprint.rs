@@ -4,7 +4,8 @@
 //! the file that lies at its path at the restore. On another machine that has another inode number
 //! and another modification time, also where the same package is installed. So what is mapped of it
 //! is hashed, for which the process need not stand. A build-id would take less work, but tools that
-//! change a file leave it as it is; it counts only where more is mapped than is hashed.
+//! change a file leave it as it is; it counts only where more is mapped than is hashed. Of a process
+//! that has very much mapped, the larger files are not hashed: its image would wait for that.
 //!
 //! Kept true: a file is hashed once in this program, as long as it is not changed.
 
@@ -16,15 +17,18 @@ use crate::regions::Regions;
 use crate::reopen::path_of;
 use crate::state::{FileId, Fingerprint};
 use std::collections::BTreeMap;
-use std::fs::{File, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Most that is hashed of a file.
 pub const MAX_HASHED_BYTES: u64 = 256 << 20;
+/// Most that is hashed for a process: of its smallest files, as libraries are.
+pub const MAX_ALL_BYTES: u64 = 4 << 30;
 /// Longest build-id.
 pub const MAX_BUILD_BYTES: usize = 64;
 /// Most files whose fingerprint is kept.
@@ -71,22 +75,56 @@ pub fn begin(regions: &Regions) -> Meanwhile<Vec<Fingerprint>> {
     let list = || regions.list.iter().map(|(region, _)| region);
     let mapped = |(i, id): (usize, &FileId)| (id.clone(), Mapped::of(list(), i, id.size));
     let files: Vec<(FileId, Mapped)> = regions.files.iter().enumerate().map(mapped).collect();
-    Meanwhile::begin(move || files.iter().map(|(id, mapped)| recorded(id, mapped)).collect())
+    let looked_at = within(&files.iter().map(|(_, mapped)| mapped).collect::<Vec<_>>());
+    Meanwhile::begin(move || {
+        let one = |((id, mapped), looks): (&(FileId, Mapped), &bool)| match looks {
+            true => recorded(id, mapped),
+            false => Fingerprint::Unknown {},
+        };
+        files.iter().zip(&looked_at).map(one).collect()
+    })
+}
+
+/// Which files are looked at, so that no more is hashed than may be.
+fn within(files: &[&Mapped]) -> Vec<bool> {
+    let bytes: Vec<u64> = files.iter().map(|m| bytes_of(&m.stretches)).collect();
+    let (mut looked_at, mut left) = (vec![true; files.len()], MAX_ALL_BYTES);
+    let hashed = |&i: &usize| !files[i].writes && bytes[i] <= MAX_HASHED_BYTES;
+    let mut order: Vec<usize> = (0..files.len()).filter(hashed).collect();
+    order.sort_by_key(|&i| bytes[i]);
+    for i in order {
+        looked_at[i] = bytes[i] <= left;
+        left = if looked_at[i] { left - bytes[i] } else { 0 };
+    }
+    looked_at
+}
+
+fn bytes_of(stretches: &[(u64, u64)]) -> u64 {
+    stretches.iter().map(|(start, end)| end - start).sum()
 }
 
 /// That of a file which a process has mapped so, if it is still that file.
 fn recorded(id: &FileId, mapped: &Mapped) -> Fingerprint {
     let unknown = Fingerprint::Unknown {};
     // What is written through the mapping is no content to be held against anything.
-    let Some(file) = File::open(path_of(&id.path)).ok().filter(|_| !mapped.writes) else {
+    if mapped.writes {
         return unknown;
-    };
+    }
+    let Ok(file) = open(Path::new(&path_of(&id.path))) else { return unknown };
     let is_it = || file.metadata().is_ok_and(|now| file_id(id.path.clone(), &now) == *id);
     if !is_it() {
         return unknown;
     }
     let found = of(&file, &mapped.stretches);
     if is_it() { found } else { unknown }
+}
+
+/// What is no regular file any more may block on opening, or do something.
+fn open(path: &Path) -> io::Result<File> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
 /// What tells the content of these stretches of a file.
@@ -119,7 +157,7 @@ fn kept(file: &File, meta: &Metadata, stretches: &[(u64, u64)]) -> Fingerprint {
 }
 
 fn look(file: &File, stretches: &[(u64, u64)]) -> io::Result<Fingerprint> {
-    let bytes: u64 = stretches.iter().map(|(start, end)| end - start).sum();
+    let bytes = bytes_of(stretches);
     if bytes > MAX_HASHED_BYTES {
         let id = build_id(file)?;
         return Ok(id.map_or(Fingerprint::Unknown {}, |id| Fingerprint::Build { id }));
@@ -189,7 +227,6 @@ fn id_in(mut notes: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     #[test]
     fn it_hangs_on_what_is_mapped_and_on_nothing_else() {
@@ -210,6 +247,36 @@ mod tests {
         content[1 << 20] ^= 1;
         assert_ne!(of_now(&content), first);
         assert_eq!(of_now(&content[..1 << 20]), Fingerprint::Unknown {}, "too short");
+    }
+
+    #[test]
+    fn of_very_much_the_smallest_files_are_hashed() {
+        let of = |start: u64, bytes: u64, writes: bool| Mapped {
+            stretches: vec![(start, start + bytes)],
+            private: true,
+            writes,
+        };
+        let most = MAX_HASHED_BYTES;
+        let whole = (MAX_ALL_BYTES / most) as usize;
+        let mut files = vec![of(0, most, false); whole];
+        let looked_at = |files: &[Mapped]| within(&files.iter().collect::<Vec<_>>());
+        assert_eq!(looked_at(&files), vec![true; whole]);
+        // What is not read takes nothing: a build-id is enough, or nothing is known.
+        files.extend([of(0, most + 1, false), of(0, most, true)]);
+        assert_eq!(looked_at(&files), vec![true; whole + 2]);
+        files.push(of(8192, 1, false));
+        let now = looked_at(&files);
+        assert!(now[whole..].iter().all(|looks| *looks));
+        assert_eq!(now.iter().filter(|looks| !**looks).count(), 1);
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_not_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, b"1").unwrap();
+        assert!(open(&path).is_ok());
+        assert!(open(folder.path()).is_err() && open(Path::new("/dev/null")).is_err());
     }
 
     #[test]

@@ -232,6 +232,9 @@ impl Frozen {
         survey: &mut Survey,
     ) -> Result<Vec<Shot>, CaptureError> {
         let wish = if wish == Mode::Sync { wish } else { Mode::Twin };
+        // Also where one of them has no shot: others have ended since.
+        let left: Vec<_> = self.children.iter().filter_map(|c| process(c.pid()).ok()).collect();
+        tracker.keep_children(&left);
         let shots = self.children.iter_mut().enumerate().map(|(n, child)| {
             let number = child.pid();
             let path = path.map(|path| tree::child_path(path, n));
@@ -241,10 +244,7 @@ impl Frozen {
             });
             shot.map_err(|why| tree::of_child(number, why))
         });
-        let shots: Vec<Shot> = shots.collect::<Result<_, _>>()?;
-        let left: Vec<_> = shots.iter().map(|shot| shot.original).collect();
-        tracker.keep_children(&left);
-        Ok(shots)
+        shots.collect()
     }
 }
 

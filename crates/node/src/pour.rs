@@ -12,16 +12,20 @@ use crate::files::{self, Named, Part};
 use crate::invited::Token;
 use crate::points;
 use crate::reap;
-use crate::store::{Answer, Client, MAX_FILE_BYTES, StoreError, Talk, receive, send};
+use crate::store::{
+    Answer, Client, FITTING, MAX_FILE_BYTES, SILENCE, StoreError, Talk, receive, send,
+};
 use eyrie_image::{Image, RestoreError, Tap};
 use eyrie_tls::Stream;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Most bytes of a part.
 const MAX_PART_BYTES: usize = 4 << 20;
@@ -97,7 +101,7 @@ impl Tap for Pour {
         self.send(&[(self.bytes.load(Ordering::Relaxed), &[])]);
         let stream = self.stream.get_mut().unwrap_or_else(PoisonError::into_inner);
         let mut poured = self.poured.lock().unwrap_or_else(PoisonError::into_inner);
-        match stream.as_mut().map(receive) {
+        match stream.as_mut().map(taken) {
             Some(Ok(Answer::Done)) => {
                 points::reach("leave-3");
                 poured.client = stream.take().map(Client::again);
@@ -108,6 +112,18 @@ impl Tap for Pour {
             Some(Err(error)) => tracing::warn!(%error, "an image is not taken by the other node"),
         }
     }
+}
+
+/// Whether an image is taken, now that all of it was sent.
+fn taken(stream: &mut Stream) -> Result<Answer, StoreError> {
+    wait_for(stream.socket(), FITTING)?;
+    let answer = receive(stream)?;
+    wait_for(stream.socket(), SILENCE)?;
+    Ok(answer)
+}
+
+fn wait_for(socket: &TcpStream, patience: Duration) -> std::io::Result<()> {
+    socket.set_read_timeout(Some(patience))
 }
 
 /// Brings the images of a rank's child processes, which were written before that of their parent,
@@ -145,7 +161,10 @@ fn pour_file(talk: &mut Talk, path: &Path) -> Result<Option<String>, StoreError>
         }
         at += count as u64;
     }
-    match receive(talk)? {
+    wait_for(talk.get_ref().socket(), FITTING)?;
+    let answer: Answer = receive(talk)?;
+    wait_for(talk.get_ref().socket(), SILENCE)?;
+    match answer {
         Answer::Done => Ok(None),
         Answer::Failed(why) => Ok(Some(why)),
         Answer::Go(_) => Err(StoreError::Protocol),

@@ -28,7 +28,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Longest silence in the middle of a conversation.
-const SILENCE: Duration = Duration::from_secs(20);
+pub const SILENCE: Duration = Duration::from_secs(20);
+/// The same while the other end looks whether the process of an image can run there, for which it
+/// reads the files that this has mapped.
+pub const FITTING: Duration = Duration::from_secs(60);
 /// Longest silence between the parts of two sums of the vault.
 const ENCODING: Duration = Duration::from_secs(600);
 /// Bytes that are read ahead: words are short, and a part of a sum follows its own at once.

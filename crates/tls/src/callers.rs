@@ -1,68 +1,91 @@
 //! Callers that have not shown yet who they are. Anybody can be one, and any number of times.
 //!
 //! Kept true: of those that call at one place at most [`MOST_CALLERS`] are listened to at a time.
-//! When one more comes, the one that has been listened to for longest is hung up on: who knows the
-//! key needs a few round trips, so it is one that says nothing, or little at a time.
+//! When one more comes, the one that has been listened to for longest is hung up on, but not before
+//! it had its time; until then the new one waits. Who knows the key needs a few round trips, so it
+//! is one that says nothing, or little at a time: also when all of a large job call at once.
 
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Most callers that are listened to at a time.
-pub const MOST_CALLERS: usize = 256;
+pub const MOST_CALLERS: usize = 128;
+/// Who has been listened to for no longer than this is not hung up on.
+const GRACE: Duration = Duration::from_secs(1);
 /// Until something is looked for again that the system has none of.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The callers at one place.
-#[derive(Clone, Debug, Default)]
-pub struct Callers(Arc<Mutex<Line>>);
+#[derive(Clone, Debug)]
+pub struct Callers {
+    /// And what tells that somebody is not in it any more.
+    line: Arc<(Mutex<Line>, Condvar)>,
+    grace: Duration,
+}
 
 #[derive(Debug, Default)]
 struct Line {
     /// Number of the next one.
     next: u64,
-    /// Who is listened to, for longest first.
-    callers: VecDeque<(u64, TcpStream)>,
+    /// Who is listened to, and since when, for longest first.
+    callers: VecDeque<(u64, Instant, TcpStream)>,
 }
 
 /// One that is listened to. To be dropped when it is known who it is, or that it is nobody.
 #[derive(Debug)]
 pub struct Caller {
-    line: Callers,
+    callers: Callers,
     number: u64,
 }
 
+impl Default for Callers {
+    fn default() -> Callers {
+        Callers::with_grace(GRACE)
+    }
+}
+
 impl Callers {
-    fn line(&self) -> MutexGuard<'_, Line> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn with_grace(grace: Duration) -> Callers {
+        Callers { line: Arc::default(), grace }
     }
 
-    /// Listens to one more.
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Listens to one more, as soon as there is a place.
     ///
     /// # Errors
     /// When the system has no descriptor left.
     pub fn admit(&self, socket: &TcpStream) -> io::Result<Caller> {
         let copy = socket.try_clone()?;
         let mut line = self.line();
-        if line.callers.len() >= MOST_CALLERS
-            && let Some((_, oldest)) = line.callers.pop_front()
-        {
-            // If it is gone already there is nobody to hang up on.
-            let _ = oldest.shutdown(Shutdown::Both);
+        while line.callers.len() >= MOST_CALLERS {
+            let since = line.callers.front().map(|(_, since, _)| since.elapsed());
+            let left = since.map_or(Duration::ZERO, |since| self.grace.saturating_sub(since));
+            if !left.is_zero() {
+                let waited = self.line.1.wait_timeout(line, left);
+                line = waited.unwrap_or_else(PoisonError::into_inner).0;
+            } else if let Some((_, _, oldest)) = line.callers.pop_front() {
+                // If it is gone already there is nobody to hang up on.
+                let _ = oldest.shutdown(Shutdown::Both);
+            }
         }
         let number = line.next;
         line.next += 1;
-        line.callers.push_back((number, copy));
-        Ok(Caller { line: self.clone(), number })
+        line.callers.push_back((number, Instant::now(), copy));
+        Ok(Caller { callers: self.clone(), number })
     }
 }
 
 impl Drop for Caller {
     fn drop(&mut self) {
-        self.line.line().callers.retain(|(number, _)| *number != self.number);
+        self.callers.line().callers.retain(|(number, ..)| *number != self.number);
+        self.callers.line.1.notify_one();
     }
 }
 
@@ -88,7 +111,7 @@ mod tests {
     fn the_one_that_said_nothing_for_longest_is_hung_up_on() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let callers = Callers::default();
+        let callers = Callers::with_grace(Duration::ZERO);
         let mut calls = Vec::new();
         let mut call = || {
             let mut far = TcpStream::connect(address).unwrap();
@@ -115,6 +138,35 @@ mod tests {
         let _another = call();
         assert!(!first[1]() && first[2]() && !last());
         drop((calls, socket));
+        assert!(callers.line().callers.is_empty());
+    }
+
+    #[test]
+    fn nobody_is_hung_up_on_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let callers = Callers::with_grace(Duration::from_secs(3600));
+        let call = || {
+            let far = TcpStream::connect(address).unwrap();
+            far.set_nonblocking(true).unwrap();
+            (far, next_call(&listener).unwrap())
+        };
+        let mut first = VecDeque::new();
+        for _ in 0..MOST_CALLERS {
+            let (far, here) = call();
+            first.push_back((callers.admit(&here).unwrap(), far, here));
+        }
+        // One more waits until somebody has shown who it is.
+        let (_far, here) = call();
+        let line = callers.clone();
+        let waiting = std::thread::spawn(move || (line.admit(&here).unwrap(), here));
+        let (known, _known_far, _known_here) = first.pop_front().unwrap();
+        drop(known);
+        let last = waiting.join().unwrap();
+        let is_over = |far: &mut TcpStream| matches!(far.read(&mut [0]), Ok(0));
+        assert!(first.iter_mut().all(|(_, far, _)| !is_over(far)));
+        assert_eq!(callers.line().callers.len(), MOST_CALLERS);
+        drop((first, last));
         assert!(callers.line().callers.is_empty());
     }
 }

@@ -100,7 +100,7 @@ def test_many_callers_who_say_nothing_keep_nobody_out():
         for port in (link, controller):
             calls = [socket.create_connection(("127.0.0.1", port)) for _ in range(400)]
             list(map(held.enter_context, calls))
-            # The first ones are hung up on.
+            # The first ones are hung up on, when they had their second.
             assert calls[0].recv(1) == b"" and calls[100].recv(1) == b""
         threads = lambda: [len(os.listdir(f"/proc/{pid}/task")) for pid in (daemon, other)]
         job.until(lambda: max(threads()) < 350, "threads of those who were hung up on to end")

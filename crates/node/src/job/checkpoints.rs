@@ -158,6 +158,8 @@ impl Job {
             CheckpointResult::Taken(_) if useless => self.remove_images(rank, vec![generation]),
             CheckpointResult::Taken(taken) => self.complete(rank, generation, taken),
             CheckpointResult::Failed { text, lasting } => {
+                // What was poured of it lies at another node.
+                self.remove_files(&[(rank, generation)]);
                 self.checkpoint_failed(rank, generation, text, lasting);
                 self.image_stands(rank, generation, None);
             }

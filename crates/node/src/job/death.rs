@@ -161,8 +161,10 @@ impl Job {
             Choice::Lacks { generation, why } => {
                 if self.is_tried_again(rank, Fault::Files, generation) {
                     self.cannot_start_here(rank, &why);
-                } else if kept(self, generation) {
-                    self.refuse_image(rank, generation, &why);
+                } else {
+                    if kept(self, generation) {
+                        self.refuse_image(rank, generation, &why);
+                    }
                     self.recover(rank);
                 }
             }

@@ -429,6 +429,10 @@ impl Job {
         let Some(leave) = self.leaves.remove(&node) else { return };
         self.plan(Input::Stay { member: self.member(node) });
         self.let_stand_no_more(node);
+        // What another node lacks keeps no rank from being checkpointed here.
+        for rank in self.placement.ranks_on(node) {
+            self.rank(rank).failures = Failures::default();
+        }
         self.tell_stays(node, why);
         let (took_ms, text) = (leave.begun.elapsed().as_secs_f64() * 1e3, why.to_string());
         self.answer_leave(Leaving { node, step: LeaveStep::Stays, took_ms, text });

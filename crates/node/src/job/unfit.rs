@@ -8,6 +8,7 @@
 
 use super::Job;
 use super::books::Moment;
+use super::nodes::State;
 use crate::membership::Member;
 use crate::recovery::Input;
 use eyrie_control::EventKind;
@@ -103,11 +104,18 @@ impl Job {
     /// Whether a rank is tried again, at its home or elsewhere, for what kept it from being
     /// brought back from this image.
     pub(super) fn is_tried_again(&mut self, rank: u32, fault: Fault, generation: u32) -> bool {
-        let nodes = self.nodes.len();
+        // A rank that comes back together with others has one node that it can come back at.
+        let alone = self.together.is_none() && !self.units.exist();
+        let left = self.nodes.iter().filter(|n| n.state != State::Lost).count();
+        let nodes = if alone { left } else { 1 };
         let trouble = &mut self.rank(rank).trouble;
         let again = trouble.is_of_place(fault, generation, nodes);
         if again && matches!(fault, Fault::Unknown | Fault::Files) {
             trouble.is_strange(generation);
+        }
+        if !again {
+            // The next image begins with short pauses.
+            trouble.count = 0;
         }
         again
     }
