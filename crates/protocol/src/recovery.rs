@@ -359,7 +359,7 @@ impl Planner {
             Input::NodeDied { member } => self.node_died(member, todo),
             Input::AllDown { members } => self.all_down(members, todo),
             Input::GoBack => self.go_back(),
-            _ if self.rolling_back => {}
+            late if self.rolling_back => self.take_late(&late),
             Input::RankDied { rank, incarnation } => {
                 self.rank_died(rank as usize, incarnation, todo);
             }

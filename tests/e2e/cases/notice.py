@@ -85,7 +85,9 @@ def test_with_ranks_that_go_back_together_a_node_leaves():
 
 
 def test_what_is_not_protected_is_told():
-    with shell() as rsh, Hosted("farm", rsh, ["--ft", "none"]) as job:
+    expected("farm")
+    # Its keeper ends the node when the time is over, and the job dies with it.
+    with shell() as rsh, Hosted("farm", rsh, ["--ft", "none", "--grace", "600"]) as job:
         record = job.wait_running(4)
         os.kill(keeper(record, 1), signal.SIGTERM)
         text = "is to end, and the job with it: it runs with --ft none"

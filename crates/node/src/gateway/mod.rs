@@ -194,8 +194,9 @@ fn listen(
                 Err(error) => return Err(os("listener")(error)),
             }
         }
-        if let Some(ports) = ports.filter(|_| Instant::now() >= end) {
-            return Err(GatewayError::Taken(ports));
+        if Instant::now() >= end {
+            let error = io::Error::from(io::ErrorKind::AddrInUse);
+            return Err(ports.map_or_else(|| os("listener")(error), GatewayError::Taken));
         }
         std::thread::sleep(PORT_PAUSE);
     }

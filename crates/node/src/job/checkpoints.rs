@@ -46,7 +46,9 @@ impl Job {
             return;
         }
         let halted = self.is_halted();
-        if halted && self.asks.is_empty() {
+        // Also of ranks that do not run nodes may leave.
+        let round = self.together.as_ref().is_some_and(|t| t.round.is_some());
+        if halted && self.asks.is_empty() && !round {
             return self.tick_plan();
         }
         if self.together.is_some() {

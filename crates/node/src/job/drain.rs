@@ -153,10 +153,14 @@ impl Job {
                 "{name} is told to end by its machine, which nobody here can undo"
             ));
         }
-        let waits = self.looks.leaving.iter().find(|d| d.nodes.contains(&node));
-        if let Some(departure) = waits {
-            let alone = departure.terms.end == End::Left;
-            return Ok(if alone { BTreeSet::from([node]) } else { departure.nodes.clone() });
+        let waits = self.looks.leaving.iter().filter(|d| d.nodes.contains(&node));
+        let waits: Vec<&Departure> = waits.collect();
+        if !waits.is_empty() {
+            let mut all = BTreeSet::from([node]);
+            for departure in waits.into_iter().filter(|d| d.terms.end != End::Left) {
+                all.extend(&departure.nodes);
+            }
+            return Ok(all);
         }
         if !self.leaves.contains_key(&node) {
             return Err(format!("{name} is not about to leave"));

@@ -56,8 +56,9 @@ impl Place {
         self.process.iter().for_each(|gateway| gateway.tell(order.clone()));
     }
 
-    pub(super) fn is_there(&self) -> bool {
-        self.process.is_some()
+    /// Not even one is left that is just ending.
+    pub(super) fn is_gone(&self) -> bool {
+        self.process.is_none() && self.seat.leaves().is_none()
     }
 }
 

@@ -11,10 +11,11 @@ use eyrie_control::LeaveStep;
 
 impl Job {
     /// Whether the ranks of a node are stopped one after the other. Those that are one unit, or
-    /// whose images are one round of the vault, are not.
+    /// checkpointed together, or whose images are one round of the vault, are not.
     fn in_turn(&self, node: u32) -> bool {
         let late = self.leaves.get(&node).is_some_and(|leave| !leave.precopy);
-        late && !self.spec.is_vaulted() && !self.units.exist()
+        let together = self.units.exist() || self.together.is_some();
+        late && !self.spec.is_vaulted() && !together
     }
 
     /// Of ranks of a node, those that may be stopped now.
@@ -31,7 +32,8 @@ impl Job {
         }
         let ready = |r: &u32| {
             let r = &self.ranks[*r as usize];
-            r.moves.stop.is_none() && r.proc.is_some() && r.failures.pause().is_none()
+            let idle = r.proc.is_some() && r.capturing.is_none();
+            idle && r.moves.stop.is_none() && r.failures.pause().is_none()
         };
         let ready = live.iter().copied().filter(ready);
         let size = |r: &u32| (self.ranks[*r as usize].look.resident_bytes, *r);
@@ -40,9 +42,13 @@ impl Job {
 
     /// It is given less time than it takes.
     pub(super) fn tell_late(&mut self, node: u32, limit_ms: u64, needed_ms: f64) {
-        let order =
-            if self.in_turn(node) { ", one after the other, the smallest first" } else { "" };
-        let late = match &self.without_time(node, limit_ms)[..] {
+        let (order, without) = match self.in_turn(node) {
+            true => {
+                (", one after the other, the smallest first", self.without_time(node, limit_ms))
+            }
+            false => ("", Vec::new()),
+        };
+        let late = match &without[..] {
             [] => String::from("what is not elsewhere in time comes back from the newest images"),
             [one] => format!(
                 "there is no time for its rank {one}, by that: it comes back from its \

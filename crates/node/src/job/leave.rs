@@ -16,6 +16,7 @@ use super::drain::Terms;
 use super::failures::Failures;
 use super::nodes::State;
 use super::rounds::{Round, Stop};
+use super::together::Together;
 use super::{Job, Rank};
 use crate::crew::Daemon;
 use crate::membership::Member;
@@ -75,6 +76,9 @@ impl Job {
         // Images go with them that are on their way to the job's folder.
         self.stop_flush();
         let Some(&party) = nodes.first() else { return };
+        if self.leaves.is_empty() {
+            self.together.iter_mut().for_each(Together::tries_anew);
+        }
         for &node in nodes {
             self.begin_leave(node, party, terms);
         }
@@ -180,12 +184,13 @@ impl Job {
     /// Whether all ranks of a node stand, with images that count. `Err`: they cannot.
     fn bring_to_stand(&mut self, node: u32) -> Result<bool, String> {
         let ranks = self.placement.ranks_on(node);
+        let empty = ranks.is_empty();
         let runs = |job: &Job, rank: u32| !job.ranks[rank as usize].gone;
         let live: Vec<u32> = ranks.into_iter().filter(|r| runs(self, *r)).collect();
         if self.units.exist() || self.together.is_some() {
             let round = self.round_of(node);
             let stands = match &self.together {
-                Some(_) if live.is_empty() => true,
+                Some(_) if empty => true,
                 Some(_) => self.bring_all_to_stand(round)?,
                 None => self.bring_units_to_stand(node, round)?,
             };
@@ -353,8 +358,11 @@ impl Job {
         self.vault_loses(node);
     }
 
-    /// A node has joined again that gave its ranks away.
+    /// A node has joined again: maybe one that gave its ranks away.
     pub(super) fn is_spare(&mut self, node: u32) {
+        if self.leaves.get(&node).is_none_or(|leave| leave.dismissed.is_none()) {
+            return;
+        }
         let Some(leave) = self.leaves.remove(&node) else { return };
         let took_ms = leave.begun.elapsed().as_secs_f64() * 1e3;
         let mut event = self.event(EventKind::NodeVacated);

@@ -418,6 +418,7 @@ impl Job {
         if self.planned {
             return self.joined_late(node);
         }
+        self.is_spare(node);
         self.answer_joined(node, &NodeMsg::NodeJoined { node });
         self.begin_if_all_joined();
     }
@@ -476,9 +477,9 @@ impl Job {
 
     /// All go back to the beginning: nodes get new epochs, so that nothing of what was counts any
     /// more. Returns whether ranks may start at once: others start when all nodes have joined
-    /// again.
+    /// again. One that was dismissed does not.
     pub(super) fn renew_nodes(&mut self) -> bool {
-        for node in self.nodes.iter_mut().filter(|n| n.state == State::Live) {
+        for node in self.nodes.iter_mut().filter(|n| n.state == State::Live && !n.left) {
             self.epoch += 1;
             node.epoch = self.epoch;
             node.send(ToNode::Renew { epoch: self.epoch });

@@ -106,9 +106,10 @@ impl Job {
         self.notices.obstacle = Some(why);
     }
 
-    /// Whether a node was told to end.
+    /// Whether a node was told to end, and has time for it.
     pub(super) fn is_noticed(&self, node: u32) -> bool {
-        self.notices.nodes.contains_key(&node)
+        let since = self.notices.nodes.get(&node);
+        since.is_some_and(|since| since.elapsed() < self.grace())
     }
 
     fn names(&self, nodes: &BTreeSet<u32>) -> String {
@@ -230,7 +231,7 @@ impl Job {
         if !self.spec.ft.protects() {
             return Err(format!("it is not saved, as it runs with --ft {}", self.spec.ft.name()));
         }
-        if !self.saves_when_told() && self.notices.here.is_none() {
+        if self.notices.here.is_none() {
             self.notices.here = Some(Here { since: Moment::now(), ends: false });
             self.say("the machine of the job's controller is to end: the job is saved");
             self.end_in_time();

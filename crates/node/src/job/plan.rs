@@ -6,7 +6,7 @@
 //! more.
 
 use super::journal::Entry;
-use super::nodes::State;
+use super::nodes::{Node, State};
 use super::{Capture, Job};
 use crate::membership::Member;
 use crate::monitor;
@@ -52,7 +52,8 @@ impl Job {
     /// All nodes are there: all ranks begin.
     pub(super) fn plan_beginning(&mut self) {
         self.planned = true;
-        let live = (0u32..).zip(&self.nodes).filter(|(_, n)| n.state == State::Live);
+        let stays = |n: &Node| n.state == State::Live && !n.left;
+        let live = (0u32..).zip(&self.nodes).filter(|(_, n)| stays(n));
         let members: Vec<Member> = live.map(|(node, _)| self.member(node)).collect();
         self.tell_gone(&members);
         if self.plan_from_flushed(&members) {

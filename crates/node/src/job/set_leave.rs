@@ -34,7 +34,10 @@ impl Job {
         };
         let idle = self.ranks.iter().all(|r| stop(r).is_none() && r.capturing.is_none());
         if let Some(together) = self.together.as_mut().filter(|_| due && idle) {
-            together.round = Some(round);
+            // Of several parties one may have no time left for the rounds of another.
+            if together.round != Some(Round::Last) {
+                together.round = Some(round);
+            }
             together.request();
         }
         Ok(false)

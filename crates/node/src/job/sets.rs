@@ -32,14 +32,18 @@ impl Job {
     pub(super) fn schedule_set(&mut self) {
         self.tick_plan();
         let now = self.ranks_ms();
-        let ready = |r: &super::Rank| !r.gone && r.proc.is_some() && r.starting.is_none();
+        let held = |r: &super::Rank| r.moves.stop.as_ref().is_some_and(|s| s.holds);
+        let ready =
+            |r: &super::Rank| !r.gone && r.proc.is_some() && r.starting.is_none() && !held(r);
         let placed = self.planner.as_ref().is_some_and(Planner::placed);
         if !placed || !self.ranks.iter().all(ready) {
             return;
         }
         self.flush_set();
         let Some(generation) = self.together.as_mut().and_then(|t| t.next_set(now)) else { return };
-        let round = self.together.as_mut().and_then(|t| t.round.take());
+        // All that were to leave may have been called off since it was asked for.
+        let leaves = (0..self.size()).any(|r| self.leaves.contains_key(&self.placement.home(r)));
+        let round = self.together.as_mut().and_then(|t| t.round.take()).filter(|_| leaves);
         let hold = self.suspend.is_some() || round == Some(Round::Last);
         let homes = (0..self.size()).map(|rank| (rank, self.placement.home(rank))).collect();
         let set = Set::new(generation, homes);
@@ -220,9 +224,8 @@ impl Job {
             self.throw_away(&taking.set);
         }
         self.stop_flush();
-        let stands = |r: &super::Rank| r.moves.stop.as_ref().is_some_and(|s| s.holds && s.counts);
-        let moves = !self.leaves.is_empty() && self.ranks.iter().all(stands);
-        self.rollbacks += u64::from(!moves);
+        let moves = self.stood_with();
+        self.rollbacks += u64::from(moves.is_none());
         self.together.iter_mut().for_each(|t| t.moves = moves);
         for rank in 0..self.size() {
             let r = self.rank(rank);
@@ -239,6 +242,14 @@ impl Job {
         self.renew_nodes();
     }
 
+    /// The set that all ranks stand with as nodes leave, if they do.
+    fn stood_with(&self) -> Option<u32> {
+        let stop = |r: &super::Rank| r.moves.stop.as_ref().map(|s| (s.generation, s.counts));
+        let (generation, _) = self.ranks.first().and_then(stop)?;
+        let all = self.ranks.iter().all(|r| stop(r) == Some((generation, true)));
+        (all && !self.leaves.is_empty()).then_some(generation)
+    }
+
     /// All nodes are there again: all ranks come back from the newest whole set.
     pub(super) fn plan_back(&mut self, members: Vec<Member>) -> bool {
         if self.together.is_some() {
@@ -249,7 +260,10 @@ impl Job {
         };
         let todo = planner.step(Input::AllDown { members });
         let set = planner.set();
-        let text = match self.together.as_ref().is_some_and(|t| t.moves) {
+        let moves = self.together.as_ref().and_then(|t| t.moves);
+        // Not all copies of that may be left: then it is one as any.
+        self.rollbacks += u64::from(moves.is_some_and(|stood| stood != set));
+        let text = match moves == Some(set) {
             true => "all ranks, to go on elsewhere where they stood",
             false => "all ranks, together",
         };

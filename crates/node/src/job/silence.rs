@@ -85,7 +85,7 @@ impl Job {
         let blocked = |other: u32| Blocked {
             cluster: self.spec.clusters.names[other as usize].clone(),
             // Through a gateway that is not there nothing goes.
-            silent: !place.is_there() || place.silent.contains(&other),
+            silent: place.is_gone() || place.silent.contains(&other),
         };
         self.gateways.blocks.of(cluster).clusters.into_iter().map(blocked).collect()
     }

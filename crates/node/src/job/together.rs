@@ -46,8 +46,8 @@ pub(super) struct Together {
     due_ms: u64,
     /// How many in a row did not come about.
     failed: u32,
-    /// All stood, to go on elsewhere.
-    pub(super) moves: bool,
+    /// All stood with this set, to go on elsewhere.
+    pub(super) moves: Option<u32>,
     /// Somebody waits for one.
     wanted: bool,
     /// Over nodes: it is one of the rounds of nodes that leave.
@@ -76,7 +76,7 @@ impl Together {
             every_ms: if every_ms == 0 { u64::MAX } else { every_ms },
             due_ms: now_ms.saturating_add(first),
             failed: 0,
-            moves: false,
+            moves: None,
             wanted: false,
             round: None,
             last: 0,
@@ -142,6 +142,11 @@ impl Together {
     /// One counts.
     pub(super) fn succeeded(&mut self) {
         (self.told, self.failed) = (None, 0);
+    }
+
+    /// What did not come about long ago keeps nobody from leaving.
+    pub(super) fn tries_anew(&mut self) {
+        self.failed = 0;
     }
 
     /// Why sets do not come about, if so many in a row did not.

@@ -119,6 +119,14 @@ impl Planner {
         }
     }
 
+    /// All are going back, and only who does not leave then is of any meaning: by its node, as the
+    /// epochs may be new ones already.
+    pub(super) fn take_late(&mut self, input: &Input) {
+        if let Input::Stay { member } = input {
+            self.leaves.nodes.retain(|m, _| m.node != member.node);
+        }
+    }
+
     fn leave(
         &mut self,
         members: &[Member],

@@ -192,6 +192,33 @@ fn who_dies_while_all_go_back_sends_all_back_again() {
     assert_eq!(ordered(&todo), [(1, 1, 1, None), (0, 1, 1, None)]);
 }
 
+#[test]
+fn a_node_may_stay_as_long_as_ranks_are_going_back() {
+    for stays in [false, true] {
+        let mut p = running();
+        set(&mut p, 1, 1);
+        let members = vec![member(1, 1)];
+        let todo = p.step(Input::Leave { members, wishes: BTreeMap::new() });
+        let round = todo.iter().find_map(|a| match a {
+            Action::Leaving { round, .. } => Some(*round),
+            _ => None,
+        });
+        let round = round.unwrap();
+        for node in 0..3 {
+            p.step(Input::Guarded { from: member(node, 1), round });
+        }
+        assert!(rolls_back(&p.step(Input::Stands { member: member(1, 1) })));
+        if stays {
+            // The nodes may have begun anew already.
+            assert_eq!(p.step(Input::Stay { member: member(1, 2) }), []);
+        }
+        let todo = all_down(&mut p, &[0, 1, 2], 2);
+        let home = if stays { 1 } else { 2 };
+        assert_eq!(ordered(&todo), [(0, 1, 0, None), (1, 1, home, None)]);
+        assert_eq!(p.leaving().next().is_none(), stays);
+    }
+}
+
 const NODES: u32 = 6;
 const BORNE: usize = 2;
 
