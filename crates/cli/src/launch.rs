@@ -473,7 +473,7 @@ pub fn begin_in(
     let result = stay_with(folder, binary, order, saved, label);
     // The daemon removes it; if it died, it is up to us.
     if !home::stays(&folder.path) {
-        let _ = std::fs::remove_dir_all(&folder.path);
+        let _ = home::remove_folder(&folder.path);
     }
     result
 }

@@ -262,7 +262,7 @@ pub fn abort(args: &Abort) -> Result<i32, Failure> {
     if !job.alive && job.saved {
         // It goes on no more.
         let folder = home::claim(&job)?;
-        let gone = std::fs::remove_dir_all(&folder.path);
+        let gone = home::remove_folder(&folder.path);
         gone.with_context(|| format!("cannot remove {}", folder.path.display()))?;
         return Ok(0);
     }

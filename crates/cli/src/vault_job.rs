@@ -125,7 +125,8 @@ pub fn mend(job: &JobEntry, look: &Look, write: bool, rate: u64) -> Result<i32, 
             show::table(&rows)
         ));
     }
-    let left = if write { lost } else { damaged };
+    // What cannot be made anew for now is not lost, and not sound either.
+    let left = if write { damaged.saturating_sub(repaired) } else { damaged };
     if left > 0 {
         let hint = if write {
             "until newer checkpoints take their place only the files of the nodes themselves have \

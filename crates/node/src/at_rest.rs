@@ -135,7 +135,12 @@ pub fn encrypt(folder: &Path) -> Result<(), AtRestError> {
     if set.is_err() {
         forget(&file, identifier);
     }
-    set.map_err(failed("its file system does not"))
+    set.map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => {
+            failed("it is already, with the key of the folder around it")(source)
+        }
+        _ => failed("its file system does not")(source),
+    })
 }
 
 /// Whether folders in this one can be encrypted.
@@ -167,14 +172,18 @@ fn key_of(folder: &Path) -> Option<Identifier> {
 fn forget(file: &File, identifier: Identifier) {
     let which = Which { kind: BY_IDENTIFIER, identifier, ..Which::default() };
     let mut removed = Removed { which, ..Removed::default() };
-    // It may be gone; else the kernel keeps it until it forgets the file system.
-    if let Err(error) = control(file, REMOVE_KEY, &mut removed) {
-        tracing::warn!("a key is not forgotten: {error}");
+    match control(file, REMOVE_KEY, &mut removed) {
+        // It was forgotten when not all could be removed yet.
+        Err(error) if error.raw_os_error() == Some(libc::ENOKEY) => {}
+        // The kernel keeps it until it forgets the file system.
+        Err(error) => tracing::warn!("a key is not forgotten: {error}"),
+        Ok(()) => {}
     }
 }
 
 /// Removes a folder with all that is in it, as the library does; and the keys that it, or one right
-/// in it, was encrypted with.
+/// in it, was encrypted with: also if not all can be removed, as nobody needs it any more, and who
+/// tries again does not find those that are gone. (What is locked can be removed.)
 pub fn remove_dir_all(folder: &Path) -> io::Result<()> {
     let around = folder.parent().and_then(|around| Some((File::open(around).ok()?, around)));
     let Some((file, around)) = around else { return fs::remove_dir_all(folder) };
@@ -188,9 +197,7 @@ pub fn remove_dir_all(folder: &Path) -> io::Result<()> {
         keys.retain(|key| *key != users);
     }
     let removed = fs::remove_dir_all(folder);
-    if removed.is_ok() {
-        keys.into_iter().for_each(|key| forget(&file, key));
-    }
+    keys.into_iter().for_each(|key| forget(&file, key));
     removed
 }
 

@@ -777,7 +777,9 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Res
             job.hold(Holder::Client(client), Some(lease_ms), outlet.clone())?;
         }
         ClientMsg::Vault => job.tell_vault(outlet)?,
-        ClientMsg::Scrub { write, rate } => job.ask_scrub(write, rate, outlet.clone())?,
+        ClientMsg::Scrub { write, rate } => {
+            job.ask_scrub((write, rate), (client, outlet.clone()))?;
+        }
         ClientMsg::Events { from, follow } => job.tell_events(from, follow, outlet.clone()),
         _ => return Err(String::from("not asked for on this connection")),
     }

@@ -83,6 +83,9 @@ pub fn spawn(launch: Launch<'_>) -> io::Result<libc::pid_t> {
     if launch.repeats {
         // What a library does that is no call of MPI is repeated, too: it has to know.
         command.env("EYRIE_REPEATS", "1");
+    } else {
+        // Around this job there may be one that repeats.
+        command.env_remove("EYRIE_REPEATS");
     }
     if let Some(lib) = launch.lib {
         command.env("LD_LIBRARY_PATH", library_path(lib));

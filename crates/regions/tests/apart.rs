@@ -120,6 +120,27 @@ fn as_many_lost_folders_as_may_be_are_borne_and_filled_again() {
 }
 
 #[test]
+fn a_node_that_is_back_after_another_took_its_place_is_passed_over_and_told() {
+    let home = tempfile::tempdir().unwrap();
+    let at = || options(place(home.path(), 3, 3, 0), "vault=rs:2+1;keep=1");
+    let folder = |name: &str| home.path().join(name);
+    stored(3, at(), &[10]);
+    fs::rename(folder("n2"), folder("away")).unwrap();
+    // An empty folder becomes node 2.
+    stored(3, at(), &[20]);
+    lose(home.path(), 0);
+    fs::rename(folder("away"), folder("n0")).unwrap();
+    assert_eq!(restore(3, at()), Ok(Some(20)));
+    for done in store(3, at(), &[30]) {
+        let why = done.unwrap_err();
+        assert!(why.contains("both node 2") && why.contains("that of process 0"), "{why}");
+    }
+    lose(home.path(), 0);
+    stored(3, at(), &[40]);
+    assert_eq!(restore(3, at()), Ok(Some(40)));
+}
+
+#[test]
 fn groups_bear_a_loss_each() {
     let home = tempfile::tempdir().unwrap();
     let at = |turn| options(place(home.path(), 6, 6, turn), PARITY);

@@ -3,9 +3,11 @@
 import contextlib
 import mmap
 import os
+import shutil
 import subprocess
 import tempfile
 
+from harness import NotRun
 from nodes import Nodes, expected
 from vault_nodes import ends_without_going_back
 
@@ -21,8 +23,27 @@ ON_DISK = [
 SECRET = "a-word-that-all-ranks-have-in-their-memory-5d1f"
 
 
+def can_mount(features):
+    """Whether there can be such a disk here."""
+    if os.geteuid() != 0 or not shutil.which("mkfs.ext4"):
+        raise NotRun("a disk of one's own takes root and mkfs.ext4 (package e2fsprogs)")
+    with (
+        tempfile.NamedTemporaryFile(prefix="eyrie-test-") as disk,
+        tempfile.TemporaryDirectory(prefix="eyrie-test-") as home,
+    ):
+        disk.truncate(1 << 24)
+        env = {**os.environ, "DISK": disk.name, "EYRIE_HOME": home, "FEATURES": features}
+        probe = subprocess.run([*ON_DISK, "true"], env=env, capture_output=True)
+    if probe.returncode != 0:
+        raise NotRun("no file can be mounted as a disk here (loop devices)")
+    # It is there once such a disk was mounted.
+    if "encrypt" in features and not os.path.exists("/sys/fs/ext4/features/encryption"):
+        raise NotRun("this kernel encrypts no files (CONFIG_FS_ENCRYPTION)")
+
+
 @contextlib.contextmanager
 def on_disk(name, nodes, options, features="-O encrypt"):
+    can_mount(features)
     with tempfile.NamedTemporaryFile(prefix="eyrie-test-") as disk:
         disk.truncate(1 << 28)
         env = {"DISK": disk.name, "FEATURES": features, "EYRIE_TEST_SECRET": SECRET}
@@ -67,5 +88,8 @@ def test_a_disk_that_does_not_encrypt_is_refused():
     with on_disk("farm", 2, ["--encrypt-at-rest"], features="") as (job, _):
         assert job.wait() == 1, job.report()
         assert "cannot be encrypted" in job.stderr() and "tune2fs" in job.stderr(), job.stderr()
+
+
+def test_it_is_refused_where_the_job_is_saved_outside_of_its_nodes():
     with Nodes("farm", 2, ["--encrypt-at-rest", "--save-every", "9"]) as job:
         assert job.wait() == 2 and "--save-every" in job.stderr(), job.stderr()

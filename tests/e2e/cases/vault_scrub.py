@@ -100,6 +100,24 @@ def test_passes_meet_rounds_and_losses():
         assert not job.count("scrubbed"), job.report()
 
 
+def test_a_pass_that_was_asked_for_ends_with_its_client():
+    """Also where a node would wait for hours before it reads the next chunk."""
+    expected("heat")
+    options = ["--vault", "rs:2+1", "--scrub-every", "0"]
+    with Nodes("heat", 3, options, ckpt_every=0) as job:
+        job.wait_running(4)
+        job.eyrie("checkpoint", "last")
+        command = [EYRIE, "vault", "scrub", "last", "--limit", "1"]
+        null = subprocess.DEVNULL
+        slow = subprocess.Popen(command, env=job.env, stdout=null, stderr=null)
+        job.until(lambda: job.status()["vault_scrub"]["underway"], "a pass that was asked for")
+        slow.kill()
+        slow.wait()
+        code, found, err = looked(job, "verify")
+        assert code == 0 and found["sound"] > 0, (found, err)
+        job.ends_as("heat")
+
+
 def test_a_job_without_parity_has_nothing_to_look_into():
     with Nodes("farm", 2, ["--vault", "partner"]) as job:
         job.wait_running(4)

@@ -97,6 +97,7 @@ impl Job {
         if self.halt.rule.release(Holder::Client(client)) {
             self.tend_halt();
         }
+        self.forget_scrub(client);
     }
 
     /// Whether nodes were told to stop their ranks.

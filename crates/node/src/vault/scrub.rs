@@ -25,7 +25,10 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How soon one that waits for its turn to read notices that it was overtaken.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// One generation to be read.
 pub(super) struct Order {
@@ -119,14 +122,13 @@ impl Place {
         };
         let pace = Rc::new(RefCell::new(Pace::new(order.rate)));
         let folder = Folder::open(&self.folder).map_err(|e| e.to_string())?;
-        let mine = Mine {
-            folder,
-            generation,
+        let mine = Mine { folder, generation, worker: self.worker.clone() };
+        let part = |store| Part {
+            store,
+            pace: Rc::clone(&pace),
             pass: order.pass,
             newest: Arc::clone(&self.newest),
-            worker: self.worker.clone(),
         };
-        let part = |store| Part { store, pace: Rc::clone(&pace) };
         let remote = |node| Remote::new(own.clone(), Arc::clone(&self.members), node);
         let mut disks: BTreeMap<u32, Part> = others
             .into_iter()
@@ -143,8 +145,6 @@ impl Place {
 struct Mine {
     folder: Folder,
     generation: u64,
-    pass: u64,
-    newest: Arc<AtomicU64>,
     worker: Sender<Work>,
 }
 
@@ -167,9 +167,31 @@ enum Store {
 struct Part {
     store: Store,
     pace: Rc<RefCell<Pace>>,
+    pass: u64,
+    newest: Arc<AtomicU64>,
 }
 
 impl Part {
+    fn in_time(&self) -> io::Result<()> {
+        match self.pass < self.newest.load(Ordering::Relaxed) {
+            true => Err(io::Error::other("another pass has begun")),
+            false => Ok(()),
+        }
+    }
+
+    /// Waits until so many bytes may be read, however long that is, or another pass begins.
+    fn wait(&self, bytes: u64) -> io::Result<()> {
+        self.in_time()?;
+        let mut left = self.pace.borrow_mut().wait(bytes, Instant::now());
+        while !left.is_zero() {
+            let begun = Instant::now();
+            std::thread::sleep(left.min(LOOK));
+            left = left.saturating_sub(begun.elapsed());
+            self.in_time()?;
+        }
+        Ok(())
+    }
+
     fn change(&self, change: Change) -> io::Result<()> {
         match &self.store {
             Store::Mine(mine) => mine.change(change),
@@ -200,14 +222,8 @@ impl Disk for Part {
     }
 
     fn read_at(&self, name: &str, offset: u64, to: &mut [u8]) -> io::Result<()> {
-        let wait = self.pace.borrow_mut().wait(to.len() as u64, Instant::now());
-        if !wait.is_zero() {
-            std::thread::sleep(wait);
-        }
+        self.wait(to.len() as u64)?;
         match &self.store {
-            Store::Mine(mine) if mine.pass < mine.newest.load(Ordering::Relaxed) => {
-                Err(io::Error::other("another pass has begun"))
-            }
             Store::Mine(mine) => mine.folder.read_at(name, offset, to),
             Store::Other(remote) => remote.read_at(name, offset, to),
         }
@@ -239,7 +255,6 @@ mod tests {
     use std::os::unix::fs::FileExt;
     use std::path::Path;
     use std::sync::Mutex;
-    use std::time::Duration;
 
     const BYTES: usize = 200_000;
 
@@ -342,6 +357,20 @@ mod tests {
         let [FromNode::Vault { step: VaultStep::Scrubbed { pass: 2, .. }, .. }] = &said[..] else {
             panic!("{said:?}");
         };
+    }
+
+    #[test]
+    fn one_that_was_overtaken_waits_for_nothing_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let commit = made(dir.path());
+        let (worker, _told) = mpsc::channel();
+        let newest = Arc::new(AtomicU64::new(2));
+        let (folder, members) = (dir.path().join("0"), Members::default());
+        let place = Place { folder, members, worker, newest };
+        // It would take hours.
+        let order = Order { pass: 1, commit, write: false, rate: 1, own: own() };
+        let found = place.scrub(&order);
+        assert!(!found.as_ref().is_ok_and(|found| found.sound > 0), "{found:?}");
     }
 
     #[test]

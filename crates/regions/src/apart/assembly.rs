@@ -19,6 +19,7 @@ use eyrie_vault::record::{self, Commit, Dropped, Hash, Identity, hash};
 use eyrie_vault::recovery::{self, Found, Verdict};
 use eyrie_vault::{Scheme, VaultError};
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
@@ -113,7 +114,7 @@ impl<D: Disk> Assembly<D> {
                 _ => {}
             }
         }
-        let mut vault = match (assembled(&all, member)?, change) {
+        let mut vault = match (assembled(&all, member, peers.rank, change)?, change) {
             (Some(vault), _) => vault,
             (None, false) => return Ok(None),
             (None, true) => Assembly::create(peers, config, &all)?,
@@ -337,25 +338,48 @@ fn as_found(has: &Has) -> Found {
 }
 
 /// The vault of which these are members; `None`: none is.
+///
+/// One that was away while another took its place, and is back, is none any more: whoever opens for
+/// writing gives those that are there a later term.
 fn assembled<D: Disk>(
     all: &[(u32, Told)],
     member: Option<Member<D>>,
+    own_rank: u32,
+    change: bool,
 ) -> Result<Option<Assembly<D>>, RegionsError> {
     let mut vault: Option<Assembly<D>> = None;
+    let mut terms: BTreeMap<u32, u64> = BTreeMap::new();
     for (rank, told) in all {
-        let Told::Member { identity, .. } = told else { continue };
+        let Told::Member { identity, dropped } = told else { continue };
         let Identity { vault: id, node, scheme, places } = identity;
         let known =
             vault.get_or_insert_with(|| Assembly::empty((*id, *scheme), places.clone(), None));
         if (known.id, known.scheme, &known.places) != (*id, *scheme, places) {
             return Err(VaultError::Other(*node).into());
         }
-        if known.leaders.insert(*node, *rank).is_some() {
-            return Err(VaultError::Twice(*node).into());
+        if let (Some(other), Some(term)) = (known.leaders.get(node), terms.get(node)) {
+            let both = format!(
+                "the folders of processes {other} and {rank} are both node {node} of the vault"
+            );
+            let stale = match term.cmp(&dropped.term) {
+                Ordering::Equal => return Err(misfit(format!("{both}: remove one of them"))),
+                Ordering::Less => other,
+                Ordering::Greater => rank,
+            };
+            if change {
+                return Err(misfit(format!(
+                    "{both}: remove that of process {stale}, in whose place the other came"
+                )));
+            }
+            if stale == rank {
+                continue;
+            }
         }
+        known.leaders.insert(*node, *rank);
+        terms.insert(*node, dropped.term);
     }
     if let Some(vault) = &mut vault {
-        vault.member = member;
+        vault.member = member.filter(|m| vault.leaders.get(&m.node()) == Some(&own_rank));
     }
     Ok(vault)
 }

@@ -2,9 +2,9 @@
 //! damaged; unasked now and then, or because somebody asks.
 //!
 //! Kept true: one pass is under way at a time; one that was asked for takes the place of one that
-//! was not; who asked hears of each generation and node once, but of those that were dropped
-//! meanwhile: nothing in them is needed any more, and what is found of their files, which are
-//! going, does not count.
+//! was not, and ends with the connection of who asked; who asked hears of each generation and node
+//! once, but of those that were dropped meanwhile: nothing in them is needed any more, and what is
+//! found of their files, which are going, does not count.
 
 use super::Job;
 use crate::membership::Member;
@@ -37,17 +37,22 @@ pub(super) struct Scrubs {
 struct Wish {
     write: bool,
     rate: u64,
-    outlet: Outlet,
+    asker: Asker,
 }
+
+/// A client: by its connection's number, and the way to it.
+type Asker = (u64, Outlet);
 
 struct Pass {
     number: u64,
+    /// What is damaged is made anew.
+    write: bool,
     begun_ms: u64,
     /// Generations and nodes that have not answered.
     left: BTreeSet<(u64, u32)>,
     found: Mended,
     /// Who asked for it.
-    outlet: Option<Outlet>,
+    asker: Option<Asker>,
 }
 
 struct Last {
@@ -58,7 +63,7 @@ struct Last {
 
 impl Pass {
     fn tell(&self, generation: u64, node: u32, result: Result<Mended, String>) {
-        if let Some(outlet) = &self.outlet {
+        if let Some((_, outlet)) = &self.asker {
             outlet.send(&NodeMsg::Checked(Checked { generation, node, result }));
         }
     }
@@ -84,11 +89,27 @@ impl Job {
     }
 
     /// Has all nodes read what they have. `Checked` follows for each, then `Done`.
-    pub fn ask_scrub(&mut self, write: bool, rate: u64, outlet: Outlet) -> Result<(), String> {
+    pub fn ask_scrub(&mut self, (write, rate): (bool, u64), asker: Asker) -> Result<(), String> {
         self.has_vault()?;
-        self.vaults.scrubs.waiting.push_back(Wish { write, rate, outlet });
+        self.vaults.scrubs.waiting.push_back(Wish { write, rate, asker });
         self.tend_scrub();
         Ok(())
+    }
+
+    /// A client's connection is over: what it asked for keeps nobody waiting. Nodes that are at it
+    /// go on until the next pass, and what they tell of it does not count.
+    pub(in crate::job) fn forget_scrub(&mut self, client: u64) {
+        let scrubs = &mut self.vaults.scrubs;
+        let before = scrubs.waiting.len();
+        scrubs.waiting.retain(|wish| wish.asker.0 != client);
+        let asked = |pass: &Pass| pass.asker.as_ref().is_some_and(|asker| asker.0 == client);
+        let was_its = scrubs.pass.as_ref().is_some_and(asked);
+        if was_its {
+            scrubs.pass = None;
+        }
+        if was_its || scrubs.waiting.len() < before {
+            self.tend_scrub();
+        }
     }
 
     fn has_vault(&self) -> Result<(), String> {
@@ -118,9 +139,9 @@ impl Job {
             return;
         }
         self.pass_without_lost();
-        let unasked = self.vaults.scrubs.pass.as_ref().is_none_or(|pass| pass.outlet.is_none());
+        let unasked = self.vaults.scrubs.pass.as_ref().is_none_or(|pass| pass.asker.is_none());
         if unasked && let Some(wish) = self.vaults.scrubs.waiting.pop_front() {
-            self.begin_pass(wish.write, wish.rate, Some(wish.outlet));
+            self.begin_pass(wish.write, wish.rate, Some(wish.asker));
         } else if self.vaults.scrubs.pass.is_none() && self.scrub_is_due() {
             let rate = match self.spec.manner.rate {
                 0 => UNASKED_BYTES,
@@ -136,12 +157,13 @@ impl Job {
         every > 0 && now >= due && self.monitor.running() && !self.is_halted()
     }
 
-    fn begin_pass(&mut self, write: bool, rate: u64, outlet: Option<Outlet>) {
+    fn begin_pass(&mut self, write: bool, rate: u64, asker: Option<Asker>) {
         self.vaults.scrubs.count += 1;
         // The next controller's are later ones.
         let number = self.reign() << 32 | self.vaults.scrubs.count;
         let (begun_ms, found) = (self.now_ms(), Mended::default());
-        let mut pass = Pass { number, begun_ms, left: BTreeSet::new(), found, outlet };
+        let left = BTreeSet::new();
+        let mut pass = Pass { number, write, begun_ms, left, found, asker };
         let live = self.vault_live();
         for (generation, it) in &self.vaults.generations {
             for node in it.commit.groups.iter().flatten().map(|summary| summary.node) {
@@ -181,11 +203,14 @@ impl Job {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let ended_unix_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
         let took_ms = now.saturating_sub(pass.begun_ms);
-        if let Some(outlet) = &pass.outlet {
+        if let Some((_, outlet)) = &pass.asker {
             outlet.send(&NodeMsg::Done);
         }
         let scrubs = &mut self.vaults.scrubs;
-        scrubs.due_ms = Some(now.saturating_add(self.spec.manner.scrub_every_ms));
+        // One that only looks is none in place of one that repairs.
+        if pass.write {
+            scrubs.due_ms = Some(now.saturating_add(self.spec.manner.scrub_every_ms));
+        }
         scrubs.last = Some(Last { ended_unix_ms, took_ms, found: pass.found });
     }
 
