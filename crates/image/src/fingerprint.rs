@@ -4,8 +4,8 @@
 //! the file that lies at its path at the restore. On another machine that has another inode number
 //! and another modification time, also where the same package is installed. So what is mapped of it
 //! is hashed, for which the process need not stand. A build-id would take less work, but tools that
-//! change a file leave it as it is; it counts only where more is mapped than is hashed. Of a process
-//! that has very much mapped, the larger files are not hashed: its image would wait for that.
+//! change a file leave it as it is; it counts only where more is mapped than is hashed. Where a
+//! process has very much mapped the larger files are not hashed: its image would wait for that.
 //!
 //! Kept true: a file is hashed once in this program, as long as it is not changed.
 

@@ -7,7 +7,7 @@ use crate::guest::Guest;
 use crate::membership::Member;
 use crate::monitor;
 use crate::recovery::Input;
-use eyrie_control::node::{FromNode, NodeLook, Peer, ToNode};
+use eyrie_control::node::{FromNode, NodeLook, Peer, Said, ToNode};
 use eyrie_control::{EventKind, NodeMsg};
 use eyrie_protocol::patience::{LEAST_MS, clear_by, rounded};
 use eyrie_protocol::session::{Numbered, Session};
@@ -318,11 +318,7 @@ impl Job {
                 self.output_taken(node, bytes.len() as u64);
             }
             FromNode::InputFed { start, position } => self.input_fed(start, position),
-            FromNode::Said { rank, start, said } => {
-                if self.proc(rank, start).is_some() {
-                    self.step(monitor::Input::Reported { rank, said });
-                }
-            }
+            FromNode::Said { rank, start, said } => self.reported(rank, start, said),
             FromNode::Replaying { rank, start } => self.replaying(rank, start),
             FromNode::CaughtUp { rank, start, count } => self.caught_up(rank, start, count),
             FromNode::Pressed { rank, start, relief } => self.relieve(rank, start, &relief),
@@ -369,6 +365,12 @@ impl Job {
             FromNode::Vacated { left } => self.vacated(node, left as usize),
             FromNode::Notice => self.noticed(node),
             FromNode::Halted { turn, restless } => self.node_halted(node, turn, restless),
+        }
+    }
+
+    fn reported(&mut self, rank: u32, start: u64, said: Said) {
+        if self.proc(rank, start).is_some() {
+            self.step(monitor::Input::Reported { rank, said });
         }
     }
 
