@@ -207,9 +207,7 @@ pub fn notice() -> Result<i32, Failure> {
 }
 
 fn done(job: &JobEntry, ask: &ClientMsg) -> anyhow::Result<()> {
-    let mut remote = Remote::connect(job)?;
-    remote.send(ask)?;
-    match remote.next()? {
+    match Remote::ask(job, ask)? {
         NodeMsg::Done => Ok(()),
         other => bail!("unexpected answer: {other:?}"),
     }

@@ -11,16 +11,15 @@
 
 use crate::descriptors::file_id;
 use crate::format;
-use crate::mapped::Mapped;
+use crate::mapped::{Mapped, open_regular};
 use crate::meanwhile::Meanwhile;
 use crate::regions::Regions;
 use crate::reopen::path_of;
 use crate::state::{FileId, Fingerprint};
 use std::collections::BTreeMap;
-use std::fs::{self, File, Metadata};
+use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use xxhash_rust::xxh3::Xxh3;
@@ -110,21 +109,13 @@ fn recorded(id: &FileId, mapped: &Mapped) -> Fingerprint {
     if mapped.writes {
         return unknown;
     }
-    let Ok(file) = open(Path::new(&path_of(&id.path))) else { return unknown };
+    let Ok(Some(file)) = open_regular(path_of(&id.path).as_ref(), false) else { return unknown };
     let is_it = || file.metadata().is_ok_and(|now| file_id(id.path.clone(), &now) == *id);
     if !is_it() {
         return unknown;
     }
     let found = of(&file, &mapped.stretches);
     if is_it() { found } else { unknown }
-}
-
-/// What is no regular file any more may block on opening, or do something.
-fn open(path: &Path) -> io::Result<File> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
 /// What tells the content of these stretches of a file.
@@ -227,6 +218,8 @@ fn id_in(mut notes: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::path::Path;
 
     #[test]
     fn it_hangs_on_what_is_mapped_and_on_nothing_else() {
@@ -275,8 +268,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, b"1").unwrap();
-        assert!(open(&path).is_ok());
-        assert!(open(folder.path()).is_err() && open(Path::new("/dev/null")).is_err());
+        let open = |path: &Path| open_regular(path, false).unwrap();
+        assert!(open(&path).is_some());
+        assert!(open(folder.path()).is_none() && open(Path::new("/dev/null")).is_none());
     }
 
     #[test]

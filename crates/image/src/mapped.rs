@@ -8,9 +8,10 @@ use crate::error::RestoreError;
 use crate::fingerprint;
 use crate::reopen::{file_error, path_of};
 use crate::state::{Backing, FileId, Fingerprint, Orphan, OrphanKind, Region, State, region};
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 /// How a process has a file mapped.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,15 +89,20 @@ fn open(id: &FileId, writes: bool) -> Result<(File, Metadata), RestoreError> {
         }
         _ => file_error(&id.path, format!("cannot be opened again: {e}")),
     };
-    // What is no regular file any more may block on opening, or do something.
-    if !fs::metadata(&path).map_err(failed)?.is_file() {
+    let Some(file) = open_regular(path.as_ref(), writes).map_err(failed)? else {
         return Err(file_error(&id.path, "is no longer a file of the same kind"));
-    }
-    let mut options = OpenOptions::new();
-    let options = options.read(true).write(writes).custom_flags(libc::O_NONBLOCK);
-    let file = options.open(&path).map_err(failed)?;
+    };
     let meta = file.metadata().map_err(failed)?;
     Ok((file, meta))
+}
+
+/// `None`: what lies there is no regular file, and may block on opening, or do something.
+pub fn open_regular(path: &Path, writes: bool) -> io::Result<Option<File>> {
+    if !fs::metadata(path)?.is_file() {
+        return Ok(None);
+    }
+    let mut options = File::options();
+    options.read(true).write(writes).custom_flags(libc::O_NONBLOCK).open(path).map(Some)
 }
 
 /// Whether it is that very file, and nobody has written to it; its device may have another number

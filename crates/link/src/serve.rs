@@ -9,7 +9,7 @@ use eyrie_protocol::gate::ToReplica;
 use eyrie_protocol::link::wire::{Backward, Forward, WireError};
 use eyrie_protocol::membership::{Member, Refusal};
 use eyrie_protocol::replicas::Refused;
-use eyrie_tls::{Caller, Callers, Stream, next_call};
+use eyrie_tls::{Caller, Callers, Stream};
 
 use crate::connection::{Connection, Flushed};
 use crate::dial::PATIENCE;
@@ -47,8 +47,7 @@ enum Fault {
 pub(crate) fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
     let callers = Callers::default();
     while !shared.is_over() {
-        let Ok(stream) = next_call(listener) else { continue };
-        let Ok(caller) = callers.admit(&stream) else { continue };
+        let Ok((stream, caller)) = callers.next(listener) else { continue };
         let started = shared.spawn("eyrie-link-in", move |shared| receive(shared, stream, caller));
         if let Err(error) = started {
             tracing::warn!("no thread for a connection of another node: {error}");

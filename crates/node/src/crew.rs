@@ -25,7 +25,7 @@ use eyrie_control::{FromNode, JobSpec, ToNode, encode_within};
 use eyrie_protocol::led;
 use eyrie_protocol::patience::Side;
 use eyrie_protocol::session::Numbered;
-use eyrie_tls::{Caller, Callers, Routes, Secret, Stream, next_call, prepare};
+use eyrie_tls::{Caller, Callers, Routes, Secret, Stream, prepare};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -347,9 +347,7 @@ fn listen(
     let callers = Callers::default();
     let accept = move || {
         loop {
-            let Ok(stream) = next_call(&listener) else { continue };
-            let Ok(caller) = callers.admit(&stream) else { continue };
-            let call = (stream, caller);
+            let Ok(call) = callers.next(&listener) else { continue };
             let (secret, job, tell) = (secret.clone(), job.clone(), tell.clone());
             let vouch = vouch.clone();
             let work = move || {

@@ -14,7 +14,7 @@ use eyrie_control::frame::{HEADER_BYTES, MAX_FRAME_BYTES};
 use eyrie_control::node::Refusals;
 use eyrie_control::{Decoder, FrameError, encode};
 use eyrie_image::ImageError;
-use eyrie_tls::{Caller, Callers, Routes, Secret, Stream, next_call, prepare};
+use eyrie_tls::{Caller, Callers, Routes, Secret, Stream, prepare};
 use eyrie_vault::encoding::Message;
 use eyrie_vault::geometry::CHUNK_BYTES;
 use serde::de::DeserializeOwned;
@@ -214,13 +214,12 @@ pub fn serve(
     let callers = Callers::default();
     let accept = move || {
         loop {
-            let Ok(stream) = next_call(&listener) else { continue };
-            let Ok(caller) = callers.admit(&stream) else { continue };
+            let Ok(call) = callers.next(&listener) else { continue };
             let (own, folder, members) = (own.clone(), folder.clone(), Arc::clone(&members));
             let doors = doors.clone();
             let turned_away = Arc::clone(&turned_away);
             let work = move || {
-                if let Err(error) = converse((stream, caller), &own, &folder, &members, doors) {
+                if let Err(error) = converse(call, &own, &folder, &members, doors) {
                     turned_away.count(&error);
                     tracing::warn!(%error, "store: a connection is closed");
                 }

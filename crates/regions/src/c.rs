@@ -9,7 +9,7 @@
 use crate::config::Config;
 use crate::error::RegionsError;
 use crate::kind::{Kind, Type};
-use crate::peers::{Gather, Most, Peers, Post, ReceiveAny, SendTo};
+use crate::peers::{Gather, Most, Peers, ReceiveAny, SendTo};
 use crate::session::{Region, Session, Which};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -138,15 +138,6 @@ pub unsafe extern "C" fn eyrie_regions_open(
     unsafe { open(options, peers, out) }
 }
 
-/// The functions by which bytes are passed on: all of them, or there is no way.
-pub(crate) fn post(
-    gather: Option<Gather>,
-    send: Option<SendTo>,
-    receive: Option<ReceiveAny>,
-) -> Option<Post> {
-    Some(Post { gather: gather?, send: send?, receive: receive? })
-}
-
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eyrie_regions_open_apart(
     options: *const c_char,
@@ -162,7 +153,7 @@ pub unsafe extern "C" fn eyrie_regions_open_apart(
     // SAFETY: the header asks for functions that can be called until the handle is closed.
     let peers = unsafe {
         let peers = Peers::new((rank, size), most, context);
-        peers.map(|peers| peers.with_post(post(gather, send, receive)))
+        peers.map(|peers| peers.with_post(gather, send, receive))
     };
     // SAFETY: the header asks for a string or NULL, and a place for a handle.
     unsafe { open(options, peers, out) }

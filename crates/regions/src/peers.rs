@@ -104,7 +104,14 @@ impl Peers {
     ///
     /// These may be called with the context that the processes were given as long as this is used.
     #[must_use]
-    pub unsafe fn with_post(self, post: Option<Post>) -> Peers {
+    pub unsafe fn with_post(
+        self,
+        gather: Option<Gather>,
+        send: Option<SendTo>,
+        receive: Option<ReceiveAny>,
+    ) -> Peers {
+        let all = gather.zip(send).zip(receive);
+        let post = all.map(|((gather, send), receive)| Post { gather, send, receive });
         Peers { post, ..self }
     }
 

@@ -4,7 +4,7 @@
 // The header says what a caller has to keep to.
 #![allow(clippy::missing_safety_doc)]
 
-use crate::c::{post, variable, which, words, write_text};
+use crate::c::{variable, which, words, write_text};
 use crate::config::Config;
 use crate::error::{RegionsError, note};
 use crate::kind::{Kind, Type};
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn eyrie_veloc_init_apart(
     // and a string or NULL.
     unsafe {
         let peers = Peers::new((rank, size), most, context);
-        begin(words(file), peers.map(|peers| peers.with_post(post(gather, send, receive))))
+        begin(words(file), peers.map(|peers| peers.with_post(gather, send, receive)))
     }
 }
 

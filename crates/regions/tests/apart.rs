@@ -4,7 +4,7 @@ mod common;
 #[path = "common/world.rs"]
 mod world;
 
-use common::{content, files, folders, protect};
+use common::{brought_back, content, files, folders, protect};
 use eyrie_regions::{RegionsError, Session};
 use eyrie_vault::Vault;
 use eyrie_vault::disk::Folder;
@@ -55,15 +55,7 @@ fn stored(ranks: usize, options: impl Fn(usize) -> String, versions: &'static [i
 /// The newest version, which comes back as it was stored.
 fn restore(ranks: usize, options: impl Fn(usize) -> String) -> Result<Option<i64>, String> {
     let work = |rank: usize, session: Result<Session, RegionsError>, _: &world::Killer| {
-        let mut session = session.map_err(|error| error.to_string())?;
-        let mut numbers = content(rank, 0);
-        protect(&mut session, 1, &mut numbers);
-        let newest = session.newest("heat", i64::MAX).map_err(|error| error.to_string())?;
-        if let Some(version) = newest {
-            session.restore("heat", version).map_err(|error| error.to_string())?;
-            assert!(numbers == content(rank, version), "process {rank}, version {version}");
-        }
-        Ok(newest)
+        brought_back(rank, session.map_err(|error| error.to_string())?)
     };
     let mut found: Vec<Result<Option<i64>, String>> =
         apart(ranks, options, work).into_iter().map(Option::unwrap).collect();

@@ -57,6 +57,16 @@ impl Callers {
         self.line.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits for the next one that calls, and listens to it as soon as there is a place.
+    ///
+    /// # Errors
+    /// As of [`next_call`] and [`Callers::admit`].
+    pub fn next(&self, listener: &TcpListener) -> io::Result<(TcpStream, Caller)> {
+        let socket = next_call(listener)?;
+        let caller = self.admit(&socket)?;
+        Ok((socket, caller))
+    }
+
     /// Listens to one more, as soon as there is a place.
     ///
     /// # Errors

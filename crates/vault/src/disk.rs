@@ -68,6 +68,53 @@ pub trait Disk {
     }
 }
 
+/// Files of somebody else, which are looked at only: what would change one is an error, and nobody
+/// asks for all their names.
+pub trait Looked {
+    /// As of a [`Disk`].
+    fn read_at(&self, name: &str, offset: u64, to: &mut [u8]) -> io::Result<()>;
+    /// As of a [`Disk`].
+    fn bytes(&self, name: &str) -> io::Result<Option<u64>>;
+}
+
+fn looked_at<T>() -> io::Result<T> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "another node's storage is only read"))
+}
+
+impl<D: Looked> Disk for D {
+    fn write_at(&mut self, _: &str, _: u64, _: &[u8]) -> io::Result<()> {
+        looked_at()
+    }
+
+    fn sync(&mut self, _: &str) -> io::Result<()> {
+        looked_at()
+    }
+
+    fn rename(&mut self, _: &str, _: &str) -> io::Result<()> {
+        looked_at()
+    }
+
+    fn remove(&mut self, _: &str) -> io::Result<()> {
+        looked_at()
+    }
+
+    fn sync_names(&mut self) -> io::Result<()> {
+        looked_at()
+    }
+
+    fn read_at(&self, name: &str, offset: u64, to: &mut [u8]) -> io::Result<()> {
+        Looked::read_at(self, name, offset, to)
+    }
+
+    fn bytes(&self, name: &str) -> io::Result<Option<u64>> {
+        Looked::bytes(self, name)
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        looked_at()
+    }
+}
+
 /// A folder.
 pub struct Folder {
     path: PathBuf,

@@ -135,24 +135,7 @@ fn simulate(ask: &Ask) -> Result<ExitCode, String> {
     let all = all.chain(Mutation::CLUSTERS).chain(Mutation::ROUTED).chain(Mutation::SITES);
     let all = all.chain(Mutation::HALTS);
     let mutation = ask.mistake(&all.collect::<Vec<_>>())?;
-    let [vault, units] = ["--vault", "--units"].map(|kind| ask.is(kind));
-    let [drain, routed] = ["--drain", "--routed"].map(|kind| ask.is(kind));
-    let [clusters, outside] = ["--cluster-units", "--outside"].map(|kind| ask.is(kind));
-    let halts = ask.is("--halts");
-    let small = ask.is("--small");
-    let job = |seed| Config {
-        seed,
-        vault,
-        units,
-        clusters,
-        outside,
-        drain,
-        routed,
-        halts,
-        small,
-        mutation,
-        trace,
-    };
+    let job = |seed| Config { trace, ..Config::of(seed, |kind| ask.is(kind), mutation) };
     if ask.every_step {
         let with = |at: steps::At| format!(" --fault {at}");
         let with = |at: Option<steps::At>| at.map_or_else(|| String::from(" --small"), with);

@@ -46,6 +46,25 @@ pub struct Config {
     pub trace: bool,
 }
 
+impl Config {
+    /// The kind of job that these words of the command line say.
+    pub fn of(seed: u64, is: impl Fn(&str) -> bool, mutation: Option<Mutation>) -> Config {
+        Config {
+            seed,
+            vault: is("--vault"),
+            units: is("--units"),
+            clusters: is("--cluster-units"),
+            outside: is("--outside"),
+            drain: is("--drain"),
+            routed: is("--routed"),
+            halts: is("--halts"),
+            small: is("--small"),
+            mutation,
+            trace: false,
+        }
+    }
+}
+
 /// What a run came to.
 #[derive(Debug, Clone, Default)]
 pub struct Report {

@@ -54,23 +54,7 @@ impl Kind {
     ];
 
     fn config(self, seed: u64, mutation: Option<Mutation>) -> Config {
-        let is = |word| way(self).split(' ').any(|w| w == word);
-        let [vault, units, clusters] = ["--vault", "--units", "--cluster-units"].map(is);
-        let [outside, drain, routed] = ["--outside", "--drain", "--routed"].map(is);
-        let (halts, small, trace) = (is("--halts"), false, false);
-        Config {
-            seed,
-            vault,
-            units,
-            clusters,
-            outside,
-            drain,
-            routed,
-            halts,
-            small,
-            mutation,
-            trace,
-        }
+        Config::of(seed, |word| way(self).split(' ').any(|w| w == word), mutation)
     }
 }
 

@@ -8,7 +8,7 @@ use super::{Own, count};
 use eyrie_control::auth::{self, AuthError, Hello, Role};
 use eyrie_gateway::Side;
 use eyrie_gateway::frame::{TARGET_BYTES, target};
-use eyrie_tls::{Callers, next_call, prepare};
+use eyrie_tls::{Callers, prepare};
 use std::io::{self, Read};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -55,8 +55,7 @@ fn accept(
     let work = move || {
         let callers = Callers::default();
         loop {
-            let Ok(socket) = next_call(&listener) else { continue };
-            let Ok(caller) = callers.admit(&socket) else { continue };
+            let Ok((socket, caller)) = callers.next(&listener) else { continue };
             let own = Arc::clone(&own);
             let greet = move || {
                 let from = socket.peer_addr();

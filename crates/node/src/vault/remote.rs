@@ -5,7 +5,7 @@
 
 use crate::store::{Client, Identity, Members, StoreError};
 use crate::vault::MAX_RANGE_BYTES;
-use eyrie_vault::disk::Disk;
+use eyrie_vault::disk::Looked;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
@@ -86,31 +86,7 @@ impl State {
     }
 }
 
-fn refused<T>() -> io::Result<T> {
-    Err(io::Error::new(io::ErrorKind::Unsupported, "another node's storage is only read"))
-}
-
-impl Disk for Remote {
-    fn write_at(&mut self, _: &str, _: u64, _: &[u8]) -> io::Result<()> {
-        refused()
-    }
-
-    fn sync(&mut self, _: &str) -> io::Result<()> {
-        refused()
-    }
-
-    fn rename(&mut self, _: &str, _: &str) -> io::Result<()> {
-        refused()
-    }
-
-    fn remove(&mut self, _: &str) -> io::Result<()> {
-        refused()
-    }
-
-    fn sync_names(&mut self) -> io::Result<()> {
-        refused()
-    }
-
+impl Looked for Remote {
     fn read_at(&self, name: &str, offset: u64, to: &mut [u8]) -> io::Result<()> {
         let mut state = self.state.borrow_mut();
         let mut done = 0;
@@ -127,9 +103,5 @@ impl Disk for Remote {
 
     fn bytes(&self, name: &str) -> io::Result<Option<u64>> {
         self.state.borrow_mut().ask(|client| client.length(name))
-    }
-
-    fn names(&self) -> io::Result<Vec<String>> {
-        refused()
     }
 }

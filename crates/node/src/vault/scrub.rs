@@ -284,19 +284,21 @@ mod tests {
         file.write_all_at(&[byte[0] ^ 1], 70_000).unwrap();
     }
 
+    /// That of node 0, which reaches nobody and has heard of this pass last; and what it has its
+    /// worker do.
+    fn place(folder: &Path, newest: u64) -> (Place, mpsc::Receiver<Work>) {
+        let (worker, told) = mpsc::channel();
+        let (folder, members) = (folder.join("0"), Members::default());
+        (Place { folder, members, worker, newest: Arc::new(AtomicU64::new(newest)) }, told)
+    }
+
     /// A pass by node 0, which reaches nobody, while what it writes goes to a worker that knows
     /// generation 1, or that this was dropped.
     fn passed(folder: &Path, change: impl FnOnce(&Path), dropped: bool) -> Result<Mended, String> {
         let commit = made(folder);
         change(folder);
         let mine = folder.join("0");
-        let (worker, told) = mpsc::channel();
-        let place = Place {
-            folder: mine.clone(),
-            members: Members::default(),
-            worker,
-            newest: Arc::default(),
-        };
+        let (place, told) = place(folder, 0);
         let work = std::thread::spawn(move || {
             let mut member = Member::open(Folder::open(&mine).unwrap()).unwrap().unwrap();
             if dropped {
@@ -341,10 +343,7 @@ mod tests {
     fn a_later_pass_takes_the_place_of_an_earlier_one() {
         let dir = tempfile::tempdir().unwrap();
         let commit = made(dir.path());
-        let (worker, _told) = mpsc::channel();
-        let newest = Arc::new(AtomicU64::new(2));
-        let (folder, members) = (dir.path().join("0"), Members::default());
-        let place = Place { folder, members, worker, newest };
+        let (place, _told) = place(dir.path(), 2);
         let (orders, told) = mpsc::channel();
         for pass in [1, 2] {
             let commit = commit.clone();
@@ -363,10 +362,7 @@ mod tests {
     fn one_that_was_overtaken_waits_for_nothing_more() {
         let dir = tempfile::tempdir().unwrap();
         let commit = made(dir.path());
-        let (worker, _told) = mpsc::channel();
-        let newest = Arc::new(AtomicU64::new(2));
-        let (folder, members) = (dir.path().join("0"), Members::default());
-        let place = Place { folder, members, worker, newest };
+        let (place, _told) = place(dir.path(), 2);
         // It would take hours.
         let order = Order { pass: 1, commit, write: false, rate: 1, own: own() };
         let found = place.scrub(&order);
@@ -377,9 +373,7 @@ mod tests {
     fn no_more_is_read_in_a_second_than_was_said() {
         let dir = tempfile::tempdir().unwrap();
         let commit = made(dir.path());
-        let (worker, _told) = mpsc::channel();
-        let (folder, members) = (dir.path().join("0"), Members::default());
-        let place = Place { folder, members, worker, newest: Arc::default() };
+        let (place, _told) = place(dir.path(), 0);
         let begun = Instant::now();
         let order = Order { pass: 1, commit, write: false, rate: 400_000, own: own() };
         let found = place.scrub(&order).unwrap();

@@ -9,7 +9,7 @@ use crate::error::RegionsError;
 use crate::label::Label;
 use crate::peers::Peers;
 use crate::store;
-use eyrie_vault::disk::{Disk, Folder};
+use eyrie_vault::disk::{Disk, Folder, Looked};
 use eyrie_vault::files;
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -120,31 +120,7 @@ pub enum Reach<'a> {
     There { exchange: &'a Exchange<'a>, rank: u32, area: Area },
 }
 
-fn looking<T>() -> io::Result<T> {
-    Err(error("it is only read"))
-}
-
-impl Disk for Reach<'_> {
-    fn write_at(&mut self, _: &str, _: u64, _: &[u8]) -> io::Result<()> {
-        looking()
-    }
-
-    fn sync(&mut self, _: &str) -> io::Result<()> {
-        looking()
-    }
-
-    fn rename(&mut self, _: &str, _: &str) -> io::Result<()> {
-        looking()
-    }
-
-    fn remove(&mut self, _: &str) -> io::Result<()> {
-        looking()
-    }
-
-    fn sync_names(&mut self) -> io::Result<()> {
-        looking()
-    }
-
+impl Looked for Reach<'_> {
     fn read_at(&self, name: &str, offset: u64, to: &mut [u8]) -> io::Result<()> {
         let (exchange, rank, area) = match self {
             Reach::Here(folder) => return folder.read_at(name, offset, to),
@@ -176,9 +152,5 @@ impl Disk for Reach<'_> {
                 }
             }
         }
-    }
-
-    fn names(&self) -> io::Result<Vec<String>> {
-        looking()
     }
 }

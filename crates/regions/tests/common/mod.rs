@@ -120,18 +120,21 @@ pub fn store(ranks: usize, options: &str, versions: &[i64]) {
     });
 }
 
+/// What one process does to have the newest version back, which is as it was stored.
+pub fn brought_back(rank: usize, mut session: Session) -> Result<Option<i64>, String> {
+    let mut numbers = content(rank, 0);
+    protect(&mut session, 1, &mut numbers);
+    let newest = session.newest("heat", i64::MAX).map_err(|error| error.to_string())?;
+    if let Some(version) = newest {
+        session.restore("heat", version).map_err(|error| error.to_string())?;
+        assert!(numbers == content(rank, version), "process {rank}, version {version}");
+    }
+    Ok(newest)
+}
+
 /// The newest version, which comes back as it was stored.
 pub fn restore(ranks: usize, options: &str) -> Result<Option<i64>, String> {
-    let mut found = run(ranks, options, |rank, mut session| {
-        let mut numbers = content(rank, 0);
-        protect(&mut session, 1, &mut numbers);
-        let newest = session.newest("heat", i64::MAX).map_err(|error| error.to_string())?;
-        if let Some(version) = newest {
-            session.restore("heat", version).map_err(|error| error.to_string())?;
-            assert!(numbers == content(rank, version), "process {rank}, version {version}");
-        }
-        Ok(newest)
-    });
+    let mut found = run(ranks, options, brought_back);
     assert!(found.iter().all(|f| *f == found[0]), "all agree: {found:?}");
     found.swap_remove(0)
 }

@@ -5,7 +5,7 @@
 #![allow(dead_code)]
 
 use eyrie_regions::config::Config;
-use eyrie_regions::peers::{Peers, Post};
+use eyrie_regions::peers::Peers;
 use eyrie_regions::{RegionsError, Session};
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
@@ -222,8 +222,8 @@ pub fn apart<T: Send + 'static>(
             let numbers = (rank as c_int, ranks as c_int);
             // SAFETY: the context is never given back.
             let peers = unsafe {
-                let post = Post { gather, send, receive };
-                Peers::new(numbers, Some(most), context).unwrap().with_post(Some(post))
+                let peers = Peers::new(numbers, Some(most), context).unwrap();
+                peers.with_post(Some(gather), Some(send), Some(receive))
             };
             let config = Config::read(&options, &|_| None).unwrap();
             let result = work(rank, Session::open(config, peers), &Killer(own));
