@@ -7,6 +7,7 @@
 //! holds the means of filling too: if ours dies, the one being filled waits for its pages until the
 //! kernel kills it, instead of finding zeros.
 
+use crate::PAGE_BYTES;
 use crate::error::RestoreError;
 use crate::filler::Filler;
 use crate::image::Image;
@@ -157,6 +158,8 @@ impl Filling {
 pub(crate) struct Lazy {
     image: Arc<Image>,
     limit: Option<Duration>,
+    /// Bytes below which it is not worth it.
+    least: u64,
     /// Set once it has begun.
     pub filling: Option<Filling>,
     /// Why it was not possible.
@@ -176,7 +179,8 @@ impl Lazy {
         let refused = limit.is_some() && family;
         let why_not = refused.then(|| String::from("it has child processes"));
         let limit = limit.filter(|_| !family);
-        Lazy { image: Arc::clone(image), limit, filling: None, why_not }
+        let (image, least) = (Arc::clone(image), options.lazy_from);
+        Lazy { image, limit, least, filling: None, why_not }
     }
 
     /// Begins to fill the process, whose regions are mapped and which is stopped. Returns the
@@ -184,6 +188,9 @@ impl Lazy {
     pub fn begin(&mut self, tracee: Tracee) -> Vec<(u64, u64)> {
         let Some(limit) = self.limit else { return Vec::new() };
         let ranges = ranges(&self.image);
+        if held(&self.image, &ranges) < self.least {
+            return Vec::new();
+        }
         let begun = descriptor(tracee)
             .and_then(|fd| Filling::begin(&self.image, tracee.0, fd, &ranges, limit));
         match begun {
@@ -216,6 +223,12 @@ fn ranges(image: &Image) -> Vec<(u64, u64)> {
         r.backing == Backing::Anon {} && r.flags & unfit == 0 && content
     };
     image.state.regions.iter().filter(holds).map(|r| (r.start, r.end)).collect()
+}
+
+/// Bytes that an image holds of these ranges.
+fn held(image: &Image, ranges: &[(u64, u64)]) -> u64 {
+    let extents = ranges.iter().flat_map(|&(start, end)| image.extents_in(start, end));
+    extents.map(|extent| extent.pages * PAGE_BYTES).sum()
 }
 
 /// Whether an address is in one of the ranges, which are in order.

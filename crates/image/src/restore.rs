@@ -80,6 +80,9 @@ pub struct RestoreOptions {
     /// trace any process; without it, and for a process with children, all pages come first.
     /// `EYRIE_IMAGE_LAZY` (milliseconds) asks for it where this is not set.
     pub lazy: Option<Duration>,
+    /// Only if at least so many bytes would come later; else all pages come first, as it takes
+    /// longer to fill them in than to load them.
+    pub lazy_from: u64,
     /// The image was opened and verified just now ([`Image::open`]): before a lazy restore its
     /// pages are not read once more. Else they are held against their checksums while they are
     /// loaded, and the process runs if all are right.

@@ -64,11 +64,7 @@ impl Agent {
         r.replay = Replay::No;
         r.tracker.iter_mut().for_each(|t| t.restart());
         (r.hold, r.slowed) = (None, None);
-        if let Some(filling) = r.filling.take().filter(Filling::is_over)
-            && let Err(error) = filling.wait(false)
-        {
-            tracing::warn!(rank, pid, %error, "it was ended, as its memory did not come");
-        }
+        r.half_filled = r.filling.take().is_some_and(|filling| is_in_part(filling, rank, pid));
         if r.capturing.is_none() {
             // Children it left in its group. (A twin, when there is one, is in that group too.)
             // SAFETY: the group bears the number of a process that was ours; a number that is
@@ -179,6 +175,18 @@ impl Agent {
             self.say(FromNode::Failed { text });
         }
     }
+}
+
+/// Whether a process died before all of its memory was there.
+fn is_in_part(filling: Filling, rank: u32, pid: libc::pid_t) -> bool {
+    if !filling.is_over() {
+        return true;
+    }
+    let filled = filling.wait(false);
+    if let Err(error) = &filled {
+        tracing::warn!(rank, pid, %error, "it was ended, as its memory did not come");
+    }
+    filled.is_err()
 }
 
 pub(crate) fn check_image(

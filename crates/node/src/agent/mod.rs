@@ -150,6 +150,8 @@ struct Rank {
     replay: Replay,
     /// Its process runs before all of its memory is there.
     filling: Option<Filling>,
+    /// The last one died before all of its memory was there.
+    half_filled: bool,
     saving: Option<saving::Thread>,
     /// Number of a start that waits for that.
     preparing: Option<u64>,
@@ -186,6 +188,7 @@ impl Rank {
             search: None,
             replay: Replay::No,
             filling: None,
+            half_filled: false,
             saving: None,
             bound: None,
             copy: None,

@@ -22,8 +22,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::Interest;
 
-/// Within what time the memory of a rank that has moved is there: it runs before.
+/// Within what time the memory of a rank that runs before it is all there has come.
 const LATE: Duration = Duration::from_secs(2);
+
+/// From how many bytes on a rank that comes back where its image lies runs before.
+const LATE_FROM: u64 = 64 << 20;
+
+/// Within which time memory may come late, and from how many bytes on that is worth it.
+type Late = Option<(Duration, u64)>;
 
 /// Why a process could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +61,8 @@ impl Agent {
             return self.say(FromNode::NotStarted { rank, start, why });
         }
         if moved.is_none() {
-            return self.start_now(rank, start, from, None);
+            let late = (!self.rank(rank).half_filled).then_some((LATE, LATE_FROM));
+            return self.start_now(rank, start, from, late);
         }
         self.rank(rank).preparing = Some(start);
         if rank == 0 {
@@ -72,7 +79,7 @@ impl Agent {
     /// What a start waited for is done.
     pub(super) fn start_ready(&mut self, rank: u32, start: u64, from: &Meta) {
         if self.rank(rank).preparing.take_if(|s| *s == start).is_some() {
-            self.start_now(rank, start, from, Some(LATE));
+            self.start_now(rank, start, from, Some((LATE, 0)));
         }
     }
 
@@ -86,7 +93,7 @@ impl Agent {
         }
     }
 
-    fn start_now(&mut self, rank: u32, start: u64, from: &Meta, late: Option<Duration>) {
+    fn start_now(&mut self, rank: u32, start: u64, from: &Meta, late: Late) {
         // It must not be taken for what its dead process has left behind.
         self.rank(rank).end_search();
         match self.launch(rank, start, from, late) {
@@ -102,13 +109,13 @@ impl Agent {
     }
 
     /// Starts a process for `rank` as `from` says; its image holds its memory, or it begins anew.
-    /// Memory that is not needed at once may come within the time `late`.
+    /// Memory that is not needed at once may come `late`.
     fn launch(
         &mut self,
         rank: u32,
         start: u64,
         from: &Meta,
-        late: Option<Duration>,
+        late: Late,
     ) -> Result<libc::pid_t, LaunchError> {
         let (stdin, feed) = self.input_pipe(rank)?;
         let [out_ours, out_theirs] = pipes::pipe(0)?;
@@ -127,7 +134,8 @@ impl Agent {
                 let sockets = self.sockets_of(rank, generation).map_err(LaunchError::Sockets)?;
                 let with = RestoreOptions {
                     processors: bound,
-                    lazy: late,
+                    lazy: late.map(|late| late.0),
+                    lazy_from: late.map_or(0, |late| late.1),
                     sockets,
                     ..RestoreOptions::default()
                 };
@@ -206,6 +214,9 @@ impl Agent {
         })?;
         if let Some(why) = &restored.why_not_lazy {
             tracing::info!(?image, "all memory comes before the process runs: {why}");
+        }
+        if restored.filling.is_some() {
+            tracing::info!(?image, pid = restored.pid, "runs before all of its memory is there");
         }
         let pid = restored.pid;
         // Its own group, like a rank that was started; too late is no harm, it is killed alone.
