@@ -169,8 +169,7 @@ pub(crate) struct Lazy {
 impl Lazy {
     /// Within which time all memory is to be in, if not before the process runs.
     pub fn wish(options: &RestoreOptions) -> Option<Duration> {
-        let variable = || std::env::var("EYRIE_IMAGE_LAZY").ok()?.parse().ok();
-        options.lazy.or_else(|| variable().map(Duration::from_millis))
+        options.lazy.or_else(variable)
     }
 
     /// `family` tells that there are other processes too.
@@ -179,7 +178,8 @@ impl Lazy {
         let refused = limit.is_some() && family;
         let why_not = refused.then(|| String::from("it has child processes"));
         let limit = limit.filter(|_| !family);
-        let (image, least) = (Arc::clone(image), options.lazy_from);
+        let least = if variable().is_some() { 0 } else { options.lazy_from };
+        let image = Arc::clone(image);
         Lazy { image, limit, least, filling: None, why_not }
     }
 
@@ -211,6 +211,12 @@ impl Drop for Lazy {
             let _ = filling.wait(true);
         }
     }
+}
+
+/// What the environment asks for.
+fn variable() -> Option<Duration> {
+    let millis = std::env::var("EYRIE_IMAGE_LAZY").ok()?.parse().ok()?;
+    Some(Duration::from_millis(millis))
 }
 
 /// Regions that can be filled late: private memory with content and without a file. Not the huge

@@ -78,7 +78,7 @@ pub struct RestoreOptions {
     /// Let it run as soon as the pages are in that it is likely to need first; the others follow
     /// when they are touched, and all within this time if the storage permits. Needs the right to
     /// trace any process; without it, and for a process with children, all pages come first.
-    /// `EYRIE_IMAGE_LAZY` (milliseconds) asks for it where this is not set.
+    /// `EYRIE_IMAGE_LAZY` (milliseconds) asks for it where this is not set, and for all sizes.
     pub lazy: Option<Duration>,
     /// Only if at least so many bytes would come later; else all pages come first, as it takes
     /// longer to fill them in than to load them.
