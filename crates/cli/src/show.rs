@@ -137,7 +137,10 @@ pub fn status(job: &JobStatus) -> String {
     if let Some(saved) = &job.saved_set {
         let now = job.started_unix_ms + job.uptime_ms;
         let (set, age) = (saved.set, millis(now.saturating_sub(saved.unix_ms) as f64));
-        let _ = writeln!(text, "checkpoint {set} of all ranks lies in the job's folder, for {age}");
+        let stored = job.saved_to.as_ref().filter(|to| to.has_images);
+        let place = stored.map_or("the job's folder", |to| &to.place);
+        let _ = writeln!(text, "checkpoint {set} of all ranks lies in {place}, for {age}");
+        text.push_str(&saved_ways(job));
     }
     for r in &job.ranks {
         if let Some(c) = &r.checkpoint {
@@ -166,6 +169,27 @@ fn suspension(suspended: &Suspension) -> String {
         (false, true) => ", not all of its memory is out yet",
     };
     format!("{} for {}{more}", by.join(", "), millis(suspended.for_ms as f64))
+}
+
+/// How it got there, and why nodes did not bring it by themselves.
+fn saved_ways(job: &JobStatus) -> String {
+    let mut by: BTreeMap<(&str, &str), Vec<u32>> = BTreeMap::new();
+    for it in &job.saved_ways {
+        let why = it.why.as_deref().unwrap_or_default();
+        by.entry((&it.way, why)).or_default().push(it.node);
+    }
+    let mut text = String::new();
+    for ((way, why), nodes) in by {
+        let how = match way {
+            "store" => "sent to the object store",
+            "folder" => "written into the job's folder",
+            _ => "brought through the controller",
+        };
+        let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+        let names: Vec<String> = nodes.iter().map(u32::to_string).collect();
+        let _ = writeln!(text, "  {how} by nodes {}{why}", names.join(", "));
+    }
+    text
 }
 
 /// The nodes of a job that has several.

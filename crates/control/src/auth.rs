@@ -35,6 +35,11 @@ impl Key {
         std::fs::File::open("/dev/urandom")?.read_exact(&mut key)?;
         Ok(Key(key))
     }
+
+    /// A key that is made of this one, for one purpose.
+    pub fn derived(&self, purpose: &str) -> [u8; KEY_BYTES] {
+        blake3::derive_key(purpose, &self.0)
+    }
 }
 
 impl std::fmt::Debug for Key {

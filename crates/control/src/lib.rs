@@ -6,6 +6,7 @@
 
 pub mod auth;
 pub mod bind;
+pub mod depot;
 pub mod event;
 pub mod far;
 pub mod frame;
@@ -20,6 +21,7 @@ pub mod transport;
 pub mod vault;
 
 pub use bind::{Bind, Slot};
+pub use depot::{Delivered, Stored, StoredFile, Way};
 pub use event::{Event, EventKind};
 pub use frame::{Decoder, FrameError, encode, encode_within};
 pub use ha::Ha;
@@ -30,7 +32,8 @@ pub use message::{
 pub use meta::Meta;
 pub use node::{Death, FromNode, Said, ToNode};
 pub use status::{
-    CheckpointStatus, HaStatus, JobStatus, NodeStatus, RankStatus, SavedSet, SavedTo, Suspension,
+    CheckpointStatus, HaStatus, JobStatus, NodeStatus, RankStatus, SavedSet, SavedTo, SavedWay,
+    Suspension,
 };
 pub use transport::Transport;
 pub use vault::{VaultOrder, VaultStep};

@@ -5,6 +5,7 @@
 //! order in which they were sent; what concerns a process bears the number of its start, so that a
 //! message that crossed its end is known as late.
 
+use crate::depot::Delivered;
 use crate::far::{End, Joint, Rejoin, Rejoined};
 use crate::message::{JobSpec, Stream};
 use crate::meta::Meta;
@@ -220,6 +221,12 @@ pub enum ToNode {
     /// Bring these images of the rank, of which no process is left, to the archive: the last, and
     /// what it needs. Answered by `Deposited`, with the same number.
     Deposit { attempt: u32, rank: u32, generations: Vec<u32> },
+    /// The ways past the controller that there are for what is deposited with this number: sealed
+    /// with a key that is made of the job's, as keys of an object store are in it. No record of it
+    /// is kept.
+    Ways { attempt: u32, sealed: Vec<u8> },
+    /// What is being deposited is not wanted any more.
+    EndDeposits,
     /// `eyrie verify`: keep the record of the run that is over, and prepare the one that is forced
     /// to its outcomes. Answered by `Forced`.
     Force,
@@ -261,7 +268,14 @@ pub enum ToNode {
 impl ToNode {
     /// Whether it matters at the moment only: it may be lost with the connection.
     pub fn is_fleeting(&self) -> bool {
-        matches!(self, ToNode::Beat { .. } | ToNode::Look { .. } | ToNode::Dismissed)
+        matches!(
+            self,
+            ToNode::Beat { .. }
+                | ToNode::Look { .. }
+                | ToNode::Dismissed
+                | ToNode::Ways { .. }
+                | ToNode::EndDeposits
+        )
     }
 }
 
@@ -537,7 +551,7 @@ pub enum FromNode {
     Deposited {
         attempt: u32,
         rank: u32,
-        result: Result<Determinants, String>,
+        result: Result<Box<Delivered>, String>,
     },
     Forced {
         error: Option<String>,

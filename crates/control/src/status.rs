@@ -99,6 +99,9 @@ pub struct JobStatus {
     /// States of it are brought there (`--save-to`).
     #[serde(default)]
     pub saved_to: Option<SavedTo>,
+    /// How the newest state that was brought got there.
+    #[serde(default)]
+    pub saved_ways: Vec<SavedWay>,
     /// It stands still.
     #[serde(default)]
     pub suspended: Option<Suspension>,
@@ -122,6 +125,20 @@ pub struct SavedTo {
     pub unix_ms: Option<u64>,
     /// Why a newer one is not, for now.
     pub error: Option<String>,
+    /// Images of what `saved_set` tells of are there only, all or some: the job's folder has their
+    /// names.
+    #[serde(default)]
+    pub has_images: bool,
+}
+
+/// How what a node has was brought to where the newest state of the job is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedWay {
+    pub node: u32,
+    /// `store` or `folder`: the node did it by itself; `controller`: through that.
+    pub way: String,
+    /// Why the node could not.
+    pub why: Option<String>,
 }
 
 /// A job that stands still.

@@ -13,6 +13,7 @@ use crate::job::{DaemonBooks, Head, Msg};
 use crate::membership::Member;
 use crate::netns::{self, Bridge};
 use crate::reap;
+use crate::depot::Redirects;
 use crate::recovery::ARCHIVE;
 use crate::spawn;
 use crate::store::{self, Identity, Members, TurnedAway};
@@ -200,13 +201,15 @@ impl Crew {
         &self,
         images: &Path,
         members: &Members,
+        elsewhere: &Arc<Redirects>,
         places: &mut Vec<SocketAddr>,
     ) -> io::Result<()> {
         for ip in self.addresses.iter().map(SocketAddr::ip) {
             if places.iter().any(|p| p.ip() == ip) {
                 continue;
             }
-            places.push(self.serve_archive(SocketAddr::new(ip, 0), images, members)?);
+            let place = SocketAddr::new(ip, 0);
+            places.push(self.serve_archive(place, images, members, elsewhere)?);
         }
         Ok(())
     }
@@ -217,6 +220,7 @@ impl Crew {
         place: SocketAddr,
         images: &Path,
         members: &Members,
+        elsewhere: &Arc<Redirects>,
     ) -> io::Result<SocketAddr> {
         let listener = bind(place)?;
         let at = listener.local_addr()?;
@@ -230,7 +234,7 @@ impl Crew {
             images.to_path_buf(),
             Arc::clone(members),
             count,
-            store::Doors::default(),
+            store::Doors { elsewhere: Arc::clone(elsewhere), ..store::Doors::default() },
         )?;
         Ok(at)
     }

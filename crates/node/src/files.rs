@@ -56,7 +56,12 @@ pub(crate) fn parse(name: &str) -> Option<Named> {
     Some(Named { rank: number(rank)?, generation: number(generation)?, part })
 }
 
-/// The same of a file's name as the system has it.
+/// Whether it names one.
+pub(crate) fn is_name(name: &str) -> bool {
+    parse(name).is_some()
+}
+
+/// What a file's name as the system has it names.
 pub(crate) fn parse_os(name: &OsStr) -> Option<Named> {
     parse(name.to_str()?)
 }

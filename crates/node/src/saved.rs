@@ -9,7 +9,7 @@ use crate::home;
 use crate::loans::Loans;
 use crate::output::Tape;
 use crate::retention::Retention;
-use eyrie_control::JobSpec;
+use eyrie_control::{JobSpec, Stored};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub const EXIT_CODE: i32 = 85;
 
 const MAGIC: [u8; 8] = *b"EYRIEJOB";
-const VERSION: u32 = 11;
+const VERSION: u32 = 12;
 const HEADER_BYTES: usize = 40;
 /// A length that is not believed.
 const MAX_BYTES: u64 = 1 << 36;
@@ -56,6 +56,8 @@ pub struct SavedJob {
     pub rollbacks: u64,
     /// JSON of its last status.
     pub status: Vec<u8>,
+    /// Files of images that are in an object store, and not beside this.
+    pub stored: Option<Stored>,
 }
 
 /// Why a saved job cannot be read.
@@ -229,6 +231,7 @@ pub(crate) mod tests {
             recoveries: 0,
             rollbacks: 0,
             status: Vec::new(),
+            stored: None,
         }
     }
 

@@ -5,11 +5,12 @@
 //! know the job's key; a file appears under its name when all of it is there.
 
 use crate::agent::lacks;
+use crate::depot::{FetchOrder, Redirects};
 use crate::files;
 use crate::invited::{Invited, Token};
 use crate::pour;
 use crate::vault::{Door, MAX_RANGE_BYTES, Work};
-use eyrie_control::auth::{AuthError, Hello, Role};
+use eyrie_control::auth::{AuthError, Hello, Key, Role};
 use eyrie_control::frame::{HEADER_BYTES, MAX_FRAME_BYTES};
 use eyrie_control::node::Refusals;
 use eyrie_control::{Decoder, FrameError, encode};
@@ -44,8 +45,8 @@ pub const MAX_FILE_BYTES: u64 = 1 << 46;
 enum Ask {
     /// Take this file, whose bytes follow, unless it is there.
     Put { name: String, bytes: u64 },
-    /// Give this file.
-    Get { name: String },
+    /// Give this file. With `here`: from here, also if it is in an object store.
+    Get { name: String, here: bool },
     /// Take this of a sum that the vault makes; so many bytes follow. It is not answered.
     Part { generation: u64, task: (usize, usize), row: Option<u64>, bytes: u32 },
     /// Give these bytes of a file of the vault, as many as there are.
@@ -66,6 +67,8 @@ pub enum Answer {
     /// Put: it is there. Length: it is not.
     Done,
     Failed(String),
+    /// Get: it is in an object store, and this says how it is fetched (`depot::FetchOrder`).
+    Elsewhere(Vec<u8>),
 }
 
 /// Why a file cannot be brought or fetched.
@@ -200,6 +203,8 @@ pub struct Doors {
     pub vault: Option<Door>,
     /// Images that may come while they are written.
     pub invited: Arc<Invited>,
+    /// Of an archive: files that are in an object store.
+    pub elsewhere: Arc<Redirects>,
 }
 
 /// Serves `folder` to the members, until the process ends.
@@ -253,7 +258,7 @@ fn converse(
             return Err(StoreError::NoMember(other.node));
         }
     }
-    let Doors { vault, invited } = doors;
+    let Doors { vault, invited, elsewhere } = doors;
     let mut talk = Talk::with_capacity(AHEAD_BYTES, stream);
     let mut vault = vault.map(|door| Visit { door, from: other.node, generation: None });
     loop {
@@ -272,9 +277,11 @@ fn converse(
                 of_image(talk.get_mut(), &name)?;
                 put(&mut talk, folder, &name, bytes)?;
             }
-            Ask::Get { name } => {
+            Ask::Get { name, here } => {
                 of_image(talk.get_mut(), &name)?;
-                give(talk.get_mut(), folder, &name)?;
+                if !redirected(talk.get_mut(), own, folder, &name, here, &elsewhere)? {
+                    give(talk.get_mut(), folder, &name)?;
+                }
             }
             Ask::Pour { name, key } => {
                 of_image(talk.get_mut(), &name)?;
@@ -382,6 +389,33 @@ fn put(talk: &mut Talk, folder: &Path, name: &str, bytes: u64) -> Result<(), Sto
     }
 }
 
+/// Tells who asks for a file that is in an object store only how to fetch it; who cannot is given
+/// it from `here`, where it is fetched to. Whether nothing else is to be said.
+fn redirected(
+    stream: &mut Stream,
+    own: &Identity,
+    folder: &Path,
+    name: &str,
+    here: bool,
+    elsewhere: &Redirects,
+) -> Result<bool, StoreError> {
+    if folder.join(name).exists() {
+        return Ok(false);
+    }
+    let answer = match elsewhere.tell(own.secret.key(), name) {
+        None => return Ok(false),
+        Some(Ok(sealed)) if !here => Answer::Elsewhere(sealed),
+        Some(Err(error)) => Answer::Failed(format!("{name}: {error}")),
+        Some(Ok(_)) => match elsewhere.fetch(name, folder) {
+            Ok(()) => return Ok(false),
+            // Whoever wants it asks again.
+            Err(error) if error.may_pass() => return Err(io::Error::other(error).into()),
+            Err(error) => Answer::Failed(format!("{name}: {error}")),
+        },
+    };
+    send(stream, &answer).map(|()| true)
+}
+
 fn give(stream: &mut Stream, folder: &Path, name: &str) -> Result<(), StoreError> {
     let opened = File::open(folder.join(name)).and_then(|f| Ok((f.metadata()?.len(), f)));
     match opened {
@@ -398,6 +432,8 @@ fn give(stream: &mut Stream, folder: &Path, name: &str) -> Result<(), StoreError
 /// A conversation with the store of another node.
 pub struct Client {
     talk: Talk,
+    /// The job's, as long as files may come from where they are if that is not there.
+    key: Option<Key>,
 }
 
 impl Client {
@@ -412,12 +448,13 @@ impl Client {
         let socket = own.routes.connect(&own.secret, &own.job, ends, address, SILENCE)?;
         let hello = Hello::new(Role::StoreClient, &own.job, (own.node, own.epoch), to)?;
         let (stream, _) = own.secret.call(socket, &hello, Role::StoreServer)?;
-        Ok(Client { talk: Talk::with_capacity(AHEAD_BYTES, stream) })
+        let key = Some(own.secret.key().clone());
+        Ok(Client { talk: Talk::with_capacity(AHEAD_BYTES, stream), key })
     }
 
     /// Goes on with a conversation.
     pub fn again(stream: Stream) -> Client {
-        Client { talk: Talk::with_capacity(AHEAD_BYTES, stream) }
+        Client { talk: Talk::with_capacity(AHEAD_BYTES, stream), key: None }
     }
 
     /// Brings a file.
@@ -429,12 +466,13 @@ impl Client {
             Answer::Done => return Ok(()),
             Answer::Go(_) => {}
             Answer::Failed(text) => return Err(StoreError::Refused(text)),
+            Answer::Elsewhere(_) => return Err(StoreError::Protocol),
         }
         self.talk.get_ref().send_file(&file, bytes)?;
         match receive(&mut self.talk)? {
             Answer::Done => Ok(()),
             Answer::Failed(text) => Err(StoreError::Refused(text)),
-            Answer::Go(_) => Err(StoreError::Protocol),
+            Answer::Go(_) | Answer::Elsewhere(_) => Err(StoreError::Protocol),
         }
     }
 
@@ -451,6 +489,7 @@ impl Client {
             Answer::Go(_) => Ok(true),
             Answer::Done => Ok(false),
             Answer::Failed(text) => Err(StoreError::Refused(text)),
+            Answer::Elsewhere(_) => Err(StoreError::Protocol),
         }
     }
 
@@ -509,17 +548,34 @@ impl Client {
             Answer::Go(bytes) => Ok(Some(bytes)),
             Answer::Done => Ok(None),
             Answer::Failed(text) => Err(StoreError::Refused(text)),
+            Answer::Elsewhere(_) => Err(StoreError::Protocol),
         }
     }
 
-    /// Fetches a file.
+    /// Fetches a file, from wherever it is.
     pub fn get(&mut self, folder: &Path, name: &str) -> Result<(), StoreError> {
-        send(self.talk.get_mut(), &Ask::Get { name: name.to_string() })?;
+        self.ask_for(folder, name, self.key.is_none())
+    }
+
+    fn ask_for(&mut self, folder: &Path, name: &str, here: bool) -> Result<(), StoreError> {
+        send(self.talk.get_mut(), &Ask::Get { name: name.to_string(), here })?;
         match receive(&mut self.talk)? {
             Answer::Go(bytes) if bytes <= MAX_FILE_BYTES => {
                 take(&mut self.talk, folder, name, bytes)
             }
             Answer::Failed(text) => Err(StoreError::Refused(text)),
+            Answer::Elsewhere(sealed) if !here => {
+                let key = self.key.as_ref().ok_or(StoreError::Protocol)?;
+                let fetched = FetchOrder::open(key, &sealed).and_then(|o| o.try_out(folder));
+                let Err(error) = fetched else { return Ok(()) };
+                tracing::warn!(name, %error, "the object store is not read from here");
+                self.key = None;
+                // The other end has to read all of it first.
+                self.talk.get_ref().socket().set_read_timeout(Some(ENCODING))?;
+                let got = self.ask_for(folder, name, true);
+                self.talk.get_ref().socket().set_read_timeout(Some(SILENCE))?;
+                got
+            }
             _ => Err(StoreError::Protocol),
         }
     }

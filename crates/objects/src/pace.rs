@@ -1,42 +1,48 @@
 //! Bytes a second, at most.
 
 use std::io::{self, Read};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How much is read at once where that is limited.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// A limit that all transfers of one user share.
-#[derive(Debug)]
+/// A limit that all transfers of one user share: also those of other threads that have a clone.
+#[derive(Debug, Clone)]
 pub struct Pace {
     /// None: there is none.
     bytes_per_s: Option<u64>,
-    free_at: Instant,
+    free_at: Arc<Mutex<Instant>>,
 }
 
 impl Pace {
     pub fn new(bytes_per_s: Option<u64>) -> Pace {
         let bytes_per_s = bytes_per_s.filter(|rate| *rate > 0);
-        Pace { bytes_per_s, free_at: Instant::now() }
+        Pace { bytes_per_s, free_at: Arc::new(Mutex::new(Instant::now())) }
     }
 
     /// Waits until so many bytes may go.
-    fn take(&mut self, bytes: usize) {
+    fn take(&self, bytes: usize) {
         let Some(rate) = self.bytes_per_s else { return };
-        let now = Instant::now();
-        std::thread::sleep(self.free_at.saturating_duration_since(now));
         let took = Duration::from_secs_f64(bytes as f64 / rate as f64);
-        self.free_at = self.free_at.max(now) + took;
+        let now = Instant::now();
+        let begins = {
+            let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
+            let begins = (*free_at).max(now);
+            *free_at = begins + took;
+            begins
+        };
+        std::thread::sleep(begins.saturating_duration_since(now));
     }
 
     /// Bytes, read no faster than that.
-    pub(crate) fn reader<'a>(&'a mut self, bytes: &'a [u8]) -> impl Read + 'a {
+    pub(crate) fn reader<'a>(&'a self, bytes: &'a [u8]) -> impl Read + 'a {
         Paced { pace: self, bytes }
     }
 }
 
 struct Paced<'a> {
-    pace: &'a mut Pace,
+    pace: &'a Pace,
     bytes: &'a [u8],
 }
 
@@ -62,9 +68,22 @@ mod tests {
         let begin = Instant::now();
         Pace::new(Some(1_000_000)).reader(&bytes).read_to_end(&mut read).unwrap();
         assert!(read == bytes && begin.elapsed() >= Duration::from_millis(200));
-        let mut all = Pace::new(None);
+        let all = Pace::new(None);
         read.clear();
         all.reader(&bytes).read_to_end(&mut read).unwrap();
         assert_eq!(read, bytes);
+    }
+    #[test]
+    fn who_has_the_same_pace_shares_its_limit() {
+        let pace = Pace::new(Some(1_000_000));
+        let begin = Instant::now();
+        let reads = [0, 1].map(|_| {
+            let pace = pace.clone();
+            std::thread::spawn(move || io::copy(&mut pace.reader(&[7; 150_000]), &mut io::sink()))
+        });
+        for read in reads {
+            assert_eq!(read.join().unwrap().unwrap(), 150_000);
+        }
+        assert!(begin.elapsed() >= Duration::from_millis(200));
     }
 }

@@ -3,9 +3,11 @@
 //! Kept true: a failure of this machine's disk is no failure of the store; what breaks off is gone
 //! on with where it broke off.
 
+use crate::access::Access;
 use crate::error::{Answer, StoreError};
 use crate::pace::Pace;
 use crate::place::Place;
+use crate::uploads;
 use rusty_s3::actions::{CreateMultipartUpload, ListObjectsV2};
 use rusty_s3::{Bucket, Credentials, S3Action, UrlStyle};
 use std::fs::File;
@@ -21,6 +23,8 @@ const PART_BYTES: u64 = 16 << 20;
 /// Most parts of one object: a store takes 10,000. Of a longer one each part is longer.
 const MOST_PARTS: u64 = 9_000;
 const COPY_BYTES: usize = 1 << 20;
+/// Most lists of uploads that were begun, of up to 1000 each, that are asked for at once.
+const MOST_PAGES: usize = 100;
 /// How often one call is tried, and the first pause between.
 const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(250);
@@ -54,16 +58,15 @@ fn part_bytes(length: u64) -> u64 {
     length.div_ceil(MOST_PARTS).max(PART_BYTES)
 }
 
-fn variable(names: &[&str]) -> Option<String> {
-    names.iter().find_map(|name| std::env::var(name).ok().filter(|v| !v.is_empty()))
-}
-
 impl Store {
     /// The bucket of a place, with endpoint, region and keys from the environment.
     pub fn open(place: &Place, bytes_per_s: Option<u64>) -> Result<Store, StoreError> {
-        let region = variable(&["AWS_REGION", "AWS_DEFAULT_REGION"]);
-        let region = region.unwrap_or_else(|| String::from("us-east-1"));
-        let named = variable(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"]);
+        Store::with(place, Access::from_env()?, Pace::new(bytes_per_s))
+    }
+
+    /// The same with what was given. Who has the same pace shares its limit.
+    pub fn with(place: &Place, access: Access, pace: Pace) -> Result<Store, StoreError> {
+        let Access { endpoint: named, region, key, secret, token } = access;
         // Other servers than Amazon's have no names for buckets.
         let style = if named.is_some() { UrlStyle::Path } else { UrlStyle::VirtualHost };
         let endpoint = named.unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com"));
@@ -71,9 +74,7 @@ impl Store {
         let url = endpoint.parse::<url::Url>().map_err(|e| wrong(e.to_string()))?;
         let bucket = Bucket::new(url, style, place.bucket.clone(), region);
         let bucket = bucket.map_err(|e| wrong(e.to_string()))?;
-        let key = variable(&["AWS_ACCESS_KEY_ID"]).ok_or(StoreError::NoKeys)?;
-        let secret = variable(&["AWS_SECRET_ACCESS_KEY"]).ok_or(StoreError::NoKeys)?;
-        let keys = match variable(&["AWS_SESSION_TOKEN"]) {
+        let keys = match token {
             Some(token) => Credentials::new_with_token(key, secret, token),
             None => Credentials::new(key, secret),
         };
@@ -82,9 +83,25 @@ impl Store {
             .timeout_connect(Some(CONNECT))
             .timeout_recv_response(Some(SILENCE))
             .build();
-        let pace = Pace::new(bytes_per_s);
         let given_up = Arc::default();
         Ok(Store { agent: config.into(), bucket, keys, endpoint, pace, given_up })
+    }
+
+    /// Whether it answers and knows the keys, tried once: for whoever has another way.
+    pub fn reach(&mut self, prefix: &str) -> Result<(), StoreError> {
+        let mut action = self.bucket.list_objects_v2(Some(&self.keys));
+        action.with_prefix(prefix);
+        action.with_max_keys(1);
+        let url = action.sign(SIGNED);
+        match self.call_once(&http::Method::GET, &url, None, 0) {
+            Ok(answer) if answer.status().is_success() => Ok(()),
+            Ok(mut answer) => {
+                let status = answer.status().as_u16();
+                let text = answer.body_mut().read_to_string().unwrap_or_default();
+                Err(self.refused(prefix, status, &text))
+            }
+            Err(error) => Err(self.away(&error)),
+        }
     }
 
     /// Once this is true nothing is brought any more, and nothing is tried again.
@@ -120,10 +137,14 @@ impl Store {
         let brought = self.put_parts(key, &upload, first, &mut next);
         if brought.is_err() {
             // What was brought of it would be paid for.
-            let url = self.bucket.abort_multipart_upload(Some(&self.keys), key, &upload);
-            let _ = self.call(key, http::Method::DELETE, &url.sign(SIGNED), None);
+            let _ = self.abort(key, &upload);
         }
         brought
+    }
+
+    fn abort(&mut self, key: &str, upload: &str) -> Result<(), StoreError> {
+        let url = self.bucket.abort_multipart_upload(Some(&self.keys), key, upload).sign(SIGNED);
+        self.call(key, http::Method::DELETE, &url, None).map(drop)
     }
 
     fn begin_parts(&mut self, key: &str) -> Result<String, StoreError> {
@@ -254,6 +275,26 @@ impl Store {
             Err(StoreError::Missing(_)) => Ok(()),
             gone => gone.map(|_| ()),
         }
+    }
+
+    /// Gives up what whoever began to bring it in parts never ended. Nobody may be bringing
+    /// anything whose name begins so. Returns how many there were.
+    pub fn abort_begun(&mut self, prefix: &str) -> Result<usize, StoreError> {
+        let mut all = 0;
+        // Each call gives up all that it is told of, so the next one begins anew.
+        for _ in 0..MOST_PAGES {
+            let url = uploads::list(&self.bucket, &self.keys, prefix, SIGNED);
+            let text = self.text(prefix, http::Method::GET, &url, None)?;
+            let begun = uploads::parse(&text, prefix);
+            for (key, upload) in &begun {
+                self.abort(key, upload)?;
+            }
+            all += begun.len();
+            if begun.is_empty() || !uploads::are_more(&text) {
+                break;
+            }
+        }
+        Ok(all)
     }
 
     fn text(

@@ -54,6 +54,10 @@ impl Key {
         Some(Key(key))
     }
 
+    pub fn bytes(&self) -> &[u8; KEY_BYTES] {
+        &self.0
+    }
+
     /// The key that a file has.
     pub fn read(path: &Path) -> io::Result<Key> {
         let bytes = Zeroizing::new(fs::read(path)?);

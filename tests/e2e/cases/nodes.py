@@ -73,9 +73,10 @@ class Nodes(Job):
 class Points:
     """Of a job over nodes whose controller waits at the points that are armed."""
 
-    def __init__(self, *arguments, **more):
+    def __init__(self, *arguments, env=None, **more):
         self.points = tempfile.mkdtemp(prefix="eyrie-test-")
-        super().__init__(*arguments, env={"EYRIE_POINTS": self.points}, **more)
+        env = {"EYRIE_POINTS": self.points, **(env or {})}
+        super().__init__(*arguments, env=env, **more)
 
     def close(self):
         super().close()

@@ -1,16 +1,99 @@
-//! The archive, which the controller keeps for a job that is saved as a whole: images go there and
-//! come from there as they do to and from other nodes.
+//! The archive, which the controller keeps for a job that is saved as a whole, and the object store
+//! beside it: images are brought there from here, past the controller where there is a way.
 //!
-//! Kept true: what is brought of a rank is all that it did; a damaged image is not brought.
+//! Kept true: what is brought of a rank is all that it did; a damaged image is not brought; what
+//! cannot go past the controller goes through it; what is not wanted any more is brought no
+//! further.
 
 use super::Agent;
 use super::cut::recorded;
 use super::death::check_image;
 use super::network::bring;
+use crate::depot::{Carrier, DepotError, Shared, StoreWay, Ways};
+use crate::files;
+use crate::home;
+use crate::points;
 use crate::recovery::ARCHIVE;
+use crate::store::{Identity, Members};
 use eyrie_control::node::{Choice, FromNode};
+use eyrie_control::{Delivered, StoredFile, Way};
+use eyrie_objects::Pace;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Ranks whose images are brought at a time; of each a part of an object is in memory.
+const AT_A_TIME: u32 = 4;
+/// How long the end of a node waits for what is being brought, which ends behind the call that is
+/// under way.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// What is being brought from here.
+#[derive(Default)]
+pub(super) struct Deposits {
+    /// The ways past the controller, and the number that they are for.
+    ways: Option<(u32, Arc<Offered>)>,
+    given_up: Arc<AtomicBool>,
+    turns: Arc<Turns>,
+}
+
+/// Ways past the controller.
+struct Offered {
+    ways: Ways,
+    pace: Pace,
+}
+
+/// How many are bringing something, and how many may at a time.
+#[derive(Default)]
+struct Turns {
+    busy: Mutex<u32>,
+    left: Condvar,
+}
+
+/// The turn of one who brings something, to its end.
+struct Turn(Arc<Turns>);
+
+impl Turns {
+    fn take(self: Arc<Turns>) -> Turn {
+        let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = self.left.wait_while(busy, |busy| *busy >= AT_A_TIME);
+        *free.unwrap_or_else(PoisonError::into_inner) += 1;
+        Turn(self)
+    }
+
+    /// Waits until nobody brings anything, but not for long.
+    fn wait(&self) {
+        let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.left.wait_timeout_while(busy, ENDING, |busy| *busy > 0));
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *self.0.busy.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.left.notify_all();
+    }
+}
+
+/// The images of a rank on their way.
+struct Deposit {
+    own: Identity,
+    members: Members,
+    images: PathBuf,
+    rank: u32,
+    generations: Vec<u32>,
+    offered: Option<Arc<Offered>>,
+    given_up: Arc<AtomicBool>,
+}
+
+/// What was brought, but for what was recorded.
+type Brought = (Way, Option<String>, Vec<StoredFile>, u64);
 
 impl Agent {
     /// The archive is here from now on.
@@ -23,28 +106,174 @@ impl Agent {
         members.push(archive);
     }
 
+    /// These ways past the controller are there.
+    pub(super) fn take_ways(&mut self, attempt: u32, sealed: &[u8]) {
+        self.end_deposits();
+        let Some(network) = &self.network else { return };
+        match Ways::open(network.own.secret.key(), sealed) {
+            Ok(ways) => {
+                let pace = Pace::new(Some(ways.rate_bytes));
+                self.deposits.ways = Some((attempt, Arc::new(Offered { ways, pace })));
+            }
+            Err(error) => tracing::warn!(%error, "images go through the controller"),
+        }
+    }
+
+    /// What is being brought is not wanted any more.
+    pub(super) fn end_deposits(&mut self) {
+        let given_up = std::mem::take(&mut self.deposits.given_up);
+        given_up.store(true, Ordering::Relaxed);
+        self.deposits.ways = None;
+    }
+
+    /// The same at the end of this node: nothing may come to a store behind it.
+    pub(super) fn await_deposits(&mut self) {
+        self.end_deposits();
+        self.deposits.turns.wait();
+    }
+
     /// Brings what is here of a rank to the archive.
     pub(super) fn deposit(&mut self, attempt: u32, rank: u32, generations: Vec<u32>) {
         let told = move |result| FromNode::Deposited { attempt, rank, result };
         let Some(network) = &self.network else { return };
-        let (own, members) = (network.own.clone(), Arc::clone(&network.members));
-        let (images, out) = (self.place.images.clone(), Arc::clone(&self.out));
+        let offered = self.deposits.ways.as_ref().filter(|(number, _)| *number == attempt);
+        let deposit = Deposit {
+            own: network.own.clone(),
+            members: Arc::clone(&network.members),
+            images: self.place.images.clone(),
+            rank,
+            generations,
+            offered: offered.map(|(_, offered)| Arc::clone(offered)),
+            given_up: Arc::clone(&self.deposits.given_up),
+        };
         let (job, size) = (self.place.id.clone(), self.size());
+        let (turns, out) = (Arc::clone(&self.deposits.turns), Arc::clone(&self.out));
         let determinants = recorded(&self.segment, rank);
         let work = move || {
-            let newest = generations.last().copied().unwrap_or(0);
-            let result = match check_image(&images, &job, rank, newest, size) {
-                Choice::Refused { why, .. } | Choice::Unfit(why) => {
-                    Err(format!("its checkpoint {newest}: {why}"))
-                }
-                _ => bring(&own, &members, &images, rank, generations.into_iter(), ARCHIVE.node)
-                    .map_err(|e| e.to_string()),
-            };
-            out(told(result.map(|()| determinants)));
+            let turn = turns.take();
+            let brought = deposit.carry_out(&job, size);
+            drop(turn);
+            out(told(brought.map(|(way, why, files, sent_bytes)| {
+                Box::new(Delivered { determinants, way, why, files, sent_bytes })
+            })));
         };
         let thread = std::thread::Builder::new().name(String::from("eyrie-deposit"));
         if let Err(error) = thread.spawn(work) {
             self.say(told(Err(error.to_string())));
         }
+    }
+}
+
+impl Deposit {
+    fn carry_out(&self, job: &str, size: u32) -> Result<Brought, String> {
+        self.still_wanted()?;
+        let newest = self.generations.last().copied().unwrap_or(0);
+        match check_image(&self.images, job, self.rank, newest, size) {
+            Choice::Refused { why, .. } | Choice::Unfit(why) => {
+                return Err(format!("its checkpoint {newest}: {why}"));
+            }
+            _ => {}
+        }
+        points::reach("store-0");
+        let mut why = None;
+        if let Some(offered) = &self.offered {
+            match self.past(offered) {
+                Ok(brought) => return Ok(brought),
+                Err(error) => why = Some(error),
+            }
+        }
+        self.still_wanted()?;
+        let generations = self.generations.iter().copied();
+        bring(&self.own, &self.members, &self.images, self.rank, generations, ARCHIVE.node)
+            .map_err(|e| e.to_string())?;
+        Ok((Way::Controller, why, Vec::new(), 0))
+    }
+
+    fn still_wanted(&self) -> Result<(), String> {
+        match self.given_up.load(Ordering::Relaxed) {
+            true => Err(String::from("it is not wanted any more")),
+            false => Ok(()),
+        }
+    }
+
+    /// Brings it past the controller. An error says why not.
+    fn past(&self, offered: &Offered) -> Result<Brought, String> {
+        let mut why = None;
+        if let Some(way) = &offered.ways.store {
+            match self.send(way, offered) {
+                Ok(brought) => return Ok(brought),
+                Err(error) => why = Some(error),
+            }
+            self.still_wanted()?;
+        }
+        let shared = offered.ways.folder.as_ref().map(|shared| self.to_folder(shared));
+        match (shared, why) {
+            (Some(Ok(())), why) => Ok((Way::Folder, why, Vec::new(), 0)),
+            (_, Some(why)) => Err(why),
+            (Some(Err(error)), None) => Err(error.to_string()),
+            (None, None) => Err(String::from("no other way is known")),
+        }
+    }
+
+    fn send(&self, way: &StoreWay, offered: &Offered) -> Result<Brought, String> {
+        let mut carrier = way.carrier(offered.pace.clone()).map_err(|e| e.to_string())?;
+        carrier.heed(Arc::clone(&self.given_up));
+        carrier.reach().map_err(|e| e.to_string())?;
+        self.to_store(&mut carrier, offered).map_err(|e| e.to_string())
+    }
+
+    /// Names of all files.
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for generation in &self.generations {
+            let all = files::all(&self.images, self.rank, *generation);
+            names.extend(all.map_err(io::Error::other)?);
+        }
+        Ok(names)
+    }
+
+    fn to_store(&self, carrier: &mut Carrier, offered: &Offered) -> Result<Brought, DepotError> {
+        let failed = |e| DepotError::File(self.images.clone(), e);
+        let (mut files, mut sent_bytes) = (Vec::new(), 0);
+        for name in self.names().map_err(failed)? {
+            let path = self.images.join(&name);
+            let name = format!("{}/{name}", home::IMAGES);
+            let (file, sent) = carrier.bring(&name, &path, &offered.ways.there)?;
+            files.push(file);
+            sent_bytes += sent;
+        }
+        Ok((Way::Store, None, files, sent_bytes))
+    }
+
+    /// Writes into the job's folder, if that is the same here as at the controller.
+    fn to_folder(&self, shared: &Shared) -> io::Result<()> {
+        let folder = Path::new(OsStr::from_bytes(&shared.folder));
+        let other = || io::Error::other("this node does not see the job's folder");
+        let found = fs::read(folder.join(&shared.probe)).map_err(|_| other())?;
+        if found != shared.content {
+            return Err(other());
+        }
+        for name in self.names()? {
+            self.copy_in(folder, &name)?;
+        }
+        File::open(folder)?.sync_all()
+    }
+
+    /// Copies a file there, unless it is there: a generation of a rank is written once.
+    fn copy_in(&self, folder: &Path, name: &str) -> io::Result<()> {
+        let (from, to) = (self.images.join(name), folder.join(name));
+        let bytes = fs::metadata(&from)?.len();
+        if fs::metadata(&to).is_ok_and(|there| there.len() == bytes) {
+            return Ok(());
+        }
+        let unborn = folder.join(format!(".{name}.of-{}.part", self.own.node));
+        let copied = fs::copy(&from, &unborn)
+            .and_then(|_| File::open(&unborn)?.sync_all())
+            .and_then(|()| self.still_wanted().map_err(io::Error::other))
+            .and_then(|()| fs::rename(&unborn, &to));
+        if copied.is_err() {
+            let _ = fs::remove_file(&unborn);
+        }
+        copied
     }
 }

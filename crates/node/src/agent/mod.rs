@@ -270,6 +270,7 @@ pub(crate) struct Agent {
     verify: Option<verify::Verify>,
     /// Threads that read the logs of the segment; nothing of those is released meanwhile.
     reading_logs: u32,
+    deposits: archive::Deposits,
     trims: Vec<ToNode>,
     /// Source, receiver, position: acknowledgements for what is not written again yet.
     early: Vec<(u32, u32, u64)>,
@@ -335,6 +336,7 @@ impl Agent {
                 given_up: false,
                 verify,
                 reading_logs: 0,
+                deposits: archive::Deposits::default(),
                 trims: Vec::new(),
                 early: Vec::new(),
                 finished: false,
@@ -401,6 +403,8 @@ impl Agent {
             ToNode::Deposit { attempt, rank, generations } => {
                 self.deposit(attempt, rank, generations);
             }
+            ToNode::Ways { attempt, sealed } => self.take_ways(attempt, &sealed),
+            ToNode::EndDeposits => self.end_deposits(),
             ToNode::Force => self.force(),
             ToNode::Judge => self.judge(),
             ToNode::Gather { ranks, life } => self.gather(&ranks, life),
@@ -569,6 +573,7 @@ impl Agent {
 
     fn finish(&mut self) {
         let left = reap::clear() as u64;
+        self.await_deposits();
         self.finished = true;
         self.say(FromNode::Finished { left });
     }

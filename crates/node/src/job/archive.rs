@@ -8,6 +8,7 @@
 use super::journal::Entry;
 use super::nodes::State;
 use super::{BeginError, Job, Msg};
+use crate::depot::Redirects;
 use crate::files;
 use crate::home;
 use crate::membership::Member;
@@ -17,6 +18,7 @@ use crate::replicas::Words;
 use crate::saved::{SavedJob, SavedRank};
 use crate::store::Members;
 use eyrie_control::node::{Determinants, ToNode};
+use eyrie_control::{Delivered, Stored};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -40,6 +42,10 @@ pub(super) struct Archive {
     members: Members,
     /// What ranks are brought back from; none: nothing is to be.
     content: Option<Vec<SavedRank>>,
+    /// Files of that which are in an object store, and not in the folder.
+    stored: Option<Stored>,
+    /// The same, as those are told who ask for one.
+    elsewhere: Arc<Redirects>,
     /// Numbers of attempts to save the job.
     attempts: u32,
     /// What is saved is of no use any more.
@@ -67,8 +73,19 @@ impl Archive {
         Kept { places, holds: self.holds(), attempts }
     }
 
-    pub(super) fn of(ranks: &[SavedRank]) -> Archive {
-        Archive { content: Some(ranks.to_vec()), ..Archive::default() }
+    pub(super) fn of(ranks: Vec<SavedRank>, stored: Option<Stored>) -> Archive {
+        Archive { content: Some(ranks), stored, ..Archive::default() }
+    }
+
+    /// Who asks for what is in an object store is told so from now on. `key`: the file with what
+    /// that is encrypted with.
+    pub(super) fn redirect(&self, key: Option<&str>) {
+        self.elsewhere.set(self.stored.as_ref(), key);
+    }
+
+    /// Whether some of it is in an object store only.
+    pub(super) fn has_stored(&self) -> bool {
+        self.stored.is_some()
     }
 
     /// Whether ranks can be brought back from it.
@@ -82,8 +99,8 @@ impl Archive {
     }
 
     /// What is in it from now on.
-    pub(super) fn hold(&mut self, ranks: Vec<SavedRank>) {
-        self.content = Some(ranks);
+    pub(super) fn hold(&mut self, saved: SavedJob) {
+        (self.content, self.stored) = (Some(saved.ranks), saved.stored);
     }
 
     /// The number of the next attempt to bring something here.
@@ -119,12 +136,13 @@ impl Job {
         let mut folder = std::fs::DirBuilder::new();
         folder.recursive(true).mode(0o700).create(&images)?;
         let crew = self.crew.as_ref().ok_or_else(|| io::Error::other("it has no nodes"))?;
-        crew.open_archive(&images, &self.archive.members, &mut self.archive.places)?;
+        let Archive { members, elsewhere, places, .. } = &mut self.archive;
+        crew.open_archive(&images, members, elsewhere, places)?;
         self.tell_archive();
         Ok(())
     }
 
-    fn images(&self) -> PathBuf {
+    pub(super) fn images(&self) -> PathBuf {
         self.place.folder.join(home::IMAGES)
     }
 
@@ -153,6 +171,7 @@ impl Job {
         self.stop_flush();
         self.clear_leftovers();
         let attempt = self.archive.next_attempt();
+        self.offer_ways(attempt, None);
         for rank in 0..self.size() {
             let newest = self.rank(rank).retention.newest().map(|k| k.generation);
             let Some(newest) = newest else {
@@ -190,18 +209,18 @@ impl Job {
         &mut self,
         attempt: u32,
         rank: u32,
-        result: Result<Determinants, String>,
+        result: Result<Box<Delivered>, String>,
     ) {
         if self.flush.is_at(attempt) {
-            return self.brought(attempt, rank, result.map(drop));
+            return self.brought(attempt, rank, result);
         }
         let awaited = |c: &&mut Collecting| c.attempt == attempt && c.left.contains(&rank);
         let Some(collecting) = self.collecting().filter(awaited) else { return };
         match result {
             Err(why) => self.not_collected(&format!("rank {rank}: {why}")),
-            Ok(determinants) => {
+            Ok(delivered) => {
                 collecting.left.remove(&rank);
-                collecting.words.insert(rank, determinants);
+                collecting.words.insert(rank, delivered.determinants);
                 if collecting.left.is_empty()
                     && let Err(error) = self.sync_archive(attempt, self.needed_now())
                 {
@@ -320,7 +339,7 @@ impl Job {
             return;
         }
         self.leave_archive();
-        self.archive.content = None;
+        (self.archive.content, self.archive.stored) = (None, None);
         self.archive.outgrown = true;
     }
 
@@ -357,11 +376,13 @@ impl Job {
             let saved = SavedJob::read(&self.place.folder)?;
             // It may have been written just before the other's end.
             self.saves = self.saves.max(saved.number);
-            self.archive.content = Some(saved.ranks);
+            self.archive.hold(saved);
+            self.archive.redirect(self.spec.save_key.as_deref());
         }
         let (images, members) = (self.images(), Arc::clone(&self.archive.members));
+        let elsewhere = Arc::clone(&self.archive.elsewhere);
         for (place, crew) in kept.places.iter().zip(self.crew.iter().cycle()) {
-            crew.serve_archive(*place, &images, &members).map_err(BeginError::Daemon)?;
+            crew.serve_archive(*place, &images, &members, &elsewhere).map_err(BeginError::Daemon)?;
         }
         self.archive.places = kept.places;
         Ok(())
@@ -401,6 +422,14 @@ pub(super) fn needed(ranks: &[SavedRank]) -> Needed {
         saved.retention.files().into_iter().map(move |file| (rank, file))
     };
     (0u32..).zip(ranks).flat_map(of).collect()
+}
+
+/// Ranks of a state whose images are in an object store.
+pub(super) fn stored_ranks(state: &SavedJob) -> BTreeSet<u32> {
+    let images = format!("{}/", home::IMAGES);
+    let all = state.stored.iter().flat_map(|stored| &stored.files);
+    let named = all.filter_map(|f| files::parse(f.name.strip_prefix(&images)?));
+    named.map(|named| named.rank).collect()
 }
 
 /// Names of the files of all that is needed; an error unless all of them are there.

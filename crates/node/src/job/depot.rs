@@ -1,4 +1,5 @@
-//! `--save-to`: what lies in the job's folder goes to an object store as well, by a thread.
+//! `--save-to`: a state of the job goes to an object store, by a thread: its list, and what nodes
+//! did not bring there by themselves.
 //!
 //! Kept true: the job never waits for the store, but for the last state when it ends; what cannot
 //! be brought is told, and tried again until it is, or until there is a newer one; files stay as
@@ -6,10 +7,10 @@
 //! brought no further.
 
 use super::{Job, Msg, archive};
-use crate::depot::{Brought, Depot as Place};
+use crate::depot::{Brought, Depot as Place, There};
 use crate::home;
 use crate::saved::SavedJob;
-use eyrie_control::{EventKind, SavedTo};
+use eyrie_control::{EventKind, SavedTo, StoredFile};
 use eyrie_objects::Place as Url;
 use eyrie_vault::seal::Key;
 use std::fs;
@@ -30,8 +31,14 @@ const STAGED: &str = ".depot-";
 /// What the thread is to do.
 #[derive(PartialEq)]
 enum Order {
-    /// Bring this folder, which is then removed.
-    Bring(PathBuf),
+    /// Bring this folder, which is then removed, with what is there already.
+    Bring(PathBuf, Vec<StoredFile>),
+    /// Look what is there, for this attempt of nodes to bring something.
+    Survey(u32),
+    /// The same as `Bring`, of a state of so many bytes that counts only then; tried once.
+    Commit { attempt: u32, staged: PathBuf, files: Vec<StoredFile>, bytes: u64 },
+    /// Remove what is not needed any more. No node is bringing anything.
+    Tidy,
     /// Nobody is to go on with the job.
     Clear,
 }
@@ -47,6 +54,8 @@ pub struct Depot {
     unix_ms: Option<u64>,
     /// Nothing is to be brought any more.
     given_up: Arc<AtomicBool>,
+    /// Nobody is to go on with the job: nothing of it is to stay there.
+    clears: bool,
 }
 
 impl Depot {
@@ -57,7 +66,10 @@ impl Depot {
 
     /// Waits for the last state. `Err`: it could not be brought.
     pub fn close(mut self) -> Result<(), String> {
-        self.orders = None;
+        // No node brings anything any more.
+        let clear = self.orders.take().filter(|_| self.clears);
+        clear.iter().for_each(|orders| drop(orders.send(Order::Clear)));
+        drop(clear);
         let ended = self.thread.take().map_or(Ok(Ok(())), JoinHandle::join);
         ended.unwrap_or_else(|_| Err(String::from("its thread failed")))
     }
@@ -69,21 +81,81 @@ impl Job {
         if self.spec.save_to.is_none() {
             return;
         }
-        let brought = self.stage().and_then(|staged| self.order_depot(Order::Bring(staged)));
-        if let Err(error) = brought {
+        if let Err(error) = self.order_brought() {
             self.depot_failed(&error.to_string());
         }
+    }
+
+    fn order_brought(&mut self) -> io::Result<()> {
+        let state = SavedJob::read(&self.place.folder).map_err(io::Error::other)?;
+        let staged = self.stage(&state)?;
+        fs::hard_link(self.place.folder.join(home::SAVED), staged.join(home::SAVED))?;
+        let files = state.stored.map(|stored| stored.files).unwrap_or_default();
+        self.order_depot(Order::Bring(staged, files))
+    }
+
+    /// Has the store looked at, before nodes bring something there. Whether that is done.
+    pub(super) fn survey_depot(&mut self, attempt: u32) -> bool {
+        let ordered = self.order_depot(Order::Survey(attempt));
+        ordered.map_err(|error| self.depot_failed(&error.to_string())).is_ok()
+    }
+
+    /// It was looked at, or does not answer: then what is brought goes to the folder.
+    pub(super) fn surveyed(&mut self, attempt: u32, result: Result<Box<There>, String>) {
+        if let Err(why) = &result {
+            self.depot_failed(why);
+        }
+        self.order_deposits(attempt, result.ok().map(|there| *there));
+    }
+
+    /// Has a state of so many bytes committed there of which nodes have brought parts.
+    pub(super) fn commit_in_depot(
+        &mut self,
+        attempt: u32,
+        bytes: u64,
+        state: &SavedJob,
+    ) -> io::Result<()> {
+        self.input.sync()?;
+        let staged = self.stage(state)?;
+        state.write(&staged)?;
+        let files = state.stored.iter().flat_map(|stored| stored.files.iter().cloned()).collect();
+        self.order_depot(Order::Commit { attempt, staged, files, bytes })
+    }
+
+    /// It is there, or is not.
+    pub(super) fn committed(&mut self, attempt: u32, bytes: u64, result: Result<Brought, String>) {
+        let sent = self.flush.sent_bytes();
+        let result = result.map(|brought| {
+            let sent_bytes = brought.sent_bytes + sent;
+            self.in_depot(Ok(Brought { sent_bytes, ..brought }));
+            bytes
+        });
+        if let Err(why) = &result {
+            self.depot_failed(why);
+        }
+        self.flushed_to_depot(attempt, result);
+    }
+
+    pub(super) fn tidy_depot(&mut self) {
+        // It costs room only if it is not done.
+        let _ = self.order_depot(Order::Tidy);
     }
 
     /// Nobody is to go on with the job.
     pub(super) fn clear_depot(&mut self) {
         if self.spec.save_to.is_some() {
             self.flush.depot.given_up.store(true, Ordering::Relaxed);
-            let _ = self.order_depot(Order::Clear);
+            // When the last node has ended.
+            self.flush.depot.clears = self.begin_depot().is_ok();
         }
     }
 
-    fn order_depot(&mut self, order: Order) -> io::Result<()> {
+    /// The place of this job alone.
+    pub(super) fn depot_place(&self) -> String {
+        format!("{}/{}", self.spec.save_to.as_deref().unwrap_or_default(), self.place.id)
+    }
+
+    fn begin_depot(&mut self) -> io::Result<()> {
         if self.flush.depot.orders.is_none() {
             let url = self.spec.save_to.as_deref().unwrap_or_default();
             let url = Url::parse(url).map_err(io::Error::other)?.below(&self.place.id);
@@ -96,13 +168,18 @@ impl Job {
             self.flush.depot.thread = Some(std::thread::Builder::new().name(name).spawn(work)?);
             self.flush.depot.orders = Some(orders);
         }
+        Ok(())
+    }
+
+    fn order_depot(&mut self, order: Order) -> io::Result<()> {
+        self.begin_depot()?;
         let orders = self.flush.depot.orders.as_ref();
         let gone = || io::Error::other("the thread for the object store is gone");
         orders.and_then(|o| o.send(order).ok()).ok_or_else(gone)
     }
 
-    /// Gives the files of the state in the job's folder other names, under which they stay.
-    fn stage(&mut self) -> io::Result<PathBuf> {
+    /// Gives the files of a state that are in the job's folder other names, under which they stay.
+    fn stage(&mut self, state: &SavedJob) -> io::Result<PathBuf> {
         self.flush.depot.staged += 1;
         let folder = &self.place.folder;
         let staged = folder.join(format!("{STAGED}{}", self.flush.depot.staged));
@@ -111,11 +188,12 @@ impl Job {
         fs::create_dir(&staged)?;
         let (from, images) = (folder.join(home::IMAGES), staged.join(home::IMAGES));
         fs::create_dir(&images)?;
-        let state = SavedJob::read(folder).map_err(io::Error::other)?;
-        for name in archive::names(&from, &archive::needed(&state.ranks))? {
+        let stored = archive::stored_ranks(state);
+        let mut needed = archive::needed(&state.ranks);
+        needed.retain(|(rank, _)| !stored.contains(rank));
+        for name in archive::names(&from, &needed)? {
             fs::hard_link(from.join(&name), images.join(&name))?;
         }
-        fs::hard_link(folder.join(home::SAVED), staged.join(home::SAVED))?;
         // These are written on.
         for name in [home::STDIN, home::PRINTED] {
             match fs::copy(folder.join(name), staged.join(name)) {
@@ -149,11 +227,12 @@ impl Job {
     }
 
     pub(super) fn saved_to(&self) -> Option<SavedTo> {
-        let place = format!("{}/{}", self.spec.save_to.as_ref()?, self.place.id);
+        self.spec.save_to.as_ref()?;
         Some(SavedTo {
-            place,
+            place: self.depot_place(),
             unix_ms: self.flush.depot.unix_ms,
             error: self.flush.depot.told.clone(),
+            has_images: self.archive.has_stored(),
         })
     }
 
@@ -177,10 +256,48 @@ struct Way {
     given_up: Arc<AtomicBool>,
 }
 
+impl Way {
+    /// Brings a state; `tidy`: what was there before and is not needed goes at once.
+    fn bring(&self, staged: &Path, files: Vec<StoredFile>, tidy: bool) -> Result<Brought, String> {
+        let mut place = open(self)?;
+        let brought = place.bring(staged, files).map_err(|e| e.to_string())?;
+        if tidy {
+            // A failure here costs room only, until the next time.
+            let _ = place.tidy();
+        }
+        Ok(brought)
+    }
+
+    /// What is tried once, and told.
+    fn carry_out(&self, order: Order, tell: &UnboundedSender<Msg>) {
+        let told = match order {
+            Order::Survey(attempt) => {
+                let there = open(self).and_then(|mut p| p.survey().map_err(|e| e.to_string()));
+                Msg::Surveyed { attempt, result: there.map(Box::new) }
+            }
+            Order::Commit { attempt, staged, files, bytes } => {
+                let result = self.bring(&staged, files, false);
+                remove(&staged);
+                Msg::Committed { attempt, bytes, result }
+            }
+            Order::Tidy => {
+                let tidied = open(self).and_then(|mut p| p.tidy().map_err(|e| e.to_string()));
+                tidied.unwrap_or_else(|why| tracing::warn!("{} is not tidied: {why}", self.url));
+                return;
+            }
+            Order::Bring(..) | Order::Clear => return,
+        };
+        // Whoever gave it up knows.
+        if !self.given_up.load(Ordering::Relaxed) {
+            let _ = tell.send(told);
+        }
+    }
+}
+
 /// Carries out orders until there are no more, the newest state only. `Err`: the last one is not
 /// in the store.
 fn serve(way: &Way, orders: &Receiver<Order>, tell: &UnboundedSender<Msg>) -> Result<(), String> {
-    let mut waiting: Option<PathBuf> = None;
+    let mut waiting: Option<(PathBuf, Vec<StoredFile>)> = None;
     loop {
         let order = match &waiting {
             Some(_) => orders.recv_timeout(RETRY),
@@ -189,10 +306,19 @@ fn serve(way: &Way, orders: &Receiver<Order>, tell: &UnboundedSender<Msg>) -> Re
         let over = order == Err(RecvTimeoutError::Disconnected);
         let mut clear = false;
         for order in order.into_iter().chain(orders.try_iter()) {
-            waiting.take().iter().for_each(|old| remove(old));
             match order {
-                Order::Bring(staged) => waiting = Some(staged),
-                Order::Clear => clear = true,
+                Order::Bring(staged, files) => {
+                    waiting.replace((staged, files)).iter().for_each(|(old, _)| remove(old));
+                }
+                Order::Clear => {
+                    waiting.take().iter().for_each(|(old, _)| remove(old));
+                    clear = true;
+                }
+                once => {
+                    // A newer state is on its way, and what nodes bring of it is named by no list.
+                    waiting.take().iter().for_each(|(old, _)| remove(old));
+                    way.carry_out(once, tell);
+                }
             }
         }
         if clear {
@@ -200,13 +326,13 @@ fn serve(way: &Way, orders: &Receiver<Order>, tell: &UnboundedSender<Msg>) -> Re
             cleared.map_err(|why| format!("what {} has is not removed: {why}", way.url))?;
         }
         let mut result = Ok(());
-        if let Some(staged) = waiting.take() {
-            let brought = open(way).and_then(|mut p| p.bring(&staged).map_err(|e| e.to_string()));
+        if let Some((staged, files)) = waiting.take() {
+            let brought = way.bring(&staged, files.clone(), true);
             result = brought.as_ref().map(|_| ()).map_err(String::clone);
             if result.is_ok() || over {
                 remove(&staged);
             } else {
-                waiting = Some(staged);
+                waiting = Some((staged, files));
             }
             // Whoever gave it up knows.
             if !way.given_up.load(Ordering::Relaxed) {

@@ -7,19 +7,26 @@
 //! Kept true: what was brought before stays until all of the next state is on disk, and is in its
 //! place at once (`saved`); files that are being brought are not removed on the nodes; what cannot
 //! be brought is told and costs the job nothing.
+//!
+//! Nodes bring what they have past the controller where they can (`ways`): with `--save-to` into
+//! the object store, of which the folder then has the names only, else into the folder.
 
 use super::Job;
 use super::archive;
 use super::cut::Cut;
+use super::ways::Routes;
+use crate::depot::There;
 use crate::home;
 use crate::membership::Member;
 use crate::monitor;
 use crate::saved::SavedJob;
-use eyrie_control::EventKind;
-use eyrie_control::SavedSet;
 use eyrie_control::node::ToNode;
+use eyrie_control::{Delivered, EventKind, SavedSet, SavedWay, Stored};
 use std::collections::BTreeSet;
 use std::time::UNIX_EPOCH;
+
+/// Between two attempts when the object store does not take the last of a state.
+const RETRY_MS: u64 = 5000;
 
 /// What is brought to the job's folder, and when.
 #[derive(Default)]
@@ -38,6 +45,10 @@ pub(super) struct Flush {
     pub(super) there: Option<SavedSet>,
     /// Where it is brought besides.
     pub(super) depot: super::depot::Depot,
+    /// How the newest one was brought, by node.
+    pub(super) ways: Vec<SavedWay>,
+    /// Not to be tried before, whatever falls due.
+    not_before_ms: u64,
 }
 
 /// A state that is being brought.
@@ -47,9 +58,16 @@ struct Bringing {
     reached: u32,
     left: BTreeSet<u32>,
     state: SavedJob,
+    /// How ranks were brought.
+    routes: Routes,
 }
 
 impl Flush {
+    /// What nodes have sent to the object store of what is being brought.
+    pub(super) fn sent_bytes(&self) -> u64 {
+        self.bringing.as_ref().map_or(0, |b| b.routes.sent_bytes())
+    }
+
     /// Whether this attempt to bring something is one of these.
     pub(super) fn is_at(&self, attempt: u32) -> bool {
         self.bringing.as_ref().is_some_and(|b| b.attempt == attempt)
@@ -71,6 +89,7 @@ impl Job {
     /// Whether it is time for one.
     pub(super) fn may_flush(&self, now: u64) -> bool {
         let busy = self.flush.bringing.is_some() || self.suspend.is_some();
+        let busy = busy || now < self.flush.not_before_ms;
         let due = match self.spec.save_every_generations {
             0 => now >= self.flush.due_ms,
             // They may have gone back since.
@@ -117,20 +136,40 @@ impl Job {
             return self.flush_failed(&error.to_string());
         }
         self.clear_leftovers();
-        for (rank, saved) in (0u32..).zip(&state.ranks) {
-            // The newest is the last, behind what it needs.
-            let generations = saved.retention.files();
+        let (begun_ms, left) = (self.ranks_ms(), (0..self.size()).collect());
+        let (reached, routes) = (self.reached(), Routes::default());
+        self.flush.bringing = Some(Bringing { attempt, begun_ms, reached, left, state, routes });
+        // The store is looked at first, by its thread.
+        if self.spec.save_to.is_none() || !self.survey_depot(attempt) {
+            self.order_deposits(attempt, None);
+        }
+    }
+
+    /// Has nodes bring what they have; `there`: what is in the object store, if it answers.
+    pub(super) fn order_deposits(&mut self, attempt: u32, there: Option<There>) {
+        let Some(bringing) = self.flush.bringing.as_ref().filter(|b| b.attempt == attempt) else {
+            return;
+        };
+        // The newest is the last, behind what it needs.
+        let ranks = (0u32..).zip(&bringing.state.ranks);
+        let all: Vec<_> = ranks.map(|(rank, saved)| (rank, saved.retention.files())).collect();
+        self.offer_ways(attempt, there);
+        for (rank, generations) in all {
             self.to_home(rank, ToNode::Deposit { attempt, rank, generations });
         }
-        let (begun_ms, left) = (self.ranks_ms(), (0..self.size()).collect());
-        let reached = self.reached();
-        self.flush.bringing = Some(Bringing { attempt, begun_ms, reached, left, state });
     }
 
     /// A node has brought what there was of a rank, or could not.
-    pub(super) fn brought(&mut self, attempt: u32, rank: u32, result: Result<(), String>) {
+    pub(super) fn brought(
+        &mut self,
+        attempt: u32,
+        rank: u32,
+        result: Result<Box<Delivered>, String>,
+    ) {
+        let node = self.placement.home(rank);
         let Some(bringing) = &mut self.flush.bringing else { return };
-        let synced = match result {
+        let taken = result.and_then(|delivered| bringing.routes.take(node, rank, *delivered));
+        let synced = match taken {
             Err(why) => Err(format!("rank {rank}: {why}")),
             Ok(()) => {
                 bringing.left.remove(&rank);
@@ -138,7 +177,9 @@ impl Job {
                     return;
                 }
                 let needed = archive::needed(&bringing.state.ranks);
-                self.sync_archive(attempt, needed).map_err(|e| e.to_string())
+                let here = needed.into_iter().filter(|(r, _)| !bringing.routes.is_stored(*r));
+                let here = here.collect();
+                self.sync_archive(attempt, here).map_err(|e| e.to_string())
             }
         };
         if let Err(why) = synced {
@@ -148,15 +189,66 @@ impl Job {
 
     /// All of it is on disk, or cannot be: commits it.
     pub(super) fn flushed(&mut self, result: Result<u64, String>) {
-        let Some(bringing) = self.flush.bringing.take() else { return };
-        let written = result.and_then(|bytes| self.write_saved(&bringing.state).map(|()| bytes));
-        let bytes = match written {
-            Ok(bytes) => bytes,
+        let Some(mut bringing) = self.flush.bringing.take() else { return };
+        let bytes = match result {
+            Ok(bytes) => bytes + bringing.routes.stored_bytes(),
             Err(why) => return self.flush_failed(&why),
         };
+        if bringing.routes.files().is_empty() {
+            return match self.write_saved(&bringing.state) {
+                Ok(()) => {
+                    self.flush_counts(bringing, bytes);
+                    self.bring_to_depot();
+                }
+                Err(why) => self.flush_failed(&why),
+            };
+        }
+        // The store's list names it first: what the folder names is there then.
+        let place = self.depot_place();
+        bringing.state.stored = Some(Stored { place, files: bringing.routes.files().to_vec() });
+        let ordered = self.commit_in_depot(bringing.attempt, bytes, &bringing.state);
+        self.flush.bringing = Some(bringing);
+        if let Err(error) = ordered {
+            self.flush_failed(&error.to_string());
+        }
+    }
+
+    /// The store has all of a state, and this is its file for the job's folder; or not.
+    pub(super) fn flushed_to_depot(&mut self, attempt: u32, result: Result<u64, String>) {
+        if !self.flush.is_at(attempt) {
+            return;
+        }
+        let Some(bringing) = self.flush.bringing.take() else { return };
+        let written = result.and_then(|bytes| {
+            self.write_saved(&bringing.state)?;
+            Ok(bytes)
+        });
+        match written {
+            Ok(bytes) => {
+                self.flush_counts(bringing, bytes);
+                self.tidy_depot();
+            }
+            Err(why) => {
+                self.flush.not_before_ms = self.ranks_ms().saturating_add(RETRY_MS);
+                self.flush_failed(&why);
+                self.flush.due_ms = self.flush.not_before_ms;
+                // As if it had not been due.
+                self.flush.reached = bringing.reached.saturating_sub(self.every_generations());
+            }
+        }
+    }
+
+    fn every_generations(&self) -> u32 {
+        self.spec.save_every_generations
+    }
+
+    /// What was brought is what the job can be restarted from.
+    fn flush_counts(&mut self, bringing: Bringing, bytes: u64) {
         self.saves = bringing.state.number;
         self.flush.reached = bringing.reached;
-        self.archive.hold(bringing.state.ranks);
+        self.flush.ways = bringing.routes.told();
+        self.archive.hold(bringing.state);
+        self.archive.redirect(self.spec.save_key.as_deref());
         // Images of what was there before have the archive among their holders.
         self.leave_archive();
         self.clear_archive();
@@ -165,9 +257,9 @@ impl Job {
         event.bytes = Some(bytes);
         event.generation = Some(self.archive.newest());
         event.took_ms = Some(took_ms as f64);
+        event.text = bringing.routes.to_string();
         self.log_event(event);
         self.step(monitor::Input::Kept);
-        self.bring_to_depot();
         self.note_flushed();
         self.flush.told = None;
         self.rest_from_flush();
@@ -191,7 +283,9 @@ impl Job {
             self.say(format!("{text}, what is there stays: {why}"));
             self.flush.told = Some(why.to_string());
         }
-        self.flush.bringing = None;
+        if self.flush.bringing.take().is_some() {
+            self.to_all(&ToNode::EndDeposits);
+        }
         self.flush.reached = self.reached();
         self.clear_archive();
         self.rest_from_flush();
@@ -200,7 +294,9 @@ impl Job {
     /// Gives up what is being brought: ranks go back, or the job is being saved.
     pub(super) fn stop_flush(&mut self) {
         self.forget_cut();
-        self.flush.bringing = None;
+        if self.flush.bringing.take().is_some() {
+            self.to_all(&ToNode::EndDeposits);
+        }
         self.remove_put_off();
     }
 

@@ -49,6 +49,7 @@ mod unit_leave;
 mod units;
 mod vault;
 mod verify;
+mod ways;
 
 use crate::crew::{Crew, Heard, Wired};
 use crate::ha::News;
@@ -172,6 +173,17 @@ pub enum Msg {
     },
     /// From the thread of the object store.
     InDepot {
+        result: Result<crate::depot::Brought, String>,
+    },
+    /// What is in it, for an attempt to bring something there.
+    Surveyed {
+        attempt: u32,
+        result: Result<Box<crate::depot::There>, String>,
+    },
+    /// A state of which nodes have brought parts, so many bytes in all, is in it, or cannot be.
+    Committed {
+        attempt: u32,
+        bytes: u64,
         result: Result<crate::depot::Brought, String>,
     },
     /// Nodes that were told to end had time to say so.
@@ -563,6 +575,8 @@ impl Job {
             Msg::Room => self.grant_output(),
             Msg::LooksOver { ask } => self.looks_over(ask),
             Msg::InDepot { result } => self.in_depot(result),
+            Msg::Surveyed { attempt, result } => self.surveyed(attempt, result),
+            Msg::Committed { attempt, bytes, result } => self.committed(attempt, bytes, result),
             Msg::NoticesOver => self.heed_notices(),
             Msg::GraceOver => self.step(monitor::Input::GraceOver),
             Msg::Stop { signal: libc::SIGTERM | libc::SIGHUP } if self.saves_in_slurm() => {}

@@ -172,6 +172,7 @@ impl Job {
             malformed_frames: self.malformed
                 + self.crew.as_ref().map_or(0, |c| c.turned_away.now().total()),
             saved_to: self.saved_to(),
+            saved_ways: self.flush.ways.clone(),
             suspended: self.suspension(),
             suspended_ms: self.halt.rule.stood_ms(self.now_ms()),
             ranks: (0u32..).zip(&self.ranks).map(|(n, r)| self.rank_status(n, r)).collect(),

@@ -247,6 +247,7 @@ impl Job {
             recoveries: self.recoveries,
             rollbacks: self.rollbacks,
             status: serde_json::to_vec(&status)?,
+            stored: None,
         })
     }
 
@@ -258,7 +259,8 @@ impl Job {
         self.loans = saved.loans;
         (self.recoveries, self.rollbacks) = (saved.recoveries, saved.rollbacks);
         if self.many() {
-            self.archive = Archive::of(&saved.ranks);
+            self.archive = Archive::of(saved.ranks.clone(), saved.stored);
+            self.archive.redirect(self.spec.save_key.as_deref());
             self.note_flushed();
         }
         for (rank, known) in (0u32..).zip(saved.ranks) {

@@ -4,15 +4,22 @@
 //! Kept true: a state is there when its list is, which is written last; the one before stays until
 //! then; what no list names is removed; what is fetched is held against its hash.
 
+mod carrier;
+mod ways;
+
+pub(crate) use ways::{FetchOrder, Redirects, Shared, StoreWay, Ways};
+pub use carrier::{Carrier, There};
+
 use crate::home;
-use eyrie_objects::{Place, Store, StoreError};
-use eyrie_vault::disk;
+use carrier::DATA;
+use eyrie_control::StoredFile;
+use eyrie_objects::{Access, Object, Pace, Place, StoreError};
 use eyrie_vault::seal::Key;
 use eyrie_vault::stream::{self, OpenError};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,14 +27,10 @@ use std::sync::atomic::AtomicBool;
 
 /// Version of lists.
 const FORMAT: u32 = 1;
-/// How the names of lists, and of what they name, begin.
+/// How the names of lists begin.
 const LISTS: &str = "state-";
-const DATA: &str = "data/";
 /// Lists that are kept.
 const KEPT: usize = 2;
-const READ_BYTES: usize = 1 << 20;
-/// What is encrypted lies here, in the folder that it comes from or goes to, for a moment.
-const SEALED: &str = ".sealed";
 
 #[derive(Debug, thiserror::Error)]
 pub enum DepotError {
@@ -49,16 +52,7 @@ pub enum DepotError {
 #[derive(Debug, Serialize, Deserialize)]
 struct List {
     format: u32,
-    files: Vec<Part>,
-}
-
-/// One file: its name in the job's folder, and the object that holds it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Part {
-    name: String,
-    object: String,
-    bytes: u64,
-    hash: String,
+    files: Vec<StoredFile>,
 }
 
 /// What was brought.
@@ -92,10 +86,7 @@ impl DepotError {
 
 /// The states of one job.
 pub struct Depot {
-    place: Place,
-    store: Store,
-    /// If all of it is encrypted.
-    key: Option<Key>,
+    carrier: Carrier,
 }
 
 impl Depot {
@@ -105,55 +96,63 @@ impl Depot {
         bytes_per_s: Option<u64>,
         key: Option<Key>,
     ) -> Result<Depot, StoreError> {
-        let store = Store::open(&place, bytes_per_s)?;
-        Ok(Depot { place, store, key })
+        let carrier = Carrier::with(place, Access::from_env()?, Pace::new(bytes_per_s), key)?;
+        Ok(Depot { carrier })
     }
 
     /// Once this is true nothing is brought any more.
     pub fn heed(&mut self, given_up: Arc<AtomicBool>) {
-        self.store.heed(given_up);
+        self.carrier.heed(given_up);
     }
 
     /// Whether it can be spoken to: for an error before a job begins.
     pub fn check(&mut self) -> Result<(), StoreError> {
-        let key = self.place.key(".eyrie-check");
-        self.store.put(&key, b"")?;
-        self.store.delete(&key)
+        let key = self.carrier.place.key(".eyrie-check");
+        self.carrier.store.put(&key, b"")?;
+        self.carrier.store.delete(&key)
     }
 
-    /// Brings the files of a folder as one state; what is there already is not sent again.
-    pub fn bring(&mut self, folder: &Path) -> Result<Brought, DepotError> {
+    /// Looks what is there.
+    pub fn survey(&mut self) -> Result<There, DepotError> {
         let all = self.objects()?;
         let lists = self.lists(&all);
-        let there: BTreeSet<&str> = all.iter().map(String::as_str).collect();
-        let known = self.known(&lists);
+        let list = match (&self.carrier.key, lists.last()) {
+            (Some(_), Some((_, name))) => self.read(&name.clone()).ok(),
+            _ => None,
+        };
+        let files = list.into_iter().flat_map(|list| list.files);
+        let named = files.map(|file| ((file.name, file.hash), file.object)).collect();
+        let objects = all.into_iter().filter(|name| name.starts_with(DATA)).collect();
+        Ok(There { objects, named })
+    }
+
+    /// Brings the files of a folder as one state, with those that others have brought; what is
+    /// there already is not sent again.
+    pub fn bring(
+        &mut self,
+        folder: &Path,
+        brought_by_others: Vec<StoredFile>,
+    ) -> Result<Brought, DepotError> {
+        let there = self.survey()?;
+        let mut files = brought_by_others;
         let mut brought = Brought::default();
-        let mut files = Vec::new();
+        brought.bytes = files.iter().map(|file| file.bytes).sum();
         for name in names(folder)? {
-            self.store.still_wanted()?;
-            let path = folder.join(&name);
-            let failed = |e| DepotError::File(path.clone(), e);
-            let (hash, bytes) = hash(&path).map_err(failed)?;
-            let object = match (&self.key, known.get(&(name.clone(), hash.clone()))) {
-                (None, _) => format!("{DATA}{}.{hash}", name.replace('/', ".")),
-                (Some(_), Some(object)) => object.clone(),
-                // What it is called, and a hash of it, would tell something of it.
-                (Some(_), None) => {
-                    let random: u128 = u128::from_le_bytes(disk::random().map_err(failed)?);
-                    format!("{DATA}{random:032x}")
-                }
-            };
-            if !there.contains(object.as_str()) {
-                brought.sent_bytes += self.send(&object, &path, folder)?;
-            }
-            brought.bytes += bytes;
-            files.push(Part { name, object, bytes, hash });
+            let (file, sent) = self.carrier.bring(&name, &folder.join(&name), &there)?;
+            brought.sent_bytes += sent;
+            brought.bytes += file.bytes;
+            files.push(file);
         }
+        crate::points::reach("store-1");
+        // Whoever brought it has said so; a list that names what is not there would be no state.
+        let all = self.list()?;
+        self.carrier.are_there(&files, &all)?;
+        let lists = self.lists(&self.names_here(all));
         let next = lists.last().map_or(1, |(number, _)| number + 1);
         let list = List { format: FORMAT, files };
         let text = serde_json::to_vec_pretty(&list).unwrap_or_default();
         let name = format!("{LISTS}{next:010}");
-        let text = match &self.key {
+        let text = match &self.carrier.key {
             None => text,
             Some(key) => {
                 let mut sealed = Vec::new();
@@ -162,56 +161,15 @@ impl Depot {
                 sealed
             }
         };
-        self.store.put(&self.place.key(&name), &text)?;
-        // A failure here costs room only, until the next time.
-        let _ = self.tidy();
+        self.carrier.store.still_wanted()?;
+        self.carrier.store.put(&self.carrier.place.key(&name), &text)?;
+        crate::points::reach("store-2");
         Ok(brought)
     }
 
-    /// With a key: which object has a file of the newest state, by its name and hash.
-    fn known(&mut self, lists: &[(u64, String)]) -> BTreeMap<(String, String), String> {
-        let list = match (&self.key, lists.last()) {
-            (Some(_), Some((_, name))) => self.read(&name.clone()).ok(),
-            _ => None,
-        };
-        let parts = list.into_iter().flat_map(|list| list.files);
-        parts.map(|part| ((part.name, part.hash), part.object)).collect()
-    }
-
-    /// Brings a file. Returns how many bytes were sent.
-    fn send(&mut self, object: &str, path: &Path, folder: &Path) -> Result<u64, DepotError> {
-        let to = self.place.key(object);
-        let Some(key) = &self.key else { return Ok(self.store.put_file(&to, path)?) };
-        let sealed = folder.join(SEALED);
-        let seal = || -> io::Result<()> {
-            let (mut from, mut to) = (File::open(path)?, File::create(&sealed)?);
-            stream::seal(key, object, &mut from, &mut to)
-        };
-        let done = seal().map_err(|e| DepotError::File(path.into(), e));
-        let done = done.and_then(|()| Ok(self.store.put_file(&to, &sealed)?));
-        let _ = fs::remove_file(&sealed);
-        done
-    }
-
-    /// Fetches what was brought so.
-    fn get(&mut self, object: &str, path: &Path, folder: &Path) -> Result<(), DepotError> {
-        let from = self.place.key(object);
-        let Some(key) = &self.key else {
-            return Ok(self.store.get_file(&from, path).map(drop)?);
-        };
-        let sealed = folder.join(SEALED);
-        let fetched = self.store.get_file(&from, &sealed);
-        let open = || -> Result<(), OpenError> {
-            let (mut from, mut to) = (File::open(&sealed)?, File::create(path)?);
-            stream::open(key, object, &mut from, &mut to).map(drop)
-        };
-        let done = fetched.map_err(DepotError::from).and_then(|_| Ok(open()?));
-        let _ = fs::remove_file(&sealed);
-        done
-    }
-
-    /// Removes old lists, and what none names any more.
-    fn tidy(&mut self) -> Result<(), DepotError> {
+    /// Removes old lists, and what none names any more, also what others began to bring and did
+    /// not end: nobody may be bringing anything.
+    pub fn tidy(&mut self) -> Result<(), DepotError> {
         let all = self.objects()?;
         let lists = self.lists(&all);
         let (old, kept) = lists.split_at(lists.len().saturating_sub(KEPT));
@@ -220,13 +178,23 @@ impl Depot {
             needed.extend(self.read(name)?.files.into_iter().map(|part| part.object));
         }
         for (_, name) in old {
-            self.store.delete(&self.place.key(name))?;
+            self.delete(name)?;
         }
         let data = all.iter().filter(|name| name.starts_with(DATA));
         for name in data.filter(|name| !needed.contains(*name)) {
-            self.store.delete(&self.place.key(name))?;
+            self.delete(name)?;
         }
+        self.abort_begun()
+    }
+
+    fn abort_begun(&mut self) -> Result<(), DepotError> {
+        let begun = self.carrier.place.key(DATA);
+        self.carrier.store.abort_begun(&begun)?;
         Ok(())
+    }
+
+    fn delete(&mut self, name: &str) -> Result<(), StoreError> {
+        self.carrier.store.delete(&self.carrier.place.key(name))
     }
 
     /// Fetches the newest state that is whole into a folder that is empty.
@@ -242,8 +210,8 @@ impl Depot {
             }
         }
         Err(match damaged.into_iter().next() {
-            Some(why) => DepotError::Damaged(self.place.clone(), why),
-            None => DepotError::Nothing(self.place.clone()),
+            Some(why) => DepotError::Damaged(self.carrier.place.clone(), why),
+            None => DepotError::Nothing(self.carrier.place.clone()),
         })
     }
 
@@ -252,24 +220,16 @@ impl Depot {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&images);
         made.map_err(|e| DepotError::File(images, e))?;
         let mut all = 0;
-        for part in self.read(list)?.files {
-            let inside = Path::new(&part.name)
+        for file in self.read(list)?.files {
+            let inside = Path::new(&file.name)
                 .components()
                 .all(|c| matches!(c, std::path::Component::Normal(_)));
-            let damaged = |why| DepotError::Damaged(self.place.clone(), why);
             if !inside {
-                return Err(damaged(format!("it names {}", part.name)));
+                let why = format!("it names {}", file.name);
+                return Err(DepotError::Damaged(self.carrier.place.clone(), why));
             }
-            let path = folder.join(&part.name);
-            self.get(&part.object, &path, folder)?;
-            let found = hash(&path).map_err(|e| DepotError::File(path, e))?;
-            if found != (part.hash, part.bytes) {
-                return Err(DepotError::Damaged(
-                    self.place.clone(),
-                    format!("object {} is damaged", part.object),
-                ));
-            }
-            all += part.bytes;
+            self.carrier.fetch(&file, &folder.join(&file.name))?;
+            all += file.bytes;
         }
         Ok(all)
     }
@@ -280,33 +240,43 @@ impl Depot {
         // Lists first: no list names what is not there.
         all.sort_by_key(|name| !name.starts_with(LISTS));
         for name in all {
-            self.store.delete(&self.place.key(&name))?;
+            self.delete(&name)?;
         }
-        Ok(())
+        self.abort_begun()
     }
 
     fn read(&mut self, list: &str) -> Result<List, DepotError> {
-        let mut bytes = self.store.get(&self.place.key(list))?;
-        match &self.key {
+        let Carrier { place, store, key } = &mut self.carrier;
+        let mut bytes = store.get(&place.key(list))?;
+        match key {
             Some(key) => {
                 let sealed = std::mem::take(&mut bytes);
                 stream::open(key, list, &mut &sealed[..], &mut bytes)?;
             }
             None if stream::is_sealed(&bytes) => {
-                return Err(DepotError::Encrypted(self.place.clone()));
+                return Err(DepotError::Encrypted(place.clone()));
             }
             None => {}
         }
-        let damaged = || DepotError::Damaged(self.place.clone(), format!("{list} is no list"));
+        let damaged = || DepotError::Damaged(place.clone(), format!("{list} is no list"));
         let list: List = serde_json::from_slice(&bytes).map_err(|_| damaged())?;
         if list.format == FORMAT { Ok(list) } else { Err(damaged()) }
     }
 
-    /// Names of all objects, as they are called here.
+    /// All objects, with their whole names.
+    fn list(&mut self) -> Result<Vec<Object>, StoreError> {
+        self.carrier.store.list(&self.carrier.place.key(""))
+    }
+
+    /// What objects are called here.
+    fn names_here(&self, all: Vec<Object>) -> Vec<String> {
+        let own = self.carrier.place.key("");
+        all.into_iter().filter_map(|o| Some(o.key.strip_prefix(&own)?.to_string())).collect()
+    }
+
     fn objects(&mut self) -> Result<Vec<String>, DepotError> {
-        let own = self.place.key("");
-        let all = self.store.list(&own)?;
-        Ok(all.into_iter().filter_map(|o| Some(o.key.strip_prefix(&own)?.to_string())).collect())
+        let all = self.list()?;
+        Ok(self.names_here(all))
     }
 
     /// Lists, with their numbers, oldest first.
@@ -332,19 +302,4 @@ fn names(folder: &Path) -> Result<Vec<String>, DepotError> {
         }
     }
     Ok(found)
-}
-
-/// Hash and length of a file.
-fn hash(path: &Path) -> io::Result<(String, u64)> {
-    let mut file = File::open(path)?;
-    let mut state = xxhash_rust::xxh3::Xxh3::new();
-    let (mut buffer, mut bytes) = (vec![0; READ_BYTES], 0);
-    loop {
-        let count = file.read(&mut buffer)?;
-        if count == 0 {
-            return Ok((format!("{:032x}", state.digest128()), bytes));
-        }
-        state.update(&buffer[..count]);
-        bytes += count as u64;
-    }
 }
