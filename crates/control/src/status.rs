@@ -25,7 +25,7 @@ pub struct VaultScrub {
     pub every_ms: Option<u64>,
     /// One is under way.
     pub underway: bool,
-    /// When the last one ended, as far as this controller knows, and how long it took.
+    /// When the last one ended, and how long it took.
     pub ended_unix_ms: Option<u64>,
     pub took_ms: u64,
     /// Chunks that it found sound, or not; and of these those that were made anew, and that could
@@ -34,7 +34,7 @@ pub struct VaultScrub {
     pub damaged: u64,
     pub repaired: u64,
     pub lost: u64,
-    /// What was found damaged, and made anew, since this controller began.
+    /// What was found damaged, and made anew, since the job began here.
     pub damaged_so_far: u64,
     pub repaired_so_far: u64,
 }

@@ -218,8 +218,8 @@ def hold_up(job, generation):
     """What is brought of rank 0 finds pipes that nobody reads in the place of its files."""
     images = os.path.join(job.folder(), "images")
     os.mkdir(images)
-    for number in range(32):
-        os.mkfifo(os.path.join(images, f".rank-0.gen-{generation}.{number}.part"))
+    for name in [*range(32), "of-0"]:
+        os.mkfifo(os.path.join(images, f".rank-0.gen-{generation}.{name}.part"))
 
 
 def let_go(job):

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 
+from controller import kill_controller
 from harness import EYRIE
 from nodes import Nodes, expected
 from vault_nodes import ends_without_going_back
@@ -98,6 +99,31 @@ def test_passes_meet_rounds_and_losses():
         assert code == 0 or "the node is lost" in err, (done, err)
         ends_without_going_back(job, "farm")
         assert not job.count("scrubbed"), job.report()
+
+
+def test_the_next_controller_knows_what_was_found():
+    """Also that the day is not over."""
+    expected("heat")
+    options = ["--vault", "rs:2+1", "--scrub-every", "3600"]
+    with Nodes("heat", 3, options, ckpt_every=0) as job:
+        job.wait_running(4)
+        job.eyrie("checkpoint", "last")
+        folder = os.path.join(job.folder(), "node-1", "vault")
+        for name in content(folder):
+            if name.endswith(".parity"):
+                flip(os.path.join(folder, name))
+        assert looked(job, "scrub")[0] == 0
+        known = lambda: {k: v for k, v in job.status()["vault_scrub"].items() if k != "underway"}
+        before = known()
+        assert before["damaged"] and before["repaired_so_far"] == before["repaired"], before
+        kill_controller(job)
+        assert known() == before, (before, job.status()["vault_scrub"])
+        assert looked(job, "verify")[0] == 0
+        kill_controller(job, 2)
+        after = known()
+        assert after["damaged"] == 0 and after["repaired_so_far"] == before["repaired"], after
+        assert after["ended_unix_ms"] > before["ended_unix_ms"], (before, after)
+        job.ends_as("heat")
 
 
 def test_a_pass_that_was_asked_for_ends_with_its_client():

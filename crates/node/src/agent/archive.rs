@@ -164,6 +164,20 @@ impl Agent {
     }
 }
 
+/// What became of the attempt to go past the controller.
+enum Past {
+    Brought(Brought),
+    /// That cannot be, for this reason.
+    NoWay(String),
+}
+
+/// Whether a folder is closed to this node, and may be open to the controller.
+fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem, StaleNetworkFileHandle};
+    let closed = [NotFound, PermissionDenied, ReadOnlyFilesystem, StaleNetworkFileHandle];
+    closed.contains(&error.kind())
+}
+
 impl Deposit {
     fn carry_out(&self, job: &str, size: u32) -> Result<Brought, String> {
         self.still_wanted()?;
@@ -177,9 +191,9 @@ impl Deposit {
         points::reach("store-0");
         let mut why = None;
         if let Some(offered) = &self.offered {
-            match self.past(offered) {
-                Ok(brought) => return Ok(brought),
-                Err(error) => why = Some(error),
+            match self.past(offered)? {
+                Past::Brought(brought) => return Ok(brought),
+                Past::NoWay(text) => why = Some(text),
             }
         }
         self.still_wanted()?;
@@ -196,23 +210,24 @@ impl Deposit {
         }
     }
 
-    /// Brings it past the controller. An error says why not.
-    fn past(&self, offered: &Offered) -> Result<Brought, String> {
+    /// Brings it past the controller, if it can. An error would be the same through that.
+    fn past(&self, offered: &Offered) -> Result<Past, String> {
         let mut why = None;
         if let Some(way) = &offered.ways.store {
             match self.send(way, offered) {
-                Ok(brought) => return Ok(brought),
+                Ok(brought) => return Ok(Past::Brought(brought)),
                 Err(error) => why = Some(error),
             }
             self.still_wanted()?;
         }
         let shared = offered.ways.folder.as_ref().map(|shared| self.to_folder(shared));
-        match (shared, why) {
-            (Some(Ok(())), why) => Ok((Way::Folder, why, Vec::new(), 0)),
-            (_, Some(why)) => Err(why),
-            (Some(Err(error)), None) => Err(error.to_string()),
-            (None, None) => Err(String::from("no other way is known")),
-        }
+        let error = match shared {
+            Some(Ok(())) => return Ok(Past::Brought((Way::Folder, why, Vec::new(), 0))),
+            Some(Err(error)) if !is_closed(&error) => return Err(error.to_string()),
+            Some(Err(error)) => error.to_string(),
+            None => String::from("no other way is known"),
+        };
+        Ok(Past::NoWay(why.unwrap_or(error)))
     }
 
     fn send(&self, way: &StoreWay, offered: &Offered) -> Result<Brought, String> {
@@ -248,7 +263,8 @@ impl Deposit {
     /// Writes into the job's folder, if that is the same here as at the controller.
     fn to_folder(&self, shared: &Shared) -> io::Result<()> {
         let folder = Path::new(OsStr::from_bytes(&shared.folder));
-        let other = || io::Error::other("this node does not see the job's folder");
+        let text = "this node does not see the job's folder";
+        let other = || io::Error::new(io::ErrorKind::NotFound, text);
         let found = fs::read(folder.join(&shared.probe)).map_err(|_| other())?;
         if found != shared.content {
             return Err(other());

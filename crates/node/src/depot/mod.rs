@@ -135,8 +135,8 @@ impl Depot {
     ) -> Result<Brought, DepotError> {
         let there = self.survey()?;
         let mut files = brought_by_others;
-        let mut brought = Brought::default();
-        brought.bytes = files.iter().map(|file| file.bytes).sum();
+        let bytes = files.iter().map(|file| file.bytes).sum();
+        let mut brought = Brought { bytes, sent_bytes: 0 };
         for name in names(folder)? {
             let (file, sent) = self.carrier.bring(&name, &folder.join(&name), &there)?;
             brought.sent_bytes += sent;

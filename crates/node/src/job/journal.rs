@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-const VERSION: u32 = 13;
+const VERSION: u32 = 14;
 /// From this length on the file is replaced, if most of it is not needed any more.
 const LONG_BYTES: u64 = 16 << 20;
 

@@ -87,7 +87,6 @@ pub(super) struct Vaults {
     took_ms: f64,
     #[serde(skip)]
     not_before_ms: u64,
-    #[serde(skip)]
     scrubs: Scrubs,
 }
 

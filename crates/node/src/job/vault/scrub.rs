@@ -7,6 +7,7 @@
 //! found of their files, which are going, does not count.
 
 use super::Job;
+use crate::job::books::unix_ms;
 use crate::membership::Member;
 use crate::outlet::Outlet;
 use eyrie_control::node::ToNode;
@@ -14,21 +15,29 @@ use eyrie_control::status::VaultScrub;
 use eyrie_control::vault::{Checked, Kept};
 use eyrie_control::{EventKind, NodeMsg, VaultOrder};
 use eyrie_vault::vault::Mended;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 /// Most that a node reads in a second unasked, unless `--vault-rate` says less: a day is enough
 /// for 2.5 TiB.
 const UNASKED_BYTES: u64 = 32 << 20;
 
-/// Passes: the one that is under way, those that wait, and what was found.
-#[derive(Default)]
+/// Passes: the one that is under way, those that wait, and what was found. The next controller
+/// knows what was found, and that of a pass under way as far as it was told; it begins another one.
+#[derive(Default, Serialize, Deserialize)]
 pub(super) struct Scrubs {
+    #[serde(skip)]
     count: u64,
+    #[serde(skip)]
     pass: Option<Pass>,
+    #[serde(skip)]
     waiting: VecDeque<Wish>,
     /// When the next one begins unasked.
+    #[serde(skip)]
     due_ms: Option<u64>,
+    /// When the last one ended that repairs.
+    mended_unix_ms: Option<u64>,
     last: Option<Last>,
     so_far: Mended,
 }
@@ -55,6 +64,7 @@ struct Pass {
     asker: Option<Asker>,
 }
 
+#[derive(Serialize, Deserialize)]
 struct Last {
     ended_unix_ms: u64,
     took_ms: u64,
@@ -153,7 +163,12 @@ impl Job {
 
     fn scrub_is_due(&mut self) -> bool {
         let (now, every) = (self.now_ms(), self.spec.manner.scrub_every_ms);
-        let due = *self.vaults.scrubs.due_ms.get_or_insert(now.saturating_add(every));
+        let scrubs = &mut self.vaults.scrubs;
+        // What other controllers did counts.
+        let today = unix_ms(SystemTime::now());
+        let since = scrubs.mended_unix_ms.map_or(0, |at| today.saturating_sub(at));
+        let left = every.saturating_sub(since);
+        let due = *scrubs.due_ms.get_or_insert(now.saturating_add(left));
         every > 0 && now >= due && self.monitor.running() && !self.is_halted()
     }
 
@@ -200,8 +215,7 @@ impl Job {
 
     fn pass_over(&mut self, pass: Pass) {
         let now = self.now_ms();
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let ended_unix_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        let ended_unix_ms = unix_ms(SystemTime::now());
         let took_ms = now.saturating_sub(pass.begun_ms);
         if let Some((_, outlet)) = &pass.asker {
             outlet.send(&NodeMsg::Done);
@@ -210,6 +224,7 @@ impl Job {
         // One that only looks is none in place of one that repairs.
         if pass.write {
             scrubs.due_ms = Some(now.saturating_add(self.spec.manner.scrub_every_ms));
+            scrubs.mended_unix_ms = Some(ended_unix_ms);
         }
         scrubs.last = Some(Last { ended_unix_ms, took_ms, found: pass.found });
     }
