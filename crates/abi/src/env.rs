@@ -107,6 +107,14 @@ pub unsafe extern "C" fn PMPI_Abort(_comm: Comm, code: c_int) -> c_int {
     global::abort(global::machine("PMPI_Abort"), code)
 }
 
+/// Eyrie's own, for libraries: what they repeat cannot become what it was. Does not return.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPIX_Eyrie_diverge(why: *const c_char) -> c_int {
+    // SAFETY: null or a text, by the contract.
+    let why = unsafe { bytes(why) }.unwrap_or(b"a library cannot repeat what it did");
+    global::machine("MPIX_Eyrie_diverge").diverge(&String::from_utf8_lossy(why))
+}
+
 shims! {
     fn PMPI_Finalize (); |m| {
         // Before all else the callbacks on MPI_COMM_SELF (MPI 5.0 section 11.2.4); they may call
@@ -131,6 +139,31 @@ shims! {
             }
         })?;
         put(length, put_text(name, MAX_PROCESSOR_NAME_BYTES, &own)?)?;
+    }
+    // Eyrie's own: for libraries that find something out which is no call of MPI (`regions`).
+    fn MPIX_Eyrie_repeats (flag: *mut c_int); |m| {
+        put(flag, m.repeats().into())?;
+    }
+    // `bytes` has room for `room` bytes, of which `count` are what was found out; afterwards they
+    // are what was found out when it was done first.
+    fn MPIX_Eyrie_input (bytes: *mut c_void, count: *mut c_int, room: c_int); |m| {
+        let own = usize::try_from(*count.as_ref().ok_or(class::ARG)?).map_err(|_| class::COUNT)?;
+        let room = usize::try_from(room).map_err(|_| class::COUNT)?;
+        if bytes.is_null() || own > room {
+            Err(class::ARG)?
+        }
+        let found = m.input(std::slice::from_raw_parts(bytes.cast::<u8>(), own))?;
+        if found.len() > room {
+            Err(class::TRUNCATE)?
+        }
+        std::ptr::copy_nonoverlapping(found.as_ptr(), bytes.cast::<u8>(), found.len());
+        put(count, c_int::try_from(found.len()).map_err(|_| class::COUNT)?)?;
+    }
+    // Calls `work`, which calls nothing of MPI, and no image is taken before it has returned.
+    fn MPIX_Eyrie_undisturbed (
+        work: Option<unsafe extern "C" fn(*mut c_void)>, with: *mut c_void
+    ); |_m| {
+        work.ok_or(class::ARG)?(with);
     }
     fn PMPI_Alloc_mem (size: Aint, _info: Info, base: *mut c_void); |_m| {
         let size = usize::try_from(size).map_err(|_| class::ARG)?;

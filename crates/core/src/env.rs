@@ -1,11 +1,15 @@
 //! What a program may ask of its surroundings, and a rank that comes back finds otherwise: the
-//! time, and the machine it is on. Both go through the door.
+//! time, the machine it is on, and whatever else its libraries find out. All go through the door.
 
 use eyrie_ledger::clock;
+use eyrie_ledger::divergence::Divergence;
 use eyrie_ledger::door::{Call, Outcome, Verdict};
 
-use crate::error::Res;
+use crate::error::{Res, class};
 use crate::machine::Machine;
+
+/// Longest input that is recorded at once: a quarter of what the log keeps free for a call.
+pub const MAX_INPUT_BYTES: usize = 64 << 10;
 
 impl Machine {
     /// The program may call MPI in several threads, one at a time. Whether its times are recorded.
@@ -28,17 +32,40 @@ impl Machine {
 
     /// `MPI_Get_processor_name`: the name that `find` finds, or was found before.
     pub fn processor_name(&mut self, find: impl FnOnce() -> Res<Vec<u8>>) -> Res<Vec<u8>> {
-        match self.ask(Call::Name) {
+        self.recorded(Call::Name, find)
+    }
+
+    /// `MPIX_Eyrie_input`: what somebody found out, or had found out when it was done first.
+    pub fn input(&mut self, own: &[u8]) -> Res<Vec<u8>> {
+        if own.len() > MAX_INPUT_BYTES {
+            return Err(class::COUNT);
+        }
+        self.recorded(Call::Input, || Ok(own.to_vec()))
+    }
+
+    /// `MPIX_Eyrie_repeats`: whether what is found out next was found out before.
+    pub fn repeats(&self) -> bool {
+        self.endpoint.door.replaying()
+    }
+
+    /// `MPIX_Eyrie_diverge`: what this rank repeats cannot become what it was.
+    pub fn diverge(&self, why: &str) -> ! {
+        let text = format!("rank {}: {why}", self.endpoint.rank());
+        self.endpoint.diverged(&Divergence(text))
+    }
+
+    fn recorded(&mut self, call: Call, find: impl FnOnce() -> Res<Vec<u8>>) -> Res<Vec<u8>> {
+        match self.ask(call) {
             Verdict::Live => {
-                let name = find()?;
-                self.endpoint.door.record(Call::Name, &packed(&name));
-                Ok(name)
+                let found = find()?;
+                self.endpoint.door.record(call, &packed(&found));
+                Ok(found)
             }
             Verdict::Forced(Outcome::Many(words)) => match unpacked(&words) {
-                Some(name) => Ok(name),
-                None => self.misreplayed(Call::Name),
+                Some(found) => Ok(found),
+                None => self.misreplayed(call),
             },
-            Verdict::Forced(Outcome::One(_)) | Verdict::Fruitless => self.misreplayed(Call::Name),
+            Verdict::Forced(Outcome::One(_)) | Verdict::Fruitless => self.misreplayed(call),
         }
     }
 }
@@ -83,5 +110,23 @@ mod tests {
         let mut again = testing::machine(seg, 0, 2);
         assert_eq!(again.processor_name(|| panic!()), Ok(b"one".to_vec()));
         assert_eq!(again.processor_name(|| Ok(b"two".to_vec())), Ok(b"two".to_vec()));
+    }
+
+    #[test]
+    fn input_is_what_it_was_the_first_time() {
+        let seg = testing::segment(1);
+        let mut first = testing::machine(seg, 0, 1);
+        assert!(!first.repeats());
+        assert_eq!(first.input(b"one"), Ok(b"one".to_vec()));
+        assert_eq!(first.input(b""), Ok(Vec::new()));
+        let mut again = testing::machine(seg, 0, 2);
+        assert!(again.repeats());
+        assert_eq!(again.input(b"two"), Ok(b"one".to_vec()));
+        assert_eq!(again.input(b"more"), Ok(Vec::new()));
+        assert!(!again.repeats());
+        let long = vec![7; MAX_INPUT_BYTES];
+        assert_eq!(again.input(&long), Ok(long.clone()));
+        assert_eq!(again.input(&[0; MAX_INPUT_BYTES + 1]), Err(class::COUNT));
+        assert_eq!(testing::machine(seg, 0, 3).input(b"no"), Ok(b"one".to_vec()));
     }
 }

@@ -41,6 +41,8 @@ pub enum Call {
     Cancel = 12,
     /// `MPI_Get_processor_name`: its length and its bytes, four in a word.
     Name = 13,
+    /// `MPIX_Eyrie_input`, likewise.
+    Input = 14,
 }
 
 /// What a call came to.

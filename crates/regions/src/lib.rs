@@ -3,7 +3,8 @@
 //!
 //! - `kind`, `convert`: types of elements, and one machine's made into another's
 //! - `label`, `format`: what parts are called, and their bytes
-//! - `config`: options; `peers`: the other processes
+//! - `config`: options; `peers`: the other processes; `inputs`: what one finds out by itself, for
+//!   when it does that again
 //! - `part`, `store`: a process's part of a checkpoint, and folders of them
 //! - `fence`, `guard`: parts protected by parity, in a vault; `apart`: by all nodes together, where
 //!   none sees the others' folders
@@ -17,6 +18,7 @@ mod error;
 mod fence;
 pub mod format;
 mod guard;
+pub mod inputs;
 pub mod kind;
 pub mod label;
 pub mod part;

@@ -17,14 +17,32 @@ use xxhash_rust::xxh3::Xxh3;
 /// Bytes that are read, or hashed, at a time.
 const STEP_BYTES: usize = 1 << 20;
 
-/// A part that is being written.
+/// A part that is being written: into a file, or into memory first.
 pub struct Writer {
-    file: File,
+    to: To,
     temporary: PathBuf,
     path: PathBuf,
     entries: Vec<Entry>,
     at: u64,
     finished: bool,
+}
+
+enum To {
+    File(File),
+    Memory(Vec<u8>),
+}
+
+impl Write for To {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            To::File(file) => file.write(bytes),
+            To::Memory(memory) => memory.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Where a part is written before it is whole.
@@ -53,12 +71,20 @@ pub fn publish(file: &File, temporary: &Path, path: &Path) -> io::Result<()> {
 
 impl Writer {
     pub fn create(folder: &Path, label: &Label) -> io::Result<Writer> {
+        let mut writer = Writer::hold(folder, label);
+        let mut file = create(&writer.temporary)?;
+        file.seek(SeekFrom::Start(PREFACE_BYTES as u64))?;
+        writer.to = To::File(file);
+        Ok(writer)
+    }
+
+    /// One that is in memory until it is whole, and afterwards.
+    pub fn hold(folder: &Path, label: &Label) -> Writer {
         let path = folder.join(label.to_string());
         let temporary = temporary(&path);
-        let mut file = create(&temporary)?;
-        file.seek(SeekFrom::Start(PREFACE_BYTES as u64))?;
+        let to = To::Memory(vec![0; PREFACE_BYTES]);
         let (entries, at) = (Vec::new(), PREFACE_BYTES as u64);
-        Ok(Writer { file, temporary, path, entries, at, finished: false })
+        Writer { to, temporary, path, entries, at, finished: false }
     }
 
     /// Adds a region: `entry` but for its checksum, and as many bytes as it says.
@@ -67,10 +93,13 @@ impl Writer {
         if known || self.entries.len() >= MAX_REGIONS || bytes.len() as u64 != entry.bytes() {
             return Err(io::Error::other("a region twice, or too many of them"));
         }
+        if let To::Memory(memory) = &mut self.to {
+            memory.reserve_exact(bytes.len());
+        }
         let mut sum = Xxh3::new();
         for step in bytes.chunks(STEP_BYTES) {
             sum.update(step);
-            self.file.write_all(step)?;
+            self.to.write_all(step)?;
         }
         self.at += bytes.len() as u64;
         entry.hash = sum.digest128().to_le_bytes();
@@ -89,7 +118,7 @@ impl Writer {
             };
             let Some(step) = buffer.get(..read).filter(|step| !step.is_empty()) else { break };
             sum.update(step);
-            self.file.write_all(step)?;
+            self.to.write_all(step)?;
             count += step.len() as u64;
         }
         self.at += count;
@@ -99,8 +128,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes it whole, and durable.
-    pub fn finish(mut self, label: &Label, ranks: u32) -> Result<PathBuf, PartError> {
+    /// Makes it whole, and durable unless it is in memory.
+    pub fn finish(&mut self, label: &Label, ranks: u32) -> Result<PathBuf, PartError> {
         let head = Head {
             name: label.name.clone(),
             version: label.version,
@@ -113,17 +142,43 @@ impl Writer {
         };
         record::Record::check(&head).map_err(record::RecordError::Contradiction)?;
         let raw = record::encode(&head)?;
-        self.file.write_all(&raw)?;
-        self.file.write_all_at(&preface(self.at, raw.len() as u64), 0)?;
-        publish(&self.file, &self.temporary, &self.path)?;
-        self.finished = true;
+        self.to.write_all(&raw)?;
+        let preface = preface(self.at, raw.len() as u64);
+        match &mut self.to {
+            To::File(file) => {
+                file.write_all_at(&preface, 0)?;
+                publish(file, &self.temporary, &self.path)?;
+                self.finished = true;
+            }
+            To::Memory(memory) => memory[..PREFACE_BYTES].copy_from_slice(&preface),
+        }
         Ok(self.path.clone())
     }
+
+    /// The bytes of one that is in memory.
+    pub fn held(&mut self) -> Option<Vec<u8>> {
+        match &mut self.to {
+            To::File(_) => None,
+            To::Memory(memory) => Some(std::mem::take(memory)),
+        }
+    }
+}
+
+/// Writes a part that is whole to its place, durably.
+pub fn store(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let unborn = temporary(path);
+    let mut file = create(&unborn)?;
+    let done = file.write_all(bytes).and_then(|()| publish(&file, &unborn, path));
+    if done.is_err() {
+        // What went wrong is what counts.
+        let _ = fs::remove_file(&unborn);
+    }
+    done
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        if !self.finished {
+        if !self.finished && matches!(self.to, To::File(_)) {
             // What stays is removed when the next process opens the folder.
             let _ = fs::remove_file(&self.temporary);
         }

@@ -2,10 +2,17 @@
 //! where nodes do not see each other's folders, to pass bytes on: so any MPI will do, and none.
 //!
 //! Kept true: nothing is asked outside of functions that all processes call together, and only of
-//! the thread that called.
+//! the thread that called; where a process may be restored alone (`inputs`) it tells the others
+//! what it told them then.
 
 use crate::error::RegionsError;
+use crate::inputs::{self, Inputs};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::ffi::{c_int, c_void};
+use std::fmt;
+use std::io;
+use std::rc::Rc;
 
 /// Takes the greatest of each of these numbers over all processes, in place; 0: done. All
 /// processes call it, as often, with as many numbers.
@@ -47,19 +54,26 @@ pub struct Post {
 }
 
 /// This process among the others.
-#[derive(Debug)]
 pub struct Peers {
     pub rank: u32,
     pub ranks: u32,
     most: Option<Most>,
     post: Option<Post>,
     context: *mut c_void,
+    inputs: Option<Rc<dyn Inputs>>,
+}
+
+impl fmt::Debug for Peers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {} of {}", self.rank, self.ranks)
+    }
 }
 
 impl Peers {
     /// A process by itself.
     pub fn alone() -> Peers {
-        Peers { rank: 0, ranks: 1, most: None, post: None, context: std::ptr::null_mut() }
+        let context = std::ptr::null_mut();
+        Peers { rank: 0, ranks: 1, most: None, post: None, context, inputs: None }
     }
 
     /// A process that has its number from somewhere, and agrees with nobody.
@@ -95,7 +109,7 @@ impl Peers {
         if ranks > 1 && most.is_none() {
             return Err(bad("several processes need the function by which they agree"));
         }
-        Ok(Peers { rank, ranks, most, post: None, context })
+        Ok(Peers { rank, ranks, most, post: None, context, inputs: None })
     }
 
     /// The same, with a way for bytes.
@@ -112,7 +126,8 @@ impl Peers {
     ) -> Peers {
         let all = gather.zip(send).zip(receive);
         let post = all.map(|((gather, send), receive)| Post { gather, send, receive });
-        Peers { post, ..self }
+        let inputs = if post.is_some() && self.ranks > 1 { inputs::found() } else { None };
+        Peers { post, ..self }.with_inputs(inputs)
     }
 
     /// Whether bytes can be passed on.
@@ -120,8 +135,71 @@ impl Peers {
         self.post.is_some() && self.ranks > 1
     }
 
+    /// The same, where a process may be restored alone and repeat what it did.
+    #[must_use]
+    pub fn with_inputs(self, inputs: Option<Rc<dyn Inputs>>) -> Peers {
+        Peers { inputs, ..self }
+    }
+
+    /// Whether a process may be restored alone, and what it finds out is recorded for that.
+    pub fn records(&self) -> bool {
+        self.inputs.is_some()
+    }
+
+    /// Whether this process is doing again what it did.
+    pub fn repeats(&self) -> bool {
+        self.inputs.as_ref().is_some_and(|inputs| inputs.repeats())
+    }
+
+    /// Where what this process finds out is recorded.
+    pub fn inputs(&self) -> Option<&Rc<dyn Inputs>> {
+        self.inputs.as_ref()
+    }
+
+    /// Does something with files that no image is to be taken in the middle of. No other process is
+    /// asked anything meanwhile.
+    pub fn undisturbed<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        match &self.inputs {
+            Some(inputs) => inputs::undisturbed(inputs.as_ref(), work),
+            None => work(),
+        }
+    }
+
+    /// What this process found out, as it found it out when it did that first.
+    pub fn settled<T: Serialize + DeserializeOwned>(&self, own: T) -> Result<T, RegionsError> {
+        let Some(inputs) = &self.inputs else { return Ok(own) };
+        let bad = |_| RegionsError::Use("what was recorded cannot be read".into());
+        let own = postcard::to_allocvec(&own).map_err(bad)?;
+        postcard::from_bytes(&inputs.settle(&own)?).map_err(bad)
+    }
+
+    /// How something went here, as it went first.
+    pub fn settled_end<T>(&self, done: Result<T, RegionsError>) -> Result<T, RegionsError> {
+        let Some(inputs) = &self.inputs else { return done };
+        let own = done.as_ref().err().map(RegionsError::to_string);
+        match (self.settled(own.clone())?, done) {
+            (None, Err(error)) => {
+                inputs.diverge(&format!("a checkpoint of regions cannot be repeated: {error}"));
+                Err(error)
+            }
+            (Some(why), _) if own.as_ref() != Some(&why) => Err(RegionsError::Use(why)),
+            (_, done) => done,
+        }
+    }
+
     /// The greatest of each number over all processes.
     pub fn most(&self, values: &mut [i64]) -> Result<(), RegionsError> {
+        if self.inputs.is_some() {
+            let settled = self.settled(values.to_vec())?;
+            if settled.len() != values.len() {
+                return Err(RegionsError::Use("what was recorded is of another call".into()));
+            }
+            values.copy_from_slice(&settled);
+        }
+        self.agree(values)
+    }
+
+    fn agree(&self, values: &mut [i64]) -> Result<(), RegionsError> {
         let (Some(most), true) = (self.most, self.ranks > 1) else { return Ok(()) };
         let count = c_int::try_from(values.len()).unwrap_or(c_int::MAX);
         // SAFETY: whoever made this promised that it may be called; it writes `count` numbers.
@@ -133,8 +211,9 @@ impl Peers {
 
     /// Whether all processes did well; what went wrong here is what is told here.
     pub fn all<T>(&self, done: Result<T, RegionsError>) -> Result<T, RegionsError> {
+        let done = self.settled_end(done);
         let mut worst = [if done.is_ok() { -1 } else { i64::from(self.rank) }];
-        self.most(&mut worst)?;
+        self.agree(&mut worst)?;
         match (done, worst) {
             (Ok(_), [other]) if other >= 0 => Err(RegionsError::Other(other)),
             (done, _) => done,
@@ -161,6 +240,8 @@ impl Peers {
 
     /// The bytes of all processes, each of which may have any number of them.
     pub fn gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, RegionsError> {
+        let settled = self.inputs.as_ref().map(|inputs| inputs.settle(own)).transpose()?;
+        let own = settled.as_deref().unwrap_or(own);
         let length = i32::try_from(own.len()).unwrap_or(-1);
         let ranks = self.ranks as usize;
         let raw = self.gather_counts(&length.to_le_bytes(), &vec![4; ranks])?;

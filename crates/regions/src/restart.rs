@@ -236,6 +236,7 @@ impl Session {
             let order = self.peers.least(mine)?;
             let same = |(v, o, _): &&(i64, i64, i64)| (*v, *o) == (version, order);
             let mine = parts.keys().rev().find(same).map_or(-1, |(.., run)| *run);
+            let mine = self.peers.settled(mine)?;
             bound = (version, order.max(0));
             // One that only some processes have was never reported as stored, or is gone.
             if !self.peers.same(mine)? || mine < 0 {
@@ -245,6 +246,9 @@ impl Session {
             let label = Label { name: name.into(), version, stamp, rank };
             let places = parts.get(&(version, order, mine)).map(Vec::as_slice);
             let mine = self.ready(&label, places.unwrap_or_default(), &mut source)?;
+            // Who restores again what it had then has to have it.
+            let none = || RegionsError::None(format!("{name} {version}"));
+            let mine = self.peers.settled_end(mine.ok_or_else(none)).ok();
             bad |= mine.is_none();
             if self.peers.least(i64::from(mine.is_some()))? == 1 {
                 if lost && self.apart.is_some() && self.peers.leads() {

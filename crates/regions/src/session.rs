@@ -10,12 +10,13 @@ use crate::error::{RegionsError, file, note};
 use crate::format::Entry;
 use crate::kind::{Kind, Type};
 use crate::label::{Label, Stamp, good_name};
-use crate::part::Writer;
+use crate::part::{self, Writer};
 use crate::peers::Peers;
 use crate::restart::Restoring;
-use crate::{guard, steps, store};
+use crate::{guard, inputs, steps, store};
 use eyrie_vault::disk;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
@@ -120,7 +121,11 @@ impl Session {
         };
         let looks = apart.as_ref().map_or(peers.leads(), |apart| apart.leads(peers.rank));
         let gone = apart.as_ref().map(|apart| apart.gone(&peers)).unwrap_or_default();
-        let prepared = steps::prepare(&config, &folder, &peers, (looks, &gone));
+        // Who does it again has files there that others count on.
+        let prepared = match peers.repeats() {
+            true => Ok(0),
+            false => steps::prepare(&config, &folder, &peers, (looks, &gone)),
+        };
         let mut life = [i64::from(peers.all(prepared)?)];
         peers.most(&mut life)?;
         let life = u32::try_from(life[0]).unwrap_or(0).saturating_add(1);
@@ -164,7 +169,7 @@ impl Session {
             return Ok(None);
         }
         config.suffices(apart.leaders.len())?;
-        if apart::is_repeated() {
+        if inputs::is_repeated() && !peers.records() {
             return misuse(apart::NOT_REPEATED);
         }
         Ok(Some(apart))
@@ -215,12 +220,32 @@ impl Session {
             // That one is over, and no reason not to take this one.
             note(self.peers.rank, &error.to_string());
         }
+        self.look_around()?;
         let begun = self.create(name, version);
         let done = self.peers.all(begun);
         if done.is_err() {
             self.writing = None;
         }
         done
+    }
+
+    /// Whether parts are held in memory, as this process may have to make parity of them again when
+    /// its files are other ones.
+    fn holds(&self) -> bool {
+        self.apart.is_some() && self.peers.records()
+    }
+
+    /// A process that was restored may be on another node since.
+    fn look_around(&mut self) -> Result<(), RegionsError> {
+        if !self.holds() {
+            return Ok(());
+        }
+        let domain = self.config.domain.clone().unwrap_or_else(apart::host);
+        let token = self.run.wrapping_add(u64::from(self.serial)).cast_signed();
+        let folders = &self.config.folders;
+        let (apart, _) = apart::survey(&self.peers, &self.folder, folders, (token, domain))?;
+        self.apart = Some(apart);
+        Ok(())
     }
 
     fn create(&mut self, name: &str, version: i64) -> Result<(), RegionsError> {
@@ -235,7 +260,10 @@ impl Session {
         let stamp = Stamp::new(self.life, self.serial, self.run);
         let label = Label { name: name.into(), version, stamp, rank: self.peers.rank };
         let parts = store::parts(&self.folder);
-        let writer = Writer::create(&parts, &label).map_err(file("write into", &parts))?;
+        let writer = match self.holds() {
+            true => Writer::hold(&parts, &label),
+            false => Writer::create(&parts, &label).map_err(file("write into", &parts))?,
+        };
         self.writing = Some(Writing { label, writer, files: Vec::new(), failed: None });
         Ok(())
     }
@@ -280,7 +308,7 @@ impl Session {
     pub fn end(&mut self, success: bool) -> Result<(), RegionsError> {
         let Some(writing) = self.writing.take() else { return misuse("no checkpoint was begun") };
         let (label, files) = (writing.label.clone(), writing.files.clone());
-        let written = self.finish(writing, success);
+        let (written, held) = self.finish(writing, success);
         for (_, path) in files {
             store::remove(&path)?;
         }
@@ -303,7 +331,7 @@ impl Session {
         let keep: Vec<(i64, Stamp)> = kept.iter().map(|k| (k.version, k.stamp)).collect();
         let (config, ranks, of) = (self.config.clone(), self.peers.ranks, label.clone());
         // What goes through MPI is done by the thread that called: no other one may.
-        let together = self.protect_together(&label, &keep);
+        let together = self.protect_together(&label, &keep, held);
         let alone = self.apart.is_none();
         let secure = move || {
             let secured =
@@ -322,11 +350,16 @@ impl Session {
     }
 
     /// Protects what all processes have written, by all nodes together, if that is how it is done.
-    fn protect_together(&self, label: &Label, keep: &[(i64, Stamp)]) -> Result<(), RegionsError> {
+    fn protect_together(
+        &self,
+        label: &Label,
+        keep: &[(i64, Stamp)],
+        held: Option<Vec<u8>>,
+    ) -> Result<(), RegionsError> {
         match &self.apart {
             Some(apart) if self.config.vaulted() => {
                 let own = (&self.config, self.folder.as_path());
-                let done = apart::protect((&self.peers, apart), own, label, keep);
+                let done = apart::protect((&self.peers, apart), own, label, keep, held.as_deref());
                 // An image of all processes may have been taken in the middle of that.
                 let again = done.is_err() && guard::repeats(&self.config, label);
                 let mut any = [i64::from(again)];
@@ -337,18 +370,39 @@ impl Session {
         }
     }
 
-    /// Makes this process's part whole.
-    fn finish(&self, writing: Writing, success: bool) -> Result<(), RegionsError> {
-        let Writing { label, writer, files, failed } = writing;
+    /// Makes this process's part whole; returns it, too, if it is held in memory.
+    fn finish(
+        &self,
+        writing: Writing,
+        success: bool,
+    ) -> (Result<(), RegionsError>, Option<Vec<u8>>) {
+        let Writing { label, mut writer, files, failed } = writing;
         if !success {
-            return misuse("the program says that it could not write its checkpoint");
+            return (misuse("the program says that it could not write its checkpoint"), None);
         }
         let done = failed.map_or(Ok(()), Err);
-        let done = done.and_then(|()| steps::finish(writer, &files, (&label, self.peers.ranks)));
+        let done =
+            done.and_then(|()| steps::finish(&mut writer, &files, (&label, self.peers.ranks)));
+        if let (Ok(()), Some(bytes)) = (&done, writer.held()) {
+            return (self.store(&label, &bytes), Some(bytes));
+        }
         // An image of this process may have been taken in the middle of that, and it may be there.
         let there = || store::has(&store::parts(&self.folder), &label);
         let again = || there() || guard::repeats(&self.config, &label);
-        if done.is_err() && again() { Ok(()) } else { done }
+        (if done.is_err() && again() { Ok(()) } else { done }, None)
+    }
+
+    /// Writes a part that is held in memory to its folder.
+    fn store(&self, label: &Label, bytes: &[u8]) -> Result<(), RegionsError> {
+        let parts = store::parts(&self.folder);
+        let path = parts.join(label.to_string());
+        let written = self.peers.undisturbed(|| {
+            store::make(&parts).map_err(|error| io::Error::other(error.to_string()))?;
+            part::store(&path, bytes)
+        });
+        // Who does it again had it there; what is done with it, is done with what is in memory.
+        let written = if self.peers.repeats() { Ok(()) } else { written };
+        written.map_err(file("write", &path))
     }
 
     /// Waits for what is left to a thread, and says how it went, at all processes.
@@ -370,6 +424,8 @@ impl Session {
             label: format!("{} {}", label.name, label.version),
             error: Box::new(error),
         };
+        // Who does it again has no need of the files that it was done with.
+        let done = if self.holds() && self.peers.repeats() { Ok(()) } else { done };
         self.peers.all(done).map_err(unprotected)?;
         let kept = self.kept.entry(label.name.clone()).or_default();
         if let Some(kept) = kept.iter_mut().find(|k| k.stamp == label.stamp) {

@@ -39,7 +39,7 @@ pub fn prepare(
 
 /// Makes a part whole: what was written of it, and files of the program's.
 pub fn finish(
-    mut writer: Writer,
+    writer: &mut Writer,
     files: &[(String, PathBuf)],
     (label, ranks): (&Label, u32),
 ) -> Result<(), RegionsError> {

@@ -5,6 +5,7 @@
  *
  * usage: heat OPTIONS STEPS EVERY [DIE_STEP DIE_RANK]     OPTIONS: of the checkpoints; VeloC: a file
  */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -115,23 +116,24 @@ static eyrie_regions *regions;
 #ifndef ALONE
 
 static int sends = -1;
+static char mark[1000];
 
 static int counted(void *context, int to, const void *bytes, int count)
 {
-    if (sends > 0 && --sends == 0)
+    if (sends > 0 && --sends == 0 && (!*mark || open(mark, O_CREAT | O_EXCL, 0600) >= 0))
         raise(SIGKILL);
     return eyrie_send_mpi(context, to, bytes, count);
 }
 
-/* With HEAT_DIES=RANK:SENDS this process ends when it sends something to others for so many times
-   in checkpoints and restores. */
+/* With HEAT_DIES=RANK:SENDS[:MARK] this process ends when it sends something to others for so many
+   times in checkpoints and restores; with a mark, a file that it makes, once. */
 static int open_regions(const char *options)
 {
     const char *dies = getenv("HEAT_DIES");
     int who;
     if (!dies)
         return eyrie_regions_open_mpi(options, MPI_COMM_WORLD, &regions);
-    if (sscanf(dies, "%d:%d", &who, &sends) != 2 || who != rank)
+    if (sscanf(dies, "%d:%d:%999s", &who, &sends, mark) < 2 || who != rank)
         sends = -1;
     return eyrie_regions_open_apart(options, rank, ranks, eyrie_most_mpi, eyrie_gather_mpi,
                                     counted, eyrie_receive_mpi,

@@ -4,6 +4,7 @@
 //! Kept true: whoever wrote there before is fenced off before anything is looked at; what was
 //! committed stays; all processes know the same.
 
+use super::mirrored::Storage;
 use super::{Apart, share};
 use crate::config::Config;
 use crate::error::{RegionsError, file, note};
@@ -84,14 +85,14 @@ fn look_at<D: Disk>(disk: D, path: &Path, domain: &str) -> (Told, Option<D>, Opt
     }
 }
 
-impl<D: Disk> Assembly<D> {
+impl<D: Storage> Assembly<D> {
     /// The vault of all folders, for writing (`change`), or only to look into it. `None`: there is
     /// none to look into.
     pub fn open(
         (peers, apart): (&Peers, &Apart),
         config: &Config,
         folder: &Path,
-        open: impl FnOnce(&Path) -> Option<io::Result<D>>,
+        open: impl Fn(&Path) -> Option<io::Result<D>>,
         change: bool,
     ) -> Result<Option<Assembly<D>>, RegionsError> {
         let path = store::member(folder);
@@ -107,6 +108,10 @@ impl<D: Disk> Assembly<D> {
             }
         };
         let all = share(peers, told.as_ref())?;
+        let (disk, member) = match D::REPEATED {
+            true => as_told(open(&path), all.iter().find(|(rank, _)| *rank == peers.rank))?,
+            false => (disk, member),
+        };
         for (rank, told) in &all {
             match told {
                 Told::Bad(why) if change => return Err(misfit(why.clone())),
@@ -187,9 +192,10 @@ impl<D: Disk> Assembly<D> {
         let mut disk = disk;
         for (node, (rank, _)) in self.missing().into_iter().zip(empty) {
             self.leaders.insert(node, *rank);
-            let Some(disk) = disk.take_if(|_| *rank == peers.rank) else { continue };
+            let Some(mut disk) = disk.take_if(|_| *rank == peers.rank) else { continue };
             let places = self.places.clone();
             let identity = Identity { vault: self.id, node, scheme, places };
+            disk.becomes(&identity);
             match Member::create(disk, identity) {
                 Ok(member) => self.member = Some(member),
                 Err(error) => done = Err(of(node)(error)),
@@ -328,6 +334,26 @@ impl<D: Disk> Assembly<D> {
     }
 }
 
+/// Storage, and the member in it, as this process told of it, or did when it was looked at first.
+fn as_told<D: Storage>(
+    disk: Option<io::Result<D>>,
+    told: Option<&(u32, Told)>,
+) -> Result<(Option<D>, Option<Member<D>>), RegionsError> {
+    let Some(Ok(mut disk)) = disk else { return Ok((None, None)) };
+    let used = |error: io::Error| misfit(format!("the vault's folder cannot be used: {error}"));
+    match told {
+        Some((_, Told::Empty { .. })) => {
+            disk.tell(None).map_err(used)?;
+            Ok((Some(disk), None))
+        }
+        Some((_, Told::Member { identity, dropped })) => {
+            disk.tell(Some((identity, dropped))).map_err(used)?;
+            Ok((None, Member::open(disk).map_err(of(identity.node))?))
+        }
+        _ => Ok((None, None)),
+    }
+}
+
 fn encoded(commit: &Commit) -> Result<Vec<u8>, MemberError> {
     record::encode(commit).map_err(MemberError::Encode)
 }
@@ -341,7 +367,7 @@ fn as_found(has: &Has) -> Found {
 ///
 /// One that was away while another took its place, and is back, is none any more: whoever opens for
 /// writing gives those that are there a later term.
-fn assembled<D: Disk>(
+fn assembled<D: Storage>(
     all: &[(u32, Told)],
     member: Option<Member<D>>,
     own_rank: u32,

@@ -7,10 +7,13 @@
 //!
 //! - `packet`: what processes say to one another; `reach`: reading another one's folder
 //! - `assembly`: the vault of those members that are there; `round`: a generation
+//! - `mirrored`, `parts`: what a process needs to do all that again when it is restored alone
 //! - `found`: what of a checkpoint is where
 mod assembly;
 mod found;
+mod mirrored;
 mod packet;
+mod parts;
 mod reach;
 mod round;
 
@@ -24,21 +27,19 @@ use crate::store;
 use assembly::Assembly;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 /// What the files are called by which processes find out who sees the same folder.
 const MARK: &str = "here.";
 
-/// Why parity of all nodes cannot be had in a job of `eyrie run` that brings single ranks back.
+/// Why a job of `eyrie run` that brings single ranks back cannot have parity of all nodes with
+/// another MPI library than Eyrie's.
 pub const NOT_REPEATED: &str = "nodes that do not see each other's folders make parity together, \
-     and a rank that `eyrie run` restores by itself cannot do that again: use --ft none or \
-     coordinated, or folders that all nodes see, or vault=local";
-
-/// Whether this process may be restored by itself and repeat what it did, by what `eyrie run` says.
-pub fn is_repeated() -> bool {
-    std::env::var("EYRIE_REPEATS").is_ok_and(|repeats| repeats == "1")
-}
+     and a rank that `eyrie run` restores by itself has to do that again, for which this MPI \
+     library records nothing: use Eyrie's, or --ft none or coordinated, or folders that all nodes \
+     see, or vault=local";
 
 /// Which processes see the same folder, and which of them are members.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,26 +104,45 @@ pub fn survey(
     let mark = place.join(format!("{token}{}", peers.rank));
     let marked = store::make(&place)
         .and_then(|()| fs::write(&mark, b"").map_err(file("write into", &place)));
-    peers.all(marked)?;
+    // Where a process repeats itself its mark is not needed any more.
+    peers.all(marked.or_else(|error| if peers.repeats() { Ok(()) } else { Err(error) }))?;
     let here = marks(folder, &token);
     let seen: usize =
         folders.iter().map(|f| marks(f.as_ref(), &token).map_or(0, |m| m.len())).sum();
-    // Nobody removes its mark before all have looked.
-    let here = peers.all(here);
-    let here = here?;
+    // What is seen is told before others may change it; nobody removes its mark before all have
+    // looked.
+    let own = (here.as_ref().ok().and_then(|here| here.first().copied()), seen);
+    let (first, seen) = peers.settled(own)?;
+    peers.all(here)?;
     let mut removed = store::remove(&mark);
-    if here.first() == Some(&peers.rank) {
+    // Where a process repeats itself the others may be further.
+    if first == Some(peers.rank) && !peers.repeats() {
         removed = removed.and_then(|()| tidy(&place, &token));
     }
-    let first = here.first().copied().unwrap_or(peers.rank);
-    let mut leaders: Vec<u32> = share(peers, Some(&first))?.into_iter().map(|(_, l)| l).collect();
-    leaders.sort_unstable();
-    leaders.dedup();
+    let first = first.map_or(peers.rank, |first| first.min(peers.rank));
+    let firsts: Vec<u32> =
+        share(peers, Some(&first))?.into_iter().map(|(_, first)| first).collect();
+    let (here, leaders) = together(&firsts, peers.rank);
     let sees = i64::from(peers.leads() && seen == peers.ranks as usize);
     let mut all = [sees];
     peers.most(&mut all)?;
-    peers.all(removed)?;
+    peers.all(removed.or_else(|error| if peers.repeats() { Ok(()) } else { Err(error) }))?;
     Ok((Apart { here, leaders, domain }, all == [1]))
+}
+
+/// Of the first process that each has seen in its folder, none above itself: those that are in this
+/// one's folder, and the first ones of all folders. What one has seen goes on for those whom it has
+/// seen, too: a process may have come to another node after others had looked.
+fn together(firsts: &[u32], rank: u32) -> (Vec<u32>, Vec<u32>) {
+    let mut leader: Vec<u32> = Vec::with_capacity(firsts.len());
+    for (own, first) in (0..).zip(firsts) {
+        let known = leader.get(*first as usize).copied();
+        leader.push(known.unwrap_or(own));
+    }
+    let of = |rank: u32| leader.get(rank as usize).copied();
+    let here = (0..).zip(&leader).filter(|(_, l)| Some(**l) == of(rank)).map(|(r, _)| r).collect();
+    let leaders: BTreeSet<u32> = leader.iter().copied().collect();
+    (here, leaders.into_iter().collect())
 }
 
 /// Removes marks of runs that ended while they looked.
@@ -136,4 +156,17 @@ fn tidy(place: &Path, token: &str) -> Result<(), RegionsError> {
 pub fn host() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     name.trim().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::together;
+
+    #[test]
+    fn all_find_the_same_of_who_is_where() {
+        assert_eq!(together(&[0, 0, 2, 3, 2], 4), (vec![2, 4], vec![0, 2, 3]));
+        assert_eq!(together(&[0, 0, 2, 3, 2], 1), (vec![0, 1], vec![0, 2, 3]));
+        // Process 2 has seen 1, which has seen 0.
+        assert_eq!(together(&[0, 0, 1], 2), (vec![0, 1, 2], vec![0]));
+    }
 }

@@ -4,7 +4,9 @@
 //! Kept true: it is decided when all have told all that what they have is durable; from a failure
 //! before that nothing stays. All processes return the same way from each step.
 
+use super::mirrored::{Mirrored, Storage};
 use super::packet::{Packet, hear, of_sum, say, to_sum};
+use super::parts::{Asked, hand_over, release};
 use super::{Apart, Assembly, share};
 use crate::config::Config;
 use crate::error::{RegionsError, file};
@@ -22,7 +24,9 @@ use eyrie_vault::{Runs, VaultError, ways};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// What members tell all after each step.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -54,7 +58,11 @@ impl Step {
 type Stepped = Result<Option<Step>, RegionsError>;
 
 /// Whether the vault has this checkpoint, or a later one of this run, at any process.
-fn repeats(vault: &Assembly<Fenced>, peers: &Peers, label: &Label) -> Result<bool, RegionsError> {
+fn repeats<D: Storage>(
+    vault: &Assembly<D>,
+    peers: &Peers,
+    label: &Label,
+) -> Result<bool, RegionsError> {
     let labels = vault.labels().0;
     let mut any = [i64::from(labels.iter().any(|(_, held)| held.follows(label)))];
     peers.most(&mut any)?;
@@ -62,14 +70,42 @@ fn repeats(vault: &Assembly<Fenced>, peers: &Peers, label: &Label) -> Result<boo
 }
 
 /// Protects the parts of a checkpoint, which lie in the folders of those who wrote them, and lets
-/// those go that are of its name and not among `keep`. All processes call it together.
+/// those go that are of its name and not among `keep`. All processes call it together. `held`: this
+/// process's part, where it may have to do this again.
 pub fn protect(
-    (peers, apart): (&Peers, &Apart),
-    (config, folder): (&Config, &Path),
+    who: (&Peers, &Apart),
+    own: (&Config, &Path),
     label: &Label,
     keep: &[(i64, Stamp)],
+    held: Option<&[u8]>,
 ) -> Result<(), RegionsError> {
-    let open = |path: &Path| Some(Fenced::create(path));
+    match (who.0.inputs(), held) {
+        (Some(inputs), Some(held)) => {
+            let open = |path: &Path| Some(Ok(Mirrored::new(path, Rc::clone(inputs))));
+            protect_in(open, who, own, (label, keep), Parts::Held(held))
+        }
+        _ => {
+            let open = |path: &Path| Some(Fenced::create(path));
+            protect_in(open, who, own, (label, keep), Parts::In(store::parts(own.1)))
+        }
+    }
+}
+
+/// Where parts are that are to be protected.
+enum Parts<'a> {
+    /// In a folder.
+    In(PathBuf),
+    /// With the processes whose they are; this one's is here.
+    Held(&'a [u8]),
+}
+
+fn protect_in<D: Storage>(
+    open: impl Fn(&Path) -> Option<io::Result<D>>,
+    (peers, apart): (&Peers, &Apart),
+    (config, folder): (&Config, &Path),
+    (label, keep): (&Label, &[(i64, Stamp)]),
+    parts: Parts<'_>,
+) -> Result<(), RegionsError> {
     let Some(vault) = Assembly::open((peers, apart), config, folder, open, true)? else {
         return Ok(());
     };
@@ -77,31 +113,33 @@ pub fn protect(
     if repeats(&vault, peers, label)? {
         return Ok(());
     }
-    let parts: Vec<_> =
-        apart.here.iter().map(|rank| Label { rank: *rank, ..label.clone() }).collect();
-    let mut round = Round::new(peers, vault)?;
+    let mut round = Round::new((peers, apart), vault)?;
     let begun = round.begin(&label.name)?;
-    let folder = store::parts(folder);
-    round.run(begun, &folder, &parts)?;
+    round.run(begun, label, &parts)?;
     collect(peers, &mut round.vault, &label.name, keep)
 }
 
 /// A generation that is being made.
-struct Round<'a> {
+struct Round<'a, D> {
     peers: &'a Peers,
-    vault: Assembly<Fenced>,
+    apart: &'a Apart,
+    vault: Assembly<D>,
     generation: u64,
     groups: Vec<Vec<u32>>,
     base: Option<Commit>,
 }
 
-impl<'a> Round<'a> {
-    fn new(peers: &'a Peers, vault: Assembly<Fenced>) -> Result<Round<'a>, RegionsError> {
+impl<'a, D: Storage> Round<'a, D> {
+    fn new(
+        (peers, apart): (&'a Peers, &'a Apart),
+        mut vault: Assembly<D>,
+    ) -> Result<Round<'a, D>, RegionsError> {
         let there = |place: &&Place| vault.leaders.contains_key(&place.node);
         let places: Vec<Place> = vault.places.iter().filter(there).cloned().collect();
         let groups = lay_out(vault.scheme, &places).map_err(VaultError::Layout)?.groups;
         let generation = vault.last + 1;
-        Ok(Round { peers, vault, generation, groups, base: None })
+        vault.member.iter_mut().for_each(|member| member.disk.own_from(generation));
+        Ok(Round { peers, apart, vault, generation, groups, base: None })
     }
 
     fn node(&self) -> Option<u32> {
@@ -112,6 +150,10 @@ impl<'a> Round<'a> {
     /// told when it is offered.
     fn begin(&mut self, name: &str) -> Result<Result<(), RegionsError>, RegionsError> {
         let (generation, term) = (self.generation, self.vault.term);
+        if D::REPEATED {
+            // Differences could not be had again when what they are from is gone.
+            return Ok(self.vault.own(|member| member.begin(generation, term)).map(|_| ()));
+        }
         let labels = self.vault.labels().0;
         let own = labels.iter().filter(|(_, held)| held.name == name).map(|(g, _)| *g).max();
         let mut newest = [own.map_or(-1, u64::cast_signed)];
@@ -131,20 +173,40 @@ impl<'a> Round<'a> {
     }
 
     /// Adds the parts of this folder's processes.
-    fn offer(&mut self, folder: &Path, parts: &[Label]) -> Stepped {
-        let add = |member: &mut Member<Fenced>| {
-            for label in parts {
-                let name = label.to_string();
-                let path = folder.join(&name);
-                let mut from = File::open(&path)
-                    .map_err(file("read", &path))
-                    .map_err(|error| MemberError::Refused(error.to_string()))?;
-                member.add(&name, &mut from)?;
+    fn offer(
+        &mut self,
+        begun: Result<(), RegionsError>,
+        label: &Label,
+        parts: &Parts<'_>,
+    ) -> Stepped {
+        let (peers, apart) = (self.peers, self.apart);
+        let add = |member: &mut Member<D>| {
+            for rank in &apart.here {
+                let name = Label { rank: *rank, ..label.clone() }.to_string();
+                match parts {
+                    Parts::Held(own) if *rank == peers.rank => member.add(&name, &mut &own[..])?,
+                    Parts::Held(_) => member.add(&name, &mut Asked::new(peers, *rank))?,
+                    Parts::In(folder) => {
+                        let path = folder.join(&name);
+                        let mut from = File::open(&path)
+                            .map_err(file("read", &path))
+                            .map_err(|error| MemberError::Refused(error.to_string()))?;
+                        member.add(&name, &mut from)?;
+                    }
+                }
             }
             let offer = member.offer()?;
             Ok(Step::Offered(offer, member.changed().map(|runs| runs.pairs().to_vec())))
         };
-        self.vault.own(add)
+        let added = begun.and_then(|()| self.vault.own(add));
+        match parts {
+            Parts::In(_) => {}
+            Parts::Held(_) if apart.leads(peers.rank) => {
+                release(peers, apart.here.iter().copied().filter(|rank| *rank != peers.rank))?;
+            }
+            Parts::Held(own) => hand_over(peers, apart.leader(), own)?,
+        }
+        added
     }
 
     /// Tells all how a step went here; returns how it went everywhere.
@@ -175,11 +237,11 @@ impl<'a> Round<'a> {
     fn run(
         &mut self,
         begun: Result<(), RegionsError>,
-        folder: &Path,
-        parts: &[Label],
+        label: &Label,
+        parts: &Parts<'_>,
     ) -> Result<(), RegionsError> {
         let mut coordinator = self.coordinator();
-        let offered = begun.and_then(|()| self.offer(folder, parts));
+        let offered = self.offer(begun, label, parts);
         let mut events = self.tell(offered)?;
         loop {
             let actions: Vec<Action> =
@@ -253,7 +315,7 @@ impl<'a> Round<'a> {
     fn encode(
         &mut self,
         nodes: &[u32],
-        start: impl FnOnce(&mut Member<Fenced>) -> Result<Messages, MemberError>,
+        start: impl FnOnce(&mut Member<D>) -> Result<Messages, MemberError>,
     ) -> Result<Stepped, RegionsError> {
         let peers = self.peers;
         let leaders = self.vault.leaders.clone();
@@ -304,7 +366,7 @@ impl<'a> Round<'a> {
     fn go_on(
         &mut self,
         ranks: &[u32],
-        work: impl FnOnce(&mut Member<Fenced>) -> Result<Messages, MemberError>,
+        work: impl FnOnce(&mut Member<D>) -> Result<Messages, MemberError>,
     ) -> Result<Option<Stepped>, RegionsError> {
         let messages = match self.vault.own(work) {
             Ok(messages) => messages.unwrap_or_default(),
@@ -315,17 +377,20 @@ impl<'a> Round<'a> {
             let Some(to) = ranks.get(number) else { continue };
             say(self.peers, *to, &packet, &bytes)?;
         }
-        match self.vault.own(Member::settle) {
-            Ok(settled) => Ok(settled.flatten().map(|summary| Ok(Some(Step::Prepared(summary))))),
-            Err(error) => Ok(Some(Err(error))),
+        let settled = self.vault.own(Member::settle).map(Option::flatten);
+        if matches!(settled, Ok(None)) {
+            return Ok(None);
         }
+        // Whether it could be made durable decides what is said next.
+        let settled = self.peers.settled_end(settled);
+        Ok(Some(settled.map(|summary| summary.map(Step::Prepared))))
     }
 }
 
 /// Lets generations go of which no checkpoint of this name is kept.
-fn collect(
+fn collect<D: Storage>(
     peers: &Peers,
-    vault: &mut Assembly<Fenced>,
+    vault: &mut Assembly<D>,
     name: &str,
     keep: &[(i64, Stamp)],
 ) -> Result<(), RegionsError> {
