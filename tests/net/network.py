@@ -10,6 +10,7 @@ cluster. Nothing has a name outside of these namespaces: all of it vanishes when
     mbit = 1000         # of each host's link, both ways; without it there is no limit
     [clusters.west]
     hosts = 2
+    far = true          # no route between them and the controller's machine: not of the first one
     [wan]               # each may be left out
     delay_ms = 10       # one way
     jitter_ms = 1       # more than that, evenly
@@ -27,7 +28,7 @@ import tomllib
 from space import Space
 
 FIRST = 80
-KNOWN = {"clusters": {"hosts", "mbit"}, "wan": {"delay_ms", "jitter_ms", "loss", "mbit"}}
+KNOWN = {"clusters": {"hosts", "mbit", "far"}, "wan": {"delay_ms", "jitter_ms", "loss", "mbit"}}
 
 
 class Wrong(Exception):
@@ -48,6 +49,8 @@ def read(text):
     for name, cluster in clusters.items():
         if not 1 <= cluster.get("hosts", 0) <= 200:
             raise Wrong(f"cluster {name}: hosts is to be 1 to 200")
+    if next(iter(clusters.values())).get("far"):
+        raise Wrong("the controller's machine is in the first cluster, which cannot be far")
     if not 0 <= wan.get("loss", 0) < 1:
         raise Wrong("loss is a probability below 1")
     return clusters, wan
@@ -84,7 +87,11 @@ class Network:
             self.hub.ip("address", "add", f"{net}.1/24", "dev", bridge)
             self.hub.ip("link", "set", bridge, "up")
             for host in range(2, cluster["hosts"] + 2):
-                self.join(f"{net}.{host}", f"port{number}-{host}", bridge, cluster.get("mbit"))
+                address = f"{net}.{host}"
+                self.join(address, f"port{number}-{host}", bridge, cluster.get("mbit"))
+                if cluster.get("far"):
+                    for space, other in ((self.hub, address), (self.hosts[address], f"{net}.1")):
+                        space.ip("route", "add", "unreachable", f"{other}/32")
             firsts.append((number, f"{net}.2"))
         for at, one in enumerate(firsts):
             for other in firsts[at + 1 :]:

@@ -50,6 +50,11 @@ pub struct Wide {
     /// least; `gateway=ADDRESS:PORT` behind a host in a host file goes before it) [default: any]
     #[arg(long, value_name = "P[-Q]", value_parser = parse_ports)]
     pub gateway_port: Option<Ports>,
+    /// Nodes of other clusters than the first reach the controller, too, through their gateways
+    /// only: no host but a gateway's needs a way to another cluster. The controller is to be in the
+    /// first one
+    #[arg(long)]
+    pub wan_only: bool,
     /// Where copies of images (without a vault) and of recorded outcomes are [default: inside with
     /// --ft cluster, else on the next node, whichever cluster that is in]
     #[arg(long, value_enum, value_name = "WHERE")]
@@ -103,6 +108,7 @@ impl Wide {
             ("--wan-rate", self.wan_rate.is_some()),
             ("--wan-connections", self.wan_connections.is_some()),
             ("--gateway-port", self.gateway_port.is_some()),
+            ("--wan-only", self.wan_only),
         ];
         options.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }
@@ -130,6 +136,7 @@ impl Wide {
             rate: self.wan_rate.map(|mbit| u64::from(mbit) * MBIT_BYTES),
             outside: self.copies.map(|copies| copies == Copies::Outside),
             ports: self.gateway_port,
+            wan_only: self.wan_only,
         })
     }
 }
@@ -209,6 +216,7 @@ mod tests {
             wan_rate: None,
             wan_connections: None,
             gateway_port: None,
+            wan_only: false,
             copies,
         };
         let two = wide(None).plan(4, 0, &[]).unwrap();
@@ -241,12 +249,16 @@ mod tests {
             wan_rate: None,
             wan_connections: None,
             gateway_port: None,
+            wan_only: false,
             copies: None,
         };
         assert!(wide(None, true).plan(4, 0, &[]).is_err());
         assert!(wide(Some(1), true).plan(4, 0, &[]).is_err());
         assert_eq!(wide(Some(1), false).plan(4, 0, &[]).unwrap(), Clusters::default());
         assert!(wide(Some(2), true).plan(4, 0, &[]).unwrap().plain);
+        let only = |clusters| Wide { wan_only: true, ..wide(clusters, false) };
+        assert!(only(None).plan(4, 0, &[]).is_err());
+        assert!(only(Some(2)).plan(4, 0, &[]).unwrap().is_behind(3));
         let ported = |clusters| {
             let ports = Some(Ports { first: 7400, last: 7400 });
             Wide { gateway_port: ports, ..wide(clusters, false) }

@@ -12,6 +12,8 @@ use std::net::{IpAddr, SocketAddr};
 pub const MARK: &str = "@eyrie-gateway ";
 /// Most clusters of a job.
 pub const MAX_CLUSTERS: u32 = 64;
+/// The cluster that the controller is in, where nodes of others reach it through gateways.
+pub const HOME: u32 = 0;
 /// Most connections between two gateways.
 pub const MAX_CONNECTIONS: u32 = 16;
 
@@ -33,6 +35,8 @@ pub struct Clusters {
     pub outside: Option<bool>,
     /// Where gateways listen for each other: at the first of these that is free. None: anywhere.
     pub ports: Option<Ports>,
+    /// Nodes reach the controller through gateways, too, but for those of its own cluster.
+    pub wan_only: bool,
 }
 
 /// Ports, the last one with them.
@@ -74,6 +78,11 @@ impl Clusters {
         let late = || node.checked_rem(self.count()).unwrap_or(0);
         self.of.get(node as usize).copied().unwrap_or_else(late)
     }
+
+    /// Whether a node reaches the controller through gateways only.
+    pub fn is_behind(&self, node: u32) -> bool {
+        self.wan_only && self.count() > 1 && self.of(node) != HOME
+    }
 }
 
 /// What a gateway is.
@@ -87,12 +96,17 @@ pub struct Begin {
     pub clusters: u32,
     /// The address towards this one is where it listens for nodes.
     pub controller: SocketAddr,
+    /// Other hosts of its cluster: the address towards one of them, if it knows any, goes before
+    /// that.
+    pub beside: Vec<String>,
     /// Where other gateways reach it, if that is another: it listens there, or, if its machine has
     /// no such address, at all of them.
     pub outside: Option<IpAddr>,
     /// The ports that it may listen at for them.
     pub ports: Option<Ports>,
     pub plain: bool,
+    /// What is said to nodes is encrypted.
+    pub tls: bool,
     pub connections: u32,
     pub rate: Option<u64>,
     /// Where nothing goes through from the beginning on.
@@ -115,6 +129,14 @@ pub struct Gate {
     pub at: SocketAddr,
 }
 
+/// A node that reaches the controller through its gateway, and where its store is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Door {
+    pub node: u32,
+    pub epoch: u64,
+    pub at: SocketAddr,
+}
+
 /// From the controller to a gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToGateway {
@@ -124,6 +146,8 @@ pub enum ToGateway {
     Beat,
     /// Nothing is to go between its cluster and these, for now.
     Silence(Silence),
+    /// The nodes of its cluster, which are to hear where it is: they may have no other way to.
+    Nodes(Vec<Door>),
 }
 
 /// From a gateway to the controller.
@@ -208,5 +232,15 @@ mod tests {
         let clusters = Clusters { names, of: vec![0, 0, 1], ..Clusters::default() };
         assert_eq!([0, 1, 2, 3, 4].map(|node| clusters.of(node)), [0, 0, 1, 1, 0]);
         assert_eq!(Clusters::default().of(3), 0);
+    }
+
+    #[test]
+    fn only_other_clusters_than_the_controllers_are_behind_gateways() {
+        let names = vec!["a".into(), "b".into()];
+        let mut clusters = Clusters { names, of: vec![0, 1], ..Clusters::default() };
+        assert!(!clusters.is_behind(1));
+        clusters.wan_only = true;
+        assert_eq!([0, 1, 2, 3].map(|node| clusters.is_behind(node)), [false, true, false, true]);
+        assert!(!Clusters { wan_only: true, ..Clusters::default() }.is_behind(1));
     }
 }

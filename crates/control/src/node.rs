@@ -56,6 +56,9 @@ pub struct Enlist {
     /// The folder around it goes with it.
     pub lodged: bool,
     pub controller: SocketAddr,
+    /// The gateway that it reaches the controller through, if it does: which start of one, and
+    /// where.
+    pub gateway: Option<(u64, SocketAddr)>,
     pub spec: JobSpec,
 }
 

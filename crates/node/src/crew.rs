@@ -7,19 +7,20 @@
 mod gateway;
 
 use crate::at_rest;
+use crate::depot::Redirects;
 use crate::guest::{self, Guest};
 use crate::ha::{CutOff, Vouch};
 use crate::job::{DaemonBooks, Head, Msg};
 use crate::membership::Member;
 use crate::netns::{self, Bridge};
 use crate::reap;
-use crate::depot::Redirects;
 use crate::recovery::ARCHIVE;
 use crate::spawn;
 use crate::store::{self, Identity, Members, TurnedAway};
 use crate::wire::{self, Beat, End, Limits};
 use eyrie_control::auth::{AuthError, Hello, Key, Role};
 use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
+use eyrie_control::gateway::{Clusters, HOME};
 use eyrie_control::message::{Host, Hosts};
 use eyrie_control::node::{Enlist, Lodge};
 use eyrie_control::{FromNode, JobSpec, ToNode, encode_within};
@@ -128,7 +129,8 @@ impl Crew {
         places.dedup();
         let secret = Secret::new(Key::new()?, spec.tls)?;
         let own = (FIRST_REIGN, &vouch);
-        let listen = |place| listen(SocketAddr::new(place, 0), &secret, job, own, &tell);
+        let known = (&secret, &spec.clusters);
+        let listen = |place| listen(SocketAddr::new(place, 0), known, job, own, &tell);
         let addresses = places.into_iter().map(listen).collect::<io::Result<_>>()?;
         let (job, folder, spec) = (job.to_string(), folder.to_path_buf(), spec.clone());
         let turned_away = Arc::default();
@@ -162,7 +164,8 @@ impl Crew {
         let secret = Secret::new(Key(head.key), head.spec.tls)?;
         let places = head.addresses.iter();
         let own = (head.reign, &vouch);
-        let addresses = places.map(|at| listen(*at, &secret, job, own, tell));
+        let known = (&secret, &head.spec.clusters);
+        let addresses = places.map(|at| listen(*at, known, job, own, tell));
         let addresses = addresses.collect::<io::Result<_>>()?;
         let (job, folder, spec) = (job.to_string(), folder.to_path_buf(), head.spec.clone());
         let turned_away = Arc::default();
@@ -182,7 +185,13 @@ impl Crew {
     }
 
     /// What a daemon is told.
-    fn enlist(&self, node: u32, epoch: u64, folder: &Path, controller: SocketAddr) -> Enlist {
+    fn enlist(
+        &self,
+        (node, epoch): (u32, u64),
+        folder: &Path,
+        controller: SocketAddr,
+        gateway: Option<(u64, SocketAddr)>,
+    ) -> Enlist {
         Enlist {
             job: self.job.clone(),
             node,
@@ -191,6 +200,7 @@ impl Crew {
             folder: folder.as_os_str().as_bytes().to_vec(),
             lodged: false,
             controller,
+            gateway,
             spec: self.spec.clone(),
         }
     }
@@ -249,7 +259,8 @@ impl Crew {
         if self.addresses.iter().all(|a| a.ip() != host.controller) {
             let place = SocketAddr::new(host.controller, 0);
             let own = (self.reign, &self.vouch);
-            self.addresses.push(listen(place, &self.secret, &self.job, own, tell)?);
+            let known = (&self.secret, &self.spec.clusters);
+            self.addresses.push(listen(place, known, &self.job, own, tell)?);
         }
         let hosts = self.spec.hosts.as_mut();
         let list = hosts.map(|h| &mut h.list).ok_or_else(|| io::Error::other("it has no hosts"))?;
@@ -258,8 +269,18 @@ impl Crew {
         Ok(())
     }
 
-    /// This machine's address as a node reaches it.
+    /// This machine's address as a node reaches it, or, if it does through gateways only, as those
+    /// of this machine's cluster do.
     pub fn reached_at(&self, node: u32) -> Option<IpAddr> {
+        if !self.spec.clusters.is_behind(node) {
+            return self.faced_at(node);
+        }
+        let all = self.spec.nodes + self.spec.spares;
+        (0..all).find(|node| self.spec.clusters.of(*node) == HOME).and_then(|n| self.faced_at(n))
+    }
+
+    /// This machine's address on the way to a node.
+    fn faced_at(&self, node: u32) -> Option<IpAddr> {
         match &self.spec.hosts {
             Some(hosts) => hosts.list.get(node as usize).map(|h| h.controller),
             None => match &self.bridge {
@@ -277,22 +298,36 @@ impl Crew {
 
     /// Where a node reaches the controller.
     fn listens_for(&self, node: u32) -> io::Result<SocketAddr> {
-        let reached = self.reached_at(node);
+        self.listens_at(self.reached_at(node), node)
+    }
+
+    fn listens_at(&self, reached: Option<IpAddr>, node: u32) -> io::Result<SocketAddr> {
         let address = self.addresses.iter().find(|a| Some(a.ip()) == reached);
         address.copied().ok_or_else(|| io::Error::other(format!("nobody listens for node {node}")))
     }
 
-    /// Starts the daemon of a node.
-    pub fn start(&self, node: u32, epoch: u64) -> io::Result<Daemon> {
+    /// Starts the daemon of a node, which reaches the controller through `gateway` if there is one:
+    /// which start of that, and where.
+    pub fn start(
+        &self,
+        node: u32,
+        epoch: u64,
+        gateway: Option<(u64, SocketAddr)>,
+    ) -> io::Result<Daemon> {
         match &self.spec.hosts {
-            Some(hosts) => self.start_there(hosts, node, epoch),
-            None => self.start_here(node, epoch),
+            Some(hosts) => self.start_there(hosts, (node, epoch), gateway),
+            None => self.start_here(node, epoch, gateway),
         }
     }
 
-    fn start_there(&self, hosts: &Hosts, node: u32, epoch: u64) -> io::Result<Daemon> {
+    fn start_there(
+        &self,
+        hosts: &Hosts,
+        (node, epoch): (u32, u64),
+        gateway: Option<(u64, SocketAddr)>,
+    ) -> io::Result<Daemon> {
         let address = self.listens_for(node)?;
-        let enlist = self.enlist(node, epoch, Path::new(""), address);
+        let enlist = self.enlist((node, epoch), Path::new(""), address, gateway);
         let working_folder = working_folder()?.into_os_string().into_vec();
         let lodge = Lodge { enlist, working_folder, environment: environment() };
         let guest = Arc::new(guest::start(hosts, node, &lodge, &self.folder)?);
@@ -300,10 +335,15 @@ impl Crew {
         Ok(Daemon { pid, pidfd, epoch, born: 0, site: Site::There(guest) })
     }
 
-    fn start_here(&self, node: u32, epoch: u64) -> io::Result<Daemon> {
+    fn start_here(
+        &self,
+        node: u32,
+        epoch: u64,
+        gateway: Option<(u64, SocketAddr)>,
+    ) -> io::Result<Daemon> {
         let folder = self.folder.join(format!("node-{node}"));
         let address = self.listens_for(node)?;
-        let enlist = self.enlist(node, epoch, &folder, address);
+        let enlist = self.enlist((node, epoch), &folder, address, gateway);
         let frame = encode_within(MAX_NODE_FRAME_BYTES, &enlist).map_err(io::Error::other)?;
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("__member").stdin(Stdio::piped());
@@ -338,7 +378,7 @@ impl Crew {
 /// Listens for daemons at an address of this machine.
 fn listen(
     place: SocketAddr,
-    secret: &Secret,
+    (secret, clusters): (&Secret, &Clusters),
     job: &str,
     (reign, vouch): (u64, &Option<Arc<Vouch>>),
     tell: &UnboundedSender<Msg>,
@@ -347,15 +387,16 @@ fn listen(
         .map_err(|error| io::Error::other(format!("cannot listen at {place}: {error}")))?;
     let address = listener.local_addr()?;
     let (secret, job, tell) = (secret.clone(), job.to_string(), tell.clone());
-    let vouch = vouch.clone();
+    let (vouch, clusters) = (vouch.clone(), Arc::new(clusters.clone()));
     let callers = Callers::default();
     let accept = move || {
         loop {
             let Ok(call) = callers.next(&listener) else { continue };
             let (secret, job, tell) = (secret.clone(), job.clone(), tell.clone());
-            let vouch = vouch.clone();
+            let (vouch, clusters) = (vouch.clone(), Arc::clone(&clusters));
             let work = move || {
-                if let Err(error) = welcome(call, &secret, &job, (reign, vouch), &tell) {
+                let known = (&secret, &*clusters);
+                if let Err(error) = welcome(call, known, &job, (reign, vouch), &tell) {
                     let _ = tell.send(Msg::TurnedAway { why: error.to_string() });
                 }
             };
@@ -425,7 +466,7 @@ fn is_local(name: &[u8]) -> bool {
 /// Lets a daemon in that proves that it is one.
 fn welcome(
     (socket, unknown): (TcpStream, Caller),
-    secret: &Secret,
+    (secret, clusters): (&Secret, &Clusters),
     job: &str,
     (reign, vouch): (u64, Option<Arc<Vouch>>),
     tell: &UnboundedSender<Msg>,
@@ -438,7 +479,7 @@ fn welcome(
     stream.socket().set_write_timeout(None)?;
     let (node, epoch) = (other.node, other.epoch);
     let stream = Arc::new(stream);
-    let limits = Arc::new(Limits::new(Side::Controller));
+    let limits = Arc::new(Limits::new(Side::Controller, clusters.is_behind(node)));
     let known = Arc::clone(&limits);
     let beat = move || {
         let Beat { patience_ms, stamp_ms } = known.says();

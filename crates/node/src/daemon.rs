@@ -17,11 +17,12 @@ use crate::vault::{Door, Setup};
 use eyrie_control::Decoder;
 use eyrie_control::auth::{AuthError, Key};
 use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
+use eyrie_control::gateway::{Clusters, HOME};
 use eyrie_control::node::Enlist;
 use eyrie_tls::{Routes, Secret};
 use std::ffi::OsStr;
 use std::io::{self, Read};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -108,13 +109,26 @@ fn make_storage(folder: &Path, encrypted: bool) -> Result<(), DaemonError> {
     Ok(())
 }
 
+/// What is known of the ways to others before the controller says more: the gateway that leads to
+/// it, if only one does.
+fn routes_from(node: u32, gateway: Option<(u64, SocketAddr)>, clusters: &Clusters) -> Routes {
+    let routes = Routes::default();
+    if let Some((number, at)) = gateway {
+        routes.set((0..=node).map(|node| clusters.of(node)).collect(), None);
+        routes.set_home(HOME);
+        routes.set_door(number, at);
+    }
+    routes
+}
+
 /// Returns whether its storage is to be kept.
 async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, DaemonError> {
-    let Enlist { job, node, epoch, key, controller, spec, .. } = enlist;
+    let Enlist { job, node, epoch, key, controller, gateway, spec, .. } = enlist;
     let keep = spec.keep;
     make_storage(folder, spec.encrypted)?;
     let secret = Secret::new(Key(key), spec.tls).map_err(os("TLS"))?;
     let watch = spec.ha.as_ref().map(|ha| Place::brief(ha, &job)).transpose()?;
+    let routes = routes_from(node, gateway, &spec.clusters);
     let caller = Caller {
         controller,
         job: job.clone(),
@@ -122,18 +136,17 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
         secret: secret.clone(),
         limit: spec.controller_limit(),
         watch: watch.map(|place| Arc::new(Watch::new(place))),
+        through: gateway.map(|_| routes.clone()),
     };
     let called = caller.call()?;
     let here = called.stream.socket().local_addr().map_err(os("controller"))?.ip();
-    let own = Identity { job: job.clone(), node, epoch, secret, routes: Routes::default() };
+    let own = Identity { job: job.clone(), node, epoch, secret, routes };
     let images = folder.join(home::IMAGES);
     let members = Members::default();
     let store = TcpListener::bind((here, 0)).map_err(os("listener"))?;
     let store_at = store.local_addr().map_err(os("listener"))?;
-    let turned_away = Arc::default();
-    let count = Arc::clone(&turned_away);
-    let post = Arc::new(Post::default());
-    let out = Arc::clone(&post);
+    let (turned_away, post) = (Arc::default(), Arc::new(Post::default()));
+    let (count, out) = (Arc::clone(&turned_away), Arc::clone(&post));
     let say = Arc::new(move |message| out.say(message));
     let vault = spec.is_vaulted().then(|| {
         let (folder, images) = (folder.join(home::VAULT), images.clone());
@@ -147,8 +160,7 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
         .map_err(os("store"))?;
     let (orders, mut ordered) = mpsc::unbounded_channel();
     let (hear, heard) = mpsc::unbounded_channel();
-    let (homes, store, archive) = (Vec::new(), store_at, None);
-    let links = None;
+    let (homes, store, archive, links) = (Vec::new(), store_at, None, None);
     let watch = caller.watch.clone();
     let network = Network {
         own,

@@ -3,7 +3,9 @@
 //! Kept true: an end that the controller's machine tells of (its process died) is not the node's:
 //! it calls again, at the same address, as long as the job's limit lets it, while its ranks go on.
 //! Silence is: a node that is cut off must not go on. Who is told to go, goes. With `--ha` etcd
-//! says where the controller is, and `protocol::led` for how long it is looked for.
+//! says where the controller is, and `protocol::led` for how long it is looked for. A node that
+//! reaches its controller through gateways only calls through the one that it was told of last: how
+//! those answer says nothing of the controller, so it waits no longer than it was granted.
 
 use crate::ha::Watch;
 use crate::post::Post;
@@ -13,7 +15,7 @@ use eyrie_control::auth::{AuthError, Hello, Role};
 use eyrie_protocol::led;
 use eyrie_protocol::patience::{Adrift, LEAST_MS, Side};
 use eyrie_protocol::session::Numbered;
-use eyrie_tls::{Secret, Stream};
+use eyrie_tls::{CONTROLLER, Routes, Secret, Stream};
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -26,6 +28,9 @@ const GREETING: Duration = Duration::from_secs(20);
 const FIRST_CALL: Duration = Duration::from_millis(50);
 /// Longest wait for an answer to a later call.
 const CALL: Duration = Duration::from_secs(1);
+/// The same through gateways, and in all for the first of such calls.
+const FAR_CALL: Duration = Duration::from_secs(5);
+const FAR_GREETING: Duration = Duration::from_secs(60);
 /// Between two calls.
 const PAUSE: Duration = Duration::from_millis(25);
 /// The same where etcd is asked, too.
@@ -44,6 +49,8 @@ pub struct Caller {
     pub limit: Duration,
     /// With `--ha`: says where the controller is.
     pub watch: Option<Arc<Watch>>,
+    /// It is reached through gateways only, as these say.
+    pub through: Option<Routes>,
 }
 
 /// A connection on which both ends have proved themselves.
@@ -57,6 +64,9 @@ impl Caller {
     /// The first call.
     pub fn call(&self) -> Result<Called, AuthError> {
         let greet = |stream| self.greet(stream, GREETING);
+        if self.through.is_some() {
+            return self.first_through();
+        }
         match self.first().map_err(AuthError::Io).and_then(greet) {
             Err(AuthError::Io(error)) if self.limit > Duration::ZERO => self
                 .again(Duration::from_millis(LEAST_MS), Duration::ZERO)
@@ -82,6 +92,30 @@ impl Caller {
         }
     }
 
+    /// The same through gateways, which may not reach each other yet, or die.
+    fn first_through(&self) -> Result<Called, AuthError> {
+        let begun = Instant::now();
+        loop {
+            match self.connect(FAR_CALL).and_then(|stream| self.greet(stream, GREETING)) {
+                Err(AuthError::Io(_) | AuthError::Silent) if begun.elapsed() < FAR_GREETING => {
+                    std::thread::sleep(PAUSE);
+                }
+                called => return called,
+            }
+        }
+    }
+
+    /// Makes a connection to where the controller is, or was.
+    fn connect(&self, wait: Duration) -> Result<TcpStream, AuthError> {
+        match &self.through {
+            None => Ok(TcpStream::connect_timeout(&self.controller, wait)?),
+            Some(routes) => {
+                let ends = (self.own, (CONTROLLER, 0));
+                routes.connect(&self.secret, &self.job, ends, self.controller, wait)
+            }
+        }
+    }
+
     fn greet(&self, socket: TcpStream, limit: Duration) -> Result<Called, AuthError> {
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(limit))?;
@@ -89,6 +123,7 @@ impl Caller {
         let hello = Hello::new(Role::Node, &self.job, self.own, (0, 0))?;
         let (stream, other) = self.secret.call(socket, &hello, Role::Controller)?;
         drop(done);
+        stream.socket().set_write_timeout(None)?;
         Ok(Called { stream, reign: other.epoch })
     }
 
@@ -103,11 +138,15 @@ impl Caller {
         let begun = Instant::now();
         let now = || (before + begun.elapsed()).as_millis() as u64;
         let mut adrift = Adrift::new(silence.as_millis() as u64, 0);
+        let (most, limit) = match self.through {
+            None => (CALL, self.limit),
+            Some(_) => (FAR_CALL, self.limit.max(silence)),
+        };
         // At the end of that the controller counts on this node's being gone.
-        while begun.elapsed() < self.limit && !adrift.is_over(now()) {
+        while begun.elapsed() < limit && !adrift.is_over(now()) {
             let left = |adrift: &Adrift| Duration::from_millis(adrift.left_ms(now())).max(PAUSE);
             let calls = now();
-            match TcpStream::connect_timeout(&self.controller, left(&adrift).min(CALL)) {
+            match self.connect(left(&adrift).min(most)) {
                 Ok(stream) => match self.greet(stream, left(&adrift)) {
                     // Unless this node stood still meanwhile.
                     Ok(called) if !adrift.is_over(now()) => return Some(called),
@@ -116,7 +155,12 @@ impl Caller {
                     // Another program listens there by now.
                     Err(error) => tracing::warn!("who answers is not the controller: {error}"),
                 },
-                Err(error) if is_an_answer(error.kind()) => adrift.answered(calls),
+                // What a gateway's machine answers is not the controller's word.
+                Err(AuthError::Io(error))
+                    if self.through.is_none() && is_an_answer(error.kind()) =>
+                {
+                    adrift.answered(calls);
+                }
                 Err(_) => {}
             }
             std::thread::sleep(PAUSE);
@@ -182,6 +226,18 @@ fn leave_the_deposed(watch: &Arc<Watch>, current: &Current) -> io::Result<()> {
     })
 }
 
+/// Leaves what stands through a gateway when there is another one: of a machine that is gone nobody
+/// tells.
+fn leave_the_old_gateway(routes: &Routes, current: &Current) {
+    let current = Arc::clone(current);
+    routes.heed_doors(move || {
+        let current = current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, stream)) = current.as_ref() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    });
+}
+
 /// Whether the machine is there, and only nobody listens.
 fn is_an_answer(kind: io::ErrorKind) -> bool {
     [io::ErrorKind::ConnectionRefused, io::ErrorKind::ConnectionReset].contains(&kind)
@@ -196,10 +252,11 @@ pub fn keep(
 ) -> io::Result<()> {
     let current = Current::default();
     caller.watch.iter().try_for_each(|watch| leave_the_deposed(watch, &current))?;
+    caller.through.iter().for_each(|routes| leave_the_old_gateway(routes, &current));
     let work = move || {
         let mut line = Some(called);
         while let Some(called) = line.take() {
-            let limits = Arc::new(Limits::new(Side::Node));
+            let limits = Arc::new(Limits::new(Side::Node, caller.through.is_some()));
             let taken = caller.watch.as_ref().is_none_or(|watch| watch.met(called.reign));
             let served = match taken {
                 true => serve(called, &post, &orders, &limits, (&current, &caller.watch)),

@@ -376,7 +376,11 @@ fn start_nodes(
     let mut nodes = Vec::new();
     for node in 0..spec.nodes + spec.spares {
         let epoch = u64::from(node) + 1;
-        let daemon = start_daemon(&crew, node, epoch, tell).map_err(BeginError::Daemon)?;
+        if spec.clusters.is_behind(node) {
+            nodes.push(Node::later(epoch));
+            continue;
+        }
+        let daemon = start_daemon(&crew, (node, epoch), None, tell).map_err(BeginError::Daemon)?;
         nodes.push(Node::there(daemon));
     }
     if let Some(hosts) = &spec.hosts {

@@ -12,6 +12,7 @@ use crate::pour;
 use crate::vault::{Door, MAX_RANGE_BYTES, Work};
 use eyrie_control::auth::{AuthError, Hello, Key, Role};
 use eyrie_control::frame::{HEADER_BYTES, MAX_FRAME_BYTES};
+use eyrie_control::gateway;
 use eyrie_control::node::Refusals;
 use eyrie_control::{Decoder, FrameError, encode};
 use eyrie_image::ImageError;
@@ -58,7 +59,13 @@ enum Ask {
     Pour { name: String, key: Token },
     /// Take so many bytes, which follow, and leave them: how fast is the way here?
     Probe { bytes: u32 },
+    /// The gateway of this node's cluster is there now.
+    Gateway { at: SocketAddr },
 }
+
+/// The number by which a gateway calls the store of a node, to say where it is; its epoch is that
+/// of its start.
+const HERALD: u32 = u32::MAX - 8;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
@@ -252,6 +259,9 @@ fn converse(
     };
     let (stream, other) = own.secret.answer(socket, &own.job, Role::StoreClient, hello)?;
     drop(unknown);
+    if other.node == HERALD {
+        return hear_gateway(stream, own, other.epoch);
+    }
     {
         let members = members.lock().unwrap_or_else(PoisonError::into_inner);
         if !members.iter().any(|(node, epoch, _)| (*node, *epoch) == (other.node, other.epoch)) {
@@ -300,6 +310,34 @@ fn converse(
             }
             ask => of_vault(&mut talk, vault.as_mut().ok_or(StoreError::Protocol)?, ask)?,
         }
+    }
+}
+
+/// A gateway says where it is, and nothing else.
+fn hear_gateway(mut stream: Stream, own: &Identity, number: u64) -> Result<(), StoreError> {
+    let Ask::Gateway { at } = receive(&mut stream)? else { return Err(StoreError::Protocol) };
+    tracing::info!("the gateway of this cluster is at {at}");
+    own.routes.set_door(number, at);
+    send(&mut stream, &Answer::Done)
+}
+
+/// Tells a node, by its store, where the gateway of its cluster is: which start of it, and where.
+pub fn tell_gateway(
+    (job, secret): (&str, &Secret),
+    node: &gateway::Door,
+    (number, at): (u64, SocketAddr),
+    patience: Duration,
+) -> Result<(), StoreError> {
+    let socket = TcpStream::connect_timeout(&node.at, patience)?;
+    prepare(&socket, patience)?;
+    let (own, to) = ((HERALD, number), (node.node, node.epoch));
+    let hello = Hello::new(Role::StoreClient, job, own, to)?;
+    let (mut stream, _) = secret.call(socket, &hello, Role::StoreServer)?;
+    send(&mut stream, &Ask::Gateway { at })?;
+    match receive(&mut stream)? {
+        Answer::Done => Ok(()),
+        Answer::Failed(text) => Err(StoreError::Refused(text)),
+        Answer::Go(_) | Answer::Elsewhere(_) => Err(StoreError::Protocol),
     }
 }
 
@@ -368,7 +406,9 @@ fn of_vault(talk: &mut Talk, visit: &mut Visit, ask: Ask) -> Result<(), StoreErr
             let taken = io::copy(&mut Read::by_ref(talk).take(bytes), &mut io::sink())?;
             send(talk.get_mut(), &Answer::Go(taken))
         }
-        Ask::Put { .. } | Ask::Get { .. } | Ask::Pour { .. } => Err(StoreError::Protocol),
+        Ask::Put { .. } | Ask::Get { .. } | Ask::Pour { .. } | Ask::Gateway { .. } => {
+            Err(StoreError::Protocol)
+        }
     }
 }
 

@@ -31,6 +31,8 @@ pub struct Beat {
 /// (`protocol::patience`); what is confirmed.
 pub struct Limits {
     side: Side,
+    /// The connection leads through gateways.
+    held: bool,
     /// Beginning of the connection, and of its time.
     begun: Instant,
     /// What this end bears, and says to the other one.
@@ -51,10 +53,11 @@ pub struct Limits {
 }
 
 impl Limits {
-    pub fn new(side: Side) -> Limits {
+    pub fn new(side: Side, held: bool) -> Limits {
         let none = || AtomicU64::new(0);
         let limits = Limits {
             side,
+            held,
             begun: Instant::now(),
             bears: none(),
             says: none(),
@@ -66,8 +69,13 @@ impl Limits {
             clear: none(),
             heard: none(),
         };
-        limits.note(&Tie::new(side, 0), 0);
+        limits.note(&limits.tie(0), 0);
         limits
+    }
+
+    /// What is known of the connection at its beginning.
+    fn tie(&self, now_ms: u64) -> Tie {
+        if self.held { Tie::held(self.side, now_ms) } else { Tie::new(self.side, now_ms) }
     }
 
     fn now_ms(&self) -> u64 {
@@ -250,7 +258,7 @@ fn read_all<T: DeserializeOwned>(
     let mut decoder = Decoder::within(MAX_NODE_FRAME_BYTES);
     let mut buffer = vec![0; READ_BYTES];
     let now_ms = || limits.now_ms();
-    let mut tie = Tie::new(limits.side, now_ms());
+    let mut tie = limits.tie(now_ms());
     if let Err(error) = stream.socket().set_read_timeout(Some(BEAT)) {
         return End::Broke(error.to_string());
     }
@@ -322,10 +330,8 @@ mod tests {
         let sender =
             write(Arc::new(there), || ToNode::Beat { patience_ms: 0, stamp_ms: None }).unwrap();
         let (tell, told) = mpsc::channel();
-        read(Arc::new(here), Arc::new(Limits::new(Side::Node)), move |m: Result<ToNode, End>| {
-            drop(tell.send(m))
-        })
-        .unwrap();
+        let limits = Arc::new(Limits::new(Side::Node, false));
+        read(Arc::new(here), limits, move |m: Result<ToNode, End>| drop(tell.send(m))).unwrap();
         (0..5).for_each(|ask| sender.send(ToNode::Look { ask }));
         drop(sender);
         let all: Vec<_> = told.iter().filter(|m| !matches!(m, Ok(ToNode::Beat { .. }))).collect();

@@ -8,12 +8,7 @@ use std::time::Duration;
 const MOST_CHARS: usize = 2048;
 
 /// The address at which to ask for them, good for so long.
-pub(crate) fn list(
-    bucket: &Bucket,
-    keys: &Credentials,
-    prefix: &str,
-    good: Duration,
-) -> url::Url {
+pub(crate) fn list(bucket: &Bucket, keys: &Credentials, prefix: &str, good: Duration) -> url::Url {
     // The bucket itself is what has no name in it.
     let mut action = bucket.get_object(Some(keys), "");
     action.query_mut().insert("prefix", prefix.to_string());

@@ -24,6 +24,10 @@ pub const MOST_MS: u64 = 20_000;
 pub const ROUND_MS: u64 = 500;
 /// In this time a node that gives up has killed what runs on it.
 pub const CLEARING_MS: u64 = 1_000;
+/// Granted from the beginning on to a node that reaches its controller through gateways only, by
+/// rule, so that it bears that also before it was told: a gateway may die, and be noticed, and the
+/// next one start meanwhile.
+pub const HELD_MS: u64 = MOST_MS;
 /// The limit, in longest silences.
 const TIMES: u64 = 8;
 /// A grant that was said last so long ago is held by no node that lives: it would have given up.
@@ -45,6 +49,12 @@ const fn borne(granted_ms: u64) -> u64 {
     granted_ms * 5 / 4
 }
 
+/// How long the controller still waits for a node behind gateways whose connection has ended, and
+/// of which nothing was heard for so long before: it may call again through the next gateway.
+pub fn hold_ms(silent_ms: u64) -> u64 {
+    HELD_MS.saturating_sub(silent_ms)
+}
+
 /// Which end of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
@@ -59,6 +69,8 @@ pub struct Tie {
     habit: Patience,
     /// What the other end says: what the node is used to, or what the controller grants.
     other_ms: u64,
+    /// What is granted at least.
+    least_ms: u64,
     /// Grants, and when each was said last; smaller ones behind larger ones.
     granted: VecDeque<(u64, u64)>,
     /// The latest stamp of the node's that the controller has heard, as far as this end knows, in
@@ -71,10 +83,20 @@ pub struct Tie {
 
 impl Tie {
     pub fn new(side: Side, now_ms: u64) -> Tie {
+        Tie::granting(LEAST_MS, side, now_ms)
+    }
+
+    /// That of a node that reaches its controller through gateways only.
+    pub fn held(side: Side, now_ms: u64) -> Tie {
+        Tie::granting(HELD_MS, side, now_ms)
+    }
+
+    fn granting(least_ms: u64, side: Side, now_ms: u64) -> Tie {
         let mut tie = Tie {
             side,
             habit: Patience::new(now_ms),
             other_ms: 0,
+            least_ms,
             granted: VecDeque::new(),
             // As it is called by the node, it is heard of then.
             stamp_ms: (side == Side::Node).then_some(now_ms),
@@ -144,8 +166,8 @@ impl Tie {
     /// How long a silence this end bears.
     pub fn limit_ms(&self) -> u64 {
         match self.side {
-            Side::Controller => self.habit.limit_ms().max(self.other_ms),
-            Side::Node => borne(self.other_ms.max(LEAST_MS)),
+            Side::Controller => self.habit.limit_ms().max(self.other_ms).max(self.least_ms),
+            Side::Node => borne(self.other_ms.max(self.least_ms)),
         }
     }
 
@@ -359,6 +381,19 @@ mod tests {
         assert_eq!((tie.says_ms(), tie.clear_ms()), (LEAST_MS, 10_000 + CLEARING_MS));
         (0..400).for_each(|n| tie.heard(2_000 + n * TICK_MS));
         assert_eq!(tie.clear_ms(), LEAST_MS * 5 / 4 + CLEARING_MS);
+    }
+
+    #[test]
+    fn behind_gateways_much_is_granted_before_a_word() {
+        let (mut node, mut tie) = (Tie::held(Side::Node, 0), Tie::held(Side::Controller, 0));
+        assert_eq!((node.limit_ms(), tie.says_ms()), (HELD_MS * 5 / 4, HELD_MS));
+        assert_eq!(tie.clear_ms(), clear_by(HELD_MS));
+        (0..400).for_each(|n| tie.heard(n * TICK_MS));
+        assert_eq!(tie.says_ms(), HELD_MS);
+        // The controller gives up first, whether the connection ends or falls silent.
+        assert!(hold_ms(0) <= tie.limit_ms() && tie.limit_ms() < node.limit_ms());
+        assert_eq!((hold_ms(4_000), hold_ms(HELD_MS + 1)), (HELD_MS - 4_000, 0));
+        assert_eq!(silence(&mut node, 0), HELD_MS * 5 / 4 + TICK_MS);
     }
 
     #[test]

@@ -17,7 +17,7 @@ mod stream;
 mod tests;
 
 pub use callers::{Caller, Callers, next_call};
-pub use route::{End, Routes, prepare};
+pub use route::{CONTROLLER, End, Routes, prepare};
 pub use secret::Secret;
 pub use session::Session;
 pub use stream::Stream;

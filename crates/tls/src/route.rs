@@ -20,7 +20,10 @@ use crate::Secret;
 /// One end of a way: node and epoch.
 pub type End = (u32, u64);
 
-/// How the nodes of a job are reached from one of them. Clones know the same.
+/// The number of the controller, which is no node.
+pub const CONTROLLER: u32 = u32::MAX;
+
+/// How the nodes of a job are reached from one of them, and its controller. Clones know the same.
 #[derive(Clone, Default)]
 pub struct Routes(Arc<Mutex<Known>>);
 
@@ -30,26 +33,68 @@ struct Known {
     clusters: Vec<u32>,
     /// That of one's own cluster, if it is there.
     gateway: Option<SocketAddr>,
+    /// The cluster of the controller, if only gateways lead there.
+    home: Option<u32>,
+    /// The latest start of a gateway that this node was told of without the controller, and where:
+    /// through it the controller is reached.
+    door: Option<(u64, SocketAddr)>,
+    /// Called when there is another one.
+    heed: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl Known {
     fn of(&self, node: u32) -> Option<u32> {
-        self.clusters.get(node as usize).copied()
+        match node {
+            CONTROLLER => self.home,
+            node => self.clusters.get(node as usize).copied(),
+        }
+    }
+
+    /// The gateway through which that is reached.
+    fn way(&self, to: u32) -> Option<SocketAddr> {
+        let door = self.door.map(|(_, at)| at).filter(|_| to == CONTROLLER);
+        door.or(self.gateway)
     }
 }
 
 impl Routes {
     /// What the controller says.
     pub fn set(&self, clusters: Vec<u32>, gateway: Option<SocketAddr>) {
-        *self.known() = Known { clusters, gateway };
+        let known = &mut *self.known();
+        (known.clusters, known.gateway) = (clusters, gateway);
+    }
+
+    /// The controller is in that cluster, and only gateways lead there.
+    pub fn set_home(&self, cluster: u32) {
+        self.known().home = Some(cluster);
+    }
+
+    /// A gateway of one's own cluster is there: which start of one, and where.
+    pub fn set_door(&self, number: u64, at: SocketAddr) {
+        let heed = {
+            let known = &mut *self.known();
+            // An earlier one may have taken its time to say so.
+            if known.door.is_some_and(|(latest, _)| latest >= number) {
+                return;
+            }
+            known.door = Some((number, at));
+            known.heed.clone()
+        };
+        heed.iter().for_each(|heed| heed());
+    }
+
+    /// Has it done when there is another gateway: what stands through the one before may not know
+    /// that this is gone.
+    pub fn heed_doors(&self, heed: impl Fn() + Send + Sync + 'static) {
+        self.known().heed = Some(Arc::new(heed));
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The cluster of `to`, if it is another than that of `own`. Who is no node, as the controller,
-    /// is in none.
+    /// The cluster of `to`, if it is another than that of `own`. The controller is in none if it is
+    /// reached straight.
     pub fn abroad(&self, own: u32, to: u32) -> Option<u32> {
         let known = self.known();
         known.of(to).filter(|cluster| known.of(own).is_some_and(|own| own != *cluster))
@@ -68,7 +113,7 @@ impl Routes {
         patience: Duration,
     ) -> Result<TcpStream, AuthError> {
         let abroad = self.abroad(own.0, to.0);
-        let gateway = self.known().gateway;
+        let gateway = self.known().way(to.0);
         let first = match abroad {
             None => address,
             Some(_) => gateway.ok_or_else(|| refused(Reason::NoWay))?,
@@ -106,6 +151,7 @@ fn refused(reason: Reason) -> AuthError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
     fn only_nodes_of_other_clusters_are_abroad() {
@@ -115,8 +161,32 @@ mod tests {
         assert_eq!(routes.abroad(0, 1), None);
         assert_eq!(routes.abroad(0, 2), Some(1));
         assert_eq!(routes.abroad(2, 1), Some(0));
-        // The archive is no node of any.
-        assert_eq!(routes.abroad(2, 70_000), None);
+        // The controller, and with it the archive, is in none.
+        assert_eq!(routes.abroad(2, CONTROLLER), None);
         assert_eq!(routes.clone().abroad(0, 2), Some(1));
+        routes.set_home(0);
+        assert_eq!([0, 2].map(|own| routes.abroad(own, CONTROLLER)), [None, Some(0)]);
+    }
+
+    #[test]
+    fn the_controller_is_reached_through_the_gateway_that_was_heard_of_last() {
+        let [one, two, three] = [1, 2, 3].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        let (routes, heard) = (Routes::default(), Arc::new(AtomicU32::new(0)));
+        let count = Arc::clone(&heard);
+        routes.heed_doors(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        routes.set(vec![0, 1], None);
+        assert_eq!(routes.known().way(CONTROLLER), None);
+        routes.set_door(1, one);
+        routes.set_door(3, three);
+        routes.set_door(3, three);
+        routes.set_door(2, two);
+        assert_eq!(heard.load(Ordering::Relaxed), 2);
+        let ways = || [CONTROLLER, 0].map(|to| routes.known().way(to));
+        assert_eq!(ways(), [Some(three), None]);
+        // What the controller had said before.
+        routes.set(vec![0, 1], Some(two));
+        assert_eq!(ways(), [Some(three), Some(two)]);
     }
 }

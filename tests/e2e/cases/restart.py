@@ -20,11 +20,11 @@ def save(job):
     assert "eyrie restart" in job.stderr(), job.stderr()
 
 
-def restart(job, *options, stdin=subprocess.DEVNULL):
+def restart(job, *options, stdin=subprocess.DEVNULL, wrap=()):
     """Goes on with it; what it prints follows what it printed before."""
     with open(job.out_path, "ab") as out, open(job.err_path, "ab") as err:
         job.process = subprocess.Popen(
-            [EYRIE, "restart", *options, "last"],
+            [*wrap, EYRIE, "restart", *options, "last"],
             stdout=out,
             stderr=err,
             env=job.env,

@@ -6,11 +6,13 @@
 //! beats that take their time, are held up, or come ever later, in one direction or in both; the
 //! end of the connection behind them. A node stands still with its ranks; when it goes on they may
 //! run for the moment that it takes to see that. The controller's process may die: its machine
-//! answers then, until the next one listens, which gives the node time to call.
+//! answers then, until the next one listens, which gives the node time to call. Some nodes reach
+//! the controller through a gateway only, which may die, with its machine or not, and comes back.
 
 use crate::random::Random;
 use eyrie_protocol::patience::{
-    Adrift, CLEARING_MS, LEAST_MS, ROUND_MS, Side, TICK_MS, Tie, clear_by, rounded,
+    Adrift, CLEARING_MS, HELD_MS, LEAST_MS, ROUND_MS, Side, TICK_MS, Tie, clear_by, hold_ms,
+    rounded,
 };
 use std::collections::VecDeque;
 
@@ -41,10 +43,16 @@ pub enum Mistake {
     HastySuccessor,
     /// A controller that takes a call may take its time to say whether it wants the node.
     SlowGreeting,
+    /// A node behind a gateway takes that one's answer for a sign of the controller's machine.
+    GatewayAnswers,
+    /// The controller counts on the end of a node behind a gateway as if it had granted it nothing.
+    HoldUngranted,
+    /// A node whose connection ends is lost, also if it was its gateway's death.
+    NotHeld,
 }
 
 impl Mistake {
-    pub const ALL: [Mistake; 7] = [
+    pub const ALL: [Mistake; 10] = [
         Mistake::OwnHabit,
         Mistake::GrantForgotten,
         Mistake::StoodStill,
@@ -52,6 +60,9 @@ impl Mistake {
         Mistake::LateBeats,
         Mistake::HastySuccessor,
         Mistake::SlowGreeting,
+        Mistake::GatewayAnswers,
+        Mistake::HoldUngranted,
+        Mistake::NotHeld,
     ];
 }
 
@@ -67,6 +78,9 @@ pub struct Report {
     pub missed: u64,
     /// Runs in which an end was slow or stood still, and nobody was lost.
     pub slow: u64,
+    /// Nodes that were awaited when a gateway had died, and that came back through the next.
+    pub held: u64,
+    pub returned: u64,
 }
 
 impl Report {
@@ -78,17 +92,20 @@ impl Report {
         self.back += other.back;
         self.missed += other.missed;
         self.slow += other.slow;
+        self.held += other.held;
+        self.returned += other.returned;
     }
 }
 
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Report { beats, declared, gave_up, told, back, missed, slow } = self;
+        let Report { beats, declared, gave_up, told, back, missed, slow, held, returned } = self;
         write!(
             f,
             "{beats} beats, {declared} nodes declared lost, {gave_up} gave up by themselves, \
              {told} were told, {back} came to a second controller, {missed} were missed by it, \
-             {slow} runs with slow ends and no loss"
+             {slow} runs with slow ends and no loss; {held} awaited for a gateway's death, \
+             {returned} came back through another"
         )
     }
 }
@@ -139,6 +156,33 @@ impl Way {
     }
 }
 
+/// The gateway that a node reaches its controller through.
+#[derive(Debug, Clone, Copy)]
+struct Gateway {
+    dies_at: u64,
+    /// When the next one is there, and has told the node.
+    back_at: u64,
+    /// With its machine: nobody tells either end before that.
+    mute: bool,
+}
+
+impl Gateway {
+    fn random(random: &mut Random) -> Gateway {
+        let dies_at = 2_000 + random.below(40_000);
+        let most = random.pick(&[1_000, 8_000, 60_000]).unwrap_or(0);
+        Gateway { dies_at, back_at: dies_at + 100 + random.below(most), mute: random.one_in(3) }
+    }
+
+    fn is_gone(&self, now: u64) -> bool {
+        (self.dies_at..self.back_at).contains(&now)
+    }
+
+    /// Whether nodes can be expected to be back in time.
+    fn is_prompt(&self) -> bool {
+        self.back_at - self.dies_at < HELD_MS / 2
+    }
+}
+
 /// One end.
 struct End {
     /// None: there is no connection.
@@ -151,9 +195,13 @@ struct End {
 }
 
 impl End {
-    fn new(side: Side) -> End {
-        End { tie: Some(Tie::new(side, 0)), next_ms: 0, spoken_ms: 0, way: Way::new() }
+    fn new(tie: Tie) -> End {
+        End { tie: Some(tie), next_ms: 0, spoken_ms: 0, way: Way::new() }
     }
+}
+
+fn tie(side: Side, behind: bool, now: u64) -> Tie {
+    if behind { Tie::held(side, now) } else { Tie::new(side, now) }
 }
 
 /// A call that is under way: when it was begun, and until when it waits.
@@ -171,6 +219,7 @@ pub fn run(seed: u64, mistake: Option<Mistake>, trace: bool) -> Result<Report, S
     for now in (0..150_000u64).step_by(10) {
         world.disturb(now);
         world.succeed(now);
+        world.pass(now);
         world.look(0, now);
         world.look(1, now);
         if world.is_over(now)? {
@@ -206,6 +255,9 @@ struct World {
     dies_at: u64,
     listens_at: u64,
     waits_until: u64,
+    /// The node is behind one; until when the controller awaits it then.
+    gateway: Option<Gateway>,
+    hold_until: Option<u64>,
     /// The node has no connection.
     adrift: Option<(Adrift, Option<Call>)>,
     /// The end came late, or a call was held up, or took its time to be answered.
@@ -233,21 +285,28 @@ impl World {
             _ => u64::MAX - 100_000,
         };
         let listens_at = dies_at + 50 + random.below(3_000);
+        let (hiccups, delay) = (random.below(4), 1 + random.below(60));
+        let used = random.below(2) as usize;
+        let gateway = random.one_in(3).then(|| Gateway::random(&mut random));
+        let behind = gateway.is_some();
+        let granted = if behind { HELD_MS } else { LEAST_MS };
         World {
             mistake,
             trace,
-            ends: [End::new(Side::Controller), End::new(Side::Node)],
+            ends: [Side::Controller, Side::Node].map(|side| End::new(tie(side, behind, 0))),
             slow,
             stands,
             cut_at,
             deaf_at,
             hiccup_at: cut_at.min(deaf_at).saturating_sub(before) / 10 * 10,
-            used: random.below(2) as usize,
-            hiccups: random.below(4),
-            delay: 1 + random.below(60),
+            used,
+            hiccups,
+            delay,
             is_cut: false,
-            granted: LEAST_MS,
-            written: LEAST_MS,
+            granted,
+            written: granted,
+            gateway,
+            hold_until: None,
             dies_at,
             listens_at,
             waits_until: listens_at + REJOINING_MS,
@@ -329,12 +388,49 @@ impl World {
             // What is not written is not said.
             self.written = self.granted;
         }
-        let missed = now >= self.waits_until && self.ends[0].tie.is_none();
+        let awaited = self.ends[0].tie.is_none() && self.hold_until.is_none();
+        let missed = now >= self.waits_until && awaited;
         if missed && self.lost.is_none() {
             self.trace(now, || String::from("the node is missed"));
             self.lost = Some(now + self.clear_ms(0));
             self.report.missed += 1;
         }
+    }
+
+    /// The gateway dies, and the next one comes; a node that is awaited in vain is lost.
+    fn pass(&mut self, now: u64) {
+        let Some(Gateway { dies_at, back_at, mute }) = self.gateway else { return };
+        if now == dies_at / 10 * 10 {
+            self.trace(now, || format!("the gateway dies until {back_at}, mute: {mute}"));
+            self.ends.iter_mut().for_each(|end| end.way.comes.clear());
+        }
+        let told_at = if mute { back_at } else { dies_at };
+        if now == told_at / 10 * 10 {
+            self.ends[1].way.comes.push_back((now, Said::End));
+            // What the other gateway notices, or the controller sees by the node's call.
+            if !mute {
+                self.ends[0].way.comes.push_back((now, Said::End));
+            }
+        }
+        if self.hold_until.is_some_and(|until| now >= until) && self.lost.is_none() {
+            self.trace(now, || String::from("the node does not come back"));
+            self.hold_until = None;
+            self.lost = Some(now + self.clear_ms(0));
+            self.report.declared += 1;
+        }
+    }
+
+    /// The controller's connection to a node behind a gateway has ended.
+    fn parted(&mut self, now: u64) {
+        let Some(tie) = self.ends[0].tie.take() else { return };
+        self.trace(now, || String::from("the node is awaited"));
+        let hold = if self.makes(Mistake::NotHeld) { 0 } else { hold_ms(tie.silent_ms(now)) };
+        self.hold_until = Some(now + hold);
+        self.report.held += 1;
+    }
+
+    fn is_behind(&self) -> bool {
+        self.gateway.is_some()
     }
 
     /// An end looks at what has come, and speaks.
@@ -369,7 +465,7 @@ impl World {
             tie.told(tie.limit_ms() * 4 / 5, Some(now), now);
         }
         if told {
-            return self.ended(now);
+            return if side == 0 { self.parted(now) } else { self.ended(now) };
         }
         if tie.over(now) {
             return self.give_up(side, now);
@@ -379,7 +475,9 @@ impl World {
             let says = tie.says_ms();
             let says = if side == 0 { says.min(self.granted) } else { says };
             let said = Said::Beat { says, stamp: tie.stamp_ms(now) };
-            self.ends[1 - side].way.comes.push_back((now, said));
+            if self.gateway.is_none_or(|gateway| !gateway.is_gone(now)) {
+                self.ends[1 - side].way.comes.push_back((now, said));
+            }
             self.report.beats += 1;
         }
     }
@@ -433,8 +531,9 @@ impl World {
 
     /// How long a lost node may live, if by this controller's grants it is so long.
     fn clear_ms(&self, own: u64) -> u64 {
-        let known = if self.makes(Mistake::HastySuccessor) { LEAST_MS } else { self.written };
-        own.max(clear_by(known))
+        let forgets = self.makes(Mistake::HastySuccessor)
+            || self.is_behind() && self.makes(Mistake::HoldUngranted);
+        own.max(clear_by(if forgets { LEAST_MS } else { self.written }))
     }
 
     /// The node has no connection: it calls again and again.
@@ -456,7 +555,7 @@ impl World {
             // One that comes after that, to a node that stood still, comes too late.
             Some(Said::Greeting) if call.is_some() => {
                 self.trace(now, || String::from("the node is with the next controller"));
-                self.ends[1].tie = Some(Tie::new(Side::Node, now));
+                self.ends[1].tie = Some(tie(Side::Node, self.is_behind(), now));
                 self.report.back += 1;
                 return;
             }
@@ -466,7 +565,9 @@ impl World {
                 return;
             }
             Some(Said::Refused) => {
-                adrift.answered(begun);
+                if !self.is_behind() || self.makes(Mistake::GatewayAnswers) {
+                    adrift.answered(begun);
+                }
                 call = None;
             }
             _ => {}
@@ -481,7 +582,8 @@ impl World {
             self.rough = true;
             return (now, wait);
         }
-        if now >= self.dies_at && now < self.listens_at {
+        let dead = now >= self.dies_at && now < self.listens_at;
+        if dead || self.gateway.is_some_and(|gateway| gateway.is_gone(now)) {
             self.ends[1].way.comes.push_back((now + self.delay, Said::Refused));
             return (now, wait);
         }
@@ -489,12 +591,14 @@ impl World {
         let most = self.random.pick(&[100, 1_000, 8_000]).unwrap_or(0);
         let busy = now + self.delay + self.random.below(most);
         self.rough |= busy > now + 500;
-        let takes = self.lost.is_none() && now >= self.listens_at && self.ends[0].tie.is_none();
+        let next = now >= self.listens_at && self.ends[0].tie.is_none();
+        let takes = self.lost.is_none() && (next || self.is_behind());
         let said = if takes { Said::Greeting } else { Said::Dismissed };
         self.ends[1].way.comes.push_back((busy, said));
         if takes {
             self.ends[0].way.comes.clear();
-            self.ends[0].tie = Some(Tie::new(Side::Controller, now));
+            self.report.returned += u64::from(self.hold_until.take().is_some());
+            self.ends[0].tie = Some(tie(Side::Controller, self.is_behind(), now));
             (self.ends[0].next_ms, self.ends[0].spoken_ms) = (busy, busy);
         }
         (now, now + if self.makes(Mistake::SlowGreeting) { GREETING_MS } else { left })
@@ -502,7 +606,8 @@ impl World {
 
     /// Whether it has come to an end, as it should.
     fn is_over(&self, now: u64) -> Result<bool, String> {
-        let calm = self.stands == [false; 2] && !self.rough;
+        let prompt = self.gateway.is_none_or(|gateway| gateway.is_prompt());
+        let calm = self.stands == [false; 2] && !self.rough && prompt;
         let reached = self.cut_at.min(self.deaf_at) > now && calm;
         match (self.lost, self.dead) {
             (Some(clear), Some(dead)) if dead > clear.max(self.stood_until) => {
@@ -513,6 +618,9 @@ impl World {
             }
             (None, Some(_)) if reached => {
                 Err(String::from("a node gave up a controller that reached it"))
+            }
+            (Some(_), _) if reached && self.is_behind() => {
+                Err(String::from("a node is lost, though its gateway came back"))
             }
             _ if reached && self.report.missed > 0 => {
                 Err(String::from("a node does not come to a second controller that reaches it"))

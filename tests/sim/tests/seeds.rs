@@ -348,6 +348,7 @@ fn no_seed_of_ties_finds_a_fault() {
     assert!(total.declared > SEEDS / 5 && total.gave_up > SEEDS / 5, "{total}");
     assert!(total.back > SEEDS / 20 && total.slow > SEEDS / 20, "{total}");
     assert!(total.told > 0 && total.missed > 0, "{total}");
+    assert!(total.held > SEEDS / 10 && total.returned > SEEDS / 20, "{total}");
 }
 
 #[test]

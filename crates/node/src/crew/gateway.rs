@@ -51,28 +51,33 @@ pub struct Gateway {
 }
 
 impl Crew {
-    /// Starts the gateway of a cluster, on the host of a node of it. What comes goes to `hear`.
+    /// Starts the gateway of a cluster, on the host of a node of it, or on this machine. What comes
+    /// goes to `hear`.
     pub fn start_gateway(
         &self,
         (cluster, number): (u32, u64),
-        node: u32,
+        node: Option<u32>,
         silence: Silence,
         hear: impl Fn(Heard) + Send + 'static,
     ) -> io::Result<Gateway> {
-        let controller = self.listens_for(node)?;
-        let mut command = match &self.spec.hosts {
-            Some(hosts) => guest::command(hosts, node as usize)?,
+        let controller = match node {
+            Some(node) => self.listens_at(self.faced_at(node), node)?,
+            None => *self.addresses.first().ok_or_else(|| io::Error::other("nobody listens"))?,
+        };
+        let there = self.spec.hosts.as_ref().zip(node);
+        let mut command = match there {
+            Some((hosts, node)) => guest::command(hosts, node as usize)?,
             None => Command::new(std::env::current_exe()?),
         };
         command.arg("__gateway").stdin(Stdio::piped());
         let (said, says) = io::pipe()?;
-        if self.spec.hosts.is_some() {
+        if there.is_some() {
             command.stderr(says.try_clone()?);
         }
         command.stdout(says);
         let space = self.bridge.as_ref().map(Bridge::space);
         let lifeline = self.lifeline.as_raw_fd();
-        let here = self.spec.hosts.is_none();
+        let here = there.is_none();
         // SAFETY: only async-signal-safe system calls between fork and exec.
         unsafe {
             command.pre_exec(move || {
@@ -92,11 +97,11 @@ impl Crew {
         let pid = child.id() as libc::pid_t;
         let pidfd = Arc::new(spawn::pidfd(pid)?);
         let outside = self.join_gateway(cluster, pid)?;
-        let host = self.spec.hosts.as_ref().and_then(|h| h.list.get(node as usize));
+        let host = there.and_then(|(hosts, node)| hosts.list.get(node as usize));
         let outer = host.and_then(|h| h.gateway);
         let ports = outer.and_then(|o| o.port).map(|port| Ports { first: port, last: port });
         let outside = (outside.or(outer.map(|o| o.at)), ports.or(self.spec.clusters.ports));
-        let frames = self.begin_gateway((cluster, number), controller, outside, silence)?;
+        let frames = self.begin_gateway((cluster, number), (controller, node), outside, silence)?;
         let stdin = child.stdin.take().ok_or_else(|| io::Error::other("it has no input"))?;
         listen(said, hear)?;
         let orders = feed(stdin, frames)?;
@@ -110,10 +115,22 @@ impl Crew {
         bridge.join_gateway(cluster, pid).map(|address| Some(IpAddr::V4(address)))
     }
 
+    /// The other hosts of a cluster whose nodes reach this machine through their gateway, which
+    /// therefore need not reach that by the address that it has on the way here.
+    fn beside(&self, cluster: u32, node: u32) -> Vec<String> {
+        let clusters = &self.spec.clusters;
+        let Some(hosts) = self.spec.hosts.as_ref().filter(|_| clusters.is_behind(node)) else {
+            return Vec::new();
+        };
+        let all = (0u32..).zip(&hosts.list);
+        let others = all.filter(|(n, _)| *n != node && clusters.of(*n) == cluster);
+        others.map(|(_, host)| host.name.clone()).collect()
+    }
+
     fn begin_gateway(
         &self,
         (cluster, number): (u32, u64),
-        controller: SocketAddr,
+        (controller, node): (SocketAddr, Option<u32>),
         (outside, ports): (Option<IpAddr>, Option<Ports>),
         silence: Silence,
     ) -> io::Result<Vec<u8>> {
@@ -125,9 +142,11 @@ impl Crew {
             number,
             clusters: clusters.count(),
             controller,
+            beside: node.map(|node| self.beside(cluster, node)).unwrap_or_default(),
             outside,
             ports,
             plain: clusters.plain,
+            tls: self.spec.tls,
             connections: clusters.connections,
             rate: clusters.rate,
             silence,

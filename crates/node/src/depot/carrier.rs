@@ -40,9 +40,10 @@ impl There {
     pub fn of_ranks(&self, wanted: impl Fn(u32) -> bool) -> There {
         let images = format!("{}/", home::IMAGES);
         let is_wanted = |name: &str| files::parse(name).is_some_and(|named| wanted(named.rank));
-        let named = self.named.iter().filter(|((name, _), _)| {
-            name.strip_prefix(&images).is_some_and(is_wanted)
-        });
+        let named = self
+            .named
+            .iter()
+            .filter(|((name, _), _)| name.strip_prefix(&images).is_some_and(is_wanted));
         let named: BTreeMap<_, _> = named.map(|(k, v)| (k.clone(), v.clone())).collect();
         let prefix = format!("{DATA}{}.", home::IMAGES);
         let plain = |object: &str| {

@@ -7,8 +7,8 @@
 mod carrier;
 mod ways;
 
-pub(crate) use ways::{FetchOrder, Redirects, Shared, StoreWay, Ways};
 pub use carrier::{Carrier, There};
+pub(crate) use ways::{FetchOrder, Redirects, Shared, StoreWay, Ways};
 
 use crate::home;
 use carrier::DATA;

@@ -9,6 +9,7 @@
 
 mod call;
 mod greet;
+mod herald;
 mod leg;
 mod relay;
 #[cfg(test)]
@@ -22,7 +23,7 @@ use eyrie_control::gateway::{Begin, Carried, FromGateway, MARK, Ports, Silence, 
 use eyrie_tls::Secret;
 use relay::{Note, Notes, Relay};
 use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -35,6 +36,8 @@ const CUT_OFF: u32 = 300;
 /// Longest wait for a port that is to be used: the gateway before this one may just be ending.
 const PORT_WAIT: Duration = Duration::from_secs(5);
 const PORT_PAUSE: Duration = Duration::from_millis(50);
+/// So many hosts are looked up to see on which network the nodes are.
+const MOST_NAMES: usize = 3;
 
 /// Why there is no gateway.
 #[derive(Debug, thiserror::Error)]
@@ -114,7 +117,8 @@ pub fn run() -> Result<(), GatewayError> {
     // SAFETY: sets a disposition before any other thread exists.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let mut told = Told::begin()?;
-    let begin = told.need()?;
+    let begin: Begin = told.need()?;
+    let door_secret = Secret::new(Key(begin.key), begin.tls).map_err(os("TLS"))?;
     let (own, inside, outside) = match open(begin) {
         Ok(opened) => opened,
         Err(error) => {
@@ -127,11 +131,13 @@ pub fn run() -> Result<(), GatewayError> {
     tell(&FromGateway::Ready { pid: std::process::id(), inside, outside });
     report(&own).map_err(os("thread"))?;
     let mut callers = call::Callers::default();
+    let mut heralds = herald::Heralds::new((own.number, inside), &own.job, door_secret);
     while let Some(order) = told.next()? {
         count(&own.heard);
         match order {
             ToGateway::Gates(gates) => callers.know(&gates, &own).map_err(os("thread"))?,
             ToGateway::Silence(silence) => own.notes.send(Note::Silence(silence)),
+            ToGateway::Nodes(nodes) => heralds.know(nodes).map_err(os("thread"))?,
             ToGateway::Beat => {}
         }
     }
@@ -140,8 +146,10 @@ pub fn run() -> Result<(), GatewayError> {
 
 /// Starts the threads. Returns where nodes reach it, and other gateways.
 fn open(begin: Begin) -> Result<(Arc<Own>, SocketAddr, SocketAddr), GatewayError> {
-    let inside = source_address(begin.controller).map_err(os("address"))?;
-    let outside = begin.outside.unwrap_or(inside);
+    let home = source_address(begin.controller);
+    let inside = beside(&begin.beside).map_or(home.as_ref().copied(), Ok);
+    let inside = inside.map_err(|error| os("address")(io::Error::from(error.kind())))?;
+    let outside = begin.outside.or(home.ok()).unwrap_or(inside);
     let (nodes, inside) = listen(inside, None, PORT_WAIT)?;
     let (gates, outside) = listen(outside, begin.ports, PORT_WAIT)?;
     let secret = Secret::new(Key(begin.key), !begin.plain).map_err(os("TLS"))?;
@@ -174,6 +182,15 @@ fn open(begin: Begin) -> Result<(Arc<Own>, SocketAddr, SocketAddr), GatewayError
     };
     std::thread::Builder::new().name("eyrie-relay".into()).spawn(work).map_err(os("thread"))?;
     Ok((own, inside, outside))
+}
+
+/// The address of this machine on the way to one of these hosts, of the first ones.
+fn beside(names: &[String]) -> Option<IpAddr> {
+    names.iter().take(MOST_NAMES).find_map(|name| {
+        let host = name.rsplit('@').next().unwrap_or(name);
+        let mut places = (host, 1).to_socket_addrs().ok()?;
+        places.find_map(|place| source_address(place).ok().filter(|own| !own.is_loopback()))
+    })
 }
 
 /// Listens at the first of these ports that is free, or anywhere. Returns where others reach it.

@@ -1,9 +1,10 @@
 //! Gateways of two clusters in one process, and nodes that are sockets.
 
 use super::*;
+use crate::store::{self, Doors, Identity, Members};
 use eyrie_control::auth::{Hello, Role};
-use eyrie_control::gateway::{Gate, Ports};
-use eyrie_tls::Routes;
+use eyrie_control::gateway::{Door, Gate, Ports};
+use eyrie_tls::{CONTROLLER, Routes};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Instant;
@@ -27,9 +28,11 @@ fn begin(key: &Key, cluster: u32, number: u64, plain: bool) -> Begin {
         number,
         clusters: 2,
         controller: ([127, 0, 0, 1], 9).into(),
+        beside: Vec::new(),
         outside: None,
         ports: None,
         plain,
+        tls: false,
         connections: 2,
         rate: None,
         silence: Silence::default(),
@@ -260,4 +263,35 @@ fn what_is_blocked_is_silent_and_goes_on() {
     assert_eq!(&back(&socket), b"later");
     until("it is still silent", || pair.own.iter().all(|own| with(own).is_none()));
     drop(pair.reach(at));
+}
+
+/// With encryption between nodes, and without.
+#[test]
+fn nodes_are_told_where_their_gateway_is_and_reach_the_controller_there() {
+    for encrypted in [false, true] {
+        let secret = Secret::new(Key::new().unwrap(), encrypted).unwrap();
+        let (folder, routes) = (tempfile::tempdir().unwrap(), Routes::default());
+        let (tell, told) = std::sync::mpsc::channel();
+        routes.heed_doors(move || {
+            let _ = tell.send(());
+        });
+        let (job, secret_of) = (JOB.into(), secret.clone());
+        let own = Identity { job, node: 1, epoch: 1, secret: secret_of, routes: routes.clone() };
+        let door = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = door.local_addr().unwrap();
+        let (images, members) = (folder.path().to_path_buf(), Members::default());
+        store::serve(door, own, images, members, Arc::default(), Doors::default()).unwrap();
+        let gateway = TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = gateway.local_addr().unwrap();
+        let mut heralds = herald::Heralds::new((3, place), JOB, secret.clone());
+        heralds.know(vec![Door { node: 1, epoch: 1, at }]).unwrap();
+        told.recv_timeout(PATIENCE).unwrap();
+        routes.set(vec![0, 1], None);
+        routes.set_home(0);
+        let ends = ((1, 1), (CONTROLLER, 0));
+        let call = move || routes.connect(&secret, JOB, ends, at, PATIENCE).is_ok();
+        let called = std::thread::spawn(call);
+        drop(gateway.accept().unwrap());
+        assert!(!called.join().unwrap(), "nobody greeted");
+    }
 }

@@ -382,7 +382,8 @@ impl Job {
         let (images, members) = (self.images(), Arc::clone(&self.archive.members));
         let elsewhere = Arc::clone(&self.archive.elsewhere);
         for (place, crew) in kept.places.iter().zip(self.crew.iter().cycle()) {
-            crew.serve_archive(*place, &images, &members, &elsewhere).map_err(BeginError::Daemon)?;
+            crew.serve_archive(*place, &images, &members, &elsewhere)
+                .map_err(BeginError::Daemon)?;
         }
         self.archive.places = kept.places;
         Ok(())

@@ -6,12 +6,14 @@
 //! others. It is with a node of its cluster (`seat`): when that is lost or leaves, it moves.
 
 use super::nodes::State;
-use super::seat::{Candidate, End, Order, Seat};
+use super::seat::{Candidate, End, HUB, Order, Seat};
 use super::silence::Blocks;
 use super::{Job, Msg, Node};
 use crate::crew::{Gateway, Heard};
 use crate::pipes;
-use eyrie_control::gateway::{Carried, ClusterStatus, FromGateway, Gate, GatewayStatus, ToGateway};
+use eyrie_control::gateway::{
+    Carried, ClusterStatus, FromGateway, Gate, GatewayStatus, HOME, ToGateway,
+};
 use eyrie_control::{EventKind, ToNode};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -106,14 +108,17 @@ impl Job {
         // Others are not reached where the user says that one is to be.
         let door = |(node, _): &(u32, &Node)| self.is_door(*node);
         let has_doors = there.iter().any(door);
-        let there = there.into_iter().filter(|node| !has_doors || door(node));
+        let there: Vec<_> = there.into_iter().filter(|node| !has_doors || door(node)).collect();
+        if there.is_empty() && self.spec.clusters.wan_only && cluster == HOME {
+            return vec![Candidate { node: HUB, joining: false, leaving: false }];
+        }
         let leaving = |node: &u32| self.leaves.contains_key(node);
         let candidate = |(node, n): (u32, &Node)| Candidate {
             node,
             joining: n.state == State::Joining,
             leaving: leaving(&node),
         };
-        there.map(candidate).collect()
+        there.into_iter().map(candidate).collect()
     }
 
     /// Whether the user says where a gateway on this node's host is reached.
@@ -148,9 +153,10 @@ impl Job {
         let tell = self.tell.clone();
         let hear = move |heard| drop(tell.send(Msg::Gateway { cluster, number, heard }));
         let silence = self.gateways.blocks.of(cluster);
+        let at = Some(node).filter(|node| *node != HUB);
         let Some(crew) = &self.crew else { return };
         let started =
-            crew.start_gateway((cluster, number), node, silence, hear).and_then(|gateway| {
+            crew.start_gateway((cluster, number), at, silence, hear).and_then(|gateway| {
                 Ok((pipes::watch(gateway.pidfd.try_clone()?, Interest::READABLE)?, gateway))
             });
         let place = &mut self.gateways.places[cluster as usize];
@@ -205,6 +211,7 @@ impl Job {
                 }
                 self.tell_gates();
                 self.tell_clusters();
+                self.start_behind(cluster);
             }
             Heard::Said(FromGateway::Silent(silence)) => self.gateway_silent(cluster, silence),
             Heard::Said(FromGateway::Failed(why)) => {
@@ -225,7 +232,8 @@ impl Job {
             return;
         }
         place.told = Some(why.to_string());
-        let on = place.seat.node().map(|node| format!(" with {}", self.node_name(node)));
+        let on = place.seat.node().filter(|node| *node != HUB);
+        let on = on.map(|node| format!(" with {}", self.node_name(node)));
         let name = self.cluster_name(cluster);
         self.say(format!(
             "the gateway of {name} does not begin{}: {why}; it is tried again, and nothing goes \
@@ -283,9 +291,10 @@ impl Job {
 
     /// The node that a gateway is with is lost, or has been dismissed.
     fn gateway_moves(&mut self, cluster: u32, node: u32) {
-        let why = match self.nodes[node as usize].left {
-            true => None,
-            false => Some(format!("{} is lost", self.node_name(node))),
+        let lost = self.nodes.get(node as usize).is_some_and(|n| !n.left);
+        let why = match lost {
+            false => None,
+            true => Some(format!("{} is lost", self.node_name(node))),
         };
         self.take_down(cluster, End::Moved, why.as_deref());
     }
@@ -319,7 +328,8 @@ impl Job {
             true => self.gateway_due(cluster),
             false => self.arm_gateway(cluster, pause),
         }
-        if let Some(node) = node.filter(|node| self.nodes[*node as usize].cleared) {
+        let cleared = |node: &u32| self.nodes.get(*node as usize).is_some_and(|n| n.cleared);
+        if let Some(node) = node.filter(cleared) {
             self.seen_off(node);
         }
     }
@@ -394,6 +404,13 @@ impl Job {
             let gateway = self.gateways.places[of[node] as usize].ready.map(|r| r.inside);
             n.send(ToNode::Clusters { of: of.clone(), gateway });
         }
+        self.tell_doors();
+    }
+
+    /// The gateway of a cluster, as its nodes reach it: which start of it, and where.
+    pub(super) fn gate_inside(&self, cluster: u32) -> Option<(u64, SocketAddr)> {
+        let ready = self.gateways.places.get(cluster as usize)?.ready?;
+        Some((self.number(cluster), ready.inside))
     }
 
     pub(super) fn cluster_name(&self, cluster: u32) -> String {
@@ -452,7 +469,7 @@ impl Job {
                     _ => "starting",
                 }
                 .to_string(),
-                node: place.seat.node(),
+                node: place.seat.node().filter(|node| *node != HUB),
                 host: place.process.as_ref().and_then(|p| p.host.clone()),
                 pid: place.ready.map(|r| r.pid),
                 starts: place.starts,

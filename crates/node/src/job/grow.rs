@@ -13,6 +13,7 @@ use crate::recovery::Input;
 use eyrie_control::NodeMsg;
 use eyrie_control::message::Host;
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::sync::mpsc::UnboundedSender;
@@ -26,14 +27,15 @@ pub(super) struct Awaited {
     outlet: Outlet,
 }
 
-/// Starts the daemon of a node, and has its end reported.
+/// Starts the daemon of a node, which may reach the controller through a gateway, and has its end
+/// reported.
 pub(crate) fn start_daemon(
     crew: &Crew,
-    node: u32,
-    epoch: u64,
+    (node, epoch): (u32, u64),
+    gateway: Option<(u64, SocketAddr)>,
     tell: &UnboundedSender<Msg>,
 ) -> io::Result<Daemon> {
-    let daemon = crew.start(node, epoch)?;
+    let daemon = crew.start(node, epoch, gateway)?;
     let pidfd = pipes::watch(daemon.pidfd.try_clone()?, Interest::READABLE)?;
     let (tell, guest) = (tell.clone(), daemon.guest());
     tokio::task::spawn_local(async move {
@@ -114,7 +116,7 @@ impl Job {
             let node = self.nodes.len() as u32;
             match self.start_node(node, epoch, host) {
                 Ok(daemon) => {
-                    self.nodes.push(Node::there(daemon));
+                    self.nodes.push(daemon.map_or_else(|| Node::later(epoch), Node::there));
                     self.arm_late(node, epoch);
                     nodes.push(node);
                 }
@@ -139,15 +141,26 @@ impl Job {
         }
         self.awaited.push(Awaited { nodes, outlet });
         self.answer_awaiting();
+        self.tend_gateways();
     }
 
-    fn start_node(&mut self, node: u32, epoch: u64, host: Option<Host>) -> io::Result<Daemon> {
+    /// None: it waits for its gateway.
+    fn start_node(
+        &mut self,
+        node: u32,
+        epoch: u64,
+        host: Option<Host>,
+    ) -> io::Result<Option<Daemon>> {
         let tell = self.tell.clone();
+        let (behind, gateway) = (self.spec.clusters.is_behind(node), self.door_of(node));
         let crew = self.crew.as_mut().ok_or_else(|| io::Error::other("it has no nodes"))?;
         if let Some(host) = host {
             crew.welcome_host(node, host, &tell)?;
         }
-        start_daemon(crew, node, epoch, &tell)
+        if behind && gateway.is_none() {
+            return Ok(None);
+        }
+        start_daemon(crew, (node, epoch), gateway, &tell).map(Some)
     }
 
     /// Hosts have so much time to join.

@@ -6,6 +6,7 @@
 //! processes, pipes, segments and images are the nodes' (`agent`).
 
 mod archive;
+mod away;
 mod beyond;
 mod books;
 mod checkpoints;
@@ -105,6 +106,13 @@ pub enum Msg {
     },
     /// The connection is over.
     HungUp {
+        node: u32,
+        epoch: u64,
+        line: u64,
+        why: String,
+    },
+    /// The node had time enough to call again after that, through another gateway.
+    HoldOver {
         node: u32,
         epoch: u64,
         line: u64,
@@ -552,11 +560,8 @@ impl Job {
             Msg::Node { node, message } => self.hear(node, message),
             Msg::Connected { node, epoch, wired } => self.connected(node, epoch, wired),
             Msg::Framed { node, line, frame } => self.framed(node, line, frame),
-            Msg::HungUp { node, epoch, line, why } => {
-                if self.nodes.get(node as usize).is_some_and(|n| n.is_on(line)) {
-                    self.node_gone(node, epoch, &why);
-                }
-            }
+            Msg::HungUp { node, epoch, line, why } => self.hung_up(node, epoch, line, why),
+            Msg::HoldOver { node, epoch, line, why } => self.hold_over(node, epoch, line, &why),
             Msg::RejoiningOver => self.rejoining_over(),
             Msg::Archived { attempt, result } => self.archived(attempt, result),
             Msg::LateOver { node, epoch } => self.late_over(node, epoch),

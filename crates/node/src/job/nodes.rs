@@ -9,7 +9,7 @@ use crate::monitor;
 use crate::recovery::Input;
 use eyrie_control::node::{FromNode, NodeLook, Peer, Said, ToNode};
 use eyrie_control::{EventKind, NodeMsg};
-use eyrie_protocol::patience::{LEAST_MS, clear_by, rounded};
+use eyrie_protocol::patience::{HELD_MS, LEAST_MS, clear_by, rounded};
 use eyrie_protocol::session::{Numbered, Session};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
@@ -62,6 +62,8 @@ pub struct Node {
     granted: u64,
     /// It has called.
     met: bool,
+    /// The connection since whose end it is awaited.
+    pub(super) away: Option<u64>,
     /// What the journal has of the session: taken, and confirmed by the node.
     journaled: (u64, u64),
     /// The last message of its that is taken for good, and the last order that may be sent.
@@ -78,6 +80,17 @@ impl Node {
     pub fn there(daemon: Daemon) -> Node {
         let pid = if daemon.host().is_some() { 0 } else { daemon.pid as u32 };
         Node { epoch: daemon.epoch, pid, daemon: Some(daemon), ..Node::empty() }
+    }
+
+    /// A node whose daemon is started when the gateway is there through which it reaches this.
+    pub fn later(epoch: u64) -> Node {
+        Node { epoch, ..Node::empty() }
+    }
+
+    /// Its daemon has been started.
+    pub(super) fn is_begun(&mut self, daemon: Daemon) {
+        let Node { daemon, pid, .. } = Node::there(daemon);
+        (self.daemon, self.pid) = (daemon, pid);
     }
 
     fn empty() -> Node {
@@ -98,6 +111,7 @@ impl Node {
             session: Session::default(),
             granted: LEAST_MS,
             met: false,
+            away: None,
             journaled: (0, 0),
             durable: (0, 0),
         }
@@ -228,6 +242,11 @@ impl Node {
         self.daemon.as_ref()?.host()
     }
 
+    /// It reaches the controller through gateways only: it has a grant that it need not be told of.
+    pub(super) fn is_granted(&mut self, granted: u64) {
+        self.granted = self.granted.max(granted);
+    }
+
     /// How long after a cut its daemon has ended for sure, also by what another controller granted.
     pub(super) fn cut_off(&self) -> Duration {
         let clear_ms = match &self.line {
@@ -265,6 +284,22 @@ impl Node {
         // A daemon ends when nobody is left who could say anything to it.
         if self.daemon.is_some() {
             self.line = Line::None;
+        }
+    }
+
+    /// Whether it may call, though it has a connection.
+    fn calls(&self, epoch: u64) -> bool {
+        self.state != State::Lost && self.finished.is_none() && self.called() == epoch
+    }
+
+    /// Its connection is over, and it may come back. Returns for how long nothing was heard of it.
+    pub(super) fn parts(&mut self) -> u64 {
+        match std::mem::replace(&mut self.line, Line::None) {
+            Line::There(wired) => {
+                let _ = wired.stream.shutdown(Shutdown::Both);
+                wired.limits.silent()
+            }
+            Line::Here(_) | Line::None => 0,
         }
     }
 
@@ -377,6 +412,11 @@ impl Job {
     /// A daemon has called. One that was with another controller is told what that said last.
     pub(super) fn connected(&mut self, node: u32, epoch: u64, wired: Wired) {
         let awaited = self.nodes.get_mut(node as usize);
+        if let Some(n) = awaited.filter(|n| self.spec.clusters.is_behind(node) && n.calls(epoch)) {
+            // It has heard before this end did that a gateway on the way is gone.
+            n.parts();
+        }
+        let awaited = self.nodes.get_mut(node as usize);
         let Some(n) = awaited.filter(|n| n.is_awaited() && n.called() == epoch) else {
             self.commit.dismissed.push(wired);
             return self.turned_away(&format!("node {node} of epoch {epoch} is not awaited"));
@@ -388,7 +428,10 @@ impl Job {
             wired.sender.send(frame);
         }
         n.line = Line::There(wired);
-        n.met = true;
+        (n.met, n.away) = (true, None);
+        if self.spec.clusters.is_behind(node) {
+            n.is_granted(HELD_MS);
+        }
         self.rejoined();
     }
 
@@ -436,6 +479,13 @@ impl Job {
         let words = guest.and_then(|g| g.words()).map(|w| format!("; last words: {w}"));
         let place = self.spec.hosts.as_ref().and_then(|h| h.list.get(node as usize));
         let place = place.map(|h| h.controller.to_string()).unwrap_or_default();
+        if n.daemon.is_none() {
+            let name = self.cluster_name(self.spec.clusters.of(node));
+            return self.fatal(format!(
+                "no gateway of {name} came up within {seconds} s, without which its nodes do not \
+                 reach the controller (--wan-only): see that the remote shell leads to its hosts"
+            ));
+        }
         let text = format!(
             "{} did not join within {seconds} s{}: see that its remote shell works, and that it \
              reaches this machine at {place} (a firewall? another address with --address)",

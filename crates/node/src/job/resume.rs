@@ -265,7 +265,8 @@ impl Job {
 
     /// The nodes had time enough.
     pub(super) fn rejoining_over(&mut self) {
-        let late = |n: &(u32, &Node)| n.1.is_awaited();
+        // One that has come and is away again has its own time.
+        let late = |n: &(u32, &Node)| n.1.is_awaited() && n.1.away.is_none();
         let late: Vec<u32> = (0u32..).zip(&self.nodes).filter(late).map(|n| n.0).collect();
         if self.rejoining.is_none() {
             return;

@@ -16,6 +16,9 @@ const PAUSE: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(2)]
 const TOLD: u32 = 10;
 /// So many short lives in a row are no fault of the node, if it listened each time.
 const FORGIVEN: u32 = 2;
+/// Stands for the controller's machine among the nodes: it has the gateway of its own cluster where
+/// no node of that is left, and nodes of others reach the controller through that.
+pub(super) const HUB: u32 = u32::MAX;
 /// A node that leaves is tried after one that stays has failed so often.
 const LEAVING: u32 = 2;
 

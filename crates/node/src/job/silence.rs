@@ -7,7 +7,7 @@
 
 use super::Job;
 use super::gateways::Place;
-use eyrie_control::gateway::{Blocked, Silence, ToGateway};
+use eyrie_control::gateway::{Blocked, HOME, Silence, ToGateway};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -50,6 +50,13 @@ impl Job {
         let [a, b] = [one, other].map(|cluster| self.cluster_name(cluster));
         if one == other {
             return Err(format!("{a} is named twice: nothing within it goes through gateways"));
+        }
+        let home = one.min(other) == HOME;
+        if block && self.spec.clusters.wan_only && home {
+            return Err(format!(
+                "what nodes and the controller say to each other goes between {a} and {b}, too \
+                 (--wan-only): it cannot be blocked"
+            ));
         }
         if !self.gateways.blocks.set(one, other, block) {
             let not = format!("{a} and {b} are not blocked");

@@ -1,0 +1,90 @@
+//! Nodes that reach the controller through gateways only (`--wan-only`): their daemons are started
+//! when the gateway of their cluster is there, and when a connection ends, as a gateway has died,
+//! the node is awaited.
+//!
+//! Kept true: such a node is lost no later, after it was last heard of, than it would be for its
+//! silence (`patience::HELD_MS`), and never after it was declared lost; one whose process is known
+//! to have ended is not awaited.
+
+use super::grow::start_daemon;
+use super::nodes::State;
+use super::{Job, Msg, Node};
+use eyrie_control::gateway::{Door, HOME, ToGateway};
+use eyrie_control::node::Peer;
+use eyrie_protocol::patience::hold_ms;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+impl Job {
+    /// A connection is over: the node is lost, unless it may be that of a gateway on the way.
+    pub(super) fn hung_up(&mut self, node: u32, epoch: u64, line: u64, why: String) {
+        let behind = self.spec.clusters.is_behind(node);
+        let on = |n: &&mut Node| n.is_on(line);
+        let Some(n) = self.nodes.get_mut(node as usize).filter(on) else { return };
+        if !behind || n.left {
+            return self.node_gone(node, epoch, &why);
+        }
+        let hold = hold_ms(n.parts());
+        tracing::info!(node, hold, "its connection ended: {why}; it may come back");
+        let (tell, hold) = (self.tell.clone(), Duration::from_millis(hold));
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(hold).await;
+            let _ = tell.send(Msg::HoldOver { node, epoch, line, why });
+        });
+        self.nodes[node as usize].away = Some(line);
+    }
+
+    /// A node had time enough to come back through another gateway.
+    pub(super) fn hold_over(&mut self, node: u32, epoch: u64, line: u64, why: &str) {
+        let n = &self.nodes[node as usize];
+        if n.away == Some(line) && n.is_awaited() {
+            self.node_gone(node, epoch, &format!("{why}, and it did not call again"));
+        }
+    }
+
+    /// The gateway that leads a node to the controller: which start of it, and where; none: it
+    /// needs none, or that is not there.
+    pub(super) fn door_of(&self, node: u32) -> Option<(u64, SocketAddr)> {
+        let behind = self.spec.clusters.is_behind(node);
+        let cluster = self.spec.clusters.of(node);
+        self.gate_inside(cluster).filter(|_| behind)
+    }
+
+    /// The gateway of a cluster listens: nodes that waited for that are started.
+    pub(super) fn start_behind(&mut self, cluster: u32) {
+        let Some(gateway) = self.gate_inside(cluster) else { return };
+        for node in 0..self.nodes.len() as u32 {
+            let n = &self.nodes[node as usize];
+            let waits = n.state == State::Joining && n.daemon.is_none();
+            let there = self.spec.clusters.of(node) == cluster;
+            if !waits || !there || !self.spec.clusters.is_behind(node) {
+                continue;
+            }
+            let Some(crew) = &self.crew else { return };
+            match start_daemon(crew, (node, n.epoch), Some(gateway), &self.tell) {
+                Ok(daemon) => self.nodes[node as usize].is_begun(daemon),
+                Err(error) => {
+                    let text = format!("node {node}: its daemon cannot be started: {error}");
+                    return self.fatal(text);
+                }
+            }
+        }
+    }
+
+    /// Has gateways tell the nodes that reach the controller through them where they are.
+    pub(super) fn tell_doors(&self) {
+        if !self.spec.clusters.wan_only {
+            return;
+        }
+        for (cluster, place) in (0u32..).zip(&self.gateways.places) {
+            let of = |n: &&Node| n.peer.is_some_and(|p| self.spec.clusters.of(p.node) == cluster);
+            let there = self.nodes.iter().filter(|n| n.state != State::Lost).filter(of);
+            let peers = there.filter_map(|n| Some((n.epoch, n.peer?)));
+            let door = |(epoch, peer): (u64, Peer)| Door { node: peer.node, epoch, at: peer.store };
+            let doors: Vec<Door> = peers.map(door).collect();
+            if cluster != HOME && !doors.is_empty() {
+                place.tell(ToGateway::Nodes(doors));
+            }
+        }
+    }
+}
