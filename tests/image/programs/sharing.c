@@ -69,6 +69,7 @@ int main(int argc, char **argv) {
         help(to[h][0], from[h][1], h + 1);
     }
     for (int h = 0; h < HELPERS; h++) NEED(!close(to[h][0]) && !close(from[h][1]));
+    ready();
     for (long i = 0; i < n; i++) {
         turn(i, 0);
         for (int h = 0; h < HELPERS; h++) {
