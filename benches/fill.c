@@ -2,6 +2,7 @@
 //
 //     fill MIB        SIGRTMIN+p changes p percent of the pages (p below 21: p; 21: 50, 22: 100);
 //                     SIGUSR1 reads every page; after each, the count of what was done goes to `done`
+//     fill shared MIB the same with memory that it shares with others
 //     fill copy MIB   prints how fast memory is copied, in GB/s
 //     fill fork MIB   prints how long a bare fork of such a process takes, in ms
 //     fill touch MIB  prints how fast the system gives memory for the first time and for the second,
@@ -48,8 +49,8 @@ static int copy(size_t bytes) {
     return 0;
 }
 
-static char *pages_of_noise(size_t bytes) {
-    uint64_t *area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+static char *pages_of_noise(size_t bytes, int flags) {
+    uint64_t *area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0);
     if (area == MAP_FAILED) return NULL;
     madvise(area, bytes, MADV_NOHUGEPAGE);
     for (size_t i = 0; i < bytes / 8; i++) area[i] = noise();
@@ -57,7 +58,7 @@ static char *pages_of_noise(size_t bytes) {
 }
 
 static int bare_fork(size_t bytes) {
-    char *area = pages_of_noise(bytes);
+    char *area = pages_of_noise(bytes, MAP_PRIVATE);
     if (!area) return 1;
     double best = 1e9;
     for (int i = 0; i < 5; i++) {
@@ -92,8 +93,9 @@ int main(int argc, char **argv) {
     if (argc > 2 && !strcmp(argv[1], "touch")) return touch((size_t)atol(argv[2]) << 20);
     if (argc > 2 && !strcmp(argv[1], "copy")) return copy((size_t)atol(argv[2]) << 20);
     if (argc > 2 && !strcmp(argv[1], "fork")) return bare_fork((size_t)atol(argv[2]) << 20);
-    size_t bytes = argc > 1 ? (size_t)atol(argv[1]) << 20 : 1 << 20, pages = bytes / 4096;
-    uint64_t *area = (uint64_t *)pages_of_noise(bytes);
+    int shared = argc > 2 && !strcmp(argv[1], "shared");
+    size_t bytes = argc > 1 ? (size_t)atol(argv[1 + shared]) << 20 : 1 << 20, pages = bytes / 4096;
+    uint64_t *area = (uint64_t *)pages_of_noise(bytes, shared ? MAP_SHARED : MAP_PRIVATE);
     if (!area) return 1;
     sigset_t set;
     sigemptyset(&set);

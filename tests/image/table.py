@@ -68,6 +68,7 @@ PROGRAMS = (
     Program("arrays.py", ("python",)),
     Program("amx.c"),
     Program("shared.c"),
+    Program("sharing.c", ready=True, refused_in=ONE_PROCESS),
     Program("sysv.c"),
     Program("huge.c"),
     Program("hugetlb.c", needs="hugetlb"),

@@ -2,9 +2,10 @@
 //! meanwhile is stored again, at the freeze at last, when little of it is left: so it hardly stands
 //! still, however much memory it has. A twin alone takes the kernel 15 to 20 ms for each GiB.
 //!
-//! Kept true: a page counts as stored only if it was noted as not written, then no call of the
-//! program's was under way that had pinned it before (`O_DIRECT`; what is written there the kernel
-//! does not note), then it was read, and it is still noted as not written at the freeze.
+//! Kept true: a private page counts as stored only if it was noted as not written, then no call of
+//! the program's was under way that had pinned it before (`O_DIRECT`; what is written there the
+//! kernel does not note), then it was read, and it is still noted as not written at the freeze. A
+//! shared one does if at the freeze it has the hash of what was stored ([`crate::shared`]).
 //!
 //! It is of no use with a program that writes all of its memory faster than that is stored. Then it
 //! ends soon, and is not tried again for a while.
@@ -18,12 +19,15 @@ use crate::fault;
 use crate::flags::Pending;
 use crate::freeze::Frozen;
 use crate::lazy;
+use crate::named::Named;
+use crate::objects::Objects;
 use crate::orphans::Orphans;
 use crate::precopy::not_stopped;
 use crate::procfs::{self, Mapping, Status};
 use crate::pull::Puller;
 use crate::regions::Regions;
 use crate::scan::Pagemap;
+use crate::shared;
 use crate::shot;
 use crate::sink::Tap;
 use crate::sort::{self, Share, Sorted, Spared};
@@ -31,8 +35,9 @@ use crate::source::Source;
 use crate::spans::{Span, Spans};
 use crate::state::Run;
 use crate::store;
-use crate::track::{Base, Tracker};
+use crate::track::{Base, Changes, Tracker};
 use crate::write::ImageWriter;
+use std::collections::BTreeSet;
 use std::iter;
 use std::path::Path;
 use std::sync::Arc;
@@ -68,6 +73,8 @@ pub struct Ahead {
     spared: Spared,
     /// How long the process stood still for it.
     pub(crate) stood: Duration,
+    /// Pages of shared memory.
+    shared: Vec<shared::Round>,
 }
 
 /// Pages of one round.
@@ -76,6 +83,14 @@ struct Round {
     seen: Spans,
     /// Where those with content lie in the image.
     index: Index,
+}
+
+/// Shared memory of a process that runs, as far as it can be opened.
+struct Sharing {
+    ids: Vec<u64>,
+    source: Source,
+    /// Pages that are to be stored.
+    take: Spans,
 }
 
 /// What is to be stored of a process that runs.
@@ -101,8 +116,54 @@ impl Ahead {
         tap: &mut Option<Box<dyn Tap>>,
         hurry: &AtomicBool,
     ) -> Option<Ahead> {
+        if wish != Mode::Auto {
+            return None;
+        }
+        let base = tracker.base_of(path).cloned();
+        let mut begun = None;
+        if let Some(sharing) = Sharing::look(pid, base.as_deref(), tracker) {
+            let mut ahead = Ahead::new(path, tap, base.clone())?;
+            let left = ahead.store_shared(sharing, hurry);
+            tracker.stored_shared(left.as_ref().is_ok_and(|&left| left <= MAX_COPY_BYTES));
+            left.ok()?;
+            begun = Some(ahead);
+        }
+        let Some((plan, spared, stood)) = Ahead::plan(pid, path, tracker) else { return begun };
+        let mut ahead = match begun {
+            Some(ahead) => ahead,
+            None => Ahead::new(path, tap, base)?,
+        };
+        (ahead.spared, ahead.stood) = (spared, stood);
+        // The lists of what is stored need memory, too, and little is left to be copied at the end.
+        tracker.buffer = Vec::new();
+        let left = ahead.rounds(pid, plan, tracker, hurry);
+        tracker.went_ahead(left.as_ref().is_ok_and(|&left| left <= MAX_COPY_BYTES));
+        let left = left.ok()?;
+        tracker.make_room((left + left / 4 + ENOUGH_BYTES).min(MAX_COPY_BYTES));
+        Some(ahead)
+    }
+
+    fn new(path: &Path, tap: &mut Option<Box<dyn Tap>>, base: Option<Arc<Base>>) -> Option<Ahead> {
+        Some(Ahead {
+            writer: ImageWriter::create_tapped(path, tap.take()).ok()?,
+            rounds: Vec::new(),
+            covered: Spans::default(),
+            late: Spans::default(),
+            base,
+            spared: None,
+            stood: Duration::ZERO,
+            shared: Vec::new(),
+        })
+    }
+
+    /// What is to be stored of its private memory, if that is likely to spare it a pause.
+    fn plan(
+        pid: libc::pid_t,
+        path: &Path,
+        tracker: &mut Tracker,
+    ) -> Option<(Plan, Spared, Duration)> {
         let own = Status::read(pid).ok()?.kib("RssAnon") << 10;
-        if wish != Mode::Auto || !tracker.may_go_ahead(path, own) {
+        if !tracker.may_go_ahead(path, own) {
             return None;
         }
         lazy::complete(pid);
@@ -124,21 +185,50 @@ impl Ahead {
         if bytes == 0 || !tracker.always_ahead() && tracker.would_copy(own, bytes) {
             return None;
         }
-        let writer = ImageWriter::create_tapped(path, tap.take()).ok()?;
-        let (covered, late) = (Spans::default(), Spans::default());
-        let mut ahead = Ahead { writer, rounds: Vec::new(), covered, late, base, spared, stood };
-        // The lists of what is stored need memory, too, and little is left to be copied at the end.
-        tracker.buffer = Vec::new();
-        let left = ahead.rounds(pid, plan, tracker, hurry);
-        tracker.went_ahead(left.as_ref().is_ok_and(|&left| left <= MAX_COPY_BYTES));
-        let left = left.ok()?;
-        tracker.make_room((left + left / 4 + ENOUGH_BYTES).min(MAX_COPY_BYTES));
-        Some(ahead)
+        Some((plan, spared, stood))
     }
 
     /// How long the process stood still for it, in several parts.
     pub fn stood(&self) -> Duration {
         self.stood
+    }
+
+    /// Stores shared memory, and what is not as it was then again, until little is left or it
+    /// becomes no less. Returns how much is left.
+    fn store_shared(&mut self, sharing: Sharing, hurry: &AtomicBool) -> Result<u64, CaptureError> {
+        let Sharing { ids, source, take: mut left } = sharing;
+        let all = left.clone();
+        for part in [first(&left), left.without(&first(&left))] {
+            if part.bytes() == 0 {
+                continue;
+            }
+            self.shared.push(shared::Round::store(&source, &ids, &part, &self.writer, hurry)?);
+            fault::point(fault::STORED_AHEAD)?;
+            let changed = shared::changed(&source, &ids, &part, None, &self.shared)?;
+            if changed.bytes() > part.bytes() / 2 {
+                // The program writes too fast.
+                return Ok(left.bytes());
+            }
+        }
+        loop {
+            let before = left.bytes();
+            left = shared::changed(&source, &ids, &all, None, &self.shared)?;
+            let bytes = left.bytes();
+            if bytes <= ENOUGH_BYTES || bytes * LEAST_GAIN > before || self.shared.len() > ROUNDS {
+                return Ok(bytes);
+            }
+            self.shared.push(shared::Round::store(&source, &ids, &left, &self.writer, hurry)?);
+        }
+    }
+
+    /// What was stored of shared memory.
+    pub(crate) fn shared(&self) -> &[shared::Round] {
+        &self.shared
+    }
+
+    /// Whether private memory was stored.
+    pub(crate) fn has_memory(&self) -> bool {
+        !self.rounds.is_empty()
     }
 
     /// Stores, and what was written meanwhile again, until little is left or it becomes no less.
@@ -213,7 +303,14 @@ impl Ahead {
     }
 
     /// At the freeze: what was written last, and the image that can be referred to.
-    pub(crate) fn freeze(&mut self, written: Spans, base: Option<&Arc<Base>>) {
+    pub(crate) fn freeze(&mut self, changes: &Changes, tracker: &Tracker) {
+        if changes.pages.is_none() {
+            // Without the kernel's word about writes no private page counts that was stored before.
+            self.rounds.clear();
+            self.covered = Spans::default();
+            return;
+        }
+        let (written, base) = (tracker.newest_writes(), changes.base.as_ref());
         self.covered = match self.base.as_ref().map(Arc::as_ptr) == base.map(Arc::as_ptr) {
             true => self.covered.without(&written),
             false => Spans::default(),
@@ -253,6 +350,37 @@ impl Ahead {
             }
         }
         sorted
+    }
+}
+
+/// What is stored first.
+fn first(pages: &Spans) -> Spans {
+    let mut room = FIRST_BYTES;
+    let mut part = Spans::default();
+    for span in pages.iter() {
+        let bytes = (span.end - span.start).min(room);
+        part.push(span.start, span.start + bytes);
+        room -= bytes;
+    }
+    part
+}
+
+impl Sharing {
+    /// What a process shares with others, if enough of it has changed since the image `base`.
+    fn look(pid: libc::pid_t, base: Option<&Base>, tracker: &mut Tracker) -> Option<Sharing> {
+        let maps = procfs::maps(pid).ok()?;
+        let named = Named::of(&[pid], &[]).ok()?;
+        let mut orphans = Orphans::of_mappings(&maps, &named).ok()?;
+        let objects: Objects = orphans.open(pid, &mut BTreeSet::new()).ok()?;
+        let (ids, present) = (objects.ids().to_vec(), objects.present().ok()?);
+        let enough = if tracker.always_ahead() { 1 } else { MAX_COPY_BYTES };
+        if present.bytes() < enough || !tracker.may_store_shared() {
+            return None;
+        }
+        let source = Source::Shared(objects);
+        let base = base.and_then(Base::shared);
+        let take = shared::changed(&source, &ids, &present, base, &[]).ok()?;
+        (take.bytes() >= enough).then_some(Sharing { ids, source, take })
     }
 }
 

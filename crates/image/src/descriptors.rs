@@ -7,6 +7,7 @@
 use crate::SEGMENT_PREFIX;
 use crate::agent::Agent;
 use crate::between::Between;
+use crate::cost::MAX_COPY_BYTES;
 use crate::error::CaptureError;
 use crate::inet::Patience;
 use crate::lend::{self, Lender};
@@ -144,8 +145,10 @@ pub struct Known {
 pub struct Survey {
     /// Their numbers, and those of the twins that are made of them.
     pub family: Rc<RefCell<Vec<libc::pid_t>>>,
-    /// Shared objects whose content was read.
+    /// Shared objects that one of them holds the content of.
     pub orphans: BTreeSet<u64>,
+    /// How much more of these may be copied.
+    pub room: u64,
     all: Vec<Open>,
     /// What is shared among them.
     pub known: Known,
@@ -205,7 +208,7 @@ impl Survey {
         let family = Rc::new(RefCell::new(pids.to_vec()));
         let between = Arc::clone(between);
         let known = Known { named: Named::of(pids, &all)?, between, ..Known::default() };
-        Ok(Survey { family, orphans: BTreeSet::new(), all, known })
+        Ok(Survey { family, orphans: BTreeSet::new(), room: MAX_COPY_BYTES, all, known })
     }
 
     /// What one of them has open. `orphans` are the shared objects that it has mapped; those that

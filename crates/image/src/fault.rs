@@ -40,6 +40,7 @@ points! {
     PAGES_COPIED = 10 "changed pages were copied";
     CALLS_OVER = 11 "calls under way were waited for, before pages are stored while it runs";
     STORED_AHEAD = 12 "some pages were stored while it runs";
+    SHARED_KEPT = 13 "what has changed of shared memory was kept";
     TWIN_ASKED = 20 "the twin was asked in the process's name";
     REGIONS_KNOWN = 21 "it is known what has to be stored";
     FILE_BEGUN = 22 "the image's temporary file was begun";

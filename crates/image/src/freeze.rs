@@ -13,6 +13,7 @@ use crate::fault;
 use crate::interrupted;
 use crate::lazy;
 use crate::procfs::{self, Stat, Status};
+use crate::sink::Tap;
 use crate::trace::{Listed, Regs, Stop, TraceError, Tracee};
 use crate::twin::{reap, try_reap};
 use crate::undertaker::Undertaker;
@@ -62,6 +63,8 @@ pub struct Frozen {
     pub(crate) stood: Rc<Cell<Option<Duration>>>,
     /// Processors that it was given, if these are not all that this process may use.
     pub(crate) bound: Option<Vec<u8>>,
+    /// Takes its next image as well.
+    pub(crate) tap: Option<Box<dyn Tap>>,
     _this_thread: PhantomData<*const ()>,
 }
 
@@ -124,6 +127,7 @@ impl Frozen {
             first_ended: false,
             stood: Rc::default(),
             bound: None,
+            tap: None,
             _this_thread: PhantomData,
         }
     }
@@ -150,6 +154,12 @@ impl Frozen {
     pub fn is_bound_to(&mut self, mask: &[u8]) {
         self.bound = Some(mask.to_vec());
         self.children.iter_mut().for_each(|child| child.is_bound_to(mask));
+    }
+
+    /// Has its next image, not those of its children, go to a tap as well, while it is written. The
+    /// file is not forced to the disk then.
+    pub fn tap(&mut self, tap: Box<dyn Tap>) {
+        self.tap = Some(tap);
     }
 
     /// Process number.

@@ -29,7 +29,7 @@ impl Hashes {
             let starts = (span.start..span.end).step_by(BLOCK_BYTES as usize);
             blocks.extend(starts.map(|s| Span { start: s, end: span.end.min(s + BLOCK_BYTES) }));
         }
-        let done: Vec<Mutex<Vec<(u64, u128)>>> = blocks.iter().map(|_| Mutex::default()).collect();
+        let done: Vec<Mutex<Hashes>> = blocks.iter().map(|_| Mutex::default()).collect();
         parallel::for_each(
             parallel::threads(),
             blocks.len(),
@@ -41,7 +41,7 @@ impl Hashes {
                     buffer.resize((blocks[i].end - at) as usize, 0);
                     let read = source.read(at, buffer)?;
                     for page in buffer[..read].chunks(PAGE_BYTES as usize) {
-                        list.push((at, xxh3_128(page)));
+                        list.push(at, xxh3_128(page));
                         at += PAGE_BYTES;
                     }
                     if read < buffer.len() {
@@ -53,14 +53,25 @@ impl Hashes {
         )?;
         let mut all = Hashes::default();
         for list in done {
-            let list = list.into_inner().unwrap_or_else(|e| e.into_inner());
-            list.into_iter().for_each(|(address, hash)| all.push(address, hash));
+            all.append(list.into_inner().unwrap_or_else(|e| e.into_inner()));
         }
         Ok(all)
     }
 
+    /// Notes those of pages at higher addresses than all before.
+    pub fn append(&mut self, others: Hashes) {
+        for (start, list) in others.stretches {
+            match self.stretches.last_mut() {
+                Some((last, all)) if *last + all.len() as u64 * PAGE_BYTES == start => {
+                    all.extend(list);
+                }
+                _ => self.stretches.push((start, list)),
+            }
+        }
+    }
+
     /// Notes a page at a higher address than all before.
-    fn push(&mut self, address: u64, hash: u128) {
+    pub fn push(&mut self, address: u64, hash: u128) {
         match self.stretches.last_mut() {
             Some((start, list)) if *start + list.len() as u64 * PAGE_BYTES == address => {
                 list.push(hash);
@@ -77,12 +88,19 @@ impl Hashes {
 
     /// The pages that are the same in `before`.
     pub fn same_as(&self, before: &Hashes) -> Spans {
+        self.same_at(before, Some)
+    }
+
+    /// The pages that are the same in `before`, where a stretch of pages that begins at an address
+    /// was at the one that `place` tells, if it was there.
+    pub fn same_at(&self, before: &Hashes, place: impl Fn(u64) -> Option<u64>) -> Spans {
         let mut same = Spans::default();
         for (start, list) in &self.stretches {
+            let Some(then) = place(*start) else { continue };
             for (i, hash) in list.iter().enumerate() {
-                let page = start + i as u64 * PAGE_BYTES;
-                if before.get(page) == Some(*hash) {
-                    same.push(page, page + PAGE_BYTES);
+                let offset = i as u64 * PAGE_BYTES;
+                if before.get(then + offset) == Some(*hash) {
+                    same.push(start + offset, start + offset + PAGE_BYTES);
                 }
             }
         }

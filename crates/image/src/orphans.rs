@@ -1,17 +1,17 @@
 //! Shared objects without a path, as found in a frozen process: shared anonymous memory, memfds,
 //! deleted files, System V segments; and files on tmpfs that have a path ([`crate::named`]).
 //!
-//! A twin shares them with the process instead of having a copy. Their content is therefore read
-//! while the process stands still: through a descriptor where one can be had, else through a
-//! mapping, and then only pages that are there, so that holes stay holes.
+//! Their content is reached through a descriptor where one can be had, else through a mapping of a
+//! process that stands still ([`crate::objects`]). What is kept of it: [`crate::shared`].
 
 use crate::agent::Agent;
 use crate::error::CaptureError;
 use crate::named::{self, Inode, Named};
+use crate::objects::{Object, Objects, Piece};
 use crate::procfs::{self, Mapping};
-use crate::state::{MAX_ORPHAN_BYTES, MAX_ORPHANS, Orphan, OrphanKind, orphan_at, orphan_id};
+use crate::spans::Spans;
+use crate::state::{MAX_ORPHAN_BYTES, MAX_ORPHANS, Orphan, OrphanKind, orphan_id};
 use crate::system_v;
-use crate::twin::Saved;
 use crate::{PAGE_BYTES, SEGMENT_PREFIX};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -19,7 +19,8 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 
 /// Name of the memfd that stands for shared anonymous memory in a restored process.
 pub const ANONYMOUS_NAME: &str = "eyrie-anonymous";
@@ -28,12 +29,9 @@ pub const DELETED: &[u8] = b" (deleted)";
 const HUGETLBFS_MAGIC: i64 = 0x9584_58f6;
 /// Pages that are asked for at a time, a byte each.
 const ROOM_BYTES: usize = 1 << 18;
-/// Bytes read at a time.
-const CHUNK_BYTES: usize = 1 << 20;
-const PAGE: usize = PAGE_BYTES as usize;
 
 /// One of them, and where the process has it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Found {
     orphan: Orphan,
     dev: u64,
@@ -45,7 +43,7 @@ struct Found {
 }
 
 /// All of a process, each known by device and inode.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Orphans(Vec<Found>);
 
 /// Device number as `/proc/PID/maps` has it.
@@ -158,48 +156,59 @@ impl Orphans {
         )))
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// The index of the one that is file `ino` of device `dev`.
     pub fn index(&self, dev: u64, ino: u64) -> Option<usize> {
         self.0.iter().position(|f| f.dev == dev && f.ino == ino)
     }
 
-    /// Reads what they are and hold. `twin` shares them with the process. What is in `known` has
-    /// been read from another process of its family, and is not read again.
-    pub fn read(
+    /// Finds out what they are, and opens them as far as that can be done from outside. Of what is
+    /// in `known` another process of the family holds the content.
+    pub fn open(
+        &mut self,
+        pid: libc::pid_t,
+        known: &mut BTreeSet<u64>,
+    ) -> Result<Objects, CaptureError> {
+        let mut objects = Objects::default();
+        if self.0.is_empty() {
+            return Ok(objects);
+        }
+        self.find_descriptors(pid)?;
+        for found in &mut self.0 {
+            let id = found.orphan.id;
+            let Some(file) = open(pid, found) else {
+                objects.push(id, Object::Unseen);
+                continue;
+            };
+            describe(found, &file)?;
+            found.orphan.held = known.insert(id);
+            refuse_large(&found.orphan)?;
+            let bytes = found.orphan.bytes;
+            let held = found.orphan.held;
+            objects.push(id, if held { Object::File { file, bytes } } else { Object::Elsewhere });
+        }
+        Ok(objects)
+    }
+
+    /// Has the others be read where the process, which stands still, has them mapped. `twin` shares
+    /// them, and is asked which of their pages are there. Another process may have other parts of
+    /// one mapped: both are stored.
+    pub fn look_through(
         &mut self,
         pid: libc::pid_t,
         twin: &Agent,
-        known: &mut BTreeSet<u64>,
-    ) -> Result<Vec<Saved>, CaptureError> {
-        let mut saved = Vec::new();
-        if self.0.is_empty() {
-            return Ok(saved);
-        }
-        self.find_descriptors(pid)?;
+        objects: &mut Objects,
+    ) -> Result<(), CaptureError> {
+        let mem = File::open(format!("/proc/{pid}/mem")).map_err(|_| CaptureError::Gone)?;
+        let mem = Arc::new(mem);
         for (i, found) in self.0.iter_mut().enumerate() {
-            let mut to = Sieve { at: orphan_at(i), saved: &mut saved };
-            match open(pid, found) {
-                Some(file) => {
-                    describe(found, &file)?;
-                    found.orphan.held = known.insert(found.orphan.id);
-                    if found.orphan.held {
-                        read_file(&file, found, &mut to)?;
-                    }
-                }
-                // Another may have other parts of it mapped: both are stored.
-                None => read_mappings(pid, twin, found, &mut to)?,
+            if !objects.is_unseen(i) {
+                continue;
             }
-            if found.orphan.bytes > MAX_ORPHAN_BYTES {
-                let what = format!("shares an object of {} bytes", found.orphan.bytes);
-                return Err(CaptureError::Unsupported(what));
-            }
+            let (pieces, there) = mapped(twin, found)?;
+            refuse_large(&found.orphan)?;
+            objects.set(i, Object::Mapped { mem: Arc::clone(&mem), pieces, there });
         }
-        Ok(saved)
+        Ok(())
     }
 
     /// Descriptors of those that were found as mappings.
@@ -275,60 +284,16 @@ fn describe(found: &mut Found, file: &File) -> Result<(), CaptureError> {
     Ok(())
 }
 
-/// Takes content and keeps what is not all zeros.
-struct Sieve<'a> {
-    at: u64,
-    saved: &'a mut Vec<Saved>,
-}
-
-impl Sieve<'_> {
-    /// Takes what lies at `offset`, a whole number of pages.
-    fn take(&mut self, offset: u64, pages: &[u8]) {
-        for (i, page) in pages.chunks(PAGE).enumerate() {
-            if page.iter().all(|&b| b == 0) {
-                continue;
-            }
-            let start = self.at + offset + (i * PAGE) as u64;
-            match self.saved.last_mut() {
-                Some(last) if last.start + last.content.len() as u64 == start => {
-                    last.content.extend_from_slice(page);
-                }
-                _ => self.saved.push(Saved { start, content: page.to_vec() }),
-            }
-        }
+fn refuse_large(orphan: &Orphan) -> Result<(), CaptureError> {
+    if orphan.bytes <= MAX_ORPHAN_BYTES {
+        return Ok(());
     }
+    Err(CaptureError::Unsupported(format!("shares an object of {} bytes", orphan.bytes)))
 }
 
-fn read_file(file: &File, found: &Found, to: &mut Sieve<'_>) -> Result<(), CaptureError> {
-    let fail = os("read a shared object");
-    let bytes = found.orphan.bytes;
-    let mut buffer = vec![0; CHUNK_BYTES];
-    let mut at = 0;
-    while at < bytes {
-        // SAFETY: moves the offset of a description of our own.
-        let data = unsafe { libc::lseek(file.as_raw_fd(), at as libc::off_t, libc::SEEK_DATA) };
-        if data >= 0 {
-            at = data as u64 / PAGE_BYTES * PAGE_BYTES;
-        } else if io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO) {
-            break;
-        }
-        let part = (bytes - at).min(CHUNK_BYTES as u64) as usize;
-        file.read_exact_at(&mut buffer[..part], at).map_err(&fail)?;
-        let whole = part.next_multiple_of(PAGE);
-        buffer[part..whole].fill(0);
-        to.take(at, &buffer[..whole]);
-        at += whole as u64;
-    }
-    Ok(())
-}
-
-/// Reads what can be seen of an object in the process's mappings.
-fn read_mappings(
-    pid: libc::pid_t,
-    twin: &Agent,
-    found: &mut Found,
-    to: &mut Sieve<'_>,
-) -> Result<(), CaptureError> {
+/// Where a process has parts of an object, each once, and which of its pages are there, by their
+/// offsets in it.
+fn mapped(twin: &Agent, found: &mut Found) -> Result<(Vec<Piece>, Spans), CaptureError> {
     if matches!(found.orphan.kind, OrphanKind::SystemV { .. }) {
         system_v::describe(&mut found.orphan)?;
         let whole = found.orphan.bytes.next_multiple_of(PAGE_BYTES);
@@ -337,20 +302,27 @@ fn read_mappings(
             return Err(CaptureError::Mapping { start: m.start, what });
         }
     }
-    let mem = File::open(format!("/proc/{pid}/mem")).map_err(|_| CaptureError::Gone)?;
     // Pages that are swapped out count as not in memory.
     let room = if swaps() { 0 } else { twin.map(ROOM_BYTES as u64)? };
     found.maps.sort_by_key(|m| m.offset);
+    let (mut pieces, mut there) = (Vec::new(), Spans::default());
     let mut seen = 0;
     for m in &found.maps {
         let end = m.offset + (m.end - m.start);
         let mut at = m.offset.max(seen);
+        if at < end {
+            pieces.push(Piece { offset: at, end, address: m.start + (at - m.offset) });
+        }
         while at < end {
             let pages = ((end - at) / PAGE_BYTES).min(ROOM_BYTES as u64) as usize;
             let address = m.start + (at - m.offset);
-            let there =
+            let resident =
                 if room == 0 { vec![1; pages] } else { twin.resident(address, pages, room)? };
-            read_resident(&mem, address, at, &there, to)?;
+            // To read others would make them.
+            for (i, _) in resident.iter().enumerate().filter(|(_, b)| **b & 1 != 0) {
+                let start = at + i as u64 * PAGE_BYTES;
+                there.push(start, start + PAGE_BYTES);
+            }
             at += pages as u64 * PAGE_BYTES;
         }
         seen = seen.max(end);
@@ -358,49 +330,14 @@ fn read_mappings(
     if found.orphan.bytes == 0 {
         found.orphan.bytes = seen;
     }
-    if room == 0 { Ok(()) } else { twin.unmap(room, ROOM_BYTES as u64) }
-}
-
-/// Reads the pages at `address` that are there. Reading others would make them.
-fn read_resident(
-    mem: &File,
-    address: u64,
-    offset: u64,
-    there: &[u8],
-    to: &mut Sieve<'_>,
-) -> Result<(), CaptureError> {
-    let mut buffer = vec![0; CHUNK_BYTES];
-    let mut i = 0;
-    while i < there.len() {
-        let most = (there.len() - i).min(CHUNK_BYTES / PAGE);
-        let run = there[i..i + most].iter().take_while(|&&b| b & 1 != 0).count();
-        if run > 0 {
-            let bytes = &mut buffer[..run * PAGE];
-            mem_read(mem, address + (i * PAGE) as u64, bytes)?;
-            to.take(offset + (i * PAGE) as u64, bytes);
-        }
-        i += run.max(1);
+    if room != 0 {
+        twin.unmap(room, ROOM_BYTES as u64)?;
     }
-    Ok(())
+    Ok((pieces, there))
 }
 
 /// Whether this machine has somewhere to swap to.
 fn swaps() -> bool {
     // The first line is the heading.
     fs::read_to_string("/proc/swaps").is_ok_and(|text| text.lines().count() > 1)
-}
-
-/// Reads pages; those beyond the end of the object count as zeros.
-fn mem_read(mem: &File, start: u64, to: &mut [u8]) -> Result<(), CaptureError> {
-    if mem.read_exact_at(to, start).is_ok() {
-        return Ok(());
-    }
-    for (i, page) in to.chunks_mut(PAGE).enumerate() {
-        match mem.read_exact_at(page, start + (i * PAGE) as u64) {
-            Ok(()) => {}
-            Err(e) if e.raw_os_error() == Some(libc::EIO) => page.fill(0),
-            Err(e) => return Err(os("read shared memory")(e)),
-        }
-    }
-    Ok(())
 }

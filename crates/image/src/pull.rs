@@ -12,6 +12,7 @@ use crate::common;
 use crate::error::CaptureError;
 use crate::fault;
 use crate::format::{BLOCK_BYTES, Extent};
+use crate::hashes::Hashes;
 use crate::pack::Packer;
 use crate::parallel;
 use crate::scan::Pagemap;
@@ -24,6 +25,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+use xxhash_rust::xxh3::xxh3_128;
 
 const PAGE: usize = PAGE_BYTES as usize;
 const BLOCK_PAGES: usize = BLOCK_BYTES / PAGE;
@@ -67,6 +69,7 @@ struct Found {
     blank: Spans,
     guards: Vec<Guard>,
     hashes: Vec<u64>,
+    seen: Option<Hashes>,
 }
 
 /// Pages on their way into an image.
@@ -85,6 +88,9 @@ pub struct Puller<'a> {
     pub guards: Vec<Guard>,
     /// Hashes of all pages that were stored, if they are wanted.
     pub hashes: Option<Vec<u64>>,
+    /// What all pages were that were read, also those of zeros, if that is wanted: what is taken
+    /// has to be in order of address then.
+    pub seen: Option<Hashes>,
     /// Once this is true, it fails.
     pub hurry: Option<&'a AtomicBool>,
 }
@@ -96,11 +102,14 @@ struct Stored {
     blank: Spans,
     guards: Vec<Guard>,
     hashes: Vec<u64>,
+    seen: Option<Hashes>,
 }
 
 /// What is read.
 struct Reader<'a> {
     source: &'a Source,
+    /// Whether it is to be told what each page was.
+    tells: bool,
     /// Where the source is a process.
     pagemap: Option<&'a Pagemap>,
 }
@@ -121,7 +130,7 @@ impl<'a> Puller<'a> {
         writer: &'a ImageWriter<'a>,
     ) -> Self {
         Puller {
-            reader: Reader { source, pagemap },
+            reader: Reader { source, tells: false, pagemap },
             writer,
             jobs: Vec::new(),
             pieces: Vec::new(),
@@ -130,6 +139,7 @@ impl<'a> Puller<'a> {
             blank: Spans::default(),
             guards: Vec::new(),
             hashes: None,
+            seen: None,
             hurry: None,
         }
     }
@@ -172,11 +182,13 @@ impl<'a> Puller<'a> {
         let (jobs, pieces) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.pieces));
         self.begun = (0, 0);
         let hashing = self.hashes.is_some();
+        self.reader.tells = self.seen.is_some();
         let all = Mutex::new(Stored {
             extents: std::mem::take(&mut self.extents),
             blank: std::mem::take(&mut self.blank),
             guards: std::mem::take(&mut self.guards),
             hashes: self.hashes.take().unwrap_or_default(),
+            seen: self.seen.take(),
         });
         self.writer.restart_turns();
         let work =
@@ -219,7 +231,7 @@ impl<'a> Puller<'a> {
             parallel::for_each(parallel::threads_that_wait(), jobs.len(), Worker::default, work);
         let all = all.into_inner().unwrap_or_else(|e| e.into_inner());
         (self.extents, self.blank, self.guards) = (all.extents, all.blank, all.guards);
-        self.hashes = hashing.then_some(all.hashes);
+        (self.hashes, self.seen) = (hashing.then_some(all.hashes), all.seen);
         result
     }
 }
@@ -227,8 +239,11 @@ impl<'a> Puller<'a> {
 impl Found {
     /// Joins the next pages to those before; `first` is the number of the first of them.
     fn add_to(self, all: &mut Stored, mut first: u64) {
-        let Stored { extents, blank, guards, hashes } = all;
+        let Stored { extents, blank, guards, hashes, seen } = all;
         hashes.extend(self.hashes);
+        if let (Some(all), Some(found)) = (seen, self.seen) {
+            all.append(found);
+        }
         self.blank.iter().for_each(|s| blank.push(s.start, s.end));
         for (start, pages, fresh) in self.runs {
             match extents.last_mut() {
@@ -259,7 +274,8 @@ impl Reader<'_> {
         pieces: &[Piece],
         worker: &mut Worker,
     ) -> Result<(Found, usize), CaptureError> {
-        let (mut found, mut kept) = (Found::default(), 0);
+        let seen = self.tells.then(Hashes::default);
+        let (mut found, mut kept) = (Found { seen, ..Found::default() }, 0);
         for piece in pieces {
             let mut done = 0;
             while done < u64::from(piece.pages) {
@@ -307,6 +323,9 @@ impl Found {
         let mut kept = 0;
         for at in (0..pages.len()).step_by(PAGE) {
             let address = start + at as u64;
+            if let Some(seen) = &mut self.seen {
+                seen.push(address, xxh3_128(&pages[at..at + PAGE]));
+            }
             if piece.kind != Kind::File && is_zero(&pages[at..at + PAGE]) {
                 if piece.kind == Kind::Anon {
                     self.blank.push(address, address + PAGE_BYTES);

@@ -10,21 +10,24 @@ use crate::error::CaptureError;
 use crate::fault;
 use crate::flags::{self, Pending};
 use crate::freeze::Frozen;
+use crate::objects::Objects;
 use crate::orphans::Orphans;
 use crate::procfs::{self, Mapping};
 use crate::regions::{Content, Regions};
 use crate::scan::Pagemap;
+use crate::shared::{Kept, Means};
 use crate::sink::Tap;
 use crate::sort::{self, Share, Sorted};
 use crate::source::Copied;
 use crate::spans::Spans;
 use crate::state::State;
 use crate::trace::Tracee;
-use crate::track::{Changes, Tracker};
+use crate::track::{Base, Changes, Tracker};
 use crate::tree;
 use crate::twin::{self, Process, Saved};
+use crate::write::ImageWriter;
 use crate::writes::process;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -52,8 +55,12 @@ pub struct Shot {
     pub(crate) stood: Rc<Cell<Option<Duration>>>,
     /// Takes its image as well.
     pub(crate) tap: Option<Box<dyn Tap>>,
-    /// What of its image is stored already.
+    /// What of its image was stored before the freeze.
     pub(crate) ahead: Option<Ahead>,
+    /// Its image, if something was stored in it at the freeze, and nothing before.
+    pub(crate) begun: Option<ImageWriter<'static>>,
+    /// What was kept of its shared memory.
+    pub(crate) shared: Kept,
     _this_thread: PhantomData<*const ()>,
 }
 
@@ -63,6 +70,16 @@ pub(crate) enum Stage {
     Asked(Box<Asked>),
     /// All that is needed.
     Copied { outline: Box<Outline>, own: Vec<Share>, sorted: Option<Sorted>, pages: Copied },
+}
+
+impl Stage {
+    /// How much of its memory was copied, if all was that is to be stored of it.
+    fn copied_bytes(&self) -> Option<u64> {
+        match self {
+            Stage::Copied { pages, .. } => Some(pages.bytes()),
+            Stage::Asked(_) => None,
+        }
+    }
 }
 
 /// What only the frozen process itself can tell.
@@ -123,6 +140,7 @@ impl Frozen {
         let survey = Survey::of(&self.pids(), &self.left_out, &self.between);
         let shot =
             survey.and_then(|mut survey| self.take_shot(path, tracker, wish, &mut survey, ahead));
+        self.tap = None;
         shot.map_err(|e| match (self.tracee.regs(), e) {
             // It stands there, so it is the other one that is gone.
             (Ok(_), CaptureError::Gone) => {
@@ -151,21 +169,18 @@ impl Frozen {
         let listing = Instant::now();
         let mappings = Mappings::at_once(pid, wish, &snapshot.maps, tracker, ahead.is_some());
         let changes = tracker.freeze(pid, &snapshot, &agent, path)?;
-        // Without the kernel's word about writes nothing counts that was stored before.
-        ahead = ahead.filter(|_| changes.pages.is_some());
-        if let Some(ahead) = &mut ahead {
-            ahead.freeze(tracker.newest_writes(), changes.base.as_ref());
-        }
+        ahead.iter_mut().for_each(|ahead| ahead.freeze(&changes, tracker));
+        let memory = ahead.as_ref().filter(|ahead| ahead.has_memory());
+        let mut objects = snapshot.orphans.open(pid, &mut survey.orphans)?;
         let ours = snapshot.stat.field(4) == u64::from(std::process::id());
         let own_bytes = snapshot.status.kib("RssAnon") << 10;
-        let mut choice = tracker.choose(wish, own_bytes, &changes, ahead.as_ref());
+        let mut choice = tracker.choose(wish, own_bytes, &changes, memory);
         fault::point(fault::BEFORE_TWIN)?;
         let (mut twin, mut source) = (None, pid);
         let stage;
         let plan = match choice.mode {
-            // Shared memory is read by way of a twin.
-            Mode::Copy if !snapshot.orphans.is_empty() => Err("it shares memory with others"),
-            Mode::Copy => plan_copy(pid, &changes, mappings, ahead.as_ref())?,
+            Mode::Copy if objects.some_unseen() => Err("only a twin tells what it shares"),
+            Mode::Copy => plan_copy(pid, &changes, mappings, memory, &snapshot.orphans)?,
             _ => Err("as asked for"),
         };
         if let Ok(plan) = plan {
@@ -180,13 +195,14 @@ impl Frozen {
             tracker.cost.forked(own_bytes, forked.elapsed());
             source = process.pid();
             let agent = survey.twin(pid, &agent, source)?;
-            let (mut saved, dont_fork) = twin::not_inherited(pid, &snapshot.maps, source)?;
-            saved.append(&mut snapshot.orphans.read(pid, &agent, &mut survey.orphans)?);
+            stage = by_twin(pid, snapshot, agent, &mut objects, source)?;
             twin = Some(process);
-            stage = Stage::Asked(Box::new(Asked { snapshot, agent, saved, dont_fork }));
         } else {
-            stage = self.standing(snapshot, agent, survey, ours)?;
+            stage = self.standing(snapshot, agent, &mut objects, ours)?;
         }
+        survey.room = survey.room.saturating_sub(stage.copied_bytes().unwrap_or(0));
+        let stored = (ahead.as_ref(), changes.base.as_deref());
+        let (begun_image, shared) = self.keep_shared(objects, path, tracker, stored, survey)?;
         tracker.copied = choice.mode == Mode::Copy;
         Ok(Shot {
             path: path.unwrap_or(Path::new("")).to_path_buf(),
@@ -201,10 +217,45 @@ impl Frozen {
             made: begun.elapsed(),
             born: Instant::now(),
             stood: Rc::clone(&self.stood),
-            tap: None,
+            tap: self.tap.take(),
             ahead,
+            begun: begun_image,
+            shared,
             _this_thread: PhantomData,
         })
+    }
+
+    /// Keeps what has changed of its shared memory, in its image if that is much. `stored`: what
+    /// the image has already, and the one before.
+    fn keep_shared(
+        &mut self,
+        objects: Objects,
+        path: Option<&Path>,
+        tracker: &Tracker,
+        stored: (Option<&Ahead>, Option<&Base>),
+        survey: &mut Survey,
+    ) -> Result<(Option<ImageWriter<'static>>, Kept), CaptureError> {
+        let (ahead, base) = stored;
+        let image = OnceCell::new();
+        let mut begin = || match (ahead, path) {
+            (Some(ahead), _) => Ok(Some(&ahead.writer)),
+            (None, Some(path)) => {
+                let writer = ImageWriter::create_tapped(path, self.tap.take())?;
+                Ok(Some(image.get_or_init(|| writer)))
+            }
+            (None, None) => Ok(None),
+        };
+        let means = Means {
+            base: base.and_then(Base::shared),
+            rounds: ahead.map_or(&[], Ahead::shared),
+            tracks: tracker.tracks(),
+            room: &mut survey.room,
+            begin: &mut begin,
+            page_hashes: tracker.member.is_some() && base.is_none() && ahead.is_none(),
+        };
+        let kept = Kept::of(objects, means)?;
+        fault::point(fault::SHARED_KEPT)?;
+        Ok((image.into_inner(), kept))
     }
 
     /// What is needed of a process that stands still until its image is written.
@@ -212,16 +263,16 @@ impl Frozen {
         &mut self,
         mut snapshot: Snapshot,
         agent: Agent,
-        survey: &mut Survey,
+        objects: &mut Objects,
         ours: bool,
     ) -> Result<Stage, CaptureError> {
-        let mut saved = Vec::new();
-        if !snapshot.orphans.is_empty() {
+        if objects.some_unseen() {
             let helper = Process::of(self, &agent, &snapshot.maps, ours)?;
             let agent = agent.of_twin(Tracee(helper.pid()));
-            saved = snapshot.orphans.read(self.tracee.0, &agent, &mut survey.orphans)?;
+            snapshot.orphans.look_through(self.tracee.0, &agent, objects)?;
         }
-        Ok(Stage::Asked(Box::new(Asked { snapshot, agent, saved, dont_fork: vec![] })))
+        let (saved, dont_fork) = (Vec::new(), Vec::new());
+        Ok(Stage::Asked(Box::new(Asked { snapshot, agent, saved, dont_fork })))
     }
 
     fn shots_of_children(
@@ -246,6 +297,21 @@ impl Frozen {
         });
         shots.collect()
     }
+}
+
+/// What a process that stands still, and its twin, tell now.
+fn by_twin(
+    pid: libc::pid_t,
+    mut snapshot: Snapshot,
+    agent: Agent,
+    objects: &mut Objects,
+    twin: libc::pid_t,
+) -> Result<Stage, CaptureError> {
+    let (saved, dont_fork) = twin::not_inherited(pid, &snapshot.maps, twin)?;
+    if objects.some_unseen() {
+        snapshot.orphans.look_through(pid, &agent, objects)?;
+    }
+    Ok(Stage::Asked(Box::new(Asked { snapshot, agent, saved, dont_fork })))
 }
 
 /// The mappings of a process with their flags.
@@ -316,6 +382,7 @@ fn plan_copy(
     changes: &Changes,
     mappings: Option<Mappings>,
     ahead: Option<&Ahead>,
+    orphans: &Orphans,
 ) -> Result<Result<CopyPlan, &'static str>, CaptureError> {
     let mut pagemap = Pagemap::open(pid)?;
     // On old kernels, looking for pages takes time by the size of the mappings.
@@ -327,6 +394,7 @@ fn plan_copy(
         Some(Mappings::Walk(walk)) => Some(self::mappings(&walk.text()?, None)?.into()),
         None => None,
     };
+    let listed = |maps| listed(maps, orphans.clone());
     let found: Option<Found> = found.map(listed).transpose()?;
     let (regions, maps) = match found.filter(|(regions, _)| regions.are_apart()) {
         Some(found) => found,
@@ -354,8 +422,8 @@ fn plan_copy(
 /// Regions, and what they were made of.
 type Found = (Regions, Pending);
 
-fn listed(maps: Pending) -> Result<Found, CaptureError> {
-    Ok((Regions::of(&maps.maps, Orphans::default())?, maps))
+fn listed(maps: Pending, orphans: Orphans) -> Result<Found, CaptureError> {
+    Ok((Regions::of(&maps.maps, orphans)?, maps))
 }
 
 /// Copies it.
@@ -430,9 +498,12 @@ impl Shot {
 
     /// How much of its memory was copied at the freeze, if all was that is to be stored of it.
     pub fn copied_bytes(&self) -> Option<u64> {
-        match &self.stage {
-            Some(Stage::Copied { pages, .. }) if self.children.is_empty() => Some(pages.bytes()),
-            _ => None,
-        }
+        let alone = self.children.is_empty();
+        self.stage.as_ref().filter(|_| alone).and_then(Stage::copied_bytes)
+    }
+
+    /// Whether shared memory of it, or of its children, has to be stored while it stands still.
+    pub(crate) fn must_stand(&self) -> bool {
+        self.shared.must_stand() || self.children.iter().any(Shot::must_stand)
     }
 }

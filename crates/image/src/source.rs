@@ -1,5 +1,5 @@
-//! Where the pages of an image are read from: the memory of a process that stands still, or a copy
-//! made of the pages that matter while it did.
+//! Where the pages of an image are read from: the memory of a process that stands still, what it
+//! shares with others, or a copy made of the pages that matter while it did.
 //!
 //! A process is read through `/proc/PID/mem`. `process_vm_readv` looks like the better choice and
 //! for a twin is the worse one: it pins pages, and for a page that the twin still shares with the
@@ -8,6 +8,7 @@
 
 use crate::PAGE_BYTES;
 use crate::error::CaptureError;
+use crate::objects::Objects;
 use crate::spans::{Span, Spans};
 use std::fs::File;
 use std::io;
@@ -22,6 +23,8 @@ pub enum Source {
     Process(File),
     /// Copied pages.
     Copied(Copied),
+    /// Shared objects.
+    Shared(Objects),
 }
 
 impl Source {
@@ -36,6 +39,7 @@ impl Source {
         let done = match self {
             Source::Process(file) => read_process(file, address, to)?,
             Source::Copied(copied) => copied.read(address, to),
+            Source::Shared(objects) => objects.read(address, to).map(|()| to.len())?,
         };
         Ok(done - done % PAGE_BYTES as usize)
     }
@@ -88,6 +92,20 @@ impl Copied {
                 copied.singly(&mem, batch, at)?;
             }
             at += bytes;
+        }
+        Ok(copied)
+    }
+
+    /// Copies pages that can all be read.
+    pub fn of(source: &Source, spans: &Spans) -> Result<Copied, CaptureError> {
+        let bytes = vec![0; spans.bytes() as usize];
+        let mut copied = Copied { bytes, parts: Vec::new(), wanted: spans.clone() };
+        let mut at = 0;
+        for span in spans.iter() {
+            let end = at + (span.end - span.start) as usize;
+            let read = source.read(span.start, &mut copied.bytes[at..end])?;
+            copied.parts.push((Span { start: span.start, end: span.start + read as u64 }, at));
+            at = end;
         }
         Ok(copied)
     }

@@ -18,12 +18,13 @@ use crate::procfs::{self, Mapping};
 use crate::pull::{Kind, Puller};
 use crate::regions::{Content, Regions};
 use crate::scan::Pagemap;
+use crate::shared::Kept;
 use crate::shot::{Asked, Outline, Shot, Stage, mappings, state};
-use crate::sink::{StreamSink, Tap};
+use crate::sink::StreamSink;
 use crate::sort::{self, Share, Sorted};
 use crate::source::Source;
 use crate::spans::{Span, Spans};
-use crate::state::{Backing, Fingerprint, Guard, ORPHAN_BASE, Region, Run, State};
+use crate::state::{Backing, Fingerprint, Guard, Region, Run, State};
 use crate::trace::Tracee;
 use crate::track::{self, Changes, Tracker, Tracking};
 use crate::tree;
@@ -36,12 +37,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 impl Shot {
-    /// Has its image, not those of its children, go to a tap as well, while it is written. The file
-    /// is not forced to the disk then.
-    pub fn tap(&mut self, tap: Box<dyn Tap>) {
-        self.tap = Some(tap);
-    }
-
     /// Writes the image atomically and durably, with `meta` in it; `tracker` is the one that was
     /// there at the freeze. In [`Mode::Sync`] to be called before the process is released. After
     /// any error no file is left behind, and the next image stores what this one would have. The
@@ -62,10 +57,7 @@ impl Shot {
         meta: &[u8],
         tracker: &mut Tracker,
     ) -> Result<ImageReport, CaptureError> {
-        if self.choice.mode == Mode::Sync && self.stood.get().is_some() {
-            let what = "was let go before its synchronous image was written";
-            return Err(CaptureError::Unsupported(what.into()));
-        }
+        self.refuse_if_let_go()?;
         self.close_descriptors()?;
         let children = self.write_children(path, tracker)?;
         let written = children.len();
@@ -73,6 +65,19 @@ impl Shot {
             // The error is what counts.
             (0..written).for_each(|n| drop(tree::remove_image(&tree::child_path(path, n))));
         })
+    }
+
+    /// What has to be read while it stands still cannot be read any more.
+    fn refuse_if_let_go(&self) -> Result<(), CaptureError> {
+        let what = match self.choice.mode {
+            Mode::Sync => "was let go before its synchronous image was written",
+            _ if self.must_stand() => "was let go before its shared memory was stored",
+            _ => return Ok(()),
+        };
+        match self.stood.get() {
+            Some(_) => Err(CaptureError::Unsupported(what.into())),
+            None => Ok(()),
+        }
     }
 
     /// Has the twins of it and of its children close what they have open, so that nobody waits for
@@ -165,6 +170,7 @@ impl Shot {
             let what = "has child processes, and one stream holds one process";
             return Err(CaptureError::Unsupported(what.into()));
         }
+        self.refuse_if_let_go()?;
         self.close_descriptors()?;
         let begin = || Ok(ImageWriter::to(Box::new(StreamSink::new(to)?)));
         let result = self.write(begin, None, meta, &mut Tracker::new(Tracking::Off));
@@ -186,28 +192,28 @@ impl Shot {
         let contents = fingerprint::begin(&regions);
         fault::point(fault::REGIONS_KNOWN)?;
         let (mut sorted, hashes) = self.sort(sorted, own, &regions, &source)?;
-        let member = self.member(path, tracker);
+        let mut shared = std::mem::take(&mut self.shared);
+        shared.refer_in(&mut sorted, self.changes.base.as_ref().map(|base| &base.index));
+        let member = self.member(path, tracker, &shared);
         let shared_pages = match &member {
             Some((folder, member)) => common::borrow(member, folder, &source, &mut sorted)?,
             None => 0,
         };
-        let (writer, stood) = match self.ahead.take() {
-            Some(ahead) => (ahead.writer, ahead.stood),
-            None => (begin()?, Duration::ZERO),
-        };
+        let (writer, stood) = self.begun(begin)?;
         let stored_ahead = writer.pages();
         let mut puller = Puller::new(&source, pagemap.as_ref(), &writer);
-        puller.hashes = member.is_some().then(Vec::new);
+        puller.hashes = member.as_ref().map(|_| std::mem::take(&mut shared.page_hashes));
         pull(&mut puller, &regions, &saved, std::mem::take(&mut sorted.take))?;
-        let (stored, guards, page_hashes) = (puller.extents, puller.guards, puller.hashes);
-        let blank = puller.blank.union(&sorted.blank);
+        let held = shared.held.take();
+        let Pulled { stored, guards, page_hashes, blank } = Pulled::of(puller, shared, &writer)?;
+        let blank = blank.union(&sorted.blank);
         let pull = self.born.elapsed();
         if let Source::Copied(copied) = source {
             tracker.buffer = copied.into_buffer();
         }
         // While the twin, if there is one, is still there to be looked at.
-        let shared = files.map(Meanwhile::end).unwrap_or_default();
-        append::mark_shared(&shared, &mut state.descriptions);
+        let others = files.map(Meanwhile::end).unwrap_or_default();
+        append::mark_shared(&others, &mut state.descriptions);
         let maps = settle(maps, &mut regions)?;
         // Its end, which takes a while, is waited for when all else is done.
         let twin = self.twin.take();
@@ -237,9 +243,21 @@ impl Shot {
             write: begun.elapsed(),
         };
         if let Some(path) = path {
-            tracker.imaged(self.changes.freeze, path, maps, (index, hashes));
+            tracker.imaged(self.changes.freeze, path, maps, (index, hashes, held));
         }
         Ok(report)
+    }
+
+    /// The image, and how long the process stood still for what was stored in it ahead.
+    fn begun<'a>(
+        &mut self,
+        begin: impl FnOnce() -> Result<ImageWriter<'a>, CaptureError>,
+    ) -> Result<(ImageWriter<'a>, Duration), CaptureError> {
+        Ok(match (self.ahead.take(), self.begun.take()) {
+            (Some(ahead), _) => (ahead.writer, ahead.stood),
+            (None, Some(begun)) => (begun, Duration::ZERO),
+            (None, None) => (begin()?, Duration::ZERO),
+        })
     }
 
     /// Decides what becomes of its pages, if that is not decided yet.
@@ -254,13 +272,13 @@ impl Shot {
         let hashes = self.changes.hash.then(|| Hashes::of(source, &own_pages)).transpose()?;
         let sorted = match (sorted, &mut self.ahead) {
             (Some(sorted), _) => sorted,
-            (None, Some(ahead)) => {
+            (None, Some(ahead)) if ahead.has_memory() => {
                 let Changes { pages, base, .. } = &mut self.changes;
                 let sorted = ahead.sort(own, regions, pages.take(), base.as_deref());
                 all_kept(source, &sorted)?;
                 sorted
             }
-            (None, None) => sort_own(&self.changes, own, own_pages, regions, hashes.as_ref()),
+            (None, _) => sort_own(&self.changes, own, own_pages, regions, hashes.as_ref()),
         };
         // A long list, which is not needed any more.
         self.changes.pages = None;
@@ -269,8 +287,16 @@ impl Shot {
 
     /// Where it borrows from others and lends to them. Only a full image does: what has changed is
     /// seldom the same.
-    fn member<'p>(&self, path: Option<&'p Path>, tracker: &Tracker) -> Option<(&'p Path, Member)> {
-        let may = self.changes.base.is_none() && self.ahead.is_none();
+    fn member<'p>(
+        &self,
+        path: Option<&'p Path>,
+        tracker: &Tracker,
+        shared: &Kept,
+    ) -> Option<(&'p Path, Member)> {
+        // The hashes of all pages of the file have to be known.
+        let stored = self.begun.as_ref().map_or(0, ImageWriter::pages);
+        let known = stored == shared.page_hashes.len() as u64;
+        let may = self.changes.base.is_none() && self.ahead.is_none() && known;
         let folder = path.filter(|_| may).map(track::folder)?;
         let member = tracker.member.clone().filter(|m| m.pool.is_worth_it())?;
         Some((folder, member))
@@ -386,6 +412,29 @@ struct Ready {
     pagemap: Option<Pagemap>,
 }
 
+/// What is known of pages that were stored.
+struct Pulled {
+    stored: Vec<Extent>,
+    guards: Vec<Guard>,
+    page_hashes: Option<Vec<u64>>,
+    blank: Spans,
+}
+
+impl Pulled {
+    /// Stores what there is yet of shared memory behind what `puller` has stored.
+    fn of(
+        puller: Puller<'_>,
+        mut shared: Kept,
+        writer: &ImageWriter<'_>,
+    ) -> Result<Pulled, CaptureError> {
+        let Puller { extents: mut stored, guards, blank, hashes, .. } = puller;
+        let page_hashes = shared.store_rest(writer, hashes)?;
+        let (mut of_shared, zeros) = shared.finish();
+        stored.append(&mut of_shared);
+        Ok(Pulled { stored, guards, page_hashes, blank: blank.union(&zeros) })
+    }
+}
+
 /// An image whose pages are stored.
 struct Done {
     state: State,
@@ -442,10 +491,6 @@ fn pull<'a>(
             let pages = (region.end - region.start) / PAGE_BYTES;
             puller.take(&Run { start: region.start, pages }, Kind::Lost, legible);
         }
-    }
-    // Shared objects lie behind all regions.
-    for s in saved.iter().filter(|s| s.start >= ORPHAN_BASE) {
-        puller.take_saved(s.start, &s.content);
     }
     puller.pull()
 }

@@ -15,6 +15,7 @@ use crate::frame::Part;
 use crate::hashes::Hashes;
 use crate::pool::{Lent, Member, Pool};
 use crate::procfs::Mapping;
+use crate::shared::Held;
 use crate::spans::Spans;
 use crate::writes::{Obstacle, Writes};
 use std::collections::BTreeMap;
@@ -117,11 +118,34 @@ pub struct Tracker {
     /// How much of it would have been of use at the last freeze, if there was not enough.
     wanted: u64,
     ahead: StoreAhead,
-    /// How often in a row it was in vain to store pages ahead, and how often not to try it now.
-    outrun: (u32, u32),
+    outrun: Outrun,
+    /// The same of shared memory.
+    outrun_shared: Outrun,
     /// Those of the process's children, by number and start, and whether they are of use.
     children: BTreeMap<(libc::pid_t, u64), Tracker>,
     follows: bool,
+}
+
+/// How often in a row it was in vain to store pages ahead, and how often not to try it now.
+#[derive(Debug, Default)]
+struct Outrun {
+    vain: u32,
+    waits: u32,
+}
+
+impl Outrun {
+    /// Whether to try it now. Counts as a try.
+    fn may_try(&mut self) -> bool {
+        let waits = self.waits;
+        self.waits = waits.saturating_sub(1);
+        waits == 0
+    }
+
+    /// Whether it was of use. Where it was not, it is tried more and more seldom.
+    fn tried(&mut self, well: bool, always: bool) {
+        self.vain = if well { 0 } else { (self.vain + 1).min(MAX_VAIN) };
+        self.waits = if well || always { 0 } else { 1 << self.vain };
+    }
 }
 
 /// A complete image that later ones may refer to.
@@ -130,6 +154,8 @@ pub(crate) struct Base {
     pub folder: PathBuf,
     pub index: Index,
     pub hashes: Option<Hashes>,
+    /// What of it is shared memory.
+    pub shared: Option<Held>,
     freeze: u64,
 }
 
@@ -274,8 +300,7 @@ impl Tracker {
         }
         // A full image may turn out to be that of another process for the most part.
         let alone = self.member.as_ref().is_none_or(|member| !member.pool.may_pay());
-        let (_, waits) = &mut self.outrun;
-        if std::mem::replace(waits, waits.saturating_sub(1)) > 0 {
+        if !self.outrun.may_try() {
             return false;
         }
         let noted = matches!(self.wish, Tracking::Auto | Tracking::WriteProtect);
@@ -287,11 +312,26 @@ impl Tracker {
         self.ahead == StoreAhead::Always
     }
 
-    /// Whether that was of use. Where it was not, it is tried more and more seldom.
+    /// Whether that was of use.
     pub(crate) fn went_ahead(&mut self, well: bool) {
-        let (vain, waits) = &mut self.outrun;
-        *vain = if well { 0 } else { (*vain + 1).min(MAX_VAIN) };
-        *waits = if well || self.ahead == StoreAhead::Always { 0 } else { 1 << *vain };
+        self.outrun.tried(well, self.ahead == StoreAhead::Always);
+    }
+
+    /// Whether shared memory may be stored while the process runs. That needs no word of the
+    /// kernel's. Counts as a try.
+    pub(crate) fn may_store_shared(&mut self) -> bool {
+        let may = self.tracks() && self.ahead != StoreAhead::Never;
+        may && self.outrun_shared.may_try()
+    }
+
+    /// Whether that was of use.
+    pub(crate) fn stored_shared(&mut self, well: bool) {
+        self.outrun_shared.tried(well, self.ahead == StoreAhead::Always);
+    }
+
+    /// Whether images may refer to earlier ones.
+    pub(crate) fn tracks(&self) -> bool {
+        self.wish != Tracking::Off
     }
 
     /// Whether the writes of a process are noted already.
@@ -428,7 +468,7 @@ impl Tracker {
         freeze: u64,
         path: &Path,
         maps: Vec<Mapping>,
-        (index, hashes): (Index, Option<Hashes>),
+        (index, hashes, shared): (Index, Option<Hashes>, Option<Held>),
     ) {
         let newer = self.base.as_ref().is_none_or(|base| base.freeze < freeze);
         if self.wish == Tracking::Off || !newer {
@@ -437,18 +477,18 @@ impl Tracker {
         self.writes.imaged(freeze);
         self.maps = maps;
         let folder = folder(path).to_path_buf();
-        self.base = Some(Arc::new(Base { folder, index, hashes, freeze }));
+        self.base = Some(Arc::new(Base { folder, index, hashes, shared, freeze }));
     }
 
     /// The last image was rewritten without changing what it holds.
     pub(crate) fn rewritten(&mut self, index: Index) {
         let Some(base) = self.base.take() else { return };
-        let Base { folder, hashes, freeze, .. } = match Arc::try_unwrap(base) {
+        let Base { folder, hashes, shared, freeze, .. } = match Arc::try_unwrap(base) {
             Ok(base) => base,
             // Somebody still writes an image that refers to the old file.
             Err(_) => return,
         };
-        self.base = Some(Arc::new(Base { folder, index, hashes, freeze }));
+        self.base = Some(Arc::new(Base { folder, index, hashes, shared, freeze }));
     }
 }
 
@@ -458,6 +498,11 @@ pub(crate) fn folder(path: &Path) -> &Path {
 }
 
 impl Base {
+    /// What of it is shared memory, and where it has its pages.
+    pub(crate) fn shared(&self) -> Option<(&Held, &Index)> {
+        self.shared.as_ref().map(|held| (held, &self.index))
+    }
+
     /// Whether an image `path` may refer to it: same folder, another name than all it needs, and
     /// all of that still there.
     fn serves(&self, path: &Path) -> bool {

@@ -210,7 +210,8 @@ pub(crate) fn reap(pid: libc::pid_t) {
 
 impl Frozen {
     /// Makes a copy-on-write twin and reads what only the frozen process itself can tell.
-    /// Afterwards the process may be released. Its image will be full; [`Frozen::shot`] does more.
+    /// Afterwards the process may be released, unless [`Twin::must_stand`]. Its image will be full;
+    /// [`Frozen::shot`] does more.
     pub fn twin(&mut self) -> Result<Twin, CaptureError> {
         self.shoot(None, &mut Tracker::new(Tracking::Off), Mode::Twin, None).map(Twin)
     }
@@ -315,6 +316,12 @@ pub(crate) fn not_inherited(
 }
 
 impl Twin {
+    /// Whether the process has to stand still until its image is written: of the memory that it
+    /// shares with others there is more than is copied, and a twin has no copy of that.
+    pub fn must_stand(&self) -> bool {
+        self.0.must_stand()
+    }
+
     /// Process number of the twin.
     pub fn pid(&self) -> libc::pid_t {
         self.0.pid

@@ -417,8 +417,8 @@ fn keep(
     tracker: &mut Tracker,
     meta: &Meta,
 ) -> Result<Kept, CheckpointError> {
-    let mut shot = frozen.shot_after(begun.ahead, &order.path, tracker, order.mode())?;
-    begun.tap.into_iter().for_each(|tap| shot.tap(tap));
+    begun.tap.into_iter().for_each(|tap| frozen.tap(tap));
+    let shot = frozen.shot_after(begun.ahead, &order.path, tracker, order.mode())?;
     if shot.choice().mode == Mode::Sync {
         return Ok(Kept::Written(shot.write_image(&meta.encode()?, tracker)?));
     }

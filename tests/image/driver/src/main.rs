@@ -273,7 +273,7 @@ fn frozen_error(e: FreezeError) -> CaptureError {
 fn twin(pid: i32, image: &Path, still: bool) -> Result<ImageReport, CaptureError> {
     let mut frozen = Frozen::stop(pid).map_err(frozen_error)?;
     let twin = frozen.twin()?;
-    if still {
+    if still || twin.must_stand() {
         let report = twin.write_image(image, b"")?;
         frozen.release().map_err(frozen_error)?;
         return Ok(report);
@@ -286,18 +286,25 @@ fn twin(pid: i32, image: &Path, still: bool) -> Result<ImageReport, CaptureError
 fn stream(pid: i32, image: &Path) -> Result<ImageReport, CaptureError> {
     let mut frozen = Frozen::stop(pid).map_err(frozen_error)?;
     let twin = frozen.twin()?;
-    frozen.release().map_err(frozen_error)?;
+    let still = twin.must_stand();
+    if !still {
+        frozen.go_on().map_err(frozen_error)?;
+    }
     let ends = UnixStream::pair();
     let (to, mut from) =
         ends.map_err(|source| CaptureError::Os { what: "make a pair of sockets", source })?;
-    std::thread::scope(|scope| {
+    let report = std::thread::scope(|scope| {
         let receiver = scope.spawn(move || receive(&mut from, image));
         let report = twin.write_stream(to, b"")?;
         match receiver.join() {
             Ok(received) => received.map(|_| report),
             Err(_) => Err(CaptureError::Unsupported("was received by a thread that died".into())),
         }
-    })
+    });
+    if still {
+        frozen.release().map_err(frozen_error)?;
+    }
+    report
 }
 
 fn arm(number: &str, action: &str, pid: i32) -> Answer {

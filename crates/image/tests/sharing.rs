@@ -1,0 +1,93 @@
+//! Much memory that is shared with others: in whichever way it is kept at a freeze, what has not
+//! changed is not stored again, and little of it is ever in the memory of who takes the image.
+
+mod common;
+
+use common::{Process, bring_back, compile};
+use eyrie_image::{Ahead, Frozen, ImageReport, Mode, StoreAhead, Tracker, Tracking};
+use std::fs;
+use std::path::Path;
+
+const MIB: u64 = 96;
+const PAGES: u64 = MIB << 8;
+/// What is needed of memory beyond that of the process.
+const MOST_MEMORY_MIB: u64 = 64;
+
+fn checkpoint(pid: libc::pid_t, image: &Path, tracker: &mut Tracker, mode: Mode) -> ImageReport {
+    let ahead = Ahead::begin(pid, image, tracker, mode, &mut None, &false.into());
+    let mut frozen = Frozen::stop(pid).unwrap();
+    let shot = frozen.shot_after(ahead, image, tracker, mode).unwrap();
+    if shot.choice().mode == Mode::Sync {
+        let report = shot.write_image(b"", tracker).unwrap();
+        frozen.release().unwrap();
+        return report;
+    }
+    frozen.release().unwrap();
+    shot.write_image(b"", tracker).unwrap()
+}
+
+/// The most memory that this process has had since it was last asked to forget that.
+fn peak_mib() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() >> 10
+}
+
+fn forget_peak() -> u64 {
+    fs::write("/proc/self/clear_refs", "5").unwrap();
+    peak_mib()
+}
+
+fn images_of_much_shared_memory(tracking: Tracking, mode: Mode, ahead: StoreAhead) {
+    let what = format!("{tracking:?} {mode:?} {ahead:?}");
+    let mut tracker = Tracker::new(tracking);
+    tracker.store_ahead(ahead);
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "commons", &[]);
+    let mut process = Process::start(&program, &[&MIB.to_string()], folder.path());
+    while !folder.path().join("ready").exists() {
+        std::thread::yield_now();
+    }
+    let image = |n: usize| folder.path().join(format!("image{n}"));
+    for n in 0..3 {
+        let before = forget_peak();
+        let report = checkpoint(process.pid, &image(n), &mut tracker, mode);
+        let memory = peak_mib() - before;
+        assert!(memory <= MOST_MEMORY_MIB, "{what}: image {n} took {memory} MiB");
+        if n == 0 {
+            assert!(report.pages >= PAGES, "{what}: {} pages", report.pages);
+        } else {
+            assert!(report.pages < PAGES / 8, "{what}: {} pages again", report.pages);
+            assert!(report.referred_pages > PAGES / 8 * 7, "{what}: {}", report.referred_pages);
+        }
+    }
+    process.kill();
+    // The first image after a restore is full, and the one behind it is not.
+    let mut process = bring_back(&image(2));
+    let mut tracker = Tracker::new(tracking);
+    tracker.store_ahead(ahead);
+    for n in 3..5 {
+        let report = checkpoint(process.pid, &image(n), &mut tracker, mode);
+        assert_eq!(report.pages >= PAGES, n == 3, "{what}: image {n} has {}", report.pages);
+    }
+    process.kill();
+    let mut process = bring_back(&image(4));
+    fs::write(folder.path().join("stop"), "").unwrap();
+    process.succeed();
+}
+
+/// One after the other, as the memory of this process is looked at.
+#[test]
+fn shared_memory_is_stored_once_and_never_held_whole() {
+    let ways = [
+        (Tracking::Auto, Mode::Auto, StoreAhead::Auto),
+        (Tracking::Auto, Mode::Auto, StoreAhead::Never),
+        (Tracking::Auto, Mode::Copy, StoreAhead::Never),
+        (Tracking::WriteProtect, Mode::Twin, StoreAhead::Never),
+        (Tracking::Hash, Mode::Auto, StoreAhead::Always),
+        (Tracking::Hash, Mode::Sync, StoreAhead::Never),
+    ];
+    for (tracking, mode, ahead) in ways {
+        images_of_much_shared_memory(tracking, mode, ahead);
+    }
+}
