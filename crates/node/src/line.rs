@@ -5,13 +5,14 @@
 //! Silence is: a node that is cut off must not go on. Who is told to go, goes. With `--ha` etcd
 //! says where the controller is, and `protocol::led` for how long it is looked for.
 
+use crate::clock::Moment;
 use crate::ha::Watch;
 use crate::post::Post;
 use crate::wire::{self, Beat, End, Limits};
 use eyrie_control::ToNode;
 use eyrie_control::auth::{AuthError, Hello, Role};
 use eyrie_protocol::led;
-use eyrie_protocol::patience::{Adrift, LEAST_MS, Side};
+use eyrie_protocol::patience::{Adrift, LEAST_MS};
 use eyrie_protocol::session::Numbered;
 use eyrie_tls::{Secret, Stream};
 use std::io;
@@ -100,7 +101,7 @@ impl Caller {
         if let Some(watch) = &self.watch {
             return self.look_for(watch);
         }
-        let begun = Instant::now();
+        let begun = Moment::now();
         let now = || (before + begun.elapsed()).as_millis() as u64;
         let mut adrift = Adrift::new(silence.as_millis() as u64, 0);
         // At the end of that the controller counts on this node's being gone.
@@ -199,7 +200,7 @@ pub fn keep(
     let work = move || {
         let mut line = Some(called);
         while let Some(called) = line.take() {
-            let limits = Arc::new(Limits::new(Side::Node));
+            let limits = Arc::new(Limits::of_node());
             let taken = caller.watch.as_ref().is_none_or(|watch| watch.met(called.reign));
             let served = match taken {
                 true => serve(called, &post, &orders, &limits, (&current, &caller.watch)),
