@@ -11,7 +11,8 @@ use std::time::Instant;
 
 const USAGE: &str = "usage: eyrie-sim [--together [--vault] | --links | --ties | --reigns |\n  \
                      --led | --watch | --cluster-units | --outside | [--units] [--vault]\n  \
-                     [--routed] [--drain] [--halts] [--small] [--every-step | --fault STEP:WHAT]]\n  \
+                     [--routed] [--drain] [--halts] [--small]\n  \
+                     [--every-step | --fault STEP:WHAT]]\n  \
                      [--trace] [--mutation NAME] FIRST-SEED [HOW-MANY]";
 /// Simulations of their own.
 const OTHERS: [&str; 6] = ["--together", "--links", "--ties", "--reigns", "--led", "--watch"];
