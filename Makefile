@@ -86,7 +86,7 @@ soak: build
 	    '--vault --drain' '--routed --drain' '--units --drain' '--cluster-units --drain' --halts \
 	    '--halts --cluster-units' '--halts --drain' --together '--together --vault' \
 	    '--together --drain' --links --ties \
-	    --reigns --led; do \
+	    --reigns --led --watch; do \
 	    $(CARGO) run --release --locked -q -p eyrie-sim -- $$kind 0 $(SEEDS) || exit 1; done
 	for kind in '' --drain '--vault --drain' '--routed --drain' --units '--units --drain' \
 	    '--cluster-units --drain' --halts; do $(CARGO) run --release --locked -q -p eyrie-sim -- \

@@ -98,7 +98,7 @@ class Losses:
 
     def __init__(self, job, rng, options):
         self.job, self.rng, self.options = job, rng, options
-        self.killed = self.cut = 0
+        self.killed = self.cut = self.routers = 0
         # The job when it was whole last, and what was lost since.
         self.base, self.recent = None, set()
 
@@ -146,7 +146,10 @@ class Losses:
     def lose(self, nodes, record):
         self.recent |= set(nodes)
         ways = (self.inject, self.kill) + ((self.cut_off,) if self.options.netns else ())
-        return self.rng.choice(ways)(nodes, record)
+        done = self.rng.choice(ways)(nodes, record)
+        routers = [n for n in nodes if record["nodes"][n]["state"] == "router"]
+        self.routers += len(routers) if done == len(nodes) else 0
+        return done
 
     def inject(self, nodes, _record):
         text = ",".join(str(n) for n in nodes)

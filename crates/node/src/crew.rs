@@ -17,7 +17,7 @@ use crate::reap;
 use crate::recovery::ARCHIVE;
 use crate::spawn;
 use crate::store::{self, Identity, Members, TurnedAway};
-use crate::wire::{self, Beat, End, Limits};
+use crate::wire::{self, Beat, End, Fleet, Limits};
 use eyrie_control::auth::{AuthError, Hello, Key, Role};
 use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
 use eyrie_control::gateway::{Clusters, HOME};
@@ -25,7 +25,6 @@ use eyrie_control::message::{Host, Hosts};
 use eyrie_control::node::{Enlist, Lodge};
 use eyrie_control::{FromNode, JobSpec, ToNode, encode_within};
 use eyrie_protocol::led;
-use eyrie_protocol::patience::Side;
 use eyrie_protocol::session::Numbered;
 use eyrie_tls::{Caller, Callers, Routes, Secret, Stream, prepare};
 use std::ffi::OsString;
@@ -105,6 +104,16 @@ pub struct Crew {
     pub turned_away: Arc<TurnedAway>,
     /// With `--ha`: whether this controller leads for sure.
     pub vouch: Option<Arc<Vouch>>,
+    /// The nodes' machines.
+    fleet: Arc<Fleet>,
+}
+
+/// What a controller is, towards nodes that call.
+#[derive(Clone)]
+struct Own {
+    reign: u64,
+    vouch: Option<Arc<Vouch>>,
+    fleet: Arc<Fleet>,
 }
 
 impl Crew {
@@ -128,9 +137,10 @@ impl Crew {
         places.sort_unstable();
         places.dedup();
         let secret = Secret::new(Key::new()?, spec.tls)?;
-        let own = (FIRST_REIGN, &vouch);
+        let fleet = Fleet::new();
+        let own = Own { reign: FIRST_REIGN, vouch: vouch.clone(), fleet: Arc::clone(&fleet) };
         let known = (&secret, &spec.clusters);
-        let listen = |place| listen(SocketAddr::new(place, 0), known, job, own, &tell);
+        let listen = |place| listen(SocketAddr::new(place, 0), known, job, &own, &tell);
         let addresses = places.into_iter().map(listen).collect::<io::Result<_>>()?;
         let (job, folder, spec) = (job.to_string(), folder.to_path_buf(), spec.clone());
         let turned_away = Arc::default();
@@ -146,6 +156,7 @@ impl Crew {
             bridge,
             turned_away,
             vouch,
+            fleet,
         })
     }
 
@@ -163,9 +174,10 @@ impl Crew {
         let bridge = head.spec.netns.then(again).transpose()?;
         let secret = Secret::new(Key(head.key), head.spec.tls)?;
         let places = head.addresses.iter();
-        let own = (head.reign, &vouch);
+        let fleet = Fleet::new();
+        let own = Own { reign: head.reign, vouch: vouch.clone(), fleet: Arc::clone(&fleet) };
         let known = (&secret, &head.spec.clusters);
-        let addresses = places.map(|at| listen(*at, known, job, own, tell));
+        let addresses = places.map(|at| listen(*at, known, job, &own, tell));
         let addresses = addresses.collect::<io::Result<_>>()?;
         let (job, folder, spec) = (job.to_string(), folder.to_path_buf(), head.spec.clone());
         let turned_away = Arc::default();
@@ -181,6 +193,7 @@ impl Crew {
             bridge,
             turned_away,
             vouch,
+            fleet,
         })
     }
 
@@ -258,9 +271,10 @@ impl Crew {
     ) -> io::Result<()> {
         if self.addresses.iter().all(|a| a.ip() != host.controller) {
             let place = SocketAddr::new(host.controller, 0);
-            let own = (self.reign, &self.vouch);
+            let (vouch, fleet) = (self.vouch.clone(), Arc::clone(&self.fleet));
+            let own = Own { reign: self.reign, vouch, fleet };
             let known = (&self.secret, &self.spec.clusters);
-            self.addresses.push(listen(place, known, &self.job, own, tell)?);
+            self.addresses.push(listen(place, known, &self.job, &own, tell)?);
         }
         let hosts = self.spec.hosts.as_mut();
         let list = hosts.map(|h| &mut h.list).ok_or_else(|| io::Error::other("it has no hosts"))?;
@@ -380,23 +394,23 @@ fn listen(
     place: SocketAddr,
     (secret, clusters): (&Secret, &Clusters),
     job: &str,
-    (reign, vouch): (u64, &Option<Arc<Vouch>>),
+    own: &Own,
     tell: &UnboundedSender<Msg>,
 ) -> io::Result<SocketAddr> {
     let listener = bind(place)
         .map_err(|error| io::Error::other(format!("cannot listen at {place}: {error}")))?;
     let address = listener.local_addr()?;
     let (secret, job, tell) = (secret.clone(), job.to_string(), tell.clone());
-    let (vouch, clusters) = (vouch.clone(), Arc::new(clusters.clone()));
+    let (own, clusters) = (own.clone(), Arc::new(clusters.clone()));
     let callers = Callers::default();
     let accept = move || {
         loop {
             let Ok(call) = callers.next(&listener) else { continue };
             let (secret, job, tell) = (secret.clone(), job.clone(), tell.clone());
-            let (vouch, clusters) = (vouch.clone(), Arc::clone(&clusters));
+            let (own, clusters) = (own.clone(), Arc::clone(&clusters));
             let work = move || {
                 let known = (&secret, &*clusters);
-                if let Err(error) = welcome(call, known, &job, (reign, vouch), &tell) {
+                if let Err(error) = welcome(call, known, &job, own, &tell) {
                     let _ = tell.send(Msg::TurnedAway { why: error.to_string() });
                 }
             };
@@ -468,18 +482,19 @@ fn welcome(
     (socket, unknown): (TcpStream, Caller),
     (secret, clusters): (&Secret, &Clusters),
     job: &str,
-    (reign, vouch): (u64, Option<Arc<Vouch>>),
+    own: Own,
     tell: &UnboundedSender<Msg>,
 ) -> Result<(), AuthError> {
     prepare(&socket, GREETING)?;
-    let own =
+    let Own { reign, vouch, fleet } = own;
+    let hello =
         |caller: &Hello| Hello::new(Role::Controller, job, (0, reign), (caller.node, caller.epoch));
-    let (stream, other) = secret.answer(socket, job, Role::Node, own)?;
+    let (stream, other) = secret.answer(socket, job, Role::Node, hello)?;
     drop(unknown);
     stream.socket().set_write_timeout(None)?;
     let (node, epoch) = (other.node, other.epoch);
     let stream = Arc::new(stream);
-    let limits = Arc::new(Limits::new(Side::Controller, clusters.is_behind(node)));
+    let limits = Arc::new(Limits::among(fleet, clusters.is_behind(node)));
     let known = Arc::clone(&limits);
     let beat = move || {
         let Beat { patience_ms, stamp_ms } = known.says();

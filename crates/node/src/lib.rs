@@ -7,6 +7,7 @@
 mod agent;
 pub mod at_rest;
 mod checkpoint;
+mod clock;
 mod cores;
 mod crew;
 pub mod daemon;
@@ -41,6 +42,7 @@ mod reap;
 pub mod replay;
 pub mod saved;
 pub mod serve;
+mod sign;
 pub mod spawn;
 mod store;
 mod told;

@@ -7,13 +7,14 @@
 //! reaches its controller through gateways only calls through the one that it was told of last: how
 //! those answer says nothing of the controller, so it waits no longer than it was granted.
 
+use crate::clock::Moment;
 use crate::ha::Watch;
 use crate::post::Post;
 use crate::wire::{self, Beat, End, Limits};
 use eyrie_control::ToNode;
 use eyrie_control::auth::{AuthError, Hello, Role};
 use eyrie_protocol::led;
-use eyrie_protocol::patience::{Adrift, LEAST_MS, Side};
+use eyrie_protocol::patience::{Adrift, LEAST_MS};
 use eyrie_protocol::session::Numbered;
 use eyrie_tls::{CONTROLLER, Routes, Secret, Stream};
 use std::io;
@@ -135,7 +136,7 @@ impl Caller {
         if let Some(watch) = &self.watch {
             return self.look_for(watch);
         }
-        let begun = Instant::now();
+        let begun = Moment::now();
         let now = || (before + begun.elapsed()).as_millis() as u64;
         let mut adrift = Adrift::new(silence.as_millis() as u64, 0);
         let (most, limit) = match self.through {
@@ -256,7 +257,7 @@ pub fn keep(
     let work = move || {
         let mut line = Some(called);
         while let Some(called) = line.take() {
-            let limits = Arc::new(Limits::new(Side::Node, caller.through.is_some()));
+            let limits = Arc::new(Limits::of_node(caller.through.is_some()));
             let taken = caller.watch.as_ref().is_none_or(|watch| watch.met(called.reign));
             let served = match taken {
                 true => serve(called, &post, &orders, &limits, (&current, &caller.watch)),

@@ -2,10 +2,14 @@
 //!
 //! Kept true: what is sent arrives in order or not at all; an end that has nothing to say sends
 //! beats, so that silence means something; the reader tells the end of the connection once, last.
+//! Time is that of a clock which nobody sets, and which goes on while the machine sleeps.
 
+use crate::clock::Moment;
+use crate::sign;
 use eyrie_control::frame::MAX_NODE_FRAME_BYTES;
 use eyrie_control::{Decoder, encode_within};
-use eyrie_protocol::patience::{self, Side, Tie};
+use eyrie_protocol::machine::{Company, Machine, Seat};
+use eyrie_protocol::patience::{self, Side, Tie, clear_after};
 use eyrie_tls::Stream;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,11 +17,13 @@ use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often an end that has nothing to say says so.
 pub const BEAT: Duration = Duration::from_millis(patience::TICK_MS);
+/// How often it is looked whether the other end is there.
+const LOOK: Duration = Duration::from_millis(patience::TICK_MS / 2);
 const READ_BYTES: usize = 64 * 1024;
 
 /// What a beat says, at either end: a silence that is borne, and a stamp.
@@ -27,6 +33,26 @@ pub struct Beat {
     pub stamp_ms: Option<u64>,
 }
 
+/// The machines of all nodes that one controller is connected to.
+pub struct Fleet {
+    begun: Moment,
+    company: Mutex<Company>,
+}
+
+impl Fleet {
+    pub fn new() -> Arc<Fleet> {
+        Arc::new(Fleet { begun: Moment::now(), company: Mutex::default() })
+    }
+
+    fn company(&self) -> MutexGuard<'_, Company> {
+        self.company.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.begun.elapsed().as_millis() as u64
+    }
+}
+
 /// How long silence is borne at the two ends of a connection, in milliseconds
 /// (`protocol::patience`); what is confirmed.
 pub struct Limits {
@@ -34,7 +60,7 @@ pub struct Limits {
     /// The connection leads through gateways.
     held: bool,
     /// Beginning of the connection, and of its time.
-    begun: Instant,
+    begun: Moment,
     /// What this end bears, and says to the other one.
     bears: AtomicU64,
     says: AtomicU64,
@@ -43,30 +69,44 @@ pub struct Limits {
     /// The longest grant that the other one may hold, and that may be said.
     most: AtomicU64,
     allowed: AtomicU64,
-    /// The latest stamp that was heard, and one more; 0: none was.
+    /// The latest stamp that was heard, and when it was; one more each; 0: none was.
     stamp: AtomicU64,
-    /// Since when nothing was heard, and how long after this end hung up the other one is gone.
+    stamped: AtomicU64,
+    /// Since when nothing was heard.
     since: AtomicU64,
-    clear: AtomicU64,
+    /// The other nodes of a controller.
+    fleet: Option<Arc<Fleet>>,
     /// Number of the last message that is confirmed to the other end.
     heard: AtomicU64,
 }
 
 impl Limits {
-    pub fn new(side: Side, held: bool) -> Limits {
+    /// Of a node; `held`: its connection leads through gateways.
+    pub fn of_node(held: bool) -> Limits {
+        Limits::of(Side::Node, held, None)
+    }
+
+    /// Of a controller that has these nodes, too. Behind gateways a node's machine is not at the
+    /// other end of the connection, and tells nothing.
+    pub fn among(fleet: Arc<Fleet>, held: bool) -> Limits {
+        Limits::of(Side::Controller, held, Some(fleet).filter(|_| !held))
+    }
+
+    fn of(side: Side, held: bool, fleet: Option<Arc<Fleet>>) -> Limits {
         let none = || AtomicU64::new(0);
         let limits = Limits {
             side,
             held,
-            begun: Instant::now(),
+            begun: Moment::now(),
             bears: none(),
             says: none(),
             other: Mutex::default(),
             most: none(),
             allowed: AtomicU64::new(patience::LEAST_MS),
             stamp: none(),
+            stamped: none(),
             since: none(),
-            clear: none(),
+            fleet,
             heard: none(),
         };
         limits.note(&limits.tie(0), 0);
@@ -84,8 +124,10 @@ impl Limits {
 
     /// When a stamp of this end's was made.
     pub fn at(&self, stamp_ms: u64) -> Instant {
+        let (now, now_ms) = (Instant::now(), self.now_ms());
         // One that this end has not made yet is none.
-        self.begun + Duration::from_millis(stamp_ms.min(self.now_ms()))
+        let ago = Duration::from_millis(now_ms.saturating_sub(stamp_ms));
+        now.checked_sub(ago).unwrap_or(now)
     }
 
     fn note(&self, tie: &Tie, now_ms: u64) {
@@ -94,7 +136,8 @@ impl Limits {
         self.since.store(now_ms.saturating_sub(tie.silent_ms(now_ms)), Ordering::Relaxed);
         let stamp = tie.stamp_ms(now_ms).map_or(0, |stamp| stamp.saturating_add(1));
         self.stamp.store(stamp, Ordering::Relaxed);
-        self.clear.store(tie.clear_ms(), Ordering::Relaxed);
+        let stamped = tie.stamped_ms().map_or(0, |at| at.saturating_add(1));
+        self.stamped.store(stamped, Ordering::Relaxed);
         self.most.store(tie.granted_ms(), Ordering::Relaxed);
     }
 
@@ -134,9 +177,12 @@ impl Limits {
         self.now_ms().saturating_sub(self.since.load(Ordering::Relaxed))
     }
 
-    /// How long after this end, the controller's, hung up nothing of the other one is left.
-    pub fn clear(&self) -> u64 {
-        self.clear.load(Ordering::Relaxed)
+    /// How long after this end, the controller's, hangs up now nothing of the other one is left,
+    /// which may have been granted so much by another one.
+    pub fn clear(&self, granted_ms: u64) -> u64 {
+        let stamped = self.stamped.load(Ordering::Relaxed).checked_sub(1);
+        let known_ms = stamped.map(|at| self.now_ms().saturating_sub(at));
+        clear_after(granted_ms.max(self.most()), known_ms)
     }
 
     /// Number of the last message that is confirmed to the other end.
@@ -167,6 +213,8 @@ pub enum End {
     Broke(String),
     #[error("nothing was heard of it for {:.1} s", *.0 as f64 / 1e3)]
     Silent(u64),
+    #[error("nothing was heard of it, nor of its machine, for {:.1} s", *.0 as f64 / 1e3)]
+    Gone(u64),
     #[error("what it sends is malformed: {0}")]
     Malformed(String),
 }
@@ -250,6 +298,35 @@ pub fn read<T: DeserializeOwned>(
     Ok(())
 }
 
+/// A node's machine, as its controller sees it beside the others.
+struct Watched {
+    machine: Machine,
+    fleet: Arc<Fleet>,
+    seat: Seat,
+}
+
+impl Watched {
+    fn new(fleet: &Arc<Fleet>, now_ms: u64) -> Watched {
+        let seat = fleet.company().joins();
+        Watched { machine: Machine::new(now_ms), fleet: Arc::clone(fleet), seat }
+    }
+
+    /// Whether it is gone.
+    fn is_gone(&mut self, stream: &Stream, now_ms: u64) -> bool {
+        if self.machine.wants_look(now_ms) {
+            self.machine.look(sign::of(stream.socket()), now_ms);
+        }
+        let shared_ms = self.fleet.now_ms();
+        self.fleet.company().looked(&mut self.seat, &self.machine, shared_ms)
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.fleet.company().leaves(self.seat);
+    }
+}
+
 fn read_all<T: DeserializeOwned>(
     stream: &Stream,
     limits: &Limits,
@@ -259,7 +336,8 @@ fn read_all<T: DeserializeOwned>(
     let mut buffer = vec![0; READ_BYTES];
     let now_ms = || limits.now_ms();
     let mut tie = limits.tie(now_ms());
-    if let Err(error) = stream.socket().set_read_timeout(Some(BEAT)) {
+    let mut watched = limits.fleet.as_ref().map(|all| Watched::new(all, now_ms()));
+    if let Err(error) = stream.socket().set_read_timeout(Some(LOOK)) {
         return End::Broke(error.to_string());
     }
     loop {
@@ -288,6 +366,10 @@ fn read_all<T: DeserializeOwned>(
         if tie.over(now_ms()) {
             limits.note(&tie, now_ms());
             return End::Silent(tie.silent_ms(now_ms()));
+        }
+        if watched.as_mut().is_some_and(|w| w.is_gone(stream, now_ms())) {
+            limits.note(&tie, now_ms());
+            return End::Gone(tie.silent_ms(now_ms()));
         }
     }
 }
@@ -330,7 +412,7 @@ mod tests {
         let sender =
             write(Arc::new(there), || ToNode::Beat { patience_ms: 0, stamp_ms: None }).unwrap();
         let (tell, told) = mpsc::channel();
-        let limits = Arc::new(Limits::new(Side::Node, false));
+        let limits = Arc::new(Limits::of_node(false));
         read(Arc::new(here), limits, move |m: Result<ToNode, End>| drop(tell.send(m))).unwrap();
         (0..5).for_each(|ask| sender.send(ToNode::Look { ask }));
         drop(sender);

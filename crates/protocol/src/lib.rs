@@ -11,6 +11,7 @@ pub mod joints;
 pub mod journal;
 pub mod led;
 pub mod link;
+pub mod machine;
 pub mod membership;
 pub mod muster;
 pub mod patience;

@@ -28,14 +28,23 @@ pub const CLEARING_MS: u64 = 1_000;
 /// rule, so that it bears that also before it was told: a gateway may die, and be noticed, and the
 /// next one start meanwhile.
 pub const HELD_MS: u64 = MOST_MS;
+/// So much later a node that is ten times as slow sees that its time is over.
+const LATE_MS: u64 = 1_000;
 /// The limit, in longest silences.
 const TIMES: u64 = 8;
 /// A grant that was said last so long ago is held by no node that lives: it would have given up.
 const MEMORY_MS: u64 = borne(MOST_MS) + 5_000;
 
-/// So long after the controller was last heard of nothing is left of a node that was granted that.
+/// So long after the controller heard a node's last stamp nothing is left of one that was granted
+/// that.
 pub fn clear_by(granted_ms: u64) -> u64 {
     borne(granted_ms.max(LEAST_MS)) + CLEARING_MS
+}
+
+/// The same after the controller hung up, which had heard the last stamp so long before, if any.
+pub fn clear_after(granted_ms: u64, known_ms: Option<u64>) -> u64 {
+    let known = |ago: u64| (clear_by(granted_ms) + LATE_MS).saturating_sub(ago);
+    known_ms.map_or(clear_by(granted_ms), known)
 }
 
 /// A grant as the journal has it: not below, and seldom another one.
@@ -76,6 +85,8 @@ pub struct Tie {
     /// The latest stamp of the node's that the controller has heard, as far as this end knows, in
     /// the node's time.
     stamp_ms: Option<u64>,
+    /// When the controller heard it.
+    stamped_ms: Option<u64>,
     seen_ms: u64,
     /// When the node saw that it had stood still for too long.
     stood_ms: Option<u64>,
@@ -100,6 +111,7 @@ impl Tie {
             granted: VecDeque::new(),
             // As it is called by the node, it is heard of then.
             stamp_ms: (side == Side::Node).then_some(now_ms),
+            stamped_ms: None,
             seen_ms: now_ms,
             stood_ms: None,
         };
@@ -123,7 +135,7 @@ impl Tie {
         // One that this node has not given yet is none.
         let fresh = fresh.filter(|s| self.side == Side::Controller || *s <= now_ms);
         if let Some(stamp) = fresh {
-            self.stamp_ms = fresh;
+            (self.stamp_ms, self.stamped_ms) = (fresh, Some(now_ms));
             if self.side == Side::Node {
                 self.habit.went_round(stamp, now_ms);
             }
@@ -192,10 +204,15 @@ impl Tie {
         self.granted.front().map_or(LEAST_MS, |(_, grant)| *grant)
     }
 
-    /// So long after the controller hung up nothing of the node is left. Another controller may
-    /// have granted more; that counts until something is heard of the node.
-    pub fn clear_ms(&self) -> u64 {
-        clear_by(self.granted_ms())
+    /// When the controller heard the latest stamp. The node's time does not run from later.
+    pub fn stamped_ms(&self) -> Option<u64> {
+        self.stamped_ms
+    }
+
+    /// So long after the controller, which hangs up now, nothing of the node is left. Another
+    /// controller may have granted more; that counts until something is heard of the node.
+    pub fn clear_ms(&self, now_ms: u64) -> u64 {
+        clear_after(self.granted_ms(), self.stamped_ms.map(|at| now_ms.saturating_sub(at)))
     }
 
     fn grant(&mut self, now_ms: u64) {
@@ -239,7 +256,7 @@ impl Adrift {
 
 /// What one end is used to.
 #[derive(Debug, Clone)]
-struct Patience {
+pub(crate) struct Patience {
     /// When the clock was looked at last.
     seen_ms: u64,
     /// Silence up to then.
@@ -249,11 +266,24 @@ struct Patience {
 }
 
 impl Patience {
-    fn new(now_ms: u64) -> Patience {
+    pub fn new(now_ms: u64) -> Patience {
         Patience { seen_ms: now_ms, silent_ms: 0, longest_ms: 0 }
     }
 
-    fn heard(&mut self, now_ms: u64) {
+    pub fn silent_ms(&self) -> u64 {
+        self.silent_ms
+    }
+
+    pub fn longest_ms(&self) -> u64 {
+        self.longest_ms
+    }
+
+    /// How long ago the clock was looked at last.
+    pub fn since(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.seen_ms)
+    }
+
+    pub fn heard(&mut self, now_ms: u64) {
         self.passed(now_ms);
         self.longest_ms = self.silent_ms.max(self.longest_ms * 31 / 32);
         self.silent_ms = 0;
@@ -271,8 +301,8 @@ impl Patience {
         (self.longest_ms * TIMES).clamp(LEAST_MS, MOST_MS)
     }
 
-    fn passed(&mut self, now_ms: u64) -> u64 {
-        self.silent_ms += now_ms.saturating_sub(self.seen_ms).min(2 * TICK_MS);
+    pub fn passed(&mut self, now_ms: u64) -> u64 {
+        self.silent_ms += self.since(now_ms).min(2 * TICK_MS);
         self.seen_ms = now_ms;
         self.silent_ms
     }
@@ -295,8 +325,13 @@ mod tests {
     fn silence_is_noticed_and_not_before_the_limit() {
         let mut tie = Tie::new(Side::Controller, 5_000);
         tie.told(0, Some(7), 5_000);
-        assert_eq!(silence(&mut tie, 5_000), 5_000 + LEAST_MS + TICK_MS);
-        assert_eq!(tie.clear_ms(), LEAST_MS * 5 / 4 + CLEARING_MS);
+        let now = 5_000 + LEAST_MS + TICK_MS;
+        assert_eq!(silence(&mut tie, 5_000), now);
+        // The node's time has begun when its stamp was heard at the latest.
+        assert_eq!(tie.clear_ms(5_000), LEAST_MS * 5 / 4 + CLEARING_MS + LATE_MS);
+        assert_eq!(tie.clear_ms(now), LEAST_MS / 4 + CLEARING_MS + LATE_MS - TICK_MS);
+        let unheard = Tie::new(Side::Controller, 5_000);
+        assert_eq!(unheard.clear_ms(now), LEAST_MS * 5 / 4 + CLEARING_MS);
     }
 
     #[test]
@@ -372,22 +407,23 @@ mod tests {
         node.told(0, Some(1_200), 1_200);
         assert_eq!((node.says_ms(), node.limit_ms()), (8_000, LEAST_MS * 5 / 4));
         tie.told(node.says_ms(), node.stamp_ms(1_200), 1_200);
-        assert_eq!((tie.says_ms(), tie.clear_ms()), (8_000, 10_000 + CLEARING_MS));
+        assert_eq!((tie.says_ms(), tie.clear_ms(1_200)), (8_000, 11_000 + CLEARING_MS));
         assert_eq!((tie.stamp_ms(9_000), rounded(tie.granted_ms())), (Some(1_200), 10_000));
         node.told(tie.says_ms(), tie.stamp_ms(0), 1_200);
         assert_eq!(node.limit_ms(), 10_000);
         // It may still hold the grant for as long as it would live by it.
         tie.told(LEAST_MS, Some(2_000), 2_000);
-        assert_eq!((tie.says_ms(), tie.clear_ms()), (LEAST_MS, 10_000 + CLEARING_MS));
+        assert_eq!((tie.says_ms(), tie.clear_ms(2_000)), (LEAST_MS, 11_000 + CLEARING_MS));
         (0..400).for_each(|n| tie.heard(2_000 + n * TICK_MS));
-        assert_eq!(tie.clear_ms(), LEAST_MS * 5 / 4 + CLEARING_MS);
+        tie.told(LEAST_MS, Some(42_000), 42_000);
+        assert_eq!(tie.clear_ms(42_000), LEAST_MS * 5 / 4 + CLEARING_MS + LATE_MS);
     }
 
     #[test]
     fn behind_gateways_much_is_granted_before_a_word() {
         let (mut node, mut tie) = (Tie::held(Side::Node, 0), Tie::held(Side::Controller, 0));
         assert_eq!((node.limit_ms(), tie.says_ms()), (HELD_MS * 5 / 4, HELD_MS));
-        assert_eq!(tie.clear_ms(), clear_by(HELD_MS));
+        assert_eq!(tie.clear_ms(0), clear_by(HELD_MS));
         (0..400).for_each(|n| tie.heard(n * TICK_MS));
         assert_eq!(tie.says_ms(), HELD_MS);
         // The controller gives up first, whether the connection ends or falls silent.

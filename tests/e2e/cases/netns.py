@@ -3,6 +3,7 @@
 Root only: elsewhere these tests are told as not run."""
 
 import os
+import signal
 import subprocess
 
 from controller import kill_controller, unharmed
@@ -103,6 +104,18 @@ def cut_off(options=()):
 
 def test_a_node_is_cut_off():
     cut_off()
+
+
+def test_a_daemon_that_is_stopped_is_no_machine_that_is_gone():
+    """Its machine acknowledges what comes: it has as long as its daemon is borne."""
+    expected("farm")
+    with Spaces("farm", 3, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        os.kill(job.status()["nodes"][1]["pid"], signal.SIGSTOP)
+        job.wait_event("node-lost", node=1)
+        lost = next(e for e in job.events() if e["event"] == "node-lost")
+        assert "nothing was heard of it for" in lost["text"], lost
+        job.ends_as("farm")
 
 
 def test_a_node_is_cut_off_while_another_is_killed():

@@ -32,6 +32,7 @@ mod types;
 mod unfit;
 mod units;
 mod vault;
+pub mod watch;
 mod world;
 
 pub use types::Mutation;

@@ -4,17 +4,18 @@
 //! `OTHERS` something else. `--every-step` goes through a small job (`--small`) once for every
 //! fault at every step of it, `--fault STEP:WHAT` once with that one.
 
-use eyrie_sim::{Config, Mutation, Report, led, links, reigns, run, steps, ties, together};
+use eyrie_sim::{Config, Mutation, Report, led, links, reigns, run, steps, ties, together, watch};
 use std::fmt::{Debug, Display};
 use std::process::ExitCode;
 use std::time::Instant;
 
 const USAGE: &str = "usage: eyrie-sim [--together [--vault] | --links | --ties | --reigns |\n  \
-                     --led | --cluster-units | --outside | [--units] [--vault] [--routed]\n  \
-                     [--drain] [--halts] [--small] [--every-step | --fault STEP:WHAT]]\n  \
+                     --led | --watch | --cluster-units | --outside | [--units] [--vault]\n  \
+                     [--routed] [--drain] [--halts] [--small]\n  \
+                     [--every-step | --fault STEP:WHAT]]\n  \
                      [--trace] [--mutation NAME] FIRST-SEED [HOW-MANY]";
 /// Simulations of their own.
-const OTHERS: [&str; 5] = ["--together", "--links", "--ties", "--reigns", "--led"];
+const OTHERS: [&str; 6] = ["--together", "--links", "--ties", "--reigns", "--led", "--watch"];
 
 /// What is asked for.
 #[derive(Default)]
@@ -130,6 +131,10 @@ fn simulate(ask: &Ask) -> Result<ExitCode, String> {
     if ask.is("--led") {
         let mistake = ask.mistake(&led::Mistake::ALL)?;
         return Ok(ask.seeds(|s| led::run(s, mistake, trace), led::Report::add));
+    }
+    if ask.is("--watch") {
+        let mistake = ask.mistake(&watch::Mistake::ALL)?;
+        return Ok(ask.seeds(|s| watch::run(s, mistake, trace), watch::Report::add));
     }
     let all = Mutation::ALL.into_iter().chain(Mutation::UNITS);
     let all = all.chain(Mutation::CLUSTERS).chain(Mutation::ROUTED).chain(Mutation::SITES);

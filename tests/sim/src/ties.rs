@@ -11,11 +11,13 @@
 
 use crate::random::Random;
 use eyrie_protocol::patience::{
-    Adrift, CLEARING_MS, HELD_MS, LEAST_MS, ROUND_MS, Side, TICK_MS, Tie, clear_by, hold_ms,
+    Adrift, CLEARING_MS, HELD_MS, LEAST_MS, ROUND_MS, Side, Tie, clear_after, clear_by, hold_ms,
     rounded,
 };
 use std::collections::VecDeque;
 
+/// An end looks so often.
+const LOOK_MS: u64 = 50;
 /// Beats are as far apart, at least.
 const BEAT_MS: u64 = 100;
 /// A node that has given up has killed everything in less.
@@ -210,7 +212,7 @@ type Call = (u64, u64);
 /// When a process that looks every so often, and may stand still, looks next.
 fn next_look(random: &mut Random, now: u64, slow: u64, stands: bool) -> u64 {
     let long = if stands && random.one_in(150) { random.below(9_000) } else { 0 };
-    now + TICK_MS * slow / 2 + random.below(TICK_MS * slow / 2 + 1) + long
+    now + LOOK_MS * slow / 2 + random.below(LOOK_MS * slow / 2 + 1) + long
 }
 
 /// Runs the simulation of a seed.
@@ -374,7 +376,7 @@ impl World {
     /// The node with its ranks goes on then, and looks twice.
     fn stand_still(&mut self, until: u64) {
         self.ends[1].next_ms = until;
-        self.stood_until = until + 2 * TICK_MS * self.slow[1] + ROUND_MS + KILL_MS;
+        self.stood_until = until + 2 * LOOK_MS * self.slow[1] + ROUND_MS + KILL_MS;
     }
 
     /// The controller dies, and another one waits for the node.
@@ -392,7 +394,7 @@ impl World {
         let missed = now >= self.waits_until && awaited;
         if missed && self.lost.is_none() {
             self.trace(now, || String::from("the node is missed"));
-            self.lost = Some(now + self.clear_ms(0));
+            self.lost = Some(now + clear_by(self.granted(0)));
             self.report.missed += 1;
         }
     }
@@ -415,7 +417,7 @@ impl World {
         if self.hold_until.is_some_and(|until| now >= until) && self.lost.is_none() {
             self.trace(now, || String::from("the node does not come back"));
             self.hold_until = None;
-            self.lost = Some(now + self.clear_ms(0));
+            self.lost = Some(now + clear_by(self.granted(0)));
             self.report.declared += 1;
         }
     }
@@ -445,7 +447,7 @@ impl World {
         let (slow, stands) = (self.slow[side], self.stands[side]);
         let next = next_look(&mut self.random, now, slow, stands);
         self.ends[side].next_ms = next;
-        if side == 1 && next - now > TICK_MS * slow {
+        if side == 1 && next - now > LOOK_MS * slow {
             self.stand_still(next);
         }
         if side == 1 && self.adrift.is_some() {
@@ -517,9 +519,10 @@ impl World {
         let Some(tie) = &self.ends[side].tie else { return };
         self.trace(now, || format!("end {side} gives up, silent {}", tie.silent_ms(now)));
         if side == 0 {
-            let current = tie.says_ms() * 5 / 4 + CLEARING_MS;
             let forgets = self.makes(Mistake::GrantForgotten);
-            self.lost = Some(now + if forgets { current } else { self.clear_ms(tie.clear_ms()) });
+            let granted = if forgets { tie.says_ms() } else { self.granted(tie.granted_ms()) };
+            let known = tie.stamped_ms().map(|at| now.saturating_sub(at));
+            self.lost = Some(now + clear_after(granted, known));
             self.report.declared += 1;
             return self.ends[1].way.comes.push_back((now, Said::End));
         }
@@ -529,11 +532,11 @@ impl World {
         self.report.gave_up += 1;
     }
 
-    /// How long a lost node may live, if by this controller's grants it is so long.
-    fn clear_ms(&self, own: u64) -> u64 {
+    /// What a node may have been granted, if by this controller it was that.
+    fn granted(&self, own: u64) -> u64 {
         let forgets = self.makes(Mistake::HastySuccessor)
             || self.is_behind() && self.makes(Mistake::HoldUngranted);
-        own.max(clear_by(if forgets { LEAST_MS } else { self.written }))
+        own.max(if forgets { LEAST_MS } else { self.written })
     }
 
     /// The node has no connection: it calls again and again.

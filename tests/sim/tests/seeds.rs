@@ -2,7 +2,7 @@
 
 use std::fmt::{Debug, Display};
 
-use eyrie_sim::{Config, Mutation, Report, led, links, reigns, run, steps, ties, together};
+use eyrie_sim::{Config, Mutation, Report, led, links, reigns, run, steps, ties, together, watch};
 
 /// Seeds of `make test`.
 const SEEDS: u64 = 1000;
@@ -386,4 +386,20 @@ fn no_seed_of_led_nodes_finds_a_fault() {
 #[test]
 fn every_mistake_with_led_nodes_is_found() {
     all_are_found(led::Mistake::ALL, |mistake, seed| led::run(seed, Some(mistake), false).is_err());
+}
+
+/// A controller and several nodes, whose machines die or sleep, whose daemons are slow or stopped.
+#[test]
+fn no_seed_of_watched_nodes_finds_a_fault() {
+    let total = total_of("--watch", |seed| watch::run(seed, None, false), watch::Report::add);
+    assert!(total.gone > SEEDS / 10 && total.silent > SEEDS / 20, "{total}");
+    assert!(total.gave_up > SEEDS / 10 && total.borne > SEEDS / 2, "{total}");
+    assert!(total.died > SEEDS / 20 && total.slowest_ms < 1_000, "{total}");
+}
+
+#[test]
+fn every_mistake_with_watched_nodes_is_found() {
+    all_are_found(watch::Mistake::ALL, |mistake, seed| {
+        watch::run(seed, Some(mistake), false).is_err()
+    });
 }

@@ -249,11 +249,10 @@ impl Node {
 
     /// How long after a cut its daemon has ended for sure, also by what another controller granted.
     pub(super) fn cut_off(&self) -> Duration {
-        let clear_ms = match &self.line {
-            Line::There(wired) => wired.limits.clear(),
-            _ => 0,
-        };
-        Duration::from_millis(clear_ms.max(clear_by(self.granted)))
+        Duration::from_millis(match &self.line {
+            Line::There(wired) => wired.limits.clear(self.granted),
+            _ => clear_by(self.granted),
+        })
     }
 
     /// It is heard of: what may be granted to it is written down.

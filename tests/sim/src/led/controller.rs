@@ -5,7 +5,8 @@ use super::store::{Answer, Ask};
 use super::world::{Said, World};
 use super::{Mistake, Site};
 use eyrie_protocol::led::{self, LEASE_MS, REJOINING_MS, Surety, UNLED_MS};
-use eyrie_protocol::patience::{LEAST_MS, Side, TICK_MS, Tie, clear_by};
+use eyrie_protocol::machine::LEAST_SIGN_MS;
+use eyrie_protocol::patience::{LEAST_MS, Side, TICK_MS, Tie, clear_after};
 
 /// How long an answer of the store's is waited for.
 pub const CALL_MS: u64 = 3_000;
@@ -57,6 +58,8 @@ pub struct Reign {
     spoken: u64,
     met: bool,
     loss: Option<Loss>,
+    /// How long before its loss the node's last stamp was heard.
+    known: Option<u64>,
     done: bool,
 }
 
@@ -79,6 +82,7 @@ impl Reign {
             met: false,
             // What is to be done is written anew.
             loss: lost.then_some(Loss::Known),
+            known: None,
             done: false,
         }
     }
@@ -209,7 +213,10 @@ impl World {
                 Said::End => over = true,
             }
         }
-        if over || tie.over(now) {
+        // Half of them notice at once that a machine gives no sign.
+        let gone = self.quick && tie.silent_ms(now) > LEAST_SIGN_MS;
+        if over || tie.over(now) || gone {
+            r.known = tie.stamped_ms().map(|at| now - at);
             (r.tie, r.loss) = (None, r.loss.or(Some(Loss::Known)));
             self.lines[who].to_node.push_back((now, Said::End));
             return self.trace(|| format!("controller {who} gives the node up"));
@@ -228,10 +235,10 @@ impl World {
     fn start_elsewhere(&mut self, who: Site) {
         let now = self.now;
         let unled = if self.makes(Mistake::HastyStart) { 0 } else { UNLED_MS };
-        let span = clear_by(LEAST_MS) + unled;
         let forgets = self.makes(Mistake::GapForgotten);
         let Some(r) = &mut self.controllers[who].reign else { return };
         let Some(Loss::Durable(since)) = r.loss else { return };
+        let span = clear_after(LEAST_MS, r.known) + unled;
         let left = match forgets {
             true => (since + span).saturating_sub(now),
             false => r.surety.left_ms(since, span, now),

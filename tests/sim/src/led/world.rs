@@ -53,6 +53,8 @@ pub struct World {
     calm: u64,
     /// The node stood still, with its ranks, and has a moment to see that.
     excused: u64,
+    /// A node is given up when its machine gives no sign.
+    pub quick: bool,
     /// When ranks of the node were started elsewhere.
     pub elsewhere: Option<u64>,
     pub report: Report,
@@ -81,6 +83,7 @@ pub fn run(seed: u64, mistake: Option<Mistake>, trace: bool) -> Result<Report, S
         in_story: false,
         calm,
         excused: 0,
+        quick: seed.is_multiple_of(2),
         elsewhere: None,
         report: Report::default(),
         random,

@@ -1,0 +1,87 @@
+"""The jobs that `kill-storm --modes` goes through, and what `--ha` takes.
+
+What it keeps true: every mode in which a job outlives what is killed is in `PLANS`, in each way in
+which its nodes may be laid out; a plan is what could be asked for by itself (`--ft none` is not one: a job
+that ends with its first rank has no result to compare).
+"""
+
+import contextlib
+import os
+import shutil
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+# Name -> arguments of kill-storm. Plans that take root, or etcd, are told as not run without.
+PLANS = {
+    "logged": "",
+    "logged, nodes": "--nodes 4 --spares 1",
+    "logged, netns": "--nodes 4 --spares 1 --netns",
+    "logged, tls": "--nodes 4 --spares 1 --tls",
+    "logged, ha": "--nodes 3 --spares 1 --ha",
+    "logged, vault": "--nodes 4 --spares 1 --vault rs:2+1",
+    "logged, clusters": "--nodes 4 --clusters 2",
+    "logged, moves": "--nodes 4 --spares 2 --migrate",
+    "logged, all lost": "--nodes 4 --rollbacks",
+    "routed": "--ft routed --routers 2 --nodes 4 --spares 1",
+    "routed, netns": "--ft routed --routers 2 --nodes 4 --netns",
+    "node": "--ft node --nodes 3 --spares 1",
+    "node, netns": "--ft node --nodes 3 --spares 1 --netns",
+    "node, vault": "--ft node --nodes 4 --spares 1 --vault rs:2+1",
+    "cluster": "--ft cluster --nodes 4 --clusters 2",
+    "cluster, outside": "--ft cluster --nodes 4 --clusters 2 --copies outside",
+    "coordinated": "--ft coordinated",
+    "coordinated, nodes": "--ft coordinated --nodes 4 --spares 1",
+    "coordinated, netns": "--ft coordinated --nodes 4 --netns",
+    "coordinated, vault": "--ft coordinated --nodes 4 --spares 1 --vault rs:2+1",
+}
+
+
+def chosen(text):
+    """The plans that are asked for: `all`, or names and beginnings of names, parted by semicolons
+    or (where a name has none) commas."""
+    if text == "all":
+        return list(PLANS)
+    if text in PLANS:
+        return [text]
+    words = [w.strip() for w in text.split(";" if ";" in text else ",") if w.strip()]
+    found = [[p for p in PLANS if p == w or p.startswith(w + ",")] for w in words]
+    unknown = [w for w, plans in zip(words, found) if not plans]
+    if unknown or not words:
+        raise ValueError(f"no such mode: {' '.join(unknown)}; there are: all; " + "; ".join(PLANS))
+    return list(dict.fromkeys(p for plans in found for p in plans))
+
+
+def cannot(words):
+    """Why a plan cannot be run here, or None."""
+    if "--netns" in words and os.geteuid() != 0:
+        return "network namespaces take root"
+    if "--ha" in words and not shutil.which("etcd"):
+        return "there is no etcd here (Debian: etcd-server)"
+    return None
+
+
+def shares(runs, names):
+    """How many of so many runs each gets; who gets none is left out."""
+    counts = [runs // len(names) + (n < runs % len(names)) for n in range(len(names))]
+    return [(name, count) for name, count in zip(names, counts) if count]
+
+
+@contextlib.contextmanager
+def replicated(options):
+    """An etcd of our own, and hosts that are this machine under other names; sets `options.place`,
+    the arguments of `eyrie run`."""
+    options.place = []
+    if not options.ha:
+        yield
+        return
+    tests = os.path.join(ROOT, "tests")
+    sys.path += [os.path.join(tests, "e2e", "cases"), os.path.join(tests, "net")]
+    from ha import Etcd
+    from hosts import shell
+
+    hosts = ",".join(f"host{n}" for n in range(options.nodes + options.spares))
+    with Etcd() as etcd, shell() as rsh:
+        options.place = ["--hosts", hosts, "--address", "127.0.0.1", "--rsh", rsh]
+        options.place += ["--ha", etcd.url]
+        yield
