@@ -7,7 +7,7 @@ use eyrie_sim::{Config, Mutation, Report, led, links, reigns, run, steps, ties, 
 /// Seeds of `make test`.
 const SEEDS: u64 = 1000;
 /// Of those with a fault at every step of a set.
-const SET_STEPS: u64 = 3;
+const SET_STEPS: u64 = 10;
 /// Each mutation is found among so many.
 const MUTATED_SEEDS: u64 = 6000;
 
@@ -334,9 +334,11 @@ fn every_mistake_with_a_set_is_found() {
 #[test]
 fn no_fault_at_any_step_of_a_set_is_too_many() {
     use together::{Job, Kind, Steps, run_every_step};
-    for (kind, drains, way) in
-        [(Kind::Copies, false, ""), (Kind::Vault, false, " --vault"), (Kind::Copies, true, " --drain")]
-    {
+    for (kind, drains, way) in [
+        (Kind::Copies, false, ""),
+        (Kind::Vault, false, " --vault"),
+        (Kind::Copies, true, " --drain"),
+    ] {
         let mut total = Steps::default();
         for seed in 0..SET_STEPS {
             match run_every_step(Job { drains, ..Job::of(seed, kind) }) {

@@ -214,11 +214,8 @@ impl World {
     /// A node has done a step. There are no connections between nodes.
     fn rejoined_step(&mut self, node: u32, turn: u64) {
         let Some((_, rejoin)) = &mut self.controller.back.under_way else { return };
-        let place = || Place {
-            network: Vec::new(),
-            here: Ipv4Addr::LOCALHOST.into(),
-            ends: Vec::new(),
-        };
+        let place =
+            || Place { network: Vec::new(), here: Ipv4Addr::LOCALHOST.into(), ends: Vec::new() };
         let step = match self.controller.back.looks {
             true => rejoin.looked(node, turn, place()),
             false => rejoin.settled(node, turn),

@@ -208,7 +208,12 @@ enum Packet {
         line: u64,
         frame: Numbered<Word>,
     },
-    Peer { from: Member, to: Member, channel: Channel, said: Said },
+    Peer {
+        from: Member,
+        to: Member,
+        channel: Channel,
+        said: Said,
+    },
 }
 
 #[derive(Debug, Clone)]

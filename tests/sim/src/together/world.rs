@@ -126,8 +126,9 @@ impl std::fmt::Display for Report {
         write!(
             f,
             "{events} events, {faults} faults, {node_deaths} nodes lost, {controllers} controllers \
-             lost, {sets} sets, {void} void, {roll_backs} times all back, {beginnings} of them to the beginning, {rounds} rounds, \
-             {unvaulted} images read out of the vault, {left} nodes left"
+             lost, {sets} sets, {void} void, {roll_backs} times all back, {beginnings} of them to \
+             the beginning, {rounds} rounds, {unvaulted} images read out of the vault, {left} \
+             nodes left"
         )
     }
 }
