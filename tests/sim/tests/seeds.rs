@@ -7,7 +7,7 @@ use eyrie_sim::{Config, Mutation, Report, led, links, reigns, run, steps, ties, 
 /// Seeds of `make test`.
 const SEEDS: u64 = 1000;
 /// Of those with a fault at every step of a set.
-const SET_STEPS: u64 = 10;
+const SET_STEPS: u64 = 4;
 /// Each mutation is found among so many.
 const MUTATED_SEEDS: u64 = 6000;
 
