@@ -89,7 +89,8 @@ soak: build
 	    --reigns --led --watch; do \
 	    $(CARGO) run --release --locked -q -p eyrie-sim -- $$kind 0 $(SEEDS) || exit 1; done
 	for kind in '' --drain '--vault --drain' '--routed --drain' --units '--units --drain' \
-	    '--cluster-units --drain' --halts; do $(CARGO) run --release --locked -q -p eyrie-sim -- \
+	    '--cluster-units --drain' --halts --together '--together --vault' '--together --drain'; do \
+	    $(CARGO) run --release --locked -q -p eyrie-sim -- \
 	    --every-step $$kind 0 $$(($(SEEDS) / 500)) || exit 1; done
 	benches/kill-storm --runs $(RUNS)
 	benches/kill-storm --runs $(RUNS) --nodes 4 --spares 1

@@ -291,8 +291,7 @@ pub struct Run {
     pub log_replicas: Option<u32>,
     /// How long nodes go on without a controller, if it dies: `eyrie run` starts another one at
     /// once, `eyrie resume` if `eyrie run` died, too (seconds, or with unit; with --nodes or
-    /// --hosts and --ft logged, node or cluster only); 0: the job ends with its controller
-    /// [default: 60]
+    /// --hosts only); 0: the job ends with its controller [default: 60]
     #[arg(long, value_name = "SECS", value_parser = parse_millis)]
     pub controller_limit: Option<u64>,
     /// How often at most the newest checkpoints of all ranks are brought to the job's folder, too,

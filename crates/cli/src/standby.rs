@@ -1,7 +1,7 @@
 //! `--ha`: a controller's state in etcd, and `eyrie standby`, which waits for that controller's end
 //! on another machine and goes on.
 
-use crate::args::{FtMode, Run};
+use crate::args::Run;
 use crate::console;
 use crate::ha_args::{HaFiles, Standby};
 use crate::hosts;
@@ -40,9 +40,6 @@ pub fn wanted(run: &Run, over_hosts: bool) -> Result<Option<Box<Ha>>, Failure> {
 fn check(run: &Run, over_hosts: bool) -> anyhow::Result<()> {
     if !over_hosts {
         bail!("--ha is for jobs over hosts, which outlive this machine: give --hosts, too");
-    }
-    if run.ft != FtMode::Logged {
-        bail!("--ha takes --ft logged, so far");
     }
     if run.controller_limit == Some(0) {
         bail!("--ha and --controller-limit 0: nodes are to outlive their controller");

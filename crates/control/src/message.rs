@@ -248,8 +248,8 @@ impl JobSpec {
     /// Whether the controller keeps a journal, so that its death does not end the job.
     pub fn is_journaled(&self) -> bool {
         let outlive = self.hosts.as_ref().is_none_or(|h| h.outlive);
-        let ft = self.ft == Ft::Logged || self.ft.has_units();
-        self.nodes > 0 && ft && outlive && self.controller_limit_ms > 0
+        let goes_on = self.nodes > 0 && self.ft != Ft::Verify;
+        goes_on && outlive && self.controller_limit_ms > 0
     }
 
     /// How long nodes go on without a controller.

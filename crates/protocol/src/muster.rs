@@ -7,20 +7,21 @@
 //! Kept true: the ranks of a set are given out once, all of them, when the last one is found; what
 //! is found of another set, or of a rank that is not awaited, counts for nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
-/// Ranks that are to come back from a set, and what was found of them.
-#[derive(Debug, Clone)]
-pub struct Muster<T> {
+/// Ranks that are to come back from a set, and which of them can.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Muster {
     set: u32,
     awaited: BTreeSet<u32>,
-    found: BTreeMap<u32, T>,
+    found: BTreeSet<u32>,
 }
 
-impl<T> Muster<T> {
+impl Muster {
     /// Of these ranks.
-    pub fn new(set: u32, ranks: impl IntoIterator<Item = u32>) -> Muster<T> {
-        Muster { set, awaited: ranks.into_iter().collect(), found: BTreeMap::new() }
+    pub fn new(set: u32, ranks: impl IntoIterator<Item = u32>) -> Muster {
+        Muster { set, awaited: ranks.into_iter().collect(), found: BTreeSet::new() }
     }
 
     /// The set that they come back from.
@@ -30,7 +31,7 @@ impl<T> Muster<T> {
 
     /// Whether none has come back yet, for want of this one at least.
     pub fn awaits(&self, rank: u32) -> bool {
-        self.awaited.contains(&rank) && !self.found.contains_key(&rank)
+        self.awaited.contains(&rank) && !self.found.contains(&rank)
     }
 
     /// Whether all have come back.
@@ -39,11 +40,11 @@ impl<T> Muster<T> {
     }
 
     /// A rank can come back. With the last one all of them do.
-    pub fn found(&mut self, rank: u32, set: u32, what: T) -> Option<BTreeMap<u32, T>> {
+    pub fn found(&mut self, rank: u32, set: u32) -> Option<BTreeSet<u32>> {
         if set != self.set || !self.awaited.contains(&rank) {
             return None;
         }
-        self.found.insert(rank, what);
+        self.found.insert(rank);
         if self.found.len() < self.awaited.len() {
             return None;
         }
@@ -59,17 +60,16 @@ mod tests {
     #[test]
     fn none_comes_back_before_all_are_found() {
         let mut muster = Muster::new(3, [0, 1, 2]);
-        assert_eq!(muster.found(0, 3, 'a'), None);
+        assert_eq!(muster.found(0, 3), None);
         // Once more, of another set, of one that had ended.
-        assert_eq!(muster.found(0, 3, 'b'), None);
-        assert_eq!(muster.found(1, 2, 'x'), None);
-        assert_eq!(muster.found(7, 3, 'x'), None);
+        assert_eq!(muster.found(0, 3), None);
+        assert_eq!(muster.found(1, 2), None);
+        assert_eq!(muster.found(7, 3), None);
         assert!(muster.awaits(1) && !muster.awaits(0) && !muster.awaits(7));
-        assert_eq!(muster.found(2, 3, 'c'), None);
-        let all = BTreeMap::from([(0, 'b'), (1, 'd'), (2, 'c')]);
-        assert_eq!(muster.found(1, 3, 'd'), Some(all));
+        assert_eq!(muster.found(2, 3), None);
+        assert_eq!(muster.found(1, 3), Some(BTreeSet::from([0, 1, 2])));
         // Nobody comes back twice.
-        assert_eq!(muster.found(1, 3, 'd'), None);
+        assert_eq!(muster.found(1, 3), None);
         assert!(muster.set() == 3 && muster.is_over() && !muster.awaits(1));
     }
 }

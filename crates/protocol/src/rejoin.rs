@@ -64,7 +64,7 @@ pub enum Step {
 }
 
 /// How far it has come.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Rejoin {
     nodes: BTreeSet<u32>,
     /// Grows with each step. Answers to earlier ones count for nothing.

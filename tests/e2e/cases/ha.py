@@ -152,6 +152,48 @@ def test_a_standby_goes_on():
         forgotten(etcd, name)
 
 
+def another_mode(mode, *options):
+    """No rank is touched; what dies afterwards is brought back as in that mode."""
+    with replicated("farm", ["--ft", mode, *options]) as (job, etcd, name):
+        job.wait_running(4)
+        if mode != "none":
+            job.all_checkpointed()
+        with Standby(job, etcd, name) as standby:
+            before = lose_machine(job)
+            standby.goes_on()
+            same_processes(standby, before)
+            unharmed(standby)
+            if mode != "none":
+                standby.kill_ranks([1])
+                standby.wait_event("restored", rank=1)
+            if mode == "coordinated":
+                for rank in range(4):
+                    standby.wait_event("restored", rank=rank)
+            standby.ends_as("farm")
+            assert standby.count("rolled-back") == int(mode == "coordinated"), standby.report()
+        forgotten(etcd, name)
+
+
+def generated():
+    yield "coordinated", lambda: another_mode("coordinated")
+    yield "coordinated_with_a_vault", lambda: another_mode("coordinated", "--vault", "xor:2")
+    yield "node", lambda: another_mode("node")
+    yield "routed", lambda: another_mode("routed", "--routers", "4")
+    yield "none", lambda: another_mode("none")
+
+
+def test_all_go_back_as_a_node_dies_with_the_controller():
+    with replicated("cg", ["--ft", "coordinated"]) as (job, etcd, name):
+        job.all_checkpointed()
+        with Standby(job, etcd, name) as standby:
+            lose_machine(job, job.status()["nodes"][1]["pid"])
+            standby.goes_on()
+            for rank in range(4):
+                standby.wait_event("restored", rank=rank)
+            standby.ends_as("cg")
+            assert standby.count("rolled-back") == 1, standby.report()
+
+
 def test_a_node_dies_with_the_controller():
     with replicated("cg") as (job, etcd, name):
         job.all_checkpointed()
@@ -320,7 +362,6 @@ def test_what_cannot_be_is_refused():
     refused(["--ha", away], "etcd", "refused")
     refused(["--ha", "http://a/x"], "--ha", "etcd://HOST:PORT", code=2)
     refused(["--ha", "etcds://a/x"], "--ha-ca", code=2)
-    refused(["--ha", away, "--ft", "coordinated"], "--ft logged", code=2)
     refused(["--ha", away, "--save-every", "9"], "--save-every", code=2)
     for options in ([], ["--nodes", "2"]):
         with Job(["true"], options=[*options, "--ha", away]) as job:

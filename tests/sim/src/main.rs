@@ -105,16 +105,36 @@ fn read(mut args: impl Iterator<Item = String>) -> Result<Ask, String> {
     Ok(ask)
 }
 
+fn simulate_sets(ask: &Ask, mistake: Option<together::Mistake>) -> ExitCode {
+    let vaulted = ask.is("--vault");
+    let kind = if vaulted { together::Kind::Vault } else { together::Kind::Copies };
+    let (drains, small, trace) = (ask.is("--drain"), ask.is("--small"), ask.trace);
+    let job = |seed| together::Job { seed, kind, drains, small, mistake, trace };
+    if ask.every_step {
+        let with = |at: Option<steps::At>| match at {
+            Some(at) => format!(" --fault {at}"),
+            None => String::from(" --small"),
+        };
+        let one = |seed| together::run_every_step(job(seed)).map_err(|(at, why)| (with(at), why));
+        return ask.seeds_with(one, together::Steps::add);
+    }
+    if let Some(at) = ask.fault {
+        let with = |why| (format!(" --fault {at}"), why);
+        return ask.seeds_with(
+            |seed| together::run_one(job(seed), at).map_err(with),
+            together::Report::add,
+        );
+    }
+    ask.seeds(|seed| together::run(job(seed)), together::Report::add)
+}
+
 fn simulate(ask: &Ask) -> Result<ExitCode, String> {
     let trace = ask.trace;
     if ask.is("--together") {
         let all = together::Mistake::ALL.into_iter().chain(together::Mistake::VAULT);
-        let all = all.chain(together::Mistake::DRAIN);
+        let all = all.chain(together::Mistake::DRAIN).chain(together::Mistake::REIGNS);
         let mistake = ask.mistake(&all.collect::<Vec<_>>())?;
-        let vaulted = ask.is("--vault");
-        let kind = if vaulted { together::Kind::Vault } else { together::Kind::Copies };
-        let run = if ask.is("--drain") { together::run_drain } else { together::run };
-        return Ok(ask.seeds(|s| run(s, kind, mistake, trace), together::Report::add));
+        return Ok(simulate_sets(ask, mistake));
     }
     if ask.is("--links") {
         let mistake = ask.mistake(&links::Mistake::ALL)?;

@@ -3,7 +3,6 @@
 //! Real: the framing of records and how a torn one is cut off, the sessions, the planner's replay
 //! of its inputs. Modelled: what a record contains (its bytes are a number that leads there).
 
-use crate::controller::Controller;
 use crate::types::*;
 use crate::world::World;
 use eyrie_protocol::journal;
@@ -34,27 +33,27 @@ impl Fate {
     pub const ALL: [Fate; 4] = [Fate::Unwritten, Fate::Torn, Fate::Written, Fate::HalfSent];
 }
 
-/// What outlives the controller.
+/// What outlives the controller, which is a `C`.
 #[derive(Clone)]
-pub struct Journal {
+pub struct Journal<C> {
     bytes: Vec<u8>,
     /// What each record told the planner.
     records: Vec<Vec<Input>>,
     /// The controller after each of the last records: a torn one, and the one before.
-    states: Vec<Controller>,
+    states: Vec<C>,
     first: Planner,
 }
 
-impl Journal {
-    pub fn new(controller: &Controller) -> Journal {
-        let first = controller.planner.clone();
+impl<C: Clone> Journal<C> {
+    /// `first`: its planner.
+    pub fn new(controller: &C, first: Planner) -> Journal<C> {
         let (bytes, records, states) = Default::default();
         let mut journal = Journal { bytes, records, states, first };
         journal.append(Vec::new(), controller, false);
         journal
     }
 
-    fn append(&mut self, plans: Vec<Input>, after: &Controller, torn: bool) {
+    pub fn append(&mut self, plans: Vec<Input>, after: &C, torn: bool) {
         let number = (self.records.len() as u64).to_le_bytes();
         let frame = journal::frame(&number).unwrap_or_default();
         let length = if torn { frame.len() / 2 } else { frame.len() };
@@ -65,8 +64,9 @@ impl Journal {
         self.states.drain(..old);
     }
 
-    /// The controller as its successor finds it. A torn tail is cut off.
-    fn read(&mut self) -> Controller {
+    /// The controller as its successor finds it, and what its planner is by what that was told. A
+    /// torn tail is cut off.
+    pub fn read(&mut self) -> (C, Planner) {
         let (found, length) = journal::read(&self.bytes);
         let count = found.len();
         self.bytes.truncate(length);
@@ -77,9 +77,7 @@ impl Journal {
         for input in self.records.iter().flatten() {
             planner.step(input.clone());
         }
-        let mut last = self.states[self.states.len() - 1].clone();
-        last.planner = planner;
-        last
+        (self.states[self.states.len() - 1].clone(), planner)
     }
 }
 
@@ -163,7 +161,7 @@ impl World {
             self.report.lost = false;
         }
         if let Some(journal) = &mut self.journal {
-            self.controller = journal.read();
+            (self.controller, self.controller.planner) = journal.read();
         }
         self.dead = true;
         conns.extend(self.controller.conns.values());

@@ -167,7 +167,7 @@ pub struct World {
     /// What the controller has decided in its turn, and told the planner.
     pub turn: Vec<Effect>,
     pub plans: Vec<Input>,
-    pub journal: Option<Journal>,
+    pub journal: Option<Journal<Controller>>,
     /// The controller is going to die.
     pub fate: Option<Fate>,
     /// There is none at the time.
@@ -272,7 +272,8 @@ impl World {
         world.carry_out(todo);
         world.end_turn(None);
         if world.random.one_in(2) || config.small {
-            world.journal = Some(Journal::new(&world.controller));
+            let planner = world.controller.planner.clone();
+            world.journal = Some(Journal::new(&world.controller, planner));
         }
         world.begin_events();
         world.begin_to_hold(config.halts);

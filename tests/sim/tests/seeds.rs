@@ -6,6 +6,8 @@ use eyrie_sim::{Config, Mutation, Report, led, links, reigns, run, steps, ties, 
 
 /// Seeds of `make test`.
 const SEEDS: u64 = 1000;
+/// Of those with a fault at every step of a set.
+const SET_STEPS: u64 = 4;
 /// Each mutation is found among so many.
 const MUTATED_SEEDS: u64 = 6000;
 
@@ -285,29 +287,27 @@ fn every_mutation_is_found() {
 
 #[test]
 fn no_seed_of_ranks_that_go_back_together_finds_a_fault() {
-    none_of_sets_finds_a_fault("--together", together::Kind::Copies, together::run);
+    none_of_sets_finds_a_fault("--together", together::Kind::Copies, false);
 }
 
 /// The same where nodes leave, all ranks with them.
 #[test]
 fn no_seed_of_sets_with_nodes_that_leave_finds_a_fault() {
     let kind = together::Kind::Copies;
-    let total = none_of_sets_finds_a_fault("--together --drain", kind, together::run_drain);
+    let total = none_of_sets_finds_a_fault("--together --drain", kind, true);
     assert!(total.left > SEEDS, "{total}");
 }
 
 /// The same with the sets in a vault that bears one loss, or two.
 #[test]
 fn no_seed_of_sets_in_a_vault_finds_a_fault() {
-    none_of_sets_finds_a_fault("--together --vault", together::Kind::Vault, together::run);
+    none_of_sets_finds_a_fault("--together --vault", together::Kind::Vault, false);
 }
 
-type OneOfSets =
-    fn(u64, together::Kind, Option<together::Mistake>, bool) -> Result<together::Report, String>;
-
-fn none_of_sets_finds_a_fault(way: &str, kind: together::Kind, run: OneOfSets) -> together::Report {
-    let one = |seed| run(seed, kind, None, false);
+fn none_of_sets_finds_a_fault(way: &str, kind: together::Kind, drains: bool) -> together::Report {
+    let one = |seed| together::run(together::Job { drains, ..together::Job::of(seed, kind) });
     let total = total_of(way, one, together::Report::add);
+    assert!(total.controllers > SEEDS / 4, "{total}");
     assert!(total.faults > SEEDS && total.node_deaths > SEEDS / 2, "{total}");
     assert!(total.sets > SEEDS && total.void > SEEDS / 20, "{total}");
     assert!(total.roll_backs > SEEDS && total.beginnings < total.roll_backs, "{total}");
@@ -318,10 +318,44 @@ fn none_of_sets_finds_a_fault(way: &str, kind: together::Kind, run: OneOfSets) -
 
 #[test]
 fn every_mistake_with_a_set_is_found() {
-    use together::{Kind, Mistake, run, run_drain};
-    all_are_found(Mistake::ALL, |m, seed| run(seed, Kind::Copies, Some(m), false).is_err());
-    all_are_found(Mistake::VAULT, |m, seed| run(seed, Kind::Vault, Some(m), false).is_err());
-    all_are_found(Mistake::DRAIN, |m, seed| run_drain(seed, Kind::Copies, Some(m), false).is_err());
+    use together::{Job, Kind, Mistake, run};
+    let wrong = |kind, drains, mistake, seed| {
+        let mistake = Some(mistake);
+        run(Job { drains, mistake, ..Job::of(seed, kind) }).is_err()
+    };
+    all_are_found(Mistake::ALL, |m, seed| wrong(Kind::Copies, false, m, seed));
+    all_are_found(Mistake::VAULT, |m, seed| wrong(Kind::Vault, false, m, seed));
+    all_are_found(Mistake::DRAIN, |m, seed| wrong(Kind::Copies, true, m, seed));
+    all_are_found(Mistake::REIGNS, |m, seed| wrong(Kind::Copies, false, m, seed));
+}
+
+/// Small jobs whose ranks go back together, with one fault at every step: of a set, and of a
+/// roll-back.
+#[test]
+fn no_fault_at_any_step_of_a_set_is_too_many() {
+    use together::{Job, Kind, Steps, run_every_step};
+    for (kind, drains, way) in [
+        (Kind::Copies, false, ""),
+        (Kind::Vault, false, " --vault"),
+        (Kind::Copies, true, " --drain"),
+    ] {
+        let mut total = Steps::default();
+        for seed in 0..SET_STEPS {
+            match run_every_step(Job { drains, ..Job::of(seed, kind) }) {
+                Ok(steps) => total.add(&steps),
+                Err((at, why)) => {
+                    let with = at.map_or(String::from("--small"), |at| format!("--fault {at}"));
+                    let again = "cargo run -p eyrie-sim -- --trace --together";
+                    panic!("seed {seed}: {why}\nagain, step by step: {again}{way} {with} {seed}");
+                }
+            }
+        }
+        println!("{SET_STEPS} seeds{way}: {total}");
+        let sum = &total.sum;
+        assert!(total.steps > 100 * SET_STEPS && total.runs > total.steps, "{total}");
+        assert!(sum.controllers > total.runs / 10 && sum.node_deaths > total.runs / 10, "{total}");
+        assert!(sum.roll_backs > total.runs / 2, "{total}");
+    }
 }
 
 /// The real links, over connections that break at any byte.

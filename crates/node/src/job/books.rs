@@ -210,6 +210,7 @@ impl Job {
             (Part::Monitor, journal::part(&self.monitor)),
             (Part::Scheduler, journal::part(&self.scheduler)),
             (Part::Vault, journal::part(&self.vaults)),
+            (Part::Together, journal::part(&self.together)),
         ];
         for (node, n) in (0u32..).zip(&self.nodes) {
             parts.push((Part::Node(node), journal::part(&n.books(node))));

@@ -9,6 +9,7 @@
 
 use super::Rank;
 use super::books::Books;
+use super::together::Together;
 use super::vault::Vaults;
 use crate::crew::FIRST_REIGN;
 use crate::ha::{HaError, Lead, Place, Pointer, Writer};
@@ -32,7 +33,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-const VERSION: u32 = 14;
+const VERSION: u32 = 15;
 /// From this length on the file is replaced, if most of it is not needed any more.
 const LONG_BYTES: u64 = 16 << 20;
 
@@ -89,6 +90,8 @@ pub(super) enum Part {
     Vault,
     Node(u32),
     Rank(u32),
+    /// Of ranks that are checkpointed together.
+    Together,
 }
 
 /// What happens to a tape.
@@ -147,6 +150,7 @@ pub(super) struct Known {
     pub scheduler: Scheduler,
     pub planner: Option<Planner>,
     pub vaults: Vaults,
+    pub together: Option<Together>,
     pub nodes: Vec<(NodeBooks, Session<ToNode>)>,
     pub ranks: Vec<Rank>,
     /// So many events there were, of which these are the last.
@@ -393,6 +397,7 @@ impl Reading {
             monitor: self.part(Part::Monitor)?,
             scheduler: self.part(Part::Scheduler)?,
             vaults: self.part(Part::Vault)?,
+            together: self.part(Part::Together)?,
             planner: self.planner,
             nodes,
             ranks,

@@ -68,7 +68,7 @@ use crate::scheduler::Scheduler;
 use books::Moment;
 pub use commit::Reign;
 use eyrie_control::node::{FromNode, RankLook, Taken, ToNode};
-use eyrie_control::{Event, EventKind, Ft, JobSpec, NodeMsg, Stream};
+use eyrie_control::{Event, EventKind, Ft, JobSpec, Meta, NodeMsg};
 use eyrie_protocol::session::Numbered;
 use failures::Failures;
 pub use journal::{DaemonBooks, Head, JournalError, point};
@@ -262,6 +262,8 @@ struct Rank {
     lost: BTreeSet<u32>,
     /// How it is to be brought back, until it is ordered to start.
     order: Option<plan::Order>,
+    /// Of ranks that come back together: its image, which is at its home.
+    found: Option<Box<Meta>>,
     /// The planner's number of the process that was ordered last.
     incarnation: u32,
     /// An image that does not count yet.
@@ -715,10 +717,7 @@ impl Job {
             r.capturing = None;
             r.saving = saving::Saving::No;
             r.falls = false;
-            r.tapes.iter_mut().for_each(|t| t.give_up());
-            for stream in [Stream::Stdout, Stream::Stderr] {
-                self.note_tape(rank, stream, || journal::Played::GiveUp);
-            }
+            self.give_up_output(rank);
         }
         self.back_to_archive();
         self.units.forget_sets();
@@ -748,6 +747,7 @@ impl Rank {
             partner: None,
             lost: BTreeSet::new(),
             order: None,
+            found: None,
             incarnation: 0,
             pending: None,
             recoveries: 0,

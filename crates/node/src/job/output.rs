@@ -111,6 +111,14 @@ impl Job {
         }
     }
 
+    /// What a rank writes from here on may be another course than what it wrote before.
+    pub(super) fn give_up_output(&mut self, rank: u32) {
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            self.note_tape(rank, stream, || Played::GiveUp);
+            self.rank(rank).tapes[stream as usize].give_up();
+        }
+    }
+
     fn forward(&self, rank: u32, stream: Stream, bytes: &[u8]) {
         if self.verify.as_ref().is_some_and(|v| v.forcing()) {
             return;

@@ -2,33 +2,37 @@
 //! that they had between nodes are there again (`protocol::muster`, `protocol::rejoin`).
 //!
 //! Kept true: no rank of a set is started before all of that is done; if it cannot be, the set is
-//! like one with a damaged image; what nodes say of an earlier attempt counts for nothing.
+//! like one with a damaged image; what nodes say of an earlier attempt counts for nothing. All of
+//! it is in the journal, what was found of each rank with the rank: a successor goes on.
 
 use super::Job;
+use crate::points;
 use eyrie_control::Meta;
 use eyrie_control::auth::Key;
 use eyrie_control::far::{self, RejoinStep, Rejoined};
 use eyrie_control::node::{FromNode, ToNode};
 use eyrie_protocol::muster::Muster;
 use eyrie_protocol::rejoin::{Call, Rejoin, Step};
+use serde::{Deserialize, Serialize};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 /// Ranks that come back, and how far that is.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(super) struct Return {
     /// Those that can come back, until all can.
-    pub muster: Option<Muster<Box<Meta>>>,
+    pub muster: Option<Muster>,
     /// All of them, until what is between them is there.
     under_way: Option<UnderWay>,
     /// Number of the last step of any.
     turn: u64,
 }
 
+#[derive(Serialize, Deserialize)]
 struct UnderWay {
     set: u32,
-    metas: BTreeMap<u32, Box<Meta>>,
+    ranks: BTreeSet<u32>,
     rejoin: Rejoin,
 }
 
@@ -44,13 +48,15 @@ impl Job {
     pub(super) fn can_return(&mut self, rank: u32, meta: Box<Meta>) {
         let set = meta.generation;
         self.call_together(rank, set);
+        self.rank(rank).found = Some(meta);
         let muster = self.together.as_mut().and_then(|t| t.back.muster.as_mut());
-        let Some(metas) = muster.and_then(|m| m.found(rank, set, meta)) else { return };
-        let nodes: BTreeSet<u32> = metas.keys().map(|rank| self.placement.home(*rank)).collect();
+        let Some(ranks) = muster.and_then(|m| m.found(rank, set)) else { return };
+        let nodes: BTreeSet<u32> = ranks.iter().map(|rank| self.placement.home(*rank)).collect();
         let Some(together) = &mut self.together else { return };
         together.back.turn += 1;
         let rejoin = Rejoin::new(nodes, together.back.turn);
-        together.back.under_way = Some(UnderWay { set, metas, rejoin });
+        together.back.under_way = Some(UnderWay { set, ranks, rejoin });
+        points::reach("back-2");
         self.take_step(Step::Look);
     }
 
@@ -67,8 +73,8 @@ impl Job {
         let awaited: Vec<u32> = (0..self.size()).filter(waits).collect();
         let Some(together) = &mut self.together else { return };
         let mut muster = Muster::new(set, awaited);
-        for (rank, meta) in together.back.under_way.take().into_iter().flat_map(|u| u.metas) {
-            muster.found(rank, set, meta);
+        for rank in together.back.under_way.take().into_iter().flat_map(|u| u.ranks) {
+            muster.found(rank, set);
         }
         together.back.muster = Some(muster);
     }
@@ -141,9 +147,11 @@ impl Job {
                 }
             }
             Step::Over => {
-                let metas = back.under_way.take().map(|u| u.metas).unwrap_or_default();
-                for (rank, meta) in metas {
-                    if self.monitor.may_start(rank) {
+                let ranks = back.under_way.take().map(|u| u.ranks).unwrap_or_default();
+                points::reach("back-3");
+                for rank in ranks {
+                    let meta = self.rank(rank).found.take();
+                    if let Some(meta) = meta.filter(|_| self.monitor.may_start(rank)) {
                         self.start_ordered(rank, *meta);
                     }
                 }
@@ -157,7 +165,7 @@ impl Job {
         let back = self.together.as_mut().map(|t| &mut t.back);
         let Some(under_way) = back.and_then(|b| b.under_way.take()) else { return };
         let of_node = |rank: &u32| self.placement.home(*rank) == node;
-        let rank = under_way.metas.keys().copied().find(of_node).unwrap_or(0);
+        let rank = under_way.ranks.iter().copied().find(of_node).unwrap_or(0);
         if let Some(incarnation) = self.ranks[rank as usize].order.as_ref().map(|o| o.incarnation) {
             self.rank(rank).incarnation = incarnation;
         }

@@ -160,6 +160,7 @@ impl Job {
         self.monitor.console_back();
         self.ranks = known.ranks;
         self.vaults = known.vaults;
+        self.together = known.together;
         if known.torn > 0 {
             tracing::warn!(
                 bytes = known.torn,
@@ -198,7 +199,7 @@ impl Job {
                 self.clear_archive();
                 self.step(monitor::Input::NotSaved);
             }
-            _ => {}
+            _ => self.let_stand_for_nothing(),
         }
         match self.exit_code {
             Some(_) => self.over.notify_one(),

@@ -44,7 +44,7 @@ pub(super) fn time_to_move(counted_ms: Option<f64>, bytes: u64, rate: f64) -> Op
 }
 
 /// What a party of ranks does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Round {
     /// It waits for what is under way.
     None,

@@ -8,18 +8,22 @@
 //! first one comes back; a set under way when somebody dies is given up, with the round of the
 //! vault that was under way.
 
+use super::journal::Entry;
 use super::rounds::Round;
 use super::{Capture, Job};
 use crate::membership::Member;
 use crate::monitor;
+use crate::points;
 use crate::recovery::{Input, Planner};
 use eyrie_control::EventKind;
 use eyrie_control::node::{CheckpointResult, SetPart, ToNode};
 use eyrie_protocol::joints::End;
 use eyrie_protocol::sets::{Set, Verdict};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A set that is being taken.
+#[derive(Serialize, Deserialize)]
 pub(super) struct Taking {
     set: Set,
     begun_ms: u64,
@@ -95,6 +99,7 @@ impl Job {
         }
         match self.taking(generation) {
             Some(set) => {
+                points::reach("set-1");
                 let verdict = set.stands(node, result);
                 self.tell_verdict(verdict);
             }
@@ -143,6 +148,7 @@ impl Job {
         let Some(set) = self.taking(generation) else {
             return self.to_all(&ToNode::Remove { rank, generations: vec![generation] });
         };
+        points::reach("set-2");
         let verdict = set.part(rank, why.map_or(Ok(()), Err));
         self.tell_verdict(verdict);
         if let CheckpointResult::Taken(taken) = result {
@@ -186,6 +192,9 @@ impl Job {
 
     /// The images of all ranks count.
     pub(super) fn set_counts(&mut self) {
+        if self.together.is_some() {
+            points::reach("set-3");
+        }
         let now = self.ranks_ms();
         let Some(together) = &mut self.together else { return };
         if let Some(taking) = together.taking.take() {
@@ -231,15 +240,28 @@ impl Job {
             let r = self.rank(rank);
             (r.order, r.partner, r.pending, r.capturing) = (None, None, None, None);
             r.moves.stop = None;
-            r.gone = false;
+            (r.gone, r.found) = (false, None);
             // What comes again may come in another order.
-            r.tapes.iter_mut().for_each(|t| t.give_up());
+            self.give_up_output(rank);
         }
+        points::reach("back-1");
         if self.suspend.is_some() {
             self.asks.retain(|a| !a.ends);
             self.not_saved("a rank or a node died");
         }
         self.renew_nodes();
+    }
+
+    /// Another controller takes this job up. Ranks that stand, or are to, for a job that was to be
+    /// saved go on, as nobody waits for that any more.
+    pub(super) fn let_stand_for_nothing(&mut self) {
+        let leave = |r: &super::Rank| r.moves.stop.as_ref().is_some_and(|s| s.holds);
+        if !self.many() || !self.monitor.running() || self.ranks.iter().any(leave) {
+            return;
+        }
+        let Some(together) = &mut self.together else { return };
+        together.taking.iter_mut().for_each(|taking| taking.hold = false);
+        (0..self.size()).for_each(|rank| self.to_home(rank, ToNode::LetGo { rank }));
     }
 
     /// The set that all ranks stand with as nodes leave, if they do.
@@ -255,11 +277,13 @@ impl Job {
         if self.together.is_some() {
             self.renew_vault(&members);
         }
-        let Some(planner) = self.planner.as_mut().filter(|_| self.together.is_some()) else {
+        if self.planner.is_none() || self.together.is_none() {
             return false;
-        };
-        let todo = planner.step(Input::AllDown { members });
-        let set = planner.set();
+        }
+        let input = Input::AllDown { members };
+        self.note(|| Entry::Plan(Box::new(input.clone())));
+        let Some(planner) = &mut self.planner else { return false };
+        let (todo, set) = (planner.step(input), planner.set());
         let moves = self.together.as_ref().and_then(|t| t.moves);
         // Not all copies of that may be left: then it is one as any.
         self.rollbacks += u64::from(moves.is_some_and(|stood| stood != set));
@@ -271,7 +295,8 @@ impl Job {
         self.carry_out(todo, false);
         if set == 0 {
             self.forget_vault();
-            for r in &mut self.ranks {
+            for rank in 0..self.size() {
+                let r = self.rank(rank);
                 r.retention.restart();
                 r.latest = None;
             }

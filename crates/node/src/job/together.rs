@@ -14,6 +14,7 @@ use crate::saved;
 use eyrie_control::node::{CheckpointResult, Choice, Fault, Taken, ToNode};
 use eyrie_control::{EventKind, Ft};
 use eyrie_protocol::muster::Muster;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// After so many sets in a row that did not come about nodes do not leave.
@@ -40,7 +41,8 @@ struct Set {
     gone: Vec<bool>,
 }
 
-/// The sets of a job.
+/// The sets of a job. What is skipped is of one node only, and nobody follows its controller.
+#[derive(Serialize, Deserialize)]
 pub(super) struct Together {
     every_ms: u64,
     due_ms: u64,
@@ -54,10 +56,13 @@ pub(super) struct Together {
     pub(super) round: Option<super::rounds::Round>,
     /// Number of the last one that was begun.
     last: u32,
+    #[serde(skip)]
     under_way: Option<UnderWay>,
     /// Oldest first.
+    #[serde(skip)]
     sets: Vec<Set>,
     /// The set that ranks are being brought back from.
+    #[serde(skip)]
     going_back: Option<u32>,
     /// How far that is.
     pub(super) back: super::rejoin::Return,
@@ -434,9 +439,12 @@ impl Job {
         match choice {
             Choice::Image(meta) => {
                 let muster = together.back.muster.as_mut();
-                let all = muster.and_then(|m| m.found(rank, meta.generation, meta));
-                for (rank, meta) in all.into_iter().flatten() {
-                    self.launch(rank, *meta, true, None);
+                let all = muster.and_then(|m| m.found(rank, meta.generation));
+                self.rank(rank).found = Some(meta);
+                for rank in all.into_iter().flatten() {
+                    if let Some(meta) = self.rank(rank).found.take() {
+                        self.launch(rank, *meta, true, None);
+                    }
                 }
             }
             Choice::Refused { generation, why, .. } if generation == set => {

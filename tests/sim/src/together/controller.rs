@@ -1,10 +1,13 @@
 //! The simulated controller: the real planner, and the real rules of a set.
 
 use super::vault::Round;
-use super::world::World;
+use super::world::{Mistake, World};
 use super::*;
+use eyrie_protocol::muster::Muster;
 use eyrie_protocol::recovery::{Action, Input, Planner, Rule};
+use eyrie_protocol::rejoin::{Place, Rejoin, Step};
 use eyrie_protocol::sets::Set;
+use std::net::Ipv4Addr;
 
 /// How far a roll-back has come, and the nodes that are awaited.
 #[derive(Debug, Clone)]
@@ -14,9 +17,21 @@ enum Phase {
     Joining(BTreeSet<u32>, Vec<Member>),
 }
 
-#[derive(Debug)]
+/// Ranks that come back from a set.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Return {
+    muster: Option<Muster>,
+    under_way: Option<(BTreeSet<u32>, Rejoin)>,
+    turn: u64,
+    /// The step that is under way is the first one.
+    looks: bool,
+}
+
+#[derive(Debug, Clone)]
 pub(super) struct Controller {
     pub planner: Planner,
+    pub sessions: BTreeMap<u32, Session<ToNode>>,
+    pub back: Return,
     /// What is being brought into the vault.
     pub round: Option<Round>,
     pub rounds: u64,
@@ -28,7 +43,7 @@ pub(super) struct Controller {
     /// The set after which ranks stand for nodes that leave, and since when that counts.
     pub held: Option<u32>,
     pub stands: bool,
-    last: u32,
+    pub last: u32,
     /// Sets that count, oldest first; 0: the beginning.
     kept: Vec<u32>,
     done: BTreeSet<u32>,
@@ -45,6 +60,8 @@ impl Controller {
         let planner = Planner::together(map.clone());
         Controller {
             planner: bears.map(rule).map_or(planner.clone(), |rule| planner.with_rule(rule)),
+            sessions: BTreeMap::new(),
+            back: Return::default(),
             round: None,
             rounds: 0,
             known: BTreeMap::new(),
@@ -84,12 +101,15 @@ impl World {
     }
 
     pub fn input(&mut self, input: Input) {
+        if !(self.makes(Mistake::DownUnwritten) && matches!(input, Input::AllDown { .. })) {
+            self.plans.push(input.clone());
+        }
         let todo = self.controller.planner.step(input);
         self.carry_out(todo);
     }
 
     pub fn say_to(&mut self, node: u32, said: ToNode) {
-        self.send(Packet::ToNode(node, said));
+        self.turn.push((node, said));
     }
 
     fn say_to_all(&mut self, said: &ToNode) {
@@ -160,7 +180,7 @@ impl World {
     }
 
     fn restore(&mut self, at: Member, order: Order) {
-        let Order { rank, incarnation, generation, .. } = order;
+        let Order { rank, generation, .. } = order;
         if generation != self.controller.planner.set() {
             self.fail(format!("rank {rank} comes from {generation}, and the others do not"));
         }
@@ -168,7 +188,64 @@ impl World {
         let ranks = self.plan.len();
         let image = self.images.get(&(rank, generation));
         self.truth[rank as usize] = image.map_or(State::new(ranks), |i| i.state.clone());
-        self.say_to(at.node, ToNode::Start(order));
+        self.say_to(at.node, ToNode::Find(order));
+    }
+
+    /// The image of a rank is at its home. With the last one of a set all come back.
+    fn found(&mut self, rank: u32, incarnation: u32, generation: u32) {
+        if incarnation != self.controller.planner.incarnation(rank) {
+            return;
+        }
+        if generation == 0 {
+            return self.order_start(rank);
+        }
+        let ranks = self.ranks();
+        let back = &mut self.controller.back;
+        let muster = back.muster.get_or_insert_with(|| Muster::new(generation, 0..ranks));
+        let Some(ranks) = muster.found(rank, generation) else { return };
+        let home = |rank: &u32| self.controller.planner.home(*rank).map(|m| m.node);
+        let nodes = ranks.iter().filter_map(home).collect();
+        let back = &mut self.controller.back;
+        back.turn += 1;
+        back.under_way = Some((ranks, Rejoin::new(nodes, back.turn)));
+        self.take_step(Some(Step::Look));
+    }
+
+    /// A node has done a step. There are no connections between nodes.
+    fn rejoined_step(&mut self, node: u32, turn: u64) {
+        let Some((_, rejoin)) = &mut self.controller.back.under_way else { return };
+        let place =
+            || Place { network: Vec::new(), here: Ipv4Addr::LOCALHOST.into(), ends: Vec::new() };
+        let step = match self.controller.back.looks {
+            true => rejoin.looked(node, turn, place()),
+            false => rejoin.settled(node, turn),
+        };
+        self.take_step(step);
+    }
+
+    fn take_step(&mut self, step: Option<Step>) {
+        let back = &mut self.controller.back;
+        let Some((step, (_, rejoin))) = step.zip(back.under_way.as_ref()) else { return };
+        let (turn, nodes): (u64, Vec<u32>) = (rejoin.turn(), rejoin.nodes().collect());
+        back.turn = turn;
+        match step {
+            Step::Look | Step::Settle => {
+                back.looks = step == Step::Look;
+                nodes.into_iter().for_each(|node| self.say_to(node, ToNode::Rejoin(turn)));
+            }
+            Step::Over => {
+                let ranks = back.under_way.take().map(|u| u.0).unwrap_or_default();
+                ranks.into_iter().for_each(|rank| self.order_start(rank));
+            }
+            other => self.fail(format!("there are no connections, and {other:?}")),
+        }
+    }
+
+    fn order_start(&mut self, rank: u32) {
+        let planner = &self.controller.planner;
+        let (incarnation, home) = (planner.incarnation(rank), planner.home(rank));
+        let Some(home) = home else { return };
+        self.say_to(home.node, ToNode::Start { rank, incarnation });
         self.input(Input::Starting { rank, incarnation });
     }
 
@@ -227,9 +304,12 @@ impl World {
             return self.fail(String::from("a roll-back in a roll-back"));
         }
         self.report.roll_backs += 1;
+        self.fault_nearby(8);
         self.controller.set = None;
         self.controller.held = None;
         self.controller.round = None;
+        let turn = self.controller.back.turn;
+        self.controller.back = Return { turn, ..Return::default() };
         self.controller.phase = Phase::Killing(self.controller.known.keys().copied().collect());
         self.say_to_all(&ToNode::Kill);
         self.go_on();
@@ -272,6 +352,7 @@ impl World {
 
     pub fn joined(&mut self, member: Member, spare: bool) {
         self.controller.known.insert(member.node, member);
+        self.controller.sessions.insert(member.node, Session::default());
         self.input(Input::Joined { member, spare });
         self.say_to(member.node, ToNode::Homes(self.controller.homes.clone()));
     }
@@ -291,6 +372,8 @@ impl World {
 
     pub fn suspect(&mut self, dead: Member) {
         let Some(member) = self.controller.known.remove(&dead.node) else { return };
+        self.controller.sessions.remove(&dead.node);
+        self.lines.remove(&dead.node);
         self.controller.round = None;
         match &mut self.controller.phase {
             Phase::Killing(left) => drop(left.remove(&dead.node)),
@@ -341,6 +424,10 @@ impl World {
             FromNode::Fetched { rank, incarnation, generation } => {
                 self.input(Input::Stored { rank, incarnation, generation, at: vec![from] });
             }
+            FromNode::Found { rank, incarnation, generation } => {
+                self.found(rank, incarnation, generation);
+            }
+            FromNode::Rejoined(turn) => self.rejoined_step(from.node, turn),
             FromNode::ImageBad { rank, incarnation, generation, at } => {
                 self.input(Input::ImageBad { rank, incarnation, generation, at });
             }
@@ -440,6 +527,7 @@ impl World {
             parts.entry(home.node).or_default().push(part);
         }
         self.trace(|| format!("set {generation}"));
+        self.fault_nearby(12);
         self.controller.set = Some(Set::new(generation, homes));
         self.controller.held = leaves.then_some(generation);
         self.controller.stands = false;

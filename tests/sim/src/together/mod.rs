@@ -4,17 +4,21 @@
 //! that there are rounds, and which nodes keep what they brought in (`vault`). Ranks send
 //! each other a given number of messages, in an order that chance decides anew each time. Each
 //! message has a number of its own, so that one that belongs to a course that was given up is
-//! known for it.
+//! known for it. Controllers die in any turn, and have successors (`reign`).
 
 mod controller;
 mod leave;
 mod node;
+mod reign;
+mod steps;
 mod vault;
 mod world;
 
-pub use world::{Kind, Mistake, Report, run, run_drain};
+pub use steps::{Steps, run_every_step, run_one};
+pub use world::{Job, Kind, Mistake, Report, run};
 
 use eyrie_protocol::membership::Member;
+use eyrie_protocol::session::{Numbered, Session};
 use eyrie_protocol::sets::Verdict;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -68,7 +72,15 @@ struct Part {
 enum ToNode {
     Members(Vec<Member>),
     Homes(Vec<Option<u32>>),
-    Start(Order),
+    /// Have the image of this rank at hand; answered by `Found`.
+    Find(Order),
+    /// A step of all nodes before the ranks of a set start, and its number; answered by `Rejoined`.
+    Rejoin(u64),
+    /// What was found is started.
+    Start {
+        rank: u32,
+        incarnation: u32,
+    },
     Set {
         generation: u32,
         parts: Vec<Part>,
@@ -112,6 +124,12 @@ enum FromNode {
         incarnation: u32,
         generation: u32,
     },
+    Found {
+        rank: u32,
+        incarnation: u32,
+        generation: u32,
+    },
+    Rejoined(u64),
     ImageBad {
         rank: u32,
         incarnation: u32,
@@ -174,11 +192,28 @@ enum Said {
     Upto(u64),
 }
 
+/// What a node says, and in which of its lives.
+type Word = (Member, FromNode);
+
 #[derive(Debug, Clone)]
 enum Packet {
-    ToNode(u32, ToNode),
-    FromNode(Member, FromNode),
-    Peer { from: Member, to: Member, channel: Channel, said: Said },
+    /// `line`: the number of the connection that it is on.
+    ToNode {
+        node: u32,
+        line: u64,
+        frame: Numbered<ToNode>,
+    },
+    FromNode {
+        node: u32,
+        line: u64,
+        frame: Numbered<Word>,
+    },
+    Peer {
+        from: Member,
+        to: Member,
+        channel: Channel,
+        said: Said,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -235,6 +270,16 @@ enum Event {
     Join,
     /// Somebody wants a node to leave.
     Drain,
+    /// A node that has no controller calls the next one.
+    Call {
+        node: u32,
+    },
+    /// There is one.
+    Reign,
+    /// It does not wait for nodes any more, if no other one has followed it.
+    Rejoined {
+        deaths: u64,
+    },
 }
 
 /// A process of a rank.
@@ -249,7 +294,7 @@ struct Proc {
 }
 
 /// A set as a node sees it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct NodeSet {
     generation: u32,
     parts: Vec<Part>,
@@ -265,9 +310,12 @@ struct Stored {
 }
 
 /// One node.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Node {
     own: Member,
+    /// What it says to the controllers, and the number of the connection.
+    session: Session<Word>,
+    line: u64,
     members: Vec<Member>,
     homes: Vec<Option<u32>>,
     logs: BTreeMap<Channel, Log>,
@@ -275,6 +323,8 @@ struct Node {
     next: BTreeMap<Channel, u64>,
     procs: BTreeMap<u32, Proc>,
     orders: BTreeMap<u32, Order>,
+    /// Images that are at hand; none: of the beginning.
+    found: BTreeMap<u32, Option<Rc<Image>>>,
     disk: BTreeMap<(u32, u32), Stored>,
     set: Option<NodeSet>,
 }
@@ -283,6 +333,8 @@ impl Node {
     fn new(own: Member, ranks: usize) -> Node {
         Node {
             own,
+            session: Session::default(),
+            line: 0,
             members: Vec::new(),
             homes: vec![None; ranks],
             logs: BTreeMap::new(),
@@ -290,6 +342,7 @@ impl Node {
             next: BTreeMap::new(),
             procs: BTreeMap::new(),
             orders: BTreeMap::new(),
+            found: BTreeMap::new(),
             disk: BTreeMap::new(),
             set: None,
         }

@@ -5,8 +5,11 @@ use super::*;
 use eyrie_protocol::recovery::VAULT;
 
 impl World {
+    /// A node says something in this life of its, as soon as it has a controller.
     pub fn say(&mut self, at: Member, said: FromNode) {
-        self.send(Packet::FromNode(at, said));
+        let Some(node) = self.nodes.get_mut(&at.node) else { return };
+        let (line, frame) = (node.line, node.session.number((at, said)));
+        self.send(Packet::FromNode { node: at.node, line, frame });
     }
 
     pub fn node_hears(&mut self, number: u32, said: ToNode) {
@@ -25,10 +28,12 @@ impl World {
                     self.pump(number, (rank, src));
                 }
             }
-            ToNode::Start(order) => {
+            ToNode::Find(order) => {
                 node.orders.insert(order.rank, order.clone());
-                self.try_start(order, own);
+                self.find(order, own);
             }
+            ToNode::Rejoin(turn) => self.say(own, FromNode::Rejoined(turn)),
+            ToNode::Start { rank, incarnation } => self.start(rank, incarnation, own),
             ToNode::Set { generation, parts, hold } => {
                 self.set_begins(own, generation, parts, hold);
             }
@@ -42,6 +47,7 @@ impl World {
             ToNode::Kill => {
                 node.procs.clear();
                 node.orders.clear();
+                node.found.clear();
                 node.set = None;
                 self.say(own, FromNode::Killed);
             }
@@ -52,15 +58,17 @@ impl World {
             }
             ToNode::Depart => drop(self.nodes.remove(&number)),
             ToNode::Renew(member) => {
-                let (disk, homes) = (std::mem::take(&mut node.disk), self.plan.len());
-                *node = Node { disk, ..Node::new(member, homes) };
+                let (disk, session) =
+                    (std::mem::take(&mut node.disk), std::mem::take(&mut node.session));
+                let line = node.line;
+                *node = Node { disk, session, line, ..Node::new(member, self.plan.len()) };
                 self.say(member, FromNode::Joined(member));
             }
         }
     }
 
-    /// Starts a rank, once its image is here.
-    fn try_start(&mut self, order: Order, at: Member) {
+    /// Has the image of a rank at hand.
+    fn find(&mut self, order: Order, at: Member) {
         let Order { rank, incarnation, generation, from } = order;
         let Some(node) = self.nodes.get_mut(&at.node) else { return };
         let good = node.disk.get(&(rank, generation)).filter(|s| !s.bad);
@@ -76,11 +84,22 @@ impl World {
                 return self.say(at, FromNode::ImageBad { rank, incarnation, generation, at });
             }
         };
+        node.found.insert(rank, image);
+        self.say(at, FromNode::Found { rank, incarnation, generation });
+    }
+
+    /// Starts a rank whose image is at hand.
+    fn start(&mut self, rank: u32, incarnation: u32, at: Member) {
+        let Some(node) = self.nodes.get_mut(&at.node) else { return };
+        if node.orders.get(&rank).is_none_or(|o| o.incarnation != incarnation) {
+            return;
+        }
+        let Some(image) = node.found.remove(&rank) else { return };
+        node.orders.remove(&rank);
         self.check_alone(rank);
         let ranks = self.plan.len();
         let state = image.as_ref().map_or(State::new(ranks), |i| i.state.clone());
         let Some(node) = self.nodes.get_mut(&at.node) else { return };
-        node.orders.remove(&rank);
         for (dst, log) in image.iter().flat_map(|i| &i.log) {
             node.logs.insert((rank, *dst), log.clone());
         }
@@ -118,7 +137,7 @@ impl World {
         };
         node.disk.insert(key, stored);
         self.say(at, FromNode::Fetched { rank, incarnation, generation });
-        self.try_start(Order { from: None, ..order }, at);
+        self.find(Order { from: None, ..order }, at);
     }
 
     pub fn brought(&mut self, at: Member, to: Member, rank: u32, generation: u32) {

@@ -68,10 +68,7 @@ impl World {
             self.vault.retain(|key, _| key.1 >= oldest);
         }
         self.controller.round = Some(round);
-        if self.random.one_in(6) {
-            let after = self.random.below(700);
-            self.at(after, Event::Fault);
-        }
+        self.fault_nearby(6);
     }
 
     /// A node is told to bring images in.

@@ -1,9 +1,12 @@
 //! Clock, network, faults and checks of a simulated job whose ranks go back together.
 
 use super::controller::Controller;
+use super::reign::Before;
 use super::*;
 use crate::agenda::Agenda;
 use crate::random::Random;
+use crate::reign::{Fate, Journal};
+use eyrie_protocol::recovery::Input;
 
 /// Events after which a run is taken for hung.
 const MOST_EVENTS: u64 = 60_000;
@@ -27,6 +30,15 @@ pub enum Mistake {
     VaultedEarly,
     /// The set before goes from the vault before the next one counts.
     CollectedEarly,
+    /// What the controller decides has effects before it is written down.
+    EffectsUnwritten,
+    /// It is not written down that the planner knew of all processes' end.
+    DownUnwritten,
+    /// A controller knows nothing of the set that the one before it was taking, and takes another
+    /// one of that number.
+    SetForgotten,
+    /// ... of who can come back.
+    ReturnForgotten,
 }
 
 impl Mistake {
@@ -36,6 +48,13 @@ impl Mistake {
     pub const DRAIN: [Mistake; 2] = [Mistake::NotHeld, Mistake::LeavesEarly];
     /// Those with a vault.
     pub const VAULT: [Mistake; 2] = [Mistake::VaultedEarly, Mistake::CollectedEarly];
+    /// Those of controllers and their successors.
+    pub const REIGNS: [Mistake; 4] = [
+        Mistake::EffectsUnwritten,
+        Mistake::DownUnwritten,
+        Mistake::SetForgotten,
+        Mistake::ReturnForgotten,
+    ];
 }
 
 /// What kind of job it is.
@@ -47,12 +66,32 @@ pub enum Kind {
     Vault,
 }
 
+/// What is simulated, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct Job {
+    pub seed: u64,
+    pub kind: Kind,
+    /// Nodes are asked to leave.
+    pub drains: bool,
+    /// It has few ranks and messages, no faults of its own, and its controllers have successors.
+    pub small: bool,
+    pub mistake: Option<Mistake>,
+    pub trace: bool,
+}
+
+impl Job {
+    pub fn of(seed: u64, kind: Kind) -> Job {
+        Job { seed, kind, drains: false, small: false, mistake: None, trace: false }
+    }
+}
+
 /// What a run came to.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     pub events: u64,
     pub faults: u64,
     pub node_deaths: u64,
+    pub controllers: u64,
     pub sets: u64,
     pub void: u64,
     pub roll_backs: u64,
@@ -69,6 +108,7 @@ impl Report {
         self.events += other.events;
         self.faults += other.faults;
         self.node_deaths += other.node_deaths;
+        self.controllers += other.controllers;
         self.sets += other.sets;
         self.void += other.void;
         self.roll_backs += other.roll_backs;
@@ -82,16 +122,18 @@ impl Report {
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Report { events, faults, node_deaths, sets, void, roll_backs, .. } = self;
-        let Report { beginnings, rounds, unvaulted, left, .. } = self;
+        let Report { beginnings, rounds, unvaulted, left, controllers, .. } = self;
         write!(
             f,
-            "{events} events, {faults} faults, {node_deaths} nodes lost, {sets} sets, {void} void, \
-             {roll_backs} times all back, {beginnings} of them to the beginning, {rounds} rounds, \
-             {unvaulted} images read out of the vault, {left} nodes left"
+            "{events} events, {faults} faults, {node_deaths} nodes lost, {controllers} controllers \
+             lost, {sets} sets, {void} void, {roll_backs} times all back, {beginnings} of them to \
+             the beginning, {rounds} rounds, {unvaulted} images read out of the vault, {left} \
+             nodes left"
         )
     }
 }
 
+#[derive(Clone)]
 pub(super) struct World {
     pub now: u64,
     pub random: Random,
@@ -115,6 +157,20 @@ pub(super) struct World {
     pub messages: u64,
     pub next_epoch: u64,
     pub next_node: u32,
+    /// What the controller says in this turn, and tells the planner.
+    pub turn: Vec<(u32, ToNode)>,
+    pub plans: Vec<Input>,
+    pub journal: Option<Journal<Controller>>,
+    /// It dies at this step of its next turn; it is dead.
+    pub fate: Option<Fate>,
+    pub dead: bool,
+    /// Its connections, by node, and how many there were.
+    pub lines: BTreeMap<u32, u64>,
+    pub lines_made: u64,
+    /// How things stood before the turn that is going to be lost.
+    pub before: Option<Box<Before>>,
+    /// Whether it decided something in what happened last, if that was its turn.
+    pub decided: Option<bool>,
     faults_left: u64,
     wrong: Option<String>,
     pub over: bool,
@@ -124,39 +180,29 @@ pub(super) struct World {
 }
 
 /// Runs the simulation of a seed.
-pub fn run(seed: u64, kind: Kind, mistake: Option<Mistake>, trace: bool) -> Result<Report, String> {
-    World::new(seed, kind, mistake, trace).run()
-}
-
-/// The same where nodes are asked to leave.
-pub fn run_drain(
-    seed: u64,
-    kind: Kind,
-    mistake: Option<Mistake>,
-    trace: bool,
-) -> Result<Report, String> {
-    let mut world = World::new(seed, kind, mistake, trace);
-    let first = 100 + world.random.below(3000);
-    world.at(first, Event::Drain);
-    world.run()
+pub fn run(job: Job) -> Result<Report, String> {
+    World::new(job).run()
 }
 
 impl World {
-    fn new(seed: u64, kind: Kind, mistake: Option<Mistake>, trace: bool) -> World {
+    pub fn new(job: Job) -> World {
+        let Job { seed, kind, small, mistake, trace, .. } = job;
         let mut random = Random::new(seed);
-        let ranks = 2 + random.below(4) as usize;
+        let ranks = 2 + random.below(if small { 1 } else { 4 }) as usize;
         let bears = (kind == Kind::Vault).then(|| 1 + random.below(2));
-        let nodes = 2 + random.below(3) as u32 + bears.unwrap_or(0) as u32;
-        let most = 20 + random.below(100);
+        let nodes = 2 + random.below(if small { 2 } else { 3 }) as u32;
+        let nodes = nodes + bears.unwrap_or(0) as u32;
+        // Small ones have time for a set, too.
+        let (least, most) = if small { (40, 10) } else { (0, 20 + random.below(100)) };
         let mut plan = vec![vec![0; ranks]; ranks];
         for (src, row) in plan.iter_mut().enumerate() {
             for (dst, count) in row.iter_mut().enumerate().filter(|(dst, _)| *dst != src) {
-                *count = random.below(most) as usize + dst % 2;
+                *count = least + random.below(most) as usize + dst % 2;
             }
         }
         let map = (0..ranks as u32).map(|r| r % nodes).collect();
-        let every = 200 + random.below(800);
-        let faults_left = random.below(6);
+        let every = if small { 100 } else { 200 } + random.below(if small { 50 } else { 800 });
+        let faults_left = if small { 0 } else { random.below(6) };
         let mut world = World {
             now: 0,
             mistake,
@@ -173,6 +219,15 @@ impl World {
             messages: 0,
             next_epoch: 1,
             next_node: 0,
+            turn: Vec::new(),
+            plans: Vec::new(),
+            journal: None,
+            fate: None,
+            dead: false,
+            lines: BTreeMap::new(),
+            lines_made: 0,
+            before: None,
+            decided: None,
             faults_left,
             wrong: None,
             over: false,
@@ -186,9 +241,18 @@ impl World {
             world.join(node >= nodes);
         }
         world.begin();
+        world.end_turn(None);
+        if small || world.random.one_in(2) {
+            let planner = world.controller.planner.clone();
+            world.journal = Some(Journal::new(&world.controller, planner));
+        }
         world.at(200, Event::Schedule);
         let first = 100 + world.random.below(3000);
         world.at(first, Event::Fault);
+        if job.drains {
+            let first = 100 + world.random.below(3000);
+            world.at(first, Event::Drain);
+        }
         world
     }
 
@@ -215,25 +279,37 @@ impl World {
         self.wrong.get_or_insert(why);
     }
 
-    fn run(mut self) -> Result<Report, String> {
-        while let Some((time, event)) = self.agenda.next() {
-            self.now = time;
-            self.report.events += 1;
-            self.happen(event);
-            if let Some(why) = self.wrong {
-                return Err(why);
-            }
-            if self.over {
-                return self.check_end().map(|()| self.report);
-            }
-            if self.report.events > MOST_EVENTS {
-                return Err(String::from("hung"));
+    pub fn run(mut self) -> Result<Report, String> {
+        loop {
+            if let Some(ended) = self.advance() {
+                return ended.map(|()| self.report);
             }
         }
-        Err(String::from("nothing happens any more"))
     }
 
-    fn happen(&mut self, event: Event) {
+    /// Lets the next thing happen. How the run ended, if it did.
+    pub fn advance(&mut self) -> Option<Result<(), String>> {
+        let Some((time, event)) = self.agenda.next() else {
+            return Some(Err(String::from("nothing happens any more")));
+        };
+        self.now = time;
+        self.report.events += 1;
+        self.take(event);
+        if let Some(why) = self.wrong.take() {
+            return Some(Err(why));
+        }
+        if self.over {
+            return Some(self.check_end());
+        }
+        (self.report.events > MOST_EVENTS).then(|| Err(String::from("hung")))
+    }
+
+    /// What is going to happen next.
+    pub fn coming(&self) -> Option<&Event> {
+        self.agenda.peek()
+    }
+
+    pub fn happen(&mut self, event: Event) {
         match event {
             Event::Arrive(packet) => self.arrive(packet),
             Event::Step { node, rank, incarnation } => self.step(node, rank, incarnation),
@@ -254,14 +330,18 @@ impl World {
             Event::Fault => self.fault(),
             Event::Join => self.join_late(),
             Event::Drain => self.drain(),
+            Event::Call { node } => self.call(node),
+            Event::Reign => self.reign(),
+            Event::Rejoined { deaths } if deaths == self.report.controllers => self.rejoined(),
+            Event::Rejoined { .. } => {}
         }
     }
 
     /// Packets of one node to another, or to or from the controller, keep their order.
     pub fn send(&mut self, packet: Packet) {
         let lane = match &packet {
-            Packet::ToNode(node, _) => (None, Some(*node)),
-            Packet::FromNode(member, _) => (Some(member.node), None),
+            Packet::ToNode { node, .. } => (None, Some(*node)),
+            Packet::FromNode { node, .. } => (Some(*node), None),
             Packet::Peer { from, to, .. } => (Some(from.node), Some(to.node)),
         };
         let slow = if self.random.one_in(30) { 600 } else { 30 };
@@ -274,8 +354,8 @@ impl World {
 
     fn arrive(&mut self, packet: Packet) {
         match packet {
-            Packet::ToNode(node, said) => self.node_hears(node, said),
-            Packet::FromNode(member, said) => self.controller_hears(member, said),
+            Packet::ToNode { node, line, frame } => self.frame_for_node(node, line, frame),
+            Packet::FromNode { node, line, frame } => self.frame_of_node(node, line, frame),
             Packet::Peer { from, to, channel, said } => self.peer_hears(from, to, channel, said),
         }
     }
@@ -286,7 +366,16 @@ impl World {
         self.next_epoch += 1;
         self.trace(|| format!("{member} joins"));
         self.nodes.insert(member.node, Node::new(member, self.plan.len()));
+        self.connect(member.node);
         self.joined(member, spare);
+    }
+
+    /// Something delicate begins: once in `n` times a fault comes soon.
+    pub fn fault_nearby(&mut self, n: u64) {
+        if self.faults_left > 0 && self.random.one_in(n) {
+            let after = self.random.below(700);
+            self.at(after, Event::Fault);
+        }
     }
 
     fn fault(&mut self) {
@@ -295,7 +384,8 @@ impl World {
         }
         self.faults_left -= 1;
         self.report.faults += 1;
-        match self.random.below(8) {
+        match self.random.below(if self.journal.is_some() { 12 } else { 8 }) {
+            8.. => self.kill_controller(),
             0..=2 => self.kill_rank(),
             3..=4 => self.kill_node(),
             5 => {
@@ -314,22 +404,46 @@ impl World {
     }
 
     fn kill_rank(&mut self) {
+        let all = self.processes();
+        let Some(victim) = self.random.pick(&all) else { return };
+        self.kill_process(victim);
+    }
+
+    /// Kills this rank, if it runs.
+    pub fn kill_this_rank(&mut self, rank: u32) -> bool {
+        let victim = self.processes().into_iter().find(|p| p.1 == rank);
+        victim.map(|victim| self.kill_process(victim)).is_some()
+    }
+
+    /// Ranks that run: where each is, and its incarnation.
+    fn processes(&self) -> Vec<(Member, u32, u32)> {
         let live = |n: &Node| {
             let procs = n.procs.iter().filter(|p| !p.1.done);
             procs.map(|(rank, p)| (n.own, *rank, p.incarnation)).collect::<Vec<_>>()
         };
-        let all: Vec<_> = self.nodes.values().flat_map(live).collect();
-        let Some((at, rank, incarnation)) = self.random.pick(&all) else { return };
+        self.nodes.values().flat_map(live).collect()
+    }
+
+    fn kill_process(&mut self, (at, rank, incarnation): (Member, u32, u32)) {
         self.trace(|| format!("FAULT rank {rank} on {at} dies"));
         if let Some(node) = self.nodes.get_mut(&at.node) {
             node.procs.remove(&rank);
         }
-        self.send(Packet::FromNode(at, FromNode::Died { rank, incarnation }));
+        self.say(at, FromNode::Died { rank, incarnation });
     }
 
     fn kill_node(&mut self) {
         let all: Vec<Member> = self.nodes.values().map(|n| n.own).collect();
-        let Some(member) = self.random.pick(&all).filter(|m| self.some_stay(&[*m])) else { return };
+        if let Some(member) = self.random.pick(&all) {
+            self.kill_this_node(member);
+        }
+    }
+
+    /// Kills this node, if it is not the last one.
+    pub fn kill_this_node(&mut self, member: Member) -> bool {
+        if !self.nodes.contains_key(&member.node) || !self.some_stay(&[member]) {
+            return false;
+        }
         self.trace(|| format!("FAULT {member} dies"));
         self.nodes.remove(&member.node);
         self.losses += 1;
@@ -340,6 +454,7 @@ impl World {
             let after = 500 + self.random.below(3000);
             self.at(after, Event::Join);
         }
+        true
     }
 
     fn damage(&mut self) {
