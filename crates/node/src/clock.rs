@@ -40,10 +40,11 @@ mod tests {
 
     #[test]
     fn it_goes_on_as_other_clocks_do() {
-        let (moment, begun) = (Moment::now(), Instant::now());
+        let begun = Instant::now();
+        let moment = Moment::now();
         assert!(moment.boot.is_some());
         std::thread::sleep(Duration::from_millis(20));
-        let (passed, most) = (moment.elapsed(), begun.elapsed());
-        assert!(passed >= Duration::from_millis(20) && passed <= most + Duration::from_millis(20));
+        let passed = moment.elapsed();
+        assert!(passed >= Duration::from_millis(20) && passed <= begun.elapsed());
     }
 }
