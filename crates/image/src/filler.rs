@@ -129,6 +129,9 @@ impl Filler {
     /// Fills it to the end.
     pub fn run(mut self, keeper: Keeper) {
         let result = self.fill_all();
+        // One that has died is filled no further.
+        let filled = |target: &Target| target.next >= self.wanted.len();
+        let whole = result.is_ok() && self.targets.first().is_some_and(filled);
         if result.is_err() {
             self.kill();
         }
@@ -139,6 +142,7 @@ impl Filler {
         progress.filled.all = self.begun.elapsed();
         progress.filled.faults = self.faults;
         progress.failure = result.err();
+        progress.whole = whole;
         progress.over = true;
         self.shared.changed.notify_all();
     }

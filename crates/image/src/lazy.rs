@@ -59,6 +59,8 @@ pub(crate) struct Progress {
     /// Someone waits for the end.
     pub haste: bool,
     pub over: bool,
+    /// All of its memory came.
+    pub whole: bool,
     pub failure: Option<RestoreError>,
 }
 
@@ -107,6 +109,11 @@ impl Filling {
     /// Whether all its memory is in, or it has died.
     pub fn is_over(&self) -> bool {
         lock(&self.shared.progress).over
+    }
+
+    /// Whether all its memory is in.
+    pub fn is_whole(&self) -> bool {
+        lock(&self.shared.progress).whole
     }
 
     /// Waits until it is over; hurries it if `now`. An error means that the process was killed.

@@ -22,13 +22,17 @@ fn stdio() -> [OwnedFd; 3] {
 }
 
 fn lazily(image: &Path, limit: Duration) -> Restored {
+    lazily_from(0, image, limit)
+}
+
+fn lazily_from(lazy_from: u64, image: &Path, limit: Duration) -> Restored {
     let spec = RestoreSpec {
         image,
         restorer: restorer(),
         stdio: stdio(),
         segments: vec![],
         start_stopped: false,
-        options: RestoreOptions { lazy: Some(limit), ..RestoreOptions::default() },
+        options: RestoreOptions { lazy: Some(limit), lazy_from, ..RestoreOptions::default() },
     };
     restore_lazily(spec).unwrap_or_else(|e| panic!("{e}"))
 }
@@ -173,7 +177,7 @@ fn it_runs_at_once_and_a_freeze_waits_for_the_rest() {
     assert!(!filling.is_over());
     let next = folder.path().join("next");
     checkpoint(process.pid, &next).unwrap();
-    assert!(filling.is_over());
+    assert!(filling.is_over() && filling.is_whole());
     let filled = filling.wait(false).unwrap();
     assert!(filled.hot < filled.all);
     drop(process);
@@ -201,10 +205,29 @@ fn one_that_is_killed_meanwhile_leaves_nothing() {
         std::thread::sleep(Duration::from_millis(round * 3));
         process.kill();
         let begun = Instant::now();
-        println!("{:?}", restored.filling.unwrap().wait(false).unwrap());
-        assert!(begun.elapsed() < LONG / 2);
+        let filling = restored.filling.unwrap();
+        while !filling.is_over() {
+            assert!(begun.elapsed() < LONG / 2);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!filling.is_whole());
+        println!("{:?}", filling.wait(false).unwrap());
         assert_eq!(children_named("m-killed"), []);
     }
+}
+
+#[test]
+fn what_is_not_worth_it_comes_first() {
+    if !may() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = start_moving(folder.path(), "m-small", &["1000000", "alone"]);
+    let image = folder.path().join("image");
+    image_of(&mut process, &image);
+    let restored = lazily_from(1 << 40, &image, LONG);
+    drop(Process::of(restored.pid));
+    assert!(restored.filling.is_none() && restored.why_not_lazy.is_none());
 }
 
 /// Damage that comes after the image was opened: the process must not go on with anything else.

@@ -27,7 +27,7 @@ def said(job, text):
 
 
 def test_a_rank_with_much_memory_runs_before_all_of_it_is_there():
-    """Killed again while it comes, it has all of it before it runs."""
+    """It is killed again, which may be while it comes."""
     if os.geteuid():
         raise NotRun("whoever fills another process's memory must be root")
     code, want, err = run_to_end(HEAT)

@@ -179,14 +179,13 @@ impl Agent {
 
 /// Whether a process died before all of its memory was there.
 fn is_in_part(filling: Filling, rank: u32, pid: libc::pid_t) -> bool {
-    if !filling.is_over() {
-        return true;
-    }
-    let filled = filling.wait(false);
-    if let Err(error) = &filled {
+    let whole = filling.is_whole();
+    if filling.is_over()
+        && let Err(error) = filling.wait(false)
+    {
         tracing::warn!(rank, pid, %error, "it was ended, as its memory did not come");
     }
-    filled.is_err()
+    !whole
 }
 
 pub(crate) fn check_image(

@@ -542,7 +542,8 @@ impl Agent {
             r.end_search();
             // One whose number the next one is to have must not be touched any more by then.
             let standing = r.standing.take().map(halt::Standing::called_off);
-            *r = Rank { deaths: r.deaths, freezing: r.freezing, standing, ..Rank::new() };
+            let (deaths, freezing, half_filled) = (r.deaths, r.freezing, r.half_filled);
+            *r = Rank { deaths, freezing, half_filled, standing, ..Rank::new() };
         }
     }
 
