@@ -331,10 +331,15 @@ mod tests {
             "lzcnt" => "abm".to_owned(),
             other => other.to_owned(),
         };
-        for Feature(name, ..) in &FEATURES {
+        // Where these have faults the kernel does not show them; programs find them all the same.
+        let hidden = ["rdseed"];
+        let differ = |name: &&str| {
             let ours = found.features.iter().any(|f| f == name.as_bytes());
-            assert_eq!(ours, flags.contains(&renamed(name).as_str()), "{name}");
-        }
+            let shown = flags.contains(&renamed(name).as_str());
+            ours != shown && !(ours && hidden.contains(name))
+        };
+        let names = FEATURES.iter().map(|Feature(name, ..)| *name);
+        assert_eq!(names.filter(differ).collect::<Vec<_>>(), Vec::<&str>::new());
     }
 
     #[test]
