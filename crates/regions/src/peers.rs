@@ -11,7 +11,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ffi::{c_int, c_void};
 use std::fmt;
-use std::io;
 use std::rc::Rc;
 
 /// Takes the greatest of each of these numbers over all processes, in place; 0: done. All
@@ -157,12 +156,14 @@ impl Peers {
     }
 
     /// Does something with files that no image is to be taken in the middle of. No other process is
-    /// asked anything meanwhile.
-    pub fn undisturbed<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        match &self.inputs {
-            Some(inputs) => inputs::undisturbed(inputs.as_ref(), work),
-            None => work(),
-        }
+    /// asked anything meanwhile, and nothing is recorded.
+    pub fn undisturbed<T>(
+        &self,
+        work: impl FnOnce() -> Result<T, RegionsError>,
+    ) -> Result<T, RegionsError> {
+        let Some(inputs) = &self.inputs else { return work() };
+        let done = inputs::undisturbed(inputs.as_ref(), || Ok(work()));
+        done.unwrap_or_else(|error| Err(RegionsError::Use(error.to_string())))
     }
 
     /// What this process found out, as it found it out when it did that first.

@@ -99,9 +99,7 @@ impl Session {
     /// Ends a restore, which went well if it did at all processes.
     pub fn end_restore(&mut self, success: bool) -> Result<(), RegionsError> {
         let Some(restored) = self.restoring.take() else { return misuse("no restore was begun") };
-        for path in &restored.files {
-            store::remove(path)?;
-        }
+        restored.files.iter().for_each(|path| self.tidied(store::remove(path)));
         let failed = "the program says that it could not restore its checkpoint";
         self.peers.all(if success { Ok(()) } else { misuse(failed) })?;
         let Restoring { label, protected, flushed, .. } = restored;

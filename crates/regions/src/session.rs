@@ -16,7 +16,6 @@ use crate::restart::Restoring;
 use crate::{guard, inputs, steps, store};
 use eyrie_vault::disk;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
@@ -121,10 +120,13 @@ impl Session {
         };
         let looks = apart.as_ref().map_or(peers.leads(), |apart| apart.leads(peers.rank));
         let gone = apart.as_ref().map(|apart| apart.gone(&peers)).unwrap_or_default();
-        // Who does it again has files there that others count on.
-        let prepared = match peers.repeats() {
-            true => Ok(0),
-            false => steps::prepare(&config, &folder, &peers, (looks, &gone)),
+        let prepared = if peers.repeats() {
+            // Who does it again has files there that others count on, or is on another node. What
+            // cannot be made is missed when something is written.
+            steps::make(&config, &folder).ok();
+            Ok(0)
+        } else {
+            peers.undisturbed(|| steps::prepare(&config, &folder, &peers, (looks, &gone)))
         };
         let mut life = [i64::from(peers.all(prepared)?)];
         peers.most(&mut life)?;
@@ -241,7 +243,9 @@ impl Session {
             return Ok(());
         }
         let domain = self.config.domain.clone().unwrap_or_else(apart::host);
-        let token = self.run.wrapping_add(u64::from(self.serial)).cast_signed();
+        // None that was used before, also when the handle was opened: marks may be left of that.
+        let number = u64::from(self.serial).saturating_add(1);
+        let token = self.run.wrapping_add(number).cast_signed();
         let folders = &self.config.folders;
         let (apart, _) = apart::survey(&self.peers, &self.folder, folders, (token, domain))?;
         self.apart = Some(apart);
@@ -309,12 +313,10 @@ impl Session {
         let Some(writing) = self.writing.take() else { return misuse("no checkpoint was begun") };
         let (label, files) = (writing.label.clone(), writing.files.clone());
         let (written, held) = self.finish(writing, success);
-        for (_, path) in files {
-            store::remove(&path)?;
-        }
+        files.iter().for_each(|(_, path)| self.tidied(store::remove(path)));
         let path = store::parts(&self.folder).join(label.to_string());
         if let Err(error) = self.peers.all(written) {
-            store::remove(&path)?;
+            self.tidied(store::remove(&path));
             return Err(error);
         }
         let flush = self.config.persistent.is_some()
@@ -326,20 +328,24 @@ impl Session {
         let surplus = kept.len().saturating_sub(self.config.keep);
         kept.drain(..surplus);
         if !self.config.vaulted() && !flush {
-            return self.trim(&label.name);
+            self.trim(&label.name);
+            return Ok(());
         }
         let keep: Vec<(i64, Stamp)> = kept.iter().map(|k| (k.version, k.stamp)).collect();
         let (config, ranks, of) = (self.config.clone(), self.peers.ranks, label.clone());
         // What goes through MPI is done by the thread that called: no other one may.
-        let together = self.protect_together(&label, &keep, held);
+        let together = self.protect_together(&label, &keep, held.as_deref());
         let alone = self.apart.is_none();
+        let held = held.filter(|_| flush);
+        let calm = held.is_some();
         let secure = move || {
-            let secured =
-                steps::secure(&config, (&of, ranks), &path, flush, alone.then_some(&keep));
+            let part = (path.as_path(), held.as_deref());
+            let secured = steps::secure(&config, (&of, ranks), part, flush, alone.then_some(&keep));
             together.and(secured)
         };
         if !self.config.background {
-            return self.settle(&label, flush, secure());
+            let done = if calm { self.peers.undisturbed(secure) } else { secure() };
+            return self.settle(&label, flush, done);
         }
         let thread = (flush || self.apart.is_some() || self.peers.leads()).then(|| {
             let thread = thread::Builder::new().name("eyrie-regions".into()).spawn(secure);
@@ -354,12 +360,12 @@ impl Session {
         &self,
         label: &Label,
         keep: &[(i64, Stamp)],
-        held: Option<Vec<u8>>,
+        held: Option<&[u8]>,
     ) -> Result<(), RegionsError> {
         match &self.apart {
             Some(apart) if self.config.vaulted() => {
                 let own = (&self.config, self.folder.as_path());
-                let done = apart::protect((&self.peers, apart), own, label, keep, held.as_deref());
+                let done = apart::protect((&self.peers, apart), own, label, keep, held);
                 // An image of all processes may have been taken in the middle of that.
                 let again = done.is_err() && guard::repeats(&self.config, label);
                 let mut any = [i64::from(again)];
@@ -381,10 +387,17 @@ impl Session {
             return (misuse("the program says that it could not write its checkpoint"), None);
         }
         let done = failed.map_or(Ok(()), Err);
-        let done =
-            done.and_then(|()| steps::finish(&mut writer, &files, (&label, self.peers.ranks)));
+        let done = done.and_then(|()| {
+            let of = (&label, self.peers.ranks);
+            self.peers.undisturbed(|| steps::finish(&mut writer, &files, of))
+        });
         if let (Ok(()), Some(bytes)) = (&done, writer.held()) {
             return (self.store(&label, &bytes), Some(bytes));
+        }
+        if self.holds() {
+            // Also if there is one in the folder: what was done with a part that was held cannot be
+            // done with that, and `Peers::all` says so.
+            return (done, None);
         }
         // An image of this process may have been taken in the middle of that, and it may be there.
         let there = || store::has(&store::parts(&self.folder), &label);
@@ -397,12 +410,11 @@ impl Session {
         let parts = store::parts(&self.folder);
         let path = parts.join(label.to_string());
         let written = self.peers.undisturbed(|| {
-            store::make(&parts).map_err(|error| io::Error::other(error.to_string()))?;
-            part::store(&path, bytes)
+            store::make(&parts)?;
+            part::store(&path, bytes).map_err(file("write", &path))
         });
         // Who does it again had it there; what is done with it, is done with what is in memory.
-        let written = if self.peers.repeats() { Ok(()) } else { written };
-        written.map_err(file("write", &path))
+        if self.peers.repeats() { Ok(()) } else { written }
     }
 
     /// Waits for what is left to a thread, and says how it went, at all processes.
@@ -431,12 +443,25 @@ impl Session {
         if let Some(kept) = kept.iter_mut().find(|k| k.stamp == label.stamp) {
             (kept.protected, kept.flushed) = (self.config.vaulted(), flushed);
         }
-        self.trim(&label.name)
+        self.trim(&label.name);
+        Ok(())
+    }
+
+    /// What was to be removed is not needed any more, and is looked at again later: no reason to
+    /// fail, which this process would do alone, and not as before when it does it again.
+    pub(crate) fn tidied(&self, done: Result<(), RegionsError>) {
+        if let Err(error) = done {
+            note(self.peers.rank, &error.to_string());
+        }
+    }
+
+    fn trim(&self, name: &str) {
+        self.tidied(self.peers.undisturbed(|| self.remove_surplus(name)));
     }
 
     /// Removes this process's parts that are in the vault now, or too old. Later ones are there if
     /// the process was restored from an image of itself, and will be kept when it gets there.
-    fn trim(&self, name: &str) -> Result<(), RegionsError> {
+    fn remove_surplus(&self, name: &str) -> Result<(), RegionsError> {
         let kept = self.kept.get(name).map(Vec::as_slice).unwrap_or_default();
         let now = kept.iter().map(|k| k.stamp.order).max().unwrap_or(i64::MAX);
         let is = |label: &Label, k: &&Kept| (k.version, k.stamp) == (label.version, label.stamp);

@@ -3,10 +3,16 @@
 use crate::config::Config;
 use crate::error::{RegionsError, file, part};
 use crate::label::{Label, Stamp};
-use crate::part::Writer;
+use crate::part::{self, Writer};
 use crate::peers::Peers;
 use crate::{guard, store};
 use std::path::{Path, PathBuf};
+
+/// Makes the folders into which this process writes, if they are not there.
+pub fn make(config: &Config, folder: &Path) -> Result<(), RegionsError> {
+    let own = [store::parts(folder), store::files(folder)];
+    own.iter().chain(&config.persistent).try_for_each(|place| store::make(place))
+}
 
 /// Makes this process's place ready. Returns how many runs there were before, as far as it knows.
 /// `looks`: into the vault, too; `gone`: processes that are on other nodes now.
@@ -17,8 +23,8 @@ pub fn prepare(
     (looks, gone): (bool, &[u32]),
 ) -> Result<u32, RegionsError> {
     let mut seen = Vec::new();
+    make(config, folder)?;
     for place in [store::parts(folder), store::files(folder)] {
-        store::make(&place)?;
         store::clean(&place, peers.rank)?;
         gone.iter().try_for_each(|rank| store::clean(&place, *rank))?;
     }
@@ -26,7 +32,6 @@ pub fn prepare(
         seen.extend(store::list(&store::parts(folder))?);
     }
     if let Some(folder) = &config.persistent {
-        store::make(folder)?;
         store::clean(folder, peers.rank)?;
         seen.extend(store::list(folder)?);
     }
@@ -51,20 +56,28 @@ pub fn finish(
 }
 
 /// Protects what all processes have written: one does it for all, if that is how it is done (`keep`
-/// says which checkpoints stay then). Each brings its part to the second level.
+/// says which checkpoints stay then). Each brings its part to the second level: from memory, where
+/// that holds it, as its file may be on another node.
 pub fn secure(
     config: &Config,
     (label, ranks): (&Label, u32),
-    path: &Path,
+    (path, held): (&Path, Option<&[u8]>),
     flush: bool,
     keep: Option<&Vec<(i64, Stamp)>>,
 ) -> Result<(), RegionsError> {
     let again = || guard::repeats(config, label);
-    // Each may fail because an image of this process was taken in the middle of it.
+    // Each may fail because an image of this process was taken in the middle of it; not what is
+    // done with bytes that are held: whether those were stored before is told by what is recorded.
     if let (Some(folder), true) = (&config.persistent, flush) {
-        let copied = store::copy(path, folder, label);
-        if copied.is_err() && !store::has(folder, label) && !again() {
-            return copied;
+        if let Some(bytes) = held {
+            let to = folder.join(label.to_string());
+            store::make(folder)?;
+            part::store(&to, bytes).map_err(file("write", &to))?;
+        } else {
+            let copied = store::copy(path, folder, label);
+            if copied.is_err() && !store::has(folder, label) && !again() {
+                return copied;
+            }
         }
     }
     if let Some(keep) = keep.filter(|_| config.vaulted() && label.rank == 0 && !again()) {

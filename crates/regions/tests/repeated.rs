@@ -148,6 +148,20 @@ fn killed_and_its_folder_lost() {
 }
 
 #[test]
+fn killed_and_its_folder_lost_where_nobody_makes_parity() {
+    for call in (2..60).step_by(3) {
+        let home = tempfile::tempdir().unwrap();
+        let own = folder(home.path(), 2);
+        let option = |rank| format!("folders={};vault=local", folder(home.path(), rank).display());
+        let options: Vec<String> = (0..RANKS).map(option).collect();
+        let lost = || fs::remove_dir_all(&own).unwrap_or_default();
+        let calls: &[u64] = &[call];
+        let (done, _) = repeated(&options, (2, calls), lost, work);
+        assert!(done.iter().flatten().all(Result::is_ok), "at {call}: {done:?}");
+    }
+}
+
+#[test]
 fn killed_and_on_a_node_that_has_a_folder_of_its_own() {
     let mut call = 3;
     while killed_at(&[call], 3, Fate::Other) {

@@ -110,6 +110,20 @@ impl Mirrored {
         Ok(if dropped.term > term { Now::Later } else { Now::Own(dropped) })
     }
 
+    /// What the folder is now. An empty one is so for one process at a time, of those that may come
+    /// to a node together: as long as what is returned with it is there.
+    fn alone(&self) -> io::Result<(Now, Option<File>)> {
+        let now = self.now()?;
+        if !matches!(now, Now::Empty) {
+            return Ok((now, None));
+        }
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
+        let lock = File::open(&self.path)?;
+        // Where folders cannot be locked it is looked at once more, at least.
+        while lock.lock().is_err_and(|error| error.kind() == io::ErrorKind::Interrupted) {}
+        Ok((self.now()?, Some(lock)))
+    }
+
     /// Does to the folder what was done in memory; `may`, with its numbers of generations that were
     /// dropped: whether that is still to be done.
     fn mirror(
@@ -118,23 +132,26 @@ impl Mirrored {
         work: impl FnOnce(&Dropped) -> io::Result<()>,
     ) -> io::Result<()> {
         let refuse = |why: &str| Err(io::Error::other(format!("{} {why}", self.path.display())));
-        let done = inputs::undisturbed(self.inputs.as_ref(), || match self.now()? {
-            Now::Other => refuse("is another node's folder now"),
-            Now::Later => refuse("was written to by another process since"),
-            Now::Own(dropped) => {
-                if may(&dropped) {
-                    work(&dropped)
-                } else {
-                    Ok(())
+        let done = inputs::undisturbed(self.inputs.as_ref(), || {
+            // Let go of when all is done.
+            let (now, _lock) = self.alone()?;
+            match now {
+                Now::Other => refuse("is another node's folder now"),
+                Now::Later => refuse("was written to by another process since"),
+                Now::Own(dropped) => {
+                    if may(&dropped) {
+                        work(&dropped)
+                    } else {
+                        Ok(())
+                    }
                 }
-            }
-            Now::Empty => {
-                DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
-                for name in [DROPPED, IDENTITY] {
-                    let bytes = self.memory.get(name);
-                    bytes.map_or(Ok(()), |bytes| part::store(&self.path.join(name), bytes))?;
+                Now::Empty => {
+                    for name in [DROPPED, IDENTITY] {
+                        let bytes = self.memory.get(name);
+                        bytes.map_or(Ok(()), |bytes| part::store(&self.path.join(name), bytes))?;
+                    }
+                    work(&Dropped::default())
                 }
-                work(&Dropped::default())
             }
         });
         // What a process does for the second time was done, or is not to be done any more.
@@ -143,6 +160,20 @@ impl Mirrored {
 
     fn committed(&self, generation: u64) -> bool {
         self.path.join(files::commit(generation)).exists()
+    }
+
+    /// Before a commit is written: a folder that was lost since the generation's files were gets
+    /// them again, as they are what others count on.
+    fn complete(&self, name: &str) -> io::Result<()> {
+        let Some((generation, "commit")) = files::parse(name) else { return Ok(()) };
+        let all = [files::data(generation), files::parity(generation), files::prepared(generation)];
+        for name in all {
+            let path = self.path.join(&name);
+            if let (Some(bytes), false) = (self.memory.get(&name), path.exists()) {
+                part::store(&path, bytes)?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes a file to the folder.
@@ -154,6 +185,7 @@ impl Mirrored {
         };
         self.mirror(open, |dropped| {
             if name != DROPPED {
+                self.complete(name)?;
                 return part::store(&self.path.join(name), bytes);
             }
             let Some(mut own) = self.held::<Dropped>(DROPPED) else { return Ok(()) };
@@ -272,5 +304,81 @@ impl Disk for Mirrored {
         let seen = there.into_iter().filter(|name| !self.hidden(name));
         let all: BTreeSet<String> = seen.chain(self.memory.keys().cloned()).collect();
         Ok(all.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::RegionsError;
+    use eyrie_vault::layout::Place;
+    use eyrie_vault::member::{Member, MemberError};
+
+    /// Of a process that does nothing for the second time.
+    struct First;
+
+    impl Inputs for First {
+        fn settle(&self, own: &[u8]) -> Result<Vec<u8>, RegionsError> {
+            Ok(own.to_vec())
+        }
+
+        fn repeats(&self) -> bool {
+            false
+        }
+
+        fn diverge(&self, why: &str) {
+            panic!("{why}");
+        }
+
+        fn undisturbed(&self, work: &mut dyn FnMut()) {
+            work();
+        }
+    }
+
+    fn made(path: &Path, node: u32) -> Result<Member<Mirrored>, MemberError> {
+        let scheme = "rs:2+1".parse().unwrap();
+        let places = (0..3).map(Place::of).collect();
+        let identity = Identity { vault: [7; 16], node, scheme, places };
+        let mut disk = Mirrored::new(path, Rc::new(First));
+        disk.tell(None)?;
+        disk.becomes(&identity);
+        Member::create(disk, identity)
+    }
+
+    #[test]
+    fn what_was_stored_in_a_folder_that_is_lost_is_stored_again_before_its_commit() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("vault");
+        let mut disk = made(&path, 1).unwrap().disk;
+        disk.write_at("gen-3.data", 0, b"data").unwrap();
+        disk.sync("gen-3.data").unwrap();
+        disk.replace("gen-3.prepared", b"prepared").unwrap();
+        fs::remove_dir_all(&path).unwrap();
+        disk.replace("gen-3.commit", b"commit").unwrap();
+        let names = Folder::open(&path).unwrap().names().unwrap();
+        let all = [DROPPED, "gen-3.commit", "gen-3.data", "gen-3.prepared", IDENTITY];
+        assert_eq!(names, all);
+        assert_eq!(fs::read(path.join("gen-3.data")).unwrap(), b"data");
+    }
+
+    #[test]
+    fn of_those_who_come_to_an_empty_folder_together_one_becomes_its_member() {
+        for _ in 0..20 {
+            let home = tempfile::tempdir().unwrap();
+            let path = home.path().join("vault");
+            let became: Vec<u32> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..3)
+                    .map(|node| {
+                        let path = &path;
+                        scope.spawn(move || made(path, node).is_ok().then_some(node))
+                    })
+                    .collect();
+                threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
+            });
+            let there: Identity = record(&path.join(IDENTITY)).unwrap().unwrap();
+            assert_eq!(became, [there.node]);
+            let files = Folder::open(&path).unwrap().names().unwrap();
+            assert_eq!(files.len(), 2, "{files:?}");
+        }
     }
 }

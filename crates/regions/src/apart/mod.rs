@@ -102,23 +102,28 @@ pub fn survey(
     let token = format!("{MARK}{run:016x}.");
     let place = store::files(folder);
     let mark = place.join(format!("{token}{}", peers.rank));
-    let marked = store::make(&place)
-        .and_then(|()| fs::write(&mark, b"").map_err(file("write into", &place)));
+    let marked = store::make(&place).and_then(|()| {
+        peers.undisturbed(|| fs::write(&mark, b"").map_err(file("write into", &place)))
+    });
     // Where a process repeats itself its mark is not needed any more.
     peers.all(marked.or_else(|error| if peers.repeats() { Ok(()) } else { Err(error) }))?;
-    let here = marks(folder, &token);
-    let seen: usize =
-        folders.iter().map(|f| marks(f.as_ref(), &token).map_or(0, |m| m.len())).sum();
+    let looked = peers.undisturbed(|| {
+        let seen: usize =
+            folders.iter().map(|f| marks(f.as_ref(), &token).map_or(0, |m| m.len())).sum();
+        Ok((marks(folder, &token), seen))
+    });
+    let (here, seen) = looked.unwrap_or_else(|error| (Err(error), 0));
     // What is seen is told before others may change it; nobody removes its mark before all have
     // looked.
     let own = (here.as_ref().ok().and_then(|here| here.first().copied()), seen);
     let (first, seen) = peers.settled(own)?;
     peers.all(here)?;
-    let mut removed = store::remove(&mark);
     // Where a process repeats itself the others may be further.
-    if first == Some(peers.rank) && !peers.repeats() {
-        removed = removed.and_then(|()| tidy(&place, &token));
-    }
+    let tidies = first == Some(peers.rank) && !peers.repeats();
+    let removed = peers.undisturbed(|| {
+        store::remove(&mark)?;
+        if tidies { tidy(&place, &token) } else { Ok(()) }
+    });
     let first = first.map_or(peers.rank, |first| first.min(peers.rank));
     let firsts: Vec<u32> =
         share(peers, Some(&first))?.into_iter().map(|(_, first)| first).collect();

@@ -84,7 +84,13 @@ pub fn protect(
             let open = |path: &Path| Some(Ok(Mirrored::new(path, Rc::clone(inputs))));
             protect_in(open, who, own, (label, keep), Parts::Held(held))
         }
-        _ => {
+        (Some(inputs), None) => {
+            // Whoever did it with a part that it held would be answered otherwise from here on.
+            let why = "a part that is to be protected is not held in memory";
+            inputs.diverge(why);
+            Err(RegionsError::Use(why.into()))
+        }
+        (None, _) => {
             let open = |path: &Path| Some(Fenced::create(path));
             protect_in(open, who, own, (label, keep), Parts::In(store::parts(own.1)))
         }
@@ -151,8 +157,10 @@ impl<'a, D: Storage> Round<'a, D> {
     fn begin(&mut self, name: &str) -> Result<Result<(), RegionsError>, RegionsError> {
         let (generation, term) = (self.generation, self.vault.term);
         if D::REPEATED {
-            // Differences could not be had again when what they are from is gone.
-            return Ok(self.vault.own(|member| member.begin(generation, term)).map(|_| ()));
+            // Differences could not be had again when what they are from is gone. Whether others
+            // are asked for their parts goes by how this went.
+            let begun = self.vault.own(|member| member.begin(generation, term)).map(|_| ());
+            return Ok(self.peers.settled_end(begun));
         }
         let labels = self.vault.labels().0;
         let own = labels.iter().filter(|(_, held)| held.name == name).map(|(g, _)| *g).max();
