@@ -13,6 +13,7 @@ use crate::format::{Ancestor, BLOCK_BYTES, Extent};
 use crate::image::{Check, Image};
 use crate::pack::{Packed, Packer};
 use crate::parallel;
+use crate::state::orphan_of;
 use crate::track::Tracker;
 use crate::write::{Contents, ImageWriter, Written};
 use crate::{ImageReport, PAGE_BYTES};
@@ -177,7 +178,7 @@ impl Plan {
     /// `homes`: zero for each part of the image that is to be taken over.
     fn new(image: &Image, homes: &[u32]) -> Plan {
         let mut plan = Plan::default();
-        let mut part = 0;
+        let (mut part, mut shared) = (0, false);
         for (i, wanted) in image.wants.blocks.iter().enumerate() {
             if homes[wanted.part] > 0 {
                 plan.end_parts(i);
@@ -187,12 +188,14 @@ impl Plan {
             let pieces = image.wants.pieces_of(wanted);
             let needed: usize = pieces.iter().map(|p| p.bytes).sum();
             let whole = needed == image.parts[wanted.part].blocks()[wanted.block].raw as usize;
-            // Shared objects lie behind all else in their block: pages of two files never share
-            // one.
-            if whole || plan.held + needed > BLOCK_BYTES || part != wanted.part {
+            // Memory and shared objects never share a block, in whichever order their file has them,
+            // nor do pages of two files.
+            let is_shared = |p: Option<&Piece>| p.is_some_and(|p| orphan_of(p.address).is_some());
+            let other = part != wanted.part || shared != is_shared(pieces.first());
+            if whole || plan.held + needed > BLOCK_BYTES || other {
                 plan.end_parts(i);
             }
-            part = wanted.part;
+            (part, shared) = (wanted.part, is_shared(pieces.last()));
             plan.place(pieces, whole);
             if whole {
                 plan.jobs.push(Job::Whole(i));

@@ -2,8 +2,10 @@
 //! last, which is what an incremental image holds itself.
 
 use crate::PAGE_BYTES;
+use crate::blocks::Wanted;
 use crate::filler::block_at;
 use crate::image::Image;
+use crate::state::orphan_of;
 
 /// How far above the stack pointer the stack is taken to be in use.
 const STACK_PAGES: u64 = 16;
@@ -28,7 +30,12 @@ pub fn blocks(image: &Image) -> Vec<usize> {
         thread.rseq.iter().for_each(|rseq| add(rseq.addr));
     }
     if !image.ancestors.is_empty() {
-        let own = image.wants.blocks.iter().enumerate().filter(|(_, w)| w.part == 0);
+        // Shared objects are filled before it runs.
+        let private = |w: &Wanted| {
+            image.wants.pieces_of(w).iter().any(|p| orphan_of(p.address).is_none())
+        };
+        let own = image.wants.blocks.iter().enumerate();
+        let own = own.filter(|(_, w)| w.part == 0 && private(w));
         let latest: Vec<usize> = own.map(|(i, _)| i).filter(|i| !all.contains(i)).collect();
         all.extend(latest.into_iter().take(MAX_LATEST_BLOCKS));
     }

@@ -9,7 +9,7 @@ use crate::error::RestoreError;
 use crate::image::Image;
 use crate::parallel;
 use crate::reorphan::Remade;
-use crate::state::{ORPHAN_BASE, orphan_of};
+use crate::state::orphan_of;
 use std::io;
 use std::sync::Arc;
 
@@ -31,19 +31,17 @@ pub fn fill(
         Blocks::once,
         |blocks, i| {
             let wanted = &wants.blocks[i];
-            let pieces = wants.pieces_of(wanted);
-            let pieces: Vec<Piece> = pieces.iter().filter(|p| now(p.address)).cloned().collect();
-            if pieces.is_empty() {
+            // Whichever was stored first: a file may have memory before objects, or behind them, and
+            // one that was put together may have both in a block.
+            let pieces = wants.pieces_of(wanted).iter().filter(|p| now(p.address)).cloned();
+            let (shared, memory): (Vec<Piece>, Vec<Piece>) =
+                pieces.partition(|p| orphan_of(p.address).is_some());
+            if shared.is_empty() && memory.is_empty() {
                 return Ok(());
             }
             let pages = blocks.wanted(&image.parts, wanted)?;
-            pieces.chunks(MAX_RANGES).try_for_each(|pieces| {
-                // Objects lie behind all memory.
-                let (memory, shared) =
-                    pieces.split_at(pieces.partition_point(|p| p.address < ORPHAN_BASE));
-                share(orphans, shared, pages)?;
-                write(pid, memory, pages)
-            })
+            share(orphans, &shared, pages)?;
+            memory.chunks(MAX_RANGES).try_for_each(|pieces| write(pid, pieces, pages))
         },
     )
 }
@@ -59,9 +57,6 @@ fn share(orphans: &[Arc<Remade>], pieces: &[Piece], pages: &[u8]) -> Result<(), 
 }
 
 fn write(pid: libc::pid_t, pieces: &[Piece], pages: &[u8]) -> Result<(), RestoreError> {
-    if pieces.is_empty() {
-        return Ok(());
-    }
     let fail = |source| RestoreError::Os { what: "write the restored process's memory", source };
     let local: Vec<libc::iovec> = pieces
         .iter()

@@ -3,8 +3,10 @@
 
 mod common;
 
-use common::{Process, bring_back, compile};
-use eyrie_image::{Ahead, Frozen, ImageReport, Mode, StoreAhead, Tracker, Tracking};
+use common::{Process, appears, bring_back, compile};
+use eyrie_image::{
+    Ahead, Frozen, ImageReport, Mode, StoreAhead, Tracker, Tracking, consolidate,
+};
 use std::fs;
 use std::path::Path;
 
@@ -89,5 +91,58 @@ fn shared_memory_is_stored_once_and_never_held_whole() {
     ];
     for (tracking, mode, ahead) in ways {
         images_of_much_shared_memory(tracking, mode, ahead);
+    }
+}
+
+/// Shared memory is stored before the process's own, and little is left of either where they meet:
+/// put together, they are told apart.
+fn what_meets_in_a_file_comes_back(tracking: Tracking, mode: Mode, ahead: StoreAhead) {
+    let what = format!("{tracking:?} {mode:?} {ahead:?}");
+    let tracker = || {
+        let mut tracker = Tracker::new(tracking);
+        tracker.store_ahead(ahead);
+        tracker
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "seam", &[]);
+    let mut process = Process::start(&program, &["64", "16"], folder.path());
+    appears(&folder.path().join("ready"));
+    let image = |n: usize| folder.path().join(format!("image{n}"));
+    let mut first = tracker();
+    for n in 0..2 {
+        checkpoint(process.pid, &image(n), &mut first, mode);
+    }
+    let whole = first.consolidate().unwrap();
+    assert!(whole.is_some_and(|whole| whole.ancestors.is_empty()), "{what}");
+    let report = checkpoint(process.pid, &image(2), &mut first, mode);
+    assert!(report.referred_pages > 0, "{what}: nothing is referred to");
+    process.kill();
+    // As it was put together, and referred to from a later image.
+    bring_back(&image(1)).kill();
+    let mut process = bring_back(&image(2));
+    let mut second = tracker();
+    for n in 3..5 {
+        checkpoint(process.pid, &image(n), &mut second, mode);
+    }
+    process.kill();
+    assert!(consolidate(&image(4)).unwrap().is_some(), "{what}");
+    let mut process = bring_back(&image(4));
+    fs::write(folder.path().join("stop"), "").unwrap();
+    process.succeed();
+    fs::remove_file(folder.path().join("stop")).unwrap();
+    let mut process = bring_back(&image(1));
+    fs::write(folder.path().join("stop"), "").unwrap();
+    process.succeed();
+}
+
+#[test]
+fn shared_memory_that_was_stored_first_is_told_apart_when_images_are_put_together() {
+    let ways = [
+        (Tracking::Auto, Mode::Auto, StoreAhead::Auto),
+        (Tracking::Hash, Mode::Auto, StoreAhead::Never),
+        (Tracking::Hash, Mode::Sync, StoreAhead::Never),
+    ];
+    for (tracking, mode, ahead) in ways {
+        what_meets_in_a_file_comes_back(tracking, mode, ahead);
     }
 }
