@@ -7,7 +7,7 @@ use crate::hosts::{self, Wish};
 use crate::launch;
 use crate::vault;
 use anyhow::{Context, anyhow};
-use eyrie_control::{ClientMsg, Ft, JobSpec};
+use eyrie_control::{ClientMsg, Ft, JobSpec, StoredFile};
 use eyrie_node::depot::{Depot, Fetched};
 use eyrie_node::home;
 use eyrie_node::placement::Map;
@@ -51,11 +51,29 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
     args.guard
         .check(spec.tls, &spec.transport)
         .map_err(|text| Failure::new(USAGE, anyhow!(text)))?;
+    check_stored(&saved, &folder.path, spec.save_key.as_deref())?;
     // What it goes on from lies in a folder of this machine.
     spec.ha = None;
     spec.input_is_file = launch::input_is_file();
     let order = ClientMsg::Restart(Box::new(spec));
     launch::start_in(&folder, &binary, &order, Some(&saved), args.label)
+}
+
+/// Refuses a job of which an object store has images that cannot be had there, before anything
+/// begins.
+fn check_stored(saved: &SavedJob, folder: &Path, key: Option<&str>) -> Result<(), Failure> {
+    let Some(stored) = &saved.stored else { return Ok(()) };
+    let is_there_only = |file: &&StoredFile| !folder.join(&file.name).exists();
+    let files: Vec<StoredFile> = stored.files.iter().filter(is_there_only).cloned().collect();
+    if files.is_empty() {
+        return Ok(());
+    }
+    let url = stored.place.as_str();
+    let place = Place::parse(url).map_err(|e| Failure::new(FAILED, e))?;
+    let key = vault::key(key.map(Path::new)).map_err(|e| Failure::new(USAGE, e))?;
+    let text = || format!("{url} has images of the job, its folder has not");
+    let mut depot = Depot::open(place, None, key).with_context(text)?;
+    Ok(depot.has(&files).with_context(text)?)
 }
 
 /// Fetches a job from an object store into a folder of its own. Returns its name.

@@ -167,7 +167,7 @@ fn pour_file(talk: &mut Talk, path: &Path) -> Result<Option<String>, StoreError>
     match answer {
         Answer::Done => Ok(None),
         Answer::Failed(why) => Ok(Some(why)),
-        Answer::Go(_) | Answer::Elsewhere(_) => Err(StoreError::Protocol),
+        _ => Err(StoreError::Protocol),
     }
 }
 

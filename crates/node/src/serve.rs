@@ -170,7 +170,7 @@ async fn see_off(job: &Shared, told: &mut mpsc::UnboundedReceiver<Msg>) {
 fn heed_at_the_end(job: &Shared, message: &Msg, given_up: &AtomicBool) {
     let asked = matches!(message, Msg::Stop { signal: libc::SIGINT });
     if asked && !given_up.swap(true, Ordering::Relaxed) && job.borrow().spec().save_to.is_some() {
-        job.borrow().say("what is being brought to the object store is given up");
+        job.borrow().say("the object store is not waited for any more");
         job.borrow_mut().end_turn();
     }
 }

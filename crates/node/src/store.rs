@@ -76,6 +76,8 @@ pub enum Answer {
     Failed(String),
     /// Get: it is in an object store, and this says how it is fetched (`depot::FetchOrder`).
     Elsewhere(Vec<u8>),
+    /// Get: it is in an object store, from which it does not come now, for this reason.
+    Later(String),
 }
 
 /// Why a file cannot be brought or fetched.
@@ -91,6 +93,8 @@ pub enum StoreError {
     Frame(#[from] FrameError),
     #[error("the other node answers: {0}")]
     Refused(String),
+    #[error("the other node cannot give it now: {0}")]
+    Later(String),
     #[error("it does not keep to the protocol")]
     Protocol,
     #[error("it is not brought: {0}")]
@@ -135,7 +139,7 @@ impl TurnedAway {
             StoreError::NoMember(_) => &self.fenced,
             StoreError::Frame(_) | StoreError::Protocol => &self.malformed,
             StoreError::Uninvited => &self.uninvited,
-            StoreError::Refused(_) | StoreError::Image(_) => return,
+            StoreError::Refused(_) | StoreError::Later(_) | StoreError::Image(_) => return,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -289,6 +293,7 @@ fn converse(
             }
             Ask::Get { name, here } => {
                 of_image(talk.get_mut(), &name)?;
+                talk.get_ref().socket().set_read_timeout(Some(SILENCE))?;
                 if !redirected(talk.get_mut(), own, folder, &name, here, &elsewhere)? {
                     give(talk.get_mut(), folder, &name)?;
                 }
@@ -337,7 +342,7 @@ pub fn tell_gateway(
     match receive(&mut stream)? {
         Answer::Done => Ok(()),
         Answer::Failed(text) => Err(StoreError::Refused(text)),
-        Answer::Go(_) | Answer::Elsewhere(_) => Err(StoreError::Protocol),
+        _ => Err(StoreError::Protocol),
     }
 }
 
@@ -442,16 +447,22 @@ fn redirected(
     if folder.join(name).exists() {
         return Ok(false);
     }
-    let answer = match elsewhere.tell(own.secret.key(), name) {
+    let told = match elsewhere.tell(own.secret.key(), name) {
         None => return Ok(false),
-        Some(Ok(sealed)) if !here => Answer::Elsewhere(sealed),
-        Some(Err(error)) => Answer::Failed(format!("{name}: {error}")),
-        Some(Ok(_)) => match elsewhere.fetch(name, folder) {
+        Some(Ok(_)) if here => match elsewhere.fetch(name, folder) {
             Ok(()) => return Ok(false),
-            // Whoever wants it asks again.
-            Err(error) if error.may_pass() => return Err(io::Error::other(error).into()),
-            Err(error) => Answer::Failed(format!("{name}: {error}")),
+            Err(error) => Err(error),
         },
+        Some(told) => told,
+    };
+    let answer = match told {
+        Ok(sealed) => {
+            // It says nothing until it has fetched it there, or could not.
+            stream.socket().set_read_timeout(Some(ENCODING))?;
+            Answer::Elsewhere(sealed)
+        }
+        Err(error) if error.may_pass() => Answer::Later(format!("{name}: {error}")),
+        Err(error) => Answer::Failed(format!("{name}: {error}")),
     };
     send(stream, &answer).map(|()| true)
 }
@@ -506,13 +517,13 @@ impl Client {
             Answer::Done => return Ok(()),
             Answer::Go(_) => {}
             Answer::Failed(text) => return Err(StoreError::Refused(text)),
-            Answer::Elsewhere(_) => return Err(StoreError::Protocol),
+            _ => return Err(StoreError::Protocol),
         }
         self.talk.get_ref().send_file(&file, bytes)?;
         match receive(&mut self.talk)? {
             Answer::Done => Ok(()),
             Answer::Failed(text) => Err(StoreError::Refused(text)),
-            Answer::Go(_) | Answer::Elsewhere(_) => Err(StoreError::Protocol),
+            _ => Err(StoreError::Protocol),
         }
     }
 
@@ -529,7 +540,7 @@ impl Client {
             Answer::Go(_) => Ok(true),
             Answer::Done => Ok(false),
             Answer::Failed(text) => Err(StoreError::Refused(text)),
-            Answer::Elsewhere(_) => Err(StoreError::Protocol),
+            _ => Err(StoreError::Protocol),
         }
     }
 
@@ -588,8 +599,18 @@ impl Client {
             Answer::Go(bytes) => Ok(Some(bytes)),
             Answer::Done => Ok(None),
             Answer::Failed(text) => Err(StoreError::Refused(text)),
-            Answer::Elsewhere(_) => Err(StoreError::Protocol),
+            _ => Err(StoreError::Protocol),
         }
+    }
+
+    /// Nothing is fetched from elsewhere any more.
+    pub fn only_from_there(&mut self) {
+        self.key = None;
+    }
+
+    /// Whether that is so, also as it failed.
+    pub fn is_only_from_there(&self) -> bool {
+        self.key.is_none()
     }
 
     /// Fetches a file, from wherever it is.
@@ -598,26 +619,32 @@ impl Client {
     }
 
     fn ask_for(&mut self, folder: &Path, name: &str, here: bool) -> Result<(), StoreError> {
+        // The other end may have to read all of it first.
+        self.wait(if here { ENCODING } else { SILENCE })?;
         send(self.talk.get_mut(), &Ask::Get { name: name.to_string(), here })?;
-        match receive(&mut self.talk)? {
+        let answer: Answer = receive(&mut self.talk)?;
+        self.wait(SILENCE)?;
+        match answer {
             Answer::Go(bytes) if bytes <= MAX_FILE_BYTES => {
                 take(&mut self.talk, folder, name, bytes)
             }
             Answer::Failed(text) => Err(StoreError::Refused(text)),
+            Answer::Later(text) => Err(StoreError::Later(text)),
             Answer::Elsewhere(sealed) if !here => {
                 let key = self.key.as_ref().ok_or(StoreError::Protocol)?;
                 let fetched = FetchOrder::open(key, &sealed).and_then(|o| o.try_out(folder));
                 let Err(error) = fetched else { return Ok(()) };
                 tracing::warn!(name, %error, "the object store is not read from here");
                 self.key = None;
-                // The other end has to read all of it first.
-                self.talk.get_ref().socket().set_read_timeout(Some(ENCODING))?;
-                let got = self.ask_for(folder, name, true);
-                self.talk.get_ref().socket().set_read_timeout(Some(SILENCE))?;
-                got
+                self.ask_for(folder, name, true)
             }
             _ => Err(StoreError::Protocol),
         }
+    }
+
+    /// How long it may be silent.
+    fn wait(&self, patience: Duration) -> io::Result<()> {
+        self.talk.get_ref().socket().set_read_timeout(Some(patience))
     }
 }
 

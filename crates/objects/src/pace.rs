@@ -1,6 +1,7 @@
 //! Bytes a second, at most.
 
 use std::io::{self, Read};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -35,19 +36,27 @@ impl Pace {
         std::thread::sleep(begins.saturating_duration_since(now));
     }
 
-    /// Bytes, read no faster than that.
-    pub(crate) fn reader<'a>(&'a self, bytes: &'a [u8]) -> impl Read + 'a {
-        Paced { pace: self, bytes }
+    /// Bytes, read no faster than that, and no further once one of these is true.
+    pub(crate) fn reader<'a>(
+        &'a self,
+        bytes: &'a [u8],
+        given_up: &'a [Arc<AtomicBool>],
+    ) -> impl Read + 'a {
+        Paced { pace: self, bytes, given_up }
     }
 }
 
 struct Paced<'a> {
     pace: &'a Pace,
     bytes: &'a [u8],
+    given_up: &'a [Arc<AtomicBool>],
 }
 
 impl Read for Paced<'_> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        if self.given_up.iter().any(|it| it.load(Ordering::Relaxed)) {
+            return Err(io::Error::other("it is given up"));
+        }
         let most = if self.pace.bytes_per_s.is_some() { PIECE_BYTES } else { usize::MAX };
         let count = self.bytes.len().min(to.len()).min(most);
         self.pace.take(count);
@@ -66,20 +75,25 @@ mod tests {
     fn bytes_take_their_time() {
         let (bytes, mut read) = (vec![7; 300_000], Vec::new());
         let begin = Instant::now();
-        Pace::new(Some(1_000_000)).reader(&bytes).read_to_end(&mut read).unwrap();
+        Pace::new(Some(1_000_000)).reader(&bytes, &[]).read_to_end(&mut read).unwrap();
         assert!(read == bytes && begin.elapsed() >= Duration::from_millis(200));
         let all = Pace::new(None);
         read.clear();
-        all.reader(&bytes).read_to_end(&mut read).unwrap();
+        all.reader(&bytes, &[]).read_to_end(&mut read).unwrap();
         assert_eq!(read, bytes);
+        let given_up = [Arc::new(AtomicBool::new(true))];
+        assert!(all.reader(&bytes, &given_up).read(&mut [0; 10]).is_err());
     }
+
     #[test]
     fn who_has_the_same_pace_shares_its_limit() {
         let pace = Pace::new(Some(1_000_000));
         let begin = Instant::now();
         let reads = [0, 1].map(|_| {
             let pace = pace.clone();
-            std::thread::spawn(move || io::copy(&mut pace.reader(&[7; 150_000]), &mut io::sink()))
+            std::thread::spawn(move || {
+                io::copy(&mut pace.reader(&[7; 150_000], &[]), &mut io::sink())
+            })
         });
         for read in reads {
             assert_eq!(read.join().unwrap().unwrap(), 150_000);

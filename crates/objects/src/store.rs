@@ -50,7 +50,8 @@ pub struct Store {
     keys: Credentials,
     endpoint: String,
     pace: Pace,
-    given_up: Arc<AtomicBool>,
+    /// Any of these.
+    given_up: Vec<Arc<AtomicBool>>,
 }
 
 /// Length of the parts of an object of this length.
@@ -80,10 +81,11 @@ impl Store {
         };
         let config = Agent::config_builder()
             .http_status_as_error(false)
+            .timeout_resolve(Some(CONNECT))
             .timeout_connect(Some(CONNECT))
             .timeout_recv_response(Some(SILENCE))
             .build();
-        let given_up = Arc::default();
+        let given_up = Vec::new();
         Ok(Store { agent: config.into(), bucket, keys, endpoint, pace, given_up })
     }
 
@@ -104,14 +106,14 @@ impl Store {
         }
     }
 
-    /// Once this is true nothing is brought any more, and nothing is tried again.
+    /// Once this, too, is true nothing is brought any more, and nothing is tried again.
     pub fn heed(&mut self, given_up: Arc<AtomicBool>) {
-        self.given_up = given_up;
+        self.given_up.push(given_up);
     }
 
     /// An error if what is being done is given up.
     pub fn still_wanted(&self) -> Result<(), StoreError> {
-        match self.given_up.load(Ordering::Relaxed) {
+        match self.given_up.iter().any(|it| it.load(Ordering::Relaxed)) {
             true => Err(StoreError::GivenUp),
             false => Ok(()),
         }
@@ -362,7 +364,7 @@ impl Store {
         }
         match body {
             Some(bytes) => {
-                let mut reader = self.pace.reader(bytes);
+                let mut reader = self.pace.reader(bytes, &self.given_up);
                 let request = request.header("content-length", bytes.len());
                 self.agent.run(request.body(SendBody::from_reader(&mut reader))?)
             }

@@ -13,7 +13,7 @@ fn store(endpoint: &str) -> Store {
         keys: Credentials::new("key", "secret"),
         endpoint: endpoint.to_string(),
         pace: Pace::new(None),
-        given_up: Arc::default(),
+        given_up: Vec::new(),
     }
 }
 

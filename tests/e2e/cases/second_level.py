@@ -11,7 +11,7 @@ from hosts import Hosted, shell
 from nodes import Nodes, Points, expected
 from restart import restart
 from saved_sets import take_a_set
-from stores import PLACE, end_of, from_the_store, server, the_id
+from stores import PLACE, end_of, from_the_store, refused, server, the_id
 
 
 class Pointed(Points, Nodes):
@@ -62,6 +62,27 @@ def test_nodes_send_to_the_store_by_themselves():
         with open(os.path.join(job.folder(), "saved"), "rb") as file:
             assert it.env["AWS_SECRET_ACCESS_KEY"].encode() not in file.read()
         ends_from_the_folder(job, it, "farm", "--nodes", "2")
+
+
+def test_a_job_does_not_begin_again_without_what_the_store_has():
+    expected("farm")
+    with server() as it, stored("farm", it) as job:
+        job.wait_event("stored", count=2)
+        job.until(lambda: job.status()["saved_to"]["has_images"], "images in the store")
+        no_node_is_left(job)
+        assert not images_here(job), images_here(job)
+        words = ["restart", "--nodes", "2", the_id(job)]
+        no_keys = {k: v for k, v in job.env.items() if not k.startswith("AWS_")}
+        why = refused(words, no_keys)
+        assert "has images of the job" in why and "keys are not known" in why, why
+        it.stop()
+        why = refused(words, job.env)
+        assert "cannot be reached" in why, why
+        # It has forgotten all.
+        it.start()
+        why = refused(words, job.env)
+        assert "there is no object" in why, why
+        assert "restarted" not in [e["event"] for e in job.events()], job.events()
 
 
 def test_all_go_back_to_what_the_store_has():

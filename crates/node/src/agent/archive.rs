@@ -20,17 +20,19 @@ use eyrie_control::{Delivered, StoredFile, Way};
 use eyrie_objects::Pace;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Ranks whose images are brought at a time; of each a part of an object is in memory.
 const AT_A_TIME: u32 = 4;
-/// How long the end of a node waits for what is being brought, which ends behind the call that is
+/// How much is copied before it is asked whether it is still wanted.
+const PIECE_BYTES: u64 = 64 << 20;
+/// How long the end of a node waits for what is being brought, which ends with the piece that is
 /// under way.
 const ENDING: Duration = Duration::from_secs(5);
 
@@ -234,6 +236,7 @@ impl Deposit {
         let mut carrier = way.carrier(offered.pace.clone()).map_err(|e| e.to_string())?;
         carrier.heed(Arc::clone(&self.given_up));
         carrier.reach().map_err(|e| e.to_string())?;
+        carrier.is_that(&offered.ways.there).map_err(|e| e.to_string())?;
         self.to_store(&mut carrier, offered).map_err(|e| e.to_string())
     }
 
@@ -282,14 +285,36 @@ impl Deposit {
         if fs::metadata(&to).is_ok_and(|there| there.len() == bytes) {
             return Ok(());
         }
-        let unborn = folder.join(format!(".{name}.of-{}.part", self.own.node));
-        let copied = fs::copy(&from, &unborn)
-            .and_then(|_| File::open(&unborn)?.sync_all())
-            .and_then(|()| self.still_wanted().map_err(io::Error::other))
-            .and_then(|()| fs::rename(&unborn, &to));
+        // An attempt that was given up may not have ended yet: each has a file of its own.
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let (node, epoch) = (self.own.node, self.own.epoch);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let unborn = folder.join(format!(".{name}.of-{node}-{epoch}-{count}.part"));
+        let copied = self.copy(&from, &unborn).and_then(|copied| match copied == bytes {
+            true => fs::rename(&unborn, &to),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        });
         if copied.is_err() {
             let _ = fs::remove_file(&unborn);
         }
         copied
+    }
+
+    /// Copies a file, as long as it is wanted. Returns how long it is.
+    fn copy(&self, from: &Path, to: &Path) -> io::Result<u64> {
+        let (mut from, mut to) = (File::open(from)?, File::create(to)?);
+        to.set_permissions(from.metadata()?.permissions())?;
+        let mut bytes = 0;
+        loop {
+            self.still_wanted().map_err(io::Error::other)?;
+            let count = io::copy(&mut Read::by_ref(&mut from).take(PIECE_BYTES), &mut to)?;
+            if count == 0 {
+                break;
+            }
+            bytes += count;
+        }
+        to.sync_all()?;
+        self.still_wanted().map_err(io::Error::other)?;
+        Ok(bytes)
     }
 }

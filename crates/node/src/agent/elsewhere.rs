@@ -13,6 +13,7 @@ use crate::recovery::{ARCHIVE, VAULT};
 use crate::store::{Client, Identity, Members, StoreError};
 use eyrie_control::node::{Choice, Fault, Fetch};
 use eyrie_ledger::saved;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::PoisonError;
@@ -23,7 +24,7 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(100);
 /// Attempts to reach a member, before what it has cannot be had here ...
 const ATTEMPTS: u32 = 50;
-/// ... and of these, while there is no room here.
+/// ... and of these, while there is no room here, or it does not come out of an object store.
 const ATTEMPTS_WHEN_FULL: u32 = 5;
 
 /// Why an image does not come.
@@ -160,22 +161,37 @@ impl Elsewhere {
             true => self.archive_gone.as_millis() / PAUSE.as_millis(),
             false => 0,
         };
-        let (mut left, mut full) = (ATTEMPTS + more as u32, 0);
+        let most = ATTEMPTS + more as u32;
+        let (mut left, mut full) = (most, 0);
+        // Each file that comes gives all attempts anew. It is found out once only that an object
+        // store is not read from here: that may take its time.
+        let (mut came, mut only_from_there) = (BTreeSet::new(), false);
         loop {
-            let mut client = None;
+            let (mut client, before) = (None, came.len());
             let result = generations.iter().try_for_each(|generation| {
                 files::complete(&self.images, self.rank, *generation, |name| {
                     let client = match &mut client {
                         Some(client) => client,
                         None => client.insert(Client::connect(&self.own, &self.members, from)?),
                     };
-                    client.get(&self.images, name)
+                    if only_from_there {
+                        client.only_from_there();
+                    }
+                    let got = client.get(&self.images, name);
+                    only_from_there |= client.is_only_from_there();
+                    got.map(|()| {
+                        came.insert(name.to_string());
+                    })
                 })
             });
+            left = if came.len() > before { most } else { left };
             left -= 1;
-            if let Err(StoreError::Io(error)) = &result
-                && unfit::is_full(error)
-            {
+            let hardly_changes = match &result {
+                Err(StoreError::Io(error)) => unfit::is_full(error),
+                Err(StoreError::Later(_)) => true,
+                _ => false,
+            };
+            if hardly_changes {
                 full += 1;
                 left = if full < ATTEMPTS_WHEN_FULL { left } else { 0 };
             }

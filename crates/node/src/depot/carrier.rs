@@ -23,6 +23,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// How the names of what lists name begin.
 pub(super) const DATA: &str = "data/";
 const READ_BYTES: usize = 1 << 20;
+/// The object by which a store is known: under the same address there may be another elsewhere.
+pub(super) const PROBE: &str = "probe";
 /// How the names of files begin that are there for a moment.
 const SEALED: &str = ".sealed-";
 
@@ -33,6 +35,8 @@ pub struct There {
     pub(super) objects: BTreeSet<String>,
     /// If all of it is encrypted: which object has a file of the newest state, by name and hash.
     pub(super) named: BTreeMap<(String, String), String>,
+    /// What the object by which a store is known has here.
+    pub(super) probe: Option<Vec<u8>>,
 }
 
 impl There {
@@ -52,7 +56,7 @@ impl There {
         };
         let sealed: BTreeSet<&String> = named.values().collect();
         let objects = self.objects.iter().filter(|o| plain(o) || sealed.contains(o));
-        There { objects: objects.cloned().collect(), named }
+        There { objects: objects.cloned().collect(), named, probe: self.probe.clone() }
     }
 
     /// Whether an object is there; for how long it is kept is another matter.
@@ -83,6 +87,16 @@ impl Carrier {
     /// Whether the store answers here.
     pub fn reach(&mut self) -> Result<(), StoreError> {
         self.store.reach(&self.place.key(""))
+    }
+
+    /// An error unless this is the store of which that was found.
+    pub fn is_that(&mut self, there: &There) -> Result<(), DepotError> {
+        let Some(probe) = &there.probe else { return Ok(()) };
+        match self.store.get(&self.place.key(PROBE)) {
+            Ok(found) if found == *probe => Ok(()),
+            Ok(_) | Err(StoreError::Missing(_)) => Err(DepotError::Another(self.place.clone())),
+            Err(error) => Err(error.into()),
+        }
     }
 
     pub fn heed(&mut self, given_up: Arc<AtomicBool>) {
@@ -213,6 +227,7 @@ mod tests {
                 .map(String::from)
                 .into(),
             named: named.map(|(n, o)| ((n.to_string(), String::from("0")), o.to_string())).into(),
+            probe: None,
         };
         let its = there.of_ranks(|rank| rank == 1);
         let objects: Vec<&str> = its.objects.iter().map(String::as_str).collect();

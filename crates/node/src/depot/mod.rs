@@ -11,9 +11,10 @@ pub use carrier::{Carrier, There};
 pub(crate) use ways::{FetchOrder, Redirects, Shared, StoreWay, Ways};
 
 use crate::home;
-use carrier::DATA;
+use carrier::{DATA, PROBE};
 use eyrie_control::StoredFile;
 use eyrie_objects::{Access, Object, Pace, Place, StoreError};
+use eyrie_vault::disk;
 use eyrie_vault::seal::Key;
 use eyrie_vault::stream::{self, OpenError};
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,8 @@ use std::sync::atomic::AtomicBool;
 const FORMAT: u32 = 1;
 /// How the names of lists begin.
 const LISTS: &str = "state-";
+/// How often all that is there is looked for, to remove it.
+const SWEEPS: usize = 3;
 /// Lists that are kept.
 const KEPT: usize = 2;
 
@@ -44,6 +47,8 @@ pub enum DepotError {
     Damaged(Place, String),
     #[error("{0} is encrypted: give its key with --save-key")]
     Encrypted(Place),
+    #[error("{0} is in another store here than where the controller is")]
+    Another(Place),
     #[error(transparent)]
     Seal(#[from] OpenError),
 }
@@ -100,7 +105,7 @@ impl Depot {
         Ok(Depot { carrier })
     }
 
-    /// Once this is true nothing is brought any more.
+    /// Once this, too, is true nothing is brought any more.
     pub fn heed(&mut self, given_up: Arc<AtomicBool>) {
         self.carrier.heed(given_up);
     }
@@ -123,7 +128,30 @@ impl Depot {
         let files = list.into_iter().flat_map(|list| list.files);
         let named = files.map(|file| ((file.name, file.hash), file.object)).collect();
         let objects = all.into_iter().filter(|name| name.starts_with(DATA)).collect();
-        Ok(There { objects, named })
+        Ok(There { objects, named, probe: None })
+    }
+
+    /// The same for nodes, which then know the store by an object that has this.
+    pub fn show(&mut self) -> Result<There, DepotError> {
+        let place = &self.carrier.place;
+        let failed = |e| DepotError::File(PathBuf::from(PROBE), e);
+        let random: [u8; 16] = disk::random().map_err(failed)?;
+        let probe = match &self.carrier.key {
+            None => random.to_vec(),
+            Some(key) => {
+                let mut sealed = Vec::new();
+                stream::seal(key, PROBE, &mut &random[..], &mut sealed).map_err(failed)?;
+                sealed
+            }
+        };
+        self.carrier.store.put(&place.key(PROBE), &probe)?;
+        Ok(There { probe: Some(probe), ..self.survey()? })
+    }
+
+    /// An error unless all of these are there.
+    pub fn has(&mut self, files: &[StoredFile]) -> Result<(), DepotError> {
+        let all = self.list()?;
+        self.carrier.are_there(files, &all)
     }
 
     /// Brings the files of a folder as one state, with those that others have brought; what is
@@ -236,11 +264,17 @@ impl Depot {
 
     /// Removes all states of the job.
     pub fn clear(&mut self) -> Result<(), DepotError> {
-        let mut all = self.objects()?;
-        // Lists first: no list names what is not there.
-        all.sort_by_key(|name| !name.starts_with(LISTS));
-        for name in all {
-            self.delete(&name)?;
+        // What was still on its way comes behind the first look.
+        for _ in 0..SWEEPS {
+            let mut all = self.objects()?;
+            if all.is_empty() {
+                break;
+            }
+            // Lists first: no list names what is not there.
+            all.sort_by_key(|name| !name.starts_with(LISTS));
+            for name in all {
+                self.delete(&name)?;
+            }
         }
         self.abort_begun()
     }

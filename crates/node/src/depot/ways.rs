@@ -9,7 +9,7 @@ use super::{Carrier, DepotError, There};
 use crate::home;
 use eyrie_control::auth::Key as JobKey;
 use eyrie_control::{Stored, StoredFile};
-use eyrie_objects::{Access, Pace, Place, StoreError};
+use eyrie_objects::{Access, Pace, Place};
 use eyrie_vault::seal::Key;
 use eyrie_vault::stream;
 use serde::de::DeserializeOwned;
@@ -75,9 +75,14 @@ pub(crate) struct FetchOrder {
 }
 
 impl WayError {
-    /// Whether the same may do later.
+    /// Whether the same may do later: a store that is away, has too much to do or does not take the
+    /// keys, and a disk that is full, say nothing against what is in it.
     pub fn may_pass(&self) -> bool {
-        matches!(self, WayError::Depot(DepotError::Store(StoreError::Away(..))))
+        match self {
+            WayError::Depot(error) => !error.is_damage(),
+            WayError::Key(_) => true,
+            WayError::Place(_) | WayError::Unreadable => false,
+        }
     }
 }
 
@@ -219,6 +224,30 @@ mod tests {
             damaged[at] ^= 1;
             assert!(Ways::open(&job, &damaged).is_err(), "byte {at}");
         }
+    }
+
+    #[test]
+    fn what_may_pass_is_no_damage() {
+        use eyrie_objects::StoreError;
+        let refused = |status| {
+            let (code, message) = (String::from("SlowDown"), String::new());
+            StoreError::Refused { status, code, message }
+        };
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        let pass = [
+            DepotError::Store(refused(503)),
+            DepotError::Store(refused(429)),
+            DepotError::Store(StoreError::NoKeys),
+            DepotError::Store(StoreError::Denied(String::new(), String::new())),
+            DepotError::Store(StoreError::Away(String::new(), String::new())),
+            DepotError::File("images/rank-0.gen-1".into(), full),
+        ];
+        for error in pass {
+            assert!(WayError::from(error).may_pass());
+        }
+        assert!(WayError::Key(io::ErrorKind::NotFound.into()).may_pass());
+        let gone = DepotError::Store(StoreError::Missing(String::from("data/x")));
+        assert!(!WayError::from(gone).may_pass() && !WayError::Unreadable.may_pass());
     }
 
     #[test]

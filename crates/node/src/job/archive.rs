@@ -18,7 +18,7 @@ use crate::replicas::Words;
 use crate::saved::{SavedJob, SavedRank};
 use crate::store::Members;
 use eyrie_control::node::{Determinants, ToNode};
-use eyrie_control::{Delivered, Stored};
+use eyrie_control::{Delivered, Stored, StoredFile};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -373,7 +373,8 @@ impl Job {
     pub(super) fn take_archive(&mut self, kept: Kept) -> Result<(), BeginError> {
         self.archive.attempts = kept.attempts;
         if kept.holds {
-            let saved = SavedJob::read(&self.place.folder)?;
+            let mut saved = SavedJob::read(&self.place.folder)?;
+            settle(&mut saved, &self.place.folder);
             // It may have been written just before the other's end.
             self.saves = self.saves.max(saved.number);
             self.archive.hold(saved);
@@ -423,6 +424,16 @@ pub(super) fn needed(ranks: &[SavedRank]) -> Needed {
         saved.retention.files().into_iter().map(move |file| (rank, file))
     };
     (0u32..).zip(ranks).flat_map(of).collect()
+}
+
+/// Nothing hangs on an object store that has no more of a state than lies in the job's folder,
+/// where it was fetched to.
+pub(super) fn settle(state: &mut SavedJob, folder: &Path) {
+    let is_here = |file: &StoredFile| {
+        std::fs::metadata(folder.join(&file.name)).is_ok_and(|here| here.len() == file.bytes)
+    };
+    let hangs = |stored: &Stored| !stored.files.iter().all(is_here);
+    state.stored = state.stored.take().filter(hangs);
 }
 
 /// Ranks of a state whose images are in an object store.

@@ -56,6 +56,8 @@ struct Bringing {
     attempt: u32,
     begun_ms: u64,
     reached: u32,
+    /// Nodes were told to bring it.
+    ordered: bool,
     left: BTreeSet<u32>,
     state: SavedJob,
     /// How ranks were brought.
@@ -66,6 +68,16 @@ impl Flush {
     /// What nodes have sent to the object store of what is being brought.
     pub(super) fn sent_bytes(&self) -> u64 {
         self.bringing.as_ref().map_or(0, |b| b.routes.sent_bytes())
+    }
+
+    /// Whether something is being brought.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.bringing.is_some()
+    }
+
+    /// Whether nodes wait for what is known of the object store, in this attempt.
+    pub(super) fn awaits_survey(&self, attempt: u32) -> bool {
+        self.bringing.as_ref().is_some_and(|b| b.attempt == attempt && !b.ordered)
     }
 
     /// Whether this attempt to bring something is one of these.
@@ -138,18 +150,21 @@ impl Job {
         self.clear_leftovers();
         let (begun_ms, left) = (self.ranks_ms(), (0..self.size()).collect());
         let (reached, routes) = (self.reached(), Routes::default());
-        self.flush.bringing = Some(Bringing { attempt, begun_ms, reached, left, state, routes });
+        let ordered = false;
+        let bringing = Bringing { attempt, begun_ms, reached, ordered, left, state, routes };
+        self.flush.bringing = Some(bringing);
         // The store is looked at first, by its thread.
-        if self.spec.save_to.is_none() || !self.survey_depot(attempt) {
+        let may_go_there = self.spec.save_to.is_some() && !self.flush.depot.refuses;
+        if !may_go_there || !self.survey_depot(attempt) {
             self.order_deposits(attempt, None);
         }
     }
 
     /// Has nodes bring what they have; `there`: what is in the object store, if it answers.
     pub(super) fn order_deposits(&mut self, attempt: u32, there: Option<There>) {
-        let Some(bringing) = self.flush.bringing.as_ref().filter(|b| b.attempt == attempt) else {
-            return;
-        };
+        let awaited = |b: &&mut Bringing| b.attempt == attempt && !b.ordered;
+        let Some(bringing) = self.flush.bringing.as_mut().filter(awaited) else { return };
+        bringing.ordered = true;
         // The newest is the last, behind what it needs.
         let ranks = (0u32..).zip(&bringing.state.ranks);
         let all: Vec<_> = ranks.map(|(rank, saved)| (rank, saved.retention.files())).collect();
@@ -284,6 +299,7 @@ impl Job {
             self.flush.told = Some(why.to_string());
         }
         if self.flush.bringing.take().is_some() {
+            self.flush.depot.end_attempt();
             self.to_all(&ToNode::EndDeposits);
         }
         self.flush.reached = self.reached();
@@ -295,9 +311,19 @@ impl Job {
     pub(super) fn stop_flush(&mut self) {
         self.forget_cut();
         if self.flush.bringing.take().is_some() {
+            self.flush.depot.end_attempt();
             self.to_all(&ToNode::EndDeposits);
         }
         self.remove_put_off();
+    }
+
+    /// A node that is back may be bringing what nobody waits for any more: the word for that is
+    /// lost with a connection, and a controller that is dead had no time for it.
+    pub(super) fn end_deposits_of(&self, node: u32) {
+        let collects = self.suspend.as_ref().is_some_and(|s| s.collecting.is_some());
+        if !collects && !self.flush.is_under_way() {
+            self.nodes[node as usize].send(ToNode::EndDeposits);
+        }
     }
 
     /// The next one has time.

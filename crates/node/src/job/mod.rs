@@ -188,6 +188,10 @@ pub enum Msg {
         attempt: u32,
         result: Result<Box<crate::depot::There>, String>,
     },
+    /// It had time to answer to that.
+    SurveyLate {
+        attempt: u32,
+    },
     /// A state of which nodes have brought parts, so many bytes in all, is in it, or cannot be.
     Committed {
         attempt: u32,
@@ -583,6 +587,7 @@ impl Job {
             Msg::LooksOver { ask } => self.looks_over(ask),
             Msg::InDepot { result } => self.in_depot(result),
             Msg::Surveyed { attempt, result } => self.surveyed(attempt, result),
+            Msg::SurveyLate { attempt } => self.survey_late(attempt),
             Msg::Committed { attempt, bytes, result } => self.committed(attempt, bytes, result),
             Msg::NoticesOver => self.heed_notices(),
             Msg::GraceOver => self.step(monitor::Input::GraceOver),

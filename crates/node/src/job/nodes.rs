@@ -428,8 +428,12 @@ impl Job {
         }
         n.line = Line::There(wired);
         (n.met, n.away) = (true, None);
+        let joined = n.state == State::Live;
         if self.spec.clusters.is_behind(node) {
             n.is_granted(HELD_MS);
+        }
+        if joined {
+            self.end_deposits_of(node);
         }
         self.rejoined();
     }

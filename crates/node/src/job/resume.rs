@@ -207,7 +207,8 @@ impl Job {
             None => self.forget_unneeded(),
         }
         self.begin_gateways();
-        if self.archive.holds() {
+        // Else when no node brings anything for the dead controller any more (`rejoined`).
+        if self.archive.holds() && self.exit_code.is_some() {
             self.bring_to_depot();
         }
         self.grant_output();
@@ -262,6 +263,9 @@ impl Job {
         event.took_ms = Some(since.elapsed().as_secs_f64() * 1e3);
         event.text = format!("{live} nodes are with controller {}", self.reign());
         self.log_event(event);
+        if self.archive.holds() && self.exit_code.is_none() && !self.flush.is_under_way() {
+            self.bring_to_depot();
+        }
     }
 
     /// The nodes had time enough.

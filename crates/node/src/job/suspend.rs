@@ -9,7 +9,7 @@
 //! Kept true: the job ends only when all of that is on disk; whatever fails before, it goes on.
 //! What is saved stays until every rank runs again.
 
-use super::archive::Archive;
+use super::archive::{self, Archive};
 use super::together::Together;
 use super::{Ask, Job};
 use crate::home;
@@ -252,7 +252,8 @@ impl Job {
     }
 
     /// Takes over what is saved, before anything of the job runs.
-    pub(super) fn take_over(&mut self, saved: SavedJob) {
+    pub(super) fn take_over(&mut self, mut saved: SavedJob) {
+        archive::settle(&mut saved, &self.place.folder);
         self.saves = saved.number;
         self.is_saved = true;
         self.restarting = true;
