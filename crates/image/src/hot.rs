@@ -31,9 +31,8 @@ pub fn blocks(image: &Image) -> Vec<usize> {
     }
     if !image.ancestors.is_empty() {
         // Shared objects are filled before it runs.
-        let private = |w: &Wanted| {
-            image.wants.pieces_of(w).iter().any(|p| orphan_of(p.address).is_none())
-        };
+        let private =
+            |w: &Wanted| image.wants.pieces_of(w).iter().any(|p| orphan_of(p.address).is_none());
         let own = image.wants.blocks.iter().enumerate();
         let own = own.filter(|(_, w)| w.part == 0 && private(w));
         let latest: Vec<usize> = own.map(|(i, _)| i).filter(|i| !all.contains(i)).collect();

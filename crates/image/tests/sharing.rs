@@ -4,9 +4,7 @@
 mod common;
 
 use common::{Process, appears, bring_back, compile};
-use eyrie_image::{
-    Ahead, Frozen, ImageReport, Mode, StoreAhead, Tracker, Tracking, consolidate,
-};
+use eyrie_image::{Ahead, Frozen, ImageReport, Mode, StoreAhead, Tracker, Tracking, consolidate};
 use std::fs;
 use std::path::Path;
 
