@@ -318,3 +318,39 @@ impl Deposit {
         Ok(bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eyrie_control::auth::Key;
+    use eyrie_tls::{Routes, Secret};
+
+    #[test]
+    fn what_is_given_up_leaves_nothing_in_the_folder() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let name = "rank-0.gen-1";
+        fs::write(here.path().join(name), [7u8; 100]).unwrap();
+        let secret = Secret::new(Key::new().unwrap(), false).unwrap();
+        let routes = Routes::default();
+        let given_up = Arc::new(AtomicBool::new(true));
+        let deposit = Deposit {
+            own: Identity { job: "jobs".into(), node: 3, epoch: 1, secret, routes },
+            members: Members::default(),
+            images: here.path().into(),
+            rank: 0,
+            generations: vec![1],
+            offered: None,
+            given_up: Arc::clone(&given_up),
+        };
+        let left = || fs::read_dir(there.path()).unwrap().count();
+        assert!(deposit.copy_in(there.path(), name).is_err());
+        assert_eq!(left(), 0);
+        given_up.store(false, Ordering::Relaxed);
+        deposit.copy_in(there.path(), name).unwrap();
+        assert_eq!(fs::read(there.path().join(name)).unwrap(), [7u8; 100]);
+        // One that is not whole is none.
+        fs::write(there.path().join(name), b"x").unwrap();
+        deposit.copy_in(there.path(), name).unwrap();
+        assert_eq!((fs::read(there.path().join(name)).unwrap().len(), left()), (100, 1));
+    }
+}
