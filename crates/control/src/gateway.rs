@@ -99,6 +99,9 @@ pub struct Begin {
     /// Other hosts of its cluster: the address towards one of them, if it knows any, goes before
     /// that.
     pub beside: Vec<String>,
+    /// The port at which the one before it listened for nodes on that machine: those that are just
+    /// starting know no other.
+    pub inside: Option<u16>,
     /// Where other gateways reach it, if that is another: it listens there, or, if its machine has
     /// no such address, at all of them.
     pub outside: Option<IpAddr>,

@@ -172,7 +172,7 @@ impl Caller {
     /// The same where etcd knows. None: that takes too long, or for a while neither a controller
     /// answered nor etcd said that there is none.
     fn look_for(&self, watch: &Watch) -> Option<Called> {
-        let begun = Instant::now();
+        let begun = Moment::now();
         // For the first controller, too; of another one it is known already.
         watch.parted(Duration::ZERO, Duration::ZERO);
         while begun.elapsed() < self.limit {
@@ -315,7 +315,7 @@ fn serve(
             Ok(Ok(Some(ToNode::Beat { patience_ms, stamp_ms }))) => {
                 let (patience_ms, sure) = led::hear(patience_ms);
                 if let (Some(watch), Some(stamp_ms)) = (&watch, stamp_ms) {
-                    watch.beaten(told.at(stamp_ms), sure);
+                    watch.beaten(told.ago(stamp_ms), sure);
                 }
                 return told.tell(Beat { patience_ms, stamp_ms });
             }

@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 pub const BEAT: Duration = Duration::from_millis(patience::TICK_MS);
 /// How often it is looked whether the other end is there.
 const LOOK: Duration = Duration::from_millis(patience::TICK_MS / 2);
+/// Who has not run for so long says so: it is what the other end's silence is worth.
+const STOOD: u64 = 1_000;
 const READ_BYTES: usize = 64 * 1024;
 
 /// What a beat says, at either end: a silence that is borne, and a stamp.
@@ -122,12 +124,9 @@ impl Limits {
         self.begun.elapsed().as_millis() as u64
     }
 
-    /// When a stamp of this end's was made.
-    pub fn at(&self, stamp_ms: u64) -> Instant {
-        let (now, now_ms) = (Instant::now(), self.now_ms());
-        // One that this end has not made yet is none.
-        let ago = Duration::from_millis(now_ms.saturating_sub(stamp_ms));
-        now.checked_sub(ago).unwrap_or(now)
+    /// How long ago a stamp of this end's was made. One that it has not made yet is none.
+    pub fn ago(&self, stamp_ms: u64) -> Duration {
+        Duration::from_millis(self.now_ms().saturating_sub(stamp_ms))
     }
 
     fn note(&self, tie: &Tie, now_ms: u64) {
@@ -340,8 +339,10 @@ fn read_all<T: DeserializeOwned>(
     if let Err(error) = stream.socket().set_read_timeout(Some(LOOK)) {
         return End::Broke(error.to_string());
     }
+    let mut looked = now_ms();
     loop {
         limits.note(&tie, now_ms());
+        tell_stood(std::mem::replace(&mut looked, now_ms()), looked);
         let mut from = stream;
         match from.read(&mut buffer) {
             Ok(0) => return End::Closed,
@@ -371,6 +372,14 @@ fn read_all<T: DeserializeOwned>(
             limits.note(&tie, now_ms());
             return End::Gone(tie.silent_ms(now_ms()));
         }
+    }
+}
+
+/// Between two looks at a connection nearly no time passes, if this process runs.
+fn tell_stood(before_ms: u64, now_ms: u64) {
+    let stood_ms = now_ms.saturating_sub(before_ms);
+    if stood_ms >= STOOD {
+        tracing::warn!(stood_ms, "this process stood still, or its machine did");
     }
 }
 

@@ -88,7 +88,9 @@ pub struct Tie {
     /// When the controller heard it.
     stamped_ms: Option<u64>,
     seen_ms: u64,
-    /// When the node saw that it had stood still for too long.
+    /// When the node saw last that it had stood still.
+    woke_ms: Option<u64>,
+    /// The same, where its time was over by then, or a moment later.
     stood_ms: Option<u64>,
 }
 
@@ -113,6 +115,7 @@ impl Tie {
             stamp_ms: (side == Side::Node).then_some(now_ms),
             stamped_ms: None,
             seen_ms: now_ms,
+            woke_ms: None,
             stood_ms: None,
         };
         tie.grant(now_ms);
@@ -152,18 +155,21 @@ impl Tie {
         if self.side == Side::Controller {
             return habit_over;
         }
+        if stood {
+            self.woke_ms = Some(now_ms);
+        }
         if self.silent_ms(now_ms) <= self.limit_ms() {
             self.stood_ms = None;
             return false;
         }
-        // The controller may not have looked either: whether it has, it can say once more.
+        // The controller may not have looked either: whether it has, it can say once more. Also
+        // where this node woke up just before its time was over.
         match self.stood_ms {
-            None if stood => {
-                self.stood_ms = Some(now_ms);
-                false
-            }
             Some(since) => now_ms > since + ROUND_MS,
-            None => true,
+            None => {
+                self.stood_ms = self.woke_ms.filter(|at| now_ms <= at + ROUND_MS);
+                self.stood_ms.is_none()
+            }
         }
     }
 
@@ -383,6 +389,26 @@ mod tests {
         assert!(!heard.over(60_200 + ROUND_MS));
         assert!(!tie.over(60_000 + ROUND_MS));
         assert!(tie.over(60_100 + ROUND_MS));
+    }
+
+    #[test]
+    fn a_node_that_wakes_up_just_before_its_time_is_over_hears_first_as_well() {
+        let mut tie = Tie::new(Side::Node, 0);
+        for now in (TICK_MS..=1_000).step_by(TICK_MS as usize) {
+            tie.told(0, Some(0), now);
+            assert!(!tie.over(now));
+        }
+        assert!(!tie.over(2_450), "it is within its limit");
+        let mut heard = tie.clone();
+        assert!(!heard.over(2_550));
+        heard.told(0, Some(2_500), 2_650);
+        assert!(!heard.over(2_700));
+        assert!(!tie.over(2_550));
+        assert!(!tie.over(2_450 + ROUND_MS));
+        assert!(tie.over(2_500 + ROUND_MS), "it has had its time");
+        // Who did not stand still has no more than its limit.
+        let mut tie = Tie::new(Side::Node, 0);
+        assert_eq!(silence(&mut tie, TICK_MS), LEAST_MS * 5 / 4 + TICK_MS);
     }
 
     #[test]

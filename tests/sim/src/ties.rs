@@ -5,9 +5,11 @@
 //! Modelled: clocks that both ends look at in their own time, as they are slow or stand still;
 //! beats that take their time, are held up, or come ever later, in one direction or in both; the
 //! end of the connection behind them. A node stands still with its ranks; when it goes on they may
-//! run for the moment that it takes to see that. The controller's process may die: its machine
-//! answers then, until the next one listens, which gives the node time to call. Some nodes reach
-//! the controller through a gateway only, which may die, with its machine or not, and comes back.
+//! run for the moment that it takes to see that. Both ends may stand still together, as on one
+//! machine, and nothing else happen: then nobody is lost. The controller's process may die: its
+//! machine answers then, until the next one listens, which gives the node time to call. Some nodes
+//! reach the controller through a gateway only, which may die, with its machine or not, and comes
+//! back.
 
 use crate::random::Random;
 use eyrie_protocol::patience::{
@@ -22,8 +24,12 @@ const LOOK_MS: u64 = 50;
 const BEAT_MS: u64 = 100;
 /// A node that has given up has killed everything in less.
 const KILL_MS: u64 = CLEARING_MS / 2;
+/// No run is as long.
+const NEVER_MS: u64 = 1_000_000;
 /// How long a new controller waits for nodes.
 const REJOINING_MS: u64 = 20_000;
+/// Both ends may stand still together for about so long, as their machine does: nobody is lost.
+const PAUSE_MS: u64 = 2_400;
 /// How long a node waits for a machine to answer, at most; by mistake for a greeting.
 const CALL_MS: u64 = 1_000;
 const GREETING_MS: u64 = 20_000;
@@ -215,6 +221,13 @@ fn next_look(random: &mut Random, now: u64, slow: u64, stands: bool) -> u64 {
     now + LOOK_MS * slow / 2 + random.below(LOOK_MS * slow / 2 + 1) + long
 }
 
+/// When both ends stand still together. Drawn apart: it changes nothing else of the run.
+fn pause(seed: u64) -> (u64, u64) {
+    let mut random = Random::new(!seed);
+    let at = (3_000 + random.below(60_000)) / 10 * 10;
+    (at, at + PAUSE_MS - 500 + random.below(1_000))
+}
+
 /// Runs the simulation of a seed.
 pub fn run(seed: u64, mistake: Option<Mistake>, trace: bool) -> Result<Report, String> {
     let mut world = World::new(seed, mistake, trace);
@@ -246,6 +259,8 @@ struct World {
     /// When one end gets used to a long silence just before, and which of the two.
     hiccup_at: u64,
     used: usize,
+    /// From when on, and until when, both ends stand still in a run in which nothing else happens.
+    pause: Option<(u64, u64)>,
     /// How often something is held up.
     hiccups: u64,
     delay: u64,
@@ -292,6 +307,9 @@ impl World {
         let gateway = random.one_in(3).then(|| Gateway::random(&mut random));
         let behind = gateway.is_some();
         let granted = if behind { HELD_MS } else { LEAST_MS };
+        let calm = slow == [1; 2] && stands == [false; 2] && cut_at == u64::MAX && !behind;
+        let pause = (calm && dies_at > NEVER_MS).then(|| pause(seed));
+        let hiccups = if pause.is_some() { 0 } else { hiccups };
         World {
             mistake,
             trace,
@@ -302,6 +320,7 @@ impl World {
             deaf_at,
             hiccup_at: cut_at.min(deaf_at).saturating_sub(before) / 10 * 10,
             used,
+            pause,
             hiccups,
             delay,
             is_cut: false,
@@ -345,6 +364,13 @@ impl World {
             } else {
                 self.stand_still(until.max(self.ends[1].next_ms));
             }
+        }
+        if let Some((at, until)) = self.pause
+            && now == at
+        {
+            self.trace(now, || format!("both ends stand still until {until}"));
+            self.ends[0].next_ms = until;
+            self.stand_still(until);
         }
         if now >= self.deaf_at && !self.is_cut {
             self.ends[1].way.held_up_ms = now + 10;
@@ -621,6 +647,9 @@ impl World {
             }
             (None, Some(_)) if reached => {
                 Err(String::from("a node gave up a controller that reached it"))
+            }
+            (Some(_), _) if self.pause.is_some() => {
+                Err(String::from("a node is lost that stood still as its controller did"))
             }
             (Some(_), _) if reached && self.is_behind() => {
                 Err(String::from("a node is lost, though its gateway came back"))

@@ -51,12 +51,12 @@ pub struct Gateway {
 }
 
 impl Crew {
-    /// Starts the gateway of a cluster, on the host of a node of it, or on this machine. What comes
-    /// goes to `hear`.
+    /// Starts the gateway of a cluster, on the host of a node of it, or on this machine; `inside`:
+    /// the port at which the one before it listened there for nodes. What comes goes to `hear`.
     pub fn start_gateway(
         &self,
         (cluster, number): (u32, u64),
-        node: Option<u32>,
+        (node, inside): (Option<u32>, Option<u16>),
         silence: Silence,
         hear: impl Fn(Heard) + Send + 'static,
     ) -> io::Result<Gateway> {
@@ -101,7 +101,8 @@ impl Crew {
         let outer = host.and_then(|h| h.gateway);
         let ports = outer.and_then(|o| o.port).map(|port| Ports { first: port, last: port });
         let outside = (outside.or(outer.map(|o| o.at)), ports.or(self.spec.clusters.ports));
-        let frames = self.begin_gateway((cluster, number), (controller, node), outside, silence)?;
+        let towards = (controller, node, inside);
+        let frames = self.begin_gateway((cluster, number), towards, outside, silence)?;
         let stdin = child.stdin.take().ok_or_else(|| io::Error::other("it has no input"))?;
         listen(said, hear)?;
         let orders = feed(stdin, frames)?;
@@ -130,7 +131,7 @@ impl Crew {
     fn begin_gateway(
         &self,
         (cluster, number): (u32, u64),
-        (controller, node): (SocketAddr, Option<u32>),
+        (controller, node, inside): (SocketAddr, Option<u32>, Option<u16>),
         (outside, ports): (Option<IpAddr>, Option<Ports>),
         silence: Silence,
     ) -> io::Result<Vec<u8>> {
@@ -143,6 +144,7 @@ impl Crew {
             clusters: clusters.count(),
             controller,
             beside: node.map(|node| self.beside(cluster, node)).unwrap_or_default(),
+            inside,
             outside,
             ports,
             plain: clusters.plain,

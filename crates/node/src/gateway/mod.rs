@@ -36,6 +36,8 @@ const CUT_OFF: u32 = 300;
 /// Longest wait for a port that is to be used: the gateway before this one may just be ending.
 const PORT_WAIT: Duration = Duration::from_secs(5);
 const PORT_PAUSE: Duration = Duration::from_millis(50);
+/// The same for one that it is only good to have.
+const SAME_PORT_WAIT: Duration = Duration::from_millis(500);
 /// So many hosts are looked up to see on which network the nodes are.
 const MOST_NAMES: usize = 3;
 
@@ -150,7 +152,7 @@ fn open(begin: Begin) -> Result<(Arc<Own>, SocketAddr, SocketAddr), GatewayError
     let inside = beside(&begin.beside).map_or(home.as_ref().copied(), Ok);
     let inside = inside.map_err(|error| os("address")(io::Error::from(error.kind())))?;
     let outside = begin.outside.or(home.ok()).unwrap_or(inside);
-    let (nodes, inside) = listen(inside, None, PORT_WAIT)?;
+    let (nodes, inside) = listen_inside(inside, begin.inside)?;
     let (gates, outside) = listen(outside, begin.ports, PORT_WAIT)?;
     let secret = Secret::new(Key(begin.key), !begin.plain).map_err(os("TLS"))?;
     let (relay, notes) = Relay::new().map_err(os("event loop"))?;
@@ -191,6 +193,18 @@ fn beside(names: &[String]) -> Option<IpAddr> {
         let mut places = (host, 1).to_socket_addrs().ok()?;
         places.find_map(|place| source_address(place).ok().filter(|own| !own.is_loopback()))
     })
+}
+
+/// Listens for nodes where the gateway before this one did, if it is known and free, or anywhere.
+fn listen_inside(
+    at: IpAddr,
+    before: Option<u16>,
+) -> Result<(TcpListener, SocketAddr), GatewayError> {
+    let same = before.map(|port| Ports { first: port, last: port });
+    match same.map(|port| listen(at, Some(port), SAME_PORT_WAIT)) {
+        Some(Ok(listening)) => Ok(listening),
+        Some(Err(_)) | None => listen(at, None, PORT_WAIT),
+    }
 }
 
 /// Listens at the first of these ports that is free, or anywhere. Returns where others reach it.

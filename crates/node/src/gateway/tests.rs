@@ -29,6 +29,7 @@ fn begin(key: &Key, cluster: u32, number: u64, plain: bool) -> Begin {
         clusters: 2,
         controller: ([127, 0, 0, 1], 9).into(),
         beside: Vec::new(),
+        inside: None,
         outside: None,
         ports: None,
         plain,

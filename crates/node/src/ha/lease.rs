@@ -133,14 +133,14 @@ pub fn keep(lead: &Lead, health: &Arc<Health>) -> io::Result<()> {
 
 /// Has the lease go on; if it ran out, takes the lead again, if nobody had it since.
 fn look_after(place: &Place, hold: &mut Hold, vouch: &Vouch) -> Result<Outcome, Error> {
-    let asked = Instant::now();
+    let asked_ms = vouch.now_ms();
     hold.kept(place.client.keep_alive(hold.lease())?);
     if hold.is_over() {
         vouch.lapsed();
         hold.granted(place.client.grant(LEASE_SECS)?);
     }
     let Some(claim) = hold.to_claim() else {
-        vouch.confirmed(asked);
+        vouch.confirmed(asked_ms);
         return Ok(Outcome::Done);
     };
     let (held, seen) = place.carry_out(&claim, hold.lease())?;
@@ -150,7 +150,7 @@ fn look_after(place: &Place, hold: &mut Hold, vouch: &Vouch) -> Result<Outcome, 
     }
     let outcome = hold.claimed(held, &seen);
     if outcome == Outcome::Done {
-        vouch.confirmed(asked);
+        vouch.confirmed(asked_ms);
     }
     Ok(outcome)
 }

@@ -1,6 +1,7 @@
 //! What a controller with `--ha` says of its lead to nodes, and what it waits for before ranks of a
 //! lost one start elsewhere (`protocol::led`).
 
+use crate::clock::Moment;
 use eyrie_protocol::led::Surety;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Whether this controller leads for sure.
 pub struct Vouch {
-    begun: Instant,
+    begun: Moment,
     surety: Mutex<Surety>,
     /// Nothing is started elsewhere any more.
     over: AtomicBool,
@@ -19,7 +20,7 @@ pub struct Vouch {
 
 impl Default for Vouch {
     fn default() -> Self {
-        Vouch { begun: Instant::now(), surety: Mutex::default(), over: AtomicBool::new(false) }
+        Vouch { begun: Moment::now(), surety: Mutex::default(), over: AtomicBool::new(false) }
     }
 }
 
@@ -28,13 +29,14 @@ impl Vouch {
         self.surety.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ms(&self, at: Instant) -> u64 {
-        at.saturating_duration_since(self.begun).as_millis() as u64
+    /// The time, which goes on while this machine sleeps: the lease does as well.
+    pub fn now_ms(&self) -> u64 {
+        self.begun.elapsed().as_millis() as u64
     }
 
     /// etcd, which was asked then, has renewed the lease that the leader's key goes with.
-    pub fn confirmed(&self, asked: Instant) {
-        self.surety().confirmed(self.ms(asked), self.ms(Instant::now()));
+    pub fn confirmed(&self, asked_ms: u64) {
+        self.surety().confirmed(asked_ms, self.now_ms());
     }
 
     /// Nobody leads, or nobody did for a moment.
@@ -43,7 +45,7 @@ impl Vouch {
     }
 
     pub fn holds(&self) -> bool {
-        self.surety().holds(self.ms(Instant::now()))
+        self.surety().holds(self.now_ms())
     }
 
     /// The job ends without etcd: nothing is waited for because of that.
@@ -51,30 +53,37 @@ impl Vouch {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    fn left(&self, lost: Instant, span: Duration) -> Duration {
+    fn left(&self, lost_ms: u64, span: Duration) -> Duration {
+        let now_ms = self.now_ms();
         if self.over.load(Ordering::Relaxed) {
-            return span.saturating_sub(lost.elapsed());
+            return span.saturating_sub(Duration::from_millis(now_ms.saturating_sub(lost_ms)));
         }
-        let (lost, span) = (self.ms(lost), span.as_millis() as u64);
-        Duration::from_millis(self.surety().left_ms(lost, span, self.ms(Instant::now())))
+        let span_ms = span.as_millis() as u64;
+        Duration::from_millis(self.surety().left_ms(lost_ms, span_ms, now_ms))
     }
 }
 
 /// How long a node may live that was lost at the beginning of this.
 pub struct CutOff {
     span: Duration,
+    /// While this machine sleeps a node on it does as well.
     begun: Instant,
-    vouch: Option<Arc<Vouch>>,
+    /// And the time by that at the beginning.
+    vouch: Option<(Arc<Vouch>, u64)>,
 }
 
 impl CutOff {
     pub fn new(span: Duration, vouch: Option<Arc<Vouch>>) -> CutOff {
-        CutOff { span, begun: Instant::now(), vouch }
+        let begins = |vouch: Arc<Vouch>| {
+            let lost_ms = vouch.now_ms();
+            (vouch, lost_ms)
+        };
+        CutOff { span, begun: Instant::now(), vouch: vouch.map(begins) }
     }
 
     pub fn left(&self) -> Duration {
         match &self.vouch {
-            Some(vouch) => vouch.left(self.begun, self.span),
+            Some((vouch, lost_ms)) => vouch.left(*lost_ms, self.span),
             None => self.span.saturating_sub(self.begun.elapsed()),
         }
     }

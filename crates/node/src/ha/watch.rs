@@ -4,10 +4,11 @@
 //! and with one that may have been followed, is for `protocol::led` to say.
 
 use super::{Place, Seen};
+use crate::clock::Moment;
 use eyrie_protocol::led::{Led, Told};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How often it is asked whether another controller leads.
 const EVERY: Duration = Duration::from_secs(1);
@@ -23,26 +24,23 @@ struct State {
 /// A node's view.
 pub struct Watch {
     place: Place,
-    begun: Instant,
+    begun: Moment,
     state: Mutex<State>,
 }
 
 impl Watch {
     pub fn new(place: Place) -> Watch {
         let state = State { led: Led::new(0), places: Vec::new() };
-        Watch { place, begun: Instant::now(), state: Mutex::new(state) }
+        Watch { place, begun: Moment::now(), state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ms(&self, at: Instant) -> u64 {
-        at.saturating_duration_since(self.begun).as_millis() as u64
-    }
-
+    /// The time, which goes on while this machine sleeps: ranks that run elsewhere do as well.
     fn now_ms(&self) -> u64 {
-        self.ms(Instant::now())
+        self.begun.elapsed().as_millis() as u64
     }
 
     /// Where the controller is to be called; `first`, if nothing else was announced.
@@ -57,10 +55,10 @@ impl Watch {
         self.state().led.met(reign, now)
     }
 
-    /// The controller had heard what was said then; and leads for sure, or does not know.
-    pub fn beaten(&self, stamp: Instant, sure: bool) {
-        let stamp = self.ms(stamp).min(self.now_ms());
-        self.state().led.beaten(stamp, sure);
+    /// The controller had heard what was said so long ago; and leads for sure, or does not know.
+    pub fn beaten(&self, ago: Duration, sure: bool) {
+        let stamp_ms = self.now_ms().saturating_sub(ago.as_millis() as u64);
+        self.state().led.beaten(stamp_ms, sure);
     }
 
     /// The connection is over; for so long nothing was known to be heard, and so much is borne.
@@ -90,14 +88,14 @@ impl Watch {
 
     /// Asks etcd.
     pub fn ask(&self) {
-        let asked = Instant::now();
+        let asked_ms = self.now_ms();
         if let Ok(seen) = self.place.look() {
-            self.take(asked, &seen);
+            self.take(asked_ms, &seen);
         }
     }
 
-    fn take(&self, asked: Instant, seen: &Seen) {
-        let (asked, now) = (self.ms(asked), self.now_ms());
+    fn take(&self, asked_ms: u64, seen: &Seen) {
+        let now = self.now_ms();
         let announced = seen.announced.as_ref();
         let told = Told {
             leads: seen.leader.is_some(),
@@ -105,7 +103,7 @@ impl Watch {
             announced: announced.map(|a| a.reign),
         };
         let mut state = self.state();
-        if let Some(announced) = announced.filter(|_| state.led.answered(asked, told, now)) {
+        if let Some(announced) = announced.filter(|_| state.led.answered(asked_ms, told, now)) {
             state.places.clone_from(&announced.addresses);
         }
     }
@@ -162,13 +160,13 @@ mod tests {
         assert!(watch.met(1));
         for (reign, leads) in [(1, true), (1, false), (2, true)] {
             // A second one that leads has not said where it is.
-            watch.take(Instant::now(), &seen(reign, 1, leads));
+            watch.take(watch.now_ms(), &seen(reign, 1, leads));
             assert_eq!((watch.places(first), watch.later()), (vec![first], None));
         }
-        watch.take(Instant::now(), &seen(2, 2, true));
+        watch.take(watch.now_ms(), &seen(2, 2, true));
         let second = SocketAddr::from(([10, 0, 0, 2], 7));
         assert_eq!((watch.places(first), watch.later()), (vec![second], Some(2)));
-        watch.take(Instant::now(), &seen(2, 1, true));
+        watch.take(watch.now_ms(), &seen(2, 1, true));
         assert_eq!(watch.places(first), [second]);
         assert!(!watch.met(1) && watch.met(2) && watch.later().is_none());
     }

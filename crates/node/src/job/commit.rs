@@ -301,7 +301,8 @@ impl Job {
         let others = others.chain(self.gateway_pids()).collect();
         let tell = self.tell.clone();
         let done = move |left| drop(tell.send(Msg::Cleared { node, left }));
-        let Some(daemon) = &self.nodes[node as usize].daemon else { return };
+        // One whose daemon was never started leaves nothing.
+        let Some(daemon) = &self.nodes[node as usize].daemon else { return done(0) };
         let vouch = self.crew.as_ref().and_then(|crew| crew.vouch.clone());
         if let Err(error) = daemon.clear(others, CutOff::new(cut_off, vouch), done) {
             self.fatal(format!("cannot clear away what node {node} left: {error}"));

@@ -44,6 +44,8 @@ pub(super) struct Place {
     process: Option<Gateway>,
     began: Option<Instant>,
     ready: Option<Ready>,
+    /// The node with which one listened last, and the port for nodes.
+    inside: Option<(u32, u16)>,
     carried: Carried,
     /// Since when it is gone.
     lost: Option<Instant>,
@@ -154,6 +156,10 @@ impl Job {
         let hear = move |heard| drop(tell.send(Msg::Gateway { cluster, number, heard }));
         let silence = self.gateways.blocks.of(cluster);
         let at = Some(node).filter(|node| *node != HUB);
+        // Nodes that are just starting are told of no other.
+        let before = self.gateways.places[cluster as usize].inside;
+        let before = before.filter(|(with, _)| self.spec.clusters.wan_only && *with == node);
+        let at = (at, before.map(|(_, port)| port));
         let Some(crew) = &self.crew else { return };
         let started =
             crew.start_gateway((cluster, number), at, silence, hear).and_then(|gateway| {
@@ -201,6 +207,7 @@ impl Job {
             }
             Heard::Said(FromGateway::Ready { pid, inside, outside }) => {
                 place.ready = Some(Ready { pid, inside, outside, since: Instant::now() });
+                place.inside = place.seat.node().map(|node| (node, inside.port()));
                 place.seat.listens();
                 place.told = None;
                 if let Some(lost) = place.lost.take() {

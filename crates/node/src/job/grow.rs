@@ -164,7 +164,7 @@ impl Job {
     }
 
     /// Hosts have so much time to join.
-    fn arm_late(&self, node: u32, epoch: u64) {
+    pub(super) fn arm_late(&self, node: u32, epoch: u64) {
         let Some(hosts) = &self.spec.hosts else { return };
         let (tell, limit) = (self.tell.clone(), Duration::from_millis(hosts.join_ms));
         tokio::task::spawn_local(async move {
@@ -175,10 +175,13 @@ impl Job {
 
     /// The time for a node to join is over.
     pub(super) fn late_over(&mut self, node: u32, epoch: u64) {
-        let awaited = |n: &&Node| n.state == State::Joining && n.called() == epoch;
-        if self.planned && self.nodes.get(node as usize).filter(awaited).is_some() {
+        let awaited = |n: &&Node| n.state == State::Joining && n.starts_with() == epoch;
+        let Some(n) = self.nodes.get(node as usize).filter(awaited) else { return };
+        if self.planned {
+            // None, if it still waits for its gateway.
+            let called = n.called();
             let seconds = self.spec.hosts.as_ref().map_or(0, |h| h.join_ms) as f64 / 1e3;
-            self.node_gone(node, epoch, &format!("it did not join within {seconds} s"));
+            self.node_gone(node, called, &format!("it did not join within {seconds} s"));
         }
     }
 

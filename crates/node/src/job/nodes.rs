@@ -237,6 +237,18 @@ impl Node {
         self.daemon.as_ref().map_or(0, |d| d.epoch)
     }
 
+    /// The epoch that its daemon was started with, or is to be.
+    pub(super) fn starts_with(&self) -> u64 {
+        self.daemon.as_ref().map_or(self.epoch, |d| d.epoch)
+    }
+
+    /// It has never called, and nobody would tell that it never will: its daemon is to be started
+    /// when its gateway is there, or was started on another machine by another controller.
+    pub(super) fn is_starting(&self) -> bool {
+        let untold = self.daemon.as_ref().is_none_or(Daemon::is_left);
+        self.state == State::Joining && !self.met && untold
+    }
+
     /// The machine that it is on, if that is another than the controller's.
     pub(super) fn host(&self) -> Option<&str> {
         self.daemon.as_ref()?.host()
@@ -473,7 +485,10 @@ impl Job {
 
     /// The time for nodes to join is over.
     pub(super) fn joining_over(&mut self) {
-        let late = (0u32..).zip(&self.nodes).find(|(_, n)| n.peer.is_none());
+        // Those that came later have their own time.
+        let mut first = (0..self.spec.nodes + self.spec.spares).zip(&self.nodes);
+        let is_late = |(_, n): &(u32, &Node)| n.peer.is_none() && n.state != State::Lost;
+        let late = first.find(is_late);
         let Some((node, n)) = late.filter(|_| !self.planned && self.exit_code.is_none()) else {
             return;
         };

@@ -218,8 +218,31 @@ impl Job {
             tokio::time::sleep(REJOINING).await;
             let _ = tell.send(Msg::RejoiningOver);
         });
+        self.await_joining();
         self.rejoined();
         self.end_turn();
+    }
+
+    /// Nodes that were to join have the time for that anew.
+    fn await_joining(&self) {
+        let Some(hosts) = &self.spec.hosts else { return };
+        if self.planned {
+            let joining = |n: &(u32, &Node)| n.1.state == State::Joining;
+            let joining = (0u32..).zip(&self.nodes).filter(joining);
+            return joining.for_each(|(node, n)| self.arm_late(node, n.starts_with()));
+        }
+        let (tell, limit) = (self.tell.clone(), Duration::from_millis(hosts.join_ms));
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(limit).await;
+            let _ = tell.send(Msg::JoiningOver);
+        });
+    }
+
+    /// Whether a node is to come back. One behind gateways that was with no controller yet is not:
+    /// it starts, and may take as long for that as any.
+    fn is_to_return(&self, node: u32) -> bool {
+        let n = &self.nodes[node as usize];
+        n.is_awaited() && !(self.spec.clusters.is_behind(node) && n.is_starting())
     }
 
     /// What the dead controller had taken and the console has not printed.
@@ -255,7 +278,7 @@ impl Job {
 
     /// A node is back, or lost: are there more to wait for?
     pub(super) fn rejoined(&mut self) {
-        let awaited = self.nodes.iter().any(Node::is_awaited);
+        let awaited = (0..self.nodes.len() as u32).any(|node| self.is_to_return(node));
         let Some(since) = self.rejoining.take_if(|_| !awaited) else { return };
         let live = self.nodes.iter().filter(|n| n.state == State::Live).count();
         let mut event = self.event(EventKind::ControllerBack);
@@ -271,8 +294,9 @@ impl Job {
     /// The nodes had time enough.
     pub(super) fn rejoining_over(&mut self) {
         // One that has come and is away again has its own time.
-        let late = |n: &(u32, &Node)| n.1.is_awaited() && n.1.away.is_none();
-        let late: Vec<u32> = (0u32..).zip(&self.nodes).filter(late).map(|n| n.0).collect();
+        let late =
+            |node: &u32| self.is_to_return(*node) && self.nodes[*node as usize].away.is_none();
+        let late: Vec<u32> = (0..self.nodes.len() as u32).filter(late).collect();
         if self.rejoining.is_none() {
             return;
         }
