@@ -15,6 +15,7 @@ use crate::membership::Member;
 use crate::monitor;
 use crate::recovery::{ARCHIVE, Planner, Saved};
 use crate::replicas::Words;
+use crate::retention::Retention;
 use crate::saved::{SavedJob, SavedRank};
 use crate::store::Members;
 use eyrie_control::node::{Determinants, ToNode};
@@ -50,6 +51,8 @@ pub(super) struct Archive {
     attempts: u32,
     /// What is saved is of no use any more.
     outgrown: bool,
+    /// Of another's job that goes on here: how often it was saved by the journal.
+    noted: u32,
 }
 
 /// What another controller needs to know of it; its content is what is saved.
@@ -351,6 +354,14 @@ impl Job {
         self.note(|| Entry::Planner(Box::new(planner)));
     }
 
+    /// What was brought here after the last record is in the place of what the planner knows to be
+    /// here, as when it was brought (`flush_counts`).
+    pub(super) fn leave_outdated(&mut self) {
+        if self.saves > self.archive.noted {
+            self.leave_archive();
+        }
+    }
+
     /// Has what is saved removed, if nothing hangs on it.
     pub(super) fn forget_unneeded(&mut self) {
         self.archive.outgrown |=
@@ -371,7 +382,7 @@ impl Job {
 
     /// The archive as the dead controller left it. It is open where that had it.
     pub(super) fn take_archive(&mut self, kept: Kept) -> Result<(), BeginError> {
-        self.archive.attempts = kept.attempts;
+        (self.archive.attempts, self.archive.noted) = (kept.attempts, self.saves);
         if kept.holds {
             let mut saved = SavedJob::read(&self.place.folder)?;
             settle(&mut saved, &self.place.folder);
@@ -392,13 +403,18 @@ impl Job {
 
     /// What the dead controller was about when it saved the job. Whether that is saved.
     pub(super) fn was_saved(&mut self) -> bool {
-        let number = self.saves + 1;
-        let saved = SavedJob::read(&self.place.folder).ok().filter(|s| s.number == number);
-        if saved.is_some() {
-            clear_but(&self.images(), &self.needed_now());
-            self.saved(number, 0);
-        }
-        saved.is_some()
+        // By the number that was written down: `saves` may be that of this very state already.
+        let next = self.archive.noted + 1;
+        let newest = |r: &Retention| r.newest().map(|kept| kept.generation);
+        let stood = self.ranks.iter().map(|r| newest(&r.retention));
+        let saved = SavedJob::read(&self.place.folder).ok().filter(|saved| {
+            let ranks = saved.ranks.iter().map(|r| newest(&r.retention));
+            saved.number == next && ranks.eq(stood)
+        });
+        let Some(saved) = saved else { return false };
+        clear_but(&self.images(), &needed(&saved.ranks));
+        self.saved(saved.number, 0);
+        true
     }
 
     /// The daemons here of a job that is saved: the storage of each goes with it, and must not go

@@ -91,6 +91,12 @@ pub(super) struct Books {
     pub sets: Vec<super::units::Taking>,
     /// Nodes that were told to end, and when.
     pub notices: BTreeMap<u32, Moment>,
+    /// The controller was.
+    pub here: Option<super::notice::Here>,
+    /// The job was to be saved and to end.
+    pub to_be_saved: bool,
+    /// Image files that are to go when nothing is being brought any more: rank, generations.
+    pub put_off: Vec<(u32, Vec<u32>)>,
     pub blocks: super::silence::Blocks,
 }
 
@@ -155,6 +161,7 @@ impl Job {
             clears: std::mem::take(&mut self.commit.clears),
             dismissed: std::mem::take(&mut self.commit.dismissed),
             console: self.commit.printed.take(),
+            answers: std::mem::take(&mut self.commit.answers),
         };
         self.release(effects, number);
         self.remove_outgrown();
@@ -250,6 +257,9 @@ impl Job {
             pauses: self.pauses.clone(),
             sets: self.units.taking(),
             notices: self.known_notices(),
+            here: self.known_notice_here(),
+            to_be_saved: self.suspend.is_some(),
+            put_off: self.flush.put_off.clone(),
             blocks: self.gateways.blocks.clone(),
         }
     }

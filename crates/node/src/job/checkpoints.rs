@@ -386,7 +386,7 @@ impl Job {
             let before = ask.left.len();
             ask.left.retain(|(r, after)| *r != rank || generation.is_some_and(|g| g <= *after));
             if ask.left.len() < before {
-                ask.answer(answer);
+                ask.answer(answer, &mut self.commit.answers);
             }
         }
         let (over, left) = std::mem::take(&mut self.asks).into_iter().partition(|a| a.is_over());
@@ -447,14 +447,14 @@ impl Job {
 
 impl Ask {
     /// One of its ranks has a checkpoint, or will have none.
-    fn answer(&mut self, answer: &NodeMsg) {
+    fn answer(&mut self, answer: &NodeMsg, told: &mut Vec<(Outlet, NodeMsg)>) {
         if let NodeMsg::CheckpointFailed { rank, reason } = answer {
             self.failed.get_or_insert_with(|| format!("no checkpoint of rank {rank}: {reason}"));
         }
         if let Some(outlet) = &self.outlet {
-            outlet.send(answer);
+            told.push((outlet.clone(), answer.clone()));
             if self.left.is_empty() && !self.ends {
-                outlet.send(&NodeMsg::Done);
+                told.push((outlet.clone(), NodeMsg::Done));
             }
         }
     }

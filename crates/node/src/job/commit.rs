@@ -9,6 +9,7 @@ use super::nodes::State;
 use super::{Job, JournalError, Msg};
 use crate::crew::Wired;
 use crate::ha::{self, Announced, CutOff, Health, Lead, News, Pointer, Vouch, Writer};
+use crate::outlet::Outlet;
 use eyrie_control::node::ToNode;
 use eyrie_control::{Event, HaStatus, NodeMsg};
 use eyrie_protocol::led;
@@ -34,6 +35,8 @@ pub(super) struct Effects {
     pub clears: Vec<(u32, Duration)>,
     pub dismissed: Vec<Wired>,
     pub console: Vec<NodeMsg>,
+    /// What clients are told that wait for checkpoints, or for the job to be saved.
+    pub answers: Vec<(Outlet, NodeMsg)>,
 }
 
 impl Effects {
@@ -43,6 +46,7 @@ impl Effects {
             && self.clears.is_empty()
             && self.dismissed.is_empty()
             && self.console.is_empty()
+            && self.answers.is_empty()
     }
 }
 
@@ -52,6 +56,7 @@ pub(super) struct Commit {
     /// For the console.
     pub printed: RefCell<Vec<NodeMsg>>,
     /// As in `Effects`.
+    pub answers: Vec<(Outlet, NodeMsg)>,
     pub clears: Vec<(u32, Duration)>,
     pub dismissed: Vec<Wired>,
     /// If the journal is in etcd.
@@ -191,6 +196,7 @@ impl Job {
             wired.sender.send(Numbered::beside(0, ToNode::Dismissed));
         }
         effects.console.iter().for_each(|message| self.console.send(message));
+        effects.answers.iter().for_each(|(outlet, message)| outlet.send(message));
     }
 
     /// Events of turns that are not durable yet.

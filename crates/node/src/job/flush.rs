@@ -38,7 +38,7 @@ pub(super) struct Flush {
     pub(super) cut: Option<Cut>,
     bringing: Option<Bringing>,
     /// Image files that go when nothing is being brought any more: rank, generations.
-    put_off: Vec<(u32, Vec<u32>)>,
+    pub(super) put_off: Vec<(u32, Vec<u32>)>,
     /// The last failure that was told.
     told: Option<String>,
     /// What is there.

@@ -33,7 +33,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-const VERSION: u32 = 15;
+const VERSION: u32 = 16;
+/// The number of `Entry::Head`.
+const HEAD: u32 = 0;
 /// From this length on the file is replaced, if most of it is not needed any more.
 const LONG_BYTES: u64 = 16 << 20;
 
@@ -287,6 +289,10 @@ pub(super) fn fetch(lead: &Lead) -> Result<Known, JournalError> {
 
 fn parse(path: PathBuf, bytes: &[u8]) -> Result<Known, JournalError> {
     let (records, length) = journal::read(bytes);
+    // Nothing else of another release's can be read.
+    if records.first().and_then(|first| version(first)).is_some_and(|v| v != VERSION) {
+        return Err(JournalError::Version(path));
+    }
     let mut reading = Reading::default();
     for record in records {
         let entries: Vec<Entry> = postcard::from_bytes(record)
@@ -302,6 +308,13 @@ fn parse(path: PathBuf, bytes: &[u8]) -> Result<Known, JournalError> {
         Some(_) => {}
     }
     reading.known().map_err(|why| JournalError::Broken(path, why))
+}
+
+/// The version in a record that begins with a head: behind the number of its entries and the
+/// number of this entry's kind.
+fn version(record: &[u8]) -> Option<u32> {
+    let ((_, kind, version), _) = postcard::take_from_bytes::<(u64, u32, u32)>(record).ok()?;
+    (kind == HEAD).then_some(version)
 }
 
 /// A journal that is being read.
@@ -405,5 +418,22 @@ impl Reading {
             torn: self.torn,
             head,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One entry, a head, of which nothing but the version can be read.
+    fn begins_with(version: u8) -> Result<Known, JournalError> {
+        let record = journal::frame(&[1, HEAD as u8, version, 0xff, 0xff, 0xff]).unwrap();
+        parse(PathBuf::from("journal"), &record)
+    }
+
+    #[test]
+    fn the_journal_of_another_release_is_told_as_such() {
+        assert!(matches!(begins_with(14), Err(JournalError::Version(_))));
+        assert!(matches!(begins_with(VERSION as u8), Err(JournalError::Broken(..))));
     }
 }

@@ -14,6 +14,7 @@
 use super::books::Moment;
 use super::{Job, Msg};
 use crate::units;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -35,7 +36,8 @@ pub(super) struct Notices {
 }
 
 /// The controller is to end.
-struct Here {
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Here {
     since: Moment,
     /// The job ends with it, also if it cannot be saved.
     ends: bool,
@@ -128,10 +130,21 @@ impl Job {
         self.notices.nodes.clone()
     }
 
-    /// What the dead controller knew.
-    pub(super) fn take_notices(&mut self, nodes: BTreeMap<u32, Moment>) {
+    /// The same of its own.
+    pub(super) fn known_notice_here(&self) -> Option<Here> {
+        self.notices.here
+    }
+
+    /// What the dead controller knew. A job that was told to end is to end, and has its time to be
+    /// saved once more; a machine that was to end long ago does not.
+    pub(super) fn take_notices(&mut self, nodes: BTreeMap<u32, Moment>, here: Option<Here>) {
         self.notices.nodes = nodes;
-        if !self.notices.nodes.is_empty() {
+        let grace = self.grace();
+        self.notices.here = match here {
+            Some(Here { ends: true, .. }) => Some(Here { since: Moment::now(), ends: true }),
+            here => here.filter(|here| here.since.elapsed() < grace),
+        };
+        if !self.notices.nodes.is_empty() || self.notices.here.is_some() {
             self.arm_notices();
         }
     }

@@ -125,8 +125,9 @@ impl Job {
         let job = Job::begin(place, spec, None, nodes, console, tell.clone())?;
         job.borrow_mut().employ(crew);
         reign.map_or(Ok(()), |reign| job.borrow_mut().lead(reign))?;
+        let was_to_be_saved = known.books.to_be_saved;
         job.borrow_mut().take_books(known)?;
-        job.borrow_mut().go_on();
+        job.borrow_mut().go_on(was_to_be_saved);
         Ok(job)
     }
 
@@ -149,7 +150,8 @@ impl Job {
         self.halt.take_over(books.halt);
         self.pauses = books.pauses;
         self.units.take_up(books.sets);
-        self.take_notices(books.notices);
+        self.take_notices(books.notices, books.here);
+        self.flush.put_off = books.put_off;
         self.gateways.blocks = books.blocks;
         (self.saves, self.is_saved, self.restarting) =
             (books.saves, books.is_saved, books.restarting);
@@ -157,6 +159,7 @@ impl Job {
         self.note_flushed();
         (self.monitor, self.scheduler, self.planner) =
             (known.monitor, known.scheduler, known.planner);
+        self.leave_outdated();
         self.monitor.console_back();
         self.ranks = known.ranks;
         self.vaults = known.vaults;
@@ -171,8 +174,8 @@ impl Job {
         Ok(())
     }
 
-    /// Takes up what was under way.
-    fn go_on(&mut self) {
+    /// Takes up what was under way. `was_to_be_saved`: somebody had asked for that.
+    fn go_on(&mut self, was_to_be_saved: bool) {
         self.renew_journal();
         let mut event = self.event(EventKind::ControllerLost);
         event.count = Some(self.reign());
@@ -201,6 +204,11 @@ impl Job {
             }
             _ => self.let_stand_for_nothing(),
         }
+        if was_to_be_saved && !self.monitor.is_ending() {
+            self.say("the job is not saved, and goes on: its controller died");
+        }
+        // Nothing is being brought any more.
+        self.stop_flush();
         match self.exit_code {
             Some(_) => self.over.notify_one(),
             // What the dead controller would have removed.

@@ -142,6 +142,8 @@ impl Job {
             if let Some(why) = self.unprotected.clone() {
                 return self.not_saved(&why);
             }
+            // From that record on the next state in the folder is that of the saved job.
+            self.stop_flush();
             self.step(monitor::Input::Save);
         }
     }
@@ -206,7 +208,7 @@ impl Job {
         let go_on = format!("eyrie restart {id}{elsewhere}");
         self.say(format!("job {id} is saved and ends; to go on with it: {go_on}"));
         if let Some(outlet) = self.suspend.take().and_then(|s| s.outlet) {
-            outlet.send(&NodeMsg::Done);
+            self.commit.answers.push((outlet, NodeMsg::Done));
         }
         self.step(monitor::Input::Saved { code: saved::EXIT_CODE });
     }
@@ -214,7 +216,7 @@ impl Job {
     pub(super) fn not_saved(&mut self, why: &str) {
         let text = format!("the job is not saved, and goes on: {why}");
         if let Some(outlet) = self.suspend.take().and_then(|s| s.outlet) {
-            outlet.send(&NodeMsg::Error(text.clone()));
+            self.commit.answers.push((outlet, NodeMsg::Error(text.clone())));
         }
         self.say(text);
     }
