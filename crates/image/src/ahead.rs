@@ -121,10 +121,12 @@ impl Ahead {
         }
         let base = tracker.base_of(path).cloned();
         let mut begun = None;
-        if let Some(sharing) = Sharing::look(pid, base.as_deref(), tracker) {
+        if let Some(sharing) = Sharing::look(pid, path, tracker, hurry) {
             let mut ahead = Ahead::new(path, tap, base.clone())?;
             let left = ahead.store_shared(sharing, hurry);
-            tracker.stored_shared(left.as_ref().is_ok_and(|&left| left <= MAX_COPY_BYTES));
+            if !is_called_off(&left) {
+                tracker.stored_shared(left.as_ref().is_ok_and(|&left| left <= MAX_COPY_BYTES));
+            }
             left.ok()?;
             begun = Some(ahead);
         }
@@ -137,7 +139,9 @@ impl Ahead {
         // The lists of what is stored need memory, too, and little is left to be copied at the end.
         tracker.buffer = Vec::new();
         let left = ahead.rounds(pid, plan, tracker, hurry);
-        tracker.went_ahead(left.as_ref().is_ok_and(|&left| left <= MAX_COPY_BYTES));
+        if !is_called_off(&left) {
+            tracker.went_ahead(left.as_ref().is_ok_and(|&left| left <= MAX_COPY_BYTES));
+        }
         let left = left.ok()?;
         tracker.make_room((left + left / 4 + ENOUGH_BYTES).min(MAX_COPY_BYTES));
         Some(ahead)
@@ -204,7 +208,7 @@ impl Ahead {
             }
             self.shared.push(shared::Round::store(&source, &ids, &part, &self.writer, hurry)?);
             fault::point(fault::STORED_AHEAD)?;
-            let changed = shared::changed(&source, &ids, &part, None, &self.shared)?;
+            let changed = shared::changed(&source, &ids, &part, None, &self.shared, hurry)?;
             if changed.bytes() > part.bytes() / 2 {
                 // The program writes too fast.
                 return Ok(left.bytes());
@@ -212,7 +216,7 @@ impl Ahead {
         }
         loop {
             let before = left.bytes();
-            left = shared::changed(&source, &ids, &all, None, &self.shared)?;
+            left = shared::changed(&source, &ids, &all, None, &self.shared, hurry)?;
             let bytes = left.bytes();
             if bytes <= ENOUGH_BYTES || bytes * LEAST_GAIN > before || self.shared.len() > ROUNDS {
                 return Ok(bytes);
@@ -353,6 +357,11 @@ impl Ahead {
     }
 }
 
+/// Whether it ended because it was to, which says nothing of the program.
+fn is_called_off(left: &Result<u64, CaptureError>) -> bool {
+    matches!(left, Err(CaptureError::CalledOff))
+}
+
 /// What is stored first.
 fn first(pages: &Spans) -> Spans {
     let mut room = FIRST_BYTES;
@@ -366,20 +375,26 @@ fn first(pages: &Spans) -> Spans {
 }
 
 impl Sharing {
-    /// What a process shares with others, if enough of it has changed since the image `base`.
-    fn look(pid: libc::pid_t, base: Option<&Base>, tracker: &mut Tracker) -> Option<Sharing> {
+    /// What a process shares with others, if enough of it has changed since the image that the
+    /// image `path` may refer to.
+    fn look(
+        pid: libc::pid_t,
+        path: &Path,
+        tracker: &mut Tracker,
+        hurry: &AtomicBool,
+    ) -> Option<Sharing> {
         let maps = procfs::maps(pid).ok()?;
         let named = Named::of(&[pid], &[]).ok()?;
         let mut orphans = Orphans::of_mappings(&maps, &named).ok()?;
         let objects: Objects = orphans.open(pid, &mut BTreeSet::new()).ok()?;
         let (ids, present) = (objects.ids().to_vec(), objects.present().ok()?);
         let enough = if tracker.always_ahead() { 1 } else { MAX_COPY_BYTES };
-        if present.bytes() < enough || !tracker.may_store_shared() {
+        if present.bytes() < enough || !tracker.may_store_shared(path) {
             return None;
         }
         let source = Source::Shared(objects);
-        let base = base.and_then(Base::shared);
-        let take = shared::changed(&source, &ids, &present, base, &[]).ok()?;
+        let base = tracker.base_of(path).and_then(|base| base.shared());
+        let take = shared::changed(&source, &ids, &present, base, &[], hurry).ok()?;
         (take.bytes() >= enough).then_some(Sharing { ids, source, take })
     }
 }

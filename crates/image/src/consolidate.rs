@@ -188,8 +188,8 @@ impl Plan {
             let pieces = image.wants.pieces_of(wanted);
             let needed: usize = pieces.iter().map(|p| p.bytes).sum();
             let whole = needed == image.parts[wanted.part].blocks()[wanted.block].raw as usize;
-            // Memory and shared objects never share a block, in whatever order their file is,
-            // nor do pages of two files.
+            // Memory and shared objects never share a block, in whichever order their file has
+            // them, nor do pages of two files.
             let is_shared = |p: Option<&Piece>| p.is_some_and(|p| orphan_of(p.address).is_some());
             let other = part != wanted.part || shared != is_shared(pieces.first());
             if whole || plan.held + needed > BLOCK_BYTES || other {

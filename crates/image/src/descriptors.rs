@@ -27,6 +27,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 const KCMP_FILE: libc::c_int = 0;
 /// Major number of `/dev/null`, `/dev/zero`, `/dev/urandom` and the like.
@@ -149,6 +150,8 @@ pub struct Survey {
     pub orphans: BTreeSet<u64>,
     /// How much more of these may be copied.
     pub room: u64,
+    /// Once this is true, nothing is to be stored any more while they stand still.
+    pub called_off: Option<Arc<AtomicBool>>,
     all: Vec<Open>,
     /// What is shared among them.
     pub known: Known,
@@ -208,7 +211,8 @@ impl Survey {
         let family = Rc::new(RefCell::new(pids.to_vec()));
         let between = Arc::clone(between);
         let known = Known { named: Named::of(pids, &all)?, between, ..Known::default() };
-        Ok(Survey { family, orphans: BTreeSet::new(), room: MAX_COPY_BYTES, all, known })
+        let (orphans, room, called_off) = (BTreeSet::new(), MAX_COPY_BYTES, None);
+        Ok(Survey { family, orphans, room, called_off, all, known })
     }
 
     /// What one of them has open. `orphans` are the shared objects that it has mapped; those that

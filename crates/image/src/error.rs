@@ -98,6 +98,9 @@ pub enum CaptureError {
         /// Why not.
         why: Box<CaptureError>,
     },
+    /// It was called off while its memory was being stored.
+    #[error("the image is not wanted any more")]
+    CalledOff,
     /// What `/proc` said could not be understood.
     #[error("unexpected content of {0}")]
     Proc(String),

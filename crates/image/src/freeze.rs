@@ -21,6 +21,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// `PTRACE_EVENT_STOP`.
@@ -65,6 +66,8 @@ pub struct Frozen {
     pub(crate) bound: Option<Vec<u8>>,
     /// Takes its next image as well.
     pub(crate) tap: Option<Box<dyn Tap>>,
+    /// Once this is true, its next image is not wanted any more.
+    pub(crate) called_off: Option<Arc<AtomicBool>>,
     _this_thread: PhantomData<*const ()>,
 }
 
@@ -128,6 +131,7 @@ impl Frozen {
             stood: Rc::default(),
             bound: None,
             tap: None,
+            called_off: None,
             _this_thread: PhantomData,
         }
     }
@@ -160,6 +164,15 @@ impl Frozen {
     /// file is not forced to the disk then.
     pub fn tap(&mut self, tap: Box<dyn Tap>) {
         self.tap = Some(tap);
+    }
+
+    /// Has its next image be given up once `called_off` is true, as long as memory is stored for
+    /// that while it stands still: with an error, [`CaptureError::CalledOff`]. It is looked at
+    /// between blocks of memory.
+    ///
+    /// [`CaptureError::CalledOff`]: crate::CaptureError::CalledOff
+    pub fn until(&mut self, called_off: Arc<AtomicBool>) {
+        self.called_off = Some(called_off);
     }
 
     /// Process number.

@@ -31,8 +31,8 @@ pub fn fill(
         Blocks::once,
         |blocks, i| {
             let wanted = &wants.blocks[i];
-            // Whichever was stored first: a file may have memory before objects or behind, and
-            // one that was put together may have both in a block.
+            // Whichever was stored first: a file may have memory before objects, or behind them,
+            // and one that was put together may have both in a block.
             let pieces = wants.pieces_of(wanted).iter().filter(|p| now(p.address)).cloned();
             let (shared, memory): (Vec<Piece>, Vec<Piece>) =
                 pieces.partition(|p| orphan_of(p.address).is_some());

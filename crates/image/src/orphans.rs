@@ -15,11 +15,12 @@ use crate::system_v;
 use crate::{PAGE_BYTES, SEGMENT_PREFIX};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Name of the memfd that stands for shared anonymous memory in a restored process.
@@ -240,7 +241,7 @@ impl Orphans {
 /// mapping.
 fn open(pid: libc::pid_t, found: &Found) -> Option<File> {
     let by_path = match &found.orphan.kind {
-        OrphanKind::Named { path } => File::open(OsStr::from_bytes(path)).ok(),
+        OrphanKind::Named { path } => open_here(Path::new(OsStr::from_bytes(path))).ok(),
         _ => None,
     };
     let same = |file: &File| {
@@ -255,10 +256,16 @@ fn open(pid: libc::pid_t, found: &Found) -> Option<File> {
     let system_v = matches!(found.orphan.kind, OrphanKind::SystemV { .. });
     let by_map = found.maps.first().filter(|_| !system_v).map(map);
     by_fd.into_iter().chain(by_map).find_map(|path| {
-        let file = File::open(path).ok()?;
+        let file = open_here(Path::new(&path)).ok()?;
         let meta = file.metadata().ok()?;
         (meta.ino() == found.ino && meta.is_file()).then_some(file)
     })
+}
+
+/// Opens what may be something else by now, where its process runs: it neither waits for the other
+/// end of a pipe nor takes a terminal.
+fn open_here(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
 }
 
 fn os(what: &'static str) -> impl Fn(io::Error) -> CaptureError {

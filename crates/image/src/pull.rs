@@ -195,7 +195,7 @@ impl<'a> Puller<'a> {
             |worker: &mut Worker, i: usize| {
                 let turn = self.writer.turn(i);
                 if self.hurry.is_some_and(|hurry| hurry.load(Ordering::Relaxed)) {
-                    return Err(CaptureError::Unsupported("is wanted at once".into()));
+                    return Err(CaptureError::CalledOff);
                 }
                 let tuner = &self.writer.tuner;
                 let begun = Instant::now();

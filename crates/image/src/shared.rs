@@ -10,7 +10,8 @@
 //! ([`crate::ahead`]): its hash is that of what was stored, so it does not matter what it was then.
 //!
 //! Kept true: a page is only left out or referred to if it has the 128-bit hash, at the freeze, of
-//! what an image holds of the same object at the same offset.
+//! what an image holds of the same object at the same offset. The hashes that are kept are of what
+//! was stored, not of another reading: others may write to what they have attached, too.
 
 use crate::PAGE_BYTES;
 use crate::chain::Index;
@@ -94,6 +95,8 @@ pub struct Means<'a, 'w> {
     pub begin: Begin<'a, 'w>,
     /// Whether hashes of the stored pages are wanted.
     pub page_hashes: bool,
+    /// Once this is true, the process need not stand still for it any more: it fails.
+    pub called_off: Option<&'a AtomicBool>,
 }
 
 impl Held {
@@ -156,11 +159,13 @@ pub fn changed(
     present: &Spans,
     base: Option<(&Held, &Index)>,
     rounds: &[Round],
+    hurry: &AtomicBool,
 ) -> Result<Spans, CaptureError> {
     if base.is_none() && rounds.is_empty() {
         return Ok(present.clone());
     }
-    let now = Held { ids: ids.to_vec(), hashes: Hashes::of(source, present)? };
+    let hashes = Hashes::unless(Some(hurry), source, present)?;
+    let now = Held { ids: ids.to_vec(), hashes };
     let rounds = rounds.iter().map(|round| (&round.held, &round.index));
     let without = |left: Spans, (held, index): (&Held, &Index)| {
         let same = held.same(&now, index, &left);
@@ -207,31 +212,39 @@ impl Kept {
         let mut now = Held { ids, hashes: Hashes::default() };
         let known = means.base.is_some() || !means.rounds.is_empty();
         if known {
-            now.hashes = Hashes::of(&source, &rest)?;
+            now.hashes = Hashes::unless(means.called_off, &source, &rest)?;
             rest = kept.refer(&now, &means, rest);
         }
-        let hashes = means.tracks && !known;
+        let mut stored = None;
         let bytes = rest.bytes();
         if bytes <= *means.room {
             *means.room -= bytes;
             let copied = Source::Copied(Copied::of(&source, &rest)?);
-            if hashes {
-                now.hashes = Hashes::of(&copied, &rest)?;
+            if means.tracks {
+                stored = Some(Hashes::of(&copied, &rest)?);
             }
             kept.rest = if bytes > 0 { Rest::Copied(copied, rest) } else { Rest::Nothing };
         } else if let Some(writer) = (means.begin)()? {
+            // The process does not stand still for those who take the image as well.
+            writer.hold_tap(true)?;
             let mut puller = Puller::new(&source, None, writer);
-            puller.seen = hashes.then(Hashes::default);
+            puller.hurry = means.called_off;
+            puller.seen = means.tracks.then(Hashes::default);
             puller.hashes = means.page_hashes.then(Vec::new);
             take(&mut puller, &rest)?;
             kept.stored.append(&mut puller.extents);
             kept.blank.extend(puller.blank.iter());
             kept.page_hashes = puller.hashes.unwrap_or_default();
-            now.hashes = puller.seen.unwrap_or(now.hashes);
+            stored = puller.seen;
         } else {
             // Nothing refers to such an image.
             kept.rest = Rest::Live(source, rest);
             return Ok(kept);
+        }
+        match stored {
+            Some(stored) if known => now.hashes.renew(&stored),
+            Some(stored) => now.hashes = stored,
+            None => {}
         }
         kept.held = means.tracks.then_some(now);
         Ok(kept)
@@ -252,6 +265,14 @@ impl Kept {
             left = left.without(&all(&same));
         }
         left
+    }
+
+    /// How much of it was copied.
+    pub fn copied_bytes(&self) -> u64 {
+        match &self.rest {
+            Rest::Copied(_, pages) => pages.bytes(),
+            Rest::Nothing | Rest::Live(..) => 0,
+        }
     }
 
     /// Whether the process has to stand still until it is stored.

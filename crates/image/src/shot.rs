@@ -138,8 +138,11 @@ impl Frozen {
         tree::check_family(self)?;
         // What /proc shows of a dying process is empty or wrong; that it dies is the better reason.
         let survey = Survey::of(&self.pids(), &self.left_out, &self.between);
-        let shot =
-            survey.and_then(|mut survey| self.take_shot(path, tracker, wish, &mut survey, ahead));
+        let called_off = self.called_off.take();
+        let shot = survey.and_then(|mut survey| {
+            survey.called_off = called_off;
+            self.take_shot(path, tracker, wish, &mut survey, ahead)
+        });
         self.tap = None;
         shot.map_err(|e| match (self.tracee.regs(), e) {
             // It stands there, so it is the other one that is gone.
@@ -252,6 +255,7 @@ impl Frozen {
             room: &mut survey.room,
             begin: &mut begin,
             page_hashes: tracker.member.is_some() && base.is_none() && ahead.is_none(),
+            called_off: survey.called_off.as_deref(),
         };
         let kept = Kept::of(objects, means)?;
         fault::point(fault::SHARED_KEPT)?;
@@ -499,7 +503,8 @@ impl Shot {
     /// How much of its memory was copied at the freeze, if all was that is to be stored of it.
     pub fn copied_bytes(&self) -> Option<u64> {
         let alone = self.children.is_empty();
-        self.stage.as_ref().filter(|_| alone).and_then(Stage::copied_bytes)
+        let own = self.stage.as_ref().filter(|_| alone).and_then(Stage::copied_bytes);
+        own.map(|own| own + self.shared.copied_bytes())
     }
 
     /// Whether shared memory of it, or of its children, has to be stored while it stands still.

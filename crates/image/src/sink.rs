@@ -17,7 +17,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 /// Takes the bytes of an image.
 pub trait Sink: Send + Sync {
@@ -29,6 +29,10 @@ pub trait Sink: Send + Sync {
     fn finish(&mut self, header: &[u8]) -> Result<(), CaptureError>;
     /// An error of this sink, told apart.
     fn error(&self, source: io::Error) -> CaptureError;
+    /// Whether a tap has to wait for what is put from now on; once it has not, it takes that.
+    fn hold_tap(&self, _held: bool) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Takes an image besides the file that it is written to, while that is written: to bring it to
@@ -40,16 +44,48 @@ pub trait Tap: Send + Sync {
     fn finish(&mut self, header: &[u8]);
 }
 
-/// A file, and a tap.
+/// A file, and a tap. While a process stands still for what is put, the file alone takes that, and
+/// the tap has it from there later: what it does may take its time.
 pub(crate) struct TappedSink {
-    pub file: FileSink,
-    pub tap: Box<dyn Tap>,
+    file: FileSink,
+    tap: Box<dyn Tap>,
+    /// What the tap has not had: offsets and lengths, if it is to wait.
+    waiting: Mutex<Option<Vec<(u64, usize)>>>,
+}
+
+impl TappedSink {
+    pub fn new(file: FileSink, tap: Box<dyn Tap>) -> TappedSink {
+        TappedSink { file, tap, waiting: Mutex::default() }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Option<Vec<(u64, usize)>>> {
+        self.waiting.lock().unwrap_or_else(|e| e.into_inner())
+    }
 }
 
 impl Sink for TappedSink {
     fn put(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         self.file.put(bytes, at)?;
+        if let Some(waiting) = self.waiting().as_mut() {
+            waiting.push((at, bytes.len()));
+            return Ok(());
+        }
         self.tap.put(bytes, at);
+        Ok(())
+    }
+
+    fn hold_tap(&self, held: bool) -> io::Result<()> {
+        if held {
+            self.waiting().get_or_insert_default();
+            return Ok(());
+        }
+        let Some(waiting) = self.waiting().take() else { return Ok(()) };
+        let mut bytes = Vec::new();
+        for (at, length) in waiting {
+            bytes.resize(length, 0);
+            self.file.file.read_exact_at(&mut bytes, at)?;
+            self.tap.put(&bytes, at);
+        }
         Ok(())
     }
 
@@ -98,6 +134,7 @@ impl FileSink {
         name.push(format!(".{}.tmp", std::process::id()));
         let temporary = path.with_file_name(name);
         let file = OpenOptions::new()
+            .read(true)
             .write(true)
             .create(true)
             .truncate(true)

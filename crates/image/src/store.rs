@@ -200,6 +200,8 @@ impl Shot {
             None => 0,
         };
         let (writer, stood) = self.begun(begin)?;
+        // In its own time: the process goes on by now, unless it stands for all of its image.
+        writer.hold_tap(false)?;
         let stored_ahead = writer.pages();
         let mut puller = Puller::new(&source, pagemap.as_ref(), &writer);
         puller.hashes = member.as_ref().map(|_| std::mem::take(&mut shared.page_hashes));

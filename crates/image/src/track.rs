@@ -298,13 +298,18 @@ impl Tracker {
         if self.ahead == StoreAhead::Never || !self.always_ahead() && own_bytes < AHEAD_BYTES {
             return false;
         }
-        // A full image may turn out to be that of another process for the most part.
-        let alone = self.member.as_ref().is_none_or(|member| !member.pool.may_pay());
         if !self.outrun.may_try() {
             return false;
         }
         let noted = matches!(self.wish, Tracking::Auto | Tracking::WriteProtect);
-        noted && self.obstacle.is_none() && (alone || self.base_of(path).is_some())
+        noted && self.obstacle.is_none() && !self.may_borrow(path)
+    }
+
+    /// Whether the image `path` may turn out to be that of another process for the most part: a
+    /// full one. What is stored ahead is neither lent nor borrowed.
+    fn may_borrow(&self, path: &Path) -> bool {
+        let may_pay = self.member.as_ref().is_some_and(|member| member.pool.may_pay());
+        may_pay && self.base_of(path).is_none()
     }
 
     /// Whether that is to be done also where it gains nothing.
@@ -317,10 +322,10 @@ impl Tracker {
         self.outrun.tried(well, self.ahead == StoreAhead::Always);
     }
 
-    /// Whether shared memory may be stored while the process runs. That needs no word of the
-    /// kernel's. Counts as a try.
-    pub(crate) fn may_store_shared(&mut self) -> bool {
-        let may = self.tracks() && self.ahead != StoreAhead::Never;
+    /// Whether shared memory may be stored in the image `path` while the process runs. That needs
+    /// no word of the kernel's. Counts as a try.
+    pub(crate) fn may_store_shared(&mut self, path: &Path) -> bool {
+        let may = self.tracks() && self.ahead != StoreAhead::Never && !self.may_borrow(path);
         may && self.outrun_shared.may_try()
     }
 

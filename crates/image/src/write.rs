@@ -81,7 +81,7 @@ impl<'a> ImageWriter<'a> {
     ) -> Result<ImageWriter<'a>, CaptureError> {
         let Some(tap) = tap else { return ImageWriter::create(path) };
         let file = FileSink::create_fleeting(path)?;
-        Ok(ImageWriter::to(Box::new(TappedSink { file, tap })))
+        Ok(ImageWriter::to(Box::new(TappedSink::new(file, tap))))
     }
 
     /// Starts an image that goes to `sink`.
@@ -101,6 +101,12 @@ impl<'a> ImageWriter<'a> {
     /// Number of pages so far: the index of the next one.
     pub fn pages(&self) -> u64 {
         self.progress().pages
+    }
+
+    /// Whether a tap is to wait for what is stored from now on. When it need not any more, it takes
+    /// that, which may be slow.
+    pub fn hold_tap(&self, held: bool) -> Result<(), CaptureError> {
+        self.sink.hold_tap(held).map_err(|e| self.sink.error(e))
     }
 
     /// Begins a new count of turns, the first being 0.

@@ -48,6 +48,8 @@ pub struct Order {
     pub hardly_runs: bool,
     /// Some of its memory may be stored before it is stopped, until this is true.
     pub ahead: Option<Arc<AtomicBool>>,
+    /// Memory of it is stored while it stands still, if that has to be, until this is true.
+    pub called_off: Arc<AtomicBool>,
     /// Processors that it was bound to, as a mask.
     pub bound: Option<Vec<u8>>,
     /// What is known of the rank's last image.
@@ -418,6 +420,7 @@ fn keep(
     meta: &Meta,
 ) -> Result<Kept, CheckpointError> {
     begun.tap.into_iter().for_each(|tap| frozen.tap(tap));
+    frozen.until(Arc::clone(&order.called_off));
     let shot = frozen.shot_after(begun.ahead, &order.path, tracker, order.mode())?;
     if shot.choice().mode == Mode::Sync {
         return Ok(Kept::Written(shot.write_image(&meta.encode()?, tracker)?));

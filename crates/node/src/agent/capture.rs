@@ -90,12 +90,14 @@ impl Agent {
             hold: self.rank(rank).hold.clone().filter(|_| hold),
             hardly_runs,
             ahead: ahead.then(Arc::default),
+            called_off: Arc::default(),
             bound: self.rank(rank).bound.as_deref().map(cores::mask),
             tracker: self.tracker(rank, incremental),
             tap,
         };
         let r = self.rank(rank);
         r.ahead = order.ahead.clone();
+        r.storing = Some(Arc::clone(&order.called_off));
         (r.capturing, r.freezing) = (Some(generation), Some(start));
         if hold {
             r.slowed = None;
@@ -184,7 +186,7 @@ impl Agent {
 
     fn untouched(&mut self, rank: u32) {
         let r = self.rank(rank);
-        (r.freezing, r.ahead) = (None, None);
+        (r.freezing, r.ahead, r.storing) = (None, None, None);
         if let Some(search) = r.find_later.take() {
             self.find(rank, search);
         }

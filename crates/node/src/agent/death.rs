@@ -118,6 +118,8 @@ impl Agent {
         self.rank(rank).end_search();
         let cut = self.is_cut(rank);
         if cut || self.rank(rank).freezing.is_some() || self.rank(rank).standing.is_some() {
+            // Nobody needs an image of what is dead, nor waits until that is stored.
+            self.rank(rank).call_off();
             self.rank(rank).find_later = Some(search);
             return self.tend_standing(rank);
         }

@@ -173,6 +173,10 @@ impl Agent {
             // A checkpoint that has begun stops it as soon as may be.
             ahead.store(true, Ordering::Relaxed);
         }
+        if halted.is_some() && r.standing.is_none() {
+            // All wait for it to stand, and it does so for its image alone: that is given up.
+            r.call_off();
+        }
         let waits = r.freezing.is_some() || r.later.is_some() || r.find_later.is_some();
         let (proc, restless) = (r.proc.as_ref().map(|p| (p.pid, p.start)), r.restless.is_some());
         match (&mut r.standing, proc) {

@@ -143,6 +143,8 @@ struct Rank {
     freezing: Option<u64>,
     /// Ends what is stored of it before it is stopped for that.
     ahead: Option<Arc<AtomicBool>>,
+    /// Ends what is stored of it while it stands still for that.
+    storing: Option<Arc<AtomicBool>>,
     /// Images are to be looked for when that is over.
     find_later: Option<death::Search>,
     /// They are being looked for.
@@ -184,6 +186,7 @@ impl Rank {
             capturing: None,
             freezing: None,
             ahead: None,
+            storing: None,
             find_later: None,
             search: None,
             replay: Replay::No,
@@ -201,6 +204,13 @@ impl Rank {
             sockets: MadeSockets::default(),
             preparing: None,
         }
+    }
+
+    /// What is being stored of its process, while that runs or stands still for it, is not wanted
+    /// any more.
+    fn call_off(&self) {
+        let all = self.ahead.iter().chain(&self.storing);
+        all.for_each(|off| off.store(true, Ordering::Relaxed));
     }
 
     /// Images are not looked for any more.
@@ -540,6 +550,7 @@ impl Agent {
         self.pool.iter().for_each(|p| p.clear());
         for r in &mut self.ranks {
             r.end_search();
+            r.call_off();
             // One whose number the next one is to have must not be touched any more by then.
             let standing = r.standing.take().map(halt::Standing::called_off);
             let (deaths, freezing, half_filled) = (r.deaths, r.freezing, r.half_filled);
