@@ -200,8 +200,6 @@ impl Shot {
             None => 0,
         };
         let (writer, stood) = self.begun(begin)?;
-        // In its own time: the process goes on by now, unless it stands for all of its image.
-        writer.hold_tap(false)?;
         let stored_ahead = writer.pages();
         let mut puller = Puller::new(&source, pagemap.as_ref(), &writer);
         puller.hashes = member.as_ref().map(|_| std::mem::take(&mut shared.page_hashes));
@@ -255,11 +253,14 @@ impl Shot {
         &mut self,
         begin: impl FnOnce() -> Result<ImageWriter<'a>, CaptureError>,
     ) -> Result<(ImageWriter<'a>, Duration), CaptureError> {
-        Ok(match (self.ahead.take(), self.begun.take()) {
+        let (writer, stood) = match (self.ahead.take(), self.begun.take()) {
             (Some(ahead), _) => (ahead.writer, ahead.stood),
             (None, Some(begun)) => (begun, Duration::ZERO),
             (None, None) => (begin()?, Duration::ZERO),
-        })
+        };
+        // In its own time: the process goes on by now, unless it stands for all of its image.
+        writer.hold_tap(false)?;
+        Ok((writer, stood))
     }
 
     /// Decides what becomes of its pages, if that is not decided yet.
