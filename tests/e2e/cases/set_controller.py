@@ -166,6 +166,8 @@ def test_a_job_that_was_to_be_saved_goes_on():
             job.arm(point)
             job.interrupt(signal.SIGQUIT)
             job.dies_at(point, 1)
+            said = "the job is not saved, and goes on: its controller died"
+            job.until(lambda: said in job.stderr(), "what became of it is told")
             job.sets()
             same_processes(job, before)
             save(job)
