@@ -10,6 +10,7 @@
 use crate::PAGE_BYTES;
 use crate::format::{Ancestor, Extent};
 use crate::spans::{Span, Spans};
+use crate::state::orphan_of;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
@@ -183,6 +184,9 @@ impl<'a> References<'a> {
             let extents = self.index.within(span.start, span.end);
             extents.for_each(|e| used[e.home as usize] += e.pages);
         }
+        // Files are kept for whatever of shared memory is in them: to spare them saves nothing.
+        let shared = self.index.extents.iter().filter(|e| orphan_of(e.start).is_some());
+        shared.for_each(|e| used[e.home as usize] += e.pages);
         let files = self.index.files.iter().zip(&used);
         self.spared = files.map(|(file, used)| !is_of_use(*used, file.pages)).collect();
         *decided = Some(self.spared.clone());

@@ -61,6 +61,8 @@ pub struct Kept {
     /// Pages of zeros.
     blank: Vec<Span>,
     rest: Rest,
+    /// Much was stored while the process stood still.
+    straight: bool,
     /// All of it, if that is to be known at the next image.
     pub held: Option<Held>,
     /// Hashes of the pages that were stored at the freeze, if these are wanted.
@@ -235,7 +237,7 @@ impl Kept {
             kept.stored.append(&mut puller.extents);
             kept.blank.extend(puller.blank.iter());
             kept.page_hashes = puller.hashes.unwrap_or_default();
-            stored = puller.seen;
+            (stored, kept.straight) = (puller.seen, true);
         } else {
             // Nothing refers to such an image.
             kept.rest = Rest::Live(source, rest);
@@ -267,11 +269,12 @@ impl Kept {
         left
     }
 
-    /// How much of it was copied.
-    pub fn copied_bytes(&self) -> u64 {
+    /// How much of it was copied, if all was that is to be stored of it.
+    pub fn copied_bytes(&self) -> Option<u64> {
         match &self.rest {
-            Rest::Copied(_, pages) => pages.bytes(),
-            Rest::Nothing | Rest::Live(..) => 0,
+            Rest::Copied(_, pages) => Some(pages.bytes()),
+            Rest::Nothing if !self.straight => Some(0),
+            Rest::Nothing | Rest::Live(..) => None,
         }
     }
 

@@ -504,7 +504,7 @@ impl Shot {
     pub fn copied_bytes(&self) -> Option<u64> {
         let alone = self.children.is_empty();
         let own = self.stage.as_ref().filter(|_| alone).and_then(Stage::copied_bytes);
-        own.map(|own| own + self.shared.copied_bytes())
+        own.zip(self.shared.copied_bytes()).map(|(own, shared)| own + shared)
     }
 
     /// Whether shared memory of it, or of its children, has to be stored while it stands still.

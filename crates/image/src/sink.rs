@@ -302,3 +302,43 @@ pub fn receive(from: &mut dyn Read, path: &Path) -> Result<u64, CaptureError> {
     sink.finish(&buffer[rest..held])?;
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    type Taken = Arc<Mutex<Vec<(u64, Vec<u8>)>>>;
+
+    struct Notes(Taken);
+
+    impl Tap for Notes {
+        fn put(&self, bytes: &[u8], at: u64) {
+            self.0.lock().unwrap().push((at, bytes.to_vec()));
+        }
+
+        fn finish(&mut self, header: &[u8]) {
+            self.put(header, 0);
+        }
+    }
+
+    #[test]
+    fn a_tap_that_is_held_takes_it_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = FileSink::create_fleeting(&folder.path().join("image")).unwrap();
+        let taken = Taken::default();
+        let sink = TappedSink::new(file, Box::new(Notes(Arc::clone(&taken))));
+        let offsets = || -> Vec<u64> { taken.lock().unwrap().iter().map(|t| t.0).collect() };
+        sink.put(&[1; 10], 100).unwrap();
+        sink.hold_tap(true).unwrap();
+        sink.put(&[2; 20], 110).unwrap();
+        sink.put(&[3; 30], 200).unwrap();
+        assert_eq!(offsets(), [100]);
+        sink.hold_tap(false).unwrap();
+        sink.hold_tap(false).unwrap();
+        sink.put(&[4; 40], 130).unwrap();
+        assert_eq!(offsets(), [100, 110, 200, 130]);
+        assert_eq!(taken.lock().unwrap()[1].1, [2; 20]);
+        assert_eq!(taken.lock().unwrap()[2].1, [3; 30]);
+    }
+}

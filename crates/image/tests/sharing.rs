@@ -4,9 +4,12 @@
 mod common;
 
 use common::{Process, appears, bring_back, compile};
-use eyrie_image::{Ahead, Frozen, ImageReport, Mode, StoreAhead, Tracker, Tracking, consolidate};
+use eyrie_image::{
+    Ahead, CaptureError, Frozen, ImageReport, Mode, StoreAhead, Tracker, Tracking, consolidate,
+};
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 const MIB: u64 = 96;
 const PAGES: u64 = MIB << 8;
@@ -90,6 +93,28 @@ fn shared_memory_is_stored_once_and_never_held_whole() {
     for (tracking, mode, ahead) in ways {
         images_of_much_shared_memory(tracking, mode, ahead);
     }
+}
+
+#[test]
+fn what_is_stored_while_it_stands_still_can_be_called_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "seam", &[]);
+    let mut process = Process::start(&program, &["64", "1"], folder.path());
+    appears(&folder.path().join("ready"));
+    let image = folder.path().join("image");
+    let mut tracker = Tracker::new(Tracking::Auto);
+    tracker.store_ahead(StoreAhead::Never);
+    let mut frozen = Frozen::stop(process.pid).unwrap();
+    frozen.until(Arc::new(true.into()));
+    let failure = frozen.shot(&image, &mut tracker, Mode::Auto).err();
+    assert!(matches!(failure, Some(CaptureError::CalledOff)), "{failure:?}");
+    frozen.release().unwrap();
+    assert!(!image.exists());
+    checkpoint(process.pid, &image, &mut tracker, Mode::Auto);
+    process.kill();
+    let mut process = bring_back(&image);
+    fs::write(folder.path().join("stop"), "").unwrap();
+    process.succeed();
 }
 
 /// Shared memory is stored before the process's own, and little is left of either where they meet:
