@@ -296,3 +296,15 @@ fn nodes_are_told_where_their_gateway_is_and_reach_the_controller_there() {
         assert!(!called.join().unwrap(), "nobody greeted");
     }
 }
+
+#[test]
+fn the_next_gateway_listens_for_nodes_where_the_one_before_did_if_that_is_free() {
+    let at = IpAddr::from([127, 0, 0, 1]);
+    let before = TcpListener::bind((at, 0)).unwrap();
+    let port = before.local_addr().unwrap().port();
+    let (_other, inside) = listen_inside(at, Some(port)).unwrap();
+    assert_ne!(inside.port(), port);
+    drop(before);
+    let (_same, inside) = listen_inside(at, Some(port)).unwrap();
+    assert_eq!(inside, SocketAddr::new(at, port));
+}
