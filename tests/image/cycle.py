@@ -19,7 +19,7 @@ from driver import Driver, Hung, LIMIT_S, fields
 
 # Exit code of a program that finds no such thing on this machine.
 LACKS = 77
-ATTEMPTS = 10
+ATTEMPTS = 13
 CYCLES = 2
 # A program that was frozen runs on for as long as this before it is killed.
 MOST_AFTER_S = 0.005
