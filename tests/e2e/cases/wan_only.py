@@ -102,16 +102,21 @@ def test_gateways_and_controllers_die_between_nodes_without_another_way():
         nothing_repeated(job)
 
 
+def loses(job, node, name):
+    """A node dies: its ranks alone are restored, and nobody else is missed."""
+    victims = on_node(job.status(), node)
+    job.kill_nodes(node)
+    job.wait_event("node-lost", node=node)
+    restored_alone(job, *victims)
+    job.ends_as(name)
+    assert job.count("node-lost") == 1, job.report()
+    nothing_repeated(job)
+
+
 def test_a_node_without_another_way_is_lost():
     with far("farm") as (_, job):
         job.all_checkpointed()
-        victims = on_node(job.status(), 3)
-        job.kill_nodes(3)
-        job.wait_event("node-lost", node=3)
-        restored_alone(job, *victims)
-        job.ends_as("farm")
-        assert job.count("node-lost") == 1, job.report()
-        nothing_repeated(job)
+        loses(job, 3, "farm")
 
 
 def test_a_cluster_without_another_way_leaves():
@@ -203,13 +208,7 @@ def test_a_node_dies_with_its_gateway():
     with Clusters("heat", 4, [*ONLY, "--spares", "1"], ckpt_every=0.5) as job:
         job.all_checkpointed()
         assert job.gateways_live()[1]["node"] == 2
-        victims = on_node(job.status(), 2)
-        job.kill_nodes(2)
-        job.wait_event("node-lost", node=2)
-        restored_alone(job, *victims)
-        job.ends_as("heat")
-        assert job.count("node-lost") == 1, job.report()
-        nothing_repeated(job)
+        loses(job, 2, "heat")
 
 
 def test_nodes_whose_gateway_does_not_come_back_are_lost():

@@ -31,6 +31,22 @@ pub enum Fate {
 
 impl Fate {
     pub const ALL: [Fate; 4] = [Fate::Unwritten, Fate::Torn, Fate::Written, Fate::HalfSent];
+
+    /// Whether the record of its turn is not there, or not whole.
+    pub fn loses_record(self) -> bool {
+        matches!(self, Fate::Unwritten | Fate::Torn)
+    }
+
+    /// How many of the effects of a turn are seen. `early`: by mistake all, before the record is
+    /// written.
+    pub fn seen(fate: Option<Fate>, effects: usize, early: bool) -> usize {
+        match fate {
+            None => effects,
+            Some(Fate::HalfSent) => effects / 2,
+            Some(_) if early => effects,
+            Some(_) => 0,
+        }
+    }
 }
 
 /// What outlives the controller, which is a `C`.
@@ -121,18 +137,13 @@ impl World {
         }
         self.decided = Some(!plans.is_empty() || !effects.is_empty());
         let early = self.mutated(Mutation::EffectsUnwritten);
-        let lost = matches!(fate, Some(Fate::Unwritten | Fate::Torn));
+        let lost = fate.is_some_and(Fate::loses_record);
         if let Some(journal) = &mut self.journal
             && !matches!(fate, Some(Fate::Unwritten))
         {
             journal.append(plans, &self.controller, lost);
         }
-        let most = match fate {
-            None => effects.len(),
-            Some(Fate::HalfSent) => effects.len() / 2,
-            Some(_) if early => effects.len(),
-            Some(_) => 0,
-        };
+        let most = Fate::seen(fate, effects.len(), early);
         for (say, print) in effects.into_iter().take(most) {
             if let Some((to, frame)) = say
                 && let Some(conn) = self.controller.conns.get(&to).copied()

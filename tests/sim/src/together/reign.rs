@@ -77,18 +77,13 @@ impl World {
             }
         }
         self.decided = Some(!plans.is_empty() || !orders.is_empty());
-        let lost = matches!(fate, Some(Fate::Unwritten | Fate::Torn));
+        let lost = fate.is_some_and(Fate::loses_record);
         if let Some(journal) = &mut self.journal
             && fate != Some(Fate::Unwritten)
         {
             journal.append(plans, &self.controller, lost);
         }
-        let most = match fate {
-            None => orders.len(),
-            Some(Fate::HalfSent) => orders.len() / 2,
-            Some(_) if self.makes(Mistake::EffectsUnwritten) => orders.len(),
-            Some(_) => 0,
-        };
+        let most = Fate::seen(fate, orders.len(), self.makes(Mistake::EffectsUnwritten));
         for (node, frame) in orders.into_iter().take(most) {
             if let Some(line) = self.lines.get(&node).copied() {
                 self.send(Packet::ToNode { node, line, frame });
