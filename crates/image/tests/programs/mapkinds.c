@@ -222,7 +222,15 @@ int main(int argc, char **argv) {
     struct sigaction action = {.sa_handler = on_fault};
     sigaction(SIGSEGV, &action, NULL);
     kinds[kind].begin();
-    for (int i = 0; i < count; i++) if (areas[i].fixed < 3) look(areas[i].at, seen[i], sizeof seen[i]);
+    char now[512];
+    // A text of /proc that is read across a checkpoint is of two processes.
+    for (int i = 0; i < count; i++) {
+        if (areas[i].fixed == 3) continue;
+        do {
+            look(areas[i].at, seen[i], sizeof seen[i]);
+            look(areas[i].at, now, sizeof now);
+        } while (!*now || strcmp(now, seen[i]));
+    }
     uint64_t h = 1;
     for (turn = 0; turn < atol(argv[2]); turn++) {
         kinds[kind].turn();
@@ -234,10 +242,8 @@ int main(int argc, char **argv) {
             }
         }
         if (turn % 16 == 0) {
-            char now[512];
             for (int i = 0; i < count; i++) {
                 if (areas[i].fixed == 3) continue;
-                // A text of /proc that is read across a checkpoint is of two processes.
                 for (int again = 0; again < 4; again++) {
                     look(areas[i].at, now, sizeof now);
                     if (!strcmp(now, seen[i])) break;
