@@ -84,12 +84,15 @@ SEEDS ?= 100000
 soak: build
 	for kind in '' --vault --units '--units --vault' --cluster-units --outside --routed --drain \
 	    '--vault --drain' '--routed --drain' '--units --drain' '--cluster-units --drain' --halts \
+	    '--units --vault --drain' '--cluster-units --vault' '--cluster-units --vault --drain' \
 	    '--halts --cluster-units' '--halts --drain' --together '--together --vault' \
-	    '--together --drain' --links --ties \
+	    '--together --drain' '--together --vault --drain' --links --ties \
 	    --reigns --led --watch; do \
 	    $(CARGO) run --release --locked -q -p eyrie-sim -- $$kind 0 $(SEEDS) || exit 1; done
 	for kind in '' --drain '--vault --drain' '--routed --drain' --units '--units --drain' \
-	    '--cluster-units --drain' --halts --together '--together --vault' '--together --drain'; do \
+	    '--cluster-units --drain' '--units --vault --drain' '--cluster-units --vault --drain' \
+	    --halts --together '--together --vault' '--together --drain' \
+	    '--together --vault --drain'; do \
 	    $(CARGO) run --release --locked -q -p eyrie-sim -- \
 	    --every-step $$kind 0 $$(($(SEEDS) / 500)) || exit 1; done
 	benches/kill-storm --runs $(RUNS)

@@ -280,7 +280,7 @@ pub struct Run {
     pub routers: Option<u32>,
     /// How images outlive their nodes: rs:K+M (of each K + M nodes any M may be lost at once with
     /// their disks), xor:K (of each K + 1 nodes any one), partner (a copy on the next node), local
-    /// (not at all); not with --ft cluster and none [default: partner]
+    /// (not at all); not with --ft none [default: partner]
     #[arg(long, value_name = "SCHEME")]
     pub vault: Option<Scheme>,
     #[command(flatten)]

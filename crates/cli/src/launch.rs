@@ -222,10 +222,9 @@ pub fn check_vault(run: &Run, nodes: u32) -> Result<(), Failure> {
     run.keeping.check(parity).map_err(|e| Failure::new(USAGE, e))?;
     let Some(vault) = run.vault else { return Ok(()) };
     let (least, there) = (vault.least(), nodes.saturating_add(run.spares.unwrap_or(0)) as usize);
-    let text = if [FtMode::Cluster, FtMode::None].contains(&run.ft) {
+    let text = if run.ft == FtMode::None {
         format!(
-            "--vault {vault} keeps the checkpoints of --ft logged, routed, coordinated and node: \
-             leave one out"
+            "--vault {vault} keeps checkpoints, and with --ft none there are none: leave one out"
         )
     } else if has_parity(vault) && there < least {
         format!("--vault {vault} needs {least} nodes at least, and there are {there}")
@@ -247,9 +246,6 @@ pub fn check_saving(run: &Run) -> Result<(), Failure> {
     let text = match run.ft {
         _ if run.save_every.is_none() => return Ok(()),
         FtMode::None => "--save-every saves checkpoints, and with --ft none there are none",
-        FtMode::Node if run.vault.is_some_and(has_parity) => {
-            "a job with --ft node and --vault is not saved as a whole, so far: no --save-every"
-        }
         _ => return Ok(()),
     };
     Err(Failure::new(USAGE, anyhow::Error::msg(text)))

@@ -625,13 +625,9 @@ fn check_spec(spec: JobSpec) -> Result<JobSpec, String> {
     if spec.nodes > 0 && spec.ft == Ft::Verify {
         return Err(String::from("asks for a verification on several nodes"));
     }
-    let without = spec.nodes == 0 || (spec.saves() && spec.is_vaulted());
-    let one = clusters.count() < 2 || spec.is_vaulted();
-    let one = matches!(spec.ft, Ft::Cluster { .. }) && one;
-    if spec.ft.has_units() && (without || one) {
-        return Err(String::from(
-            "asks for recovery units that there are not, or to save those that a vault has",
-        ));
+    let one = matches!(spec.ft, Ft::Cluster { .. }) && clusters.count() < 2;
+    if spec.ft.has_units() && (spec.nodes == 0 || one) {
+        return Err(String::from("asks for recovery units that there are not"));
     }
     if spec.argv.is_empty() || spec.program.is_empty() {
         return Err(String::from("names no program"));

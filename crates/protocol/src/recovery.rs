@@ -677,10 +677,10 @@ impl Planner {
         }
         let r = &mut self.ranks[rank as usize];
         if let Phase::Restoring { at, generation: wanted, from } = &mut r.phase
-            && *wanted == generation
+            && (*wanted, r.incarnation) == (generation, incarnation)
             && live.contains(at)
         {
-            // It is there: where it came from may die.
+            // Who was to fetch it has it: where it came from may die.
             *from = None;
         }
         if let Some(holders) = r.kept.get_mut(&generation) {

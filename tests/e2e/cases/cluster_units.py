@@ -284,7 +284,6 @@ def test_what_does_not_go_with_it():
     two = ["--clusters", "2"]
     for more, words in (
         ([], "needs several clusters: give --clusters"),
-        ([*two, "--vault", "rs:2+1"], "keeps the checkpoints of --ft logged"),
         ([*two, "--keep"], "takes the logs of --ft logged"),
         ([*two, "--ft", "node"], "--clusters out"),
         (["--ft", "logged", *OUTSIDE], "--copies is for several clusters"),

@@ -317,7 +317,6 @@ def test_where_it_is_of_no_use_it_is_refused():
     command = example("cg") + SIZES["cg"]
     for options, words in (
         (["--nodes", "2", "--ft", "none"], "there are none"),
-        (["--nodes", "3", "--ft", "node", "--vault", "xor:1"], "no --save-every"),
         (["--ft", "coordinated"], "--save-every is for jobs over nodes"),
     ):
         run = [EYRIE, "run", "-n", "2", "--save-every", "5", *options, "--", *command]

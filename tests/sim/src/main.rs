@@ -133,6 +133,7 @@ fn simulate(ask: &Ask) -> Result<ExitCode, String> {
     if ask.is("--together") {
         let all = together::Mistake::ALL.into_iter().chain(together::Mistake::VAULT);
         let all = all.chain(together::Mistake::DRAIN).chain(together::Mistake::REIGNS);
+        let all = all.chain(together::Mistake::DRAIN_VAULT);
         let mistake = ask.mistake(&all.collect::<Vec<_>>())?;
         return Ok(simulate_sets(ask, mistake));
     }

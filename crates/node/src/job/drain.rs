@@ -259,10 +259,6 @@ impl Job {
         if let Some(why) = self.no_more_sets() {
             return Err(why);
         }
-        if (self.units.exist() || self.together.is_some()) && self.spec.is_vaulted() {
-            let ft = self.spec.ft.name();
-            return Err(format!("nodes do not leave jobs with --ft {ft} and --vault, so far"));
-        }
         if let Some(why) = &self.unprotected {
             return Err(format!("the job runs without protection: {why}"));
         }

@@ -334,6 +334,8 @@ impl Job {
             leave.dismissed = Some(Moment::now());
             leave.end
         });
+        // It makes nothing for a round any more that was under way.
+        self.vault_loses(node);
         if end == Some(End::Spare) {
             return self.empty_node(node);
         }
@@ -355,7 +357,6 @@ impl Job {
             n.send(ToNode::Remove { rank, generations });
         }
         self.looks_without(node);
-        self.vault_loses(node);
     }
 
     /// A node has joined again: maybe one that gave its ranks away.

@@ -86,10 +86,6 @@ impl Job {
             let why = "its images are to be nowhere but on its nodes (--encrypt-at-rest)";
             return Some(String::from(why));
         }
-        if self.units.exist() && self.spec.is_vaulted() {
-            let ft = self.spec.ft.name();
-            return Some(format!("with --ft {ft} and --vault it is not saved as a whole, so far"));
-        }
         if let Some(why) = &self.unprotected {
             return Some(format!("it runs without protection: {why}"));
         }

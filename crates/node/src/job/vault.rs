@@ -47,6 +47,15 @@ struct Generation {
     members: Vec<Member>,
 }
 
+impl Generation {
+    /// As `Guard::renew`.
+    fn renew(&mut self, before: &[Member], live: &[Member]) {
+        let mut guard = Guard { members: std::mem::take(&mut self.members), tolerates: 0 };
+        guard.renew(before, live);
+        self.members = guard.members;
+    }
+}
+
 /// One that is being made.
 #[derive(Serialize, Deserialize)]
 struct Round {
@@ -413,9 +422,9 @@ impl Job {
 
     /// All ranks go back to a set, on these nodes, which have new epochs and what they stored.
     pub(super) fn renew_vault(&mut self, live: &[Member]) {
-        for member in self.vaults.generations.values_mut().flat_map(|g| &mut g.members) {
-            let now = live.iter().find(|m| m.node == member.node);
-            *member = now.copied().unwrap_or(*member);
+        let before = self.planner.as_ref().map(|p| p.members()).unwrap_or_default();
+        for generation in self.vaults.generations.values_mut() {
+            generation.renew(before, live);
         }
         self.vaults.links.renew(live);
         self.vaults.failed = 0;

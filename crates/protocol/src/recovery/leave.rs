@@ -283,7 +283,7 @@ impl Planner {
     /// Ranks that move have not come back yet. No image is copied meanwhile only because a node
     /// leaves that is still there: reading them whole takes cores and links from what those wait
     /// for.
-    fn are_on_the_way(&self) -> bool {
+    pub(super) fn are_on_the_way(&self) -> bool {
         let comes_back =
             |r: &super::Rank| !matches!(r.phase, Phase::Up | Phase::Done | Phase::Released);
         let mut stages = self.leaves.nodes.values().map(|l| l.stage);
@@ -301,11 +301,20 @@ impl Planner {
             && self.placed()
             && !self.ranks.iter().any(at_home)
             && self.unguarded().is_empty()
+            && !self.leaves_some_stranded()
             && self
                 .ranks
                 .iter()
                 .flat_map(|r| r.kept.iter().chain(&r.unborn))
                 .all(|(g, holders)| *g == 0 || self.stays_safe(holders))
+    }
+
+    /// Whether images are left that only nodes that leave have, and the vault needs.
+    fn leaves_some_stranded(&self) -> bool {
+        let of = |r: &super::Rank| {
+            r.kept.iter().chain(&r.unborn).any(|(g, holders)| self.is_stranded(r, *g, holders))
+        };
+        self.ranks.iter().any(of)
     }
 
     /// Whether an image with these holders is as safe as it is to be without those that leave.

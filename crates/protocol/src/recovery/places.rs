@@ -44,19 +44,22 @@ impl Planner {
 
     /// Orders the copies of images that are missing.
     pub(super) fn copy_more(&mut self, todo: &mut Vec<Action>) {
+        let waits = self.are_on_the_way();
         for index in 0..self.ranks.len() as u32 {
             let rank = &self.ranks[index as usize];
             let home = match rank.phase {
                 Phase::Restoring { at, .. } | Phase::Falling { at } | Phase::Down { at } => at,
                 _ => rank.home,
             };
-            let (targets, enough, stay) = self.shelves(index, home);
+            let (targets, enough, least) = self.shelves(index, home);
             for (&generation, holders) in rank.kept.iter().chain(&rank.unborn) {
                 // The archive and the vault give, if asked, and bring nothing.
                 let Some(&from) = holders.first().filter(|m| vault::is_node(m)) else { continue };
                 let coming = |m: &Member| self.copying.contains_key(&(index, generation, *m));
                 let has = |m: &Member| holders.contains(m) || coming(m);
                 let stays = |m: &Member| self.leaves(m).is_none();
+                let stranded = !waits && self.is_stranded(rank, generation, holders);
+                let stay = least.max(usize::from(stranded));
                 let there = self.members.iter().filter(|m| has(m)).count();
                 let safe = self.members.iter().filter(|m| has(m) && stays(m)).count();
                 let missing = enough.saturating_sub(there).max(stay.saturating_sub(safe));

@@ -19,13 +19,13 @@ fn renewed(holder: Member, members: &[Member]) -> Option<Member> {
 }
 
 impl Rank {
-    /// These nodes are left, and have new epochs.
-    fn renew(&mut self, members: &[Member]) {
+    /// Of those that were there `before` these are left, and have new epochs.
+    fn renew(&mut self, before: &[Member], members: &[Member]) {
         for holders in self.kept.values_mut() {
             *holders = holders.iter().filter_map(|h| renewed(*h, members)).collect();
         }
         for guard in self.guards.values_mut().flatten() {
-            guard.renew(members);
+            guard.renew(before, members);
         }
         self.weaken(members);
     }
@@ -62,7 +62,7 @@ impl Planner {
     /// All ranks as they are when only these nodes are left, with new epochs.
     pub(super) fn renewed(&self, members: &[Member]) -> Vec<Rank> {
         let mut later = self.ranks.clone();
-        later.iter_mut().for_each(|r| r.renew(members));
+        later.iter_mut().for_each(|r| r.renew(&self.members, members));
         later
     }
 
@@ -77,7 +77,7 @@ impl Planner {
     /// No process is left: brings all ranks back from the newest set of which every image is
     /// there. Nodes have new epochs.
     pub(super) fn back(&mut self, members: Vec<Member>, todo: &mut Vec<Action>) {
-        self.ranks.iter_mut().for_each(|r| r.renew(&members));
+        self.ranks.iter_mut().for_each(|r| r.renew(&self.members, &members));
         self.settle_on(members);
         if self.members.is_empty() {
             return todo.push(Action::Lost);

@@ -33,9 +33,10 @@ impl Guard {
         self.members.iter().filter(|m| !live.contains(m)).count()
     }
 
-    /// Nodes have new epochs, and keep what they stored. Who is gone stays as it was.
-    pub(super) fn renew(&mut self, live: &[Member]) {
-        for member in &mut self.members {
+    /// Nodes that were there `before` have new epochs, and keep what they stored. Who is gone stays
+    /// as it was, also if an empty one has its number now.
+    pub fn renew(&mut self, before: &[Member], live: &[Member]) {
+        for member in self.members.iter_mut().filter(|m| before.contains(*m)) {
             let now = live.iter().find(|m| m.node == member.node);
             *member = now.copied().unwrap_or(*member);
         }
@@ -85,18 +86,33 @@ impl Planner {
         let keepers = self.keepers();
         for (number, rank) in (0u32..).zip(&self.ranks).filter(|_| self.vaults()) {
             for (generation, holders) in rank.kept.iter().chain(&rank.unborn) {
-                let whole = |g: &Guard| g.gone(&keepers) == 0;
-                let guards = rank.guards.get(generation);
-                let whole = guards.is_some_and(|guards| guards.iter().all(whole));
                 let mut stay = holders.iter().filter(|m| keepers.contains(m));
                 let home = holders.get(&rank.home).filter(|m| keepers.contains(m));
                 let Some(from) = home.or_else(|| stay.next()) else { continue };
-                if *generation > 0 && !(whole && holders.contains(&VAULT)) {
+                if *generation > 0 && !rank.is_guarded(*generation, &keepers) {
                     all.push((number, *generation, *from));
                 }
             }
         }
         all
+    }
+
+    /// Whether the vault is to have an image anew without those that leave, and only they have it:
+    /// it has to be copied to one that stays, which brings it in.
+    pub(super) fn is_stranded(
+        &self,
+        rank: &Rank,
+        generation: u32,
+        holders: &BTreeSet<Member>,
+    ) -> bool {
+        let keepers = self.keepers();
+        let stays = |m: &Member| keepers.contains(m);
+        let leaves = |m: &Member| self.members.contains(m) && !stays(m);
+        self.vaults()
+            && generation > 0
+            && holders.iter().any(leaves)
+            && !holders.iter().any(stays)
+            && !rank.is_guarded(generation, &keepers)
     }
 
     /// The vault has an image: each of its files is kept by one of these.
@@ -121,6 +137,12 @@ impl Planner {
 }
 
 impl Rank {
+    /// Whether the vault has an image, and all who guard it are among these.
+    fn is_guarded(&self, generation: u32, live: &[Member]) -> bool {
+        let whole = |g: &Guard| g.gone(live) == 0;
+        self.guards.get(&generation).is_some_and(|guards| guards.iter().all(whole))
+    }
+
     /// Images that the vault cannot give any more, with the nodes that are left.
     pub(super) fn weaken(&mut self, live: &[Member]) {
         let broken = |g: &(&u32, &Vec<Guard>)| g.1.iter().any(|guard| !guard.holds(live));

@@ -169,3 +169,38 @@ fn without_a_vault_an_image_counts_at_home() {
     assert_eq!(todo, [Action::Complete { rank: 0, generation: 1 }]);
     assert_eq!(p.partner(0), None);
 }
+
+#[test]
+fn an_empty_node_keeps_nothing_of_what_it_had_under_another_epoch() {
+    let of = |node, epoch| Member { node, epoch };
+    let mut guard = Guard { members: vec![of(0, 1), of(1, 1), of(2, 1)], tolerates: 1 };
+    // Node 1 has forgotten all, and joined again; then 2 is lost, and the others have new epochs.
+    let before = [of(0, 1), of(1, 5), of(2, 1)];
+    let live = [of(0, 7), of(1, 8)];
+    guard.renew(&before, &live);
+    assert_eq!(guard.members, [of(0, 7), of(1, 1), of(2, 1)]);
+    assert!(!guard.holds(&live), "two of three are gone");
+}
+
+#[test]
+fn a_node_stays_as_long_as_only_it_has_what_the_vault_is_to_have_anew() {
+    let mut p = safe();
+    // The copy at home turns out to be bad, and that of node 5 is one more.
+    let at = vec![member(5)];
+    p.step(Input::Stored { rank: 0, incarnation: 1, generation: 1, at });
+    p.step(Input::ImageBad { rank: 0, incarnation: 1, generation: 1, at: member(0) });
+    let todo = p.step(Input::Leave { members: vec![member(5)], wishes: Default::default() });
+    let copies = |todo: &[Action]| {
+        let to = |a: &Action| match a {
+            Action::Copy { rank, from, to, .. } => Some((*rank, *from, *to)),
+            _ => None,
+        };
+        todo.iter().filter_map(to).collect::<Vec<_>>()
+    };
+    assert!(copies(&todo).contains(&(0, member(5), member(0))), "{todo:?}");
+    assert!(!p.unguarded().iter().any(|u| (u.0, u.1) == (0, 1)), "nobody who stays has it");
+    let at = vec![member(0)];
+    p.step(Input::Stored { rank: 0, incarnation: 1, generation: 1, at });
+    assert!(p.unguarded().contains(&(0, 1, member(0))));
+    assert!(p.leaves(&member(5)).is_some());
+}

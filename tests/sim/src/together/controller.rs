@@ -37,6 +37,8 @@ pub(super) struct Controller {
     pub rounds: u64,
     /// Live nodes, as far as is known.
     pub(super) known: BTreeMap<u32, Member>,
+    /// Those that were told to forget all, and have not joined again.
+    pub(super) emptied: BTreeSet<u32>,
     homes: Vec<Option<u32>>,
     phase: Phase,
     pub(super) set: Option<Set>,
@@ -65,6 +67,7 @@ impl Controller {
             round: None,
             rounds: 0,
             known: BTreeMap::new(),
+            emptied: BTreeSet::new(),
             homes: vec![None; map.len()],
             phase: Phase::Running,
             set: None,
@@ -86,6 +89,11 @@ impl Controller {
     /// Those that count, but for the beginning.
     pub fn kept_sets(&self) -> Vec<u32> {
         self.kept.iter().copied().filter(|g| *g > 0).collect()
+    }
+
+    /// How many nodes there are, as far as is known.
+    fn there(&self) -> usize {
+        self.known.len() - self.emptied.len()
     }
 
     /// The newest set that counts.
@@ -260,7 +268,7 @@ impl World {
         let has = |n: &&Node| n.disk.contains_key(&(rank, generation));
         let copies = self.nodes.values().filter(has).count() as u64;
         let dead = self.controller.known.keys().filter(|n| !self.nodes.contains_key(n)).count();
-        let enough = 2.min(self.controller.known.len() as u64);
+        let enough = 2.min(self.controller.there() as u64);
         if copies + (dead as u64) < enough {
             self.fail(format!("{copies} copies of image {generation} of rank {rank} count"));
         }
@@ -282,7 +290,7 @@ impl World {
         let known = self.controller.known.keys();
         self.losses += known.filter(|n| !self.nodes.contains_key(n)).count() as u64;
         // Of one node there is one copy.
-        self.losses += u64::from(self.controller.known.len() < 2 && !self.vaulted);
+        self.losses += u64::from(self.controller.there() < 2 && !self.vaulted);
         let controller = &mut self.controller;
         controller.set = None;
         controller.stands = controller.held == Some(generation);
@@ -320,6 +328,7 @@ impl World {
         match &self.controller.phase {
             Phase::Killing(left) if left.is_empty() => {
                 let known: Vec<u32> = self.controller.known.keys().copied().collect();
+                self.controller.emptied.clear();
                 for node in &known {
                     let member = Member { node: *node, epoch: self.next_epoch };
                     self.next_epoch += 1;
@@ -354,7 +363,11 @@ impl World {
         self.controller.known.insert(member.node, member);
         self.controller.sessions.insert(member.node, Session::default());
         self.input(Input::Joined { member, spare });
-        self.say_to(member.node, ToNode::Homes(self.controller.homes.clone()));
+        self.tell_homes(member.node);
+    }
+
+    pub fn tell_homes(&mut self, node: u32) {
+        self.say_to(node, ToNode::Homes(self.controller.homes.clone()));
     }
 
     pub fn is_running(&self) -> bool {
@@ -373,6 +386,7 @@ impl World {
     pub fn suspect(&mut self, dead: Member) {
         let Some(member) = self.controller.known.remove(&dead.node) else { return };
         self.controller.sessions.remove(&dead.node);
+        self.controller.emptied.remove(&dead.node);
         self.lines.remove(&dead.node);
         self.controller.round = None;
         match &mut self.controller.phase {
@@ -399,6 +413,7 @@ impl World {
                 self.go_on();
             }
             FromNode::Joined(member) => {
+                self.is_emptied(member);
                 if let Phase::Joining(left, members) = &mut self.controller.phase
                     && left.remove(&member.node)
                 {
@@ -456,8 +471,9 @@ impl World {
                 self.set_over();
             }
             FromNode::Copied { rank, generation, to } => {
-                let incarnation = self.controller.planner.incarnation(rank);
-                self.input(Input::Stored { rank, incarnation, generation, at: vec![to] });
+                // Of whichever incarnation it is: it is known.
+                let at = vec![to];
+                self.input(Input::Stored { rank, incarnation: 0, generation, at });
             }
             FromNode::NotCopied { rank, generation, to } => {
                 self.input(Input::NotCopied { rank, generation, to });

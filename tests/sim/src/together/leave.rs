@@ -31,7 +31,8 @@ impl World {
         let planner = &self.controller.planner;
         let leaves = |node: u32| planner.leaving().any(|m| m.node == node);
         let without = |node: u32| without.iter().any(|m| m.node == node);
-        let known = self.controller.known.keys().copied();
+        let joins = |node: u32| self.controller.emptied.contains(&node);
+        let known = self.controller.known.keys().copied().filter(|n| !joins(*n));
         known.filter(|n| self.nodes.contains_key(n)).any(|n| !leaves(n) && !without(n))
     }
 
@@ -68,7 +69,7 @@ impl World {
     pub fn dismiss(&mut self, member: Member) {
         self.trace(|| format!("{member} is dismissed"));
         self.report.left += 1;
-        self.controller.known.remove(&member.node);
+        self.vault_loses(member);
         let stay = self.controller.planner.keepers().len();
         // Of one node there is one copy.
         self.losses += u64::from(stay < 2 && !self.vaulted);
@@ -78,7 +79,11 @@ impl World {
         for key in keys {
             let has = |n: &&Node| n.own.node != member.node && n.disk.contains_key(&key);
             let copies = self.nodes.values().filter(has).count();
-            let dead = self.controller.known.keys().filter(|n| !self.nodes.contains_key(n)).count();
+            let known = self.controller.known.keys().filter(|n| **n != member.node);
+            let dead = known.filter(|n| !self.nodes.contains_key(n)).count();
+            if self.thins(&key, member) {
+                self.fail(format!("{member} goes, and guards image {} of rank {}", key.1, key.0));
+            }
             let safe = match self.controller.planner.vaults() {
                 true => self.vault.contains_key(&key),
                 false => copies + dead >= 2.min(stay),
@@ -87,15 +92,55 @@ impl World {
                 self.fail(format!("{member} goes, and image {} of rank {} with it", key.1, key.0));
             }
         }
+        if self.random.one_in(2) {
+            return self.empty(member);
+        }
+        self.controller.known.remove(&member.node);
         self.say_to(member.node, ToNode::Depart);
+    }
+
+    /// Ranks of a node have migrated: it forgets all, and joins again as a spare.
+    fn empty(&mut self, member: Member) {
+        let anew = Member { node: member.node, epoch: self.next_epoch };
+        self.next_epoch += 1;
+        self.controller.known.insert(anew.node, anew);
+        self.controller.emptied.insert(anew.node);
+        self.say_to(anew.node, ToNode::Reset(anew));
+    }
+
+    /// A node has forgotten all.
+    pub fn is_emptied(&mut self, member: Member) {
+        if self.is_running() && self.controller.emptied.remove(&member.node) {
+            self.report.emptied += 1;
+            self.input(Input::Joined { member, spare: true });
+            self.tell_homes(member.node);
+        }
+    }
+
+    /// Whether an image is kept by fewer than at first when a node goes, though it could be brought
+    /// into the vault anew.
+    fn thins(&self, key: &Key, without: Member) -> bool {
+        let has = |n: &Node| n.disk.get(key).is_some_and(|stored| !stored.bad);
+        self.controller.planner.vaults()
+            && self.is_kept_by(key, without.node)
+            && self.nodes.values().any(has)
     }
 
     /// A mutation: a node goes as soon as no rank is there.
     pub fn dismiss_early(&mut self) {
-        if !self.makes(Mistake::LeavesEarly) || !self.controller.planner.placed() {
+        let planner = &self.controller.planner;
+        // Where images go to a vault: as soon as that has all, by whichever nodes.
+        let brought = || {
+            let kept = self.controller.kept_sets().into_iter();
+            let mut all = kept.flat_map(|g| (0..self.ranks()).map(move |rank| (rank, g)));
+            planner.vaults()
+                && planner.unguarded().is_empty()
+                && all.all(|key| self.vault.contains_key(&key))
+        };
+        let early = self.makes(Mistake::LeavesGuard) && brought();
+        if !(early || self.makes(Mistake::LeavesEarly)) || !planner.placed() {
             return;
         }
-        let planner = &self.controller.planner;
         let empty = |m: &Member| (0..self.ranks()).all(|r| planner.home(r) != Some(*m));
         let moving = |m: &Member| planner.leaves(m) == Some(Stage::Moving);
         let early = planner.leaving().find(|m| moving(m) && empty(m));

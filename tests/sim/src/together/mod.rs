@@ -107,6 +107,8 @@ enum ToNode {
     },
     Kill,
     Renew(Member),
+    /// It forgets all, and joins again.
+    Reset(Member),
     /// Some leave; answered by `Guarded`.
     Leaving {
         round: u64,

@@ -57,14 +57,22 @@ impl World {
                 self.wake_all(number);
             }
             ToNode::Depart => drop(self.nodes.remove(&number)),
-            ToNode::Renew(member) => {
-                let (disk, session) =
-                    (std::mem::take(&mut node.disk), std::mem::take(&mut node.session));
-                let line = node.line;
-                *node = Node { disk, session, line, ..Node::new(member, self.plan.len()) };
-                self.say(member, FromNode::Joined(member));
+            ToNode::Reset(member) => {
+                node.disk.clear();
+                self.renew(number, member);
+                self.forget_in_vault(number);
             }
+            ToNode::Renew(member) => self.renew(number, member),
         }
+    }
+
+    /// A node begins anew, with what it has stored.
+    fn renew(&mut self, number: u32, member: Member) {
+        let Some(node) = self.nodes.get_mut(&number) else { return };
+        let (disk, session) = (std::mem::take(&mut node.disk), std::mem::take(&mut node.session));
+        let line = node.line;
+        *node = Node { disk, session, line, ..Node::new(member, self.plan.len()) };
+        self.say(member, FromNode::Joined(member));
     }
 
     /// Has the image of a rank at hand.

@@ -8,6 +8,9 @@ use super::world::{Mistake, World};
 use super::*;
 use eyrie_protocol::recovery::{Guard, Input};
 
+/// In the place of a node that has forgotten what it kept.
+const NOBODY: u32 = u32::MAX;
+
 /// Images that are being brought in.
 #[derive(Debug, Clone)]
 pub(super) struct Round {
@@ -33,6 +36,22 @@ impl World {
     /// How many of the nodes that keep an image are gone.
     fn gone(&self, kept: &Kept) -> u64 {
         kept.members.iter().filter(|n| !self.nodes.contains_key(n)).count() as u64
+    }
+
+    /// Whether a node is one of those that keep an image.
+    pub fn is_kept_by(&self, key: &Key, node: u32) -> bool {
+        self.vault.get(key).is_some_and(|kept| kept.members.contains(&node))
+    }
+
+    /// A node has forgotten all that it had.
+    pub fn forget_in_vault(&mut self, node: u32) {
+        let nodes = self.vault.values_mut().flat_map(|kept| &mut kept.members);
+        nodes.filter(|n| **n == node).for_each(|n| *n = NOBODY);
+    }
+
+    /// A node is gone, and with it what it was bringing in.
+    pub fn vault_loses(&mut self, member: Member) {
+        self.controller.round.take_if(|round| round.members.contains(&member));
     }
 
     /// Whether all images of a set can be read out of the vault.

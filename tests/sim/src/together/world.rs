@@ -26,6 +26,8 @@ pub enum Mistake {
     NotHeld,
     /// A node goes as soon as no rank is there.
     LeavesEarly,
+    /// A node goes that keeps images in the vault, though they can be brought in anew.
+    LeavesGuard,
     /// Images count as soon as a round begins to bring them into the vault.
     VaultedEarly,
     /// The set before goes from the vault before the next one counts.
@@ -46,6 +48,8 @@ impl Mistake {
         [Mistake::NoBarrier, Mistake::LateLog, Mistake::GivenToMirror, Mistake::OldLife];
     /// Those where nodes leave.
     pub const DRAIN: [Mistake; 2] = [Mistake::NotHeld, Mistake::LeavesEarly];
+    /// Those where nodes leave that have a vault.
+    pub const DRAIN_VAULT: [Mistake; 1] = [Mistake::LeavesGuard];
     /// Those with a vault.
     pub const VAULT: [Mistake; 2] = [Mistake::VaultedEarly, Mistake::CollectedEarly];
     /// Those of controllers and their successors.
@@ -99,8 +103,9 @@ pub struct Report {
     /// Rounds of the vault, and images that were read out of it.
     pub rounds: u64,
     pub unvaulted: u64,
-    /// Nodes that left.
+    /// Nodes that left, and those of them that joined again.
     pub left: u64,
+    pub emptied: u64,
 }
 
 impl Report {
@@ -116,19 +121,20 @@ impl Report {
         self.rounds += other.rounds;
         self.unvaulted += other.unvaulted;
         self.left += other.left;
+        self.emptied += other.emptied;
     }
 }
 
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Report { events, faults, node_deaths, sets, void, roll_backs, .. } = self;
-        let Report { beginnings, rounds, unvaulted, left, controllers, .. } = self;
+        let Report { beginnings, rounds, unvaulted, left, emptied, controllers, .. } = self;
         write!(
             f,
             "{events} events, {faults} faults, {node_deaths} nodes lost, {controllers} controllers \
              lost, {sets} sets, {void} void, {roll_backs} times all back, {beginnings} of them to \
              the beginning, {rounds} rounds, {unvaulted} images read out of the vault, {left} \
-             nodes left"
+             nodes left, of which {emptied} joined again"
         )
     }
 }
