@@ -42,6 +42,9 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
     });
     let pid = match made {
         Ok(restored) => {
+            for what in &restored.left_out {
+                say(&format!("restored without its {what}"));
+            }
             if let Some(why) = restored.why_not_lazy.filter(|_| args.keeping.verbose) {
                 say(&format!("all memory was read before the program runs: {why}"));
             }

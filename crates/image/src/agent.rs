@@ -65,6 +65,20 @@ impl Agent {
         Ok(Ok(memory::read_words(self.tracee.0, self.scratch)?))
     }
 
+    /// The same for another thread of the process.
+    pub fn of_thread(&self, thread: &Borrowed) -> Agent {
+        Agent { tracee: thread.tracee, base: thread.regs, ..*self }
+    }
+
+    /// Makes a call that writes `N` words to the scratch memory, whose address `args` gets.
+    pub fn ask_at<const N: usize>(
+        &self,
+        nr: libc::c_long,
+        args: impl FnOnce(u64) -> [u64; 5],
+    ) -> Result<Result<[u64; N], i64>, CaptureError> {
+        self.ask::<N>(nr, &args(self.scratch), 0)
+    }
+
     /// Makes a call in the name of each of up to [`AT_ONCE`] threads of the process, all at once.
     pub fn call_each(
         &self,
@@ -76,17 +90,19 @@ impl Agent {
         Ok(syscall_in_each(self.site, nr, &calls)?)
     }
 
-    /// The same with calls that write `N` words to where their second argument points.
+    /// The same with calls that write `N` words to where their second argument points, or the first
+    /// and only one.
     pub fn ask_each<const N: usize>(
         &self,
         threads: &[Borrowed],
         nr: libc::c_long,
-        first: u64,
+        first: Option<u64>,
     ) -> Result<Vec<Result<[u64; N], i64>>, CaptureError> {
         const { assert!(N <= EACH_WORDS) };
         let pid = self.tracee.0;
         let place = |i: usize| self.scratch + (i * N * 8) as u64;
-        let call = |(i, t): (usize, &Borrowed)| (t.tracee, t.regs, [first, place(i)]);
+        let args = |i| first.map_or([place(i), 0], |first| [first, place(i)]);
+        let call = |(i, t): (usize, &Borrowed)| (t.tracee, t.regs, args(i));
         let calls: Vec<Call> = threads.iter().enumerate().map(call).collect();
         memory::write_exact(pid, self.scratch, &vec![0; threads.len() * N * 8])?;
         let results = syscall_in_each(self.site, nr, &calls)?;

@@ -157,6 +157,9 @@ pub(crate) fn apply(pid: libc::pid_t, threads: &[libc::pid_t], state: &State, he
     // Best effort: less may not be allowed.
     let score = state.attributes.oom_score_adj.to_string();
     let _ = fs::write(format!("/proc/{pid}/oom_score_adj"), score);
+    if let Some(filter) = state.switches.core_filter {
+        let _ = fs::write(format!("/proc/{pid}/coredump_filter"), filter.to_string());
+    }
 }
 
 /// As far as the user may.
@@ -182,7 +185,7 @@ fn reschedule(tid: libc::pid_t, schedule: &Schedule) {
     unsafe { libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, tid, io) };
 }
 
-fn bits(mask: &[u8]) -> Vec<usize> {
+pub(crate) fn bits(mask: &[u8]) -> Vec<usize> {
     (0..mask.len() * 8).filter(|i| mask[i / 8] >> (i % 8) & 1 != 0).collect()
 }
 
@@ -212,10 +215,15 @@ fn map_processors(masks: &[&[u8]], there: &[u8], here: &[u8]) -> Vec<Vec<u8>> {
         if free(mask) {
             return mask_of(here.iter().copied());
         }
-        let rank = |bit: &usize| there.iter().position(|b| b == bit).unwrap_or(*bit);
-        mask_of(mask.iter().map(|bit| here[rank(bit) % here.len()]))
+        mask_of(map_bits(mask, &there, &here).into_iter())
     };
     masks.iter().map(one).collect()
+}
+
+/// The n-th of those `there` becomes the n-th of those `here`, of which there is one at least.
+pub(crate) fn map_bits(bits: &[usize], there: &[usize], here: &[usize]) -> Vec<usize> {
+    let rank = |bit: &usize| there.iter().position(|b| b == bit).unwrap_or(*bit);
+    bits.iter().map(|bit| here[rank(bit) % here.len()]).collect()
 }
 
 #[cfg(test)]

@@ -15,10 +15,15 @@ use crate::fault;
 use crate::freeze::Frozen;
 use crate::memory;
 use crate::orphans::Orphans;
+use crate::placement;
 use crate::posix_timers;
 use crate::processor;
 use crate::procfs::{self, Mapping, Stat, Status};
-use crate::state::{Action, Attributes, Layout, Pending, PosixTimer, Special, State, Thread};
+use crate::state::{
+    Action, Attributes, Layout, Pending, Placement, Policy, PosixTimer, RangePolicy, Special,
+    State, Thread,
+};
+use crate::switches;
 use crate::threads;
 use crate::trace::{ALL_SIGNALS, Regs, TraceError, Tracee};
 use crate::tree;
@@ -41,6 +46,10 @@ pub(crate) struct Snapshot {
     pub threads: Vec<Thread>,
     pub attributes: Attributes,
     pub kin: Kin,
+    /// Memory policies of its threads.
+    pub policies: Vec<Policy>,
+    /// The same of mappings that its twin lacks.
+    pub kept: Vec<RangePolicy>,
     pub pending: Vec<Pending>,
     pub timers: [[i64; 4]; 3],
     pub posix_timers: Vec<PosixTimer>,
@@ -81,7 +90,7 @@ pub(crate) fn freeze_state(
     let regs = frozen.borrowed.first().map(|b| b.regs).ok_or(CaptureError::Gone)?;
     let agent = Agent::new(tracee, regs, &maps)?;
     let answers = ask(&agent, frozen, &mut threads, &mut pending, &stat);
-    let (timers, posix_timers, kin, attributes) = answers.inspect_err(|_| {
+    let (timers, posix_timers, kin, policies, attributes) = answers.inspect_err(|_| {
         // The error is what counts; a process that is gone has nothing to be given back.
         let _ = agent.finish();
     })?;
@@ -89,6 +98,8 @@ pub(crate) fn freeze_state(
         threads,
         attributes,
         kin,
+        policies,
+        kept: Vec::new(),
         pending,
         timers,
         posix_timers,
@@ -116,8 +127,8 @@ pub(crate) fn agent_alone(frozen: &mut Frozen) -> Result<(Vec<Mapping>, Agent), 
     Ok((maps, agent))
 }
 
-/// Its interval timers, its other timers, its relatives.
-type Answers = ([[i64; 4]; 3], Vec<PosixTimer>, Kin, Attributes);
+/// Its interval timers, its other timers, its relatives, memory policies of its threads.
+type Answers = ([[i64; 4]; 3], Vec<PosixTimer>, Kin, Vec<Policy>, Attributes);
 
 /// What the process tells about itself and its threads in its own name; returns its interval
 /// timers. Leaves the answers in the borrowed memory.
@@ -136,10 +147,10 @@ fn ask(
     }
     let posix_timers = posix_timers::capture(frozen.pid(), agent, threads, pending)?;
     let kin = tree::kin(frozen, agent, stat)?;
-    threads::ask(threads, &frozen.borrowed, agent)?;
+    let policies = threads::ask(threads, &frozen.borrowed, agent)?;
     let attributes = attributes::ask(frozen.tracee.0, agent, frozen.bound.as_deref())?;
     fault::point(fault::ANSWERS_READ)?;
-    Ok((timers, posix_timers, kin, attributes))
+    Ok((timers, posix_timers, kin, policies, attributes))
 }
 
 /// The process's mappings. Flags take a walk through its page tables, and are needed only if a twin
@@ -200,7 +211,12 @@ pub(crate) fn twin_state(
     let perm = agent.ask::<1>(libc::SYS_arch_prctl, &[ARCH_GET_XCOMP_PERM, 0], 1)?;
     let prctl = |option: u64| agent.call(libc::SYS_prctl, &[option]);
     let dumpable = prctl(libc::PR_GET_DUMPABLE as u64)?;
+    let switches = switches::ask(twin, agent)?;
     let thp_disable = prctl(PR_GET_THP_DISABLE)?;
+    let mut ranges = placement::of_mappings(agent, &snapshot.maps)?;
+    ranges.extend(snapshot.kept);
+    ranges.sort_by_key(|r| r.start);
+    ranges.dedup();
     let actions = actions(&snapshot.status, agent)?;
     let brk = agent.call(libc::SYS_brk, &[0])? as u64;
     let first = snapshot.threads.first().map_or(&[][..], |thread| &thread.xstate);
@@ -245,6 +261,8 @@ pub(crate) fn twin_state(
         guards: Vec::new(),
         descriptions: snapshot.files.descriptions,
         descriptors: snapshot.files.descriptors,
+        placement: Placement { allowed: placement::allowed(), threads: snapshot.policies, ranges },
+        switches,
     })
 }
 

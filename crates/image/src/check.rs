@@ -7,11 +7,13 @@ use crate::check_files;
 use crate::family::Kin;
 use crate::fingerprint::MAX_BUILD_BYTES;
 use crate::format::Extent;
+use crate::placement;
 use crate::processor;
 use crate::state::{
     Backing, FileId, Fingerprint, MAX_ORPHAN_BYTES, MAX_ORPHANS, OrphanKind, PROT_MASK, Region,
     State, Thread, locking, orphan_at, orphan_of, region,
 };
+use crate::switches;
 use crate::tree::MAX_PROCESSES;
 use crate::vdso::MAX_VDSO_BYTES;
 
@@ -223,6 +225,8 @@ fn threads(state: &State) -> Finding {
     let named = processor.features.iter().all(|f| f.len() <= MAX_FEATURE_BYTES);
     let holds = named && processor::layout_holds(&processor.components, xstate);
     ensure(holds, || "description of the processor".into())?;
+    let placed = placement::holds(&state.placement, &state.threads);
+    ensure(placed && switches::hold(&state.switches), || "memory policies or switches".into())?;
     state.threads.iter().try_for_each(|t| thread(t, xstate))
 }
 

@@ -5,12 +5,9 @@
 
 use crate::error::{ImageError, RestoreError};
 use crate::family::Kin;
-use crate::format::{MAX_STATE_BYTES, section};
 use crate::frame::Part;
 use crate::image::Image;
-use crate::state::State;
 use crate::tree::{self, MAX_PROCESSES};
-use crate::wire;
 use std::path::{Path, PathBuf};
 
 /// The image of a child, as that of its parent tells of it.
@@ -43,9 +40,7 @@ struct Head {
 impl Head {
     fn of(path: &Path) -> Result<Head, ImageError> {
         let part = Part::open(path)?;
-        let state = part.section(section::STATE, "state", MAX_STATE_BYTES)?;
-        let state: State = wire::decode(&state)
-            .map_err(|e| ImageError::Invalid(format!("state cannot be decoded ({e:?})")))?;
+        let state = part.state()?;
         Ok(Head { pid: state.pid, identity: part.identity, kin: state.kin })
     }
 

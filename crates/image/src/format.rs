@@ -6,7 +6,9 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 /// First bytes of an image.
 pub const MAGIC: [u8; 8] = *b"EYRIEIMG";
 /// Version of everything in the file.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
+/// The oldest that is read: its state ends before the fields that version 5 has put behind.
+pub const OLDEST_VERSION: u32 = 4;
 /// x86-64.
 pub const MACHINE: u32 = 1;
 /// The header takes the first page; pages of memory start behind it.
@@ -25,7 +27,7 @@ pub const MAX_TABLE_BYTES: u64 = 1 << 30;
 pub const MAX_ANCESTORS: usize = 1024;
 /// Longest name of a file, in bytes.
 pub const MAX_NAME_BYTES: usize = 255;
-/// Sections of version 4, in their order in the file.
+/// Sections, in their order in the file.
 pub const SECTIONS: [u32; 6] = [
     section::PAGES,
     section::BLOCKS,
@@ -195,7 +197,7 @@ pub fn parse_header(page: &[u8]) -> Result<Header, BadHeader> {
         return Err(BadHeader::Magic);
     }
     // A later version may have another header; it must be named before it is found damaged.
-    if header.version != VERSION {
+    if !(OLDEST_VERSION..=VERSION).contains(&header.version) {
         return Err(BadHeader::Version(header.version));
     }
     let own = HEADER_USED_BYTES - 16;

@@ -8,10 +8,11 @@ use crate::cached;
 use crate::codec::Codec;
 use crate::error::ImageError;
 use crate::format::{
-    self, BLOCK_BYTES, BadHeader, Block, HEADER_BYTES, Header, MAX_TABLE_BYTES, SECTIONS, Section,
-    codec, section,
+    self, BLOCK_BYTES, BadHeader, Block, HEADER_BYTES, Header, MAX_STATE_BYTES, MAX_TABLE_BYTES,
+    SECTIONS, Section, VERSION, codec, section,
 };
-use crate::wire::{Reader, Wire};
+use crate::state::State;
+use crate::wire::{self, Reader, Wire};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -34,6 +35,7 @@ pub struct Part {
     pub identity: [u8; 16],
     /// Length of the file.
     pub file_bytes: u64,
+    version: u32,
 }
 
 impl Part {
@@ -64,6 +66,7 @@ impl Part {
             blocks: Vec::new(),
             starts: Vec::new(),
             file_bytes: found,
+            version: header.version,
             direct: OnceLock::new(),
             file,
         };
@@ -115,6 +118,16 @@ impl Part {
             return Err(ImageError::Checksum(format!("the {name}")));
         }
         Ok(bytes)
+    }
+
+    /// Reads what it holds of the process besides its memory. It was not held against itself yet.
+    pub fn state(&self) -> Result<State, ImageError> {
+        let mut bytes = self.section(section::STATE, "state", MAX_STATE_BYTES)?;
+        if self.version < VERSION {
+            bytes.extend(State::what_version_5_added());
+        }
+        wire::decode(&bytes)
+            .map_err(|e| ImageError::Invalid(format!("state cannot be decoded ({e:?})")))
     }
 
     /// Reads a section that is a list of elements of one size.

@@ -10,8 +10,7 @@ use crate::brood;
 use crate::check;
 use crate::error::{ImageError, RestoreError};
 use crate::format::{
-    Ancestor, Extent, MAX_ANCESTORS, MAX_META_BYTES, MAX_NAME_BYTES, MAX_STATE_BYTES,
-    MAX_TABLE_BYTES, section,
+    Ancestor, Extent, MAX_ANCESTORS, MAX_META_BYTES, MAX_NAME_BYTES, MAX_TABLE_BYTES, section,
 };
 use crate::frame::Part;
 use crate::mapped;
@@ -112,9 +111,7 @@ impl Image {
     /// An error if the process in this file cannot run here: the processor lacks what it uses, or a
     /// file that it has open or mapped is not here, or is another. Pages are not looked at.
     pub fn fits_here(path: &Path) -> Result<(), RestoreError> {
-        let state = Part::open(path)?.section(section::STATE, "state", MAX_STATE_BYTES)?;
-        let state: State = wire::decode(&state)
-            .map_err(|e| ImageError::Invalid(format!("state cannot be decoded ({e:?})")))?;
+        let state = Part::open(path)?.state()?;
         // Nobody has looked at it yet.
         check::check(&state, &[], &[]).map_err(ImageError::Invalid)?;
         processor::check(&state, &processor::here(), &[])?;
@@ -134,10 +131,8 @@ impl Image {
         let own = Part::open(path)?;
         let ancestors = ancestors(&own)?;
         let extents: Vec<Extent> = own.list(section::RUNS, "run table", MAX_TABLE_BYTES)?;
-        let state = own.section(section::STATE, "state", MAX_STATE_BYTES)?;
+        let state = own.state()?;
         let meta = own.section(section::META, "caller's part", MAX_META_BYTES)?;
-        let state: State = wire::decode(&state)
-            .map_err(|e| ImageError::Invalid(format!("state cannot be decoded ({e:?})")))?;
         let mut parts = vec![own];
         for ancestor in &ancestors {
             parts.push(open_ancestor(path, ancestor)?);

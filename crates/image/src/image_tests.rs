@@ -3,12 +3,14 @@
 
 use super::*;
 use crate::family::Kin;
-use crate::format::{self, BLOCK_BYTES, Block, HEADER_BYTES, codec};
+use crate::format::{self, BLOCK_BYTES, Block, HEADER_BYTES, Section, codec};
 use crate::pack::{Packer, Tuner};
 use crate::state::{
     Action, Attributes, Backing, Component, Description, Descriptor, FileId, Fingerprint, Layout,
-    Pending, Processor, Region, Rseq, Schedule, Special, Thread,
+    Pending, Placement, Policy, Processor, RangePolicy, Region, Rseq, Schedule, Special, Switch,
+    Switches, Thread, switch,
 };
+use crate::wire::{self, Wire};
 use crate::write::{Contents, ImageWriter, Written};
 use proptest::prelude::*;
 use std::fs::{self, File};
@@ -50,6 +52,22 @@ fn thread(tid: i32) -> Thread {
 
 fn attributes() -> Attributes {
     Attributes { oom_score_adj: 1, secure_bits: 0, allowed: vec![15; 8], lock_future: 0, keys: 1 }
+}
+
+fn placement() -> Placement {
+    Placement {
+        allowed: vec![3],
+        threads: vec![Policy::default(), Policy { mode: 2, nodes: vec![1] }],
+        ranges: vec![RangePolicy {
+            start: PAGE,
+            end: 2 * PAGE,
+            policy: Policy { mode: 4, nodes: vec![] },
+        }],
+    }
+}
+
+fn switches() -> Switches {
+    Switches { core_filter: Some(0x33), set: vec![Switch { which: switch::MERGE, value: 1 }] }
 }
 
 pub(crate) fn state() -> State {
@@ -117,6 +135,8 @@ pub(crate) fn state() -> State {
             locks: vec![],
         }],
         descriptors: vec![Descriptor { fd: 1, cloexec: false, description: 0 }],
+        placement: placement(),
+        switches: switches(),
     }
 }
 
@@ -440,7 +460,7 @@ fn the_format_does_not_change_unnoticed() {
     let path = folder.path().join("image");
     write(&path, &state(), &extents());
     let golden = u128::from_le_bytes(format::hash(&fs::read(&path).unwrap()));
-    assert_eq!(golden, 95047134701361123568496193332267933544);
+    assert_eq!(golden, 7721658921366119436718015914943149485);
 }
 
 #[test]
@@ -449,11 +469,78 @@ fn another_version_is_named() {
     let path = folder.path().join("image");
     write(&path, &state(), &extents());
     let mut bytes = fs::read(&path).unwrap();
-    for version in [3, 5] {
+    for version in [3, 6] {
         bytes[8] = version;
         fs::write(&path, &bytes).unwrap();
         let named = format!("version {version}");
         assert!(matches!(Image::open(&path), Err(ImageError::Other(v)) if v == named));
+    }
+}
+
+/// An image of version 4 made of one of version 5 that has nothing new in it.
+fn version_4(image: &[u8]) -> Vec<u8> {
+    let added = State::what_version_5_added().len();
+    let mut header = format::parse_header(&image[..HEADER_BYTES as usize]).unwrap();
+    let mut from = wire::Reader::new(&image[header.table_offset as usize..]);
+    let mut table: Vec<Section> =
+        format::SECTIONS.iter().map(|_| Section::get(&mut from).unwrap()).collect();
+    let end = (table[4].offset + table[4].bytes) as usize;
+    let mut old = image[..end - added].to_vec();
+    table[4].bytes -= added as u64;
+    table[4].hash = format::hash(&old[table[4].offset as usize..]);
+    old.extend_from_slice(&image[end..header.table_offset as usize]);
+    table[5].offset -= added as u64;
+    let mut raw = Vec::new();
+    table.iter().for_each(|section| section.put(&mut raw));
+    (header.version, header.table_offset) = (4, old.len() as u64);
+    header.table_hash = format::hash(&raw);
+    old.extend_from_slice(&raw);
+    header.file_bytes = old.len() as u64;
+    old[..HEADER_BYTES as usize].copy_from_slice(&format::header_page(&header));
+    old
+}
+
+#[test]
+fn the_version_before_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("image");
+    let nothing_new =
+        State { placement: Placement::default(), switches: Switches::default(), ..state() };
+    write(&path, &nothing_new, &extents());
+    let new = fs::read(&path).unwrap();
+    let mut old = version_4(&new);
+    fs::write(&path, &old).unwrap();
+    assert_eq!(Image::open(&path).unwrap().state, nothing_new);
+    Image::verify_own(&path).unwrap();
+    // What is new has no place in it.
+    let mut header = format::parse_header(&new[..HEADER_BYTES as usize]).unwrap();
+    header.version = 4;
+    old = new;
+    old[..HEADER_BYTES as usize].copy_from_slice(&format::header_page(&header));
+    fs::write(&path, &old).unwrap();
+    assert!(matches!(Image::open(&path), Err(ImageError::Invalid(_))));
+}
+
+#[test]
+fn hostile_policies_and_switches_are_refused() {
+    let range = |start, end| RangePolicy { start, end, policy: Policy::default() };
+    let changes: [fn(&mut State); 6] = [
+        |s| s.placement.threads.truncate(1),
+        |s| s.placement.threads[0].mode = 1 << 20,
+        |s| s.placement.threads[0].nodes = vec![0; 4096],
+        |s| s.placement.allowed = vec![0; 4096],
+        |s| s.switches.set[0].which = 99,
+        |s| s.switches.set.push(s.switches.set[0].clone()),
+    ];
+    for (i, change) in changes.iter().enumerate() {
+        let mut state = state();
+        change(&mut state);
+        assert!(crate::check::check(&state, &extents(), &[3]).is_err(), "{i}");
+    }
+    for ranges in [vec![range(1, PAGE)], vec![range(PAGE, PAGE)], vec![range(PAGE, 3 * PAGE); 2]] {
+        let mut state = state();
+        state.placement.ranges = ranges;
+        assert!(crate::check::check(&state, &extents(), &[3]).is_err());
     }
 }
 

@@ -9,9 +9,11 @@ use crate::attributes::{self, KEYS};
 use crate::check;
 use crate::error::RestoreError;
 use crate::format::Extent;
+use crate::placement::Here;
 use crate::plan_files;
 use crate::procfs::Mapping;
 use crate::state::{Backing, Region, State, locking, region};
+use crate::switches;
 use crate::system_v;
 use crate::vdso::Vdso;
 use eyrie_restorer::plan::{DATA_OFFSET, Header, MAGIC, MAX_PLAN_BYTES, Step, expect, special};
@@ -54,6 +56,8 @@ pub struct Placed {
     pub attached: Vec<Option<i32>>,
     /// Whether its parent was restored with it.
     pub child: bool,
+    /// Where its memory comes from.
+    pub policies: Here,
 }
 
 impl Placed {
@@ -161,9 +165,11 @@ pub fn plan(
     clear(&mut plan, own);
     take_keys(&mut plan, state);
     map(&mut plan, state, extents, placed);
+    placed.policies.before_filling(&mut plan, state);
     map_old_vdso(&mut plan, vdso);
     // Here its memory is filled from outside.
     plan.step("wait for its memory", libc::SYS_kill, &[pid as u64, libc::SIGSTOP as u64]);
+    placed.policies.after_filling(&mut plan, state);
     protect(&mut plan, state, extents);
     keep_keys(&mut plan, state);
     lock_memory(&mut plan, state);
@@ -175,6 +181,7 @@ pub fn plan(
         let args = [libc::PR_SET_PDEATHSIG as u64, u64::from(state.kin.death_signal)];
         plan.step("set its parent's death signal", libc::SYS_prctl, &args);
     }
+    switches::set(&mut plan, state);
     thread(&mut plan, state, pid);
     plan.step("close the spare descriptors", libc::SYS_close_range, &[placed.base, !0 >> 32, 0]);
     plan_files::finish(&mut plan, state, pid);

@@ -19,6 +19,7 @@ use crate::lazy::{Filling, Lazy, within};
 use crate::load;
 use crate::locks;
 use crate::memory;
+use crate::placement::Here;
 use crate::plan::{self, Placed, Plan};
 use crate::plan_files;
 use crate::posix_timers::{self, Caller};
@@ -106,6 +107,8 @@ pub struct Restored {
     pub filling: Option<Filling>,
     /// Why all of its memory came first although it was to be restored lazily.
     pub why_not_lazy: Option<String>,
+    /// What of it could not be had on this machine, in words; the program runs without.
+    pub left_out: Vec<String>,
 }
 
 /// A process while it is being made; killed and reaped unless it is finished.
@@ -245,7 +248,11 @@ pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
         let_go(child, if stopped { libc::SIGSTOP } else { 0 }, i == 0, &mut runs)?;
     }
     alive.iter_mut().for_each(|child| child.finished = true);
-    Ok(Restored { pid, filling: lazy.filling.take(), why_not_lazy: lazy.why_not.take() })
+    let mut left_out: Vec<String> =
+        parts.iter().filter_map(|part| part.placed.policies.left_out.clone()).collect();
+    left_out.dedup();
+    let (filling, why_not_lazy) = (lazy.filling.take(), lazy.why_not.take());
+    Ok(Restored { pid, filling, why_not_lazy, left_out })
 }
 
 /// The numbers of all processes and threads.
@@ -313,7 +320,7 @@ fn rebuild(child: &mut Child, part: &Part<'_>, lazy: &mut Lazy) -> Result<(), Re
         load::fill(part.image, pid, &part.reopened.orphans, now)
     })?;
     fault::point(fault::PLAN_DONE)?;
-    forget_restorer(child, &plan, state, area)?;
+    forget_restorer(child, &plan, part, area)?;
     fault::point(fault::RESTORER_GONE)?;
     let threads = child.threads();
     for (thread, made) in state.threads.iter().zip(&threads) {
@@ -399,7 +406,8 @@ fn place_one(
         });
     }
     let attached = reopened.orphans.iter().map(|orphan| orphan.number()).collect();
-    Ok(Placed { base: 0, descriptions, files, segments, attached, child })
+    let policies = Here::of(&image.state.placement);
+    Ok(Placed { base: 0, descriptions, files, segments, attached, child, policies })
 }
 
 fn own_maps(pid: libc::pid_t) -> Result<Vec<Mapping>, RestoreError> {
@@ -487,9 +495,10 @@ pub(crate) fn explain_failure(what: &str, result: i64) -> RestoreError {
 fn forget_restorer(
     child: &mut Child,
     plan: &Plan,
-    state: &State,
+    part: &Part<'_>,
     area: Area,
 ) -> Result<(), RestoreError> {
+    let state = &part.image.state;
     let tracee = child.tracee;
     let base = words_to_regs(&state.leader().regs);
     let maps = own_maps(tracee.0)?;
@@ -501,7 +510,7 @@ fn forget_restorer(
     };
     let room = area.plan();
     leave(area.base, room)?;
-    rethread::make(tracee, state, site, room, &mut child.others)?;
+    rethread::make(tracee, state, site, room, &part.placed.policies, &mut child.others)?;
     fault::point(fault::THREADS_MADE)?;
     posix_timers::restore(&Caller { threads: &child.threads(), site, room }, state)?;
     // `/proc/PID/exe` can only be changed now that the restorer is not mapped any more, and only

@@ -8,6 +8,7 @@
 use crate::capture::words_to_regs;
 use crate::error::RestoreError;
 use crate::memory;
+use crate::placement::{self, Here};
 use crate::restore::{explain_failure, wait_for};
 use crate::state::{State, Thread};
 use crate::trace::{Listed, Regs, Tracee};
@@ -46,6 +47,7 @@ pub(crate) fn make(
     state: &State,
     site: u64,
     room: u64,
+    policies: &Here,
     made: &mut Vec<Made>,
 ) -> Result<(), RestoreError> {
     if state.threads.len() < 2 {
@@ -63,13 +65,20 @@ pub(crate) fn make(
     // A thread is traced before we know its number.
     let _more = Listed::more_to_come(first.0);
     first.set_options(OPTIONS | libc::PTRACE_O_TRACECLONE)?;
-    for thread in others {
+    for (i, thread) in others.iter().enumerate() {
         let tracee = Tracee(start(Caller { tracee: first, site, base, room }, thread.tid)?);
         made.push(Made { tracee, listed: Listed::thread(tracee.0, first.0) });
         wait_for(tracee, libc::SIGSTOP)?;
         let caller = Caller { tracee, site, base: words_to_regs(&thread.regs), room };
         if uses_tiles(thread) {
             Caller { site: room + CODE_OFFSET, ..caller }.call("use AMX", libc::SYS_gettid, &[])?;
+        }
+        if let Some(policy) = policies.thread(i + 1) {
+            let nodes = caller.put(caller.room, &placement::words(policy))?;
+            let args = placement::set_args(policy, nodes);
+            // It was made with the policy of the first one. Whether the kernel takes this one was
+            // found out before.
+            tracee.syscall(site, &caller.base, libc::SYS_set_mempolicy, &args, &mut None)?;
         }
         register(caller, thread, first.0)?;
     }

@@ -12,6 +12,7 @@ use crate::flags::{self, Pending};
 use crate::freeze::Frozen;
 use crate::objects::Objects;
 use crate::orphans::Orphans;
+use crate::placement;
 use crate::procfs::{self, Mapping};
 use crate::regions::{Content, Regions};
 use crate::scan::Pagemap;
@@ -197,8 +198,8 @@ impl Frozen {
             let process = Process::of(self, &agent, &snapshot.maps, ours)?;
             tracker.cost.forked(own_bytes, forked.elapsed());
             source = process.pid();
-            let agent = survey.twin(pid, &agent, source)?;
-            stage = by_twin(pid, snapshot, agent, &mut objects, source)?;
+            let its = survey.twin(pid, &agent, source)?;
+            stage = by_twin(pid, snapshot, [agent, its], &mut objects, source)?;
             twin = Some(process);
         } else {
             stage = self.standing(snapshot, agent, &mut objects, ours)?;
@@ -303,15 +304,20 @@ impl Frozen {
     }
 }
 
-/// What a process that stands still, and its twin, tell now.
+/// What a process that stands still, and its twin, tell now. `own` and `agent`: calls in their
+/// names.
 fn by_twin(
     pid: libc::pid_t,
     mut snapshot: Snapshot,
-    agent: Agent,
+    [own, agent]: [Agent; 2],
     objects: &mut Objects,
     twin: libc::pid_t,
 ) -> Result<Stage, CaptureError> {
     let (saved, dont_fork) = twin::not_inherited(pid, &snapshot.maps, twin)?;
+    if !dont_fork.is_empty() {
+        snapshot.kept = placement::of_mappings(&own, &dont_fork)?;
+        own.finish()?;
+    }
     if objects.some_unseen() {
         snapshot.orphans.look_through(pid, &agent, objects)?;
     }

@@ -7,8 +7,9 @@ use crate::family::Kin;
 pub use crate::state_attributes::*;
 pub use crate::state_files::*;
 pub use crate::state_orphans::*;
+pub use crate::state_placement::*;
 pub use crate::state_processor::*;
-use crate::wire::{wire_enum, wire_struct};
+use crate::wire::{Wire, wire_enum, wire_struct};
 
 /// Protection bits of [`Region::prot`], as `mmap` takes them.
 pub const PROT_MASK: u32 = 7;
@@ -281,6 +282,10 @@ wire_struct! {
         pub descriptions: Vec<Description>,
         /// File descriptors in order of number.
         pub descriptors: Vec<Descriptor>,
+        /// Where its memory shall come from.
+        pub placement: Placement,
+        /// Switches that are seldom used.
+        pub switches: Switches,
     }
 }
 
@@ -305,5 +310,14 @@ impl State {
     /// The thread that the process was started with. Every image has one ([`crate::check`]).
     pub fn leader(&self) -> &Thread {
         &self.threads[0]
+    }
+
+    /// What stands behind the state of an image of version 4 to make it one of version 5: nothing
+    /// was noted of these fields.
+    pub(crate) fn what_version_5_added() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        Placement::default().put(&mut bytes);
+        Switches::default().put(&mut bytes);
+        bytes
     }
 }

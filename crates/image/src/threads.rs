@@ -7,8 +7,9 @@ use crate::error::CaptureError;
 use crate::freeze::{Borrowed, Frozen};
 use crate::interrupted;
 use crate::memory;
+use crate::placement;
 use crate::procfs::{self, Mapping, Status};
-use crate::state::{Pending, Rseq, Thread};
+use crate::state::{Pending, Policy, Rseq, Thread};
 use crate::trace::{ALL_SIGNALS, Regs, Stop, Tracee};
 
 /// Most instructions stepped to get out of the vdso.
@@ -97,12 +98,16 @@ pub(crate) fn ask(
     threads: &mut [Thread],
     borrowed: &[Borrowed],
     agent: &Agent,
-) -> Result<(), CaptureError> {
+) -> Result<Vec<Policy>, CaptureError> {
+    let mut modes = Vec::with_capacity(threads.len());
     for (threads, borrowed) in threads.chunks_mut(AT_ONCE).zip(borrowed.chunks(AT_ONCE)) {
         let slack = [libc::PR_GET_TIMERSLACK as u64, 0];
         let slacks = agent.call_each(borrowed, libc::SYS_prctl, slack)?;
-        let addresses = agent.ask_each::<1>(borrowed, libc::SYS_prctl, PR_GET_TID_ADDRESS)?;
-        let stacks = agent.ask_each::<3>(borrowed, libc::SYS_sigaltstack, 0)?;
+        let addresses = agent.ask_each::<1>(borrowed, libc::SYS_prctl, Some(PR_GET_TID_ADDRESS))?;
+        let stacks = agent.ask_each::<3>(borrowed, libc::SYS_sigaltstack, Some(0))?;
+        // A kernel without nodes has no policies either.
+        let policies = agent.ask_each::<1>(borrowed, libc::SYS_get_mempolicy, None)?;
+        modes.extend(policies.into_iter().map(|mode| mode.map_or(0, |[mode]| mode as u32)));
         let answers = slacks.into_iter().zip(addresses).zip(stacks);
         for (thread, ((slack, address), stack)) in threads.iter_mut().zip(answers) {
             thread.schedule.timer_slack_ns = u64::try_from(slack).unwrap_or(0);
@@ -114,7 +119,7 @@ pub(crate) fn ask(
             }
         }
     }
-    Ok(())
+    placement::of_threads(agent, borrowed, &modes)
 }
 
 /// Signals that wait for the thread alone, or for its process as a whole.

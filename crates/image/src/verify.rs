@@ -5,11 +5,9 @@ use crate::blocks::{Blocks, Wants};
 use crate::brood;
 use crate::check;
 use crate::error::ImageError;
-use crate::format::{Ancestor, Extent, MAX_META_BYTES, MAX_STATE_BYTES, MAX_TABLE_BYTES, section};
+use crate::format::{Ancestor, Extent, MAX_META_BYTES, MAX_TABLE_BYTES, section};
 use crate::frame::Part;
 use crate::image::{self, Image};
-use crate::state::State;
-use crate::wire;
 use std::path::Path;
 
 /// What was found of one part of an image.
@@ -61,11 +59,7 @@ impl Image {
         let parts = ancestors.and_then(|list| ancestors_hold(&mut all, path, own.again(), &list));
         let extents = own.list::<Extent>(section::RUNS, "run table", MAX_TABLE_BYTES);
         let extents = all.add("runs", extents, |list| format!("{} runs", list.len()));
-        let state = own.section(section::STATE, "state", MAX_STATE_BYTES).and_then(|raw| {
-            wire::decode::<State>(&raw)
-                .map_err(|e| ImageError::Invalid(format!("state cannot be decoded ({e:?})")))
-        });
-        let state = all.add("state", state, |s| {
+        let state = all.add("state", own.state(), |s| {
             format!("{} threads, {} regions", s.threads.len(), s.regions.len())
         });
         if let Some(state) = state.as_ref().filter(|s| !s.kin.children.is_empty()) {

@@ -131,10 +131,22 @@ fn priorities_processors_and_limits() {
     common::survives("treated", &[], &["60000"], 3);
 }
 
+/// Where memory comes from, what a core file holds, and switches.
+#[test]
+fn memory_policies_and_seldom_used_switches() {
+    let mut mode = 0;
+    // SAFETY: writes to a live integer.
+    let r = unsafe { libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, 0, 0, 0, 0) };
+    if r < 0 {
+        println!("NOT RUN: policies: this kernel has none ({})", std::io::Error::last_os_error());
+    }
+    common::survives("placed", &[], &["40000"], 3);
+}
+
 /// Without root.
 #[test]
 fn without_privileges() {
-    common::as_nobody("attributes", &["priorities_"], 1);
+    common::as_nobody("attributes", &["priorities_", "memory_policies_"], 2);
 }
 
 /// Programs of other makes: static, with another C library, at a fixed address.

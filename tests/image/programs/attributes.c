@@ -8,6 +8,8 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static uint64_t look(void) {
     uint64_t before = sum, result;
@@ -32,6 +34,19 @@ static uint64_t look(void) {
     add((uint64_t)prctl(PR_GET_DUMPABLE));
     add((uint64_t)prctl(PR_GET_TIMERSLACK));
     add((uint64_t)prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0));
+    add((uint64_t)prctl(PR_GET_SPECULATION_CTRL, PR_SPEC_STORE_BYPASS, 0, 0, 0));
+    // Which memory it has chosen; a kernel without nodes leaves this as it is.
+    int policy = -1;
+    unsigned long nodes[17] = {0};
+    syscall(SYS_get_mempolicy, &policy, nodes, 1025, NULL, 0);
+    add((uint64_t)policy);
+    add(nodes[0]);
+    FILE *filter = fopen("/proc/self/coredump_filter", "r");
+    if (filter) {
+        NEED(fgets(text, sizeof text, filter));
+        add_bytes(text, strlen(text));
+        fclose(filter);
+    }
     add((uint64_t)getpgrp() == (uint64_t)getpid());
     const char *start = (const char *)getauxval(AT_EXECFN);
     add(start != NULL && strstr(start, "attributes") != NULL);
@@ -54,6 +69,13 @@ int main(int argc, char **argv) {
     prctl(PR_SET_NAME, "strange )( name");
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     prctl(PR_SET_TIMERSLACK, 123456);
+    unsigned long node = 1;
+    syscall(SYS_set_mempolicy, 3 /* MPOL_INTERLEAVE */, &node, 64);
+    FILE *filter = fopen("/proc/self/coredump_filter", "w");
+    if (filter) {
+        fputs("0x25", filter);
+        fclose(filter);
+    }
     umask(037);
     setpgid(0, 0);
     mkdir("below", 0700);

@@ -215,6 +215,9 @@ impl Agent {
         if let Some(why) = &restored.why_not_lazy {
             tracing::info!(?image, "all memory comes before the process runs: {why}");
         }
+        for what in &restored.left_out {
+            tracing::warn!(?image, "restored without its {what}");
+        }
         if restored.filling.is_some() {
             tracing::info!(?image, pid = restored.pid, "runs before all of its memory is there");
         }

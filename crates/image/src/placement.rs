@@ -1,0 +1,356 @@
+//! Where a process wants its memory on a machine with several nodes (NUMA): the policies of its
+//! threads (`set_mempolicy`) and of its mappings (`mbind`).
+//!
+//! The kernel shows them in `numa_maps`, after a walk through all page tables, and tells a process
+//! that asks about an address or the calling thread. So they are asked for in the process's name:
+//! of mappings by its twin, where there is one, after the process has been let go.
+//!
+//! Policies are wishes: one that the kernel here does not take is left out, and said so
+//! ([`crate::Restored::left_out`]).
+
+use crate::agent::Agent;
+use crate::attributes::{bits, map_bits};
+use crate::error::CaptureError;
+use crate::freeze::Borrowed;
+use crate::plan::Plan;
+use crate::procfs::{Mapping, Status};
+use crate::state::{
+    Backing, OrphanKind, Placement, Policy, RangePolicy, Region, State, Thread, region,
+};
+
+/// Most nodes of a policy, and what the kernel is told: it takes the last bit for one too many.
+const NODES: u64 = 1024;
+const MAX_NODE: u64 = NODES + 1;
+/// Words of a mask of nodes.
+const WORDS: usize = NODES as usize / 64;
+pub(crate) const MAX_NODES_BYTES: usize = WORDS * 8;
+const MPOL_F_ADDR: u64 = 2;
+const MPOL_F_STATIC_NODES: u32 = 1 << 15;
+const MPOL_F_RELATIVE_NODES: u32 = 1 << 14;
+const MPOL_F_NUMA_BALANCING: u32 = 1 << 13;
+/// Bits that the mode of a policy may have.
+pub(crate) const MODES: u32 =
+    MPOL_F_STATIC_NODES | MPOL_F_RELATIVE_NODES | MPOL_F_NUMA_BALANCING | 0xff;
+
+/// Nodes whose memory this process may use, as a bit mask.
+pub(crate) fn allowed() -> Vec<u8> {
+    let status = Status::read(std::process::id() as libc::pid_t);
+    status.map_or_else(|_| Vec::new(), |status| mask(status.field("Mems_allowed_list")))
+}
+
+/// A list such as `0-3,8` as a bit mask.
+fn mask(list: &str) -> Vec<u8> {
+    let mut mask = Vec::new();
+    for part in list.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (Ok(first), Ok(last)) = (first.trim().parse(), last.trim().parse::<usize>()) else {
+            continue;
+        };
+        for node in (first..=last).take_while(|&node| node < NODES as usize) {
+            mask.resize(mask.len().max(node / 8 + 1), 0);
+            mask[node / 8] |= 1 << (node % 8);
+        }
+    }
+    mask
+}
+
+/// An answer of `get_mempolicy`: the mode, then the nodes.
+fn policy(answer: &[u64; 1 + WORDS]) -> Policy {
+    let mut nodes: Vec<u8> = answer[1..].iter().flat_map(|w| w.to_le_bytes()).collect();
+    nodes.truncate(nodes.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1));
+    Policy { mode: answer[0] as u32, nodes }
+}
+
+/// The policies of the threads `borrowed` of a process that stands still; nothing if all have the
+/// default one, or the kernel has none.
+pub(crate) fn of_threads(
+    agent: &Agent,
+    borrowed: &[Borrowed],
+    modes: &[u32],
+) -> Result<Vec<Policy>, CaptureError> {
+    if modes.iter().all(|&mode| mode == 0) {
+        return Ok(Vec::new());
+    }
+    let one = |(thread, &mode): (&Borrowed, &u32)| {
+        if mode == 0 {
+            return Ok(Policy::default());
+        }
+        let agent = agent.of_thread(thread);
+        let answer = agent.ask_at(libc::SYS_get_mempolicy, |at| [at, at + 8, MAX_NODE, 0, 0])?;
+        Ok(answer.map_or_else(|_| Policy::default(), |answer| policy(&answer)))
+    };
+    borrowed.iter().zip(modes).map(one).collect()
+}
+
+/// Whether a policy of its own makes a difference to a mapping. A page of a file that the process
+/// only reads comes from wherever it was read first; what the kernel made by itself has none.
+fn matters(m: &Mapping) -> bool {
+    let own = m.is_private() && (m.is_anon() || m.prot & libc::PROT_WRITE as u32 != 0);
+    own || m.shared
+}
+
+/// The policy at an address; an error if there is nothing, or the kernel has none.
+fn at(agent: &Agent, address: u64) -> Result<Result<Policy, i64>, CaptureError> {
+    let args = |at| [at, at + 8, MAX_NODE, address, MPOL_F_ADDR];
+    let answer = agent.ask_at(libc::SYS_get_mempolicy, args)?;
+    Ok(answer.map(|answer| policy(&answer)))
+}
+
+/// The policies of some mappings, in the name of the process or of its twin.
+pub(crate) fn of_mappings(
+    agent: &Agent,
+    maps: &[Mapping],
+) -> Result<Vec<RangePolicy>, CaptureError> {
+    let mut all: Vec<RangePolicy> = Vec::new();
+    for m in maps.iter().filter(|m| matters(m)) {
+        let policy = match at(agent, m.start)? {
+            Ok(policy) => policy,
+            Err(error) if error == -i64::from(libc::ENOSYS) => return Ok(Vec::new()),
+            // A twin does not have it.
+            Err(_) => continue,
+        };
+        if policy == Policy::default() {
+            continue;
+        }
+        // Of shared memory it is the object's, which may have another one further on: then it is
+        // that of a process that has mapped just this part.
+        if m.shared && at(agent, m.end - 1)? != Ok(policy.clone()) {
+            continue;
+        }
+        match all.last_mut().filter(|last| last.end == m.start && last.policy == policy) {
+            Some(last) => last.end = m.end,
+            None => all.push(RangePolicy { start: m.start, end: m.end, policy }),
+        }
+    }
+    Ok(all)
+}
+
+/// A state's policies as they are meant here.
+pub(crate) struct Here {
+    threads: Vec<Policy>,
+    ranges: Vec<RangePolicy>,
+    /// Why some are left out.
+    pub left_out: Option<String>,
+}
+
+impl Here {
+    /// Those of the image's nodes that are not here are mapped to others, as processors are.
+    pub fn of(placement: &Placement) -> Here {
+        let none = || Here { threads: vec![], ranges: vec![], left_out: None };
+        let there = || placement.threads.iter().chain(placement.ranges.iter().map(|r| &r.policy));
+        if there().all(|policy| *policy == Policy::default()) {
+            return none();
+        }
+        let here = allowed();
+        let moved = |policy: &Policy| moved(policy, &placement.allowed, &here);
+        let mut kinds: Vec<Policy> = Vec::new();
+        for policy in there().map(moved) {
+            if !kinds.contains(&policy) {
+                kinds.push(policy);
+            }
+        }
+        let refused = refused(&kinds);
+        let taken = |policy: &Policy| !refused.iter().any(|(kind, _)| kind == policy);
+        let thread = |policy: &Policy| Some(moved(policy)).filter(taken).unwrap_or_default();
+        let range = |r: &RangePolicy| RangePolicy { policy: moved(&r.policy), ..*r };
+        let left_out = refused.first().map(|(_, why)| format!("memory policies (NUMA): {why}"));
+        Here {
+            threads: placement.threads.iter().map(thread).collect(),
+            ranges: placement.ranges.iter().map(range).filter(|r| taken(&r.policy)).collect(),
+            left_out,
+        }
+    }
+
+    /// What thread `i`, counted as in the image, gets, if not all have the default one.
+    pub fn thread(&self, i: usize) -> Option<&Policy> {
+        self.threads.get(i)
+    }
+
+    /// Before memory is filled: from outside, so that what belongs to no policy of a mapping needs
+    /// one meanwhile, that of the first thread.
+    pub fn before_filling(&self, plan: &mut Plan, state: &State) {
+        if let Some(policy) = self.lent() {
+            for r in state.regions.iter().filter(|r| r.flags & region::SHARED == 0) {
+                bind(plan, [r.start, r.end], policy);
+            }
+        }
+        for r in &self.ranges {
+            for [start, end] in pieces(r, state) {
+                bind(plan, [start, end], &r.policy);
+            }
+        }
+    }
+
+    /// Takes back what was lent, and sets that of the first thread.
+    pub fn after_filling(&self, plan: &mut Plan, state: &State) {
+        let Some(policy) = self.lent() else { return };
+        for r in state.regions.iter().filter(|r| r.flags & region::SHARED == 0) {
+            let mut from = r.start;
+            for own in self.ranges.iter().filter(|own| own.end > r.start && own.start < r.end) {
+                if from < own.start {
+                    bind(plan, [from, own.start], &Policy::default());
+                }
+                from = own.end;
+            }
+            if from < r.end {
+                bind(plan, [from, r.end], &Policy::default());
+            }
+        }
+        let (nodes, max) = (plan.words(&words(policy)), MAX_NODE);
+        let args = [u64::from(policy.mode), nodes, max];
+        plan.tolerant("set its memory policy", libc::SYS_set_mempolicy, &args);
+    }
+
+    /// The policy of the first thread.
+    fn lent(&self) -> Option<&Policy> {
+        self.threads.first().filter(|policy| **policy != Policy::default())
+    }
+}
+
+fn bind(plan: &mut Plan, [start, end]: [u64; 2], policy: &Policy) {
+    let empty = policy.nodes.is_empty();
+    let nodes = if empty { 0 } else { plan.words(&words(policy)) };
+    let max = if empty { 0 } else { MAX_NODE };
+    let args = [start, end - start, u64::from(policy.mode), nodes, max, 0];
+    plan.tolerant("bind memory to a node", libc::SYS_mbind, &args);
+}
+
+/// Nodes as the kernel reads them.
+pub(crate) fn words(policy: &Policy) -> [u64; WORDS + 1] {
+    let mut words = [0u64; WORDS + 1];
+    for node in bits(&policy.nodes).into_iter().filter(|&node| node < NODES as usize) {
+        words[node / 64] |= 1 << (node % 64);
+    }
+    words
+}
+
+/// The arguments of `set_mempolicy`, given where the words of the nodes are.
+pub(crate) fn set_args(policy: &Policy, nodes: u64) -> [u64; 3] {
+    let set = [u64::from(policy.mode), nodes, MAX_NODE];
+    if policy.nodes.is_empty() { [set[0], 0, 0] } else { set }
+}
+
+/// The parts of a range that are the process's to place: not what it shares with others that are
+/// not part of an image.
+fn pieces(range: &RangePolicy, state: &State) -> Vec<[u64; 2]> {
+    let is_its = |r: &&Region| match &r.backing {
+        Backing::Orphan { orphan, .. } => {
+            let kind = state.orphans.get(*orphan as usize).map(|o| &o.kind);
+            !matches!(kind, None | Some(OrphanKind::Named { .. }))
+        }
+        _ => r.flags & region::SHARED == 0,
+    };
+    let regions = state.regions.iter().filter(is_its);
+    let cut = regions.map(|r| [r.start.max(range.start), r.end.min(range.end)]);
+    cut.filter(|[start, end]| start < end).collect()
+}
+
+/// A policy as it is meant on this machine.
+fn moved(policy: &Policy, there: &[u8], here: &[u8]) -> Policy {
+    let (there, here) = (bits(there), bits(here));
+    // Relative ones say nothing of numbers; none but these are meant where nothing is known.
+    if there == here || policy.mode & MPOL_F_RELATIVE_NODES != 0 || here.is_empty() {
+        return policy.clone();
+    }
+    if policy.nodes.is_empty() {
+        return policy.clone();
+    }
+    let nodes = bits(&policy.nodes);
+    let nodes = match nodes.iter().all(|node| here.contains(node)) {
+        // Those of all nodes are meant for all nodes.
+        _ if !there.is_empty() && nodes.len() > 1 && nodes == there => here,
+        true => nodes,
+        false => map_bits(&nodes, &there, &here),
+    };
+    let mut mask = Vec::new();
+    for node in nodes {
+        mask.resize(mask.len().max(node / 8 + 1), 0u8);
+        mask[node / 8] |= 1 << (node % 8);
+    }
+    Policy { mode: policy.mode, nodes: mask }
+}
+
+/// Which of these the kernel here does not take, and why. Tried by a thread of its own, as each
+/// thread has one.
+fn refused(kinds: &[Policy]) -> Vec<(Policy, String)> {
+    let one = |policy: &Policy| {
+        let words = words(policy);
+        let [mode, nodes, max] = set_args(policy, words.as_ptr() as u64);
+        // SAFETY: reads the words, which are live and more than `max` bits.
+        let r = unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, nodes, max) };
+        let error = std::io::Error::last_os_error();
+        (r != 0).then(|| (policy.clone(), why(&error)))
+    };
+    std::thread::scope(|scope| {
+        let tried = std::thread::Builder::new()
+            .spawn_scoped(scope, || kinds.iter().filter_map(one).collect::<Vec<_>>());
+        tried.ok().and_then(|thread| thread.join().ok()).unwrap_or_default()
+    })
+}
+
+fn why(error: &std::io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::ENOSYS) => "this kernel knows none".into(),
+        Some(libc::EINVAL) => {
+            "this machine has no such nodes, or this kernel no such policy".into()
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// Policies of threads and mappings must be such as the kernel could be told.
+pub(crate) fn holds(placement: &Placement, threads: &[Thread]) -> bool {
+    let sound = |p: &Policy| p.mode & !MODES == 0 && p.nodes.len() <= MAX_NODES_BYTES;
+    let count = placement.threads.len();
+    let ordered = placement.ranges.windows(2).all(|w| w[0].end <= w[1].start);
+    let aligned = |r: &RangePolicy| {
+        (r.start | r.end).is_multiple_of(crate::PAGE_BYTES) && r.start < r.end && sound(&r.policy)
+    };
+    (count == 0 || count == threads.len())
+        && placement.allowed.len() <= MAX_NODES_BYTES
+        && placement.threads.iter().all(sound)
+        && ordered
+        && placement.ranges.iter().all(aligned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_nodes() {
+        assert_eq!(bits(&mask("0-2,9")), [0, 1, 2, 9]);
+        assert_eq!(bits(&mask("")), [0usize; 0]);
+        assert_eq!(bits(&mask("5-4,7,x")), [7]);
+        assert_eq!(mask("0-99999999").len(), MAX_NODES_BYTES);
+    }
+
+    #[test]
+    fn nodes_of_other_machines() {
+        let moved = |mode, nodes: &str, there: &str, here: &str| {
+            let policy = Policy { mode, nodes: mask(nodes) };
+            bits(&moved(&policy, &mask(there), &mask(here)).nodes)
+        };
+        // The same machine, and one that has the node, too.
+        assert_eq!(moved(2, "1", "0-1", "0-1"), [1]);
+        assert_eq!(moved(2, "1", "0-1", "0-3"), [1]);
+        // All of them: all of them.
+        assert_eq!(moved(3, "0-1", "0-1", "0-3"), [0, 1, 2, 3]);
+        assert_eq!(moved(3, "0-3", "0-3", "0"), [0]);
+        // One that is not there: by its rank.
+        assert_eq!(moved(2, "2", "2-3", "0-1"), [0]);
+        assert_eq!(moved(2, "3", "2-3", "0-1"), [1]);
+        assert_eq!(moved(2, "3", "0-3", "0"), [0]);
+        // Relative ones and those without nodes stay as they are.
+        assert_eq!(moved(2 | MPOL_F_RELATIVE_NODES, "3", "0-3", "0"), [3]);
+        assert_eq!(moved(4, "", "0-3", "0"), [0usize; 0]);
+    }
+
+    #[test]
+    fn a_policy_of_no_node_that_is_here_is_left_out() {
+        let far = Policy { mode: 2, nodes: mask("1000") };
+        let local = Policy { mode: 4, nodes: vec![] };
+        let refused = refused(&[far.clone(), local]);
+        assert!(refused.iter().any(|(policy, _)| *policy == far), "{refused:?}");
+    }
+}
