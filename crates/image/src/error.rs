@@ -104,9 +104,8 @@ pub enum CaptureError {
     CalledOff,
     /// To store the memory that it shares with others took too long, for which it stood still.
     #[error(
-        "more of the memory that the process shares with others has changed than the storage takes \
-         in {} s, for which it stood still: take checkpoints more often, or give its images a \
-         faster storage",
+        "the memory that the process shares with others was not stored after {} s, for which it \
+         stood still: give its images a faster storage",
         limit.as_secs_f32()
     )]
     Slow {

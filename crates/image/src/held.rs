@@ -183,9 +183,10 @@ mod tests {
         assert_eq!(same(&held, &[7, 8], far, &[1, 2, 3]), [true, true, false], "beyond the end");
         assert_eq!(same(&held, &[7, 8], far - PAGE_BYTES, &[0, 1, 9]), [false, true, false]);
         // By another index.
-        assert_eq!(same(&held, &[8, 9, 7], orphan_at(2), &[0, 5, 6, 7]), [
-            false, true, true, false
-        ]);
+        assert_eq!(
+            same(&held, &[8, 9, 7], orphan_at(2), &[0, 5, 6, 7]),
+            [false, true, true, false]
+        );
         assert_eq!(same(&held, &[8, 9, 7], orphan_at(1), &[5]), [false], "another object");
         assert_eq!(same(&held, &[7], far, &[1]), [false], "no object of this process");
         assert_eq!(held.place(&[8, 9], orphan_at(0) + 4096), Some(orphan_at(1) + 4096));
