@@ -17,8 +17,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-/// Hashes of so many pages are in memory: of 64 MiB, 256 KiB.
-const MAX_PAGES_IN_MEMORY: u64 = 1 << 14;
+/// Hashes of so many pages are in memory, of 1 GiB: 4 MiB. To write to a file may take its time
+/// while others do that, and the process stands still.
+const MAX_PAGES_IN_MEMORY: u64 = 1 << 18;
 /// The same where no file can be had: of 64 GiB, of which there may be few.
 const MOST_PAGES_IN_MEMORY: u64 = 1 << 24;
 const HASH_BYTES: usize = 16;
