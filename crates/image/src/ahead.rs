@@ -35,7 +35,8 @@ use crate::source::Source;
 use crate::spans::{Span, Spans};
 use crate::state::Run;
 use crate::store;
-use crate::track::{Base, Changes, Tracker};
+use crate::track::{self, Base, Changes, Tracker};
+use crate::until::Until;
 use crate::write::ImageWriter;
 use std::collections::BTreeSet;
 use std::iter;
@@ -88,6 +89,8 @@ struct Round {
 /// Shared memory of a process that runs, as far as it can be opened.
 struct Sharing {
     ids: Vec<u64>,
+    /// [`Objects::sizes`].
+    sizes: Vec<(u64, u64)>,
     source: Source,
     /// Pages that are to be stored.
     take: Spans,
@@ -123,7 +126,7 @@ impl Ahead {
         let mut begun = None;
         if let Some(sharing) = Sharing::look(pid, path, tracker, hurry) {
             let mut ahead = Ahead::new(path, tap, base.clone())?;
-            let left = ahead.store_shared(sharing, hurry);
+            let left = ahead.store_shared(sharing, track::folder(path), hurry);
             if !is_called_off(&left) {
                 tracker.stored_shared(left.as_ref().is_ok_and(|&left| left <= MAX_COPY_BYTES));
             }
@@ -199,14 +202,20 @@ impl Ahead {
 
     /// Stores shared memory, and what is not as it was then again, until little is left or it
     /// becomes no less. Returns how much is left.
-    fn store_shared(&mut self, sharing: Sharing, hurry: &AtomicBool) -> Result<u64, CaptureError> {
-        let Sharing { ids, source, take: mut left } = sharing;
+    fn store_shared(
+        &mut self,
+        sharing: Sharing,
+        folder: &Path,
+        hurry: &AtomicBool,
+    ) -> Result<u64, CaptureError> {
+        let Sharing { ids, sizes, source, take: mut left } = sharing;
         let all = left.clone();
         for part in [first(&left), left.without(&first(&left))] {
             if part.bytes() == 0 {
                 continue;
             }
-            self.shared.push(shared::Round::store(&source, &ids, &part, &self.writer, hurry)?);
+            let to = (&self.writer, folder);
+            self.shared.push(shared::Round::store(&source, &sizes, &part, to, hurry)?);
             fault::point(fault::STORED_AHEAD)?;
             let changed = shared::changed(&source, &ids, &part, None, &self.shared, hurry)?;
             if changed.bytes() > part.bytes() / 2 {
@@ -221,7 +230,8 @@ impl Ahead {
             if bytes <= ENOUGH_BYTES || bytes * LEAST_GAIN > before || self.shared.len() > ROUNDS {
                 return Ok(bytes);
             }
-            self.shared.push(shared::Round::store(&source, &ids, &left, &self.writer, hurry)?);
+            let to = (&self.writer, folder);
+            self.shared.push(shared::Round::store(&source, &sizes, &left, to, hurry)?);
         }
     }
 
@@ -275,7 +285,7 @@ impl Ahead {
         let mut in_time = true;
         for part in plan.parts() {
             let mut puller = Puller::new(&source, None, &self.writer);
-            puller.hurry = Some(hurry);
+            puller.until = Until::called_off(hurry);
             for (number, span) in part {
                 let region = &plan.regions.list[number].0;
                 let pages = (span.end - span.start) / PAGE_BYTES;
@@ -392,10 +402,10 @@ impl Sharing {
         if present.bytes() < enough || !tracker.may_store_shared(path) {
             return None;
         }
-        let source = Source::Shared(objects);
+        let (sizes, source) = (objects.sizes(), Source::Shared(objects));
         let base = tracker.base_of(path).and_then(|base| base.shared());
         let take = shared::changed(&source, &ids, &present, base, &[], hurry).ok()?;
-        (take.bytes() >= enough).then_some(Sharing { ids, source, take })
+        (take.bytes() >= enough).then_some(Sharing { ids, sizes, source, take })
     }
 }
 

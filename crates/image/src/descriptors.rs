@@ -17,6 +17,7 @@ use crate::orphans::Orphans;
 use crate::procfs::{self, FdInfo};
 use crate::state::{Description, Descriptor, FileId, Owner, Target};
 use crate::trace::Tracee;
+use crate::until::Stand;
 use crate::{counters, epoll, inotify, pipes, sockets, terminals, tree};
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -152,6 +153,8 @@ pub struct Survey {
     pub room: u64,
     /// Once this is true, nothing is to be stored any more while they stand still.
     pub called_off: Option<Arc<AtomicBool>>,
+    /// How long they stand still while much of these is stored.
+    pub stand: Stand,
     all: Vec<Open>,
     /// What is shared among them.
     pub known: Known,
@@ -212,7 +215,8 @@ impl Survey {
         let between = Arc::clone(between);
         let known = Known { named: Named::of(pids, &all)?, between, ..Known::default() };
         let (orphans, room, called_off) = (BTreeSet::new(), MAX_COPY_BYTES, None);
-        Ok(Survey { family, orphans, room, called_off, all, known })
+        let stand = Stand::default();
+        Ok(Survey { family, orphans, room, called_off, stand, all, known })
     }
 
     /// What one of them has open. `orphans` are the shared objects that it has mapped; those that

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Why a process could not be stopped or let go.
 #[derive(Debug, thiserror::Error)]
@@ -101,6 +102,16 @@ pub enum CaptureError {
     /// It was called off while its memory was being stored.
     #[error("the image is not wanted any more")]
     CalledOff,
+    /// To store the memory that it shares with others took too long, for which it stood still.
+    #[error(
+        "the memory that the process shares with others was not stored after {} s, for which it \
+         stood still: give its images a faster storage",
+        limit.as_secs_f32()
+    )]
+    Slow {
+        /// How long it stood still for that.
+        limit: Duration,
+    },
     /// What `/proc` said could not be understood.
     #[error("unexpected content of {0}")]
     Proc(String),

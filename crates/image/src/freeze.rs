@@ -68,6 +68,8 @@ pub struct Frozen {
     pub(crate) tap: Option<Box<dyn Tap>>,
     /// Once this is true, its next image is not wanted any more.
     pub(crate) called_off: Option<Arc<AtomicBool>>,
+    /// How long it may stand still for that, if this was said.
+    pub(crate) limit: Option<Duration>,
     _this_thread: PhantomData<*const ()>,
 }
 
@@ -132,6 +134,7 @@ impl Frozen {
             bound: None,
             tap: None,
             called_off: None,
+            limit: None,
             _this_thread: PhantomData,
         }
     }
@@ -173,6 +176,16 @@ impl Frozen {
     /// [`CaptureError::CalledOff`]: crate::CaptureError::CalledOff
     pub fn until(&mut self, called_off: Arc<AtomicBool>) {
         self.called_off = Some(called_off);
+    }
+
+    /// How long it may stand still, with its children, while shared memory goes straight into its
+    /// next image: at least so long, and as long as this takes at 64 MiB/s. Then there is no image,
+    /// but [`CaptureError::Slow`]. Without a word of this it is a minute. Looked at between blocks,
+    /// too.
+    ///
+    /// [`CaptureError::Slow`]: crate::CaptureError::Slow
+    pub fn stand_at_most(&mut self, limit: Duration) {
+        self.limit = Some(limit);
     }
 
     /// Process number.

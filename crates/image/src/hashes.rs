@@ -9,7 +9,6 @@ use crate::parallel;
 use crate::source::Source;
 use crate::spans::{Span, Spans};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 use xxhash_rust::xxh3::xxh3_128;
 
 /// Bytes read at once.
@@ -25,15 +24,6 @@ pub struct Hashes {
 impl Hashes {
     /// Hashes what can be read of some pages, by a few threads.
     pub fn of(source: &Source, spans: &Spans) -> Result<Hashes, CaptureError> {
-        Hashes::unless(None, source, spans)
-    }
-
-    /// The same, which fails once `called_off` is true.
-    pub fn unless(
-        called_off: Option<&AtomicBool>,
-        source: &Source,
-        spans: &Spans,
-    ) -> Result<Hashes, CaptureError> {
         let mut blocks = Vec::new();
         for span in spans.iter() {
             let starts = (span.start..span.end).step_by(BLOCK_BYTES as usize);
@@ -45,9 +35,6 @@ impl Hashes {
             blocks.len(),
             Vec::new,
             |buffer: &mut Vec<u8>, i| {
-                if called_off.is_some_and(|off| off.load(Ordering::Relaxed)) {
-                    return Err(CaptureError::CalledOff);
-                }
                 let mut list = done[i].lock().unwrap_or_else(|e| e.into_inner());
                 let mut at = blocks[i].start;
                 while at < blocks[i].end {
@@ -72,7 +59,7 @@ impl Hashes {
     }
 
     /// Notes those of pages at higher addresses than all before.
-    pub fn append(&mut self, others: Hashes) {
+    fn append(&mut self, others: Hashes) {
         for (start, list) in others.stretches {
             match self.stretches.last_mut() {
                 Some((last, all)) if *last + all.len() as u64 * PAGE_BYTES == start => {
@@ -84,7 +71,7 @@ impl Hashes {
     }
 
     /// Notes a page at a higher address than all before.
-    pub fn push(&mut self, address: u64, hash: u128) {
+    fn push(&mut self, address: u64, hash: u128) {
         match self.stretches.last_mut() {
             Some((start, list)) if *start + list.len() as u64 * PAGE_BYTES == address => {
                 list.push(hash);
@@ -99,38 +86,14 @@ impl Hashes {
         list.get(((address - start) / PAGE_BYTES) as usize).copied()
     }
 
-    /// Takes over those of `newer`, of pages that it has.
-    pub fn renew(&mut self, newer: &Hashes) {
-        for (start, list) in &newer.stretches {
-            for (i, hash) in list.iter().enumerate() {
-                if let Some(known) = self.get_mut(start + i as u64 * PAGE_BYTES) {
-                    *known = *hash;
-                }
-            }
-        }
-    }
-
-    fn get_mut(&mut self, address: u64) -> Option<&mut u128> {
-        let after = self.stretches.partition_point(|(start, _)| *start <= address);
-        let (start, list) = self.stretches.get_mut(after.checked_sub(1)?)?;
-        list.get_mut(((address - *start) / PAGE_BYTES) as usize)
-    }
-
     /// The pages that are the same in `before`.
     pub fn same_as(&self, before: &Hashes) -> Spans {
-        self.same_at(before, Some)
-    }
-
-    /// The pages that are the same in `before`, where a stretch of pages that begins at an address
-    /// was at the one that `place` tells, if it was there.
-    pub fn same_at(&self, before: &Hashes, place: impl Fn(u64) -> Option<u64>) -> Spans {
         let mut same = Spans::default();
         for (start, list) in &self.stretches {
-            let Some(then) = place(*start) else { continue };
             for (i, hash) in list.iter().enumerate() {
-                let offset = i as u64 * PAGE_BYTES;
-                if before.get(then + offset) == Some(*hash) {
-                    same.push(start + offset, start + offset + PAGE_BYTES);
+                let page = start + i as u64 * PAGE_BYTES;
+                if before.get(page) == Some(*hash) {
+                    same.push(page, page + PAGE_BYTES);
                 }
             }
         }
@@ -164,10 +127,6 @@ mod tests {
         assert_eq!(pages(after.same_as(&after)), [1, 2, 3, 8, 9, 10]);
         assert_eq!(after.same_as(&Hashes::default()), Spans::default());
         assert_eq!(after.bytes(), 6 * 16);
-        let mut renewed = after.clone();
-        renewed.renew(&of(&[(2, 2), (8, 8), (11, 11)]));
-        assert_eq!(pages(renewed.same_as(&before)), [1, 2, 3, 9]);
-        assert_eq!(pages(renewed.same_as(&after)), [1, 3, 9, 10]);
     }
 
     #[test]

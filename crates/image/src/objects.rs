@@ -83,6 +83,18 @@ impl Objects {
         &self.ids
     }
 
+    /// Their numbers, and how many pages they have as far as they can be read.
+    pub fn sizes(&self) -> Vec<(u64, u64)> {
+        let pages = |object: &Object| match object {
+            Object::Elsewhere | Object::Unseen => 0,
+            Object::File { bytes, .. } => bytes.div_ceil(PAGE_BYTES),
+            Object::Mapped { pieces, .. } => {
+                pieces.last().map_or(0, |piece| piece.end.div_ceil(PAGE_BYTES))
+            }
+        };
+        self.ids.iter().copied().zip(self.list.iter().map(pages)).collect()
+    }
+
     /// Their pages that are there.
     pub fn present(&self) -> Result<Spans, CaptureError> {
         let mut all = Spans::default();

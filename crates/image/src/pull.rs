@@ -12,7 +12,7 @@ use crate::common;
 use crate::error::CaptureError;
 use crate::fault;
 use crate::format::{BLOCK_BYTES, Extent};
-use crate::hashes::Hashes;
+use crate::held::Held;
 use crate::pack::Packer;
 use crate::parallel;
 use crate::scan::Pagemap;
@@ -20,10 +20,10 @@ use crate::shot::illegible;
 use crate::source::Source;
 use crate::spans::Spans;
 use crate::state::{Guard, Run};
+use crate::until::Until;
 use crate::write::ImageWriter;
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -69,7 +69,6 @@ struct Found {
     blank: Spans,
     guards: Vec<Guard>,
     hashes: Vec<u64>,
-    seen: Option<Hashes>,
 }
 
 /// Pages on their way into an image.
@@ -88,11 +87,10 @@ pub struct Puller<'a> {
     pub guards: Vec<Guard>,
     /// Hashes of all pages that were stored, if they are wanted.
     pub hashes: Option<Vec<u64>>,
-    /// What all pages were that were read, also those of zeros, if that is wanted: what is taken
-    /// has to be in order of address then.
-    pub seen: Option<Hashes>,
-    /// Once this is true, it fails.
-    pub hurry: Option<&'a AtomicBool>,
+    /// Gets what all pages were that were read, also those of zeros, if that is wanted.
+    pub seen: Option<&'a Held>,
+    /// What makes it fail.
+    pub until: Until<'a>,
 }
 
 /// What is known of the pages that were stored.
@@ -102,14 +100,13 @@ struct Stored {
     blank: Spans,
     guards: Vec<Guard>,
     hashes: Vec<u64>,
-    seen: Option<Hashes>,
 }
 
 /// What is read.
 struct Reader<'a> {
     source: &'a Source,
-    /// Whether it is to be told what each page was.
-    tells: bool,
+    /// Is to be told what each page was.
+    seen: Option<&'a Held>,
     /// Where the source is a process.
     pagemap: Option<&'a Pagemap>,
 }
@@ -130,7 +127,7 @@ impl<'a> Puller<'a> {
         writer: &'a ImageWriter<'a>,
     ) -> Self {
         Puller {
-            reader: Reader { source, tells: false, pagemap },
+            reader: Reader { source, seen: None, pagemap },
             writer,
             jobs: Vec::new(),
             pieces: Vec::new(),
@@ -140,7 +137,7 @@ impl<'a> Puller<'a> {
             guards: Vec::new(),
             hashes: None,
             seen: None,
-            hurry: None,
+            until: Until::default(),
         }
     }
 
@@ -182,21 +179,18 @@ impl<'a> Puller<'a> {
         let (jobs, pieces) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.pieces));
         self.begun = (0, 0);
         let hashing = self.hashes.is_some();
-        self.reader.tells = self.seen.is_some();
+        self.reader.seen = self.seen;
         let all = Mutex::new(Stored {
             extents: std::mem::take(&mut self.extents),
             blank: std::mem::take(&mut self.blank),
             guards: std::mem::take(&mut self.guards),
             hashes: self.hashes.take().unwrap_or_default(),
-            seen: self.seen.take(),
         });
         self.writer.restart_turns();
         let work =
             |worker: &mut Worker, i: usize| {
                 let turn = self.writer.turn(i);
-                if self.hurry.is_some_and(|hurry| hurry.load(Ordering::Relaxed)) {
-                    return Err(CaptureError::CalledOff);
-                }
+                self.until.check()?;
                 let tuner = &self.writer.tuner;
                 let begun = Instant::now();
                 worker.buffer.resize(BLOCK_BYTES);
@@ -231,7 +225,7 @@ impl<'a> Puller<'a> {
             parallel::for_each(parallel::threads_that_wait(), jobs.len(), Worker::default, work);
         let all = all.into_inner().unwrap_or_else(|e| e.into_inner());
         (self.extents, self.blank, self.guards) = (all.extents, all.blank, all.guards);
-        (self.hashes, self.seen) = (hashing.then_some(all.hashes), all.seen);
+        self.hashes = hashing.then_some(all.hashes);
         result
     }
 }
@@ -239,11 +233,8 @@ impl<'a> Puller<'a> {
 impl Found {
     /// Joins the next pages to those before; `first` is the number of the first of them.
     fn add_to(self, all: &mut Stored, mut first: u64) {
-        let Stored { extents, blank, guards, hashes, seen } = all;
+        let Stored { extents, blank, guards, hashes } = all;
         hashes.extend(self.hashes);
-        if let (Some(all), Some(found)) = (seen, self.seen) {
-            all.append(found);
-        }
         self.blank.iter().for_each(|s| blank.push(s.start, s.end));
         for (start, pages, fresh) in self.runs {
             match extents.last_mut() {
@@ -274,14 +265,17 @@ impl Reader<'_> {
         pieces: &[Piece],
         worker: &mut Worker,
     ) -> Result<(Found, usize), CaptureError> {
-        let seen = self.tells.then(Hashes::default);
-        let (mut found, mut kept) = (Found { seen, ..Found::default() }, 0);
+        let (mut found, mut kept) = (Found::default(), 0);
         for piece in pieces {
             let mut done = 0;
             while done < u64::from(piece.pages) {
                 let at = piece.start + done * PAGE_BYTES;
                 let bytes = ((u64::from(piece.pages) - done) * PAGE_BYTES) as usize;
                 let read = self.source.read(at, &mut worker.buffer[kept..kept + bytes])?;
+                if let Some(seen) = self.seen {
+                    let pages = worker.buffer[kept..kept + read].chunks_exact(PAGE);
+                    seen.note(at, &pages.map(xxh3_128).collect::<Vec<_>>());
+                }
                 kept += found.sift(piece, at, &mut worker.buffer[kept..kept + read]);
                 done += (read / PAGE) as u64;
                 if read < bytes {
@@ -323,9 +317,6 @@ impl Found {
         let mut kept = 0;
         for at in (0..pages.len()).step_by(PAGE) {
             let address = start + at as u64;
-            if let Some(seen) = &mut self.seen {
-                seen.push(address, xxh3_128(&pages[at..at + PAGE]));
-            }
             if piece.kind != Kind::File && is_zero(&pages[at..at + PAGE]) {
                 if piece.kind == Kind::Anon {
                     self.blank.push(address, address + PAGE_BYTES);

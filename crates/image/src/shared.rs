@@ -2,12 +2,13 @@
 //! image before.
 //!
 //! A twin shares this memory with the process instead of having a copy, so what is to be stored of
-//! it has to be found, and kept, while the process stands still. It is found by hashes, on every
-//! kernel: the kernel notes writes for each address space alone, and to shared memory others write
-//! too, by `write`, or from a child that has ended since. What has changed is copied into a buffer
-//! that is bounded for all processes of a family, or, if that is too much, goes from where it lies
-//! straight to the image. Most of it may have been stored before, while the process ran
-//! ([`crate::ahead`]): its hash is that of what was stored, so it does not matter what it was then.
+//! it has to be found, and kept, while the process stands still. It is found by hashes
+//! ([`crate::held`]), on every kernel: the kernel notes writes for each address space alone, and to
+//! shared memory others write too, by `write`, or from a child that has ended since. What has
+//! changed is copied into a buffer that is bounded for all processes of a family, or, if that is
+//! too much, goes from where it lies straight to the image, for which there is a limit of time.
+//! Most of it may have been stored before, while the process ran ([`crate::ahead`]): its hash is
+//! that of what was stored, so it does not matter what it was then.
 //!
 //! Kept true: a page is only left out or referred to if it has the 128-bit hash, at the freeze, of
 //! what an image holds of the same object at the same offset. The hashes that are kept are of what
@@ -15,26 +16,20 @@
 
 use crate::PAGE_BYTES;
 use crate::chain::Index;
+use crate::compare;
 use crate::error::CaptureError;
 use crate::format::Extent;
-use crate::hashes::Hashes;
+use crate::held::Held;
 use crate::objects::Objects;
 use crate::pull::{Kind, Puller};
 use crate::sort::Sorted;
 use crate::source::{Copied, Source};
 use crate::spans::{Span, Spans};
-use crate::state::{Run, orphan_at, orphan_of};
+use crate::state::Run;
+use crate::until::{Stand, Until};
 use crate::write::ImageWriter;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
-
-/// What shared objects held at one time, of which all is in an image.
-#[derive(Debug, Clone, Default)]
-pub struct Held {
-    /// Numbers of the objects, by index.
-    ids: Vec<u64>,
-    /// Of their pages, where the image has them.
-    hashes: Hashes,
-}
 
 /// Pages that an image has at another address, if their object had another index.
 #[derive(Debug, Clone, Copy)]
@@ -89,6 +84,8 @@ pub struct Means<'a, 'w> {
     pub base: Option<(&'a Held, &'a Index)>,
     /// What was stored while the process ran.
     pub rounds: &'a [Round],
+    /// Where the images are.
+    pub folder: &'a Path,
     /// Whether the next image may refer to this one.
     pub tracks: bool,
     /// Most bytes to be copied; less by those that were.
@@ -99,36 +96,27 @@ pub struct Means<'a, 'w> {
     pub page_hashes: bool,
     /// Once this is true, the process need not stand still for it any more: it fails.
     pub called_off: Option<&'a AtomicBool>,
+    /// How long it stands still while more than can be copied is stored.
+    pub stand: &'a mut Stand,
 }
 
-impl Held {
-    /// Where the page was that is at `address`, of the objects with these numbers.
-    fn place(&self, ids: &[u64], address: u64) -> Option<u64> {
-        let (i, offset) = orphan_of(address)?;
-        let id = ids.get(i)?;
-        let then = self.ids.iter().position(|known| known == id)?;
-        Some(orphan_at(then) + offset)
+/// Where `index` has those of `same`, pages of objects with the numbers `ids` that are as in
+/// `held`, as far as it has them.
+fn found_in(held: &Held, index: &Index, ids: &[u64], same: &Spans) -> Vec<Moved> {
+    let mut all = Vec::new();
+    for span in same.iter() {
+        let Some(from) = held.place(ids, span.start) else { continue };
+        let to = from + (span.end - span.start);
+        let extents = index.within(from, to);
+        let has = extents.map(|e| Span { start: e.start, end: e.start + e.pages * PAGE_BYTES });
+        let has = Spans::of(has.chain(index.blank().within(from, to)).collect());
+        all.extend(has.iter().map(|there| {
+            let start = span.start + (there.start - from);
+            let span = Span { start, end: start + (there.end - there.start) };
+            Moved { span, from: there.start }
+        }));
     }
-
-    /// The pages of `within` that are the same `now`, as far as `index` has them.
-    fn same(&self, now: &Held, index: &Index, within: &Spans) -> Vec<Moved> {
-        let place = |address| self.place(&now.ids, address);
-        let same = now.hashes.same_at(&self.hashes, place).intersection(within);
-        let mut all = Vec::new();
-        for span in same.iter() {
-            let Some(from) = place(span.start) else { continue };
-            let to = from + (span.end - span.start);
-            let extents = index.within(from, to);
-            let has = extents.map(|e| Span { start: e.start, end: e.start + e.pages * PAGE_BYTES });
-            let has = Spans::of(has.chain(index.blank().within(from, to)).collect());
-            all.extend(has.iter().map(|there| {
-                let start = span.start + (there.start - from);
-                let span = Span { start, end: start + (there.end - there.start) };
-                Moved { span, from: there.start }
-            }));
-        }
-        all
-    }
+    all
 }
 
 impl Moved {
@@ -163,17 +151,28 @@ pub fn changed(
     rounds: &[Round],
     hurry: &AtomicBool,
 ) -> Result<Spans, CaptureError> {
-    if base.is_none() && rounds.is_empty() {
-        return Ok(present.clone());
+    let known: Vec<_> = base.into_iter().chain(rounds.iter().map(Round::known)).collect();
+    let until = Until::called_off(hurry);
+    let found = look_up(source, ids, present, &known, None, until)?;
+    Ok(found.iter().fold(present.clone(), |left, moved| left.without(&all(moved))))
+}
+
+/// For each of `known`, where it has pages as they are now. `now` gets their hashes.
+fn look_up(
+    source: &Source,
+    ids: &[u64],
+    pages: &Spans,
+    known: &[(&Held, &Index)],
+    now: Option<&Held>,
+    until: Until<'_>,
+) -> Result<Vec<Vec<Moved>>, CaptureError> {
+    if known.is_empty() {
+        return Ok(Vec::new());
     }
-    let hashes = Hashes::unless(Some(hurry), source, present)?;
-    let now = Held { ids: ids.to_vec(), hashes };
-    let rounds = rounds.iter().map(|round| (&round.held, &round.index));
-    let without = |left: Spans, (held, index): (&Held, &Index)| {
-        let same = held.same(&now, index, &left);
-        left.without(&all(&same))
-    };
-    Ok(base.into_iter().chain(rounds).fold(present.clone(), without))
+    let held: Vec<&Held> = known.iter().map(|(held, _)| *held).collect();
+    let same = compare::same_in(source, ids, pages, &held, now, until)?;
+    let found = known.iter().zip(&same);
+    Ok(found.map(|((held, index), same)| found_in(held, index, ids, same)).collect())
 }
 
 /// Stores pages.
@@ -186,20 +185,26 @@ fn take(puller: &mut Puller<'_>, pages: &Spans) -> Result<(), CaptureError> {
 }
 
 impl Round {
-    /// Stores pages of objects that may be written to meanwhile.
+    /// Stores pages of objects that may be written to meanwhile, for an image in `folder`. `sizes`:
+    /// [`Objects::sizes`].
     pub fn store(
         source: &Source,
-        ids: &[u64],
+        sizes: &[(u64, u64)],
         pages: &Spans,
-        writer: &ImageWriter<'_>,
+        (writer, folder): (&ImageWriter<'_>, &Path),
         hurry: &AtomicBool,
     ) -> Result<Round, CaptureError> {
+        let held = Held::new(folder, sizes);
         let mut puller = Puller::new(source, None, writer);
-        puller.hurry = Some(hurry);
-        puller.seen = Some(Hashes::default());
+        puller.until = Until::called_off(hurry);
+        puller.seen = Some(&held);
         take(&mut puller, pages)?;
-        let held = Held { ids: ids.to_vec(), hashes: puller.seen.unwrap_or_default() };
-        Ok(Round { held, index: Index::new(Vec::new(), puller.extents, puller.blank) })
+        let index = Index::new(Vec::new(), puller.extents, puller.blank);
+        Ok(Round { held, index })
+    }
+
+    fn known(&self) -> (&Held, &Index) {
+        (&self.held, &self.index)
     }
 }
 
@@ -207,66 +212,56 @@ impl Kept {
     /// Keeps what has changed of the objects of a process that stands still, as do all others that
     /// write to them.
     pub fn of(objects: Objects, means: Means<'_, '_>) -> Result<Kept, CaptureError> {
-        let (ids, mut rest) = (objects.ids().to_vec(), objects.present()?);
-        let source = Source::Shared(objects);
+        let mut left = objects.present()?;
         let mut kept = Kept::default();
-        // What is all stored is hashed on the way.
-        let mut now = Held { ids, hashes: Hashes::default() };
-        let known = means.base.is_some() || !means.rounds.is_empty();
-        if known {
-            now.hashes = Hashes::unless(means.called_off, &source, &rest)?;
-            rest = kept.refer(&now, &means, rest);
+        if left == Spans::default() {
+            return Ok(kept);
         }
-        let mut stored = None;
-        let bytes = rest.bytes();
+        let (ids, sizes) = (objects.ids().to_vec(), objects.sizes());
+        let source = Source::Shared(objects);
+        let held = means.tracks.then(|| Held::new(means.folder, &sizes));
+        let until = Until { called_off: means.called_off, end: None };
+        let rounds = means.rounds.iter().map(Round::known);
+        let known: Vec<_> = rounds.chain(means.base).collect();
+        let found = look_up(&source, &ids, &left, &known, held.as_ref(), until)?;
+        for (i, moved) in found.iter().enumerate() {
+            kept.refer(moved, known[i].1, i >= means.rounds.len());
+            left = left.without(&all(moved));
+        }
+        let bytes = left.bytes();
         if bytes <= *means.room {
             *means.room -= bytes;
-            let copied = Source::Copied(Copied::of(&source, &rest)?);
-            if means.tracks {
-                stored = Some(Hashes::of(&copied, &rest)?);
+            let copied = Source::Copied(Copied::of(&source, &left)?);
+            if let Some(held) = &held {
+                compare::note(&copied, &left, held)?;
             }
-            kept.rest = if bytes > 0 { Rest::Copied(copied, rest) } else { Rest::Nothing };
+            kept.rest = if bytes > 0 { Rest::Copied(copied, left) } else { Rest::Nothing };
         } else if let Some(writer) = (means.begin)()? {
             // The process does not stand still for those who take the image as well.
             writer.hold_tap(true)?;
             let mut puller = Puller::new(&source, None, writer);
-            puller.hurry = means.called_off;
-            puller.seen = means.tracks.then(Hashes::default);
+            puller.until = Until { end: Some(means.stand.store(bytes)), ..until };
+            puller.seen = held.as_ref();
             puller.hashes = means.page_hashes.then(Vec::new);
-            take(&mut puller, &rest)?;
+            take(&mut puller, &left)?;
             kept.stored.append(&mut puller.extents);
             kept.blank.extend(puller.blank.iter());
             kept.page_hashes = puller.hashes.unwrap_or_default();
-            (stored, kept.straight) = (puller.seen, true);
+            kept.straight = true;
         } else {
             // Nothing refers to such an image.
-            kept.rest = Rest::Live(source, rest);
+            kept.rest = Rest::Live(source, left);
             return Ok(kept);
         }
-        match stored {
-            Some(stored) if known => now.hashes.renew(&stored),
-            Some(stored) => now.hashes = stored,
-            None => {}
-        }
-        kept.held = means.tracks.then_some(now);
+        kept.held = held;
         Ok(kept)
     }
 
-    /// Notes what images have already; returns what they have not.
-    fn refer(&mut self, now: &Held, means: &Means<'_, '_>, mut left: Spans) -> Spans {
-        for Round { held, index } in means.rounds {
-            let same = held.same(now, index, &left);
-            self.stored.extend(same.iter().flat_map(|moved| moved.extents(index)));
-            self.blank.extend(same.iter().flat_map(|moved| moved.blank(index)));
-            left = left.without(&all(&same));
-        }
-        if let Some((held, index)) = means.base {
-            let same = held.same(now, index, &left);
-            self.referred.extend(same.iter().flat_map(|moved| moved.extents(index)));
-            self.blank.extend(same.iter().flat_map(|moved| moved.blank(index)));
-            left = left.without(&all(&same));
-        }
-        left
+    /// Notes what an image has already: an earlier one, or what is stored of this one.
+    fn refer(&mut self, moved: &[Moved], index: &Index, earlier: bool) {
+        let to = if earlier { &mut self.referred } else { &mut self.stored };
+        to.extend(moved.iter().flat_map(|moved| moved.extents(index)));
+        self.blank.extend(moved.iter().flat_map(|moved| moved.blank(index)));
     }
 
     /// How much of it was copied, if all was that is to be stored of it.

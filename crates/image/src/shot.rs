@@ -23,9 +23,10 @@ use crate::source::Copied;
 use crate::spans::Spans;
 use crate::state::State;
 use crate::trace::Tracee;
-use crate::track::{Base, Changes, Tracker};
+use crate::track::{self, Base, Changes, Tracker};
 use crate::tree;
 use crate::twin::{self, Process, Saved};
+use crate::until::Stand;
 use crate::write::ImageWriter;
 use crate::writes::process;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -139,9 +140,10 @@ impl Frozen {
         tree::check_family(self)?;
         // What /proc shows of a dying process is empty or wrong; that it dies is the better reason.
         let survey = Survey::of(&self.pids(), &self.left_out, &self.between);
-        let called_off = self.called_off.take();
+        let (called_off, limit) = (self.called_off.take(), self.limit.take());
         let shot = survey.and_then(|mut survey| {
             survey.called_off = called_off;
+            survey.stand = limit.map(Stand::at_least).unwrap_or_default();
             self.take_shot(path, tracker, wish, &mut survey, ahead)
         });
         self.tap = None;
@@ -257,6 +259,8 @@ impl Frozen {
             begin: &mut begin,
             page_hashes: tracker.member.is_some() && base.is_none() && ahead.is_none(),
             called_off: survey.called_off.as_deref(),
+            folder: track::folder(path.unwrap_or(Path::new(""))),
+            stand: &mut survey.stand,
         };
         let kept = Kept::of(objects, means)?;
         fault::point(fault::SHARED_KEPT)?;

@@ -9,12 +9,19 @@ use eyrie_image::{
 };
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 const MIB: u64 = 96;
 const PAGES: u64 = MIB << 8;
 /// What is needed of memory beyond that of the process.
 const MOST_MEMORY_MIB: u64 = 64;
+
+/// One test after the other: one looks at the memory of this process, which they share.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn checkpoint(pid: libc::pid_t, image: &Path, tracker: &mut Tracker, mode: Mode) -> ImageReport {
     let ahead = Ahead::begin(pid, image, tracker, mode, &mut None, &false.into());
@@ -55,7 +62,7 @@ fn images_of_much_shared_memory(tracking: Tracking, mode: Mode, ahead: StoreAhea
     for n in 0..3 {
         let before = forget_peak();
         let report = checkpoint(process.pid, &image(n), &mut tracker, mode);
-        let memory = peak_mib() - before;
+        let memory = peak_mib().saturating_sub(before);
         assert!(memory <= MOST_MEMORY_MIB, "{what}: image {n} took {memory} MiB");
         if n == 0 {
             assert!(report.pages >= PAGES, "{what}: {} pages", report.pages);
@@ -79,9 +86,9 @@ fn images_of_much_shared_memory(tracking: Tracking, mode: Mode, ahead: StoreAhea
     process.succeed();
 }
 
-/// One after the other, as the memory of this process is looked at.
 #[test]
 fn shared_memory_is_stored_once_and_never_held_whole() {
+    let _alone = alone();
     let ways = [
         (Tracking::Auto, Mode::Auto, StoreAhead::Auto),
         (Tracking::Auto, Mode::Auto, StoreAhead::Never),
@@ -97,6 +104,7 @@ fn shared_memory_is_stored_once_and_never_held_whole() {
 
 #[test]
 fn what_is_stored_while_it_stands_still_can_be_called_off() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let program = compile(folder.path(), "seam", &[]);
     let mut process = Process::start(&program, &["64", "1"], folder.path());
@@ -110,6 +118,73 @@ fn what_is_stored_while_it_stands_still_can_be_called_off() {
     assert!(matches!(failure, Some(CaptureError::CalledOff)), "{failure:?}");
     frozen.release().unwrap();
     assert!(!image.exists());
+    checkpoint(process.pid, &image, &mut tracker, Mode::Auto);
+    process.kill();
+    let mut process = bring_back(&image);
+    fs::write(folder.path().join("stop"), "").unwrap();
+    process.succeed();
+}
+
+/// Whichever way it is written to between two images, by whom ever, with a trace in the page tables
+/// of the process or none: each image has it, and has only that anew.
+fn every_way_to_write_is_found(tracking: Tracking, mode: Mode, ahead: StoreAhead) {
+    const WAYS: usize = 11;
+    let what = format!("{tracking:?} {mode:?} {ahead:?}");
+    let mut tracker = Tracker::new(tracking);
+    tracker.store_ahead(ahead);
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "writers", &[]);
+    let mut process = Process::start(&program, &[], folder.path());
+    appears(&folder.path().join("ready"));
+    let image = |n: usize| folder.path().join(format!("image{n}"));
+    checkpoint(process.pid, &image(0), &mut tracker, mode);
+    for way in 0..WAYS {
+        fs::write(folder.path().join(format!("step-{way}")), "").unwrap();
+        appears(&folder.path().join(format!("done-{way}")));
+        let report = checkpoint(process.pid, &image(way + 1), &mut tracker, mode);
+        let pages = report.pages;
+        assert!(pages < 48 << 8 >> 2, "{what}: {pages} pages again after way {way}");
+    }
+    process.kill();
+    fs::write(folder.path().join("stop"), "").unwrap();
+    // An early one does all that came after it once more.
+    for n in [1, 8, WAYS] {
+        bring_back(&image(n)).succeed();
+    }
+}
+
+#[test]
+fn every_way_to_write_to_shared_memory_is_found() {
+    let _alone = alone();
+    let ways = [
+        (Tracking::Auto, Mode::Auto, StoreAhead::Auto),
+        (Tracking::WriteProtect, Mode::Twin, StoreAhead::Never),
+        (Tracking::Hash, Mode::Auto, StoreAhead::Always),
+    ];
+    for (tracking, mode, ahead) in ways {
+        every_way_to_write_is_found(tracking, mode, ahead);
+    }
+}
+
+/// Of a limit that is over at once nothing is left behind, and the next image is none the worse.
+#[test]
+fn what_takes_too_long_while_it_stands_still_is_given_up() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "seam", &[]);
+    // 60 MiB, which takes less than a second at the slowest rate that is waited for.
+    let mut process = Process::start(&program, &["60", "1"], folder.path());
+    appears(&folder.path().join("ready"));
+    let image = folder.path().join("image");
+    let mut tracker = Tracker::new(Tracking::Auto);
+    tracker.store_ahead(StoreAhead::Never);
+    let before = common::files_in(folder.path());
+    let mut frozen = Frozen::stop(process.pid).unwrap();
+    frozen.stand_at_most(Duration::ZERO);
+    let failure = frozen.shot(&image, &mut tracker, Mode::Auto).err();
+    assert!(matches!(failure, Some(CaptureError::Slow { .. })), "{failure:?}");
+    frozen.release().unwrap();
+    assert_eq!(common::files_in(folder.path()), before);
     checkpoint(process.pid, &image, &mut tracker, Mode::Auto);
     process.kill();
     let mut process = bring_back(&image);
@@ -160,6 +235,7 @@ fn what_meets_in_a_file_comes_back(tracking: Tracking, mode: Mode, ahead: StoreA
 
 #[test]
 fn shared_memory_that_was_stored_first_is_told_apart_when_images_are_put_together() {
+    let _alone = alone();
     let ways = [
         (Tracking::Auto, Mode::Auto, StoreAhead::Auto),
         (Tracking::Hash, Mode::Auto, StoreAhead::Never),
