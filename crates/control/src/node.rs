@@ -311,6 +311,12 @@ pub struct Taken {
     pub why: String,
     pub took_ms: f64,
     pub frozen_ms: f64,
+    /// Processor time for storing it while the rank ran, and which part of that time no processor
+    /// of the node was idle (0 to 1).
+    pub cpu_ms: f64,
+    pub busy: f64,
+    /// It was stored while the rank stood still.
+    pub is_synchronous: bool,
     /// Generations whose image files this one needs.
     pub needs: Vec<u32>,
     /// The files of other ranks that it needs: rank and generation.

@@ -264,6 +264,12 @@ pub struct CheckpointStatus {
     pub took_ms: f64,
     /// How long the rank stood still.
     pub frozen_ms: f64,
+    /// Processor time for storing it while the rank ran, and which part of that time no processor
+    /// of the node was idle (0 to 1).
+    #[serde(default)]
+    pub cpu_ms: f64,
+    #[serde(default)]
+    pub busy: f64,
 }
 
 /// Version of `JobStatus`.

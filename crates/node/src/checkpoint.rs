@@ -8,6 +8,7 @@ use crate::files;
 use crate::futex;
 use crate::hold::Hold;
 use crate::loans::File;
+use crate::meter::{Meter, Spent};
 use eyrie_control::Freeze;
 use eyrie_control::meta::Meta;
 use eyrie_image::{
@@ -162,6 +163,8 @@ pub struct Taken {
     pub report: ImageReport,
     pub frozen: Duration,
     pub took: Duration,
+    /// While the rank ran.
+    pub spent: Spent,
     /// Generations whose image files this one needs.
     pub needs: Vec<u32>,
     /// The files of other ranks that it needs.
@@ -210,6 +213,8 @@ fn take(
     tell: &impl Fn(Report),
 ) -> Result<Taken, CheckpointError> {
     let begin = Instant::now();
+    let mut meter = Meter::default();
+    meter.begin();
     let mut tap = order.tap.take();
     // Else nobody would hold it on.
     order.hardly_runs &= frozen.is_some();
@@ -221,6 +226,7 @@ fn take(
         Ahead::begin(order.pid, &order.path, tracker, order.mode(), &mut tap, hurry)
     });
     let tapped = tap.is_some() || had_tap && ahead.is_some();
+    meter.end();
     let frozen = match frozen {
         Some(frozen) => Ok(frozen),
         None => Frozen::stop(order.pid).map_err(CheckpointError::from),
@@ -235,6 +241,9 @@ fn take(
         tell(Report::LetGo { stands });
     }
     let Captured { shot, meta, stands, stopped, mut stood } = captured?;
+    if stands.is_none() {
+        meter.begin();
+    }
     let written = match shot {
         Kept::Shot(shot) => meta
             .encode()
@@ -248,6 +257,7 @@ fn take(
         tell(Report::LetGo { stands: true });
     }
     let mut report = written?;
+    meter.end();
     let took = begin.elapsed();
     // What others have must stay what it is.
     if tracker.is_scattered() && !tapped {
@@ -261,7 +271,8 @@ fn take(
     if let Some(why) = tracker.obstacle() {
         tracking.push_str(&format!(" ({why})"));
     }
-    Ok(Taken { meta, report, frozen: stood, took, needs, borrows, tracking })
+    let spent = meter.spent();
+    Ok(Taken { meta, report, frozen: stood, took, spent, needs, borrows, tracking })
 }
 
 /// Puts what changed in a chain of images into the newest of them, or all of it. If that fails, the

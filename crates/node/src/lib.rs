@@ -28,6 +28,7 @@ mod line;
 mod loans;
 mod lodging;
 mod memory;
+mod meter;
 pub mod monitor;
 mod netns;
 pub mod notice;

@@ -7,7 +7,7 @@
 //! that, once; however short the interval, the measured policy leaves the
 //! job half of the time without any.
 
-use crate::interval::Interval;
+use crate::interval::{Cost, Interval};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fmt;
@@ -174,9 +174,9 @@ impl Scheduler {
         self.interval.died();
     }
 
-    /// What a checkpoint cost: how long it took, in milliseconds.
-    pub fn cost(&mut self, took_ms: f64) {
-        self.interval.cost(took_ms);
+    /// What a checkpoint cost.
+    pub fn cost(&mut self, cost: Cost) {
+        self.interval.cost(cost);
     }
 
     /// Since when the store of images is at work on some; `None`: it rests. What falls due

@@ -163,7 +163,7 @@ fn the_reason_for_the_next_is_told() {
     s.set_live(0, true);
     assert_eq!(s.why(0, 0).to_string(), "in 0.5 s: soon after the start");
     s.pick(500);
-    s.cost(2.0);
+    s.cost(Cost::whole(2.0));
     s.finished(0, 502);
     let text = s.why(0, 10_000).to_string();
     assert!(text.contains("auto: a checkpoint costs 2.0 ms"), "{text}");
@@ -177,7 +177,7 @@ fn the_reason_for_the_next_is_told() {
 fn with_deaths_checkpoints_come_more_often() {
     let mut s = Scheduler::new(1, 3_600_000, 1000, 0);
     s.set_live(0, true);
-    s.cost(1000.0);
+    s.cost(Cost::whole(1000.0));
     let count = |s: &mut Scheduler| history(s, 1_000_000, 1).len();
     let calm = count(&mut s.clone());
     (0..50).for_each(|_| s.died());

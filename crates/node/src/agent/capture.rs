@@ -10,7 +10,7 @@ use crate::futex;
 use crate::points;
 use eyrie_control::node::{CheckpointOrder, CheckpointResult, FromNode, Taken, ToNode};
 use eyrie_control::{Dedup, JobSpec};
-use eyrie_image::{Pool, Sharing, Tap, Tracker, Tracking};
+use eyrie_image::{Mode, Pool, Sharing, Tap, Tracker, Tracking};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -342,7 +342,7 @@ impl Agent {
 }
 
 fn told(taken: checkpoint::Taken) -> Taken {
-    let checkpoint::Taken { meta, report, frozen, took, needs, borrows, tracking } = taken;
+    let checkpoint::Taken { meta, report, frozen, took, spent, needs, borrows, tracking } = taken;
     Taken {
         meta,
         bytes: report.bytes,
@@ -353,6 +353,9 @@ fn told(taken: checkpoint::Taken) -> Taken {
         why: report.mode.why.clone(),
         took_ms: took.as_secs_f64() * 1e3,
         frozen_ms: frozen.as_secs_f64() * 1e3,
+        cpu_ms: spent.cpu_ms,
+        busy: spent.busy,
+        is_synchronous: report.mode.mode == Mode::Sync,
         needs,
         borrows,
     }

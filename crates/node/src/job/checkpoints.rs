@@ -14,6 +14,7 @@ use crate::scheduler::{Policy, Scheduler};
 use crate::units;
 use eyrie_control::node::{CheckpointOrder, CheckpointResult, Taken, ToNode};
 use eyrie_control::{CheckpointPolicy, Dedup, EventKind, Ft, JobSpec, Meta, NodeMsg};
+use eyrie_protocol::interval::Cost;
 use std::time::{Duration, Instant};
 
 /// Longest sleep of the main loop.
@@ -174,7 +175,7 @@ impl Job {
         let (point, needs) = (point(&taken.meta), taken.needs.clone());
         let place = place(&point);
         let surplus = self.rank(rank).retention.complete(generation, point, needs);
-        self.scheduler.cost(taken.took_ms + self.vault_cost_ms());
+        self.scheduler.cost(self.cost(&taken));
         self.remove_images(rank, surplus);
         let (bytes, took_ms, frozen_ms) = (taken.bytes, taken.took_ms, taken.frozen_ms);
         let mut event = self.event(EventKind::Checkpointed);
@@ -202,6 +203,19 @@ impl Job {
         self.answer_asks(rank, Some(generation), &answer);
         self.step(monitor::Input::Reached { rank, place });
         self.swap_image(rank, generation, Some(bytes));
+    }
+
+    /// What it cost the program. How much a round of the vault takes of processors is not known:
+    /// all of its time counts.
+    fn cost(&self, taken: &Taken) -> Cost {
+        let vault_ms = self.vault_cost_ms();
+        Cost {
+            took_ms: taken.took_ms + vault_ms,
+            stood_ms: taken.frozen_ms + vault_ms,
+            cpu_ms: taken.cpu_ms,
+            busy: taken.busy,
+            whole: taken.is_synchronous,
+        }
     }
 
     /// Gives up image files that `rank` does not need any more. They go when no other rank needs

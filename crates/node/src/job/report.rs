@@ -359,5 +359,7 @@ fn checkpoint_status(latest: &Latest) -> CheckpointStatus {
         why: taken.why.clone(),
         took_ms: taken.took_ms,
         frozen_ms: taken.frozen_ms,
+        cpu_ms: taken.cpu_ms,
+        busy: taken.busy,
     }
 }
