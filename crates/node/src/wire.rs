@@ -463,9 +463,8 @@ mod tests {
     #[test]
     fn through_gateways_a_nodes_time_goes_on_until_it_is_taken() {
         let node = Limits::of_node(true);
-        node.since.store(7, Ordering::Relaxed);
         let next = node.again();
-        assert_eq!((next.before, next.since.load(Ordering::Relaxed)), (Some(7), 7));
+        assert_eq!((next.before, next.since.load(Ordering::Relaxed)), (Some(0), 0));
         assert_eq!(Limits::of_node(false).again().before, None);
         let heard = |held: bool| {
             let limits = Limits::among(Fleet::new(), held);

@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(missed(&mut watch, &signs(WELL, &[WELL]), 1_000, 1_000 + LEAST_MS), NOBODY);
         assert_eq!(watch.machines.len(), 2);
         let from = 1_100 + LEAST_MS;
-        assert_eq!(missed(&mut watch, &signs(WELL, &[NONE]), from, from + 1_000), [0]);
+        assert_eq!(missed(&mut watch, &signs(WELL, &[NONE]), from, from + 3_000), [0]);
     }
 
     #[test]
