@@ -166,11 +166,21 @@ pub enum FromGateway {
     Carried(Carried),
     /// It carries, or could.
     Beat,
+    /// Nodes of its cluster whose machines give no sign; again and again, as long as that is so.
+    Missed(Vec<Missed>),
     /// With which of those that it was told nothing is under way: they have sent what they had
     /// taken, and all of that is delivered.
     Silent(Silence),
     /// It ends, for this reason.
     Failed(String),
+}
+
+/// A node whose machine gives its gateway no sign.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missed {
+    pub node: u32,
+    /// For so long, by the gateway's time.
+    pub silent_ms: u64,
 }
 
 /// What a gateway has done since its start.

@@ -256,8 +256,8 @@ pub fn keep(
     caller.through.iter().for_each(|routes| leave_the_old_gateway(routes, &current));
     let work = move || {
         let mut line = Some(called);
+        let mut limits = Arc::new(Limits::of_node(caller.through.is_some()));
         while let Some(called) = line.take() {
-            let limits = Arc::new(Limits::of_node(caller.through.is_some()));
             let taken = caller.watch.as_ref().is_none_or(|watch| watch.met(called.reign));
             let served = match taken {
                 true => serve(called, &post, &orders, &limits, (&current, &caller.watch)),
@@ -280,6 +280,7 @@ pub fn keep(
                     let told = told || (caller.watch.is_some() && matches!(end, End::Silent(_)));
                     if told && !post.is_over() {
                         line = caller.again(silence, before);
+                        limits = Arc::new(limits.again());
                     }
                 }
             }

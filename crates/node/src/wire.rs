@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -61,6 +61,11 @@ pub struct Limits {
     side: Side,
     /// The connection leads through gateways.
     held: bool,
+    /// Of a node that has called again through them: its last stamp that was heard.
+    before: Option<u64>,
+    /// Of a controller: the node is one that it wants. Until then it hears nothing that renews its
+    /// time, if that goes on.
+    taken: AtomicBool,
     /// Beginning of the connection, and of its time.
     begun: Moment,
     /// What this end bears, and says to the other one.
@@ -74,8 +79,9 @@ pub struct Limits {
     /// The latest stamp that was heard, and when it was; one more each; 0: none was.
     stamp: AtomicU64,
     stamped: AtomicU64,
-    /// Since when nothing was heard.
+    /// Since when nothing was heard, and for how long that was when it was looked at last.
     since: AtomicU64,
+    quiet: AtomicU64,
     /// The other nodes of a controller.
     fleet: Option<Arc<Fleet>>,
     /// Number of the last message that is confirmed to the other end.
@@ -86,6 +92,19 @@ impl Limits {
     /// Of a node; `held`: its connection leads through gateways.
     pub fn of_node(held: bool) -> Limits {
         Limits::of(Side::Node, held, None)
+    }
+
+    /// Of the same node when it has called again.
+    pub fn again(&self) -> Limits {
+        let next = Limits::of_node(self.held);
+        if !self.held {
+            return next;
+        }
+        let since = self.since.load(Ordering::Relaxed);
+        let next = Limits { begun: self.begun, before: Some(since), ..next };
+        let now_ms = next.now_ms();
+        next.note(&next.tie(now_ms), now_ms);
+        next
     }
 
     /// Of a controller that has these nodes, too. Behind gateways a node's machine is not at the
@@ -99,6 +118,8 @@ impl Limits {
         let limits = Limits {
             side,
             held,
+            before: None,
+            taken: AtomicBool::new(!held),
             begun: Moment::now(),
             bears: none(),
             says: none(),
@@ -108,6 +129,7 @@ impl Limits {
             stamp: none(),
             stamped: none(),
             since: none(),
+            quiet: none(),
             fleet,
             heard: none(),
         };
@@ -117,7 +139,11 @@ impl Limits {
 
     /// What is known of the connection at its beginning.
     fn tie(&self, now_ms: u64) -> Tie {
-        if self.held { Tie::held(self.side, now_ms) } else { Tie::new(self.side, now_ms) }
+        match self.before {
+            Some(stamp_ms) => Tie::held_since(stamp_ms, now_ms),
+            None if self.held => Tie::held(self.side, now_ms),
+            None => Tie::new(self.side, now_ms),
+        }
     }
 
     fn now_ms(&self) -> u64 {
@@ -132,7 +158,9 @@ impl Limits {
     fn note(&self, tie: &Tie, now_ms: u64) {
         self.bears.store(tie.limit_ms(), Ordering::Relaxed);
         self.says.store(tie.says_ms(), Ordering::Relaxed);
-        self.since.store(now_ms.saturating_sub(tie.silent_ms(now_ms)), Ordering::Relaxed);
+        let silent_ms = tie.silent_ms(now_ms);
+        self.since.store(now_ms.saturating_sub(silent_ms), Ordering::Relaxed);
+        self.quiet.store(silent_ms, Ordering::Relaxed);
         let stamp = tie.stamp_ms(now_ms).map_or(0, |stamp| stamp.saturating_add(1));
         self.stamp.store(stamp, Ordering::Relaxed);
         let stamped = tie.stamped_ms().map_or(0, |at| at.saturating_add(1));
@@ -151,10 +179,25 @@ impl Limits {
         match self.side {
             Side::Controller => Beat {
                 patience_ms: says.min(self.allowed()),
-                stamp_ms: self.stamp.load(Ordering::Relaxed).checked_sub(1),
+                stamp_ms: self.heard_stamp().filter(|_| self.taken.load(Ordering::Relaxed)),
             },
             Side::Node => Beat { patience_ms: says, stamp_ms: Some(self.now_ms()) },
         }
+    }
+
+    /// For how long nothing was heard when it was looked at last: time in which this process stood
+    /// still hardly counts.
+    pub fn quiet(&self) -> u64 {
+        self.quiet.load(Ordering::Relaxed)
+    }
+
+    fn heard_stamp(&self) -> Option<u64> {
+        self.stamp.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// The node at the other end is one that this controller wants.
+    pub fn take(&self) {
+        self.taken.store(true, Ordering::Relaxed);
     }
 
     /// The longest grant that the other end, a node, may hold, or would be given now.
@@ -177,11 +220,16 @@ impl Limits {
     }
 
     /// How long after this end, the controller's, hangs up now nothing of the other one is left,
-    /// which may have been granted so much by another one.
-    pub fn clear(&self, granted_ms: u64) -> u64 {
+    /// which may have been granted so much by another one. `before_ms`: how long ago it gave its
+    /// last stamp on an earlier connection, if its time goes on from there.
+    pub fn clear(&self, granted_ms: u64, before_ms: Option<u64>) -> u64 {
+        clear_after(granted_ms.max(self.most()), self.stamped_ago().or(before_ms))
+    }
+
+    /// How long ago the last stamp was heard on this connection.
+    pub fn stamped_ago(&self) -> Option<u64> {
         let stamped = self.stamped.load(Ordering::Relaxed).checked_sub(1);
-        let known_ms = stamped.map(|at| self.now_ms().saturating_sub(at));
-        clear_after(granted_ms.max(self.most()), known_ms)
+        stamped.map(|at| self.now_ms().saturating_sub(at))
     }
 
     /// Number of the last message that is confirmed to the other end.
@@ -410,6 +458,26 @@ mod tests {
             let (there, _) = secret.call(there, &own, Role::Controller).unwrap();
             (there, called.join().unwrap().unwrap().0)
         })
+    }
+
+    #[test]
+    fn through_gateways_a_nodes_time_goes_on_until_it_is_taken() {
+        let node = Limits::of_node(true);
+        let next = node.again();
+        assert_eq!((next.before, next.since.load(Ordering::Relaxed)), (Some(0), 0));
+        assert_eq!(Limits::of_node(false).again().before, None);
+        let heard = |held: bool| {
+            let limits = Limits::among(Fleet::new(), held);
+            limits.stamp.store(3 + 1, Ordering::Relaxed);
+            limits
+        };
+        assert_eq!(heard(false).says().stamp_ms, Some(3));
+        let limits = heard(true);
+        assert_eq!(limits.says().stamp_ms, None);
+        limits.take();
+        assert_eq!(limits.says().stamp_ms, Some(3));
+        let unheard = clear_after(patience::HELD_MS, Some(9_000));
+        assert_eq!(limits.clear(patience::HELD_MS, Some(9_000)), unheard);
     }
 
     #[test]

@@ -7,6 +7,11 @@
 //! bounds; nothing counts that was not due, nor time in which the caller did not look; nobody is
 //! given up sooner for silence that most nodes share, as this end may be the one that is cut off,
 //! nor right after that, as TCP sends again to some earlier than to others.
+//!
+//! Behind gateways the other end of a controller's connection is a gateway's machine. There the
+//! gateway looks at its nodes' machines in this way, and at the controller's cluster as one more,
+//! and says which give no sign. The controller takes its word for a node of which it has not heard
+//! for as long itself: the word may be old.
 
 use crate::patience::{LEAST_MS, Patience, TICK_MS};
 
@@ -25,6 +30,19 @@ pub struct Sign {
     pub due: bool,
     /// How long ago anything came.
     pub age_ms: u64,
+}
+
+impl Sign {
+    /// Of two connections to the same machine.
+    pub fn or(self, other: Sign) -> Sign {
+        Sign { due: self.due || other.due, age_ms: self.age_ms.min(other.age_ms) }
+    }
+}
+
+/// Whether a node is gone of whose machine its gateway says that it gives no sign, and of which
+/// nothing was heard for so long.
+pub fn is_missed(silent_ms: u64) -> bool {
+    silent_ms > LEAST_SIGN_MS
 }
 
 /// What is known of a machine.

@@ -104,6 +104,12 @@ impl Tie {
         Tie::granting(HELD_MS, side, now_ms)
     }
 
+    /// The same when it has called again: its time goes on from the last stamp of which it knows
+    /// that it was heard. Who takes the call need not know yet whether the node was declared lost.
+    pub fn held_since(stamp_ms: u64, now_ms: u64) -> Tie {
+        Tie { stamp_ms: Some(stamp_ms.min(now_ms)), ..Tie::held(Side::Node, now_ms) }
+    }
+
     fn granting(least_ms: u64, side: Side, now_ms: u64) -> Tie {
         let mut tie = Tie {
             side,
@@ -456,6 +462,22 @@ mod tests {
         assert!(hold_ms(0) <= tie.limit_ms() && tie.limit_ms() < node.limit_ms());
         assert_eq!((hold_ms(4_000), hold_ms(HELD_MS + 1)), (HELD_MS - 4_000, 0));
         assert_eq!(silence(&mut node, 0), HELD_MS * 5 / 4 + TICK_MS);
+    }
+
+    #[test]
+    fn a_greeting_through_gateways_renews_nothing() {
+        let mut node = Tie::held_since(1_000, 21_000);
+        assert_eq!((node.silent_ms(21_000), node.over(21_000)), (20_000, false));
+        // Beats come, but none that bears a stamp: nobody has taken it.
+        node.heard(22_000);
+        node.told(HELD_MS, None, 22_000);
+        assert_eq!(node.silent_ms(22_000), 21_000);
+        let mut taken = node.clone();
+        assert_eq!(silence(&mut node, 22_000), 22_000 + 4_000 + TICK_MS);
+        taken.told(HELD_MS, Some(22_000), 22_100);
+        assert_eq!(silence(&mut taken, 22_100), 22_100 + HELD_MS * 5 / 4);
+        // And the controller counts from that stamp, though the connection has ended.
+        assert_eq!(clear_after(HELD_MS, Some(20_000)), clear_by(HELD_MS) + LATE_MS - 20_000);
     }
 
     #[test]

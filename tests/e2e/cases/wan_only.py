@@ -119,6 +119,38 @@ def test_a_node_without_another_way_is_lost():
         loses(job, 3, "farm")
 
 
+def test_a_host_behind_a_gateway_that_is_cut_off_is_missed_by_that():
+    """Its connection to the gateway stands, and says nothing: that one's kernel knows why."""
+    with far("farm") as (network, job):
+        job.all_checkpointed()
+        victims = on_node(job.status(), 3)
+        assert gateways(job)[1]["node"] == 2, job.status()
+        network.hub.ip("link", "set", "port1-3", "down")
+        job.wait_event("node-lost", node=3)
+        [lost] = [e["text"] for e in job.events() if e["event"] == "node-lost"]
+        assert "nor of its machine by its gateway" in lost, lost
+        restored_alone(job, *victims)
+        job.ends_as("farm")
+        assert job.count("node-lost") == 1 and not job.count("gateway-lost"), job.report()
+        nothing_repeated(job)
+
+
+def test_a_daemon_behind_a_gateway_that_is_stopped_is_not_missed_by_that():
+    """Its machine acknowledges what comes."""
+    with far("farm") as (_, job):
+        job.all_checkpointed()
+        pid = job.status()["nodes"][3]["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            kill_gateways(job, 0)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        again(job)
+        job.ends_as("farm")
+        assert not job.count("node-lost"), job.report()
+        nothing_repeated(job)
+
+
 def test_a_cluster_without_another_way_leaves():
     with far("farm") as (_, job):
         job.all_checkpointed()

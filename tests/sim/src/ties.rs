@@ -9,7 +9,7 @@
 //! machine, and nothing else happen: then nobody is lost. The controller's process may die: its
 //! machine answers then, until the next one listens, which gives the node time to call. Some nodes
 //! reach the controller through a gateway only, which may die, with its machine or not, and comes
-//! back.
+//! back. A node that was declared lost meanwhile may be greeted, and not hear that it is to go.
 
 use crate::random::Random;
 use eyrie_protocol::patience::{
@@ -57,10 +57,12 @@ pub enum Mistake {
     HoldUngranted,
     /// A node whose connection ends is lost, also if it was its gateway's death.
     NotHeld,
+    /// The time of a node behind a gateway begins anew with a greeting.
+    GreetingRenews,
 }
 
 impl Mistake {
-    pub const ALL: [Mistake; 10] = [
+    pub const ALL: [Mistake; 11] = [
         Mistake::OwnHabit,
         Mistake::GrantForgotten,
         Mistake::StoodStill,
@@ -71,6 +73,7 @@ impl Mistake {
         Mistake::GatewayAnswers,
         Mistake::HoldUngranted,
         Mistake::NotHeld,
+        Mistake::GreetingRenews,
     ];
 }
 
@@ -177,7 +180,7 @@ struct Gateway {
 impl Gateway {
     fn random(random: &mut Random) -> Gateway {
         let dies_at = 2_000 + random.below(40_000);
-        let most = random.pick(&[1_000, 8_000, 60_000]).unwrap_or(0);
+        let most = random.pick(&[1_000, 8_000, 30_000, 60_000]).unwrap_or(0);
         Gateway { dies_at, back_at: dies_at + 100 + random.below(most), mute: random.one_in(3) }
     }
 
@@ -275,6 +278,10 @@ struct World {
     /// The node is behind one; until when the controller awaits it then.
     gateway: Option<Gateway>,
     hold_until: Option<u64>,
+    /// When the controller heard the last stamp of such a node, on a connection that is over; the
+    /// last one of which the node knows that it was heard.
+    stamped: Option<u64>,
+    sign: u64,
     /// The node has no connection.
     adrift: Option<(Adrift, Option<Call>)>,
     /// The end came late, or a call was held up, or took its time to be answered.
@@ -328,6 +335,8 @@ impl World {
             written: granted,
             gateway,
             hold_until: None,
+            stamped: None,
+            sign: 0,
             dies_at,
             listens_at,
             waits_until: listens_at + REJOINING_MS,
@@ -412,6 +421,7 @@ impl World {
             if self.ends[0].tie.take().is_some() {
                 self.ends[1].way.comes.push_back((now, Said::End));
             }
+            self.stamped = None;
             self.ends[0].way.comes.clear();
             // What is not written is not said.
             self.written = self.granted;
@@ -443,7 +453,8 @@ impl World {
         if self.hold_until.is_some_and(|until| now >= until) && self.lost.is_none() {
             self.trace(now, || String::from("the node does not come back"));
             self.hold_until = None;
-            self.lost = Some(now + clear_by(self.granted(0)));
+            let known = self.stamped.map(|at| now.saturating_sub(at));
+            self.lost = Some(now + clear_after(self.granted(0), known));
             self.report.declared += 1;
         }
     }
@@ -452,6 +463,7 @@ impl World {
     fn parted(&mut self, now: u64) {
         let Some(tie) = self.ends[0].tie.take() else { return };
         self.trace(now, || String::from("the node is awaited"));
+        self.stamped = tie.stamped_ms().or(self.stamped);
         let hold = if self.makes(Mistake::NotHeld) { 0 } else { hold_ms(tie.silent_ms(now)) };
         self.hold_until = Some(now + hold);
         self.report.held += 1;
@@ -536,6 +548,7 @@ impl World {
         self.rough |= silent > 1_000;
         let anew = self.makes(Mistake::CountedAnew);
         let since = if anew { now } else { now.saturating_sub(silent) };
+        self.sign = since;
         self.ends[1].way.comes.clear();
         self.adrift = Some((Adrift::new(limit, since), None));
     }
@@ -547,7 +560,7 @@ impl World {
         if side == 0 {
             let forgets = self.makes(Mistake::GrantForgotten);
             let granted = if forgets { tie.says_ms() } else { self.granted(tie.granted_ms()) };
-            let known = tie.stamped_ms().map(|at| now.saturating_sub(at));
+            let known = tie.stamped_ms().or(self.stamped).map(|at| now.saturating_sub(at));
             self.lost = Some(now + clear_after(granted, known));
             self.report.declared += 1;
             return self.ends[1].way.comes.push_back((now, Said::End));
@@ -583,8 +596,11 @@ impl World {
         match self.ends[1].way.take(now, self.delay) {
             // One that comes after that, to a node that stood still, comes too late.
             Some(Said::Greeting) if call.is_some() => {
-                self.trace(now, || String::from("the node is with the next controller"));
-                self.ends[1].tie = Some(tie(Side::Node, self.is_behind(), now));
+                self.trace(now, || String::from("the node is greeted"));
+                self.ends[1].tie = Some(match self.is_behind() {
+                    true if !self.makes(Mistake::GreetingRenews) => Tie::held_since(self.sign, now),
+                    behind => tie(Side::Node, behind, now),
+                });
                 self.report.back += 1;
                 return;
             }
@@ -599,6 +615,8 @@ impl World {
                 }
                 call = None;
             }
+            // The gateway that it called through is gone.
+            Some(Said::End) => call = None,
             _ => {}
         }
         self.adrift = Some((adrift, call));
@@ -622,7 +640,9 @@ impl World {
         self.rough |= busy > now + 500;
         let next = now >= self.listens_at && self.ends[0].tie.is_none();
         let takes = self.lost.is_none() && (next || self.is_behind());
-        let said = if takes { Said::Greeting } else { Said::Dismissed };
+        // Who greets need not know, and the word of who does is lost with the next gateway.
+        let unheard = self.is_behind() && !takes && self.random.one_in(2);
+        let said = if takes || unheard { Said::Greeting } else { Said::Dismissed };
         self.ends[1].way.comes.push_back((busy, said));
         if takes {
             self.ends[0].way.comes.clear();

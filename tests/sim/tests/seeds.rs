@@ -462,6 +462,7 @@ fn no_seed_of_watched_nodes_finds_a_fault() {
     assert!(total.gone > SEEDS / 10 && total.silent > SEEDS / 20, "{total}");
     assert!(total.gave_up > SEEDS / 10 && total.borne > SEEDS / 2, "{total}");
     assert!(total.died > SEEDS / 20 && total.slowest_ms < 1_000, "{total}");
+    assert!(total.missed > SEEDS / 10 && total.slowest_missed_ms < 1_500, "{total}");
 }
 
 #[test]

@@ -4,8 +4,10 @@
 //! key it learns nothing and is closed and counted.
 
 use super::relay::Note;
+use super::watch::is_own;
 use super::{Own, count};
 use eyrie_control::auth::{self, AuthError, Hello, Role};
+use eyrie_control::gateway::HOME;
 use eyrie_gateway::Side;
 use eyrie_gateway::frame::{TARGET_BYTES, target};
 use eyrie_tls::{Callers, prepare};
@@ -20,8 +22,10 @@ pub(super) const GREETING: Duration = Duration::from_secs(5);
 /// Listens for nodes.
 pub(super) fn nodes(listener: TcpListener, own: &Arc<Own>) -> io::Result<()> {
     accept("eyrie-nodes", listener, own, |socket, own| {
-        let (socket, cluster, to) = passenger(socket, own)?;
-        own.notes.send(Note::Passenger { socket, cluster, target: to });
+        let (socket, node, cluster, target) = passenger(socket, own)?;
+        // Who has a way to the controller's cluster always says something there.
+        let watched = (cluster == HOME && !is_own(&socket)).then_some(node);
+        own.notes.send(Note::Passenger { socket, cluster, target, watched });
         Ok(())
     })
 }
@@ -81,11 +85,12 @@ fn accept(
     Ok(())
 }
 
-/// A node proves itself and says where it wants to go: a cluster, and an address there.
+/// A node proves itself and says where it wants to go: a cluster, and an address there. Returns
+/// its number, too.
 fn passenger(
     mut socket: TcpStream,
     own: &Own,
-) -> Result<(TcpStream, u32, std::net::SocketAddr), AuthError> {
+) -> Result<(TcpStream, u32, u32, std::net::SocketAddr), AuthError> {
     let hello = |caller: &Hello| {
         let to = (caller.node, caller.epoch);
         Hello::new(Role::Gateway, &own.job, (own.cluster, own.number), to)
@@ -99,5 +104,5 @@ fn passenger(
     let mut wanted = [0; TARGET_BYTES];
     socket.read_exact(&mut wanted)?;
     let to = target(&wanted).ok_or(AuthError::Malformed)?;
-    Ok((socket, cluster, to))
+    Ok((socket, caller.node, cluster, to))
 }

@@ -27,6 +27,8 @@ pub(super) struct Leg {
     /// Its tunnel, and its stream there.
     pub tunnel: u64,
     pub stream: u32,
+    /// The node at its other end, if that one's machine is watched.
+    pub watched: Option<u32>,
     /// A node waits to hear whether its way stands.
     pub waits: bool,
     pub readable: bool,
@@ -39,7 +41,8 @@ impl Leg {
     pub fn new(socket: TcpStream, tunnel: u64, stream: u32, waits: bool) -> Leg {
         let (readable, writable) = (true, true);
         let (read_over, write_over) = (false, false);
-        Leg { socket, tunnel, stream, waits, readable, writable, read_over, write_over }
+        let watched = None;
+        Leg { socket, tunnel, stream, watched, waits, readable, writable, read_over, write_over }
     }
 
     /// Tells the node that its way stands, or why there is none.

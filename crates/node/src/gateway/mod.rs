@@ -15,11 +15,15 @@ mod relay;
 #[cfg(test)]
 mod tests;
 mod tunnel;
+mod watch;
 
 use crate::told::{Told, ToldError};
 use crate::way::source_address;
 use eyrie_control::auth::Key;
-use eyrie_control::gateway::{Begin, Carried, FromGateway, MARK, Ports, Silence, ToGateway};
+use eyrie_control::gateway::{
+    Begin, Carried, FromGateway, MARK, Missed, Ports, Silence, ToGateway,
+};
+use eyrie_protocol::patience::TICK_MS;
 use eyrie_tls::Secret;
 use relay::{Note, Notes, Relay};
 use std::io::{self, Write};
@@ -28,8 +32,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often it says that it is there, or what was carried, if that has changed.
-const TELLING: Duration = Duration::from_millis(200);
+/// How often it is looked at nodes' machines, and whether the relay gets on.
+const LOOK: Duration = Duration::from_millis(TICK_MS);
+/// Every so many times it says that it is there, or what was carried, if that has changed.
+const TELLING: u32 = 2;
 /// After so many times without a word of the controller, which beats each second, it is cut off:
 /// another gateway has long been started elsewhere.
 const CUT_OFF: u32 = 300;
@@ -76,11 +82,17 @@ struct Own {
     heard: AtomicU64,
     /// With whom there is silence.
     silent: Mutex<Silence>,
+    /// Nodes whose machines give no sign.
+    missed: Mutex<Vec<Missed>>,
 }
 
 impl Own {
     fn silent(&self) -> std::sync::MutexGuard<'_, Silence> {
         self.silent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn missed(&self) -> std::sync::MutexGuard<'_, Vec<Missed>> {
+        self.missed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -169,6 +181,7 @@ fn open(begin: Begin) -> Result<(Arc<Own>, SocketAddr, SocketAddr), GatewayError
         turns: AtomicU64::new(0),
         heard: AtomicU64::new(0),
         silent: Mutex::default(),
+        missed: Mutex::default(),
     });
     // Before anybody is heard.
     own.notes.send(Note::Silence(begin.silence));
@@ -262,12 +275,18 @@ fn report(own: &Arc<Own>) -> io::Result<()> {
         let (mut told, mut silent) = (Carried::default(), Silence::default());
         let (mut turns, mut heard, mut quiet) = (0, 0, 0);
         loop {
-            own.notes.send(Note::Turn);
-            std::thread::sleep(TELLING);
+            for _ in 0..TELLING {
+                own.notes.send(Note::Turn);
+                std::thread::sleep(LOOK);
+            }
             let (now, turned) = (own.counts.now(), own.turns.load(Ordering::Relaxed));
             if std::mem::replace(&mut turns, turned) != turned {
                 let changed = std::mem::replace(&mut told, now) != now;
                 tell(&if changed { FromGateway::Carried(now) } else { FromGateway::Beat });
+                let missed = own.missed().clone();
+                if !missed.is_empty() {
+                    tell(&FromGateway::Missed(missed));
+                }
                 let now = own.silent().clone();
                 if now != silent {
                     silent = now;

@@ -5,8 +5,10 @@
 
 use super::leg::{Leg, Turn};
 use super::tunnel::{End, Tunnel};
+use super::watch::{Signs, Watch, Whose, note};
 use super::{Own, count};
-use eyrie_control::gateway::Silence;
+use crate::sign;
+use eyrie_control::gateway::{HOME, Silence};
 use eyrie_gateway::{Event, Reason, Refusal, Side};
 use eyrie_tls::Stream;
 use rustix::buffer::spare_capacity;
@@ -30,8 +32,8 @@ const WAKE: u64 = 0;
 pub(super) enum Note {
     /// A connection to another gateway. Who made it waits until `hold` is dropped.
     Tunnel { cluster: u32, stream: Box<Stream>, side: Side, hold: Option<Sender<()>> },
-    /// A node that wants to go there.
-    Passenger { socket: TcpStream, cluster: u32, target: SocketAddr },
+    /// A node that wants to go there; its number, if its machine is to be watched.
+    Passenger { socket: TcpStream, cluster: u32, target: SocketAddr, watched: Option<u32> },
     /// A node that the other end wanted, or not.
     Reached { tunnel: u64, stream: u32, socket: io::Result<TcpStream> },
     /// Is it still getting on?
@@ -68,6 +70,7 @@ pub(super) struct Relay {
     buffer: Vec<u8>,
     /// Those that are asked to be silent.
     silence: Silence,
+    watch: Watch,
 }
 
 impl Relay {
@@ -88,6 +91,7 @@ impl Relay {
             queued: BTreeSet::new(),
             buffer: vec![0; BUFFER_BYTES],
             silence: Silence::default(),
+            watch: Watch::new(),
         };
         Ok((relay, notes_to))
     }
@@ -177,16 +181,34 @@ impl Relay {
                     Err(error) => tracing::warn!(cluster, %error, "a connection is not used"),
                 }
             }
-            Note::Passenger { socket, cluster, target } => {
+            Note::Passenger { socket, cluster, target, watched } => {
                 if let Err(error) = socket.set_nonblocking(true) {
                     return tracing::warn!(%error, "a node's connection is not used");
                 }
-                self.depart(socket, cluster, target, own);
+                self.depart((socket, watched), cluster, target, own);
             }
-            Note::Turn => count(&own.turns),
+            Note::Turn => {
+                let signs = self.signs();
+                *own.missed() = self.watch.look(&signs);
+                count(&own.turns);
+            }
             Note::Silence(silence) => self.ask_for_silence(silence),
             Note::Reached { tunnel, stream, socket } => self.arrived(tunnel, stream, socket, own),
         }
+    }
+
+    /// What the kernel tells of the machines that are watched.
+    fn signs(&self) -> Signs {
+        let mut signs = Signs::new();
+        for leg in self.legs.values() {
+            if let Some(node) = leg.watched {
+                note(&mut signs, Whose::Node(node), sign::of(&leg.socket));
+            }
+        }
+        for tunnel in self.tunnels.values().filter(|tunnel| tunnel.cluster == HOME) {
+            note(&mut signs, Whose::Home, sign::of(tunnel.socket()));
+        }
+        signs
     }
 
     /// From now on these are to be silent, and no others.
@@ -217,7 +239,13 @@ impl Relay {
     }
 
     /// Opens a stream for a node: over the connection that has the fewest.
-    fn depart(&mut self, socket: TcpStream, cluster: u32, target: SocketAddr, own: &Own) {
+    fn depart(
+        &mut self,
+        (socket, watched): (TcpStream, Option<u32>),
+        cluster: u32,
+        target: SocketAddr,
+        own: &Own,
+    ) {
         let there = self.tunnels.iter_mut().filter(|(_, t)| t.cluster == cluster);
         let best = there.min_by_key(|(_, t)| t.mux.streams()).map(|(number, t)| (*number, t));
         let opened = match best {
@@ -229,7 +257,11 @@ impl Relay {
             },
         };
         match opened {
-            Ok((tunnel, stream)) => self.add_leg(Leg::new(socket, tunnel, stream, true), own),
+            Ok((tunnel, stream)) => {
+                let mut leg = Leg::new(socket, tunnel, stream, true);
+                leg.watched = watched;
+                self.add_leg(leg, own);
+            }
             Err(reason) => Leg::new(socket, 0, 0, true).answer(Some(reason)),
         }
     }

@@ -2,15 +2,20 @@
 //! when the gateway of their cluster is there, and when a connection ends, as a gateway has died,
 //! the node is awaited.
 //!
+//! A gateway also says whose machine gives no sign: the controller's own kernel sees no further
+//! than the next gateway.
+//!
 //! Kept true: such a node is lost no later, after it was last heard of, than it would be for its
 //! silence (`patience::HELD_MS`), and never after it was declared lost; one whose process is known
-//! to have ended is not awaited.
+//! to have ended is not awaited. What a gateway says of a node counts when this controller has not
+//! heard of that one for as long, and of its own cluster's nodes only.
 
 use super::grow::start_daemon;
 use super::nodes::State;
 use super::{Job, Msg, Node};
-use eyrie_control::gateway::{Door, HOME, ToGateway};
+use eyrie_control::gateway::{Door, HOME, Missed, ToGateway};
 use eyrie_control::node::Peer;
+use eyrie_protocol::machine::is_missed;
 use eyrie_protocol::patience::hold_ms;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -32,6 +37,26 @@ impl Job {
             let _ = tell.send(Msg::HoldOver { node, epoch, line, why });
         });
         self.nodes[node as usize].away = Some(line);
+    }
+
+    /// The gateway of a cluster has no sign of these nodes' machines.
+    pub(super) fn machines_missed(&mut self, cluster: u32, missed: &[Missed]) {
+        for Missed { node, silent_ms } in missed.iter().copied() {
+            let clusters = &self.spec.clusters;
+            let own = clusters.is_behind(node) && clusters.of(node) == cluster;
+            let Some(n) = self.nodes.get(node as usize).filter(|n| own && n.state != State::Lost)
+            else {
+                continue;
+            };
+            let epoch = n.called();
+            if n.quiet_ms().is_some_and(is_missed) {
+                let why = format!(
+                    "nothing was heard of it, nor of its machine by its gateway, for {:.1} s",
+                    silent_ms as f64 / 1e3
+                );
+                self.node_gone(node, epoch, &why);
+            }
+        }
     }
 
     /// A node had time enough to come back through another gateway.

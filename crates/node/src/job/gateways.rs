@@ -220,6 +220,7 @@ impl Job {
                 self.tell_clusters();
                 self.start_behind(cluster);
             }
+            Heard::Said(FromGateway::Missed(missed)) => self.machines_missed(cluster, &missed),
             Heard::Said(FromGateway::Silent(silence)) => self.gateway_silent(cluster, silence),
             Heard::Said(FromGateway::Failed(why)) => {
                 self.tell_failed(cluster, &why);

@@ -2,6 +2,7 @@
 
 use super::journal::NodeBooks;
 use super::{Job, Msg};
+use crate::clock::Moment;
 use crate::crew::{Daemon, Wired};
 use crate::guest::Guest;
 use crate::membership::Member;
@@ -9,7 +10,7 @@ use crate::monitor;
 use crate::recovery::Input;
 use eyrie_control::node::{FromNode, NodeLook, Peer, Said, ToNode};
 use eyrie_control::{EventKind, NodeMsg};
-use eyrie_protocol::patience::{HELD_MS, LEAST_MS, clear_by, rounded};
+use eyrie_protocol::patience::{HELD_MS, LEAST_MS, clear_after, rounded};
 use eyrie_protocol::session::{Numbered, Session};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
@@ -64,10 +65,20 @@ pub struct Node {
     met: bool,
     /// The connection since whose end it is awaited.
     pub(super) away: Option<u64>,
+    /// Of connections before that, through gateways.
+    before: Option<Before>,
     /// What the journal has of the session: taken, and confirmed by the node.
     journaled: (u64, u64),
     /// The last message of its that is taken for good, and the last order that may be sent.
     durable: (u64, u64),
+}
+
+/// What was heard on a connection through gateways that is over.
+#[derive(Clone, Copy)]
+struct Before {
+    ended: Moment,
+    /// How long before that the last stamp was.
+    stamped_ms: Option<u64>,
 }
 
 impl Node {
@@ -112,6 +123,7 @@ impl Node {
             granted: LEAST_MS,
             met: false,
             away: None,
+            before: None,
             journaled: (0, 0),
             durable: (0, 0),
         }
@@ -261,10 +273,26 @@ impl Node {
 
     /// How long after a cut its daemon has ended for sure, also by what another controller granted.
     pub(super) fn cut_off(&self) -> Duration {
+        let before_ms = self.stamped_before();
         Duration::from_millis(match &self.line {
-            Line::There(wired) => wired.limits.clear(self.granted),
-            _ => clear_by(self.granted),
+            Line::There(wired) => wired.limits.clear(self.granted, before_ms),
+            _ => clear_after(self.granted, before_ms),
         })
+    }
+
+    /// How long ago it gave its last stamp on a connection that is over, from which its time goes
+    /// on.
+    fn stamped_before(&self) -> Option<u64> {
+        let Before { ended, stamped_ms } = self.before?;
+        Some(stamped_ms?.saturating_add(ended.elapsed().as_millis() as u64))
+    }
+
+    /// For how long nothing was heard of it, if it has a connection.
+    pub(super) fn quiet_ms(&self) -> Option<u64> {
+        match &self.line {
+            Line::There(wired) => Some(wired.limits.quiet()),
+            Line::Here(_) | Line::None => None,
+        }
     }
 
     /// It is heard of: what may be granted to it is written down.
@@ -305,9 +333,12 @@ impl Node {
 
     /// Its connection is over, and it may come back. Returns for how long nothing was heard of it.
     pub(super) fn parts(&mut self) -> u64 {
+        let stamped_before = self.stamped_before();
         match std::mem::replace(&mut self.line, Line::None) {
             Line::There(wired) => {
                 let _ = wired.stream.shutdown(Shutdown::Both);
+                let stamped_ms = wired.limits.stamped_ago().or(stamped_before);
+                self.before = Some(Before { ended: Moment::now(), stamped_ms });
                 wired.limits.silent()
             }
             Line::Here(_) | Line::None => 0,
@@ -438,6 +469,8 @@ impl Job {
             frame.heard = heard;
             wired.sender.send(frame);
         }
+        // From now on its stamps come back.
+        wired.limits.take();
         n.line = Line::There(wired);
         (n.met, n.away) = (true, None);
         let joined = n.state == State::Live;

@@ -4,8 +4,10 @@
 //! Modelled: machines that die, or sleep with all that runs on them; daemons that are ten times as
 //! slow, or stopped, on machines that are well; ways that are cut for a while or for good, in one
 //! direction or both; a controller that is stopped, asleep, or cut off from everybody; what TCP
-//! makes of that. Each end has a clock of its own, which began at another time.
+//! makes of that. Each end has a clock of its own, which began at another time. Then the same
+//! behind a gateway (`gate`), which is the one that sees the machines.
 
+mod gate;
 mod net;
 mod world;
 
@@ -26,10 +28,14 @@ pub enum Mistake {
     WallClock,
     /// Only the silence of daemons counts.
     SignsUnused,
+    /// A gateway does not ask whether it is cut off itself.
+    GateIsRight,
+    /// What a gateway says of a node counts, whatever the controller has heard of that one.
+    WordIsEnough,
 }
 
 impl Mistake {
-    pub const ALL: [Mistake; 7] = [
+    pub const ALL: [Mistake; 9] = [
         Mistake::StoppedIsGone,
         Mistake::UndueCounts,
         Mistake::AloneIsRight,
@@ -37,6 +43,8 @@ impl Mistake {
         Mistake::GoneIsEnded,
         Mistake::WallClock,
         Mistake::SignsUnused,
+        Mistake::GateIsRight,
+        Mistake::WordIsEnough,
     ];
 }
 
@@ -55,6 +63,9 @@ pub struct Report {
     pub slowest_ms: u64,
     /// Nodes that were slow, stopped, asleep or cut off, and were not given up.
     pub borne: u64,
+    /// Nodes given up by their gateway's word, and the longest until one was that died alone.
+    pub missed: u64,
+    pub slowest_missed_ms: u64,
 }
 
 impl Report {
@@ -66,22 +77,28 @@ impl Report {
         self.died += other.died;
         self.slowest_ms = self.slowest_ms.max(other.slowest_ms);
         self.borne += other.borne;
+        self.missed += other.missed;
+        self.slowest_missed_ms = self.slowest_missed_ms.max(other.slowest_missed_ms);
     }
 }
 
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Report { beats, gone, silent, gave_up, died, slowest_ms, borne } = self;
+        let Report { beats, gone, silent, gave_up, died, slowest_ms, borne, .. } = self;
+        let Report { missed, slowest_missed_ms, .. } = self;
         write!(
             f,
             "{beats} beats, {gone} nodes given up for their machines, {silent} for their daemons, \
              {gave_up} gave up, {borne} in trouble and not lost, {died} died alone and were missed \
-             within {slowest_ms} ms"
+             within {slowest_ms} ms; {missed} by their gateway's word, alone within \
+             {slowest_missed_ms} ms"
         )
     }
 }
 
 /// Runs the simulation of a seed.
 pub fn run(seed: u64, mistake: Option<Mistake>, trace: bool) -> Result<Report, String> {
-    world::World::new(seed, mistake, trace).run()
+    let mut report = world::World::new(seed, mistake, trace).run()?;
+    report.add(&gate::World::new(seed, mistake, trace).run()?);
+    Ok(report)
 }
