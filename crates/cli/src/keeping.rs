@@ -35,9 +35,9 @@ pub struct Keeping {
     #[arg(long, value_name = "MBIT")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub rebuild_rate: Option<u32>,
-    /// How often nodes read all that they have of the vault, slowly (32 MiB a second each, or
-    /// --vault-rate if that is less), and make anew from parity what is damaged (seconds, or with
-    /// unit); 0: only for `eyrie vault scrub JOB` [default: 24h]
+    /// How often nodes read all that they have of the vault, and their images, slowly (32 MiB a
+    /// second each, or --vault-rate if that is less), and make anew from parity or another copy
+    /// what is damaged (seconds, or with unit); 0: only for `eyrie vault scrub JOB` [default: 24h]
     #[arg(long, value_name = "SECS", value_parser = parse_millis)]
     pub scrub_every: Option<u64>,
 }
@@ -66,8 +66,10 @@ impl Keeping {
     }
 
     /// Refuses what has nothing to work on.
-    pub fn check(&self, has_parity: bool) -> anyhow::Result<()> {
+    pub fn check(&self, has_parity: bool, nodes: u32) -> anyhow::Result<()> {
         match self.given() {
+            // Images lie on the nodes of any job.
+            Some("--scrub-every") if nodes > 0 => Ok(()),
             Some(option) if !has_parity => {
                 Err(anyhow!("{option} is for a vault with parity: give --vault rs:K+M or xor:K"))
             }

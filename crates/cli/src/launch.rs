@@ -219,7 +219,7 @@ fn policy(asked: Option<CkptPolicy>, vault: Scheme) -> CheckpointPolicy {
 /// Refuses a vault that the job's nodes cannot make, or that nothing would be put into.
 pub fn check_vault(run: &Run, nodes: u32) -> Result<(), Failure> {
     let parity = run.vault.is_some_and(has_parity);
-    run.keeping.check(parity).map_err(|e| Failure::new(USAGE, e))?;
+    run.keeping.check(parity, nodes).map_err(|e| Failure::new(USAGE, e))?;
     let Some(vault) = run.vault else { return Ok(()) };
     let (least, there) = (vault.least(), nodes.saturating_add(run.spares.unwrap_or(0)) as usize);
     let text = if run.ft == FtMode::None {

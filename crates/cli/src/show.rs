@@ -323,11 +323,13 @@ fn vault(job: &JobStatus) -> String {
 /// How sound what nodes have of it was found.
 fn scrub(scrub: &VaultScrub, now_unix_ms: u64) -> String {
     let VaultScrub { sound, damaged, repaired, lost, .. } = scrub;
+    let VaultScrub { images_sound, images_damaged, images_repaired, .. } = scrub;
     let mut text = match scrub.ended_unix_ms {
         None => String::from("; not scrubbed yet"),
         Some(at) => format!(
             "; scrubbed {} ago in {}: {sound} chunks sound, {damaged} damaged, {repaired} \
-             repaired, {lost} lost",
+             repaired, {lost} lost; {images_sound} images sound, {images_damaged} damaged, \
+             {images_repaired} repaired",
             millis(now_unix_ms.saturating_sub(at) as f64),
             millis(scrub.took_ms as f64)
         ),

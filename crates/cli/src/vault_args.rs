@@ -27,9 +27,9 @@ pub struct Vault {
 pub enum Action {
     /// List generations, what can be had of each, and their objects
     Ls(Ls),
-    /// Read everything, and say what is damaged; nothing is changed
+    /// Read everything (of a job also its images), and say what is damaged; nothing is changed
     Verify(Look),
-    /// Read everything, and make anew from parity what is damaged
+    /// Read everything, and make anew from parity, or another copy, what is damaged
     Scrub(Mend),
     /// As scrub; empty folders take the places of members that are missing
     Repair(Mend),

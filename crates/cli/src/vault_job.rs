@@ -9,7 +9,7 @@ use crate::show;
 use crate::vault::{Held, Listing};
 use crate::vault_args::{Look, Ls};
 use anyhow::{Context, anyhow};
-use eyrie_control::vault::{Checked, Kept};
+use eyrie_control::vault::{Checked, Condition, Inspected, Kept};
 use eyrie_control::{ClientMsg, NodeMsg};
 use eyrie_node::home::{self, JobEntry};
 use eyrie_terminal::{FAILED, Failure, print};
@@ -79,19 +79,93 @@ pub fn ls(job: &JobEntry, args: &Ls) -> Result<i32, Failure> {
     Ok(0)
 }
 
+/// What was found of the files of images: of each image, on each of its nodes.
+#[derive(Default)]
+struct Images {
+    sound: u64,
+    repaired: u64,
+    /// Damaged, and not made anew.
+    left: u64,
+    /// Of those that are not sound.
+    lines: Vec<String>,
+    members: Vec<Value>,
+    unread: Vec<String>,
+}
+
+impl Images {
+    fn add(&mut self, found: Inspected) {
+        let Inspected { node, rank, generation, condition } = found;
+        let name = format!("checkpoint {generation} of rank {rank} on node {node}");
+        let (state, why) = match condition {
+            Condition::Sound => {
+                self.sound += 1;
+                ("sound", None)
+            }
+            Condition::Repaired(why) => {
+                self.repaired += 1;
+                self.lines.push(format!("{name} was made anew: {why}\n"));
+                ("repaired", Some(why))
+            }
+            Condition::Damaged(why) => {
+                self.left += 1;
+                self.lines.push(format!("{name} is damaged: {why}\n"));
+                ("damaged", Some(why))
+            }
+            Condition::Unread(why) => {
+                self.unread.push(format!("{name}: {why}"));
+                ("unread", Some(why))
+            }
+        };
+        self.members.push(json!({
+            "node": node, "rank": rank, "generation": generation, "state": state, "why": why,
+        }));
+    }
+
+    /// An error if some are damaged.
+    fn all_sound(&self, write: bool) -> Result<(), Failure> {
+        let hint = match (self.left, write) {
+            (0, _) => return Ok(()),
+            (_, true) => {
+                "they are not used any more; the next checkpoints of their ranks need nothing of \
+                 them"
+            }
+            (_, false) => "see `eyrie vault scrub`",
+        };
+        Err(Failure::new(FAILED, anyhow!("{} images are damaged; {hint}", self.left)))
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "sound": self.sound, "damaged": self.left + self.repaired, "repaired": self.repaired,
+            "members": self.members,
+        })
+    }
+
+    fn text(&self) -> String {
+        let Images { sound, repaired, left, lines, .. } = self;
+        format!(
+            "{}{sound} images are sound, {} damaged; {repaired} repaired\n",
+            lines.concat(),
+            left + repaired
+        )
+    }
+}
+
 /// `write`: what is damaged is made anew.
 pub fn mend(job: &JobEntry, look: &Look, write: bool, rate: u64) -> Result<i32, Failure> {
     let head = ["GENERATION", "NODE", "SOUND", "DAMAGED", "REPAIRED", "LOST"];
     let mut rows = vec![head.map(String::from).to_vec()];
     let (mut total, mut unchecked) = (Mended::default(), Vec::new());
     let mut members: Vec<Value> = Vec::new();
-    let mut all: Vec<Checked> = Vec::new();
+    let (mut all, mut images): (Vec<Checked>, Images) = (Vec::new(), Images::default());
     for message in ask(job, &ClientMsg::Scrub { write, rate })? {
-        let NodeMsg::Checked(checked) = message else {
-            return Err(anyhow!("unexpected answer: {message:?}").into());
-        };
-        all.push(checked);
+        match message {
+            NodeMsg::Checked(checked) => all.push(checked),
+            NodeMsg::Inspected(inspected) => images.add(inspected),
+            other => return Err(anyhow!("unexpected answer: {other:?}").into()),
+        }
     }
+    unchecked.append(&mut images.unread);
     all.sort_by_key(|checked| (checked.generation, checked.node));
     for Checked { generation, node, result } in all {
         match result {
@@ -115,15 +189,16 @@ pub fn mend(job: &JobEntry, look: &Look, write: bool, rate: u64) -> Result<i32, 
     if look.json {
         let all = json!({
             "sound": sound, "damaged": damaged, "repaired": repaired, "lost": lost,
-            "members": members,
+            "members": members, "images": images.json(),
         });
         print(&(serde_json::to_string_pretty(&all)? + "\n"));
     } else {
-        print(&format!(
-            "{}{sound} chunks are sound, {damaged} damaged or missing; {repaired} repaired, \
-             {lost} lost\n",
-            show::table(&rows)
-        ));
+        let table = if rows.len() > 1 { show::table(&rows) } else { String::new() };
+        let chunks = format!(
+            "{sound} chunks are sound, {damaged} damaged or missing; {repaired} repaired, \
+             {lost} lost\n"
+        );
+        print(&(table + &images.text() + &chunks));
     }
     // What cannot be made anew for now is not lost, and not sound either.
     let left = if write { damaged.saturating_sub(repaired) } else { damaged };
@@ -136,6 +211,7 @@ pub fn mend(job: &JobEntry, look: &Look, write: bool, rate: u64) -> Result<i32, 
         };
         return Err(Failure::new(FAILED, anyhow!("{left} chunks are not sound; {hint}")));
     }
+    images.all_sound(write)?;
     match unchecked.is_empty() {
         true => Ok(0),
         false => {

@@ -10,7 +10,7 @@ use crate::gateway::{Clusters, Outer};
 use crate::ha::Ha;
 use crate::status::JobStatus;
 use crate::transport::Transport;
-use crate::vault::{Checked, Kept};
+use crate::vault::{Checked, Inspected, Kept};
 use eyrie_vault::Scheme;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -370,7 +370,7 @@ pub enum ClientMsg {
     Vault,
     /// Have the nodes read all that they have of them, at most so many bytes a second each (0:
     /// any), and make anew what is damaged if `write`; answered by `Checked` for each generation
-    /// and node, then `Done`.
+    /// and node and `Inspected` for each image and node, then `Done`.
     Scrub {
         write: bool,
         rate: u64,
@@ -438,6 +438,7 @@ pub enum NodeMsg {
     },
     InVault(Box<Kept>),
     Checked(Checked),
+    Inspected(Inspected),
 }
 
 /// A step of a node on its way out of the job.

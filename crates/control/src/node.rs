@@ -9,7 +9,7 @@ use crate::depot::Delivered;
 use crate::far::{End, Joint, Rejoin, Rejoined};
 use crate::message::{JobSpec, Stream};
 use crate::meta::Meta;
-use crate::vault::{VaultOrder, VaultStep, Vaulted};
+use crate::vault::{Inspection, Report, VaultOrder, VaultStep, Vaulted};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
@@ -266,6 +266,8 @@ pub enum ToNode {
     Halt { turn: u64 },
     /// They go on.
     EndHalt,
+    /// `Inspected` follows for each image, unless a later pass is ordered.
+    Inspect(Inspection),
 }
 
 impl ToNode {
@@ -630,6 +632,8 @@ pub enum FromNode {
         turn: u64,
         restless: Vec<(u32, String)>,
     },
+    /// What a pass found of an image here.
+    Inspected(Report),
 }
 
 impl FromNode {

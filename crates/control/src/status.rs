@@ -37,6 +37,14 @@ pub struct VaultScrub {
     /// What was found damaged, and made anew, since the job began here.
     pub damaged_so_far: u64,
     pub repaired_so_far: u64,
+    /// Of the files of images: how many images, each on each of its nodes, the last pass found
+    /// sound or damaged, and how many of these were fetched anew.
+    #[serde(default)]
+    pub images_sound: u64,
+    #[serde(default)]
+    pub images_damaged: u64,
+    #[serde(default)]
+    pub images_repaired: u64,
 }
 
 /// A whole job at one moment.

@@ -2,6 +2,7 @@
 //!
 //! Kept true: what concerns a generation bears its number, so that what is late is known as such.
 
+use crate::node::Fetch;
 use eyrie_vault::layout::Place;
 use eyrie_vault::record::{Commit, Summary};
 use eyrie_vault::vault::Mended;
@@ -132,6 +133,56 @@ pub struct Kept {
     pub lost: Vec<u32>,
     /// The files of images that are needed of it: rank, generation, and the node that stored it.
     pub files: Vec<(u32, u32, u32)>,
+}
+
+/// An image that a node is to look into, and where another copy is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inspect {
+    pub rank: u32,
+    pub generation: u32,
+    pub fetch: Fetch,
+}
+
+/// Read the files of these images, at most so many bytes a second (0: any), and fetch anew what is
+/// damaged if `write`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inspection {
+    pub pass: u64,
+    pub images: Vec<Inspect>,
+    pub write: bool,
+    pub rate: u64,
+}
+
+/// How a pass found the files of an image, or left them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Condition {
+    Sound,
+    /// It was damaged, as this says, and was fetched anew.
+    Repaired(String),
+    /// It is damaged, as this says, and, if that was to be repaired, not here any more.
+    Damaged(String),
+    /// It could not be read now.
+    Unread(String),
+}
+
+/// The same as a node tells it of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    pub pass: u64,
+    pub rank: u32,
+    pub generation: u32,
+    /// It was to be repaired.
+    pub write: bool,
+    pub condition: Condition,
+}
+
+/// What a pass found of one image on one node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inspected {
+    pub node: u32,
+    pub rank: u32,
+    pub generation: u32,
+    pub condition: Condition,
 }
 
 /// What a pass found of one generation on one node.

@@ -7,6 +7,7 @@ use crate::error::ImageError;
 use crate::format::Extent;
 use crate::frame::Part;
 use crate::parallel;
+use std::io;
 use std::ops::Range;
 
 /// Part of a block that belongs in one place.
@@ -84,14 +85,18 @@ impl Wants {
 /// Holds against their checksums all blocks of the first file and those of the others that are
 /// needed.
 pub fn verify(parts: &[Part], wants: &Wants) -> Result<(), ImageError> {
-    verify_others(parts, wants, |_| false)
+    verify_others(parts, wants, |_| false, &|_| Ok(()))
 }
+
+/// Is told how many bytes are about to be read, and may take its time; an error ends it.
+pub type Pace<'a> = &'a (dyn Fn(u64) -> io::Result<()> + Sync);
 
 /// The same without the parts that are known to be right.
 pub fn verify_others(
     parts: &[Part],
     wants: &Wants,
     known: impl Fn(usize) -> bool,
+    pace: Pace<'_>,
 ) -> Result<(), ImageError> {
     let own = if known(0) { 0 } else { parts[0].blocks().len() };
     let others: Vec<(usize, usize)> = wants
@@ -103,6 +108,8 @@ pub fn verify_others(
     let threads = parallel::threads_that_wait();
     parallel::for_each(threads, own + others.len(), Buffer::default, |buffer, i| {
         let (part, block) = if i < own { (0, i) } else { others[i - own] };
+        let slowed = pace(u64::from(parts[part].blocks()[block].stored));
+        slowed.map_err(|source| ImageError::Read { path: parts[part].path().into(), source })?;
         parts[part].stored(block, buffer).map(drop).map_err(|e| match part {
             0 => e,
             _ => parts[part].blame(e),

@@ -144,6 +144,17 @@ pub(crate) fn complete<E>(
     Ok(())
 }
 
+/// The images of processes that lie here of an image, whatever they say of each other.
+pub(crate) fn lying(images: &Path, rank: u32, generation: u32) -> Vec<PathBuf> {
+    let its = |name: &OsStr| {
+        let named = parse_os(name)?;
+        let same = (named.rank, named.generation) == (rank, generation);
+        (same && named.part != Part::Log).then_some(())
+    };
+    let entries = std::fs::read_dir(images).into_iter().flatten().flatten();
+    entries.filter(|e| its(&e.file_name()).is_some()).map(|e| e.path()).collect()
+}
+
 /// Removes images.
 pub(crate) fn remove(images: &Path, rank: u32, generations: &[u32]) {
     for generation in generations {

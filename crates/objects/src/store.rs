@@ -29,7 +29,7 @@ const MOST_PAGES: usize = 100;
 const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(250);
 const CONNECT: Duration = Duration::from_secs(10);
-/// Longest silence.
+/// Longest silence, also in the middle of an object.
 const SILENCE: Duration = Duration::from_secs(60);
 /// How long a signature is good.
 const SIGNED: Duration = Duration::from_secs(3600);
@@ -59,6 +59,18 @@ fn part_bytes(length: u64) -> u64 {
     length.div_ceil(MOST_PARTS).max(PART_BYTES)
 }
 
+/// Who calls, and takes a connection on which nothing moves for so long for one that broke.
+fn agent(silence: Duration) -> Agent {
+    let config = Agent::config_builder()
+        .http_status_as_error(false)
+        .timeout_resolve(Some(CONNECT))
+        .timeout_connect(Some(CONNECT))
+        .timeout_recv_response(Some(silence))
+        .timeout_per_read(Some(silence))
+        .timeout_per_write(Some(silence));
+    config.build().into()
+}
+
 impl Store {
     /// The bucket of a place, with endpoint, region and keys from the environment.
     pub fn open(place: &Place, bytes_per_s: Option<u64>) -> Result<Store, StoreError> {
@@ -79,14 +91,8 @@ impl Store {
             Some(token) => Credentials::new_with_token(key, secret, token),
             None => Credentials::new(key, secret),
         };
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            .timeout_resolve(Some(CONNECT))
-            .timeout_connect(Some(CONNECT))
-            .timeout_recv_response(Some(SILENCE))
-            .build();
-        let given_up = Vec::new();
-        Ok(Store { agent: config.into(), bucket, keys, endpoint, pace, given_up })
+        let (agent, given_up) = (agent(SILENCE), Vec::new());
+        Ok(Store { agent, bucket, keys, endpoint, pace, given_up })
     }
 
     /// Whether it answers and knows the keys, tried once: for whoever has another way.
@@ -193,10 +199,22 @@ impl Store {
     }
 
     pub fn get(&mut self, key: &str) -> Result<Vec<u8>, StoreError> {
-        let url = self.bucket.get_object(Some(&self.keys), key).sign(SIGNED);
-        let mut answer = self.call(key, http::Method::GET, &url, None)?;
-        let body = answer.body_mut().with_config().limit(MOST_BYTES);
-        body.read_to_vec().map_err(|e| self.away(&e))
+        for tries in 1.. {
+            let url = self.bucket.get_object(Some(&self.keys), key).sign(SIGNED);
+            let mut answer = self.call(key, http::Method::GET, &url, None)?;
+            let body = answer.body_mut().with_config().limit(MOST_BYTES);
+            match body.read_to_vec() {
+                Ok(bytes) => return Ok(bytes),
+                // It is short: it is fetched from its beginning.
+                Err(ureq::Error::BodyExceedsLimit(_)) => break,
+                Err(error) if tries == TRIES || self.still_wanted().is_err() => {
+                    return Err(self.away(&error));
+                }
+                Err(_) => std::thread::sleep(PAUSE * tries),
+            }
+        }
+        let longer = io::Error::other(format!("'{key}' is longer than {MOST_BYTES} bytes"));
+        Err(self.odd(&longer))
     }
 
     /// Fetches an object into a file. Returns its length.
@@ -205,6 +223,7 @@ impl Store {
         let mut file = File::create(path).map_err(failed)?;
         let (mut have, mut fruitless) = (0, 0);
         loop {
+            self.still_wanted()?;
             let from = have;
             match self.get_from(key, &mut have, path, &mut file) {
                 Ok(()) => break,

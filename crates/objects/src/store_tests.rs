@@ -8,7 +8,7 @@ fn store(endpoint: &str) -> Store {
     let url = endpoint.parse().unwrap();
     let bucket = Bucket::new(url, UrlStyle::Path, "states", "us-east-1").unwrap();
     Store {
-        agent: Agent::new_with_defaults(),
+        agent: agent(Duration::from_millis(300)),
         bucket,
         keys: Credentials::new("key", "secret"),
         endpoint: endpoint.to_string(),
@@ -48,6 +48,29 @@ fn serve(content: Vec<u8>, pieces: Vec<usize>, ranges: bool) -> (String, impl Fn
             stream.write_all(head.as_bytes()).unwrap();
             stream.write_all(&left[..piece.min(left.len())]).unwrap();
         }
+    });
+    (endpoint, move || serving.join().unwrap())
+}
+
+/// Serves one object as `serve` does with ranges, but instead of breaking off falls silent, until
+/// the caller has hung up.
+fn serve_silently(content: Vec<u8>, pieces: Vec<usize>) -> (String, impl FnOnce() -> Vec<usize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let serving = std::thread::spawn(move || {
+        let mut wanted = Vec::new();
+        for piece in pieces {
+            let (mut stream, _) = listener.accept().unwrap();
+            let from = asked(&stream);
+            wanted.push(from);
+            let status = if from > 0 { "206 Partial Content" } else { "200 OK" };
+            let left = &content[from..];
+            let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", left.len());
+            stream.write_all(head.as_bytes()).unwrap();
+            stream.write_all(&left[..piece.min(left.len())]).unwrap();
+            let _ = stream.read(&mut [0]);
+        }
+        wanted
     });
     (endpoint, move || serving.join().unwrap())
 }
@@ -95,6 +118,21 @@ fn what_breaks_off_is_gone_on_with() {
 fn a_server_that_gives_nothing_is_away() {
     let error = fetched(&[40_000, 0, 0, 0, 0], true).unwrap_err();
     assert!(matches!(error, StoreError::Away(..)), "{error}");
+}
+
+#[test]
+fn silence_in_the_middle_is_a_break() {
+    let content: Vec<u8> = (0..100_000u32).map(|n| (n % 251) as u8).collect();
+    let (endpoint, join) = serve_silently(content.clone(), vec![40_000, 0, 30_000, 100_000]);
+    let path = std::env::temp_dir().join(format!("eyrie-silent-{}", std::process::id()));
+    let got = store(&endpoint).get_file("object", &path);
+    let found = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!((got.unwrap(), found == content), (100_000, true));
+    assert_eq!(join(), [0, 40_000, 40_000, 70_000], "it goes on where it was");
+    let (endpoint, join) = serve_silently(content.clone(), vec![40_000, 100_000]);
+    assert!(store(&endpoint).get("object").unwrap() == content);
+    assert_eq!(join(), [0, 0]);
 }
 
 #[test]

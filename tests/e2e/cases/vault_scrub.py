@@ -144,12 +144,14 @@ def test_a_pass_that_was_asked_for_ends_with_its_client():
         job.ends_as("heat")
 
 
-def test_a_job_without_parity_has_nothing_to_look_into():
+def test_a_job_without_parity_has_no_generations_but_images_to_look_into():
     with Nodes("farm", 2, ["--vault", "partner"]) as job:
         job.wait_running(4)
-        for action in ("ls", "verify", "scrub"):
-            code, _, err = job.eyrie("vault", action, "last", check=False)
-            assert code == 1 and "--vault is partner" in err, err
+        code, _, err = job.eyrie("vault", "ls", "last", check=False)
+        assert code == 1 and "--vault is partner" in err, err
+        for action in ("verify", "scrub"):
+            _, text, _ = job.eyrie("vault", action, "last")
+            assert " images are sound, 0 damaged" in text, text
         code, _, err = job.eyrie("vault", "ls", "nothing-of-that-name", check=False)
         assert code == 1 and "no folder nothing-of-that-name, and no such job" in err, err
         job.ends_as("farm")

@@ -157,7 +157,8 @@ impl Agent {
             }
             Report::Over(result, mut tracker) if !stale => {
                 // One that was restored meanwhile is another process.
-                if self.proc(rank, start).is_none() {
+                let anew = std::mem::take(&mut self.rank(rank).anew);
+                if anew || self.proc(rank, start).is_none() {
                     tracker.restart();
                 }
                 self.rank(rank).tracker = Some(tracker);
@@ -280,6 +281,12 @@ impl Agent {
         if let Some(pool) = &self.pool {
             generations.iter().for_each(|g| pool.withdraw(&image_name(rank, *g)));
         }
+    }
+
+    /// No kept checkpoint needs these.
+    pub(super) fn give_up_images(&self, rank: u32, generations: &[u32]) {
+        self.inspection.without(rank, generations);
+        self.remove_images(rank, generations);
     }
 
     pub(super) fn remove_images(&self, rank: u32, generations: &[u32]) {

@@ -11,6 +11,7 @@ mod cut;
 mod death;
 mod elsewhere;
 mod halt;
+mod inspect;
 mod leave;
 mod look;
 mod network;
@@ -72,6 +73,8 @@ pub(crate) enum Msg {
     Ready { rank: u32, start: u64, from: Box<Meta> },
     /// A thread does not read the logs of the segment any more.
     LogsRead,
+    /// How a pass found an image.
+    Inspected(Box<eyrie_control::vault::Report>),
     /// An image was brought to another node, or not.
     Copied {
         rank: u32,
@@ -136,6 +139,8 @@ struct Rank {
     deaths: u64,
     /// What is known of its last image; away while a checkpoint is taken.
     tracker: Option<Box<Tracker>>,
+    /// An image that it may build on turned out to be damaged.
+    anew: bool,
     /// Generation under way.
     capturing: Option<u32>,
     /// The checkpoint thread may still touch the process, whose start this is, and its control
@@ -183,6 +188,7 @@ impl Rank {
             proc: None,
             deaths: 0,
             tracker: None,
+            anew: false,
             capturing: None,
             freezing: None,
             ahead: None,
@@ -281,6 +287,8 @@ pub(crate) struct Agent {
     /// Threads that read the logs of the segment; nothing of those is released meanwhile.
     reading_logs: u32,
     deposits: archive::Deposits,
+    /// The pass over the images here.
+    inspection: Arc<inspect::Underway>,
     trims: Vec<ToNode>,
     /// Source, receiver, position: acknowledgements for what is not written again yet.
     early: Vec<(u32, u32, u64)>,
@@ -347,6 +355,7 @@ impl Agent {
                 verify,
                 reading_logs: 0,
                 deposits: archive::Deposits::default(),
+                inspection: Arc::default(),
                 trims: Vec::new(),
                 early: Vec::new(),
                 finished: false,
@@ -389,6 +398,7 @@ impl Agent {
             ToNode::Reload { segment } => self.reload(segment),
             ToNode::Copy { rank, generations, to } => self.copy_images(rank, generations, to),
             ToNode::Vault(order) => self.order_vault(order),
+            ToNode::Inspect(order) => self.inspect(order),
             ToNode::Members { members } => self.set_members(&members),
             ToNode::Homes { homes } => self.set_homes(&homes),
             ToNode::Held { ask, ranks } => self.tell_held(ask, &ranks),
@@ -396,7 +406,7 @@ impl Agent {
             ToNode::Beat { .. } | ToNode::Dismissed => {}
             ToNode::Trim { .. } | ToNode::Release { .. } => self.give_up_logs(message),
             ToNode::Withdraw { rank, generations } => self.withdraw(rank, &generations),
-            ToNode::Remove { rank, generations } => self.remove_images(rank, &generations),
+            ToNode::Remove { rank, generations } => self.give_up_images(rank, &generations),
             ToNode::Signal { signal } => self.take_signal(signal),
             ToNode::Kill { ranks } => self.kill(&ranks),
             ToNode::Input { start, bytes } => self.take_input(start, bytes),
@@ -446,6 +456,7 @@ impl Agent {
             }
             Msg::Ready { rank, start, from } => self.start_ready(rank, start, &from),
             Msg::LogsRead => self.logs_read(),
+            Msg::Inspected(found) => self.inspected(*found),
             Msg::Copied { rank, start, generation, taken, result } => {
                 self.copied(rank, start, generation, *taken, result);
             }

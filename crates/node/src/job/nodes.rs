@@ -431,6 +431,7 @@ impl Job {
                 self.copied(node, rank, &generations, to, error);
             }
             FromNode::Vault { generation, step } => self.vault_step(node, generation, step),
+            FromNode::Inspected(report) => self.inspected(node, report),
             FromNode::Beat { .. } => self.nodes[node as usize].weigh_grant(),
             FromNode::Finished { left } => {
                 self.nodes[node as usize].finishes(left);

@@ -10,6 +10,7 @@
 //! generations; one is dropped only when no file in it is needed; what was under way when a
 //! controller died is dropped by its successor, as nobody was told of it.
 
+mod images;
 mod rebuild;
 mod scrub;
 mod told;

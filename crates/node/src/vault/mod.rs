@@ -10,6 +10,7 @@ mod remote;
 mod scrub;
 mod worker;
 
+pub(crate) use pace::Pace;
 pub(crate) use remote::Remote;
 pub(crate) use worker::{Setup, Work};
 

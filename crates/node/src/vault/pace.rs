@@ -1,4 +1,4 @@
-//! The rate at which a node sends for the vault.
+//! The rate at which a node sends for the vault, or reads what it keeps.
 //!
 //! Kept true: over any time no more leaves than the rate allows for it, and one burst.
 
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 const BURST_BYTES: u64 = 256 << 10;
 
 /// A limit.
-pub(super) struct Pace {
+pub(crate) struct Pace {
     /// Bytes a second; 0: no limit.
     rate: u64,
     /// When all that has left would have, at that rate.

@@ -1,5 +1,5 @@
-//! Passes over all that the nodes have of the vault: each reads its part, and makes anew what is
-//! damaged; unasked now and then, or because somebody asks.
+//! Passes over all that the nodes have of the vault, and the files of images there: each reads its
+//! part, and makes anew what is damaged; unasked now and then, or because somebody asks.
 //!
 //! Kept true: one pass is under way at a time; one that was asked for takes the place of one that
 //! was not, and ends with the connection of who asked; who asked hears of each generation and node
@@ -7,6 +7,7 @@
 //! found of their files, which are going, does not count.
 
 use super::Job;
+use super::images::{Counts, Images};
 use crate::job::books::unix_ms;
 use crate::membership::Member;
 use crate::outlet::Outlet;
@@ -30,7 +31,7 @@ pub(super) struct Scrubs {
     #[serde(skip)]
     count: u64,
     #[serde(skip)]
-    pass: Option<Pass>,
+    pub(super) pass: Option<Pass>,
     #[serde(skip)]
     waiting: VecDeque<Wish>,
     /// When the next one begins unasked.
@@ -52,16 +53,18 @@ struct Wish {
 /// A client: by its connection's number, and the way to it.
 type Asker = (u64, Outlet);
 
-struct Pass {
-    number: u64,
+pub(super) struct Pass {
+    pub number: u64,
     /// What is damaged is made anew.
     write: bool,
     begun_ms: u64,
     /// Generations and nodes that have not answered.
     left: BTreeSet<(u64, u32)>,
     found: Mended,
+    /// The same of the nodes' files of images.
+    pub images: Images,
     /// Who asked for it.
-    asker: Option<Asker>,
+    pub asker: Option<Asker>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -69,6 +72,7 @@ struct Last {
     ended_unix_ms: u64,
     took_ms: u64,
     found: Mended,
+    images: Counts,
 }
 
 impl Pass {
@@ -100,7 +104,11 @@ impl Job {
 
     /// Has all nodes read what they have. `Checked` follows for each, then `Done`.
     pub fn ask_scrub(&mut self, (write, rate): (bool, u64), asker: Asker) -> Result<(), String> {
-        self.has_vault()?;
+        if self.planner.is_none() {
+            return Err(String::from(
+                "the job does not run over nodes: there is nothing to look into",
+            ));
+        }
         self.vaults.scrubs.waiting.push_back(Wish { write, rate, asker });
         self.tend_scrub();
         Ok(())
@@ -145,7 +153,7 @@ impl Job {
 
     /// Goes on with the pass that is under way, or begins one.
     pub(in crate::job) fn tend_scrub(&mut self) {
-        if !self.spec.is_vaulted() || self.exit_code.is_some() {
+        if self.planner.is_none() || self.exit_code.is_some() {
             return;
         }
         self.pass_without_lost();
@@ -177,9 +185,12 @@ impl Job {
         // The next controller's are later ones.
         let number = self.reign() << 32 | self.vaults.scrubs.count;
         let (begun_ms, found) = (self.now_ms(), Mended::default());
-        let left = BTreeSet::new();
-        let mut pass = Pass { number, write, begun_ms, left, found, asker };
+        let (left, images) = (BTreeSet::new(), Images::default());
+        let mut pass = Pass { number, write, begun_ms, left, found, images, asker };
         let live = self.vault_live();
+        // Both are read at the same time.
+        let rate = if self.vaults.generations.is_empty() { rate } else { rate.div_ceil(2) };
+        pass.images = self.order_inspections(&live, number, write, rate);
         for (generation, it) in &self.vaults.generations {
             for node in it.commit.groups.iter().flatten().map(|summary| summary.node) {
                 if !self.has_part(&live, *generation, node) {
@@ -197,7 +208,7 @@ impl Job {
     }
 
     /// What was dropped, or is lost, is not waited for. The pass may be over then.
-    fn pass_without_lost(&mut self) {
+    pub(super) fn pass_without_lost(&mut self) {
         let Some(mut pass) = self.vaults.scrubs.pass.take() else { return };
         let live = self.vault_live();
         pass.left.retain(|(generation, _)| self.vaults.generations.contains_key(generation));
@@ -207,7 +218,8 @@ impl Job {
             pass.tell(generation, node, Err(String::from("the node is lost")));
         }
         pass.left = left;
-        match pass.left.is_empty() {
+        self.images_without_lost(&mut pass, &live);
+        match pass.left.is_empty() && pass.images.left.is_empty() {
             true => self.pass_over(pass),
             false => self.vaults.scrubs.pass = Some(pass),
         }
@@ -226,7 +238,8 @@ impl Job {
             scrubs.due_ms = Some(now.saturating_add(self.spec.manner.scrub_every_ms));
             scrubs.mended_unix_ms = Some(ended_unix_ms);
         }
-        scrubs.last = Some(Last { ended_unix_ms, took_ms, found: pass.found });
+        let (found, images) = (pass.found, pass.images.found);
+        scrubs.last = Some(Last { ended_unix_ms, took_ms, found, images });
     }
 
     /// A node has read what it has of a generation.
@@ -272,10 +285,9 @@ impl Job {
 
     /// What `eyrie status` tells of it.
     pub(in crate::job) fn vault_scrub(&self) -> Option<VaultScrub> {
-        if !self.spec.is_vaulted() {
-            return None;
-        }
+        self.planner.as_ref()?;
         let Scrubs { pass, last, so_far, .. } = &self.vaults.scrubs;
+        let images = last.as_ref().map(|last| last.images.clone()).unwrap_or_default();
         let found = last.as_ref().map(|last| last.found.clone()).unwrap_or_default();
         Some(VaultScrub {
             every_ms: Some(self.spec.manner.scrub_every_ms).filter(|every| *every > 0),
@@ -288,6 +300,9 @@ impl Job {
             lost: found.lost,
             damaged_so_far: so_far.damaged,
             repaired_so_far: so_far.repaired,
+            images_sound: images.sound,
+            images_damaged: images.damaged,
+            images_repaired: images.repaired,
         })
     }
 }

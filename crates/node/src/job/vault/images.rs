@@ -1,0 +1,169 @@
+//! The part of a pass that looks into images as they lie on nodes, as files.
+//!
+//! Kept true: an image is looked into on every node that is said to have it; one that is found
+//! damaged, and was not made anew there, counts there no more, also when nobody waits for that pass
+//! any more; what was given up while a node looked into it does not stay there again.
+
+use super::Job;
+use super::scrub::Pass;
+use crate::membership::Member;
+use crate::recovery::{Input, VAULT};
+use eyrie_control::node::{Fetch, ToNode};
+use eyrie_control::vault::{Condition, Inspect, Inspected, Inspection, Report};
+use eyrie_control::{EventKind, NodeMsg};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How many images were found so, each on each of its nodes.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Counts {
+    pub sound: u64,
+    pub damaged: u64,
+    pub repaired: u64,
+}
+
+/// Images of one pass.
+#[derive(Default)]
+pub(super) struct Images {
+    /// Nodes, ranks and generations of which nothing was told yet.
+    pub left: BTreeSet<(u32, u32, u32)>,
+    pub found: Counts,
+}
+
+impl Pass {
+    fn tell_image(&self, (node, rank, generation): (u32, u32, u32), condition: Condition) {
+        if let Some((_, outlet)) = &self.asker {
+            outlet.send(&NodeMsg::Inspected(Inspected { node, rank, generation, condition }));
+        }
+    }
+}
+
+impl Job {
+    /// Has these nodes look into all images that they have and that count.
+    pub(super) fn order_inspections(
+        &mut self,
+        live: &BTreeSet<Member>,
+        pass: u64,
+        write: bool,
+        rate: u64,
+    ) -> Images {
+        let mut orders: BTreeMap<u32, Vec<Inspect>> = BTreeMap::new();
+        let mut images = Images::default();
+        for rank in 0..self.size() {
+            let kept = self.ranks[rank as usize].retention.newest_first();
+            let kept: Vec<u32> = kept.map(|k| k.generation).filter(|g| *g > 0).collect();
+            for generation in kept {
+                let holders = self.planner.iter().flat_map(|p| p.holders(rank, generation));
+                let holders: BTreeSet<Member> = holders.collect();
+                for at in holders.intersection(live) {
+                    let fetch = self.inspected_from(rank, generation, *at, &holders);
+                    images.left.insert((at.node, rank, generation));
+                    orders.entry(at.node).or_default().push(Inspect { rank, generation, fetch });
+                }
+            }
+        }
+        for (node, images) in orders {
+            let order = ToNode::Inspect(Inspection { pass, images, write, rate });
+            self.nodes[node as usize].send(order);
+        }
+        images
+    }
+
+    /// Where a node finds what is damaged of an image there: in the vault, or on another node.
+    fn inspected_from(
+        &self,
+        rank: u32,
+        generation: u32,
+        at: Member,
+        holders: &BTreeSet<Member>,
+    ) -> Fetch {
+        let files = self.files_of(rank, generation);
+        let vaulted = holders.contains(&VAULT);
+        let other = holders.iter().find(|m| **m != at).map(|m| m.node);
+        let from = if vaulted { Some(VAULT.node) } else { other };
+        let vault = if vaulted { self.in_vault(rank, &files) } else { Vec::new() };
+        // Where all go back together nothing is sent again.
+        Fetch { files, from, log: self.together.is_none(), vault }
+    }
+
+    /// Nodes that are lost are not waited for, nor what was given up.
+    pub(super) fn images_without_lost(&self, pass: &mut Pass, live: &BTreeSet<Member>) {
+        for at in pass.images.left.clone() {
+            let (node, rank, generation) = at;
+            let lives = live.contains(&self.member(node));
+            if lives && self.has_image(node, rank, generation) {
+                continue;
+            }
+            pass.images.left.remove(&at);
+            if !lives {
+                pass.tell_image(at, Condition::Unread(String::from("the node is lost")));
+            }
+        }
+    }
+
+    fn has_image(&self, node: u32, rank: u32, generation: u32) -> bool {
+        let at = self.member(node);
+        self.planner.iter().any(|p| p.holders(rank, generation).any(|m| m == at))
+    }
+
+    /// A node has looked into an image.
+    pub(in crate::job) fn inspected(&mut self, node: u32, report: Report) {
+        let Report { pass: number, rank, generation, write, condition } = report;
+        let at = (node, rank, generation);
+        if rank >= self.size() {
+            return;
+        }
+        let kept = self.has_image(node, rank, generation);
+        let pass = self.vaults.scrubs.pass.as_mut().filter(|pass| pass.number == number);
+        if let Some(pass) = pass
+            && pass.images.left.remove(&at)
+            && kept
+        {
+            let found = &mut pass.images.found;
+            match &condition {
+                Condition::Sound => found.sound += 1,
+                Condition::Repaired(_) => {
+                    (found.damaged, found.repaired) = (found.damaged + 1, found.repaired + 1)
+                }
+                Condition::Damaged(_) => found.damaged += 1,
+                Condition::Unread(_) => {}
+            }
+            pass.tell_image(at, condition.clone());
+        }
+        match condition {
+            Condition::Repaired(why) if kept => self.tell_repaired(at, &why),
+            Condition::Repaired(_) => self.remove_unneeded(node, rank, generation),
+            Condition::Damaged(why) if kept && write => {
+                self.tell_refused(rank, generation, Some(node), &why);
+                let at = self.member(node);
+                self.plan(Input::ImageBad { rank, incarnation: 0, generation, at });
+            }
+            Condition::Damaged(why) if kept => {
+                tracing::warn!(rank, generation, node, "an image is damaged: {why}");
+            }
+            Condition::Unread(why) => {
+                tracing::warn!(rank, generation, node, "an image is not checked: {why}");
+            }
+            _ => {}
+        }
+        self.pass_without_lost();
+    }
+
+    fn tell_repaired(&mut self, (node, rank, generation): (u32, u32, u32), why: &str) {
+        let mut event = self.event(EventKind::Scrubbed);
+        (event.node, event.rank, event.generation) = (Some(node), Some(rank), Some(generation));
+        event.text =
+            format!("checkpoint {generation} of rank {rank} was damaged ({why}): made anew");
+        self.log_event(event);
+    }
+
+    /// An image was given up while a node fetched it anew.
+    fn remove_unneeded(&mut self, node: u32, rank: u32, generation: u32) {
+        let r = &self.ranks[rank as usize];
+        let pending = r.pending.iter().flat_map(|p| p.taken.needs.iter().copied());
+        let needed: BTreeSet<u32> = r.retention.files().into_iter().chain(pending).collect();
+        // Files that it needed may have come again with it.
+        let generations = (1..=generation).filter(|g| !needed.contains(g)).collect();
+        self.nodes[node as usize].send(ToNode::Remove { rank, generations });
+    }
+}
