@@ -77,6 +77,10 @@ impl Held {
         let first = range.start + offset / PAGE_BYTES;
         // What lies beyond its end is not known.
         let hashes = &hashes[..hashes.len().min(range.end.saturating_sub(first) as usize)];
+        // Nothing has a place behind its end, not even nothing.
+        if hashes.is_empty() {
+            return;
+        }
         match &self.store {
             Store::Memory(all) => {
                 let mut all = all.write().unwrap_or_else(PoisonError::into_inner);
@@ -118,7 +122,9 @@ impl Held {
         if let Some((range, offset)) = object {
             let first = range.start.saturating_add(offset / PAGE_BYTES);
             let there = theirs.len().min(range.end.saturating_sub(first) as usize);
-            self.read(first, &mut theirs[..there]);
+            if there > 0 {
+                self.read(first, &mut theirs[..there]);
+            }
         }
         hashes.iter().zip(theirs).map(|(ours, theirs)| *ours == theirs && theirs != UNKNOWN)
     }
@@ -194,6 +200,13 @@ mod tests {
         assert_eq!(held.place(&[8, 9], orphan_at(1)), None);
         held.note(far, &[4]);
         assert_eq!(same(&held, &[7, 8], far, &[4, 2]), [true; 2]);
+        // An object that has grown since, far behind all that is known, and one that had no pages.
+        let behind = far + 1000 * PAGE_BYTES;
+        held.note(behind, &[1]);
+        assert_eq!(same(&held, &[7, 8], behind, &[1]), [false]);
+        let empty = Held::new(folder, &[(7, 0)]);
+        empty.note(orphan_at(0) + PAGE_BYTES, &[1]);
+        assert_eq!(same(&empty, &[7], orphan_at(0) + PAGE_BYTES, &[1]), [false]);
     }
 
     #[test]
