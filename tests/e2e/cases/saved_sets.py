@@ -342,3 +342,12 @@ def test_logs_that_are_not_there_are_not_kept():
         assert code == 2 and "the job goes on with --ft coordinated" in err, (code, err)
         restart(job)
         job.ends_as("cg")
+
+
+def test_a_vault_on_too_few_nodes_is_told():
+    with Nodes("cg", 3, ["--vault", "rs:4+2"], ckpt_every=3600) as job:
+        job.wait_running(4)
+        save(job)
+        restart(job, "--nodes", "2")
+        job.ends_as("cg")
+        assert "rs:4+2 needs 3 nodes at least, and there are 2" in job.stderr(), job.stderr()
