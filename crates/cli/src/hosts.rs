@@ -137,16 +137,17 @@ fn entries(wish: &Wish<'_>) -> anyhow::Result<Option<(Vec<Entry>, bool)>> {
     }
 }
 
-/// An option that says something of nodes, where there is but one.
-pub fn pointless(run: &Run) -> Option<&'static str> {
+/// An option that says something of nodes, where there is but one. `joins`: of its processes
+/// some may be reached, though.
+pub fn pointless(run: &Run, joins: bool) -> Option<&'static str> {
     let options = [
         ("--map", run.map.is_some()),
         ("--spares", run.spares.is_some()),
         ("--log-replicas", run.log_replicas.is_some()),
         ("--vault", run.vault.is_some()),
         ("--prefix", run.reach.prefix.is_some()),
-        ("--address", run.reach.address.is_some()),
-        ("--join-limit", run.reach.join_limit.is_some()),
+        ("--address", !joins && run.reach.address.is_some()),
+        ("--join-limit", !joins && run.reach.join_limit.is_some()),
         ("--oversubscribe", run.reach.oversubscribe),
         ("--save-every", run.save_every.is_some()),
         ("--encrypt-at-rest", run.at_rest.encrypt_at_rest),

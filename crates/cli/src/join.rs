@@ -7,9 +7,11 @@
 //! Kept true: an error of the first process before the others know it ends them without a word.
 
 use crate::args::{FtMode, Run};
+use crate::checks::{self, Way};
 use crate::console;
 use crate::hosts;
 use crate::launch;
+use crate::standby;
 use anyhow::{Context, anyhow};
 use eyrie_control::message::{Host, Hosts};
 use eyrie_control::pmi::{Pmi, PmiError};
@@ -89,13 +91,14 @@ fn refuse(run: &Run) -> Result<(), Failure> {
         ("--netns", run.netns),
     ];
     let given = options.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
-    match given.or_else(|| run.wide.given()) {
-        None => Ok(()),
-        Some(name) => {
-            let text = format!("{name} is for eyrie run: here the launcher says where ranks are");
-            Err(Failure::new(USAGE, anyhow!(text)))
+    let text = match given.or_else(|| run.wide.given()) {
+        Some(name) => format!("{name} is for eyrie run: here the launcher says where ranks are"),
+        None if run.controller_limit.is_some_and(|limit| limit > 0) => {
+            String::from("--controller-limit is for eyrie run: here nodes end with the controller")
         }
-    }
+        None => return Ok(()),
+    };
+    Err(Failure::new(USAGE, anyhow!(text)))
 }
 
 fn launched() -> anyhow::Result<Launched> {
@@ -159,10 +162,12 @@ struct Prepared {
 }
 
 fn prepare(run: &Run, size: u32) -> Result<Prepared, Failure> {
-    launch::check_vault(run, u32::MAX)?;
-    launch::check_saving(run)?;
+    checks::anywhere(run)?;
+    // Refuses what belongs to it: it itself is refused above.
+    standby::wanted(run, false)?;
     let program = launch::program_elsewhere(&run.command)?;
     let spec = launch::describe(run, size, &program);
+    launch::check_store(&spec)?;
     let binary = launch::own_binary(spec.ft)?;
     let addresses = hosts::own_addresses(run.reach.address.as_deref())?;
     let folder = home::create(&home::home()?)?;
@@ -199,7 +204,9 @@ fn gather_and_run(run: &Run, prepared: Prepared, card: Card) -> Result<i32, Fail
     let tell = |text: String| eyrie_terminal::say(crate::NAME, &text);
     let mut seats = board.gather(spec.size, limit, tell).map_err(|e| Failure::new(FAILED, e))?;
     let plan = plan(seats.iter().map(|s| s.card.host.as_str()));
-    let waiting = match plan.hosts.len() {
+    let nodes = plan.hosts.len() as u32;
+    checks::over(run, if nodes > 1 { nodes } else { 0 }, Way::Join)?;
+    let waiting = match nodes {
         1 => {
             board::widen(seats.iter().map(|s| &s.card));
             None

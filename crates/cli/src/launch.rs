@@ -6,6 +6,7 @@
 use crate::args::{
     BindMode, CkptDedup, CkptFreeze, CkptMode, CkptPolicy, FtMode, MapMode, Node, Run, Verify,
 };
+use crate::checks::{self, Way};
 use crate::clusters;
 use crate::console::{self, Console};
 use crate::grace::grace_ms;
@@ -60,7 +61,7 @@ const LEAST_LOG_BYTES: u64 = 16 << 20;
 pub fn run(run: &Run) -> Result<i32, Failure> {
     let map = if run.map == Some(MapMode::Cyclic) { Map::Cyclic } else { Map::Block };
     let file = RankFile::of(run).map_err(|e| Failure::new(USAGE, e))?;
-    check_routers(run).map_err(|e| Failure::new(USAGE, anyhow::Error::msg(e)))?;
+    checks::anywhere(run)?;
     let ranks = file.as_ref().map_or_else(|| run.ranks(), |f| f.ranks.len() as u32);
     // Each cluster has one at least.
     let clusters = run.wide.clusters.unwrap_or(1);
@@ -76,10 +77,9 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
         file: file.as_ref(),
     };
     let elsewhere = hosts::plan(&wish).map_err(|e| Failure::new(USAGE, e))?;
-    check_nodes(run, elsewhere.is_some() || run.nodes.is_some())?;
-    if [FtMode::Coordinated, FtMode::Node, FtMode::Cluster].contains(&run.ft) {
-        check_coordinated(run)?;
-    }
+    let nodes = elsewhere.as_ref().map_or(run.nodes.unwrap_or(0), |plan| plan.nodes);
+    let all = nodes.saturating_add(if nodes > 0 { routers } else { 0 });
+    checks::over(run, all, Way::Run)?;
     let program = match elsewhere {
         Some(_) => program_elsewhere(&run.command)?,
         None => checked_program(&run.command)?,
@@ -95,9 +95,6 @@ pub fn run(run: &Run) -> Result<i32, Failure> {
             (nodes, homes.unwrap_or_default(), None)
         }
     };
-    check_vault(run, nodes.saturating_add(if nodes > 0 { routers } else { 0 }))?;
-    check_transport(run)?;
-    check_saving(run)?;
     let clusters = run.wide.plan(nodes, run.spares.unwrap_or(0) + routers, &named);
     let clusters = clusters.map_err(|e| Failure::new(USAGE, e))?;
     let together = hosts.is_none() && !run.netns;
@@ -202,7 +199,7 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
 }
 
 /// Whether images go to a vault, where they share parity.
-fn has_parity(vault: Scheme) -> bool {
+pub fn has_parity(vault: Scheme) -> bool {
     matches!(vault, Scheme::Rs { .. } | Scheme::Xor { .. })
 }
 
@@ -216,58 +213,9 @@ fn policy(asked: Option<CkptPolicy>, vault: Scheme) -> CheckpointPolicy {
     }
 }
 
-/// Refuses a vault that the job's nodes cannot make, or that nothing would be put into.
-pub fn check_vault(run: &Run, nodes: u32) -> Result<(), Failure> {
-    let parity = run.vault.is_some_and(has_parity);
-    run.keeping.check(parity, nodes).map_err(|e| Failure::new(USAGE, e))?;
-    let Some(vault) = run.vault else { return Ok(()) };
-    let (least, there) = (vault.least(), nodes.saturating_add(run.spares.unwrap_or(0)) as usize);
-    let text = if run.ft == FtMode::None {
-        format!(
-            "--vault {vault} keeps checkpoints, and with --ft none there are none: leave one out"
-        )
-    } else if has_parity(vault) && there < least {
-        format!("--vault {vault} needs {least} nodes at least, and there are {there}")
-    } else {
-        return Ok(());
-    };
-    Err(Failure::new(USAGE, anyhow::Error::msg(text)))
-}
-
-/// Refuses what a transport does not do.
-fn check_transport(run: &Run) -> Result<(), Failure> {
-    let transport = run.guard.transport(Transport::Tcp);
-    let checked = run.guard.check(run.guard.tls, &transport);
-    checked.map_err(|text| Failure::new(USAGE, anyhow::Error::msg(text)))
-}
-
-/// Refuses to save what is not checkpointed.
-pub fn check_saving(run: &Run) -> Result<(), Failure> {
-    let text = match run.ft {
-        _ if run.save_every.is_none() => return Ok(()),
-        FtMode::None => "--save-every saves checkpoints, and with --ft none there are none",
-        _ => return Ok(()),
-    };
-    Err(Failure::new(USAGE, anyhow::Error::msg(text)))
-}
-
 /// Ranks of each router, if there are routers.
 fn router_share(run: &Run) -> Option<u32> {
     (run.ft == FtMode::Routed).then(|| run.routers.unwrap_or(ROUTER_SHARE))
-}
-
-/// Refuses routers where there are none, and what they do not go with.
-fn check_routers(run: &Run) -> Result<(), &'static str> {
-    if run.ft != FtMode::Routed {
-        return match run.routers {
-            Some(_) => Err("--routers is for --ft routed: give it, too"),
-            None => Ok(()),
-        };
-    }
-    if run.keep {
-        return Err("--keep is for eyrie replay, which takes the logs of --ft logged");
-    }
-    Ok(())
 }
 
 fn bind(mode: Option<BindMode>) -> Bind {
@@ -279,29 +227,6 @@ fn bind(mode: Option<BindMode>) -> Bind {
         Some(BindMode::Numa) => Bind::Numa,
         Some(BindMode::Socket) => Bind::Socket,
     }
-}
-
-/// Refuses options that do not fit one node, or several.
-fn check_nodes(run: &Run, several: bool) -> Result<(), Failure> {
-    let text = if several && run.ckpt_dedup == CkptDedup::On {
-        String::from("--ckpt-dedup on works within one node only: leave it out")
-    } else if let Some(option) = hosts::pointless(run).filter(|_| !several) {
-        format!("{option} is for jobs over nodes: give --nodes or --hosts, too")
-    } else {
-        return Ok(());
-    };
-    Err(Failure::new(USAGE, anyhow::Error::msg(text)))
-}
-
-fn check_coordinated(run: &Run) -> Result<(), Failure> {
-    let text = if run.ckpt_dedup == CkptDedup::On {
-        "--ft coordinated, node, cluster: checkpoints share no memory: leave --ckpt-dedup out"
-    } else if run.keep {
-        "--keep is for eyrie replay, which takes the logs of --ft logged"
-    } else {
-        return Ok(());
-    };
-    Err(Failure::new(USAGE, anyhow::Error::msg(text)))
 }
 
 pub fn verify(verify: &Verify) -> Result<i32, Failure> {
@@ -424,7 +349,7 @@ pub fn key_path(path: &Path) -> String {
 }
 
 /// Refuses an object store that cannot be used, before anything begins.
-fn check_store(spec: &JobSpec) -> Result<(), Failure> {
+pub fn check_store(spec: &JobSpec) -> Result<(), Failure> {
     let Some(to) = &spec.save_to else { return Ok(()) };
     let place = Place::parse(to).map_err(|e| Failure::new(USAGE, e))?;
     let key = spec.save_key.as_ref().map(|path| vault::key(Some(Path::new(path))));

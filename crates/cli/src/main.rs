@@ -2,6 +2,7 @@
 
 mod args;
 mod block;
+mod checks;
 mod clusters;
 mod console;
 mod drain;

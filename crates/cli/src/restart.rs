@@ -43,6 +43,7 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
         .map_err(|error| Failure::new(USAGE, error))?;
     spec.verbose = args.verbose;
     spec.keep = spec.keep || args.keep;
+    check_kept(args, &spec).map_err(|error| Failure::new(USAGE, error))?;
     if let Some(key) = &args.save_key {
         spec.save_key = Some(launch::key_path(key));
     }
@@ -55,8 +56,31 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
     // What it goes on from lies in a folder of this machine.
     spec.ha = None;
     spec.input_is_file = launch::input_is_file();
+    let (there, vault) = (spec.nodes + spec.spares, spec.vault);
+    if spec.is_vaulted() && (there as usize) < vault.least() {
+        console::say(&format!(
+            "--vault {vault} needs {} nodes at least, and there are {there}: images are copied to \
+             a partner",
+            vault.least()
+        ));
+    }
     let order = ClientMsg::Restart(Box::new(spec));
     launch::start_in(&folder, &binary, &order, Some(&saved), args.label)
+}
+
+/// Refuses to keep logs that are not there, or are of no use to `eyrie replay`. What was taken when
+/// the job was started is let be.
+fn check_kept(args: &Restart, spec: &JobSpec) -> anyhow::Result<()> {
+    let asked = args.keep || args.routers.is_some_and(|share| share > 0);
+    if !asked || !spec.keep || (spec.ft == Ft::Logged && spec.routers == 0) {
+        return Ok(());
+    }
+    let mode = spec.mode();
+    let logs = "--keep is for eyrie replay, which takes the logs of --ft logged";
+    match args.keep {
+        true => Err(anyhow!("{logs}: the job goes on with --ft {mode}")),
+        false => Err(anyhow!("{logs}: the job was started with it, so leave --routers out")),
+    }
 }
 
 /// Refuses a job of which an object store has images that cannot be had there, before anything

@@ -17,7 +17,7 @@ use crate::saved::SavedJob;
 use crate::spawn::Prefix;
 use crate::units;
 use eyrie_control::gateway::MAX_CLUSTERS;
-use eyrie_control::{ClientMsg, Decoder, Ft, JobSpec, NodeMsg, PROTOCOL};
+use eyrie_control::{ClientMsg, Decoder, Ft, JobSpec, NodeMsg, PROTOCOL, Transport};
 use eyrie_protocol::halt::Holder;
 use std::fs::File;
 use std::io;
@@ -628,6 +628,9 @@ fn check_spec(spec: JobSpec) -> Result<JobSpec, String> {
     let one = matches!(spec.ft, Ft::Cluster { .. }) && clusters.count() < 2;
     if spec.ft.has_units() && (spec.nodes == 0 || one) {
         return Err(String::from("asks for recovery units that there are not"));
+    }
+    if spec.tls && matches!(spec.transport, Transport::Fabric(_)) {
+        return Err(String::from("asks for encryption over libfabric, which does none"));
     }
     if spec.argv.is_empty() || spec.program.is_empty() {
         return Err(String::from("names no program"));

@@ -224,6 +224,28 @@ def test_what_is_wrong_is_told():
         assert len(lines) == 1 and "/nowhere/program" in lines[0], err
 
 
+def test_what_does_not_go_together_is_refused_as_by_eyrie_run():
+    """Some of it before the others are called, some when it is known on how many nodes they are."""
+    away = ["alpha:1", "beta:1"]
+    for hosts, options, why in (
+        (away, ["--tls", "--transport", "libfabric"], "leave one of --tls and --transport"),
+        (away, ["--ft", "coordinated", "--keep"], "takes the logs of --ft logged"),
+        (away, ["--ft", "node", "--ckpt-dedup", "on"], "leave --ckpt-dedup out"),
+        (away, ["--ft", "none", "--vault", "rs:4+2"], "leave one out"),
+        (away, ["--controller-limit", "9"], "nodes end with the controller"),
+        (away, ["--ckpt-dedup", "on"], "within one node only"),
+        (away, ["--vault", "rs:4+2"], "needs 3 nodes at least, and there are 2"),
+        ([], ["--vault", "xor:1"], "the launcher has put all processes on one"),
+        ([], ["--save-every", "9"], "the launcher has put all processes on one"),
+    ):
+        with launcher(*hosts, ranks=2) as wrap:
+            with Job(["true"], None, wrap=wrap, subcommand="join", options=options) as job:
+                code, out, err = job.wait(), job.stdout(), job.stderr()
+                job.settle()
+                assert code != 0 and not out and why in err, (options, code, out, err)
+                assert not job.left_over(), (options, job.left_over())
+
+
 def test_a_launcher_that_answers_wrongly_is_told():
     """Malformed lines, another protocol, and silence that ends."""
     for answer, word in (

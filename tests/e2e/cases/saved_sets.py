@@ -10,7 +10,7 @@ import subprocess
 from controller import kill_controller
 from coordinated import crash, wait_gone
 from coordinated_nodes import Together, one_set
-from harness import EYRIE, example
+from harness import EYRIE, Job, example
 from nodes import SIZES, Nodes, expected, gone
 from restart import SAVED, restart, save
 
@@ -322,3 +322,32 @@ def test_where_it_is_of_no_use_it_is_refused():
         run = [EYRIE, "run", "-n", "2", "--save-every", "5", *options, "--", *command]
         done = subprocess.run(run, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         assert done.returncode == 2 and words in done.stderr, (done.returncode, done.stderr)
+
+
+def test_that_it_waits_is_told_once():
+    """A rank that ends is in no state of the job any more."""
+    script = "test $EYRIE_RANK = 1 || sleep 9"
+    for options in ([], ["--ft", "coordinated"]):
+        options = ["--nodes", "2", "--save-every", "0.5", *options]
+        with Job(["sh", "-c", script], 2, options=options) as job:
+            assert job.wait() == 0, job.report()
+            assert job.stderr().count("from now on, as rank 1 has ended") == 1, job.stderr()
+
+
+def test_logs_that_are_not_there_are_not_kept():
+    with saving("cg", 2, save_every="3600") as job:
+        job.wait_running(4)
+        save(job)
+        code, _, err = job.eyrie("restart", "--keep", "last", check=False)
+        assert code == 2 and "the job goes on with --ft coordinated" in err, (code, err)
+        restart(job)
+        job.ends_as("cg")
+
+
+def test_a_vault_on_too_few_nodes_is_told():
+    with Nodes("cg", 3, ["--vault", "rs:4+2"], ckpt_every=3600) as job:
+        job.wait_running(4)
+        save(job)
+        restart(job, "--nodes", "2")
+        job.ends_as("cg")
+        assert "rs:4+2 needs 3 nodes at least, and there are 2" in job.stderr(), job.stderr()

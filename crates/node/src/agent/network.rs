@@ -115,7 +115,7 @@ impl Agent {
         // Datagrams are not encrypted, and would go past the routers.
         let early = if secret.encrypts() || routed { Wish::Never } else { Wish::from_env() };
         let way = way(&self.spec.transport, secret.encrypts(), network.here);
-        let started = way.map_err(io::Error::from).and_then(|way| {
+        let started = way.and_then(|way| {
             let (own, listener) = (member, TcpListener::bind((network.here, 0))?);
             Links::start(Setup {
                 segment,
@@ -370,11 +370,15 @@ impl Agent {
 }
 
 /// What the connections of a node at this address go over.
-fn way(wish: &Transport, encrypted: bool, here: IpAddr) -> Result<Way, eyrie_link::ProviderError> {
+fn way(wish: &Transport, encrypted: bool, here: IpAddr) -> io::Result<Way> {
     Ok(match wish {
         Transport::Tcp => Way::Tcp,
         // What goes over libfabric is not encrypted.
         Transport::Auto(_) if encrypted => Way::Tcp,
+        // Nobody should have taken such a job; what it sends is not to be read for that.
+        Transport::Fabric(_) if encrypted => {
+            return Err(io::Error::other("the job is encrypted, and libfabric does not do that"));
+        }
         Transport::Auto(None) => Way::Either(Provider::better_than_tcp(here)),
         Transport::Auto(name) => Way::Either(Provider::find(name.as_deref(), here).ok()),
         Transport::Fabric(name) => Way::Fabric(Provider::find(name.as_deref(), here)?),
@@ -439,4 +443,22 @@ fn put_all(
         let all = files::all(images, rank, generation)?;
         all.iter().try_for_each(|name| client.put(images, name))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn nothing_that_is_encrypted_goes_over_a_fabric() {
+        let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        for name in [None, Some(String::from("tcp"))] {
+            assert!(matches!(way(&Transport::Auto(name.clone()), true, here), Ok(Way::Tcp)));
+            let refused = way(&Transport::Fabric(name), true, here);
+            let why = refused.err().map(|e| e.to_string()).unwrap_or_default();
+            assert!(why.contains("encrypted"), "{why}");
+        }
+        assert!(matches!(way(&Transport::Tcp, true, here), Ok(Way::Tcp)));
+    }
 }

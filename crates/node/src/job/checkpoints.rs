@@ -52,6 +52,7 @@ impl Job {
         if halted && self.asks.is_empty() && !round {
             return self.tick_plan();
         }
+        self.tell_wait();
         if self.together.is_some() {
             return self.schedule_together();
         }

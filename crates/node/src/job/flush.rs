@@ -28,6 +28,9 @@ use std::time::UNIX_EPOCH;
 /// Between two attempts when the object store does not take the last of a state.
 const RETRY_MS: u64 = 5000;
 
+/// For so long a state that is due waits without a word.
+const PATIENCE_MS: u64 = 5000;
+
 /// What is brought to the job's folder, and when.
 #[derive(Default)]
 pub(super) struct Flush {
@@ -41,6 +44,8 @@ pub(super) struct Flush {
     pub(super) put_off: Vec<(u32, Vec<u32>)>,
     /// The last failure that was told.
     told: Option<String>,
+    /// Since when the next one has waited, why, and whether that was told.
+    waits: Option<(u64, String, bool)>,
     /// What is there.
     pub(super) there: Option<SavedSet>,
     /// Where it is brought besides.
@@ -108,6 +113,28 @@ impl Job {
             every => self.reached().saturating_sub(self.flush.reached) >= every,
         };
         self.flushes() && !busy && due
+    }
+
+    /// Tells, once, of a state that is due and has to wait: the newest that is there gets old.
+    pub(super) fn tell_wait(&mut self) {
+        let now = self.ranks_ms();
+        let gone = self.ranks.iter().position(|r| r.gone);
+        let leaving = self.leaves.keys().next().filter(|_| self.together.is_none());
+        let why = match (gone, leaving) {
+            _ if !self.may_flush(now) => None,
+            (Some(rank), _) => Some(format!("from now on, as rank {rank} has ended")),
+            (None, Some(node)) => Some(format!("while node {node} leaves the job")),
+            (None, None) => None,
+        };
+        let Some(why) = why else { return self.flush.waits = None };
+        let known = self.flush.waits.take().filter(|(_, known, _)| *known == why);
+        let (since, why, told) = known.unwrap_or((now, why, false));
+        let late = now.saturating_sub(since) >= PATIENCE_MS;
+        if late && !told {
+            let text = "the job's folder does not get a newer state of the job";
+            self.say(format!("{text} {why}; what is there stays"));
+        }
+        self.flush.waits = Some((since, why, told || late));
     }
 
     /// When it will be time for the next one; none: it is, or something has to happen first.
