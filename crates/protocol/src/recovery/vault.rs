@@ -73,10 +73,12 @@ impl Planner {
         copies.min(self.members.len())
     }
 
-    /// Whether an image with these holders is as safe as it is to be.
+    /// Whether an image with these holders is as safe as it is to be. One that only the vault has
+    /// is not copied any more, also if there are too few nodes for that now.
     pub(super) fn is_safe(&self, holders: &BTreeSet<Member>) -> bool {
         let nodes = holders.iter().filter(|m| is_node(m)).count();
-        if self.vaults() { holders.contains(&VAULT) } else { nodes >= self.enough() }
+        let vaulted = holders.contains(&VAULT);
+        if self.vaults() { vaulted } else { nodes >= self.enough() || (vaulted && nodes == 0) }
     }
 
     /// Images that the vault is to have, or to have anew because of what was lost or leaves since;
