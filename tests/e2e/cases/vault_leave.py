@@ -140,7 +140,11 @@ def dies_at(kind, point, victim):
             job.held_at(point)
             os.kill(pids[victim], signal.SIGKILL)
             job.let_go(point)
-            asked.over()
+            code, out, err = asked.over()
+        # A node that dies has not left; before it was told to go, that is.
+        if (point, victim) == ("back-1", "source"):
+            assert code == 1 and "is lost" in out + err, (code, out, err)
+            assert not job.count("node-left", node=1) and not job.count("node-stays", node=1)
         job.ends_as("farm")
         assert not job.count("diverged"), job.report()
 

@@ -94,12 +94,16 @@ impl World {
             if late.is_some_and(|at| at + LONGEST < self.now) && self.report.faults == 0 {
                 self.fail(format!("{member} does not leave, and nothing disturbs it"));
             }
-            if self.controller.planner.leaves(&member) != Some(Stage::Stopping) {
+            let stops = self.controller.planner.leaves(&member) == Some(Stage::Stopping);
+            if !stops && !self.controller.planner.may_stay(&member) {
                 continue;
             }
             if self.random.one_in(200) {
                 self.trace(|| format!("{member} stays after all"));
                 self.planner(Input::Stay { member });
+                continue;
+            }
+            if !stops {
                 continue;
             }
             let stands = match self.units.is_empty() {
@@ -369,9 +373,14 @@ impl World {
                 let image = (rank, generation);
                 let has =
                     |m: &&Member| self.nodes.get(m).is_none_or(|n| n.disk.contains_key(&image));
+                let file =
+                    |n: &crate::node::Node| n.disk.get(&image).is_some_and(|stored| !stored.bad);
+                let copies = stay.iter().filter(has).count() >= 2.min(stay.len());
+                // What only the vault has is brought nowhere.
+                let only_given = !self.nodes.values().any(file) && self.is_given(&image);
                 let safe = match self.controller.planner.vaults() {
-                    true => self.vault.contains_key(&image),
-                    false => stay.iter().filter(has).count() >= 2.min(stay.len()),
+                    true => self.is_given(&image),
+                    false => copies || only_given,
                 };
                 if !safe {
                     self.fail(format!(

@@ -101,6 +101,13 @@ impl World {
         self.count_round(&round);
     }
 
+    /// Whether the vault gives an image, as far as the controller knows who is gone.
+    pub fn is_given(&self, image: &(u32, u32)) -> bool {
+        let live = self.controller.planner.members();
+        let gives = |members: &[Member]| gone(members, |m| live.contains(m)) as u64 <= VAULT_BEARS;
+        self.vault.get(image).is_some_and(|(_, members)| gives(members))
+    }
+
     fn count_round(&mut self, round: &Round) {
         self.count_images(&round.images, &round.members);
     }

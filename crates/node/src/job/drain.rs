@@ -9,7 +9,6 @@ use super::leave::End;
 use crate::membership::Member;
 use crate::outlet::Outlet;
 use crate::points;
-use crate::recovery::Stage;
 use eyrie_control::{LeaveStep, Leaving, NodeMsg};
 use eyrie_protocol::recovery::spread;
 use std::collections::{BTreeMap, BTreeSet};
@@ -165,11 +164,14 @@ impl Job {
         if !self.leaves.contains_key(&node) {
             return Err(format!("{name} is not about to leave"));
         }
-        let stage = self.planner.as_ref().and_then(|p| p.leaves(&self.member(node)));
-        if stage.is_none_or(|stage| stage == Stage::Moving) {
+        let member = self.member(node);
+        if !self.planner.as_ref().is_some_and(|p| p.may_stay(&member)) {
             return Err(format!("{name} cannot stay: its ranks are going on elsewhere already"));
         }
-        Ok(self.all_with(node))
+        let mut all = self.all_with(node);
+        // Its ranks may be gone, so that it stays without them, whatever others do.
+        all.insert(node);
+        Ok(all)
     }
 
     /// It is known what memory there is.

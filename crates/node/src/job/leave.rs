@@ -43,6 +43,9 @@ pub(super) struct Leave {
     pub(super) precopy: bool,
     pub(super) step: Option<LeaveStep>,
     dismissed: Option<Moment>,
+    /// It was told that it waits for the vault.
+    #[serde(skip)]
+    detained: bool,
     /// The exit code of its daemon.
     code: Option<i32>,
     /// The first node of those that it leaves with.
@@ -92,7 +95,8 @@ impl Job {
         let late = limit_ms.zip(needed_ms).filter(|(limit, needed)| *needed > *limit as f64);
         let precopy = late.is_none();
         let (begun, step, dismissed, code) = (Moment::now(), None, None, None);
-        let leave = Leave { begun, limit_ms, precopy, step, dismissed, code, party, end };
+        let detained = false;
+        let leave = Leave { begun, limit_ms, precopy, step, dismissed, detained, code, party, end };
         self.leaves.insert(node, leave);
         let mut event = self.event(EventKind::NodeLeaving);
         (event.node, event.count) = (Some(node), number);
@@ -325,6 +329,28 @@ impl Job {
             false => (LeaveStep::Emptying, String::from("what it has of others is copied")),
         };
         self.tell_leave(node, step, text);
+        if step == LeaveStep::Emptying {
+            self.tell_detained(node);
+        }
+    }
+
+    /// Tells, once, that a node without ranks waits for an image that only the vault has.
+    fn tell_detained(&mut self, node: u32) {
+        let member = self.member(node);
+        let image = self.planner.as_ref().and_then(|p| p.detained_by(&member));
+        let Some((rank, generation)) = image else { return };
+        let Some(leave) = self.leaves.get_mut(&node) else { return };
+        if std::mem::replace(&mut leave.detained, true) {
+            return;
+        }
+        let took_ms = leave.begun.elapsed().as_secs_f64() * 1e3;
+        let text = format!(
+            "checkpoint {generation} of rank {rank} is only in the vault, which does not give it \
+             without this node: it leaves when the rank has two newer ones, or has ended, or stays \
+             (eyrie drain --cancel)"
+        );
+        self.say(format!("{} does not leave yet: {text}", self.node_name(node)));
+        self.answer_leave(Leaving { node, step: LeaveStep::Emptying, took_ms, text });
     }
 
     /// Nothing hangs on a node any more.

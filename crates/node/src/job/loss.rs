@@ -49,6 +49,8 @@ impl Job {
             return self.begin_if_all_joined();
         }
         if !self.planned {
+            // All are going back: whoever was to leave, or had been emptied, has not.
+            self.lost_leaving(node, why);
             return self.lost_joining(node, why);
         }
         for rank in self.placement.ranks_on(node) {

@@ -13,8 +13,9 @@
 //!
 //! Kept true: at each moment the node may be lost, or any other one, as if nothing left; a node is
 //! dismissed only when all ranks are in their places, every image is as safe without the leaving
-//! as it is to be, and every gate's outcomes are held by nodes that stay. If nobody is left who
-//! stays, nobody leaves.
+//! as it is to be, or, if only the vault has it, is still given by that, and every gate's outcomes
+//! are held by nodes that stay. If nobody is left who stays, nobody leaves. Who waits only for
+//! images to be kept no more can stay.
 
 use super::{Action, COPIES, Input, Phase, Planner, Rule};
 use crate::membership::Member;
@@ -152,8 +153,16 @@ impl Planner {
         self.balance(todo);
     }
 
-    fn may_stay(&self, member: &Member) -> bool {
-        self.leaves(member).is_some_and(|s| s != Stage::Moving)
+    /// Whether a member that leaves can stay: its ranks have not set out yet, or are in their
+    /// places.
+    pub fn may_stay(&self, member: &Member) -> bool {
+        let emptied = || self.placed() && self.is_empty(member);
+        self.leaves(member).is_some_and(|s| s != Stage::Moving || emptied())
+    }
+
+    /// Whether no rank is there any more of which anything is needed.
+    fn is_empty(&self, member: &Member) -> bool {
+        !self.ranks.iter().any(|r| r.home == *member && r.phase != Phase::Released)
     }
 
     fn tell_leaving(&mut self, todo: &mut Vec<Action>) {
@@ -295,13 +304,13 @@ impl Planner {
     }
 
     fn may_go(&self, member: &Member) -> bool {
-        let at_home = |r: &super::Rank| r.home == *member && r.phase != Phase::Released;
         self.leaves(member) == Some(Stage::Moving)
             && self.is_guarded()
             && self.placed()
-            && !self.ranks.iter().any(at_home)
+            && self.is_empty(member)
             && self.unguarded().is_empty()
             && !self.leaves_some_stranded()
+            && self.detained_by(member).is_none()
             && self
                 .ranks
                 .iter()
@@ -317,8 +326,12 @@ impl Planner {
         self.ranks.iter().any(of)
     }
 
-    /// Whether an image with these holders is as safe as it is to be without those that leave.
+    /// Whether an image with these holders is as safe as it is to be without those that leave. One
+    /// that no node has is brought nowhere: see `detained_by`.
     fn stays_safe(&self, holders: &BTreeSet<Member>) -> bool {
+        if !holders.iter().any(super::vault::is_node) {
+            return !holders.is_empty();
+        }
         if self.vaults() {
             return holders.contains(&super::VAULT);
         }

@@ -73,10 +73,12 @@ impl Planner {
         copies.min(self.members.len())
     }
 
-    /// Whether an image with these holders is as safe as it is to be.
+    /// Whether an image with these holders is as safe as it is to be. One that only the vault has
+    /// is not copied any more, also if there are too few nodes for that now.
     pub(super) fn is_safe(&self, holders: &BTreeSet<Member>) -> bool {
         let nodes = holders.iter().filter(|m| is_node(m)).count();
-        if self.vaults() { holders.contains(&VAULT) } else { nodes >= self.enough() }
+        let vaulted = holders.contains(&VAULT);
+        if self.vaults() { vaulted } else { nodes >= self.enough() || (vaulted && nodes == 0) }
     }
 
     /// Images that the vault is to have, or to have anew because of what was lost or leaves since;
@@ -115,6 +117,19 @@ impl Planner {
             && !rank.is_guarded(generation, &keepers)
     }
 
+    /// An image that only the vault has, and could not give without this member: rank and
+    /// generation. Nothing reads it out but its rank's return, so the member stays until it is kept
+    /// no more.
+    pub fn detained_by(&self, member: &Member) -> Option<(u32, u32)> {
+        let rest: Vec<Member> = self.members.iter().copied().filter(|m| m != member).collect();
+        let of = |(number, rank)| {
+            let all = Rank::images(rank).filter(|i| i.1.iter().eq([&VAULT]));
+            let mut needing = all.filter(|i| rank.is_broken(*i.0, &rest));
+            needing.next().map(|(generation, _)| (number, *generation))
+        };
+        (0u32..).zip(&self.ranks).find_map(of)
+    }
+
     /// The vault has an image: each of its files is kept by one of these.
     pub(super) fn vaulted(
         &mut self,
@@ -137,6 +152,17 @@ impl Planner {
 }
 
 impl Rank {
+    /// All images, and who has them.
+    fn images(&self) -> impl Iterator<Item = (&u32, &BTreeSet<Member>)> {
+        self.kept.iter().chain(&self.unborn)
+    }
+
+    /// Whether the vault had an image, and cannot give it with these nodes only.
+    fn is_broken(&self, generation: u32, live: &[Member]) -> bool {
+        let guards = self.guards.get(&generation);
+        guards.is_some_and(|guards| guards.iter().any(|guard| !guard.holds(live)))
+    }
+
     /// Whether the vault has an image, and all who guard it are among these.
     fn is_guarded(&self, generation: u32, live: &[Member]) -> bool {
         let whole = |g: &Guard| g.gone(live) == 0;
@@ -145,8 +171,8 @@ impl Rank {
 
     /// Images that the vault cannot give any more, with the nodes that are left.
     pub(super) fn weaken(&mut self, live: &[Member]) {
-        let broken = |g: &(&u32, &Vec<Guard>)| g.1.iter().any(|guard| !guard.holds(live));
-        let lost: Vec<u32> = self.guards.iter().filter(broken).map(|g| *g.0).collect();
+        let broken = |g: &u32| self.is_broken(*g, live);
+        let lost: Vec<u32> = self.guards.keys().copied().filter(broken).collect();
         lost.into_iter().for_each(|generation| self.unguard(generation));
     }
 

@@ -204,3 +204,19 @@ fn a_node_stays_as_long_as_only_it_has_what_the_vault_is_to_have_anew() {
     assert!(p.unguarded().contains(&(0, 1, member(0))));
     assert!(p.leaves(&member(5)).is_some());
 }
+
+#[test]
+fn what_only_the_vault_has_is_not_taken_along() {
+    let mut p = safe();
+    lose(&mut p, &[0]);
+    let free = p.members().iter().all(|m| p.detained_by(m).is_none());
+    assert!(free, "one more may be gone");
+    lose(&mut p, &[1]);
+    assert_eq!(p.detained_by(&member(5)), Some((0, 1)), "it would be the third");
+    let at = vec![member(2)];
+    for rank in [0, 1] {
+        let incarnation = p.incarnation(rank);
+        p.step(Input::Stored { rank, incarnation, generation: 1, at: at.clone() });
+    }
+    assert_eq!(p.detained_by(&member(5)), None, "a node has it, and brings it in");
+}

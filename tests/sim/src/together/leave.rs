@@ -53,7 +53,21 @@ impl World {
             }
             return false;
         }
+        if self.random.one_in(100) {
+            self.call_off();
+        }
         !all.is_empty()
+    }
+
+    /// Somebody wants a node to stay whose ranks have gone already.
+    fn call_off(&mut self) {
+        let planner = &self.controller.planner;
+        let emptied = |m: &Member| planner.leaves(m) == Some(Stage::Moving) && planner.may_stay(m);
+        let member = planner.leaving().find(emptied);
+        if let Some(member) = member {
+            self.trace(|| format!("{member} stays after all"));
+            self.input(Input::Stay { member });
+        }
     }
 
     /// Ranks that stood for a set go on.
@@ -73,6 +87,7 @@ impl World {
         let stay = self.controller.planner.keepers().len();
         // Of one node there is one copy.
         self.losses += u64::from(stay < 2 && !self.vaulted);
+        self.count_without(member);
         let kept = self.controller.kept_sets();
         let of_set = |g: &u32| (0..self.ranks()).map(|rank| (rank, *g)).collect::<Vec<_>>();
         let keys: Vec<Key> = kept.iter().flat_map(of_set).collect();
@@ -84,9 +99,12 @@ impl World {
             if self.thins(&key, member) {
                 self.fail(format!("{member} goes, and guards image {} of rank {}", key.1, key.0));
             }
+            // What only the vault has is brought nowhere.
+            let file = |n: &Node| n.disk.get(&key).is_some_and(|stored| !stored.bad);
+            let only_given = !self.nodes.values().any(file) && self.is_given(&key);
             let safe = match self.controller.planner.vaults() {
-                true => self.vault.contains_key(&key),
-                false => copies + dead >= 2.min(stay),
+                true => self.is_given(&key),
+                false => copies + dead >= 2.min(stay) || only_given,
             };
             if !safe {
                 self.fail(format!("{member} goes, and image {} of rank {} with it", key.1, key.0));
@@ -97,6 +115,29 @@ impl World {
         }
         self.controller.known.remove(&member.node);
         self.say_to(member.node, ToNode::Depart);
+    }
+
+    /// A node goes, and the vault, with so few nodes, does not get the newest set anew: it bears
+    /// less, or from here on nodes have that, and the next loss may be too much.
+    fn count_without(&mut self, member: Member) {
+        let newest = self.controller.newest();
+        if !self.vaulted {
+            return;
+        }
+        let gone = (0..self.ranks()).map(|rank| self.gone_of(&(rank, newest))).max().unwrap_or(0);
+        if gone <= self.bears() {
+            self.losses = self.losses.max(gone);
+            return;
+        }
+        let good = |n: &&Node, rank: u32| {
+            let stored = n.disk.get(&(rank, newest));
+            n.own.node != member.node && stored.is_some_and(|s| !s.bad)
+        };
+        let copies = |rank| self.nodes.values().filter(|n| good(n, rank)).count() as u64;
+        let fewest = (0..self.ranks()).map(copies).min().unwrap_or(0);
+        let known = self.controller.known.keys().filter(|n| !self.nodes.contains_key(n));
+        self.losses = known.count() as u64 + 2u64.saturating_sub(fewest);
+        self.vaulted = false;
     }
 
     /// Ranks of a node have migrated: it forgets all, and joins again as a spare.

@@ -38,6 +38,19 @@ impl World {
         kept.members.iter().filter(|n| !self.nodes.contains_key(n)).count() as u64
     }
 
+    /// How many of the nodes that keep an image are gone, as far as the controller knows.
+    pub fn gone_of(&self, key: &Key) -> u64 {
+        let live = self.controller.planner.members();
+        let gone = |n: &&u32| !live.iter().any(|m| m.node == **n);
+        let all = |kept: &Kept| kept.members.iter().filter(gone).count() as u64;
+        self.vault.get(key).map_or(u64::MAX, all)
+    }
+
+    /// Whether the vault gives an image, as far as the controller knows who is gone.
+    pub fn is_given(&self, key: &Key) -> bool {
+        self.gone_of(key) <= self.bears()
+    }
+
     /// Whether a node is one of those that keep an image.
     pub fn is_kept_by(&self, key: &Key, node: u32) -> bool {
         self.vault.get(key).is_some_and(|kept| kept.members.contains(&node))
