@@ -183,11 +183,15 @@ fn what_takes_too_long_while_it_stands_still_is_given_up() {
     frozen.stand_at_most(Duration::ZERO);
     let failure = frozen.shot(&image, &mut tracker, Mode::Auto).err();
     assert!(matches!(failure, Some(CaptureError::Slow { .. })), "{failure:?}");
-    // It stands until it is written anyway.
-    frozen.stand_at_most(Duration::ZERO);
-    drop(frozen.shot(&folder.path().join("sync"), &mut tracker, Mode::Sync).unwrap());
     frozen.release().unwrap();
     assert_eq!(common::files_in(folder.path()), before);
+    // One that stands until it is written anyway.
+    let mut frozen = Frozen::stop(process.pid).unwrap();
+    frozen.stand_at_most(Duration::ZERO);
+    let shot = frozen.shot(&image, &mut tracker, Mode::Sync).unwrap();
+    shot.write_image(b"", &mut tracker).unwrap();
+    frozen.release().unwrap();
+    let image = folder.path().join("next");
     checkpoint(process.pid, &image, &mut tracker, Mode::Auto);
     process.kill();
     let mut process = bring_back(&image);
