@@ -48,6 +48,8 @@ pub(crate) struct Snapshot {
     pub kin: Kin,
     /// Memory policies of its threads.
     pub policies: Vec<Policy>,
+    /// What it tells itself of its switches.
+    pub switches: switches::Own,
     /// The same of mappings that its twin lacks.
     pub kept: Vec<RangePolicy>,
     pub pending: Vec<Pending>,
@@ -90,15 +92,17 @@ pub(crate) fn freeze_state(
     let regs = frozen.borrowed.first().map(|b| b.regs).ok_or(CaptureError::Gone)?;
     let agent = Agent::new(tracee, regs, &maps)?;
     let answers = ask(&agent, frozen, &mut threads, &mut pending, &stat);
-    let (timers, posix_timers, kin, policies, attributes) = answers.inspect_err(|_| {
-        // The error is what counts; a process that is gone has nothing to be given back.
-        let _ = agent.finish();
-    })?;
+    let (timers, posix_timers, kin, policies, switches, attributes) =
+        answers.inspect_err(|_| {
+            // The error is what counts; a process that is gone has nothing to be given back.
+            let _ = agent.finish();
+        })?;
     let snapshot = Snapshot {
         threads,
         attributes,
         kin,
         policies,
+        switches,
         kept: Vec::new(),
         pending,
         timers,
@@ -127,8 +131,8 @@ pub(crate) fn agent_alone(frozen: &mut Frozen) -> Result<(Vec<Mapping>, Agent), 
     Ok((maps, agent))
 }
 
-/// Its interval timers, its other timers, its relatives, memory policies of its threads.
-type Answers = ([[i64; 4]; 3], Vec<PosixTimer>, Kin, Vec<Policy>, Attributes);
+/// Its interval timers, its other timers, its relatives, memory policies of its threads, switches.
+type Answers = ([[i64; 4]; 3], Vec<PosixTimer>, Kin, Vec<Policy>, switches::Own, Attributes);
 
 /// What the process tells about itself and its threads in its own name; returns its interval
 /// timers. Leaves the answers in the borrowed memory.
@@ -148,9 +152,10 @@ fn ask(
     let posix_timers = posix_timers::capture(frozen.pid(), agent, threads, pending)?;
     let kin = tree::kin(frozen, agent, stat)?;
     let policies = threads::ask(threads, &frozen.borrowed, agent)?;
+    let switches = switches::own(agent, &frozen.borrowed)?;
     let attributes = attributes::ask(frozen.tracee.0, agent, frozen.bound.as_deref())?;
     fault::point(fault::ANSWERS_READ)?;
-    Ok((timers, posix_timers, kin, policies, attributes))
+    Ok((timers, posix_timers, kin, policies, switches, attributes))
 }
 
 /// The process's mappings. Flags take a walk through its page tables, and are needed only if a twin
@@ -211,7 +216,7 @@ pub(crate) fn twin_state(
     let perm = agent.ask::<1>(libc::SYS_arch_prctl, &[ARCH_GET_XCOMP_PERM, 0], 1)?;
     let prctl = |option: u64| agent.call(libc::SYS_prctl, &[option]);
     let dumpable = prctl(libc::PR_GET_DUMPABLE as u64)?;
-    let switches = switches::ask(twin, agent)?;
+    let switches = switches::ask(twin, agent, &snapshot.switches)?;
     let thp_disable = prctl(PR_GET_THP_DISABLE)?;
     let mut ranges = placement::of_mappings(agent, &snapshot.maps)?;
     ranges.extend(snapshot.kept);

@@ -153,7 +153,7 @@ pub struct Survey {
     pub room: u64,
     /// Once this is true, nothing is to be stored any more while they stand still.
     pub called_off: Option<Arc<AtomicBool>>,
-    /// How long they stand still while much of these is stored.
+    /// How long they stand still while nothing of these is stored that are too much to copy.
     pub stand: Stand,
     all: Vec<Open>,
     /// What is shared among them.

@@ -102,14 +102,15 @@ pub enum CaptureError {
     /// It was called off while its memory was being stored.
     #[error("the image is not wanted any more")]
     CalledOff,
-    /// To store the memory that it shares with others took too long, for which it stood still.
+    /// Nothing of the memory that it shares with others could be stored for so long, while it stood
+    /// still for that.
     #[error(
-        "the memory that the process shares with others was not stored after {} s, for which it \
-         stood still: give its images a faster storage",
+        "nothing of the memory that the process shares with others could be stored for {} s, \
+         while it stood still for that: the storage of its images hangs",
         limit.as_secs_f32()
     )]
     Slow {
-        /// How long it stood still for that.
+        /// How long that was at least.
         limit: Duration,
     },
     /// What `/proc` said could not be understood.

@@ -68,7 +68,7 @@ pub struct Frozen {
     pub(crate) tap: Option<Box<dyn Tap>>,
     /// Once this is true, its next image is not wanted any more.
     pub(crate) called_off: Option<Arc<AtomicBool>>,
-    /// How long it may stand still for that, if this was said.
+    /// How long it may stand still while nothing is stored for that, if this was said.
     pub(crate) limit: Option<Duration>,
     _this_thread: PhantomData<*const ()>,
 }
@@ -178,12 +178,14 @@ impl Frozen {
         self.called_off = Some(called_off);
     }
 
-    /// How long it may stand still, with its children, while shared memory goes straight into its
-    /// next image: at least so long, and as long as this takes at 64 MiB/s. Then there is no image,
-    /// but [`CaptureError::Slow`]. Without a word of this it is a minute. Looked at between blocks,
-    /// too.
+    /// How long it may stand still, with its children, for shared memory that goes straight into
+    /// its next image while nothing of that is stored: then there is no image, but
+    /// [`CaptureError::Slow`]. Without a word of this it is a minute; [`Duration::MAX`] is no limit,
+    /// and there is none in [`Mode::Sync`]. As long as something is stored it is waited for.
+    /// Looked at between blocks, too.
     ///
     /// [`CaptureError::Slow`]: crate::CaptureError::Slow
+    /// [`Mode::Sync`]: crate::Mode::Sync
     pub fn stand_at_most(&mut self, limit: Duration) {
         self.limit = Some(limit);
     }

@@ -20,7 +20,7 @@ use std::sync::{PoisonError, RwLock};
 /// Hashes of so many pages are in memory, of 1 GiB: 4 MiB. To write to a file may take its time
 /// while others do that, and the process stands still.
 const MAX_PAGES_IN_MEMORY: u64 = 1 << 18;
-/// The same where no file can be had: of 64 GiB, of which there may be few.
+/// The same where no file without a name can be had: of 64 GiB, of which there may be few.
 const MOST_PAGES_IN_MEMORY: u64 = 1 << 24;
 const HASH_BYTES: usize = 16;
 /// That of a page which is not known. A page that has it counts as changed.
@@ -64,7 +64,7 @@ impl Held {
             _ => match nameless(folder) {
                 Ok(file) => Store::File(file),
                 Err(_) if end <= MOST_PAGES_IN_MEMORY => in_memory(),
-                Err(_) => Store::Nowhere,
+                Err(_) => nameless_since(folder).map_or(Store::Nowhere, Store::File),
             },
         };
         Held { objects, store, broken: AtomicBool::new(false) }
@@ -172,6 +172,17 @@ fn nameless(folder: &Path) -> std::io::Result<File> {
     options.read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600).open(folder)
 }
 
+/// One that had a name for a moment, where the file system makes no other.
+fn nameless_since(folder: &Path) -> std::io::Result<File> {
+    let path = folder.join(format!(".eyrie-hashes-{}", std::process::id()));
+    // Of an earlier process that died in between, or another thread's: it has its descriptor.
+    let _ = std::fs::remove_file(&path);
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,6 +243,12 @@ mod tests {
         *file = File::open(&path).unwrap();
         held.note(orphan_at(0), &[3]);
         assert_eq!(same(&held, &[1], orphan_at(0), &[3, 2]), [false; 2]);
+        // Where it had a name for a moment.
+        held.store = Store::File(nameless_since(folder.path()).unwrap());
+        held.broken = AtomicBool::new(false);
+        held.note(orphan_at(0), &[8]);
+        assert_eq!(same(&held, &[1], orphan_at(0), &[8, 2]), [true, false]);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "but `file`");
         let nowhere = Held::new(Path::new("/does/not/exist"), &[(1, 1 << 40)]);
         nowhere.note(orphan_at(0), &[1]);
         assert_eq!(same(&nowhere, &[1], orphan_at(0), &[1]), [false]);

@@ -21,6 +21,8 @@ use crate::state::{
 /// Most nodes of a policy, and what the kernel is told: it takes the last bit for one too many.
 const NODES: u64 = 1024;
 const MAX_NODE: u64 = NODES + 1;
+/// Most stretches of memory that are lent the first thread's policy while they are filled.
+const MOST_LENT: usize = 1 << 14;
 /// Words of a mask of nodes.
 const WORDS: usize = NODES as usize / 64;
 pub(crate) const MAX_NODES_BYTES: usize = WORDS * 8;
@@ -105,9 +107,10 @@ pub(crate) fn of_mappings(
     for m in maps.iter().filter(|m| matters(m)) {
         let policy = match at(agent, m.start)? {
             Ok(policy) => policy,
-            Err(error) if error == -i64::from(libc::ENOSYS) => return Ok(Vec::new()),
             // A twin does not have it.
-            Err(_) => continue,
+            Err(error) if error == -i64::from(libc::EFAULT) => continue,
+            // No other one would be answered either: the kernel has none, or a filter forbids it.
+            Err(_) => return Ok(Vec::new()),
         };
         if policy == Policy::default() {
             continue;
@@ -170,13 +173,14 @@ impl Here {
     /// one meanwhile, that of the first thread.
     pub fn before_filling(&self, plan: &mut Plan, state: &State) {
         if let Some(policy) = self.lent() {
-            for r in state.regions.iter().filter(|r| r.flags & region::SHARED == 0) {
-                bind(plan, [r.start, r.end], policy);
-            }
+            let told = Told::new(plan, policy);
+            private(&state.regions).into_iter().for_each(|span| told.bind(plan, span));
         }
-        for r in &self.ranges {
-            for [start, end] in pieces(r, state) {
-                bind(plan, [start, end], &r.policy);
+        for ranges in self.ranges.chunk_by(|a, b| a.policy == b.policy) {
+            let Some(first) = ranges.first() else { continue };
+            let told = Told::new(plan, &first.policy);
+            for span in ranges.iter().flat_map(|range| pieces(range, state)) {
+                told.bind(plan, span);
             }
         }
     }
@@ -184,16 +188,18 @@ impl Here {
     /// Takes back what was lent, and sets that of the first thread.
     pub fn after_filling(&self, plan: &mut Plan, state: &State) {
         let Some(policy) = self.lent() else { return };
-        for r in state.regions.iter().filter(|r| r.flags & region::SHARED == 0) {
-            let mut from = r.start;
-            for own in self.ranges.iter().filter(|own| own.end > r.start && own.start < r.end) {
+        let none = Told::new(plan, &Policy::default());
+        for [start, end] in private(&state.regions) {
+            let mut from = start;
+            let first = self.ranges.partition_point(|own| own.end <= start);
+            for own in self.ranges[first..].iter().take_while(|own| own.start < end) {
                 if from < own.start {
-                    bind(plan, [from, own.start], &Policy::default());
+                    none.bind(plan, [from, own.start]);
                 }
                 from = own.end;
             }
-            if from < r.end {
-                bind(plan, [from, r.end], &Policy::default());
+            if from < end {
+                none.bind(plan, [from, end]);
             }
         }
         let (nodes, max) = (plan.words(&words(policy)), MAX_NODE);
@@ -207,12 +213,37 @@ impl Here {
     }
 }
 
-fn bind(plan: &mut Plan, [start, end]: [u64; 2], policy: &Policy) {
-    let empty = policy.nodes.is_empty();
-    let nodes = if empty { 0 } else { plan.words(&words(policy)) };
-    let max = if empty { 0 } else { MAX_NODE };
-    let args = [start, end - start, u64::from(policy.mode), nodes, max, 0];
-    plan.tolerant("bind memory to a node", libc::SYS_mbind, &args);
+/// A policy as `mbind` is told it, however often.
+struct Told {
+    mode: u64,
+    nodes: u64,
+    max: u64,
+}
+
+impl Told {
+    fn new(plan: &mut Plan, policy: &Policy) -> Told {
+        let empty = policy.nodes.is_empty();
+        let nodes = if empty { 0 } else { plan.words(&words(policy)) };
+        Told { mode: u64::from(policy.mode), nodes, max: if empty { 0 } else { MAX_NODE } }
+    }
+
+    fn bind(&self, plan: &mut Plan, [start, end]: [u64; 2]) {
+        let args = [start, end - start, self.mode, self.nodes, self.max, 0];
+        plan.tolerant("bind memory to a node", libc::SYS_mbind, &args);
+    }
+}
+
+/// Memory that is lent a policy: what lies side by side at once. Nothing if that would be so many
+/// steps that there was no room for what the process needs: it is a wish.
+fn private(regions: &[Region]) -> Vec<[u64; 2]> {
+    let mut all: Vec<[u64; 2]> = Vec::new();
+    for r in regions.iter().filter(|r| r.flags & region::SHARED == 0) {
+        match all.last_mut().filter(|[_, end]| *end == r.start) {
+            Some(last) => last[1] = r.end,
+            None => all.push([r.start, r.end]),
+        }
+    }
+    if all.len() > MOST_LENT { Vec::new() } else { all }
 }
 
 /// Nodes as the kernel reads them.
@@ -240,7 +271,9 @@ fn pieces(range: &RangePolicy, state: &State) -> Vec<[u64; 2]> {
         }
         _ => r.flags & region::SHARED == 0,
     };
-    let regions = state.regions.iter().filter(is_its);
+    let first = state.regions.partition_point(|r| r.end <= range.start);
+    let regions = state.regions[first..].iter().take_while(|r| r.start < range.end);
+    let regions = regions.filter(is_its);
     let cut = regions.map(|r| [r.start.max(range.start), r.end.min(range.end)]);
     cut.filter(|[start, end]| start < end).collect()
 }
@@ -344,6 +377,33 @@ mod tests {
         // Relative ones and those without nodes stay as they are.
         assert_eq!(moved(2 | MPOL_F_RELATIVE_NODES, "3", "0-3", "0"), [3]);
         assert_eq!(moved(4, "", "0-3", "0"), [0usize; 0]);
+    }
+
+    #[test]
+    fn what_is_lent_takes_few_steps() {
+        let region = |start, end, flags| Region {
+            start,
+            end,
+            prot: 3,
+            flags,
+            name: vec![],
+            backing: Backing::Anon {},
+            key: 0,
+        };
+        let regions = [
+            region(0x1000, 0x2000, 0),
+            region(0x2000, 0x5000, region::GROWSDOWN),
+            region(0x5000, 0x6000, region::SHARED),
+            region(0x6000, 0x7000, 0),
+            region(0x8000, 0x9000, 0),
+        ];
+        let expected = [[0x1000, 0x5000], [0x6000, 0x7000], [0x8000, 0x9000]];
+        assert_eq!(private(&regions), expected);
+        let apart = |n: u64| (0..n).map(|i| region(i * 0x2000, i * 0x2000 + 0x1000, 0)).collect();
+        let many: Vec<Region> = apart(MOST_LENT as u64);
+        assert_eq!(private(&many).len(), MOST_LENT);
+        let too_many: Vec<Region> = apart(MOST_LENT as u64 + 1);
+        assert_eq!(private(&too_many).len(), 0);
     }
 
     #[test]

@@ -219,6 +219,7 @@ impl<'a> Puller<'a> {
                     let mut all = all.lock().unwrap_or_else(|e| e.into_inner());
                     found.add_to(&mut all, first);
                 })?;
+                self.until.stored();
                 Ok(())
             };
         let result =

@@ -6,7 +6,7 @@
 //! ([`crate::held`]), on every kernel: the kernel notes writes for each address space alone, and to
 //! shared memory others write too, by `write`, or from a child that has ended since. What has
 //! changed is copied into a buffer that is bounded for all processes of a family, or, if that is
-//! too much, goes from where it lies straight to the image, for which there is a limit of time.
+//! too much, goes from where it lies straight to the image, as long as some of it gets there.
 //! Most of it may have been stored before, while the process ran ([`crate::ahead`]): its hash is
 //! that of what was stored, so it does not matter what it was then.
 //!
@@ -96,8 +96,8 @@ pub struct Means<'a, 'w> {
     pub page_hashes: bool,
     /// Once this is true, the process need not stand still for it any more: it fails.
     pub called_off: Option<&'a AtomicBool>,
-    /// How long it stands still while more than can be copied is stored.
-    pub stand: &'a mut Stand,
+    /// How long it stands still while nothing of what is more than can be copied is stored.
+    pub stand: &'a Stand,
 }
 
 /// Where `index` has those of `same`, pages of objects with the numbers `ids` that are as in
@@ -220,7 +220,7 @@ impl Kept {
         let (ids, sizes) = (objects.ids().to_vec(), objects.sizes());
         let source = Source::Shared(objects);
         let held = means.tracks.then(|| Held::new(means.folder, &sizes));
-        let until = Until { called_off: means.called_off, end: None };
+        let until = Until { called_off: means.called_off, stand: None };
         let rounds = means.rounds.iter().map(Round::known);
         let known: Vec<_> = rounds.chain(means.base).collect();
         let found = look_up(&source, &ids, &left, &known, held.as_ref(), until)?;
@@ -240,7 +240,8 @@ impl Kept {
             // The process does not stand still for those who take the image as well.
             writer.hold_tap(true)?;
             let mut puller = Puller::new(&source, None, writer);
-            puller.until = Until { end: Some(means.stand.store(bytes)), ..until };
+            means.stand.begin();
+            puller.until = Until { stand: Some(means.stand), ..until };
             puller.seen = held.as_ref();
             puller.hashes = means.page_hashes.then(Vec::new);
             take(&mut puller, &left)?;

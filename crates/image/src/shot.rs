@@ -143,7 +143,9 @@ impl Frozen {
         let (called_off, limit) = (self.called_off.take(), self.limit.take());
         let shot = survey.and_then(|mut survey| {
             survey.called_off = called_off;
-            survey.stand = limit.map(Stand::at_least).unwrap_or_default();
+            // One that stands until its image is written has nothing to go on for.
+            let limit = if wish == Mode::Sync { Some(Duration::MAX) } else { limit };
+            survey.stand = limit.map(Stand::at_most).unwrap_or_default();
             self.take_shot(path, tracker, wish, &mut survey, ahead)
         });
         self.tap = None;
@@ -260,7 +262,7 @@ impl Frozen {
             page_hashes: tracker.member.is_some() && base.is_none() && ahead.is_none(),
             called_off: survey.called_off.as_deref(),
             folder: track::folder(path.unwrap_or(Path::new(""))),
-            stand: &mut survey.stand,
+            stand: &survey.stand,
         };
         let kept = Kept::of(objects, means)?;
         fault::point(fault::SHARED_KEPT)?;

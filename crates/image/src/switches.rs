@@ -1,7 +1,8 @@
 //! Switches of a process that are seldom used, told and set by `prctl`.
 
-use crate::agent::Agent;
+use crate::agent::{AT_ONCE, Agent};
 use crate::error::CaptureError;
+use crate::freeze::Borrowed;
 use crate::plan::Plan;
 use crate::procfs;
 use crate::state::{State, Switch, Switches, switch};
@@ -20,8 +21,8 @@ const PR_SET_MEMORY_MERGE: u64 = 67;
 const PR_GET_MEMORY_MERGE: u64 = 68;
 /// `PR_SPEC_PRCTL`: it can be set for a thread; the other bits say how.
 const PER_THREAD: u32 = 1;
-/// `PR_SPEC_DISABLE` and `PR_SPEC_FORCE_DISABLE`.
-const DISABLED: u32 = 1 << 2 | 1 << 3;
+/// `PR_SPEC_DISABLE`, `PR_SPEC_FORCE_DISABLE` and `PR_SPEC_DISABLE_NOEXEC`.
+const DISABLED: u32 = 1 << 2 | 1 << 3 | 1 << 4;
 /// `PR_MCE_KILL_SET`.
 const KILL_SET: u64 = 1;
 
@@ -33,6 +34,21 @@ struct Question {
     points: bool,
     /// Answers of a new process, which are not noted.
     usual: &'static [u32],
+}
+
+/// Those that each thread has for itself.
+const EACH_HAS: [u32; 4] =
+    [switch::TIME_STAMPS, switch::MEMORY_FAULTS, switch::STORE_BYPASS, switch::INDIRECT_BRANCH];
+
+impl Question {
+    fn is_usual(&self, value: u32) -> bool {
+        match self.which {
+            switch::STORE_BYPASS | switch::INDIRECT_BRANCH => {
+                value & PER_THREAD == 0 || value & DISABLED == 0
+            }
+            _ => self.usual.contains(&value),
+        }
+    }
 }
 
 const QUESTIONS: [Question; 7] = [
@@ -50,13 +66,63 @@ const fn ask_for(which: u32, args: [u64; 2], usual: &'static [u32]) -> Question 
     Question { which, args, points: false, usual }
 }
 
-/// Asks the process, or its twin `pid`, which has inherited them.
-pub(crate) fn ask(pid: libc::pid_t, agent: &Agent) -> Result<Switches, CaptureError> {
+/// What a twin does not tell of a process.
+#[derive(Default)]
+pub(crate) struct Own {
+    /// Switches of its first thread that not all of its threads have alike. An image has one value
+    /// for all: they would get what they had not, such as death at a look at the time.
+    unlike: Vec<u32>,
+    /// [`switch::NO_NEW_CODE`], which a twin inherits only without `PR_MDWE_NO_INHERIT`.
+    no_new_code: Option<u32>,
+}
+
+/// Asks the process that stands still, by its threads `borrowed`.
+pub(crate) fn own(agent: &Agent, borrowed: &[Borrowed]) -> Result<Own, CaptureError> {
+    let mut own = Own::default();
+    let (first, others) = borrowed.split_at(borrowed.len().min(1));
+    for q in &QUESTIONS {
+        let each = EACH_HAS.contains(&q.which);
+        if q.which != switch::NO_NEW_CODE && (!each || others.is_empty()) {
+            continue;
+        }
+        let value = answers(q, agent, first)?.into_iter().next().flatten();
+        let Some(value) = value.filter(|&value| !q.is_usual(value)) else { continue };
+        if !each {
+            own.no_new_code = Some(value);
+        } else if answers(q, agent, others)?.iter().any(|other| *other != Some(value)) {
+            own.unlike.push(q.which);
+        }
+    }
+    Ok(own)
+}
+
+/// What threads answer, all at once. A kernel that does not know it has no such switch.
+fn answers(
+    q: &Question,
+    agent: &Agent,
+    threads: &[Borrowed],
+) -> Result<Vec<Option<u32>>, CaptureError> {
+    let mut all = Vec::with_capacity(threads.len());
+    for threads in threads.chunks(AT_ONCE) {
+        if q.points {
+            let words = agent.ask_each::<1>(threads, libc::SYS_prctl, Some(q.args[0]))?;
+            all.extend(words.into_iter().map(|word| word.ok().map(|[word]| word as u32)));
+        } else {
+            let values = agent.call_each(threads, libc::SYS_prctl, q.args)?;
+            all.extend(values.into_iter().map(|value| u32::try_from(value).ok()));
+        }
+    }
+    Ok(all)
+}
+
+/// Asks the process, or its twin `pid`, which has inherited the others.
+pub(crate) fn ask(pid: libc::pid_t, agent: &Agent, own: &Own) -> Result<Switches, CaptureError> {
     let filter = procfs::read(pid, "coredump_filter").ok();
     let filter =
         filter.and_then(|text| u32::from_str_radix(String::from_utf8_lossy(&text).trim(), 16).ok());
     let mut set = Vec::new();
-    for q in &QUESTIONS {
+    let of_twin = |q: &&Question| q.which != switch::NO_NEW_CODE && !own.unlike.contains(&q.which);
+    for q in QUESTIONS.iter().filter(of_twin) {
         let answer = if q.points {
             let words = agent.ask::<1>(libc::SYS_prctl, &q.args, 1)?;
             words.map_or(-1, |[word]| (word & 0xffff_ffff) as i64)
@@ -65,15 +131,11 @@ pub(crate) fn ask(pid: libc::pid_t, agent: &Agent) -> Result<Switches, CaptureEr
         };
         // A kernel that does not know it has no such switch.
         let Ok(value) = u32::try_from(answer) else { continue };
-        let speculation = [switch::STORE_BYPASS, switch::INDIRECT_BRANCH].contains(&q.which);
-        let usual = match speculation {
-            true => value & PER_THREAD == 0 || value & DISABLED == 0,
-            false => q.usual.contains(&value),
-        };
-        if !usual {
+        if !q.is_usual(value) {
             set.push(Switch { which: q.which, value });
         }
     }
+    set.extend(own.no_new_code.map(|value| Switch { which: switch::NO_NEW_CODE, value }));
     Ok(Switches { core_filter: filter, set })
 }
 

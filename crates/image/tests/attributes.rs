@@ -141,6 +141,8 @@ fn memory_policies_and_seldom_used_switches() {
         println!("NOT RUN: policies: this kernel has none ({})", std::io::Error::last_os_error());
     }
     common::survives("placed", &[], &["40000"], 3);
+    // Other threads have no switch of the first one.
+    common::survives("placed", &[], &["40000", "apart"], 3);
 }
 
 /// Without root.

@@ -172,7 +172,7 @@ fn what_takes_too_long_while_it_stands_still_is_given_up() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let program = compile(folder.path(), "seam", &[]);
-    // 60 MiB, which takes less than a second at the slowest rate that is waited for.
+    // 60 MiB, more than is copied.
     let mut process = Process::start(&program, &["60", "1"], folder.path());
     appears(&folder.path().join("ready"));
     let image = folder.path().join("image");
@@ -185,6 +185,13 @@ fn what_takes_too_long_while_it_stands_still_is_given_up() {
     assert!(matches!(failure, Some(CaptureError::Slow { .. })), "{failure:?}");
     frozen.release().unwrap();
     assert_eq!(common::files_in(folder.path()), before);
+    // One that stands until it is written anyway.
+    let mut frozen = Frozen::stop(process.pid).unwrap();
+    frozen.stand_at_most(Duration::ZERO);
+    let shot = frozen.shot(&image, &mut tracker, Mode::Sync).unwrap();
+    shot.write_image(b"", &mut tracker).unwrap();
+    frozen.release().unwrap();
+    let image = folder.path().join("next");
     checkpoint(process.pid, &image, &mut tracker, Mode::Auto);
     process.kill();
     let mut process = bring_back(&image);

@@ -227,10 +227,7 @@ fn take(
     });
     let tapped = tap.is_some() || had_tap && ahead.is_some();
     meter.end();
-    let frozen = match frozen {
-        Some(frozen) => Ok(frozen),
-        None => Frozen::stop(order.pid).map_err(CheckpointError::from),
-    };
+    let frozen = stopped(frozen, order);
     let begun = Begun { ahead, tap };
     let captured = frozen.and_then(|frozen| keep_frozen(frozen, order, begun, tracker, tell));
     // Whatever happened, nobody may stay parked.
@@ -273,6 +270,20 @@ fn take(
     }
     let spent = meter.spent();
     Ok(Taken { meta, report, frozen: stood, took, spent, needs, borrows, tracking })
+}
+
+/// The rank, standing still.
+fn stopped(frozen: Option<Frozen>, order: &Order) -> Result<Frozen, CheckpointError> {
+    // Without its image it would not run either, or hardly.
+    let anyway = frozen.is_some() || order.hold.is_some();
+    let mut frozen = match frozen {
+        Some(frozen) => frozen,
+        None => Frozen::stop(order.pid)?,
+    };
+    if anyway {
+        frozen.stand_at_most(Duration::MAX);
+    }
+    Ok(frozen)
 }
 
 /// Puts what changed in a chain of images into the newest of them, or all of it. If that fails, the

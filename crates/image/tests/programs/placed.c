@@ -14,7 +14,9 @@
 
 enum { PREFERRED = 1, BIND = 2, INTERLEAVE = 3, LOCAL = 4, STATIC = 1 << 15, ADDRESS = 2 };
 enum { BYTES = 1 << 16, MAPS = 6 };
-static atomic_int done, wrong;
+static atomic_int done, wrong, ready;
+// Only the first thread has set its switches.
+static int apart;
 static char *maps[MAPS];
 static const unsigned long node = 1;
 
@@ -47,9 +49,25 @@ static void look(char *to, size_t bytes) {
     }
     prctl(PR_GET_TSC, &tsc);
     size_t n = strlen(to);
+    if (apart) return;
     snprintf(to + n, bytes - n, " core %s thp %d mce %d spec %d %d merge %d code %d tsc %d", line,
              prctl(42, 0, 0, 0, 0), prctl(34, 0, 0, 0, 0), prctl(52, 0, 0, 0, 0),
              prctl(52, 1, 0, 0, 0), prctl(68, 0, 0, 0, 0), prctl(66, 0, 0, 0, 0), tsc);
+}
+
+static void tell_own(char *to, size_t bytes) {
+    int tsc = 0;
+    tell(to, bytes, "thread", NULL);
+    prctl(PR_GET_TSC, &tsc);
+    size_t n = strlen(to);
+    snprintf(to + n, bytes - n, " mce %d spec %d tsc %d", prctl(34, 0, 0, 0, 0),
+             prctl(52, 0, 0, 0, 0), tsc);
+}
+
+static void set_own(void) {
+    prctl(33, 1, 1, 0, 0);     // PR_MCE_KILL, early
+    prctl(53, 0, 4, 0, 0);     // PR_SET_SPECULATION_CTRL, store bypass, off
+    prctl(53, 1, 8, 0, 0);     // indirect branches, off for good
 }
 
 static void *worker(void *arg) {
@@ -57,10 +75,11 @@ static void *worker(void *arg) {
     int which = (int)(intptr_t)arg;
     if (which == 1) syscall(SYS_set_mempolicy, PREFERRED, &node, 64);
     if (which == 2) syscall(SYS_set_mempolicy, 0, NULL, 0);
-    tell(before, sizeof before, "thread", NULL);
+    tell_own(before, sizeof before);
+    ready++;
     while (!done) {
         *now = 0;
-        tell(now, sizeof now, "thread", NULL);
+        tell_own(now, sizeof now);
         compare(before, now);
         usleep(500);
     }
@@ -95,12 +114,14 @@ int main(int argc, char **argv) {
         fclose(f);
     }
     prctl(41, 1, 2, 0, 0);     // PR_SET_THP_DISABLE, except where advised
-    prctl(33, 1, 1, 0, 0);     // PR_MCE_KILL, early
-    prctl(53, 0, 4, 0, 0);     // PR_SET_SPECULATION_CTRL, store bypass, off
-    prctl(53, 1, 8, 0, 0);     // indirect branches, off for good
+    apart = argc > 2;
+    if (!apart) set_own();
     prctl(67, 1, 0, 0, 0);     // PR_SET_MEMORY_MERGE
-    prctl(65, 1, 0, 0, 0);     // PR_SET_MDWE
+    // PR_SET_MDWE, not for children where it can be
+    if (prctl(65, 3, 0, 0, 0)) prctl(65, 1, 0, 0, 0);
     for (intptr_t i = 0; i < 3; i++) pthread_create(&threads[i], NULL, worker, (void *)i);
+    while (ready < 3) usleep(100);
+    if (apart) set_own();
     look(before, sizeof before);
     for (long r = 0; r < rounds; r++) {
         look(now, sizeof now);
