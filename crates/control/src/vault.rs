@@ -159,7 +159,7 @@ pub enum Condition {
     Sound,
     /// It was damaged, as this says, and was fetched anew.
     Repaired(String),
-    /// It is damaged, as this says, and, if that was to be repaired, not here any more.
+    /// It is damaged, as this says; if that was to be repaired, no other copy was of help.
     Damaged(String),
     /// It could not be read now.
     Unread(String),
@@ -173,6 +173,11 @@ pub struct Report {
     pub generation: u32,
     /// It was to be repaired.
     pub write: bool,
+    /// Of what could not be repaired: the generations whose files are damaged, ...
+    pub files: Vec<u32>,
+    /// ... and images that need one of these and were found sound all the same, which stays for
+    /// them; the others are not here any more.
+    pub sound: Vec<u32>,
     pub condition: Condition,
 }
 
