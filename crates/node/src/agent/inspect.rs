@@ -16,6 +16,7 @@ use eyrie_control::node::{Choice, FromNode};
 use eyrie_control::vault::{Condition, Inspect, Inspection, Report};
 use eyrie_image::{Image, ImageError};
 use eyrie_ledger::saved;
+use eyrie_vault::record::Commit;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
@@ -64,6 +65,7 @@ struct Pass {
     state: Arc<Underway>,
     pace: Mutex<Pace>,
     write: bool,
+    commits: Vec<Commit>,
 }
 
 /// Images of ranks that were found sound, and the files that they need.
@@ -79,7 +81,7 @@ enum Flaw {
 impl Agent {
     /// Reads these images, in a thread.
     pub(super) fn inspect(&mut self, order: Inspection) {
-        let Inspection { pass, images, write, rate } = order;
+        let Inspection { pass, images, commits, write, rate } = order;
         let Some(network) = &self.network else { return };
         let state: Arc<Underway> = Arc::default();
         let before = std::mem::replace(&mut self.inspection, Arc::clone(&state));
@@ -95,6 +97,7 @@ impl Agent {
             state,
             pace: Mutex::new(Pace::new(rate)),
             write,
+            commits,
         };
         let tell = self.tell.clone();
         let wanted: Vec<(u32, u32)> = images.iter().map(|it| (it.rank, it.generation)).collect();
@@ -226,7 +229,7 @@ impl Pass {
         let at = (it.rank, it.generation);
         // Also what was right as it came here.
         let check = || check_image_knowing(anew, &self.job, at, self.size, |_| false);
-        match store.obtain(&it.fetch, it.generation, &self.job, check) {
+        match store.obtain(&it.fetch(&self.commits), it.generation, &self.job, check) {
             Some(Choice::Image(_)) => self.put_in_place(it, anew).map_err(|e| e.to_string()),
             Some(Choice::Refused { why, .. } | Choice::Unfit(why)) => {
                 Err(format!("another copy does not help: {why}"))

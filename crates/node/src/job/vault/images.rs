@@ -9,7 +9,7 @@ use super::scrub::Pass;
 use crate::membership::Member;
 use crate::recovery::{Input, VAULT};
 use eyrie_control::node::{Fetch, ToNode};
-use eyrie_control::vault::{Condition, Inspect, Inspected, Inspection, Report};
+use eyrie_control::vault::{Condition, Inspected, Inspection, Report};
 use eyrie_control::{EventKind, NodeMsg};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +47,7 @@ impl Job {
         write: bool,
         rate: u64,
     ) -> Images {
-        let mut orders: BTreeMap<u32, Vec<Inspect>> = BTreeMap::new();
+        let mut orders: BTreeMap<u32, Inspection> = BTreeMap::new();
         let mut images = Images::default();
         for rank in 0..self.size() {
             let kept = self.ranks[rank as usize].retention.newest_first();
@@ -58,13 +58,13 @@ impl Job {
                 for at in holders.intersection(live) {
                     let fetch = self.inspected_from(rank, generation, *at, &holders);
                     images.left.insert((at.node, rank, generation));
-                    orders.entry(at.node).or_default().push(Inspect { rank, generation, fetch });
+                    let new = || Inspection::new(pass, write, rate);
+                    orders.entry(at.node).or_insert_with(new).add(rank, generation, fetch);
                 }
             }
         }
-        for (node, images) in orders {
-            let order = ToNode::Inspect(Inspection { pass, images, write, rate });
-            self.nodes[node as usize].send(order);
+        for (node, order) in orders {
+            self.nodes[node as usize].send(ToNode::Inspect(order));
         }
         images
     }
