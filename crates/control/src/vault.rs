@@ -117,7 +117,7 @@ pub struct Spent {
 }
 
 /// Where the vault has a file of an image: the file's generation, the node whose object it is, and
-/// the vault's generation.
+/// the vault's generation, of whose groups only that node's is told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vaulted {
     pub file: u32,
@@ -135,12 +135,14 @@ pub struct Kept {
     pub files: Vec<(u32, u32, u32)>,
 }
 
-/// An image that a node is to look into, and where another copy is.
+/// An image that a node is to look into, and where another copy is. Where the vault has it stands
+/// in `vaulted`: the files, the nodes whose objects they are, and which of `Inspection::commits`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inspect {
     pub rank: u32,
     pub generation: u32,
     pub fetch: Fetch,
+    pub vaulted: Vec<(u32, u32, u32)>,
 }
 
 /// Read the files of these images, at most so many bytes a second (0: any), and fetch anew what is
@@ -149,8 +151,42 @@ pub struct Inspect {
 pub struct Inspection {
     pub pass: u64,
     pub images: Vec<Inspect>,
+    /// Each once, however many images are in it: they are long.
+    pub commits: Vec<Commit>,
     pub write: bool,
     pub rate: u64,
+}
+
+impl Inspection {
+    /// An order without images yet.
+    pub fn new(pass: u64, write: bool, rate: u64) -> Inspection {
+        Inspection { pass, images: Vec::new(), commits: Vec::new(), write, rate }
+    }
+
+    /// Adds an image.
+    pub fn add(&mut self, rank: u32, generation: u32, mut fetch: Fetch) {
+        let mut vaulted = Vec::new();
+        for of in std::mem::take(&mut fetch.vault) {
+            let known = self.commits.iter().position(|commit| *commit == *of.commit);
+            let number = known.unwrap_or_else(|| {
+                self.commits.push(*of.commit);
+                self.commits.len() - 1
+            });
+            vaulted.push((of.file, of.node, number as u32));
+        }
+        self.images.push(Inspect { rank, generation, fetch, vaulted });
+    }
+}
+
+impl Inspect {
+    /// What is needed to fetch it.
+    pub fn fetch(&self, commits: &[Commit]) -> Fetch {
+        let of = |(file, node, number): &(u32, u32, u32)| {
+            let commit = Box::new(commits.get(*number as usize)?.clone());
+            Some(Vaulted { file: *file, node: *node, commit })
+        };
+        Fetch { vault: self.vaulted.iter().filter_map(of).collect(), ..self.fetch.clone() }
+    }
 }
 
 /// How a pass found the files of an image, or left them.
@@ -159,7 +195,7 @@ pub enum Condition {
     Sound,
     /// It was damaged, as this says, and was fetched anew.
     Repaired(String),
-    /// It is damaged, as this says, and, if that was to be repaired, not here any more.
+    /// It is damaged, as this says; if that was to be repaired, no other copy was of help.
     Damaged(String),
     /// It could not be read now.
     Unread(String),
@@ -173,6 +209,11 @@ pub struct Report {
     pub generation: u32,
     /// It was to be repaired.
     pub write: bool,
+    /// Of what could not be repaired: the generations whose files are damaged, ...
+    pub files: Vec<u32>,
+    /// ... and images that need one of these and were found sound all the same, which stays for
+    /// them; the others are not here any more.
+    pub sound: Vec<u32>,
     pub condition: Condition,
 }
 

@@ -155,6 +155,13 @@ pub(crate) fn lying(images: &Path, rank: u32, generation: u32) -> Vec<PathBuf> {
     entries.filter(|e| its(&e.file_name()).is_some()).map(|e| e.path()).collect()
 }
 
+/// The same with the log, if that is there.
+pub(crate) fn lying_with_log(images: &Path, rank: u32, generation: u32) -> Vec<PathBuf> {
+    let log = images.join(log_name(rank, generation));
+    let log = Some(log).filter(|log| log.exists());
+    lying(images, rank, generation).into_iter().chain(log).collect()
+}
+
 /// Removes images.
 pub(crate) fn remove(images: &Path, rank: u32, generations: &[u32]) {
     for generation in generations {

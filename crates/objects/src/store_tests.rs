@@ -4,11 +4,18 @@ use super::*;
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 
+/// How long it waits for a server that says nothing; one of a test may be run late.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 fn store(endpoint: &str) -> Store {
+    store_with(endpoint, PATIENCE)
+}
+
+fn store_with(endpoint: &str, patience: Duration) -> Store {
     let url = endpoint.parse().unwrap();
     let bucket = Bucket::new(url, UrlStyle::Path, "states", "us-east-1").unwrap();
     Store {
-        agent: agent(Duration::from_millis(300)),
+        agent: agent(patience),
         bucket,
         keys: Credentials::new("key", "secret"),
         endpoint: endpoint.to_string(),
@@ -125,13 +132,14 @@ fn silence_in_the_middle_is_a_break() {
     let content: Vec<u8> = (0..100_000u32).map(|n| (n % 251) as u8).collect();
     let (endpoint, join) = serve_silently(content.clone(), vec![40_000, 0, 30_000, 100_000]);
     let path = std::env::temp_dir().join(format!("eyrie-silent-{}", std::process::id()));
-    let got = store(&endpoint).get_file("object", &path);
+    let patience = Duration::from_millis(300);
+    let got = store_with(&endpoint, patience).get_file("object", &path);
     let found = std::fs::read(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     assert_eq!((got.unwrap(), found == content), (100_000, true));
     assert_eq!(join(), [0, 40_000, 40_000, 70_000], "it goes on where it was");
     let (endpoint, join) = serve_silently(content.clone(), vec![40_000, 100_000]);
-    assert!(store(&endpoint).get("object").unwrap() == content);
+    assert!(store_with(&endpoint, patience).get("object").unwrap() == content);
     assert_eq!(join(), [0, 0]);
 }
 

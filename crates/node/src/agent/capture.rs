@@ -97,6 +97,7 @@ impl Agent {
         };
         let r = self.rank(rank);
         r.ahead = order.ahead.clone();
+        r.spoilt.clear();
         r.storing = Some(Arc::clone(&order.called_off));
         (r.capturing, r.freezing) = (Some(generation), Some(start));
         if hold {
@@ -204,6 +205,11 @@ impl Agent {
     ) {
         self.reach(8);
         let copy = self.rank(rank).copy.take();
+        if let Ok(taken) = &result
+            && let Some(why) = self.is_spoilt(rank, &taken.needs)
+        {
+            return self.checkpoint_failed(rank, start, generation, why);
+        }
         let result = match (result, copy) {
             (Ok(taken), Some(copy)) if self.network.is_some() => {
                 return self.copy_out(rank, start, generation, taken, copy);
@@ -240,7 +246,8 @@ impl Agent {
             return self.remove_images(rank, &[generation]);
         }
         self.reach(9);
-        if let Err(why) = result {
+        let spoilt = self.is_spoilt(rank, &taken.needs);
+        if let Some(why) = result.err().or(spoilt) {
             return self.checkpoint_failed(rank, start, generation, why);
         }
         self.rank(rank).capturing = None;
@@ -251,6 +258,12 @@ impl Agent {
         }
         let result = CheckpointResult::Taken(Box::new(told(taken)));
         self.let_out(FromNode::CheckpointOver { rank, start, generation, result });
+    }
+
+    /// Why an image that needs the files of these generations is not to count, if so.
+    fn is_spoilt(&mut self, rank: u32, needs: &[u32]) -> Option<NotThere> {
+        let bad = needs.iter().find(|file| self.rank(rank).spoilt.contains(file))?;
+        Some(NotThere::once(format!("it builds on checkpoint {bad}, which was found damaged")))
     }
 
     /// No partner has it: it does not count.

@@ -1,11 +1,12 @@
 //! A pass over the images that lie here: all that they need is read and held against its checksums.
 //!
-//! Kept true: no more is read in a second than was said; what is sound is left as it is; a damaged
-//! file is removed only where another copy is named, which comes in its place before anything is
-//! told; what cannot be read for want of something here is not called damaged; a later pass ends an
-//! earlier one, of which nothing is told any more.
+//! Kept true: no more is read in a second than was said; what is sound is left as it is, and so
+//! are the files that it needs; another copy of a damaged file comes into a folder of its own, and
+//! takes that one's place when the image was found good with it; what cannot be read for want of
+//! something here is not called damaged; a later pass ends an earlier one, which then changes
+//! nothing here any more without telling of it.
 
-use super::death::{Over, check_image};
+use super::death::{Over, check_image_knowing};
 use super::elsewhere::Elsewhere;
 use super::{Agent, Msg, unfit};
 use crate::files::{self, image_path, log_of};
@@ -15,10 +16,12 @@ use eyrie_control::node::{Choice, FromNode};
 use eyrie_control::vault::{Condition, Inspect, Inspection, Report};
 use eyrie_image::{Image, ImageError};
 use eyrie_ledger::saved;
-use std::collections::BTreeSet;
+use eyrie_vault::record::Commit;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -52,6 +55,7 @@ impl Underway {
 
 /// What a pass needs.
 struct Pass {
+    number: u64,
     images: PathBuf,
     job: String,
     size: u32,
@@ -61,7 +65,11 @@ struct Pass {
     state: Arc<Underway>,
     pace: Mutex<Pace>,
     write: bool,
+    commits: Vec<Commit>,
 }
+
+/// Images of ranks that were found sound, and the files that they need.
+type Sound = BTreeMap<(u32, u32), Vec<u32>>;
 
 /// Why an image cannot be used.
 enum Flaw {
@@ -73,12 +81,13 @@ enum Flaw {
 impl Agent {
     /// Reads these images, in a thread.
     pub(super) fn inspect(&mut self, order: Inspection) {
-        let Inspection { pass, images, write, rate } = order;
+        let Inspection { pass, images, commits, write, rate } = order;
         let Some(network) = &self.network else { return };
         let state: Arc<Underway> = Arc::default();
         let before = std::mem::replace(&mut self.inspection, Arc::clone(&state));
         before.over.store(true, Ordering::SeqCst);
         let all = Pass {
+            number: pass,
             images: self.place.images.clone(),
             job: self.place.id.clone(),
             size: self.size(),
@@ -88,17 +97,21 @@ impl Agent {
             state,
             pace: Mutex::new(Pace::new(rate)),
             write,
+            commits,
         };
         let tell = self.tell.clone();
         let wanted: Vec<(u32, u32)> = images.iter().map(|it| (it.rank, it.generation)).collect();
         let work = move || {
+            let mut sound = Sound::default();
             for it in images {
-                let condition = all.look_into(&it);
+                let (condition, bad) = all.look_into(&it);
                 if all.state.is_over() {
                     return;
                 }
-                let (rank, generation) = (it.rank, it.generation);
-                let found = Report { pass, rank, generation, write, condition };
+                if condition == Condition::Sound {
+                    sound.insert((it.rank, it.generation), it.fetch.files.clone());
+                }
+                let found = all.report(&it, condition, bad, &sound);
                 let _ = tell.send(Msg::Inspected(Box::new(found)));
             }
         };
@@ -106,7 +119,8 @@ impl Agent {
         if let Err(error) = thread.spawn(work) {
             for (rank, generation) in wanted {
                 let condition = Condition::Unread(error.to_string());
-                self.inspected(Report { pass, rank, generation, write, condition });
+                let (files, sound) = Default::default();
+                self.inspected(Report { pass, rank, generation, write, files, sound, condition });
             }
         }
     }
@@ -114,9 +128,14 @@ impl Agent {
     pub(super) fn inspected(&mut self, found: Report) {
         if found.write && matches!(found.condition, Condition::Damaged(_)) {
             // What is taken next must not build on it.
+            self.withdraw(found.rank, &found.files);
             let r = self.rank(found.rank);
             r.tracker.iter_mut().for_each(|tracker| tracker.restart());
             r.anew = r.tracker.is_none() && r.capturing.is_some();
+            // Nor does what is being taken count if it does.
+            if r.capturing.is_some() {
+                r.spoilt.extend(&found.files);
+            }
         }
         self.say(FromNode::Inspected(found));
     }
@@ -139,36 +158,102 @@ impl Pass {
         }
     }
 
-    fn look_into(&self, it: &Inspect) -> Condition {
+    /// How it is, and which of its files are damaged and stay so.
+    fn look_into(&self, it: &Inspect) -> (Condition, Vec<u32>) {
         let why = match self.check(it) {
-            Ok(()) => return Condition::Sound,
-            Err(Flaw::Unread(why)) => return Condition::Unread(why),
+            Ok(()) => return (Condition::Sound, Vec::new()),
+            Err(Flaw::Unread(why)) => return (Condition::Unread(why), Vec::new()),
             Err(Flaw::Damage(why)) => why,
         };
         if self.state.is_removed(it.rank, it.generation) {
-            return Condition::Unread(String::from("it is not needed any more"));
+            return (Condition::Unread(String::from("it is not needed any more")), Vec::new());
         }
-        let elsewhere = it.fetch.from.filter(|node| *node != self.own.node);
-        if !self.write || elsewhere.is_none() || self.state.is_over() {
-            return Condition::Damaged(why);
+        if !self.write || self.state.is_over() {
+            return (Condition::Damaged(why), Vec::new());
         }
-        files::remove(&self.images, it.rank, &self.damaged(it));
+        let bad = self.damaged(it);
+        if it.fetch.from.is_none_or(|node| node == self.own.node) {
+            return (Condition::Damaged(why), bad);
+        }
+        match self.repair(it, &bad) {
+            Ok(()) => (Condition::Repaired(why), Vec::new()),
+            Err(other) => (Condition::Damaged(format!("{why}; {other}")), bad),
+        }
+    }
+
+    /// What is told of it. What is damaged goes, but for what sound images need.
+    fn report(&self, it: &Inspect, condition: Condition, bad: Vec<u32>, sound: &Sound) -> Report {
+        let (rank, generation) = (it.rank, it.generation);
+        let of_rank = sound.range((rank, 0)..=(rank, u32::MAX));
+        let (mut needing, mut needed) = (Vec::new(), BTreeSet::<u32>::new());
+        for ((_, generation), files) in of_rank {
+            if files.iter().any(|file| bad.contains(file)) {
+                needing.push(*generation);
+                needed.extend(files);
+            }
+        }
+        let gone: Vec<u32> = bad.iter().copied().filter(|file| !needed.contains(file)).collect();
+        files::remove(&self.images, rank, &gone);
+        let (pass, write) = (self.number, self.write);
+        Report { pass, rank, generation, write, files: bad, sound: needing, condition }
+    }
+
+    /// Has another copy come in place of what is damaged, or says why that does not help.
+    fn repair(&self, it: &Inspect, bad: &[u32]) -> Result<(), String> {
+        let own = format!(".anew-{}", self.number);
+        let anew = self.images.join(own);
+        // One that was broken off may have left something.
+        let _ = std::fs::remove_dir_all(&anew);
+        let made = std::fs::create_dir(&anew);
+        let result = made.map_err(|e| e.to_string()).and_then(|()| self.fetch(it, bad, &anew));
+        let _ = std::fs::remove_dir_all(&anew);
+        result
+    }
+
+    fn fetch(&self, it: &Inspect, bad: &[u32], anew: &Path) -> Result<(), String> {
+        let sound = it.fetch.files.iter().filter(|file| !bad.contains(file));
+        for path in sound.flat_map(|file| files::lying_with_log(&self.images, it.rank, *file)) {
+            // What is not there is fetched.
+            if let Some(name) = path.file_name() {
+                let _ = std::fs::hard_link(&path, anew.join(name));
+            }
+        }
         let store = Elsewhere {
             own: self.own.clone(),
             members: Arc::clone(&self.members),
-            images: self.images.clone(),
+            images: anew.to_path_buf(),
             rank: it.rank,
             archive_gone: self.archive_gone,
             over: Arc::clone(&self.state.over),
         };
-        let check = || check_image(&self.images, &self.job, it.rank, it.generation, self.size);
-        match store.obtain(&it.fetch, it.generation, &self.job, check) {
-            Some(Choice::Image(_)) => Condition::Repaired(why),
-            Some(Choice::Refused { why: other, .. } | Choice::Unfit(other)) => {
-                Condition::Damaged(format!("{why}; another copy does not help: {other}"))
+        let at = (it.rank, it.generation);
+        // Also what was right as it came here.
+        let check = || check_image_knowing(anew, &self.job, at, self.size, |_| false);
+        match store.obtain(&it.fetch(&self.commits), it.generation, &self.job, check) {
+            Some(Choice::Image(_)) => self.put_in_place(it, anew).map_err(|e| e.to_string()),
+            Some(Choice::Refused { why, .. } | Choice::Unfit(why)) => {
+                Err(format!("another copy does not help: {why}"))
             }
-            _ => Condition::Damaged(format!("{why}; the other copy is gone")),
+            _ => Err(String::from("the other copy is gone")),
         }
+    }
+
+    /// Renames what was fetched over what is here, but for what was given up meanwhile.
+    fn put_in_place(&self, it: &Inspect, anew: &Path) -> io::Result<()> {
+        // What is given up from now on is removed after this.
+        let removed = self.state.removed.lock().unwrap_or_else(PoisonError::into_inner);
+        let inode =
+            |path: &Path| std::fs::symlink_metadata(path).map(|it| (it.dev(), it.ino())).ok();
+        let wanted = it.fetch.files.iter().filter(|file| !removed.contains(&(it.rank, **file)));
+        for path in wanted.flat_map(|file| files::lying_with_log(anew, it.rank, *file)) {
+            let Some(name) = path.file_name() else { continue };
+            let here = self.images.join(name);
+            if inode(&path) != inode(&here) {
+                File::open(&path)?.sync_all()?;
+                std::fs::rename(&path, &here)?;
+            }
+        }
+        Ok(())
     }
 
     fn check(&self, it: &Inspect) -> Result<(), Flaw> {

@@ -46,6 +46,7 @@ use eyrie_image::{Between, Filling, MadeSockets, Pool, Tap, Tracker};
 use eyrie_ledger::saved;
 use eyrie_ledger::segment::{self, Geometry, Segment, SegmentError};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
@@ -141,6 +142,8 @@ struct Rank {
     tracker: Option<Box<Tracker>>,
     /// An image that it may build on turned out to be damaged.
     anew: bool,
+    /// Generations whose files turned out to be damaged while one is taken.
+    spoilt: BTreeSet<u32>,
     /// Generation under way.
     capturing: Option<u32>,
     /// The checkpoint thread may still touch the process, whose start this is, and its control
@@ -189,6 +192,7 @@ impl Rank {
             deaths: 0,
             tracker: None,
             anew: false,
+            spoilt: BTreeSet::new(),
             capturing: None,
             freezing: None,
             ahead: None,

@@ -82,7 +82,7 @@ pub(crate) struct NotThere {
 }
 
 impl NotThere {
-    fn once(why: impl ToString) -> NotThere {
+    pub(super) fn once(why: impl ToString) -> NotThere {
         NotThere { text: why.to_string(), lasting: false }
     }
 }

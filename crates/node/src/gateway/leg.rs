@@ -94,6 +94,8 @@ impl Leg {
         let (bytes, end) = mux.input(self.stream);
         if end {
             self.write_over = true;
+            // Whoever it called has given it up: it may be dead, and its end never comes.
+            self.watched = None;
             // Lets the multiplexer see that its end was delivered.
             mux.deliver(self.stream, 0);
             // A node that has hung up says so by reading, too.

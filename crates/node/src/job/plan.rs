@@ -357,8 +357,11 @@ impl Job {
     /// the planner.
     pub(super) fn image_taken(&mut self, node: u32, rank: u32, capture: Capture) {
         let (incarnation, generation) = (capture.incarnation, capture.generation);
-        let at = std::iter::once(self.member(node)).chain(self.rank(rank).partner.take()).collect();
         self.rank(rank).pending = Some(capture);
+        let spoilt = self.spoilt_at(rank, generation);
+        let partner = self.rank(rank).partner.take().filter(|at| !spoilt.contains(&at.node));
+        // Its own node knows by itself.
+        let at = std::iter::once(self.member(node)).chain(partner).collect();
         self.plan(Input::Stored { rank, incarnation, generation, at });
     }
 

@@ -9,7 +9,7 @@ use super::scrub::Pass;
 use crate::membership::Member;
 use crate::recovery::{Input, VAULT};
 use eyrie_control::node::{Fetch, ToNode};
-use eyrie_control::vault::{Condition, Inspect, Inspected, Inspection, Report};
+use eyrie_control::vault::{Condition, Inspected, Inspection, Report};
 use eyrie_control::{EventKind, NodeMsg};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +47,7 @@ impl Job {
         write: bool,
         rate: u64,
     ) -> Images {
-        let mut orders: BTreeMap<u32, Vec<Inspect>> = BTreeMap::new();
+        let mut orders: BTreeMap<u32, Inspection> = BTreeMap::new();
         let mut images = Images::default();
         for rank in 0..self.size() {
             let kept = self.ranks[rank as usize].retention.newest_first();
@@ -58,13 +58,13 @@ impl Job {
                 for at in holders.intersection(live) {
                     let fetch = self.inspected_from(rank, generation, *at, &holders);
                     images.left.insert((at.node, rank, generation));
-                    orders.entry(at.node).or_default().push(Inspect { rank, generation, fetch });
+                    let new = || Inspection::new(pass, write, rate);
+                    orders.entry(at.node).or_insert_with(new).add(rank, generation, fetch);
                 }
             }
         }
-        for (node, images) in orders {
-            let order = ToNode::Inspect(Inspection { pass, images, write, rate });
-            self.nodes[node as usize].send(order);
+        for (node, order) in orders {
+            self.nodes[node as usize].send(ToNode::Inspect(order));
         }
         images
     }
@@ -108,7 +108,7 @@ impl Job {
 
     /// A node has looked into an image.
     pub(in crate::job) fn inspected(&mut self, node: u32, report: Report) {
-        let Report { pass: number, rank, generation, write, condition } = report;
+        let Report { pass: number, rank, generation, write, files, sound, condition } = report;
         let at = (node, rank, generation);
         if rank >= self.size() {
             return;
@@ -137,6 +137,12 @@ impl Job {
                 self.tell_refused(rank, generation, Some(node), &why);
                 let at = self.member(node);
                 self.plan(Input::ImageBad { rank, incarnation: 0, generation, at });
+                self.spoilt((node, rank), &files, &sound);
+            }
+            // The others may need it.
+            Condition::Damaged(_) if write => {
+                self.spoilt((node, rank), &files, &sound);
+                self.remove_unneeded(node, rank, generation);
             }
             Condition::Damaged(why) if kept => {
                 tracing::warn!(rank, generation, node, "an image is damaged: {why}");
@@ -147,6 +153,41 @@ impl Job {
             _ => {}
         }
         self.pass_without_lost();
+    }
+
+    /// These files of a rank are damaged on a node: what needs them does not count there, but for
+    /// what was found sound.
+    fn spoilt(&mut self, (node, rank): (u32, u32), files: &[u32], sound: &[u32]) {
+        let r = &self.ranks[rank as usize];
+        let kept = r.retention.newest_first().map(|kept| kept.generation);
+        let all: Vec<u32> = kept.chain(r.pending.as_ref().map(|p| p.generation)).collect();
+        let needs = |generation: u32| self.files_of(rank, generation);
+        let bad = |generation: &u32| {
+            let one = needs(*generation).iter().any(|file| files.contains(file));
+            one && !sound.contains(generation) && self.has_image(node, rank, *generation)
+        };
+        let bad: Vec<u32> = all.into_iter().filter(bad).collect();
+        let at = self.member(node);
+        for generation in bad {
+            let why = "it needs a file that is damaged there";
+            self.tell_refused(rank, generation, Some(node), why);
+            self.plan(Input::ImageBad { rank, incarnation: 0, generation, at });
+        }
+        if let Some(generation) = self.rank(rank).capturing {
+            let its = files.iter().map(|file| (rank, generation, node, *file));
+            self.vaults.scrubs.spoilt.extend(its);
+        }
+    }
+
+    /// Nodes on which an image that was just taken needs a file that was found damaged meanwhile.
+    pub(in crate::job) fn spoilt_at(&mut self, rank: u32, generation: u32) -> BTreeSet<u32> {
+        let files = self.files_of(rank, generation);
+        let spoilt = &mut self.vaults.scrubs.spoilt;
+        let its = |it: &&(u32, u32, u32, u32)| (it.0, it.1) == (rank, generation);
+        let its = spoilt.iter().filter(its).filter(|it| files.contains(&it.3));
+        let nodes = its.map(|it| it.2).collect();
+        spoilt.retain(|it| it.0 != rank);
+        nodes
     }
 
     fn tell_repaired(&mut self, (node, rank, generation): (u32, u32, u32), why: &str) {

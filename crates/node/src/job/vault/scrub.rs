@@ -41,6 +41,10 @@ pub(super) struct Scrubs {
     mended_unix_ms: Option<u64>,
     last: Option<Last>,
     so_far: Mended,
+    /// Ranks, generations that were being taken of them, nodes and files that were found damaged
+    /// there meanwhile.
+    #[serde(skip)]
+    pub(super) spoilt: BTreeSet<(u32, u32, u32, u32)>,
 }
 
 /// Somebody asks for a pass.

@@ -5,7 +5,7 @@ use super::super::books::Moment;
 use crate::recovery::VAULT;
 use eyrie_control::vault::{Spent, Vaulted};
 use eyrie_vault::layout::Place;
-use eyrie_vault::record::Commit;
+use eyrie_vault::record::{Commit, Summary};
 use serde::{Deserialize, Serialize};
 
 /// What a round took of its slowest nodes, in microseconds.
@@ -67,7 +67,17 @@ impl Job {
     pub(in crate::job) fn in_vault(&self, rank: u32, files: &[u32]) -> Vec<Vaulted> {
         let place = |file: &u32| {
             let (generation, node, _) = self.vaults.place((rank, *file))?;
-            Some(Vaulted { file: *file, node, commit: Box::new(generation.commit.clone()) })
+            let (group, _) = generation.commit.place(node)?;
+            // Of many nodes the others would be nearly all of it.
+            let only = |(number, its): (usize, &Vec<Summary>)| match number == group {
+                true => its.clone(),
+                false => Vec::new(),
+            };
+            let groups = generation.commit.groups.iter().enumerate().map(only).collect();
+            let Commit { vault, generation, term, scheme, made, .. } = generation.commit;
+            let why = String::new();
+            let commit = Commit { vault, generation, term, scheme, made, why, groups };
+            Some(Vaulted { file: *file, node, commit: Box::new(commit) })
         };
         files.iter().filter_map(place).collect()
     }
