@@ -15,7 +15,8 @@ import urllib.request
 from harness import EYRIE, POLL_S, TIMEOUT_S, Hung, Job, NotRun, Pids, alive, free_ports, soon
 from controller import same_processes
 from hosts import Hosted, on_node, refused, shell
-from nodes import checkpointed_again, expected
+from nodes import Points, checkpointed_again, expected
+from restart import SAVED, restart
 
 
 class Etcd:
@@ -104,13 +105,17 @@ class Standby(Job):
         soon(lambda: not self.first.left_over(), "end of " + str(self.first.left_over()))
 
 
+class Pointed(Points, Hosted):
+    pass
+
+
 @contextlib.contextmanager
-def replicated(name="farm", options=(), **more):
+def replicated(name="farm", options=(), kind=Hosted, **more):
     """A job with its state in an etcd; yields both, and the job's name."""
     expected(name)
     more = {"ckpt_every": 0.5, **more}
     with Etcd() as etcd, shell() as rsh:
-        with Hosted(name, rsh, ["--ha", etcd.url, *options], **more) as job:
+        with kind(name, rsh, ["--ha", etcd.url, *options], **more) as job:
             job.until(lambda: "eyrie standby" in job.stderr(), "line about the standby")
             yield job, etcd, os.path.basename(job.until(job.folder, "folder"))
 
@@ -326,6 +331,42 @@ def test_a_deposed_controller_does_nothing():
             standby.eyrie("checkpoint", "last")
             unharmed(standby)
             standby.ends_as("farm")
+
+
+def test_a_deposed_controller_saves_nothing():
+    """It is stopped when all images have come, another one has the job, and it wakes up."""
+    with replicated(kind=Pointed) as (job, etcd, name):
+        job.all_checkpointed()
+        folder = job.folder()
+        with Standby(job, etcd, name) as standby:
+            job.arm("save-1")
+            job.interrupt(signal.SIGQUIT)
+            pid = job.held_at("save-1")
+            os.kill(pid, signal.SIGSTOP)
+            standby.goes_on()
+            job.let_go("save-1")
+            os.kill(pid, signal.SIGCONT)
+            assert job.wait() == 1, job.report()
+            assert "goes on without this command" in job.stderr(), job.stderr()
+            assert not os.path.exists(os.path.join(folder, "saved")), job.report()
+            for rank in range(4):
+                standby.wait_event("restored", rank=rank)
+            standby.ends_as("farm")
+
+
+def test_a_controller_dies_as_the_job_is_saved():
+    """Etcd does not know of it: the next one on that machine finds what is saved."""
+    with replicated(kind=Pointed) as (job, etcd, name):
+        job.all_checkpointed()
+        job.arm("save-2")
+        job.interrupt(signal.SIGQUIT)
+        os.kill(job.held_at("save-2"), signal.SIGKILL)
+        job.let_go("save-2")
+        assert job.wait() == SAVED, job.report()
+        forgotten(etcd, name)
+        restart(job)
+        job.wait_event("restarted")
+        job.ends_as("farm")
 
 
 def test_standard_input_is_there_for_the_next_one():

@@ -13,6 +13,7 @@ use crate::files;
 use crate::home;
 use crate::membership::Member;
 use crate::monitor;
+use crate::points;
 use crate::recovery::{ARCHIVE, Planner, Saved};
 use crate::replicas::Words;
 use crate::retention::Retention;
@@ -251,6 +252,7 @@ impl Job {
         }
         let Some(collecting) = self.collecting().filter(|c| c.attempt == attempt) else { return };
         let words = std::mem::take(&mut collecting.words);
+        points::reach("save-1");
         let written = result.and_then(|bytes| {
             let mut state = self.newest_state().map_err(|e| e.to_string())?;
             put_words(&mut state, words);
@@ -260,6 +262,7 @@ impl Job {
             Ok((number, bytes)) => {
                 clear_but(&self.images(), &self.needed_now());
                 self.saved(number, bytes);
+                points::reach("save-2");
             }
             Err(why) => self.not_collected(&why),
         }
@@ -368,11 +371,13 @@ impl Job {
             !self.archive.holds() && self.place.folder.join(home::SAVED).exists();
     }
 
-    /// Removes what is saved, once it is written that nothing hangs on it.
-    pub(super) fn remove_outgrown(&mut self) {
-        if !std::mem::take(&mut self.archive.outgrown) {
-            return;
-        }
+    /// Whether this turn found that what is saved is of no use any more.
+    pub(super) fn take_outgrown(&mut self) -> bool {
+        std::mem::take(&mut self.archive.outgrown)
+    }
+
+    /// Removes what is saved, once it is durable that nothing hangs on it.
+    pub(super) fn remove_outgrown(&self) {
         let path = self.place.folder.join(home::SAVED);
         if let Err(error) = std::fs::remove_file(path) {
             tracing::warn!(%error, "what was saved stays");

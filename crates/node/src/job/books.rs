@@ -162,9 +162,9 @@ impl Job {
             dismissed: std::mem::take(&mut self.commit.dismissed),
             console: self.commit.printed.take(),
             answers: std::mem::take(&mut self.commit.answers),
+            outgrown: self.take_outgrown(),
         };
         self.release(effects, number);
-        self.remove_outgrown();
     }
 
     fn number_orders(&mut self) -> Vec<(u32, Numbered<ToNode>)> {

@@ -37,6 +37,8 @@ pub(super) struct Effects {
     pub console: Vec<NodeMsg>,
     /// What clients are told that wait for checkpoints, or for the job to be saved.
     pub answers: Vec<(Outlet, NodeMsg)>,
+    /// What is saved is of no use any more.
+    pub outgrown: bool,
 }
 
 impl Effects {
@@ -47,6 +49,7 @@ impl Effects {
             && self.dismissed.is_empty()
             && self.console.is_empty()
             && self.answers.is_empty()
+            && !self.outgrown
     }
 }
 
@@ -179,6 +182,10 @@ impl Job {
     }
 
     fn have_effects(&mut self, effects: Effects) {
+        // Before nodes are told to bring what would come in its place.
+        if effects.outgrown {
+            self.remove_outgrown();
+        }
         for (node, frame) in effects.frames {
             self.nodes[node as usize].post(frame);
         }
@@ -256,6 +263,18 @@ impl Job {
     /// Why another controller has the job, if that is so.
     pub fn deposed(&self) -> Option<String> {
         self.commit.ha.as_ref()?.deposed.clone()
+    }
+
+    /// An error unless nobody else can have the job by now.
+    pub(super) fn leads_for_sure(&self) -> Result<(), String> {
+        match &self.commit.ha {
+            Some(ha) if !ha.health.vouch.holds() => {
+                let why = "etcd has not confirmed for longer than a lease that this controller \
+                           leads: ask again when it does";
+                Err(String::from(why))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether nothing becomes durable at the time.

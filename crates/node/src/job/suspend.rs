@@ -183,7 +183,12 @@ impl Job {
     /// Commits what is saved: all that it names is on disk.
     pub(super) fn write_saved(&self, state: &SavedJob) -> Result<(), String> {
         self.input.sync().map_err(|e| format!("standard input: {e}"))?;
-        state.write(&self.place.folder).map_err(|e| e.to_string())
+        self.leads_for_sure()?;
+        state.write(&self.place.folder).map_err(|e| e.to_string())?;
+        // It may have stood still meanwhile: with `--ha` nothing was saved before.
+        self.leads_for_sure().inspect_err(|_| {
+            let _ = std::fs::remove_file(self.place.folder.join(home::SAVED));
+        })
     }
 
     pub(super) fn saved(&mut self, number: u32, bytes: u64) {
