@@ -180,8 +180,8 @@ impl Frozen {
 
     /// How long it may stand still, with its children, for shared memory that goes straight into
     /// its next image while nothing of that is stored: then there is no image, but
-    /// [`CaptureError::Slow`]. Without a word of this it is a minute; [`Duration::MAX`] is no limit,
-    /// and there is none in [`Mode::Sync`]. As long as something is stored it is waited for.
+    /// [`CaptureError::Slow`]. Without a word of this it is a minute; [`Duration::MAX`] is no
+    /// limit, and there is none in [`Mode::Sync`]. As long as something is stored it is waited for.
     /// Looked at between blocks, too.
     ///
     /// [`CaptureError::Slow`]: crate::CaptureError::Slow
