@@ -9,7 +9,7 @@ from faults import flip_a_byte
 from harness import Job, soon
 from hosts import Hosted, shell
 from nodes import Nodes, expected, kill_stopped
-from restart import SAVED, lines, restart, save
+from restart import SAVED, hold_up, lines, restart, save
 
 
 def ended_well(job, name):
@@ -115,20 +115,12 @@ def test_ranks_that_have_ended():
         ended_well(job, "cg")
 
 
-def hold_up(job):
-    """What is brought of rank 0 finds pipes that nobody reads in the place of its files."""
-    images = os.path.join(job.folder(), "images")
-    os.mkdir(images)
-    for number in range(32):
-        os.mkfifo(os.path.join(images, f".rank-0.gen-1.{number}.part"))
-
-
 def test_a_node_dies_while_the_job_is_saved():
     """When all ranks have been killed: the job is not saved, goes on, and is saved later."""
     expected("farm")
     with Nodes("farm", 3, ckpt_every=3600) as job:
         job.wait_running(4)
-        hold_up(job)
+        hold_up(job, 1)
         job.interrupt(signal.SIGQUIT)
         job.until(lambda: (job.status() or {}).get("phase") == "saving", "the saving")
         job.kill_nodes(1)

@@ -12,7 +12,7 @@ from coordinated import crash, wait_gone
 from coordinated_nodes import Together, one_set
 from harness import EYRIE, Job, example
 from nodes import SIZES, Nodes, expected, gone
-from restart import SAVED, restart, save
+from restart import SAVED, hold_up, restart, save
 
 
 def saving(name, nodes, every=3600, save_every="0.1", options=()):
@@ -213,15 +213,6 @@ def test_what_is_being_brought_stays_on_the_nodes():
         job.until(lambda: "does not get a newer state" in job.stderr(), "what the user is told")
         take_a_set(job)
         job.ends_as("farm")
-
-
-def hold_up(job, generation):
-    """What is brought of rank 0 finds pipes that nobody reads in the place of its files."""
-    images = os.path.join(job.folder(), "images")
-    os.mkdir(images)
-    own = [f"of-0-{epoch}-{count}" for epoch in range(8) for count in range(32)]
-    for name in [*range(32), *own]:
-        os.mkfifo(os.path.join(images, f".rank-0.gen-{generation}.{name}.part"))
 
 
 def let_go(job):

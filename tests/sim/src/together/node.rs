@@ -82,7 +82,14 @@ impl World {
         let good = node.disk.get(&(rank, generation)).filter(|s| !s.bad);
         let image = match (good, from) {
             _ if generation == 0 => None,
-            (Some(stored), _) => Some(Rc::clone(&stored.image)),
+            (Some(stored), from) => {
+                let image = Rc::clone(&stored.image);
+                if from.is_some() {
+                    // A copy that came too late to be heard of: it is there all the same.
+                    self.say(at, FromNode::Fetched { rank, incarnation, generation });
+                }
+                Some(image)
+            }
             (None, Some(_)) => {
                 let after = 30 + self.random.below(500);
                 return self.at(after, Event::Fetched { at, order });
@@ -92,7 +99,9 @@ impl World {
                 return self.say(at, FromNode::ImageBad { rank, incarnation, generation, at });
             }
         };
-        node.found.insert(rank, image);
+        if let Some(node) = self.nodes.get_mut(&at.node) {
+            node.found.insert(rank, image);
+        }
         self.say(at, FromNode::Found { rank, incarnation, generation });
     }
 
