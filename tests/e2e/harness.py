@@ -6,6 +6,7 @@ every wait has a limit and reports what the job was doing when it is exceeded; a
 of the job is left, or the test says so."""
 
 import contextlib
+import fcntl
 import json
 import os
 import random
@@ -56,11 +57,14 @@ def compile_gate():
     os.makedirs(os.path.join(BUILD, "tests"), exist_ok=True)
     out = os.path.join(BUILD, "tests", "gate.so")
     source = os.path.join(ROOT, "tests", "e2e", "preload", "gate.c")
-    # Not twice: jobs that were saved with it need the file as it is.
-    if not os.path.exists(out) or os.path.getmtime(out) < os.path.getmtime(source):
-        flags = ["-shared", "-fPIC", "-O1", "-Wall", f"-I{BUILD}/include"]
-        subprocess.run(["cc", *flags, "-o", out + ".new", source], check=True)
-        os.replace(out + ".new", out)
+    # Not twice, also by cases that run at the same time: jobs that were saved with it need the file
+    # as it is.
+    with open(out + ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not os.path.exists(out) or os.path.getmtime(out) < os.path.getmtime(source):
+            flags = ["-shared", "-fPIC", "-O1", "-Wall", f"-I{BUILD}/include"]
+            subprocess.run(["cc", *flags, "-o", out + ".new", source], check=True)
+            os.replace(out + ".new", out)
     return out
 
 
