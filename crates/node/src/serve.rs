@@ -435,7 +435,7 @@ async fn wind_up(job: &Shared, told: &mut mpsc::UnboundedReceiver<Msg>) {
         job.borrow_mut().take(message);
         job.borrow_mut().end_turn();
     }
-    job.borrow().finish();
+    job.borrow_mut().finish();
     let end = tokio::time::Instant::now() + JOINING;
     loop {
         job.borrow_mut().end_turn();

@@ -391,6 +391,8 @@ pub struct Job {
     pub malformed: u64,
     exit_code: Option<i32>,
     over: Rc<Notify>,
+    /// Nodes were told to end.
+    winds_up: bool,
 }
 
 /// Why a job cannot begin.
@@ -495,6 +497,7 @@ impl Job {
             malformed: 0,
             exit_code: None,
             over: Rc::new(Notify::new()),
+            winds_up: false,
             place,
             spec,
         };

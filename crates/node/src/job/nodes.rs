@@ -473,7 +473,12 @@ impl Job {
         // From now on its stamps come back.
         wired.limits.take();
         n.line = Line::There(wired);
-        (n.met, n.away) = (true, None);
+        let met = std::mem::replace(&mut n.met, true);
+        n.away = None;
+        if self.winds_up && !met {
+            // It was not there when the others were told.
+            n.send(ToNode::Finish);
+        }
         let joined = n.state == State::Live;
         if self.spec.clusters.is_behind(node) {
             n.is_granted(HELD_MS);
@@ -598,8 +603,9 @@ impl Job {
         !self.many()
     }
 
-    /// Orders the end of all processes.
-    pub fn finish(&self) {
+    /// Orders the end of all processes, also of nodes that only call from now on.
+    pub fn finish(&mut self) {
+        self.winds_up = true;
         self.to_all(&ToNode::Finish);
     }
 
