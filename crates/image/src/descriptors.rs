@@ -13,7 +13,7 @@ use crate::inet::Patience;
 use crate::lend::{self, Lender};
 use crate::locks;
 use crate::named::Named;
-use crate::orphans::Orphans;
+use crate::orphans::{DELETED, Orphans};
 use crate::procfs::{self, FdInfo};
 use crate::state::{Description, Descriptor, FileId, Owner, Target};
 use crate::trace::Tracee;
@@ -497,9 +497,12 @@ pub fn file_id(path: Vec<u8>, meta: &Metadata) -> FileId {
     }
 }
 
-/// Name of the job's shared memfd if the path is one: `/memfd:NAME (deleted)`.
+/// Name of the job's segment if the path is one: `/memfd:NAME (deleted)`, or `/NAME (deleted)` in a
+/// file system that is mounted nowhere.
 pub fn segment_name(path: &[u8]) -> Option<Vec<u8>> {
-    let name = path.strip_prefix(b"/memfd:")?;
-    let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
+    let name = match path.strip_prefix(b"/memfd:") {
+        Some(name) => name.strip_suffix(DELETED).unwrap_or(name),
+        None => path.strip_prefix(b"/")?.strip_suffix(DELETED)?,
+    };
     name.starts_with(SEGMENT_PREFIX.as_bytes()).then(|| name.to_vec())
 }

@@ -12,7 +12,8 @@ use crate::procfs::{self, Mapping};
 use crate::spans::Spans;
 use crate::state::{MAX_ORPHAN_BYTES, MAX_ORPHANS, Orphan, OrphanKind, orphan_id};
 use crate::system_v;
-use crate::{PAGE_BYTES, SEGMENT_PREFIX};
+use crate::PAGE_BYTES;
+use crate::descriptors::segment_name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -71,14 +72,14 @@ fn kind(path: &[u8], file: Inode, named: &Named) -> Result<Option<OrphanKind>, &
     if path.starts_with(b"/secretmem") {
         return Err("secret memory (memfd_secret)");
     }
+    if segment_name(path).is_some() {
+        return Ok(None);
+    }
     let Some(path) = path.strip_suffix(DELETED) else { return Ok(None) };
     if path == b"/dev/zero" {
         return Ok(Some(OrphanKind::Anonymous {}));
     }
     if let Some(name) = path.strip_prefix(b"/memfd:") {
-        if name.starts_with(SEGMENT_PREFIX.as_bytes()) {
-            return Ok(None);
-        }
         if name == ANONYMOUS_NAME.as_bytes() {
             return Ok(Some(OrphanKind::Anonymous {}));
         }

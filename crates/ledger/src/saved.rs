@@ -7,14 +7,14 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::mirror;
-use crate::segment::{ChannelCtl, DirEntry, MEMFD_PREFIX, RankCtl, Segment, SegmentError};
+use crate::{memory, mirror};
+use crate::segment::{ChannelCtl, DirEntry, NAME_PREFIX, RankCtl, Segment, SegmentError};
 use crate::sendlog::{self, dir_index};
 use crate::walk::{self, Walk};
 
@@ -130,7 +130,7 @@ pub fn hold(segment_file: &File, segment: &Segment, rank: u32) -> io::Result<Hel
     let inner = |ctl: &ChannelCtl| ctl.inner.load(Relaxed) != 0;
     let kept = |ctl: &ChannelCtl| inner(ctl).then(|| sendlog::released(segment, ctl) / chunk);
     let ranges = stream_ranges(segment, rank, kept);
-    let copy = memory(c"eyrie-held")?;
+    let copy = memory::plain("eyrie-held")?;
     copy.set_len(segment.geometry().total_bytes())?;
     each_piece(segment_file, &ranges, |at, piece| copy.write_all_at(piece, at))?;
     Ok(Held { copy, ranges })
@@ -171,7 +171,7 @@ pub fn save_held(
 pub fn copy_streams(segment_file: &File, segment: &Segment, rank: u32) -> io::Result<File> {
     let chunk = u64::from(segment.geometry().chunk_bytes);
     let kept = |ctl: &ChannelCtl| Some(sendlog::released(segment, ctl) / chunk);
-    let copy = memory(c"eyrie-streams")?;
+    let copy = memory::plain("eyrie-streams")?;
     let parts = [(segment_file, stream_ranges(segment, rank, kept))];
     write(segment, rank, &parts, &Default::default(), &copy)?;
     Ok(copy)
@@ -179,7 +179,7 @@ pub fn copy_streams(segment_file: &File, segment: &Segment, rank: u32) -> io::Re
 
 /// A copy in memory of what `save_all` writes.
 pub fn copy_all(segment_file: &File, segment: &Segment) -> io::Result<File> {
-    let copy = memory(c"eyrie-set")?;
+    let copy = memory::plain("eyrie-set")?;
     save_all(segment_file, segment, &copy)?;
     Ok(copy)
 }
@@ -468,7 +468,7 @@ fn load_any(file: &File, name: &str) -> Result<Loaded, SavedError> {
     if segment_bytes > MAX_SEGMENT_BYTES {
         return Err(SavedError::Invalid("the size of the segment"));
     }
-    let memory = memfd(name)?;
+    let memory = memory::shared(&format!("{NAME_PREFIX}{name}"))?;
     memory.set_len(segment_bytes)?;
     let mut output = [Recorded::default(), Recorded::default()];
     let mut at = HEADER_BYTES;
@@ -531,22 +531,6 @@ fn read_table(file: &File, header: &[u8], found: u64) -> Result<Vec<Entry>, Save
         table.push(entry);
     }
     if left == 0 { Ok(table) } else { Err(SavedError::Invalid("its length")) }
-}
-
-fn memfd(name: &str) -> io::Result<File> {
-    let name = std::ffi::CString::new(format!("{MEMFD_PREFIX}{name}"))
-        .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    memory(&name)
-}
-
-fn memory(name: &std::ffi::CStr) -> io::Result<File> {
-    // SAFETY: plain system call with a valid C string.
-    let raw = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
-    if raw < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: just made, and nobody else's.
-    Ok(unsafe { File::from_raw_fd(raw) })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The job's shared segment: layout, creation (daemon) and mapping (ranks).
 //!
-//! One memfd holds, in this order: the job header, a control block per rank, a channel block per
+//! One file in memory ([`crate::memory`]) holds, in this order: the job header, a control block per rank, a channel block per
 //! ordered pair of ranks, the chunk directories, the determinant logs, the dirty bits of the
 //! streams between nodes, and the log pools. It is sparse: only pages that were written exist. All
 //! offsets follow from the geometry in the header.
@@ -8,9 +8,10 @@
 //! Kept true: every field that more than one process touches is an atomic; who writes it is stated
 //! at the field. The segment survives any rank; no field is ever valid only inside one process.
 
+use crate::memory;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -18,8 +19,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub const MAGIC: u64 = 0x4745_5345_4952_5945;
 /// Layout version; a rank whose library knows another one refuses to start.
 pub const VERSION: u32 = 5;
-/// Name prefix of the memfd; process images leave mappings of this name out.
-pub const MEMFD_PREFIX: &str = "eyrie-job:";
+/// What the file's name begins with; process images leave mappings of this name out.
+pub const NAME_PREFIX: &str = "eyrie-job:";
 /// Most ranks one segment may hold.
 pub const MAX_RANKS: u32 = 1024;
 /// Bytes of the text field in a rank's control block.
@@ -399,20 +400,32 @@ unsafe impl Send for Segment {}
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// Makes the segment of a new job and maps it (daemon). `name` is the job's.
+    /// Makes a segment that only this process maps, or whose speed does not matter.
     pub fn create(
         name: &str,
         geo: Geometry,
         ft: u32,
         cores: u32,
     ) -> Result<(OwnedFd, Self), SegmentError> {
-        Self::create_on(name, geo, ft, cores, 0)
+        let file = memory::plain(&format!("{NAME_PREFIX}{name}"))?;
+        Self::create_in(file, geo, ft, cores, 0)
     }
 
-    /// The same for node number `node` of a job with several. All ranks have their home there until
-    /// they are told otherwise.
+    /// Makes the segment of a new job's node number `node` and maps it (daemon). `name` is the
+    /// job's. All ranks have their home there until they are told otherwise.
     pub fn create_on(
         name: &str,
+        geo: Geometry,
+        ft: u32,
+        cores: u32,
+        node: u32,
+    ) -> Result<(OwnedFd, Self), SegmentError> {
+        let file = memory::shared(&format!("{NAME_PREFIX}{name}"))?;
+        Self::create_in(file, geo, ft, cores, node)
+    }
+
+    fn create_in(
+        file: File,
         geo: Geometry,
         ft: u32,
         cores: u32,
@@ -421,16 +434,6 @@ impl Segment {
         if !geo.valid() {
             return Err(SegmentError::Geometry(geo));
         }
-        let cname = std::ffi::CString::new(format!("{MEMFD_PREFIX}{name}"))
-            .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-        // SAFETY: plain system call with a valid C string.
-        let raw = unsafe { libc::memfd_create(cname.as_ptr(), libc::MFD_CLOEXEC) };
-        if raw < 0 {
-            return Err(io::Error::last_os_error().into());
-        }
-        // SAFETY: memfd_create just returned this descriptor and nobody else owns it.
-        let fd = unsafe { OwnedFd::from_raw_fd(raw) };
-        let file = File::from(fd);
         file.set_len(geo.total_bytes())?;
         let fd = OwnedFd::from(file);
         let seg = Self::map_sized(fd.as_fd(), geo)?;
@@ -483,7 +486,20 @@ impl Segment {
         if have < geo.total_bytes() {
             return Err(SegmentError::Short { have, need: geo.total_bytes() });
         }
-        Self::map_sized(fd, geo)
+        let seg = Self::map_sized(fd, geo)?;
+        seg.wish_huge_pages();
+        Ok(seg)
+    }
+
+    /// Has the logs lie in huge pages where their ranks touch them first. What a daemon lays down
+    /// there, mirrors above all, is often little for each of many ranks.
+    fn wish_huge_pages(&self) {
+        let from = self.geo.pool_off() as usize;
+        // SAFETY: advice on our own mapping; a refusal changes nothing but speed.
+        unsafe {
+            let pools = self.base.as_ptr().add(from).cast();
+            libc::madvise(pools, self.total - from, libc::MADV_HUGEPAGE);
+        }
     }
 
     fn map_sized(fd: BorrowedFd<'_>, geo: Geometry) -> Result<Self, SegmentError> {
@@ -499,13 +515,7 @@ impl Segment {
         }
         let base = NonNull::new(at.cast())
             .ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
-        let seg = Segment { base, geo, total };
-        // SAFETY: advice on our own mapping; a refusal changes nothing but speed.
-        unsafe {
-            let pool = base.as_ptr().add(geo.pool_off() as usize);
-            libc::madvise(pool.cast(), total - geo.pool_off() as usize, libc::MADV_HUGEPAGE);
-        }
-        Ok(seg)
+        Ok(Segment { base, geo, total })
     }
 
     /// The sizes of this segment.

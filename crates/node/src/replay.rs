@@ -7,7 +7,7 @@ use crate::futex;
 use eyrie_control::meta::{Meta, MetaError};
 use eyrie_image::{Image, ImageError, RestoreError, RestoreSpec};
 use eyrie_ledger::saved::{self, Loaded, SavedError};
-use eyrie_ledger::segment::{FT_REPLAY, MEMFD_PREFIX, RankCtl, STATE_LOG_ENDED, Segment};
+use eyrie_ledger::segment::{FT_REPLAY, NAME_PREFIX, RankCtl, STATE_LOG_ENDED, Segment};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -164,7 +164,7 @@ impl Replay {
             image: &self.image,
             restorer,
             stdio,
-            segments: vec![(format!("{MEMFD_PREFIX}{}", self.meta.job), segment)],
+            segments: vec![(format!("{NAME_PREFIX}{}", self.meta.job), segment)],
             start_stopped: stopped,
             options: Default::default(),
         })

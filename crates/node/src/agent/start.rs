@@ -11,7 +11,7 @@ use crate::spawn::{self, Launch};
 use eyrie_control::node::{Determinants, Fault, FromNode};
 use eyrie_control::{Ft, Meta, Stream};
 use eyrie_image::{RestoreOptions, Restored};
-use eyrie_ledger::segment::MEMFD_PREFIX;
+use eyrie_ledger::segment::NAME_PREFIX;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -201,7 +201,7 @@ impl Agent {
         // The numbers of its processes must be free.
         reap::collect_orphans(&self.processes());
         let restorer = self.place.prefix.restorer.as_deref().ok_or(LaunchError::NoRestorer)?;
-        let name = format!("{MEMFD_PREFIX}{}", self.place.id);
+        let name = format!("{NAME_PREFIX}{}", self.place.id);
         // It was verified, when it was chosen.
         let options = RestoreOptions { verified: true, ..options };
         let restored = eyrie_image::restore_lazily(eyrie_image::RestoreSpec {
