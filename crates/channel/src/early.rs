@@ -47,12 +47,10 @@ impl Slot {
     }
 
     fn set(&mut self, datagram: &[u8]) {
-        self.words.clear();
-        self.words.extend(datagram.chunks(8).map(|chunk| {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            u64::from_ne_bytes(word)
-        }));
+        self.words.resize(datagram.len().div_ceil(8), 0);
+        let words = self.words.as_mut_ptr().cast();
+        // SAFETY: the words were just made to hold so many bytes, and any bytes are valid.
+        unsafe { std::ptr::copy_nonoverlapping(datagram.as_ptr(), words, datagram.len()) };
         self.length = datagram.len();
     }
 }

@@ -13,7 +13,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 pub fn info(args: &Info) -> Result<i32, Failure> {
-    let machine = eyrie_image::machine();
+    let mut machine = eyrie_image::machine();
+    machine.offers.push(huge_logs());
     let home = home::home()?;
     let binary = std::env::current_exe()?;
     let restorer = Prefix::of(&binary).restorer;
@@ -24,6 +25,13 @@ pub fn info(args: &Info) -> Result<i32, Failure> {
         print(&as_text(&machine, &home, restorer.as_ref()));
     }
     Ok(0)
+}
+
+/// Whether logs lie in huge pages.
+fn huge_logs() -> Offer {
+    let tried = eyrie_node::huge_logs().map(|()| String::new());
+    let usage = "logs that are used for the first time";
+    Offer::new("huge pages of shared memory", tried, usage, "large messages take longer")
 }
 
 /// Bytes that may still be written where `path` is or will be.

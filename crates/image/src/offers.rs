@@ -35,6 +35,19 @@ pub struct Offer {
     pub without: &'static str,
 }
 
+impl Offer {
+    /// What was `tried` gave a figure, or a reason.
+    pub fn new(
+        name: &'static str,
+        tried: Result<String, String>,
+        usage: &'static str,
+        without: &'static str,
+    ) -> Offer {
+        let here = tried.is_ok();
+        Offer { name, here, detail: tried.unwrap_or_else(|e| e), usage, without }
+    }
+}
+
 /// What is made of it.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
@@ -85,9 +98,8 @@ pub fn machine() -> Machine {
     let numbers = chosen_numbers();
     let scope = ptrace_scope();
     let mut offers = Vec::new();
-    let mut add = |name, tried: Tried, usage, without| {
-        let here = tried.is_ok();
-        offers.push(Offer { name, here, detail: tried.unwrap_or_else(|e| e), usage, without });
+    let mut add = |name, tried, usage, without| {
+        offers.push(Offer::new(name, tried, usage, without));
     };
     add("pagemap scan", scan.clone(), "finding pages in one call", "it takes longer, by size");
     add(
@@ -119,13 +131,7 @@ pub fn machine() -> Machine {
     add("memfd", memfd(), "job segments, plans of restores", "nothing works");
     add("guard pages", guards(), "guard pages of newer libcs", "");
     add("huge pages", huge_pages(), "programs that reserve them", "such programs are refused");
-    add("transparent huge pages", transparent(""), "faster twins", "a twin takes longer to make");
-    add(
-        "huge pages of shared memory",
-        transparent("shmem_"),
-        "logs that are used for the first time",
-        "large messages take longer; `advise` in shmem_enabled switches them on",
-    );
+    add("transparent huge pages", transparent(), "faster twins", "a twin takes longer to make");
     add("AVX-512", flag("avx512f"), "programs that use it", {
         "images of programs that use it are refused"
     });
@@ -305,8 +311,8 @@ fn huge_pages() -> Tried {
 }
 
 /// `of`: which memory's, as the kernel names it (`shmem_`), private memory's if empty.
-fn transparent(of: &str) -> Tried {
-    let line = first_line(&format!("/sys/kernel/mm/transparent_hugepage/{of}enabled"));
+fn transparent() -> Tried {
+    let line = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
     let chosen = line.split('[').nth(1).and_then(|l| l.split(']').next()).unwrap_or("never");
     let off = matches!(chosen, "never" | "deny");
     if off { Err("switched off".into()) } else { Ok(chosen.into()) }

@@ -4,7 +4,9 @@
 //! Their content is reached through a descriptor where one can be had, else through a mapping of a
 //! process that stands still ([`crate::objects`]). What is kept of it: [`crate::shared`].
 
+use crate::PAGE_BYTES;
 use crate::agent::Agent;
+use crate::descriptors::segment_name;
 use crate::error::CaptureError;
 use crate::named::{self, Inode, Named};
 use crate::objects::{Object, Objects, Piece};
@@ -12,8 +14,6 @@ use crate::procfs::{self, Mapping};
 use crate::spans::Spans;
 use crate::state::{MAX_ORPHAN_BYTES, MAX_ORPHANS, Orphan, OrphanKind, orphan_id};
 use crate::system_v;
-use crate::PAGE_BYTES;
-use crate::descriptors::segment_name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};

@@ -1,7 +1,8 @@
 //! Message logging: the job's shared segment, the send log, the determinants and their replay.
 //!
 //! The log belongs to the node, not to the rank: everything that must survive a rank lies in one
-//! segment (a file in memory held by the node daemon), mapped by every rank of the node and by the daemon.
+//! segment (a file in memory held by the node daemon), mapped by every rank of the node and by the
+//! daemon.
 //! See `docs/formats/segment.md` for its bytes and `docs/architecture.md` for the protocol.
 
 pub mod acked;
@@ -12,6 +13,7 @@ pub mod door;
 pub mod early;
 pub mod end;
 pub mod entry;
+pub mod free;
 pub mod futex;
 pub mod memory;
 pub mod mirror;

@@ -13,10 +13,10 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::{memory, mirror};
 use crate::segment::{ChannelCtl, DirEntry, NAME_PREFIX, RankCtl, Segment, SegmentError};
 use crate::sendlog::{self, dir_index};
 use crate::walk::{self, Walk};
+use crate::{memory, mirror};
 
 const MAGIC: [u8; 8] = *b"EYRIELOG";
 const VERSION: u32 = 1;

@@ -1,14 +1,14 @@
 //! The job's shared segment: layout, creation (daemon) and mapping (ranks).
 //!
-//! One file in memory ([`crate::memory`]) holds, in this order: the job header, a control block per rank, a channel block per
-//! ordered pair of ranks, the chunk directories, the determinant logs, the dirty bits of the
-//! streams between nodes, and the log pools. It is sparse: only pages that were written exist. All
-//! offsets follow from the geometry in the header.
+//! One file in memory ([`crate::memory`]) holds, in this order: the job header, a control block per
+//! rank, a channel block per ordered pair of ranks, the chunk directories, the determinant logs,
+//! the dirty bits of the streams between nodes, and the log pools. It is sparse: only pages that
+//! were written exist. All offsets follow from the geometry in the header.
 //!
 //! Kept true: every field that more than one process touches is an atomic; who writes it is stated
 //! at the field. The segment survives any rank; no field is ever valid only inside one process.
 
-use crate::memory;
+use crate::{free, memory};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -486,20 +486,16 @@ impl Segment {
         if have < geo.total_bytes() {
             return Err(SegmentError::Short { have, need: geo.total_bytes() });
         }
-        let seg = Self::map_sized(fd, geo)?;
-        seg.wish_huge_pages();
-        Ok(seg)
+        Self::map_sized(fd, geo)
     }
 
-    /// Has the logs lie in huge pages where their ranks touch them first. What a daemon lays down
-    /// there, mirrors above all, is often little for each of many ranks.
-    fn wish_huge_pages(&self) {
-        let from = self.geo.pool_off() as usize;
+    /// Has what `rank` fills of its log lie in huge pages, where it touches that first. A daemon
+    /// does not ask for that: what it lays down, mirrors above all, is often little for many ranks.
+    pub(crate) fn wish_huge_pages(&self, rank: u32) {
+        let bytes = u64::from(free::in_huge_pages(&self.geo)) * u64::from(self.geo.chunk_bytes);
+        let pool = self.chunk(rank, 0).as_ptr();
         // SAFETY: advice on our own mapping; a refusal changes nothing but speed.
-        unsafe {
-            let pools = self.base.as_ptr().add(from).cast();
-            libc::madvise(pools, self.total - from, libc::MADV_HUGEPAGE);
-        }
+        unsafe { libc::madvise(pool.cast(), bytes as usize, libc::MADV_HUGEPAGE) };
     }
 
     fn map_sized(fd: BorrowedFd<'_>, geo: Geometry) -> Result<Self, SegmentError> {

@@ -12,6 +12,7 @@ use std::sync::atomic::fence;
 
 use crate::divergence::Divergence;
 use crate::entry::{self, Envelope, Header, Step};
+use crate::free::Free;
 use crate::mirror::wipe;
 use crate::segment::{ChannelCtl, FT_HASH, FT_RETAIN, RankCtl, Segment};
 use crate::walk;
@@ -93,7 +94,7 @@ pub struct SendLog {
     /// Keep a hash chain over payloads too.
     hash: bool,
     tx: Vec<Tx>,
-    free: Vec<u32>,
+    free: Free,
     /// Chunks that this process has used, or made ready.
     met: Vec<bool>,
     /// Channels fill chunk after chunk: the next ones are worth being made ready.
@@ -124,7 +125,7 @@ impl SendLog {
             chunk,
             hash: seg.header().ft.load(Relaxed) & FT_HASH != 0,
             tx,
-            free: Vec::new(),
+            free: Free::default(),
             met: Vec::new(),
             filling: false,
             ready: (0, 0),
@@ -160,14 +161,14 @@ impl SendLog {
                 };
             }
         }
-        let free = used.iter().enumerate().filter(|(_, u)| !**u).map(|(i, _)| i as u32);
-        self.free = free.rev().collect();
+        self.free = Free::new(&self.seg.geometry(), &used);
+        self.seg.wish_huge_pages(self.rank);
         self.count_used();
     }
 
     fn count_used(&self) {
         let total = self.seg.geometry().pool_chunks as usize;
-        let used = (total - self.free.len()) as u64;
+        let used = (total - self.free.count()) as u64;
         self.ctl.chunks_used.store(used, Relaxed);
     }
 
@@ -366,7 +367,7 @@ impl SendLog {
         if self.free.is_empty() {
             (0..self.tx.len() as u32).for_each(|d| self.reclaim(d));
         }
-        let Some(index) = self.free.pop() else { return Ok(false) };
+        let Some(index) = self.free.take(n) else { return Ok(false) };
         let met = std::mem::replace(&mut self.met[index as usize], true);
         // A channel that fills more than one is going to fill this, too: a page at a time, by
         // faults, its memory would take half as long again.
@@ -397,8 +398,8 @@ impl SendLog {
 
     #[cold]
     fn prepare_more(&mut self) -> bool {
-        let next = self.free.iter().rev().take(READY_CHUNKS);
-        let Some(&index) = next.into_iter().find(|i| !self.met[**i as usize]) else {
+        let next = self.free.next().take(READY_CHUNKS).find(|i| !self.met[*i as usize]);
+        let Some(index) = next else {
             self.filling = false;
             return false;
         };
@@ -431,7 +432,7 @@ impl SendLog {
             let dir = self.seg.dir(self.rank, dst, n);
             if let Some(index) = dir_index(dir.tag.load(Relaxed), n) {
                 dir.tag.store(0, Release);
-                self.free.push(index);
+                self.free.give_back(index);
             }
             tx.ctl.chunks_first.store(n + 1, Release);
         }

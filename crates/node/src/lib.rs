@@ -52,6 +52,11 @@ mod vault;
 pub mod way;
 mod wire;
 
+/// Whether the logs of jobs lie in huge pages on this machine; else why not.
+pub fn huge_logs() -> Result<(), String> {
+    eyrie_ledger::memory::huge("eyrie-info").map(drop).map_err(|e| e.to_string())
+}
+
 pub use eyrie_protocol::{
     gate, membership, placement, recovery, replicas, retention, routing, scheduler,
 };
