@@ -13,6 +13,7 @@ use eyrie_protocol::membership::{Member, Neighbours};
 use eyrie_protocol::replicas::Replicas;
 use eyrie_tls::{Routes, Secret};
 
+use crate::connection::Connection;
 use crate::dial::Dial;
 use crate::shared::{Shared, lock};
 use crate::way::Way;
@@ -245,6 +246,19 @@ impl Links {
     pub fn cut(&self) {
         self.shared.outbound().peers.values().flat_map(|p| &p.connection).for_each(|c| c.close());
         self.shared.inbound().connections.values().for_each(|c| c.close());
+    }
+
+    /// The gateway through which nodes of other clusters were reached is there no more: ends what
+    /// stands through it, which it may not have done itself, as its machine may be gone, too.
+    pub fn leave_gateway(&self) {
+        let abroad = |c: &&Arc<Connection>| {
+            self.shared.routes.abroad(self.shared.own.node, c.peer.node).is_some()
+        };
+        let outbound = self.shared.outbound();
+        let sending = outbound.peers.values().filter_map(|p| p.connection.as_ref());
+        sending.filter(abroad).for_each(|c| c.close());
+        drop(outbound);
+        self.shared.inbound().connections.values().filter(abroad).for_each(|c| c.close());
     }
 
     pub fn status(&self) -> Vec<LinkStatus> {

@@ -22,6 +22,8 @@ pub struct Node {
     pub segment: Arc<Segment>,
     pub links: Links,
     pub member: Member,
+    /// How it reaches others: straight, as long as nothing else is said.
+    pub routes: Routes,
 }
 
 impl Node {
@@ -136,19 +138,20 @@ impl Cluster {
             Segment::create_on(JOB, self.geometry, self.ft, 1, node).expect("segment");
         let segment = Arc::new(segment);
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("listener");
+        let routes = Routes::default();
         let links = Links::start(Setup {
             segment: Arc::clone(&segment),
             job: JOB.into(),
             own: member,
             secret: self.secret.clone(),
-            routes: Routes::default(),
+            routes: routes.clone(),
             listener,
             log_replicas: self.log_replicas,
             neighbours: Neighbours::default(),
             early: self.early,
             way: self.way.clone(),
         });
-        Node { segment, links: links.expect("links"), member }
+        Node { segment, links: links.expect("links"), member, routes }
     }
 
     pub fn members(&self) -> Vec<(Member, SocketAddr)> {

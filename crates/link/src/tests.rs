@@ -1,6 +1,7 @@
 //! Streams between nodes: messages of threads that are ranks' ends of their channels.
 
 mod early;
+mod gateway;
 mod jobs;
 mod piped;
 mod placing;

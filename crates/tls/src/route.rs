@@ -58,10 +58,12 @@ impl Known {
 }
 
 impl Routes {
-    /// What the controller says.
-    pub fn set(&self, clusters: Vec<u32>, gateway: Option<SocketAddr>) {
+    /// What the controller says. Returns whether the gateway that there was is so no more.
+    pub fn set(&self, clusters: Vec<u32>, gateway: Option<SocketAddr>) -> bool {
         let known = &mut *self.known();
-        (known.clusters, known.gateway) = (clusters, gateway);
+        let before = std::mem::replace(&mut known.gateway, gateway);
+        known.clusters = clusters;
+        before.is_some() && before != gateway
     }
 
     /// The controller is in that cluster, and only gateways lead there.
@@ -166,6 +168,15 @@ mod tests {
         assert_eq!(routes.clone().abroad(0, 2), Some(1));
         routes.set_home(0);
         assert_eq!([0, 2].map(|own| routes.abroad(own, CONTROLLER)), [None, Some(0)]);
+    }
+
+    #[test]
+    fn a_gateway_that_is_no_more_is_told() {
+        let [one, two] = [1, 2].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        let routes = Routes::default();
+        let said = [None, Some(one), Some(one), None, None, Some(one), Some(two)];
+        let gone = said.map(|gateway| routes.set(vec![0, 1], gateway));
+        assert_eq!(gone, [false, false, false, true, false, false, true]);
     }
 
     #[test]

@@ -94,6 +94,59 @@ def test_a_gateway_far_away_dies():
         unharmed(job)
 
 
+ROUTED = "[clusters.east]\nhosts = 1\n[clusters.west]\nhosts = 2\n[wan]\n"
+# Silent connections are given up after 20 s: far from the moment at which the next gateway is
+# there, and from what it takes until then.
+SOON_S = 8
+
+
+def standing(network, host, to):
+    """Connections of a host to an address and port."""
+    command = ["ss", "-Htn", "state", "established", "dst", to]
+    found = subprocess.run([*network.hosts[host].enter, *command], capture_output=True, text=True)
+    return found.stdout.splitlines()
+
+
+def test_a_gateway_goes_with_its_machine():
+    """Nobody ends its connections, and nobody waits for that: neither its nodes nor the gateway that
+    called it, as soon as there is another one."""
+    expected("farm")
+    needs_root()
+    with Network(ROUTED) as network, shell(network.remote_shell()) as rsh:
+        # Each host of the west has a way to the east: past the controller's machine.
+        network.hub.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+        for own, other in (("10.80.0", "10.81.0"), ("10.81.0", "10.80.0")):
+            for address in network.hosts:
+                if address.startswith(own):
+                    network.hosts[address].ip("route", "add", f"{other}.0/24", "via", f"{own}.1")
+        with tempfile.NamedTemporaryFile("w", prefix="eyrie-test-") as file:
+            file.write(network.host_file())
+            file.flush()
+            how = dict(hosts=file.name, address=None, wrap=network.hub.enter, ckpt_every=0.5)
+            with Hosted("farm", rsh, **how) as job:
+                goes_silent(network, job)
+
+
+def goes_silent(network, job):
+    job.all_checkpointed()
+    gateway = lambda: job.status()["clusters"][1]["gateway"]
+    before = gateway()
+    assert before["node"] == 1 and before["outside"].startswith("10.81.0.2:"), before
+    through = [("10.80.0.2", before["outside"]), ("10.81.0.3", before["inside"])]
+    left = lambda: [line for host, to in through for line in standing(network, host, to)]
+    assert all(standing(network, host, to) for host, to in through), (before, left())
+    network.hub.ip("link", "set", "port1-2", "down")
+    network.set_link(0, 1, "down")
+    job.wait_event("node-lost", node=1)
+    job.wait_event("gateway-back")
+    assert gateway()["node"] == 2, job.status()
+    job.until(lambda: not left(), "end of what stood through it", timeout=SOON_S)
+    carries = lambda: gateway()["carried"]["connections"] and gateway()["carried"]["bytes_sent"]
+    job.until(carries, "bytes through the next one", timeout=SOON_S)
+    job.ends_as("farm")
+    assert not job.count("rolled-back") and not job.count("diverged"), job.report()
+
+
 class Divided(Spaces, Clusters):
     """A job over nodes in namespaces, in two clusters."""
 

@@ -168,6 +168,14 @@ impl Agent {
         }
     }
 
+    /// Which cluster each node is in, and where the gateway of this one is, if it is there.
+    pub(super) fn set_clusters(&mut self, of: Vec<u32>, gateway: Option<SocketAddr>) {
+        let Some(network) = &self.network else { return };
+        if network.own.routes.set(of, gateway) {
+            network.links.iter().for_each(Links::leave_gateway);
+        }
+    }
+
     pub(super) fn set_homes(&mut self, homes: &[u32]) {
         let Some(network) = &mut self.network else { return };
         let before = std::mem::replace(&mut network.homes, homes.to_vec());

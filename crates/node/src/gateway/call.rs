@@ -1,5 +1,7 @@
 //! Calling other gateways: of two the one of the cluster with the lower number does, with as many
 //! connections as there are to be, again whenever one ends.
+//!
+//! Kept true: whoever is not listed any more is not called.
 
 use super::greet::GREETING;
 use super::relay::Note;
@@ -32,13 +34,14 @@ pub(super) struct Callers(BTreeMap<u32, Arc<Board>>);
 impl Callers {
     /// All gateways that there are.
     pub fn know(&mut self, gates: &[Gate], own: &Arc<Own>) -> io::Result<()> {
-        for gate in gates.iter().filter(|g| g.cluster > own.cluster) {
-            if let Some(board) = self.0.get(&gate.cluster) {
-                board.tell(*gate);
-                continue;
-            }
+        for (cluster, board) in &self.0 {
+            board.tell(gates.iter().find(|g| g.cluster == *cluster).copied());
+        }
+        let new = |g: &&Gate| g.cluster > own.cluster && !self.0.contains_key(&g.cluster);
+        let new: Vec<Gate> = gates.iter().filter(new).copied().collect();
+        for gate in new {
             let board = Arc::new(Board::default());
-            board.tell(*gate);
+            board.tell(Some(gate));
             self.0.insert(gate.cluster, Arc::clone(&board));
             for _ in 0..own.connections {
                 let (board, own) = (Arc::clone(&board), Arc::clone(own));
@@ -46,13 +49,22 @@ impl Callers {
                 std::thread::Builder::new().name("eyrie-call".into()).spawn(work)?;
             }
         }
+        // Whoever made a connection that is dropped now finds the board as it is to be.
+        own.notes.send(Note::Gates(gates.to_vec()));
         Ok(())
+    }
+
+    /// Who is called in a cluster.
+    #[cfg(test)]
+    pub fn called(&self, cluster: u32) -> Option<Gate> {
+        let board = self.0.get(&cluster)?;
+        *board.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Board {
-    fn tell(&self, gate: Gate) {
-        *self.gate.lock().unwrap_or_else(PoisonError::into_inner) = Some(gate);
+    fn tell(&self, gate: Option<Gate>) {
+        *self.gate.lock().unwrap_or_else(PoisonError::into_inner) = gate;
         self.changed.notify_all();
     }
 
@@ -71,15 +83,18 @@ fn keep_up(board: &Board, own: &Own) {
     loop {
         let before = known;
         known = board.read(pause, before);
-        let Some(gate) = known else { continue };
+        let Some(gate) = known else {
+            pause = BACKOFF[1];
+            continue;
+        };
         if before != known {
             (pause, told) = (BACKOFF[0], false);
         }
         match call(&gate, own) {
             Ok((stream, ended)) => {
-                let (cluster, side, hold) = (gate.cluster, Side::Caller, Some(ended.0));
+                let (peer, side, hold) = ((gate.cluster, gate.number), Side::Caller, Some(ended.0));
                 let stream = Box::new(stream);
-                own.notes.send(Note::Tunnel { cluster, stream, side, hold });
+                own.notes.send(Note::Tunnel { peer, stream, side, hold });
                 // Until the relay drops the other end.
                 let _ = ended.1.recv();
                 (pause, told) = (BACKOFF[0], false);

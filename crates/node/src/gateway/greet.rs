@@ -43,8 +43,8 @@ pub(super) fn gates(listener: TcpListener, own: &Arc<Own>) -> io::Result<()> {
         if caller.to != ends || caller.node >= own.clusters || caller.node == own.cluster {
             return Err(AuthError::Malformed);
         }
-        let (cluster, stream, hold) = (caller.node, Box::new(stream), None);
-        own.notes.send(Note::Tunnel { cluster, stream, side: Side::Called, hold });
+        let (peer, stream, hold) = ((caller.node, caller.epoch), Box::new(stream), None);
+        own.notes.send(Note::Tunnel { peer, stream, side: Side::Called, hold });
         Ok(())
     })
 }

@@ -10,7 +10,10 @@
 mod call;
 mod greet;
 mod herald;
+mod latest;
 mod leg;
+#[cfg(test)]
+mod next_tests;
 mod relay;
 #[cfg(test)]
 mod tests;

@@ -1,18 +1,21 @@
 //! The thread that carries bytes between nodes' connections and tunnels.
 //!
 //! Kept true: it waits in one place, for whatever happens; each connection has its turn, in which
-//! it carries a bounded number of bytes; a broken one is closed with what hangs on it.
+//! it carries a bounded number of bytes; a broken one is closed with what hangs on it, as is one to
+//! a gateway that has a successor or is gone: where its machine went with it nobody else ends that.
 
+use super::latest::Latest;
 use super::leg::{Leg, Turn};
 use super::tunnel::{End, Tunnel};
 use super::watch::{Signs, Watch, Whose, note};
 use super::{Own, count};
 use crate::sign;
-use eyrie_control::gateway::{HOME, Silence};
+use eyrie_control::gateway::{Gate, HOME, Silence};
 use eyrie_gateway::{Event, Reason, Refusal, Side};
 use eyrie_tls::Stream;
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -30,8 +33,11 @@ const WAKE: u64 = 0;
 
 /// What other threads bring.
 pub(super) enum Note {
-    /// A connection to another gateway. Who made it waits until `hold` is dropped.
-    Tunnel { cluster: u32, stream: Box<Stream>, side: Side, hold: Option<Sender<()>> },
+    /// A connection to another gateway: its cluster, and which start of it. Who made it waits
+    /// until `hold` is dropped.
+    Tunnel { peer: (u32, u64), stream: Box<Stream>, side: Side, hold: Option<Sender<()>> },
+    /// All gateways that there are.
+    Gates(Vec<Gate>),
     /// A node that wants to go there; its number, if its machine is to be watched.
     Passenger { socket: TcpStream, cluster: u32, target: SocketAddr, watched: Option<u32> },
     /// A node that the other end wanted, or not.
@@ -70,6 +76,7 @@ pub(super) struct Relay {
     buffer: Vec<u8>,
     /// Those that are asked to be silent.
     silence: Silence,
+    gates: Latest,
     watch: Watch,
 }
 
@@ -91,6 +98,7 @@ impl Relay {
             queued: BTreeSet::new(),
             buffer: vec![0; BUFFER_BYTES],
             silence: Silence::default(),
+            gates: Latest::default(),
             watch: Watch::new(),
         };
         Ok((relay, notes_to))
@@ -164,22 +172,20 @@ impl Relay {
 
     fn take(&mut self, note: Note, own: &Own) {
         match note {
-            Note::Tunnel { cluster, stream, side, hold } => {
+            Note::Tunnel { peer, stream, side, hold } => {
                 let rate = own.rate.map(|rate| (rate / u64::from(own.connections)).max(1));
-                let made = Tunnel::new(cluster, *stream, side, rate, hold)
+                let made = Tunnel::new(peer, *stream, side, rate, hold)
                     .and_then(|tunnel| Ok((self.watch(tunnel.socket())?, tunnel)));
                 match made {
-                    Ok((number, mut tunnel)) => {
-                        if self.silence.clusters.contains(&cluster) {
-                            tunnel.mux.block();
-                        }
-                        self.tunnels.insert(number, tunnel);
-                        count(&own.counts.connections);
-                        tracing::info!(cluster, "a connection to another gateway stands");
-                        self.queue(number);
+                    Ok((number, tunnel)) => self.add_tunnel(number, tunnel, own),
+                    Err(error) => {
+                        tracing::warn!(cluster = peer.0, %error, "a connection is not used")
                     }
-                    Err(error) => tracing::warn!(cluster, %error, "a connection is not used"),
                 }
+            }
+            Note::Gates(gates) => {
+                self.gates.know(&gates);
+                self.drop_outdated(own);
             }
             Note::Passenger { socket, cluster, target, watched } => {
                 if let Err(error) = socket.set_nonblocking(true) {
@@ -195,6 +201,25 @@ impl Relay {
             Note::Silence(silence) => self.ask_for_silence(silence),
             Note::Reached { tunnel, stream, socket } => self.arrived(tunnel, stream, socket, own),
         }
+    }
+
+    fn add_tunnel(&mut self, number: u64, mut tunnel: Tunnel, own: &Own) {
+        if self.silence.clusters.contains(&tunnel.cluster) {
+            tunnel.mux.block();
+        }
+        tracing::info!(cluster = tunnel.cluster, "a connection to another gateway stands");
+        self.tunnels.insert(number, tunnel);
+        count(&own.counts.connections);
+        self.queue(number);
+        self.drop_outdated(own);
+    }
+
+    /// Ends connections to gateways that are there no more, or are not to be.
+    fn drop_outdated(&mut self, own: &Own) {
+        let outdated =
+            self.tunnels.iter().filter(|(_, t)| self.gates.is_outdated(t.cluster, t.number));
+        let outdated: Vec<u64> = outdated.map(|(number, _)| *number).collect();
+        outdated.into_iter().for_each(|number| self.drop_tunnel(number, &End::Outdated, own));
     }
 
     /// What the kernel tells of the machines that are watched.
@@ -238,7 +263,8 @@ impl Relay {
         }
     }
 
-    /// Opens a stream for a node: over the connection that has the fewest.
+    /// Opens a stream for a node: over the connection that has the fewest. Of those with as many
+    /// the newest is the surest to stand.
     fn depart(
         &mut self,
         (socket, watched): (TcpStream, Option<u32>),
@@ -247,7 +273,8 @@ impl Relay {
         own: &Own,
     ) {
         let there = self.tunnels.iter_mut().filter(|(_, t)| t.cluster == cluster);
-        let best = there.min_by_key(|(_, t)| t.mux.streams()).map(|(number, t)| (*number, t));
+        let best = there.min_by_key(|(number, t)| (t.mux.streams(), Reverse(**number)));
+        let best = best.map(|(number, t)| (*number, t));
         let opened = match best {
             None => Err(Reason::NoWay),
             Some((number, tunnel)) => match tunnel.mux.open(target) {

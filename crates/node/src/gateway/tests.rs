@@ -9,18 +9,19 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Instant;
 
-const PATIENCE: Duration = Duration::from_secs(20);
-const JOB: &str = "jobs";
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const JOB: &str = "jobs";
 
-struct Pair {
-    key: Key,
-    own: [Arc<Own>; 2],
+pub(super) struct Pair {
+    pub key: Key,
+    pub own: [Arc<Own>; 2],
     inside: [SocketAddr; 2],
-    outside: [SocketAddr; 2],
-    routes: Routes,
+    pub outside: [SocketAddr; 2],
+    pub routes: Routes,
+    pub callers: [call::Callers; 2],
 }
 
-fn begin(key: &Key, cluster: u32, number: u64, plain: bool) -> Begin {
+pub(super) fn begin(key: &Key, cluster: u32, number: u64, plain: bool) -> Begin {
     Begin {
         job: JOB.into(),
         key: key.0,
@@ -41,21 +42,22 @@ fn begin(key: &Key, cluster: u32, number: u64, plain: bool) -> Begin {
 }
 
 /// Nodes 0 and 1 are in different clusters.
-fn pair(plain: bool) -> Pair {
+pub(super) fn pair(plain: bool) -> Pair {
     let key = Key::new().unwrap();
     let [(a, here, near), (b, there, far)] =
         [0, 1].map(|cluster| open(begin(&key, cluster, 1, plain)).unwrap());
     let gates = [Gate { cluster: 0, number: 1, at: near }, Gate { cluster: 1, number: 1, at: far }];
     let own = [a, b];
-    own.iter().for_each(|o| call::Callers::default().know(&gates, o).unwrap());
+    let mut callers: [call::Callers; 2] = Default::default();
+    callers.iter_mut().zip(&own).for_each(|(c, o)| c.know(&gates, o).unwrap());
     let routes = Routes::default();
     routes.set(vec![0, 1], Some(here));
-    Pair { key, own, inside: [here, there], outside: [near, far], routes }
+    Pair { key, own, inside: [here, there], outside: [near, far], routes, callers }
 }
 
 impl Pair {
     /// A connection of node 0 to an address of node 1, as soon as there is a way.
-    fn reach(&self, at: SocketAddr) -> TcpStream {
+    pub fn reach(&self, at: SocketAddr) -> TcpStream {
         let (secret, end) = (Secret::plain(self.key.clone()), Instant::now() + PATIENCE);
         loop {
             let ends = ((0, 1), (1, 1));
@@ -68,7 +70,7 @@ impl Pair {
     }
 }
 
-fn until(what: &str, condition: impl Fn() -> bool) {
+pub(super) fn until(what: &str, condition: impl Fn() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !condition() {
         assert!(Instant::now() < end, "{what}");
@@ -77,7 +79,7 @@ fn until(what: &str, condition: impl Fn() -> bool) {
 }
 
 /// A node that says back what it hears.
-fn echo() -> SocketAddr {
+pub(super) fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
     std::thread::spawn(move || {

@@ -21,6 +21,8 @@ const UNSENT_BYTES: libc::c_int = 256 << 10;
 pub(super) enum End {
     #[error("it was closed by the other end")]
     Closed,
+    #[error("that gateway is not there any more")]
+    Outdated,
     #[error("it broke: {0}")]
     Broke(#[from] io::Error),
     #[error("what comes is malformed: {0}")]
@@ -29,6 +31,8 @@ pub(super) enum End {
 
 pub(super) struct Tunnel {
     pub cluster: u32,
+    /// Which start of that cluster's gateway it is to.
+    pub number: u64,
     stream: Stream,
     pub mux: Mux,
     /// The connections of streams to nodes here.
@@ -46,7 +50,7 @@ pub(super) struct Tunnel {
 
 impl Tunnel {
     pub fn new(
-        cluster: u32,
+        (cluster, number): (u32, u64),
         stream: Stream,
         side: Side,
         rate: Option<u64>,
@@ -63,6 +67,7 @@ impl Tunnel {
         }
         Ok(Tunnel {
             cluster,
+            number,
             stream,
             mux: Mux::new(side, Limits::default()),
             legs: BTreeMap::new(),
