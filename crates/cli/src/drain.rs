@@ -90,7 +90,8 @@ pub fn migrate(args: &Migrate) -> Result<i32, Failure> {
     let (job, number) = (find_running(&args.job)?, number());
     tell_how_to_cancel(&job, &args.from)?;
     let (from, to, release) = (args.from.clone(), args.to.clone(), args.release);
-    let ask = ClientMsg::Migrate { from, to, release, number };
+    let deadline_ms = args.deadline;
+    let ask = ClientMsg::Migrate { from, to, release, deadline_ms, number };
     follow(&job, &ask, Watch::of(number, args.json))
 }
 

@@ -60,6 +60,10 @@ pub struct Migrate {
     /// Where they go
     #[arg(long, value_name = "SET", num_args = 1.., value_delimiter = ',', required = true)]
     pub to: Vec<String>,
+    /// If the ranks have not set out after so long they stay where they are. They are stopped at
+    /// once, without being copied while they run, where there is no time for that
+    #[arg(long, value_name = "SECS", value_parser = parse_millis)]
+    pub deadline: Option<u64>,
     /// The nodes that the ranks came from leave the job
     #[arg(long)]
     pub release: bool,

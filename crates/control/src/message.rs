@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// Version of this protocol.
-pub const PROTOCOL: u32 = 17;
+pub const PROTOCOL: u32 = 18;
 /// Most bytes of standard input or output in one message.
 pub const MAX_DATA_BYTES: usize = 256 * 1024;
 
@@ -333,12 +333,13 @@ pub enum ClientMsg {
         number: u64,
     },
     /// Have all ranks of these nodes (none: of all that have some and are not among `to`) move
-    /// there at one time; the nodes leave (`release`), or are spares afterwards. Answered as
-    /// `Drain`.
+    /// there at one time; the nodes leave (`release`), or are spares afterwards. Ranks that have
+    /// not set out within so much time stay. Answered as `Drain`.
     Migrate {
         from: Vec<String>,
         to: Vec<String>,
         release: bool,
+        deadline_ms: Option<u64>,
         number: u64,
     },
     /// Have all ranks stand still until `Continue`; answered by `Done` when they do. With `swap`

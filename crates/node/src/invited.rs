@@ -2,7 +2,8 @@
 //! for this one and gave to the two ends only.
 //!
 //! Kept true: a key lets one image in, each of its files once; who has another key, or comes again
-//! with it, is refused, whoever he is.
+//! with it, is refused, whoever he is; of each rank there is the key of its newest image only, so
+//! that what is known stays little, and no key is forgotten that is in use.
 
 use crate::files::Named;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,8 +12,6 @@ use std::time::{Duration, Instant};
 
 /// How long a caller waits until the controller's word of him is here.
 const WAIT: Duration = Duration::from_secs(5);
-/// Most images that are known of.
-const MAX_KNOWN: usize = 1 << 12;
 /// Most files of one.
 const MAX_FILES: usize = 1 << 9;
 
@@ -21,15 +20,16 @@ pub type Token = [u8; 32];
 
 /// What is known of an image.
 struct Entry {
+    generation: u32,
     token: Token,
     /// Files of it that came.
     came: BTreeSet<String>,
 }
 
-/// The images that may come, by rank and generation.
+/// The images that may come, by rank: one is begun when that before it has come, or never will.
 #[derive(Default)]
 pub struct Invited {
-    all: Mutex<BTreeMap<(u32, u32), Entry>>,
+    all: Mutex<BTreeMap<u32, Entry>>,
     more: Condvar,
 }
 
@@ -41,10 +41,7 @@ impl Invited {
     /// This image of a rank may come, with this key.
     pub fn invite(&self, rank: u32, generation: u32, token: Token) {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= MAX_KNOWN {
-            all.clear();
-        }
-        all.insert((rank, generation), Entry { token, came: BTreeSet::new() });
+        all.insert(rank, Entry { generation, token, came: BTreeSet::new() });
         self.more.notify_all();
     }
 
@@ -57,7 +54,8 @@ impl Invited {
         let end = Instant::now() + wait;
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Some(entry) = all.get_mut(&(named.rank, named.generation)) {
+            let known = all.get_mut(&named.rank).filter(|e| e.generation == named.generation);
+            if let Some(entry) = known {
                 return is_same(&entry.token, token)
                     && entry.came.len() < MAX_FILES
                     && entry.came.insert(name.to_string());
@@ -106,6 +104,18 @@ mod tests {
         assert!(!admit("rank-0.gen-1.1", 1), "a second time");
         assert!(!admit("rank-0.gen-1.2", 2) && !admit("rank-0.gen-2.1", 1));
         assert!(admit("rank-0.gen-1.1.1", 1));
+    }
+
+    #[test]
+    fn of_many_ranks_and_rounds_no_key_is_forgotten_that_is_in_use() {
+        let invited = Invited::default();
+        let admit = |name: &str, token| admit(&invited, name, token, Duration::ZERO);
+        for (rank, generation) in (0..300).flat_map(|rank| (1..18).map(move |g| (rank, g))) {
+            invited.invite(rank, generation, [generation as u8; 32]);
+        }
+        assert!((0..300).all(|rank| admit(&format!("rank-{rank}.gen-17"), 17)));
+        assert!(!admit("rank-7.gen-16", 16), "there is a newer one");
+        assert_eq!(invited.all.lock().unwrap().len(), 300);
     }
 
     #[test]

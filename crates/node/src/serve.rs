@@ -770,8 +770,8 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Res
         ClientMsg::Drain { nodes, to, deadline_ms, number } => {
             job.drain((&nodes, &to), deadline_ms, number, outlet.clone())?;
         }
-        ClientMsg::Migrate { from, to, release, number } => {
-            job.migrate((&from, &to), release, number, outlet.clone())?;
+        ClientMsg::Migrate { from, to, release, deadline_ms, number } => {
+            job.migrate((&from, &to), (release, deadline_ms), number, outlet.clone())?;
         }
         ClientMsg::Suspend { swap } => job.suspend(swap, outlet.clone())?,
         ClientMsg::Continue => job.let_go_on(Holder::User, outlet)?,

@@ -268,6 +268,26 @@ def test_ranks_that_die_on_the_way_do_no_harm():
         assert not job.count("rolled-back") and not job.count("diverged"), job.report()
 
 
+def test_ranks_that_have_not_set_out_in_time_stay():
+    """All of them, and the node that they are on is not given up as one that leaves is."""
+    expected("farm")
+    with Pointed("farm", 3, ["--spares", "1"], ckpt_every=0.5) as job:
+        record = ready(job)
+        job.arm("leave-3")
+        with Asking(job, "--from", "0,1", "--to", "3", "--deadline", "1") as asked:
+            job.held_at("leave-3")
+            for node in (0, 1):
+                job.wait_event("node-stays", node=node)
+            job.let_go("leave-3")
+            code, out, err = asked.over()
+            assert code == 1 and "the 1.0 s that it was given are over" in out, (code, out, err)
+        assert homes(job) == [r["node"] for r in record["ranks"]], job.status()
+        migrate(job, "--from", "1", "--to", "3", "--deadline", "600")
+        is_spare(job, 1)
+        job.ends_as("farm")
+        nothing_again(job, on_node(record, 1))
+
+
 def test_what_cannot_move_is_refused():
     expected("farm")
     with Nodes("farm", 2, ["--spares", "1"], ckpt_every=0.5) as job:

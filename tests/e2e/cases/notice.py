@@ -8,10 +8,11 @@ import subprocess
 import threading
 
 from controller import kill_controller
-from drain import is_gone, nothing_again, on_node, ready
+from drain import Asked, is_gone, nothing_again, on_node, ready
 from harness import EYRIE, ROOT, alive, soon
 from hosts import Hosted, daemons, parent, shell
-from nodes import Nodes, expected
+from migrate import Asking
+from nodes import Nodes, Pointed, expected
 from restart import SAVED, restart
 from slurm import allocated, slurm
 
@@ -139,6 +140,62 @@ def test_nodes_that_are_told_one_after_the_other_save_the_job_in_the_end():
         saved(job)
         restart(job, "--nodes", "2")
         job.ends_as("farm")
+
+
+def told_while(job, asked, at, node, record):
+    """A node is told to end while somebody waits, who hears no more of a step that is held."""
+    job.arm("leave-3")
+    with asked() as asking:
+        job.held_at("leave-3")
+        os.kill(record["nodes"][node]["pid"], signal.SIGTERM)
+        at()
+        job.let_go("leave-3")
+        return asking.over()
+
+
+def test_a_node_that_leaves_already_has_no_more_time_than_its_machine():
+    """However long its ranks are copied: what is over then is its time, and not its machine's."""
+    expected("farm")
+    with Pointed("farm", 3, ["--grace", "4"], ckpt_every=0.5) as job:
+        record = ready(job)
+        lost = lambda: job.wait_event("node-lost", node=1)
+        code, out, err = told_while(job, lambda: Asked(job, "1"), lost, 1, record)
+        assert code == 1 and "given up as lost" in out, (code, out, err)
+        assert "leaves the job already, and is to within" in job.stderr(), job.stderr()
+        for rank in on_node(record, 1):
+            job.wait_event("restored", rank=rank)
+        job.ends_as("farm")
+        assert not job.count("rolled-back") and not job.count("diverged"), job.report()
+
+
+def test_a_node_whose_ranks_move_leaves_when_it_is_told_to_end():
+    """It does not become a spare of a machine that is about to end."""
+    expected("farm")
+    with Pointed("farm", 3, ckpt_every=0.5) as job:
+        record = ready(job)
+        asking = lambda: Asking(job, "--from", "1", "--to", "2")
+        text = "in place of being a spare"
+        hears = lambda: job.until(lambda: text in job.stderr(), text)
+        code, out, err = told_while(job, asking, hears, 1, record)
+        assert code == 0 and "has left" in out, (code, out, err)
+        is_gone(job, 1, record)
+        job.ends_as("farm")
+        nothing_again(job, on_node(record, 1))
+
+
+def test_ranks_do_not_move_to_a_node_that_is_told_to_end():
+    """They stay where they are, and take in those of that node: nobody need be saved."""
+    expected("farm")
+    with Pointed("farm", 2, ckpt_every=0.5) as job:
+        record = ready(job)
+        asking = lambda: Asking(job, "--from", "0", "--to", "1")
+        stays = lambda: job.wait_event("node-stays", node=0)
+        code, out, err = told_while(job, asking, stays, 1, record)
+        assert code == 1 and "is about to end" in out, (code, out, err)
+        is_gone(job, 1, record)
+        assert {r["node"] for r in job.status()["ranks"]} == {0}, job.status()
+        job.ends_as("farm")
+        nothing_again(job, on_node(record, 1))
 
 
 class Instance(http.server.BaseHTTPRequestHandler):

@@ -129,6 +129,20 @@ def test_a_job_without_routers_gets_some_at_its_restart():
         ends_well(job, "farm")
 
 
+def test_ranks_do_not_go_to_routers():
+    """Whoever names one is told so, before anything is done."""
+    expected("farm")
+    with Routed("farm", 2) as job:
+        job.all_checkpointed()
+        for words in (["drain", "last", "1", "--to"], ["migrate", "last", "--from", "1", "--to"]):
+            for to in (str(NODES), f"0,{NODES + 1}"):
+                code, out, err = job.eyrie(*words, to, check=False)
+                told = "is a router, on which no ranks run" in err and len(err.splitlines()) == 1
+                assert code == 1 and told, (words, to, code, out, err)
+        assert not job.count("node-leaving"), job.report()
+        job.ends_as("farm")
+
+
 def test_a_node_with_ranks_and_a_router_leave():
     """Nothing is computed again; the other router has all ranks then."""
     expected("farm")

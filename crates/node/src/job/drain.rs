@@ -8,7 +8,7 @@ use super::Job;
 use super::leave::End;
 use crate::membership::Member;
 use crate::outlet::Outlet;
-use crate::points;
+use crate::{points, units};
 use eyrie_control::{LeaveStep, Leaving, NodeMsg};
 use eyrie_protocol::recovery::spread;
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,7 +60,7 @@ impl Job {
     ) -> Result<(), String> {
         self.may_leave()?;
         let nodes = self.nodes_to_leave(names)?;
-        let to = self.nodes_to_leave(to)?;
+        let to = self.places_named(to)?;
         if let Some(node) = to.intersection(&nodes).next() {
             return Err(format!("node {node} is to leave itself: name another one with --to"));
         }
@@ -85,7 +85,7 @@ impl Job {
         Ok(())
     }
 
-    fn some_stay(&self, leaving: &BTreeSet<u32>) -> Result<(), String> {
+    pub(super) fn some_stay(&self, leaving: &BTreeSet<u32>) -> Result<(), String> {
         if self.takers().any(|m| !leaving.contains(&m.node)) {
             return Ok(());
         }
@@ -98,12 +98,12 @@ impl Job {
     pub fn migrate(
         &mut self,
         (from, to): (&[String], &[String]),
-        release: bool,
+        (release, limit_ms): (bool, Option<u64>),
         number: u64,
         outlet: Outlet,
     ) -> Result<(), String> {
         self.may_leave()?;
-        let to = self.nodes_to_leave(to)?;
+        let to = self.places_named(to)?;
         let mut nodes = self.nodes_to_leave(from)?;
         if let Some(node) = to.intersection(&nodes).next() {
             return Err(format!("node {node} is among those of --from and of --to"));
@@ -119,7 +119,7 @@ impl Job {
             });
         }
         let end = if release { End::AllLeft } else { End::Spare };
-        let terms = Terms { limit_ms: None, end, number: Some(number) };
+        let terms = Terms { limit_ms, end, number: Some(number) };
         self.set_out_with_room(Departure { nodes, to, terms, outlet });
         Ok(())
     }
@@ -145,7 +145,7 @@ impl Job {
     }
 
     /// Those that do not leave if this one does not. `Err`: it does.
-    fn call_off_with(&self, node: u32) -> Result<BTreeSet<u32>, String> {
+    pub(super) fn call_off_with(&self, node: u32) -> Result<BTreeSet<u32>, String> {
         let name = self.node_name(node);
         if self.is_noticed(node) {
             return Err(format!(
@@ -280,6 +280,18 @@ impl Job {
         let nodes = self.nodes_named(words)?;
         match nodes.iter().find(|node| self.leaves.contains_key(node)) {
             Some(node) => Err(format!("node {node} is leaving already")),
+            None => Ok(nodes),
+        }
+    }
+
+    /// The same of nodes that ranks are to go to.
+    fn places_named(&self, words: &[String]) -> Result<BTreeSet<u32>, String> {
+        let nodes = self.nodes_to_leave(words)?;
+        let routing = units::routing(&self.spec);
+        match nodes.iter().find(|node| routing.is_router(**node)) {
+            Some(node) => Err(format!(
+                "node {node} is a router, on which no ranks run: name other nodes with --to"
+            )),
             None => Ok(nodes),
         }
     }

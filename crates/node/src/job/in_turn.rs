@@ -11,11 +11,12 @@ use eyrie_control::LeaveStep;
 
 impl Job {
     /// Whether the ranks of a node are stopped one after the other. Those that are one unit, or
-    /// checkpointed together, or whose images are one round of the vault, are not.
+    /// checkpointed together, or whose images are one round of the vault, or all of which move or
+    /// none, are not.
     fn in_turn(&self, node: u32) -> bool {
         let late = self.leaves.get(&node).is_some_and(|leave| !leave.precopy);
         let together = self.units.exist() || self.together.is_some();
-        late && !self.spec.is_vaulted() && !together
+        late && !self.spec.is_vaulted() && !together && !self.migrates(node)
     }
 
     /// Of ranks of a node, those that may be stopped now.
@@ -49,6 +50,9 @@ impl Job {
             false => ("", Vec::new()),
         };
         let late = match &without[..] {
+            [] if self.migrates(node) => {
+                String::from("if they are not elsewhere in time they go on where they are")
+            }
             [] => String::from("what is not elsewhere in time comes back from the newest images"),
             [one] => format!(
                 "there is no time for its rank {one}, by that: it comes back from its \

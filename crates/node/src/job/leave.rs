@@ -9,7 +9,7 @@
 //!
 //! Kept true: a rank that stands does nothing that its image lacks; what keeps a node from leaving
 //! is told, and then its ranks go on; a node whose time is over is given up as lost, as its machine
-//! would be; of those whose ranks migrate all go, or none.
+//! would be; of those whose ranks migrate all go, or none, also when their time is over.
 
 use super::books::Moment;
 use super::drain::Terms;
@@ -50,7 +50,14 @@ pub(super) struct Leave {
     code: Option<i32>,
     /// The first node of those that it leaves with.
     party: u32,
-    end: End,
+    pub(super) end: End,
+}
+
+impl Leave {
+    /// Nothing hangs on it any more.
+    pub(super) fn is_dismissed(&self) -> bool {
+        self.dismissed.is_some()
+    }
 }
 
 /// What becomes of nodes whose ranks have moved.
@@ -100,10 +107,9 @@ impl Job {
         self.leaves.insert(node, leave);
         let mut event = self.event(EventKind::NodeLeaving);
         (event.node, event.count) = (Some(node), number);
-        event.text = match end {
-            End::Spare => String::from("its ranks migrate"),
-            _ => limit_ms.map_or(String::new(), |ms| format!("within {}", seconds(ms as f64))),
-        };
+        let what = (end == End::Spare).then(|| String::from("its ranks migrate"));
+        let within = limit_ms.map(|ms| format!("within {}", seconds(ms as f64)));
+        event.text = what.into_iter().chain(within).collect::<Vec<_>>().join(" ");
         self.log_event(event);
         if let Some((limit, needed)) = late {
             self.tell_late(node, limit, needed);
@@ -170,19 +176,30 @@ impl Job {
         let Some(stage) = self.planner.as_ref().and_then(|p| p.leaves(&member)) else {
             return self.stays(node, "there is no other node any more that its ranks could go to");
         };
+        let migrates = self.migrates(node);
         if let Some(ms) = limit_ms.filter(|ms| begun.elapsed() >= Duration::from_millis(*ms)) {
-            return self.out_of_time(node, ms);
+            match stage {
+                // They are on their way.
+                Stage::Moving if migrates => {}
+                _ if migrates => return self.cannot_leave(node, &out_of(ms)),
+                _ => return self.out_of_time(node, ms),
+            }
         }
         match stage {
             Stage::Stopping => match self.bring_to_stand(node) {
                 Ok(true) => self.plan(Input::Stands { member }),
                 Ok(false) => {}
-                Err(why) if limit_ms.is_none() => self.cannot_leave(node, &why),
+                Err(why) if limit_ms.is_none() || migrates => self.cannot_leave(node, &why),
                 Err(why) => self.tell_leave(node, LeaveStep::Late, why),
             },
             Stage::Standing => {}
             Stage::Moving => self.tell_moving(node),
         }
+    }
+
+    /// Whether the ranks of a node that nobody told to end move with others, or not.
+    pub(super) fn migrates(&self, node: u32) -> bool {
+        self.leaves.get(&node).is_some_and(|l| l.end != End::Left)
     }
 
     /// Whether all ranks of a node stand, with images that count. `Err`: they cannot.
@@ -490,7 +507,7 @@ impl Job {
 
     fn out_of_time(&mut self, node: u32, ms: u64) {
         let given = seconds(ms as f64);
-        let text = format!("the {given} that it was given are over: it is given up as lost");
+        let text = format!("{}: it is given up as lost", out_of(ms));
         self.tell_leave(node, LeaveStep::Late, text);
         let epoch = self.nodes[node as usize].called();
         self.node_gone(node, epoch, &format!("it was to leave within {given}, which are over"));
@@ -506,6 +523,10 @@ impl Job {
         let text = format!("{why}; what it had not passed on comes back from the newest images");
         self.answer_leave(Leaving { node, step: LeaveStep::Lost, took_ms, text });
     }
+}
+
+fn out_of(ms: u64) -> String {
+    format!("the {} that it was given are over", seconds(ms as f64))
 }
 
 fn step_of(round: Round) -> LeaveStep {

@@ -21,6 +21,7 @@ mod flush;
 mod gateways;
 pub(crate) mod grow;
 mod halt;
+mod hurry;
 mod in_turn;
 mod journal;
 mod leave;

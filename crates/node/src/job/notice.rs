@@ -90,6 +90,7 @@ impl Job {
         let live: BTreeSet<u32> =
             (0u32..).zip(&self.nodes).filter(|(_, n)| n.is_live()).map(|(node, _)| node).collect();
         let going: BTreeSet<u32> = noticed.intersection(&live).copied().collect();
+        self.call_off_vain(&going);
         let result = match going.is_empty() {
             true => return,
             false if self.nobody_stays(&live, &going) => self.save_in_time(&going),
@@ -118,8 +119,11 @@ impl Job {
         nodes.iter().map(|n| self.node_name(*n)).collect::<Vec<_>>().join(", ")
     }
 
-    /// Whether no node is left that ranks could go to.
+    /// Whether no node is left that ranks could go to, also not when others have given theirs away.
     fn nobody_stays(&self, live: &BTreeSet<u32>, going: &BTreeSet<u32>) -> bool {
+        if self.some_become_spares(going) {
+            return false;
+        }
         let routing = units::routing(&self.spec);
         let leaves = |node: &u32| going.contains(node) || self.leaves.contains_key(node);
         live.iter().all(|node| leaves(node) || routing.is_router(*node))
@@ -178,9 +182,15 @@ impl Job {
 
     /// Some go: their ranks go on elsewhere.
     fn drain_in_time(&mut self, nodes: &BTreeSet<u32>) -> Result<(), String> {
-        let new = nodes.iter().filter(|n| !self.leaves.contains_key(n)).copied();
-        let new: BTreeSet<u32> = new.collect();
-        if new.is_empty() {
+        let (already, new): (BTreeSet<u32>, BTreeSet<u32>) =
+            nodes.iter().partition(|node| self.leaves.contains_key(node));
+        for node in already {
+            let left = self.time_left(&BTreeSet::from([node]));
+            self.hurry(node, left.as_millis() as u64);
+        }
+        // Whoever is about to give its ranks away can take theirs then.
+        let waits = self.some_become_spares(nodes) && self.some_stay(&new).is_err();
+        if new.is_empty() || waits {
             return Ok(());
         }
         let limit_ms = self.time_left(&new).as_millis() as u64;
