@@ -65,6 +65,12 @@ impl Remote {
         Ok((remote, greeting))
     }
 
+    /// A connection to who plays a job.
+    #[cfg(test)]
+    pub fn to(socket: UnixStream) -> Remote {
+        Remote { socket, decoder: Decoder::new(), over: false }
+    }
+
     pub fn send(&mut self, message: &ClientMsg) -> anyhow::Result<()> {
         let written = self.socket.write_all(&encode(message)?);
         self.over |= written.is_err();
@@ -126,6 +132,19 @@ impl Remote {
                     return Err(error).context("no answer from the job's daemon");
                 }
             }
+        }
+    }
+
+    /// The same, if it comes within so long.
+    pub fn next_within(&mut self, limit: Duration) -> anyhow::Result<Option<NodeMsg>> {
+        self.limit(limit)?;
+        let late = |error: &anyhow::Error| {
+            let cause = error.root_cause().downcast_ref::<std::io::Error>();
+            cause.is_some_and(|e| [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&e.kind()))
+        };
+        match self.next() {
+            Err(error) if late(&error) => Ok(None),
+            answer => answer.map(Some),
         }
     }
 

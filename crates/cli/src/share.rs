@@ -2,7 +2,8 @@
 //!
 //! Kept true: the next job's ranks go on when those of the one before stand, on all its nodes; no
 //! job stands longer than this command lives, whatever ends it: jobs stand as long as the
-//! connection to them does, and as this command says so again in time.
+//! connection to them does, and as this command says so again in time; one that takes its time to
+//! stand is waited for, the others wait on meanwhile.
 
 use crate::remote::{Remote, find_running};
 use crate::share_args::{Share, Suspend};
@@ -38,6 +39,8 @@ struct Member {
     job: JobEntry,
     remote: Remote,
     lease: Duration,
+    /// Answers that are still to come.
+    owed: u32,
 }
 
 /// What became of a job in its turn.
@@ -50,40 +53,95 @@ impl Member {
     fn new(name: &str, lease: Duration) -> Result<Member, Failure> {
         let job = find_running(name)?;
         let remote = Remote::connect(&job)?;
-        Ok(Member { job, remote, lease })
+        Ok(Member { job, remote, lease, owed: 0 })
     }
 
-    /// Lets it go on or stand, and waits until that is so.
-    fn turn(&mut self, runs: bool) -> anyhow::Result<()> {
+    /// Says whether it is to run or to stand.
+    fn ask(&mut self, runs: bool) -> anyhow::Result<()> {
         let lease_ms = self.lease.as_millis() as u64;
-        self.remote.limit(self.lease)?;
         self.remote.send(&ClientMsg::Turn { runs, lease_ms })?;
-        match self.remote.next()? {
-            NodeMsg::Done => Ok(()),
-            other => bail!("unexpected answer: {other:?}"),
+        self.owed += 1;
+        Ok(())
+    }
+
+    /// Whether all is so that was asked, within half of a lease: then that is to be said again.
+    fn is_so(&mut self) -> anyhow::Result<bool> {
+        let end = Instant::now() + self.lease / 2;
+        while self.owed > 0 {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            match self.remote.next_within(left)? {
+                Some(NodeMsg::Done) => self.owed -= 1,
+                Some(other) => bail!("unexpected answer: {other:?}"),
+                None => return Ok(false),
+            }
         }
+        Ok(true)
+    }
+}
+
+/// The jobs that take turns.
+struct Members(Vec<Member>);
+
+impl Members {
+    /// Lets one go on or stand, and waits until that is so.
+    fn turn(&mut self, at: usize, runs: bool) -> anyhow::Result<()> {
+        // Who is told to go on calls off what it was asked before.
+        self.wait(at, false)?;
+        self.0[at].ask(runs)?;
+        self.wait(at, runs)
+    }
+
+    /// Waits until all is so that one was asked, and says it again as long as it takes; the others
+    /// stand meanwhile.
+    fn wait(&mut self, at: usize, runs: bool) -> anyhow::Result<()> {
+        while !self.0[at].is_so()? {
+            self.0[at].ask(runs)?;
+            for (_, other) in self.0.iter_mut().enumerate().filter(|(n, _)| *n != at) {
+                // One that has ended is found in its turn.
+                let _ = other.ask(false);
+            }
+        }
+        Ok(())
     }
 
     /// The same, also of the next controller if there is one. False: it has ended.
-    fn turns(&mut self, runs: bool) -> bool {
-        let Err(error) = self.turn(runs) else { return true };
-        if self.remote.is_over()
-            && let Ok(remote) = Remote::connect(&self.job)
+    fn turns(&mut self, at: usize, runs: bool) -> bool {
+        let Err(error) = self.turn(at, runs) else { return true };
+        let member = &mut self.0[at];
+        if member.remote.is_over()
+            && let Ok(remote) = Remote::connect(&member.job)
         {
-            self.remote = remote;
-            if self.turn(runs).is_ok() {
+            (member.remote, member.owed) = (remote, 0);
+            if self.turn(at, runs).is_ok() {
                 return true;
             }
         }
-        let why = if self.remote.is_over() { "it has ended".into() } else { format!("{error:#}") };
-        print(&format!("job {} takes no more turns: {why}\n", self.job.id));
+        let member = &self.0[at];
+        let over = member.remote.is_over();
+        let why = if over { "it has ended".into() } else { format!("{error:#}") };
+        print(&format!("job {} takes no more turns: {why}\n", member.job.id));
         false
     }
 
-    /// Its slice.
-    fn runs_for(&mut self, slice: Duration) -> Turn {
+    /// Has all stand but this one, if it is given. Those that have ended are left out.
+    fn stand(&mut self, but: Option<&str>) {
+        let mut at = 0;
+        while at < self.0.len() {
+            if but == Some(&*self.0[at].job.id) || self.turns(at, false) {
+                at += 1;
+            } else {
+                self.0.remove(at);
+            }
+        }
+    }
+
+    /// The slice of one.
+    fn runs_for(&mut self, at: usize, slice: Duration) -> Turn {
         let end = Instant::now() + slice;
-        if !self.turns(true) {
+        if !self.turns(at, true) {
             return Turn::Ended;
         }
         loop {
@@ -91,11 +149,11 @@ impl Member {
             if left.is_zero() {
                 break;
             }
-            if self.remote.ends_within(left) && !self.turns(true) {
+            if self.0[at].remote.ends_within(left) && !self.turns(at, true) {
                 return Turn::Ended;
             }
         }
-        if self.turns(false) { Turn::Over } else { Turn::Ended }
+        if self.turns(at, false) { Turn::Over } else { Turn::Ended }
     }
 }
 
@@ -103,40 +161,111 @@ impl Member {
 pub fn share(args: &Share) -> Result<i32, Failure> {
     let slice = Duration::from_millis(args.slice);
     let lease = 2 * slice + SLACK;
-    let mut members: Vec<Member> = Vec::new();
+    let mut members = Members(Vec::new());
     for name in &args.jobs {
         let member = Member::new(name, lease)?;
-        if members.iter().any(|m| m.job.id == member.job.id) {
+        if members.0.iter().any(|m| m.job.id == member.job.id) {
             let text = anyhow!("job {} is named twice", member.job.id);
             return Err(Failure::new(USAGE, text));
         }
-        members.push(member);
+        members.0.push(member);
     }
-    if members.len() < 2 {
+    if members.0.len() < 2 {
         return Err(Failure::new(FAILED, anyhow!("name two jobs at least")));
     }
-    members.retain_mut(|m| m.turns(false));
+    members.stand(None);
     let mut next = 0;
-    while members.len() > 1 {
-        next %= members.len();
+    while members.0.len() > 1 {
+        next %= members.0.len();
         let begin = Instant::now();
-        let turn = members[next].runs_for(slice);
+        let turn = members.runs_for(next, slice);
+        let own = members.0[next].job.id.clone();
         if args.verbose {
             let ms = begin.elapsed().as_secs_f64() * 1e3;
-            print(&format!("job {} ran for {}\n", members[next].job.id, units::millis(ms)));
+            print(&format!("job {own} ran for {}\n", units::millis(ms)));
         }
-        let own = members[next].job.id.clone();
         match turn {
             Turn::Over => next += 1,
-            Turn::Ended => drop(members.remove(next)),
+            Turn::Ended => drop(members.0.remove(next)),
         }
         // The others go on waiting.
-        members.retain_mut(|m| m.job.id == own || m.turns(false));
+        members.stand(Some(&own));
     }
-    if let Some(mut last) = members.pop()
-        && last.turns(true)
-    {
-        print(&format!("job {} is left, and runs on alone\n", last.job.id));
+    if !members.0.is_empty() && members.turns(0, true) {
+        print(&format!("job {} is left, and runs on alone\n", members.0[0].job.id));
     }
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eyrie_control::{Decoder, encode};
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::path::PathBuf;
+    use std::sync::mpsc::{self, Receiver, Sender};
+    use std::time::SystemTime;
+
+    /// Of its lease half is waited before it is asked again.
+    const LEASE: Duration = Duration::from_millis(60);
+
+    /// A job, and what it is asked for; it answers when it is told to.
+    fn member(id: &str) -> (Member, Receiver<bool>, Sender<NodeMsg>) {
+        let (near, far) = UnixStream::pair().unwrap();
+        let (asks, asked) = mpsc::channel();
+        let (answers, answer): (Sender<NodeMsg>, Receiver<NodeMsg>) = mpsc::channel();
+        let mut heard = far.try_clone().unwrap();
+        std::thread::spawn(move || {
+            let (mut decoder, mut buffer) = (Decoder::new(), [0; 1024]);
+            while let Ok(count @ 1..) = heard.read(&mut buffer) {
+                decoder.push(&buffer[..count]);
+                while let Ok(Some(message)) = decoder.next_message() {
+                    let ClientMsg::Turn { runs, .. } = message else { panic!("{message:?}") };
+                    let _ = asks.send(runs);
+                }
+            }
+        });
+        std::thread::spawn(move || {
+            let mut far = far;
+            answer.iter().for_each(|a| drop(far.write_all(&encode(&a).unwrap())));
+        });
+        let (path, created) = (PathBuf::new(), SystemTime::UNIX_EPOCH);
+        let (ended, saved, resumable) = (false, false, false);
+        let job = JobEntry { id: id.into(), path, alive: true, ended, saved, resumable, created };
+        (Member { job, remote: Remote::to(near), lease: LEASE, owed: 0 }, asked, answers)
+    }
+
+    #[test]
+    fn a_job_that_takes_its_time_to_stand_is_waited_for_and_the_others_wait_on() {
+        let (one, one_asked, one_answers) = member("one");
+        let (two, two_asked, _) = member("two");
+        let plays = std::thread::spawn(move || {
+            for _ in 0..3 {
+                assert!(!one_asked.recv().unwrap());
+            }
+            // By then its lease was renewed twice, and so is that of the other one.
+            for _ in 0..2 {
+                assert!(!two_asked.recv().unwrap());
+            }
+            let done = || one_answers.send(NodeMsg::Done).unwrap();
+            (0..3).for_each(|_| done());
+            // More may have been asked since.
+            one_asked.iter().for_each(|_| done());
+        });
+        let mut members = Members(vec![one, two]);
+        assert!(members.turns(0, false));
+        assert!(members.0[0].owed == 0 && members.0[1].owed >= 2);
+        drop(members);
+        plays.join().unwrap();
+    }
+
+    #[test]
+    fn a_job_that_refuses_takes_no_more_turns() {
+        let (one, asked, answers) = member("one");
+        let mut members = Members(vec![one]);
+        answers.send(NodeMsg::Error(String::from("it is being saved"))).unwrap();
+        members.stand(None);
+        assert!(members.0.is_empty() && asked.recv() == Ok(false));
+    }
 }
