@@ -21,7 +21,8 @@ help:
 	@echo 'make test     all tests; the last line says how many passed and failed'
 	@echo 'make lint     rustfmt, clippy with warnings denied, the house rules (tests/tidy.py)'
 	@echo 'make soak     SEEDS (default 100000) simulated jobs on many nodes, then benches/kill-storm'
-	@echo '              with RUNS (default 100) runs of each example program'
+	@echo '              with RUNS (default 100) runs of each example program, and twice as many'
+	@echo '              parted among all modes'
 	@echo 'make clean    removes build/ and this clone'\''s build artefacts'
 	@echo 'scripts/setup installs what the machine lacks; build, demo and test run it first'
 
@@ -97,6 +98,7 @@ soak: build
 	    --every-step $$kind 0 $$(($(SEEDS) / 500)) || exit 1; done
 	benches/kill-storm --runs $(RUNS)
 	benches/kill-storm --runs $(RUNS) --nodes 4 --spares 1
+	benches/kill-storm --runs $$((2 * $(RUNS))) --modes all
 
 clean:
 	rm -rf build

@@ -7,6 +7,10 @@ what was intended.
 
 # How the death of a rank is told that was killed because its recovery unit goes back.
 WITH_ITS_UNIT = ", with its unit"
+# How it is told that ranks come back that moved, or stood while others of their unit did.
+MOVED = ("moved from node", "as its unit moves")
+# How it is told that all go back as some of them move: nobody computes anything again.
+STOOD = "to go on elsewhere where they stood"
 
 
 class History:
@@ -24,6 +28,8 @@ class History:
         # Restored, though they had not died.
         self.re_executed = 0
         self.dead = set()
+        # They stand, and come back as all ranks do.
+        self.stood = set()
         self.homes = {}
         # Those that were killed with their recovery unit, those that had ended, and, by the unit
         # that ranks began in, where one died of itself.
@@ -61,12 +67,14 @@ class History:
                 self.recovering.discard(rank)
                 if kind == "restored":
                     # Those that move go on where they stood.
-                    moved = "moved from node" in event["text"]
+                    moved = rank in self.stood or any(text in event["text"] for text in MOVED)
                     self.re_executed += not (moved or self.may_return(rank))
-                    for ranks in (self.dead, self.fell, self.ended):
+                    for ranks in (self.dead, self.fell, self.ended, self.stood):
                         ranks.discard(rank)
             elif kind == "rolled-back":
-                self.rollbacks += 1
+                stands = STOOD in event["text"]
+                self.rollbacks += not stands
+                self.stood = set(self.homes) if stands else set()
                 self.checkpointing.clear()
                 self.recovering.clear()
 

@@ -1,4 +1,5 @@
-"""Node losses for `kill-storm --nodes`: which nodes may be lost together, and how they are lost.
+"""Node losses for `kill-storm --nodes`: which nodes may be lost together, and how they are lost; and
+links that are down for a moment (`--netns`), by which a node may be lost and need not be.
 
 What it keeps true: without `--rollbacks` no node is lost together with all that hold what a recovery
 of it needs (images of its ranks, outcomes recorded on it), nor with its replica before all is whole
@@ -10,6 +11,14 @@ import itertools
 import os
 import signal
 import subprocess
+import time
+
+# A link is down for so long. What was sent meanwhile is sent again after up to twice that, and if the
+# device was down its neighbours' addresses are asked for anew, once a second: a node is given up after
+# three quarters of one, so it may go either way.
+FLAP_S = (0.2, 0.6)
+# If a node is there so long after that, it is not lost by it.
+BORNE_S = 3.0
 
 
 def live_nodes(record):
@@ -50,6 +59,11 @@ def tolerated(record):
     if scheme.startswith("rs:"):
         return int(scheme.split("+")[1])
     return 1 if scheme.startswith("xor:") else 0
+
+
+def has_parity(scheme):
+    """Whether images are in generations that are made in rounds."""
+    return bool(scheme) and scheme.startswith(("rs:", "xor:"))
 
 
 def in_vault(record):
@@ -98,14 +112,31 @@ class Losses:
 
     def __init__(self, job, rng, options):
         self.job, self.rng, self.options = job, rng, options
-        self.killed = self.cut = self.routers = 0
+        self.killed = self.cut = self.routers = self.flapped = 0
         # The job when it was whole last, and what was lost since.
         self.base, self.recent = None, set()
+        # What sets links up again; nodes whose link was down, and how long they may be lost.
+        self.flaps, self.doubtful = [], {}
 
-    def look(self):
+    def close(self):
+        """All links are up that are to be."""
+        for flap in self.flaps:
+            flap.wait()
+
+    def borne(self, record):
+        """Nodes whose link was down for a moment, and that were not lost by it."""
+        for node, until in list(self.doubtful.items()):
+            if self.job.count("node-lost", node=node):
+                del self.doubtful[node]
+            elif time.monotonic() > until and node in live_nodes(record):
+                del self.doubtful[node]
+                self.recent.discard(node)
+
+    def look(self, record=None):
         """How the job stands now, or None if it cannot be asked."""
-        record = self.job.status()
+        record = record or self.job.status()
         if record and record["nodes"] and all(n["state"] != "joining" for n in record["nodes"]):
+            self.borne(record)
             # One that is cut off is there until that is noticed.
             noticed = self.recent and not self.recent & set(live_nodes(record))
             if self.base is None or (noticed and whole(record, self.job.events())):
@@ -131,21 +162,24 @@ class Losses:
             if bearable(self.base, self.recent | s) and bearable(record, self.recent | s)
         ]
 
-    def strike(self, among=None):
-        """One or more nodes are lost at once (one of `among`, if given); returns how many."""
-        record = self.look()
+    def strike(self, among=None, record=None):
+        """One or more nodes are lost at once (one of `among`, if given); returns how many. `record`:
+        the job stands so right now, and there is no time to lose."""
+        at_once = record is not None
+        record = self.look(record)
         if record is None:
             return 0
         count = self.rng.choices((1, 2, 3), weights=(6, 3, 1))[0]
         for number in range(count, 0, -1):
             sets = [s for s in self.choices(record, number) if among is None or s & among]
             if sets:
-                return self.lose(sorted(self.rng.choice(sets)), record)
+                return self.lose(sorted(self.rng.choice(sets)), record, at_once)
         return 0
 
-    def lose(self, nodes, record):
+    def lose(self, nodes, record, at_once=False):
         self.recent |= set(nodes)
-        ways = (self.inject, self.kill) + ((self.cut_off,) if self.options.netns else ())
+        links = (self.cut_off, self.flap) if self.options.netns else ()
+        ways = (self.kill,) if at_once else (self.inject, self.kill, *links)
         done = self.rng.choice(ways)(nodes, record)
         routers = [n for n in nodes if record["nodes"][n]["state"] == "router"]
         self.routers += len(routers) if done == len(nodes) else 0
@@ -180,3 +214,21 @@ class Losses:
             done += subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0
         self.cut += done
         return done
+
+    def flap(self, nodes, record):
+        """Their links are down for a moment, or off the bridge: they may be lost by that, or go on.
+        It is a process of its own, in the job's network, that sets them up again, also if the
+        controller dies."""
+        seconds = self.rng.uniform(*FLAP_S)
+        links = [f"eyr-{record['job']}-{node}" for node in nodes]
+        down, up = self.rng.choice((("down", "up"), ("nomaster", "master {}")))
+        of = r"$(ip -o link show {} | sed -n 's/.* master \([^ ]*\) .*/\1/p')"
+        script = [f"b{n}={of.format(link)}" for n, link in enumerate(links)]
+        script += [f"ip link set {link} {down}" for link in links] + [f"sleep {seconds:.3f}"]
+        script += [f"ip link set {link} {up.format(f'$b{n}')}" for n, link in enumerate(links)]
+        enter = ["nsenter", "-t", str(record["daemon_pid"]), "-n"]
+        command = [*enter, "sh", "-c", "; ".join(script)]
+        self.flaps.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
+        self.flapped += len(nodes)
+        self.doubtful |= {node: time.monotonic() + seconds + BORNE_S for node in nodes}
+        return len(nodes)

@@ -165,6 +165,27 @@ def test_two_nodes_leave_at_once():
         nothing_again(job, on_node(record, 1) + on_node(record, 3))
 
 
+def test_a_node_leaves_while_another_is_leaving():
+    """Asked for by commands of their own: the second when an image of the first one's is on its way."""
+    expected("farm")
+    with Pointed("farm", 4, ckpt_every=0.5) as job:
+        record = ready(job)
+        job.arm("leave-3")
+        with Asked(job, "1") as first:
+            job.held_at("leave-3")
+            with Asked(job, "3") as second:
+                job.until(lambda: job.begun() == [1, 3], "the second node's turn")
+                job.let_go("leave-3")
+                for asked, node in ((first, 1), (second, 3)):
+                    code, out, err = asked.over()
+                    told = f"node {node}, " in out and "has left" in out
+                    assert code == 0 and told, (code, out, err)
+        for node in (1, 3):
+            is_gone(job, node, record)
+        job.ends_as("farm")
+        nothing_again(job, on_node(record, 1) + on_node(record, 3))
+
+
 def test_one_leaves_after_the_other_down_to_one():
     expected("farm")
     with Nodes("farm", 3, ckpt_every=0.5) as job:

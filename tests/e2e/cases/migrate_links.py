@@ -11,14 +11,22 @@ from hosts import Hosted, shell
 from migrate import Asking, homes, is_spare
 from netns import needs_root
 from network import Network
-from nodes import expected
+from nodes import Points, expected
 
 # Images take seconds.
 SLOW = "[clusters.all]\nhosts = 3\nmbit = 8\n"
 
 
+# No more than what a program sends.
+FAST = "[clusters.all]\nhosts = 3\n"
+
+
+class PointedHosted(Points, Hosted):
+    pass
+
+
 @contextlib.contextmanager
-def over(name, network=SLOW):
+def over(name, network=SLOW, make=Hosted):
     """A job on two hosts of a network, and its third as a spare."""
     expected(name)
     needs_root()
@@ -27,7 +35,7 @@ def over(name, network=SLOW):
             file.write(net.host_file().replace(" cluster=all", ""))
             file.flush()
             how = dict(hosts=file.name, address=None, wrap=net.hub.enter, ckpt_every=3600)
-            with Hosted(name, rsh, ["--spares", "1"], **how) as job:
+            with make(name, rsh, ["--spares", "1"], **how) as job:
                 yield net, job
 
 
@@ -76,6 +84,46 @@ def test_the_link_between_source_and_target_dies():
         assert not any(n["uninvited"] for n in job.status()["nodes"]), job.status()
         job.ends_as("heat")
         nobody_died(job)
+
+
+def dies_at(point):
+    """The link between source and target, when the ranks stand with their last images: at leave-5
+    these are not there yet, at leave-6 they are, and nothing but the controller's word is missing."""
+    source, target = "10.80.0.3", "10.80.0.4"
+    with over("farm", FAST, PointedHosted) as (network, job):
+        record = job.wait_running(4)
+        job.arm(point)
+        with Asking(job, "--from", source, "--to", target) as asked:
+            assert job.held_at(point) == record["nodes"][1]["pid"], record
+            cut(network, source, target)
+            job.let_go(point)
+            if point == "leave-6":
+                # The target has all that it needs.
+                for rank in (2, 3):
+                    job.wait_event("restored", rank=rank, node=2)
+            else:
+                job.until(
+                    lambda: job.count("checkpoint-failed") or job.count("restored") >= 2,
+                    "an image that is not brought, or ranks that had theirs there",
+                )
+            mend(network, source, target)
+            code, out, err = asked.over()
+        assert code in (0, 1), (code, out, err)
+        assert homes(job) == ([0, 0, 2, 2] if code == 0 else [0, 0, 1, 1]), job.status()
+        if code:
+            job.eyrie("migrate", "last", "--from", source, "--to", target)
+        assert homes(job) == [0, 0, 2, 2], job.status()
+        is_spare(job, 1)
+        job.ends_as("farm")
+        nobody_died(job)
+
+
+def test_the_link_dies_before_the_last_images_are_told_of():
+    dies_at("leave-5")
+
+
+def test_the_link_dies_when_the_last_images_are_there():
+    dies_at("leave-6")
 
 
 def test_the_link_of_the_source_dies():

@@ -8,7 +8,11 @@ import subprocess
 
 from controller import kill_controller, unharmed
 from harness import EYRIE, NotRun, alive, example, run_to_end
-from nodes import SIZES, Nodes, expected, killed
+from nodes import SIZES, Nodes, checkpointed_again, expected, killed
+
+
+# What was sent while a link was down for so long is sent again soon enough.
+SHORT_S = 0.2
 
 
 def needs_root():
@@ -56,12 +60,26 @@ class Spaces(Nodes):
         mark = f"eyr-{self.name}"
         return left + [text for text in (devices(), names) if self.name and mark in text]
 
+    def inside(self, node, script):
+        """Has a shell in the controller's namespace do that to its end of a node's pair, `$l`, which is
+        at the bridge `$b`."""
+        record = self.status()
+        bridge = f"eyr-{record['job']}"
+        command = ["nsenter", "-t", str(record["daemon_pid"]), "-n", "sh", "-ec", script]
+        env = {**os.environ, "b": bridge, "l": f"{bridge}-{node}"}
+        return subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout
+
     def cut_off(self, node):
         """Sets the controller's end of a node's pair down."""
-        record = self.status()
-        enter = ["nsenter", "-t", str(record["daemon_pid"]), "-n"]
-        link = f"eyr-{record['job']}-{node}"
-        subprocess.run([*enter, "ip", "link", "set", link, "down"], check=True)
+        self.inside(node, "ip link set $l down")
+
+    def down_for_a_moment(self, node):
+        """Takes it off the bridge, and puts it back; returns for how many seconds it was off at most.
+        (Set down, the node would have to ask for the controller's hardware address again, which the
+        kernel does once a second.)"""
+        off_and_on = "ip link set $l nomaster; sleep 0.1; ip link set $l master $b"
+        times = self.inside(node, f"cat /proc/uptime; {off_and_on}; cat /proc/uptime").split()
+        return float(times[2]) - float(times[0])
 
 
 def test_each_node_has_a_network_of_its_own():
@@ -83,6 +101,23 @@ def test_each_node_has_a_network_of_its_own():
 
 def test_a_node_is_killed():
     killed("heat", 3, [1], make=Spaces)
+
+
+def test_a_link_is_down_for_a_moment():
+    """Too short to count: nobody is given up, and what was sent comes."""
+    expected("farm")
+    with Spaces("farm", 3, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        for node in (0, 1, 2, 1):
+            took = job.down_for_a_moment(node)
+            checkpointed_again(job)
+            if took > SHORT_S:
+                # The machine is too busy to set it up in time: the node may be lost, and no more.
+                break
+            for kind in ("node-lost", "detected", "restored"):
+                assert not job.count(kind), (kind, job.report())
+        job.ends_as("farm")
+        assert not job.count("rolled-back") and not job.count("diverged"), job.report()
 
 
 def cut_off(options=()):

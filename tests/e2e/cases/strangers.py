@@ -2,6 +2,7 @@
 goes on to the right result, and tells of it in one line each and in the counters of its status."""
 
 import contextlib
+import glob
 import os
 import signal
 import socket
@@ -10,7 +11,9 @@ import threading
 import time
 
 from harness import BUILD, ROOT, compile_gate
+from hosts import Hosted, shell
 from nodes import Nodes, expected
+from vault_scrub import content, flip, looked
 
 MAGIC = b"EYRIENET"
 
@@ -169,15 +172,20 @@ def test_a_slow_node_is_waited_for():
         assert not job.count("node-lost") and not job.count("rolled-back"), job.report()
 
 
-def test_clocks_may_jump():
-    """The time of day goes back and forth by an hour in daemons and ranks."""
-    expected("cg")
+def clocks():
+    """A library that lets the time of day be another one, compiled."""
     library = os.path.join(BUILD, "tests", "clock.so")
     source = os.path.join(ROOT, "tests", "e2e", "preload", "clock.c")
     command = ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-o", library + ".new", source]
     subprocess.run(command, check=True)
     os.replace(library + ".new", library)
-    env = {"LD_PRELOAD": f"{compile_gate()}:{library}"}
+    return library
+
+
+def test_clocks_may_jump():
+    """The time of day goes back and forth by an hour in daemons and ranks."""
+    expected("cg")
+    env = {"LD_PRELOAD": f"{compile_gate()}:{clocks()}", "EYRIE_TEST_CLOCK": "jumps"}
     with Nodes("cg", 2, env=env, ckpt_every=0.5) as job:
         job.wait_running(4)
         job.all_checkpointed(2)
@@ -187,3 +195,43 @@ def test_clocks_may_jump():
             job.wait_event("restored", rank=rank)
         job.ends_as("cg")
         assert not job.count("rolled-back"), job.report()
+
+
+def off_by(seconds):
+    """One of a vault's members, and its ranks: its part is read, and made anew, all the same, and then
+    it is lost itself."""
+    expected("farm")
+    off = f"EYRIE_TEST_CLOCK={seconds}"
+    body = f'case $1 in\nhost1) export {off};;\nesac\nshift\nexec sh -c "$*"\n'
+    env = {"LD_PRELOAD": f"{compile_gate()}:{clocks()}"}
+    how = dict(hosts="host0,host1,host2,host3", env=env, ckpt_every=0)
+    with shell(body) as rsh, Hosted("farm", rsh, ["--vault", "rs:2+1"], **how) as job:
+        record = job.wait_running(4)
+        for process in record["nodes"] + record["ranks"]:
+            with open(f"/proc/{process['pid']}/environ") as file:
+                assert (off in file.read().split("\0")) == (process["node"] == 1), process
+        job.eyrie("checkpoint", "last")
+        [folder] = glob.glob(os.path.join(job.home, "nodes", "*", "*-1", "store", "vault"))
+        before = content(folder)
+        for name in filter(lambda name: not name.endswith(".commit"), before):
+            flip(os.path.join(folder, name))
+        code, done, err = looked(job, "scrub")
+        assert code == 0 and done["damaged"] == done["repaired"] > 0, (done, err)
+        assert content(folder) == before
+        for lost in (0, 1):
+            count = {r["rank"]: job.count("restored", rank=r["rank"]) for r in record["ranks"]}
+            victims = [r["rank"] for r in job.status()["ranks"] if r["node"] == lost]
+            job.kill_nodes(lost)
+            for rank in victims:
+                job.wait_event("restored", rank=rank, count=count[rank] + 1)
+            job.eyrie("checkpoint", "last")
+        job.ends_as("farm")
+        assert not job.count("rolled-back") and not job.count("diverged"), job.report()
+
+
+def test_a_clock_is_an_hour_ahead():
+    off_by(3600)
+
+
+def test_a_clock_is_an_hour_behind():
+    off_by(-3600)

@@ -1,8 +1,11 @@
 /*
- * Loaded before a program's libraries (LD_PRELOAD): the time of day jumps by an hour, forth and back,
- * every time it is asked for; the clocks that only go forward do not.
+ * Loaded before a program's libraries (LD_PRELOAD): with EYRIE_TEST_CLOCK=jumps the time of day jumps
+ * by an hour, forth and back, every time it is asked for; with a number it is off by so many seconds.
+ * The clocks that only go forward are as they are.
  */
 #define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
@@ -12,6 +15,9 @@ static int jumps;
 
 static long jump(void)
 {
+    const char *off = getenv("EYRIE_TEST_CLOCK");
+    if (off == NULL || strcmp(off, "jumps") != 0)
+        return off == NULL ? 0 : atol(off);
     return (__sync_fetch_and_add(&jumps, 1) & 1) != 0 ? 3600 : -3600;
 }
 

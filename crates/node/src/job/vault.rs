@@ -22,6 +22,7 @@ use super::Job;
 use super::books::Moment;
 use super::encoder::{Links, Pick};
 use crate::membership::Member;
+use crate::points;
 use crate::recovery::{Guard, Input, Planner, Rule};
 use eyrie_control::node::ToNode;
 use eyrie_control::{EventKind, VaultOrder, VaultStep};
@@ -298,6 +299,7 @@ impl Job {
             Action::Update { .. } => return,
             Action::Commit(commit) => {
                 round.commit = Some(commit.clone());
+                points::reach("vault-4");
                 (round.groups.concat(), VaultOrder::Commit(Box::new(commit)))
             }
             Action::Abort => (round.groups.concat(), VaultOrder::Abort { generation }),

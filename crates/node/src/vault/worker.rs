@@ -9,6 +9,7 @@ use super::probe::probe;
 use super::scrub::{self, Change, Scrubber};
 use crate::agent::check_image;
 use crate::files;
+use crate::points;
 use crate::store::{Identity, Members};
 use eyrie_control::node::{Choice, FromNode};
 use eyrie_control::vault::{Link, Spent};
@@ -153,7 +154,10 @@ impl Worker {
         match order {
             VaultOrder::Begin { generation, .. } => match self.begin(order) {
                 Ok(None) => {}
-                Ok(Some(offered)) => self.say(generation, offered),
+                Ok(Some(offered)) => {
+                    self.say(generation, offered);
+                    points::reach("vault-1");
+                }
                 Err(why) => self.fail(generation, why),
             },
             VaultOrder::Encode { generation, group, payloads, encoder } => {
@@ -161,6 +165,7 @@ impl Worker {
                 else {
                     return;
                 };
+                points::reach("vault-2");
                 current.group.clone_from(&group);
                 current.begun = Instant::now();
                 let said = self.with(|member| member.encode(&group, &payloads, encoder));
@@ -169,6 +174,7 @@ impl Worker {
             VaultOrder::Commit(commit) => {
                 let generation = commit.generation;
                 let done = self.with(|member| member.commit(&commit));
+                points::reach("vault-5");
                 match done {
                     Ok(()) => {
                         self.current = None;
@@ -181,7 +187,13 @@ impl Worker {
                 self.current.take_if(|c| c.generation == generation);
                 self.tidy(|member| member.abort(generation));
             }
-            VaultOrder::Drop { generations, term } => self.drop_all(&generations, term),
+            VaultOrder::Drop { generations, term } => {
+                // Of a new controller there may be none.
+                if !generations.is_empty() {
+                    points::reach("vault-6");
+                }
+                self.drop_all(&generations, term);
+            }
             VaultOrder::Scrub { pass, commit, write, rate } => {
                 let Some(own) = self.own.clone() else { return };
                 let (generation, commit) = (commit.generation, *commit);
@@ -329,6 +341,7 @@ impl Worker {
                     spent.durable_us = encoded.elapsed().as_micros() as u64;
                     spent.bytes = current.sent;
                 }
+                points::reach("vault-3");
                 self.say(generation, VaultStep::Prepared { summary, spent });
             }
             Err(why) => self.fail(generation, why),
