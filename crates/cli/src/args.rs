@@ -7,6 +7,7 @@ use crate::ha_args::{HaArgs, Standby};
 use crate::keeping::Keeping;
 pub use crate::layout::{BindMode, MapMode};
 use crate::leave_args::{Drain, Migrate};
+use crate::needs_args::Ignored;
 use crate::saving::{AtRest, Saving, parse_saving};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use eyrie_terminal::units::{parse_bytes, parse_millis};
@@ -314,6 +315,8 @@ pub struct Run {
     pub save_key: Option<PathBuf>,
     #[command(flatten)]
     pub at_rest: AtRest,
+    #[command(flatten)]
+    pub ignored: Ignored,
     /// How long a node has from the SIGTERM or SIGUSR1 on that tells it to end: its ranks go on
     /// elsewhere; if all nodes are told, the job is saved (seconds, or with unit; over nodes);
     /// 0: no time, they end at once [default: in an allocation of Slurm 5 s less than its KillWait,
@@ -466,6 +469,8 @@ pub struct Restart {
     /// File with the key of a job that was brought to an object store with eyrie run --save-key
     #[arg(long, value_name = "FILE")]
     pub save_key: Option<PathBuf>,
+    #[command(flatten)]
+    pub ignored: Ignored,
     /// On these nodes: a router, which is a node more, for each N ranks (eyrie run --ft routed); of
     /// hosts the last; 0: no routers [default: as before]
     #[arg(long, value_name = "N")]

@@ -193,6 +193,7 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         save_to: run.save_to.clone(),
         save_rate_bytes: run.save_rate.unwrap_or(0),
         save_key: run.save_key.as_deref().map(key_path),
+        ignore_features: run.ignored.ignore_feature.clone(),
         clusters: Clusters::default(),
         ha: None,
     }
@@ -272,6 +273,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         save_to: None,
         save_rate_bytes: 0,
         save_key: None,
+        ignore_features: Vec::new(),
         clusters: Clusters::default(),
         ha: None,
     };

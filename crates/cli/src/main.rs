@@ -18,6 +18,7 @@ mod keeping;
 mod launch;
 mod layout;
 mod leave_args;
+mod needs_args;
 mod rankfile;
 mod remote;
 mod replay;

@@ -41,6 +41,11 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
     place(args, &mut spec)
         .and_then(|named| divide(args, &mut spec, &named))
         .map_err(|error| Failure::new(USAGE, error))?;
+    for name in &args.ignored.ignore_feature {
+        if !spec.ignore_features.contains(name) {
+            spec.ignore_features.push(name.clone());
+        }
+    }
     spec.verbose = args.verbose;
     spec.keep = spec.keep || args.keep;
     check_kept(args, &spec).map_err(|error| Failure::new(USAGE, error))?;

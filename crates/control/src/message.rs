@@ -209,6 +209,9 @@ pub struct JobSpec {
     pub save_key: Option<String>,
     /// Nodes have the kernel encrypt what they store, each with a key of its own.
     pub encrypted: bool,
+    /// Features of the processor that a node may lack, although a rank that comes to it seems to
+    /// use them.
+    pub ignore_features: Vec<String>,
     /// The controller's state is kept there, too, so that one on another machine can go on.
     pub ha: Option<Box<Ha>>,
 }

@@ -77,8 +77,8 @@ impl Image {
     }
 
     /// The same as [`Image::fits_here`] for a process with its descendants.
-    pub fn family_fits_here(path: &Path) -> Result<(), RestoreError> {
-        Image::family_files(path)?.iter().try_for_each(|path| Image::fits_here(path))
+    pub fn family_fits_here(path: &Path, ignored: &[String]) -> Result<(), RestoreError> {
+        Image::family_files(path)?.iter().try_for_each(|path| Image::fits_here(path, ignored))
     }
 }
 

@@ -121,11 +121,12 @@ impl Image {
 
     /// An error if the process in this file cannot run here: the processor lacks what it uses, or a
     /// file that it has open or mapped is not here, or is another. Pages are not looked at.
-    pub fn fits_here(path: &Path) -> Result<(), RestoreError> {
+    /// `ignored`: see [`crate::RestoreOptions::ignore_features`].
+    pub fn fits_here(path: &Path, ignored: &[String]) -> Result<(), RestoreError> {
         let state = Part::open(path)?.state()?;
         // Nobody has looked at it yet.
         check::check(&state, &[], &[]).map_err(ImageError::Invalid)?;
-        processor::check(&state, &processor::here(), &[])?;
+        processor::check(&state, &processor::here(), ignored)?;
         reopen::are_here(&state)?;
         mapped::are_here(&state)
     }

@@ -446,10 +446,10 @@ fn what_nobody_has_looked_at_is_checked_before_it_is_followed() {
     hostile.processor.features = vec![b"none".to_vec()];
     hostile.regions[1].prot = libc::PROT_EXEC as u32;
     write(&path, &hostile, &extents());
-    assert!(matches!(Image::fits_here(&path), Err(RestoreError::Machine(_))));
+    assert!(matches!(Image::fits_here(&path, &[]), Err(RestoreError::Machine(_))));
     hostile.regions[1].backing = Backing::File { file: 1, offset: PAGE };
     write(&path, &hostile, &extents());
-    let refused = Image::fits_here(&path);
+    let refused = Image::fits_here(&path, &[]);
     assert!(matches!(refused, Err(RestoreError::Image(ImageError::Invalid(_)))), "{refused:?}");
 }
 

@@ -31,6 +31,7 @@ mod core_file;
 mod core_notes;
 mod cost;
 mod counters;
+mod cpuid;
 mod describe;
 mod descriptors;
 mod epoll;

@@ -2,18 +2,21 @@
 //!
 //! A feature that is missing where a process is restored matters only if the process uses it. That
 //! it does is certain for registers that hold something and for features that it had to ask the
-//! kernel for. Beyond that, code has chosen among variants of functions when it started: the C
-//! library by a known list of features, other code that executes `cpuid` by any. Code that was
-//! compiled for a feature without asking for it is found by neither, except through its registers.
+//! kernel for. Beyond that, code has chosen among variants of functions when it started: the
+//! libraries of a compiler, and Eyrie's, by known lists of features, other code that executes
+//! `cpuid` by any. Code that was compiled for a feature without asking for it is found by neither,
+//! except through its registers.
+//!
+//! `libgcc` asks for all features when it is loaded, and keeps the answer for others: it uses none
+//! itself. Who is told by it has a copy of it within, which asks, or imports its variable. So what
+//! imports that counts as code that asks.
 
+use crate::cpuid;
 use crate::error::RestoreError;
 use crate::plan::OLD_VDSO_NAME;
 use crate::state::{Backing, Component, Processor, State, Thread};
 use std::arch::x86_64::{__cpuid_count, _xgetbv};
-use std::ffi::OsStr;
-use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::collections::BTreeSet;
 
 /// Names of features, separated by commas, that count as missing here: for tests.
 const HIDE: &str = "EYRIE_IMAGE_HIDE_FEATURES";
@@ -25,8 +28,6 @@ const XSTATE_BV_OFFSET: usize = 512;
 const FIXED_BYTES: usize = 576;
 /// Highest number of a state.
 const MAX_COMPONENT: u32 = 62;
-/// Most bytes of a file that are searched for `cpuid`.
-const MAX_SEARCH_BYTES: u64 = 256 << 20;
 
 const AVX: u64 = 1 << 2;
 const AVX512: u64 = 7 << 5;
@@ -116,11 +117,40 @@ const FEATURES: [Feature; 74] = [
 ];
 
 /// Features by which the C library chooses among its functions, and how its loader saves registers.
-const OF_THE_C_LIBRARY: [&str; 22] = [
+const OF_THE_C_LIBRARY: &[&str] = &[
     "pni", "ssse3", "sse4_1", "sse4_2", "popcnt", "movbe", "xsave", "xsavec", "avx", "avx2", "fma",
     "fma4", "bmi1", "bmi2", "lzcnt", "rtm", "avx512f", "avx512vl", "avx512bw", "avx512dq",
     "avx512cd", "cx16",
 ];
+
+/// Beginnings of the names of libraries, and the features by which each chooses.
+const KNOWN: [(&[u8], &[&str]); 14] = [
+    (b"libc.so", OF_THE_C_LIBRARY),
+    (b"libc-2", OF_THE_C_LIBRARY),
+    (b"ld-linux", OF_THE_C_LIBRARY),
+    (b"libm.so", OF_THE_C_LIBRARY),
+    (b"libm-2", OF_THE_C_LIBRARY),
+    (b"libgcc_s.so", &[]),
+    (b"libquadmath.so", &[]),
+    // `std::random_device`.
+    (b"libstdc++.so", &["rdrand", "rdseed"]),
+    // `MATMUL`.
+    (b"libgfortran.so", &["avx", "avx2", "fma", "fma4", "avx512f"]),
+    // Operations on 16 bytes.
+    (b"libatomic.so", &["cx16", "avx"]),
+    // Ours: Rust's own library (`fma`), codes and ciphers of what it links.
+    (b"libmpi_abi.so", OF_EYRIE),
+    (b"libmpi.so.12", OF_EYRIE),
+    (b"libmpich.so.12", OF_EYRIE),
+    (b"libeyrie_", OF_EYRIE),
+];
+
+/// Features that Eyrie's libraries, with all that is linked into them, ask for.
+const OF_EYRIE: &[&str] =
+    &["ssse3", "sse4_1", "sse4_2", "pclmulqdq", "aes", "avx", "avx2", "fma", "fma4", "gfni"];
+
+/// The permission for these is asked of the kernel first: without it nothing has used them.
+const BY_PERMISSION: &str = "amx_";
 
 /// Features and the states that only they use.
 const BY_STATE: [(u64, &str); 6] = [
@@ -212,11 +242,9 @@ pub fn check(state: &State, here: &Processor, ignored: &[String]) -> Result<(), 
         .fold(state.xcomp_perm & AMX, |all, t| all | t);
     let by_state =
         |name: &[u8]| BY_STATE.iter().any(|(s, n)| n.as_bytes() == name && used & s & !3 != 0);
-    let (c_library, others) = askers(state);
-    let needed = |name: &&&[u8]| {
-        let listed = OF_THE_C_LIBRARY.iter().any(|n| n.as_bytes() == **name);
-        by_state(name) || c_library && listed || others
-    };
+    let asked = Asked::by(state);
+    let may = |name: &[u8]| used & AMX != 0 || !name.starts_with(BY_PERMISSION.as_bytes());
+    let needed = |name: &&&[u8]| by_state(name) || may(name) && asked.for_feature(name);
     let needed: Vec<String> =
         missing.iter().filter(needed).map(|n| String::from_utf8_lossy(n).into_owned()).collect();
     if needed.is_empty() {
@@ -226,34 +254,45 @@ pub fn check(state: &State, here: &Processor, ignored: &[String]) -> Result<(), 
     Err(RestoreError::Machine(what))
 }
 
-/// Whether the C library, and whether other code of the process, has asked what the processor can.
-fn askers(state: &State) -> (bool, bool) {
-    let (mut c_library, mut others) = (false, false);
-    let code = state.regions.iter().filter(|r| r.prot & libc::PROT_EXEC as u32 != 0);
-    for region in code {
-        let Backing::File { file, offset } = &region.backing else {
-            // Made at run time, or of a file that is lost.
-            others |= region.name != OLD_VDSO_NAME;
-            continue;
-        };
-        let path = &state.files[*file as usize].path;
-        let name = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
-        let known: [&[u8]; 5] = [b"libc.so", b"libc-2", b"ld-linux", b"libm.so", b"libm-2"];
-        if known.iter().any(|k| name.starts_with(k)) {
-            c_library = true;
-        } else if asks(path, *offset, region.end - region.start) {
-            others = true;
-        }
-    }
-    (c_library, others)
+/// What code of a process has asked for.
+struct Asked {
+    /// Whatever there is.
+    any: bool,
+    listed: BTreeSet<&'static str>,
 }
 
-/// Whether code in a file executes `cpuid`; yes if it cannot be read.
-fn asks(path: &[u8], offset: u64, bytes: u64) -> bool {
-    let mut code = vec![0; bytes.min(MAX_SEARCH_BYTES) as usize];
-    let Ok(file) = File::open(OsStr::from_bytes(path)) else { return true };
-    let Ok(n) = file.read_at(&mut code, offset) else { return true };
-    bytes > MAX_SEARCH_BYTES || code[..n].windows(2).any(|w| w == [0x0f, 0xa2])
+impl Asked {
+    fn for_feature(&self, name: &[u8]) -> bool {
+        self.any || self.listed.iter().any(|n| n.as_bytes() == name)
+    }
+
+    fn by(state: &State) -> Asked {
+        let mut asked = Asked { any: false, listed: BTreeSet::new() };
+        let code = state.regions.iter().filter(|r| r.prot & libc::PROT_EXEC as u32 != 0);
+        let last = |path: &[u8]| path.rsplit(|&b| b == b'/').next().unwrap_or_default().to_vec();
+        let ours = state.files.iter().any(|f| last(&f.path).starts_with(b"libmpi_abi.so"));
+        let mut seen = BTreeSet::new();
+        for region in code {
+            let Backing::File { file, offset } = &region.backing else {
+                // Made at run time, or of a file that is lost.
+                asked.any |= region.name != OLD_VDSO_NAME;
+                continue;
+            };
+            let path = &state.files[*file as usize].path;
+            let name = last(path);
+            // Others' MPI libraries may have the names of ours for programs of another ABI.
+            let is = |k: &[u8]| name.starts_with(k) && (ours || !k.ends_with(b".so.12"));
+            match KNOWN.iter().find(|(k, _)| is(k)) {
+                Some((_, features)) => asked.listed.extend(*features),
+                None if asked.any => {}
+                None => {
+                    asked.any |= seen.insert(*file) && cpuid::is_told(path);
+                    asked.any |= cpuid::asks(path, *offset, region.end - region.start);
+                }
+            }
+        }
+        asked
+    }
 }
 
 /// The XSAVE area of a thread in the layout of this processor; `template` is an area of it.

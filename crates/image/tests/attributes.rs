@@ -105,6 +105,33 @@ fn a_missing_feature_that_nobody_asked_for_is_no_matter() {
 }
 
 #[test]
+fn libraries_that_ask_for_all_use_what_is_known_of_them() {
+    // It loads libstdc++, libgcc_s and libm, and asks for nothing itself.
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("waits.cc");
+    std::fs::write(
+        &source,
+        "#include <fstream>\n#include <unistd.h>\n\
+         int main() { std::ofstream(\"ready\") << \"ready\" << std::endl; for (;;) pause(); }\n",
+    )
+    .unwrap();
+    let program = folder.path().join("waits");
+    let made = Command::new("c++").arg(&source).arg("-o").arg(&program).status();
+    assert!(made.unwrap().success());
+    let mut process = Process::start(&program, &[], folder.path());
+    common::wait_for_line(folder.path());
+    let image = folder.path().join("image");
+    checkpoint(process.pid, &image).unwrap();
+    process.kill();
+    let unused = "avx512_bf16,avx512_vnni,amx_tile,clwb,rdpid,serialize,vaes,sha_ni";
+    assert_eq!(received(&image, unused, &[]), None);
+    if has("rdrand") {
+        let error = received(&image, &format!("{unused},rdrand"), &[]).unwrap();
+        assert!(error.contains("lacks rdrand, which the program uses"), "{error}");
+    }
+}
+
+#[test]
 fn registers_in_use_are_named() {
     if !std::arch::is_x86_feature_detected!("avx512f") || !common::compiler("musl-gcc") {
         println!("NOT RUN: needs AVX-512 and musl-gcc");

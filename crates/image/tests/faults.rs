@@ -202,7 +202,8 @@ fn a_mapped_file_that_changed_is_named() {
     let mut content = fs::read(&program).unwrap();
     fs::remove_file(&program).unwrap();
     let refused = |word: &str| {
-        for error in [try_restore(&image).unwrap_err(), Image::fits_here(&image).unwrap_err()] {
+        for error in [try_restore(&image).unwrap_err(), Image::fits_here(&image, &[]).unwrap_err()]
+        {
             assert!(matches!(error, RestoreError::File { .. }), "{error}");
             let text = error.to_string();
             assert!(text.contains("w-changed") && text.contains(word), "{text}");
@@ -255,7 +256,7 @@ fn the_same_library_as_another_file_will_do() {
         let now = fs::metadata(&library).unwrap();
         assert!(now.modified().unwrap() != first.modified().unwrap());
         assert!(now.ino() != first.ino() || round == 1);
-        Image::fits_here(&image).unwrap();
+        Image::fits_here(&image, &[]).unwrap();
         let mut again = bring_back(&image);
         checkpoint(again.pid, &image).unwrap();
         again.kill();
@@ -264,7 +265,7 @@ fn the_same_library_as_another_file_will_do() {
     let mut content = fs::read(&library).unwrap();
     content[48] ^= 1;
     fs::write(&library, content).unwrap();
-    for error in [try_restore(&image).unwrap_err(), Image::fits_here(&image).unwrap_err()] {
+    for error in [try_restore(&image).unwrap_err(), Image::fits_here(&image, &[]).unwrap_err()] {
         let text = error.to_string();
         assert!(text.contains("libpart.so") && text.contains("same version"), "{text}");
     }

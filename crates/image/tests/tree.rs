@@ -201,7 +201,7 @@ fn an_image_of_a_child_that_is_missing_or_of_another_time_is_refused() {
     assert_eq!(Image::family_files(&image).unwrap(), [image.clone(), child.clone()]);
     assert_eq!(Image::child_files(&image).unwrap()[0].path, child);
     assert_eq!(there(), [true]);
-    Image::family_fits_here(&image).unwrap();
+    Image::family_fits_here(&image, &[]).unwrap();
     assert_eq!(Image::number(&image).unwrap(), (process.pid, 1));
     assert!(Image::child_files(&child).unwrap().is_empty());
     let good = fs::read(&child).unwrap();

@@ -154,7 +154,8 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
         Door::open(Setup { folder, images, job, ranks, members, say: say.clone() })
     });
     let vault = vault.transpose().map_err(os("thread"))?;
-    let doors = Doors { vault: vault.clone(), ..Doors::default() };
+    let ignored = spec.ignore_features.clone().into();
+    let doors = Doors { vault: vault.clone(), ignored, ..Doors::default() };
     let invited = Arc::clone(&doors.invited);
     store::serve(store, own.clone(), images.clone(), Arc::clone(&members), count, doors)
         .map_err(os("store"))?;

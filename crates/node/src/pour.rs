@@ -172,8 +172,8 @@ fn pour_file(talk: &mut Talk, path: &Path) -> Result<Option<String>, StoreError>
 }
 
 /// Why the process of an image cannot run here, if that is known.
-fn unfit(image: &Path, named: Named, job: &str) -> Option<String> {
-    match Image::fits_here(image) {
+fn unfit(image: &Path, named: Named, (job, ignored): (&str, &[String])) -> Option<String> {
+    match Image::fits_here(image, ignored) {
         Err(RestoreError::Machine(why)) => return Some(why),
         Err(error @ RestoreError::File { .. }) => return Some(error.to_string()),
         _ => {}
@@ -192,8 +192,14 @@ fn unfit(image: &Path, named: Named, job: &str) -> Option<String> {
     Some(format!("another process there ({other}) has the number {number} of one of its processes"))
 }
 
-/// The receiving end: takes the file `name` of a rank of this job.
-pub fn take(talk: &mut Talk, folder: &Path, name: &str, job: &str) -> Result<(), StoreError> {
+/// The receiving end: takes the file `name` of a rank of this job, whose processes may lack these
+/// features of the processor here.
+pub fn take(
+    talk: &mut Talk,
+    folder: &Path,
+    name: &str,
+    job: (&str, &[String]),
+) -> Result<(), StoreError> {
     let named = files::parse(name).ok_or(StoreError::Protocol)?;
     // The same file may be on its way twice.
     static COUNT: AtomicU64 = AtomicU64::new(0);

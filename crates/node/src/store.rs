@@ -216,6 +216,8 @@ pub struct Doors {
     pub invited: Arc<Invited>,
     /// Of an archive: files that are in an object store.
     pub elsewhere: Arc<Redirects>,
+    /// Features of the processor that images which come may miss.
+    pub ignored: Arc<[String]>,
 }
 
 /// Serves `folder` to the members, until the process ends.
@@ -272,7 +274,7 @@ fn converse(
             return Err(StoreError::NoMember(other.node));
         }
     }
-    let Doors { vault, invited, elsewhere } = doors;
+    let Doors { vault, invited, elsewhere, ignored } = doors;
     let mut talk = Talk::with_capacity(AHEAD_BYTES, stream);
     let mut vault = vault.map(|door| Visit { door, from: other.node, generation: None });
     loop {
@@ -310,7 +312,7 @@ fn converse(
                     send(talk.get_mut(), &Answer::Done)?;
                 } else {
                     send(talk.get_mut(), &Answer::Go(0))?;
-                    pour::take(&mut talk, folder, &name, &own.job)?;
+                    pour::take(&mut talk, folder, &name, (&own.job, &ignored))?;
                 }
             }
             ask => of_vault(&mut talk, vault.as_mut().ok_or(StoreError::Protocol)?, ask)?,

@@ -155,6 +155,35 @@ def test_a_node_whose_processor_cannot_run_them_gets_none():
             assert not job.count("detected") and not job.count("node-lost"), job.report()
 
 
+def test_a_node_whose_processor_lacks_what_they_do_not_use():
+    """Nor do Eyrie's libraries and the compiler's, although they ask for all that there is. What
+    the C library chose by is named, and may be overruled."""
+    expected("farm")
+    unused = "avx512_bf16,avx512_vnni,amx_tile,amx_int8,avx512_fp16,clwb,rdpid,serialize,vaes"
+    lacks = feature()
+    hide = f"if [ $1 = gamma ]; then EYRIE_IMAGE_HIDE_FEATURES={unused}; fi\n"
+    hide += f"if [ $1 = delta ]; then EYRIE_IMAGE_HIDE_FEATURES={unused},{lacks}; fi\n"
+    hide += "export EYRIE_IMAGE_HIDE_FEATURES\n"
+    for ignored in ([], ["--ignore-feature", lacks]):
+        with shell(hide + PLAIN) as rsh:
+            options = ["--spares", "2", *ignored]
+            hosts = "alpha,beta,gamma,delta"
+            with Hosted("farm", rsh, options, hosts, ckpt_every=0.5) as job:
+                moved = on_node(ready(job), 1)
+                migrate(job, "--from", "beta", "--to", "gamma")
+                assert all(homes(job)[rank] == 2 for rank in moved), job.status()
+                words = ["--from", "gamma", "--to", "delta"]
+                code, out, err = job.eyrie("migrate", "last", *words, check=False)
+                if ignored:
+                    assert code == 0, (code, out, err)
+                    assert all(homes(job)[rank] == 3 for rank in moved), job.status()
+                else:
+                    assert code == 1 and lacks in out, (code, out, err)
+                    assert not any(name in out for name in unused.split(",")), (code, out, err)
+                job.ends_as("farm")
+                assert not job.count("rolled-back") and not job.count("diverged"), job.report()
+
+
 def test_a_node_without_memory_for_them_gets_none():
     """That is known before anything is copied; of several nodes they go where they have room."""
     sizes = ["--mib", "16", "--steps", "300", "--every", "10", "--progress"]

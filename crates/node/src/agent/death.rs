@@ -137,6 +137,7 @@ impl Agent {
         let remote = fetch.zip(network);
         let archive_gone = self.spec.controller_limit();
         let restorer = self.place.prefix.restorer.is_some();
+        let ignored = self.spec.ignore_features.clone();
         let over = Over::default();
         self.rank(rank).search = Some(Arc::clone(&over));
         let search = move || {
@@ -150,7 +151,7 @@ impl Agent {
             }
             let check = |generation| {
                 let choice = check_image(&images, &job, rank, generation, size);
-                unfit::fit(choice, &image_path(&images, rank, generation), restorer)
+                unfit::fit(choice, &image_path(&images, rank, generation), restorer, &ignored)
             };
             if let (Some((fetch, (own, members))), [generation @ 1..=u32::MAX]) =
                 (remote, &generations[..])

@@ -133,6 +133,7 @@ impl Agent {
             generation => {
                 let sockets = self.sockets_of(rank, generation).map_err(LaunchError::Sockets)?;
                 let with = RestoreOptions {
+                    ignore_features: self.spec.ignore_features.clone(),
                     processors: bound,
                     lazy: late.map(|late| late.0),
                     lazy_from: late.map_or(0, |late| late.1),

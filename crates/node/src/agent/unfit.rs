@@ -36,12 +36,12 @@ pub(super) fn is_unread(error: &ImageError) -> bool {
 }
 
 /// The same of an image that is good, if its process cannot run here, or lacks files.
-pub(super) fn fit(choice: Choice, image: &Path, restorer: bool) -> Choice {
+pub(super) fn fit(choice: Choice, image: &Path, restorer: bool, ignored: &[String]) -> Choice {
     let Choice::Image(meta) = &choice else { return choice };
     if !restorer {
         return Choice::Unfit(LaunchError::NoRestorer.to_string());
     }
-    match Image::family_fits_here(image) {
+    match Image::family_fits_here(image, ignored) {
         Err(error @ RestoreError::Machine(_)) => Choice::Unfit(error.to_string()),
         Err(error @ RestoreError::File { .. }) => {
             Choice::Lacks { generation: meta.generation, why: error.to_string() }
