@@ -8,6 +8,7 @@
 use crate::PAGE_BYTES;
 use crate::agent::Agent;
 use crate::attributes;
+use crate::clocks;
 use crate::descriptors::{Survey, Table};
 use crate::error::CaptureError;
 use crate::family::Kin;
@@ -20,8 +21,8 @@ use crate::posix_timers;
 use crate::processor;
 use crate::procfs::{self, Mapping, Stat, Status};
 use crate::state::{
-    Action, Attributes, Layout, Pending, Placement, Policy, PosixTimer, RangePolicy, Special,
-    State, Thread,
+    Action, Attributes, Clocks, Layout, Pending, Placement, Policy, PosixTimer, RangePolicy,
+    Special, State, Thread,
 };
 use crate::switches;
 use crate::threads;
@@ -55,6 +56,7 @@ pub(crate) struct Snapshot {
     pub pending: Vec<Pending>,
     pub timers: [[i64; 4]; 3],
     pub posix_timers: Vec<PosixTimer>,
+    pub clocks: Option<Clocks>,
     pub status: Status,
     pub stat: Stat,
     pub maps: Vec<Mapping>,
@@ -107,6 +109,7 @@ pub(crate) fn freeze_state(
         pending,
         timers,
         posix_timers,
+        clocks: clocks::of(pid)?,
         stat,
         maps,
         cwd: procfs::link(pid, "cwd")?,
@@ -268,6 +271,7 @@ pub(crate) fn twin_state(
         descriptors: snapshot.files.descriptors,
         placement: Placement { allowed: placement::allowed(), threads: snapshot.policies, ranges },
         switches,
+        clocks: snapshot.clocks,
     })
 }
 

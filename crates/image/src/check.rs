@@ -4,6 +4,7 @@
 use crate::PAGE_BYTES;
 use crate::attributes::KEYS;
 use crate::check_files;
+use crate::clocks;
 use crate::family::Kin;
 use crate::fingerprint::MAX_BUILD_BYTES;
 use crate::format::Extent;
@@ -227,6 +228,7 @@ fn threads(state: &State) -> Finding {
     ensure(holds, || "description of the processor".into())?;
     let placed = placement::holds(&state.placement, &state.threads);
     ensure(placed && switches::hold(&state.switches), || "memory policies or switches".into())?;
+    ensure(clocks::hold(state.clocks.as_ref()), || "clocks".into())?;
     state.threads.iter().try_for_each(|t| thread(t, xstate))
 }
 

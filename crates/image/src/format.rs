@@ -6,8 +6,8 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 /// First bytes of an image.
 pub const MAGIC: [u8; 8] = *b"EYRIEIMG";
 /// Version of everything in the file.
-pub const VERSION: u32 = 5;
-/// The oldest that is read: its state ends before the fields that version 5 has put behind.
+pub const VERSION: u32 = 6;
+/// The oldest that is read: its state ends before the fields that later ones have put behind.
 pub const OLDEST_VERSION: u32 = 4;
 /// x86-64.
 pub const MACHINE: u32 = 1;

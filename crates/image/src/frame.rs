@@ -9,7 +9,7 @@ use crate::codec::Codec;
 use crate::error::ImageError;
 use crate::format::{
     self, BLOCK_BYTES, BadHeader, Block, HEADER_BYTES, Header, MAX_STATE_BYTES, MAX_TABLE_BYTES,
-    SECTIONS, Section, VERSION, codec, section,
+    SECTIONS, Section, codec, section,
 };
 use crate::state::State;
 use crate::wire::{self, Reader, Wire};
@@ -123,9 +123,7 @@ impl Part {
     /// Reads what it holds of the process besides its memory. It was not held against itself yet.
     pub fn state(&self) -> Result<State, ImageError> {
         let mut bytes = self.section(section::STATE, "state", MAX_STATE_BYTES)?;
-        if self.version < VERSION {
-            bytes.extend(State::what_version_5_added());
-        }
+        bytes.extend(State::what_was_added_since(self.version));
         wire::decode(&bytes)
             .map_err(|e| ImageError::Invalid(format!("state cannot be decoded ({e:?})")))
     }

@@ -6,9 +6,9 @@ use crate::family::Kin;
 use crate::format::{self, BLOCK_BYTES, Block, HEADER_BYTES, Section, codec};
 use crate::pack::{Packer, Tuner};
 use crate::state::{
-    Action, Attributes, Backing, Component, Description, Descriptor, FileId, Fingerprint, Layout,
-    Pending, Placement, Policy, Processor, RangePolicy, Region, Rseq, Schedule, Special, Switch,
-    Switches, Thread, switch,
+    Action, Attributes, Backing, Clocks, Component, Description, Descriptor, FileId, Fingerprint,
+    Layout, Pending, Placement, Policy, Processor, RangePolicy, Region, Rseq, Schedule, Special,
+    Switch, Switches, Thread, switch,
 };
 use crate::wire::{self, Wire};
 use crate::write::{Contents, ImageWriter, Written};
@@ -137,6 +137,7 @@ pub(crate) fn state() -> State {
         descriptors: vec![Descriptor { fd: 1, cloexec: false, description: 0 }],
         placement: placement(),
         switches: switches(),
+        clocks: Some(Clocks { boot: [9; 16], shown_ns: [1000, 2000], ahead_ns: [-1, 1] }),
     }
 }
 
@@ -460,7 +461,7 @@ fn the_format_does_not_change_unnoticed() {
     let path = folder.path().join("image");
     write(&path, &state(), &extents());
     let golden = u128::from_le_bytes(format::hash(&fs::read(&path).unwrap()));
-    assert_eq!(golden, 7721658921366119436718015914943149485);
+    assert_eq!(golden, 161821679931336666601121454237661246597);
 }
 
 #[test]
@@ -469,7 +470,7 @@ fn another_version_is_named() {
     let path = folder.path().join("image");
     write(&path, &state(), &extents());
     let mut bytes = fs::read(&path).unwrap();
-    for version in [3, 6] {
+    for version in [3, 7] {
         bytes[8] = version;
         fs::write(&path, &bytes).unwrap();
         let named = format!("version {version}");
@@ -477,9 +478,9 @@ fn another_version_is_named() {
     }
 }
 
-/// An image of version 4 made of one of version 5 that has nothing new in it.
-fn version_4(image: &[u8]) -> Vec<u8> {
-    let added = State::what_version_5_added().len();
+/// An image of an earlier version made of one of this that has nothing new in it.
+fn older(image: &[u8], version: u32) -> Vec<u8> {
+    let added = State::what_was_added_since(version).len();
     let mut header = format::parse_header(&image[..HEADER_BYTES as usize]).unwrap();
     let mut from = wire::Reader::new(&image[header.table_offset as usize..]);
     let mut table: Vec<Section> =
@@ -492,7 +493,7 @@ fn version_4(image: &[u8]) -> Vec<u8> {
     table[5].offset -= added as u64;
     let mut raw = Vec::new();
     table.iter().for_each(|section| section.put(&mut raw));
-    (header.version, header.table_offset) = (4, old.len() as u64);
+    (header.version, header.table_offset) = (version, old.len() as u64);
     header.table_hash = format::hash(&raw);
     old.extend_from_slice(&raw);
     header.file_bytes = old.len() as u64;
@@ -501,36 +502,52 @@ fn version_4(image: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn the_version_before_is_read() {
+fn the_versions_before_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("image");
-    let nothing_new =
-        State { placement: Placement::default(), switches: Switches::default(), ..state() };
-    write(&path, &nothing_new, &extents());
-    let new = fs::read(&path).unwrap();
-    let mut old = version_4(&new);
-    fs::write(&path, &old).unwrap();
-    assert_eq!(Image::open(&path).unwrap().state, nothing_new);
-    Image::verify_own(&path).unwrap();
-    // What is new has no place in it.
-    let mut header = format::parse_header(&new[..HEADER_BYTES as usize]).unwrap();
-    header.version = 4;
-    old = new;
-    old[..HEADER_BYTES as usize].copy_from_slice(&format::header_page(&header));
-    fs::write(&path, &old).unwrap();
-    assert!(matches!(Image::open(&path), Err(ImageError::Invalid(_))));
+    for version in [4, 5] {
+        let mut nothing_new = State { clocks: None, ..state() };
+        if version == 4 {
+            nothing_new.placement = Placement::default();
+            nothing_new.switches = Switches::default();
+        }
+        write(&path, &nothing_new, &extents());
+        let new = fs::read(&path).unwrap();
+        let mut old = older(&new, version);
+        fs::write(&path, &old).unwrap();
+        assert_eq!(Image::open(&path).unwrap().state, nothing_new);
+        Image::verify_own(&path).unwrap();
+        // What is new has no place in it.
+        let mut header = format::parse_header(&new[..HEADER_BYTES as usize]).unwrap();
+        header.version = version;
+        old = new;
+        old[..HEADER_BYTES as usize].copy_from_slice(&format::header_page(&header));
+        fs::write(&path, &old).unwrap();
+        assert!(matches!(Image::open(&path), Err(ImageError::Invalid(_))));
+    }
+}
+
+/// What was written as version 5 reads as it did.
+#[test]
+fn version_5_is_what_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("image");
+    write(&path, &State { clocks: None, ..state() }, &extents());
+    let old = older(&fs::read(&path).unwrap(), 5);
+    assert_eq!(u128::from_le_bytes(format::hash(&old)), 7721658921366119436718015914943149485);
 }
 
 #[test]
 fn hostile_policies_and_switches_are_refused() {
     let range = |start, end| RangePolicy { start, end, policy: Policy::default() };
-    let changes: [fn(&mut State); 6] = [
+    let changes: [fn(&mut State); 7] = [
         |s| s.placement.threads.truncate(1),
         |s| s.placement.threads[0].mode = 1 << 20,
         |s| s.placement.threads[0].nodes = vec![0; 4096],
         |s| s.placement.allowed = vec![0; 4096],
         |s| s.switches.set[0].which = 99,
         |s| s.switches.set.push(s.switches.set[0].clone()),
+        |s| s.clocks.as_mut().unwrap().shown_ns[1] = 1 << 63,
     ];
     for (i, change) in changes.iter().enumerate() {
         let mut state = state();

@@ -10,6 +10,7 @@ use crate::area::Area;
 use crate::attributes;
 use crate::brood::{self, Account};
 use crate::capture::{self, words_to_regs};
+use crate::clocks;
 use crate::error::RestoreError;
 use crate::family::Member;
 use crate::fault;
@@ -30,7 +31,7 @@ use crate::reopen::{self, Reopened, Reopener};
 use crate::rethread::{self, Made};
 use crate::rewire::MadeSockets;
 use crate::skeleton;
-use crate::spawn::{self, Start};
+use crate::spawn::{self, Start, Started};
 use crate::state::{Backing, Pending, State, Thread, region};
 use crate::trace::{ALL_SIGNALS, Listed, Stop, TraceError, Tracee};
 use crate::twin::reap;
@@ -213,11 +214,12 @@ pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
         base: base as RawFd,
         pid: image.state.pid,
         only_this: accounts.len() > 1,
+        clocks: clocks::wanted(&image.state),
     };
     // Goes after the child, which ends it, if something fails.
     let mut lazy = Lazy::new(&image, &spec.options, parts.len() > 1);
     vacating::wait(numbers(&accounts), accounts.len() > 1);
-    let pid = spawn::start(&start)?;
+    let Started { pid, clocks } = spawn::start(&start)?;
     let tracee = Tracee(pid);
     let mut made: Vec<Option<Child>> = accounts.iter().map(|_| None).collect();
     made[0] = Some(Child::new(pid));
@@ -251,6 +253,7 @@ pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
     let mut left_out: Vec<String> =
         parts.iter().filter_map(|part| part.placed.policies.left_out.clone()).collect();
     left_out.dedup();
+    left_out.extend((!clocks).then(clocks::left_out));
     let (filling, why_not_lazy) = (lazy.filling.take(), lazy.why_not.take());
     Ok(Restored { pid, filling, why_not_lazy, left_out })
 }

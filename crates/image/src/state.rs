@@ -5,6 +5,7 @@
 
 use crate::family::Kin;
 pub use crate::state_attributes::*;
+pub use crate::state_clocks::*;
 pub use crate::state_files::*;
 pub use crate::state_orphans::*;
 pub use crate::state_placement::*;
@@ -286,6 +287,8 @@ wire_struct! {
         pub placement: Placement,
         /// Switches that are seldom used.
         pub switches: Switches,
+        /// What it saw of its machine's clocks.
+        pub clocks: Option<Clocks>,
     }
 }
 
@@ -312,12 +315,17 @@ impl State {
         &self.threads[0]
     }
 
-    /// What stands behind the state of an image of version 4 to make it one of version 5: nothing
-    /// was noted of these fields.
-    pub(crate) fn what_version_5_added() -> Vec<u8> {
+    /// What stands behind the state of an image of an earlier version to make it one of this:
+    /// nothing was noted of these fields.
+    pub(crate) fn what_was_added_since(version: u32) -> Vec<u8> {
         let mut bytes = Vec::new();
-        Placement::default().put(&mut bytes);
-        Switches::default().put(&mut bytes);
+        if version < 5 {
+            Placement::default().put(&mut bytes);
+            Switches::default().put(&mut bytes);
+        }
+        if version < 6 {
+            None::<Clocks>.put(&mut bytes);
+        }
         bytes
     }
 }

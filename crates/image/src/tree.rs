@@ -27,8 +27,9 @@ const PR_GET_CHILD_SUBREAPER: u64 = 37;
 const KCMP_VM: u64 = 1;
 const KCMP_FILES: u64 = 2;
 const KCMP_FS: u64 = 3;
-/// Namespaces that a process must have in common with us. Its cgroup is the caller's affair.
-const NAMESPACES: [&str; 7] = ["user", "pid", "mnt", "net", "ipc", "uts", "time"];
+/// Namespaces that a process must have in common with us. Its cgroup is the caller's affair; what
+/// its time namespace makes of clocks is in the image, and the same for its children.
+const NAMESPACES: [&str; 6] = ["user", "pid", "mnt", "net", "ipc", "uts"];
 
 /// Children of a process, of all its threads, in order.
 pub(crate) fn children(pid: libc::pid_t) -> Result<Vec<libc::pid_t>, CaptureError> {
@@ -227,6 +228,13 @@ fn refuse_joined(child: libc::pid_t, parent: libc::pid_t) -> Result<(), CaptureE
         if r == 0 {
             return Err(CaptureError::Unsupported(format!("shares its {what} with its parent")));
         }
+    }
+    let clocks = |pid| fs::read_link(format!("/proc/{pid}/ns/time")).ok();
+    if let (Some(its), Some(parents)) = (clocks(child), clocks(parent))
+        && its != parents
+    {
+        let what = "is in another time namespace than its parent";
+        return Err(CaptureError::Unsupported(what.into()));
     }
     Ok(())
 }
