@@ -14,14 +14,12 @@ use std::fs::{File, OpenOptions};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 /// Hashes of so many pages are in memory, of 1 GiB: 4 MiB. To write to a file may take its time
 /// while others do that, and the process stands still.
 const MAX_PAGES_IN_MEMORY: u64 = 1 << 18;
-/// The same where no file without a name can be had: of 64 GiB, of which there may be few.
-const MOST_PAGES_IN_MEMORY: u64 = 1 << 24;
 const HASH_BYTES: usize = 16;
 /// That of a page which is not known. A page that has it counts as changed.
 const UNKNOWN: u128 = 0;
@@ -61,11 +59,9 @@ impl Held {
         let in_memory = || Store::Memory(RwLock::new(vec![UNKNOWN; end as usize]));
         let store = match end {
             0..=MAX_PAGES_IN_MEMORY => in_memory(),
-            _ => match nameless(folder) {
-                Ok(file) => Store::File(file),
-                Err(_) if end <= MOST_PAGES_IN_MEMORY => in_memory(),
-                Err(_) => nameless_since(folder).map_or(Store::Nowhere, Store::File),
-            },
+            _ => nameless(folder)
+                .or_else(|_| nameless_since(folder))
+                .map_or(Store::Nowhere, Store::File),
         };
         Held { objects, store, broken: AtomicBool::new(false) }
     }
@@ -174,8 +170,11 @@ fn nameless(folder: &Path) -> std::io::Result<File> {
 
 /// One that had a name for a moment, where the file system makes no other.
 fn nameless_since(folder: &Path) -> std::io::Result<File> {
-    let path = folder.join(format!(".eyrie-hashes-{}", std::process::id()));
-    // Of an earlier process that died in between, or another thread's: it has its descriptor.
+    // Other threads do the same for their processes.
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let path = folder.join(format!(".eyrie-hashes-{}-{count}", std::process::id()));
+    // Of an earlier process that died in between.
     let _ = std::fs::remove_file(&path);
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path)?;
@@ -224,9 +223,23 @@ mod tests {
     fn what_is_noted_is_known_in_memory_and_in_a_file() {
         let folder = tempfile::tempdir().unwrap();
         what_is_noted_is_known(100, folder.path());
-        for folder in [folder.path(), Path::new("/does/not/exist")] {
-            what_is_noted_is_known(MAX_PAGES_IN_MEMORY * 2, folder);
-        }
+        what_is_noted_is_known(MAX_PAGES_IN_MEMORY * 2, folder.path());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        // Without any file, so many are not held in memory, but not known.
+        let nowhere = Path::new("/does/not/exist");
+        let held = Held::new(nowhere, &[(1, MAX_PAGES_IN_MEMORY + 1)]);
+        assert!(matches!(held.store, Store::Nowhere));
+        assert!(matches!(Held::new(nowhere, &[(1, 9)]).store, Store::Memory(_)));
+    }
+
+    #[test]
+    fn many_threads_have_files_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| (0..200).for_each(|_| drop(nameless_since(folder.path()).unwrap())));
+            }
+        });
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
