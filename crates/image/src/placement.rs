@@ -26,6 +26,8 @@ const MOST_LENT: usize = 1 << 14;
 /// Words of a mask of nodes.
 const WORDS: usize = NODES as usize / 64;
 pub(crate) const MAX_NODES_BYTES: usize = WORDS * 8;
+/// Most mappings that a process stands still for to be asked about: 30 ms.
+const MAX_ASKED: usize = 2048;
 const MPOL_F_ADDR: u64 = 2;
 const MPOL_F_STATIC_NODES: u32 = 1 << 15;
 const MPOL_F_RELATIVE_NODES: u32 = 1 << 14;
@@ -89,6 +91,12 @@ pub(crate) fn of_threads(
 fn matters(m: &Mapping) -> bool {
     let own = m.is_private() && (m.is_anon() || m.prot & libc::PROT_WRITE as u32 != 0);
     own || m.shared
+}
+
+/// Whether it would take long to ask for the policies of all these mappings in the name of a
+/// process that stands still for it: a call takes some 15 us.
+pub(crate) fn are_many(maps: &[Mapping]) -> bool {
+    maps.iter().filter(|m| matters(m)).count() > MAX_ASKED
 }
 
 /// The policy at an address; an error if there is nothing, or the kernel has none.
@@ -377,6 +385,20 @@ mod tests {
         // Relative ones and those without nodes stay as they are.
         assert_eq!(moved(2 | MPOL_F_RELATIVE_NODES, "3", "0-3", "0"), [3]);
         assert_eq!(moved(4, "", "0-3", "0"), [0usize; 0]);
+    }
+
+    #[test]
+    fn many_mappings_are_not_asked_about_while_a_process_stands() {
+        let text = |count: usize, what: &str| -> String {
+            let line = |i: u64| format!("{:x}-{:x} {what}\n", i << 13, (i << 13) + 4096);
+            (1..=count as u64).map(line).collect()
+        };
+        let many = |count, what| {
+            are_many(&crate::procfs::parse_maps(text(count, what).as_bytes()).unwrap())
+        };
+        assert!(!many(MAX_ASKED, "rw-p 00000000 00:00 0"));
+        assert!(many(MAX_ASKED + 1, "rw-p 00000000 00:00 0"));
+        assert!(!many(MAX_ASKED + 1, "r--p 00000000 08:01 7 /lib"), "no policy matters to these");
     }
 
     #[test]

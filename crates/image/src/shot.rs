@@ -187,13 +187,13 @@ impl Frozen {
         let (mut twin, mut source) = (None, pid);
         let stage;
         let plan = match choice.mode {
-            Mode::Copy if objects.some_unseen() => Err("only a twin tells what it shares"),
-            Mode::Copy => plan_copy(pid, &changes, mappings, memory, &snapshot.orphans)?,
+            Mode::Copy => plan_copy(pid, &changes, mappings, memory, (&snapshot, &objects))?,
             _ => Err("as asked for"),
         };
         if let Ok(plan) = plan {
+            let state = state(pid, snapshot, &agent, pid)?;
             tracker.cost.listed(own_bytes, listing.elapsed());
-            stage = copy(plan, pid, snapshot, &agent, tracker)?;
+            stage = copy(plan, pid, state, tracker)?;
         } else if choice.mode != Mode::Sync {
             if let (Mode::Copy, Err(why)) = (choice.mode, plan) {
                 choice = Choice { mode: Mode::Twin, why: why.into() };
@@ -392,14 +392,26 @@ struct CopyPlan {
     spans: Spans,
 }
 
+/// Why a process is not to be copied, which is known before it is looked for what would be.
+fn not_to_copy(objects: &Objects, maps: &[Mapping]) -> Option<&'static str> {
+    if objects.some_unseen() {
+        return Some("only a twin tells what it shares");
+    }
+    let many = "it has so many mappings that asking about them takes too long";
+    placement::are_many(maps).then_some(many)
+}
+
 /// Finds out what is to be copied; the inner error says why not.
 fn plan_copy(
     pid: libc::pid_t,
     changes: &Changes,
     mappings: Option<Mappings>,
     ahead: Option<&Ahead>,
-    orphans: &Orphans,
+    (snapshot, objects): (&Snapshot, &Objects),
 ) -> Result<Result<CopyPlan, &'static str>, CaptureError> {
+    if let Some(why) = not_to_copy(objects, &snapshot.maps) {
+        return Ok(Err(why));
+    }
     let mut pagemap = Pagemap::open(pid)?;
     // On old kernels, looking for pages takes time by the size of the mappings.
     if !pagemap.is_fast() {
@@ -410,7 +422,7 @@ fn plan_copy(
         Some(Mappings::Walk(walk)) => Some(self::mappings(&walk.text()?, None)?.into()),
         None => None,
     };
-    let listed = |maps| listed(maps, orphans.clone());
+    let listed = |maps| listed(maps, snapshot.orphans.clone());
     let found: Option<Found> = found.map(listed).transpose()?;
     let (regions, maps) = match found.filter(|(regions, _)| regions.are_apart()) {
         Some(found) => found,
@@ -446,12 +458,10 @@ fn listed(maps: Pending, orphans: Orphans) -> Result<Found, CaptureError> {
 fn copy(
     plan: CopyPlan,
     pid: libc::pid_t,
-    snapshot: Snapshot,
-    agent: &Agent,
+    state: State,
     tracker: &mut Tracker,
 ) -> Result<Stage, CaptureError> {
     let CopyPlan { pagemap, regions, maps, own, sorted, spans } = plan;
-    let state = state(pid, snapshot, agent, pid)?;
     tracker.make_room(spans.bytes());
     let begun = Instant::now();
     let pages = Copied::new(pid, &spans, std::mem::take(&mut tracker.buffer))?;
