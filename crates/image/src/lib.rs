@@ -81,6 +81,7 @@ mod pipes;
 mod placement;
 mod plan;
 mod plan_files;
+mod plan_room;
 mod pool;
 mod posix_timers;
 mod precopy;

@@ -13,6 +13,7 @@ use crate::flags::Pending;
 use crate::format::{Ancestor, Extent};
 use crate::hashes::Hashes;
 use crate::meanwhile::Meanwhile;
+use crate::plan_room;
 use crate::pool::{Lent, Member};
 use crate::procfs::{self, Mapping};
 use crate::pull::{Kind, Puller};
@@ -462,6 +463,10 @@ fn finish(
     homes.extend(files.iter().map(|known| known.pages));
     check::check(&state, &extents, &homes)
         .map_err(|what| CaptureError::Unsupported(format!("is not as expected: {what}")))?;
+    if !plan_room::has_room(&state) {
+        let what = "has its memory in too many pieces to be brought back";
+        return Err(CaptureError::Unsupported(what.into()));
+    }
     let ancestors: Vec<Ancestor> = files.iter().map(|known| known.file.clone()).collect();
     let contents = Contents { state: &state, extents: &extents, ancestors: &ancestors, meta };
     let written = writer.commit(&contents)?;

@@ -11,8 +11,9 @@
 pub const RESTORER_BASE: u64 = 0x100_0000_0000;
 /// Offset in the restorer's area at which it maps its plan.
 pub const PLAN_OFFSET: u64 = 0x1000_0000;
-/// Where in the plan the data begins that the steps' arguments point into; steps lie before it.
-pub const DATA_OFFSET: u64 = 0x100_0000;
+/// Where in the plan the data begins that the steps' arguments point into; steps lie before it. A
+/// mapping can take several, and some systems let a process have a quarter of a million.
+pub const DATA_OFFSET: u64 = 0x800_0000;
 /// Offset in the area at which vvar and vdso wait while the old address space is cleared.
 pub const PARK_OFFSET: u64 = 0x3000_0000;
 /// Size of the area that the restorer uses; no region of the image may reach into it.
