@@ -75,8 +75,17 @@ impl Process {
         alone.end()?;
         let process = process?;
         frozen.tracee.set_options(libc::PTRACE_O_TRACESYSGOOD)?;
+        process.die_first();
         process.leave_group(agent)?;
         Ok(process)
+    }
+
+    /// Where memory runs out it is to die before the process, which has as much of it. It has its
+    /// memory for itself, so the process's own score stays.
+    fn die_first(&self) {
+        let path = format!("/proc/{}/oom_score_adj", self.pid());
+        // As high as it can be; a kernel that does not take it chooses for itself.
+        let _ = std::fs::write(path, "1000");
     }
 
     /// Has it leave the process's group and session: while it lives, a number that its group or

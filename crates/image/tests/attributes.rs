@@ -131,6 +131,25 @@ fn libraries_that_ask_for_all_use_what_is_known_of_them() {
     }
 }
 
+/// The bytes of the instruction that asks are part of others in Python and its modules.
+#[test]
+fn bytes_that_look_like_a_question_are_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "import pickle, time\n\
+                  open('ready', 'w').write('ready')\n\
+                  while True: time.sleep(1)\n";
+    let mut command = Command::new("python3");
+    command.args(["-c", script]).current_dir(folder.path());
+    command.stdin(null()).stdout(null()).stderr(null());
+    let mut process = Process::spawn(&mut command);
+    common::wait_for_line(folder.path());
+    let image = folder.path().join("image");
+    checkpoint(process.pid, &image).unwrap();
+    process.kill();
+    let unused = "avx512_bf16,avx512_vnni,amx_tile,clwb,rdpid,serialize,vaes,sha_ni";
+    assert_eq!(received(&image, unused, &[]), None);
+}
+
 #[test]
 fn registers_in_use_are_named() {
     if !std::arch::is_x86_feature_detected!("avx512f") || !common::compiler("musl-gcc") {
@@ -151,6 +170,27 @@ fn registers_in_use_are_named() {
     image_of(folder.path(), "cc", "zmm", &["-mavx512f", "-DAMX"], &[]);
     let error = received(&image, "amx_tile", &[]).unwrap();
     assert!(error.contains("lacks amx_tile, which the program uses"), "{error}");
+}
+
+/// Twin and process have as much memory: where it runs out the kernel must not take the process.
+#[test]
+fn where_memory_runs_out_the_twin_dies_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let score = |pid: libc::pid_t| {
+        std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap().trim().to_owned()
+    };
+    let mut process = common::start_waiting(folder.path(), "scores", &["10000"]);
+    std::fs::write(format!("/proc/{}/oom_score_adj", process.pid), "17").unwrap();
+    let mut frozen = eyrie_image::Frozen::stop(process.pid).unwrap();
+    let twin = frozen.twin().unwrap();
+    assert_eq!([score(twin.pid()), score(process.pid)], ["1000", "17"]);
+    frozen.release().unwrap();
+    let image = folder.path().join("image");
+    twin.write_image(&image, b"").unwrap();
+    process.kill();
+    let mut process = bring_back(&image, &[]).unwrap();
+    assert_eq!(score(process.pid), "17", "the process's own is in the image");
+    process.kill();
 }
 
 #[test]
