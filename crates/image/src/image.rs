@@ -120,10 +120,15 @@ impl Image {
     }
 
     /// An error if the process in this file cannot run here: the processor lacks what it uses, or a
-    /// file that it has open or mapped is not here, or is another. Pages are not looked at.
+    /// file that it has open or mapped is not here, or is another; or if the file is damaged, but
+    /// for its pages, which are not looked at.
     /// `ignored`: see [`crate::RestoreOptions::ignore_features`].
     pub fn fits_here(path: &Path, ignored: &[String]) -> Result<(), RestoreError> {
-        let state = Part::open(path)?.state()?;
+        let part = Part::open(path)?;
+        part.section(section::RUNS, "run table", MAX_TABLE_BYTES)?;
+        part.section(section::META, "caller's part", MAX_META_BYTES)?;
+        ancestors(&part)?;
+        let state = part.state()?;
         // Nobody has looked at it yet.
         check::check(&state, &[], &[]).map_err(ImageError::Invalid)?;
         processor::check(&state, &processor::here(), ignored)?;

@@ -116,7 +116,9 @@ pub enum CheckpointError {
     Wrapped(u32),
     #[error(
         "it has child processes, and bringing those back takes CAP_CHECKPOINT_RESTORE or \
-         CAP_SYS_ADMIN: let a wrapper start the program with exec, or give eyrie the capability"
+         CAP_SYS_ADMIN: let a wrapper start the program with exec, or give eyrie the capability \
+         (setcap cap_checkpoint_restore+ep, or setpriv --inh-caps +checkpoint_restore \
+         --ambient-caps +checkpoint_restore eyrie ...)"
     )]
     Family,
     #[error("the process died meanwhile")]
@@ -205,6 +207,14 @@ pub fn run(mut order: Order, frozen: Option<Frozen>, tell: impl Fn(Report)) -> O
     held
 }
 
+/// Storing ahead takes with it, if it is given up, what brings the image to another node.
+fn warn_of_lost_tap(lost: bool, order: &Order) {
+    if lost {
+        let (rank, generation) = (order.rank, order.generation);
+        tracing::warn!(rank, generation, "an image is not brought to a node while it is written");
+    }
+}
+
 fn take(
     order: &mut Order,
     frozen: Option<Frozen>,
@@ -226,6 +236,7 @@ fn take(
         Ahead::begin(order.pid, &order.path, tracker, order.mode(), &mut tap, hurry)
     });
     let tapped = tap.is_some() || had_tap && ahead.is_some();
+    warn_of_lost_tap(had_tap && !tapped, order);
     meter.end();
     let frozen = stopped(frozen, order);
     let begun = Begun { ahead, tap };

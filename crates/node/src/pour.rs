@@ -171,25 +171,33 @@ fn pour_file(talk: &mut Talk, path: &Path) -> Result<Option<String>, StoreError>
     }
 }
 
-/// Why the process of an image cannot run here, if that is known.
-fn unfit(image: &Path, named: Named, (job, ignored): (&str, &[String])) -> Option<String> {
+/// Why the process of an image cannot run here, if that is known. An error if the image was damaged
+/// on its way.
+fn unfit(
+    image: &Path,
+    named: Named,
+    (job, ignored): (&str, &[String]),
+) -> Result<Option<String>, StoreError> {
     match Image::fits_here(image, ignored) {
-        Err(RestoreError::Machine(why)) => return Some(why),
-        Err(error @ RestoreError::File { .. }) => return Some(error.to_string()),
+        Err(RestoreError::Machine(why)) => return Ok(Some(why)),
+        Err(error @ RestoreError::File { .. }) => return Ok(Some(error.to_string())),
+        Err(RestoreError::Image(error)) => return Err(error.into()),
         _ => {}
     }
-    let (number, children) = Image::number(image).ok()?;
+    let (number, children) = Image::number(image)?;
     if named.part != Part::Child && children == 0 {
         // Any number will do.
-        return None;
+        return Ok(None);
     }
     if !eyrie_image::may_choose_numbers() {
         let why = "it has child processes, and to bring those back takes CAP_CHECKPOINT_RESTORE \
                    or CAP_SYS_ADMIN there";
-        return Some(String::from(why));
+        return Ok(Some(String::from(why)));
     }
-    let other = reap::stranger(job, named.rank, number)?;
-    Some(format!("another process there ({other}) has the number {number} of one of its processes"))
+    let has = |other| {
+        format!("another process there ({other}) has the number {number} of one of its processes")
+    };
+    Ok(reap::stranger(job, named.rank, number).map(has))
 }
 
 /// The receiving end: takes the file `name` of a rank of this job, whose processes may lack these
@@ -207,7 +215,7 @@ pub fn take(
     let unborn = folder.join(format!(".{name}.{count}.pour"));
     let result = File::create(&unborn).map_err(StoreError::from).and_then(|file| {
         take_parts(talk, &file)?;
-        match unfit(&unborn, named, job) {
+        match unfit(&unborn, named, job)? {
             Some(why) => Ok(Err(why)),
             None => Ok(Ok(std::fs::rename(&unborn, folder.join(name))?)),
         }
@@ -273,3 +281,7 @@ fn take_parts(talk: &mut Talk, file: &File) -> Result<(), StoreError> {
         file.write_all_at(part, at)?;
     }
 }
+
+#[cfg(test)]
+#[path = "pour_tests.rs"]
+pub(crate) mod tests;

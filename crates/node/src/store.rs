@@ -651,18 +651,22 @@ impl Client {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use eyrie_control::auth::Key;
 
-    fn node(members: &Members, node: u32, secret: &Secret) -> (tempfile::TempDir, Identity) {
+    pub(crate) fn node(
+        members: &Members,
+        node: u32,
+        secret: &Secret,
+    ) -> (tempfile::TempDir, Identity) {
         let (dir, own, ..) = node_with(members, node, secret);
         (dir, own)
     }
 
-    type Started = (tempfile::TempDir, Identity, Arc<Invited>, Arc<TurnedAway>);
+    pub(crate) type Started = (tempfile::TempDir, Identity, Arc<Invited>, Arc<TurnedAway>);
 
-    fn node_with(members: &Members, node: u32, secret: &Secret) -> Started {
+    pub(crate) fn node_with(members: &Members, node: u32, secret: &Secret) -> Started {
         let dir = tempfile::tempdir().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (job, secret, routes) = ("jobs".into(), secret.clone(), Routes::default());
@@ -680,7 +684,7 @@ mod tests {
         [false, true].into_iter().for_each(images_go);
     }
 
-    fn secret(encrypted: bool) -> Secret {
+    pub(crate) fn secret(encrypted: bool) -> Secret {
         Secret::new(Key::new().unwrap(), encrypted).unwrap()
     }
 
@@ -723,12 +727,13 @@ mod tests {
             let client = Client::connect(&own, &members, 1).unwrap();
             pour::Pour::begin(client, name, invite(name), Arc::default())
         };
-        let bytes: Vec<u8> = (0..9_000_000u32).map(|n| (n >> 3) as u8).collect();
+        let bytes = pour::tests::image_of_a_process();
+        let middle = bytes.len() / 2;
         // One that breaks off.
         begin().unwrap().unwrap().put(&bytes[..100], 4096);
         let mut pour = begin().unwrap().unwrap();
-        pour.put(&bytes[5_000_000..], 5_000_000);
-        pour.put(&bytes[4096..5_000_000], 4096);
+        pour.put(&bytes[middle..], middle as u64);
+        pour.put(&bytes[4096..middle], 4096);
         assert!(!there.path().join(name).exists());
         pour.finish(&bytes[..4096]);
         assert!(std::fs::read(there.path().join(name)).unwrap() == bytes);
@@ -754,7 +759,9 @@ mod tests {
         let key = invite("rank-1.gen-7");
         let mut kept = pour::Pour::begin(client, "rank-1.gen-7", key, Arc::clone(&poured));
         std::fs::create_dir(there.path().join("rank-1.gen-7")).unwrap();
-        kept.as_mut().unwrap().as_mut().unwrap().finish(&bytes[..4096]);
+        let kept = kept.as_mut().unwrap().as_mut().unwrap();
+        kept.put(&bytes[4096..], 4096);
+        kept.finish(&bytes[..4096]);
         let outcome = poured.lock().unwrap();
         assert!(outcome.unfit.is_none() && outcome.client.is_none());
         // Keys of others, and those that were used.
