@@ -48,6 +48,8 @@ const NAME: &str = "eyrie";
 fn main() -> ExitCode {
     #[cfg(panic = "unwind")]
     abort_in_panics();
+    // Without it programs with child processes are refused, and told why.
+    let _ = eyrie_image::pass_on_rights();
     match Cli::try_parse() {
         Ok(cli) => eyrie_terminal::finish(NAME, dispatch(cli.command)),
         Err(error) => ExitCode::from(eyrie_terminal::usage(NAME, &error) as u8),

@@ -27,6 +27,8 @@ const NAME: &str = "eyrie-image";
 
 fn main() -> ExitCode {
     eyrie_image::give_large_back();
+    // Without it programs with child processes cannot be restarted, and that is told.
+    let _ = eyrie_image::pass_on_rights();
     match Cli::try_parse() {
         Ok(cli) => eyrie_terminal::finish(NAME, dispatch(cli.command)),
         Err(error) => ExitCode::from(eyrie_terminal::usage(NAME, &error) as u8),

@@ -5,6 +5,7 @@ use crate::protocol::Written;
 use anyhow::Context;
 use eyrie_image::{Ahead, CaptureError, FreezeError, Frozen, Mode, Tracker};
 use std::path::Path;
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 /// What stands in the caller's part of our images.
@@ -22,6 +23,7 @@ pub fn take(
     let ahead = Ahead::begin(pid, path, tracker, way.mode(), &mut None, &false.into());
     let before = ahead.as_ref().map_or(Duration::ZERO, Ahead::stood);
     let mut frozen = Frozen::stop(pid).context("no checkpoint")?;
+    warn_of_family(&frozen);
     let stopped = Instant::now();
     let shot = frozen.shot_after(ahead, path, tracker, way.mode()).context("no checkpoint")?;
     let mode = shot.choice().mode;
@@ -50,6 +52,22 @@ pub fn take(
         pause_ms: pause.as_secs_f64() * 1e3,
         took_ms: begun.elapsed().as_secs_f64() * 1e3,
     })
+}
+
+/// Says, once, that what is taken of a program with child processes cannot be restarted.
+fn warn_of_family(frozen: &Frozen) {
+    static SAID: Once = Once::new();
+    if frozen.pids().len() > 1 && !eyrie_image::may_choose_numbers() {
+        SAID.call_once(|| {
+            crate::say(
+                "the program has child processes, and restarting such a one takes \
+                 CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN, which this user lacks: its images cannot \
+                 be restarted as things are; let a script start the program with exec, or run \
+                 eyrie-image with the capability (setcap cap_checkpoint_restore+ep, or setpriv \
+                 --inh-caps +checkpoint_restore --ambient-caps +checkpoint_restore)",
+            );
+        });
+    }
 }
 
 /// Whether the program ended in the midst of it, which needs no report.

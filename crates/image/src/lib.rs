@@ -4,6 +4,39 @@
 //! The process does not co-operate and has no code of ours for this. Nothing here needs privileges
 //! as long as the process is a child of the caller. When images are taken, where they are kept and
 //! what a restored process finds in its shared segments is the caller's affair.
+//!
+//! ```no_run
+//! use eyrie_image::{Frozen, Mode, RestoreOptions, RestoreSpec, Tracker, Tracking, restore};
+//! use std::path::Path;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let child = std::process::Command::new("./simulate").spawn()?;
+//! let folder = Path::new("images");
+//! // What it knows of one image, the next one need not store again.
+//! let mut tracker = Tracker::new(Tracking::Auto);
+//! for name in ["first", "second"] {
+//!     let path = folder.join(name);
+//!     let mut frozen = Frozen::stop(child.id() as i32)?;
+//!     let shot = frozen.shot(&path, &mut tracker, Mode::Auto)?;
+//!     // From here on it runs again; what it was is in a copy or a twin.
+//!     frozen.release()?;
+//!     let report = shot.write_image(b"for whoever restores it", &mut tracker)?;
+//!     println!("{} bytes, it stood for {:?}", report.bytes, report.freeze);
+//! }
+//! // It has died. Its image needs the one before, which lies beside it.
+//! let null = || std::fs::File::options().read(true).write(true).open("/dev/null");
+//! let pid = restore(RestoreSpec {
+//!     image: &folder.join("second"),
+//!     restorer: Path::new("/usr/libexec/eyrie-restorer"),
+//!     stdio: [null()?.into(), null()?.into(), null()?.into()],
+//!     segments: vec![],
+//!     start_stopped: false,
+//!     options: RestoreOptions::default(),
+//! })?;
+//! println!("it goes on as our child {pid}");
+//! # Ok(())
+//! # }
+//! ```
 
 mod account;
 mod agent;
@@ -97,6 +130,7 @@ mod restore;
 mod rethread;
 mod rewind;
 mod rewire;
+mod rights;
 mod scan;
 mod shared;
 mod shot;
@@ -156,6 +190,7 @@ pub use precopy::{PageSink, Precopied, PrecopyEnd, PrecopyLimits, Round, precopy
 pub use rejoin::{BackEnd, Call, Link};
 pub use restore::{RestoreOptions, RestoreSpec, Restored, restore, restore_lazily};
 pub use rewire::{MadeSockets, Rewiring, make_sockets};
+pub use rights::pass_on_rights;
 pub use shot::Shot;
 pub use sink::{Tap, receive};
 pub use track::{StoreAhead, Tracker, Tracking};

@@ -250,12 +250,18 @@ pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
         let_go(child, if stopped { libc::SIGSTOP } else { 0 }, i == 0, &mut runs)?;
     }
     alive.iter_mut().for_each(|child| child.finished = true);
-    let mut left_out: Vec<String> =
-        parts.iter().filter_map(|part| part.placed.policies.left_out.clone()).collect();
-    left_out.dedup();
-    left_out.extend((!clocks).then(clocks::left_out));
+    let left_out = left_out(&parts, clocks);
     let (filling, why_not_lazy) = (lazy.filling.take(), lazy.why_not.take());
     Ok(Restored { pid, filling, why_not_lazy, left_out })
+}
+
+/// What could not be had here; `clocks`: they are as they are to be.
+fn left_out(parts: &[Part<'_>], clocks: bool) -> Vec<String> {
+    let of = |part: &Part<'_>| part.placed.policies.left_out.clone();
+    let mut all: Vec<String> = parts.iter().filter_map(of).collect();
+    all.dedup();
+    all.extend((!clocks).then(clocks::left_out));
+    all
 }
 
 /// The numbers of all processes and threads.

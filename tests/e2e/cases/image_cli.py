@@ -23,6 +23,8 @@ WIRED = os.path.join(harness.BUILD, "tests", "wired")
 class Home:
     """A home of its own, and the supervisors started with it."""
 
+    program, who = PROGRAM, {}
+
     def __init__(self):
         self.path = tempfile.mkdtemp(prefix="eyrie-test-")
         self.env = {**os.environ, "EYRIE_HOME": os.path.join(self.path, "home")}
@@ -32,13 +34,14 @@ class Home:
     def run(self, *arguments, timeout=harness.TIMEOUT_S):
         """Runs one command to its end; returns (code, stdout, stderr)."""
         done = subprocess.run(
-            [PROGRAM, *arguments],
+            [self.program, *arguments],
             env=self.env,
             cwd=self.path,
             capture_output=True,
             text=True,
             timeout=timeout,
             stdin=subprocess.DEVNULL,
+            **self.who,
         )
         return done.returncode, done.stdout, done.stderr
 
@@ -60,7 +63,13 @@ class Home:
         """Starts a supervisor, with pipes as its standard streams."""
         pipe = subprocess.PIPE
         process = subprocess.Popen(
-            [PROGRAM, *arguments], env=self.env, cwd=self.path, stdin=pipe, stdout=pipe, stderr=pipe
+            [self.program, *arguments],
+            env=self.env,
+            cwd=self.path,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            **self.who,
         )
         self.started.append(process)
         return process
@@ -98,9 +107,34 @@ class Home:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
+class Ordinary(Home):
+    """That of a user without privileges, who has programs of his own. `right`: the program has, by
+    its file, the one to choose numbers of processes."""
+
+    def __init__(self, right=False):
+        super().__init__()
+        for name in ("bin/eyrie-image", "libexec/eyrie-restorer", "tests/counts"):
+            to = os.path.join(self.path, name)
+            os.makedirs(os.path.dirname(to), exist_ok=True)
+            shutil.copy(os.path.join(harness.BUILD, name), to)
+        self.program = os.path.join(self.path, "bin", "eyrie-image")
+        os.chmod(self.path, 0o755)
+        if os.geteuid() == 0:
+            os.chown(self.path, 65534, 65534)
+            self.who = {"user": 65534, "group": 65534, "extra_groups": []}
+        if right:
+            subprocess.run(["setcap", "cap_checkpoint_restore+ep", self.program], check=True)
+
+    def family(self, steps):
+        """A shell that waits for the program, which stands still at 10, 30, 50 ..."""
+        _, *words = self.gated(steps)
+        words = [os.path.join(self.path, "tests", "counts"), *words]
+        return ["sh", "-c", f"{' '.join(words)}; exit $?"]
+
+
 @contextlib.contextmanager
-def home():
-    place = Home()
+def home(make=Home):
+    place = make()
     try:
         yield place
     finally:
@@ -348,6 +382,46 @@ def test_a_process_that_others_started():
         assert process.returncode == 3 and out.endswith(b"\n59\n"), out
         code, out, err = place.run("restart", "foreign.img")
         assert code == 3 and err == "" and out.endswith("\n59\n"), (code, out, err)
+
+
+def test_children_that_cannot_be_brought_back_are_told_of():
+    """Once, when they are checkpointed, not when they are needed."""
+    with home(Ordinary) as place:
+        process = place.start("run", *place.family(60))
+        lines(process, 3)
+        place.running()
+        for _ in range(3):
+            place.good("checkpoint", "last")
+        place.let_on(10, 30, 50)
+        code, out, err = rest(process)
+        assert code == 3 and out.endswith("\n59\n"), (code, out, err)
+        assert len(err.splitlines()) == 1 and "cannot be restarted" in err, err
+        assert "setcap cap_checkpoint_restore+ep" in err, err
+
+
+def test_children_come_back_with_the_right_of_a_file():
+    """The program passes it on, so that all may do the same."""
+    if os.geteuid() != 0:
+        print("NOT RUN: setcap takes root")
+        return
+    with home(lambda: Ordinary(right=True)) as place:
+        process = place.start("run", *place.family(60))
+        lines(process, 3)
+        for step in (10, 30):
+            record = place.running()
+            place.good("checkpoint", "last", "-o", "kept.img")
+            with open(f"/proc/{record['pid']}/task/{record['pid']}/children") as file:
+                (child,) = map(int, file.read().split())
+            # The shell collects it and ends, so that both numbers are free.
+            os.kill(child, signal.SIGKILL)
+            code, _, err = rest(process)
+            assert code == 128 + signal.SIGKILL and "cannot be restarted" not in err, (code, err)
+            place.let_on(step)
+            process = place.start("restart", "kept.img")
+            assert int(process.stdout.readline()) > 0
+        place.let_on(50)
+        code, out, err = rest(process)
+        assert code == 3 and out.endswith("59\n") and err == "", (code, out, err)
 
 
 def test_death_of_the_supervisor():
