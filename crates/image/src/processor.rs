@@ -124,7 +124,7 @@ const OF_THE_C_LIBRARY: &[&str] = &[
 ];
 
 /// Beginnings of the names of libraries, and the features by which each chooses.
-const KNOWN: [(&[u8], &[&str]); 14] = [
+const KNOWN: [(&[u8], &[&str]); 15] = [
     (b"libc.so", OF_THE_C_LIBRARY),
     (b"libc-2", OF_THE_C_LIBRARY),
     (b"ld-linux", OF_THE_C_LIBRARY),
@@ -138,6 +138,8 @@ const KNOWN: [(&[u8], &[&str]); 14] = [
     (b"libgfortran.so", &["avx", "avx2", "fma", "fma4", "avx512f"]),
     // Operations on 16 bytes.
     (b"libatomic.so", &["cx16", "avx"]),
+    // Checksums; Python has it.
+    (b"liblzma.so", &["pclmulqdq", "ssse3", "sse4_1"]),
     // Ours: Rust's own library (`fma`), codes and ciphers of what it links.
     (b"libmpi_abi.so", OF_EYRIE),
     (b"libmpi.so.12", OF_EYRIE),
