@@ -97,6 +97,7 @@ PROGRAMS = (
     Program("attributes.c"),
     Program("execs.c"),
     Program("tcp.c", ready=True, refused="has not accepted yet"),
+    Program("tcp.c", ready=True, args=("3000", "early")),
     *(
         Program("refused.c", ready=True, args=("6000", what), refused=words)
         for what, words in (

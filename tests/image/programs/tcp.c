@@ -1,5 +1,6 @@
 // TCP connections inside one job: between two threads over loopback, with bytes under way in both
-// directions, options set, one half closed, and a listener with a connection not yet accepted.
+// directions, options set, one half closed, and a listener with a connection not yet accepted; with
+// `early` as the second argument that is accepted at once.
 #define _GNU_SOURCE
 #include "check.h"
 #include <arpa/inet.h>
@@ -36,6 +37,7 @@ static void connect_pair(int listener, int ends[2]) {
 
 int main(int argc, char **argv) {
     long n = rounds(argc, argv, 3000);
+    int early = argc > 2 && !strcmp(argv[2], "early"), accepted = -1;
     struct sockaddr_in at;
     int listener = at_home(), flow[2], half[2], late, one = 1, on = 0;
     NEED(listen(listener, 8) == 0);
@@ -49,6 +51,7 @@ int main(int argc, char **argv) {
     // Connected, and accepted only at the end.
     late = at_home();
     NEED(connect(late, (struct sockaddr *)&at, sizeof at) == 0 && write(late, "late", 4) == 4);
+    if (early) NEED((accepted = accept(listener, NULL, NULL)) >= 0);
     ready();
     pthread_t thread;
     NEED(pthread_create(&thread, NULL, echo, NULL) == 0);
@@ -70,7 +73,7 @@ int main(int argc, char **argv) {
     }
     char text[8];
     CHECK(read(half[1], text, 8) == 3 && !memcmp(text, "end", 3) && read(half[1], text, 8) == 0);
-    int accepted = accept(listener, NULL, NULL);
+    if (!early) accepted = accept(listener, NULL, NULL);
     CHECK(accepted >= 0 && read(accepted, text, 8) == 4 && !memcmp(text, "late", 4));
     shutdown(talk[0], SHUT_RDWR);
     CHECK(pthread_join(thread, NULL) == 0);
