@@ -2,11 +2,12 @@
 everything again and again, and the vault is whole again once there is room."""
 
 import errno
+import glob
 import os
 import time
 
 from nodes import Nodes, expected
-from vault_nodes import ends_without_going_back
+from vault_nodes import ends_without_going_back, rot
 
 # A file system of its own for what one node has of the vault.
 SMALL = [
@@ -97,3 +98,21 @@ def test_new_images_do_not_count_while_there_is_no_room_and_then_do():
         job.kill_nodes(0)
         job.wait_event("restored", rank=0)
         ends_without_going_back(job, "farm")
+
+
+def test_what_is_damaged_before_its_round_does_not_go_in():
+    """It waits for room, and rots meanwhile: the others go in."""
+    options = ["--vault", "rs:2+1", "--scrub-every", "0"]
+    with Full("farm", 3, options, wrap=SMALL, ckpt_every=0) as job:
+        job.begun(1)
+        job.eyrie("checkpoint", "last")
+        job.fill()
+        job.eyrie("checkpoint", "last", check=False)
+        path = os.path.join(job.folder(), "node-*", "images", "rank-2.gen-2")
+        rot(glob.glob(path)[0])
+        job.make_room()
+        job.wait_event("image-refused", rank=2, generation=2)
+        for rank in (0, 1, 3):
+            job.wait_event("checkpointed", rank=rank, generation=2)
+        assert job.count("image-refused") == 1, job.report()
+        job.ends_as("farm")
