@@ -1,6 +1,6 @@
 //! How things look in the terminal.
 
-use eyrie_control::status::{VaultRound, VaultScrub};
+use eyrie_control::status::{VaultRound, VaultScrub, VaultUnguarded};
 use eyrie_control::{Event, JobStatus, NodeStatus, RankStatus, Suspension};
 use eyrie_terminal::units::{bytes, millis};
 use std::collections::{BTreeMap, BTreeSet};
@@ -311,9 +311,11 @@ fn vault(job: &JobStatus) -> String {
     let now = job.started_unix_ms + job.uptime_ms;
     let scrub = job.vault_scrub.iter().map(|it| scrub(it, now));
     let encoder = job.vault_encoder.iter().map(|why| format!("; encoder {why}"));
+    let unguarded = job.vault_unguarded.iter().map(unguarded);
     format!(
-        "vault: {scheme}{}{}{}{}\n",
+        "vault: {scheme}{}{}{}{}{}\n",
         ranks.iter().map(part).collect::<String>(),
+        unguarded.collect::<String>(),
         round.collect::<String>(),
         scrub.collect::<String>(),
         encoder.collect::<String>()
@@ -338,6 +340,16 @@ fn scrub(scrub: &VaultScrub, now_unix_ms: u64) -> String {
         text += ", and again now";
     }
     text
+}
+
+/// What it cannot guard.
+fn unguarded(unguarded: &VaultUnguarded) -> String {
+    let VaultUnguarded { images, rounds, next_ms, why } = unguarded;
+    format!(
+        "; {images} images that count CANNOT BE GUARDED AGAIN: {why} ({rounds} rounds came to \
+         nothing, the next one begins in {})",
+        millis(*next_ms as f64)
+    )
 }
 
 /// How far a generation is that is being made.

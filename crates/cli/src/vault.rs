@@ -13,7 +13,7 @@ use eyrie_vault::member::Member;
 use eyrie_vault::record::{Commit, Made};
 use eyrie_vault::seal::Key;
 use eyrie_vault::vault::{Mended, Opened, State};
-use eyrie_vault::{HoldError, Vault};
+use eyrie_vault::{HoldError, Vault, VaultError};
 use serde_json::{Value, json};
 use std::fs::{self, OpenOptions};
 use std::io::{BufWriter, Write};
@@ -259,24 +259,63 @@ fn mend(look: &Look, write: Option<(&Mend, bool)>) -> Result<i32, Failure> {
     }
     let mut pace = pace(write.and_then(|(mend, _)| mend.limit));
     let mended = vault.mend_all(write.is_some(), &mut pace).context("cannot go on")?;
-    let Mended { sound, damaged, repaired, lost } = mended;
+    let states = states(&mut vault).context("cannot look")?;
+    tell_mended(look, &mended, &states)?;
+    all_sound(&mended, &states, command)
+}
+
+/// What can be had of each generation now.
+fn states(vault: &mut Vault<Folder>) -> Result<Vec<(u64, State)>, VaultError> {
+    let all: Vec<u64> = vault.generations().map(|commit| commit.generation).collect();
+    all.into_iter().map(|generation| Ok((generation, vault.state(generation)?))).collect()
+}
+
+fn tell_mended(look: &Look, mended: &Mended, states: &[(u64, State)]) -> anyhow::Result<()> {
+    let Mended { sound, damaged, repaired, lost, why } = mended;
     if look.json {
+        let state = |of: &(u64, State)| json!({"generation": of.0, "state": state_text(&of.1)});
         let all = json!({
-            "sound": sound, "damaged": damaged, "repaired": repaired, "lost": lost,
+            "sound": sound, "damaged": damaged, "repaired": repaired, "lost": lost, "why": why,
+            "generations": states.iter().map(state).collect::<Vec<Value>>(),
         });
         print(&(serde_json::to_string_pretty(&all)? + "\n"));
-    } else {
-        print(&format!(
-            "{sound} chunks are sound, {damaged} damaged or missing; \
-             {repaired} repaired, {lost} lost\n"
-        ));
+        return Ok(());
     }
-    let left = if write.is_some() { lost } else { damaged };
-    if left == 0 {
+    print(&format!(
+        "{sound} chunks are sound, {damaged} damaged or missing; {repaired} repaired, {lost} lost\n"
+    ));
+    Ok(())
+}
+
+/// An error if chunks are left that are not sound, or generations of which some nodes lack their
+/// part. `command`: the one that was to mend that.
+fn all_sound(
+    mended: &Mended,
+    states: &[(u64, State)],
+    command: Option<&str>,
+) -> Result<i32, Failure> {
+    let left = if command.is_some() { mended.lost } else { mended.damaged };
+    let mut wrong = Vec::new();
+    if left > 0 {
+        let why = mended.why.as_ref().map_or(String::new(), |why| format!(" ({why})"));
+        wrong.push(format!("{left} chunks are not sound{why}"));
+    }
+    let not_whole = states.iter().filter(|(_, state)| *state != State::Whole);
+    wrong
+        .extend(not_whole.map(|(generation, state)| {
+            format!("generation {generation} is {}", state_text(state))
+        }));
+    if wrong.is_empty() {
         return Ok(0);
     }
-    let hint = if write.is_none() { "see `eyrie vault scrub`" } else { "see `eyrie vault ls`" };
-    Err(Failure::new(FAILED, anyhow!("{left} chunks are not sound; {hint}")))
+    let lost = states.iter().any(|(_, state)| matches!(state, State::Lost(_)));
+    let hint = match command {
+        _ if lost => "what is lost comes back only with the folders that are missing, if they are",
+        None => "see `eyrie vault scrub`, and `repair` for members that are missing",
+        Some("repair") => "give an empty folder for each member that is missing",
+        Some(_) => "`eyrie vault repair` with empty folders makes anew what is missing",
+    };
+    Err(Failure::new(FAILED, anyhow!("{}; {hint}", wrong.join("; "))))
 }
 
 /// The key that a file has, if one is named.

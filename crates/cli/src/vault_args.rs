@@ -27,7 +27,8 @@ pub struct Vault {
 pub enum Action {
     /// List generations, what can be had of each, and their objects
     Ls(Ls),
-    /// Read everything (of a job also its images), and say what is damaged; nothing is changed
+    /// Read everything (of a job also its images), and say what is damaged or missing; nothing is
+    /// changed
     Verify(Look),
     /// Read everything, and make anew from parity, or another copy, what is damaged
     Scrub(Mend),
@@ -63,8 +64,9 @@ pub struct Ls {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit code 0: everything is sound now. 1: something is lost; or a folder is in use by a job that
-runs, or by another command, and nothing was changed.")]
+Exit code 0: everything is sound now, and every generation whole. 1: something is lost, or a member
+is missing; or a folder is in use by a job that runs, or by another command, and nothing was
+changed.")]
 pub struct Mend {
     #[command(flatten)]
     pub look: Look,
@@ -109,6 +111,7 @@ fn parse_rate(text: &str) -> Result<f64, String> {
 #[command(after_help = "Examples:\n  \
     eyrie vault import --vault rs:4+2 --from monday/ n0 n1 n2 n3 n4 n5\n  \
     eyrie vault import --from tuesday/ --link 200 n*   # what changed, as the model says\n  \
+    eyrie vault import --from today/ --keep 7 n*       # each night: a week is kept\n  \
     eyrie vault ls --why n*")]
 pub struct Import {
     #[command(flatten)]
@@ -134,6 +137,11 @@ pub struct Import {
     /// Most generations that one with increments may refer to, before one is whole again
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub chain: usize,
+    /// Then drop all generations but the newest N, this one among them. If it refers to older ones
+    /// it is stored once more, whole, first; what others of the N refer to stays as long as they
+    /// [default: all stay]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub keep: Option<u64>,
     /// Encrypt it with the key in this file: 32 bytes, or 64 hexadecimal digits; export takes it,
     /// too, and nothing else does
     #[arg(long, value_name = "FILE")]

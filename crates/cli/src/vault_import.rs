@@ -8,11 +8,12 @@ use eyrie_terminal::{Failure, USAGE, print, say, units};
 use eyrie_vault::cost::Measured;
 use eyrie_vault::disk::{self, Folder};
 use eyrie_vault::layout::Place;
+use eyrie_vault::record::Commit;
 use eyrie_vault::vault::Draft;
 use eyrie_vault::ways::Way;
 use eyrie_vault::{Scheme, Vault};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Seek;
 use std::os::unix::fs::FileExt;
@@ -160,7 +161,7 @@ pub fn import(args: &Import) -> Result<i32, Failure> {
         }
         made => (base, made?),
     };
-    let choice = vault.weigh(base, &drafts, args.chain).context("cannot look")?;
+    let choice = vault.weigh(base, &drafts, most_needed(args)).context("cannot look")?;
     let wanted = args.by.unwrap_or(choice.way);
     if !choice.estimates.iter().any(|estimate| estimate.way == wanted) {
         let there: Vec<String> = choice.estimates.iter().map(|e| e.way.to_string()).collect();
@@ -186,16 +187,65 @@ pub fn import(args: &Import) -> Result<i32, Failure> {
     let commit = vault.generations().next_back().cloned();
     let why = commit.map_or(String::new(), |commit| commit.why);
     let sent = vault.sent_bytes();
+    let kept = args.keep.map(|keep| keep_newest(&mut vault, generation, keep)).transpose()?;
     if args.look.json {
+        let (whole, dropped) = kept.map(|kept| (kept.whole, kept.dropped)).unwrap_or_default();
         let all = json!({
             "generation": generation, "files": count, "bytes": bytes, "way": way.to_string(),
-            "sent_bytes": sent, "why": why,
+            "sent_bytes": sent, "why": why, "whole": whole, "dropped": dropped,
         });
         print(&(serde_json::to_string_pretty(&all)? + "\n"));
-    } else {
-        let (size, sent) = (units::bytes(bytes), units::bytes(sent));
-        print(&format!("generation {generation}: {count} objects, {size}; {sent} between nodes\n"));
-        print(&format!("{why}\n"));
+        return Ok(0);
+    }
+    let (size, sent) = (units::bytes(bytes), units::bytes(sent));
+    print(&format!("generation {generation}: {count} objects, {size}; {sent} between nodes\n"));
+    print(&format!("{why}\n"));
+    if let Some(whole) = kept.as_ref().and_then(|kept| kept.whole) {
+        print(&format!("generation {whole} is the same, whole\n"));
+    }
+    if let Some(kept) = kept.filter(|kept| !kept.dropped.is_empty()) {
+        print(&format!("generations {:?} are dropped\n", kept.dropped));
     }
     Ok(0)
+}
+
+/// To how many generations a new one may refer: one that needs more than are kept would have to be
+/// stored twice.
+fn most_needed(args: &Import) -> usize {
+    let kept = args.keep.filter(|_| args.by.is_none());
+    let others = kept.map(|keep| usize::try_from(keep - 1).unwrap_or(usize::MAX));
+    others.map_or(args.chain, |others| args.chain.min(others))
+}
+
+/// What was done so that only the newest generations stay.
+struct Kept {
+    /// The newest one, stored whole.
+    whole: Option<u64>,
+    dropped: Vec<u64>,
+}
+
+/// Drops all but so many of the newest generations, and what these refer to.
+fn keep_newest(vault: &mut Vault<Folder>, newest: u64, keep: u64) -> anyhow::Result<Kept> {
+    let all = vault.generations().rev().map(|commit| commit.generation);
+    let mut kept: BTreeSet<u64> = all.take(usize::try_from(keep).unwrap_or(usize::MAX)).collect();
+    let needs = vault.generations().next_back().map(Commit::needs).unwrap_or_default();
+    let mut whole = None;
+    if needs.iter().any(|needed| !kept.contains(needed)) {
+        match vault.consolidate(newest) {
+            Ok(generation) => {
+                kept.remove(&newest);
+                kept.insert(generation);
+                whole = Some(generation);
+            }
+            // It is stored all the same.
+            Err(error) => say(
+                crate::NAME,
+                &format!(
+                    "what generation {newest} refers to stays, as it is not made whole: {error}"
+                ),
+            ),
+        }
+    }
+    let dropped = vault.collect(&kept).context("it is stored, but older ones are not dropped")?;
+    Ok(Kept { whole, dropped })
 }

@@ -170,12 +170,12 @@ pub fn mend(job: &JobEntry, look: &Look, write: bool, rate: u64) -> Result<i32, 
     for Checked { generation, node, result } in all {
         match result {
             Ok(found) => {
-                let Mended { sound, damaged, repaired, lost } = found;
+                let Mended { sound, damaged, repaired, lost, ref why } = found;
                 let numbers = [generation, u64::from(node), sound, damaged, repaired, lost];
                 rows.push(numbers.map(|number| number.to_string()).to_vec());
                 members.push(json!({
                     "generation": generation, "node": node, "sound": sound, "damaged": damaged,
-                    "repaired": repaired, "lost": lost, "error": null,
+                    "repaired": repaired, "lost": lost, "why": why, "error": null,
                 }));
                 total.add(&found);
             }
@@ -185,7 +185,7 @@ pub fn mend(job: &JobEntry, look: &Look, write: bool, rate: u64) -> Result<i32, 
             }
         }
     }
-    let Mended { sound, damaged, repaired, lost } = total;
+    let Mended { sound, damaged, repaired, lost, why } = total;
     if look.json {
         let all = json!({
             "sound": sound, "damaged": damaged, "repaired": repaired, "lost": lost,
@@ -204,12 +204,12 @@ pub fn mend(job: &JobEntry, look: &Look, write: bool, rate: u64) -> Result<i32, 
     let left = if write { damaged.saturating_sub(repaired) } else { damaged };
     if left > 0 {
         let hint = if write {
-            "until newer checkpoints take their place only the files of the nodes themselves have \
-             those images"
+            "the nodes bring those images that they have as files into the vault again"
         } else {
             "see `eyrie vault scrub`"
         };
-        return Err(Failure::new(FAILED, anyhow!("{left} chunks are not sound; {hint}")));
+        let why = why.map_or(String::new(), |why| format!(" ({why})"));
+        return Err(Failure::new(FAILED, anyhow!("{left} chunks are not sound{why}; {hint}")));
     }
     images.all_sound(write)?;
     match unchecked.is_empty() {

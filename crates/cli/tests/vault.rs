@@ -112,6 +112,55 @@ fn what_changed_is_stored_in_any_way_and_it_is_told_why() {
     assert!(err.contains("there are whole, increments, update"), "{err}");
 }
 
+/// The generations that `ls` lists, each with those that it refers to.
+fn generations(home: &Path) -> Vec<(u64, Vec<u64>)> {
+    let out = good(vault(home, "ls", &["--json"], &all()));
+    let listed: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let number = |value: &serde_json::Value| value.as_u64().unwrap();
+    let needs =
+        |it: &serde_json::Value| it["needs"].as_array().unwrap().iter().map(number).collect();
+    listed.as_array().unwrap().iter().map(|it| (number(&it["generation"]), needs(it))).collect()
+}
+
+#[test]
+fn no_more_generations_than_are_to_be_kept_stay() {
+    let home = world();
+    let home = home.path();
+    let import = |more: &[&str]| {
+        let args = [&["--from", "from"][..], more].concat();
+        good(vault(home, "import", &args, &all()))
+    };
+    // As each night: a byte of one file, and nothing of the others.
+    let changed = |night: u8| {
+        let path = home.join("from/node-3/rank.img");
+        let mut bytes = content(3);
+        bytes[usize::from(night) * 5000] = night;
+        std::fs::write(path, &bytes).unwrap();
+        bytes
+    };
+    for night in 2..=12 {
+        changed(night);
+        import(&["--by", "increments", "--keep", "3"]);
+        let there = generations(home);
+        assert!(there.len() <= 6, "{there:?}");
+        let whole = |it: &(u64, Vec<u64>)| it.1.iter().all(|g| there.iter().any(|k| k.0 == *g));
+        assert!(there.iter().all(whole), "{there:?}");
+    }
+    let out = import(&["--by", "increments", "--keep", "1"]);
+    assert!(out.contains(" is the same, whole\n") && out.contains(" are dropped\n"), "{out}");
+    let there = generations(home);
+    assert!(there.len() == 1 && there[0].1.is_empty(), "{there:?}");
+    good(vault(home, "verify", &[], &all()));
+    good(vault(home, "export", &["--to", "restored"], &[0, 1, 2, 3]));
+    assert!(std::fs::read(home.join("restored/node-3/rank.img")).unwrap() == changed(12));
+    // Left to itself nothing is stored twice.
+    let out = import(&["--keep", "1", "--json"]);
+    let done: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert!(done["whole"].is_null() && done["dropped"].as_array().unwrap().len() == 1, "{out}");
+    let none = vault(home, "import", &["--from", "from", "--keep", "0"], &all());
+    assert_eq!(none.status.code(), Some(2));
+}
+
 #[test]
 fn what_was_encrypted_is_exported_with_its_key_only() {
     let home = world();
@@ -168,6 +217,30 @@ fn scrub_repairs_flipped_bits_and_repair_lost_folders() {
     assert!(out.contains("0 lost"), "{out}");
     good(vault(home, "verify", &[], &all()));
     assert_exported(home, "restored", &[1, 2, 3, 4]);
+}
+
+#[test]
+fn members_that_are_missing_are_no_success() {
+    let home = world();
+    let home = home.path();
+    std::fs::rename(home.join("n1"), home.join("away")).unwrap();
+    let five = [0, 2, 3, 4, 5];
+    for action in ["verify", "scrub", "repair"] {
+        let found = vault(home, action, &["--json"], &five);
+        let (out, err) = texts(&found);
+        assert_eq!(found.status.code(), Some(1), "{action}: {out}{err}");
+        assert!(out.contains("\"damaged\": 0"), "{action}: {out}");
+        assert!(out.contains("\"state\": \"degraded (nodes [1])\""), "{action}: {out}");
+        assert!(err.contains("generation 1 is degraded (nodes [1])"), "{action}: {err}");
+    }
+    let found = vault(home, "scrub", &[], &[0, 2, 3]);
+    let (_, err) = texts(&found);
+    assert_eq!(found.status.code(), Some(1), "{err}");
+    assert!(err.contains("generation 1 is LOST (nodes [1, 4, 5])"), "{err}");
+    std::fs::rename(home.join("away"), home.join("n1")).unwrap();
+    for action in ["verify", "scrub", "repair"] {
+        good(vault(home, action, &[], &all()));
+    }
 }
 
 #[test]

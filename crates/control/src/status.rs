@@ -18,6 +18,18 @@ pub struct VaultRound {
     pub rate_bytes: u64,
 }
 
+/// Images that count, and that the vault cannot guard as they are to be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VaultUnguarded {
+    /// How many images.
+    pub images: u32,
+    /// Rounds in a row that came to nothing.
+    pub rounds: u32,
+    /// Until the next one.
+    pub next_ms: u64,
+    pub why: String,
+}
+
 /// Passes over all that a job's nodes have of its vault.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VaultScrub {
@@ -67,6 +79,9 @@ pub struct JobStatus {
     /// The generation that is being made.
     #[serde(default)]
     pub vault_round: Option<VaultRound>,
+    /// Images that count and cannot be brought into it again.
+    #[serde(default)]
+    pub vault_unguarded: Option<VaultUnguarded>,
     /// With parity: what is known of how sound it is.
     #[serde(default)]
     pub vault_scrub: Option<VaultScrub>,

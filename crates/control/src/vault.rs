@@ -209,6 +209,8 @@ pub struct Report {
     pub generation: u32,
     /// It was to be repaired.
     pub write: bool,
+    /// The generations whose files it needs, as the order said.
+    pub needs: Vec<u32>,
     /// Of what could not be repaired: the generations whose files are damaged, ...
     pub files: Vec<u32>,
     /// ... and images that need one of these and were found sound all the same, which stays for

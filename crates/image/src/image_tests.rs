@@ -293,6 +293,38 @@ fn of_an_earlier_file_the_needed_blocks_are_verified() {
     }
 }
 
+/// Of files that are known nothing but the frame is read: an image that builds on many, of which
+/// little is new, costs no more than what is new.
+#[test]
+fn pages_of_files_that_are_known_are_not_read() {
+    let pair = Pair::new();
+    let old = Image::identity_of(&pair.path("old")).unwrap();
+    assert_eq!(old, pair.open().unwrap().parts[1].identity);
+    let mut bytes = fs::read(pair.path("old")).unwrap();
+    bytes[HEADER_BYTES as usize + 2 * PAGE as usize] ^= 1;
+    fs::write(pair.path("old"), bytes).unwrap();
+    let new = pair.path("new");
+    Image::open_knowing(&new, |identity| *identity == old).unwrap();
+    assert!(Image::open_knowing(&new, |_| false).is_err());
+}
+
+#[test]
+fn a_file_is_verified_by_itself_at_the_pace_that_it_is_given() {
+    let pair = Pair::new();
+    let asked = std::sync::atomic::AtomicU64::new(0);
+    let pace = |bytes: u64| {
+        asked.fetch_add(bytes, std::sync::atomic::Ordering::Relaxed);
+        Ok(())
+    };
+    Image::verify_own(&pair.path("old"), &pace).unwrap();
+    let part = Part::open(&pair.path("old")).unwrap();
+    let stored: u64 = part.blocks().iter().map(|block| u64::from(block.stored)).sum();
+    assert_eq!(asked.into_inner(), stored);
+    let over = |_: u64| Err(std::io::Error::from_raw_os_error(libc::EINTR));
+    let ended = Image::verify_own(&pair.path("old"), &over);
+    assert!(matches!(ended, Err(ImageError::Read { .. })), "{ended:?}");
+}
+
 #[test]
 fn strange_lists_of_earlier_files_are_refused() {
     let pair = Pair::new();
@@ -516,7 +548,7 @@ fn the_versions_before_are_read() {
         let mut old = older(&new, version);
         fs::write(&path, &old).unwrap();
         assert_eq!(Image::open(&path).unwrap().state, nothing_new);
-        Image::verify_own(&path).unwrap();
+        Image::verify_own(&path, &|_| Ok(())).unwrap();
         // What is new has no place in it.
         let mut header = format::parse_header(&new[..HEADER_BYTES as usize]).unwrap();
         header.version = version;

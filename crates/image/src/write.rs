@@ -146,7 +146,7 @@ impl<'a> ImageWriter<'a> {
     }
 
     /// Appends whatever a test wants to stand there; `stored` are whole pages.
-    #[cfg(any(test, feature = "fuzzing"))]
+    #[cfg(test)]
     pub fn append_raw(&self, blocks: &[Block], stored: &[u8]) -> std::io::Result<()> {
         let mut progress = self.progress();
         progress.pages += blocks.iter().map(|b| u64::from(b.raw) / PAGE_BYTES).sum::<u64>();

@@ -566,7 +566,17 @@ impl Client {
 
     /// Bytes of a file of the vault there: as many as there are.
     pub fn range(&mut self, name: &str, at: u64, bytes: u32) -> Result<Vec<u8>, StoreError> {
-        send(self.talk.get_mut(), &Ask::Range { name: name.to_string(), at, bytes })?;
+        self.ask_range(name, at, bytes)?;
+        self.take_range(bytes)
+    }
+
+    /// Asks for the same, without waiting for it: it is what is taken next.
+    pub fn ask_range(&mut self, name: &str, at: u64, bytes: u32) -> Result<(), StoreError> {
+        send(self.talk.get_mut(), &Ask::Range { name: name.to_string(), at, bytes })
+    }
+
+    /// What was asked for, of so many bytes at most.
+    pub fn take_range(&mut self, bytes: u32) -> Result<Vec<u8>, StoreError> {
         match receive(&mut self.talk)? {
             Answer::Go(length) if length <= u64::from(bytes) => {
                 let mut found = vec![0; length as usize];

@@ -52,6 +52,8 @@ pub struct Store {
     pace: Pace,
     /// Any of these.
     given_up: Vec<Arc<AtomicBool>>,
+    /// The last call was tried more than once: one before may have done what it was to.
+    tried_again: bool,
 }
 
 /// Length of the parts of an object of this length.
@@ -91,8 +93,8 @@ impl Store {
             Some(token) => Credentials::new_with_token(key, secret, token),
             None => Credentials::new(key, secret),
         };
-        let (agent, given_up) = (agent(SILENCE), Vec::new());
-        Ok(Store { agent, bucket, keys, endpoint, pace, given_up })
+        let (agent, given_up, tried_again) = (agent(SILENCE), Vec::new(), false);
+        Ok(Store { agent, bucket, keys, endpoint, pace, given_up, tried_again })
     }
 
     /// Whether it answers and knows the keys, tried once: for whoever has another way.
@@ -181,15 +183,39 @@ impl Store {
             bytes += part.len() as u64;
             part = next()?;
         }
+        self.complete(key, upload, &tags, bytes)?;
+        Ok(bytes)
+    }
+
+    /// Makes one object of the parts, which have these tags, and so many bytes.
+    fn complete(
+        &mut self,
+        key: &str,
+        upload: &str,
+        tags: &[String],
+        bytes: u64,
+    ) -> Result<(), StoreError> {
         let tags = tags.iter().map(String::as_str);
         let action = self.bucket.complete_multipart_upload(Some(&self.keys), key, upload, tags);
         let url = action.sign(SIGNED);
         let body = action.body();
-        let text = self.text(key, http::Method::POST, &url, Some(body.as_bytes()))?;
+        let done = self.text(key, http::Method::POST, &url, Some(body.as_bytes()));
         // It may begin to answer well before it knows.
-        match text.contains("<Error>") {
-            true => Err(self.refused(key, 200, &text)),
-            false => Ok(bytes),
+        let done = match done {
+            Ok(text) if text.contains("<Error>") => Err(self.refused(key, 200, &text)),
+            done => done,
+        };
+        match done {
+            // There was an answer, which did not get here, as the object was made.
+            Err(StoreError::Refused { code, message, .. })
+                if self.tried_again && code == "NoSuchUpload" =>
+            {
+                match self.list(key)?.iter().any(|it| it.key == key && it.bytes == bytes) {
+                    true => Ok(()),
+                    false => Err(StoreError::Refused { status: 404, code, message }),
+                }
+            }
+            done => done.map(drop),
         }
     }
 
@@ -247,7 +273,12 @@ impl Store {
     ) -> Result<(), StoreError> {
         let failed = |e| StoreError::File(path.to_path_buf(), e);
         let url = self.bucket.get_object(Some(&self.keys), key).sign(SIGNED);
-        let answer = self.call_from(key, &http::Method::GET, &url, None, *have)?;
+        let answer = match self.call_from(key, &http::Method::GET, &url, None, *have) {
+            // There is nothing behind it: it broke off at its very end. Whether it is what it is to
+            // be is seen by its hash.
+            Err(StoreError::Refused { status: 416, .. }) if *have > 0 => return Ok(()),
+            answer => answer?,
+        };
         if answer.status() != http::StatusCode::PARTIAL_CONTENT {
             // All of it, whatever was asked for.
             *have = 0;
@@ -325,9 +356,23 @@ impl Store {
         url: &url::Url,
         body: Option<&[u8]>,
     ) -> Result<String, StoreError> {
-        let mut answer = self.call(key, method, url, body)?;
-        let body = answer.body_mut().with_config().limit(MOST_BYTES);
-        body.read_to_string().map_err(|e| self.away(&e))
+        let mut tries = 1;
+        loop {
+            let answer = self.call(key, method.clone(), url, body);
+            self.tried_again |= tries > 1;
+            let mut answer = answer?;
+            let text = answer.body_mut().with_config().limit(MOST_BYTES).read_to_string();
+            let breaks_off = match text {
+                Ok(text) => return Ok(text),
+                Err(error) => error,
+            };
+            let is_longer = matches!(breaks_off, ureq::Error::BodyExceedsLimit(_));
+            if is_longer || tries == TRIES || self.still_wanted().is_err() {
+                return Err(self.away(&breaks_off));
+            }
+            std::thread::sleep(PAUSE * tries);
+            tries += 1;
+        }
     }
 
     fn call(
@@ -352,6 +397,7 @@ impl Store {
         let mut pause = PAUSE;
         for tries in 1.. {
             let last = tries == TRIES || self.still_wanted().is_err();
+            self.tried_again = tries > 1;
             match self.call_once(method, url, body, from) {
                 Ok(answer) if answer.status().is_success() => return Ok(answer),
                 Ok(mut answer) => {

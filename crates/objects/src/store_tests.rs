@@ -21,7 +21,110 @@ fn store_with(endpoint: &str, patience: Duration) -> Store {
         endpoint: endpoint.to_string(),
         pace: Pace::new(None),
         given_up: Vec::new(),
+        tried_again: false,
     }
+}
+
+/// Answers one call each with these bytes, then hangs up. Tells what was called: the first lines.
+fn answers(all: Vec<String>) -> (String, impl FnOnce() -> Vec<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let serving = std::thread::spawn(move || {
+        let mut called = Vec::new();
+        for answer in all {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let (mut line, mut first, mut bytes) = (String::new(), String::new(), 0);
+            while reader.read_line(&mut line).unwrap() > 2 {
+                if first.is_empty() {
+                    first.clone_from(&line);
+                }
+                if let Some(length) = line.to_lowercase().strip_prefix("content-length:") {
+                    bytes = length.trim().parse().unwrap();
+                }
+                line.clear();
+            }
+            reader.read_exact(&mut vec![0; bytes]).unwrap();
+            called.push(first);
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+        called
+    });
+    (endpoint, move || serving.join().unwrap())
+}
+
+fn answer(status: &str, body: &str) -> String {
+    let length = body.len();
+    format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
+}
+
+/// One that breaks off in the middle of its body.
+fn broken(status: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status}\r\nContent-Length: 9999\r\n\r\n{body}")
+}
+
+fn listed(key: &str, bytes: u64) -> String {
+    format!(
+        "<?xml version=\"1.0\"?><ListBucketResult><Name>states</Name><Prefix></Prefix>\
+         <KeyCount>1</KeyCount><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated><Contents>\
+         <Key>{key}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>\
+         <ETag>&quot;x&quot;</ETag><Size>{bytes}</Size><StorageClass>STANDARD</StorageClass>\
+         </Contents></ListBucketResult>"
+    )
+}
+
+const NO_UPLOAD: &str = "<Error><Code>NoSuchUpload</Code><Message>gone</Message></Error>";
+
+/// The store makes the object, and its answer is lost: to be asked again it knows no such upload.
+#[test]
+fn an_object_whose_answer_was_lost_is_there() {
+    let lost = [String::new(), broken("200 OK", "<Complete"), answer("500 Odd", "")];
+    for lost in lost {
+        for (bytes, there) in [(70, true), (69, false)] {
+            let all = vec![
+                lost.clone(),
+                answer("404 Not Found", NO_UPLOAD),
+                answer("200 OK", &listed("object", bytes)),
+            ];
+            let (endpoint, join) = answers(all);
+            let done = store(&endpoint).complete("object", "upload", &["tag".into()], 70);
+            assert_eq!(done.is_ok(), there, "{done:?}");
+            assert_eq!(join().len(), 3);
+        }
+    }
+    // Who was not asked before cannot have done it.
+    let (endpoint, join) = answers(vec![answer("404 Not Found", NO_UPLOAD)]);
+    let done = store(&endpoint).complete("object", "upload", &["tag".into()], 70);
+    assert!(matches!(done, Err(StoreError::Refused { status: 404, .. })), "{done:?}");
+    join();
+}
+
+#[test]
+fn a_list_that_breaks_off_is_asked_for_again() {
+    let whole = listed("object", 7);
+    let all = vec![broken("200 OK", &whole[..40]), answer("200 OK", &whole)];
+    let (endpoint, join) = answers(all);
+    let found = store(&endpoint).list("").unwrap();
+    assert_eq!(found, [Object { key: "object".into(), bytes: 7 }]);
+    assert_eq!(join().len(), 2);
+}
+
+/// An answer of unknown length that breaks off where the object ends: nothing is behind that.
+#[test]
+fn a_break_behind_the_last_byte_is_the_end() {
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7\r\ncontent\r\n";
+    let none = answer("416 Range Not Satisfiable", "<Error><Code>InvalidRange</Code></Error>");
+    let path = std::env::temp_dir().join(format!("eyrie-end-{}", std::process::id()));
+    let (endpoint, join) = answers(vec![chunked.into(), none.clone()]);
+    assert_eq!(store(&endpoint).get_file("object", &path).unwrap(), 7);
+    assert_eq!(std::fs::read(&path).unwrap(), b"content");
+    join();
+    // With nothing had it is no end.
+    let (endpoint, join) = answers(vec![none]);
+    let found = store(&endpoint).get_file("object", &path).unwrap_err();
+    assert!(matches!(found, StoreError::Refused { status: 416, .. }), "{found}");
+    join();
+    std::fs::remove_file(&path).unwrap();
 }
 
 /// Where the request wants an object from.

@@ -22,6 +22,7 @@
 //! logs.
 
 mod bereft;
+mod dropped;
 mod leave;
 mod places;
 mod saved;
@@ -95,6 +96,9 @@ pub enum Input {
     Stands { member: Member },
     /// After `Leaving` of this round: what leaves this node is known to nodes that stay.
     Guarded { from: Member, round: u64 },
+    /// Of what guards an image in the vault more is damaged than can be mended: it may not be had
+    /// from there, and is to be brought in anew by a node that has it.
+    Unsound { rank: u32, generation: u32 },
 }
 
 /// What is to be done, in this order.
@@ -185,6 +189,8 @@ struct Rank {
     unborn: BTreeMap<u32, BTreeSet<Member>>,
     /// Who keeps those that the vault has.
     guards: BTreeMap<u32, Vec<Guard>>,
+    /// Those of which less guards them than that says.
+    unsound: BTreeSet<u32>,
     /// Up to this one all that are in neither list were given up, for ever.
     given_up: u32,
     /// The incarnation that a node was told to start last.
@@ -272,6 +278,7 @@ impl Planner {
                 kept: BTreeMap::from([(0, BTreeSet::new())]),
                 unborn: BTreeMap::new(),
                 guards: BTreeMap::new(),
+                unsound: BTreeSet::new(),
                 given_up: 0,
                 told: 0,
             });
@@ -400,6 +407,7 @@ impl Planner {
             Input::Vaulted { rank, generation, guards } => {
                 self.vaulted(rank, generation, guards, todo);
             }
+            Input::Unsound { rank, generation } => self.unsound(rank, generation, todo),
             Input::NotCopied { rank, generation, to } => {
                 self.copying.remove(&(rank, generation, to));
             }
@@ -412,13 +420,7 @@ impl Planner {
             Input::VoidUnit { unit, generation } => {
                 self.void(&self.ranks_of(unit), generation, todo);
             }
-            Input::Dropped { rank, generation } => {
-                let r = &mut self.ranks[rank as usize];
-                r.kept.remove(&generation);
-                r.unborn.remove(&generation);
-                r.guards.remove(&generation);
-                self.copying.retain(|c, _| (c.0, c.1) != (rank, generation));
-            }
+            Input::Dropped { rank, generation } => self.dropped(rank, generation),
         }
     }
 
@@ -697,17 +699,6 @@ impl Planner {
             return todo.push(Action::Discard { rank, generation });
         }
         self.balance(todo);
-    }
-
-    fn release(&mut self, rank: u32) {
-        let r = &mut self.ranks[rank as usize];
-        if r.phase == Phase::Done {
-            r.phase = Phase::Released;
-            r.kept.clear();
-            r.unborn.clear();
-            r.guards.clear();
-            self.copying.retain(|c, _| c.0 != rank);
-        }
     }
 
     /// Sees to it that each image lies on two nodes, if the vault does not keep them; those that

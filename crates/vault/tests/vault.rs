@@ -111,6 +111,26 @@ fn beyond_that_it_is_said_what_is_gone_and_what_can_be_had() {
 }
 
 #[test]
+fn what_cannot_be_written_is_counted_as_lost_and_the_others_are_mended() {
+    let (mut vault, disks) = create("rs:4+2", 6);
+    store(&mut vault).unwrap();
+    for disk in &disks[..2] {
+        disk.clone().remove("gen-1.data").unwrap();
+    }
+    let (mut vault, _) = open(&disks);
+    disks[0].set_room(Some(0));
+    let mended = vault.mend_all(true, &mut |_| {}).unwrap();
+    assert!(mended.lost > 0 && mended.repaired > 0, "{mended:?}");
+    assert!(mended.why.as_ref().unwrap().starts_with("node 0: "), "{mended:?}");
+    assert_eq!(vault.state(1).unwrap(), State::Degraded(vec![0]));
+    disks[0].set_room(None);
+    let mended = vault.mend_all(true, &mut |_| {}).unwrap();
+    assert!(mended.lost == 0 && mended.why.is_none(), "{mended:?}");
+    assert_eq!(vault.state(1).unwrap(), State::Whole);
+    assert_sound(&mut vault, 1, 6);
+}
+
+#[test]
 fn flipped_bits_are_found_wherever_they_are_and_repaired() {
     let (mut vault, disks) = create("rs:4+2", 6);
     store(&mut vault).unwrap();

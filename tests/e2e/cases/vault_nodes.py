@@ -130,6 +130,38 @@ def test_a_damaged_image_comes_out_of_the_vault():
         ends_without_going_back(job, "farm", [1, 2])
 
 
+def rot(path):
+    """Damages pages of an image: they come first, tables last."""
+    with open(path, "r+b") as file:
+        for at in range(4200, max(os.path.getsize(path) * 3 // 4, 4201), 1 << 14):
+            file.seek(at)
+            file.write(b"rot")
+
+
+def test_a_round_reads_nothing_that_the_vault_has_already():
+    """What an image builds on is in the vault, and costs the next round nothing: that it has rotted
+    on its node since is found by whoever looks into that, and is right in the vault."""
+    expected("heat")
+    options = ["--vault", "rs:2+1", "--scrub-every", "0"]
+    with Nodes("heat", 3, options, ckpt_every=0) as job:
+        record = job.wait_running(4)
+        job.eyrie("checkpoint", "last")
+        first = glob.glob(os.path.join(job.folder(), "node-*", "images", "rank-?.gen-*"))
+        first = [path for path in first if not path.endswith(".log")]
+        assert len(first) == 4, first
+        for path in first:
+            rot(path)
+        job.eyrie("checkpoint", "last")
+        newest = [r["checkpoint"] for r in job.status()["ranks"]]
+        assert all(c["unchanged_bytes"] > 0 for c in newest), newest
+        assert not job.count("image-refused"), job.report()
+        victims = [r["rank"] for r in record["ranks"] if r["node"] == 0]
+        job.kill_nodes(0)
+        for rank in victims:
+            job.wait_event("restored", rank=rank, generation=newest[rank]["generation"])
+        ends_without_going_back(job, "heat", victims)
+
+
 def test_flipped_bits_in_the_vault_are_passed_by():
     expected("farm")
     with Nodes("farm", 4, ["--vault", "rs:2+2"], ckpt_every=0) as job:

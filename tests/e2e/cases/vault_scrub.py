@@ -75,6 +75,36 @@ def test_what_was_damaged_under_a_running_job_is_repaired():
         ends_without_going_back(job, "heat", victims)
 
 
+def test_what_cannot_be_mended_is_brought_in_anew():
+    """Two members of three are damaged, and one is borne: the nodes have the images as files."""
+    expected("heat")
+    options = ["--vault", "rs:2+1", "--scrub-every", "0"]
+    with Nodes("heat", 3, options, ckpt_every=0) as job:
+        record = job.wait_running(4)
+        job.eyrie("checkpoint", "last")
+        generations = lambda: {r["vault_generation"] for r in job.status()["ranks"]}
+        before = generations()
+        for node in (0, 1):
+            for path in glob.glob(os.path.join(job.folder(), f"node-{node}", "vault", "gen-*")):
+                if path.endswith((".data", ".parity")):
+                    flip(path)
+        code, found, err = looked(job, "verify")
+        assert code == 1 and found["lost"] > 0, (found, err)
+        assert generations() == before, "it only looks"
+        code, found, err = looked(job, "scrub")
+        assert code == 1 and found["lost"] > 0 and "as files" in err, (found, err)
+        told = [e["text"] for e in job.events() if e["event"] == "scrubbed"]
+        assert any(" made anew, " in t and not t.endswith(" 0 cannot be had") for t in told), told
+        job.until(lambda: not generations() & before, "a round")
+        code, found, err = looked(job, "verify")
+        assert code == 0 and found["damaged"] == 0, (found, err)
+        victims = [r["rank"] for r in record["ranks"] if r["node"] == 0]
+        job.kill_nodes(0)
+        for rank in victims:
+            job.wait_event("restored", rank=rank)
+        ends_without_going_back(job, "heat", victims)
+
+
 def test_passes_meet_rounds_and_losses():
     """Nothing is taken for damaged that is not, whatever goes on meanwhile."""
     expected("farm")

@@ -191,7 +191,7 @@ fn is_in_part(filling: Filling, rank: u32, pid: libc::pid_t) -> bool {
     !whole
 }
 
-pub(crate) fn check_image(
+pub(super) fn check_image(
     images: &Path,
     job: &str,
     rank: u32,
@@ -202,7 +202,7 @@ pub(crate) fn check_image(
 }
 
 /// The same; files that are `known` to be right are not read.
-pub(super) fn check_image_knowing(
+pub(crate) fn check_image_knowing(
     images: &Path,
     job: &str,
     (rank, generation): (u32, u32),

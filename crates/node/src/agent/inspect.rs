@@ -51,6 +51,35 @@ impl Underway {
         let removed = self.removed.lock().unwrap_or_else(PoisonError::into_inner);
         removed.contains(&(rank, generation))
     }
+
+    /// Renames files of a rank's images that were fetched into `anew` over those in `images`, but
+    /// for what was given up meanwhile.
+    fn put_in_place(
+        &self,
+        (rank, generations): (u32, &[u32]),
+        anew: &Path,
+        images: &Path,
+        sync: impl Fn(&Path) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let inode =
+            |path: &Path| std::fs::symlink_metadata(path).map(|it| (it.dev(), it.ino())).ok();
+        let mut fetched = Vec::new();
+        for generation in generations {
+            for path in files::lying_with_log(anew, rank, *generation) {
+                let here = path.file_name().map(|name| images.join(name));
+                // What was right is there under both names.
+                let new = here.filter(|here| inode(&path) != inode(here));
+                fetched.extend(new.map(|here| (*generation, path, here)));
+            }
+        }
+        // Before the lock, for which the main thread waits as it gives up images: a disk may take
+        // its time.
+        fetched.iter().try_for_each(|(_, path, _)| sync(path))?;
+        // What is given up from now on is removed after this.
+        let removed = self.removed.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = fetched.iter().filter(|it| !removed.contains(&(rank, it.0)));
+        wanted.into_iter().try_for_each(|(_, path, here)| std::fs::rename(path, here))
+    }
 }
 
 /// What a pass needs.
@@ -119,8 +148,10 @@ impl Agent {
         if let Err(error) = thread.spawn(work) {
             for (rank, generation) in wanted {
                 let condition = Condition::Unread(error.to_string());
-                let (files, sound) = Default::default();
-                self.inspected(Report { pass, rank, generation, write, files, sound, condition });
+                let (needs, files, sound) = Default::default();
+                let found =
+                    Report { pass, rank, generation, write, needs, files, sound, condition };
+                self.inspected(found);
             }
         }
     }
@@ -194,8 +225,8 @@ impl Pass {
         }
         let gone: Vec<u32> = bad.iter().copied().filter(|file| !needed.contains(file)).collect();
         files::remove(&self.images, rank, &gone);
-        let (pass, write) = (self.number, self.write);
-        Report { pass, rank, generation, write, files: bad, sound: needing, condition }
+        let (pass, write, needs) = (self.number, self.write, it.fetch.files.clone());
+        Report { pass, rank, generation, write, needs, files: bad, sound: needing, condition }
     }
 
     /// Has another copy come in place of what is damaged, or says why that does not help.
@@ -238,22 +269,9 @@ impl Pass {
         }
     }
 
-    /// Renames what was fetched over what is here, but for what was given up meanwhile.
     fn put_in_place(&self, it: &Inspect, anew: &Path) -> io::Result<()> {
-        // What is given up from now on is removed after this.
-        let removed = self.state.removed.lock().unwrap_or_else(PoisonError::into_inner);
-        let inode =
-            |path: &Path| std::fs::symlink_metadata(path).map(|it| (it.dev(), it.ino())).ok();
-        let wanted = it.fetch.files.iter().filter(|file| !removed.contains(&(it.rank, **file)));
-        for path in wanted.flat_map(|file| files::lying_with_log(anew, it.rank, *file)) {
-            let Some(name) = path.file_name() else { continue };
-            let here = self.images.join(name);
-            if inode(&path) != inode(&here) {
-                File::open(&path)?.sync_all()?;
-                std::fs::rename(&path, &here)?;
-            }
-        }
-        Ok(())
+        let of = (it.rank, &it.fetch.files[..]);
+        self.state.put_in_place(of, anew, &self.images, |path| File::open(path)?.sync_all())
     }
 
     fn check(&self, it: &Inspect) -> Result<(), Flaw> {
@@ -281,11 +299,47 @@ impl Pass {
 
     /// Generations whose files are damaged here by themselves, else the image's own.
     fn damaged(&self, it: &Inspect) -> Vec<u32> {
+        // What cannot be read now, also as the pass is over, is not called damaged.
+        let damaged = |path: &PathBuf| {
+            let read = Image::verify_own(path, &|bytes| self.wait(bytes));
+            read.is_err_and(|error| !unfit::is_unread(&error))
+        };
         let is_bad = |generation: &u32| {
             let lying = files::lying(&self.images, it.rank, *generation);
-            lying.is_empty() || lying.iter().any(|path| Image::verify_own(path).is_err())
+            lying.is_empty() || lying.iter().any(damaged)
         };
         let bad: Vec<u32> = it.fetch.files.iter().copied().filter(is_bad).collect();
         if bad.is_empty() { vec![it.generation] } else { bad }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The main thread gives up images while files are forced to the disk; they do not come back.
+    #[test]
+    fn nobody_waits_for_the_disk_to_give_up_an_image() {
+        let (here, anew) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for generation in [1, 2, 3] {
+            let name = files::image_name(7, generation);
+            std::fs::write(anew.path().join(&name), b"fetched").unwrap();
+            std::fs::write(here.path().join(&name), b"damaged").unwrap();
+        }
+        let same = files::image_name(7, 3);
+        std::fs::remove_file(here.path().join(&same)).unwrap();
+        std::fs::hard_link(anew.path().join(&same), here.path().join(&same)).unwrap();
+        let state = Underway::default();
+        let synced = Mutex::new(Vec::new());
+        let sync = |path: &Path| {
+            assert!(state.removed.try_lock().is_ok(), "it is held over a wait for the disk");
+            state.without(7, &[1]);
+            synced.lock().unwrap().push(path.to_path_buf());
+            Ok(())
+        };
+        state.put_in_place((7, &[1, 2, 3]), anew.path(), here.path(), sync).unwrap();
+        assert_eq!(synced.into_inner().unwrap().len(), 2, "one was here already");
+        let content = |generation| std::fs::read(image_path(here.path(), 7, generation)).unwrap();
+        assert_eq!([content(1), content(2), content(3)], [&b"damaged"[..], b"fetched", b"fetched"]);
     }
 }

@@ -29,9 +29,9 @@ mod unled;
 mod vault;
 mod verify;
 
-pub(crate) use death::check_image;
+pub(crate) use death::check_image_knowing;
 pub(crate) use network::Network;
-pub(crate) use unfit::lacks;
+pub(crate) use unfit::{is_unread, lacks};
 
 use crate::checkpoint::Report;
 use crate::cores::Set;

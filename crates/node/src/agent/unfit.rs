@@ -27,7 +27,7 @@ pub(super) fn is_full(error: &io::Error) -> bool {
 }
 
 /// Whether an image could not be looked at here, whatever it is like.
-pub(super) fn is_unread(error: &ImageError) -> bool {
+pub(crate) fn is_unread(error: &ImageError) -> bool {
     match error {
         ImageError::Read { source, .. } => lacks(source),
         ImageError::Child { source, .. } | ImageError::Ancestor { source, .. } => is_unread(source),

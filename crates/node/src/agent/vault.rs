@@ -3,10 +3,12 @@
 use super::Agent;
 use super::elsewhere::Elsewhere;
 use crate::files;
+use crate::pour;
 use crate::vault::{Remote, Work};
 use eyrie_control::VaultOrder;
 use eyrie_control::node::Fetch;
 use eyrie_control::vault::Vaulted;
+use eyrie_image::Image;
 use eyrie_vault::{Vault, VaultError};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -78,7 +80,10 @@ impl Elsewhere {
         if nodes.len() - live.len() > tolerates {
             return Err(Unread::Gone);
         }
-        let remote = |node| (node, Remote::new(self.own.clone(), self.members.clone(), node));
+        let remote = |node| {
+            let remote = Remote::new(self.own.clone(), self.members.clone(), node);
+            (node, remote.ahead())
+        };
         let disks: BTreeMap<u32, Remote> = live.into_iter().map(remote).collect();
         Ok(Vault::of((*of.commit).clone(), disks))
     }
@@ -98,11 +103,93 @@ impl Elsewhere {
             let mut to = BufWriter::new(file);
             vault.read(generation, of.node, name, &mut to)?;
             to.flush()?;
+            // Each chunk was held against what was stored, and that before it went in: it is not
+            // read again before it is restored, where each page is once more.
+            if let Ok(identity) = Image::identity_of(&unborn) {
+                pour::note_verified(identity);
+            }
             Ok(std::fs::rename(&unborn, self.images.join(name))?)
         });
         if read.is_err() {
             let _ = std::fs::remove_file(&unborn);
         }
         read
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Doors, Identity, Members, serve};
+    use crate::vault::{Door, Setup};
+    use eyrie_control::auth::Key;
+    use eyrie_tls::{Routes, Secret};
+    use eyrie_vault::disk::Folder;
+    use eyrie_vault::layout::Place;
+    use std::net::TcpListener;
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    /// What three nodes stored over these folders, node 1 these files.
+    fn stored(folder: &Path, files: &[(&str, &[u8])]) -> Vaulted {
+        let places: Vec<Place> = (0..3).map(Place::of).collect();
+        let disk = |node: u32| Folder::create(&folder.join(node.to_string())).unwrap();
+        let disks = (0..3).map(disk).collect();
+        let mut vault = Vault::create([7; 16], "rs:2+1".parse().unwrap(), places, disks).unwrap();
+        vault.begin().unwrap();
+        for (name, bytes) in files {
+            vault.add(1, name, &mut &bytes[..]).unwrap();
+        }
+        vault.commit().unwrap();
+        let commit = Box::new(vault.generations().next().unwrap().clone());
+        Vaulted { file: 4, node: 1, commit }
+    }
+
+    fn own(node: u32) -> Identity {
+        let secret = Secret::new(Key([5; 32]), false).unwrap();
+        Identity { job: "j".into(), node, epoch: 1, secret, routes: Routes::default() }
+    }
+
+    fn serve_vault(node: u32, folder: &Path, members: &Members) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        members.lock().unwrap().push((node, 1, listener.local_addr().unwrap()));
+        let folder = folder.join(node.to_string());
+        let setup = Setup {
+            folder: folder.clone(),
+            images: folder.clone(),
+            job: "j".into(),
+            ranks: 4,
+            members: Arc::clone(members),
+            say: Arc::new(|_| ()),
+        };
+        let doors = Doors { vault: Some(Door::open(setup).unwrap()), ..Doors::default() };
+        serve(listener, own(node), folder, Arc::clone(members), Arc::default(), doors).unwrap();
+    }
+
+    #[test]
+    fn what_came_out_of_the_vault_is_not_read_again_before_it_is_restored() {
+        let (folder, images) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let image = eyrie_image::fuzzing::sign(&[0; 200_000]).unwrap();
+        let of = stored(folder.path(), &[("rank-2.gen-4", &image), ("rank-2.gen-4.log", b"log")]);
+        let members = Members::default();
+        members.lock().unwrap().push((3, 1, ([127, 0, 0, 1], 1).into()));
+        // The node that stored it is gone.
+        [0, 2].into_iter().for_each(|node| serve_vault(node, folder.path(), &members));
+        let elsewhere = Elsewhere {
+            own: own(3),
+            members,
+            images: images.path().into(),
+            rank: 2,
+            archive_gone: Duration::ZERO,
+            over: Arc::default(),
+        };
+        let fetch = Fetch { files: vec![4], from: None, log: true, vault: vec![of] };
+        assert!(elsewhere.unvault(&fetch).is_ok());
+        let path = images.path().join("rank-2.gen-4");
+        assert!(std::fs::read(&path).unwrap() == image);
+        let identity = Image::identity_of(&path).unwrap();
+        assert!(pour::was_verified(&identity), "each chunk was held against its checksum");
+        assert!(!pour::was_verified(&identity), "what lies there longer is read again");
     }
 }

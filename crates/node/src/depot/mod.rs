@@ -329,11 +329,47 @@ fn names(folder: &Path) -> Result<Vec<String>, DepotError> {
     let images = format!("{}/", home::IMAGES);
     for (below, prefix) in [(folder.join(home::IMAGES), images.as_str()), (folder.into(), "")] {
         let list = fs::read_dir(&below).map_err(|e| DepotError::File(below.clone(), e))?;
-        for entry in list.flatten().filter(|e| e.path().is_file()) {
-            if let Some(name) = entry.file_name().to_str() {
-                found.push(format!("{prefix}{name}"));
-            }
-        }
+        add_names(list, &below, prefix, &mut found)?;
     }
     Ok(found)
+}
+
+/// A state of which a file was left out as its folder could not be read would be none.
+fn add_names(
+    list: impl Iterator<Item = io::Result<fs::DirEntry>>,
+    below: &Path,
+    prefix: &str,
+    to: &mut Vec<String>,
+) -> Result<(), DepotError> {
+    for entry in list {
+        let entry = entry.map_err(|e| DepotError::File(below.into(), e))?;
+        let file = entry.path();
+        let is_file = match fs::metadata(&file) {
+            Ok(meta) => meta.is_file(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(DepotError::File(file, error)),
+        };
+        if let Some(name) = entry.file_name().to_str().filter(|_| is_file) {
+            to.push(format!("{prefix}{name}"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_cannot_be_read_to_its_end_is_no_state() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join(home::IMAGES)).unwrap();
+        for name in ["job", "images/rank-0.gen-1"] {
+            fs::write(folder.path().join(name), b"it").unwrap();
+        }
+        assert_eq!(names(folder.path()).unwrap(), ["images/rank-0.gen-1", "job"]);
+        let broken = fs::read_dir(folder.path()).unwrap().chain([Err(io::ErrorKind::Other.into())]);
+        let found = add_names(broken, folder.path(), "", &mut Vec::new());
+        assert!(matches!(found, Err(DepotError::File(..))), "{found:?}");
+    }
 }

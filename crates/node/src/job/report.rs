@@ -151,6 +151,7 @@ impl Job {
             vault: self.many().then(|| self.spec.vault.to_string()),
             vault_encoder: self.vault_encoder(),
             vault_round: self.vault_round(),
+            vault_unguarded: self.vault_unguarded(),
             vault_scrub: self.vault_scrub(),
             phase: self.monitor.phase().to_string(),
             exit_code: self.exit_code,

@@ -12,10 +12,12 @@
 
 mod images;
 mod rebuild;
+mod retry;
 mod scrub;
 mod told;
 
 use self::rebuild::Progress;
+use self::retry::Retry;
 use self::scrub::Scrubs;
 use self::told::Costs;
 use super::Job;
@@ -36,8 +38,6 @@ use std::sync::Arc;
 
 /// So many rounds in a row may come to nothing without a word: nodes may be on their way out.
 const QUIET_ROUNDS: u32 = 3;
-/// After a round that came to nothing the next one waits for so long.
-const PAUSE_MS: u64 = 500;
 
 /// A file of an image: rank and generation.
 type File = (u32, u32);
@@ -47,6 +47,8 @@ type File = (u32, u32);
 struct Generation {
     commit: Commit,
     members: Vec<Member>,
+    /// Groups of which more is damaged than can be mended: what is needed of these is stored anew.
+    unsound: BTreeSet<usize>,
 }
 
 impl Generation {
@@ -97,7 +99,7 @@ pub(super) struct Vaults {
     /// How long the last round took.
     took_ms: f64,
     #[serde(skip)]
-    not_before_ms: u64,
+    retry: Retry,
     scrubs: Scrubs,
 }
 
@@ -112,6 +114,14 @@ impl Vaults {
         let members = generation.members.iter().filter(in_it).copied().collect();
         let tolerates = generation.commit.scheme.tolerates();
         Some((generation, *node, Guard { members, tolerates }))
+    }
+
+    /// Whether more is damaged of what guards a file than can be mended.
+    fn is_unsound(&self, file: File) -> bool {
+        let place = self.files.get(&file);
+        let generation = place.and_then(|(number, _)| self.generations.get(number));
+        let group = |it: &Generation| it.commit.place(place?.1).map(|(group, _)| group);
+        generation.is_some_and(|it| group(it).is_some_and(|group| it.unsound.contains(&group)))
     }
 }
 
@@ -151,12 +161,13 @@ impl Job {
             let pending = r.pending.as_ref().map(|p| p.generation);
             r.capturing.is_some() && r.capturing != pending
         });
-        if self.vaults.round.is_some() || writing || self.now_ms() < self.vaults.not_before_ms {
+        if self.vaults.round.is_some() || writing || self.now_ms() < self.vaults.retry.not_before_ms
+        {
             return;
         }
         let images = planner.unguarded();
         if images.is_empty() {
-            return;
+            return self.nothing_to_guard();
         }
         let members = planner.keepers();
         let mut files = BTreeMap::new();
@@ -171,7 +182,8 @@ impl Job {
     /// Whether the vault has a file, and nothing of what guards it is lost.
     fn is_guarded(&self, file: File, live: &[Member]) -> bool {
         let place = self.vaults.place(file);
-        place.is_some_and(|(_, _, guard)| guard.members.iter().all(|m| live.contains(m)))
+        let there = |guard: Guard| guard.members.iter().all(|m| live.contains(m));
+        !self.vaults.is_unsound(file) && place.is_some_and(|(_, _, guard)| there(guard))
     }
 
     fn order_round(
@@ -317,26 +329,24 @@ impl Job {
         self.vaults.took_ms = round.begun.elapsed().as_secs_f64() * 1e3;
         match (outcome, round.commit.take()) {
             (Outcome::Committed, Some(commit)) => {
-                self.vaults.failed = 0;
+                self.round_succeeded();
                 let place = |(file, node): (File, u32)| (file, (generation, node));
                 let text = round.spent.describe(&commit, &round.encoder, &round.begun);
                 let text = text + &round.progress.describe();
                 self.vaults.encoder = Some(round.pick.why());
                 self.vaults.files.extend(round.files.into_iter().map(place));
                 let members = round.members;
-                self.vaults.generations.insert(generation, Generation { commit, members });
+                let unsound = BTreeSet::new();
+                let made = Generation { commit, members, unsound };
+                self.vaults.generations.insert(generation, made);
                 for image in round.images {
                     self.image_vaulted(image, generation, &text);
                 }
                 self.collect_vault();
             }
             (Outcome::Aborted { why }, _) => {
-                self.vaults.not_before_ms = self.now_ms() + PAUSE_MS;
                 tracing::warn!(generation, "nothing comes into the vault: {why}");
-                self.vaults.failed = if lost { 0 } else { self.vaults.failed + 1 };
-                if self.vaults.failed >= QUIET_ROUNDS {
-                    self.not_vaulted(&round.images, &why);
-                }
+                self.round_failed(&round.images, &why, lost);
             }
             // Too many were lost with it to know that it lasts, and nobody was told of it.
             _ => self.drop_generations(vec![generation]),
@@ -346,31 +356,17 @@ impl Job {
     fn image_vaulted(&mut self, (rank, image): File, vault: u64, text: &str) {
         let files = self.files_of(rank, image);
         let place = |file: u32| Some(self.vaults.place((rank, file))?.2);
-        let Some(guards) = files.into_iter().map(place).collect::<Option<Vec<Guard>>>() else {
-            return;
-        };
+        let guards = files.iter().copied().map(place).collect::<Option<Vec<Guard>>>();
+        let Some(guards) = guards else { return };
         let mut event = self.event(EventKind::Vaulted);
         (event.rank, event.generation) = (Some(rank), Some(image));
         event.count = Some(vault);
         event.text = format!("in the vault's generation {vault}, {text}");
         self.log_event(event);
         self.plan(Input::Vaulted { rank, generation: image, guards });
-    }
-
-    /// Images that do not count yet could not be brought into the vault. It is tried again, unless
-    /// they are a set of all ranks: another one is taken.
-    fn not_vaulted(&mut self, images: &[File], why: &str) {
-        if self.together.is_some() {
-            self.vaults.failed = 0;
-            let set = images.iter().map(|image| image.1).max().unwrap_or(0);
-            return self.spoil_set(set, format!("the vault did not take it: {why}"));
-        }
-        for (rank, image) in images {
-            let pending = self.ranks[*rank as usize].pending.as_ref();
-            if pending.is_some_and(|p| p.generation == *image) {
-                let why = format!("the vault did not take it: {why}");
-                self.checkpoint_failed(*rank, *image, why, true);
-            }
+        // What it is built on may have been found so while the round was under way.
+        if files.iter().any(|file| self.vaults.is_unsound((rank, *file))) {
+            self.plan(Input::Unsound { rank, generation: image });
         }
     }
 
@@ -431,5 +427,6 @@ impl Job {
         }
         self.vaults.links.renew(live);
         self.vaults.failed = 0;
+        self.vaults.retry = Retry::default();
     }
 }

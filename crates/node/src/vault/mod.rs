@@ -3,6 +3,7 @@
 //! Kept true: all that changes it is done by one thread (`worker`), in the order in which it was
 //! told; what is read is read beside that, and held against checksums by whoever reads.
 
+mod intake;
 mod lines;
 mod pace;
 mod probe;

@@ -3,15 +3,15 @@
 //! Kept true: what comes of another generation than the one under way is not heeded; a step that
 //! fails is told once, and nothing of that generation follows.
 
+use super::intake::{self, Flaw};
 use super::lines::Lines;
 use super::pace::Pace;
 use super::probe::probe;
 use super::scrub::{self, Change, Scrubber};
-use crate::agent::check_image;
 use crate::files;
 use crate::points;
 use crate::store::{Identity, Members};
-use eyrie_control::node::{Choice, FromNode};
+use eyrie_control::node::FromNode;
 use eyrie_control::vault::{Link, Spent};
 use eyrie_control::{VaultOrder, VaultStep};
 use eyrie_vault::HoldError;
@@ -275,23 +275,16 @@ impl Worker {
         }
         self.with(|member| member.begin(generation, term))?;
         let Setup { images: folder, job, ranks, .. } = &self.setup;
-        for (rank, image) in images {
-            match check_image(folder, job, rank, image, *ranks) {
-                Choice::Refused { why, .. } => {
-                    // It must not be taken for good where it lies, either.
-                    files::remove(folder, rank, &[image]);
-                    self.say(generation, VaultStep::Damaged { rank, generation: image, why });
-                    return Ok(None);
-                }
-                Choice::Unfit(why) => return Err(why),
-                _ => {}
+        let names = match intake::look_into(folder, (job, *ranks), &images, &files) {
+            Ok(names) => names,
+            Err(Flaw::Damage { rank, image, why }) => {
+                // It must not be taken for good where it lies, either.
+                files::remove(folder, rank, &[image]);
+                self.say(generation, VaultStep::Damaged { rank, generation: image, why });
+                return Ok(None);
             }
-        }
-        let mut names = Vec::new();
-        for (rank, file) in files {
-            let its = files::all(folder, rank, file);
-            names.extend(its.map_err(|e| format!("checkpoint {file} of rank {rank}: {e}"))?);
-        }
+            Err(Flaw::Unread(why)) => return Err(why),
+        };
         for name in names {
             let path = self.setup.images.join(&name);
             let mut file = File::open(&path).map_err(|e| format!("{}: {e}", path.display()))?;

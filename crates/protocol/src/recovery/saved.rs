@@ -7,7 +7,7 @@
 use super::{Action, Phase, Planner, Rank};
 use crate::membership::Member;
 use crate::replicas::Words;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Stands for the archive among the holders of an image. Never a live member, and the last of all.
 pub const ARCHIVE: Member = Member { node: u32::MAX, epoch: 0 };
@@ -51,6 +51,7 @@ impl Planner {
                 kept: BTreeMap::from([(saved.generation, holders)]),
                 unborn: BTreeMap::new(),
                 guards: BTreeMap::new(),
+                unsound: BTreeSet::new(),
                 given_up: 0,
                 told: 0,
             });

@@ -112,6 +112,7 @@ impl Planner {
             todo.push(Action::Damaged { rank: index as u32, generation });
         }
         rank.guards.retain(|generation, _| *generation <= set);
+        rank.unsound.retain(|generation| *generation <= set);
         rank.kept.entry(set).or_default();
     }
 
@@ -127,7 +128,7 @@ impl Planner {
             let rank = &mut self.ranks[index];
             rank.given_up = rank.given_up.max(generation);
             if rank.unborn.remove(&generation).is_some() {
-                rank.guards.remove(&generation);
+                rank.forget_guards(generation);
                 todo.push(Action::Discard { rank: index as u32, generation });
             }
         }

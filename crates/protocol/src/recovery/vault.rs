@@ -1,7 +1,8 @@
 //! Images in the vault: which losses of nodes it bears, and what it is to be given.
 //!
 //! Kept true: the vault counts among the holders of an image exactly as long as, of every group of
-//! nodes that guards one of its files, no more are gone than that group bears.
+//! nodes that guards one of its files, no more are gone than that group bears; what is guarded by
+//! less than that says, as nodes are gone or what they have is damaged, is brought in anew.
 
 use super::{Action, Planner, Rank};
 use crate::membership::Member;
@@ -146,6 +147,17 @@ impl Planner {
         {
             holders.insert(VAULT);
             r.guards.insert(generation, guards);
+            r.unsound.remove(&generation);
+            self.balance(todo);
+        }
+    }
+
+    /// The vault may not be able to give an image. It stays among those who have it: what is left
+    /// is read when nobody else has it any more.
+    pub(super) fn unsound(&mut self, rank: u32, generation: u32, todo: &mut Vec<Action>) {
+        let r = &mut self.ranks[rank as usize];
+        if r.guards.contains_key(&generation) {
+            r.unsound.insert(generation);
             self.balance(todo);
         }
     }
@@ -163,9 +175,9 @@ impl Rank {
         guards.is_some_and(|guards| guards.iter().any(|guard| !guard.holds(live)))
     }
 
-    /// Whether the vault has an image, and all who guard it are among these.
+    /// Whether the vault has an image, and all who guard it are among these, with what they stored.
     fn is_guarded(&self, generation: u32, live: &[Member]) -> bool {
-        let whole = |g: &Guard| g.gone(live) == 0;
+        let whole = |g: &Guard| g.gone(live) == 0 && !self.unsound.contains(&generation);
         self.guards.get(&generation).is_some_and(|guards| guards.iter().all(whole))
     }
 
@@ -176,9 +188,14 @@ impl Rank {
         lost.into_iter().for_each(|generation| self.unguard(generation));
     }
 
+    pub(super) fn forget_guards(&mut self, generation: u32) {
+        self.guards.remove(&generation);
+        self.unsound.remove(&generation);
+    }
+
     /// The vault has an image no more.
     pub(super) fn unguard(&mut self, generation: u32) {
-        self.guards.remove(&generation);
+        self.forget_guards(generation);
         for holders in
             self.kept.get_mut(&generation).into_iter().chain(self.unborn.get_mut(&generation))
         {

@@ -124,6 +124,25 @@ fn a_loss_in_the_midst_of_reading_is_borne_or_leads_elsewhere() {
 }
 
 #[test]
+fn what_is_damaged_beyond_mending_is_brought_in_anew_by_who_has_it() {
+    let mut p = safe();
+    assert_eq!(p.step(Input::Unsound { rank: 2, generation: 1 }), []);
+    assert_eq!(p.unguarded(), [(2, 1, member(2))]);
+    assert!(!p.settled(), "a node that leaves waits for it");
+    vaulted(&mut p, 2, vec![guard(0..NODES)]);
+    assert!(p.unguarded().is_empty() && p.settled());
+    // Where nobody else has it what is left of it may do: it is tried, and not given up before.
+    lose(&mut p, &[2]);
+    vaulted(&mut p, 2, vec![guard([0, 1, 3, 4, 5])]);
+    p.step(Input::Unsound { rank: 2, generation: 1 });
+    assert!(!p.unguarded().iter().any(|u| u.0 == 2), "no node has it");
+    assert_eq!(p.holders(2, 1).collect::<Vec<_>>(), [VAULT]);
+    // What the vault never had, or has no more, is no matter.
+    p.step(Input::Dropped { rank: 3, generation: 1 });
+    assert_eq!(p.step(Input::Unsound { rank: 3, generation: 1 }), []);
+}
+
+#[test]
 fn a_guard_that_is_gone_already_guards_nothing() {
     let mut p = with_images();
     lose(&mut p, &[0, 1]);

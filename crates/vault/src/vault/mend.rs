@@ -21,8 +21,10 @@ pub struct Mended {
     pub damaged: u64,
     /// Of these, those that were written anew.
     pub repaired: u64,
-    /// Of these, those that cannot be had.
+    /// Of these, those that cannot be had, or not be written.
     pub lost: u64,
+    /// Why the first could not be written.
+    pub why: Option<String>,
 }
 
 impl Mended {
@@ -31,6 +33,9 @@ impl Mended {
         self.damaged += other.damaged;
         self.repaired += other.repaired;
         self.lost += other.lost;
+        if self.why.is_none() {
+            self.why.clone_from(&other.why);
+        }
     }
 }
 
@@ -151,7 +156,12 @@ impl<D: Disk> Vault<D> {
                 Part::Parity => files::parity(generation),
             };
             let disk = &mut self.member(node)?.disk;
-            disk.write_at(&name, spot.offset, &bytes).map_err(|e| of(node)(e.into()))?;
+            if let Err(error) = disk.write_at(&name, spot.offset, &bytes) {
+                // Of the others some may be written all the same.
+                mended.lost += 1;
+                mended.why.get_or_insert_with(|| of(node)(error.into()).to_string());
+                return Ok(None);
+            }
             pace(spot.bytes);
             mended.repaired += 1;
         }
@@ -202,8 +212,19 @@ impl<D: Disk> Vault<D> {
         let commits: Vec<Commit> = self.commits.values().cloned().collect();
         for commit in commits {
             for node in commit.groups.iter().flatten().map(|summary| summary.node) {
-                if self.members.contains_key(&node) {
-                    all.add(&self.mend(commit.generation, node, write, pace)?);
+                if !self.members.contains_key(&node) {
+                    continue;
+                }
+                match self.mend(commit.generation, node, write, pace) {
+                    Ok(found) => all.add(&found),
+                    // The others are mended all the same.
+                    Err(error @ VaultError::Member { .. }) => all.add(&Mended {
+                        damaged: 1,
+                        lost: 1,
+                        why: Some(error.to_string()),
+                        ..Mended::default()
+                    }),
+                    Err(error) => return Err(error),
                 }
             }
         }

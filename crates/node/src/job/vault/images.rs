@@ -108,7 +108,7 @@ impl Job {
 
     /// A node has looked into an image.
     pub(in crate::job) fn inspected(&mut self, node: u32, report: Report) {
-        let Report { pass: number, rank, generation, write, files, sound, condition } = report;
+        let Report { pass: number, rank, generation, write, files, sound, condition, .. } = report;
         let at = (node, rank, generation);
         if rank >= self.size() {
             return;
@@ -132,7 +132,7 @@ impl Job {
         }
         match condition {
             Condition::Repaired(why) if kept => self.tell_repaired(at, &why),
-            Condition::Repaired(_) => self.remove_unneeded(node, rank, generation),
+            Condition::Repaired(_) => self.remove_unneeded(node, rank, report.needs),
             Condition::Damaged(why) if kept && write => {
                 self.tell_refused(rank, generation, Some(node), &why);
                 let at = self.member(node);
@@ -142,7 +142,7 @@ impl Job {
             // The others may need it.
             Condition::Damaged(_) if write => {
                 self.spoilt((node, rank), &files, &sound);
-                self.remove_unneeded(node, rank, generation);
+                self.remove_unneeded(node, rank, report.needs);
             }
             Condition::Damaged(why) if kept => {
                 tracing::warn!(rank, generation, node, "an image is damaged: {why}");
@@ -198,13 +198,31 @@ impl Job {
         self.log_event(event);
     }
 
-    /// An image was given up while a node fetched it anew.
-    fn remove_unneeded(&mut self, node: u32, rank: u32, generation: u32) {
+    /// An image was given up while a node fetched it anew, with files that it `needs`.
+    fn remove_unneeded(&mut self, node: u32, rank: u32, needs: Vec<u32>) {
         let r = &self.ranks[rank as usize];
         let pending = r.pending.iter().flat_map(|p| p.taken.needs.iter().copied());
-        let needed: BTreeSet<u32> = r.retention.files().into_iter().chain(pending).collect();
-        // Files that it needed may have come again with it.
-        let generations = (1..=generation).filter(|g| !needed.contains(g)).collect();
-        self.nodes[node as usize].send(ToNode::Remove { rank, generations });
+        let kept: BTreeSet<u32> = r.retention.files().into_iter().chain(pending).collect();
+        let generations = unneeded(needs, &kept);
+        if !generations.is_empty() {
+            self.nodes[node as usize].send(ToNode::Remove { rank, generations });
+        }
+    }
+}
+
+/// What an image that was given up needed, and none that is kept does.
+fn unneeded(needs: Vec<u32>, kept: &BTreeSet<u32>) -> Vec<u32> {
+    needs.into_iter().filter(|file| !kept.contains(file)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However many there were before it.
+    #[test]
+    fn only_what_came_with_an_image_is_removed_with_it() {
+        let kept = BTreeSet::from([99_997, 100_001]);
+        assert_eq!(unneeded(vec![99_997, 99_998, 100_000], &kept), [99_998, 100_000]);
     }
 }

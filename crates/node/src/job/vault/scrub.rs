@@ -11,6 +11,7 @@ use super::images::{Counts, Images};
 use crate::job::books::unix_ms;
 use crate::membership::Member;
 use crate::outlet::Outlet;
+use crate::recovery::Input;
 use eyrie_control::node::ToNode;
 use eyrie_control::status::VaultScrub;
 use eyrie_control::vault::{Checked, Kept};
@@ -262,6 +263,7 @@ impl Job {
             return;
         }
         pass.tell(generation, node, result.clone());
+        let write = pass.write;
         match result {
             Ok(found) => {
                 pass.found.add(&found);
@@ -269,20 +271,57 @@ impl Job {
                 if found.damaged > 0 {
                     self.tell_damage(node, generation, &found);
                 }
+                if found.lost > 0 && write {
+                    self.unsound(generation, node);
+                }
             }
-            Err(why) => tracing::warn!(generation, node, "vault: it is not checked: {why}"),
+            Err(why) => {
+                tracing::warn!(generation, node, "vault: it is not checked: {why}");
+                if write {
+                    self.tell_unchecked(node, generation, why);
+                    self.unsound(generation, node);
+                }
+            }
         }
         self.pass_without_lost();
     }
 
+    /// What a node has of a generation cannot be mended, or could not be. What its group guards is
+    /// stored anew, as far as nodes have it.
+    fn unsound(&mut self, number: u64, node: u32) {
+        let Some(it) = self.vaults.generations.get_mut(&number) else { return };
+        let Some((group, _)) = it.commit.place(node) else { return };
+        it.unsound.insert(group);
+        let mut images = Vec::new();
+        for (rank, r) in (0u32..).zip(&self.ranks) {
+            let kept = r.retention.newest_first().map(|kept| kept.generation);
+            let all = kept.chain(r.pending.as_ref().map(|p| p.generation));
+            images.extend(all.map(|generation| (rank, generation)));
+        }
+        for (rank, generation) in images {
+            let mut files = self.files_of(rank, generation).into_iter();
+            if files.any(|file| self.vaults.is_unsound((rank, file))) {
+                self.plan(Input::Unsound { rank, generation });
+            }
+        }
+    }
+
+    fn tell_unchecked(&mut self, node: u32, generation: u64, why: String) {
+        let mut event = self.event(EventKind::Scrubbed);
+        event.node = Some(node);
+        event.text = format!("the vault's generation {generation} cannot be mended there: {why}");
+        self.log_event(event);
+    }
+
     fn tell_damage(&mut self, node: u32, generation: u64, found: &Mended) {
-        let Mended { sound, damaged, repaired, lost } = found;
+        let Mended { sound, damaged, repaired, lost, why } = found;
         let all = sound + damaged;
+        let why = why.as_ref().map_or(String::new(), |why| format!(" ({why})"));
         let mut event = self.event(EventKind::Scrubbed);
         (event.node, event.count) = (Some(node), Some(*damaged));
         event.text = format!(
             "{damaged} of {all} chunks of the vault's generation {generation} were damaged: \
-             {repaired} made anew, {lost} cannot be had"
+             {repaired} made anew, {lost} cannot be had{why}"
         );
         self.log_event(event);
     }

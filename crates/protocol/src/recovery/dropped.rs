@@ -1,0 +1,26 @@
+//! Images that are needed no more: nothing that was known of them stays.
+
+use super::{Phase, Planner};
+
+impl Planner {
+    pub(super) fn dropped(&mut self, rank: u32, generation: u32) {
+        let r = &mut self.ranks[rank as usize];
+        r.kept.remove(&generation);
+        r.unborn.remove(&generation);
+        r.forget_guards(generation);
+        self.copying.retain(|c, _| (c.0, c.1) != (rank, generation));
+    }
+
+    /// Nothing of a rank that has ended is.
+    pub(super) fn release(&mut self, rank: u32) {
+        let r = &mut self.ranks[rank as usize];
+        if r.phase == Phase::Done {
+            r.phase = Phase::Released;
+            r.kept.clear();
+            r.unborn.clear();
+            r.guards.clear();
+            r.unsound.clear();
+            self.copying.retain(|c, _| c.0 != rank);
+        }
+    }
+}
