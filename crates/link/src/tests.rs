@@ -8,3 +8,4 @@ mod routed;
 mod strangers;
 mod tls;
 mod units;
+mod unreached;

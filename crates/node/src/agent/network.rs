@@ -12,7 +12,7 @@ use crate::pour::{self, Poured};
 use crate::store::{self, Identity, Members, TurnedAway};
 use crate::units;
 use crate::vault::Door;
-use eyrie_control::node::{Choice, Determinants, FromNode, Held, NotCopied, Peer};
+use eyrie_control::node::{Choice, Determinants, FromNode, Held, NotCopied, Peer, Unreached};
 use eyrie_control::{Meta, Transport};
 use eyrie_ledger::early::Wish;
 use eyrie_ledger::{acked, saved};
@@ -117,6 +117,7 @@ impl Agent {
         let way = way(&self.spec.transport, secret.encrypts(), network.here);
         let started = way.and_then(|way| {
             let (own, listener) = (member, TcpListener::bind((network.here, 0))?);
+        let unreached = tell_unreached(Arc::clone(&self.out), own.epoch);
             Links::start(Setup {
                 segment,
                 job,
@@ -130,6 +131,7 @@ impl Agent {
                 way,
             })
         });
+                unreached,
         let message = match started {
             Ok(links) => {
                 let (link, store) = (links.address(), network.store);
@@ -371,6 +373,18 @@ impl Agent {
 
 /// What the connections of a node at this address go over.
 fn way(wish: &Transport, encrypted: bool, here: IpAddr) -> io::Result<Way> {
+/// Tells the controller which others this node, in this incarnation, does not reach.
+fn tell_unreached(
+    out: Arc<dyn Fn(FromNode) + Send + Sync>,
+    epoch: u64,
+) -> Box<dyn Fn(eyrie_link::Unreached) + Send + Sync> {
+    Box::new(move |said| {
+        let eyrie_link::Unreached { member, address, lasts, why } = said;
+        let (to, for_ms) = ((member.node, member.epoch), lasts.map(|l| l.as_millis() as u64));
+        out(FromNode::Unreached(Unreached { epoch, to, address, for_ms, why }));
+    })
+}
+
     Ok(match wish {
         Transport::Tcp => Way::Tcp,
         // What goes over libfabric is not encrypted.

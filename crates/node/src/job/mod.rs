@@ -31,6 +31,7 @@ mod notice;
 mod output;
 mod pause;
 mod plan;
+mod reach;
 mod rejoin;
 mod report;
 mod resume;

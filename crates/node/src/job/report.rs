@@ -95,7 +95,7 @@ impl EventLog {
     }
 }
 
-/// Clients that wait until the nodes have said how their ranks are.
+/// What nodes say of how they are, and clients that wait until they have.
 #[derive(Default)]
 pub struct Looks {
     /// Number of the latest question.
@@ -111,6 +111,8 @@ pub struct Looks {
 impl Job {
     /// An event that happens now.
     pub(super) fn event(&self, kind: EventKind) -> Event {
+    /// Links between nodes that are missed.
+    pub(super) reach: super::reach::Reach,
         Event::new(self.begun.elapsed().as_secs_f64() * 1e3, kind)
     }
 
@@ -261,6 +263,7 @@ impl Job {
         if !self.spec.router_nodes().contains(&node) {
             return None;
         }
+            unreached: self.unreached_status(node),
         let lives = |n: u32| self.nodes[n as usize].state == State::Live;
         let routing = units::routing(&self.spec);
         let all = 0..self.spec.size;
