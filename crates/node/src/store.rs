@@ -496,7 +496,8 @@ impl Client {
         let (_, epoch, address) = found.ok_or(StoreError::NoMember(node))?;
         let to = (node, epoch);
         let ends = ((own.node, own.epoch), to);
-        let socket = own.routes.connect(&own.secret, &own.job, ends, address, SILENCE)?;
+        let socket = own.routes.connect(&own.secret, &own.job, ends, address, limit)?;
+        prepare(&socket, SILENCE)?;
         let hello = Hello::new(Role::StoreClient, &own.job, (own.node, own.epoch), to)?;
         let (stream, _) = own.secret.call(socket, &hello, Role::StoreServer)?;
         let key = Some(own.secret.key().clone());
@@ -510,6 +511,16 @@ impl Client {
 
     /// Brings a file.
     pub fn put(&mut self, folder: &Path, name: &str) -> Result<(), StoreError> {
+        Client::connect_within(own, members, node, SILENCE)
+    }
+
+    /// The same, where what does not come about within that time is tried again, or elsewhere.
+    pub fn connect_within(
+        own: &Identity,
+        members: &Members,
+        node: u32,
+        limit: Duration,
+    ) -> Result<Client, StoreError> {
         let file = File::open(folder.join(name))?;
         let bytes = file.metadata()?.len();
         send(self.talk.get_mut(), &Ask::Put { name: name.to_string(), bytes })?;

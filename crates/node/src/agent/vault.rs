@@ -1,7 +1,7 @@
 //! Images that the vault has, and that are to be restored here; what the controller orders of it.
 
 use super::Agent;
-use super::elsewhere::Elsewhere;
+use super::elsewhere::{CONNECT, Elsewhere};
 use crate::files;
 use crate::vault::{Remote, Work};
 use eyrie_control::VaultOrder;
@@ -78,7 +78,8 @@ impl Elsewhere {
         if nodes.len() - live.len() > tolerates {
             return Err(Unread::Gone);
         }
-        let remote = |node| (node, Remote::new(self.own.clone(), self.members.clone(), node));
+        let remote =
+            |node| (node, Remote::new(self.own.clone(), self.members.clone(), node, CONNECT));
         let disks: BTreeMap<u32, Remote> = live.into_iter().map(remote).collect();
         Ok(Vault::of((*of.commit).clone(), disks))
     }

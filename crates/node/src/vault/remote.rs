@@ -9,6 +9,7 @@ use eyrie_vault::disk::Looked;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
+use std::time::Duration;
 
 /// Bytes that are fetched at once: what stands behind what is read is read next.
 const WINDOW_BYTES: u64 = 512 << 10;
@@ -33,13 +34,17 @@ struct State {
     client: Option<Client>,
     /// It could not be reached, or its connection broke.
     lost: bool,
+    /// In which it is to be reached.
+    limit: Duration,
     windows: VecDeque<Window>,
 }
 
 impl Remote {
-    pub fn new(own: Identity, members: Members, node: u32) -> Remote {
+    pub fn new(own: Identity, members: Members, node: u32, limit: Duration) -> Remote {
         let (client, windows) = (None, VecDeque::new());
-        Remote { state: RefCell::new(State { own, members, node, client, lost: false, windows }) }
+        let lost = false;
+        let state = State { own, members, node, client, lost, limit, windows };
+        Remote { state: RefCell::new(state) }
     }
 
     /// Whether it could not be reached.
@@ -54,7 +59,7 @@ impl State {
             return Err(io::ErrorKind::NotConnected.into());
         }
         if self.client.is_none() {
-            let client = Client::connect(&self.own, &self.members, self.node);
+            let client = Client::connect_within(&self.own, &self.members, self.node, self.limit);
             self.client = client.inspect_err(|_| self.lost = true).ok();
         }
         let client = self.client.as_mut().ok_or(io::ErrorKind::NotConnected)?;
