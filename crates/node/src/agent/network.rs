@@ -8,6 +8,7 @@ use crate::futex;
 use crate::ha::Watch;
 use crate::invited::{Invited, Token};
 use crate::membership::Member;
+use crate::points;
 use crate::pour::{self, Poured};
 use crate::store::{self, Identity, Members, TurnedAway};
 use crate::units;
@@ -98,6 +99,7 @@ pub(crate) enum Sent {
 impl Agent {
     /// Makes the links anew, and tells the controller that this node is ready.
     pub fn join(&mut self) {
+        points::reach("join-2");
         let segment = Arc::clone(&self.segment);
         // A router records nothing, so nothing that leaves it waits.
         let log_replicas = match units::routing(&self.spec).is_router(self.segment.node()) {
@@ -115,9 +117,9 @@ impl Agent {
         // Datagrams are not encrypted, and would go past the routers.
         let early = if secret.encrypts() || routed { Wish::Never } else { Wish::from_env() };
         let way = way(&self.spec.transport, secret.encrypts(), network.here);
+        let unreached = tell_unreached(Arc::clone(&self.out), own.epoch);
         let started = way.and_then(|way| {
             let (own, listener) = (member, TcpListener::bind((network.here, 0))?);
-        let unreached = tell_unreached(Arc::clone(&self.out), own.epoch);
             Links::start(Setup {
                 segment,
                 job,
@@ -129,9 +131,9 @@ impl Agent {
                 neighbours,
                 early,
                 way,
+                unreached,
             })
         });
-                unreached,
         let message = match started {
             Ok(links) => {
                 let (link, store) = (links.address(), network.store);
@@ -371,8 +373,6 @@ impl Agent {
     }
 }
 
-/// What the connections of a node at this address go over.
-fn way(wish: &Transport, encrypted: bool, here: IpAddr) -> io::Result<Way> {
 /// Tells the controller which others this node, in this incarnation, does not reach.
 fn tell_unreached(
     out: Arc<dyn Fn(FromNode) + Send + Sync>,
@@ -385,6 +385,8 @@ fn tell_unreached(
     })
 }
 
+/// What the connections of a node at this address go over.
+fn way(wish: &Transport, encrypted: bool, here: IpAddr) -> io::Result<Way> {
     Ok(match wish {
         Transport::Tcp => Way::Tcp,
         // What goes over libfabric is not encrypted.
