@@ -31,7 +31,7 @@ mod verify;
 
 pub(crate) use death::check_image;
 pub(crate) use network::Network;
-pub(crate) use unfit::lacks;
+pub(crate) use unfit::{is_full, lacks};
 
 use crate::checkpoint::Report;
 use crate::cores::Set;
