@@ -242,6 +242,7 @@ fn nodes(job: &JobStatus) -> String {
         let grace = millis(job.grace_ms as f64);
         let _ = writeln!(text, "nodes that are told to end have {grace} for it");
     }
+    text.push_str(&unreached(job));
     let refused = |n: &NodeStatus| n.strangers + n.fenced + n.malformed + n.uninvited > 0;
     for n in job.nodes.iter().filter(|n| refused(n)) {
         let (strangers, fenced, malformed) = (n.strangers, n.fenced, n.malformed);
@@ -251,6 +252,16 @@ fn nodes(job: &JobStatus) -> String {
              {malformed} for malformed frames, {} images without a key",
             n.node, n.uninvited
         );
+    }
+    text
+}
+
+/// Which nodes do not reach each other.
+fn unreached(job: &JobStatus) -> String {
+    let mut text = String::new();
+    for (n, other) in job.nodes.iter().flat_map(|n| n.unreached.iter().map(move |o| (n.node, o))) {
+        let (time, to, why) = (millis(other.for_ms as f64), other.node, &other.why);
+        let _ = writeln!(text, "node {n} does not reach node {to}, for {time}: {why}");
     }
     text
 }

@@ -84,6 +84,11 @@ pub enum EventKind {
     Scrubbed,
     /// A rank that came back printed something else than before; what was printed stays.
     OutputDiffers,
+    /// A node does not reach another one, with which its ranks have to speak; `text` says which,
+    /// and why.
+    LinkLost,
+    /// It does again, or nobody wants it any more.
+    LinkBack,
 }
 
 impl EventKind {
@@ -127,6 +132,8 @@ impl EventKind {
             EventKind::SwappedOut => "swapped-out",
             EventKind::Scrubbed => "scrubbed",
             EventKind::OutputDiffers => "output-differs",
+            EventKind::LinkLost => "link-lost",
+            EventKind::LinkBack => "link-back",
         }
     }
 }

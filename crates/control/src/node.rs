@@ -634,11 +634,32 @@ pub enum FromNode {
     },
     /// What a pass found of an image here.
     Inspected(Report),
+    /// A connection from here to another node is wanted and does not come about, or does again.
+    Unreached(Unreached),
+}
+
+/// Another node that one does not reach.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unreached {
+    /// Its own epoch.
+    pub epoch: u64,
+    /// The other one, its epoch, and where it was called.
+    pub to: (u32, u64),
+    pub address: Option<SocketAddr>,
+    /// For how long it has been so; none: it is over.
+    pub for_ms: Option<u64>,
+    pub why: String,
 }
 
 impl FromNode {
     /// Whether it matters at the moment only: it may be lost with the connection.
     pub fn is_fleeting(&self) -> bool {
-        matches!(self, FromNode::Beat { .. } | FromNode::Looks { .. } | FromNode::Pressed { .. })
+        matches!(
+            self,
+            FromNode::Beat { .. }
+                | FromNode::Looks { .. }
+                | FromNode::Pressed { .. }
+                | FromNode::Unreached(_)
+        )
     }
 }

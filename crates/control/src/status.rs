@@ -228,6 +228,17 @@ pub struct NodeStatus {
     /// And images that moved without a key for that, or with one that was used before.
     #[serde(default)]
     pub uninvited: u64,
+    /// Other nodes that it does not reach, though its ranks have to speak with theirs.
+    #[serde(default)]
+    pub unreached: Vec<UnreachedStatus>,
+}
+
+/// Another node that one does not reach.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreachedStatus {
+    pub node: u32,
+    pub for_ms: u64,
+    pub why: String,
 }
 
 /// One rank.

@@ -2,16 +2,17 @@
 //! what comes on it are the receiver's answers.
 
 use std::io;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use eyrie_control::auth::{AuthError, Hello, Role};
 use eyrie_protocol::link::sender::Wrong;
 use eyrie_protocol::link::wire::{self, Backward, WireError};
 use eyrie_protocol::membership::Member;
+use eyrie_protocol::reach::TOLD_MS;
 use eyrie_tls::Stream;
 
 use crate::connection::Connection;
@@ -24,6 +25,53 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 const BACKOFF: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(640)];
 /// Bytes read at once.
 const READ_BYTES: usize = 64 * 1024;
+/// A link that is missed is told of again so often, or with the next attempt.
+const TELL_AGAIN: Duration = Duration::from_secs(1);
+
+/// A member to which a connection is wanted and does not come about, or does again.
+#[derive(Debug, Clone)]
+pub struct Unreached {
+    pub member: Member,
+    pub address: Option<SocketAddr>,
+    /// For how long it has been so; none: it is over.
+    pub lasts: Option<Duration>,
+    pub why: String,
+}
+
+/// Since when a wanted connection does not come about.
+#[derive(Default)]
+struct Missed {
+    since: Option<Instant>,
+    told: Option<Instant>,
+}
+
+impl Missed {
+    /// An attempt that began then has failed.
+    fn fails(&mut self, begun: Instant, shared: &Shared, member: Member, error: &AuthError) {
+        let lasts = self.since.get_or_insert(begun).elapsed();
+        let is_due = self.told.is_none_or(|told| told.elapsed() >= TELL_AGAIN);
+        if !is_due || lasts < Duration::from_millis(TOLD_MS) {
+            return;
+        }
+        if self.told.replace(Instant::now()).is_none() {
+            tracing::warn!("no link to {member}: {error}");
+        }
+        // What goes through gateways is missed while these are blocked, or follow each other.
+        if shared.routes.abroad(shared.own.node, member.node).is_none() {
+            let address = shared.outbound().peers.get(&member.node).map(|p| p.address);
+            let (lasts, why) = (Some(lasts), error.to_string());
+            (shared.unreached)(Unreached { member, address, lasts, why });
+        }
+    }
+
+    /// It stands, or is not wanted any more.
+    fn is_over(&mut self, shared: &Shared, member: Member) {
+        if std::mem::take(self).told.is_some() {
+            let (address, lasts, why) = (None, None, String::new());
+            (shared.unreached)(Unreached { member, address, lasts, why });
+        }
+    }
+}
 
 /// Whether a connection to a member is wanted.
 pub(crate) struct Dial {
@@ -79,31 +127,31 @@ impl Dial {
 
     /// The thread's work.
     pub fn run(&self, shared: &Arc<Shared>) {
-        let mut pause = BACKOFF[0];
-        let mut told = false;
+        let (mut pause, mut missed) = (BACKOFF[0], Missed::default());
         while !self.is_retired() && !shared.is_over() {
             self.await_wish();
             if self.is_retired() || shared.is_over() {
                 return;
             }
-            match self.open(shared) {
+            let begun = Instant::now();
+            let opened = self.open(shared);
+            let failed = opened.is_err();
+            match opened {
                 Ok((connection, number)) => {
-                    (pause, told) = (BACKOFF[0], false);
+                    pause = BACKOFF[0];
+                    missed.is_over(shared, self.member);
                     serve(shared, &connection);
                     shared.leave(number);
                 }
-                Err(error) => {
-                    // A node that is just starting or ending refuses; what lasts is told once.
-                    if pause == BACKOFF[1] && !told {
-                        tracing::warn!("no link to {}: {error}", self.member);
-                        told = true;
-                    }
-                }
+                // A node that is just starting or ending refuses; what lasts is told.
+                Err(error) => missed.fails(begun, shared, self.member, &error),
             }
             if shared.outbound().missing().contains(&self.member.node) {
                 self.pause(pause);
                 pause = BACKOFF[1].min(pause * 2);
                 self.want();
+            } else if failed {
+                missed.is_over(shared, self.member);
             }
         }
     }

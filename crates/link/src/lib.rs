@@ -20,6 +20,7 @@ mod waker;
 mod way;
 
 pub use connection::set_silence;
+pub use dial::Unreached;
 pub use eyrie_fabric::{Error as ProviderError, Provider};
 pub use links::{LinkStatus, Links, Refused, Setup};
 pub use way::Way;

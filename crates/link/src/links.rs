@@ -14,7 +14,7 @@ use eyrie_protocol::replicas::Replicas;
 use eyrie_tls::{Routes, Secret};
 
 use crate::connection::Connection;
-use crate::dial::Dial;
+use crate::dial::{Dial, Unreached};
 use crate::shared::{Shared, lock};
 use crate::way::Way;
 use crate::{sending, serve};
@@ -37,6 +37,9 @@ pub struct Setup {
     pub early: Wish,
     /// What the connections go over. Not with a secret that encrypts.
     pub way: Way,
+    /// Called, in a thread of the links, while a wanted connection does not come about, and when
+    /// that is over. It must not wait for anything.
+    pub unreached: Box<dyn Fn(Unreached) + Send + Sync>,
 }
 
 /// The link to one node, for `eyrie status`.
@@ -80,7 +83,8 @@ impl Links {
     /// # Errors
     /// When the system has no threads or descriptors left.
     pub fn start(setup: Setup) -> io::Result<Links> {
-        let Setup { segment, job, own, secret, routes, listener, early, way, .. } = setup;
+        let Setup { segment, job, own, secret, routes, listener, early, way, unreached, .. } =
+            setup;
         if secret.encrypts() && !matches!(way, Way::Tcp) {
             return Err(io::Error::other("what goes over libfabric is not encrypted"));
         }
@@ -89,7 +93,8 @@ impl Links {
         segment.header().linked.store(1, SeqCst);
         early.store(&segment);
         let closer = OwnedFd::from(listener.try_clone()?);
-        let shared = Arc::new(Shared::new(segment, job, own, (secret, routes, way), replicas)?);
+        let shared =
+            Arc::new(Shared::new(segment, job, own, (secret, routes, way), replicas, unreached)?);
         let links = Links { shared: Arc::clone(&shared), address, listener: closer };
         shared.spawn("eyrie-link-wake", |s| s.waker.run(&s.segment))?;
         shared.spawn("eyrie-link-accept", move |s| serve::accept(s, &listener))?;

@@ -15,7 +15,7 @@ use eyrie_protocol::membership::{Member, Neighbours, Refusal, Roster};
 use eyrie_protocol::replicas::Replicas;
 use eyrie_tls::{Routes, Secret};
 
-use crate::dial::Dial;
+use crate::dial::{Dial, Unreached};
 use crate::inbound::Inbound;
 use crate::outbound::Outbound;
 use crate::waker::Waker;
@@ -42,6 +42,8 @@ pub(crate) struct Shared {
     pub way: Way,
     /// Connections over libfabric so far.
     pub piped: AtomicU64,
+    /// Hears of links that are missed.
+    pub unreached: Box<dyn Fn(Unreached) + Send + Sync>,
     outbound: Mutex<Outbound>,
     inbound: Mutex<Inbound>,
     replicas: Mutex<Replicas>,
@@ -69,6 +71,7 @@ impl Shared {
         own: Member,
         (secret, routes, way): (Secret, Routes, Way),
         replicas: (usize, Neighbours),
+        unreached: Box<dyn Fn(Unreached) + Send + Sync>,
     ) -> std::io::Result<Shared> {
         Ok(Shared {
             outbound: Mutex::new(Outbound::new(Arc::clone(&segment), own, replicas)),
@@ -81,6 +84,7 @@ impl Shared {
             routes,
             way,
             piped: AtomicU64::new(0),
+            unreached,
             members: Mutex::default(),
             dials: Mutex::new(BTreeMap::new()),
             waker: Waker::new()?,

@@ -3,9 +3,9 @@
 //! Whatever fails here fails the test that uses it.
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
 
 use eyrie_control::auth::Key;
 use eyrie_ledger::early::Wish;
@@ -14,7 +14,9 @@ use eyrie_protocol::membership::{Member, Neighbours};
 use eyrie_protocol::replicas::{Words, longest};
 use eyrie_tls::{Routes, Secret};
 
+use crate::dial::Unreached;
 use crate::links::{Links, Setup};
+use crate::shared::lock;
 use crate::way::Way;
 
 /// One node.
@@ -47,7 +49,12 @@ pub struct Cluster {
     ft: u32,
     log_replicas: usize,
     epochs: u64,
+    /// What nodes say of links that they miss.
+    pub unreached: Arc<Mutex<Vec<Said>>>,
 }
+
+/// A node, and whom it does not reach.
+pub type Said = (u32, Unreached);
 
 /// Name of the job.
 pub const JOB: &str = "test";
@@ -117,6 +124,7 @@ impl Cluster {
             ft,
             log_replicas,
             epochs,
+            unreached: Arc::default(),
         };
         for node in 0..nodes {
             let made = cluster.make(node);
@@ -139,6 +147,7 @@ impl Cluster {
         let segment = Arc::new(segment);
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("listener");
         let routes = Routes::default();
+        let told = Arc::clone(&self.unreached);
         let links = Links::start(Setup {
             segment: Arc::clone(&segment),
             job: JOB.into(),
@@ -150,6 +159,7 @@ impl Cluster {
             neighbours: Neighbours::default(),
             early: self.early,
             way: self.way.clone(),
+            unreached: Box::new(move |said| lock(&told).push((node, said))),
         });
         Node { segment, links: links.expect("links"), member, routes }
     }

@@ -9,3 +9,4 @@ mod routed;
 mod strangers;
 mod tls;
 mod units;
+mod unreached;

@@ -10,6 +10,7 @@ use crate::at_rest;
 use crate::depot::Redirects;
 use crate::guest::{self, Guest};
 use crate::ha::{CutOff, Vouch};
+use crate::home;
 use crate::job::{DaemonBooks, Head, Msg};
 use crate::membership::Member;
 use crate::netns::{self, Bridge};
@@ -51,6 +52,7 @@ pub const FIRST_REIGN: u64 = 1;
 const DEATH_LIMIT_MS: libc::c_int = 10_000;
 
 /// One node daemon.
+#[derive(Clone)]
 pub struct Daemon {
     pub pid: libc::pid_t,
     pub pidfd: Arc<OwnedFd>,
@@ -581,6 +583,14 @@ impl Daemon {
             let fd = self.pidfd.as_raw_fd();
             libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, none, 0);
         }
+    }
+
+    /// Ends one on this machine on which nothing runs, with its storage.
+    pub fn put_down(&self) {
+        let (Site::Here(folder) | Site::Adopted { folder, .. }) = &self.site else { return };
+        self.kill();
+        guest::poll_end(&self.pidfd, guest::LAST_MOMENT);
+        let _ = home::remove_folder(folder);
     }
 
     /// Ends it, and clears away its processes and its storage, in a thread. `others` are daemons

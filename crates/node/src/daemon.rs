@@ -9,6 +9,7 @@ use crate::at_rest::{self, AtRestError};
 use crate::ha::{HaError, Place, Watch};
 use crate::home;
 use crate::line::{self, Caller};
+use crate::points;
 use crate::post::Post;
 use crate::reap;
 use crate::spawn::Prefix;
@@ -138,6 +139,7 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
         watch: watch.map(|place| Arc::new(Watch::new(place))),
         through: gateway.map(|_| routes.clone()),
     };
+    points::reach("join-1");
     let called = caller.call()?;
     let here = called.stream.socket().local_addr().map_err(os("controller"))?.ip();
     let own = Identity { job: job.clone(), node, epoch, secret, routes };

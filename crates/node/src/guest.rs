@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 /// So much of what a remote shell said last is looked at.
 const LAST_BYTES: u64 = 4096;
 /// Longest wait for the end of a shell that is not wanted any more.
-const LAST_MOMENT: Duration = Duration::from_secs(1);
+pub const LAST_MOMENT: Duration = Duration::from_secs(1);
 /// Longest wait for a node that has said its last words.
 const FAREWELL: Duration = Duration::from_secs(10);
 /// Exit codes from here on are not those of `eyrie __host`.

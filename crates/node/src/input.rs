@@ -1,18 +1,26 @@
 //! Standard input of rank 0, kept so that it can be fed again.
 //!
 //! Kept true: what was read from the console is in the file at its position before any of it is
-//! passed on; no more is on the way to the process than a window.
+//! passed on; no more is on the way to the process than a window. What a full disk does not take
+//! waits in memory, and the console sends no more until it did.
 
+use crate::agent::is_full;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Bytes the console may be ahead of the program.
 pub const WINDOW_BYTES: u64 = 256 * 1024;
 /// Most bytes passed on at a time.
 const PIECE_BYTES: u64 = 64 * 1024;
+/// Most bytes that wait for room: what the console was given leave for, and more only of a job that
+/// is being saved, which takes in all there is.
+const MOST_LATE_BYTES: usize = 16 << 20;
+/// How often it is looked whether there is room again.
+pub const LATE: Duration = Duration::from_millis(500);
 
 /// What is to be passed on next.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,13 +56,24 @@ pub struct Input {
     greedy: bool,
     /// Number of the start of the present process, as long as there is something to tell it.
     reader: Option<u64>,
+    late: Late,
+}
+
+/// What there is no room for.
+#[derive(Default)]
+struct Late {
+    bytes: Vec<u8>,
+    /// When it was tried last.
+    tried: Option<Instant>,
+    /// And that is all.
+    over: bool,
 }
 
 impl Input {
     pub fn create(path: &Path) -> io::Result<Input> {
         let file =
             OpenOptions::new().create_new(true).read(true).write(true).mode(0o600).open(path)?;
-        Ok(Input { file, written: 0, fed: 0, sent: 0, over: false, greedy: false, reader: None })
+        Ok(Input::of(file, 0, false))
     }
 
     /// Goes on with a job's input, of which `written` bytes are known, and with `over` all.
@@ -63,7 +82,12 @@ impl Input {
         if file.metadata()?.len() < written {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Ok(Input { file, written, fed: 0, sent: 0, over, greedy: false, reader: None })
+        Ok(Input::of(file, written, over))
+    }
+
+    fn of(file: File, written: u64, over: bool) -> Input {
+        let late = Late::default();
+        Input { file, written, fed: 0, sent: 0, over, greedy: false, reader: None, late }
     }
 
     /// Where everybody stands.
@@ -93,16 +117,59 @@ impl Input {
         self.greedy = true;
     }
 
-    /// Takes bytes from the console.
-    pub fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Takes bytes from the console. Returns why they wait for room, if they do.
+    pub fn push(&mut self, bytes: &[u8]) -> io::Result<Option<io::Error>> {
+        let full = match self.is_late() {
+            true => io::ErrorKind::StorageFull.into(),
+            false => match self.write(bytes) {
+                Ok(()) => return Ok(None),
+                Err(error) if is_full(&error) => error,
+                Err(error) => return Err(error),
+            },
+        };
+        if self.late.bytes.len() + bytes.len() > MOST_LATE_BYTES {
+            return Err(full);
+        }
+        self.late.bytes.extend_from_slice(bytes);
+        self.late.tried.get_or_insert_with(Instant::now);
+        Ok(Some(full))
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, self.written)?;
         self.written += bytes.len() as u64;
         Ok(())
     }
 
+    /// Whether something waits for room.
+    pub fn is_late(&self) -> bool {
+        !self.late.bytes.is_empty()
+    }
+
+    /// Tries again, if it is time. Returns what has waited, if there was room.
+    pub fn catch_up(&mut self) -> io::Result<Option<Vec<u8>>> {
+        if self.late.tried.is_none_or(|at| at.elapsed() < LATE) {
+            return Ok(None);
+        }
+        let late = std::mem::take(&mut self.late);
+        match self.write(&late.bytes) {
+            Ok(()) => {
+                self.over |= late.over;
+                Ok(Some(late.bytes))
+            }
+            Err(error) => {
+                self.late = Late { tried: Some(Instant::now()), ..late };
+                if is_full(&error) { Ok(None) } else { Err(error) }
+            }
+        }
+    }
+
     /// The console's input is over.
     pub fn end(&mut self) {
-        self.over = true;
+        match self.is_late() {
+            true => self.late.over = true,
+            false => self.over = true,
+        }
     }
 
     /// Furthest the console may go.
@@ -204,6 +271,29 @@ mod tests {
         let mut input = Input::reopen(&path, known).unwrap();
         input.attach(1, 4);
         assert_eq!(input.next(), Next::Bytes(b"two three".to_vec()));
+        assert_eq!(input.next(), Next::Over);
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_waits_and_comes_in_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut input = Input::create(&dir.path().join("stdin")).unwrap();
+        assert!(input.push(b"one ").unwrap().is_none());
+        let file = std::mem::replace(&mut input.file, File::create("/dev/full").unwrap());
+        assert!(input.push(b"two ").unwrap().is_some_and(|why| is_full(&why)));
+        assert!(input.push(b"three").unwrap().is_some() && input.is_late());
+        input.end();
+        assert_eq!(input.known(), (4, false));
+        std::thread::sleep(LATE);
+        assert_eq!(input.catch_up().unwrap(), None);
+        input.file = file;
+        // Not before it is time.
+        assert_eq!(input.catch_up().unwrap(), None);
+        std::thread::sleep(LATE);
+        assert_eq!(input.catch_up().unwrap(), Some(b"two three".to_vec()));
+        assert_eq!((input.known(), input.is_late()), ((13, true), false));
+        input.attach(1, 0);
+        assert_eq!(input.next(), Next::Bytes(b"one two three".to_vec()));
         assert_eq!(input.next(), Next::Over);
     }
 

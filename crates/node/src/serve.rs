@@ -5,7 +5,7 @@
 
 use crate::agent::{self, Agent};
 use crate::at_rest;
-use crate::crew::Crew;
+use crate::crew::{Crew, Daemon};
 use crate::guest;
 use crate::ha::{HaError, Lead, Vouch};
 use crate::home;
@@ -143,12 +143,13 @@ async fn serve(options: Options) -> Result<i32, ServeError> {
 /// object store.
 async fn see_off(job: &Shared, told: &mut mpsc::UnboundedReceiver<Msg>) {
     let guests = job.borrow().guests();
-    let daemons = job.borrow().daemons_to_await();
+    let (daemons, stragglers) = (job.borrow().daemons_to_await(), job.borrow().stragglers());
     let gateways = job.borrow_mut().take_gateways();
     let depot = job.borrow_mut().take_depot();
     let given_up = depot.given_up();
     let farewell = move || {
         gateways.into_iter().for_each(|gateway| gateway.dismiss());
+        stragglers.iter().for_each(Daemon::put_down);
         guest::farewell(&guests);
         guest::await_ends(&daemons);
         depot.close()

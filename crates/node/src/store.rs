@@ -190,8 +190,14 @@ fn content(message: &Message) -> &[u8] {
     message.block.as_ref().map_or(&[], |(_, bytes)| bytes)
 }
 
-/// Takes `bytes` from `from` into the file `name`.
-fn take(from: &mut impl Read, folder: &Path, name: &str, bytes: u64) -> Result<(), StoreError> {
+/// Takes `bytes` from `from` into the file `name`, if they are admitted when all are there.
+fn take(
+    from: &mut impl Read,
+    folder: &Path,
+    name: &str,
+    bytes: u64,
+    admit: impl FnOnce() -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
     // The same file may be on its way twice.
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -201,11 +207,13 @@ fn take(from: &mut impl Read, folder: &Path, name: &str, bytes: u64) -> Result<(
         .and_then(
             |got| if got == bytes { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) },
         )
-        .and_then(|()| std::fs::rename(&unborn, folder.join(name)));
+        .map_err(StoreError::Io)
+        .and_then(|()| admit())
+        .and_then(|()| Ok(std::fs::rename(&unborn, folder.join(name))?));
     if result.is_err() {
         let _ = std::fs::remove_file(&unborn);
     }
-    Ok(result?)
+    result
 }
 
 /// What a store has besides its folder.
@@ -268,12 +276,8 @@ fn converse(
     if other.node == HERALD {
         return hear_gateway(stream, own, other.epoch);
     }
-    {
-        let members = members.lock().unwrap_or_else(PoisonError::into_inner);
-        if !members.iter().any(|(node, epoch, _)| (*node, *epoch) == (other.node, other.epoch)) {
-            return Err(StoreError::NoMember(other.node));
-        }
-    }
+    let caller = (other.node, other.epoch);
+    admit(members, caller)?;
     let Doors { vault, invited, elsewhere, ignored } = doors;
     let mut talk = Talk::with_capacity(AHEAD_BYTES, stream);
     let mut vault = vault.map(|door| Visit { door, from: other.node, generation: None });
@@ -288,10 +292,12 @@ fn converse(
                 return Err(error);
             }
         };
+        // It may have been fenced since its last word.
+        admit(members, caller).inspect_err(|_| vault.iter().for_each(Visit::broke))?;
         match ask {
             Ask::Put { name, bytes } => {
                 of_image(talk.get_mut(), &name)?;
-                put(&mut talk, folder, &name, bytes)?;
+                put(&mut talk, folder, &name, bytes, || admit(members, caller))?;
             }
             Ask::Get { name, here } => {
                 of_image(talk.get_mut(), &name)?;
@@ -317,6 +323,15 @@ fn converse(
             }
             ask => of_vault(&mut talk, vault.as_mut().ok_or(StoreError::Protocol)?, ask)?,
         }
+    }
+}
+
+/// An error unless the caller is a member in this very incarnation.
+fn admit(members: &Members, caller: (u32, u64)) -> Result<(), StoreError> {
+    let members = members.lock().unwrap_or_else(PoisonError::into_inner);
+    match members.iter().any(|(node, epoch, _)| (*node, *epoch) == caller) {
+        true => Ok(()),
+        false => Err(StoreError::NoMember(caller.0)),
     }
 }
 
@@ -419,7 +434,13 @@ fn of_vault(talk: &mut Talk, visit: &mut Visit, ask: Ask) -> Result<(), StoreErr
     }
 }
 
-fn put(talk: &mut Talk, folder: &Path, name: &str, bytes: u64) -> Result<(), StoreError> {
+fn put(
+    talk: &mut Talk,
+    folder: &Path,
+    name: &str,
+    bytes: u64,
+    admit: impl FnOnce() -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
     if folder.join(name).exists() {
         return send(talk.get_mut(), &Answer::Done);
     }
@@ -427,7 +448,7 @@ fn put(talk: &mut Talk, folder: &Path, name: &str, bytes: u64) -> Result<(), Sto
         return Err(StoreError::Protocol);
     }
     send(talk.get_mut(), &Answer::Go(bytes))?;
-    match take(talk, folder, name, bytes) {
+    match take(talk, folder, name, bytes, admit) {
         Ok(()) => send(talk.get_mut(), &Answer::Done),
         Err(error) => {
             let _ = send(talk.get_mut(), &Answer::Failed(error.to_string()));
@@ -491,6 +512,16 @@ pub struct Client {
 
 impl Client {
     pub fn connect(own: &Identity, members: &Members, node: u32) -> Result<Client, StoreError> {
+        Client::connect_within(own, members, node, SILENCE)
+    }
+
+    /// The same, where what does not come about within that time is tried again, or elsewhere.
+    pub fn connect_within(
+        own: &Identity,
+        members: &Members,
+        node: u32,
+        limit: Duration,
+    ) -> Result<Client, StoreError> {
         let found = {
             let members = members.lock().unwrap_or_else(PoisonError::into_inner);
             members.iter().find(|(n, ..)| *n == node).copied()
@@ -498,7 +529,8 @@ impl Client {
         let (_, epoch, address) = found.ok_or(StoreError::NoMember(node))?;
         let to = (node, epoch);
         let ends = ((own.node, own.epoch), to);
-        let socket = own.routes.connect(&own.secret, &own.job, ends, address, SILENCE)?;
+        let socket = own.routes.connect(&own.secret, &own.job, ends, address, limit)?;
+        prepare(&socket, SILENCE)?;
         let hello = Hello::new(Role::StoreClient, &own.job, (own.node, own.epoch), to)?;
         let (stream, _) = own.secret.call(socket, &hello, Role::StoreServer)?;
         let key = Some(own.secret.key().clone());
@@ -638,7 +670,7 @@ impl Client {
         self.wait(SILENCE)?;
         match answer {
             Answer::Go(bytes) if bytes <= MAX_FILE_BYTES => {
-                take(&mut self.talk, folder, name, bytes)
+                take(&mut self.talk, folder, name, bytes, || Ok(()))
             }
             Answer::Failed(text) => Err(StoreError::Refused(text)),
             Answer::Later(text) => Err(StoreError::Later(text)),
@@ -661,144 +693,5 @@ impl Client {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use eyrie_control::auth::Key;
-
-    pub(crate) fn node(
-        members: &Members,
-        node: u32,
-        secret: &Secret,
-    ) -> (tempfile::TempDir, Identity) {
-        let (dir, own, ..) = node_with(members, node, secret);
-        (dir, own)
-    }
-
-    pub(crate) type Started = (tempfile::TempDir, Identity, Arc<Invited>, Arc<TurnedAway>);
-
-    pub(crate) fn node_with(members: &Members, node: u32, secret: &Secret) -> Started {
-        let dir = tempfile::tempdir().unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (job, secret, routes) = ("jobs".into(), secret.clone(), Routes::default());
-        let own = Identity { job, node, epoch: 7, secret, routes };
-        members.lock().unwrap().push((node, 7, listener.local_addr().unwrap()));
-        let (doors, count) = (Doors::default(), Arc::new(TurnedAway::default()));
-        let invited = Arc::clone(&doors.invited);
-        let (folder, members) = (dir.path().into(), Arc::clone(members));
-        serve(listener, own.clone(), folder, members, Arc::clone(&count), doors).unwrap();
-        (dir, own, invited, count)
-    }
-
-    #[test]
-    fn images_go_to_another_node_and_come_back() {
-        [false, true].into_iter().for_each(images_go);
-    }
-
-    pub(crate) fn secret(encrypted: bool) -> Secret {
-        Secret::new(Key::new().unwrap(), encrypted).unwrap()
-    }
-
-    fn images_go(encrypted: bool) {
-        let (members, secret) = (Members::default(), secret(encrypted));
-        let (here, own) = node(&members, 0, &secret);
-        let (there, _) = node(&members, 1, &secret);
-        let bytes: Vec<u8> = (0..300_000u32).map(|n| n as u8).collect();
-        std::fs::write(here.path().join("rank-3.gen-2"), &bytes).unwrap();
-        let mut client = Client::connect(&own, &members, 1).unwrap();
-        client.put(here.path(), "rank-3.gen-2").unwrap();
-        client.put(here.path(), "rank-3.gen-2").unwrap();
-        assert_eq!(std::fs::read(there.path().join("rank-3.gen-2")).unwrap(), bytes);
-        std::fs::write(there.path().join("rank-3.gen-2.log"), b"log").unwrap();
-        client.get(here.path(), "rank-3.gen-2.log").unwrap();
-        assert_eq!(std::fs::read(here.path().join("rank-3.gen-2.log")).unwrap(), b"log");
-        let missing = client.get(here.path(), "rank-3.gen-9").unwrap_err();
-        assert!(matches!(missing, StoreError::Refused(_)));
-        assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 2);
-    }
-
-    #[test]
-    fn an_image_comes_while_it_is_written_or_not_at_all() {
-        [false, true].into_iter().for_each(image_comes);
-    }
-
-    fn image_comes(encrypted: bool) {
-        use eyrie_image::Tap;
-        let (members, secret) = (Members::default(), secret(encrypted));
-        let (_here, own) = node(&members, 0, &secret);
-        let (there, _, invited, count) = node_with(&members, 1, &secret);
-        let name = "rank-1.gen-4";
-        let invite = |name: &str| {
-            let key = Key::new().unwrap().0;
-            let named = files::parse(name).unwrap();
-            invited.invite(named.rank, named.generation, key);
-            key
-        };
-        let begin = || {
-            let client = Client::connect(&own, &members, 1).unwrap();
-            pour::Pour::begin(client, name, invite(name), Arc::default())
-        };
-        let bytes = pour::tests::image_of_a_process();
-        let middle = bytes.len() / 2;
-        // One that breaks off.
-        begin().unwrap().unwrap().put(&bytes[..100], 4096);
-        let mut pour = begin().unwrap().unwrap();
-        pour.put(&bytes[middle..], middle as u64);
-        pour.put(&bytes[4096..middle], 4096);
-        assert!(!there.path().join(name).exists());
-        pour.finish(&bytes[..4096]);
-        assert!(std::fs::read(there.path().join(name)).unwrap() == bytes);
-        assert!(begin().unwrap().is_none(), "it is there");
-        // One with a hole is as long as was said, one with too little is not.
-        let pour = |name: &str, key| Client::connect(&own, &members, 1).unwrap().pour(name, key);
-        let mut stream = pour("rank-1.gen-5", invite("rank-1.gen-5")).unwrap().unwrap();
-        stream.write_all(&[&7u64.to_le_bytes()[..], &0u32.to_le_bytes()[..]].concat()).unwrap();
-        assert!(receive::<Answer>(&mut stream).is_err());
-        let mut stream = pour("rank-1.gen-5", invite("rank-1.gen-5")).unwrap().unwrap();
-        stream.write_all(&[&u64::MAX.to_le_bytes()[..], &9u32.to_le_bytes()[..]].concat()).unwrap();
-        assert!(receive::<Answer>(&mut stream).is_err());
-        let left = |name: &str| {
-            std::fs::read_dir(there.path())
-                .unwrap()
-                .flatten()
-                .any(|e| e.file_name().to_string_lossy().contains(name))
-        };
-        assert!(!left("gen-5"), "nothing is left of what did not come");
-        // One that the other node cannot keep: that says nothing of its process.
-        let (client, poured) =
-            (Client::connect(&own, &members, 1).unwrap(), pour::Poured::default());
-        let key = invite("rank-1.gen-7");
-        let mut kept = pour::Pour::begin(client, "rank-1.gen-7", key, Arc::clone(&poured));
-        std::fs::create_dir(there.path().join("rank-1.gen-7")).unwrap();
-        let kept = kept.as_mut().unwrap().as_mut().unwrap();
-        kept.put(&bytes[4096..], 4096);
-        kept.finish(&bytes[..4096]);
-        let outcome = poured.lock().unwrap();
-        assert!(outcome.unfit.is_none() && outcome.client.is_none());
-        // Keys of others, and those that were used.
-        let key = invite("rank-1.gen-6");
-        assert!(matches!(pour("rank-1.gen-6", [0; 32]), Err(StoreError::Refused(_))));
-        assert!(pour("rank-1.gen-6", key).unwrap().is_some());
-        assert!(matches!(pour("rank-1.gen-6", key), Err(StoreError::Refused(_))));
-        let end = std::time::Instant::now() + Duration::from_secs(20);
-        while count.now().uninvited < 2 && std::time::Instant::now() < end {
-            std::thread::yield_now();
-        }
-        assert_eq!(count.now().uninvited, 2);
-    }
-
-    #[test]
-    fn strangers_and_strange_names_are_refused() {
-        let (members, known) = (Members::default(), secret(false));
-        let (here, own) = node(&members, 0, &known);
-        let (_there, _) = node(&members, 1, &known);
-        let stranger = Identity { secret: secret(false), ..own.clone() };
-        assert!(Client::connect(&stranger, &members, 1).is_err());
-        let fenced = Identity { epoch: 6, ..own.clone() };
-        let mut client = Client::connect(&fenced, &members, 1).unwrap();
-        assert!(client.get(here.path(), "rank-0.gen-1").is_err());
-        for name in ["../rank-0.gen-1", "rank-0", "rank-0.gen-1.1.log", "rank-0.gen-1/../y"] {
-            let mut client = Client::connect(&own, &members, 1).unwrap();
-            assert!(client.get(here.path(), name).is_err(), "{name}");
-        }
-    }
-}
+#[path = "store_tests.rs"]
+pub(crate) mod tests;

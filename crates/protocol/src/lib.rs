@@ -17,6 +17,7 @@ pub mod muster;
 pub mod patience;
 pub mod pause;
 pub mod placement;
+pub mod reach;
 pub mod recovery;
 pub mod reign;
 pub mod rejoin;

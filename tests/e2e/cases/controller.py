@@ -1,5 +1,6 @@
 """Jobs over nodes whose controller dies: another one goes on by its journal, and so does the job."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -228,3 +229,60 @@ def test_a_damaged_journal_is_refused():
         code, _, err = job.eyrie("resume", "last", check=False)
         assert code == 1 and "journal: it does not begin with the state" in err, err
         all_end(job, record)
+
+
+# A file system that is soon full.
+SMALL = [
+    "unshare",
+    "-rm",
+    "sh",
+    "-c",
+    'mount -t tmpfs -o size=48m none "$EYRIE_HOME" && exec "$@"',
+    "sh",
+]
+
+
+def test_the_disk_of_the_controller_is_full_for_a_while():
+    """Standard input waits, the journal is given up, events are not written, each with a line; when there
+    is room again the job takes its input, and outlives its controller."""
+    code = "import sys\nfor line in sys.stdin: print(len(line), flush=True)\nprint('end')"
+    how = dict(ranks=1, options=["--nodes", "2"], stdin="open", ckpt_every=3600, wrap=SMALL)
+    with Job(["python3", "-c", code], **how) as job:
+
+        def send(text):
+            job.process.stdin.write(text)
+            job.process.stdin.flush()
+
+        send(b"first\n")
+        job.until(lambda: job.stdout() == "6\n", "the first line")
+        filler = os.path.join(job.job_home, "filler")
+        with contextlib.suppress(OSError), open(filler, "wb", buffering=0) as file:
+            while True:
+                file.write(b"x" * 4096)
+        says = lambda text: job.until(lambda: text in job.stderr(), text)
+        send(b"y" * 100_000 + b"\n")
+        says("standard input cannot be kept")
+
+        def said_of_files():
+            # What was begun of a page of each file has room.
+            job.eyrie("checkpoint", "last", check=False)
+            texts = ("journal cannot be written", "events are not written")
+            return all(text in job.stderr() for text in texts)
+
+        job.until(said_of_files, "lines about journal and events")
+        assert job.stdout() == "6\n" and job.running(), job.report()
+        os.remove(filler)
+        says("standard input is kept, and read, again")
+        job.until(lambda: job.stdout() == "6\n100001\n", "the long line")
+        says("journal is written again")
+        os.kill(job.status()["daemon_pid"], signal.SIGKILL)
+        says("another one goes on")
+        send(b"last\n")
+        job.until(lambda: job.stdout().endswith("\n5\n"), "the last line")
+        # The next controller has written their file anew, without the line that was torn.
+        job._events, job._events_at = [], 0
+        job.process.stdin.close()
+        assert job.wait() == 0, job.report()
+        assert job.stdout() == "6\n100001\n5\nend\n", job.report()
+        for text in ("cannot be kept", "cannot be written", "events are not written"):
+            assert job.stderr().count(text) == 1, job.stderr()

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.request
@@ -20,18 +21,19 @@ from restart import SAVED, restart
 
 
 class Etcd:
-    """One etcd of our own, which may be stopped and started again."""
+    """One etcd of our own, which may be stopped and started again; in a network of its own, if `enter`
+    says how that is entered."""
 
-    def __init__(self):
+    def __init__(self, address="127.0.0.1", enter=()):
         self.binary = shutil.which("etcd")
         if not self.binary:
             raise NotRun("there is no etcd here (Debian: etcd-server)")
         self.folder = tempfile.mkdtemp(prefix="eyrie-test-")
         self.port, peers = free_ports(2)
-        self.url = f"etcd://127.0.0.1:{self.port}/test/eyrie"
-        here, peers = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{peers}"
-        self.http = here
-        self.command = [self.binary, "--name", "one", "--data-dir", f"{self.folder}/data"]
+        self.url = f"etcd://{address}:{self.port}/test/eyrie"
+        here, peers = f"http://{address}:{self.port}", f"http://127.0.0.1:{peers}"
+        self.http, self.enter = here, [*enter]
+        self.command = [*enter, self.binary, "--name", "one", "--data-dir", f"{self.folder}/data"]
         self.command += ["--listen-client-urls", here, "--advertise-client-urls", here]
         self.command += ["--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers]
         self.command += ["--initial-cluster", f"one={peers}", "--log-level", "error"]
@@ -41,9 +43,11 @@ class Etcd:
         with open(f"{self.folder}/log", "ab") as log:
             self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
 
+        ask = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=5).read())"
+
         def healthy():
-            with contextlib.suppress(OSError):
-                return b"true" in urllib.request.urlopen(f"{self.http}/health", timeout=5).read()
+            call = [*self.enter, sys.executable, "-c", ask, f"{self.http}/health"]
+            return b"true" in subprocess.run(call, capture_output=True).stdout
 
         soon(healthy, "etcd")
 
@@ -69,13 +73,13 @@ class Etcd:
 class Standby(Job):
     """`eyrie standby` for a job, on another machine as it were."""
 
-    def __init__(self, job, etcd, name, stdin=None):
+    def __init__(self, job, etcd, name, stdin=None, address="127.0.0.1", enter=()):
         self.first = job
         self.home = self.job_home = tempfile.mkdtemp(prefix="eyrie-test-")
         self.env = {**job.env, "EYRIE_HOME": self.home}
         self.out_path = os.path.join(self.home, "test.out")
         self.err_path = os.path.join(self.home, "test.err")
-        self.arguments = [EYRIE, "standby", f"{etcd.url}/{name}", "--address", "127.0.0.1"]
+        self.arguments = [*enter, EYRIE, "standby", f"{etcd.url}/{name}", "--address", address]
         self.pids, self._events, self._events_file, self._events_at = Pids(), [], None, 0
         with open(self.out_path, "wb") as out, open(self.err_path, "wb") as err:
             self.process = subprocess.Popen(

@@ -73,8 +73,10 @@ class Nodes(Job):
 class Points:
     """Of a job over nodes whose controller waits at the points that are armed."""
 
-    def __init__(self, *arguments, env=None, **more):
+    def __init__(self, *arguments, env=None, armed=(), **more):
         self.points = tempfile.mkdtemp(prefix="eyrie-test-")
+        for point in armed:
+            self.arm(point)
         env = {"EYRIE_POINTS": self.points, **(env or {})}
         super().__init__(*arguments, env=env, **more)
 
@@ -401,3 +403,33 @@ def test_only_jobs_over_nodes_grow():
         code, _, err = job.eyrie("grow", "last", check=False)
         assert code == 1 and "--nodes" in err, err
         job.ends_as("heat")
+
+
+def is_given_up(job):
+    """Ctrl-C ends it, and leaves nothing."""
+    job.interrupt()
+    assert job.wait() == 130, job.report()
+    gone(job)
+
+
+def test_a_node_that_has_not_called_yet_is_ended_with_the_job():
+    """Nobody listens to its call any more, and who runs the job waits for its end."""
+    with Pointed("farm", 2, armed=["join-1"]) as job:
+        daemon = job.held_at("join-1")
+        job.until(lambda: job.count("node-joined") == 1, "the other node")
+        is_given_up(job)
+        assert not alive(daemon), daemon
+
+
+def test_a_node_that_calls_after_the_others_were_told_to_end_is_told():
+    """The job waits for one that is just joining; meanwhile another one calls, and is ready first."""
+    with Pointed("farm", 2, armed=["join-1", "join-2"]) as job:
+        job.held_at("join-1")
+        job.held_at("join-2")
+        job.interrupt()
+        job.until(lambda: job.events() and job.count("ended"), "the end of the job")
+        job.let_go("join-1")
+        job.wait_event("node-joined")
+        job.let_go("join-2")
+        assert job.wait() == 130, job.report()
+        gone(job)

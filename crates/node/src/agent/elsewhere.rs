@@ -18,14 +18,48 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Between attempts to reach a member.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Attempts to reach a member, before what it has cannot be had here ...
-const ATTEMPTS: u32 = 50;
-/// ... and of these, while there is no room here, or it does not come out of an object store.
+/// In which its kernel is to answer.
+pub(super) const CONNECT: Duration = Duration::from_secs(2);
+/// So long after the last file that came what is not here cannot be had ...
+const PATIENCE: Duration = Duration::from_secs(10);
+/// ... but so often it is tried after that, as one attempt may end in the middle of a long file ...
+const FEWEST_ATTEMPTS: u32 = 3;
+/// ... and no more often while there is no room here, or it does not come out of an object store.
 const ATTEMPTS_WHEN_FULL: u32 = 5;
+
+/// Attempts since the last file that came.
+struct Tries {
+    since: Instant,
+    made: u32,
+    /// Of these, such that hardly anything changes about.
+    full: u32,
+    patience: Duration,
+}
+
+impl Tries {
+    fn new(patience: Duration) -> Tries {
+        Tries { since: Instant::now(), made: 0, full: 0, patience }
+    }
+
+    /// A file has come.
+    fn anew(&mut self) {
+        (self.since, self.made) = (Instant::now(), 0);
+    }
+
+    fn fails(&mut self, hardly_changes: bool) {
+        self.made += 1;
+        self.full += u32::from(hardly_changes);
+    }
+
+    fn are_over(&self) -> bool {
+        let late = self.made >= FEWEST_ATTEMPTS && self.since.elapsed() >= self.patience;
+        late || self.full >= ATTEMPTS_WHEN_FULL
+    }
+}
 
 /// Why an image does not come.
 enum Missed {
@@ -137,14 +171,15 @@ impl Elsewhere {
 
     /// Reads the files that are not here out of the vault. `None`: too much of that is gone.
     fn fetch_vaulted(&self, fetch: &Fetch) -> Option<Result<(), Missed>> {
-        let mut left = ATTEMPTS;
+        let mut tries = Tries::new(PATIENCE);
         loop {
-            left -= 1;
-            match self.unvault(fetch) {
+            let read = self.unvault(fetch);
+            tries.fails(false);
+            match read {
                 Ok(()) => return Some(Ok(())),
                 Err(Unread::Gone) => return None,
                 Err(_) if self.is_over() => return None,
-                Err(Unread::Later(why)) if left > 0 => {
+                Err(Unread::Later(why)) if !tries.are_over() => {
                     tracing::warn!(rank = self.rank, "the vault is not read yet: {why}");
                     std::thread::sleep(PAUSE);
                 }
@@ -154,17 +189,20 @@ impl Elsewhere {
         }
     }
 
+    fn call(&self, from: u32) -> Result<Client, StoreError> {
+        Client::connect_within(&self.own, &self.members, from, CONNECT)
+    }
+
     /// Fetches the files that are not here. `None`: the member is gone.
     fn fetch(&self, generations: &[u32], from: u32, epoch: u64) -> Option<Result<(), Missed>> {
         let why = |error| format!("it is not fetched from node {from}: {error}");
         let more = match from == ARCHIVE.node {
-            true => self.archive_gone.as_millis() / PAUSE.as_millis(),
-            false => 0,
+            true => self.archive_gone,
+            false => Duration::ZERO,
         };
-        let most = ATTEMPTS + more as u32;
-        let (mut left, mut full) = (most, 0);
-        // Each file that comes gives all attempts anew. It is found out once only that an object
-        // store is not read from here: that may take its time.
+        let mut tries = Tries::new(PATIENCE + more);
+        // It is found out once only that an object store is not read from here: that may take its
+        // time.
         let (mut came, mut only_from_there) = (BTreeSet::new(), false);
         loop {
             let (mut client, before) = (None, came.len());
@@ -172,7 +210,7 @@ impl Elsewhere {
                 files::complete(&self.images, self.rank, *generation, |name| {
                     let client = match &mut client {
                         Some(client) => client,
-                        None => client.insert(Client::connect(&self.own, &self.members, from)?),
+                        None => client.insert(self.call(from)?),
                     };
                     if only_from_there {
                         client.only_from_there();
@@ -184,17 +222,15 @@ impl Elsewhere {
                     })
                 })
             });
-            left = if came.len() > before { most } else { left };
-            left -= 1;
+            if came.len() > before {
+                tries.anew();
+            }
             let hardly_changes = match &result {
                 Err(StoreError::Io(error)) => unfit::is_full(error),
                 Err(StoreError::Later(_)) => true,
                 _ => false,
             };
-            if hardly_changes {
-                full += 1;
-                left = if full < ATTEMPTS_WHEN_FULL { left } else { 0 };
-            }
+            tries.fails(hardly_changes);
             match result {
                 Ok(()) => return Some(Ok(())),
                 Err(_) if self.is_over() => return None,
@@ -202,12 +238,70 @@ impl Elsewhere {
                     return Some(Err(Missed::Bad(why(error))));
                 }
                 Err(_) if self.epoch(from) != Some(epoch) => return None,
-                Err(error) if left == 0 => return Some(Err(Missed::Here(why(error)))),
+                Err(error) if tries.are_over() => return Some(Err(Missed::Here(why(error)))),
                 Err(error) => {
                     tracing::warn!(rank = self.rank, from, %error, "images are not fetched yet");
                     std::thread::sleep(PAUSE);
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eyrie_control::auth::Key;
+    use eyrie_tls::{Routes, Secret};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+    use std::sync::{Arc, Mutex};
+
+    #[test]
+    fn what_does_not_come_is_tried_for_a_while_and_a_few_times() {
+        let mut tries = Tries::new(Duration::ZERO);
+        for made in 1..=FEWEST_ATTEMPTS {
+            tries.fails(false);
+            assert_eq!(tries.are_over(), made == FEWEST_ATTEMPTS);
+        }
+        tries.anew();
+        assert!(!tries.are_over());
+        let mut tries = Tries::new(Duration::from_secs(3600));
+        (0..100).for_each(|_| tries.fails(false));
+        assert!(!tries.are_over());
+        (0..ATTEMPTS_WHEN_FULL).for_each(|_| tries.fails(true));
+        assert!(tries.are_over());
+    }
+
+    #[test]
+    fn a_holder_that_is_cut_off_holds_nobody_up_for_long() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        // SAFETY: a socket that is open; no memory is touched.
+        assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+        // With a queue that is full it is as behind a firewall that drops what comes.
+        let soon = Duration::from_millis(200);
+        let calls = || TcpStream::connect_timeout(&at, soon);
+        let _held: Vec<TcpStream> = std::iter::from_fn(|| calls().ok()).take(64).collect();
+        assert!(calls().is_err());
+        let dir = tempfile::tempdir().unwrap();
+        let (job, secret) = ("job".into(), Secret::plain(Key::new().unwrap()));
+        let own = Identity { job, node: 0, epoch: 1, secret, routes: Routes::default() };
+        let elsewhere = Elsewhere {
+            own,
+            members: Arc::new(Mutex::new(vec![(1, 2, at)])),
+            images: dir.path().into(),
+            rank: 0,
+            archive_gone: Duration::ZERO,
+            over: Over::default(),
+        };
+        let begun = Instant::now();
+        let Some(Err(Missed::Here(why))) = elsewhere.fetch(&[1], 1, 2) else {
+            panic!("it is not called this node's fault")
+        };
+        assert!(why.contains("not fetched from node 1"), "{why}");
+        // It was 20 s for each of 50 attempts.
+        let took = begun.elapsed();
+        assert!(took >= PATIENCE && took < Duration::from_secs(60), "{took:?}");
     }
 }

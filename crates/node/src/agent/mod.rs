@@ -31,7 +31,7 @@ mod verify;
 
 pub(crate) use death::check_image_knowing;
 pub(crate) use network::Network;
-pub(crate) use unfit::{is_unread, lacks};
+pub(crate) use unfit::{is_full, is_unread, lacks};
 
 use crate::checkpoint::Report;
 use crate::cores::Set;

@@ -8,11 +8,12 @@ use crate::futex;
 use crate::ha::Watch;
 use crate::invited::{Invited, Token};
 use crate::membership::Member;
+use crate::points;
 use crate::pour::{self, Poured};
 use crate::store::{self, Identity, Members, TurnedAway};
 use crate::units;
 use crate::vault::Door;
-use eyrie_control::node::{Choice, Determinants, FromNode, Held, NotCopied, Peer};
+use eyrie_control::node::{Choice, Determinants, FromNode, Held, NotCopied, Peer, Unreached};
 use eyrie_control::{Meta, Transport};
 use eyrie_ledger::early::Wish;
 use eyrie_ledger::{acked, saved};
@@ -98,6 +99,7 @@ pub(crate) enum Sent {
 impl Agent {
     /// Makes the links anew, and tells the controller that this node is ready.
     pub fn join(&mut self) {
+        points::reach("join-2");
         let segment = Arc::clone(&self.segment);
         // A router records nothing, so nothing that leaves it waits.
         let log_replicas = match units::routing(&self.spec).is_router(self.segment.node()) {
@@ -115,6 +117,7 @@ impl Agent {
         // Datagrams are not encrypted, and would go past the routers.
         let early = if secret.encrypts() || routed { Wish::Never } else { Wish::from_env() };
         let way = way(&self.spec.transport, secret.encrypts(), network.here);
+        let unreached = tell_unreached(Arc::clone(&self.out), own.epoch);
         let started = way.and_then(|way| {
             let (own, listener) = (member, TcpListener::bind((network.here, 0))?);
             Links::start(Setup {
@@ -128,6 +131,7 @@ impl Agent {
                 neighbours,
                 early,
                 way,
+                unreached,
             })
         });
         let message = match started {
@@ -375,6 +379,18 @@ impl Agent {
             !marked
         });
     }
+}
+
+/// Tells the controller which others this node, in this incarnation, does not reach.
+fn tell_unreached(
+    out: Arc<dyn Fn(FromNode) + Send + Sync>,
+    epoch: u64,
+) -> Box<dyn Fn(eyrie_link::Unreached) + Send + Sync> {
+    Box::new(move |said| {
+        let eyrie_link::Unreached { member, address, lasts, why } = said;
+        let (to, for_ms) = ((member.node, member.epoch), lasts.map(|l| l.as_millis() as u64));
+        out(FromNode::Unreached(Unreached { epoch, to, address, for_ms, why }));
+    })
 }
 
 /// What the connections of a node at this address go over.

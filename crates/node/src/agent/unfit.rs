@@ -21,7 +21,7 @@ pub(crate) fn lacks(error: &io::Error) -> bool {
 }
 
 /// Whether nothing can be written here, which another attempt in a moment changes hardly.
-pub(super) fn is_full(error: &io::Error) -> bool {
+pub(crate) fn is_full(error: &io::Error) -> bool {
     let kinds = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::ReadOnlyFilesystem];
     kinds.contains(&error.kind())
 }

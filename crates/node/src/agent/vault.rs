@@ -1,7 +1,7 @@
 //! Images that the vault has, and that are to be restored here; what the controller orders of it.
 
 use super::Agent;
-use super::elsewhere::Elsewhere;
+use super::elsewhere::{CONNECT, Elsewhere};
 use crate::files;
 use crate::pour;
 use crate::vault::{Remote, Work};
@@ -81,7 +81,7 @@ impl Elsewhere {
             return Err(Unread::Gone);
         }
         let remote = |node| {
-            let remote = Remote::new(self.own.clone(), self.members.clone(), node);
+            let remote = Remote::new(self.own.clone(), self.members.clone(), node, CONNECT);
             (node, remote.ahead())
         };
         let disks: BTreeMap<u32, Remote> = live.into_iter().map(remote).collect();

@@ -99,26 +99,50 @@ impl Health {
     }
 }
 
+/// Whether this controller stood still. From one look to the next there is no more than one call
+/// and a pause, so that a slow etcd, which may take its time for each of several calls, is not
+/// taken for that.
+struct Stood {
+    most: Duration,
+    looked: Instant,
+}
+
+impl Stood {
+    fn new(endpoints: u32, now: Instant) -> Stood {
+        let most = Duration::from_secs(LEASE_SECS as u64) + CALL * endpoints;
+        Stood { most, looked: now }
+    }
+
+    /// Whether it did, since the last look.
+    fn still(&mut self, now: Instant) -> bool {
+        let before = std::mem::replace(&mut self.looked, now);
+        now.saturating_duration_since(before) > self.most
+    }
+
+    /// If so, this is its end.
+    fn look(&mut self) {
+        if self.still(Instant::now()) {
+            tracing::error!("this controller stood still; another one goes on");
+            // SAFETY: plain system call; it ends this process.
+            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        }
+    }
+}
+
 /// Keeps the lease until it is over.
 pub fn keep(lead: &Lead, health: &Arc<Health>) -> io::Result<()> {
     let (place, health) = (Arc::clone(&lead.place), Arc::clone(health));
     let claim = Claim { token: lead.token.clone(), reign: lead.reign };
     let mut hold = Hold::new(claim, lead.lease, lead.sure);
-    let most = Duration::from_secs(LEASE_SECS as u64) + CALL * place.endpoints;
     let work = move || {
-        let mut begun = Instant::now();
+        let mut stood = Stood::new(place.endpoints, Instant::now());
         while !health.is_over() {
-            if begun.elapsed() > most {
-                tracing::error!("this controller stood still; another one goes on");
-                // SAFETY: plain system call; it ends this process.
-                unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
-            }
-            begun = Instant::now();
+            stood.look();
             if health.lapsed.swap(false, Ordering::Relaxed) {
                 health.vouch.lapsed();
                 hold.lapsed();
             }
-            match look_after(&place, &mut hold, &health.vouch) {
+            match look_after(&place, &mut hold, &health.vouch, &mut stood) {
                 Ok(Outcome::Done | Outcome::Lapsed) => health.report(Side::Lease, None),
                 Ok(Outcome::Deposed) if health.ending.load(Ordering::Relaxed) => {}
                 Ok(Outcome::Deposed) => health.depose(why(&place)),
@@ -132,18 +156,26 @@ pub fn keep(lead: &Lead, health: &Arc<Health>) -> io::Result<()> {
 }
 
 /// Has the lease go on; if it ran out, takes the lead again, if nobody had it since.
-fn look_after(place: &Place, hold: &mut Hold, vouch: &Vouch) -> Result<Outcome, Error> {
+fn look_after(
+    place: &Place,
+    hold: &mut Hold,
+    vouch: &Vouch,
+    stood: &mut Stood,
+) -> Result<Outcome, Error> {
     let asked_ms = vouch.now_ms();
     hold.kept(place.client.keep_alive(hold.lease())?);
+    stood.look();
     if hold.is_over() {
         vouch.lapsed();
         hold.granted(place.client.grant(LEASE_SECS)?);
+        stood.look();
     }
     let Some(claim) = hold.to_claim() else {
         vouch.confirmed(asked_ms);
         return Ok(Outcome::Done);
     };
     let (held, seen) = place.carry_out(&claim, hold.lease())?;
+    stood.look();
     if held {
         // Nobody led.
         vouch.lapsed();
@@ -167,5 +199,27 @@ pub(super) fn why(place: &Place) -> String {
             format!("{reign} has the job now")
         }
         Err(_) => String::from("another controller has the job now"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_etcd_that_takes_its_time_for_each_call_is_no_standing_still() {
+        for endpoints in [1, 3] {
+            let mut now = Instant::now();
+            let mut stood = Stood::new(endpoints, now);
+            // Keepalive, grant and claim, each as slow as it may be, then the pause.
+            for passed in [CALL * endpoints, CALL * endpoints, CALL * endpoints, EVERY] {
+                now += passed;
+                assert!(!stood.still(now));
+            }
+            // A moment of all of that in which the process did not run for a lease.
+            now += CALL * endpoints + EVERY + Duration::from_secs(LEASE_SECS as u64);
+            assert!(stood.still(now));
+            assert!(!stood.still(now));
+        }
     }
 }

@@ -7,7 +7,8 @@
 
 use super::journal::Entry;
 use super::nodes::State;
-use super::{BeginError, Job, Msg};
+use super::{BeginError, Job, Msg, Node};
+use crate::crew::Daemon;
 use crate::depot::Redirects;
 use crate::files;
 use crate::home;
@@ -427,6 +428,15 @@ impl Job {
     pub fn daemons_to_await(&self) -> Vec<Arc<OwnedFd>> {
         let daemons = self.nodes.iter().filter(|_| self.is_saved).filter_map(|n| n.daemon.as_ref());
         daemons.filter(|d| d.host().is_none()).map(|d| Arc::clone(&d.pidfd)).collect()
+    }
+
+    /// The daemons here that have not ended what they had, as they never called, or too late to be
+    /// told: they would look for a controller that there is not any more, and be waited for.
+    /// Nothing runs on them.
+    pub fn stragglers(&self) -> Vec<Daemon> {
+        let astray = |n: &&Node| n.state == State::Joining && n.finished.is_none();
+        let daemons = self.nodes.iter().filter(astray).filter_map(|n| n.daemon.as_ref());
+        daemons.filter(|d| d.host().is_none()).cloned().collect()
     }
 
     /// What is saved of a rank is damaged: there is no other copy.

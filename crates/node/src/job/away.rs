@@ -88,11 +88,21 @@ impl Job {
             let Some(crew) = &self.crew else { return };
             match start_daemon(crew, (node, n.epoch), Some(gateway), &self.tell) {
                 Ok(daemon) => self.nodes[node as usize].is_begun(daemon),
-                Err(error) => {
-                    let text = format!("node {node}: its daemon cannot be started: {error}");
-                    return self.fatal(text);
-                }
+                Err(error) => self.not_begun(node, &error),
             }
+        }
+    }
+
+    /// The daemon of a node that waited for its gateway cannot be started. One that joins late is
+    /// given up; without one of the first the job does not begin.
+    fn not_begun(&mut self, node: u32, error: &std::io::Error) {
+        let why = format!("its daemon cannot be started: {error}");
+        match self.is_late(node) {
+            true => {
+                let called = self.nodes[node as usize].called();
+                self.node_gone(node, called, &why);
+            }
+            false => self.fatal(format!("node {node}: {why}")),
         }
     }
 
@@ -111,5 +121,38 @@ impl Job {
                 place.tell(ToGateway::Nodes(doors));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Place;
+    use super::*;
+    use crate::outlet::Outlet;
+    use crate::saved::tests::spec;
+    use eyrie_control::JobSpec;
+    use tokio::sync::mpsc;
+    use tokio::task::LocalSet;
+
+    #[test]
+    fn a_late_node_that_cannot_be_started_ends_no_job() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        LocalSet::new().block_on(&runtime, async {
+            let dir = tempfile::tempdir().unwrap();
+            let place = Place { id: "job".into(), folder: dir.path().into() };
+            let nodes = vec![Node::later(1), Node::later(2)];
+            let spec = JobSpec { nodes: 1, spares: 0, ..spec() };
+            let (outlet, (tell, _told)) =
+                (Outlet::new(tokio::io::sink()), mpsc::unbounded_channel());
+            let job = Job::begin(place, spec, None, nodes, outlet, tell).unwrap();
+            let mut job = job.borrow_mut();
+            let error = std::io::Error::other("no process");
+            job.not_begun(1, &error);
+            assert!(job.monitor.running());
+            assert!(job.nodes[1].state == State::Lost && job.nodes[0].state == State::Joining);
+            // Without one of the first it cannot begin.
+            job.not_begun(0, &error);
+            assert!(!job.monitor.running());
+        });
     }
 }

@@ -18,6 +18,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+/// How often it is tried to begin a journal again that could not be written.
+const JOURNAL_AGAIN: Duration = Duration::from_secs(5);
+
 /// A moment that another process can make something of.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment {
@@ -184,7 +187,7 @@ impl Job {
     fn write_turn(&mut self, frames: &[(u32, Numbered<ToNode>)]) -> u64 {
         self.announce();
         if self.journal.is_none() {
-            return 0;
+            return self.journal_again();
         }
         let mut entries = std::mem::take(&mut self.noted);
         let numbered = frames.iter().filter(|(_, f)| f.number > 0);
@@ -303,10 +306,26 @@ impl Job {
             journal.give_up();
         }
         self.noted.clear();
-        self.say(format!(
-            "WARNING: the controller's journal cannot be written ({error}): if the controller \
-             dies, the job ends"
-        ));
+        if self.commit.journal_lost.replace(Instant::now()).is_none() {
+            self.say(format!(
+                "WARNING: the controller's journal cannot be written ({error}): if the controller \
+                 dies, the job ends"
+            ));
+        }
+    }
+
+    /// Begins one again, now and then, where it could not be written. Returns its number.
+    fn journal_again(&mut self) -> u64 {
+        let is_due = self.commit.journal_lost.is_some_and(|at| at.elapsed() >= JOURNAL_AGAIN);
+        if !is_due || self.spec.ha.is_some() || self.exit_code.is_some() {
+            return 0;
+        }
+        let number = self.renew_journal();
+        if self.journal.is_some() {
+            self.commit.journal_lost = None;
+            self.say("the controller's journal is written again: the job outlives the controller");
+        }
+        number
     }
 }
 

@@ -40,6 +40,7 @@ impl Job {
     pub fn schedule(&mut self) {
         self.tend_halt();
         self.tend_scrub();
+        self.tend_input();
         if self.monitor.running() {
             self.tend_troubles();
         }
@@ -80,6 +81,7 @@ impl Job {
         let lapses = self.halt.rule.due_ms().map(|at| at.saturating_sub(self.now_ms()));
         let due = due.into_iter().chain(lapses).min();
         let others = self.next_leave().min(self.next_swap()).min(self.next_trouble());
+        let others = others.min(self.next_input());
         due.map_or(IDLE, |ms| IDLE.min(Duration::from_millis(ms.max(1)))).min(others)
     }
 

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 
 /// What a turn leads to.
@@ -62,6 +62,8 @@ pub(super) struct Commit {
     pub answers: Vec<(Outlet, NodeMsg)>,
     pub clears: Vec<(u32, Duration)>,
     pub dismissed: Vec<Wired>,
+    /// When the journal could not be written, or begun anew, last.
+    pub journal_lost: Option<Instant>,
     /// If the journal is in etcd.
     pub ha: Option<Ha>,
 }
@@ -196,6 +198,12 @@ impl Job {
             self.nodes[node as usize].allow(granted);
         }
         effects.events.into_iter().for_each(|event| self.events.push(event));
+        if let Some(error) = self.events.trouble() {
+            self.say(format!(
+                "events are not written to the job's folder any more ({error}): eyrie events still \
+                 shows them as long as the controller lives"
+            ));
+        }
         for (node, cut_off) in effects.clears {
             self.clear_now(node, cut_off);
         }

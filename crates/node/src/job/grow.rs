@@ -192,9 +192,14 @@ impl Job {
         self.answer_joined(node, &NodeMsg::NodeJoined { node });
     }
 
+    /// Whether a node was not among those that the job began with.
+    pub(super) fn is_late(&self, node: u32) -> bool {
+        node >= self.spec.nodes + self.spec.spares
+    }
+
     /// A node that was to join is gone before it had. Tells whether it was one of these.
     pub(super) fn lost_late(&mut self, node: u32, why: &str) -> bool {
-        let late = node >= self.spec.nodes + self.spec.spares;
+        let late = self.is_late(node);
         if late {
             self.answer_joined(node, &NodeMsg::NotJoined { node, reason: why.to_string() });
         }

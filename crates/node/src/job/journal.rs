@@ -225,8 +225,9 @@ impl Open {
         let mut options = File::options();
         let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&unborn)?;
         let bytes = encode(state)?;
-        file.write_all(&bytes)?;
-        std::fs::rename(&unborn, &path)?;
+        let written = file.write_all(&bytes).and_then(|()| std::fs::rename(&unborn, &path));
+        // What there is of it takes room where there is none.
+        written.inspect_err(|_| drop(std::fs::remove_file(&unborn)))?;
         let base = bytes.len() as u64;
         Ok(Open { path, file, bytes: base, base })
     }

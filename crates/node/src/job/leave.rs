@@ -433,6 +433,7 @@ impl Job {
         }
         self.placement.lose(node);
         self.looks_without(node);
+        self.reach_without(node);
         self.clear_node(node, cut_off);
     }
 

@@ -43,6 +43,7 @@ impl Job {
         }
         self.clear_node(node, cut_off);
         self.placement.lose(node);
+        self.reach_without(node);
         self.tend_gateways();
         let leaves = self.leaves.contains_key(&node);
         if state == State::Joining && !leaves && self.lost_late(node, why) {

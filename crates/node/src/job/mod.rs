@@ -32,6 +32,7 @@ mod notice;
 mod output;
 mod pause;
 mod plan;
+mod reach;
 mod rejoin;
 mod report;
 mod resume;

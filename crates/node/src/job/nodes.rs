@@ -443,6 +443,7 @@ impl Job {
             FromNode::Vacated { left } => self.vacated(node, left as usize),
             FromNode::Notice => self.noticed(node),
             FromNode::Halted { turn, restless } => self.node_halted(node, turn, restless),
+            FromNode::Unreached(said) => self.unreached(node, said),
         }
     }
 
@@ -588,6 +589,7 @@ impl Job {
     /// more. Returns whether ranks may start at once: others start when all nodes have joined
     /// again. One that was dismissed does not.
     pub(super) fn renew_nodes(&mut self) -> bool {
+        self.reach_anew();
         for node in self.nodes.iter_mut().filter(|n| n.state == State::Live && !n.left) {
             self.epoch += 1;
             node.epoch = self.epoch;

@@ -2,12 +2,13 @@
 
 use super::journal::Played;
 use super::{Job, Msg, Shared, verify};
-use crate::input::Next;
+use crate::input::{LATE, Next};
 use crate::monitor;
 use crate::output::{Difference, HISTORY_BYTES, Tape};
 use eyrie_control::message::MAX_DATA_BYTES;
 use eyrie_control::node::ToNode;
 use eyrie_control::{EventKind, Ft, JobSpec, NodeMsg, Stream};
+use std::time::Duration;
 
 /// What is remembered of each stream of a rank of this job.
 pub(super) fn tape(spec: &JobSpec) -> Tape {
@@ -21,11 +22,16 @@ pub(super) fn tape(spec: &JobSpec) -> Tape {
 /// Console bytes for rank 0.
 pub fn take_input(job: &Shared, bytes: &[u8]) {
     let mut job = job.borrow_mut();
-    if let Err(error) = job.input.push(bytes) {
-        return job
-            .fatal(format!("cannot keep standard input (it is needed after a fault): {error}"));
+    let waited = job.input.is_late();
+    match job.input.push(bytes) {
+        Ok(None) => job.keep_input(bytes),
+        Ok(Some(_)) if waited => {}
+        Ok(Some(why)) => job.say(format!(
+            "standard input cannot be kept ({why}), as it has to be for the case of a fault: no \
+             more is read until there is room in the job's folder"
+        )),
+        Err(error) => return job.not_kept(&error),
     }
-    job.keep_input(bytes);
     job.pump_input();
     job.end_turn();
 }
@@ -40,6 +46,28 @@ pub fn end_input(job: &Shared) {
 }
 
 impl Job {
+    fn not_kept(&mut self, error: &std::io::Error) {
+        self.fatal(format!("cannot keep standard input (it is needed after a fault): {error}"));
+    }
+
+    /// Keeps input that there was no room for, as soon as there is.
+    pub(super) fn tend_input(&mut self) {
+        match self.input.catch_up() {
+            Ok(Some(bytes)) => {
+                self.keep_input(&bytes);
+                self.say("standard input is kept, and read, again");
+                self.pump_input();
+            }
+            Ok(None) => {}
+            Err(error) => self.not_kept(&error),
+        }
+    }
+
+    /// How long until it is tried again.
+    pub(super) fn next_input(&self) -> Duration {
+        if self.input.is_late() { LATE } else { Duration::MAX }
+    }
+
     /// Passes on to rank 0 what there is room for, and tells the console how much more it may send.
     pub(super) fn pump_input(&mut self) {
         while let Some(start) = self.input.reader() {
@@ -50,7 +78,7 @@ impl Job {
             }
         }
         let limit = self.input.limit();
-        if limit > self.input_credit {
+        if limit > self.input_credit && !self.input.is_late() {
             let more = u32::try_from(limit - self.input_credit).unwrap_or(u32::MAX);
             self.input_credit += u64::from(more);
             self.console.send(&NodeMsg::StdinCredit(more));

@@ -30,6 +30,8 @@ pub struct EventLog {
     /// Number of the first one in memory.
     first: u64,
     file: Option<File>,
+    /// Why they are not written any more, until that is told.
+    trouble: Option<std::io::Error>,
     followers: Vec<Outlet>,
 }
 
@@ -42,7 +44,8 @@ impl EventLog {
             .open(path)
             .inspect_err(|error| tracing::warn!(%error, "events are not written"))
             .ok();
-        EventLog { events: Vec::new(), first: 0, file, followers: Vec::new() }
+        let (events, followers) = (Vec::new(), Vec::new());
+        EventLog { events, first: 0, file, trouble: None, followers }
     }
 
     /// Goes on with the file. Of the `count` events that there were it may lack the last ones.
@@ -77,11 +80,16 @@ impl EventLog {
         self.first + self.events.len() as u64
     }
 
+    /// Why they are not written from now on, once.
+    pub(super) fn trouble(&mut self) -> Option<std::io::Error> {
+        self.trouble.take()
+    }
+
     pub(super) fn push(&mut self, event: Event) {
         if let (Some(file), Ok(mut line)) = (&mut self.file, serde_json::to_string(&event)) {
             line.push('\n');
-            if file.write_all(line.as_bytes()).is_err() {
-                self.file = None;
+            if let Err(error) = file.write_all(line.as_bytes()) {
+                (self.file, self.trouble) = (None, Some(error));
             }
         }
         let message = NodeMsg::Event(Box::new(event.clone()));
@@ -95,7 +103,7 @@ impl EventLog {
     }
 }
 
-/// Clients that wait until the nodes have said how their ranks are.
+/// What nodes say of how they are, and clients that wait until they have.
 #[derive(Default)]
 pub struct Looks {
     /// Number of the latest question.
@@ -103,6 +111,8 @@ pub struct Looks {
     /// Nodes that have not answered it.
     left: BTreeSet<u32>,
     waiting: Vec<Outlet>,
+    /// Links between nodes that are missed.
+    pub(super) reach: super::reach::Reach,
     /// Nodes that are to leave when it is known what memory there is; of a node that does not
     /// answer in time that is what it said last.
     pub(super) leaving: Vec<Departure>,
@@ -254,6 +264,7 @@ impl Job {
             fenced: n.look.refused.fenced,
             malformed: n.look.refused.malformed,
             uninvited: n.look.refused.uninvited,
+            unreached: self.unreached_status(node),
         }
     }
 

@@ -9,6 +9,7 @@ use eyrie_vault::disk::Looked;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
+use std::time::Duration;
 
 /// Bytes that are fetched at once: what stands behind what is read is read next.
 const WINDOW_BYTES: u32 = 512 << 10;
@@ -35,6 +36,8 @@ struct State {
     client: Option<Client>,
     /// It could not be reached, or its connection broke.
     lost: bool,
+    /// In which it is to be reached.
+    limit: Duration,
     windows: VecDeque<Window>,
     /// Whether the window behind the one that is read is asked for before it is wanted: it is on
     /// its way while what is here is checked and written.
@@ -44,10 +47,10 @@ struct State {
 }
 
 impl Remote {
-    pub fn new(own: Identity, members: Members, node: u32) -> Remote {
+    pub fn new(own: Identity, members: Members, node: u32, limit: Duration) -> Remote {
         let (client, windows, lost) = (None, VecDeque::new(), false);
         let (ahead, asked) = (false, None);
-        let state = State { own, members, node, client, lost, windows, ahead, asked };
+        let state = State { own, members, node, client, lost, limit, windows, ahead, asked };
         Remote { state: RefCell::new(state) }
     }
 
@@ -69,7 +72,7 @@ impl State {
             return Err(io::ErrorKind::NotConnected.into());
         }
         if self.client.is_none() {
-            let client = Client::connect(&self.own, &self.members, self.node);
+            let client = Client::connect_within(&self.own, &self.members, self.node, self.limit);
             self.client = client.inspect_err(|_| self.lost = true).ok();
         }
         let client = self.client.as_mut().ok_or(io::ErrorKind::NotConnected)?;
@@ -190,7 +193,7 @@ mod tests {
         let doors = Doors { vault: Some(door), ..Doors::default() };
         let (images, theirs) = (folder.into(), Arc::clone(&members));
         serve(listener, of(1), images, theirs, Arc::default(), doors).unwrap();
-        Remote::new(of(0), members, 1)
+        Remote::new(of(0), members, 1, crate::store::SILENCE)
     }
 
     fn asked(remote: &Remote) -> Option<(String, u64)> {

@@ -10,7 +10,7 @@
 use super::pace::Pace;
 use super::remote::Remote;
 use super::worker::{Setup, Work};
-use crate::store::{Identity, Members};
+use crate::store::{Identity, Members, SILENCE};
 use eyrie_control::VaultStep;
 use eyrie_control::node::FromNode;
 use eyrie_vault::Vault;
@@ -129,7 +129,7 @@ impl Place {
             pass: order.pass,
             newest: Arc::clone(&self.newest),
         };
-        let remote = |node| Remote::new(own.clone(), Arc::clone(&self.members), node);
+        let remote = |node| Remote::new(own.clone(), Arc::clone(&self.members), node, SILENCE);
         let mut disks: BTreeMap<u32, Part> = others
             .into_iter()
             .map(|node| (node, part(Store::Other(Box::new(remote(node))))))
