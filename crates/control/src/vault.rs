@@ -37,7 +37,8 @@ impl Manner {
 pub enum VaultOrder {
     /// Begin a generation with these files of images (rank and generation), which `images` consist
     /// of. The vault is that of these nodes, each of which sends at most so many bytes a second
-    /// (0: any). If `measure`, how fast it reaches the next one of these. Answered by `Offered`.
+    /// (0: any). Answered by `Offered`; if `measure`, also by how fast it reaches the next one of
+    /// these, which the round does not wait for.
     Begin {
         vault: [u8; 16],
         scheme: Scheme,
@@ -68,7 +69,6 @@ pub enum VaultStep {
     /// In microseconds: how long it took to write the payload.
     Offered {
         summary: Summary,
-        link: Option<Link>,
         us: u64,
     },
     Prepared {
@@ -93,6 +93,8 @@ pub enum VaultStep {
         pass: u64,
         result: Result<Mended, String>,
     },
+    /// What was to be measured. It may come when the round is over.
+    Measured(Link),
 }
 
 /// What a node measured of its way to another one, and of itself.

@@ -17,6 +17,7 @@ use eyrie_control::node::Refusals;
 use eyrie_control::{Decoder, FrameError, encode};
 use eyrie_image::ImageError;
 use eyrie_tls::{Caller, Callers, Routes, Secret, Stream, prepare};
+use eyrie_vault::block::Block;
 use eyrie_vault::encoding::Message;
 use eyrie_vault::geometry::CHUNK_BYTES;
 use serde::de::DeserializeOwned;
@@ -399,7 +400,7 @@ fn of_vault(talk: &mut Talk, visit: &mut Visit, ask: Ask) -> Result<(), StoreErr
             if length > CHUNK_BYTES {
                 return Err(StoreError::Protocol);
             }
-            let mut bytes = vec![0; length as usize];
+            let mut bytes = Block::new(length as usize);
             if let Err(error) = talk.read_exact(&mut bytes) {
                 visit.broke();
                 return Err(error.into());

@@ -3,6 +3,7 @@
 //! Kept true: what is sent was held against its checksum when it was read; what is kept of others'
 //! messages that come early is bounded, as they send no more than they have credit for.
 
+use crate::block::{self, Block};
 use crate::change::Runs;
 use crate::code::{Linear, kernel};
 use crate::disk::Disk;
@@ -22,7 +23,7 @@ const MAX_EARLY: usize = 4096;
 pub struct Message {
     pub task: (usize, usize),
     /// A row of a sum, or credit for one more.
-    pub block: Option<(u64, Vec<u8>)>,
+    pub block: Option<(u64, Block)>,
 }
 
 /// Messages to members of the group, by their number in it.
@@ -33,11 +34,18 @@ pub(crate) struct Encoding {
     geometry: Geometry,
     own: usize,
     numbers: Vec<u32>,
-    flows: BTreeMap<(usize, usize), Flow>,
+    /// By stripe.
+    flows: BTreeMap<usize, Flow>,
     parity: Vec<Hash>,
     /// If parity is updated, and not made anew.
     updating: Option<Updating>,
     settled: bool,
+}
+
+impl Drop for Encoding {
+    fn drop(&mut self) {
+        block::release();
+    }
 }
 
 impl<D: Disk> Member<D> {
@@ -104,20 +112,20 @@ impl<D: Disk> Member<D> {
         updating: Option<Updating>,
     ) -> Result<Messages, MemberError> {
         let parity = vec![[0; 16]; geometry.parity_chunks(own) as usize];
-        let of = |task: &Task| Some(((task.stripe, task.position), Flow::new(task, own, DEPTH)?));
+        let of = |task: &Task| Some((task.stripe, Flow::new(task, own, DEPTH)?));
         let flows: BTreeMap<_, _> = tasks.iter().filter_map(of).collect();
-        let tasks: Vec<(usize, usize)> = flows.keys().copied().collect();
+        let stripes: Vec<usize> = flows.keys().copied().collect();
         let numbers = group.to_vec();
         let settled = false;
-        self.encoding = Some(Encoding { geometry, own, numbers, flows, parity, updating, settled });
+        let encoding = Encoding { geometry, own, numbers, flows, parity, updating, settled };
+        self.encoding = Some(encoding);
         let mut messages = Messages::new();
-        for task in tasks {
-            let flow = self.flow(task)?;
-            let actions = flow.start();
-            messages.extend(self.carry_out(task, actions)?);
+        for stripe in stripes {
+            let actions = self.flow(stripe)?.start();
+            messages.extend(self.carry_out(stripe, actions)?);
         }
         for (from, message) in std::mem::take(&mut self.early) {
-            messages.extend(self.message(from, &message)?);
+            messages.extend(self.message(from, message)?);
         }
         Ok(messages)
     }
@@ -128,36 +136,33 @@ impl<D: Disk> Member<D> {
         Ok((self.encoding.as_mut().ok_or_else(none)?, &mut self.disk, generation))
     }
 
-    fn flow(&mut self, task: (usize, usize)) -> Result<&mut Flow, MemberError> {
+    fn flow(&mut self, stripe: usize) -> Result<&mut Flow, MemberError> {
         let (encoding, ..) = self.encoding()?;
-        encoding.flows.get_mut(&task).ok_or(MemberError::Unexpected(Unexpected))
+        encoding.flows.get_mut(&stripe).ok_or(MemberError::Unexpected(Unexpected))
     }
 
     /// A member of the group says something.
-    pub fn message(&mut self, from: u32, message: &Message) -> Result<Messages, MemberError> {
+    pub fn message(&mut self, from: u32, message: Message) -> Result<Messages, MemberError> {
         if self.encoding.is_none() && self.writing.is_some() {
             if self.early.len() >= MAX_EARLY {
                 return Err(MemberError::Unexpected(Unexpected));
             }
-            self.early.push((from, message.clone()));
+            self.early.push((from, message));
             return Ok(Messages::new());
         }
         let (encoding, ..) = self.encoding()?;
         let number = encoding.numbers.iter().position(|node| *node == from);
         let number = number.ok_or(MemberError::Unexpected(Unexpected))?;
-        let flow = self.flow(message.task)?;
-        let actions = match &message.block {
-            Some((row, bytes)) => flow.arrived(number, *row, bytes)?,
-            None => flow.credited()?,
+        let Message { task: (stripe, position), block } = message;
+        let flow = self.flow(stripe)?;
+        let actions = match block {
+            Some((row, bytes)) => flow.arrived((number, position), row, bytes)?,
+            None => flow.credited(position)?,
         };
-        self.carry_out(message.task, actions)
+        self.carry_out(stripe, actions)
     }
 
-    fn carry_out(
-        &mut self,
-        task: (usize, usize),
-        actions: Vec<Action>,
-    ) -> Result<Messages, MemberError> {
+    fn carry_out(&mut self, stripe: usize, actions: Vec<Action>) -> Result<Messages, MemberError> {
         let mut messages = Messages::new();
         let mut actions: VecDeque<Action> = actions.into();
         while let Some(action) = actions.pop_front() {
@@ -167,34 +172,37 @@ impl<D: Disk> Member<D> {
                     if self.encoding()?.0.updating.is_some() {
                         bytes = self.differs(cell, bytes)?;
                     }
-                    actions.extend(self.flow(task)?.loaded(cell.row, &bytes)?);
+                    actions.extend(self.flow(stripe)?.loaded(cell.row, bytes)?);
                 }
                 Action::Store { cell, mut bytes } => {
                     let (encoding, ..) = self.encoding()?;
                     let spot = encoding.geometry.spot(cell);
                     if encoding.updating.is_some() {
-                        bytes = self.updated(cell, &bytes, spot.bytes)?;
+                        bytes = self.updated(cell, bytes, spot.bytes)?;
                     }
                     let (encoding, disk, generation) = self.encoding()?;
                     disk.write_at(&files::parity(generation), spot.offset, &bytes)?;
                     let number = encoding.geometry.parity_number(cell);
                     encoding.parity[number] = hash(&bytes);
-                    actions.extend(self.flow(task)?.stored()?);
+                    actions.extend(self.flow(stripe)?.stored(cell.position)?);
                 }
-                Action::Send { to, row, bytes } => {
+                Action::Send { to, position, row, bytes } => {
+                    let task = (stripe, position);
                     messages.push((to, Message { task, block: Some((row, bytes)) }));
                 }
-                Action::Credit { to } => messages.push((to, Message { task, block: None })),
+                Action::Credit { to, position } => {
+                    messages.push((to, Message { task: (stripe, position), block: None }));
+                }
             }
         }
         Ok(messages)
     }
 
-    fn load(&mut self, cell: Cell) -> Result<Vec<u8>, MemberError> {
+    fn load(&mut self, cell: Cell) -> Result<Block, MemberError> {
         let node = self.node();
         let spot = self.encoding()?.0.geometry.spot(cell);
         let (writing, disk) = self.writing()?;
-        let mut bytes = vec![0; spot.bytes as usize];
+        let mut bytes = Block::new(spot.bytes as usize);
         if bytes.is_empty() {
             return Ok(bytes);
         }

@@ -1,20 +1,25 @@
-//! Flows: a sum over the members of a stripe, worked out on the way to where it is wanted.
+//! Flows: sums over the members of a stripe, worked out on the way to where they are wanted.
 //!
 //! Parity is a sum of the data members' chunks times their factors; a lost chunk is a sum of those
 //! that are left. The terms travel along a tree whose root is the member that wants the sum: each
-//! member adds its own term to what comes from its children and passes the sum on. A chain of
+//! member adds its own term to what comes from its children and passes the sum on. All sums of a
+//! stripe take the same way, row by row together, and part only before their roots: so a member
+//! reads each of its cells once, and multiplies it with all factors in one pass. A chain of
 //! members is the pipeline, a tree of two children each the fan-in, a star the broadcast: one state
 //! machine, without I/O, for all of them.
 //!
-//! Kept true: a member has at most `depth` rows of its own and `depth` from each child in memory;
-//! rows leave in order; a child sends only what its parent has given credit for. What is not there
-//! because a payload is shorter is not sent.
+//! Kept true: a member has in memory at most `depth` rows of its own, and `depth` of each sum from
+//! each child; rows leave in order; a child sends only what its parent has given credit for. What
+//! is not there because a payload is shorter is not sent.
 
+use crate::block::Block;
 use crate::change::Runs;
-use crate::code::{Linear, kernel};
-use crate::geometry::{CHUNK_BYTES, Cell, Geometry};
+use crate::code::field::Matrix;
+use crate::code::{Code, Linear, kernel};
+use crate::geometry::{Cell, Geometry};
+use crate::rows::Rows;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -86,33 +91,32 @@ impl FromStr for Encoder {
     }
 }
 
-/// A member's term of a sum.
+/// A member's term of sums.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Term {
     pub member: usize,
     pub position: usize,
-    pub factor: u8,
-    /// Its rows, with their lengths.
-    pub rows: BTreeMap<u64, u64>,
-    /// To whom its sum goes.
-    pub parent: usize,
+    /// One for each sum.
+    pub factors: Vec<u8>,
+    pub rows: Rows,
+    /// To whom its sums go; `None`: each to who wants it.
+    pub parent: Option<usize>,
 }
 
-/// A sum: the cells of one position of a stripe.
+/// Sums of the same members' cells: of positions of a stripe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
     pub stripe: usize,
-    pub position: usize,
-    /// Who wants it.
-    pub root: usize,
+    /// The positions, and who wants each.
+    pub wanted: Vec<(usize, usize)>,
     pub terms: Vec<Term>,
 }
 
 impl Task {
-    /// The sum of `terms` (member, position, factor, rows) at `root`.
+    /// The sums of `terms`, whose parents are not known yet.
     pub fn new(
-        (stripe, position): (usize, usize),
-        root: usize,
+        stripe: usize,
+        wanted: Vec<(usize, usize)>,
         mut terms: Vec<Term>,
         encoder: Encoder,
     ) -> Task {
@@ -121,67 +125,68 @@ impl Task {
         // positions, which differs by stripe: so all have the inner places of trees in turn, and
         // no link gets more than its share.
         terms.retain(|term| !term.rows.is_empty());
-        let bytes = |term: &Term| term.rows.values().sum::<u64>();
+        let bytes = |term: &Term| term.rows.total();
         let longest = terms.iter().map(bytes).max().unwrap_or(0);
         terms.sort_by_cached_key(|term| (longest - bytes(term)) * LENGTHS / longest.max(1));
         let members: Vec<usize> = terms.iter().map(|term| term.member).collect();
         for (n, term) in terms.iter_mut().enumerate() {
-            term.parent = encoder.parent(n).map_or(root, |parent| members[parent]);
+            term.parent = encoder.parent(n).map(|parent| members[parent]);
         }
-        Task { stripe, position, root, terms }
+        Task { stripe, wanted, terms }
     }
 
-    /// The rows of which there is a sum.
+    /// The rows of which there are sums.
     pub fn changed(&self) -> BTreeSet<u64> {
-        self.terms.iter().flat_map(|term| term.rows.keys().copied()).collect()
+        self.terms.iter().flat_map(|term| term.rows.iter().map(|(row, _)| row)).collect()
     }
 
+    fn term(&self, member: usize) -> Option<&Term> {
+        self.terms.iter().find(|term| term.member == member)
+    }
+
+    /// Those whose sums come to a member, which wants one if it has no term.
     fn children(&self, member: usize) -> impl Iterator<Item = &Term> {
-        self.terms.iter().filter(move |term| term.parent == member && term.member != member)
+        let parent = self.term(member).map(|term| term.member);
+        self.terms.iter().filter(move |term| term.parent == parent)
     }
 
-    /// The rows that a member has or is sent, each with its length and how many terms it has there.
-    fn rows(&self, member: usize) -> BTreeMap<u64, (u64, usize)> {
-        let mut rows: BTreeMap<u64, (u64, usize)> = BTreeMap::new();
-        let mut add = |row: u64, bytes: u64| {
-            let entry = rows.entry(row).or_default();
-            *entry = (entry.0.max(bytes), entry.1 + 1);
-        };
-        let own = self.terms.iter().find(|term| term.member == member);
-        own.iter().for_each(|t| t.rows.iter().for_each(|(row, bytes)| add(*row, *bytes)));
-        for child in self.children(member) {
-            self.rows(child.member).iter().for_each(|(row, (bytes, _))| add(*row, *bytes));
-        }
-        rows
+    /// The rows that a member has or is sent.
+    fn rows(&self, member: usize) -> Rows {
+        let own = self.term(member).map_or(Rows::First(0), |term| term.rows.clone());
+        self.children(member).fold(own, |all, child| all.or(&self.rows(child.member)))
     }
 }
 
-/// Rows of a position of a stripe, with their lengths.
-pub fn all_rows(geometry: &Geometry, stripe: usize, position: usize) -> BTreeMap<u64, u64> {
-    let bytes = geometry.bytes(stripe, position);
-    let length = |row: u64| (row, (bytes - row * CHUNK_BYTES).min(CHUNK_BYTES));
-    (0..bytes.div_ceil(CHUNK_BYTES)).map(length).collect()
+/// The sums that make the parity of a stripe, of those rows of each position of data.
+fn parity(
+    geometry: &Geometry,
+    code: &Code,
+    number: usize,
+    rows: impl Fn(usize) -> Rows,
+    encoder: Encoder,
+) -> Task {
+    let stripe = &geometry.stripes[number];
+    let wanted = stripe.coding.iter().enumerate();
+    let wanted = wanted.map(|(parity, root)| (stripe.data.len() + parity, *root)).collect();
+    let term = |(position, member): (usize, &usize)| Term {
+        member: *member,
+        position,
+        factors: (0..code.m()).map(|parity| code.factor(parity, position)).collect(),
+        rows: rows(position),
+        parent: None,
+    };
+    let terms = stripe.data.iter().enumerate().map(term).collect();
+    Task::new(number, wanted, terms, encoder)
 }
 
 /// All sums that make the parity of a generation.
 pub fn encoding(geometry: &Geometry, encoder: Encoder) -> Vec<Task> {
     let Some(code) = geometry.code() else { return Vec::new() };
-    let mut tasks = Vec::new();
-    for (number, stripe) in geometry.stripes.iter().enumerate() {
-        for (parity, root) in stripe.coding.iter().enumerate() {
-            let term = |(position, member): (usize, &usize)| Term {
-                member: *member,
-                position,
-                factor: code.factor(parity, position),
-                rows: all_rows(geometry, number, position),
-                parent: *root,
-            };
-            let terms = stripe.data.iter().enumerate().map(term).collect();
-            let place = (number, stripe.data.len() + parity);
-            tasks.push(Task::new(place, *root, terms, encoder));
-        }
-    }
-    tasks
+    let task = |number: usize| {
+        let rows = |position: usize| Rows::First(geometry.bytes(number, position));
+        parity(geometry, code, number, rows, encoder)
+    };
+    (0..geometry.stripes.len()).map(task).collect()
 }
 
 /// All sums that make of the parity of a generation that of a later one with the same stripes: of
@@ -206,21 +211,13 @@ pub fn differences(
             }
         }
     }
-    let mut tasks = Vec::new();
-    for (number, stripe) in new.stripes.iter().enumerate() {
-        for (parity, root) in stripe.coding.iter().enumerate() {
-            let term = |(position, member): (usize, &usize)| Term {
-                member: *member,
-                position,
-                factor: code.factor(parity, position),
-                rows: rows.get(&(number, position)).cloned().unwrap_or_default(),
-                parent: *root,
-            };
-            let terms = stripe.data.iter().enumerate().map(term).collect();
-            tasks.push(Task::new((number, stripe.data.len() + parity), *root, terms, encoder));
-        }
-    }
-    tasks
+    let task = |number: usize| {
+        let rows = |position: usize| {
+            Rows::Some(rows.get(&(number, position)).cloned().unwrap_or_default())
+        };
+        parity(new, code, number, rows, encoder)
+    };
+    (0..new.stripes.len()).map(task).collect()
 }
 
 /// Bytes that the member sends which sends most.
@@ -228,7 +225,7 @@ pub fn busiest(tasks: &[Task]) -> u64 {
     let mut sent: BTreeMap<usize, u64> = BTreeMap::new();
     for task in tasks {
         for term in &task.terms {
-            let bytes: u64 = task.rows(term.member).values().map(|(bytes, _)| bytes).sum();
+            let bytes = task.rows(term.member).total() * task.wanted.len() as u64;
             *sent.entry(term.member).or_default() += bytes;
         }
     }
@@ -252,18 +249,15 @@ pub fn rebuilding(geometry: &Geometry, lost: &[usize], encoder: Encoder) -> Opti
             let Some(position) = geometry.position(number, *root) else { continue };
             let factors = code.express(&have, &[position])?.cells;
             // What is beyond the end of the lost cells need not be worked out.
-            let wanted = all_rows(geometry, number, position);
+            let wanted = geometry.bytes(number, position);
             let term = |(from, factor): (&usize, u8)| {
-                let mut rows = all_rows(geometry, number, *from);
-                rows.retain(|row, bytes| {
-                    *bytes = (*bytes).min(wanted.get(row).copied().unwrap_or(0));
-                    *bytes > 0
-                });
+                let rows = Rows::First(geometry.bytes(number, *from).min(wanted));
                 let (member, position) = (geometry.holder(number, *from), *from);
-                Term { member, position, factor, rows, parent: *root }
+                Term { member, position, factors: vec![factor], rows, parent: None }
             };
             let terms = have.iter().zip(factors).filter(|(_, factor)| *factor != 0);
-            tasks.push(Task::new((number, position), *root, terms.map(term).collect(), encoder));
+            let terms = terms.map(term).collect();
+            tasks.push(Task::new(number, vec![(position, *root)], terms, encoder));
         }
     }
     Some(tasks)
@@ -274,12 +268,12 @@ pub fn rebuilding(geometry: &Geometry, lost: &[usize], encoder: Encoder) -> Opti
 pub enum Action {
     /// Read this cell of its own, and say `loaded`.
     Load(Cell),
-    /// Send this to a member, which is to say `arrived`.
-    Send { to: usize, row: u64, bytes: Vec<u8> },
+    /// Send this of the sum of a position to a member, which is to say `arrived`.
+    Send { to: usize, position: usize, row: u64, bytes: Block },
     /// Tell a child, which is to say `credited`.
-    Credit { to: usize },
+    Credit { to: usize, position: usize },
     /// Keep this: it is the sum; and say `stored`.
-    Store { cell: Cell, bytes: Vec<u8> },
+    Store { cell: Cell, bytes: Block },
 }
 
 /// Something came that a flow does not wait for.
@@ -287,33 +281,47 @@ pub enum Action {
 #[error("a block or a credit came that nobody waits for")]
 pub struct Unexpected;
 
-struct Sum {
-    bytes: Vec<u8>,
+/// What is there of a row.
+struct Row {
+    /// Of each sum what came; the first that comes is what others are added to.
+    sums: Vec<Option<Block>>,
+    own: Option<Block>,
+    /// How much is to come yet.
     missing: usize,
 }
 
-/// One member's part in one sum.
+/// One of the sums.
+struct Sum {
+    position: usize,
+    /// `None`: it is wanted here.
+    to: Option<usize>,
+    /// Rows that will be taken there, or that may be stored, beyond those under way.
+    credit: usize,
+}
+
+struct Child {
+    rows: Rows,
+    /// Of each sum the first row that it has not sent yet.
+    next: Vec<Option<u64>>,
+}
+
+/// One member's part in the sums of a task.
 pub struct Flow {
     stripe: usize,
-    position: usize,
-    /// `None`: this is the root.
-    parent: Option<usize>,
+    sums: Vec<Sum>,
     /// Position of the own cells, their rows, and what multiplies them.
-    own: Option<(usize, BTreeMap<u64, u64>, Linear)>,
+    own: Option<(usize, Rows, Linear)>,
     /// Adds what comes as it is.
     plus: Linear,
-    /// Children, each with the rows that it has not sent yet, and their lengths.
-    children: BTreeMap<usize, VecDeque<(u64, u64)>>,
-    /// For each row that was passed on, who gets a credit: those that sent it.
-    senders: BTreeMap<u64, BTreeSet<usize>>,
-    /// Rows that have not left, in order, each with its length and number of terms.
-    rows: VecDeque<(u64, u64, usize)>,
-    /// How many of these were asked to be loaded.
+    children: BTreeMap<usize, Child>,
+    rows: Rows,
+    /// The first row that has not left.
+    next: Option<u64>,
+    /// The first row that was not asked to be loaded, and how many were that have not left.
+    ahead: Option<u64>,
     begun: usize,
     /// Rows of which something is there.
-    sums: BTreeMap<u64, Sum>,
-    /// Rows that the parent will take, or that may be stored, beyond those under way.
-    credit: usize,
+    open: BTreeMap<u64, Row>,
     depth: usize,
     /// Rows that were to be stored and are not yet.
     storing: usize,
@@ -322,40 +330,49 @@ pub struct Flow {
 impl Flow {
     /// `None`: the member has no part in it.
     pub fn new(task: &Task, member: usize, depth: usize) -> Option<Flow> {
-        let root = task.root == member;
-        let term = task.terms.iter().find(|term| term.member == member);
-        if !root && term.is_none() {
+        let term = task.term(member);
+        let sum = |(position, root): &(usize, usize)| {
+            let to = term.map(|term| term.parent.unwrap_or(*root));
+            Sum { position: *position, to, credit: depth }
+        };
+        let here = |wanted: &&(usize, usize)| term.is_some() || wanted.1 == member;
+        let sums: Vec<Sum> = task.wanted.iter().filter(here).map(sum).collect();
+        if sums.is_empty() {
             return None;
         }
-        let own = term.map(|t| (t.position, t.rows.clone(), Linear::one(kernel::best(), t.factor)));
-        let rows_of = |t: &Term| {
-            task.rows(t.member).into_iter().map(|(row, (bytes, _))| (row, bytes)).collect()
+        let own = term.map(|t| {
+            let factors = Matrix::new(t.factors.len(), 1, |sum, _| t.factors[sum]);
+            (t.position, t.rows.clone(), Linear::new(kernel::best(), factors))
+        });
+        let child = |t: &Term| {
+            let rows = task.rows(t.member);
+            (t.member, Child { next: vec![rows.next(0); sums.len()], rows })
         };
-        let rows = task.rows(member).into_iter().map(|(row, (bytes, terms))| (row, bytes, terms));
+        let rows = task.rows(member);
         Some(Flow {
             stripe: task.stripe,
-            position: task.position,
-            parent: term.filter(|_| !root).map(|t| t.parent),
             own,
             plus: Linear::one(kernel::best(), 1),
-            children: task.children(member).map(|t| (t.member, rows_of(t))).collect(),
-            senders: BTreeMap::new(),
-            rows: rows.collect(),
+            children: task.children(member).map(child).collect(),
+            sums,
+            next: rows.next(0),
+            ahead: rows.next(0),
+            rows,
             begun: 0,
-            sums: BTreeMap::new(),
-            credit: depth,
+            open: BTreeMap::new(),
             depth,
             storing: 0,
         })
     }
 
     pub fn done(&self) -> bool {
-        self.rows.is_empty() && self.storing == 0
+        self.next.is_none() && self.storing == 0
     }
 
     /// Bytes in memory.
     pub fn held(&self) -> usize {
-        self.sums.values().map(|sum| sum.bytes.len()).sum()
+        let blocks = self.open.values().flat_map(|row| row.sums.iter().chain([&row.own]));
+        blocks.flatten().map(|block| block.len()).sum()
     }
 
     /// What is to be done to begin.
@@ -364,81 +381,144 @@ impl Flow {
     }
 
     /// The own cell of this row was read.
-    pub fn loaded(&mut self, row: u64, bytes: &[u8]) -> Result<Vec<Action>, Unexpected> {
-        let Some((_, rows, product)) = &self.own else { return Err(Unexpected) };
-        let wanted = rows.get(&row).ok_or(Unexpected)?;
-        let bytes = bytes.get(..*wanted as usize).ok_or(Unexpected)?;
-        let sum = open(&mut self.sums, &self.rows, row).ok_or(Unexpected)?;
-        product.add(0, bytes, &mut [&mut sum.bytes]);
-        sum.missing -= 1;
+    pub fn loaded(&mut self, row: u64, cell: Block) -> Result<Vec<Action>, Unexpected> {
+        let wanted = self.own.as_ref().map_or(0, |(_, rows, _)| rows.bytes(row));
+        if wanted == 0 || (cell.len() as u64) < wanted {
+            return Err(Unexpected);
+        }
+        let there = self.opened(row)?;
+        if there.own.is_some() {
+            return Err(Unexpected);
+        }
+        there.own = Some(cell);
+        there.missing -= 1;
         Ok(self.go_on())
     }
 
-    /// A child's sum came.
+    /// A child's sum of a position came.
     pub fn arrived(
         &mut self,
-        from: usize,
+        (from, position): (usize, usize),
         row: u64,
-        bytes: &[u8],
+        mut bytes: Block,
     ) -> Result<Vec<Action>, Unexpected> {
-        let waited = self.children.get_mut(&from).ok_or(Unexpected)?;
-        if waited.front() != Some(&(row, bytes.len() as u64)) {
+        let sum = self.sum(position)?;
+        let child = self.children.get(&from).ok_or(Unexpected)?;
+        if child.next[sum] != Some(row) || child.rows.bytes(row) != bytes.len() as u64 {
             return Err(Unexpected);
         }
-        let sum = open(&mut self.sums, &self.rows, row).ok_or(Unexpected)?;
-        if bytes.len() > sum.bytes.len() {
+        let length = self.rows.bytes(row) as usize;
+        self.opened(row)?;
+        let (Some(child), Some(there)) = (self.children.get_mut(&from), self.open.get_mut(&row))
+        else {
             return Err(Unexpected);
+        };
+        child.next[sum] = child.rows.next(row + 1);
+        match &mut there.sums[sum] {
+            Some(all) => self.plus.add(0, &bytes, &mut [all]),
+            none => {
+                bytes.extend(length);
+                *none = Some(bytes);
+            }
         }
-        self.plus.add(0, bytes, &mut [&mut sum.bytes]);
-        sum.missing -= 1;
-        waited.pop_front();
-        self.senders.entry(row).or_default().insert(from);
+        there.missing -= 1;
         Ok(self.go_on())
     }
 
-    /// The parent takes one more.
-    pub fn credited(&mut self) -> Result<Vec<Action>, Unexpected> {
-        if self.parent.is_none() || self.credit >= self.depth {
+    /// Whoever takes this sum takes one more row.
+    pub fn credited(&mut self, position: usize) -> Result<Vec<Action>, Unexpected> {
+        let (sum, depth) = (self.sum(position)?, self.depth);
+        let sum = &mut self.sums[sum];
+        if sum.to.is_none() || sum.credit >= depth {
             return Err(Unexpected);
         }
-        self.credit += 1;
+        sum.credit += 1;
         Ok(self.go_on())
     }
 
-    /// A row was stored.
-    pub fn stored(&mut self) -> Result<Vec<Action>, Unexpected> {
+    /// A row of a sum was stored.
+    pub fn stored(&mut self, position: usize) -> Result<Vec<Action>, Unexpected> {
+        let sum = self.sum(position)?;
         self.storing = self.storing.checked_sub(1).ok_or(Unexpected)?;
-        self.credit += 1;
+        self.sums[sum].credit += 1;
         Ok(self.go_on())
+    }
+
+    fn sum(&self, position: usize) -> Result<usize, Unexpected> {
+        self.sums.iter().position(|sum| sum.position == position).ok_or(Unexpected)
+    }
+
+    /// A row that has not left yet, and of which something is to come.
+    fn opened(&mut self, row: u64) -> Result<&mut Row, Unexpected> {
+        let has = |rows: &Rows| rows.bytes(row) > 0;
+        if !has(&self.rows) || self.next.is_none_or(|next| row < next) {
+            return Err(Unexpected);
+        }
+        let own = self.own.as_ref().is_some_and(|(_, rows, _)| has(rows));
+        let children = self.children.values().filter(|child| has(&child.rows)).count();
+        let sums = self.sums.len();
+        let there = self.open.entry(row).or_insert_with(|| Row {
+            sums: (0..sums).map(|_| None).collect(),
+            own: None,
+            missing: usize::from(own) + children * sums,
+        });
+        if there.missing > 0 { Ok(there) } else { Err(Unexpected) }
+    }
+
+    /// The sums of a row, of which all is there.
+    fn finish(&self, row: u64, there: Row) -> Vec<Block> {
+        let Some((cell, (_, rows, product))) = there.own.as_ref().zip(self.own.as_ref()) else {
+            return there.sums.into_iter().flatten().collect();
+        };
+        let (length, own) = (self.rows.bytes(row) as usize, &cell[..rows.bytes(row) as usize]);
+        let came = there.sums.iter().all(Option::is_some);
+        let block = |sum: Option<Block>| sum.unwrap_or_else(|| Block::new(length));
+        let mut sums: Vec<Block> = there.sums.into_iter().map(block).collect();
+        let mut to: Vec<&mut [u8]> = sums.iter_mut().map(|sum| &mut **sum).collect();
+        if came {
+            product.add(0, own, &mut to)
+        } else {
+            product.set(&[own], &mut to)
+        }
+        sums
     }
 
     fn go_on(&mut self) -> Vec<Action> {
         let mut actions = Vec::new();
-        while let Some((row, ..)) = self.rows.front().copied() {
-            let whole = self.sums.get(&row).is_some_and(|sum| sum.missing == 0);
-            if !whole || self.credit == 0 {
+        while let Some(row) = self.next {
+            let whole = self.open.get(&row).is_some_and(|there| there.missing == 0);
+            if !whole || self.sums.iter().any(|sum| sum.credit == 0) {
                 break;
             }
-            let Some(Sum { bytes, .. }) = self.sums.remove(&row) else { break };
-            self.credit -= 1;
-            self.rows.pop_front();
-            self.begun = self.begun.saturating_sub(1);
-            let cell = Cell { stripe: self.stripe, position: self.position, row };
-            match self.parent {
-                Some(to) => actions.push(Action::Send { to, row, bytes }),
-                None => {
+            let Some(there) = self.open.remove(&row) else { break };
+            let blocks = self.finish(row, there);
+            self.next = self.rows.next(row + 1);
+            match self.begun.checked_sub(1) {
+                Some(begun) => self.begun = begun,
+                None => self.ahead = self.next,
+            }
+            for (sum, bytes) in self.sums.iter_mut().zip(blocks) {
+                sum.credit -= 1;
+                let position = sum.position;
+                if let Some(to) = sum.to {
+                    actions.push(Action::Send { to, position, row, bytes });
+                } else {
                     self.storing += 1;
+                    let cell = Cell { stripe: self.stripe, position, row };
                     actions.push(Action::Store { cell, bytes });
                 }
             }
-            let senders = self.senders.remove(&row).unwrap_or_default();
-            actions.extend(senders.into_iter().map(|to| Action::Credit { to }));
+            let senders = self.children.iter().filter(|(_, child)| child.rows.bytes(row) > 0);
+            let credit = |(to, position): (usize, usize)| Action::Credit { to, position };
+            let positions = || self.sums.iter().map(|sum| sum.position);
+            let all = senders.flat_map(|(to, _)| positions().map(move |position| (*to, position)));
+            actions.extend(all.map(credit));
         }
-        while self.begun < self.depth.min(self.rows.len()) {
-            let row = self.rows[self.begun].0;
+        while let Some(row) = self.ahead.filter(|_| self.begun < self.depth) {
             self.begun += 1;
+            self.ahead = self.rows.next(row + 1);
             if let Some((position, rows, _)) = &self.own
-                && rows.contains_key(&row)
+                && rows.bytes(row) > 0
             {
                 let cell = Cell { stripe: self.stripe, position: *position, row };
                 actions.push(Action::Load(cell));
@@ -446,18 +526,6 @@ impl Flow {
         }
         actions
     }
-}
-
-/// The sum of a row that has not left yet, and that lacks something.
-fn open<'a>(
-    sums: &'a mut BTreeMap<u64, Sum>,
-    rows: &VecDeque<(u64, u64, usize)>,
-    row: u64,
-) -> Option<&'a mut Sum> {
-    let at = rows.binary_search_by_key(&row, |(row, ..)| *row).ok()?;
-    let (_, bytes, missing) = rows[at];
-    let sum = sums.entry(row).or_insert_with(|| Sum { bytes: vec![0; bytes as usize], missing });
-    Some(sum).filter(|sum| sum.missing > 0)
 }
 
 #[cfg(test)]

@@ -4,11 +4,16 @@
 use super::*;
 use crate::code::tests::noise;
 use crate::encoding::sum;
+use crate::geometry::{CHUNK_BYTES, MAX_PAYLOAD_BYTES};
 use crate::member::DEPTH;
+use std::cell::RefCell;
+use std::collections::VecDeque;
 
 struct World {
     geometry: Geometry,
     cells: BTreeMap<(usize, usize), Vec<Vec<u8>>>,
+    /// How many were read.
+    loads: RefCell<usize>,
 }
 
 /// A group with random payloads, and its parity worked out plainly.
@@ -40,13 +45,15 @@ fn world(scheme: &str, chunks: &[u64], seed: u64) -> World {
             cells.insert((stripe, code.k() + parity), made);
         }
     }
-    World { geometry, cells }
+    World { geometry, cells, loads: RefCell::default() }
 }
 
-/// What is on its way from a member to another: rows, and credits.
-type Queues = BTreeMap<(usize, usize), VecDeque<Option<(u64, Vec<u8>)>>>;
+/// A row of the sum of a position, or credit for one more.
+type Said = (usize, Option<(u64, Block)>);
+/// What is on its way from a member to another.
+type Queues = BTreeMap<(usize, usize), VecDeque<Said>>;
 
-fn next(queues: &mut Queues, pick: usize) -> (usize, usize, Option<(u64, Vec<u8>)>) {
+fn next(queues: &mut Queues, pick: usize) -> (usize, usize, Said) {
     let (from, to) = *queues.keys().nth(pick % queues.len()).unwrap();
     let queue = queues.get_mut(&(from, to)).unwrap();
     let message = queue.pop_front().unwrap();
@@ -61,23 +68,24 @@ fn carry_out(
     world: &World,
     flow: &mut Flow,
     action: Action,
-    stored: &mut BTreeMap<Cell, Vec<u8>>,
+    stored: &mut BTreeMap<Cell, Block>,
 ) -> Vec<Action> {
     match action {
         Action::Load(cell) => {
             let bytes = &world.cells[&(cell.stripe, cell.position)][cell.row as usize];
-            flow.loaded(cell.row, bytes).unwrap()
+            *world.loads.borrow_mut() += 1;
+            flow.loaded(cell.row, Block::from(&bytes[..])).unwrap()
         }
         Action::Store { cell, bytes } => {
             assert!(stored.insert(cell, bytes).is_none());
-            flow.stored().unwrap()
+            flow.stored(cell.position).unwrap()
         }
         action => panic!("{action:?} to begin with"),
     }
 }
 
 /// Runs tasks to their end; returns what was stored and how much was sent.
-fn run(world: &World, tasks: &[Task], seed: u64) -> (BTreeMap<Cell, Vec<u8>>, u64) {
+fn run(world: &World, tasks: &[Task], seed: u64) -> (BTreeMap<Cell, Block>, u64) {
     let (mut stored, mut sent, mut random) = (BTreeMap::new(), 0, seed | 1);
     for task in tasks {
         let mut queues = Queues::new();
@@ -100,20 +108,23 @@ fn run(world: &World, tasks: &[Task], seed: u64) -> (BTreeMap<Cell, Vec<u8>>, u6
                 let (from, to, message) = next(&mut queues, pick / 2);
                 let flow = flows.get_mut(&to).unwrap();
                 let more = match message {
-                    Some((row, bytes)) => flow.arrived(from, row, &bytes).unwrap(),
-                    None => flow.credited().unwrap(),
+                    (position, Some((row, bytes))) => {
+                        flow.arrived((from, position), row, bytes).unwrap()
+                    }
+                    (position, None) => flow.credited(position).unwrap(),
                 };
                 (to, more)
             };
-            let most = (task.children(member).count() + 1) * DEPTH * CHUNK_BYTES as usize;
+            let sums = flows[&member].sums.len();
+            let most = (task.children(member).count() * sums + 1) * DEPTH * CHUNK_BYTES as usize;
             assert!(flows[&member].held() <= most);
             for action in more {
                 let (to, message) = match action {
-                    Action::Send { to, row, bytes } => {
+                    Action::Send { to, position, row, bytes } => {
                         sent += bytes.len() as u64;
-                        (to, Some((row, bytes)))
+                        (to, (position, Some((row, bytes))))
                     }
-                    Action::Credit { to } => (to, None),
+                    Action::Credit { to, position } => (to, (position, None)),
                     action => {
                         open.push((member, action));
                         continue;
@@ -136,7 +147,7 @@ fn parity_comes_out_right_and_nothing_is_padded() {
             let world = world("rs:4+2", &CHUNKS, seed);
             let (stored, sent) = run(&world, &encoding(&world.geometry, encoder), seed);
             for (cell, bytes) in &stored {
-                assert_eq!(*bytes, world.cells[&(cell.stripe, cell.position)][cell.row as usize]);
+                assert_eq!(**bytes, world.cells[&(cell.stripe, cell.position)][cell.row as usize]);
             }
             let cells: usize = (0..6).map(|m| world.geometry.parity_cells(m).count()).sum();
             assert_eq!(stored.len(), cells);
@@ -144,6 +155,9 @@ fn parity_comes_out_right_and_nothing_is_padded() {
             // Each byte crosses once for each parity, but for terms that count as equally long.
             let most = 2 * data + 2 * data / LENGTHS;
             assert!((2 * data..=most).contains(&sent), "{encoder}: {sent} of {data}");
+            let chunks = |member: usize| world.geometry.payload(member).div_ceil(CHUNK_BYTES);
+            let chunks: u64 = (0..6).map(chunks).sum();
+            assert_eq!(*world.loads.borrow() as u64, chunks, "each is read once");
         }
     }
 }
@@ -156,9 +170,9 @@ fn what_is_lost_comes_back_by_the_same_flows() {
             let tasks = rebuilding(&world.geometry, &lost, encoder).unwrap();
             let (stored, _) = run(&world, &tasks, 5);
             for (cell, bytes) in &stored {
-                assert_eq!(*bytes, world.cells[&(cell.stripe, cell.position)][cell.row as usize]);
+                assert_eq!(**bytes, world.cells[&(cell.stripe, cell.position)][cell.row as usize]);
             }
-            let bytes: usize = stored.values().map(Vec::len).sum();
+            let bytes: usize = stored.values().map(|bytes| bytes.len()).sum();
             let of = |m: usize| world.geometry.payload(m) + world.geometry.parity_bytes(m);
             assert_eq!(bytes as u64, of(lost[0]) + of(lost[1]));
         }
@@ -185,18 +199,37 @@ fn trees_have_the_shapes_that_they_are_named_after() {
 fn what_nobody_waits_for_is_refused() {
     let world = world("rs:4+2", &[10; 6], 0);
     let task = &encoding(&world.geometry, Encoder::Pipeline)[0];
-    let mut flow = Flow::new(task, task.root, DEPTH).unwrap();
+    let (position, root) = task.wanted[0];
+    let mut flow = Flow::new(task, root, DEPTH).unwrap();
     assert!(flow.start().is_empty());
     let last = task.terms[0].member;
-    let full = vec![1; CHUNK_BYTES as usize];
-    assert!(flow.arrived(last, 1, &full).is_err(), "not the first row");
-    assert!(flow.arrived(last, 0, &full[1..]).is_err(), "too short");
-    assert!(flow.arrived(task.root, 0, &full).is_err(), "no child");
-    assert!(flow.credited().is_err() && flow.stored().is_err() && flow.loaded(0, &full).is_err());
-    assert_eq!(flow.arrived(last, 0, &full).unwrap().len(), 2);
-    assert!(flow.arrived(last, 0, &full).is_err(), "twice");
-    let outsider = (0..6).find(|m| *m != task.root && task.terms.iter().all(|t| t.member != *m));
-    assert!(Flow::new(task, outsider.unwrap(), DEPTH).is_none());
+    let full = Block::from(&[1; CHUNK_BYTES as usize][..]);
+    let come = |flow: &mut Flow, from: usize, row: u64, bytes: &[u8]| {
+        flow.arrived((from, position), row, bytes.into())
+    };
+    assert!(come(&mut flow, last, 1, &full).is_err(), "not the first row");
+    assert!(come(&mut flow, last, 0, &full[1..]).is_err(), "too short");
+    assert!(come(&mut flow, root, 0, &full).is_err(), "no child");
+    let elsewhere = (last, task.wanted[1].0);
+    assert!(flow.arrived(elsewhere, 0, full.clone()).is_err(), "not wanted here");
+    assert!(flow.credited(position).is_err() && flow.stored(position).is_err());
+    assert!(flow.loaded(0, full.clone()).is_err());
+    assert_eq!(come(&mut flow, last, 0, &full).unwrap().len(), 2);
+    assert!(come(&mut flow, last, 0, &full).is_err(), "twice");
+    assert!(Flow::new(task, 6, DEPTH).is_none());
+}
+
+#[test]
+fn the_longest_payloads_take_no_memory_for_each_row() {
+    let payloads = [0, 1, 2, 3, 4, 5].map(|less| MAX_PAYLOAD_BYTES - less);
+    let geometry = Geometry::new("rs:4+2".parse().unwrap(), 1, &payloads).unwrap();
+    for encoder in Encoder::ALL {
+        for task in encoding(&geometry, encoder) {
+            let flow = |member: usize| Flow::new(&task, member, DEPTH).unwrap();
+            let loads = (0..6).map(|member| flow(member).start().len());
+            assert_eq!(loads.sum::<usize>(), 4 * DEPTH);
+        }
+    }
 }
 
 /// With payloads of about one length every member receives about as much as the others.
@@ -208,7 +241,10 @@ fn no_link_gets_more_than_its_share() {
         let mut received = [0; 6];
         for task in encoding(&geometry, encoder) {
             for term in &task.terms {
-                received[term.parent] += task.rows(term.member).len();
+                for (_, root) in &task.wanted {
+                    let to = term.parent.unwrap_or(*root);
+                    received[to] += task.rows(term.member).iter().count();
+                }
             }
         }
         let (least, most) = (received.iter().min().unwrap(), received.iter().max().unwrap());

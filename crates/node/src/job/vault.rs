@@ -244,10 +244,12 @@ impl Job {
         }
         let member = self.member(node);
         let Vaults { round, links, .. } = &mut self.vaults;
+        if let VaultStep::Measured(link) = step {
+            return links.note(member, link);
+        }
         let Some(round) = round.as_mut().filter(|r| r.generation == generation) else { return };
         let event = match step {
-            VaultStep::Offered { summary, link, us } if summary.node == node => {
-                link.into_iter().for_each(|link| links.note(member, link));
+            VaultStep::Offered { summary, us } if summary.node == node => {
                 round.pick.learn(links, round.progress.rate);
                 round.spent.payload = round.spent.payload.max(us);
                 Event::Offered(summary)
@@ -262,7 +264,7 @@ impl Job {
                 Event::Failed { node, why: String::from("it speaks for another node") }
             }
             VaultStep::Underway { sent } => return round.progress.note(node, sent),
-            VaultStep::Scrubbed { .. } => return,
+            VaultStep::Scrubbed { .. } | VaultStep::Measured(_) => return,
             VaultStep::Committed => Event::Committed { node },
             VaultStep::Failed(why) => Event::Failed { node, why },
             VaultStep::Damaged { rank, generation: image, why } => {

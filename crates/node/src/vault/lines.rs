@@ -12,7 +12,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 
-/// Most parts that leave at once.
+/// So many parts leave at once, if they are there.
 const MAX_PARTS: usize = 16;
 
 /// The lines of one generation.
@@ -22,29 +22,38 @@ pub(super) struct Lines {
     members: Members,
     /// Who is told when one breaks.
     tell: Sender<Work>,
-    open: BTreeMap<u32, Sender<Message>>,
+    ready: BTreeMap<u32, Vec<Message>>,
+    open: BTreeMap<u32, Sender<Vec<Message>>>,
 }
 
 impl Lines {
     pub fn new(generation: u64, own: Identity, members: Members, tell: Sender<Work>) -> Lines {
-        Lines { generation, own, members, tell, open: BTreeMap::new() }
+        let (ready, open) = (BTreeMap::new(), BTreeMap::new());
+        Lines { generation, own, members, tell, ready, open }
     }
 
-    /// Brings a message to a node, as soon as that can be.
-    pub fn send(&mut self, to: u32, message: Message) -> io::Result<()> {
-        let line = match self.open.get(&to) {
-            Some(line) => line,
-            None => {
-                let line = self.begin(to)?;
-                self.open.entry(to).or_insert(line)
-            }
-        };
-        // A line that broke has told so.
-        let _ = line.send(message);
+    /// A message to a node, which leaves with the next ones.
+    pub fn add(&mut self, to: u32, message: Message) {
+        self.ready.entry(to).or_default().push(message);
+    }
+
+    /// Brings what was added to the nodes, as soon as that can be.
+    pub fn leave(&mut self) -> io::Result<()> {
+        for (to, messages) in std::mem::take(&mut self.ready) {
+            let line = match self.open.get(&to) {
+                Some(line) => line,
+                None => {
+                    let line = self.begin(to)?;
+                    self.open.entry(to).or_insert(line)
+                }
+            };
+            // A line that broke has told so.
+            let _ = line.send(messages);
+        }
         Ok(())
     }
 
-    fn begin(&self, to: u32) -> io::Result<Sender<Message>> {
+    fn begin(&self, to: u32) -> io::Result<Sender<Vec<Message>>> {
         let (line, waiting) = mpsc::channel();
         let (generation, tell) = (self.generation, self.tell.clone());
         let (own, members) = (self.own.clone(), Arc::clone(&self.members));
@@ -63,15 +72,16 @@ fn carry(
     own: &Identity,
     members: &Members,
     (to, generation): (u32, u64),
-    waiting: &Receiver<Message>,
+    waiting: &Receiver<Vec<Message>>,
 ) -> Result<(), StoreError> {
     let mut client = Client::connect(own, members, to)?;
-    let mut parts = Vec::with_capacity(MAX_PARTS);
-    while let Ok(first) = waiting.recv() {
-        parts.push(first);
-        parts.extend(waiting.try_iter().take(MAX_PARTS - 1));
+    while let Ok(mut parts) = waiting.recv() {
+        while parts.len() < MAX_PARTS
+            && let Ok(more) = waiting.try_recv()
+        {
+            parts.extend(more);
+        }
         client.parts(generation, &parts)?;
-        parts.clear();
     }
     Ok(())
 }

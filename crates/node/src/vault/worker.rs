@@ -12,7 +12,7 @@ use crate::files;
 use crate::points;
 use crate::store::{Identity, Members};
 use eyrie_control::node::FromNode;
-use eyrie_control::vault::{Link, Spent};
+use eyrie_control::vault::Spent;
 use eyrie_control::{VaultOrder, VaultStep};
 use eyrie_vault::HoldError;
 use eyrie_vault::disk::Folder;
@@ -23,11 +23,11 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
-/// Longest that a payload waits for what is measured: the other node may be on its way out.
-const PROBE_LIMIT: Duration = Duration::from_secs(1);
+/// Most messages that are heeded before what follows of them leaves.
+const MAX_AT_ONCE: usize = 16;
 
 /// How often it is told how much was sent.
 const TELL: Duration = Duration::from_millis(500);
@@ -84,33 +84,7 @@ pub(super) struct Worker {
 
 /// Does what is told, as long as the process is there.
 pub(super) fn run(setup: Setup, tell: Sender<Work>, told: &Receiver<Work>) {
-    let mut worker = Worker { setup, tell, member: None, own: None, current: None, scrubber: None };
-    for work in told {
-        match work {
-            Work::Order(order, own) => {
-                worker.own = Some(own);
-                worker.obey(*order);
-            }
-            Work::Said { from, generation, message } if worker.is_current(generation) => {
-                let said = worker.with(|member| member.message(from, &message));
-                worker.pass_on(generation, said);
-            }
-            Work::Broken { from, generation } if worker.is_current(generation) => {
-                if worker.current.as_ref().is_some_and(|c| !c.prepared) {
-                    worker.fail(generation, format!("what node {from} was sending broke off"));
-                }
-            }
-            Work::Stuck { generation, why } if worker.is_current(generation) => {
-                worker.fail(generation, why);
-            }
-            Work::Change { generation, change, done } => {
-                // Who does not wait any more does not hear it.
-                let _ = done.send(worker.change(generation, &change));
-            }
-            // Late.
-            Work::Said { .. } | Work::Broken { .. } | Work::Stuck { .. } => {}
-        }
-    }
+    Worker { setup, tell, member: None, own: None, current: None, scrubber: None }.work(told);
 }
 
 impl Worker {
@@ -125,8 +99,44 @@ impl Worker {
             members: Members::default(),
             say: Arc::new(|_| ()),
         };
-        let (tell, _) = mpsc::channel();
+        let (tell, _) = std::sync::mpsc::channel();
         Worker { setup, tell, member: Some(member), own: None, current: None, scrubber: None }
+    }
+
+    fn work(&mut self, told: &Receiver<Work>) {
+        while let Ok(first) = told.recv() {
+            self.heed(first);
+            // Each that has to be woken costs: what is here already is heeded before parts leave.
+            told.try_iter().take(MAX_AT_ONCE - 1).for_each(|more| self.heed(more));
+            self.leave();
+        }
+    }
+
+    fn heed(&mut self, work: Work) {
+        match work {
+            Work::Order(order, own) => {
+                self.own = Some(own);
+                self.obey(*order);
+            }
+            Work::Said { from, generation, message } if self.is_current(generation) => {
+                let said = self.with(|member| member.message(from, message));
+                self.pass_on(generation, said);
+            }
+            Work::Broken { from, generation } if self.is_current(generation) => {
+                if self.current.as_ref().is_some_and(|c| !c.prepared) {
+                    self.fail(generation, format!("what node {from} was sending broke off"));
+                }
+            }
+            Work::Stuck { generation, why } if self.is_current(generation) => {
+                self.fail(generation, why);
+            }
+            Work::Change { generation, change, done } => {
+                // Who does not wait any more does not hear it.
+                let _ = done.send(self.change(generation, &change));
+            }
+            // Late.
+            Work::Said { .. } | Work::Broken { .. } | Work::Stuck { .. } => {}
+        }
     }
 
     fn is_current(&self, generation: u64) -> bool {
@@ -260,7 +270,9 @@ impl Worker {
         self.current = None;
         let node = self.own.as_ref().map_or(u32::MAX, |own| own.node);
         let nodes: Vec<u32> = places.iter().map(|p| p.node).collect();
-        let probing = if measure { self.start_probe(&nodes) } else { None };
+        if measure {
+            self.start_probe(generation, &nodes);
+        }
         if self.member.is_none() {
             let identity = record::Identity { vault, node, scheme, places };
             let mut folder = Folder::create(&self.setup.folder).map_err(|e| e.to_string())?;
@@ -297,36 +309,65 @@ impl Worker {
         let (prepared, told) = (false, begun);
         self.current =
             Some(Current { generation, group, lines, prepared, pace, begun, sent: 0, told });
-        let link = probing.and_then(|probing| probing.recv_timeout(PROBE_LIMIT).ok());
-        Ok(Some(VaultStep::Offered { summary, link, us }))
+        Ok(Some(VaultStep::Offered { summary, us }))
     }
 
-    /// Measures the way to the next of these nodes, while the payload is written.
-    fn start_probe(&self, nodes: &[u32]) -> Option<Receiver<Link>> {
-        let own = self.own.clone()?;
-        let at = nodes.iter().position(|node| *node == own.node)?;
+    /// Measures the way to the next of these nodes, for rounds to come: this one does not wait.
+    fn start_probe(&self, generation: u64, nodes: &[u32]) {
+        let Some(own) = self.own.clone() else { return };
+        let Some(at) = nodes.iter().position(|node| *node == own.node) else { return };
         let next = nodes[(at + 1) % nodes.len()];
-        let members = Arc::clone(&self.setup.members);
-        let (tell, told) = mpsc::channel();
+        let (members, say) = (Arc::clone(&self.setup.members), Arc::clone(&self.setup.say));
         let work = move || match probe(&own, &members, next) {
-            // Nobody may wait for it any more.
-            Ok(link) => drop(tell.send(link)),
+            Ok(link) => say(FromNode::Vault { generation, step: VaultStep::Measured(link) }),
             Err(error) => tracing::warn!("vault: the way to node {next}: {error}"),
         };
-        std::thread::Builder::new().name("eyrie-probe".into()).spawn(work).ok()?;
-        Some(told)
+        if let Err(error) = std::thread::Builder::new().name("eyrie-probe".into()).spawn(work) {
+            tracing::warn!("vault: the way to node {next}: {error}");
+        }
+    }
+
+    /// What is for the others is to leave.
+    fn pass_on(&mut self, generation: u64, said: Result<Messages, String>) {
+        if let Err(why) = said.and_then(|messages| self.add(messages)) {
+            self.fail(generation, why);
+        }
+    }
+
+    fn add(&mut self, messages: Messages) -> Result<(), String> {
+        let (Some(own), Some(current)) = (&self.own, &mut self.current) else { return Ok(()) };
+        let lines = current.lines.get_or_insert_with(|| {
+            let members = Arc::clone(&self.setup.members);
+            Lines::new(current.generation, own.clone(), members, self.tell.clone())
+        });
+        for (number, message) in messages {
+            let to = *current.group.get(number).ok_or("it speaks to nobody")?;
+            let bytes = message.block.as_ref().map_or(0, |(_, bytes)| bytes.len() as u64);
+            let wait = current.pace.wait(bytes, Instant::now());
+            if !wait.is_zero() {
+                lines.leave().map_err(|e| e.to_string())?;
+                std::thread::sleep(wait);
+            }
+            current.sent += bytes;
+            lines.add(to, message);
+        }
+        Ok(())
     }
 
     /// Brings to the others what is for them, and tells when all of its parity is here.
-    fn pass_on(&mut self, generation: u64, said: Result<Messages, String>) {
-        let settled = said.and_then(|messages| {
-            self.send(generation, messages)?;
-            let encoded = Instant::now();
-            Ok(self.with(Member::settle)?.map(|summary| (summary, encoded)))
-        });
-        match settled {
+    fn leave(&mut self) {
+        let Some(current) = &mut self.current else { return };
+        let generation = current.generation;
+        let left = current.lines.as_mut().map_or(Ok(()), Lines::leave);
+        if current.lines.is_some() && current.told.elapsed() >= TELL {
+            current.told = Instant::now();
+            let sent = current.sent;
+            self.say(generation, VaultStep::Underway { sent });
+        }
+        let encoded = Instant::now();
+        match left.map_err(|e| e.to_string()).and_then(|()| self.with(Member::settle)) {
             Ok(None) => {}
-            Ok(Some((summary, encoded))) => {
+            Ok(Some(summary)) => {
                 let mut spent = Spent::default();
                 if let Some(current) = &mut self.current {
                     current.prepared = true;
@@ -340,28 +381,8 @@ impl Worker {
             Err(why) => self.fail(generation, why),
         }
     }
-
-    fn send(&mut self, generation: u64, messages: Messages) -> Result<(), String> {
-        let (Some(own), Some(current)) = (&self.own, &mut self.current) else { return Ok(()) };
-        let lines = current.lines.get_or_insert_with(|| {
-            let members = Arc::clone(&self.setup.members);
-            Lines::new(generation, own.clone(), members, self.tell.clone())
-        });
-        for (number, message) in messages {
-            let to = *current.group.get(number).ok_or("it speaks to nobody")?;
-            let bytes = message.block.as_ref().map_or(0, |(_, bytes)| bytes.len() as u64);
-            let wait = current.pace.wait(bytes, Instant::now());
-            if !wait.is_zero() {
-                std::thread::sleep(wait);
-            }
-            current.sent += bytes;
-            lines.send(to, message).map_err(|e| e.to_string())?;
-        }
-        if current.told.elapsed() >= TELL {
-            current.told = Instant::now();
-            let sent = current.sent;
-            self.say(generation, VaultStep::Underway { sent });
-        }
-        Ok(())
-    }
 }
+
+#[cfg(test)]
+#[path = "worker_tests.rs"]
+mod tests;

@@ -60,14 +60,14 @@ pub fn hear(peers: &Peers) -> Result<(u32, Packet, Vec<u8>), RegionsError> {
 }
 
 /// A member's message to another.
-pub fn of_sum(message: Message) -> (Packet, Vec<u8>) {
+pub fn of_sum(message: &Message) -> (Packet, &[u8]) {
     let Message { task, block } = message;
-    let (row, bytes) = block.map_or((None, Vec::new()), |(row, bytes)| (Some(row), bytes));
-    (Packet::Sum { task, row }, bytes)
+    let (row, bytes) = block.as_ref().map_or((None, &[][..]), |(row, bytes)| (Some(*row), bytes));
+    (Packet::Sum { task: *task, row }, bytes)
 }
 
 pub fn to_sum(task: (usize, usize), row: Option<u64>, bytes: Vec<u8>) -> Message {
-    Message { task, block: row.map(|row| (row, bytes)) }
+    Message { task, block: row.map(|row| (row, bytes.into())) }
 }
 
 #[cfg(test)]

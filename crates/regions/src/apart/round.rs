@@ -351,7 +351,7 @@ impl<'a, D: Storage> Round<'a, D> {
                     let node = nodes.iter().zip(&ranks).find(|(_, rank)| **rank == from);
                     let node = node.map_or(u32::MAX, |(node, _)| *node);
                     let message = to_sum(task, row, bytes);
-                    let next = self.go_on(&ranks, |member| member.message(node, &message))?;
+                    let next = self.go_on(&ranks, |member| member.message(node, message))?;
                     if state.is_none() || matches!(next, Some(Err(_))) {
                         state = next;
                     }
@@ -381,9 +381,9 @@ impl<'a, D: Storage> Round<'a, D> {
             Err(error) => return Ok(Some(Err(error))),
         };
         for (number, message) in messages {
-            let (packet, bytes) = of_sum(message);
+            let (packet, bytes) = of_sum(&message);
             let Some(to) = ranks.get(number) else { continue };
-            say(self.peers, *to, &packet, &bytes)?;
+            say(self.peers, *to, &packet, bytes)?;
         }
         let settled = self.vault.own(Member::settle).map(Option::flatten);
         if matches!(settled, Ok(None)) {

@@ -74,7 +74,7 @@ impl<D: Disk> Vault<D> {
             } else if !run.messages.is_empty() {
                 let (from, to, message) = run.next(&mut self.order);
                 self.sent += message.block.as_ref().map_or(0, |(_, bytes)| bytes.len() as u64);
-                self.deliver(run, to, |member| member.message(from, &message));
+                self.deliver(run, to, |member| member.message(from, message));
             } else {
                 // Nothing is under way, and it is not over: a defect.
                 run.events.push_back(Event::Failed { node: 0, why: "nothing goes on".into() });
