@@ -219,9 +219,9 @@ pub struct Run {
     /// Time until the first checkpoint of every rank, if less than --ckpt-every
     #[arg(long, value_name = "SECS", default_value = "1", value_parser = parse_millis)]
     pub ckpt_first: u64,
-    /// In which order ranks are checkpointed (with --ft coordinated: all together, whatever is said
-    /// here) [default: auto; br with --vault rs or xor, as images that are new together share their
-    /// parity]
+    /// In which order ranks are checkpointed, and whether at given or at measured intervals
+    /// [default: auto; br with --vault rs or xor, as images that are new together share their
+    /// parity; with --ft coordinated, where all are checkpointed together, auto is all there is]
     #[arg(long, value_enum)]
     pub ckpt_policy: Option<CkptPolicy>,
     /// What a checkpoint stores

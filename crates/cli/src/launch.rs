@@ -147,7 +147,11 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         ft,
         checkpoint_every_ms: run.ckpt_every,
         checkpoint_first_ms: run.ckpt_first,
-        checkpoint_policy: policy(run.ckpt_policy, vault),
+        checkpoint_policy: match ft {
+            // All have one turn.
+            Ft::Coordinated => CheckpointPolicy::Auto,
+            _ => policy(run.ckpt_policy, vault),
+        },
         incremental: run.ckpt == CkptMode::Incremental,
         freeze: match run.ckpt_freeze {
             CkptFreeze::Auto => Freeze::Auto,
