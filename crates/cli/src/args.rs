@@ -506,18 +506,24 @@ pub struct Resume {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  eyrie grow last\n  eyrie grow k7mq --nodes 2\n  \
-    eyrie grow k7mq node7 node8\n\n\
+    eyrie grow k7mq node7 node8\n  \
+    eyrie grow k7mq node7 cluster=west\n\n\
     The new nodes have no ranks: they take those of nodes that are lost, and images of others.")]
 pub struct Grow {
     /// The job: its id, the beginning of one, or `last`
     pub job: String,
-    /// Of a job over --hosts: machines that join it, also such as it had lost
-    #[arg(value_name = "HOST", conflicts_with = "nodes")]
+    /// Of a job over --hosts: machines that join it, also such as it had lost; behind each, if the
+    /// job has several clusters, `cluster=NAME` of one of these, and, if other clusters' gateways
+    /// are to reach one there at a certain address, `gateway=ADDRESS[:PORT]`
+    #[arg(value_name = "HOST", conflicts_with_all = ["nodes", "cluster"])]
     pub hosts: Vec<String>,
     /// Of a job over --nodes: how many
     #[arg(long, value_name = "K", default_value = "1")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=250))]
     pub nodes: u32,
+    /// Of a job over --nodes and --clusters: which one they are in [default: each in turn]
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
     /// This machine's address as the hosts reach it [default: the one on the way to them]
     #[arg(long, value_name = "ADDR", requires = "hosts")]
     pub address: Option<String>,

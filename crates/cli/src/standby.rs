@@ -88,8 +88,7 @@ pub fn standby(args: &Standby) -> Result<i32, Failure> {
         }
         Vacancy::Over(hosts) => hosts,
     };
-    let names: Vec<&str> = hosts.iter().map(String::as_str).collect();
-    let reached = hosts::named(&names, args.address.as_deref())?;
+    let (reached, _) = hosts::named(&hosts, args.address.as_deref())?;
     console::say("the controller is gone; this one goes on");
     match go_on(args, &ha, &job, reached)? {
         End::Code(code) => Ok(code),

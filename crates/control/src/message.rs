@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// Version of this protocol.
-pub const PROTOCOL: u32 = 17;
+pub const PROTOCOL: u32 = 18;
 /// Most bytes of standard input or output in one message.
 pub const MAX_DATA_BYTES: usize = 256 * 1024;
 
@@ -299,9 +299,11 @@ pub enum ClientMsg {
     KillNodes {
         nodes: Vec<u32>,
     },
-    /// Start so many more nodes; answered by `NodeJoined` for each, then `Done`.
+    /// Start so many more nodes, in this cluster or, of several, in each in turn; answered by
+    /// `NodeJoined` for each, then `Done`.
     Grow {
         nodes: u32,
+        cluster: Option<String>,
     },
     /// Checkpoint all ranks, save the job and end it; answered by `Checkpointed` for each, then
     /// `Done`.
@@ -314,9 +316,11 @@ pub enum ClientMsg {
     },
     /// Kill the controller with SIGKILL, as a fault would.
     KillController,
-    /// Start nodes on these hosts; answered as `Grow`.
+    /// Start nodes on these hosts, of which each is in one of the job's clusters, if it has
+    /// several; answered as `Grow`.
     GrowHosts {
         hosts: Vec<Host>,
+        clusters: Vec<String>,
     },
     /// Kill the gateways of clusters with SIGKILL, as a fault would.
     KillGateways {

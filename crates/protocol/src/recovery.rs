@@ -95,6 +95,8 @@ pub enum Input {
     Stands { member: Member },
     /// After `Leaving` of this round: what leaves this node is known to nodes that stay.
     Guarded { from: Member, round: u64 },
+    /// The cluster of each node, also of such as are to join.
+    Places { of: Vec<u32> },
 }
 
 /// What is to be done, in this order.
@@ -359,6 +361,7 @@ impl Planner {
             Input::NodeDied { member } => self.node_died(member, todo),
             Input::AllDown { members } => self.all_down(members, todo),
             Input::GoBack => self.go_back(),
+            Input::Places { of } => self.units.neighbours.place(of),
             late if self.rolling_back => self.take_late(&late),
             Input::RankDied { rank, incarnation } => {
                 self.rank_died(rank as usize, incarnation, todo);
@@ -412,13 +415,7 @@ impl Planner {
             Input::VoidUnit { unit, generation } => {
                 self.void(&self.ranks_of(unit), generation, todo);
             }
-            Input::Dropped { rank, generation } => {
-                let r = &mut self.ranks[rank as usize];
-                r.kept.remove(&generation);
-                r.unborn.remove(&generation);
-                r.guards.remove(&generation);
-                self.copying.retain(|c, _| (c.0, c.1) != (rank, generation));
-            }
+            Input::Dropped { rank, generation } => self.dropped(rank, generation),
         }
     }
 

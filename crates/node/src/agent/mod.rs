@@ -440,9 +440,7 @@ impl Agent {
             ToNode::Depart => self.depart(),
             ToNode::Halt { turn } => self.halt(turn),
             ToNode::EndHalt => self.end_halt(),
-            ToNode::Clusters { of, gateway } => {
-                self.network.iter().for_each(|n| n.own.routes.set(of.clone(), gateway));
-            }
+            ToNode::Clusters { of, gateway } => self.hear_clusters(of, gateway),
         }
     }
 

@@ -141,6 +141,13 @@ impl Agent {
         self.say(message);
     }
 
+    /// Where nodes are, also such as are to join, and what leads to other clusters.
+    pub(super) fn hear_clusters(&mut self, of: Vec<u32>, gateway: Option<SocketAddr>) {
+        self.network.iter().for_each(|n| n.own.routes.set(of.clone(), gateway));
+        self.links().into_iter().for_each(|links| links.places(of.clone()));
+        self.spec.clusters.of = of;
+    }
+
     pub(super) fn links(&self) -> Option<&Links> {
         self.network.as_ref()?.links.as_ref()
     }

@@ -53,6 +53,15 @@ pub(super) fn is_node(member: &Member) -> bool {
 }
 
 impl Planner {
+    /// An image is given up, wherever it is.
+    pub(super) fn dropped(&mut self, rank: u32, generation: u32) {
+        let r = &mut self.ranks[rank as usize];
+        r.kept.remove(&generation);
+        r.unborn.remove(&generation);
+        r.guards.remove(&generation);
+        self.copying.retain(|c, _| (c.0, c.1) != (rank, generation));
+    }
+
     /// The same with another rule than two copies.
     #[must_use]
     pub fn with_rule(self, rule: Rule) -> Planner {
