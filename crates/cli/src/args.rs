@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::clusters::Wide;
-use crate::exact_args::{Exact, WtimeMode};
+use crate::exact_args::{AppendedMode, Exact, WtimeMode};
 use crate::guard::Guard;
 use crate::ha_args::{HaArgs, Standby};
 use crate::keeping::Keeping;
@@ -470,6 +470,9 @@ pub struct Restart {
     /// hosts the last; 0: no routers [default: as before]
     #[arg(long, value_name = "N")]
     pub routers: Option<u32>,
+    /// What becomes of what ranks appended to files after their checkpoints [default: as before]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub appended: Option<AppendedMode>,
     #[command(flatten)]
     pub reach: Reach,
     #[command(flatten)]

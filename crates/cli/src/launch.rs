@@ -19,7 +19,9 @@ use crate::vault;
 use anyhow::Context;
 use eyrie_control::gateway::Clusters;
 use eyrie_control::vault::Manner;
-use eyrie_control::{Bind, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec, Transport};
+use eyrie_control::{
+    Appended, Bind, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec, Transport,
+};
 use eyrie_node::at_rest;
 use eyrie_node::daemon;
 use eyrie_node::depot::Depot;
@@ -199,6 +201,7 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         save_key: run.save_key.as_deref().map(key_path),
         clusters: Clusters::default(),
         ha: None,
+        appended: run.exact.appended.into(),
     }
 }
 
@@ -278,6 +281,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         save_key: None,
         clusters: Clusters::default(),
         ha: None,
+        appended: Appended::Auto,
     };
     start(spec, verify.label)
 }

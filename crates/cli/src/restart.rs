@@ -47,6 +47,7 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
     if let Some(key) = &args.save_key {
         spec.save_key = Some(launch::key_path(key));
     }
+    spec.appended = args.appended.map_or(spec.appended, Into::into);
     spec.tls = spec.tls || args.guard.tls;
     spec.transport = args.guard.transport(spec.transport);
     args.guard

@@ -211,6 +211,18 @@ pub struct JobSpec {
     pub encrypted: bool,
     /// The controller's state is kept there, too, so that one on another machine can go on.
     pub ha: Option<Box<Ha>>,
+    /// What becomes of what a rank appended to files after the checkpoint that it comes back from.
+    pub appended: Appended,
+}
+
+/// Whether that is cut off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Appended {
+    /// Where the kernel says that nobody else has the file open for writing.
+    Auto,
+    /// Nobody else writes, the user says.
+    Cut,
+    Keep,
 }
 
 /// Whether what MPI_Wtime gives is an outcome like others.

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub const EXIT_CODE: i32 = 85;
 
 const MAGIC: [u8; 8] = *b"EYRIEJOB";
-const VERSION: u32 = 12;
+const VERSION: u32 = 13;
 const HEADER_BYTES: usize = 40;
 /// A length that is not believed.
 const MAX_BYTES: u64 = 1 << 36;
@@ -210,6 +210,7 @@ pub(crate) mod tests {
             save_key: None,
             clusters: eyrie_control::gateway::Clusters::default(),
             ha: None,
+            appended: eyrie_control::Appended::Auto,
         }
     }
 
