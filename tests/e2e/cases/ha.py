@@ -366,6 +366,7 @@ def test_a_controller_dies_as_the_job_is_saved():
         forgotten(etcd, name)
         restart(job)
         job.wait_event("restarted")
+        assert "goes on without --ha" in job.stderr(), job.report()
         job.ends_as("farm")
 
 
