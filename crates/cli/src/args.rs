@@ -268,8 +268,8 @@ pub struct Run {
     /// where a node has as many ranks as cores, a memory domain where it has fewer]
     #[arg(long, value_enum, value_name = "WHAT")]
     pub bind: Option<BindMode>,
-    /// Nodes without ranks, which take those of nodes that are lost; of hosts the last
-    /// [default: 0]
+    /// Nodes without ranks, which take those of nodes that are lost; of hosts, and of the nodes of
+    /// another launcher (eyrie join), the last [default: 0]
     #[arg(long, value_name = "S")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=256))]
     pub spares: Option<u32>,
