@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::clusters::Wide;
-use crate::exact_args::{Exact, WtimeMode};
+use crate::exact_args::{AppendedMode, Exact, WtimeMode};
 use crate::guard::Guard;
 use crate::ha_args::{HaArgs, Standby};
 use crate::keeping::Keeping;
@@ -220,9 +220,9 @@ pub struct Run {
     /// Time until the first checkpoint of every rank, if less than --ckpt-every
     #[arg(long, value_name = "SECS", default_value = "1", value_parser = parse_millis)]
     pub ckpt_first: u64,
-    /// In which order ranks are checkpointed (with --ft coordinated: all together, whatever is said
-    /// here) [default: auto; br with --vault rs or xor, as images that are new together share their
-    /// parity]
+    /// In which order ranks are checkpointed, and whether at given or at measured intervals
+    /// [default: auto; br with --vault rs or xor, as images that are new together share their
+    /// parity; with --ft coordinated, where all are checkpointed together, auto is all there is]
     #[arg(long, value_enum)]
     pub ckpt_policy: Option<CkptPolicy>,
     /// What a checkpoint stores
@@ -269,8 +269,8 @@ pub struct Run {
     /// where a node has as many ranks as cores, a memory domain where it has fewer]
     #[arg(long, value_enum, value_name = "WHAT")]
     pub bind: Option<BindMode>,
-    /// Nodes without ranks, which take those of nodes that are lost; of hosts the last
-    /// [default: 0]
+    /// Nodes without ranks, which take those of nodes that are lost; of hosts, and of the nodes of
+    /// another launcher (eyrie join), the last [default: 0]
     #[arg(long, value_name = "S")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=256))]
     pub spares: Option<u32>,
@@ -475,6 +475,9 @@ pub struct Restart {
     /// hosts the last; 0: no routers [default: as before]
     #[arg(long, value_name = "N")]
     pub routers: Option<u32>,
+    /// What becomes of what ranks appended to files after their checkpoints [default: as before]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub appended: Option<AppendedMode>,
     #[command(flatten)]
     pub reach: Reach,
     #[command(flatten)]
@@ -511,18 +514,24 @@ pub struct Resume {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  eyrie grow last\n  eyrie grow k7mq --nodes 2\n  \
-    eyrie grow k7mq node7 node8\n\n\
+    eyrie grow k7mq node7 node8\n  \
+    eyrie grow k7mq node7 cluster=west\n\n\
     The new nodes have no ranks: they take those of nodes that are lost, and images of others.")]
 pub struct Grow {
     /// The job: its id, the beginning of one, or `last`
     pub job: String,
-    /// Of a job over --hosts: machines that join it, also such as it had lost
-    #[arg(value_name = "HOST", conflicts_with = "nodes")]
+    /// Of a job over --hosts: machines that join it, also such as it had lost; behind each, if the
+    /// job has several clusters, `cluster=NAME` of one of these, and, if other clusters' gateways
+    /// are to reach one there at a certain address, `gateway=ADDRESS[:PORT]`
+    #[arg(value_name = "HOST", conflicts_with_all = ["nodes", "cluster"])]
     pub hosts: Vec<String>,
     /// Of a job over --nodes: how many
     #[arg(long, value_name = "K", default_value = "1")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=250))]
     pub nodes: u32,
+    /// Of a job over --nodes and --clusters: which one they are in [default: each in turn]
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
     /// This machine's address as the hosts reach it [default: the one on the way to them]
     #[arg(long, value_name = "ADDR", requires = "hosts")]
     pub address: Option<String>,

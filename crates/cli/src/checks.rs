@@ -2,7 +2,7 @@
 //!
 //! Kept true: `eyrie run` and `eyrie join` refuse the same, with one line, before a rank runs.
 
-use crate::args::{CkptDedup, FtMode, Run};
+use crate::args::{CkptDedup, CkptPolicy, FtMode, Run};
 use crate::hosts;
 use crate::launch::has_parity;
 use eyrie_control::Transport;
@@ -34,6 +34,9 @@ pub fn anywhere(run: &Run) -> Result<(), Failure> {
             "--ft coordinated, node, cluster: checkpoints share no memory: leave --ckpt-dedup out",
         );
     }
+    if run.ft == FtMode::Coordinated {
+        together(run, "with --ft coordinated")?;
+    }
     match run.vault {
         Some(vault) if run.ft == FtMode::None => {
             return refuse(format!(
@@ -50,10 +53,24 @@ pub fn anywhere(run: &Run) -> Result<(), Failure> {
     run.guard.check(run.guard.tls, &transport).or_else(refuse)
 }
 
+/// Refuses an order of checkpoints where all ranks have one turn.
+fn together(run: &Run, when: &str) -> Result<(), Failure> {
+    match run.ckpt_policy {
+        None | Some(CkptPolicy::Auto) => Ok(()),
+        Some(_) => refuse(format!(
+            "--ckpt-policy sr, br, st order the checkpoints of single ranks, and {when} all are \
+             checkpointed together: leave it out"
+        )),
+    }
+}
+
 /// Refuses what so many nodes do not do, without spares; 0: there is this one, and no other.
 pub fn over(run: &Run, nodes: u32, way: Way) -> Result<(), Failure> {
     if nodes > 0 && run.ckpt_dedup == CkptDedup::On {
         return refuse("--ckpt-dedup on works within one node only: leave it out");
+    }
+    if nodes == 0 && run.ft == FtMode::Node {
+        together(run, "with --ft node and one node")?;
     }
     let pointless = hosts::pointless(run, way == Way::Join).filter(|_| nodes == 0);
     match (pointless, way) {
@@ -119,8 +136,15 @@ mod tests {
         }
         refused(check, &["--ft", "none", "--vault", "rs:4+2"], "leave one out");
         refused(check, &["--ft", "none", "--save-every", "9"], "there are none");
+        for policy in ["sr", "br", "st"] {
+            let options = ["--ft", "coordinated", "--ckpt-policy", policy];
+            refused(check, &options, "all are checkpointed together: leave it out");
+        }
         refused(check, &["--routers", "2"], "--routers is for --ft routed");
-        for fine in [&["--tls", "--transport", "auto"][..], &["--keep"], &["--ckpt-dedup", "on"]] {
+        let together = ["--ft", "coordinated", "--ckpt-policy", "auto"];
+        let units = ["--ft", "node", "--ckpt-policy", "sr"];
+        let alone = [&["--tls", "--transport", "auto"][..], &["--keep"], &["--ckpt-dedup", "on"]];
+        for fine in alone.into_iter().chain([&together[..], &units]) {
             assert_eq!(told(check, fine), ["", ""], "{fine:?}");
         }
     }
@@ -131,6 +155,9 @@ mod tests {
         refused(on(2), &["--ckpt-dedup", "on"], "within one node only");
         refused(on(2), &["--vault", "rs:4+2"], "rs:4+2 needs 3 nodes at least, and there are 2");
         refused(on(2), &["--encoder", "fanin"], "--encoder is for a vault with parity");
+        let policy = ["--ft", "node", "--ckpt-policy", "st"];
+        refused(on(0), &policy, "with --ft node and one node all are checkpointed together");
+        assert_eq!(told(on(2), &policy), ["", ""]);
         for option in [["--vault", "rs:4+2"], ["--save-every", "9"], ["--encoder", "fanin"]] {
             refused(on(0), &option, "is for jobs over nodes");
         }

@@ -5,6 +5,7 @@
 //! dies the job's events tell whether that had begun what was asked, by the request's number: then
 //! the command goes on to watch, else it asks the next one. So what is asked is done once.
 
+use crate::drain_all;
 use crate::leave_args::{Drain, Migrate};
 use crate::remote::{Remote, find_running};
 use anyhow::{Context, anyhow, bail};
@@ -21,8 +22,10 @@ const MAX_NUMBER: u64 = (1 << 53) - 1;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// What the command knows of each node.
-struct Watch {
+pub(crate) struct Watch {
     json: bool,
+    /// Each line says which job it is of.
+    job: Option<String>,
     /// Of the request.
     number: u64,
     /// The nodes that were heard of, and how they ended.
@@ -32,16 +35,29 @@ struct Watch {
 }
 
 impl Watch {
-    fn of(number: u64, json: bool) -> Watch {
-        Watch { json, number, nodes: BTreeMap::new(), begun: BTreeSet::new() }
+    pub fn of(number: u64, json: bool) -> Watch {
+        Watch { json, job: None, number, nodes: BTreeMap::new(), begun: BTreeSet::new() }
+    }
+
+    /// What is told has the job's name before it.
+    #[must_use]
+    pub fn told_as(self, job: &str) -> Watch {
+        Watch { job: Some(job.to_string()), ..self }
     }
 
     fn tell(&mut self, leaving: &Leaving) -> anyhow::Result<()> {
         let last = leaving.step.is_last().then_some(leaving.step);
         self.nodes.insert(leaving.node, last);
-        match self.json {
-            true => print(&(serde_json::to_string(leaving)? + "\n")),
-            false => print(&line(leaving)),
+        match (self.json, &self.job) {
+            (true, job) => {
+                let mut record = serde_json::to_value(leaving)?;
+                if let (Some(fields), Some(job)) = (record.as_object_mut(), job) {
+                    fields.insert("job".into(), job.as_str().into());
+                }
+                print(&format!("{record}\n"));
+            }
+            (false, Some(job)) => print(&format!("job {job}, {}", line(leaving))),
+            (false, None) => print(&line(leaving)),
         }
         Ok(())
     }
@@ -73,13 +89,16 @@ fn line(leaving: &Leaving) -> String {
 
 /// Asks, and tells how far it is until it is over.
 pub fn drain(args: &Drain) -> Result<i32, Failure> {
+    if args.job == drain_all::ALL {
+        return drain_all::drain(args);
+    }
     let (job, number) = (find_running(&args.job)?, number());
     if args.cancel {
         done(&job, &ClientMsg::Stay { nodes: args.nodes.clone() })?;
         print("they stay\n");
         return Ok(0);
     }
-    tell_how_to_cancel(&job, &args.nodes)?;
+    tell_how_to_cancel(&job.id, &args.nodes)?;
     let (nodes, to, deadline_ms) = (args.nodes.clone(), args.to.clone(), args.deadline);
     let ask = ClientMsg::Drain { nodes, to, deadline_ms, number };
     follow(&job, &ask, Watch::of(number, args.json))
@@ -88,7 +107,7 @@ pub fn drain(args: &Drain) -> Result<i32, Failure> {
 /// The same for `eyrie migrate`.
 pub fn migrate(args: &Migrate) -> Result<i32, Failure> {
     let (job, number) = (find_running(&args.job)?, number());
-    tell_how_to_cancel(&job, &args.from)?;
+    tell_how_to_cancel(&job.id, &args.from)?;
     let (from, to, release) = (args.from.clone(), args.to.clone(), args.release);
     let deadline_ms = args.deadline;
     let ask = ClientMsg::Migrate { from, to, release, deadline_ms, number };
@@ -96,10 +115,10 @@ pub fn migrate(args: &Migrate) -> Result<i32, Failure> {
 }
 
 /// Ctrl-C ends the command, and not what it has asked for.
-fn tell_how_to_cancel(job: &JobEntry, nodes: &[String]) -> Result<(), Failure> {
+pub(crate) fn tell_how_to_cancel(job: &str, nodes: &[String]) -> Result<(), Failure> {
     let held = hold(&[libc::SIGINT]);
     let nodes = if nodes.is_empty() { String::from("NODE...") } else { nodes.join(" ") };
-    let how = format!("it goes on; to call it off: eyrie drain --cancel {} {nodes}", job.id);
+    let how = format!("it goes on; to call it off: eyrie drain --cancel {job} {nodes}");
     let wait = move || {
         if let Some(signal) = held.wait() {
             eyrie_terminal::say(crate::NAME, &how);
@@ -112,12 +131,12 @@ fn tell_how_to_cancel(job: &JobEntry, nodes: &[String]) -> Result<(), Failure> {
 }
 
 /// One that no other request of the job has.
-fn number() -> u64 {
+pub(crate) fn number() -> u64 {
     RandomState::new().hash_one(std::process::id()) & MAX_NUMBER
 }
 
 /// Asks until a controller lives to answer, or has begun it.
-fn follow(job: &JobEntry, ask: &ClientMsg, mut watch: Watch) -> Result<i32, Failure> {
+pub(crate) fn follow(job: &JobEntry, ask: &ClientMsg, mut watch: Watch) -> Result<i32, Failure> {
     loop {
         if asked(job, ask, &mut watch)? {
             return Ok(watch.code());
@@ -207,7 +226,7 @@ pub fn notice() -> Result<i32, Failure> {
     Err(Failure::new(FAILED, text))
 }
 
-fn done(job: &JobEntry, ask: &ClientMsg) -> anyhow::Result<()> {
+pub(crate) fn done(job: &JobEntry, ask: &ClientMsg) -> anyhow::Result<()> {
     match Remote::ask(job, ask)? {
         NodeMsg::Done => Ok(()),
         other => bail!("unexpected answer: {other:?}"),

@@ -1,7 +1,7 @@
 //! How exactly a rank that comes back has to repeat itself.
 
 use clap::{Args, ValueEnum};
-use eyrie_control::Wtime;
+use eyrie_control::{Appended, Wtime};
 
 /// Whether what MPI_Wtime gives is an outcome like others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -24,6 +24,28 @@ impl From<WtimeMode> for Wtime {
     }
 }
 
+/// What becomes of what a rank appended to files after the checkpoint that it comes back from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AppendedMode {
+    /// Cut off where the kernel says that nobody else has the file open for writing; it does not
+    /// on NFS, Lustre and most of FUSE
+    Auto,
+    /// Cut off: no other process writes to files that a rank appends to
+    Cut,
+    /// Left there
+    Keep,
+}
+
+impl From<AppendedMode> for Appended {
+    fn from(mode: AppendedMode) -> Appended {
+        match mode {
+            AppendedMode::Auto => Appended::Auto,
+            AppendedMode::Cut => Appended::Cut,
+            AppendedMode::Keep => Appended::Keep,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub struct Exact {
     /// Whether what MPI_Wtime gives is recorded, so that a rank that comes back finds the same
@@ -36,4 +58,9 @@ pub struct Exact {
     /// to the beginning. Without it what was printed stays, and lines that it repeats are left out
     #[arg(long)]
     pub strict_output: bool,
+    /// What becomes of what a rank appended to a file after its checkpoint, and appends again when
+    /// it comes back: where it is left it is there twice. What others had open for writing at the
+    /// checkpoint is never cut
+    #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
+    pub appended: AppendedMode,
 }

@@ -111,17 +111,42 @@ fn all_or_none(
     }
 }
 
-/// Hosts that join a job which runs.
-pub fn named(names: &[&str], address: Option<&str>) -> anyhow::Result<Vec<Host>> {
-    for (at, name) in names.iter().enumerate() {
-        if parse_entry(name)?.slots.is_some() || names[..at].contains(name) {
-            bail!("'{name}': name each host once, without slots");
+/// Hosts that join a job which runs, and the cluster of each; without clusters, if none is named.
+pub fn named(words: &[String], address: Option<&str>) -> anyhow::Result<(Vec<Host>, Vec<String>)> {
+    let entries = joining(words)?;
+    let clusters = all_or_none(&entries, "cluster", |e| e.cluster.as_ref())?;
+    let gateways = entries.iter().map(outer).collect::<anyhow::Result<Vec<_>>>()?;
+    let names: Vec<&str> = entries.iter().map(|e| e.name.as_str()).collect();
+    let addresses = addresses(&names, address)?;
+    let hosts = entries.into_iter().zip(addresses).zip(gateways);
+    let host =
+        |((e, controller), gateway): ((Entry, _), _)| Host { name: e.name, controller, gateway };
+    Ok((hosts.map(host).collect(), clusters))
+}
+
+/// Words of a command: `cluster=NAME` and `gateway=ADDRESS[:PORT]` are of the host before them.
+fn joining(words: &[String]) -> anyhow::Result<Vec<Entry>> {
+    let mut entries: Vec<Entry> = Vec::new();
+    for word in words {
+        if let Some((what, value)) = word.split_once('=') {
+            let before = entries.last_mut().ok_or_else(|| anyhow!("'{word}': of which host?"))?;
+            match what {
+                "cluster" if !value.is_empty() => before.cluster = Some(value.to_string()),
+                "gateway" => before.gateway = Some(parse_gateway(value)?),
+                _ => bail!(
+                    "'{word}' is not known: write for example 'node7 cluster=east \
+                     gateway=203.0.113.7:7400'"
+                ),
+            }
+            continue;
         }
+        let entry = parse_entry(word)?;
+        if entry.slots.is_some() || entries.iter().any(|e| e.name == entry.name) {
+            bail!("'{word}': name each host once, without slots");
+        }
+        entries.push(entry);
     }
-    let hosts = names.iter().zip(addresses(names, address)?);
-    let host = |name: &&str| (*name).to_string();
-    let hosts = hosts.map(|(n, controller)| Host { name: host(n), controller, gateway: None });
-    Ok(hosts.collect())
+    Ok(entries)
 }
 
 /// The hosts that are named, or those of a Slurm allocation; whether a remote shell leads there.
@@ -445,6 +470,31 @@ mod tests {
         let some = parse_file("a domain=x\nb\n").unwrap();
         let error = all_or_none(&some, "domain", |e| e.domain.as_ref()).unwrap_err();
         assert!(error.to_string().contains("host b has no domain=NAME"), "{error}");
+    }
+
+    #[test]
+    fn hosts_that_join_say_their_cluster_behind_their_name() {
+        let of = |text: &str| {
+            joining(&text.split(' ').map(String::from).collect::<Vec<_>>())
+                .map_err(|error| format!("{error:#}"))
+        };
+        let east = Entry { cluster: Some("east".into()), ..entry("b", None) };
+        assert_eq!(of("a b cluster=east"), Ok(vec![entry("a", None), east]));
+        let [gate] = &of("a cluster=x gateway=b:7400").unwrap()[..] else { panic!() };
+        assert_eq!(gate.gateway, Some(("b".into(), Some(7400))));
+        for (bad, told) in [
+            ("cluster=east a", "of which host"),
+            ("a cluster=", "is not known"),
+            ("a domain=x", "is not known"),
+            ("a:3", "without slots"),
+            ("a b a", "once"),
+        ] {
+            let error = of(bad).unwrap_err();
+            assert!(error.contains(told), "{bad}: {error}");
+        }
+        let some = ["a", "b", "cluster=x"].map(String::from);
+        let error = named(&some, Some("127.0.0.1")).unwrap_err().to_string();
+        assert!(error.contains("host a has no cluster=NAME"), "{error}");
     }
 
     #[test]

@@ -84,7 +84,6 @@ fn refuse(run: &Run) -> Result<(), Failure> {
         ("--oversubscribe", run.reach.oversubscribe),
         ("--map", run.map.is_some()),
         ("--rankfile", run.rankfile.is_some()),
-        ("--spares", run.spares.is_some()),
         ("--ft routed", run.ft == FtMode::Routed),
         ("--ft cluster", run.ft == FtMode::Cluster),
         ("--routers", run.routers.is_some()),
@@ -205,7 +204,12 @@ fn gather_and_run(run: &Run, prepared: Prepared, card: Card) -> Result<i32, Fail
     let mut seats = board.gather(spec.size, limit, tell).map_err(|e| Failure::new(FAILED, e))?;
     let plan = plan(seats.iter().map(|s| s.card.host.as_str()));
     let nodes = plan.hosts.len() as u32;
-    checks::over(run, if nodes > 1 { nodes } else { 0 }, Way::Join)?;
+    let spares = run.spares.unwrap_or(0);
+    checks::over(run, if nodes > 1 { nodes.saturating_sub(spares).max(1) } else { 0 }, Way::Join)?;
+    if nodes > 1 {
+        spec.homes = plan.homes_without(spares).map_err(|error| Failure::new(USAGE, error))?;
+        spec.size = spec.homes.len() as u32;
+    }
     let waiting = match nodes {
         1 => {
             board::widen(seats.iter().map(|s| &s.card));
@@ -226,9 +230,26 @@ fn gather_and_run(run: &Run, prepared: Prepared, card: Card) -> Result<i32, Fail
 
 /// Nodes in the order of their first ranks.
 struct Plan {
-    /// Name, and the rank of the process that runs the keeper.
+    /// Name, and the number of the process that runs the keeper.
     hosts: Vec<(String, u32)>,
+    /// Of each process.
     homes: Vec<u32>,
+}
+
+impl Plan {
+    /// The homes of the ranks where the last nodes are spares: the processes there are none, the
+    /// others in their order are.
+    fn homes_without(&self, spares: u32) -> anyhow::Result<Vec<u32>> {
+        let all = self.hosts.len() as u32;
+        let nodes = all.saturating_sub(spares);
+        if nodes == 0 {
+            return Err(anyhow!(
+                "--spares {spares}: the launcher has put the processes on {all} nodes, one of \
+                 which at least is to have ranks"
+            ));
+        }
+        Ok(self.homes.iter().copied().filter(|home| *home < nodes).collect())
+    }
 }
 
 /// Of the name of each rank's node.
@@ -270,7 +291,7 @@ fn employ(
     let (list, binary) = (list.collect(), path(binary));
     // The launcher's processes hold the nodes, and go with the first one.
     let hosts = Hosts { list, rsh, shell: false, binary, join_ms, outlive: false };
-    spec.nodes = plan.hosts.len() as u32;
+    spec.nodes = plan.hosts.len() as u32 - spec.spares;
     spec.ft = launch::mode(run, spec.nodes);
     spec.hosts = Some(Box::new(hosts));
     let cards: Vec<Card> = seats.iter().map(|s| s.card.clone()).collect();
@@ -282,7 +303,6 @@ fn employ(
             leaders.push((name.clone(), seats.swap_remove(at), all.into_iter().collect()));
         }
     }
-    spec.homes = plan.homes;
     board::serve(&folder.path, leaders).context("cannot listen for the controller's helpers")
 }
 
@@ -307,5 +327,15 @@ mod tests {
         let plan = plan(["b", "a", "b", "a c"].into_iter());
         let hosts = [("b".into(), 0), ("a".into(), 1), ("a_c".into(), 3)];
         assert_eq!((plan.hosts, plan.homes), (hosts.to_vec(), vec![0, 1, 0, 2]));
+    }
+
+    #[test]
+    fn the_last_nodes_are_spares_and_have_no_ranks() {
+        let plan = plan(["b", "a", "c", "b", "a"].into_iter());
+        assert_eq!(plan.homes_without(0).unwrap(), [0, 1, 2, 0, 1]);
+        assert_eq!(plan.homes_without(1).unwrap(), [0, 1, 0, 1]);
+        assert_eq!(plan.homes_without(2).unwrap(), [0, 0]);
+        let error = plan.homes_without(3).unwrap_err().to_string();
+        assert!(error.contains("on 3 nodes"), "{error}");
     }
 }

@@ -19,7 +19,9 @@ use crate::vault;
 use anyhow::Context;
 use eyrie_control::gateway::Clusters;
 use eyrie_control::vault::Manner;
-use eyrie_control::{Bind, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec, Transport};
+use eyrie_control::{
+    Appended, Bind, CheckpointPolicy, ClientMsg, Dedup, Freeze, Ft, JobSpec, Transport,
+};
 use eyrie_node::at_rest;
 use eyrie_node::daemon;
 use eyrie_node::depot::Depot;
@@ -147,7 +149,11 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         ft,
         checkpoint_every_ms: run.ckpt_every,
         checkpoint_first_ms: run.ckpt_first,
-        checkpoint_policy: policy(run.ckpt_policy, vault),
+        checkpoint_policy: match ft {
+            // All have one turn.
+            Ft::Coordinated => CheckpointPolicy::Auto,
+            _ => policy(run.ckpt_policy, vault),
+        },
         incremental: run.ckpt == CkptMode::Incremental,
         freeze: match run.ckpt_freeze {
             CkptFreeze::Auto => Freeze::Auto,
@@ -196,6 +202,7 @@ pub fn describe(run: &Run, ranks: u32, program: &Path) -> JobSpec {
         ignore_features: run.ignored.ignore_feature.clone(),
         clusters: Clusters::default(),
         ha: None,
+        appended: run.exact.appended.into(),
     }
 }
 
@@ -276,6 +283,7 @@ pub fn verify(verify: &Verify) -> Result<i32, Failure> {
         ignore_features: Vec::new(),
         clusters: Clusters::default(),
         ha: None,
+        appended: Appended::Auto,
     };
     start(spec, verify.label)
 }

@@ -8,6 +8,7 @@ use eyrie_terminal::units::parse_millis;
     eyrie drain k7mq node7 --deadline 90\n  \
     eyrie drain last 0 1 --to 3\n  \
     eyrie drain last cluster=east\n  \
+    eyrie drain all node7 --deadline 90\n  \
     eyrie drain --cancel last 0\n\n\
     The ranks of the node are copied while they run, stopped, and go on on another node (a spare\n\
     first, then the one with fewest) where they were: nothing is computed again. Other ranks are\n\
@@ -15,9 +16,12 @@ use eyrie_terminal::units::parse_millis;
     of the job is left there. Until its ranks are stopped a fault leaves everything as it was; a\n\
     node that is lost on the way is lost as at any other time.\n\n\
     What a maintenance script, Slurm's epilogue or the notice of a spot instance calls, on the\n\
-    machine that `eyrie run` is on. Exit code: 0 all have left, 1 one has not.")]
+    machine that `eyrie run` is on; with `all` it need not know which jobs have nodes there: each\n\
+    that has is asked, and of its nodes those that are named. Exit code: 0 all have left (or none\n\
+    was there), 1 one has not.")]
 pub struct Drain {
-    /// The job: its id, the beginning of one, or `last`
+    /// The job: its id, the beginning of one, `last`, or `all`: every job with a node there, which
+    /// is said by HOST or cluster=NAME then
     pub job: String,
     /// Numbers of nodes, ranges (0-3), names of hosts, `cluster=NAME`, or lists of these (0-3,7)
     #[arg(required = true, value_name = "NODE")]

@@ -6,6 +6,7 @@ mod checks;
 mod clusters;
 mod console;
 mod drain;
+mod drain_all;
 mod exact_args;
 mod grace;
 mod guard;

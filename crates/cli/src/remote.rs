@@ -241,12 +241,12 @@ pub fn checkpoint(args: &Checkpoint) -> Result<i32, Failure> {
 
 pub fn grow(args: &Grow) -> Result<i32, Failure> {
     let job = find_running(&args.job)?;
-    let names: Vec<&str> = args.hosts.iter().map(String::as_str).collect();
-    let ask = match names.is_empty() {
-        true => ClientMsg::Grow { nodes: args.nodes },
+    let ask = match args.hosts.is_empty() {
+        true => ClientMsg::Grow { nodes: args.nodes, cluster: args.cluster.clone() },
         false => {
-            let hosts = hosts::named(&names, args.address.as_deref());
-            ClientMsg::GrowHosts { hosts: hosts.map_err(|e| Failure::new(USAGE, e))? }
+            let named = hosts::named(&args.hosts, args.address.as_deref());
+            let (hosts, clusters) = named.map_err(|e| Failure::new(USAGE, e))?;
+            ClientMsg::GrowHosts { hosts, clusters }
         }
     };
     let mut remote = Remote::connect(&job)?.patient(&ask)?;

@@ -52,14 +52,19 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
     if let Some(key) = &args.save_key {
         spec.save_key = Some(launch::key_path(key));
     }
+    spec.appended = args.appended.map_or(spec.appended, Into::into);
     spec.tls = spec.tls || args.guard.tls;
     spec.transport = args.guard.transport(spec.transport);
     args.guard
         .check(spec.tls, &spec.transport)
         .map_err(|text| Failure::new(USAGE, anyhow!(text)))?;
     check_stored(&saved, &folder.path, spec.save_key.as_deref())?;
-    // What it goes on from lies in a folder of this machine.
-    spec.ha = None;
+    if spec.ha.take().is_some() {
+        console::say(
+            "the job goes on without --ha: what it goes on from lies on this machine, which no \
+             standby has",
+        );
+    }
     spec.input_is_file = launch::input_is_file();
     let (there, vault) = (spec.nodes + spec.spares, spec.vault);
     if spec.is_vaulted() && (there as usize) < vault.least() {

@@ -47,8 +47,11 @@ fn check(run: &Run, over_hosts: bool) -> anyhow::Result<()> {
     if run.save_every.is_some() {
         bail!("--ha and --save-every: what is saved lies on this machine only; leave one out");
     }
-    if run.wide.given().is_some() {
-        bail!("--ha knows one cluster, so far: leave {} out", run.wide.given().unwrap_or_default());
+    if run.wide.wan_only {
+        bail!(
+            "--ha and --wan-only: gateways lead nodes to this machine's cluster, where a standby \
+             need not be; leave one out"
+        );
     }
     Ok(())
 }
@@ -88,8 +91,7 @@ pub fn standby(args: &Standby) -> Result<i32, Failure> {
         }
         Vacancy::Over(hosts) => hosts,
     };
-    let names: Vec<&str> = hosts.iter().map(String::as_str).collect();
-    let reached = hosts::named(&names, args.address.as_deref())?;
+    let (reached, _) = hosts::named(&hosts, args.address.as_deref())?;
     console::say("the controller is gone; this one goes on");
     match go_on(args, &ha, &job, reached)? {
         End::Code(code) => Ok(code),

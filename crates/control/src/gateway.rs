@@ -79,6 +79,14 @@ impl Clusters {
         self.of.get(node as usize).copied().unwrap_or_else(late)
     }
 
+    /// A node that joins late is in that cluster.
+    pub fn put(&mut self, node: u32, cluster: u32) {
+        for earlier in self.of.len() as u32..=node {
+            self.of.push(self.of(earlier));
+        }
+        self.of[node as usize] = cluster;
+    }
+
     /// Whether a node reaches the controller through gateways only.
     pub fn is_behind(&self, node: u32) -> bool {
         self.wan_only && self.count() > 1 && self.of(node) != HOME
@@ -245,6 +253,16 @@ mod tests {
         let clusters = Clusters { names, of: vec![0, 0, 1], ..Clusters::default() };
         assert_eq!([0, 1, 2, 3, 4].map(|node| clusters.of(node)), [0, 0, 1, 1, 0]);
         assert_eq!(Clusters::default().of(3), 0);
+    }
+
+    #[test]
+    fn a_node_that_is_put_into_a_cluster_changes_no_others() {
+        let names = vec!["a".into(), "b".into()];
+        let mut clusters = Clusters { names, of: vec![0, 0, 1], ..Clusters::default() };
+        clusters.put(5, 0);
+        assert_eq!([0, 1, 2, 3, 4, 5, 6].map(|node| clusters.of(node)), [0, 0, 1, 1, 0, 0, 0]);
+        clusters.put(5, 1);
+        assert_eq!((clusters.of(4), clusters.of(5), clusters.of.len()), (0, 1, 6));
     }
 
     #[test]

@@ -214,6 +214,18 @@ pub struct JobSpec {
     pub ignore_features: Vec<String>,
     /// The controller's state is kept there, too, so that one on another machine can go on.
     pub ha: Option<Box<Ha>>,
+    /// What becomes of what a rank appended to files after the checkpoint that it comes back from.
+    pub appended: Appended,
+}
+
+/// Whether that is cut off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Appended {
+    /// Where the kernel says that nobody else has the file open for writing.
+    Auto,
+    /// Nobody else writes, the user says.
+    Cut,
+    Keep,
 }
 
 /// Whether what MPI_Wtime gives is an outcome like others.
@@ -302,9 +314,11 @@ pub enum ClientMsg {
     KillNodes {
         nodes: Vec<u32>,
     },
-    /// Start so many more nodes; answered by `NodeJoined` for each, then `Done`.
+    /// Start so many more nodes, in this cluster or, of several, in each in turn; answered by
+    /// `NodeJoined` for each, then `Done`.
     Grow {
         nodes: u32,
+        cluster: Option<String>,
     },
     /// Checkpoint all ranks, save the job and end it; answered by `Checkpointed` for each, then
     /// `Done`.
@@ -317,9 +331,11 @@ pub enum ClientMsg {
     },
     /// Kill the controller with SIGKILL, as a fault would.
     KillController,
-    /// Start nodes on these hosts; answered as `Grow`.
+    /// Start nodes on these hosts, of which each is in one of the job's clusters, if it has
+    /// several; answered as `Grow`.
     GrowHosts {
         hosts: Vec<Host>,
+        clusters: Vec<String>,
     },
     /// Kill the gateways of clusters with SIGKILL, as a fault would.
     KillGateways {

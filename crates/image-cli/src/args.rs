@@ -1,6 +1,6 @@
 //! The command line.
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use eyrie_image::Mode;
 use eyrie_terminal::units::parse_interval;
 use std::ffi::OsString;
@@ -145,9 +145,26 @@ pub struct Restart {
     /// On another node: sockets that had the IP address OLD get NEW (as often as needed)
     #[arg(long, value_name = "OLD=NEW", value_parser = parse_mapping)]
     pub map_address: Vec<(IpAddr, IpAddr)>,
+    /// What becomes of what the program appended to a file after the image was taken, and appends
+    /// again: where it is left it is there twice. What others had open for writing when the image
+    /// was taken is never cut
+    #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
+    pub appended: AppendedMode,
     /// The image, a folder of images, a name in `eyrie-image list`, or `last`
     #[arg(value_name = "FILE|DIR|NAME")]
     pub image: OsString,
+}
+
+/// What becomes of what the program appended to files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AppendedMode {
+    /// Cut off where the kernel says that nobody else has the file open for writing; it does not
+    /// on NFS, Lustre and most of FUSE
+    Auto,
+    /// Cut off: no other process writes to files that the program appends to
+    Cut,
+    /// Left there
+    Keep,
 }
 
 /// `OLD=NEW`: two IP addresses of one kind.

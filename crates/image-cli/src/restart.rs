@@ -1,10 +1,10 @@
 //! `eyrie-image restart`: an image becomes our child, with our standard streams.
 
-use crate::args::Restart;
+use crate::args::{AppendedMode, Restart};
 use crate::supervise::{self, Started};
 use crate::{find, home, program, say, signals};
 use anyhow::{Context, anyhow};
-use eyrie_image::{Image, RestoreError, RestoreOptions, RestoreSpec};
+use eyrie_image::{Appended, Image, RestoreError, RestoreOptions, RestoreSpec};
 use eyrie_terminal::{Failure, told};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -37,6 +37,11 @@ pub fn restart(args: &Restart) -> Result<i32, Failure> {
             ignore_features: args.ignore_feature.clone(),
             lazy: args.lazy.map(Duration::from_millis),
             addresses: args.map_address.clone(),
+            appended: match args.appended {
+                AppendedMode::Auto => Appended::Auto,
+                AppendedMode::Cut => Appended::Cut,
+                AppendedMode::Keep => Appended::Keep,
+            },
             ..RestoreOptions::default()
         },
     });

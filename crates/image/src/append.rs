@@ -5,7 +5,8 @@
 //! The rule: a file is cut only if nobody else had it open for writing at the checkpoint, and
 //! nobody has it open for writing now. Who has it now is asked of the kernel (a read lease is
 //! granted only on a file that nobody has open for writing); where it does not answer, nothing is
-//! cut, and the process's own lines since the checkpoint appear twice. A process that opens,
+//! cut, and the process's own lines since the checkpoint appear twice, unless the user says that
+//! nobody else writes (`Appended::Cut`), of which nothing is asked then. A process that opens,
 //! appends and closes within that time leaves no trace; its lines are cut. Opening for appending
 //! what several processes write to, and keeping it open, is what logs do.
 
@@ -75,9 +76,23 @@ fn can_write(pid: libc::pid_t, fd: &[u8]) -> bool {
     info.is_none_or(|info| info.flags as i32 & libc::O_ACCMODE != libc::O_RDONLY)
 }
 
+/// What becomes of what was appended to files after the checkpoint.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Appended {
+    /// It is cut off where the kernel says that nobody else has the file open for writing.
+    #[default]
+    Auto,
+    /// It is cut off, for nobody else writes: of NFS, Lustre and most of FUSE the kernel does not
+    /// say that. Not where others had the file open for writing at the checkpoint.
+    Cut,
+    /// It stays.
+    Keep,
+}
+
 /// Files to be cut back to their size at the checkpoint.
 pub struct Cuts {
-    /// Files (by device and inode number) that nobody had open for writing when we began.
+    /// Files (by device and inode number) that may be cut: nobody had them open for writing when
+    /// we began, or so it was said.
     idle: BTreeSet<(u64, u64)>,
     /// The cuts, the largest size of all processes that append to a file.
     cuts: BTreeMap<(u64, u64), (File, Vec<u8>, u64)>,
@@ -85,12 +100,17 @@ pub struct Cuts {
 
 impl Cuts {
     /// Looks which of the files that `states` append to nobody has open for writing.
-    pub fn find<'a>(states: impl Iterator<Item = &'a State>) -> Cuts {
+    pub fn find<'a>(states: impl Iterator<Item = &'a State>, appended: Appended) -> Cuts {
         let mut idle = BTreeSet::new();
+        let may_be_cut = |file: &File| match appended {
+            Appended::Auto => nobody_writes(file),
+            Appended::Cut => true,
+            Appended::Keep => false,
+        };
         for description in states.flat_map(|s| &s.descriptions).filter(|d| appends(d)) {
             let Target::File { id, .. } = &description.target else { continue };
             let Ok(file) = File::open(path_of(&id.path)) else { continue };
-            if let Some(meta) = file.metadata().ok().filter(|_| nobody_writes(&file)) {
+            if let Some(meta) = file.metadata().ok().filter(|_| may_be_cut(&file)) {
                 idle.insert((meta.dev(), meta.ino()));
             }
         }

@@ -172,6 +172,7 @@ mod writes;
 pub use ahead::Ahead;
 pub use alike::{Alike, alike};
 pub use apart::{FarEnd, FarJoint};
+pub use append::Appended;
 pub use between::{Between, Family};
 pub use consolidate::{ConsolidateError, consolidate};
 pub use core_file::{CoreError, CoreReport};

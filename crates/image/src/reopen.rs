@@ -9,6 +9,7 @@ use crate::error::RestoreError;
 use crate::image::Image;
 use crate::mapped;
 use crate::reorphan::{self, Remade};
+use crate::restore::RestoreOptions;
 use crate::rewire::{self, MadeSockets, Wiring};
 use crate::state::{Description, FileId, Socket, State, Target};
 use crate::{counters, inotify, pipes, sockets, terminals};
@@ -16,7 +17,6 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
-use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -114,8 +114,7 @@ impl<'a> Reopener<'a> {
     pub fn new(
         stdio: &'a [OwnedFd; 3],
         segments: &'a [(String, OwnedFd)],
-        addresses: &[(IpAddr, IpAddr)],
-        made: &'a MadeSockets,
+        options: &'a RestoreOptions,
         images: &[&Image],
     ) -> Reopener<'a> {
         let sockets = images.iter().flat_map(|image| rewire::sockets_of(image));
@@ -125,12 +124,12 @@ impl<'a> Reopener<'a> {
             known: HashMap::new(),
             pipes: HashMap::new(),
             terminals: HashMap::new(),
-            wiring: Wiring::new(addresses, sockets.map(|(_, socket)| socket)),
-            made,
+            wiring: Wiring::new(&options.addresses, sockets.map(|(_, socket)| socket)),
+            made: &options.sockets,
             orphans: reorphan::Family::of(images),
             flags: Vec::new(),
             // Before anything is open for writing: this asks who else has it so.
-            cuts: Cuts::find(images.iter().map(|image| &image.state)),
+            cuts: Cuts::find(images.iter().map(|image| &image.state), options.appended),
             open: Vec::new(),
         }
     }

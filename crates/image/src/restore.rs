@@ -6,6 +6,7 @@
 //! child and changes nothing else; files are cut back last.
 
 use crate::agent::syscall_site;
+use crate::append::Appended;
 use crate::area::Area;
 use crate::attributes;
 use crate::brood::{self, Account};
@@ -96,6 +97,8 @@ pub struct RestoreOptions {
     /// Its sockets, if they were made together with those of other images
     /// ([`crate::make_sockets`]).
     pub sockets: MadeSockets,
+    /// What becomes of what it had appended to files after the checkpoint.
+    pub appended: Appended,
 }
 
 /// A restored process.
@@ -198,13 +201,8 @@ pub fn restore_lazily(spec: RestoreSpec<'_>) -> Result<Restored, RestoreError> {
         Account::Alive(image) => Some(*image),
         _ => None,
     });
-    let mut reopener = Reopener::new(
-        &spec.stdio,
-        &spec.segments,
-        &spec.options.addresses,
-        &spec.options.sockets,
-        &alive.collect::<Vec<_>>(),
-    );
+    let mut reopener =
+        Reopener::new(&spec.stdio, &spec.segments, &spec.options, &alive.collect::<Vec<_>>());
     let (given, parts) = place(&accounts, &spec, &mut reopener)?;
     fault::point(fault::PLANNED)?;
     let base = parts.first().map_or(0, |part| part.placed.base);

@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::{Process, bring_back, checkpoint, start_waiting};
+use common::{Process, bring_back, checkpoint, null, output, restorer, start_waiting};
+use eyrie_image::{Appended, RestoreOptions, RestoreSpec, restore};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -80,4 +81,58 @@ fn one_who_only_reads_does_not_matter() {
     let again = bring_back(&image);
     assert_eq!(log(folder.path()), "hello\n");
     drop((again, reader));
+}
+
+/// As a file system of which the kernel does not say who has a file open: it has, as far as it
+/// knows.
+#[test]
+fn the_user_may_say_that_nobody_else_writes_or_that_nothing_is_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = start(folder.path(), "a-said");
+    let image = folder.path().join("image");
+    checkpoint(process.pid, &image).unwrap();
+    writer(folder.path()).write_all(b"again\n").unwrap();
+    process.kill();
+    let bring_back = |appended| {
+        let spec = RestoreSpec {
+            image: &image,
+            restorer: restorer(),
+            stdio: [null(), null(), output(folder.path())],
+            segments: vec![],
+            start_stopped: false,
+            options: RestoreOptions { appended, ..Default::default() },
+        };
+        Process::of(restore(spec).unwrap()).kill();
+        log(folder.path())
+    };
+    // The kernel gives no lease.
+    let held = writer(folder.path());
+    assert_eq!(bring_back(Appended::Auto), "hello\nagain\n");
+    assert_eq!(bring_back(Appended::Cut), "hello\n");
+    writer(folder.path()).write_all(b"again\n").unwrap();
+    drop(held);
+    assert_eq!(bring_back(Appended::Keep), "hello\nagain\n");
+    assert_eq!(bring_back(Appended::Auto), "hello\n");
+}
+
+#[test]
+fn what_others_had_open_at_the_checkpoint_is_not_cut_whatever_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = start(folder.path(), "a-both");
+    let mut other = writer(folder.path());
+    let image = folder.path().join("image");
+    checkpoint(process.pid, &image).unwrap();
+    other.write_all(b"other\n").unwrap();
+    process.kill();
+    drop(other);
+    let spec = RestoreSpec {
+        image: &image,
+        restorer: restorer(),
+        stdio: [null(), null(), output(folder.path())],
+        segments: vec![],
+        start_stopped: false,
+        options: RestoreOptions { appended: Appended::Cut, ..Default::default() },
+    };
+    Process::of(restore(spec).unwrap()).kill();
+    assert_eq!(log(folder.path()), "hello\nother\n");
 }

@@ -107,6 +107,11 @@ impl Links {
         self.address
     }
 
+    /// The cluster of each node, also of such as are to join.
+    pub fn places(&self, of: Vec<u32>) {
+        self.shared.outbound().places(of);
+    }
+
     /// All members of the job, this one included or not. Who was one and is missing, or is there
     /// with another epoch, is fenced for good.
     pub fn members(&self, all: &[(Member, SocketAddr)]) {

@@ -107,6 +107,11 @@ impl Outbound {
         self.paths.ranks()
     }
 
+    /// The cluster of each node.
+    pub fn places(&mut self, of: Vec<u32>) {
+        self.gate.place(of);
+    }
+
     /// The nodes of the job. Returns those that are new.
     pub fn members(&mut self, all: &[(Member, SocketAddr)]) -> Vec<Member> {
         self.peers.retain(|_, peer| {

@@ -36,8 +36,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -106,8 +106,7 @@ pub struct Crew {
     pub turned_away: Arc<TurnedAway>,
     /// With `--ha`: whether this controller leads for sure.
     pub vouch: Option<Arc<Vouch>>,
-    /// The nodes' machines.
-    fleet: Arc<Fleet>,
+    own: Own,
 }
 
 /// What a controller is, towards nodes that call.
@@ -115,7 +114,21 @@ pub struct Crew {
 struct Own {
     reign: u64,
     vouch: Option<Arc<Vouch>>,
+    /// The nodes' machines.
     fleet: Arc<Fleet>,
+    /// The clusters that nodes are in.
+    clusters: Arc<Mutex<Clusters>>,
+}
+
+impl Own {
+    fn new(reign: u64, vouch: Option<Arc<Vouch>>, clusters: &Clusters) -> Own {
+        let clusters = Arc::new(Mutex::new(clusters.clone()));
+        Own { reign, vouch, fleet: Fleet::new(), clusters }
+    }
+
+    fn places(&self) -> MutexGuard<'_, Clusters> {
+        self.clusters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Crew {
@@ -139,10 +152,8 @@ impl Crew {
         places.sort_unstable();
         places.dedup();
         let secret = Secret::new(Key::new()?, spec.tls)?;
-        let fleet = Fleet::new();
-        let own = Own { reign: FIRST_REIGN, vouch: vouch.clone(), fleet: Arc::clone(&fleet) };
-        let known = (&secret, &spec.clusters);
-        let listen = |place| listen(SocketAddr::new(place, 0), known, job, &own, &tell);
+        let own = Own::new(FIRST_REIGN, vouch.clone(), &spec.clusters);
+        let listen = |place| listen(SocketAddr::new(place, 0), &secret, job, &own, &tell);
         let addresses = places.into_iter().map(listen).collect::<io::Result<_>>()?;
         let (job, folder, spec) = (job.to_string(), folder.to_path_buf(), spec.clone());
         let turned_away = Arc::default();
@@ -158,7 +169,7 @@ impl Crew {
             bridge,
             turned_away,
             vouch,
-            fleet,
+            own,
         })
     }
 
@@ -176,10 +187,8 @@ impl Crew {
         let bridge = head.spec.netns.then(again).transpose()?;
         let secret = Secret::new(Key(head.key), head.spec.tls)?;
         let places = head.addresses.iter();
-        let fleet = Fleet::new();
-        let own = Own { reign: head.reign, vouch: vouch.clone(), fleet: Arc::clone(&fleet) };
-        let known = (&secret, &head.spec.clusters);
-        let addresses = places.map(|at| listen(*at, known, job, &own, tell));
+        let own = Own::new(head.reign, vouch.clone(), &head.spec.clusters);
+        let addresses = places.map(|at| listen(*at, &secret, job, &own, tell));
         let addresses = addresses.collect::<io::Result<_>>()?;
         let (job, folder, spec) = (job.to_string(), folder.to_path_buf(), head.spec.clone());
         let turned_away = Arc::default();
@@ -195,7 +204,7 @@ impl Crew {
             bridge,
             turned_away,
             vouch,
-            fleet,
+            own,
         })
     }
 
@@ -273,16 +282,22 @@ impl Crew {
     ) -> io::Result<()> {
         if self.addresses.iter().all(|a| a.ip() != host.controller) {
             let place = SocketAddr::new(host.controller, 0);
-            let (vouch, fleet) = (self.vouch.clone(), Arc::clone(&self.fleet));
-            let own = Own { reign: self.reign, vouch, fleet };
-            let known = (&self.secret, &self.spec.clusters);
-            self.addresses.push(listen(place, known, &self.job, &own, tell)?);
+            self.addresses.push(listen(place, &self.secret, &self.job, &self.own, tell)?);
         }
         let hosts = self.spec.hosts.as_mut();
         let list = hosts.map(|h| &mut h.list).ok_or_else(|| io::Error::other("it has no hosts"))?;
-        list.truncate(node as usize);
-        list.push(host);
+        match list.get_mut(node as usize) {
+            // One that could not be started is not in the job.
+            Some(place) => *place = host,
+            None => list.push(host),
+        }
         Ok(())
+    }
+
+    /// The cluster of each node, also of such as are to join.
+    pub fn place(&mut self, of: Vec<u32>) {
+        self.own.places().of.clone_from(&of);
+        self.spec.clusters.of = of;
     }
 
     /// This machine's address as a node reaches it, or, if it does through gateways only, as those
@@ -394,7 +409,7 @@ impl Crew {
 /// Listens for daemons at an address of this machine.
 fn listen(
     place: SocketAddr,
-    (secret, clusters): (&Secret, &Clusters),
+    secret: &Secret,
     job: &str,
     own: &Own,
     tell: &UnboundedSender<Msg>,
@@ -403,16 +418,15 @@ fn listen(
         .map_err(|error| io::Error::other(format!("cannot listen at {place}: {error}")))?;
     let address = listener.local_addr()?;
     let (secret, job, tell) = (secret.clone(), job.to_string(), tell.clone());
-    let (own, clusters) = (own.clone(), Arc::new(clusters.clone()));
+    let own = own.clone();
     let callers = Callers::default();
     let accept = move || {
         loop {
             let Ok(call) = callers.next(&listener) else { continue };
             let (secret, job, tell) = (secret.clone(), job.clone(), tell.clone());
-            let (own, clusters) = (own.clone(), Arc::clone(&clusters));
+            let own = own.clone();
             let work = move || {
-                let known = (&secret, &*clusters);
-                if let Err(error) = welcome(call, known, &job, own, &tell) {
+                if let Err(error) = welcome(call, &secret, &job, &own, &tell) {
                     let _ = tell.send(Msg::TurnedAway { why: error.to_string() });
                 }
             };
@@ -482,13 +496,13 @@ fn is_local(name: &[u8]) -> bool {
 /// Lets a daemon in that proves that it is one.
 fn welcome(
     (socket, unknown): (TcpStream, Caller),
-    (secret, clusters): (&Secret, &Clusters),
+    secret: &Secret,
     job: &str,
-    own: Own,
+    own: &Own,
     tell: &UnboundedSender<Msg>,
 ) -> Result<(), AuthError> {
     prepare(&socket, GREETING)?;
-    let Own { reign, vouch, fleet } = own;
+    let reign = own.reign;
     let hello =
         |caller: &Hello| Hello::new(Role::Controller, job, (0, reign), (caller.node, caller.epoch));
     let (stream, other) = secret.answer(socket, job, Role::Node, hello)?;
@@ -496,8 +510,9 @@ fn welcome(
     stream.socket().set_write_timeout(None)?;
     let (node, epoch) = (other.node, other.epoch);
     let stream = Arc::new(stream);
-    let limits = Arc::new(Limits::among(fleet, clusters.is_behind(node)));
-    let known = Arc::clone(&limits);
+    let behind = own.places().is_behind(node);
+    let limits = Arc::new(Limits::among(Arc::clone(&own.fleet), behind));
+    let (known, vouch) = (Arc::clone(&limits), own.vouch.clone());
     let beat = move || {
         let Beat { patience_ms, stamp_ms } = known.says();
         let patience_ms = led::say(patience_ms, vouch.as_ref().is_none_or(|v| v.holds()));

@@ -211,6 +211,7 @@ pub(crate) mod tests {
             ignore_features: vec![],
             clusters: eyrie_control::gateway::Clusters::default(),
             ha: None,
+            appended: eyrie_control::Appended::Auto,
         }
     }
 

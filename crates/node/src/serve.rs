@@ -766,8 +766,12 @@ fn answer(message: ClientMsg, client: u64, job: &Shared, outlet: &Outlet) -> Res
         {
             return Err(String::from("etcd is away, and nothing is decided meanwhile: ask again"));
         }
-        ClientMsg::Grow { nodes } => job.grow(nodes, outlet.clone())?,
-        ClientMsg::GrowHosts { hosts } => job.grow_hosts(hosts, outlet.clone())?,
+        ClientMsg::Grow { nodes, cluster } => {
+            job.grow(nodes, cluster.as_deref(), outlet.clone())?
+        }
+        ClientMsg::GrowHosts { hosts, clusters } => {
+            job.grow_hosts(hosts, &clusters, outlet.clone())?;
+        }
         ClientMsg::Drain { nodes, to, deadline_ms, number } => {
             job.drain((&nodes, &to), deadline_ms, number, outlet.clone())?;
         }

@@ -108,6 +108,11 @@ impl Gate {
         Gate { neighbours, ..self }
     }
 
+    /// Where nodes are: some are to join. Heeded when they do.
+    pub fn place(&mut self, of: Vec<u32>) {
+        self.neighbours.place(of);
+    }
+
     /// The live nodes, this one included or not. The dead are replaced by the next in the ring.
     pub fn set_members(&mut self, members: &[Member]) {
         self.connected.retain(|peer| members.contains(peer));

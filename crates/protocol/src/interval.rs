@@ -10,6 +10,7 @@
 //! the user gave less.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// No shorter interval is chosen.
 pub const SHORTEST_MS: u64 = 1_000;
@@ -41,6 +42,30 @@ impl Cost {
         Cost { took_ms, stood_ms: took_ms, whole: true, ..Cost::default() }
     }
 
+    /// One of ranks that are checkpointed together, given with their nodes. All wait for the one
+    /// that stands longest; storing takes from the ranks of a node what it takes of the node's
+    /// processors, and nodes store at the same time.
+    pub fn of_set(parts: impl IntoIterator<Item = (u32, Cost)>) -> Cost {
+        let (mut all, mut nodes) = (Cost::default(), BTreeMap::<u32, (f64, f64)>::new());
+        for (node, cost) in parts {
+            all.took_ms = all.took_ms.max(cost.took_ms);
+            all.stood_ms = all.stood_ms.max(cost.stood_ms);
+            all.whole |= cost.whole;
+            let (cpu_ms, lost_ms) = nodes.entry(node).or_default();
+            *cpu_ms += cost.cpu_ms.max(0.0);
+            *lost_ms += cost.lost_ms();
+        }
+        let most = nodes.into_values().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default();
+        let busy = if most.0 > 0.0 { most.1 / most.0 } else { 0.0 };
+        Cost { cpu_ms: most.0, busy, ..all }
+    }
+
+    /// What storing takes of processors that are not idle.
+    fn lost_ms(&self) -> f64 {
+        let busy = if self.busy.is_finite() { self.busy.clamp(0.0, 1.0) } else { 1.0 };
+        self.cpu_ms.max(0.0) * busy
+    }
+
     /// `stood + cpu * busy`, at most `took`: storing takes from the program what it takes of
     /// processors that are not idle, and never longer than it lasts.
     pub fn ms(&self) -> f64 {
@@ -48,8 +73,7 @@ impl Cost {
         if self.whole {
             return took_ms;
         }
-        let busy = if self.busy.is_finite() { self.busy.clamp(0.0, 1.0) } else { 1.0 };
-        (self.stood_ms.max(0.0) + self.cpu_ms.max(0.0) * busy).min(took_ms)
+        (self.stood_ms.max(0.0) + self.lost_ms()).min(took_ms)
     }
 
     /// What it is made of.
@@ -162,6 +186,21 @@ mod tests {
         let mut fixed = Interval::new(5000, 1, false, 0);
         fixed.cost(Cost::whole(1.0));
         assert_eq!((fixed.every_ms(1), fixed.reason(1).as_str()), (5000, "as given"));
+    }
+
+    #[test]
+    fn a_set_costs_the_longest_stand_and_what_storing_takes_of_one_node() {
+        let one =
+            |stood_ms, cpu_ms, busy| Cost { took_ms: 1000.0, stood_ms, cpu_ms, busy, whole: false };
+        let near = [(0, one(5.0, 100.0, 1.0)), (0, one(9.0, 300.0, 0.5))];
+        assert_eq!(Cost::of_set(near).ms(), 9.0 + 250.0);
+        let far = [(0, one(5.0, 100.0, 1.0)), (1, one(9.0, 300.0, 0.5))];
+        assert_eq!(Cost::of_set(far).ms(), 9.0 + 150.0, "nodes store at the same time");
+        let many = (0..9).map(|_| (0, one(5.0, 400.0, 1.0)));
+        assert_eq!(Cost::of_set(many).ms(), 1000.0, "not longer than it takes");
+        let stands = [(0, Cost::whole(70.0)), (0, one(5.0, 1.0, 0.0))];
+        assert_eq!(Cost::of_set(stands).ms(), 1000.0);
+        assert_eq!(Cost::of_set([]), Cost::default());
     }
 
     #[test]

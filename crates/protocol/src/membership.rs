@@ -54,6 +54,11 @@ impl Neighbours {
         Neighbours { domains, ..self }
     }
 
+    /// Where nodes are: some may have joined since.
+    pub fn place(&mut self, of: Vec<u32>) {
+        self.of = of;
+    }
+
     /// Whether there are clusters.
     pub fn are_known(&self) -> bool {
         self.count > 0
@@ -196,6 +201,10 @@ mod tests {
         assert_eq!(after(false, 1), [4, 0, 2, 3, 5], "4 and 5 are in clusters in turn");
         assert_eq!(after(true, 1), [2, 3, 5, 4, 0]);
         assert_eq!(Neighbours::default().after(1, &members), ring_after(1, &members));
+        let mut placed = Neighbours::new(2, vec![0, 0, 1, 1], false);
+        placed.place(vec![0, 0, 1, 1, 1]);
+        let nodes: Vec<u32> = placed.after(1, &members).iter().map(|m| m.node).collect();
+        assert_eq!(nodes, [0, 2, 3, 4, 5], "4 has joined the second");
     }
 
     #[test]

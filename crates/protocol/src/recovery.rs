@@ -99,6 +99,8 @@ pub enum Input {
     /// Of what guards an image in the vault more is damaged than can be mended: it may not be had
     /// from there, and is to be brought in anew by a node that has it.
     Unsound { rank: u32, generation: u32 },
+    /// The cluster of each node, also of such as are to join.
+    Places { of: Vec<u32> },
 }
 
 /// What is to be done, in this order.
@@ -366,6 +368,7 @@ impl Planner {
             Input::NodeDied { member } => self.node_died(member, todo),
             Input::AllDown { members } => self.all_down(members, todo),
             Input::GoBack => self.go_back(),
+            Input::Places { of } => self.units.neighbours.place(of),
             late if self.rolling_back => self.take_late(&late),
             Input::RankDied { rank, incarnation } => {
                 self.rank_died(rank as usize, incarnation, todo);

@@ -24,6 +24,12 @@ impl Failure {
     pub fn new(code: i32, error: impl Into<anyhow::Error>) -> Self {
         Failure { code, error: error.into() }
     }
+
+    /// Tells what went wrong, with what it is about, as the command goes on. Returns the exit code.
+    pub fn tell(&self, program: &str, about: &str) -> i32 {
+        say(program, &format!("{about}: {}", told(&self.error)));
+        self.code
+    }
 }
 
 /// Ends `program`: what went wrong is told on standard error.

@@ -51,12 +51,12 @@ class Clusters(Nodes):
 
 
 @contextlib.contextmanager
-def hosted(rsh, text):
+def hosted(rsh, text, options=()):
     """A job over the hosts of this file."""
     with tempfile.NamedTemporaryFile("w", prefix="eyrie-test-") as file:
         file.write(text)
         file.flush()
-        with Hosted("farm", rsh, hosts=file.name, ckpt_every=0.5) as job:
+        with Hosted("farm", rsh, options, hosts=file.name, ckpt_every=0.5) as job:
             yield job
 
 
@@ -306,6 +306,23 @@ def test_hosts_are_in_clusters_that_their_file_names():
         checkpointed_again(job)
         job.ends_as("farm")
         unharmed(job)
+
+
+def test_nodes_join_the_cluster_that_is_named():
+    """And else in turn: node 4 would be in the first."""
+    expected("farm")
+    with Clusters("farm", 4, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        job.eyrie("grow", "last", "--cluster", "1")
+        job.eyrie("grow", "last")
+        nodes = [c["nodes"] for c in job.status()["clusters"]]
+        assert nodes == [[0, 1], [2, 3, 4, 5]], nodes
+        code, _, err = job.eyrie("grow", "last", "--cluster", "2", check=False)
+        assert code == 1 and "no cluster 2" in err, (code, err)
+        job.kill_nodes(3)
+        job.wait_event("restored", rank=3)
+        job.ends_as("farm")
+        assert not job.count("rolled-back") and not job.count("diverged"), job.report()
 
 
 def test_a_host_that_takes_no_gateway_is_passed_over_and_tried_again():

@@ -1,6 +1,7 @@
 """`--ft coordinated`: all ranks are checkpointed together, and go back together."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -61,6 +62,35 @@ def killed_before_any_set(name):
         job.wait_event("rolled-back")
         finished(job, want)
         assert job.count("started") == 8, job.report()
+
+
+def measured(job):
+    """The next set comes by what one costs and how often all go back, and that is told."""
+    job.wait_event("checkpointed", count=4)
+
+    def told():
+        return {r["next_checkpoint"] for r in job.status()["ranks"]}
+
+    def every():
+        """The interval, when no set is under way."""
+        found = {re.search(r"all ranks together: every ([0-9.]+) s .a checkpoint", t) for t in told()}
+        return None not in found and {float(f[1]) for f in found}
+
+    (first,) = job.until(every, "an interval")
+    assert first < 100000, told()
+    job.kill_ranks([2])
+    job.wait_event("restored", count=4)
+    job.until(lambda: every() and max(every()) < first, f"an interval below {first}: {told()}")
+
+
+RARELY = ["--ckpt-every", "100000", "--ckpt-first", "0.2"]
+
+
+def test_sets_come_by_what_they_cost():
+    want = expected("cg")
+    with coordinated(example("cg") + SIZES["cg"], every=None, options=RARELY) as job:
+        measured(job)
+        finished(job, want)
 
 
 def saved_together(name):

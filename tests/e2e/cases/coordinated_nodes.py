@@ -6,7 +6,7 @@ import signal
 import subprocess
 
 from bad_input import program
-from coordinated import coordinated
+from coordinated import RARELY, coordinated, measured
 from faults import flip_a_byte
 from harness import EYRIE, example, run_to_end
 from netns import needs_root
@@ -65,6 +65,13 @@ def undisturbed(name):
         job.until(two, "two copies of each image")
         job.ends_as(name)
         assert not job.count("rolled-back") and not job.count("restored"), job.report()
+
+
+def test_sets_over_nodes_come_by_what_they_cost():
+    expected("heat")
+    with Together("heat", 2, RARELY, every=None) as job:
+        measured(job)
+        job.ends_as("heat")
 
 
 def rank_dies(name):

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 
 from harness import EYRIE, TIMEOUT_S, alive
 from hosts import Hosted, shell
@@ -441,3 +442,47 @@ def test_other_jobs_have_no_node_to_spare():
             job.wait_running(4)
             refused(job, ["0"], told)
             job.ends_as("heat")
+
+
+def test_all_jobs_on_a_machine_are_asked():
+    """By its name, for who does not know them; others are let be, and the worst code counts."""
+    expected("farm")
+    with contextlib.ExitStack() as stack:
+        rsh = stack.enter_context(shell())
+        one = stack.enter_context(Hosted("farm", rsh, ckpt_every=0.5))
+        one.all_checkpointed()
+        other = stack.enter_context(Hosted("farm", rsh, hosts="beta,delta", ckpt_every=0.5))
+        other.all_checkpointed()
+        # Each has a home of its own here.
+        home = stack.enter_context(tempfile.TemporaryDirectory(prefix="eyrie-test-"))
+        os.mkdir(os.path.join(home, "jobs"))
+        names = [job.status()["job"] for job in (one, other)]
+        for job, name in zip((one, other), names):
+            os.symlink(job.folder(), os.path.join(home, "jobs", name))
+
+        def drain_all(*words):
+            done = subprocess.run(
+                [EYRIE, "drain", "all", *words],
+                env={**os.environ, "EYRIE_HOME": home},
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S,
+            )
+            return done.returncode, done.stdout, done.stderr
+
+        code, out, err = drain_all("epsilon")
+        assert code == 0 and "no job has a node that is named epsilon" in out, (code, out, err)
+        code, out, err = drain_all("1")
+        assert code == 2 and "name hosts" in err, (code, out, err)
+        code, out, err = drain_all("beta", "--json")
+        assert code == 0, (code, out, err)
+        left = {(r["job"], r["node"]) for r in map(json.loads, out.splitlines()) if r["step"] == "left"}
+        assert left == {(names[0], 1), (names[1], 0)}, out
+        # The last node of the other job stays.
+        code, out, err = drain_all("gamma", "delta")
+        assert code == 1 and f"job {names[1]}: " in err and names[0] not in err, (code, out, err)
+        assert f"job {names[0]}, node 2" in out and "has left" in out, (code, out, err)
+        other.ends_as("farm")
+        one.ends_as("farm")
+        for job in (one, other):
+            assert not job.count("rolled-back") and not job.count("diverged"), job.report()

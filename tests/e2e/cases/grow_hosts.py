@@ -1,14 +1,17 @@
 """Hosts that join a job over hosts while it runs."""
 
+from clusters import hosted
 from controller import kill_controller, unharmed
+from drain import drain
 from hosts import NAMES, PLAIN, Hosted, on_node, shell
 from nodes import checkpointed_again, expected
+from restart import restart, save
 
 
-def joined(job, *hosts):
-    """They join; returns the status then."""
-    before = job.count("node-joined")
-    _, out, _ = job.eyrie("grow", "last", *hosts, "--address", "127.0.0.1")
+def joined(job, *words):
+    """Hosts join, in clusters if these are named; returns the status then."""
+    before, hosts = job.count("node-joined"), [word for word in words if "=" not in word]
+    _, out, _ = job.eyrie("grow", "last", *words, "--address", "127.0.0.1")
     assert out.count("has joined") == len(hosts), out
     job.wait_event("node-joined", count=before + len(hosts))
     return job.status()
@@ -86,3 +89,88 @@ def test_hosts_that_do_not_join_harm_nothing():
         assert not job.count("node-joined", node=3), job.report()
         job.ends_as("cg")
         assert not job.count("detected"), job.report()
+
+
+APART = "alpha cluster=east slots=2\nbeta cluster=west slots=2\n"
+
+
+def clusters(job):
+    return {c["name"]: c["nodes"] for c in job.status()["clusters"]}
+
+
+def joins_a_cluster(*options):
+    """It takes the ranks of the cluster's other host, and its gateway."""
+    expected("farm")
+    with shell() as rsh, hosted(rsh, APART, options) as job:
+        job.all_checkpointed()
+        joined(job, "gamma", "cluster=west")
+        assert clusters(job) == {"east": [0], "west": [1, 2]}, job.report()
+        drain(job, "beta")
+        assert on_node(job.status(), 2) == [2, 3], job.report()
+        live = lambda: all(c["gateway"]["state"] == "live" for c in job.status()["clusters"])
+        job.until(live, "gateways")
+        assert job.status()["clusters"][1]["gateway"]["host"] == "gamma", job.report()
+        checkpointed_again(job)
+        job.ends_as("farm")
+        assert not job.count("rolled-back") and not job.count("diverged"), job.report()
+
+
+def generated():
+    return [
+        ("a_host_joins_one_of_several_clusters", joins_a_cluster),
+        ("a_host_joins_a_cluster_behind_a_gateway", lambda: joins_a_cluster("--wan-only")),
+    ]
+
+
+def test_the_next_controller_knows_which_clusters_hosts_joined():
+    """One of them is lost, another joins; and a saved job begins with those that it had."""
+    expected("farm")
+    with shell() as rsh, hosted(rsh, APART) as job:
+        job.all_checkpointed()
+        joined(job, "gamma", "cluster=west", "delta", "cluster=east")
+        kill_controller(job)
+        joined(job, "epsilon", "cluster=east")
+        assert clusters(job) == {"east": [0, 3, 4], "west": [1, 2]}, job.report()
+        checkpointed_again(job)
+        loses(job, 1)
+        live = lambda: all(c["gateway"]["state"] == "live" for c in job.status()["clusters"])
+        job.until(live, "gateways")
+        checkpointed_again(job)
+        save(job)
+        restart(job)
+        job.wait_running(4)
+        assert clusters(job) == {"east": [0], "west": [1]}, job.report()
+        job.ends_as("farm")
+        assert not job.count("rolled-back") and not job.count("diverged"), job.report()
+
+
+def test_a_cluster_that_was_left_is_joined_again():
+    expected("farm")
+    with shell() as rsh, hosted(rsh, APART) as job:
+        job.all_checkpointed()
+        drain(job, "cluster=west")
+        assert on_node(job.status(), 0) == [0, 1, 2, 3], job.report()
+        joined(job, "gamma", "cluster=west")
+        live = lambda: job.status()["clusters"][1]["gateway"]["state"] == "live"
+        job.until(live, "a gateway")
+        job.eyrie("migrate", "last", "--from", "cluster=east", "--to", "cluster=west")
+        assert on_node(job.status(), 2) == [0, 1, 2, 3], job.report()
+        job.ends_as("farm")
+        assert not job.count("rolled-back") and not job.count("detected"), job.report()
+
+
+def test_a_host_joins_no_cluster_that_there_is_not():
+    expected("farm")
+    with shell() as rsh, hosted(rsh, APART) as job:
+        job.wait_running(4)
+        for code, words, told in (
+            (1, ["gamma"], "several clusters (east, west)"),
+            (1, ["gamma", "cluster=north"], "no cluster north"),
+            (2, ["gamma", "delta", "cluster=west"], "host gamma has no cluster=NAME"),
+            (2, ["cluster=west", "gamma"], "of which host"),
+            (2, ["gamma", "room=4"], "is not known"),
+        ):
+            got, _, err = job.eyrie("grow", "last", *words, "--address", "127.0.0.1", check=False)
+            assert got == code and told in err and err.count("\n") == 1, (words, got, err)
+        job.ends_as("farm")
+        unharmed(job)

@@ -183,7 +183,42 @@ def another_mode(mode, *options):
         forgotten(etcd, name)
 
 
+CLUSTERS = "alpha cluster=east slots=2\nbeta cluster=west slots=1\ngamma cluster=west slots=1\n"
+
+
+def over_clusters(mode, *options):
+    """The next controller has gateways of its own; those that were end with the one before."""
+    with tempfile.NamedTemporaryFile("w", prefix="eyrie-test-") as file:
+        file.write(CLUSTERS)
+        file.flush()
+        options = ["--ft", mode, *options]
+        with replicated("farm", options, hosts=file.name) as (job, etcd, name):
+            job.all_checkpointed()
+            with Standby(job, etcd, name) as standby:
+                before = lose_machine(job)
+                old = [c["gateway"]["pid"] for c in before["clusters"]]
+                standby.goes_on()
+                same_processes(standby, before)
+                clusters = lambda: standby.status()["clusters"]
+                live = lambda: all(c["gateway"]["state"] == "live" for c in clusters())
+                standby.until(live, "gateways")
+                assert {c["gateway"]["pid"] for c in clusters()}.isdisjoint(old), clusters()
+                standby.until(lambda: not any(alive(pid) for pid in old), "end of gateways")
+                standby.eyrie("checkpoint", "last")
+                unharmed(standby)
+                # What it needs comes from the other cluster.
+                standby.kill_ranks([2])
+                standby.wait_event("restored", rank=2)
+                standby.eyrie("inject", "last", "kill-node", "2")
+                standby.wait_event("restored", rank=3)
+                standby.ends_as("farm")
+                assert not standby.count("rolled-back"), standby.report()
+            forgotten(etcd, name)
+
+
 def generated():
+    yield "over_clusters", lambda: over_clusters("logged")
+    yield "over_clusters_that_go_back_together", lambda: over_clusters("cluster")
     yield "coordinated", lambda: another_mode("coordinated")
     yield "coordinated_with_a_vault", lambda: another_mode("coordinated", "--vault", "xor:2")
     yield "node", lambda: another_mode("node")
@@ -370,6 +405,7 @@ def test_a_controller_dies_as_the_job_is_saved():
         forgotten(etcd, name)
         restart(job)
         job.wait_event("restarted")
+        assert "goes on without --ha" in job.stderr(), job.report()
         job.ends_as("farm")
 
 

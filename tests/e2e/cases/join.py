@@ -117,6 +117,23 @@ def test_a_node_is_killed():
         restored_alone(job, "cg", [2])
 
 
+def test_the_last_node_is_a_spare():
+    """Its processes are no ranks; those of a node that is lost come to it."""
+    expected("cg")
+    wrapped = launcher("alpha:2", "beta:2", "gamma:1", ranks=5)
+    with wrapped as wrap, Joined("cg", wrap, ["--spares", "1"]) as job:
+        record = job.wait_running(4)
+        assert [n["host"] for n in record["nodes"]] == ["alpha", "beta", "gamma"], record
+        assert [r["node"] for r in record["ranks"]] == [0, 0, 1, 1], record
+        job.all_checkpointed()
+        os.kill(record["nodes"][1]["pid"], signal.SIGKILL)
+        job.wait_event("node-lost", node=1)
+        job.wait_event("restored", rank=2)
+        job.wait_event("restored", rank=3)
+        assert [r["node"] for r in job.wait_running(4)["ranks"]] == [0, 0, 2, 2], job.report()
+        restored_alone(job, "cg", [2, 3])
+
+
 def test_the_first_processs_own_node_is_killed():
     expected("cg")
     with launcher("alpha:2", "beta:2") as wrap, Joined("cg", wrap) as job:
@@ -235,6 +252,8 @@ def test_what_does_not_go_together_is_refused_as_by_eyrie_run():
         (away, ["--controller-limit", "9"], "nodes end with the controller"),
         (away, ["--ckpt-dedup", "on"], "within one node only"),
         (away, ["--vault", "rs:4+2"], "needs 3 nodes at least, and there are 2"),
+        (away, ["--spares", "2"], "on 2 nodes, one of which at least is to have ranks"),
+        ([], ["--spares", "1"], "the launcher has put all processes on one"),
         ([], ["--vault", "xor:1"], "the launcher has put all processes on one"),
         ([], ["--save-every", "9"], "the launcher has put all processes on one"),
     ):

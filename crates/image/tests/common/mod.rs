@@ -121,11 +121,11 @@ impl Drop for Process {
     }
 }
 
-fn null() -> OwnedFd {
+pub fn null() -> OwnedFd {
     File::options().read(true).write(true).open("/dev/null").unwrap().into()
 }
 
-fn output(folder: &Path) -> OwnedFd {
+pub fn output(folder: &Path) -> OwnedFd {
     let path = folder.join("stdout");
     File::options().append(true).create(true).open(path).unwrap().into()
 }

@@ -172,12 +172,15 @@ impl Agent {
         }
     }
 
-    /// Which cluster each node is in, and where the gateway of this one is, if it is there.
+    /// Which cluster each node is in, also such as are to join, and where the gateway of this one
+    /// is, if it is there.
     pub(super) fn set_clusters(&mut self, of: Vec<u32>, gateway: Option<SocketAddr>) {
         let Some(network) = &self.network else { return };
-        if network.own.routes.set(of, gateway) {
+        if network.own.routes.set(of.clone(), gateway) {
             network.links.iter().for_each(Links::leave_gateway);
         }
+        network.links.iter().for_each(|links| links.places(of.clone()));
+        self.spec.clusters.of = of;
     }
 
     pub(super) fn set_homes(&mut self, homes: &[u32]) {

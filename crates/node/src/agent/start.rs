@@ -9,7 +9,7 @@ use crate::pipes;
 use crate::reap;
 use crate::spawn::{self, Launch};
 use eyrie_control::node::{Determinants, Fault, FromNode};
-use eyrie_control::{Ft, Meta, Stream};
+use eyrie_control::{Appended, Ft, Meta, Stream};
 use eyrie_image::{RestoreOptions, Restored};
 use eyrie_ledger::segment::NAME_PREFIX;
 use std::ffi::OsStr;
@@ -138,6 +138,11 @@ impl Agent {
                     lazy: late.map(|late| late.0),
                     lazy_from: late.map_or(0, |late| late.1),
                     sockets,
+                    appended: match self.spec.appended {
+                        Appended::Auto => eyrie_image::Appended::Auto,
+                        Appended::Cut => eyrie_image::Appended::Cut,
+                        Appended::Keep => eyrie_image::Appended::Keep,
+                    },
                     ..RestoreOptions::default()
                 };
                 let restored = self.restore(&self.image_file(rank, generation), stdio, with)?;

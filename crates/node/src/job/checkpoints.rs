@@ -178,7 +178,9 @@ impl Job {
         let (point, needs) = (point(&taken.meta), taken.needs.clone());
         let place = place(&point);
         let surplus = self.rank(rank).retention.complete(generation, point, needs);
-        self.scheduler.cost(self.cost(&taken));
+        if self.together.is_none() && !self.units.exist() {
+            self.scheduler.cost(self.cost(&taken));
+        }
         self.remove_images(rank, surplus);
         let (bytes, took_ms, frozen_ms) = (taken.bytes, taken.took_ms, taken.frozen_ms);
         let mut event = self.event(EventKind::Checkpointed);
@@ -219,6 +221,15 @@ impl Job {
             busy: taken.busy,
             whole: taken.is_synchronous,
         }
+    }
+
+    /// What a set of these ranks cost, of whose images this one is the newest that counts.
+    pub(super) fn cost_of(&self, ranks: impl Iterator<Item = u32>, generation: u32) -> Cost {
+        Cost::of_set(ranks.filter_map(|rank| {
+            let latest = self.ranks[rank as usize].latest.as_ref();
+            let latest = latest.filter(|l| l.taken.meta.generation == generation)?;
+            Some((self.placement.home(rank), self.cost(&latest.taken)))
+        }))
     }
 
     /// Gives up image files that `rank` does not need any more. They go when no other rank needs

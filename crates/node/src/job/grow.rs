@@ -59,25 +59,47 @@ impl Job {
     }
 
     /// Starts so many more nodes, without ranks. `Joined` follows for each, then `Done`.
-    pub fn grow(&mut self, count: u32, outlet: Outlet) -> Result<(), String> {
+    pub fn grow(
+        &mut self,
+        count: u32,
+        cluster: Option<&str>,
+        outlet: Outlet,
+    ) -> Result<(), String> {
         if self.spec.hosts.is_some() {
             return Err(
                 "the job is over --hosts: say which are to join, eyrie grow JOB HOST".into()
             );
         }
         self.may_grow(count)?;
-        self.add_nodes(vec![None; count as usize], outlet);
+        let cluster = cluster.map(|name| self.cluster_to_join(name)).transpose()?;
+        self.add_nodes(vec![(None, cluster); count as usize], outlet);
         Ok(())
     }
 
-    /// Starts nodes on these hosts, without ranks. Answered as `grow` is.
-    pub fn grow_hosts(&mut self, hosts: Vec<Host>, outlet: Outlet) -> Result<(), String> {
+    /// Starts nodes on these hosts, without ranks, each in one of the job's `clusters`, if it has
+    /// several. Answered as `grow` is.
+    pub fn grow_hosts(
+        &mut self,
+        hosts: Vec<Host>,
+        clusters: &[String],
+        outlet: Outlet,
+    ) -> Result<(), String> {
         if self.spec.hosts.is_none() {
             return Err("the job is not over --hosts: eyrie grow JOB --nodes K".into());
         }
-        if !self.gateways.places.is_empty() {
-            return Err("a job over hosts with several clusters does not grow, so far".into());
+        let names = &self.spec.clusters.names;
+        if clusters.len() != if names.is_empty() { 0 } else { hosts.len() } {
+            return Err(match names.is_empty() {
+                true => String::from("the job has no clusters to tell apart: leave cluster= out"),
+                false => format!(
+                    "the job has several clusters ({}): say which one each host is in, eyrie grow \
+                     JOB HOST cluster=NAME",
+                    names.join(", ")
+                ),
+            });
         }
+        let clusters: Vec<u32> =
+            clusters.iter().map(|name| self.cluster_to_join(name)).collect::<Result<_, _>>()?;
         self.may_grow(hosts.len() as u32)?;
         let live = |h: &Host| {
             self.nodes.iter().any(|n| n.state != State::Lost && n.host() == Some(h.name.as_str()))
@@ -85,8 +107,23 @@ impl Job {
         if let Some(host) = hosts.iter().find(|h| live(h)) {
             return Err(format!("host {} is in the job already", host.name));
         }
-        self.add_nodes(hosts.into_iter().map(Some).collect(), outlet);
+        let clusters = clusters.into_iter().map(Some).chain(std::iter::repeat(None));
+        self.add_nodes(hosts.into_iter().map(Some).zip(clusters).collect(), outlet);
         Ok(())
+    }
+
+    /// One of the job's clusters. There are no others: who is in which one when the job begins
+    /// decides what gateways there are, and with `--ft cluster` what goes back together.
+    fn cluster_to_join(&self, name: &str) -> Result<u32, String> {
+        let names = &self.spec.clusters.names;
+        if names.is_empty() {
+            return Err("the job has no clusters to tell apart: leave the cluster out".into());
+        }
+        let found = names.iter().position(|known| known == name);
+        found.map(|cluster| cluster as u32).ok_or_else(|| {
+            let known = names.join(", ");
+            format!("the job has no cluster {name}, and gets none while it runs; it has: {known}")
+        })
     }
 
     fn may_grow(&self, count: u32) -> Result<(), String> {
@@ -105,15 +142,16 @@ impl Job {
         Ok(())
     }
 
-    /// Starts a node each, on these hosts, or here.
-    fn add_nodes(&mut self, hosts: Vec<Option<Host>>, outlet: Outlet) {
+    /// Starts a node each, on these hosts, or here, in these clusters, or in each in turn.
+    fn add_nodes(&mut self, places: Vec<(Option<Host>, Option<u32>)>, outlet: Outlet) {
         let epochs = self.epoch + 1..;
-        self.epoch += hosts.len() as u64;
+        self.epoch += places.len() as u64;
         // Another controller must not give them again.
         self.end_turn();
         let mut nodes = Vec::new();
-        for (host, epoch) in hosts.into_iter().zip(epochs) {
+        for ((host, cluster), epoch) in places.into_iter().zip(epochs) {
             let node = self.nodes.len() as u32;
+            cluster.into_iter().for_each(|cluster| self.put_node(node, cluster));
             match self.start_node(node, epoch, host) {
                 Ok(daemon) => {
                     self.nodes.push(daemon.map_or_else(|| Node::later(epoch), Node::there));
@@ -130,6 +168,8 @@ impl Job {
         if let (Some(head), Some(crew)) = (&mut self.head, &self.crew) {
             // Another controller is to listen, and to call hosts, as this one does.
             (head.spec.hosts, head.addresses) = (crew.spec.hosts.clone(), crew.addresses.clone());
+            head.spec.clusters = crew.spec.clusters.clone();
+            self.spec.hosts = crew.spec.hosts.clone();
             let head = head.clone();
             self.note(|| journal::Entry::Head(Box::new(head)));
         }
@@ -142,6 +182,15 @@ impl Job {
         self.awaited.push(Awaited { nodes, outlet });
         self.answer_awaiting();
         self.tend_gateways();
+    }
+
+    /// A node that is to be started is in that cluster: who is in the job, and what plans for it,
+    /// hears of that before it joins.
+    fn put_node(&mut self, node: u32, cluster: u32) {
+        self.spec.clusters.put(node, cluster);
+        let of = self.spec.clusters.of.clone();
+        self.crew.iter_mut().for_each(|crew| crew.place(of.clone()));
+        self.plan(Input::Places { of });
     }
 
     /// None: it waits for its gateway.

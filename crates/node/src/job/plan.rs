@@ -380,6 +380,7 @@ impl Job {
         for generation in before.into_iter().filter(|g| !after.contains(g)) {
             self.plan(Input::Dropped { rank, generation });
         }
+        self.unit_counts(rank, generation);
         if rank + 1 == self.size() {
             self.set_counts();
         }

@@ -10,6 +10,7 @@
 
 use super::journal::Entry;
 use super::rounds::Round;
+use super::together::Together;
 use super::{Capture, Job};
 use crate::membership::Member;
 use crate::monitor;
@@ -198,6 +199,8 @@ impl Job {
         let now = self.ranks_ms();
         let Some(together) = &mut self.together else { return };
         if let Some(taking) = together.taking.take() {
+            self.set_cost(taking.set.generation());
+            let Some(together) = &mut self.together else { return };
             together.rest(now, taking.begun_ms);
             together.succeeded();
         }
@@ -235,6 +238,7 @@ impl Job {
         self.stop_flush();
         let moves = self.stood_with();
         self.rollbacks += u64::from(moves.is_none());
+        self.together.iter_mut().filter(|_| moves.is_none()).for_each(Together::died);
         self.together.iter_mut().for_each(|t| t.moves = moves);
         for rank in 0..self.size() {
             let r = self.rank(rank);

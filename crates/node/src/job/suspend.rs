@@ -17,7 +17,7 @@ use crate::monitor;
 use crate::outlet::Outlet;
 use crate::saved::{self, SavedJob, SavedRank};
 use eyrie_control::node::ToNode;
-use eyrie_control::{EventKind, NodeMsg};
+use eyrie_control::{EventKind, JobSpec, NodeMsg};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
@@ -39,6 +39,16 @@ pub(super) struct Suspend {
     pub(super) swapped: bool,
     /// Over nodes: these bring what they have.
     pub collecting: Option<super::archive::Collecting>,
+}
+
+/// The job's description as it began: nodes that joined since are not among those that it is
+/// restarted on.
+fn as_begun(spec: &JobSpec) -> JobSpec {
+    let mut spec = spec.clone();
+    let nodes = (spec.nodes + spec.spares) as usize;
+    spec.hosts.iter_mut().for_each(|hosts| hosts.list.truncate(nodes));
+    spec.clusters.of.truncate(nodes);
+    spec
 }
 
 impl Job {
@@ -236,7 +246,7 @@ impl Job {
         let mut status = self.status();
         status.phase = String::from("saved");
         Ok(SavedJob {
-            spec: self.spec.clone(),
+            spec: as_begun(&self.spec),
             working_folder: std::env::current_dir()?.into_os_string().into_vec(),
             environment: environment
                 .filter(|(k, _)| !is_key(k))

@@ -13,6 +13,7 @@ use crate::retention::KEPT;
 use crate::saved;
 use eyrie_control::node::{CheckpointResult, Choice, Fault, Taken, ToNode};
 use eyrie_control::{EventKind, Ft};
+use eyrie_protocol::interval::{Cost, Interval};
 use eyrie_protocol::muster::Muster;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,8 +45,11 @@ struct Set {
 /// The sets of a job. What is skipped is of one node only, and nobody follows its controller.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Together {
-    every_ms: u64,
+    /// Of all ranks, which die and are checkpointed as one.
+    interval: Interval,
     due_ms: u64,
+    /// The next one comes soon after the start.
+    early: bool,
     /// How many in a row did not come about.
     failed: u32,
     /// All stood with this set, to go on elsewhere.
@@ -75,11 +79,13 @@ pub(super) struct Together {
 }
 
 impl Together {
+    /// `every_ms` = 0: only on request.
     pub(super) fn new(every_ms: u64, first_ms: u64, now_ms: u64) -> Together {
         let first = if every_ms == 0 { u64::MAX } else { every_ms.min(first_ms) };
         Together {
-            every_ms: if every_ms == 0 { u64::MAX } else { every_ms },
+            interval: Interval::new(every_ms, 1, true, now_ms),
             due_ms: now_ms.saturating_add(first),
+            early: first < every_ms,
             failed: 0,
             moves: None,
             wanted: false,
@@ -106,10 +112,26 @@ impl Together {
         Some(self.last)
     }
 
+    /// The interval now; there is none if sets are taken on request only.
+    fn every_ms(&self, now_ms: u64) -> u64 {
+        let asked = self.interval.longest_ms() == 0;
+        if asked { u64::MAX } else { self.interval.every_ms(now_ms) }
+    }
+
     /// The next one comes so long after the last that they take at most half of the job's time.
     pub(super) fn rest(&mut self, now_ms: u64, begun_ms: u64) {
-        let pause = self.every_ms.max(now_ms.saturating_sub(begun_ms));
-        self.due_ms = now_ms.saturating_add(pause);
+        let pause = self.every_ms(now_ms).max(now_ms.saturating_sub(begun_ms));
+        (self.due_ms, self.early) = (now_ms.saturating_add(pause), false);
+    }
+
+    /// What a set cost that counts.
+    pub(super) fn cost(&mut self, cost: Cost) {
+        self.interval.cost(cost);
+    }
+
+    /// All go back, as a rank died or a node was lost.
+    pub(super) fn died(&mut self) {
+        self.interval.died();
     }
 
     /// Over nodes: there are no more sets.
@@ -123,7 +145,7 @@ impl Together {
         self.wanted |= asked;
         (self.ended, self.round) = (None, None);
         self.back.give_up();
-        self.due_ms = now_ms.saturating_add(self.every_ms);
+        (self.due_ms, self.early) = (now_ms.saturating_add(self.every_ms(now_ms)), false);
         self.taking.take()
     }
 
@@ -183,7 +205,11 @@ impl Together {
             return String::from("on request, all ranks together");
         }
         let left = self.due_ms.saturating_sub(now_ms) as f64 / 1e3;
-        format!("in {left:.1} s, all ranks together")
+        if self.early {
+            return format!("in {left:.1} s, all ranks together: soon after the start");
+        }
+        let (every, reason) = (self.every_ms(now_ms) as f64 / 1e3, self.interval.reason(now_ms));
+        format!("in {left:.1} s, all ranks together: every {every:.1} s ({reason})")
     }
 
     pub(super) fn newest(&self) -> Option<u32> {
@@ -285,9 +311,11 @@ impl Job {
         let Some(together) = &mut self.together else { return };
         let over = |s: &mut UnderWay| s.left.is_empty() && s.segment;
         let Some(set) = together.under_way.take_if(over) else { return };
-        together.rest(now, set.begun_ms);
-        let (hold, generation) = (set.hold, set.generation);
-        if let Err(why) = self.commit(set) {
+        let (hold, generation, begun_ms) = (set.hold, set.generation, set.begun_ms);
+        let committed = self.commit(set);
+        // After it is known what it cost.
+        self.together.iter_mut().for_each(|t| t.rest(now, begun_ms));
+        if let Err(why) = committed {
             if hold {
                 self.to_all(&ToNode::Signal { signal: libc::SIGCONT });
             }
@@ -317,8 +345,15 @@ impl Job {
         for (rank, taken) in taken {
             self.complete(rank, generation, taken);
         }
+        self.set_cost(generation);
         old.into_iter().for_each(|g| self.remove_segment(&saved::segment_name(g)));
         Ok(())
+    }
+
+    /// The images of a set count: what they cost, together.
+    pub(super) fn set_cost(&mut self, generation: u32) {
+        let cost = self.cost_of(0..self.size(), generation);
+        self.together.iter_mut().for_each(|t| t.cost(cost));
     }
 
     /// Makes the set the one that a restart begins with.
@@ -368,6 +403,7 @@ impl Job {
             return true;
         }
         let Some(together) = &mut self.together else { return false };
+        together.died();
         let unfinished = together.under_way.take();
         let set = together.sets.last().map(|s| (s.generation, s.gone.clone()));
         together.going_back = set.as_ref().map(|s| s.0);
@@ -512,3 +548,7 @@ impl Job {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "together_tests.rs"]
+mod tests;

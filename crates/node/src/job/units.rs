@@ -209,6 +209,15 @@ impl Job {
         }
     }
 
+    /// An image of a rank counts. With the last one of its unit it is known what the set cost.
+    pub(super) fn unit_counts(&mut self, rank: u32, generation: u32) {
+        let mates = self.units.mates(rank);
+        if self.units.exist() && mates.last() == Some(&rank) {
+            let cost = self.cost_of(mates.into_iter(), generation);
+            self.scheduler.cost(cost);
+        }
+    }
+
     /// One part of a set is missing: there is no set.
     fn void_unit(&mut self, unit: u32, generation: u32, why: &str, lasting: bool) {
         let ranks = self.units.ranks_of(unit);

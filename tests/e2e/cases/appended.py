@@ -1,0 +1,52 @@
+"""Files that ranks append to: what one appended after its checkpoint it appends again when it comes
+back."""
+
+import os
+import tempfile
+
+from bad_input import program
+from harness import Job
+
+LINES = 150
+
+
+def read(path):
+    try:
+        with open(path) as file:
+            return file.read().splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def appended(how, held, twice):
+    """`held`: another process has the file open for writing when the rank comes back, as it is on
+    a file system of which the kernel does not tell."""
+    with tempfile.TemporaryDirectory(prefix="eyrie-test-") as folder:
+        log = os.path.join(folder, "log")
+        command = program("appends") + [log, str(LINES)]
+        options = ["--appended", how] if how else []
+        with Job(command, ranks=1, ckpt_every=3600, options=options) as job:
+            job.until(lambda: len(read(log)) >= 3, "lines")
+            job.eyrie("checkpoint", "last")
+            before = len(read(log))
+            job.until(lambda: len(read(log)) > before + 3, "more lines")
+            other = open(log, "a") if held else None
+            job.kill_ranks([0])
+            job.wait_event("restored", rank=0)
+            if other:
+                other.close()
+            assert job.wait() == 0, job.report()
+            lines = [int(line) for line in read(log)]
+            assert sorted(set(lines)) == list(range(LINES)), lines
+            assert (len(lines) > LINES) == twice, lines
+            assert twice or lines == list(range(LINES)), lines
+
+
+def generated():
+    cases = [
+        ("what_is_appended_comes_once", None, False, False),
+        ("what_is_appended_comes_twice_where_others_may_write", None, True, True),
+        ("what_is_appended_comes_once_if_the_user_says_so", "cut", True, False),
+        ("what_is_appended_stays", "keep", False, True),
+    ]
+    return [(label, lambda rest=rest: appended(*rest)) for label, *rest in cases]
