@@ -164,7 +164,6 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
     let (orders, mut ordered) = mpsc::unbounded_channel();
     let (hear, heard) = mpsc::unbounded_channel();
     let (homes, store, archive, links) = (Vec::new(), store_at, None, None);
-    let watch = caller.watch.clone();
     let network = Network {
         own,
         members,
@@ -176,7 +175,7 @@ async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, Da
         links,
         archive,
         vault,
-        watch,
+        watch: caller.watch.clone(),
     };
     let place = agent::Place { id: job, images, prefix, segment: None };
     if spec.grace_ms > 0 {
