@@ -6,6 +6,7 @@
 //! count. On the same machine they have gone on by themselves, and one that has a namespace gets
 //! another with the same clocks. All processes of an image are in one.
 
+use crate::counters::now;
 use crate::error::CaptureError;
 use crate::procfs;
 use crate::state::{Clocks, State};
@@ -41,7 +42,7 @@ pub fn of(pid: libc::pid_t) -> Result<Option<Clocks>, CaptureError> {
     let Some(boot) = boot() else { return Ok(None) };
     let (own, ahead_ns) = (ahead(std::process::id() as i32), ahead(pid));
     let shown_ns = [0, 1].map(|i| {
-        let shown = crate::counters::now(CLOCKS[i]) as i64;
+        let shown = now(CLOCKS[i]) as i64;
         shown.saturating_sub(own[i]).saturating_add(ahead_ns[i]).max(0) as u64
     });
     Ok(Some(Clocks { boot, shown_ns, ahead_ns }))
@@ -51,7 +52,7 @@ pub fn of(pid: libc::pid_t) -> Result<Option<Clocks>, CaptureError> {
 pub fn wanted(state: &State) -> Option<Ahead> {
     let clocks = state.clocks.as_ref()?;
     let own = ahead(std::process::id() as i32);
-    let machines = [0, 1].map(|i| (crate::counters::now(CLOCKS[i]) as i64).saturating_sub(own[i]));
+    let machines = [0, 1].map(|i| (now(CLOCKS[i]) as i64).saturating_sub(own[i]));
     let forced = std::env::var_os(FORCE).is_some_and(|v| v == "1");
     let same = !forced && boot() == Some(clocks.boot);
     let wanted = choose(clocks, machines, same);
@@ -97,6 +98,17 @@ fn ahead(pid: libc::pid_t) -> Ahead {
     parse(&String::from_utf8_lossy(&text))
 }
 
+/// What a clock shows a process now, in ns.
+pub fn now_of(pid: libc::pid_t, clock: i32) -> u64 {
+    let which = match clock {
+        libc::CLOCK_MONOTONIC => 0,
+        libc::CLOCK_BOOTTIME | libc::CLOCK_BOOTTIME_ALARM => 1,
+        _ => return now(clock),
+    };
+    let shift = ahead(pid)[which].saturating_sub(ahead(std::process::id() as i32)[which]);
+    now(clock).saturating_add_signed(shift)
+}
+
 fn parse(text: &str) -> Ahead {
     let mut ahead = [0; 2];
     for line in text.lines() {
@@ -140,7 +152,7 @@ mod tests {
     #[test]
     fn this_process_sees_the_machines_clocks() {
         let mine = of(std::process::id() as i32).unwrap().unwrap();
-        let later = crate::counters::now(libc::CLOCK_MONOTONIC);
+        let later = now(libc::CLOCK_MONOTONIC);
         assert!(hold(Some(&mine)) && (1..10_000_000_000).contains(&(later - mine.shown_ns[0] + 1)));
         assert!(!hold(Some(&Clocks { shown_ns: [0, 1 << 63], ..mine })));
     }

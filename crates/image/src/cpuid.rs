@@ -39,11 +39,13 @@ const TOLD: [&[u8]; 4] = [
 pub fn asks(path: &[u8], offset: u64, bytes: u64) -> bool {
     let mut code = vec![0; bytes.min(MAX_SEARCH_BYTES) as usize];
     let Ok(file) = File::open(OsStr::from_bytes(path)) else { return true };
-    let Ok(n) = file.read_at(&mut code, offset) else { return true };
-    if bytes > MAX_SEARCH_BYTES {
+    // What is mapped beyond the end of the file is no code of it.
+    let there = file.metadata().map_or(0, |m| m.len()).saturating_sub(offset);
+    code.truncate(usize::try_from(there).unwrap_or(usize::MAX));
+    if bytes > MAX_SEARCH_BYTES || file.read_exact_at(&mut code, offset).is_err() {
         return true;
     }
-    let code = &code[..n];
+    let code = code.as_slice();
     let mut found = (0..code.len().saturating_sub(1)).filter(|&i| code[i..i + 2] == CPUID);
     let Some(first) = found.next() else { return false };
     let Some(tables) = Tables::of(&file) else { return true };
@@ -56,7 +58,7 @@ pub fn is_told(path: &[u8]) -> bool {
         let file = File::open(OsStr::from_bytes(path))?;
         let (mut chunk, mut at) = (vec![0; CHUNK_BYTES], 0);
         loop {
-            let n = file.read_at(&mut chunk, at)?;
+            let n = read_full(&file, &mut chunk, at)?;
             let bytes = &chunk[..n];
             let starts = (0..n).filter(|&i| bytes[i] == 0 && bytes.get(i + 1) == Some(&b'_'));
             if starts.into_iter().any(|i| TOLD.iter().any(|name| bytes[i..].starts_with(name))) {
@@ -70,6 +72,20 @@ pub fn is_told(path: &[u8]) -> bool {
         }
     };
     search().unwrap_or(true)
+}
+
+/// Fills `chunk` from offset `at` on, as far as there is something.
+fn read_full(file: &File, chunk: &mut [u8], at: u64) -> io::Result<usize> {
+    let mut n = 0;
+    while n < chunk.len() {
+        match file.read_at(&mut chunk[n..], at + n as u64) {
+            Ok(0) => break,
+            Ok(more) => n += more,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(n)
 }
 
 fn le(bytes: &[u8]) -> u64 {
@@ -131,10 +147,11 @@ impl Tables<'_> {
         let (start, about) = (offset(&entry[..4]), offset(&entry[4..]));
         let [at, begin, _] = *self.loaded.iter().find(|l| about.wrapping_sub(l[0]) < l[2])?;
         let mut about_it = [0; 16];
-        self.file.read_exact_at(&mut about_it, about - at + begin).ok()?;
+        let place = about.wrapping_sub(at).wrapping_add(begin);
+        self.file.read_exact_at(&mut about_it, place).ok()?;
         // Its start once more, relative to where that stands: so it is encoded as is thought here.
         let again = i64::from(le(&about_it[8..12]) as u32 as i32);
-        let holds = (about + 8).wrapping_add_signed(again) == start;
+        let holds = about.wrapping_add(8).wrapping_add_signed(again) == start;
         let end = start.checked_add(le(&about_it[12..16]))?;
         (holds && (start..end).contains(&address)).then_some(start..end)
     }
@@ -145,8 +162,9 @@ impl Tables<'_> {
             let place = offset + at as u64;
             let [address, begin, _] =
                 *self.loaded.iter().find(|l| place.wrapping_sub(l[1]) < l[2])?;
-            let function = self.function(place - begin + address)?;
-            let start = (function.start.checked_sub(address)? + begin).checked_sub(offset)?;
+            let function = self.function(place.wrapping_sub(begin).wrapping_add(address))?;
+            let start = function.start.checked_sub(address)?.checked_add(begin)?;
+            let start = start.checked_sub(offset)?;
             let mut next = start as usize;
             while next <= at {
                 let length = length(code.get(next..)?)?;

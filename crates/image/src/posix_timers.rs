@@ -7,7 +7,8 @@
 
 use crate::agent::Agent;
 use crate::capture::words_to_regs;
-use crate::counters::{nanoseconds, now, timespec};
+use crate::clocks;
+use crate::counters::{nanoseconds, timespec};
 use crate::error::{CaptureError, RestoreError};
 use crate::memory;
 use crate::procfs;
@@ -252,7 +253,8 @@ fn arm(caller: &Caller<'_>, state: &State, timer: &PosixTimer) -> Result<(), Res
         false => (0, timer.left_ns),
         true => {
             // An interval before its next time, which has passed.
-            let next = if timer.clock >= 0 { now(timer.clock) + timer.left_ns } else { 0 };
+            let now = || clocks::now_of(caller.threads[0].0, timer.clock);
+            let next = if timer.clock >= 0 { now() + timer.left_ns } else { 0 };
             (TIMER_ABSTIME, next.saturating_sub(timer.interval_ns.max(timer.left_ns)).max(1))
         }
     };

@@ -141,10 +141,23 @@ fn in_namespace(name: &CStr) -> io::Result<File> {
         (c"/proc/self/gid_map", format!("{group} {group} 1")),
     ];
     let flags = libc::CLONE_FILES | libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::SIGCHLD;
-    // SAFETY: like fork: without CLONE_VM the child has its own copy of all memory, stack included.
-    let child = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+    let all = all_signals();
+    let mut before = all;
+    // SAFETY: sets that live. The clone is like fork: without CLONE_VM the child has its own copy
+    // of all memory, stack included. It has our handlers, too, so no signal may get to it.
+    let child = unsafe {
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0)
+    };
+    let error = io::Error::last_os_error();
+    if child != 0 {
+        // SAFETY: as above; what was there before.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut())
+        };
+    }
     match child {
-        -1 => return Err(io::Error::last_os_error()),
+        -1 => return Err(error),
         // In the child, of a process that may have threads: system calls only from here on.
         0 => {
             let done = maps.iter().try_for_each(|(path, text)| write_at_once(path, text));
@@ -166,7 +179,8 @@ fn in_namespace(name: &CStr) -> io::Result<File> {
         let waited = unsafe { libc::waitpid(child as libc::pid_t, &raw mut status, 0) };
         match (waited, io::Error::last_os_error()) {
             (-1, e) if e.kind() == io::ErrorKind::Interrupted => {}
-            (-1, e) => return Err(e),
+            // Somebody who waits for any child was first.
+            (-1, e) if place.metadata().is_ok_and(|m| !m.is_file()) => return Err(e),
             _ => break,
         }
     }
@@ -174,6 +188,15 @@ fn in_namespace(name: &CStr) -> io::Result<File> {
         0 => Ok(place),
         s if libc::WIFEXITED(s) => Err(io::Error::from_raw_os_error(libc::WEXITSTATUS(s))),
         _ => Err(io::Error::from(io::ErrorKind::Interrupted)),
+    }
+}
+
+fn all_signals() -> libc::sigset_t {
+    // SAFETY: a set is plain data, and is filled before it is used.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        all
     }
 }
 

@@ -201,12 +201,13 @@ fn unfit(
 }
 
 /// The receiving end: takes the file `name` of a rank of this job, whose processes may lack these
-/// features of the processor here.
+/// features of the processor here. When all has come the sender must `still` be a member.
 pub fn take(
     talk: &mut Talk,
     folder: &Path,
     name: &str,
     job: (&str, &[String]),
+    still: impl FnOnce() -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let named = files::parse(name).ok_or(StoreError::Protocol)?;
     // The same file may be on its way twice.
@@ -215,6 +216,7 @@ pub fn take(
     let unborn = folder.join(format!(".{name}.{count}.pour"));
     let result = File::create(&unborn).map_err(StoreError::from).and_then(|file| {
         take_parts(talk, &file)?;
+        still()?;
         match unfit(&unborn, named, job)? {
             Some(why) => Ok(Err(why)),
             None => Ok(Ok(std::fs::rename(&unborn, folder.join(name))?)),

@@ -319,7 +319,8 @@ fn converse(
                     send(talk.get_mut(), &Answer::Done)?;
                 } else {
                     send(talk.get_mut(), &Answer::Go(0))?;
-                    pour::take(&mut talk, folder, &name, (&own.job, &ignored))?;
+                    let still = || admit(members, caller);
+                    pour::take(&mut talk, folder, &name, (&own.job, &ignored), still)?;
                 }
             }
             ask => of_vault(&mut talk, vault.as_mut().ok_or(StoreError::Protocol)?, ask)?,

@@ -1,5 +1,5 @@
 // Waits until times of the clocks that begin with the machine's start: threads in the kernel and in
-// the C library, and a child process. Each wait must end when its time has come, and no clock may
+// the C library, a timer whose signal may be pending, and a child process. Each wait must end when its time has come, and no clock may
 // go back. A byte in the file `rounds` for each round; it ends when there is a file `stop`.
 #include "check.h"
 #include <pthread.h>
@@ -52,6 +52,16 @@ static void waits_for_a_timer(clockid_t clock) {
     close(fd);
 }
 
+// Of a timer that goes on and on, as soon as it has gone: often its signal is pending before.
+static void waits_for_a_signal(const sigset_t *set) {
+    struct timespec limit = {.tv_sec = LATE_S};
+    int got;
+    do {
+        got = sigtimedwait(set, NULL, &limit);
+    } while (got < 0 && errno == EINTR);
+    CHECK(got == SIGRTMIN);
+}
+
 static void *waits_for_nothing(void *unused) {
     (void)unused;
     pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -70,6 +80,10 @@ static void *waits_for_nothing(void *unused) {
 }
 
 int main(void) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGRTMIN);
+    sigprocmask(SIG_BLOCK, &set, NULL);
     pid_t child = fork();
     if (child == 0) {
         while (access("stop", F_OK) != 0) sleeps(CLOCK_BOOTTIME);
@@ -77,12 +91,18 @@ int main(void) {
     }
     pthread_t thread;
     pthread_create(&thread, NULL, waits_for_nothing, NULL);
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN};
+    struct itimerspec often = {.it_value.tv_nsec = STEP_NS, .it_interval.tv_nsec = STEP_NS};
+    timer_t timer;
+    CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+    CHECK(timer_settime(timer, 0, &often, NULL) == 0);
     long rounds = 0;
     for (; access("stop", F_OK) != 0; rounds++) {
         sleeps(CLOCK_MONOTONIC);
         waits_for_a_timer(CLOCK_BOOTTIME);
         sleeps(CLOCK_BOOTTIME);
         waits_for_a_timer(CLOCK_MONOTONIC);
+        waits_for_a_signal(&set);
         int fd = open("rounds", O_WRONLY | O_CREAT | O_APPEND, 0600);
         CHECK(write(fd, "x", 1) == 1);
         close(fd);

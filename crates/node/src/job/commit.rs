@@ -10,6 +10,7 @@ use super::{Job, JournalError, Msg};
 use crate::crew::Wired;
 use crate::ha::{self, Announced, CutOff, Health, Lead, News, Pointer, Vouch, Writer};
 use crate::outlet::Outlet;
+use eyrie_control::message::MAX_DATA_BYTES;
 use eyrie_control::node::ToNode;
 use eyrie_control::{Event, HaStatus, NodeMsg};
 use eyrie_protocol::led;
@@ -166,8 +167,12 @@ impl Job {
     /// Standard input is needed wherever the next controller is.
     pub(super) fn keep_input(&self, bytes: &[u8]) {
         if let Some(Journal::Etcd(writer)) = &self.journal {
-            let at = self.input.known().0.saturating_sub(bytes.len() as u64);
-            writer.input(at, bytes);
+            let mut at = self.input.known().0.saturating_sub(bytes.len() as u64);
+            // What has waited for room may be more than goes into one value.
+            for part in bytes.chunks(MAX_DATA_BYTES) {
+                writer.input(at, part);
+                at += part.len() as u64;
+            }
         }
     }
 

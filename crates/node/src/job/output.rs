@@ -57,6 +57,7 @@ impl Job {
                 self.keep_input(&bytes);
                 self.say("standard input is kept, and read, again");
                 self.pump_input();
+                self.suspend_when_ready();
             }
             Ok(None) => {}
             Err(error) => self.not_kept(&error),

@@ -230,15 +230,16 @@ impl Job {
         }
         let now = self.ranks_ms();
         let asked = !self.asks.is_empty();
+        let moves = self.stood_with();
+        // When the next set is due hangs on that.
+        self.together.iter_mut().filter(|_| moves.is_none()).for_each(Together::died);
         let taking = self.together.as_mut().and_then(|t| t.go_back(now, asked));
         self.abandon_round();
         if let Some(taking) = taking {
             self.throw_away(&taking.set);
         }
         self.stop_flush();
-        let moves = self.stood_with();
         self.rollbacks += u64::from(moves.is_none());
-        self.together.iter_mut().filter(|_| moves.is_none()).for_each(Together::died);
         self.together.iter_mut().for_each(|t| t.moves = moves);
         for rank in 0..self.size() {
             let r = self.rank(rank);

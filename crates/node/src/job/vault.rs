@@ -279,6 +279,8 @@ impl Job {
     }
 
     pub(super) fn vault_loses(&mut self, node: u32) {
+        // It may have been what was in the way of rounds.
+        self.vaults.retry.not_before_ms = 0;
         self.vault_event(Event::Lost { node });
     }
 
