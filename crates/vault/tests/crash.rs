@@ -170,6 +170,11 @@ impl World {
             vault.replace(*node, disk)?;
         }
         let mended = vault.mend_all(true, &mut |_| {})?;
+        // Nothing is in the way of writing but crashes.
+        if let Some(why) = mended.why {
+            assert!(self.disks.values().any(Memory::crashed), "{why}");
+            return Err(VaultError::Aborted { generation: 0, why });
+        }
         assert_eq!(mended.lost, 0);
         Ok(())
     }
