@@ -4,12 +4,25 @@ use super::*;
 use crate::store::Members;
 use crate::store::tests::{node, node_with, secret};
 use eyrie_control::auth::Key;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
 
 /// The image of some process.
 pub(crate) fn image_of_a_process() -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
-    let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-    let pid = child.id() as i32;
+    let mut command = Command::new("sleep");
+    command.arg("1000").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // What whoever runs the tests has open is none of its own.
+    // SAFETY: a system call on numbers.
+    unsafe {
+        command.pre_exec(|| {
+            let flags = libc::CLOSE_RANGE_CLOEXEC as libc::c_int;
+            libc::syscall(libc::SYS_close_range, 3, u32::MAX, flags);
+            Ok(())
+        })
+    };
+    let child = Killed(command.spawn().unwrap());
+    let pid = child.0.id() as i32;
     // It is itself, not a copy of this program any more.
     let comm = || std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
     while comm() != "sleep\n" {
@@ -19,9 +32,17 @@ pub(crate) fn image_of_a_process() -> Vec<u8> {
     let mut frozen = eyrie_image::Frozen::stop(pid).unwrap();
     frozen.twin().unwrap().write_image(&path, b"").unwrap();
     frozen.release().unwrap();
-    child.kill().unwrap();
-    child.wait().unwrap();
     std::fs::read(path).unwrap()
+}
+
+/// Ends with the test, however that ends.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[test]

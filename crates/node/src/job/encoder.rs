@@ -55,18 +55,18 @@ impl Links {
     fn measured(&self, rate: u64) -> (Measured, String) {
         let mut told = Measured::default();
         let all = || self.0.values();
-        let Some(link) = all().map(|l| l.rate).min() else {
-            return (limited(told, rate), String::from("nothing is measured yet"));
-        };
-        told.link = link as f64;
-        told.latency = all().map(|l| l.latency_ns).max().unwrap_or(0) as f64 / 1e9;
-        told.coding = all().map(|l| l.coding).min().unwrap_or(0) as f64;
-        let mut text = format!(
-            "measured: {:.1} MB/s, {:.3} ms, coding {:.1} MB/s",
-            told.link / 1e6,
-            told.latency * 1e3,
-            told.coding / 1e6
-        );
+        let mut text = String::from("nothing is measured yet");
+        if let Some(link) = all().map(|l| l.rate).min() {
+            told.link = link as f64;
+            told.latency = all().map(|l| l.latency_ns).max().unwrap_or(0) as f64 / 1e9;
+            told.coding = all().map(|l| l.coding).min().unwrap_or(0) as f64;
+            text = format!(
+                "measured: {:.1} MB/s, {:.3} ms, coding {:.1} MB/s",
+                told.link / 1e6,
+                told.latency * 1e3,
+                told.coding / 1e6
+            );
+        }
         if rate > 0 {
             let _ = write!(text, ", at most {:.1} MB/s", rate as f64 / 1e6);
         }
