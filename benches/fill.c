@@ -7,6 +7,7 @@
 //     fill fork MIB   prints how long a bare fork of such a process takes, in ms
 //     fill touch MIB  prints how fast the system gives memory for the first time and for the second,
 //                     in GB/s
+//     fill huge MIB   the same with huge pages
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <signal.h>
@@ -77,10 +78,11 @@ static int bare_fork(size_t bytes) {
 
 // In a virtual machine memory that was free for a while may have to be had from the host first,
 // which can be slower than the storage.
-static int touch(size_t bytes) {
+static int touch(size_t bytes, int huge) {
     for (int i = 0; i < 2; i++) {
         char *area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (area == MAP_FAILED) return 1;
+        if (huge) madvise(area, bytes, MADV_HUGEPAGE);
         double begun = now();
         for (size_t at = 0; at < bytes; at += 4096) area[at] = 1;
         printf("%.2f\n", (double)bytes / (now() - begun) * 1e-9);
@@ -90,7 +92,8 @@ static int touch(size_t bytes) {
 }
 
 int main(int argc, char **argv) {
-    if (argc > 2 && !strcmp(argv[1], "touch")) return touch((size_t)atol(argv[2]) << 20);
+    if (argc > 2 && !strcmp(argv[1], "touch")) return touch((size_t)atol(argv[2]) << 20, 0);
+    if (argc > 2 && !strcmp(argv[1], "huge")) return touch((size_t)atol(argv[2]) << 20, 1);
     if (argc > 2 && !strcmp(argv[1], "copy")) return copy((size_t)atol(argv[2]) << 20);
     if (argc > 2 && !strcmp(argv[1], "fork")) return bare_fork((size_t)atol(argv[2]) << 20);
     int shared = argc > 2 && !strcmp(argv[1], "shared");
