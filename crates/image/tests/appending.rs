@@ -83,6 +83,20 @@ fn one_who_only_reads_does_not_matter() {
     drop((again, reader));
 }
 
+/// What the file holds when the image has been restored so.
+fn log_after(folder: &Path, image: &Path, appended: Appended) -> String {
+    let spec = RestoreSpec {
+        image,
+        restorer: restorer(),
+        stdio: [null(), null(), output(folder)],
+        segments: vec![],
+        start_stopped: false,
+        options: RestoreOptions { appended, ..Default::default() },
+    };
+    Process::of(restore(spec).unwrap()).kill();
+    log(folder)
+}
+
 /// As a file system of which the kernel does not say who has a file open: it has, as far as it
 /// knows.
 #[test]
@@ -93,18 +107,7 @@ fn the_user_may_say_that_nobody_else_writes_or_that_nothing_is_cut() {
     checkpoint(process.pid, &image).unwrap();
     writer(folder.path()).write_all(b"again\n").unwrap();
     process.kill();
-    let bring_back = |appended| {
-        let spec = RestoreSpec {
-            image: &image,
-            restorer: restorer(),
-            stdio: [null(), null(), output(folder.path())],
-            segments: vec![],
-            start_stopped: false,
-            options: RestoreOptions { appended, ..Default::default() },
-        };
-        Process::of(restore(spec).unwrap()).kill();
-        log(folder.path())
-    };
+    let bring_back = |appended| log_after(folder.path(), &image, appended);
     // The kernel gives no lease.
     let held = writer(folder.path());
     assert_eq!(bring_back(Appended::Auto), "hello\nagain\n");
@@ -125,14 +128,5 @@ fn what_others_had_open_at_the_checkpoint_is_not_cut_whatever_is_said() {
     other.write_all(b"other\n").unwrap();
     process.kill();
     drop(other);
-    let spec = RestoreSpec {
-        image: &image,
-        restorer: restorer(),
-        stdio: [null(), null(), output(folder.path())],
-        segments: vec![],
-        start_stopped: false,
-        options: RestoreOptions { appended: Appended::Cut, ..Default::default() },
-    };
-    Process::of(restore(spec).unwrap()).kill();
-    assert_eq!(log(folder.path()), "hello\nother\n");
+    assert_eq!(log_after(folder.path(), &image, Appended::Cut), "hello\nother\n");
 }

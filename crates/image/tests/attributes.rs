@@ -123,13 +123,15 @@ fn libraries_that_ask_for_all_use_what_is_known_of_them() {
     let image = folder.path().join("image");
     checkpoint(process.pid, &image).unwrap();
     process.kill();
-    let unused = "avx512_bf16,avx512_vnni,amx_tile,clwb,rdpid,serialize,vaes,sha_ni";
-    assert_eq!(received(&image, unused, &[]), None);
+    assert_eq!(received(&image, UNUSED, &[]), None);
     if has("rdrand") {
-        let error = received(&image, &format!("{unused},rdrand"), &[]).unwrap();
+        let error = received(&image, &format!("{UNUSED},rdrand"), &[]).unwrap();
         assert!(error.contains("lacks rdrand, which the program uses"), "{error}");
     }
 }
+
+/// Features that no program of these tests uses.
+const UNUSED: &str = "avx512_bf16,avx512_vnni,amx_tile,clwb,rdpid,serialize,vaes,sha_ni";
 
 /// The bytes of the instruction that asks are part of others in Python and its modules.
 #[test]
@@ -146,8 +148,7 @@ fn bytes_that_look_like_a_question_are_none() {
     let image = folder.path().join("image");
     checkpoint(process.pid, &image).unwrap();
     process.kill();
-    let unused = "avx512_bf16,avx512_vnni,amx_tile,clwb,rdpid,serialize,vaes,sha_ni";
-    assert_eq!(received(&image, unused, &[]), None);
+    assert_eq!(received(&image, UNUSED, &[]), None);
 }
 
 #[test]
