@@ -438,8 +438,15 @@ fn stay_with(
         match ended? {
             Some(code) => {
                 console.close();
+                // It was killed when it had nothing left to do but that.
+                let finished = journal && status.code().is_none();
+                if finished && let Err(error) = home::leave(&folder.path) {
+                    let path = folder.path.display();
+                    console::say(&format!("cannot clear {path}: {error}"));
+                }
                 // Where a journal is left, no controller could go on, and nodes wait for one.
-                nodes.iter().filter(|_| !journal).for_each(home::await_nodes);
+                let over = finished || !journal;
+                nodes.iter().filter(|_| over).for_each(home::await_nodes);
                 return Ok(End::Code(code));
             }
             None if journal && status.code().is_none() && short < SHORT_LIVED => {

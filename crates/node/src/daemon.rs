@@ -122,23 +122,28 @@ fn routes_from(node: u32, gateway: Option<(u64, SocketAddr)>, clusters: &Cluster
     routes
 }
 
-/// Returns whether its storage is to be kept.
-async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, DaemonError> {
-    let Enlist { job, node, epoch, key, controller, gateway, spec, .. } = enlist;
-    let keep = spec.keep;
-    make_storage(folder, spec.encrypted)?;
-    let secret = Secret::new(Key(key), spec.tls).map_err(os("TLS"))?;
-    let watch = spec.ha.as_ref().map(|ha| Place::brief(ha, &job)).transpose()?;
-    let routes = routes_from(node, gateway, &spec.clusters);
-    let caller = Caller {
-        controller,
+fn caller(enlist: &Enlist, routes: &Routes) -> Result<Caller, DaemonError> {
+    let Enlist { job, node, epoch, key, lodged, controller, gateway, spec, .. } = enlist;
+    let watch = spec.ha.as_ref().map(|ha| Place::brief(ha, job)).transpose()?;
+    Ok(Caller {
+        controller: *controller,
         job: job.clone(),
-        own: (node, epoch),
-        secret: secret.clone(),
+        own: (*node, *epoch),
+        secret: Secret::new(Key(*key), spec.tls).map_err(os("TLS"))?,
         limit: spec.controller_limit(),
         watch: watch.map(|place| Arc::new(Watch::new(place))),
         through: gateway.map(|_| routes.clone()),
-    };
+        near: !lodged && spec.hosts.is_none() && !spec.netns && gateway.is_none(),
+    })
+}
+
+/// Returns whether its storage is to be kept.
+async fn serve(enlist: Enlist, folder: &Path, prefix: Prefix) -> Result<bool, DaemonError> {
+    make_storage(folder, enlist.spec.encrypted)?;
+    let routes = routes_from(enlist.node, enlist.gateway, &enlist.spec.clusters);
+    let caller = caller(&enlist, &routes)?;
+    let Enlist { job, node, epoch, spec, .. } = enlist;
+    let (keep, secret) = (spec.keep, caller.secret.clone());
     points::reach("join-1");
     let called = caller.call()?;
     let here = called.stream.socket().local_addr().map_err(os("controller"))?.ip();

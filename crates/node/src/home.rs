@@ -216,6 +216,38 @@ pub fn take_over(home: &Path, id: &str) -> Result<JobFolder, HomeError> {
     }
 }
 
+/// Has no other controller go on.
+pub fn end_journal(folder: &Path) {
+    for name in [JOURNAL, NODES] {
+        let _ = fs::remove_file(folder.join(name));
+    }
+}
+
+/// Leaves of the folder of a job that is over what is to stay: a saved job, what tells about one
+/// that is kept with what it takes to run its ranks again, each on its own, or nothing.
+pub fn leave(folder: &Path) -> io::Result<()> {
+    let fine = |removed: io::Result<()>| match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    };
+    end_journal(folder);
+    let (ended, saved) = (folder.join(ENDED).exists(), folder.join(SAVED).exists());
+    if !ended && !saved {
+        return fine(remove_folder(folder));
+    }
+    fine(fs::remove_file(folder.join(SOCKET)))?;
+    if saved {
+        // It may be restarted. The last status lies in what is saved.
+        return Ok(());
+    }
+    let (images, stdin) = (folder.join(IMAGES), folder.join(STDIN));
+    // Only when no image was left in it.
+    if fs::remove_dir(&images).is_ok() {
+        return fine(fs::remove_file(stdin));
+    }
+    fine(fs::rename(stdin, images.join(STDIN)))
+}
+
 /// Whether the folder of a job that is over is to stay.
 pub fn stays(folder: &Path) -> bool {
     folder.join(ENDED).exists() || folder.join(SAVED).exists() || is_resumable(folder)

@@ -2,7 +2,8 @@
 //!
 //! Kept true: an end that the controller's machine tells of (its process died) is not the node's:
 //! it calls again, at the same address, as long as the job's limit lets it, while its ranks go on.
-//! Silence is: a node that is cut off must not go on. Who is told to go, goes. With `--ha` etcd
+//! Silence is: a node that is cut off must not go on; one that its controller can kill bears it for
+//! as long as it would be without one. Who is told to go, goes. With `--ha` etcd
 //! says where the controller is, and `protocol::led` for how long it is looked for. A node that
 //! reaches its controller through gateways only calls through the one that it was told of last: how
 //! those answer says nothing of the controller, so it waits no longer than it was granted.
@@ -52,6 +53,8 @@ pub struct Caller {
     pub watch: Option<Arc<Watch>>,
     /// It is reached through gateways only, as these say.
     pub through: Option<Routes>,
+    /// It can kill this node: both are processes of one machine, and of one network.
+    pub near: bool,
 }
 
 /// A connection on which both ends have proved themselves.
@@ -62,6 +65,13 @@ pub struct Called {
 }
 
 impl Caller {
+    fn limits(&self) -> Limits {
+        match self.near {
+            true => Limits::of_near(self.limit),
+            false => Limits::of_node(self.through.is_some()),
+        }
+    }
+
     /// The first call.
     pub fn call(&self) -> Result<Called, AuthError> {
         let greet = |stream| self.greet(stream, GREETING);
@@ -256,7 +266,7 @@ pub fn keep(
     caller.through.iter().for_each(|routes| leave_the_old_gateway(routes, &current));
     let work = move || {
         let mut line = Some(called);
-        let mut limits = Arc::new(Limits::of_node(caller.through.is_some()));
+        let mut limits = Arc::new(caller.limits());
         while let Some(called) = line.take() {
             let taken = caller.watch.as_ref().is_none_or(|watch| watch.met(called.reign));
             let served = match taken {

@@ -12,6 +12,7 @@ use crate::home;
 use crate::job::grow::start_daemon;
 use crate::job::{self, BeginError, Job, JournalError, Msg, Node, Place, Reign, Shared};
 use crate::outlet::Outlet;
+use crate::points;
 use crate::reap;
 use crate::saved::SavedJob;
 use crate::spawn::Prefix;
@@ -219,9 +220,7 @@ async fn depose(folder: &Path, outlet: &Outlet, why: String) -> Result<i32, Serv
     tracing::warn!("this controller ends: {why}");
     outlet.send(&NodeMsg::Deposed { text: why });
     let _ = tokio::time::timeout(FLUSH_LIMIT, outlet.flushed()).await;
-    for name in [home::JOURNAL, home::NODES] {
-        let _ = std::fs::remove_file(folder.join(name));
-    }
+    home::end_journal(folder);
     // Nothing is dropped: nodes would be dismissed with their remote shells.
     std::process::exit(1)
 }
@@ -469,23 +468,23 @@ async fn finish(
     code: i32,
 ) -> Result<i32, ServeError> {
     let journaled = folder.join(home::JOURNAL).exists();
+    let kept = job.filter(|j| j.borrow().keeps_folder() && !folder.join(home::SAVED).exists());
+    let noted = kept.map_or(Ok(()), |job| note_end(&job.borrow(), folder));
     if journaled {
         // As long as there is a journal the console would start another controller.
         outlet.send(&NodeMsg::Exit { code });
         let _ = tokio::time::timeout(FLUSH_LIMIT, outlet.flushed()).await;
-        for name in [home::JOURNAL, home::NODES] {
-            let _ = std::fs::remove_file(folder.join(name));
-        }
+        // Should this process be killed from here on, the console does the rest.
+        points::reach("end-1");
     }
-    let removed = match job.filter(|j| j.borrow().keeps_folder()) {
-        // It may be restarted. The last status lies in what is saved.
-        _ if folder.join(home::SAVED).exists() => {
-            std::fs::remove_file(folder.join(home::SOCKET)).or_else(absent_is_fine)
+    let left = match noted {
+        Ok(()) => home::leave(folder),
+        Err(error) => {
+            home::end_journal(folder);
+            Err(error)
         }
-        Some(job) => keep(&job.borrow(), folder),
-        None => home::remove_folder(folder),
     };
-    if let Err(error) = removed.or_else(absent_is_fine) {
+    if let Err(error) = left {
         outlet.send(&NodeMsg::Say(format!("cannot clear {}: {error}", folder.display())));
     }
     outlet.send(&NodeMsg::Exit { code });
@@ -497,17 +496,9 @@ fn absent_is_fine(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-/// Keeps what tells about the job and what it takes to run its ranks again, each on its own.
-fn keep(job: &Job, folder: &Path) -> io::Result<()> {
-    let status = serde_json::to_vec_pretty(&job.status())?;
-    std::fs::write(folder.join(home::ENDED), status)?;
-    std::fs::remove_file(folder.join(home::SOCKET)).or_else(absent_is_fine)?;
-    let (images, stdin) = (folder.join(home::IMAGES), folder.join(home::STDIN));
-    // Only when no image was left in it.
-    if std::fs::remove_dir(&images).is_ok() {
-        return std::fs::remove_file(stdin).or_else(absent_is_fine);
-    }
-    std::fs::rename(stdin, images.join(home::STDIN)).or_else(absent_is_fine)
+/// Keeps what tells about the job. With that its folder stays.
+fn note_end(job: &Job, folder: &Path) -> io::Result<()> {
+    std::fs::write(folder.join(home::ENDED), serde_json::to_vec_pretty(&job.status())?)
 }
 
 fn listen(folder: &Path) -> Result<UnixListener, ServeError> {

@@ -61,6 +61,8 @@ pub struct Limits {
     side: Side,
     /// The connection leads through gateways.
     held: bool,
+    /// What a node bears that its controller can kill.
+    near_ms: u64,
     /// Of a node that has called again through them: its last stamp that was heard.
     before: Option<u64>,
     /// Of a controller: the node is one that it wants. Until then it hears nothing that renews its
@@ -91,12 +93,17 @@ pub struct Limits {
 impl Limits {
     /// Of a node; `held`: its connection leads through gateways.
     pub fn of_node(held: bool) -> Limits {
-        Limits::of(Side::Node, held, None)
+        Limits::of(Side::Node, (held, 0), None)
+    }
+
+    /// Of a node that its controller can kill (`Tie::near`).
+    pub fn of_near(bears: Duration) -> Limits {
+        Limits::of(Side::Node, (false, bears.as_millis() as u64), None)
     }
 
     /// Of the same node when it has called again.
     pub fn again(&self) -> Limits {
-        let next = Limits::of_node(self.held);
+        let next = Limits::of(Side::Node, (self.held, self.near_ms), None);
         if !self.held {
             return next;
         }
@@ -110,14 +117,15 @@ impl Limits {
     /// Of a controller that has these nodes, too. Behind gateways a node's machine is not at the
     /// other end of the connection, and tells nothing.
     pub fn among(fleet: Arc<Fleet>, held: bool) -> Limits {
-        Limits::of(Side::Controller, held, Some(fleet).filter(|_| !held))
+        Limits::of(Side::Controller, (held, 0), Some(fleet).filter(|_| !held))
     }
 
-    fn of(side: Side, held: bool, fleet: Option<Arc<Fleet>>) -> Limits {
+    fn of(side: Side, (held, near_ms): (bool, u64), fleet: Option<Arc<Fleet>>) -> Limits {
         let none = || AtomicU64::new(0);
         let limits = Limits {
             side,
             held,
+            near_ms,
             before: None,
             taken: AtomicBool::new(!held),
             begun: Moment::now(),
@@ -142,6 +150,7 @@ impl Limits {
         match self.before {
             Some(stamp_ms) => Tie::held_since(stamp_ms, now_ms),
             None if self.held => Tie::held(self.side, now_ms),
+            None if self.near_ms > 0 => Tie::near(self.near_ms, now_ms),
             None => Tie::new(self.side, now_ms),
         }
     }
@@ -466,6 +475,8 @@ mod tests {
         let next = node.again();
         assert_eq!((next.before, next.since.load(Ordering::Relaxed)), (Some(0), 0));
         assert_eq!(Limits::of_node(false).again().before, None);
+        let near = Limits::of_near(Duration::from_secs(60)).again();
+        assert_eq!((near.bears(), near.before), (60_000, None));
         let heard = |held: bool| {
             let limits = Limits::among(Fleet::new(), held);
             limits.stamp.store(3 + 1, Ordering::Relaxed);

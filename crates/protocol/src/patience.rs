@@ -11,6 +11,10 @@
 //! A node's time runs from the moment at which it said the last thing that it knows to have been
 //! heard: its beats bear a stamp, the controller's beats the last stamp that came. So what is late
 //! on its way, however late, keeps no node alive that the controller has given up since.
+//!
+//! A node that is a process of its controller's machine is never cut off from it, and is killed
+//! before its ranks run elsewhere: it need not end by itself, and bears a controller that stands
+//! still, or takes long to die.
 
 use std::collections::VecDeque;
 
@@ -80,6 +84,8 @@ pub struct Tie {
     other_ms: u64,
     /// What is granted at least.
     least_ms: u64,
+    /// What a node bears that its controller can kill.
+    near_ms: u64,
     /// Grants, and when each was said last; smaller ones behind larger ones.
     granted: VecDeque<(u64, u64)>,
     /// The latest stamp of the node's that the controller has heard, as far as this end knows, in
@@ -104,6 +110,11 @@ impl Tie {
         Tie::granting(HELD_MS, side, now_ms)
     }
 
+    /// That of a node that its controller can kill, and that bears so much.
+    pub fn near(bears_ms: u64, now_ms: u64) -> Tie {
+        Tie { near_ms: bears_ms, ..Tie::new(Side::Node, now_ms) }
+    }
+
     /// The same when it has called again: its time goes on from the last stamp of which it knows
     /// that it was heard. Who takes the call need not know yet whether the node was declared lost.
     pub fn held_since(stamp_ms: u64, now_ms: u64) -> Tie {
@@ -116,6 +127,7 @@ impl Tie {
             habit: Patience::new(now_ms),
             other_ms: 0,
             least_ms,
+            near_ms: 0,
             granted: VecDeque::new(),
             // As it is called by the node, it is heard of then.
             stamp_ms: (side == Side::Node).then_some(now_ms),
@@ -191,7 +203,7 @@ impl Tie {
     pub fn limit_ms(&self) -> u64 {
         match self.side {
             Side::Controller => self.habit.limit_ms().max(self.other_ms).max(self.least_ms),
-            Side::Node => borne(self.other_ms.max(self.least_ms)),
+            Side::Node => borne(self.other_ms.max(self.least_ms)).max(self.near_ms),
         }
     }
 
@@ -395,6 +407,15 @@ mod tests {
         assert!(!heard.over(60_200 + ROUND_MS));
         assert!(!tie.over(60_000 + ROUND_MS));
         assert!(tie.over(60_100 + ROUND_MS));
+    }
+
+    #[test]
+    fn a_node_that_its_controller_can_kill_bears_more() {
+        let bears = 30_000;
+        assert_eq!(silence(&mut Tie::near(bears, 0), TICK_MS), bears + TICK_MS);
+        // Never less than any.
+        assert_eq!(silence(&mut Tie::near(1, 0), TICK_MS), LEAST_MS * 5 / 4 + TICK_MS);
+        assert_eq!(Tie::near(bears, 0).says_ms(), LEAST_MS);
     }
 
     #[test]

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 from harness import EYRIE, POLL_S, Job, alive, example, run_to_end, soon
-from nodes import Nodes, checkpointed_again, expected, gone
+from nodes import Nodes, Pointed, checkpointed_again, expected, gone
 
 
 def kill_controller(job, count=1):
@@ -56,6 +56,67 @@ def test_it_is_killed_again_and_again():
         assert job.status()["reign"] == 6
         unharmed(job)
         job.ends_as("heat")
+
+
+# Longer than a node bears that its controller could not kill (2.5 s).
+SILENCE_S = 4
+
+
+def stands_still(job):
+    record = job.status()
+    os.kill(record["daemon_pid"], signal.SIGSTOP)
+    # That time passes is what it is about.
+    time.sleep(SILENCE_S)
+    return record
+
+
+def test_it_stands_still_for_long_and_goes_on():
+    expected("farm")
+    with Nodes("farm", 3, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        before = stands_still(job)
+        os.kill(before["daemon_pid"], signal.SIGCONT)
+        job.ends_as("farm")
+        unharmed(job)
+
+
+def test_it_takes_long_to_die():
+    """As one does that a disk holds: its connections stand, and nothing comes over them."""
+    expected("farm")
+    with Nodes("farm", 3, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        before = stands_still(job)
+        os.kill(before["daemon_pid"], signal.SIGKILL)
+        job.wait_event("controller-back")
+        job.ends_as("farm")
+        unharmed(job)
+
+
+def ends_though_killed(job, point):
+    """The controller dies at that point of the end of the job."""
+    job.arm(point)
+    job.let_end()
+    os.kill(job.held_at(point), signal.SIGKILL)
+    job.let_go(point)
+    assert job.wait() == 0, job.report()
+    assert job.stdout() == expected("cg"), job.report()
+    unharmed(job)
+
+
+def test_it_dies_when_the_job_is_over():
+    with Pointed("cg", 2) as job:
+        ends_though_killed(job, "end-1")
+        gone(job)
+
+
+def test_it_dies_when_a_job_is_over_that_is_kept():
+    with Pointed("cg", 2, ["--keep"]) as job:
+        ends_though_killed(job, "end-1")
+        left = os.listdir(job.folder())
+        assert {"ended.json", "node-0", "node-1"} <= set(left), left
+        assert not {"journal", "nodes", "node.sock"} & set(left), left
+        _, text, _ = job.eyrie("ps")
+        assert "ended" in text, text
 
 
 def test_eyrie_inject_kills_it():

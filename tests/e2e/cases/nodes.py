@@ -314,7 +314,7 @@ def test_nothing_is_left_of_a_job_that_is_to_end_with_its_controller():
 
 
 def test_nodes_that_hear_nothing_of_their_controller_end_by_themselves():
-    with Nodes("farm", 2, ckpt_every=0.5) as job:
+    with Nodes("farm", 2, ["--controller-limit", "3"], ckpt_every=0.5) as job:
         job.all_checkpointed()
         record = job.status()
         os.kill(record["daemon_pid"], signal.SIGSTOP)
