@@ -26,6 +26,21 @@ POLL_S = 0.005
 TIMEOUT_S = float(os.environ.get("EYRIE_TEST_TIMEOUT", "120"))
 
 
+# Which of the processes that run tests side by side this is; its jobs inherit it.
+LANE = "EYRIE_TEST_LANE"
+
+
+def of_another_lane(pid):
+    """Whether a process belongs to a test that runs beside this one."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            marks = [v for v in file.read().split(b"\0") if v.startswith(LANE.encode() + b"=")]
+    except OSError:
+        return False
+    own = f"{LANE}={os.environ.get(LANE, '')}".encode()
+    return bool(marks) and marks[0] != own
+
+
 class NotRun(Exception):
     """A test cannot be run here; says why."""
 
@@ -47,7 +62,10 @@ def compile_program(source):
     out = os.path.join(BUILD, "tests", os.path.basename(source)[:-2])
     flags = ["-std=c11", "-D_DEFAULT_SOURCE", "-O1", "-g", "-Wall"]
     mpicc = os.path.join(BUILD, "bin", "mpicc")
-    subprocess.run([mpicc, *flags, "-o", out, source, "-lm", "-pthread"], check=True)
+    # A test beside this one may just start it.
+    part = f"{out}.{os.getpid()}"
+    subprocess.run([mpicc, *flags, "-o", part, source, "-lm", "-pthread"], check=True)
+    os.replace(part, out)
     return out
 
 

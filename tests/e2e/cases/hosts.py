@@ -11,7 +11,18 @@ import tempfile
 import time
 
 from controller import kill_both, kill_controller, resume, same_processes, unharmed
-from harness import EYRIE, TIMEOUT_S, Hung, Job, NotRun, alive, free_ports, run_to_end, soon
+from harness import (
+    EYRIE,
+    TIMEOUT_S,
+    Hung,
+    Job,
+    NotRun,
+    alive,
+    free_ports,
+    of_another_lane,
+    run_to_end,
+    soon,
+)
 from nodes import SIZES, Nodes, checkpointed_again, expected, gone
 from space import Space
 
@@ -41,7 +52,8 @@ def daemons(commands=(b"__host", b"__member")):
         with contextlib.suppress(OSError):
             with open(f"/proc/{pid}/cmdline", "rb") as file:
                 words = file.read().split(b"\0")
-            if words[0] == EYRIE.encode() and words[1] in commands:
+            ours = words[0] == EYRIE.encode() and words[1] in commands
+            if ours and not of_another_lane(pid):
                 found.add(int(pid))
     return found
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 
 from controller import kill_controller, unharmed
-from harness import EYRIE, NotRun, alive, example, run_to_end
+from harness import EYRIE, NotRun, alive, example, of_another_lane, run_to_end
 from nodes import SIZES, Nodes, checkpointed_again, expected, killed
 
 
@@ -30,7 +30,8 @@ def space(pid):
 
 def processes_in(spaces):
     found = [(pid, space(pid)) for pid in os.listdir("/proc") if pid.isdigit()]
-    return [f"process {pid} in {where}" for pid, where in found if where in spaces]
+    left = [(pid, where) for pid, where in found if where in spaces and not of_another_lane(pid)]
+    return [f"process {pid} in {where}" for pid, where in left]
 
 
 def devices(*enter):
