@@ -46,13 +46,15 @@ class Way:
         self.queue = collections.deque()
         self.last = self.busy = 0.0
 
-    def take(self, now):
+    def take(self):
         """Takes what has come."""
         while True:
             try:
                 packet = os.read(self.source, PACKET_BYTES)
             except (BlockingIOError, OSError):
                 return
+            # Read after it came: when this process had to wait for its turn it is not early, but late.
+            now = time.monotonic()
             if self.chance.random() < self.loss:
                 continue
             if self.rate:
@@ -89,10 +91,10 @@ def main():
         happened = dict(poll.poll(wait))
         if 0 in happened and not os.read(0, 4096):
             return
-        now = time.monotonic()
         for way in ways:
             if way.source in happened:
-                way.take(now)
+                way.take()
+        now = time.monotonic()
         nexts = [way.give(now) for way in ways]
         due = min((n for n in nexts if n is not None), default=None)
 
