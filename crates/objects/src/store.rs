@@ -138,13 +138,31 @@ impl Store {
             some.map_err(failed)?;
             Ok(part)
         };
+        self.put_next(key, part_bytes, &mut next)
+    }
+
+    /// Brings what is in memory; in parts if it is long. Returns its length.
+    pub fn put_bytes(&mut self, key: &str, bytes: &[u8]) -> Result<u64, StoreError> {
+        let part_bytes = part_bytes(bytes.len() as u64);
+        let mut parts = bytes.chunks(usize::try_from(part_bytes).unwrap_or(usize::MAX));
+        let mut next = || Ok(parts.next().unwrap_or_default().to_vec());
+        self.put_next(key, part_bytes, &mut next)
+    }
+
+    /// Brings what comes in parts of this length, but for the last one.
+    fn put_next(
+        &mut self,
+        key: &str,
+        part_bytes: u64,
+        next: &mut dyn FnMut() -> Result<Vec<u8>, StoreError>,
+    ) -> Result<u64, StoreError> {
         let first = next()?;
         if (first.len() as u64) < part_bytes {
             self.put(key, &first)?;
             return Ok(first.len() as u64);
         }
         let upload = self.begin_parts(key)?;
-        let brought = self.put_parts(key, &upload, first, &mut next);
+        let brought = self.put_parts(key, &upload, first, next);
         if brought.is_err() {
             // What was brought of it would be paid for.
             let _ = self.abort(key, &upload);

@@ -270,3 +270,23 @@ fn a_long_object_has_longer_parts() {
         assert!(length / part_bytes(length) < 10_000, "{length}");
     }
 }
+
+#[test]
+fn what_is_in_memory_is_brought_in_parts_if_it_is_long() {
+    let begun = "<InitiateMultipartUploadResult><Bucket>states</Bucket><Key>object</Key>\
+                 <UploadId>u</UploadId></InitiateMultipartUploadResult>";
+    let last = "<CompleteMultipartUploadResult/>";
+    let all = [begun, "", "", last].map(|body| answer("200 OK", body)).to_vec();
+    let (endpoint, join) = answers(all);
+    let bytes = vec![7; usize::try_from(PART_BYTES).unwrap() + 9];
+    assert_eq!(store(&endpoint).put_bytes("object", &bytes).unwrap(), PART_BYTES + 9);
+    let called = join();
+    let is = |number: usize, method: &str, word: &str| {
+        called[number].starts_with(method) && called[number].contains(word)
+    };
+    assert!(is(1, "PUT", "partNumber=1&") && is(2, "PUT", "partNumber=2&"), "{called:?}");
+    assert!(is(0, "POST", "uploads") && is(3, "POST", "uploadId=u"), "{called:?}");
+    let (endpoint, join) = answers(vec![answer("200 OK", "")]);
+    assert_eq!(store(&endpoint).put_bytes("object", b"short").unwrap(), 5);
+    assert!(join()[0].starts_with("PUT"));
+}

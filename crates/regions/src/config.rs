@@ -1,6 +1,7 @@
 //! Options: from the program, from the environment (which goes before), or from a file of VeloC's.
 
 use crate::error::RegionsError;
+use crate::second::Level;
 use eyrie_vault::Scheme;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ pub struct Config {
     /// Checkpoints of a name that are kept.
     pub keep: usize,
     /// The second level.
-    pub persistent: Option<PathBuf>,
+    pub persistent: Option<Level>,
     /// Every how many checkpoints go there.
     pub every: u32,
     /// Whether protection and the second level are left to a thread.
@@ -28,6 +29,8 @@ pub struct Config {
     pub parity: Parity,
     /// What fails together with this node; else its machine.
     pub domain: Option<String>,
+    /// The file with the key that parts are encrypted with.
+    pub key: Option<PathBuf>,
 }
 
 /// Who makes parity.
@@ -42,7 +45,7 @@ pub enum Parity {
 }
 
 /// The variable of each option.
-const VARIABLES: [(&str, &str); 9] = [
+const VARIABLES: [(&str, &str); 10] = [
     ("folders", "EYRIE_VAULT_FOLDERS"),
     ("vault", "EYRIE_VAULT"),
     ("keep", "EYRIE_REGIONS_KEEP"),
@@ -52,6 +55,7 @@ const VARIABLES: [(&str, &str); 9] = [
     ("node", "EYRIE_REGIONS_NODE"),
     ("parity", "EYRIE_REGIONS_PARITY"),
     ("domain", "EYRIE_REGIONS_DOMAIN"),
+    ("key", "EYRIE_REGIONS_KEY"),
 ];
 
 fn refuse(option: &str, why: impl ToString) -> RegionsError {
@@ -100,7 +104,8 @@ impl Config {
                         ));
                     }
                 },
-                "persistent" | "mode" | "folders" | "vault" | "keep" | "every" | "parity" => {
+                "persistent" | "mode" | "folders" | "vault" | "keep" | "every" | "parity"
+                | "key" => {
                     config.set(key, value)?;
                 }
                 _ => {}
@@ -117,7 +122,10 @@ impl Config {
             }
             "vault" => self.scheme = value.parse().map_err(|error| refuse(key, error))?,
             "keep" => self.keep = number(key, value, 1)? as usize,
-            "persistent" => self.persistent = (!value.is_empty()).then(|| value.into()),
+            "persistent" => {
+                let level = (!value.is_empty()).then(|| Level::parse(value));
+                self.persistent = level.transpose().map_err(|error| refuse(key, error))?;
+            }
             "every" => self.every = number(key, value, 0)?,
             "mode" => {
                 self.background = match value {
@@ -136,6 +144,7 @@ impl Config {
                 };
             }
             "domain" => self.domain = (!value.is_empty()).then(|| value.into()),
+            "key" => self.key = (!value.is_empty()).then(|| value.into()),
             _ => {
                 let all = VARIABLES.map(|(key, _)| key).join(", ");
                 return Err(refuse(key, format!("there is none of that name; there are {all}")));
@@ -197,6 +206,7 @@ impl Default for Config {
             node: None,
             parity: Parity::Auto,
             domain: None,
+            key: None,
         }
     }
 }
@@ -216,7 +226,11 @@ mod tests {
         assert_eq!(config.folders, ["/a", "/b", "/c"].map(PathBuf::from));
         assert!(config.vaulted() && config.background);
         assert_eq!((config.keep, config.every), (3, 4));
-        assert_eq!(config.persistent, Some("/p".into()));
+        assert_eq!(config.persistent, Some(Level::Folder("/p".into())));
+        let far = Config::read("folders=/a;persistent=s3://b/heat/;key=/k", &none).unwrap();
+        assert!(matches!(&far.persistent, Some(Level::Objects(_))));
+        assert_eq!(far.persistent.unwrap().to_string(), "s3://b/heat");
+        assert_eq!(far.key, Some("/k".into()));
         let folders = (0..6).map(|rank| config.folder_of(rank, 6)).collect::<Vec<_>>();
         assert_eq!(folders, [0, 0, 1, 1, 2, 2]);
         let set = |name: &str| (name == "EYRIE_VAULT").then(|| "local".to_string());
@@ -236,6 +250,7 @@ mod tests {
         assert!(why("folders=/a;keep=0").contains("'0' is no number from 1 on"));
         assert!(why("folders=/a;node=1").contains("not as many folders"));
         assert!(why("folders=/a;mode=later").contains("neither sync nor async"));
+        assert!(why("folders=/a;persistent=s3://").contains("write s3://BUCKET"));
         assert!(why("folders=/a;colour=red").contains("there are folders, vault"));
     }
 

@@ -2,6 +2,7 @@
 
 use crate::format::PartError;
 use crate::part::ReadError;
+use eyrie_objects::StoreError;
 use eyrie_vault::VaultError;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,8 @@ pub enum RegionsError {
         "there is no checkpoint {0} that all processes can have; lines before this one may say why"
     )]
     None(String),
+    #[error("{place}: {error}")]
+    Store { place: String, error: StoreError },
     #[error("the vault: {0}")]
     Vault(#[from] VaultError),
     #[error("{label} is stored, but on its nodes only: {error}")]

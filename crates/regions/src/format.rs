@@ -42,6 +42,12 @@ pub enum PartError {
     Region(i32),
     #[error("its head is no good: {0}")]
     Head(#[from] RecordError),
+    #[error("it is encrypted, and no key was given (EYRIE_REGIONS_KEY)")]
+    Sealed,
+    #[error("it is not encrypted, and a key was given: with one nothing is read that is not")]
+    Plain,
+    #[error("it was encrypted with another key, or was changed by somebody without it")]
+    Key,
     #[error("it is {have} by what it says, and {want} by its name")]
     Label { have: String, want: String },
     #[error("it is of {have} processes, and there are {want}")]

@@ -17,7 +17,7 @@ fn label() -> Label {
 
 /// A part of two regions and a file.
 fn written(folder: &Path) -> Vec<u8> {
-    let mut writer = Writer::create(folder, &label()).unwrap();
+    let mut writer = Writer::create(folder, &label(), None).unwrap();
     let doubles = [1.5f64, -2.0].map(f64::to_ne_bytes).concat();
     writer.add(entry(3, Kind::Float, 8, 2), &doubles).unwrap();
     writer.add(entry(-1, Kind::Bytes, 3, 1), b"abc").unwrap();
@@ -39,7 +39,7 @@ fn why(bytes: &[u8]) -> String {
 fn what_is_written_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let bytes = written(dir.path());
-    let part = Part::open(&dir.path().join(label().to_string()), &label(), 4).unwrap();
+    let part = Part::open(&dir.path().join(label().to_string()), &label(), 4, None).unwrap();
     part.verify().unwrap();
     assert_eq!(part.head.ranks, 4);
     assert_eq!(part.head.bytes, Order::OWN);
@@ -61,7 +61,7 @@ fn a_part_of_another_checkpoint_is_refused() {
     written(dir.path());
     let path = dir.path().join(label().to_string());
     let why = |label: &Label, ranks| {
-        Part::open(&path, label, ranks).err().map(|error| error.to_string()).unwrap()
+        Part::open(&path, label, ranks, None).err().map(|error| error.to_string()).unwrap()
     };
     assert_eq!(why(&label(), 3), "it is of 4 processes, and there are 3");
     let other = Label { rank: 2, ..label() };
@@ -71,7 +71,7 @@ fn a_part_of_another_checkpoint_is_refused() {
 #[test]
 fn a_part_that_is_given_up_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    drop(Writer::create(dir.path(), &label()).unwrap());
+    drop(Writer::create(dir.path(), &label(), None).unwrap());
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 

@@ -142,7 +142,12 @@ pub fn list<D: Disk>(vault: &mut Vault<D>) -> (Vec<Held>, Vec<VaultError>) {
 
 /// Begins a generation, over the newest one of this name if that can be: parts that lie where those
 /// before them lay differ in few chunks, and parity is updated by these alone.
-fn begin(vault: &mut Vault<Fenced>, name: &str) -> Result<(), RegionsError> {
+/// Of what is encrypted all chunks differ.
+fn begin(vault: &mut Vault<Fenced>, name: &str, sealed: bool) -> Result<(), RegionsError> {
+    if sealed {
+        vault.begin()?;
+        return Ok(());
+    }
     let held = list(vault).0;
     let before = held.iter().filter(|held| held.label.name == name).map(|held| held.generation);
     let built = before.max().map(|base| vault.begin_on(base));
@@ -161,7 +166,7 @@ pub fn protect(
     keep: &[(i64, Stamp)],
 ) -> Result<(), RegionsError> {
     let (mut vault, nodes) = open(config)?;
-    begin(&mut vault, &label.name)?;
+    begin(&mut vault, &label.name, config.key.is_some())?;
     for rank in 0..ranks {
         let label = Label { rank, ..label.clone() };
         let added = add(&mut vault, config, &label, ranks, &nodes);

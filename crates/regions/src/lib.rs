@@ -5,7 +5,9 @@
 //! - `label`, `format`: what parts are called, and their bytes
 //! - `config`: options; `peers`: the other processes; `inputs`: what one finds out by itself, for
 //!   when it does that again
-//! - `part`, `store`: a process's part of a checkpoint, and folders of them
+//! - `sealed`: parts that are encrypted
+//! - `part`, `store`: a process's part of a checkpoint, and folders of them; `second`: the second
+//!   level, which is a folder or an object store
 //! - `fence`, `guard`: parts protected by parity, in a vault; `apart`: by all nodes together, where
 //!   none sees the others' folders
 //! - `steps`, `session`, `restart`: what a program does with all that
@@ -24,6 +26,8 @@ pub mod label;
 pub mod part;
 pub mod peers;
 mod restart;
+pub mod sealed;
+mod second;
 pub mod session;
 mod steps;
 mod store;

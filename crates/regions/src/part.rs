@@ -7,9 +7,11 @@ use crate::convert::{Conversion, ConvertError};
 use crate::format::{Entry, Head, MAX_REGIONS, PREFACE_BYTES, PartError, Source, head, preface};
 use crate::kind::{Kind, Order};
 use crate::label::Label;
+use crate::sealed::{Lock, Put, Sealing, Stored};
 use eyrie_vault::record;
+use eyrie_vault::seal::Key;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::Xxh3;
@@ -20,6 +22,7 @@ const STEP_BYTES: usize = 1 << 20;
 /// A part that is being written: into a file, or into memory first.
 pub struct Writer {
     to: To,
+    sealing: Option<Sealing>,
     temporary: PathBuf,
     path: PathBuf,
     entries: Vec<Entry>,
@@ -32,15 +35,22 @@ enum To {
     Memory(Vec<u8>),
 }
 
-impl Write for To {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            To::File(file) => file.write(bytes),
-            To::Memory(memory) => memory.write(bytes),
+impl Put for To {
+    fn put(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let memory = match self {
+            To::File(file) => return file.write_all_at(bytes, at),
+            To::Memory(memory) => memory,
+        };
+        let long = || io::Error::from(io::ErrorKind::FileTooLarge);
+        let at = usize::try_from(at).map_err(|_| long())?;
+        let end = at.checked_add(bytes.len()).ok_or_else(long)?;
+        if memory.len() < at {
+            memory.resize(at, 0);
         }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
+        let known = (memory.len() - at).min(bytes.len());
+        let (over, new) = bytes.split_at(known);
+        memory[at..end - new.len()].copy_from_slice(over);
+        memory.extend_from_slice(new);
         Ok(())
     }
 }
@@ -70,21 +80,29 @@ pub fn publish(file: &File, temporary: &Path, path: &Path) -> io::Result<()> {
 }
 
 impl Writer {
-    pub fn create(folder: &Path, label: &Label) -> io::Result<Writer> {
-        let mut writer = Writer::hold(folder, label);
-        let mut file = create(&writer.temporary)?;
-        file.seek(SeekFrom::Start(PREFACE_BYTES as u64))?;
-        writer.to = To::File(file);
+    pub fn create(folder: &Path, label: &Label, lock: Option<Lock>) -> io::Result<Writer> {
+        let mut writer = Writer::hold(folder, label, lock);
+        writer.to = To::File(create(&writer.temporary)?);
         Ok(writer)
     }
 
     /// One that is in memory until it is whole, and afterwards.
-    pub fn hold(folder: &Path, label: &Label) -> Writer {
+    pub fn hold(folder: &Path, label: &Label, lock: Option<Lock>) -> Writer {
         let path = folder.join(label.to_string());
         let temporary = temporary(&path);
-        let to = To::Memory(vec![0; PREFACE_BYTES]);
-        let (entries, at) = (Vec::new(), PREFACE_BYTES as u64);
-        Writer { to, temporary, path, entries, at, finished: false }
+        let sealing = lock.map(|lock| Sealing::new(lock, label));
+        let (to, entries, at) = (To::Memory(Vec::new()), Vec::new(), PREFACE_BYTES as u64);
+        Writer { to, sealing, temporary, path, entries, at, finished: false }
+    }
+
+    /// Writes what comes next.
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.sealing {
+            Some(sealing) => sealing.write(bytes, &mut self.to)?,
+            None => self.to.put(self.at, bytes)?,
+        }
+        self.at += bytes.len() as u64;
+        Ok(())
     }
 
     /// Adds a region: `entry` but for its checksum, and as many bytes as it says.
@@ -99,9 +117,8 @@ impl Writer {
         let mut sum = Xxh3::new();
         for step in bytes.chunks(STEP_BYTES) {
             sum.update(step);
-            self.to.write_all(step)?;
+            self.put(step)?;
         }
-        self.at += bytes.len() as u64;
         entry.hash = sum.digest128().to_le_bytes();
         self.entries.push(entry);
         Ok(())
@@ -118,10 +135,9 @@ impl Writer {
             };
             let Some(step) = buffer.get(..read).filter(|step| !step.is_empty()) else { break };
             sum.update(step);
-            self.to.write_all(step)?;
+            self.put(step)?;
             count += step.len() as u64;
         }
-        self.at += count;
         let hash = sum.digest128().to_le_bytes();
         let (kind, file) = (Kind::File, name.to_string());
         self.entries.push(Entry { id: 0, kind, size: 1, count, file, hash });
@@ -142,15 +158,15 @@ impl Writer {
         };
         record::Record::check(&head).map_err(record::RecordError::Contradiction)?;
         let raw = record::encode(&head)?;
-        self.to.write_all(&raw)?;
         let preface = preface(self.at, raw.len() as u64);
-        match &mut self.to {
-            To::File(file) => {
-                file.write_all_at(&preface, 0)?;
-                publish(file, &self.temporary, &self.path)?;
-                self.finished = true;
-            }
-            To::Memory(memory) => memory[..PREFACE_BYTES].copy_from_slice(&preface),
+        self.put(&raw)?;
+        match &mut self.sealing {
+            Some(sealing) => sealing.finish(&preface, &mut self.to)?,
+            None => self.to.put(0, &preface)?,
+        }
+        if let To::File(file) = &self.to {
+            publish(file, &self.temporary, &self.path)?;
+            self.finished = true;
         }
         Ok(self.path.clone())
     }
@@ -186,7 +202,7 @@ impl Drop for Writer {
 }
 
 /// A part that is there.
-pub struct Part<S = File> {
+pub struct Part<S = Stored> {
     source: S,
     pub head: Head,
 }
@@ -212,10 +228,15 @@ impl From<io::Error> for ReadError {
     }
 }
 
-impl Part<File> {
-    /// Opens a part of a checkpoint of so many processes.
-    pub fn open(path: &Path, label: &Label, ranks: u32) -> Result<Part, PartError> {
-        let part = Part::of(File::open(path)?)?;
+impl Part {
+    /// Opens a part of a checkpoint of so many processes, with the key of what is encrypted.
+    pub fn open(
+        path: &Path,
+        label: &Label,
+        ranks: u32,
+        key: Option<&Key>,
+    ) -> Result<Part, PartError> {
+        let part = Part::of(Stored::open(File::open(path)?, key, label)?)?;
         let (have, want) = (part.head.label(), label);
         if have != *want {
             return Err(PartError::Label { have: have.to_string(), want: want.to_string() });

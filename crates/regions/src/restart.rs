@@ -36,6 +36,8 @@ enum Place {
         path: PathBuf,
         flushed: bool,
     },
+    /// In the second level, from which it has to be fetched.
+    Stored,
     Vault(Held),
     /// In a folder that another process sees.
     Far(u32),
@@ -276,28 +278,23 @@ impl Session {
             }
         };
         let others = self.config.folders.iter().filter(|folder| **folder != self.folder);
-        let near = std::iter::once(&self.folder).chain(others).map(|f| (store::parts(f), false));
-        let far = self.config.persistent.iter().map(|folder| (folder.clone(), true));
-        let mut files = Vec::new();
-        for (folder, flushed) in near.chain(far) {
+        let near = std::iter::once(&self.folder).chain(others).map(|folder| store::parts(folder));
+        // What is near goes first, and the second level last.
+        for folder in near {
             for label in store::list(&folder)? {
                 let path = folder.join(label.to_string());
-                files.push((label, Place::File { path, flushed }));
+                take(label, Place::File { path, flushed: false });
             }
         }
-        // What is near goes first, and the second level last.
-        let flushed =
-            |(_, place): &(Label, Place)| matches!(place, Place::File { flushed: true, .. });
-        let (far, near): (Vec<_>, Vec<_>) = files.into_iter().partition(flushed);
-        near.into_iter().for_each(|(label, place)| take(label, place));
+        let far = self.far()?;
         if let Some(found) = found {
             found.held.iter().for_each(|held| take(held.label.clone(), Place::Vault(held.clone())));
             found.far.iter().for_each(|(rank, label)| take(label.clone(), Place::Far(*rank)));
-            far.into_iter().for_each(|(label, place)| take(label, place));
+            far.into_iter().for_each(|(place, label)| take(label, place));
             let lost = found.lost;
             return Ok((parts, Source::Apart(Box::new(found)), lost));
         }
-        far.into_iter().for_each(|(label, place)| take(label, place));
+        far.into_iter().for_each(|(place, label)| take(label, place));
         let mut vault = guard::look(&self.config)?;
         let (held, lost) = vault.as_mut().map(guard::list).unwrap_or_default();
         for held in held {
@@ -311,6 +308,17 @@ impl Session {
             vault.map_or(Source::None, |vault| Source::Vault(Box::new(vault))),
             !lost.is_empty(),
         ))
+    }
+
+    /// This process's parts in the second level.
+    fn far(&self) -> Result<Vec<(Place, Label)>, RegionsError> {
+        let Some(second) = &self.second else { return Ok(Vec::new()) };
+        let list = self.peers.undisturbed(|| second.list(self.peers.rank))?.into_iter();
+        let place = |label: &Label| match second.path(label) {
+            Some(path) => Place::File { path, flushed: true },
+            None => Place::Stored,
+        };
+        Ok(list.map(|label| (place(&label), label)).collect())
     }
 
     /// A part, read whole once, from the first place where it can be had. An error: the processes
@@ -330,6 +338,13 @@ impl Session {
         Ok(ready)
     }
 
+    /// Brings a part out of the second level into this process's folder.
+    fn fetch(&self, label: &Label) -> Result<PathBuf, RegionsError> {
+        let Some(second) = &self.second else { return misuse("there is no second level") };
+        let parts = store::parts(&self.folder);
+        self.peers.undisturbed(|| second.fetch(label, &parts))
+    }
+
     fn first(
         &self,
         label: &Label,
@@ -338,11 +353,14 @@ impl Session {
         exchange: Option<&Exchange<'_>>,
     ) -> Option<Restoring> {
         let protected = places.iter().any(|place| matches!(place, Place::Vault(_)));
-        let flushed = places.iter().any(|p| matches!(p, Place::File { flushed: true, .. }));
+        let far =
+            |place: &Place| matches!(place, Place::File { flushed: true, .. } | Place::Stored);
+        let flushed = places.iter().any(far);
         let rank = self.peers.rank;
         for place in places {
             let found = match (place, &mut *source, exchange) {
                 (Place::File { path, .. }, ..) => Ok(path.clone()),
+                (Place::Stored, ..) => self.fetch(label),
                 (Place::Vault(held), Source::Vault(vault), _) => {
                     guard::fetch(vault, held, &store::parts(&self.folder))
                 }
@@ -361,7 +379,7 @@ impl Session {
                     continue;
                 }
             };
-            let part = Part::open(&path, label, self.peers.ranks);
+            let part = Part::open(&path, label, self.peers.ranks, self.key.as_ref());
             match part.and_then(|part| part.verify().map(|()| part)) {
                 Ok(part) => {
                     let (label, files) = (label.clone(), Vec::new());

@@ -13,8 +13,11 @@ use crate::label::{Label, Stamp, good_name};
 use crate::part::{self, Writer};
 use crate::peers::Peers;
 use crate::restart::Restoring;
+use crate::sealed::Lock;
+use crate::second::Second;
 use crate::{guard, inputs, steps, store};
 use eyrie_vault::disk;
+use eyrie_vault::seal::Key;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
@@ -76,6 +79,9 @@ pub struct Session {
     pub(crate) folder: PathBuf,
     /// If nodes do not see each other's folders.
     pub(crate) apart: Option<Apart>,
+    pub(crate) second: Option<Second>,
+    /// What parts are encrypted with.
+    pub(crate) key: Option<Key>,
     life: u32,
     serial: u32,
     run: u64,
@@ -100,12 +106,14 @@ impl Session {
         }
         let number = config.node.unwrap_or_else(|| config.folder_of(peers.rank, peers.ranks));
         let folder = config.folders.get(number).cloned().unwrap_or_default();
+        let (second, key) = peers.all(Session::means(&config))?;
         let alike = (config.scheme.to_string(), config.keep, config.every, config.background);
-        let more = (&config.persistent, config.folders.len(), config.parity);
+        let mark = key.as_ref().map(Key::fingerprint);
+        let more = (&config.persistent, config.folders.len(), config.parity, mark);
         let sum = eyrie_vault::record::hash(format!("{alike:?} {more:?}").as_bytes());
         let sum = sum.iter().take(7).fold(0i64, |sum, byte| sum << 8 | i64::from(*byte));
         if !peers.same(sum)? {
-            return misuse("the processes were given different options");
+            return misuse("the processes were given different options, or keys");
         }
         let random = disk::random().map(u64::from_le_bytes);
         let run = random.map_err(file("read", Path::new("/dev/urandom")))? >> 1;
@@ -123,10 +131,11 @@ impl Session {
         let prepared = if peers.repeats() {
             // Who does it again has files there that others count on, or is on another node. What
             // cannot be made is missed when something is written.
-            steps::make(&config, &folder).ok();
+            steps::make(second.as_ref(), &folder).ok();
             Ok(0)
         } else {
-            peers.undisturbed(|| steps::prepare(&config, &folder, &peers, (looks, &gone)))
+            let with = (&config, second.as_ref());
+            peers.undisturbed(|| steps::prepare(with, &folder, &peers, (looks, &gone)))
         };
         let mut life = [i64::from(peers.all(prepared)?)];
         peers.most(&mut life)?;
@@ -137,6 +146,8 @@ impl Session {
             regions: BTreeMap::new(),
             folder,
             apart,
+            second,
+            key,
             life,
             serial: 0,
             run: run.cast_unsigned(),
@@ -146,6 +157,13 @@ impl Session {
             found: None,
             background: None,
         })
+    }
+
+    /// What it takes besides folders: the way to the second level, and the key.
+    fn means(config: &Config) -> Result<(Option<Second>, Option<Key>), RegionsError> {
+        let second = config.persistent.as_ref().map(Second::open).transpose()?;
+        let read = |path: &PathBuf| Key::read_private(path).map_err(file("use the key in", path));
+        Ok((second, config.key.as_ref().map(read).transpose()?))
     }
 
     /// Which processes see which folder, if parity is made by all nodes.
@@ -264,12 +282,24 @@ impl Session {
         let stamp = Stamp::new(self.life, self.serial, self.run);
         let label = Label { name: name.into(), version, stamp, rank: self.peers.rank };
         let parts = store::parts(&self.folder);
+        let lock = self.key.clone().map(|key| self.lock(key)).transpose()?;
         let writer = match self.holds() {
-            true => Writer::hold(&parts, &label),
-            false => Writer::create(&parts, &label).map_err(file("write into", &parts))?,
+            true => Writer::hold(&parts, &label, lock),
+            false => Writer::create(&parts, &label, lock).map_err(file("write into", &parts))?,
         };
         self.writing = Some(Writing { label, writer, files: Vec::new(), failed: None });
         Ok(())
+    }
+
+    /// What a part is encrypted with. Who may have to make parity of it again comes to the same
+    /// bytes then.
+    fn lock(&self, key: Key) -> Result<Lock, RegionsError> {
+        if !self.holds() {
+            return Ok(Lock { key, settled: None });
+        }
+        let none = || RegionsError::Use("there are no random numbers".into());
+        let salt = self.peers.settled(disk::random().ok())?.ok_or_else(none)?;
+        Ok(Lock { key, settled: Some(salt) })
     }
 
     /// Writes regions.
@@ -319,8 +349,7 @@ impl Session {
             self.tidied(store::remove(&path));
             return Err(error);
         }
-        let flush = self.config.persistent.is_some()
-            && self.serial.checked_rem(self.config.every) == Some(0);
+        let flush = self.second.is_some() && self.serial.checked_rem(self.config.every) == Some(0);
         let kept = self.kept.entry(label.name.clone()).or_default();
         kept.retain(|k| k.version != label.version);
         let (version, stamp) = (label.version, label.stamp);
@@ -337,10 +366,12 @@ impl Session {
         let together = self.protect_together(&label, &keep, held.as_deref());
         let alone = self.apart.is_none();
         let held = held.filter(|_| flush);
-        let calm = held.is_some();
+        let second = self.second.clone().filter(|_| flush);
+        let calm = held.is_some() || second.as_ref().is_some_and(Second::connects);
         let secure = move || {
             let part = (path.as_path(), held.as_deref());
-            let secured = steps::secure(&config, (&of, ranks), part, flush, alone.then_some(&keep));
+            let secured =
+                steps::secure(&config, (&of, ranks), part, second.as_ref(), alone.then_some(&keep));
             together.and(secured)
         };
         if !self.config.background {
@@ -474,13 +505,11 @@ impl Session {
         for rank in self.apart.iter().flat_map(|apart| apart.gone(&self.peers)) {
             store::retain(&parts, (name, rank), &near)?;
         }
-        match &self.config.persistent {
+        match &self.second {
             // What an earlier run flushed stays until this one has something newer there.
-            Some(folder) if kept.iter().any(|k| k.flushed) => {
-                store::retain(folder, own, &|label| {
-                    label.stamp.order > now || kept.iter().any(|k| is(label, &k) && k.flushed)
-                })
-            }
+            Some(second) if kept.iter().any(|k| k.flushed) => second.retain(own, &|label| {
+                label.stamp.order > now || kept.iter().any(|k| is(label, &k) && k.flushed)
+            }),
             _ => Ok(()),
         }
     }

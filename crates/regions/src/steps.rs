@@ -3,27 +3,29 @@
 use crate::config::Config;
 use crate::error::{RegionsError, file, part};
 use crate::label::{Label, Stamp};
-use crate::part::{self, Writer};
+use crate::part::Writer;
 use crate::peers::Peers;
+use crate::second::{self, Second};
 use crate::{guard, store};
 use std::path::{Path, PathBuf};
 
 /// Makes the folders into which this process writes, if they are not there.
-pub fn make(config: &Config, folder: &Path) -> Result<(), RegionsError> {
+pub fn make(second: Option<&Second>, folder: &Path) -> Result<(), RegionsError> {
     let own = [store::parts(folder), store::files(folder)];
-    own.iter().chain(&config.persistent).try_for_each(|place| store::make(place))
+    own.iter().try_for_each(|place| store::make(place))?;
+    second.map_or(Ok(()), Second::make)
 }
 
 /// Makes this process's place ready. Returns how many runs there were before, as far as it knows.
 /// `looks`: into the vault, too; `gone`: processes that are on other nodes now.
 pub fn prepare(
-    config: &Config,
+    (config, second): (&Config, Option<&Second>),
     folder: &Path,
     peers: &Peers,
     (looks, gone): (bool, &[u32]),
 ) -> Result<u32, RegionsError> {
     let mut seen = Vec::new();
-    make(config, folder)?;
+    make(second, folder)?;
     for place in [store::parts(folder), store::files(folder)] {
         store::clean(&place, peers.rank)?;
         gone.iter().try_for_each(|rank| store::clean(&place, *rank))?;
@@ -31,9 +33,9 @@ pub fn prepare(
     for folder in &config.folders {
         seen.extend(store::list(&store::parts(folder))?);
     }
-    if let Some(folder) = &config.persistent {
-        store::clean(folder, peers.rank)?;
-        seen.extend(store::list(folder)?);
+    if let Some(second) = second {
+        second.clean(peers.rank)?;
+        seen.extend(second.seen(peers.rank)?);
     }
     let vault = if looks { guard::look(config)? } else { None };
     if let Some(mut vault) = vault {
@@ -56,26 +58,24 @@ pub fn finish(
 }
 
 /// Protects what all processes have written: one does it for all, if that is how it is done (`keep`
-/// says which checkpoints stay then). Each brings its part to the second level: from memory, where
-/// that holds it, as its file may be on another node.
+/// says which checkpoints stay then). Each brings its part to the second level, if it is given:
+/// from memory, where that holds it, as its file may be on another node.
 pub fn secure(
     config: &Config,
     (label, ranks): (&Label, u32),
     (path, held): (&Path, Option<&[u8]>),
-    flush: bool,
+    second: Option<&Second>,
     keep: Option<&Vec<(i64, Stamp)>>,
 ) -> Result<(), RegionsError> {
     let again = || guard::repeats(config, label);
     // Each may fail because an image of this process was taken in the middle of it; not what is
     // done with bytes that are held: whether those were stored before is told by what is recorded.
-    if let (Some(folder), true) = (&config.persistent, flush) {
+    if let Some(second) = second {
         if let Some(bytes) = held {
-            let to = folder.join(label.to_string());
-            store::make(folder)?;
-            part::store(&to, bytes).map_err(file("write", &to))?;
+            second.bring(second::Part::Held(bytes), label)?;
         } else {
-            let copied = store::copy(path, folder, label);
-            if copied.is_err() && !store::has(folder, label) && !again() {
+            let copied = second.bring(second::Part::At(path), label);
+            if copied.is_err() && !second.has(label) && !again() {
                 return copied;
             }
         }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use zeroize::Zeroizing;
 
@@ -21,6 +22,8 @@ pub type Tag = [u8; 16];
 pub const KEY_BYTES: usize = 32;
 /// The number of what is sealed besides chunks: the manifest.
 const MANIFEST_NUMBER: u64 = u64::MAX;
+/// Whose a fingerprint is; no payload and no file.
+const FINGERPRINT: &[u8] = b"fingerprint";
 
 /// A key. It is wiped from memory when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
@@ -63,6 +66,23 @@ impl Key {
         let bytes = Zeroizing::new(fs::read(path)?);
         let bad = "no key: there must be 32 bytes, or 64 hexadecimal digits, in it";
         Key::new(&bytes).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, bad))
+    }
+
+    /// The same, of a file that nobody but its owner can read.
+    pub fn read_private(path: &Path) -> io::Result<Key> {
+        let others = fs::metadata(path)?.permissions().mode() & 0o077;
+        if others != 0 {
+            let open = "others than its owner may use this key: chmod 600";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, open));
+        }
+        Key::read(path)
+    }
+
+    /// What tells keys apart, and nothing else of them.
+    pub fn fingerprint(&self) -> Tag {
+        let sealer = Sealer { owner: FINGERPRINT.to_vec(), ..Sealer::of_file(self, [0; 16], "") };
+        // There is nothing that could be too long.
+        sealer.close(0, &mut []).unwrap_or_default()
     }
 }
 
@@ -175,6 +195,21 @@ mod tests {
         for bad in [&digits[..63], &digits[..62], "", &"x".repeat(64)] {
             assert_eq!(Key::new(bad.as_bytes()), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_private_key_is_its_owners_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        fs::write(&path, [1; KEY_BYTES]).unwrap();
+        for (mode, good) in [(0o600, true), (0o400, true), (0o640, false), (0o604, false)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let read = Key::read_private(&path);
+            assert_eq!(read.is_ok(), good, "{mode:o}");
+            assert!(good || read.unwrap_err().to_string().contains("chmod 600"));
+        }
+        assert_eq!(key(1).fingerprint(), key(1).fingerprint());
+        assert_ne!(key(1).fingerprint(), key(2).fingerprint());
     }
 
     #[test]

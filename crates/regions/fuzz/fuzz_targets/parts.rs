@@ -5,9 +5,11 @@
 use eyrie_regions::convert::Conversion;
 use eyrie_regions::format::{Head, PREFACE_BYTES, preface};
 use eyrie_regions::kind::{Kind, Order, Type};
-use eyrie_regions::label::Label;
+use eyrie_regions::label::{Label, Stamp};
 use eyrie_regions::part::Part;
+use eyrie_regions::sealed::Stored;
 use eyrie_vault::record::{self, Record, VERSION};
+use eyrie_vault::seal::Key;
 use libfuzzer_sys::fuzz_target;
 
 const SIZES: [usize; 6] = [1, 2, 4, 8, 16, 3];
@@ -43,6 +45,14 @@ fn read(bytes: &[u8]) {
     }
 }
 
+/// What nobody sealed is refused, whatever it is.
+fn unseal(bytes: &[u8]) {
+    let key = Key::new(&[7; 32]).expect("a key");
+    let label = Label { name: "a".into(), version: 0, stamp: Stamp::new(1, 1, 1), rank: 0 };
+    let Ok(sealed) = Stored::open(bytes, Some(&key), &label) else { return };
+    assert!(Part::of(sealed).is_err());
+}
+
 fn convert(choice: u8, bytes: &[u8]) {
     let [from, to] = [choice % 4 + 1, choice / 4 % 4 + 1].map(|n| Kind::of(n.into()).unwrap());
     for (from_size, to_size) in SIZES.into_iter().flat_map(|a| SIZES.map(|b| (a, b))) {
@@ -69,7 +79,10 @@ fn convert(choice: u8, bytes: &[u8]) {
 fuzz_target!(|data: &[u8]| {
     let Some((choice, rest)) = data.split_first() else { return };
     match choice % 4 {
-        0 => read(rest),
+        0 => {
+            read(rest);
+            unseal(rest);
+        }
         1 => {
             let bytes = usize::from(choice / 4).min(rest.len());
             let (data, body) = rest.split_at(bytes);

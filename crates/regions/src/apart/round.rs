@@ -120,7 +120,7 @@ fn protect_in<D: Storage>(
         return Ok(());
     }
     let mut round = Round::new((peers, apart), vault)?;
-    let begun = round.begin(&label.name)?;
+    let begun = round.begin(&label.name, config.key.is_some())?;
     round.run(begun, label, &parts)?;
     collect(peers, &mut round.vault, &label.name, keep)
 }
@@ -154,11 +154,16 @@ impl<'a, D: Storage> Round<'a, D> {
 
     /// Begins the generation, over the newest one of this name if that can be. What goes wrong is
     /// told when it is offered.
-    fn begin(&mut self, name: &str) -> Result<Result<(), RegionsError>, RegionsError> {
+    fn begin(
+        &mut self,
+        name: &str,
+        sealed: bool,
+    ) -> Result<Result<(), RegionsError>, RegionsError> {
         let (generation, term) = (self.generation, self.vault.term);
-        if D::REPEATED {
-            // Differences could not be had again when what they are from is gone. Whether others
-            // are asked for their parts goes by how this went.
+        if D::REPEATED || sealed {
+            // Differences could not be had again when what they are from is gone, and of what is
+            // encrypted all chunks differ. Whether others are asked for their parts goes by how
+            // this went.
             let begun = self.vault.own(|member| member.begin(generation, term)).map(|_| ());
             return Ok(self.peers.settled_end(begun));
         }
