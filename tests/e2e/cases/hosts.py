@@ -13,6 +13,7 @@ import time
 from controller import kill_both, kill_controller, resume, same_processes, unharmed
 from harness import (
     EYRIE,
+    LANE,
     TIMEOUT_S,
     Hung,
     Job,
@@ -475,7 +476,7 @@ class Server:
             f"{listen}HostKey {self.file('host')}\nAuthorizedKeysFile {self.file('authorized')}\n"
             "PidFile none\nStrictModes no\nPasswordAuthentication no\nUsePAM no\n"
             "KbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\n"
-            "MaxStartups 100\n",
+            f"MaxStartups 100\nAcceptEnv {LANE}\n",
         )
         self.write("known", "")
         for name in ("user", "stranger"):
@@ -483,7 +484,7 @@ class Server:
                 f"{name}.conf",
                 f"Port {self.port}\nIdentityFile {self.file(name)}\nIdentitiesOnly yes\n"
                 f"IdentityAgent none\nUserKnownHostsFile {self.file('known')}\nLogLevel ERROR\n"
-                "StrictHostKeyChecking accept-new\nBatchMode yes\n",
+                f"StrictHostKeyChecking accept-new\nBatchMode yes\nSendEnv {LANE}\n",
             )
         command = [program, "-D", "-e", "-f", self.file("sshd.conf")]
         self.log = open(self.file("log"), "wb")
