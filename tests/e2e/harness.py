@@ -428,17 +428,22 @@ class Job:
 
 
 class Gated(Job):
-    """A job whose ranks do not end before they are let; those of Python do, which has its own way to
-    the MPI library."""
+    """A job whose ranks do not end before they are let: they wait in MPI_Finalize, or, those of
+    Python, which has its own way to the MPI library, when they are done."""
 
     gates = None
 
     def __init__(self, command, env=None, **more):
         self.gates = tempfile.TemporaryDirectory(prefix="eyrie-test-")
         self.gate = os.path.join(self.gates.name, "gate")
-        gated = {"LD_PRELOAD": compile_gate(), "EYRIE_TEST_GATE": self.gate}
-        python = any(word.endswith(".py") for word in command)
-        super().__init__(command, env={**(env or {}), **({} if python else gated)}, **more)
+        env = {**(env or {}), "EYRIE_TEST_GATE": self.gate}
+        script = next((i for i, word in enumerate(command) if word.endswith(".py")), None)
+        if script is None:
+            env["LD_PRELOAD"] = compile_gate()
+        else:
+            waits = os.path.join(ROOT, "tests", "e2e", "preload", "gate.py")
+            command = [*command[:script], waits, *command[script:]]
+        super().__init__(command, env=env, **more)
 
     def let_end(self):
         open(self.gate, "w").close()

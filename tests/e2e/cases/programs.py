@@ -6,7 +6,7 @@ import sys
 
 import harness
 from bad_input import program
-from harness import Job, example, run_to_end
+from harness import Gated, example, run_to_end
 
 sys.path.insert(0, os.path.join(harness.ROOT, "benches"))
 import peers  # noqa: E402
@@ -34,10 +34,11 @@ def expected(name):
 def killed_after_checkpoint(name):
     """One rank dies after its first checkpoint: it alone comes back, from an image."""
     want = expected(name)
-    with Job(example(name) + SIZES[name], ckpt_every=0.2) as job:
+    with Gated(example(name) + SIZES[name], ckpt_every=0.2) as job:
         job.wait_event("checkpointed", rank=2)
         job.kill_ranks([2])
         job.wait_event("restored", rank=2)
+        job.let_end()
         assert job.wait() == 0, job.report()
         assert job.stdout() == want, job.report()
         restored = [e for e in job.events() if e["event"] == "restored"]
@@ -48,10 +49,11 @@ def killed_after_checkpoint(name):
 def killed_before_checkpoint(name):
     """A rank dies before its first checkpoint: it starts from the beginning and catches up."""
     want = expected(name)
-    with Job(example(name) + SIZES[name], ckpt_every=3600) as job:
+    with Gated(example(name) + SIZES[name], ckpt_every=3600) as job:
         job.until(lambda: has_talked(job), "messages of rank 1")
         assert job.kill_pid(1), "rank 1 had no process"
         job.wait_event("restored", rank=1)
+        job.let_end()
         assert job.wait() == 0, job.report()
         assert job.stdout() == want, job.report()
         restored = [e for e in job.events() if e["event"] == "restored"]
@@ -66,22 +68,24 @@ def has_talked(job):
 
 def killed_two_at_once(name):
     want = expected(name)
-    with Job(example(name) + SIZES[name], ckpt_every=0.2) as job:
+    with Gated(example(name) + SIZES[name], ckpt_every=0.2) as job:
         job.wait_event("checkpointed", rank=0)
         job.wait_event("checkpointed", rank=3)
         job.kill_ranks([0, 3])
         job.wait_event("restored", rank=0)
         job.wait_event("restored", rank=3)
+        job.let_end()
         assert job.wait() == 0, job.report()
         assert job.stdout() == want, job.report()
 
 
 def killed_all(name):
     want = expected(name)
-    with Job(example(name) + SIZES[name], ckpt_every=0.2) as job:
+    with Gated(example(name) + SIZES[name], ckpt_every=0.2) as job:
         job.wait_event("checkpointed", rank=1)
         job.kill_ranks([0, 1, 2, 3])
         job.wait_event("restored", count=4)
+        job.let_end()
         assert job.wait() == 0, job.report()
         assert job.stdout() == want, job.report()
 
