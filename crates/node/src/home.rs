@@ -6,6 +6,7 @@
 //! removed.
 
 use crate::at_rest;
+use crate::lock::{is_held, lock_now, lock_of, try_lock};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -115,21 +116,6 @@ pub struct JobEntry {
 pub(crate) fn private_dir(path: &Path) -> Result<(), HomeError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(|e| HomeError::Io(path.into(), e))
-}
-
-pub(crate) fn try_lock(file: &File) -> bool {
-    lock_now(file, libc::LOCK_EX)
-}
-
-fn lock_now(file: &File, kind: i32) -> bool {
-    // SAFETY: plain system call on a descriptor that `file` keeps open.
-    unsafe { libc::flock(file.as_raw_fd(), kind | libc::LOCK_NB) == 0 }
-}
-
-/// Whether somebody has the lock of this file. Who asks shares it for a moment, so that two who ask
-/// at the same time do not take each other for its holder.
-fn is_held(path: &Path) -> bool {
-    File::open(path).is_ok_and(|file| !lock_now(&file, libc::LOCK_SH))
 }
 
 fn random_id() -> String {
@@ -356,8 +342,9 @@ pub fn jobs(home: &Path) -> Vec<JobEntry> {
 /// Removes the folder of a job that looked dead, and with its lock still does: meanwhile somebody
 /// may have gone on with what was saved of it. False: it lives.
 fn clear_dead(folder: &Path) -> bool {
-    let lock = OpenOptions::new().write(true).open(folder.join(LOCK)).ok();
-    let dead = lock.as_ref().is_none_or(try_lock) && !stays(folder);
+    let none = !folder.join(LOCK).exists();
+    let lock = lock_of(folder);
+    let dead = (none || lock.is_some()) && !stays(folder);
     if dead {
         let _ = at_rest::remove_dir_all(folder);
     }

@@ -26,6 +26,7 @@ pub mod join;
 pub mod keeper;
 mod line;
 mod loans;
+mod lock;
 mod lodging;
 mod memory;
 mod meter;

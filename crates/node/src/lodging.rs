@@ -6,12 +6,19 @@
 //! leave each other's folders alone.
 
 use crate::at_rest;
-use crate::home::{HomeError, LOCK, private_dir, try_lock};
+use crate::home::{HomeError, LOCK, private_dir};
+use crate::lock::{lock_of, try_lock};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long the node of that name, of a job that was saved a moment ago, has to end.
+const ENDING: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(5);
 
 /// Storage of one node.
 #[derive(Debug)]
@@ -33,6 +40,10 @@ pub fn folder(home: &Path) -> PathBuf {
 impl Lodging {
     /// Makes the folder of a node, after those of dead ones were removed.
     pub fn create(home: &Path, name: &str) -> Result<Lodging, HomeError> {
+        Self::create_within(home, name, ENDING)
+    }
+
+    fn create_within(home: &Path, name: &str, limit: Duration) -> Result<Lodging, HomeError> {
         let nodes = folder(home);
         private_dir(&nodes)?;
         sweep(&nodes);
@@ -44,13 +55,9 @@ impl Lodging {
         options.create(true).truncate(true).write(true).mode(0o600);
         let lock = options.open(&file).map_err(|e| HomeError::Io(file, e))?;
         let locked = try_lock(&lock);
-        // What was kept of the same node of a job that was saved since.
-        if !path.join(LOCK).exists() {
-            let _ = at_rest::remove_dir_all(&path);
-        }
-        match fs::rename(&unborn, &path) {
+        match put(&unborn, &path, Instant::now() + limit) {
             Ok(()) if locked => Ok(Lodging { path, lock }),
-            Ok(()) => Err(HomeError::Io(path, std::io::ErrorKind::WouldBlock.into())),
+            Ok(()) => Err(HomeError::Io(path, io::ErrorKind::WouldBlock.into())),
             Err(error) => {
                 let _ = at_rest::remove_dir_all(&unborn);
                 Err(HomeError::Io(path, error))
@@ -68,14 +75,30 @@ impl Lodging {
     }
 }
 
+/// Puts a folder in its place, as soon as whoever has it is gone.
+fn put(unborn: &Path, path: &Path, end: Instant) -> io::Result<()> {
+    loop {
+        // What was kept of the same node of a job that was saved since, or what a dead one has left.
+        let dead = lock_of(path);
+        if dead.is_some() || !path.join(LOCK).exists() {
+            let _ = at_rest::remove_dir_all(path);
+        }
+        drop(dead);
+        match fs::rename(unborn, path) {
+            Err(_) if path.exists() && Instant::now() < end => std::thread::sleep(POLL),
+            result => return result,
+        }
+    }
+}
+
 /// Removes what dead nodes have left. One that is being made is not touched: it has a name of its
 /// own, and is locked a moment later.
 fn sweep(nodes: &Path) {
     let Ok(list) = fs::read_dir(nodes) else { return };
     for path in list.flatten().map(|e| e.path()) {
         let hidden = path.file_name().is_none_or(|n| n.as_bytes().starts_with(b"."));
-        let lock = OpenOptions::new().write(true).open(path.join(LOCK));
-        if !hidden && lock.is_ok_and(|file| try_lock(&file)) {
+        let dead = if hidden { None } else { lock_of(&path) };
+        if dead.is_some() {
             let _ = at_rest::remove_dir_all(&path);
         }
     }
@@ -90,7 +113,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let dead = Lodging::create(home.path(), "abcd-0").unwrap();
         let live = Lodging::create(home.path(), "abcd-1").unwrap();
-        assert!(matches!(Lodging::create(home.path(), "abcd-1"), Err(HomeError::Io(..))));
+        let second = Lodging::create_within(home.path(), "abcd-1", Duration::ZERO);
+        assert!(matches!(second, Err(HomeError::Io(..))));
         let kept = Lodging::create(home.path(), "abcd-2").unwrap();
         let [dead_path, kept_path] = [dead.path.clone(), kept.path.clone()];
         drop(dead.lock);
@@ -101,5 +125,18 @@ mod tests {
         assert!(!dead_path.exists() && live.path.exists() && kept_path.exists());
         let nodes = live.path.parent().unwrap();
         assert_eq!(fs::read_dir(nodes).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_node_waits_for_the_one_before_it_to_end() {
+        let home = tempfile::tempdir().unwrap();
+        let before = Lodging::create(home.path(), "abcd-0").unwrap();
+        std::thread::scope(|scope| {
+            let next = scope.spawn(|| Lodging::create(home.path(), "abcd-0").unwrap());
+            fs::write(before.path.join("images"), "of before").unwrap();
+            before.keep();
+            let next = next.join().unwrap();
+            assert!(!next.path.join("images").exists() && next.path.join(LOCK).exists());
+        });
     }
 }
