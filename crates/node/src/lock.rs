@@ -1,7 +1,7 @@
 //! Locks of folders: who has the lock of the file `LOCK` in it (flock) uses it.
 //!
-//! Kept true: a lock is the file's, and a folder may be replaced by another of its name: who has come
-//! to a lock by name looks whether it still is what is there.
+//! Kept true: a lock is the file's, and a folder may be replaced by another of its name: who has
+//! come to a lock by name looks whether it still is what is there.
 
 use crate::home::LOCK;
 use std::fs::{self, File, OpenOptions};
@@ -9,6 +9,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+/// Whether the lock is ours now.
 pub fn try_lock(file: &File) -> bool {
     lock_now(file, libc::LOCK_EX)
 }

@@ -78,7 +78,7 @@ impl Lodging {
 /// Puts a folder in its place, as soon as whoever has it is gone.
 fn put(unborn: &Path, path: &Path, end: Instant) -> io::Result<()> {
     loop {
-        // What was kept of the same node of a job that was saved since, or what a dead one has left.
+        // Kept of the same node of a job that was saved since, or what a dead one has left.
         let dead = lock_of(path);
         if dead.is_some() || !path.join(LOCK).exists() {
             let _ = at_rest::remove_dir_all(path);
