@@ -84,8 +84,11 @@ fn put(unborn: &Path, path: &Path, end: Instant) -> io::Result<()> {
             let _ = at_rest::remove_dir_all(path);
         }
         drop(dead);
+        let there = [io::ErrorKind::DirectoryNotEmpty, io::ErrorKind::AlreadyExists];
         match fs::rename(unborn, path) {
-            Err(_) if path.exists() && Instant::now() < end => std::thread::sleep(POLL),
+            Err(error) if there.contains(&error.kind()) && Instant::now() < end => {
+                std::thread::sleep(POLL);
+            }
             result => return result,
         }
     }
