@@ -22,8 +22,9 @@ pub const NOTICE_HELP: &str = "Example, on a host that is to be switched off:\n 
     returns when all stand. If the controller dies the job stays suspended; a job that is to end\n\
     goes on first.\n\n\
     With --swap the job gives its memory away, too: each rank gets a checkpoint of the moment at\n\
-    which it stands, and its process ends; `eyrie resume` makes the processes again. Their logs\n\
-    stay in memory. For --ft logged.")]
+    which it stands (with --ft coordinated, node and cluster all of a set together), and its\n\
+    process ends; `eyrie resume` makes the processes again. Their logs stay in memory, but for\n\
+    those of --ft coordinated over nodes. For every --ft but none.")]
 pub struct Suspend {
     /// The job: its id, the beginning of one, or `last`
     pub job: String,

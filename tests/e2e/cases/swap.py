@@ -14,6 +14,7 @@ from restart import SAVED, Gated, restart
 from suspend import family, goes_on, on, ranks_of, stands, told
 
 MIB = 32
+COORDINATED = ["--ft", "coordinated"]
 PLATE = [*example("heat"), "--mib", str(MIB), "--steps", "800", "--every", "10", "--progress"]
 _plate = []
 
@@ -95,7 +96,9 @@ def comes_back(name, nodes, options=()):
             swapped(job)
             back(job)
         job.ends_as(name)
-        assert not job.count("detected") and not job.count("diverged"), job.report()
+        assert job.count("swapped-out") == 8, job.report()
+        bad = [job.count(kind) for kind in ("detected", "diverged", "rolled-back")]
+        assert not any(bad), job.report()
 
 
 def saved(end, nodes, options=()):
@@ -124,6 +127,34 @@ def all_told(job, record):
         os.kill(node["pid"], signal.SIGTERM)
 
 
+def loses_a_node(options=()):
+    """While its memory is out: it is replaced when the job goes on."""
+    with on("heat", 3, ["--spares", "1", *options], ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        record = swapped(job)
+        on_it = [r["rank"] for r in record["ranks"] if r["node"] == 1]
+        job.kill_nodes(1)
+        job.wait_event("node-lost", node=1)
+        is_out(job)
+        goes_on(job)
+        for rank in on_it:
+            job.wait_event("restored", rank=rank)
+        job.ends_as("heat")
+        assert not job.count("rolled-back") and not job.count("diverged"), job.report()
+
+
+def next_controller(options=()):
+    with on("farm", 2, options, ckpt_every=0.5) as job:
+        job.all_checkpointed()
+        swapped(job)
+        kill_controller(job)
+        is_out(job)
+        kill_controller(job, 2)
+        back(job)
+        job.ends_as("farm")
+        assert not job.count("rolled-back") and not job.count("diverged"), job.report()
+
+
 def generated():
     cases = [
         ("memory_goes_and_comes", memory_goes, [], "twin"),
@@ -131,9 +162,25 @@ def generated():
     ]
     cases += [(f"{name}_on_{n or 1}", comes_back, name, n) for name in ("farm", "cg") for n in (0, 3)]
     cases += [
+        ("a_node_that_dies_meanwhile_is_replaced_when_it_goes_on", loses_a_node),
+        ("the_next_controller_brings_it_back", next_controller),
         ("with_a_vault", comes_back, "farm", 3, ["--vault", "rs:2+1"]),
         ("with_clusters", comes_back, "farm", 4, ["--clusters", "2"]),
         ("with_routers", comes_back, "farm", 3, ["--ft", "routed", "--routers", "1"]),
+        ("memory_of_a_set_goes_and_comes", memory_goes, COORDINATED, "twin"),
+        ("memory_of_a_unit_goes_and_comes", memory_goes, ["--nodes", "2", "--ft", "node"], "copy"),
+        ("sets_on_1", comes_back, "farm", 0, COORDINATED),
+        ("sets_on_3", comes_back, "farm", 3, COORDINATED),
+        ("sets_with_a_vault", comes_back, "heat", 3, [*COORDINATED, "--vault", "rs:2+1"]),
+        ("units_of_nodes", comes_back, "farm", 2, ["--ft", "node"]),
+        ("units_of_clusters", comes_back, "farm", 4, ["--clusters", "2", "--ft", "cluster"]),
+        ("a_set_is_saved_on_1", saved, asked, 0, COORDINATED),
+        ("a_set_is_saved_on_3", saved, asked, 3, COORDINATED),
+        ("units_are_saved", saved, asked, 2, ["--ft", "node"]),
+        ("a_set_of_a_lost_node_comes_back", loses_a_node, COORDINATED),
+        ("a_unit_of_a_lost_node_comes_back", loses_a_node, ["--ft", "node"]),
+        ("a_set_is_for_the_next_controller", next_controller, COORDINATED),
+        ("a_unit_is_for_the_next_controller", next_controller, ["--ft", "node"]),
         ("saved_on_1", saved, asked, 0),
         ("saved_with_routers", saved, asked, 3, ["--ft", "routed", "--routers", "1"]),
         ("saved_as_all_nodes_end", saved, all_told, 3, ["--vault", "rs:2+1"]),
@@ -170,32 +217,6 @@ def test_ranks_that_die_before_and_meanwhile_come_back_when_it_goes_on():
             assert not job.count("rolled-back") and not job.count("diverged"), job.report()
 
 
-def test_a_node_that_dies_meanwhile_is_replaced_when_it_goes_on():
-    with on("heat", 3, ["--spares", "1"], ckpt_every=0.5) as job:
-        job.all_checkpointed()
-        record = swapped(job)
-        on_it = [r["rank"] for r in record["ranks"] if r["node"] == 1]
-        job.kill_nodes(1)
-        job.wait_event("node-lost", node=1)
-        is_out(job)
-        goes_on(job)
-        for rank in on_it:
-            job.wait_event("restored", rank=rank)
-        job.ends_as("heat")
-        assert not job.count("rolled-back") and not job.count("diverged"), job.report()
-
-
-def test_the_next_controller_brings_it_back():
-    with on("farm", 2, ckpt_every=0.5) as job:
-        job.all_checkpointed()
-        swapped(job)
-        kill_controller(job)
-        is_out(job)
-        kill_controller(job, 2)
-        back(job)
-        job.ends_as("farm")
-
-
 def test_resume_is_for_both():
     with on("farm", 2, ckpt_every=0.5) as job:
         job.all_checkpointed()
@@ -225,9 +246,9 @@ def test_what_cannot_be_is_told():
         refused(job, ["1"], "checkpoint --end")
         back(job)
         job.ends_as("farm")
-    with on("farm", 0, ft="coordinated") as job:
+    with on("farm", 0, ft="none") as job:
         job.wait_running(4)
-        told(job, ["suspend", "last", "--swap"], 1, "--ft logged", "coordinated")
+        told(job, ["suspend", "last", "--swap"], 1, "checkpoints", "--ft none")
         assert job.status()["suspended"] is None
         job.ends_as("farm")
 

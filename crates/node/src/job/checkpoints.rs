@@ -2,6 +2,7 @@
 
 use super::books::Moment;
 use super::failures::Failures;
+use super::together::Together;
 use super::{Ask, Capture, Job, Latest, Rank};
 use crate::crew::Daemon;
 use crate::loans::File;
@@ -50,7 +51,8 @@ impl Job {
         let halted = self.is_halted();
         // Also of ranks that do not run nodes may leave.
         let round = self.together.as_ref().is_some_and(|t| t.round.is_some());
-        if halted && self.asks.is_empty() && !round {
+        let out = self.is_swapped() && self.together.as_ref().is_some_and(Together::is_wanted);
+        if halted && self.asks.is_empty() && !round && !out {
             return self.tick_plan();
         }
         self.tell_wait();

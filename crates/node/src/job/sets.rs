@@ -32,6 +32,12 @@ pub(super) struct Taking {
     hold: bool,
 }
 
+impl Taking {
+    pub(super) fn let_go(&mut self) {
+        self.hold = false;
+    }
+}
+
 impl Job {
     /// Takes a set if one is due and every rank runs.
     pub(super) fn schedule_set(&mut self) {
@@ -49,7 +55,8 @@ impl Job {
         // All that were to leave may have been called off since it was asked for.
         let leaves = (0..self.size()).any(|r| self.leaves.contains_key(&self.placement.home(r)));
         let round = self.together.as_mut().and_then(|t| t.round.take()).filter(|_| leaves);
-        let hold = self.suspend.is_some() || round == Some(Round::Last);
+        let stands = self.suspend.is_some() || self.is_swapped();
+        let hold = stands || round == Some(Round::Last);
         let homes = (0..self.size()).map(|rank| (rank, self.placement.home(rank))).collect();
         let set = Set::new(generation, homes);
         let mut parts: BTreeMap<u32, Vec<SetPart>> = BTreeMap::new();
@@ -198,13 +205,17 @@ impl Job {
         }
         let now = self.ranks_ms();
         let Some(together) = &mut self.together else { return };
-        if let Some(taking) = together.taking.take() {
+        let taken = together.taking.take();
+        if let Some(taking) = &taken {
             self.set_cost(taking.set.generation());
             let Some(together) = &mut self.together else { return };
             together.rest(now, taking.begun_ms);
             together.succeeded();
         }
         self.flush_set();
+        if let Some(taking) = taken.filter(|t| t.hold) {
+            self.stand_with(taking.set.generation());
+        }
     }
 
     /// A rank has ended. What it sent last may not be received, and no image of it is there any
@@ -230,7 +241,8 @@ impl Job {
         }
         let now = self.ranks_ms();
         let asked = !self.asks.is_empty();
-        let moves = self.stood_with();
+        let out = self.together.as_ref().and_then(|t| t.out);
+        let moves = self.stood_with().or(out);
         // When the next set is due hangs on that.
         self.together.iter_mut().filter(|_| moves.is_none()).for_each(Together::died);
         let taking = self.together.as_mut().and_then(|t| t.go_back(now, asked));
@@ -257,15 +269,19 @@ impl Job {
         self.renew_nodes();
     }
 
-    /// Another controller takes this job up. Ranks that stand, or are to, for a job that was to be
-    /// saved go on, as nobody waits for that any more.
+    /// Another controller takes this job up. Ranks that stand with a set, or are to, for a job that
+    /// was to be saved go on, as nobody waits for that any more; if their memory is to go out, it
+    /// does so with another.
     pub(super) fn let_stand_for_nothing(&mut self) {
         let leave = |r: &super::Rank| r.moves.stop.as_ref().is_some_and(|s| s.holds);
         if !self.many() || !self.monitor.running() || self.ranks.iter().any(leave) {
             return;
         }
-        let Some(together) = &mut self.together else { return };
-        together.taking.iter_mut().for_each(|taking| taking.hold = false);
+        match &mut self.together {
+            Some(together) => together.taking.iter_mut().for_each(Taking::let_go),
+            None if self.units.exist() => {}
+            None => return,
+        }
         (0..self.size()).for_each(|rank| self.to_home(rank, ToNode::LetGo { rank }));
     }
 
@@ -290,13 +306,16 @@ impl Job {
         let Some(planner) = &mut self.planner else { return false };
         let (todo, set) = (planner.step(input), planner.set());
         let moves = self.together.as_ref().and_then(|t| t.moves);
+        let out = self.together.as_ref().and_then(|t| t.out);
         // Not all copies of that may be left: then it is one as any.
         self.rollbacks += u64::from(moves.is_some_and(|stood| stood != set));
         let text = match moves == Some(set) {
             true => "all ranks, to go on elsewhere where they stood",
             false => "all ranks, together",
         };
-        self.tell_back(set, text);
+        if out != Some(set) {
+            self.tell_back(set, text);
+        }
         self.carry_out(todo, false);
         if set == 0 {
             self.forget_vault();

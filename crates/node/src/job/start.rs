@@ -27,6 +27,7 @@ impl Job {
         let start = self.start;
         let r = self.rank(rank);
         (r.falls, r.swap) = (false, None);
+        self.together.iter_mut().for_each(|t| t.out = None);
         let generation = from.generation;
         let starting = Starting { start, generation, recovery, moved: moved.is_some() };
         self.rank(rank).moves.begins();

@@ -54,6 +54,8 @@ pub(super) struct Together {
     failed: u32,
     /// All stood with this set, to go on elsewhere.
     pub(super) moves: Option<u32>,
+    /// All stood with this set, and their memory went out with it (`swap`).
+    pub(super) out: Option<u32>,
     /// Somebody waits for one.
     wanted: bool,
     /// Over nodes: it is one of the rounds of nodes that leave.
@@ -88,6 +90,7 @@ impl Together {
             early: first < every_ms,
             failed: 0,
             moves: None,
+            out: None,
             wanted: false,
             round: None,
             last: 0,
@@ -166,6 +169,18 @@ impl Together {
         self.wanted = true;
     }
 
+    /// Ranks do not stay stopped with the set that is being taken. `asked`: somebody waits for one.
+    pub(super) fn let_go(&mut self, asked: bool) {
+        self.wanted &= asked;
+        self.under_way.iter_mut().for_each(|set| set.hold = false);
+        self.taking.iter_mut().for_each(super::sets::Taking::let_go);
+    }
+
+    /// Whether somebody waits for one.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wanted
+    }
+
     /// One counts.
     pub(super) fn succeeded(&mut self) {
         (self.told, self.failed) = (None, 0);
@@ -231,7 +246,7 @@ impl Job {
             return self.schedule_set();
         }
         let now = self.ranks_ms();
-        let hold = self.suspend.is_some();
+        let hold = self.suspend.is_some() || self.is_swapped();
         let ready = |r: &super::Rank| r.gone || (r.proc.is_some() && r.starting.is_none());
         if !self.ranks.iter().all(ready) || self.ranks.iter().all(|r| r.gone) {
             return;
@@ -315,11 +330,15 @@ impl Job {
         let committed = self.commit(set);
         // After it is known what it cost.
         self.together.iter_mut().for_each(|t| t.rest(now, begun_ms));
-        if let Err(why) = committed {
-            if hold {
-                self.to_all(&ToNode::Signal { signal: libc::SIGCONT });
+        match committed {
+            Ok(()) if hold => self.stand_with(generation),
+            Ok(()) => {}
+            Err(why) => {
+                if hold {
+                    self.to_all(&ToNode::Signal { signal: libc::SIGCONT });
+                }
+                self.set_failed(generation, why);
             }
-            self.set_failed(generation, why);
         }
     }
 
@@ -394,6 +413,11 @@ impl Job {
         for rank in 0..self.size() {
             self.fail_asks(rank, &why);
         }
+        // Else another is taken.
+        let swaps = self.is_swapped();
+        if let Some(why) = self.together.as_mut().filter(|_| swaps).and_then(Together::fails) {
+            self.not_swapped(&why);
+        }
     }
 
     /// No process is left. Goes back to the newest set. False: there is none.
@@ -402,8 +426,14 @@ impl Job {
             self.back_over_nodes();
             return true;
         }
+        if self.stays_out() {
+            return true;
+        }
         let Some(together) = &mut self.together else { return false };
-        together.died();
+        let out = together.out;
+        if out.is_none() {
+            together.died();
+        }
         let unfinished = together.under_way.take();
         let set = together.sets.last().map(|s| (s.generation, s.gone.clone()));
         together.going_back = set.as_ref().map(|s| s.0);
@@ -416,7 +446,6 @@ impl Job {
             }
         }
         let Some((generation, gone)) = set else { return false };
-        self.rollbacks += 1;
         for (rank, gone) in (0u32..).zip(gone) {
             let r = self.rank(rank);
             (r.gone, r.capturing) = (gone, None);
@@ -426,10 +455,11 @@ impl Job {
                 self.monitor.set_gone(rank);
             }
         }
-        let mut event = self.event(EventKind::RolledBack);
-        event.generation = Some(generation);
-        event.text = String::from("all ranks, together");
-        self.log_event(event);
+        // Else it is where they were.
+        if out != Some(generation) {
+            self.rollbacks += 1;
+            self.tell_back(generation, "all ranks, together");
+        }
         self.to_all(&ToNode::Reload { segment: saved::segment_name(generation) });
         true
     }

@@ -74,6 +74,8 @@ impl Planner {
     pub fn rests(&self) -> bool {
         let waits = |r: &Rank| match r.phase {
             Phase::Up | Phase::Done | Phase::Released => true,
+            // Of a set nothing else is there.
+            Phase::Restoring { from, .. } if self.together => from.is_none(),
             Phase::Restoring { at, .. } => at == r.home && r.words.is_none(),
             _ => false,
         };

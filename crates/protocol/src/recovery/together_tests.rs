@@ -78,6 +78,27 @@ fn a_set_counts_as_a_whole() {
     assert_eq!(p.set(), 1);
 }
 
+/// It can be saved as it is (`eyrie suspend --swap`).
+#[test]
+fn all_rest_with_a_set_whose_images_are_at_home() {
+    let mut p = running();
+    set(&mut p, 1, 1);
+    assert!(p.rests());
+    p.step(Input::GoBack);
+    assert!(!p.rests());
+    all_down(&mut p, &[0, 1, 2], 2);
+    assert!(p.rests() && !p.placed());
+    // One that has lost its node waits for its image.
+    all_down(&mut p, &[0, 2], 3);
+    assert_eq!(p.home(1).map(|m| m.node), Some(2));
+    assert!(p.rests(), "a copy of it was there");
+    let mut p = running();
+    set(&mut p, 1, 1);
+    p.step(Input::GoBack);
+    all_down(&mut p, &[1, 2], 2);
+    assert!(p.home(0).is_some_and(|m| m.node == 2) && !p.rests());
+}
+
 #[test]
 fn what_is_not_whole_is_passed_over() {
     let mut p = running();
