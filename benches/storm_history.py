@@ -28,7 +28,7 @@ class History:
         # Restored, though they had not died.
         self.re_executed = 0
         self.dead = set()
-        # They stand, and come back as all ranks do.
+        # They stand, and come back as all ranks do, or as the job goes on (`eyrie suspend --swap`).
         self.stood = set()
         self.homes = {}
         # Those that were killed with their recovery unit, those that had ended, and, by the unit
@@ -60,6 +60,8 @@ class History:
                 self.dead.add(rank)
             elif kind == "exited":
                 self.ended.add(rank)
+            elif kind == "swapped-out":
+                self.stood.add(rank)
             elif kind == "replaying":
                 self.recovering.add(rank)
             elif kind in ("restored", "caught-up"):

@@ -26,6 +26,7 @@ PLANS = {
     "logged, clusters, wan-only": "--nodes 4 --clusters 2 --wan-only",
     "logged, clusters, moves": "--nodes 6 --clusters 2 --migrate",
     "logged, moves": "--nodes 4 --spares 2 --migrate",
+    "logged, halts": "--nodes 4 --spares 1 --suspend",
     "logged, all lost": "--nodes 4 --rollbacks",
     "routed": "--ft routed --routers 2 --nodes 4 --spares 1",
     "routed, ha": "--ft routed --routers 2 --nodes 3 --spares 1 --ha",
@@ -38,16 +39,20 @@ PLANS = {
     "node, netns": "--ft node --nodes 3 --spares 1 --netns",
     "node, vault": "--ft node --nodes 4 --spares 1 --vault rs:2+1",
     "node, moves": "--ft node --nodes 4 --spares 2 --migrate",
+    "node, halts": "--ft node --nodes 3 --spares 1 --suspend",
     "cluster": "--ft cluster --nodes 4 --clusters 2",
     "cluster, outside": "--ft cluster --nodes 4 --clusters 2 --copies outside",
     "cluster, vault": "--ft cluster --nodes 4 --spares 2 --clusters 2 --vault rs:2+1",
     "cluster, moves": "--ft cluster --nodes 6 --clusters 2 --migrate",
+    "cluster, halts": "--ft cluster --nodes 4 --clusters 2 --suspend",
     "coordinated": "--ft coordinated",
+    "coordinated, halts": "--ft coordinated --suspend",
     "coordinated, nodes": "--ft coordinated --nodes 4 --spares 1",
     "coordinated, ha": "--ft coordinated --nodes 4 --spares 1 --ha",
     "coordinated, netns": "--ft coordinated --nodes 4 --netns",
     "coordinated, vault": "--ft coordinated --nodes 4 --spares 1 --vault rs:2+1",
     "coordinated, moves": "--ft coordinated --nodes 4 --spares 2 --migrate",
+    "coordinated, nodes, halts": "--ft coordinated --nodes 4 --spares 1 --suspend",
 }
 
 

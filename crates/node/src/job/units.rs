@@ -266,7 +266,10 @@ impl Job {
         self.unit_moves(rank);
         let r = self.rank(rank);
         r.order = None;
-        r.falls = true;
+        if !std::mem::replace(&mut r.falls, true) {
+            // It goes back with its unit, and not out.
+            r.swap = None;
+        }
         r.trouble.hurry();
         if r.proc.is_some() || r.starting.is_some() {
             self.to_home(rank, ToNode::Kill { ranks: vec![rank] });
