@@ -27,15 +27,19 @@ def built(name, compiler, *arguments):
     """The command of a program, built once."""
     if name not in _built:
         out = os.path.join(harness.BUILD, "tests", f"regions-{name}")
-        os.makedirs(out + ".modules", exist_ok=True)
+        # A test beside this one may just start it, or build it.
+        part = f"{out}.{os.getpid()}"
+        os.makedirs(part + ".modules", exist_ok=True)
         found = [f"-I{INCLUDE}", f"-L{LIBRARIES}", f"-Wl,-rpath,{LIBRARIES}"]
         done = subprocess.run(
-            [compiler, *found, "-O2", "-Wall", "-o", out, *arguments, "-leyrie_regions"],
+            [compiler, *found, "-O2", "-Wall", "-o", part, *arguments, "-leyrie_regions"],
             capture_output=True,
             text=True,
-            cwd=out + ".modules",
+            cwd=part + ".modules",
         )
         assert done.returncode == 0 and "warning" not in done.stderr, done.stderr
+        shutil.rmtree(part + ".modules")
+        os.replace(part, out)
         _built[name] = [out]
     return _built[name]
 
