@@ -271,8 +271,6 @@ class Job:
         if code != 0 or not out.strip():
             return None
         record = json.loads(out)
-        # The folder may be gone when somebody asks for them.
-        self.events()
         self.pids.update(r["pid"] for r in record["ranks"] + record["nodes"] if r["pid"])
         if record.get("daemon_pid"):
             self.pids.update([record["daemon_pid"]])

@@ -91,7 +91,8 @@ def memory_goes(options, freeze):
 
 def comes_back(name, nodes, options=()):
     with on(name, nodes, options, ckpt_every=0.5) as job:
-        job.wait_running(4)
+        # They are read from here on, as its folder goes with the job.
+        job.wait_event("started", count=4)
         for _ in range(2):
             swapped(job)
             back(job)
