@@ -145,6 +145,8 @@ def test_a_round_reads_nothing_that_the_vault_has_already():
     options = ["--vault", "rs:2+1", "--scrub-every", "0"]
     with Nodes("heat", 3, options, ckpt_every=0) as job:
         record = job.wait_running(4)
+        # Images of memory that stays as it is.
+        job.until(lambda: "step 100 " in job.stdout(), "the first steps")
         job.eyrie("checkpoint", "last")
         first = glob.glob(os.path.join(job.folder(), "node-*", "images", "rank-?.gen-*"))
         first = [path for path in first if not path.endswith(".log")]
